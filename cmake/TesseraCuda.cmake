@@ -1,0 +1,49 @@
+# CUDA is found, not required. Where nvcc is, kernels are compiled to fat binaries (machine code for sm_90 and PTX for
+# what comes after) and embedded; the driver is loaded at run time, so nothing of CUDA is linked.
+if(NOT TESSERA_CUDA STREQUAL "OFF")
+  find_program(TESSERA_NVCC nvcc HINTS /usr/local/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
+  if(TESSERA_NVCC)
+    get_filename_component(_cuda_bin ${TESSERA_NVCC} REALPATH)
+    get_filename_component(_cuda_bin ${_cuda_bin} DIRECTORY)
+    find_path(TESSERA_CUDA_INCLUDE cuda.h HINTS ${_cuda_bin}/../include ${_cuda_bin}/../targets/x86_64-linux/include)
+  endif()
+endif()
+
+if(TESSERA_NVCC AND TESSERA_CUDA_INCLUDE)
+  set(TESSERA_HAS_CUDA ON)
+elseif(TESSERA_CUDA STREQUAL "ON")
+  message(FATAL_ERROR "TESSERA_CUDA=ON, but nvcc or cuda.h was not found. Put nvcc on PATH, or set TESSERA_CUDA=AUTO.")
+else()
+  set(TESSERA_HAS_CUDA OFF)
+endif()
+message(STATUS "CUDA device: ${TESSERA_HAS_CUDA}")
+
+# tessera_cuda_kernels(target file.cu): compiles the file's kernels and embeds them in `target` as the byte array
+# tessera_kernels_<file>, ended by tessera_kernels_<file>_end.
+function(tessera_cuda_kernels target source)
+  get_filename_component(name ${source} NAME_WE)
+  get_filename_component(path ${source} ABSOLUTE)
+  set(out ${CMAKE_CURRENT_BINARY_DIR}/${name})
+  add_custom_command(
+    OUTPUT ${out}.fatbin
+    COMMAND ${TESSERA_NVCC} -std=c++17 -O3 -fatbin -I${PROJECT_SOURCE_DIR}
+            -gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_90,code=compute_90
+            -MD -MF ${out}.fatbin.d -o ${out}.fatbin ${path}
+    DEPENDS ${path}
+    DEPFILE ${out}.fatbin.d
+    COMMENT "Compiling CUDA kernels ${source}"
+    VERBATIM)
+  file(CONFIGURE OUTPUT ${out}.S @ONLY CONTENT "    .section .rodata
+    .balign 64
+    .globl tessera_kernels_@name@
+    .globl tessera_kernels_@name@_end
+    .hidden tessera_kernels_@name@
+    .hidden tessera_kernels_@name@_end
+tessera_kernels_@name@:
+    .incbin \"@out@.fatbin\"
+tessera_kernels_@name@_end:
+    .section .note.GNU-stack,\"\",@progbits
+")
+  set_source_files_properties(${out}.S PROPERTIES OBJECT_DEPENDS ${out}.fatbin)
+  target_sources(${target} PRIVATE ${out}.S)
+endfunction()

@@ -1,0 +1,92 @@
+# A folder is a layer is a target.
+#
+#   tessera_layer(device DEPS base [MUTANTS])
+#
+# makes from the folder tessera/device
+#   tessera_device           objects of every *.cpp (and, where CUDA is built, of cuda/): no test, fuzzer, bench or suite
+#   tessera_device_mutants   the same with planted bugs that a test selects by name (only with MUTANTS, only in test builds)
+#   one test per *_test.cpp and *_mp_test.cpp, one program per *_fuzz.cpp and *_bench.cpp,
+# each linked with the layer and its declared dependencies alone, so that a call upwards fails to link.
+# Files are globbed: a new file or folder needs no edit here.
+
+include(TesseraPrograms)
+set_property(GLOBAL PROPERTY TESSERA_LAYERS "")
+
+function(tessera_layer name)
+  cmake_parse_arguments(arg "MUTANTS" "" "DEPS;LIBRARIES" ${ARGN})
+  get_property(layers GLOBAL PROPERTY TESSERA_LAYERS)
+  foreach(dep IN LISTS arg_DEPS)
+    if(NOT dep IN_LIST layers)
+      message(FATAL_ERROR "layer ${name} names ${dep}, which does not stand below it")
+    endif()
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY TESSERA_LAYERS ${name})
+
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cu)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
+  if(NOT TESSERA_HAS_CUDA)
+    list(FILTER sources EXCLUDE REGEX "(^|/)cuda/|_cuda_")
+    set(kernels "")
+  endif()
+  set(library_sources ${sources})
+  list(FILTER library_sources EXCLUDE REGEX "_(test|fuzz|bench|suite)\\.cpp$|(^|/)testing/")
+  set(test_kernels ${kernels})
+  list(FILTER kernels EXCLUDE REGEX "_(test|bench|suite)\\.cu$|(^|/)testing/")
+  list(FILTER test_kernels INCLUDE REGEX "_(test|bench|suite)\\.cu$|(^|/)testing/")
+  list(FILTER headers EXCLUDE REGEX "_suite\\.h$|/testing/|/detail/")
+
+  add_library(tessera_${name} OBJECT ${library_sources})
+  tessera_layer_settings(tessera_${name} "${kernels}" "${arg_LIBRARIES}")
+  set_property(TARGET tessera_${name} PROPERTY TESSERA_PUBLIC_HEADERS ${headers})
+
+  set(closure ${name})
+  set(libraries ${arg_LIBRARIES})
+  foreach(dep IN LISTS arg_DEPS)
+    get_property(below GLOBAL PROPERTY TESSERA_CLOSURE_${dep})
+    get_property(below_libraries GLOBAL PROPERTY TESSERA_LIBRARIES_${dep})
+    list(APPEND closure ${below})
+    list(APPEND libraries ${below_libraries})
+  endforeach()
+  list(REMOVE_DUPLICATES closure)
+  list(REMOVE_DUPLICATES libraries)
+  set_property(GLOBAL PROPERTY TESSERA_CLOSURE_${name} ${closure})
+  set_property(GLOBAL PROPERTY TESSERA_LIBRARIES_${name} ${libraries})
+
+  if(TESSERA_TESTS)
+    if(arg_MUTANTS)
+      add_library(tessera_${name}_mutants OBJECT EXCLUDE_FROM_ALL ${library_sources})
+      tessera_layer_settings(tessera_${name}_mutants "${kernels}" "${arg_LIBRARIES}")
+      target_compile_definitions(tessera_${name}_mutants PRIVATE TESSERA_MUTANTS=1)
+    endif()
+    tessera_layer_programs(${name} "${sources}" "${test_kernels}")
+  endif()
+endfunction()
+
+function(tessera_layer_settings target kernels libraries)
+  target_link_libraries(${target} PRIVATE tessera_flags ${libraries})
+  target_compile_definitions(${target} PRIVATE TESSERA_BUILDING=1)
+  if(TESSERA_HAS_CUDA)
+    target_include_directories(${target} SYSTEM PRIVATE ${TESSERA_CUDA_INCLUDE})
+    foreach(kernel IN LISTS kernels)
+      tessera_cuda_kernels(${target} ${kernel})
+    endforeach()
+  endif()
+endfunction()
+
+# Links `target` with the objects of `layer` and of all it declares below it. `flavour` is "" or "_mutants".
+function(tessera_link_closure target layer flavour)
+  get_property(closure GLOBAL PROPERTY TESSERA_CLOSURE_${layer})
+  get_property(libraries GLOBAL PROPERTY TESSERA_LIBRARIES_${layer})
+  foreach(member IN LISTS closure)
+    if(flavour AND member STREQUAL layer)
+      target_link_libraries(${target} PRIVATE tessera_${member}${flavour})
+    else()
+      target_link_libraries(${target} PRIVATE tessera_${member})
+    endif()
+  endforeach()
+  target_link_libraries(${target} PRIVATE tessera_flags ${libraries} ${CMAKE_DL_LIBS})
+  if(TESSERA_HAS_CUDA)
+    target_include_directories(${target} SYSTEM PRIVATE ${TESSERA_CUDA_INCLUDE})
+  endif()
+endfunction()

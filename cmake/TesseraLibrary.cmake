@@ -1,0 +1,27 @@
+# The library people link: all layers in one shared object that exports only what TESSERA_API marks, its headers, and
+# the package that find_package(tessera) reads.
+include(CMakePackageConfigHelpers)
+
+get_property(layers GLOBAL PROPERTY TESSERA_LAYERS)
+add_library(tessera SHARED)
+add_library(tessera::tessera ALIAS tessera)
+set(header_files ${PROJECT_SOURCE_DIR}/tessera/tessera.h)
+foreach(layer IN LISTS layers)
+  get_property(libraries GLOBAL PROPERTY TESSERA_LIBRARIES_${layer})
+  get_target_property(public_headers tessera_${layer} TESSERA_PUBLIC_HEADERS)
+  list(APPEND header_files ${public_headers})
+  target_link_libraries(tessera PRIVATE $<BUILD_INTERFACE:tessera_${layer}> $<BUILD_INTERFACE:${libraries}>)
+endforeach()
+target_link_libraries(tessera PRIVATE $<BUILD_INTERFACE:tessera_flags> ${CMAKE_DL_LIBS} PUBLIC Threads::Threads)
+target_sources(tessera PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${header_files})
+target_compile_features(tessera PUBLIC cxx_std_20)
+set_target_properties(tessera PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+set_property(GLOBAL PROPERTY TESSERA_HEADER_FILES ${header_files})
+
+install(TARGETS tessera EXPORT tessera FILE_SET HEADERS)
+install(EXPORT tessera NAMESPACE tessera:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tessera FILE tesseraTargets.cmake)
+file(WRITE ${PROJECT_BINARY_DIR}/tesseraConfig.cmake
+  "include(CMakeFindDependencyMacro)\nfind_dependency(Threads)\ninclude(\${CMAKE_CURRENT_LIST_DIR}/tesseraTargets.cmake)\n")
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)

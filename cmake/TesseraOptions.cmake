@@ -1,0 +1,42 @@
+# What can be switched, and the flags that every target of ours shares.
+include(GNUInstallDirs)
+
+option(TESSERA_TESTS "Build the tests, benches and examples" ${PROJECT_IS_TOP_LEVEL})
+option(TESSERA_WERROR "Treat warnings as errors" OFF)
+set(TESSERA_CUDA AUTO CACHE STRING "Build the CUDA device: AUTO (when nvcc is found), ON or OFF")
+set(TESSERA_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
+set_property(CACHE TESSERA_CUDA PROPERTY STRINGS AUTO ON OFF)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(TESSERA_CCACHE ccache)
+if(TESSERA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TESSERA_CCACHE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+
+# Flags of every object of ours. Frame pointers stay everywhere: native stacks are walked by them.
+add_library(tessera_flags INTERFACE)
+target_compile_options(tessera_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wundef
+  -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer>)
+if(TESSERA_WERROR)
+  target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+target_include_directories(tessera_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_link_libraries(tessera_flags INTERFACE Threads::Threads)
+if(TESSERA_SANITIZE)
+  target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TESSERA_SANITIZE} -fno-sanitize-recover=all>)
+  target_link_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE})
+endif()

@@ -1,0 +1,99 @@
+# The programs of a layer, made from the endings of its files (see TesseraLayer.cmake).
+#
+#   x_test.cpp        one process, host                label unit
+#   x_mp_test.cpp     forks processes                  label mp
+#   x_cuda_test.cpp   needs a GPU, else skips          label gpu
+#   x_suite.cpp       part of the layer's conformance suite, linked into every x_suite_test.cpp
+#   x_suite_test.cpp  instantiates the suite for one implementation; with MUTANTS also run once per planted bug
+#   x_fuzz.cpp        a program taking --runs and --seed; short here, long with label campaign
+#   x_bench.cpp       part of the layer's bench suite, bench_<layer>
+#   testing/*.cpp     shared by the tests of this layer and of those above
+#   x_test.cu, testing/x.cu   kernels for the tests
+find_package(GTest REQUIRED)
+find_package(benchmark REQUIRED)
+
+function(tessera_layer_programs layer sources kernels)
+  set(suites ${sources})
+  list(FILTER suites INCLUDE REGEX "_suite\\.cpp$")
+  set(support ${sources})
+  list(FILTER support INCLUDE REGEX "(^|/)testing/")
+  if(suites OR support)
+    add_library(tessera_${layer}_testing OBJECT ${suites} ${support})
+    tessera_layer_settings(tessera_${layer}_testing "${kernels}" "GTest::gtest;nlohmann_json::nlohmann_json")
+  endif()
+  foreach(source IN LISTS sources)
+    if(source MATCHES "_test\\.cpp$" AND NOT source MATCHES "(^|/)testing/")
+      tessera_layer_test(${layer} ${source})
+    elseif(source MATCHES "_fuzz\\.cpp$")
+      tessera_layer_fuzz(${layer} ${source})
+    endif()
+  endforeach()
+  list(FILTER sources INCLUDE REGEX "_bench\\.cpp$")
+  list(TRANSFORM sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  set_property(GLOBAL PROPERTY TESSERA_BENCHES_${layer} ${sources})
+endfunction()
+
+function(tessera_program target layer flavour)
+  add_executable(${target} ${ARGN})
+  get_property(closure GLOBAL PROPERTY TESSERA_CLOSURE_${layer})
+  foreach(member IN LISTS closure)
+    if(TARGET tessera_${member}_testing)
+      target_link_libraries(${target} PRIVATE tessera_${member}_testing)
+    endif()
+  endforeach()
+  tessera_link_closure(${target} ${layer} "${flavour}")
+endfunction()
+
+function(tessera_layer_test layer source)
+  get_filename_component(stem ${source} NAME_WE)
+  set(target ${layer}_${stem})
+  tessera_program(${target} ${layer} "" ${source})
+  target_link_libraries(${target} PRIVATE GTest::gtest_main)
+  set(label unit)
+  if(stem MATCHES "_mp_test$")
+    set(label mp)
+  elseif(stem MATCHES "cuda")
+    set(label gpu)
+  endif()
+  add_test(NAME ${target} COMMAND ${target})
+  set_tests_properties(${target} PROPERTIES LABELS "${label};${layer}" TIMEOUT 300)
+
+  if(stem MATCHES "_suite_test$" AND TARGET tessera_${layer}_mutants AND NOT TESSERA_SANITIZE)
+    tessera_program(${target}_mutants ${layer} _mutants ${source})
+    target_link_libraries(${target}_mutants PRIVATE GTest::gtest_main)
+    string(REGEX REPLACE "_suite_test$" "" implementation ${stem})
+    add_test(NAME ${layer}_${implementation}_mutants
+             COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py
+                     --sources ${CMAKE_CURRENT_SOURCE_DIR} --prefix ${implementation}. --program $<TARGET_FILE:${target}_mutants>)
+    set_tests_properties(${layer}_${implementation}_mutants PROPERTIES LABELS "${label};mutants;${layer}" TIMEOUT 900)
+  endif()
+endfunction()
+
+function(tessera_layer_fuzz layer source)
+  get_filename_component(stem ${source} NAME_WE)
+  set(target ${layer}_${stem})
+  tessera_program(${target} ${layer} "" ${source})
+  add_test(NAME ${target} COMMAND ${target} --runs 2000)
+  set_tests_properties(${target} PROPERTIES LABELS "unit;${layer}" TIMEOUT 300)
+  add_test(NAME ${target}_long COMMAND ${target} --runs 1000000 --seconds 120)
+  set_tests_properties(${target}_long PROPERTIES LABELS "campaign;${layer}" TIMEOUT 900)
+endfunction()
+
+# tessera_suite(device LAYERS base device): the program bench_device, from the x_bench.cpp files of these layers.
+function(tessera_suite name)
+  cmake_parse_arguments(arg "" "" "LAYERS" ${ARGN})
+  if(NOT TESSERA_TESTS)
+    return()
+  endif()
+  set(sources "")
+  foreach(layer IN LISTS arg_LAYERS)
+    get_property(benches GLOBAL PROPERTY TESSERA_BENCHES_${layer})
+    list(APPEND sources ${benches})
+  endforeach()
+  if(NOT TESSERA_HAS_CUDA)
+    list(FILTER sources EXCLUDE REGEX "cuda")
+  endif()
+  list(GET arg_LAYERS -1 top)
+  tessera_program(bench_${name} ${top} "" ${sources})
+  target_compile_definitions(bench_${name} PRIVATE TESSERA_BENCH_SUITE="${name}")
+endfunction()

@@ -1,0 +1,234 @@
+// Typed errors and the checks that raise them.
+//
+//   TESSERA_CHECK(offset % granule == 0, "map: offset ", offset, " must be a multiple of ", granule);
+//   TESSERA_CHECK_AS(OutOfMemory, used + nbytes <= capacity, "host device: ", nbytes, " more bytes do not fit");
+//   TESSERA_THROW(NotSupported, "capture of a hold");
+//
+// Every error carries its kind, the file and line of the check, the rank it happened on and, for a failed comparison,
+// the values of both sides. A message names the thing, the value and the way out; this header adds the rest.
+#pragma once
+
+#include <charconv>
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <ranges>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "tessera/base/export.h"
+
+namespace tessera {
+
+/// What went wrong, for code that decides by it.
+enum class ErrorKind {
+  kInvalidArgument,  ///< the caller passed something that cannot be; nothing was changed
+  kOutOfMemory,      ///< a device, or a limit set on it, has no room
+  kDevice,           ///< a driver call or a kernel failed
+  kTimeout,          ///< a deadline passed
+  kAborted,          ///< the operation was called off
+  kMismatch,         ///< ranks or files disagree
+  kNotSupported,     ///< this build, device or backend cannot do it
+  kIo,               ///< a file or socket failed
+};
+
+/// "invalid argument", "out of memory", ...
+TESSERA_API std::string_view to_string(ErrorKind kind);
+
+/// Where a check stands in the source.
+struct SourcePlace {
+  const char* file;  ///< path as compiled, from the source root where the compiler gives it so
+  int line;          ///< line number
+};
+
+/// Base of all exceptions thrown by Tessera.
+class TESSERA_API Error : public std::runtime_error {
+ public:
+  /// Takes the rank from the calling thread.
+  Error(ErrorKind kind, SourcePlace place, std::string message, std::string operands = {});
+  /// What went wrong.
+  [[nodiscard]] ErrorKind kind() const { return kind_; }
+  /// The message alone, without kind, place and rank.
+  [[nodiscard]] const std::string& message() const { return message_; }
+  /// The failed expression with the values of both sides; empty when there was none.
+  [[nodiscard]] const std::string& operands() const { return operands_; }
+  /// Where it was thrown.
+  [[nodiscard]] SourcePlace place() const { return place_; }
+  /// The rank of the thread that threw; 0 in a world of one.
+  [[nodiscard]] int rank() const { return rank_; }
+
+ private:
+  ErrorKind kind_;
+  SourcePlace place_;
+  int rank_;
+  std::string message_;
+  std::string operands_;
+};
+
+namespace detail {
+template <ErrorKind Kind>
+class TESSERA_API TypedError : public Error {
+ public:
+  TypedError(SourcePlace place, std::string message, std::string operands = {})
+      : Error(Kind, place, std::move(message), std::move(operands)) {}
+};
+}  // namespace detail
+
+/// The caller passed something that cannot be; nothing was changed.
+class TESSERA_API InvalidArgument : public detail::TypedError<ErrorKind::kInvalidArgument> {
+  using TypedError::TypedError;
+};
+/// A device, or a limit set on it, has no room.
+class TESSERA_API OutOfMemory : public detail::TypedError<ErrorKind::kOutOfMemory> {
+  using TypedError::TypedError;
+};
+/// A driver call or a kernel failed.
+class TESSERA_API DeviceError : public detail::TypedError<ErrorKind::kDevice> {
+  using TypedError::TypedError;
+};
+/// A deadline passed.
+class TESSERA_API TimeoutError : public detail::TypedError<ErrorKind::kTimeout> {
+  using TypedError::TypedError;
+};
+/// The operation was called off.
+class TESSERA_API AbortedError : public detail::TypedError<ErrorKind::kAborted> {
+  using TypedError::TypedError;
+};
+/// Ranks or files disagree.
+class TESSERA_API MismatchError : public detail::TypedError<ErrorKind::kMismatch> {
+  using TypedError::TypedError;
+};
+/// This build, device or backend cannot do it.
+class TESSERA_API NotSupported : public detail::TypedError<ErrorKind::kNotSupported> {
+  using TypedError::TypedError;
+};
+/// A file or socket failed.
+class TESSERA_API IoError : public detail::TypedError<ErrorKind::kIo> {
+  using TypedError::TypedError;
+};
+
+namespace detail {
+
+inline void append(std::string& out, std::string_view part) { out += part; }
+inline void append(std::string& out, const char* part) { out += part != nullptr ? part : "(null)"; }
+inline void append(std::string& out, bool part) { out += part ? "true" : "false"; }
+inline void append(std::string& out, char part) { out += part; }
+inline void append(std::string& out, std::nullptr_t) { out += "null"; }
+TESSERA_API void append(std::string& out, const void* part);
+TESSERA_API void append(std::string& out, double part);
+
+template <std::integral T>
+void append(std::string& out, T part) {
+  char text[24];
+  const auto end = std::to_chars(text, text + sizeof text, part).ptr;
+  out.append(text, end);
+}
+
+template <class R, class P>
+void append(std::string& out, std::chrono::duration<R, P> part) {
+  append(out, std::chrono::duration<double, std::milli>(part).count());
+  out += " ms";
+}
+
+/// Anything that has a to_string found beside its type.
+template <class T>
+  requires requires(const T& part) { { to_string(part) } -> std::convertible_to<std::string_view>; }
+void append(std::string& out, const T& part) {
+  out += to_string(part);
+}
+
+/// Lists are written [a, b, c].
+template <std::ranges::input_range T>
+  requires(!std::convertible_to<const T&, std::string_view> &&
+           !requires(const T& part) { { to_string(part) } -> std::convertible_to<std::string_view>; })
+void append(std::string& out, const T& parts) {
+  out += '[';
+  bool first = true;
+  for (const auto& part : parts) {
+    if (!first) out += ", ";
+    first = false;
+    append(out, part);
+  }
+  out += ']';
+}
+
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  std::string out;
+  (append(out, parts), ...);
+  return out;
+}
+
+/// Takes a failed comparison apart to show the values of both sides. Only ever evaluated once a check has failed, so a
+/// check costs what its condition costs; the condition must be free of side effects.
+template <class L>
+struct LeftOperand {
+  const L& left;
+  explicit operator bool() const { return static_cast<bool>(left); }
+};
+
+struct Values {
+  std::string text;
+  explicit operator bool() const { return false; }
+};
+
+struct Operands {
+  template <class L>
+  LeftOperand<L> operator<=(const L& left) const {
+    return {left};
+  }
+};
+
+#define TESSERA_DETAIL_SHOW(op)                                  \
+  template <class L, class R>                                    \
+  Values operator op(const LeftOperand<L>& l, const R& right) {  \
+    if constexpr (requires { concat(l.left, right); }) {         \
+      return {concat(l.left, " " #op " ", right)};               \
+    } else {                                                     \
+      return {};                                                 \
+    }                                                            \
+  }
+TESSERA_DETAIL_SHOW(==)
+TESSERA_DETAIL_SHOW(!=)
+TESSERA_DETAIL_SHOW(<)
+TESSERA_DETAIL_SHOW(<=)
+TESSERA_DETAIL_SHOW(>)
+TESSERA_DETAIL_SHOW(>=)
+#undef TESSERA_DETAIL_SHOW
+
+template <class T>
+std::string shown(const char* expression, const T& operands) {
+  if constexpr (std::same_as<T, Values>) {
+    if (!operands.text.empty()) return concat(expression, ", with ", operands.text);
+  }
+  return expression;
+}
+
+template <class E, class... Parts>
+[[noreturn, gnu::cold, gnu::noinline]] void throw_error(SourcePlace place, std::string operands, const Parts&... parts) {
+  throw E(place, concat(parts...), std::move(operands));
+}
+
+}  // namespace detail
+
+/// Throws an error of the given type; the parts are put together as its message.
+#define TESSERA_THROW(type, ...) ::tessera::detail::throw_error<type>({__FILE__, __LINE__}, {}, __VA_ARGS__)
+
+/// Unless the condition holds, throws an error of the given type with the parts as its message.
+#define TESSERA_CHECK_AS(type, condition, ...)                                                                 \
+  do {                                                                                                         \
+    if (!(condition)) [[unlikely]] {                                                                           \
+      _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wparentheses\"")                       \
+      auto operands = ::tessera::detail::shown(#condition, ::tessera::detail::Operands{} <= condition);        \
+      _Pragma("GCC diagnostic pop")                                                                            \
+      ::tessera::detail::throw_error<type>({__FILE__, __LINE__}, std::move(operands), __VA_ARGS__);            \
+    }                                                                                                          \
+  } while (false)
+
+/// Unless the condition holds, throws InvalidArgument with the parts as its message.
+#define TESSERA_CHECK(condition, ...) TESSERA_CHECK_AS(::tessera::InvalidArgument, condition, __VA_ARGS__)
+
+}  // namespace tessera

@@ -1,0 +1,72 @@
+#include "tessera/base/rank.h"
+
+#include <pthread.h>
+
+namespace tessera {
+namespace {
+
+// The world of one that a process has until it is given another. Never destroyed: threads may outlive main.
+const std::shared_ptr<RankContext>& world_of_one() {
+  static const auto* only = new std::shared_ptr<RankContext>(std::make_shared<RankContext>(RankPlace{}));
+  return *only;
+}
+
+std::shared_ptr<RankContext>& current_slot() {
+  thread_local std::shared_ptr<RankContext> current = world_of_one();
+  return current;
+}
+
+}  // namespace
+
+RankContext::RankContext(RankPlace place) : place_(std::move(place)) {}
+
+RankContext::~RankContext() {
+  while (!parts_.empty()) {
+    auto last = std::move(parts_.back().second);
+    parts_.pop_back();
+    last.reset();
+  }
+}
+
+void* RankContext::part_slot(std::type_index type, const std::function<std::shared_ptr<void>()>& make) {
+  const std::lock_guard lock(mutex_);
+  if (void* found = find_slot(type)) return found;
+  auto made = make();
+  parts_.emplace_back(type, made);
+  return made.get();
+}
+
+void* RankContext::find_slot(std::type_index type) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, part] : parts_) {
+    if (key == type) return part.get();
+  }
+  return nullptr;
+}
+
+std::shared_ptr<RankContext> current_rank() { return current_slot(); }
+const RankPlace& current_place() { return current_slot()->place(); }
+
+RankScope::RankScope(std::shared_ptr<RankContext> rank) : previous_(std::exchange(current_slot(), std::move(rank))) {}
+RankScope::~RankScope() { current_slot() = std::move(previous_); }
+
+Thread::Thread(const std::string& name, std::function<void()> body)
+    : thread_([rank = current_rank(), name = name.substr(0, 15), body = std::move(body)]() mutable {
+        pthread_setname_np(pthread_self(), name.c_str());
+        const RankScope scope(std::move(rank));
+        body();
+      }) {}
+
+Thread::~Thread() {
+  if (joinable()) join();
+}
+
+Thread& Thread::operator=(Thread&& other) noexcept {
+  if (joinable()) join();
+  thread_ = std::move(other.thread_);
+  return *this;
+}
+
+void Thread::join() { thread_.join(); }
+
+}  // namespace tessera
