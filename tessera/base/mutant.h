@@ -13,15 +13,15 @@
 
 namespace tessera::detail {
 inline bool mutant_selected(std::string_view name) {
-  const char* chosen = std::getenv("TESSERA_MUTANT");
+  const char* chosen = std::getenv("TESSERA_MUTANT");  // NOLINT(concurrency-mt-unsafe): nothing sets it meanwhile
   return chosen != nullptr && name == chosen;
 }
 }  // namespace tessera::detail
 /// Whether the planted bug of this name was asked for.
-#define TESSERA_MUTANT(name)                                            \
-  ([]() noexcept {                                                      \
+#define TESSERA_MUTANT(name)                                               \
+  ([]() noexcept {                                                         \
     static const bool selected = ::tessera::detail::mutant_selected(name); \
-    return selected;                                                    \
+    return selected;                                                       \
   }())
 #else
 /// Whether the planted bug of this name was asked for: never, outside a mutant build.

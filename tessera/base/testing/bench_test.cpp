@@ -101,7 +101,7 @@ TEST(Bench, RatioSaysHowManyTimesBetterOursIs) {
 
 TEST(Bench, BoundsAreJudgedByDirection) {
   Context context(quick(), [](const Result&) {});
-  const auto met = [&](Measurement what) { return *context.measure(what)->met(); };
+  const auto met = [&](const Measurement& what) { return *context.measure(what)->met(); };
   EXPECT_TRUE(met({.name = "a", .ours = [] { return 25.0; }, .must = 25}));
   EXPECT_FALSE(met({.name = "a", .ours = [] { return 25.1; }, .must = 25}));
   EXPECT_FALSE(met({.name = "a", .unit = "GB/s", .ours = [] { return 24.0; }, .must = 25}));

@@ -46,11 +46,11 @@ template <class Vector>
   }
 }
 
-typedef unsigned char Bytes16 __attribute__((vector_size(16)));
+using Bytes16 = unsigned char __attribute__((vector_size(16)));
 void copy_vector(void* to, const void* from, std::size_t nbytes) { copy_by<Bytes16>(to, from, nbytes); }
 
 #ifdef __x86_64__
-typedef unsigned char Bytes32 __attribute__((vector_size(32)));
+using Bytes32 = unsigned char __attribute__((vector_size(32)));
 [[gnu::target("avx2")]] void copy_wide_vector(void* to, const void* from, std::size_t nbytes) {
   copy_by<Bytes32>(to, from, nbytes);
 }
