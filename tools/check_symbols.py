@@ -29,7 +29,9 @@ def exported(library):
 
 def tidy(name):
     """The same spelling from every compiler and C++ library."""
-    return re.sub(r"std::(?:__cxx11|__1)::", "std::", re.sub(r"\[abi:\w+\]", "", name))
+    name = re.sub(r"std::(?:__cxx11|__1)::", "std::", re.sub(r"\[abi:\w+\]", "", name))
+    name = re.sub(r"std::basic_string<char, std::char_traits<char>, std::allocator<char> ?>", "std::string", name)
+    return re.sub(r"std::basic_string_view<char, std::char_traits<char> ?>", "std::string_view", name)
 
 
 def is_foreign(name):

@@ -23,7 +23,7 @@ BINARY = {".png", ".svg", ".ico", ".bin", ".fatbin"}
 
 def check_file(root, path, findings):
     try:
-        text = (root / path).read_text()
+        text = (root / path).read_bytes().decode()
     except UnicodeDecodeError:
         findings.error(path, 1, "not UTF-8 text; list its ending under BINARY if it belongs here")
         return
