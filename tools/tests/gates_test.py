@@ -330,5 +330,30 @@ class Symbols(Gate):
         self.assertIn("exports fmt::format()", output)
 
 
+@unittest.skipUnless(shutil.which("doxygen"), "doxygen is missing")
+class Doxygen(Gate):
+    def doxygen(self):
+        done = subprocess.run(["doxygen", "docs/Doxyfile"], cwd=self.root, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_every_kind_of_undocumented_symbol(self):
+        shutil.rmtree(self.root / "tessera")
+        (self.root / "tools").mkdir()
+        (self.root / "build").mkdir()
+        shutil.copy(ROOT / "tools/doxygen_filter", self.root / "tools")
+        for name in ("docs/Doxyfile", "docs/api/README.md"):
+            self.write(name, (ROOT / name).read_text())
+        text = "// A file.\n#pragma once\nnamespace tessera::device {\n%s\n}\n%s\n"
+        self.write("tessera/device/a.h", text % ("/// Said.\nint f();\nnamespace detail { int g(); }", "/// Said.\n#define TESSERA_X 1"))
+        self.assertEqual(self.doxygen(), (0, ""))
+        for inside in ("int f();", "struct A { int b; };", "enum class A { kB };", "using A = int;", "/// Said.\nclass A {\n public:\n  void f();\n};"):
+            self.write("tessera/device/a.h", text % (inside, ""))
+            status, output = self.doxygen()
+            self.assertNotEqual(status, 0, f"not seen: {inside}")
+            self.assertIn("is not documented", output)
+        self.write("tessera/device/a.h", text % ("", "#define TESSERA_X 1"))
+        self.assertNotEqual(self.doxygen()[0], 0)
+
+
 if __name__ == "__main__":
     unittest.main()
