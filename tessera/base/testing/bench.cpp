@@ -1,12 +1,13 @@
 // Sampling and statistics; see bench.h. What a run prints and writes is in bench_report.cpp.
 #include "tessera/base/testing/bench.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <map>
-#include <regex>
 #include <thread>
 
 #include <fmt/format.h>
@@ -118,7 +119,7 @@ std::optional<bool> Result::met() const {
 Context::Context(Options options, Listener listener) : options_(std::move(options)), listener_(std::move(listener)) {}
 
 bool Context::wants(const std::string& name) const {
-  return !options_.list_only && (options_.filter.empty() || std::regex_search(name, std::regex(options_.filter)));
+  return !options_.list_only && fnmatch(("*" + options_.filter + "*").c_str(), name.c_str(), 0) == 0;
 }
 
 std::optional<Result> Context::measure(const Measurement& what) {

@@ -124,7 +124,7 @@ TEST(Bench, DividesByCallsAndByOperationsInACall) {
 }
 
 TEST(Bench, FilterLeavesRowsOut) {
-  Context context({.filter = "^pair_", .seconds = 0}, [](const Result&) {});
+  Context context({.filter = "pair_*KiB", .seconds = 0}, [](const Result&) {});
   EXPECT_TRUE(context.measure({.name = "pair_64KiB", .ours = [] {}}).has_value());
   EXPECT_FALSE(context.measure({.name = "repair", .ours = [] { ADD_FAILURE(); }}).has_value());
 }
