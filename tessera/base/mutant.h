@@ -18,10 +18,10 @@ inline bool mutant_selected(std::string_view name) {
 }
 }  // namespace tessera::detail
 /// Whether the planted bug of this name was asked for.
-#define TESSERA_MUTANT(name)                                            \
-  ([]() noexcept {                                                      \
+#define TESSERA_MUTANT(name)                                               \
+  ([]() noexcept {                                                         \
     static const bool selected = ::tessera::detail::mutant_selected(name); \
-    return selected;                                                    \
+    return selected;                                                       \
   }())
 #else
 /// Whether the planted bug of this name was asked for: never, outside a mutant build.
