@@ -27,14 +27,14 @@ def cpp_files(root):
 
 
 def is_for_tests(path):
-    """Whether a file is built into tests, benches or fuzzers only."""
-    return bool(re.search(r"_(test|suite|fuzz|bench)\.\w+$|/testing/", str(path)))
+    """Whether a file is built into tests, benches or fuzzers only (examples to copy are among these)."""
+    return bool(re.search(r"_(test|suite|fuzz|bench)\.\w+$|/(testing|example)/", str(path)))
 
 
 def is_installed(path):
     """Whether people outside see this header: the rule of tessera_layer()."""
     return (path.suffix == ".h" and path.parts[0] == "tessera" and path.parts[1] != "cli"
-            and not re.search(r"_suite\.h$|/testing/|/detail/", str(path)))
+            and not re.search(r"_suite\.h$|/(testing|example|detail)/", str(path)))
 
 
 _NOISE = re.compile(r'R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'  # raw string

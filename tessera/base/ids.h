@@ -36,7 +36,8 @@ std::string to_string(Id<Tag, Rep> id) {
 
 /// A rank's place in its world, 0 to world size - 1.
 using Rank = Id<struct RankTag, std::int32_t>;
-/// A stream of this process; unique for the life of the process, never used twice.
+/// A stream of one device: a dense slot. A slot is given to a new stream only once all work of its former owner has
+/// completed, and its ticks go on counting, so that (StreamId, Tick) names one moment for ever.
 using StreamId = Id<struct StreamTag, std::uint32_t>;
 /// A point in a stream's own count of events and stamped uses.
 using Tick = Id<struct TickTag, std::uint64_t>;
