@@ -66,7 +66,7 @@ def check_ours(path, included, layers, findings, line):
     here = path.parts
     tests = source_tree.is_for_tests(path)
     if here[0] != "tessera":
-        if "/testing/" in included or "/detail/" in included:
+        if not source_tree.is_installed(pathlib.PurePosixPath(included)):
             findings.error(path, line, f"{included} is not installed; only the library's own files may include it")
         return
     if len(here) > 2 and len(parts) > 2 and here[1] != "cli":
@@ -116,7 +116,7 @@ def check_file(root, path, layers, findings):
     if path.suffix in source_tree.HEADERS and not re.search(r"^#pragma once$", text, re.MULTILINE):
         findings.error(path, 1, "a header needs #pragma once")
     own = path.with_suffix(".h")
-    if path.suffix in source_tree.SOURCES and path.parts[0] == "tessera" and (root / own).is_file():
+    if path.suffix == ".cpp" and path.parts[0] == "tessera" and (root / own).is_file():
         if not includes or includes[0][2] != str(own):
             findings.error(path, includes[0][0] if includes else 1, f"include \"{own}\" first, which proves that it stands alone")
 

@@ -33,8 +33,10 @@ def is_for_tests(path):
 
 def is_installed(path):
     """Whether people outside see this header: the rule of tessera_layer()."""
+    name = str(path)
     return (path.suffix == ".h" and path.parts[0] == "tessera" and path.parts[1] != "cli"
-            and not re.search(r"_suite\.h$|/(testing|example|detail)/", str(path)))
+            and not re.search(r"_suite\.h$|/(testing|example|detail)/", name)
+            and ("/cuda/" not in name or name.endswith("_device.h")))
 
 
 _NOISE = re.compile(r'R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'  # raw string
