@@ -156,6 +156,7 @@ void append(std::string& out, const T& parts) {
 }
 
 template <class... Parts>
+  requires(requires(std::string& out, const Parts& part) { append(out, part); } && ...)
 std::string concat(const Parts&... parts) {
   std::string out;
   (append(out, parts), ...);
@@ -222,9 +223,9 @@ template <class E, class... Parts>
   do {                                                                                                         \
     if (!(condition)) [[unlikely]] {                                                                           \
       _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wparentheses\"")                       \
-      auto operands = ::tessera::detail::shown(#condition, ::tessera::detail::Operands{} <= condition);        \
+      auto tessera_operands = ::tessera::detail::shown(#condition, ::tessera::detail::Operands{} <= condition);        \
       _Pragma("GCC diagnostic pop")                                                                            \
-      ::tessera::detail::throw_error<type>({__FILE__, __LINE__}, std::move(operands), __VA_ARGS__);            \
+      ::tessera::detail::throw_error<type>({__FILE__, __LINE__}, std::move(tessera_operands), __VA_ARGS__);            \
     }                                                                                                          \
   } while (false)
 
