@@ -50,12 +50,12 @@ std::uint64_t parse_bytes(std::string_view text) {
       refuse_large(text);
     }
   }
-  // Eighteen decimals are more than any unit can tell apart, and keep the product below 128 bits.
+  // Nineteen decimals are more than any unit can tell apart, and keep the product below 128 bits.
   std::uint64_t fraction = 0;
   std::uint64_t scale = 1;
   if (at < text.size() && text[at] == '.') {
     for (++at; at < text.size() && is_digit(text[at]); ++at, ++digits) {
-      if (scale >= 1'000'000'000'000'000'000u) continue;
+      if (scale >= 10'000'000'000'000'000'000u) continue;
       fraction = fraction * 10 + static_cast<unsigned>(text[at] - '0');
       scale *= 10;
     }

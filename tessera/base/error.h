@@ -155,8 +155,10 @@ void append(std::string& out, const T& parts) {
   out += ']';
 }
 
-template <class... Parts>
-  requires(requires(std::string& out, const Parts& part) { append(out, part); } && ...)
+template <class T>
+concept Part = requires(std::string& out, const T& part) { append(out, part); };
+
+template <Part... Parts>
 std::string concat(const Parts&... parts) {
   std::string out;
   (append(out, parts), ...);

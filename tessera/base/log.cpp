@@ -30,22 +30,6 @@ bool wants_color() {
   return color == "always" || (color == "auto" && ::isatty(STDERR_FILENO) == 1);
 }
 
-spdlog::level::level_enum spdlog_level(Level level) {
-  switch (level) {
-    case Level::kDebug:
-      return spdlog::level::debug;
-    case Level::kInfo:
-      return spdlog::level::info;
-    case Level::kWarn:
-      return spdlog::level::warn;
-    case Level::kError:
-      return spdlog::level::err;
-    case Level::kOff:
-      break;
-  }
-  return spdlog::level::off;
-}
-
 std::string_view color_of(Level level) {
   switch (level) {
     case Level::kDebug:
@@ -106,8 +90,9 @@ class Output {
   }
 
   void write_stderr(Level level, const std::string& line, bool has_color) {
+    const std::string named = tessera::detail::concat(to_string(level), " ", line);  // spdlog's own names differ
     spdlog::memory_buf_t text;
-    formatter_.format(spdlog::details::log_msg("", spdlog_level(level), line), text);
+    formatter_.format(spdlog::details::log_msg("", spdlog::level::info, named), text);
     std::string whole(text.data(), text.size());
     if (const auto start = color_of(level); has_color && !start.empty()) {
       whole.insert(whole.find(' ') + 1, start);
@@ -127,7 +112,7 @@ class Output {
   std::mutex mutex_;
   Sink sink_;
   std::atomic<int> color_ = -1;
-  spdlog::pattern_formatter formatter_{"%H:%M:%S.%e %l %v", spdlog::pattern_time_type::local, "\n"};
+  spdlog::pattern_formatter formatter_{"%H:%M:%S.%e %v", spdlog::pattern_time_type::local, "\n"};
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The nearest of some names to a word that is none of them: what a person probably meant. Distance is the number of
-// letters to insert, delete or replace (Levenshtein), upper and lower case taken as the same.
+// letters to insert, delete, replace or swap with their neighbour (Levenshtein, and a swap is one slip of the fingers,
+// not two), upper and lower case taken as the same.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +13,25 @@
 
 namespace tessera {
 
-/// Letters to insert, delete or replace to turn `a` into `b`, whatever their case.
+/// Letters to insert, delete, replace or swap with their neighbour to turn `a` into `b`, whatever their case.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   const auto same = [](char x, char y) {
     return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
   };
+  std::vector<std::size_t> before(b.size() + 1);  // two rows up: what a swap starts from
+  std::vector<std::size_t> above(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (same(a[i], b[j]) ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    before.swap(above);
+    above.swap(row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = above[j - 1] + (same(a[i - 1], b[j - 1]) ? 0 : 1);
+      row[j] = std::min({replaced, row[j - 1] + 1, above[j] + 1});
+      if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1])) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
     }
   }
   return row.back();
