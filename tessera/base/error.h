@@ -156,11 +156,17 @@ requires(!std::convertible_to<const T&, std::string_view> && !requires(const T& 
 }
 
 template <class T>
+<<<<<<< HEAD
 concept CanAppend = requires(std::string& out, const T& part) {
   append(out, part);
 };
 
 template <class... Parts>
+=======
+concept Part = requires(std::string& out, const T& part) { append(out, part); };
+
+template <Part... Parts>
+>>>>>>> basics
 std::string concat(const Parts&... parts) {
   std::string out;
   (append(out, parts), ...);
@@ -224,6 +230,7 @@ template <class E, class... Parts>
 #define TESSERA_THROW(type, ...) ::tessera::detail::throw_error<type>({__FILE__, __LINE__}, {}, __VA_ARGS__)
 
 /// Unless the condition holds, throws an error of the given type with the parts as its message.
+<<<<<<< HEAD
 #define TESSERA_CHECK_AS(type, condition, ...)                                                                     \
   do {                                                                                                             \
     if (!(condition)) [[unlikely]] {                                                                               \
@@ -232,6 +239,16 @@ template <class E, class... Parts>
       _Pragma("GCC diagnostic pop")::tessera::detail::throw_error<type>({__FILE__, __LINE__}, std::move(operands), \
                                                                         __VA_ARGS__);                              \
     }                                                                                                              \
+=======
+#define TESSERA_CHECK_AS(type, condition, ...)                                                                 \
+  do {                                                                                                         \
+    if (!(condition)) [[unlikely]] {                                                                           \
+      _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wparentheses\"")                       \
+      auto tessera_operands = ::tessera::detail::shown(#condition, ::tessera::detail::Operands{} <= condition);        \
+      _Pragma("GCC diagnostic pop")                                                                            \
+      ::tessera::detail::throw_error<type>({__FILE__, __LINE__}, std::move(tessera_operands), __VA_ARGS__);            \
+    }                                                                                                          \
+>>>>>>> basics
   } while (false)
 
 /// Unless the condition holds, throws InvalidArgument with the parts as its message.
