@@ -1,0 +1,39 @@
+#include "tessera/base/probe/detail/thread_rows.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace tessera::probe::detail {
+
+ThreadRows::ThreadRows(TableSection& tables, ClockSource clock)
+    : table_(tables.find_or_make(kind_number_of<ThreadRow>(), sizeof(ThreadRow), ThreadRow::kRows)), clock_(clock) {}
+
+std::uint64_t ThreadRows::enter() {
+  if (table_ == nullptr) return kUnknownThread;
+  ThreadRow row{};
+  row.tid = static_cast<std::uint32_t>(syscall(SYS_gettid));
+  pthread_getname_np(pthread_self(), row.name, sizeof row.name);
+  row.started = Moment{read_ticks(clock_)};
+  const std::lock_guard lock(mutex_);
+  std::uint32_t index = table_->claim(&row);
+  if (index == kNoRow && !ended_.empty()) {
+    index = ended_.front();
+    ended_.pop_front();
+    table_->store(index, &row);
+  }
+  return index == kNoRow ? kUnknownThread : index;
+}
+
+void ThreadRows::leave(std::uint64_t row) {
+  if (row == kUnknownThread) return;
+  const auto index = static_cast<std::uint32_t>(row);
+  const std::lock_guard lock(mutex_);
+  ThreadRow contents{};
+  table_->load(index, &contents);
+  contents.ended = Moment{read_ticks(clock_)};
+  table_->store(index, &contents);
+  ended_.push_back(index);
+}
+
+}  // namespace tessera::probe::detail
