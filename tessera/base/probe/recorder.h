@@ -32,11 +32,11 @@ enum class Ring : std::uint8_t {
 
 namespace detail {
 
-struct RingInfo {
+struct RingShare {
   const char* name;
   std::uint32_t weight;  // its share of the file
 };
-inline constexpr RingInfo kRingInfo[] = {{"comm", 1}, {"memory", 1}, {"launch", 2}};
+inline constexpr RingShare kRingShares[] = {{"comm", 1}, {"memory", 1}, {"launch", 2}};
 inline constexpr std::uint32_t kRingCount = 3;
 
 /// A thread's lease in one ring.

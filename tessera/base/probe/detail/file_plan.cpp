@@ -33,11 +33,11 @@ FilePlan plan_file(std::uint64_t nbytes) {
   add_section(plan, "strings", SectionType::kStrings, 0, at, share(16, 16 << 10, 8 << 20));
   add_section(plan, "tables", SectionType::kTables, 0, at, share(6, 64 << 10, std::uint64_t{1} << 30));
   std::uint64_t weights = 0;
-  for (const RingInfo& ring : kRingInfo) weights += ring.weight;
+  for (const RingShare& ring : kRingShares) weights += ring.weight;
   const std::uint64_t left = nbytes - at;
   for (std::uint32_t i = 0; i < kRingCount; ++i) {
-    const std::uint64_t part = i + 1 < kRingCount ? page_multiple(left / weights * kRingInfo[i].weight) : nbytes - at;
-    add_section(plan, kRingInfo[i].name, SectionType::kRing, i, at, part);
+    const std::uint64_t part = i + 1 < kRingCount ? page_multiple(left / weights * kRingShares[i].weight) : nbytes - at;
+    add_section(plan, kRingShares[i].name, SectionType::kRing, i, at, part);
   }
   return plan;
 }

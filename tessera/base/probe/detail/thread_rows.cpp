@@ -14,13 +14,12 @@ std::uint64_t ThreadRows::enter() {
   ThreadRow row{};
   row.tid = static_cast<std::uint32_t>(syscall(SYS_gettid));
   pthread_getname_np(pthread_self(), row.name, sizeof row.name);
-  row.started = Moment{read_ticks(clock_)};
   const std::lock_guard lock(mutex_);
   std::uint32_t index = table_->claim(&row);
   if (index == kNoRow && !ended_.empty()) {
-    index = ended_.front();
+    table_->release(ended_.front());  // claimed anew, so that the row's age tells its thread's records from older ones
     ended_.pop_front();
-    table_->store(index, &row);
+    index = table_->claim(&row);
   }
   return index == kNoRow ? kUnknownThread : index;
 }

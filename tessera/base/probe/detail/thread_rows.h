@@ -14,12 +14,11 @@ struct ThreadRow {
   std::uint32_t tid;
   std::uint32_t reserved;
   char name[16];
-  Moment started;
   Moment ended;
   static constexpr std::uint32_t kRows = 512;
-  TESSERA_RECORD(ThreadRow, "thread", tid, name, started, ended)
+  TESSERA_RECORD(ThreadRow, "thread", tid, name, ended)
 };
-static_assert(sizeof(ThreadRow) == 40);
+static_assert(sizeof(ThreadRow) == 32);
 
 inline constexpr std::uint64_t kUnknownThread = 0xffff;
 
