@@ -135,16 +135,16 @@ void append(std::string& out, std::chrono::duration<R, P> part) {
 
 /// Anything that has a to_string found beside its type.
 template <class T>
-  requires requires(const T& part) { { to_string(part) } -> std::convertible_to<std::string_view>; }
-void append(std::string& out, const T& part) {
-  out += to_string(part);
+requires requires(const T& part) {
+  { to_string(part) } -> std::convertible_to<std::string_view>;
 }
+void append(std::string& out, const T& part) { out += to_string(part); }
 
 /// Lists are written [a, b, c].
 template <std::ranges::input_range T>
-  requires(!std::convertible_to<const T&, std::string_view> &&
-           !requires(const T& part) { { to_string(part) } -> std::convertible_to<std::string_view>; })
-void append(std::string& out, const T& parts) {
+requires(!std::convertible_to<const T&, std::string_view> && !requires(const T& part) {
+  { to_string(part) } -> std::convertible_to<std::string_view>;
+}) void append(std::string& out, const T& parts) {
   out += '[';
   bool first = true;
   for (const auto& part : parts) {
@@ -156,7 +156,9 @@ void append(std::string& out, const T& parts) {
 }
 
 template <class T>
-concept Part = requires(std::string& out, const T& part) { append(out, part); };
+concept Part = requires(std::string& out, const T& part) {
+  append(out, part);
+};
 
 template <Part... Parts>
 std::string concat(const Parts&... parts) {
@@ -185,14 +187,14 @@ struct Operands {
   }
 };
 
-#define TESSERA_DETAIL_SHOW(op)                                  \
-  template <class L, class R>                                    \
-  Values operator op(const LeftOperand<L>& l, const R& right) {  \
-    if constexpr (requires { concat(l.left, right); }) {         \
-      return {concat(l.left, " " #op " ", right)};               \
-    } else {                                                     \
-      return {};                                                 \
-    }                                                            \
+#define TESSERA_DETAIL_SHOW(op)                                 \
+  template <class L, class R>                                   \
+  Values operator op(const LeftOperand<L>& l, const R& right) { \
+    if constexpr (requires { concat(l.left, right); }) {        \
+      return {concat(l.left, " " #op " ", right)};              \
+    } else {                                                    \
+      return {};                                                \
+    }                                                           \
   }
 TESSERA_DETAIL_SHOW(==)
 TESSERA_DETAIL_SHOW(!=)
@@ -211,7 +213,8 @@ std::string shown(const char* expression, const T& operands) {
 }
 
 template <class E, class... Parts>
-[[noreturn, gnu::cold, gnu::noinline]] void throw_error(SourcePlace place, std::string operands, const Parts&... parts) {
+[[noreturn, gnu::cold, gnu::noinline]] void throw_error(SourcePlace place, std::string operands,
+                                                        const Parts&... parts) {
   throw E(place, concat(parts...), std::move(operands));
 }
 
@@ -221,14 +224,14 @@ template <class E, class... Parts>
 #define TESSERA_THROW(type, ...) ::tessera::detail::throw_error<type>({__FILE__, __LINE__}, {}, __VA_ARGS__)
 
 /// Unless the condition holds, throws an error of the given type with the parts as its message.
-#define TESSERA_CHECK_AS(type, condition, ...)                                                                 \
-  do {                                                                                                         \
-    if (!(condition)) [[unlikely]] {                                                                           \
-      _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wparentheses\"")                       \
-      auto tessera_operands = ::tessera::detail::shown(#condition, ::tessera::detail::Operands{} <= condition);        \
-      _Pragma("GCC diagnostic pop")                                                                            \
-      ::tessera::detail::throw_error<type>({__FILE__, __LINE__}, std::move(tessera_operands), __VA_ARGS__);            \
-    }                                                                                                          \
+#define TESSERA_CHECK_AS(type, condition, ...)                                                                     \
+  do {                                                                                                             \
+    if (!(condition)) [[unlikely]] {                                                                               \
+      _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wparentheses\"") auto tessera_operands =   \
+          ::tessera::detail::shown(#condition, ::tessera::detail::Operands{} <= condition);                        \
+      _Pragma("GCC diagnostic pop")::tessera::detail::throw_error<type>({__FILE__, __LINE__},                      \
+                                                                        std::move(tessera_operands), __VA_ARGS__); \
+    }                                                                                                              \
   } while (false)
 
 /// Unless the condition holds, throws InvalidArgument with the parts as its message.
