@@ -13,7 +13,8 @@ constexpr std::string_view kForm = "on|off, size=32MiB, no_space=smaller|off|fai
 std::uint64_t parse_size(std::string_view text) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  TESSERA_CHECK(static_cast<int>(error) == 0, "TESSERA_RECORD: size=", text, " is not a number of bytes; write 8MiB or 256KiB");
+  TESSERA_CHECK(static_cast<int>(error) == 0, "TESSERA_RECORD: size=", text,
+                " is not a number of bytes; write 8MiB or 256KiB");
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
   int shift = 0;
   if (unit == "KiB" || unit == "K") {

@@ -23,10 +23,10 @@ struct TESSERA_API RecordOptions {
   /// Largest record file.
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 30;
 
-  bool is_on = true;                       ///< false: no file, and a record costs a branch
-  std::uint64_t nbytes = 32 << 20;         ///< size of the file
-  NoSpace on_no_space = NoSpace::kSmaller; ///< when it does not fit
-  std::string directory = {};              ///< where; empty: /dev/shm, and only if that is a tmpfs
+  bool is_on = true;                        ///< false: no file, and a record costs a branch
+  std::uint64_t nbytes = 32 << 20;          ///< size of the file
+  NoSpace on_no_space = NoSpace::kSmaller;  ///< when it does not fit
+  std::string directory = {};               ///< where; empty: /dev/shm, and only if that is a tmpfs
 
   /// Reads what TESSERA_RECORD may say: `on` or `off`, then any of `size=8MiB`, `no_space=smaller|off|fail` and
   /// `dir=/path`, separated by commas. Throws InvalidArgument naming the part it does not know.
