@@ -179,6 +179,13 @@ void DeviceSuite::note(const Stream& on, const std::string& text) {
       {.label = text});
 }
 
+void DeviceSuite::unseen_note(void* native_stream, const std::string& text) {
+  subject_->launch_unseen(native_stream, [kept = journal_, text] {
+    const std::lock_guard lock(kept->mutex);
+    kept->lines.push_back(text);
+  });
+}
+
 std::vector<std::string> DeviceSuite::journal() const {
   const std::lock_guard lock(journal_->mutex);
   return journal_->lines;

@@ -1,11 +1,13 @@
 // The contract of a device as tests, written once; each implementation instantiates them in a file of its own.
 //
 //   class MySubject : public Subject { ... };
-//   INSTANTIATE_TEST_SUITE_P(Mine, DeviceSuite, testing::Values(Implementation{"plain", [] { ... }}), implementation_name);
+//   INSTANTIATE_TEST_SUITE_P(Mine, DeviceSuite, testing::Values(Implementation{"plain", [] { ... }}),
+//   implementation_name);
 //
 // No case sleeps and none asserts on wall-clock time: a producer is stopped with a hold, the rest is enqueued, and what
-// must not have run is looked for before the hold is let go. Every closure put on a stream touches only what the fixture
-// owns, and the fixture lets go of all holds and waits for all streams before it goes, also when a case fails half-way.
+// must not have run is looked for before the hold is let go. Every closure put on a stream touches only what the
+// fixture owns, and the fixture lets go of all holds and waits for all streams before it goes, also when a case fails
+// half-way.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,10 +38,10 @@ inline constexpr std::chrono::nanoseconds kHoldLimit = 60s;
 
 /// What a case must know about an implementation.
 struct Traits {
-  bool has_real_time = true;       ///< time passes by the clock on the wall, not by a scheduler
-  bool captures_pageable = true;   ///< a capture may copy from and to plain host memory
-  bool has_host_kernels = true;    ///< kernels are host functions
-  bool has_stream_faults = true;   ///< streams can be delayed and stalled
+  bool has_real_time = true;      ///< time passes by the clock on the wall, not by a scheduler
+  bool captures_pageable = true;  ///< a capture may copy from and to plain host memory
+  bool has_host_kernels = true;   ///< kernels are host functions
+  bool has_stream_faults = true;  ///< streams can be delayed and stalled
 };
 
 /// An implementation, opened for one case.
@@ -56,6 +58,11 @@ class Subject {
   virtual Kernel kernel(const std::string& name) = 0;
   /// Puts work on a stream as a foreign library would, behind the back of the clocks.
   virtual void launch_unseen(void* native_stream, std::function<void()> body) = 0;
+  /// A stream and an event that the device did not make. They live as long as this object; a second call gives others.
+  virtual void* foreign_stream() = 0;
+  virtual void* foreign_event() = 0;
+  /// Records an event behind the back of the clocks.
+  virtual void record_unseen(void* native_event, void* native_stream) = 0;
   /// Runs the bodies on threads of their own and waits for all.
   virtual void run_together(std::vector<std::function<void()>> bodies);
   /// What it can.
@@ -117,9 +124,7 @@ class DeviceSuite : public testing::TestWithParam<Implementation> {
   static void store(std::uint64_t* word, std::uint64_t value) { std::atomic_ref(*word).store(value); }
   /// The content of device memory, read on a stream of its own.
   std::vector<int> read(const Ints& ints);
-  static std::vector<int> all(int count, int value) {
-    return std::vector<int>(static_cast<std::size_t>(count), value);
-  }
+  static std::vector<int> all(int count, int value) { return std::vector<int>(static_cast<std::size_t>(count), value); }
 
   /// Launches.
   void fill(const Stream& stream, const Ints& to, int value, std::string_view label = "fill_ints");
@@ -131,6 +136,8 @@ class DeviceSuite : public testing::TestWithParam<Implementation> {
   static void fail_host(const Stream& stream, const std::string& text = "boom");
   /// A host function that adds `text` to the journal.
   void note(const Stream& stream, const std::string& text);
+  /// The same, behind the back of the clocks.
+  void unseen_note(void* native_stream, const std::string& text);
   [[nodiscard]] std::vector<std::string> journal() const;
 
   /// Runs this case again in a process of its own, with `fd` open there; is_child() is true in it.
