@@ -1,6 +1,7 @@
 #include "tessera/device/device.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
@@ -28,14 +29,20 @@ std::shared_ptr<KernelBackend> DeviceBackend::host_kernel(HostKernelFn) {
 }
 
 Device make_device(std::unique_ptr<DeviceBackend> backend, std::string name, DeviceOptions options) {
-  auto state = std::make_shared<DeviceState>();
+  const std::shared_ptr<DeviceState> state(new DeviceState, [](DeviceState* last) {
+    if (is_device_worker) {
+      std::thread([last] { delete last; }).detach();
+    } else {
+      delete last;
+    }
+  });
   state->name = std::move(name);
   state->properties = backend->properties();
   if (options.checked) state->checker = std::make_unique<detail::AccessChecker>();
   state->backend = std::move(backend);
   state->default_stream = state->add_stream(state->backend->create_stream({.name = "default stream"}, true),
                                             {.name = "default stream"}, true, false);
-  return Device(std::move(state));
+  return Device(state);
 }
 
 DeviceState::~DeviceState() {
