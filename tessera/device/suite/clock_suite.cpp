@@ -253,7 +253,9 @@ TEST_P(DeviceSuite, ASlotUsedAgainIsNotCoveredByOldWaits) {
   while (fresh.size() < 64 && (fresh.empty() || fresh.back().id() != id)) fresh.push_back(device.create_stream());
   for (const Stream& each : fresh) {
     const Tick tick = each.stamp();
-    if (each.id() == id) EXPECT_GT(tick, old);
+    if (each.id() == id) {
+      EXPECT_GT(tick, old);
+    }
     EXPECT_FALSE(stream.covers(each.id(), tick));
   }
 }
