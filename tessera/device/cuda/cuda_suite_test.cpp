@@ -89,7 +89,7 @@ Kernel suite_kernel(const Device& device, const std::string& name) {
   static const auto* kernels = [&device] {
     const Module module = device.load_module({tessera_kernels_suite_kernels, tessera_kernels_suite_kernels_end});
     auto* made = new std::map<std::string, Kernel>;
-    for (const char* each : {"fill_ints", "add_ints", "copy_ints", "slow_add_ints", "spin_until", "fail"})
+    for (const char* each : {"fill_ints", "add_ints", "copy_ints", "slow_add_ints", "mark_grid", "spin_until", "fail"})
       made->emplace(each, module.kernel(each));
     const PinnedMemory pinned = device.allocate_pinned(64);
     int* ints = reinterpret_cast<int*>(pinned.data());
@@ -102,6 +102,7 @@ Kernel suite_kernel(const Device& device, const std::string& name) {
     stream.launch(made->at("add_ints"), {}, KernelArgs(ints, none, none));
     stream.launch(made->at("copy_ints"), {}, KernelArgs(ints, from, none));
     stream.launch(made->at("slow_add_ints"), {}, KernelArgs(ints, none, none, zero));
+    stream.launch(made->at("mark_grid"), {}, KernelArgs(ints));
     stream.launch(made->at("spin_until"), {}, KernelArgs(word, zero));
     stream.synchronize(suite::kSoon);
     return made;
@@ -130,7 +131,13 @@ class CudaSubject : public Subject {
     raw_driver().record(static_cast<CUevent>(native_event), static_cast<CUstream>(native_stream));
   }
   Traits traits() const override {
-    return {.has_real_time = true, .captures_pageable = false, .has_host_kernels = false, .has_stream_faults = false};
+    return {.has_real_time = true,
+            .captures_pageable = false,
+            .has_host_kernels = false,
+            .has_stream_faults = false,
+            .zeroes_memory = false,
+            .skips_after_error = false,
+            .has_spin_budget = true};
   }
 
  private:

@@ -40,6 +40,13 @@ void slow_add_ints(const LaunchConfig& config, void* const* args) {
   add_ints(config, args);
 }
 
+// Every thread of the grid writes its own number, counted from 1.
+void mark_grid(const LaunchConfig& config, void* const* args) {
+  int count = 1;
+  for (int i = 0; i < 3; ++i) count *= static_cast<int>(config.grid[i] * config.block[i]);
+  for (int i = 0; i < count; ++i) argument<int*>(args, 0)[i] = i + 1;
+}
+
 void spin_until(const LaunchConfig&, void* const* args) {
   auto* word = const_cast<std::uint64_t*>(argument<const std::uint64_t*>(args, 0));
   while (std::atomic_ref(*word).load() < argument<std::uint64_t>(args, 1)) std::this_thread::yield();
@@ -48,8 +55,10 @@ void spin_until(const LaunchConfig&, void* const* args) {
 void fail(const LaunchConfig&, void* const*) { TESSERA_THROW(DeviceError, "this kernel fails on purpose"); }
 
 const std::map<std::string, HostKernelFn> kKernels = {
-    {"fill_ints", &fill_ints},         {"add_ints", &add_ints},     {"copy_ints", &copy_ints},
-    {"slow_add_ints", &slow_add_ints}, {"spin_until", &spin_until}, {"fail", &fail},
+    {"fill_ints", &fill_ints}, {"add_ints", &add_ints},
+    {"copy_ints", &copy_ints}, {"slow_add_ints", &slow_add_ints},
+    {"mark_grid", &mark_grid}, {"spin_until", &spin_until},
+    {"fail", &fail},
 };
 
 class HostSubject : public Subject {
@@ -64,6 +73,16 @@ class HostSubject : public Subject {
 
   Device device() override { return device_; }
   Device peer() override { return another("peer"); }
+  Device limited_device(std::size_t nbytes) override {
+    HostOptions options = options_;
+    options.capacity_nbytes = nbytes;
+    return make_host_device(options);
+  }
+  Device checked_device() override {
+    HostOptions options = options_;
+    options.checked = true;
+    return make_host_device(options);
+  }
   Stream first_stream() override {
     return options_.mode == Mode::kInline ? device_.default_stream() : Subject::first_stream();
   }

@@ -440,6 +440,27 @@ TEST_P(DeviceSuite, AnEventOfACaptureCanBeRecordedEagerlyAfterwards) {
   EXPECT_TRUE(event.query());
 }
 
+TEST_P(DeviceSuite, AnEdgeOfACaptureDoesNotTouchTheEvent) {
+  const Event event = device.create_event();
+  const Stream producer = make_stream("producer");
+  const Hold held = hold(producer);
+  note(producer, "produced");
+  producer.record(event);
+  stream.begin_capture();
+  stream.wait(event, EventUse::kExternal);
+  note(stream, "replayed");
+  const GraphExec exec = stream.end_capture().instantiate();
+  stream.begin_capture();
+  note(stream, "captured");
+  stream.record(event);
+  (void)stream.end_capture();
+  exec.launch(stream);  // waits for the record outside, which is still the event's latest there
+  EXPECT_TRUE(is_stuck(stream));
+  held.release();
+  finish(stream);
+  EXPECT_EQ(journal(), (Lines{"produced", "replayed"}));
+}
+
 TEST_P(DeviceSuite, ACaptureOrdersNothingOutsideIt) {
   const Stream side = make_stream("side");
   const Event fork = device.create_event(), join = device.create_event();

@@ -30,7 +30,7 @@ namespace tessera::device::suite {
 using namespace std::chrono_literals;
 
 /// Everything that must end has ended by then.
-inline constexpr std::chrono::nanoseconds kSoon = 20s;
+inline constexpr std::chrono::nanoseconds kSoon = 10s;
 /// Long enough for work that was wrongly let go to show itself; a correct device uses all of it.
 inline constexpr std::chrono::nanoseconds kGlimpse = 2ms;
 /// A forgotten hold ends by itself.
@@ -42,6 +42,9 @@ struct Traits {
   bool captures_pageable = true;  ///< a capture may copy from and to plain host memory
   bool has_host_kernels = true;   ///< kernels are host functions
   bool has_stream_faults = true;  ///< streams can be delayed and stalled
+  bool zeroes_memory = true;      ///< new memory holds zeros
+  bool skips_after_error = true;  ///< work behind a failure is skipped until the error is reset
+  bool has_spin_budget = false;   ///< spinning launches that could not all run at once are refused
 };
 
 /// An implementation, opened for one case.
@@ -52,9 +55,16 @@ class Subject {
   virtual Device device() = 0;
   /// Another device that can share memory with it; empty: there is none.
   virtual Device peer() { return {}; }
+  /// A device of this kind that can create at most `nbytes` of memory; empty: none can be made.
+  virtual Device limited_device(std::size_t nbytes) {
+    (void)nbytes;
+    return {};
+  }
+  /// A device of this kind that checks what launches touch; empty: none can be made.
+  virtual Device checked_device() { return {}; }
   /// The stream that the case uses first; the others are made by create_stream.
   virtual Stream first_stream() { return device().create_stream({.name = "first"}); }
-  /// One of the suite's kernels: fill_ints, add_ints, copy_ints, slow_add_ints, spin_until, fail.
+  /// One of the suite's kernels: fill_ints, add_ints, copy_ints, slow_add_ints, mark_grid, spin_until, fail.
   virtual Kernel kernel(const std::string& name) = 0;
   /// Puts work on a stream as a foreign library would, behind the back of the clocks.
   virtual void launch_unseen(void* native_stream, std::function<void()> body) = 0;

@@ -150,6 +150,24 @@ TEST_P(DeviceSuite, WaitsEndThoughWorkFailed) {
   EXPECT_GE(stream.completed(), used);
 }
 
+TEST_P(DeviceSuite, WorkBehindAFailureIsSkippedWhereThatIsPromised) {
+  if (!traits().skips_after_error) GTEST_SKIP() << "work behind a failure may run on this device";
+  const Stream consumer = make_stream("consumer");
+  const Event event = device.create_event();
+  const Hold held = hold(stream);
+  fail_host(stream);
+  note(stream, "behind");
+  stream.record(event);
+  consumer.wait(event);
+  note(consumer, "inherited");
+  held.release();
+  EXPECT_THROW(finish(stream), DeviceError);
+  EXPECT_THROW(finish(consumer), DeviceError);
+  note(stream, "still behind");
+  EXPECT_THROW(finish(stream), DeviceError);
+  EXPECT_EQ(journal(), Lines{});
+}
+
 TEST_P(DeviceSuite, ResettingWithNothingParkedDoesNothing) {
   stream.reset_error();
   note(stream, "fine");

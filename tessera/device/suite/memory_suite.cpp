@@ -239,6 +239,33 @@ TEST_P(DeviceSuite, OutOfMemorySaysHowMuchAndLeavesTheDeviceUsable) {
   EXPECT_EQ(memory.nbytes(), granule);
 }
 
+TEST_P(DeviceSuite, ALimitIsReachedExactly) {
+  const std::size_t granule = device.properties().granularity;
+  const Device limited = subject().limited_device(4 * granule);
+  if (!limited) GTEST_SKIP() << "devices of this kind have no limit to set";
+  EXPECT_EQ(limited.memory_use().total_nbytes, 4 * granule);
+  const Memory most = limited.create_memory(3 * granule);
+  EXPECT_EQ(limited.memory_use().free_nbytes, granule);
+  expect_error<OutOfMemory>([&] { (void)limited.create_memory(2 * granule); }, {std::to_string(2 * granule)});
+  Memory last = limited.create_memory(granule);
+  EXPECT_EQ(limited.memory_use().free_nbytes, 0U);
+  expect_error<OutOfMemory>([&] { (void)limited.create_memory(granule); });
+  last.reset();
+  EXPECT_EQ(limited.create_memory(granule).nbytes(), granule);
+}
+
+TEST_P(DeviceSuite, NewMemoryHoldsZerosWhereThatIsPromised) {
+  if (!traits().zeroes_memory) GTEST_SKIP() << "new memory of this device holds anything";
+  const std::size_t granule = device.properties().granularity;
+  for (int i = 0; i < 3; ++i) {
+    AddressRange range = device.reserve(granule);
+    range.map(0, device.create_memory(granule));
+    EXPECT_EQ(read(first_ints(range, 0)), all(16, 0));
+    fill(stream, first_ints(range, 0), 9);
+    finish(stream);
+  }
+}
+
 TEST_P(DeviceSuite, ProtectionCanBeTakenBack) {
   const std::size_t granule = device.properties().granularity;
   AddressRange range = device.reserve(2 * granule);

@@ -61,6 +61,17 @@ TEST_P(DeviceSuite, KernelArgumentsAreCopiedByTheCall) {
   EXPECT_EQ(read(a), all(16, 3));
 }
 
+TEST_P(DeviceSuite, EveryThreadOfAGridRuns) {
+  const Ints marks = ints(2 * 3 * 2 * 4 * 2 * 2 + 1);
+  const LaunchConfig config{.grid = {2, 3, 2}, .block = {4, 2, 2}, .shared_nbytes = 0, .spins = false};
+  stream.launch(subject().kernel("mark_grid"), config, KernelArgs(marks.data));
+  finish(stream);
+  std::vector<int> expected;
+  for (int i = 1; i < marks.count; ++i) expected.push_back(i);
+  expected.push_back(0);
+  EXPECT_EQ(read(marks), expected);
+}
+
 TEST_P(DeviceSuite, AHeldStreamDoesNotStopAnother) {
   const Stream other = make_stream("other");
   const Hold held = hold(stream);
@@ -295,6 +306,20 @@ TEST_P(DeviceSuite, DeviceSynchronizeWaitsForAllStreams) {
   held.release();
   device.synchronize(kSoon);
   EXPECT_EQ(journal().size(), 2U);
+}
+
+TEST_P(DeviceSuite, DeviceSynchronizeWaitsForStreamsWhoseHandleIsGone) {
+  const Event ready = device.create_event();
+  const Hold held = hold(stream);
+  stream.record(ready);
+  {
+    const Stream brief = device.create_stream({.name = "brief"});
+    brief.wait(ready);
+    note(brief, "done");
+  }
+  held.release();
+  device.synchronize(kSoon);
+  EXPECT_EQ(journal(), Lines{"done"});
 }
 
 TEST_P(DeviceSuite, QueryIsFalseWhileWorkIsPending) {

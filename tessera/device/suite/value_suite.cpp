@@ -237,4 +237,20 @@ TEST_P(DeviceSuite, AKernelMaySpinOnAWord) {
   EXPECT_EQ(journal(), Lines{"after"});
 }
 
+TEST_P(DeviceSuite, SpinningLaunchesThatCouldNotAllRunAtOnceAreRefused) {
+  if (!traits().has_spin_budget) GTEST_SKIP() << "launches of this device do not compete for room";
+  std::uint64_t* const flag = word();
+  store(flag, 1);  // it would end at once
+  const std::uint64_t* at = flag;
+  const std::uint64_t value = 1;
+  LaunchConfig config;
+  config.grid[0] = 1U << 20;
+  config.spins = true;
+  auto launch = [&] { stream.launch(subject().kernel("spin_until"), config, KernelArgs(at, value)); };
+  expect_error<NotSupported>(launch, {"spin"});
+  config.spins = false;
+  launch();
+  finish(stream);
+}
+
 }  // namespace tessera::device::suite

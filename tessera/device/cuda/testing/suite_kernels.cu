@@ -30,6 +30,14 @@ __global__ void slow_add_ints(int* to, int count, int value, std::uint64_t busy_
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) to[i] += value;
 }
 
+// Every thread of the grid writes its own number, counted from 1.
+__global__ void mark_grid(int* to) {
+  const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  const unsigned index = block * (blockDim.x * blockDim.y * blockDim.z) + thread;
+  to[index] = static_cast<int>(index) + 1;
+}
+
 __global__ void spin_until(const std::uint64_t* word, std::uint64_t value) {
   while (*static_cast<const volatile std::uint64_t*>(word) < value) __nanosleep(100);
 }
