@@ -7,7 +7,7 @@
 #   x_suite_test.cpp  instantiates the suite for one implementation; with MUTANTS also run once per planted bug
 #   x_fuzz.cpp        a program taking --runs and --seed; short here, long with label campaign
 #   x_bench.cpp       part of the layer's bench suite, bench_<layer>
-#   testing/*.cpp     shared by the tests of this layer and of those above
+#   testing/*.cpp     shared by the tests of this layer and of those above; example/*.cpp likewise: templates to copy
 #   x_test.cu, testing/x.cu   kernels for the tests
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
@@ -16,7 +16,8 @@ function(tessera_layer_programs layer sources kernels)
   set(suites ${sources})
   list(FILTER suites INCLUDE REGEX "_suite\\.cpp$")
   set(support ${sources})
-  list(FILTER support INCLUDE REGEX "(^|/)testing/")
+  list(FILTER support INCLUDE REGEX "(^|/)(testing|example)/")
+  list(FILTER support EXCLUDE REGEX "_(test|fuzz|bench)\\.cpp$")
   if(suites OR support)
     add_library(tessera_${layer}_testing OBJECT ${suites} ${support})
     tessera_layer_settings(tessera_${layer}_testing "${kernels}" "GTest::gtest;nlohmann_json::nlohmann_json")

@@ -4,3 +4,8 @@
 #include "tessera/base/error.h"
 #include "tessera/base/ids.h"
 #include "tessera/base/rank.h"
+#include "tessera/device/device.h"
+#include "tessera/device/event.h"
+#include "tessera/device/graph.h"
+#include "tessera/device/memory.h"
+#include "tessera/device/stream.h"

@@ -155,6 +155,11 @@ requires(!std::convertible_to<const T&, std::string_view> && !requires(const T& 
   out += ']';
 }
 
+template <class T>
+concept CanAppend = requires(std::string& out, const T& part) {
+  append(out, part);
+};
+
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::string out;
@@ -185,7 +190,7 @@ struct Operands {
 #define TESSERA_DETAIL_SHOW(op)                                 \
   template <class L, class R>                                   \
   Values operator op(const LeftOperand<L>& l, const R& right) { \
-    if constexpr (requires { concat(l.left, right); }) {        \
+    if constexpr (CanAppend<L> && CanAppend<R>) {               \
       return {concat(l.left, " " #op " ", right)};              \
     } else {                                                    \
       return {};                                                \
