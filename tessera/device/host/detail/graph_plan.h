@@ -1,5 +1,5 @@
-// A graph made ready for replay: its nodes flattened (graphs inside it opened up, empty nodes dissolved into edges) into
-// one array in topological order, so that a serial replay is a loop over closures.
+// A graph made ready for replay: its nodes flattened (graphs inside it opened up, empty nodes dissolved into edges)
+// into one array in topological order, so that a serial replay is a loop over closures.
 //
 // Replays of a plan never overlap: they are launches of one executable. An event node works on a point that is fixed
 // when the graph is launched, so that who waits on the event after the launch waits for this replay.
@@ -34,7 +34,7 @@ struct GraphNode {
 
 /// The points of one launch's event nodes, in the plan's order.
 struct LaunchPoints {
-  std::vector<Point> points;                                      ///< to be reached, or waited for
+  std::vector<Point> points;                                       ///< to be reached, or waited for
   std::vector<std::shared_ptr<std::atomic<std::int64_t>>> stamps;  ///< of records of events with timing
 };
 

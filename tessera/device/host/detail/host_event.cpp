@@ -31,8 +31,7 @@ bool HostEvent::synchronize(std::chrono::nanoseconds timeout) {
 
 std::chrono::nanoseconds HostEvent::since(EventBackend& start) {
   auto& first = dynamic_cast<HostEvent&>(start);
-  TESSERA_CHECK(timing_ && first.timing_,
-                "elapsed: both events must be made with EventOptions::timing; the ",
+  TESSERA_CHECK(timing_ && first.timing_, "elapsed: both events must be made with EventOptions::timing; the ",
                 timing_ ? "start" : "end", " was not");
   const auto time_of = [](const HostEvent& event, const char* which) {
     const std::lock_guard lock(event.mutex_);
@@ -44,9 +43,7 @@ std::chrono::nanoseconds HostEvent::since(EventBackend& start) {
   return time_of(*this, "end") - time_of(first, "start");
 }
 
-std::shared_ptr<TimeStamp> HostEvent::make_stamp() const {
-  return timing_ ? std::make_shared<TimeStamp>(-1) : nullptr;
-}
+std::shared_ptr<TimeStamp> HostEvent::make_stamp() const { return timing_ ? std::make_shared<TimeStamp>(-1) : nullptr; }
 
 void HostEvent::set_point(Point point, std::shared_ptr<TimeStamp> stamp) {
   const std::lock_guard lock(mutex_);

@@ -119,8 +119,8 @@ std::byte* AddressSpace::reserve(std::size_t nbytes, std::size_t alignment) {
   const std::size_t unit = std::max(alignment, kGranularity);
   const std::size_t whole = nbytes + unit;
   void* raw = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  TESSERA_CHECK_AS(OutOfMemory, whole > nbytes && raw != MAP_FAILED, "reserve: no ", nbytes, " addresses in a row: ",
-                   reason());
+  TESSERA_CHECK_AS(OutOfMemory, whole > nbytes && raw != MAP_FAILED, "reserve: no ", nbytes,
+                   " addresses in a row: ", reason());
   const auto start = reinterpret_cast<std::uintptr_t>(raw);
   const std::uintptr_t aligned = (start + unit - 1) / unit * unit;
   if (aligned > start) munmap(raw, aligned - start);
@@ -154,15 +154,15 @@ void AddressSpace::unmap(std::byte* address, std::size_t nbytes) {
 void AddressSpace::set_rights(std::byte* address, std::size_t nbytes, const void* owner, Protection protection) {
   if (TESSERA_MUTANT("host.protect_ignored")) return;
   const std::lock_guard lock(mutex_);
-  for (auto mapping = mappings_.lower_bound(address);
-       mapping != mappings_.end() && mapping->first < address + nbytes; ++mapping) {
+  for (auto mapping = mappings_.lower_bound(address); mapping != mappings_.end() && mapping->first < address + nbytes;
+       ++mapping) {
     auto& [start, held] = *mapping;
     auto rights = held.rights;
     rights[owner] = protection;
     Protection strongest = Protection::kNone;
     for (const auto& [who, right] : rights) strongest = std::max(strongest, right);
-    TESSERA_CHECK_AS(DeviceError, mprotect(start, held.nbytes, flags_of(strongest)) == 0, "protect: ",
-                     static_cast<void*>(start), ": ", reason());
+    TESSERA_CHECK_AS(DeviceError, mprotect(start, held.nbytes, flags_of(strongest)) == 0,
+                     "protect: ", static_cast<void*>(start), ": ", reason());
     held.rights = std::move(rights);
   }
 }

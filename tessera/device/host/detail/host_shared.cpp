@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tessera/device/detail/state.h"
+
 namespace tessera::device::host::detail {
 namespace {
 
@@ -50,6 +52,7 @@ void HostShared::start_thread(const std::string& name, std::function<void()> bod
   auto has_ended = std::make_shared<std::atomic<bool>>(false);
   auto whole = [body = std::move(body), has_ended, short_name = name.substr(0, 15)]() mutable {
     pthread_setname_np(pthread_self(), short_name.c_str());
+    is_device_worker = true;
     body();
     body = nullptr;
     has_ended->store(true);
@@ -99,9 +102,12 @@ void HostShared::reap() {
   for (OwnThread& own : ended) join(own);
 }
 
-void HostShared::stop() {
+void HostShared::announce_stop() {
   stopping_.store(true);
   value_bell_.ring();
+}
+
+void HostShared::stop() {
   for (;;) {
     std::vector<OwnThread> all;
     {

@@ -84,7 +84,9 @@ class HostShared {
   void start_thread(const std::string& name, std::function<void()> body);
   /// Joins the threads that have ended.
   void reap();
-  /// Makes waits give up and joins all threads but the calling one, which is let go.
+  /// Makes waits give up.
+  void announce_stop();
+  /// After announce_stop(): joins all threads but the calling one, which is let go.
   void stop();
 
  private:

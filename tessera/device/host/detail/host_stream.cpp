@@ -98,9 +98,8 @@ void HostStream::fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, 
 }
 
 void HostStream::write_value(std::uint64_t* to, std::uint64_t value) {
-  do_work(
-      NodeKind::kMemoryValue, [shared = &core_->shared(), to, value] { write_word(*shared, to, value); },
-      {.label = "write_value"});
+  do_work(NodeKind::kMemoryValue, [shared = &core_->shared(), to, value] { write_word(*shared, to, value); },
+          {.label = "write_value"});
 }
 
 void HostStream::wait_value(const std::uint64_t* from, std::uint64_t value, Compare compare) {

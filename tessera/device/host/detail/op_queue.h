@@ -63,7 +63,8 @@ class OpQueue {
   OpQueue& operator=(const OpQueue&) = delete;
   ~OpQueue();
 
-  /// Adds an operation and returns its number, counting from 1. Throws only when memory ran out, having changed nothing.
+  /// Adds an operation and returns its number, counting from 1. Throws only when memory ran out, having changed
+  /// nothing.
   template <class T>
   std::uint64_t push(T&& op) {
     if (tail_at_ == kSlots) [[unlikely]]

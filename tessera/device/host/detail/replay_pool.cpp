@@ -49,9 +49,7 @@ void ReplayJob::work() {
   }
 }
 
-std::size_t ReplayPool::most_threads() {
-  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, 16);
-}
+std::size_t ReplayPool::most_threads() { return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, 16); }
 
 void ReplayPool::run(const GraphPlan& plan, std::size_t width) {
   const auto job = std::make_shared<ReplayJob>(plan);

@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
+#include "tessera/device/detail/state.h"
 #include "tessera/device/host/detail/work.h"
 
 namespace tessera::device::host::detail {
@@ -17,8 +18,14 @@ constexpr int kIdleSpins = 500;
 // The streams whose operations this thread is running, innermost first: an operation that waits for its own stream
 // would wait for ever.
 struct RunningScope {
-  explicit RunningScope(const StreamCore* core) : core(core), outer(innermost()) { innermost() = this; }
-  ~RunningScope() { innermost() = outer; }
+  explicit RunningScope(const StreamCore* running)
+      : core(running), outer(innermost()), was_worker(std::exchange(is_device_worker, true)) {
+    innermost() = this;
+  }
+  ~RunningScope() {
+    innermost() = outer;
+    is_device_worker = was_worker;
+  }
   RunningScope(const RunningScope&) = delete;
   RunningScope& operator=(const RunningScope&) = delete;
 
@@ -35,6 +42,7 @@ struct RunningScope {
 
   const StreamCore* core;
   RunningScope* outer;
+  bool was_worker;
 };
 
 }  // namespace
@@ -96,6 +104,8 @@ void StreamCore::drain() {
     shared_->yield();
     return;
   }
+  if (is_idle()) return;
+  const auto self = shared_from_this();  // the work may let go of the last stream and device
   while (!is_idle()) {
     Runner nobody = Runner::kNobody;
     if (!runner_.compare_exchange_strong(nobody, Runner::kCaller)) return;

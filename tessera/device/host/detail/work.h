@@ -14,7 +14,7 @@ namespace tessera::device::host::detail {
 /// A kernel of the host: a function called once a launch.
 class HostKernel : public KernelBackend {
  public:
-  explicit HostKernel(HostKernelFn function) : function_(function) {}
+  explicit HostKernel(HostKernelFn body) : function_(body) {}
   /// What it calls.
   [[nodiscard]] HostKernelFn function() const { return function_; }
 
