@@ -7,22 +7,31 @@
 #   x_suite_test.cpp  instantiates the suite for one implementation; with MUTANTS also run once per planted bug
 #   x_fuzz.cpp        a program taking --runs and --seed; short here, long with label campaign
 #   x_bench.cpp       part of the layer's bench suite, bench_<layer>
-#   testing/*.cpp     shared by the tests of this layer and of those above
+#   testing/*.cpp     shared by the tests of this layer and of those above; example/*.cpp likewise: templates to copy
 #   x_test.cu, testing/x.cu   kernels for the tests
-find_package(GTest REQUIRED)
-find_package(benchmark REQUIRED)
+#   testing/x_main.cpp   a main function, added to programs by name and never to the tests
+#
+# The target tests_<layer> builds the tests of a layer, tests_gpu all that need a GPU, benches the bench programs.
+if(TESSERA_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  add_custom_target(tests_gpu)
+  add_custom_target(benches)
+endif()
 
 function(tessera_layer_programs layer sources kernels)
+  add_custom_target(tests_${layer})
   set(suites ${sources})
   list(FILTER suites INCLUDE REGEX "_suite\\.cpp$")
   set(support ${sources})
-  list(FILTER support INCLUDE REGEX "(^|/)testing/")
+  list(FILTER support INCLUDE REGEX "(^|/)(testing|example)/")
+  list(FILTER support EXCLUDE REGEX "_(test|fuzz|bench|main)\.cpp$")
   if(suites OR support)
     add_library(tessera_${layer}_testing OBJECT ${suites} ${support})
-    tessera_layer_settings(tessera_${layer}_testing "${kernels}" "GTest::gtest;nlohmann_json::nlohmann_json")
+    tessera_layer_settings(tessera_${layer}_testing "${kernels}" "GTest::gtest;fmt::fmt;nlohmann_json::nlohmann_json;CLI11::CLI11")
   endif()
   foreach(source IN LISTS sources)
-    if(source MATCHES "_test\\.cpp$" AND NOT source MATCHES "(^|/)testing/")
+    if(source MATCHES "_test\\.cpp$")
       tessera_layer_test(${layer} ${source})
     elseif(source MATCHES "_fuzz\\.cpp$")
       tessera_layer_fuzz(${layer} ${source})
@@ -41,6 +50,7 @@ function(tessera_program target layer flavour)
       target_link_libraries(${target} PRIVATE tessera_${member}_testing)
     endif()
   endforeach()
+  target_link_libraries(${target} PRIVATE GTest::gtest fmt::fmt)
   tessera_link_closure(${target} ${layer} "${flavour}")
 endfunction()
 
@@ -57,15 +67,25 @@ function(tessera_layer_test layer source)
   endif()
   add_test(NAME ${target} COMMAND ${target})
   set_tests_properties(${target} PROPERTIES LABELS "${label};${layer}" TIMEOUT 300)
+  add_dependencies(tests_${layer} ${target})
+  if(label STREQUAL "gpu")
+    add_dependencies(tests_gpu ${target})
+  endif()
 
   if(stem MATCHES "_suite_test$" AND TARGET tessera_${layer}_mutants AND NOT TESSERA_SANITIZE)
     tessera_program(${target}_mutants ${layer} _mutants ${source})
     target_link_libraries(${target}_mutants PRIVATE GTest::gtest_main)
     string(REGEX REPLACE "_suite_test$" "" implementation ${stem})
+    string(REGEX MATCH "^[^_]+" prefix ${implementation})
     add_test(NAME ${layer}_${implementation}_mutants
-             COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py
-                     --sources ${CMAKE_CURRENT_SOURCE_DIR} --prefix ${implementation}. --program $<TARGET_FILE:${target}_mutants>)
-    set_tests_properties(${layer}_${implementation}_mutants PROPERTIES LABELS "${label};mutants;${layer}" TIMEOUT 900)
+             COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py --sources ${CMAKE_CURRENT_SOURCE_DIR}
+                     --prefix ${prefix}. --prefix ${layer}. --program $<TARGET_FILE:${target}_mutants>)
+    set_tests_properties(${layer}_${implementation}_mutants PROPERTIES
+      LABELS "${label};mutants;${layer}" TIMEOUT 900 SKIP_REGULAR_EXPRESSION "skipped: every test")
+    add_dependencies(tests_${layer} ${target}_mutants)
+    if(label STREQUAL "gpu")
+      add_dependencies(tests_gpu ${target}_mutants)
+    endif()
   endif()
 endfunction()
 
@@ -73,6 +93,7 @@ function(tessera_layer_fuzz layer source)
   get_filename_component(stem ${source} NAME_WE)
   set(target ${layer}_${stem})
   tessera_program(${target} ${layer} "" ${source})
+  add_dependencies(tests_${layer} ${target})
   add_test(NAME ${target} COMMAND ${target} --runs 2000)
   set_tests_properties(${target} PROPERTIES LABELS "unit;${layer}" TIMEOUT 300)
   add_test(NAME ${target}_long COMMAND ${target} --runs 1000000 --seconds 120)
@@ -94,6 +115,11 @@ function(tessera_suite name)
     list(FILTER sources EXCLUDE REGEX "cuda")
   endif()
   list(GET arg_LAYERS -1 top)
-  tessera_program(bench_${name} ${top} "" ${sources})
-  target_compile_definitions(bench_${name} PRIVATE TESSERA_BENCH_SUITE="${name}")
+  tessera_program(bench_${name} ${top} "" ${sources} ${PROJECT_SOURCE_DIR}/tessera/base/testing/bench_main.cpp)
+  target_compile_definitions(bench_${name} PRIVATE
+    TESSERA_BENCH_SUITE="${name}" TESSERA_BENCH_RESULTS="${PROJECT_SOURCE_DIR}/build/bench")
+  add_dependencies(benches bench_${name})
+  # Every row once, briefly, so that a bench that broke is seen before someone needs its numbers.
+  add_test(NAME bench_${name} COMMAND bench_${name} --seconds 0 --json ${CMAKE_CURRENT_BINARY_DIR}/bench_${name}_brief.json)
+  set_tests_properties(bench_${name} PROPERTIES LABELS "bench;${top}" TIMEOUT 300)
 endfunction()

@@ -1,0 +1,38 @@
+// A checked device refuses a race before it runs, whether or not it would have happened this time.
+#include <tessera/device/host/host_device.h>
+#include <tessera/tessera.h>
+
+#include <array>
+#include <cstdio>
+
+using tessera::device::reads;
+using tessera::device::writes;
+
+int main() {
+  const tessera::Device device = tessera::device::host::make_host_device({.checked = true});
+  const tessera::Stream producer = device.create_stream({.name = "producer"});
+  const tessera::Stream consumer = device.create_stream({.name = "consumer"});
+  auto range = device.reserve(1 << 20);
+  range.map(0, device.create_memory(1 << 20));
+  auto* value = reinterpret_cast<int*>(range.data());
+  int seen = 0;
+
+  const std::array written{writes(value, sizeof(int))};
+  const std::array read{reads(value, sizeof(int))};
+  producer.run([value] { *value = 42; }, {.label = "produce", .accesses = written});
+  try {
+    consumer.run([&seen, value] { seen = *value; }, {.label = "consume", .accesses = read});
+    std::puts("the race went unseen");
+    return 1;
+  } catch (const tessera::Error& error) {
+    std::printf("refused: %s\n", error.message().c_str());
+  }
+
+  const tessera::Event produced = device.create_event();
+  producer.record(produced);
+  consumer.wait(produced);  // the missing edge
+  consumer.run([&seen, value] { seen = *value; }, {.label = "consume", .accesses = read});
+  consumer.synchronize();
+  std::printf("with the edge: %d\n", seen);
+  return seen == 42 ? 0 : 1;
+}

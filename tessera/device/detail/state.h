@@ -1,0 +1,170 @@
+// What the handles of this layer point at. Lock order: a stream's lock, then an event's, then the device's. No lock is
+// held while work runs, while anything waits, or while a backend is drained.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/device/backend.h"
+#include "tessera/device/detail/access_checker.h"
+
+namespace tessera::device {
+
+/// Set on threads that run a device's work. The last handle to a device may be let go of by such work; taking the device
+/// down there would wait for the very work that is doing it.
+inline thread_local bool is_device_worker = false;
+
+/// A stream's place in the clocks of its device; outlives the stream.
+struct ClockSlot {
+  StreamId id;
+  std::uint64_t tick = 0;                   // latest taken; guarded by the owner's lock, goes on counting for the next
+  std::atomic<std::uint64_t> completed{0};  // latest known to have completed
+
+  void raise_completed(Tick to) {
+    std::uint64_t seen = completed.load(std::memory_order_relaxed);
+    while (seen < to.value() && !completed.compare_exchange_weak(seen, to.value(), std::memory_order_acq_rel)) {
+    }
+  }
+};
+
+/// A capture under way. Guarded by the device's lock.
+struct CaptureState {
+  CaptureId id;
+  StreamState* origin = nullptr;
+  std::vector<std::shared_ptr<StreamState>> members;          // the origin first; keeps them alive until the end
+  std::vector<std::shared_ptr<EventState>> external_records;  // events that a replay will record
+};
+
+struct DeviceState : std::enable_shared_from_this<DeviceState> {
+  ~DeviceState();
+
+  std::string name;
+  DeviceProperties properties;
+  std::unique_ptr<DeviceBackend> backend;
+  FaultInjector faults;
+  std::unique_ptr<detail::AccessChecker> checker;  // null: not checked
+  std::atomic<std::size_t> own_nbytes{0};
+
+  std::mutex mutex;
+  std::deque<ClockSlot> slots;  // never shrinks, so that pointers stay
+  std::vector<ClockSlot*> free_slots;
+  struct Retiring {
+    std::unique_ptr<StreamBackend> backend;
+    ClockSlot* slot;
+  };
+  std::vector<Retiring> retiring;  // streams whose handles are gone and whose work is not done
+  std::unordered_map<void*, std::weak_ptr<StreamState>> streams;  // by native handle
+  std::unordered_map<void*, std::weak_ptr<EventState>> events;    // by native handle
+  std::map<CaptureId, std::shared_ptr<CaptureState>> captures;    // under way
+  std::shared_ptr<StreamState> default_stream;
+  std::uint64_t streams_made = 0;
+
+  std::shared_ptr<StreamState> add_stream(std::unique_ptr<StreamBackend> stream, StreamOptions options, bool is_default,
+                                          bool is_wrapped);
+  std::shared_ptr<EventState> add_event(std::shared_ptr<EventBackend> event, bool timing, bool is_wrapped);
+  void retire(std::unique_ptr<StreamBackend> stream, ClockSlot* slot);
+  void reap();  // lets go of retiring streams that are done
+  std::shared_ptr<CaptureState> find_capture(CaptureId id);
+};
+
+struct StreamState {
+  ~StreamState();
+
+  DeviceState* device = nullptr;
+  std::shared_ptr<DeviceState> keep_device;  // null for the default stream, which the device owns
+  std::unique_ptr<StreamBackend> backend;
+  std::string name;
+  std::atomic<bool> may_spin{false};
+  bool is_foreign =
+      false;  // may capture without our knowing: wrapped, or joined a foreign capture. The driver is asked
+
+  std::mutex mutex;
+  ClockSlot* slot = nullptr;
+  VectorClock clock;
+  std::uint64_t before_last_full = 0;  // ticks taken before the latest operation that was no overlapping launch
+  int overlap_depth = 0;
+  std::shared_ptr<CaptureState> capture;  // ours; a foreign capture of a wrapped stream is asked of the driver
+
+  [[nodiscard]] StreamId id() const { return slot->id; }
+  Tick take_tick() {
+    const Tick tick(++slot->tick);
+    clock.raise(slot->id, tick);
+    return tick;
+  }
+  // The ordering of ticks among overlapping launches: see Stream::OverlapScope.
+  [[nodiscard]] bool covers(StreamId stream, Tick tick) const {
+    if (stream == slot->id && overlap_depth > 0) return tick.value() <= before_last_full;
+    return clock.covers(stream, tick);
+  }
+  [[nodiscard]] CaptureId capture_id() {
+    if (capture != nullptr) return capture->id;
+    return is_foreign ? backend->capture_info().id : CaptureId{};
+  }
+  [[nodiscard]] bool is_capturing() { return capture_id() != CaptureId{}; }
+};
+
+struct EventState {
+  ~EventState();
+
+  std::shared_ptr<DeviceState> device;
+  std::shared_ptr<EventBackend> backend;
+  void* native = nullptr;
+  bool timing = false;
+  bool is_wrapped = false;
+
+  std::mutex mutex;
+  bool is_recorded = false;
+  CaptureId capture;                // of the latest record; 0: eager
+  bool is_foreign_capture = false;  // that capture was not begun through us
+  StreamId stream;                  // of the latest eager record
+  Tick tick;
+  VectorClock clock;
+};
+
+struct GraphState {
+  std::shared_ptr<DeviceState> device;
+  std::unique_ptr<GraphBackend> backend;
+  std::vector<std::shared_ptr<EventState>> external_records;
+  std::mutex mutex;
+};
+
+struct GraphExecState {
+  std::shared_ptr<DeviceState> device;
+  std::shared_ptr<GraphExecBackend> backend;
+  std::mutex mutex;
+  std::vector<std::shared_ptr<EventState>> external_records;
+  std::vector<Access> accesses;  // of all nodes; kept by checked devices
+};
+
+struct MemoryState {
+  ~MemoryState();
+  std::shared_ptr<DeviceState> device;
+  std::shared_ptr<MemoryBackend> backend;
+  std::size_t nbytes = 0;
+  bool is_imported = false;
+};
+
+struct RangeState {
+  ~RangeState();
+  std::shared_ptr<DeviceState> device;
+  std::byte* address = nullptr;
+  std::size_t nbytes = 0;
+  mutable std::mutex mutex;
+  std::map<std::size_t, std::shared_ptr<MemoryState>> mappings;  // by offset
+  std::size_t mapped_nbytes = 0;
+};
+
+struct PinnedState {
+  ~PinnedState();
+  std::shared_ptr<DeviceState> device;
+  std::byte* address = nullptr;
+  std::size_t nbytes = 0;
+};
+
+}  // namespace tessera::device

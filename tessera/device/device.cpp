@@ -1,0 +1,254 @@
+#include "tessera/device/device.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/device/backend.h"
+#include "tessera/device/detail/state.h"
+
+namespace tessera::device {
+namespace {
+
+DeviceState& state_of(const Device& device) {
+  TESSERA_CHECK(device.state() != nullptr, "this Device is empty; get one with Device::get(\"host\")");
+  return *device.state();
+}
+
+}  // namespace
+
+void StreamBackend::set_delay(std::chrono::nanoseconds) {
+  TESSERA_THROW(NotSupported, "delaying a stream: only streams of the host device can be delayed");
+}
+void StreamBackend::set_stalled(bool) {
+  TESSERA_THROW(NotSupported, "stalling a stream: only streams of the host device can be stalled");
+}
+std::shared_ptr<KernelBackend> DeviceBackend::host_kernel(HostKernelFn) {
+  TESSERA_THROW(NotSupported, "host_kernel: only the host device launches functions; load an image with load_module");
+}
+
+Device make_device(std::unique_ptr<DeviceBackend> backend, std::string name, DeviceOptions options) {
+  const std::shared_ptr<DeviceState> state(new DeviceState, [](DeviceState* last) {
+    if (is_device_worker) {
+      std::thread([last] { delete last; }).detach();
+    } else {
+      delete last;
+    }
+  });
+  state->name = std::move(name);
+  state->properties = backend->properties();
+  if (options.checked) state->checker = std::make_unique<detail::AccessChecker>();
+  state->backend = std::move(backend);
+  state->default_stream = state->add_stream(state->backend->create_stream({.name = "default stream"}, true),
+                                            {.name = "default stream"}, true, false);
+  return Device(state);
+}
+
+DeviceState::~DeviceState() {
+  default_stream.reset();
+  for (Retiring& one : retiring) {
+    try {
+      if (properties.kind == "host") one.backend->set_stalled(false);
+      one.backend->synchronize(kForever);
+    } catch (...) {  // NOLINT(bugprone-empty-catch): a lost device has nothing left to wait for
+    }
+  }
+  retiring.clear();
+  captures.clear();
+}
+
+std::shared_ptr<StreamState> DeviceState::add_stream(std::unique_ptr<StreamBackend> stream, StreamOptions options,
+                                                     bool is_default, bool is_wrapped) {
+  reap();
+  auto state = std::make_shared<StreamState>();
+  state->device = this;
+  if (!is_default) state->keep_device = shared_from_this();
+  state->backend = std::move(stream);
+  state->is_foreign = is_wrapped;
+  state->may_spin = options.may_spin;
+  const std::lock_guard lock(mutex);
+  state->name = options.name.empty() ? "stream " + std::to_string(streams_made) : std::move(options.name);
+  ++streams_made;
+  if (free_slots.empty()) {
+    slots.emplace_back();
+    slots.back().id = StreamId(static_cast<std::uint32_t>(slots.size() - 1));
+    state->slot = &slots.back();
+  } else {
+    state->slot = free_slots.back();
+    free_slots.pop_back();
+  }
+  if (TESSERA_MUTANT("device.slot_reuse_restarts_ticks")) state->slot->tick = 0;
+  state->clock.raise(state->slot->id, Tick(state->slot->tick));
+  streams[state->backend->native()] = state;
+  return state;
+}
+
+std::shared_ptr<EventState> DeviceState::add_event(std::shared_ptr<EventBackend> event, bool timing, bool is_wrapped) {
+  auto state = std::make_shared<EventState>();
+  state->device = shared_from_this();
+  state->backend = std::move(event);
+  state->native = state->backend->native();
+  state->timing = timing;
+  state->is_wrapped = is_wrapped;
+  const std::lock_guard lock(mutex);
+  events[state->native] = state;
+  return state;
+}
+
+StreamState::~StreamState() {
+  if (slot == nullptr) return;
+  device->retire(std::move(backend), slot);
+}
+
+EventState::~EventState() {
+  const std::lock_guard lock(device->mutex);
+  const auto it = device->events.find(native);
+  if (it != device->events.end() && it->second.expired()) device->events.erase(it);
+}
+
+void DeviceState::retire(std::unique_ptr<StreamBackend> stream, ClockSlot* slot) {
+  {
+    const std::lock_guard lock(mutex);
+    const auto it = streams.find(stream->native());
+    if (it != streams.end() && it->second.expired()) streams.erase(it);
+    retiring.push_back({std::move(stream), slot});
+  }
+  reap();
+}
+
+void DeviceState::reap() {
+  std::vector<Retiring> waiting;
+  {
+    const std::lock_guard lock(mutex);
+    waiting.swap(retiring);
+  }
+  std::vector<Retiring> busy;
+  std::vector<ClockSlot*> done;
+  for (Retiring& one : waiting) {
+    bool is_idle = false;
+    try {
+      is_idle = one.backend->is_idle();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): a lost stream stays until the device goes
+    }
+    if (!is_idle) {
+      busy.push_back(std::move(one));
+      continue;
+    }
+    one.slot->raise_completed(Tick(one.slot->tick));
+    done.push_back(one.slot);
+    one.backend.reset();
+  }
+  const std::lock_guard lock(mutex);
+  for (Retiring& one : busy) retiring.push_back(std::move(one));
+  free_slots.insert(free_slots.end(), done.begin(), done.end());
+}
+
+std::shared_ptr<CaptureState> DeviceState::find_capture(CaptureId id) {
+  const std::lock_guard lock(mutex);
+  const auto it = captures.find(id);
+  return it == captures.end() ? nullptr : it->second;
+}
+
+const std::string& Device::name() const { return state_of(*this).name; }
+const DeviceProperties& Device::properties() const { return state_of(*this).properties; }
+
+MemoryUse Device::memory_use() const {
+  DeviceState& state = state_of(*this);
+  MemoryUse use = state.backend->memory_use();
+  use.own_nbytes = state.own_nbytes;
+  return use;
+}
+
+Stream Device::default_stream() const {
+  // An alias that keeps the device, which owns its default stream.
+  return Stream(std::shared_ptr<StreamState>(state_, state_of(*this).default_stream.get()));
+}
+
+Stream Device::create_stream(StreamOptions options) const {
+  DeviceState& state = state_of(*this);
+  state.faults.pass(DriverCall::kCreateStream);
+  auto backend = state.backend->create_stream(options, false);
+  return Stream(state.add_stream(std::move(backend), std::move(options), false, false));
+}
+
+Event Device::create_event(EventOptions options) const {
+  DeviceState& state = state_of(*this);
+  state.faults.pass(DriverCall::kCreateEvent);
+  return Event(state.add_event(state.backend->create_event(options), options.timing, false));
+}
+
+Tick Device::completed(StreamId stream) const {
+  DeviceState& state = state_of(*this);
+  state.reap();
+  const std::lock_guard lock(state.mutex);
+  TESSERA_CHECK(stream.value() < state.slots.size(), "device ", state.name, " has no stream with id ", stream);
+  return Tick(state.slots[stream.value()].completed.load());
+}
+
+void Device::synchronize(std::chrono::nanoseconds timeout) const {
+  DeviceState& state = state_of(*this);
+  std::vector<std::shared_ptr<StreamState>> live;
+  {
+    const std::lock_guard lock(state.mutex);
+    for (const auto& [native, stream] : state.streams) {
+      if (auto alive = stream.lock()) live.push_back(std::move(alive));
+    }
+  }
+  // Slot order, so that with several errors parked the same one is thrown every time.
+  std::ranges::sort(live, {}, [](const auto& stream) { return stream->id(); });
+  for (const auto& stream : live) Stream(stream).synchronize(timeout);
+  state.reap();
+}
+
+bool Device::can_share_with(const Device& peer) const {
+  DeviceState& state = state_of(*this);
+  DeviceState& other = state_of(peer);
+  return state.properties.kind == other.properties.kind && state.backend->can_share_with(*other.backend);
+}
+
+Module Device::load_module(std::span<const std::byte> image) const {
+  DeviceState& state = state_of(*this);
+  TESSERA_CHECK(!image.empty(), "load_module: the image is empty");
+  state.faults.pass(DriverCall::kLoadModule);
+  return {state_, state.backend->load_module(image)};
+}
+
+Kernel Device::host_kernel(std::string name, HostKernelFn function) const {
+  TESSERA_CHECK(function != nullptr, "host_kernel '", name, "': the function is null");
+  return {state_, state_of(*this).backend->host_kernel(function), std::move(name)};
+}
+
+Kernel Module::kernel(const std::string& name) const {
+  TESSERA_CHECK(backend_ != nullptr, "kernel '", name, "': this Module is empty; load one with Device::load_module");
+  auto kernel = backend_->kernel(name);
+  TESSERA_CHECK(kernel != nullptr, "the module has no kernel '", name, "'; is it declared extern \"C\"?");
+  return {device_, std::move(kernel), name};
+}
+
+Kernel::Kernel(std::shared_ptr<DeviceState> device, std::shared_ptr<KernelBackend> backend, std::string name)
+    : device_(std::move(device)), backend_(std::move(backend)), name_(std::move(name)) {}
+
+FaultInjector& Device::faults() const { return state_of(*this).faults; }
+
+void Device::delay_stream(const Stream& stream, std::chrono::nanoseconds delay) const {
+  TESSERA_CHECK(stream && stream.device() == *this, "delay_stream: the stream is empty or of another device");
+  stream.state()->backend->set_delay(delay);
+}
+
+void Device::stall_stream(const Stream& stream, bool stalled) const {
+  TESSERA_CHECK(stream && stream.device() == *this, "stall_stream: the stream is empty or of another device");
+  stream.state()->backend->set_stalled(stalled);
+}
+
+void Device::note_freed(const void* address, std::size_t nbytes, std::string_view by) const {
+  DeviceState& state = state_of(*this);
+  if (state.checker != nullptr) state.checker->forbid(address, nbytes, by);
+}
+
+void Device::note_allocated(const void* address, std::size_t nbytes) const {
+  DeviceState& state = state_of(*this);
+  if (state.checker != nullptr) state.checker->allow(address, nbytes);
+}
+
+}  // namespace tessera::device

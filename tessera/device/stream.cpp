@@ -1,0 +1,289 @@
+#include "tessera/device/stream.h"
+
+#include <array>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/device/backend.h"
+#include "tessera/device/detail/state.h"
+#include "tessera/device/detail/stream_checks.h"
+
+namespace tessera::device {
+
+using detail::stream_state;
+
+namespace {
+
+// Runs one enqueueing call under the stream's lock, then lets the backend run what may run here.
+template <class Call>
+void enqueue(StreamState& stream, DriverCall kind, const Call& call) {
+  {
+    const std::lock_guard lock(stream.mutex);
+    stream.device->faults.pass(kind);
+    call();
+  }
+  stream.backend->drain();
+}
+
+// What every launch does before the driver call, under the stream's lock. In capture nothing is checked yet: the graph
+// is, as a whole, when the capture ends.
+void before_launch(StreamState& stream, const LaunchInfo& info) {
+  detail::AccessChecker* checker = stream.device->checker.get();
+  if (checker != nullptr) [[unlikely]] {
+    TESSERA_CHECK(info.accesses.has_value(), "launch '", info.label, "' on ", stream.name,
+                  " does not declare what it touches; pass LaunchInfo::accesses, an empty list if it touches nothing");
+    if (!stream.is_capturing()) {
+      checker->launch(stream, info.label, *info.accesses);
+    } else {
+      checker->touch(info.label, *info.accesses);
+    }
+  }
+  if (stream.overlap_depth == 0) stream.before_last_full = stream.slot->tick;
+}
+
+void check_range(const char* what, const void* address, std::size_t nbytes) {
+  TESSERA_CHECK(address != nullptr || nbytes == 0, what, " of ", nbytes, " bytes: the address is null");
+}
+
+void check_word(const char* what, const void* address) {
+  TESSERA_CHECK(address != nullptr, what, ": the address is null");
+  TESSERA_CHECK(reinterpret_cast<std::uintptr_t>(address) % sizeof(std::uint64_t) == 0, what, ": address ", address,
+                " must be a multiple of 8");
+}
+
+}  // namespace
+
+Stream Stream::wrap(const Device& device, void* native, StreamOptions options) {
+  TESSERA_CHECK(device.state() != nullptr, "Stream::wrap: the Device is empty");
+  DeviceState& state = *device.state();
+  if (state.default_stream->backend->native() == native) return device.default_stream();
+  {
+    const std::lock_guard lock(state.mutex);
+    const auto it = state.streams.find(native);
+    if (it != state.streams.end()) {
+      if (auto known = it->second.lock()) return Stream(std::move(known));
+    }
+  }
+  auto backend = state.backend->wrap_stream(native);
+  return Stream(state.add_stream(std::move(backend), std::move(options), false, true));
+}
+
+void Stream::launch(const Kernel& kernel, const LaunchConfig& config, const KernelArgs& args,
+                    const LaunchInfo& info) const {
+  StreamState& stream = stream_state(*this);
+  TESSERA_CHECK(static_cast<bool>(kernel), "launch on ", stream.name, ": the Kernel is empty");
+  TESSERA_CHECK(kernel.device().get() == stream.device, "launch: kernel '", kernel.name(), "' is of device ",
+                detail::device_name(kernel), ", ", stream.name, " of device ", stream.device->name);
+  for (int i = 0; i < 3; ++i) {
+    TESSERA_CHECK(config.grid[i] > 0 && config.block[i] > 0, "launch of '", kernel.name(), "': grid ", config.grid,
+                  " and block ", config.block, " must be at least 1 in every direction");
+  }
+  LaunchInfo named = info;
+  if (named.label.empty()) named.label = kernel.name();
+  enqueue(stream, DriverCall::kLaunch, [&] {
+    before_launch(stream, named);
+    stream.backend->launch(kernel.backend(), config, args, named, stream.overlap_depth > 0);
+  });
+}
+
+void Stream::run(HostFunction body, const LaunchInfo& info) const {
+  StreamState& stream = stream_state(*this);
+  TESSERA_CHECK(static_cast<bool>(body), "run on ", stream.name, ": the function is empty");
+  enqueue(stream, DriverCall::kLaunch, [&] {
+    before_launch(stream, info);
+    stream.backend->run(std::move(body), info, stream.overlap_depth > 0);
+  });
+}
+
+void Stream::copy(void* to, const void* from, std::size_t nbytes, std::string_view label) const {
+  StreamState& stream = stream_state(*this);
+  check_range("copy: target", to, nbytes);
+  check_range("copy: source", from, nbytes);
+  if (nbytes == 0) return;
+  const std::array accesses{reads(from, nbytes), writes(to, nbytes)};
+  const LaunchInfo info{.label = label, .accesses = accesses};
+  enqueue(stream, DriverCall::kCopy, [&] {
+    detail::check_capturable(stream, {to, from});
+    before_launch(stream, info);
+    stream.backend->copy(to, from, nbytes, info);
+  });
+}
+
+void Stream::copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                     std::size_t height, std::string_view label) const {
+  StreamState& stream = stream_state(*this);
+  check_range("copy_2d: target", to, width * height);
+  check_range("copy_2d: source", from, width * height);
+  if (width == 0 || height == 0) return;
+  TESSERA_CHECK(to_pitch >= width && from_pitch >= width, "copy_2d: rows of ", width, " bytes overlap with pitches ",
+                to_pitch, " and ", from_pitch);
+  const std::array accesses{reads(from, from_pitch * (height - 1) + width),
+                            writes(to, to_pitch * (height - 1) + width)};
+  const LaunchInfo info{.label = label, .accesses = accesses};
+  enqueue(stream, DriverCall::kCopy, [&] {
+    detail::check_capturable(stream, {to, from});
+    before_launch(stream, info);
+    stream.backend->copy_2d({to, to_pitch, from, from_pitch, width, height}, info);
+  });
+}
+
+void Stream::fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count,
+                  std::string_view label) const {
+  StreamState& stream = stream_state(*this);
+  TESSERA_CHECK(item_nbytes == 1 || item_nbytes == 2 || item_nbytes == 4, "fill: items of ", item_nbytes,
+                " bytes; 1, 2 and 4 can be filled");
+  check_range("fill: target", to, count * item_nbytes);
+  TESSERA_CHECK(reinterpret_cast<std::uintptr_t>(to) % item_nbytes == 0, "fill: address ", to,
+                " must be a multiple of ", item_nbytes);
+  if (count == 0) return;
+  const std::array accesses{writes(to, count * item_nbytes)};
+  const LaunchInfo info{.label = label, .accesses = accesses};
+  enqueue(stream, DriverCall::kFill, [&] {
+    before_launch(stream, info);
+    stream.backend->fill(to, pattern, item_nbytes, count, info);
+  });
+}
+
+void Stream::write_value(std::uint64_t* to, std::uint64_t value) const {
+  StreamState& stream = stream_state(*this);
+  check_word("write_value", to);
+  enqueue(stream, DriverCall::kMemoryValue, [&] {
+    if (stream.device->checker != nullptr) stream.device->checker->touch("write_value", std::array{writes(to, 8)});
+    stream.before_last_full = stream.slot->tick;
+    stream.backend->write_value(to, value);
+  });
+}
+
+void Stream::wait_value(const std::uint64_t* from, std::uint64_t value, Compare compare) const {
+  StreamState& stream = stream_state(*this);
+  check_word("wait_value", from);
+  enqueue(stream, DriverCall::kMemoryValue, [&] {
+    if (stream.device->checker != nullptr) stream.device->checker->touch("wait_value", std::array{reads(from, 8)});
+    stream.backend->wait_value(from, value, compare);
+    if (!TESSERA_MUTANT("device.wait_value_not_marked")) stream.may_spin = true;
+  });
+}
+
+Hold Stream::hold(std::chrono::nanoseconds timeout) const {
+  StreamState& stream = stream_state(*this);
+  TESSERA_CHECK(timeout > std::chrono::nanoseconds::zero(), "hold on ", stream.name, ": the timeout must be above 0");
+  std::shared_ptr<HoldBackend> hold;
+  enqueue(stream, DriverCall::kHold, [&] {
+    TESSERA_CHECK(!stream.is_capturing(), "hold on ", stream.name,
+                  " in capture: a hold is released once, a graph is replayed many times; capture a wait_value instead");
+    hold = stream.backend->hold(timeout);
+    stream.may_spin = true;
+  });
+  return Hold(std::move(hold));
+}
+
+void Hold::release() const {
+  if (backend_ != nullptr) backend_->release();
+}
+bool Hold::timed_out() const { return backend_ != nullptr && backend_->timed_out(); }
+
+Tick Stream::stamp() const {
+  StreamState& stream = stream_state(*this);
+  const std::lock_guard lock(stream.mutex);
+  detail::check_not_capturing(stream, "stamp", "ask capture_info for the nodes it depends on");
+  if (TESSERA_MUTANT("device.stamp_takes_no_tick")) return Tick(stream.slot->tick);
+  return stream.take_tick();
+}
+
+bool Stream::covers(StreamId other, Tick tick) const {
+  StreamState& stream = stream_state(*this);
+  const std::lock_guard lock(stream.mutex);
+  // A capture orders nodes, not this stream's eager work: nothing outside is ordered before what a replay will do.
+  return !stream.is_capturing() && stream.covers(other, tick);
+}
+
+VectorClock Stream::clock() const {
+  StreamState& stream = stream_state(*this);
+  const std::lock_guard lock(stream.mutex);
+  return stream.clock;
+}
+
+Tick Stream::completed() const {
+  StreamState& stream = stream_state(*this);
+  stream.slot->raise_completed(stream.backend->progress());
+  return Tick(stream.slot->completed.load());
+}
+
+Tick Stream::poll() const {
+  StreamState& stream = stream_state(*this);
+  Tick latest;
+  {
+    const std::lock_guard lock(stream.mutex);
+    if (stream.is_capturing()) return completed();
+    latest = Tick(stream.slot->tick);
+  }
+  stream.device->faults.pass(DriverCall::kQuery);
+  if (stream.backend->is_idle() || TESSERA_MUTANT("device.poll_always_idle")) stream.slot->raise_completed(latest);
+  return completed();
+}
+
+Tick Stream::publish() const {
+  StreamState& stream = stream_state(*this);
+  Tick tick;
+  enqueue(stream, DriverCall::kMemoryValue, [&] {
+    detail::check_not_capturing(stream, "publish", "publish after the graph is launched");
+    tick = stream.take_tick();
+    stream.backend->publish(tick);
+  });
+  return tick;
+}
+
+Stream::OverlapScope::OverlapScope(const Stream& stream) : state_(stream.state_) {
+  StreamState& on = stream_state(stream);
+  const std::lock_guard lock(on.mutex);
+  ++on.overlap_depth;
+}
+
+Stream::OverlapScope::~OverlapScope() {
+  const std::lock_guard lock(state_->mutex);
+  --state_->overlap_depth;
+}
+
+bool Stream::query() const {
+  StreamState& stream = stream_state(*this);
+  Tick latest;
+  {
+    const std::lock_guard lock(stream.mutex);
+    detail::check_not_capturing(stream, "query", "end the capture and query the stream that replays the graph");
+    latest = Tick(stream.slot->tick);
+  }
+  stream.device->faults.pass(DriverCall::kQuery);
+  if (!stream.backend->is_idle()) return false;
+  stream.slot->raise_completed(latest);
+  if (auto error = stream.backend->error()) std::rethrow_exception(error);
+  return true;
+}
+
+void Stream::synchronize(std::chrono::nanoseconds timeout) const {
+  StreamState& stream = stream_state(*this);
+  Tick latest;
+  {
+    const std::lock_guard lock(stream.mutex);
+    detail::check_not_capturing(stream, "synchronize", "end the capture and wait on the stream that replays the graph");
+    latest = Tick(stream.slot->tick);
+  }
+  stream.device->faults.pass(DriverCall::kSynchronize);
+  TESSERA_CHECK_AS(TimeoutError, stream.backend->synchronize(timeout), stream.name, " of device ", stream.device->name,
+                   " still has work after ", timeout, "; the work goes on");
+  if (!TESSERA_MUTANT("device.synchronize_completes_nothing")) stream.slot->raise_completed(latest);
+  if (auto error = stream.backend->error()) std::rethrow_exception(error);
+}
+
+void Stream::reset_error() const {
+  StreamState& stream = stream_state(*this);
+  const std::lock_guard lock(stream.mutex);
+  stream.backend->reset_error();
+}
+
+StreamId Stream::id() const { return stream_state(*this).id(); }
+const std::string& Stream::name() const { return stream_state(*this).name; }
+Device Stream::device() const { return Device(stream_state(*this).device->shared_from_this()); }
+bool Stream::may_spin() const { return stream_state(*this).may_spin; }
+void* Stream::native() const { return stream_state(*this).backend->native(); }
+
+}  // namespace tessera::device

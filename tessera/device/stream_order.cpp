@@ -1,0 +1,245 @@
+// Events on streams, and captures: everything that orders one stream after another.
+#include <algorithm>
+#include <set>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/device/detail/state.h"
+#include "tessera/device/detail/stream_checks.h"
+#include "tessera/device/stream.h"
+
+namespace tessera::device {
+
+using detail::stream_state;
+
+namespace {
+
+EventState& event_of(const Event& event, const StreamState& stream, const char* call) {
+  TESSERA_CHECK(event.state() != nullptr, call, " on ", stream.name, ": the Event is empty");
+  TESSERA_CHECK(event.state()->device.get() == stream.device, call, ": the event is of device ",
+                event.state()->device->name, ", ", stream.name, " of device ", stream.device->name,
+                "; events order streams of one device: synchronize the event on the host instead");
+  return *event.state();
+}
+
+// Checks a wait against the capture rules. Returns the capture of ours that the stream joins by it, or null.
+std::shared_ptr<CaptureState> check_wait(StreamState& stream, EventState& event) {
+  const CaptureId mine = stream.capture_id();
+  if (event.capture == CaptureId{}) {
+    TESSERA_CHECK(mine == CaptureId{}, "wait on ", stream.name,
+                  ", which is capturing, for an event recorded outside the capture: a replay could not wait for it; "
+                  "record the event inside the capture, or wait with EventUse::kExternal");
+    return nullptr;
+  }
+  auto capture = stream.device->find_capture(event.capture);
+  TESSERA_CHECK(capture != nullptr || mine == event.capture || event.is_foreign_capture, "wait on ", stream.name,
+                " for an event recorded in a capture that has ended: that point exists only in the graph; record the "
+                "event again");
+  TESSERA_CHECK(mine == CaptureId{} || mine == event.capture, "wait on ", stream.name, ", which is in capture ", mine,
+                ", for an event of capture ", event.capture, ": two captures cannot be joined; end one first");
+  return mine == CaptureId{} ? capture : nullptr;
+}
+
+void note_record(StreamState& stream, EventState& event, Tick tick) {
+  event.is_recorded = true;
+  event.capture = {};
+  event.stream = stream.id();
+  event.tick = tick;
+  event.clock = stream.clock;
+}
+
+}  // namespace
+
+void Stream::record(const Event& event, EventUse use) const {
+  StreamState& stream = stream_state(*this);
+  EventState& at = event_of(event, stream, "record");
+  {
+    const std::scoped_lock lock(stream.mutex, at.mutex);
+    stream.device->faults.pass(DriverCall::kRecord);
+    const CaptureId capture = stream.capture_id();
+    if (capture == CaptureId{}) {
+      // The tick is taken first: what is launched behind our back until the driver call is covered by it too.
+      const Tick tick = stream.take_tick();
+      stream.backend->record(at.backend, tick, EventUse::kEdge);
+      note_record(stream, at, tick);
+      if (TESSERA_MUTANT("device.record_covers_the_future")) at.clock.raise(stream.id(), Tick(tick.value() + 1));
+      stream.before_last_full = stream.overlap_depth == 0 ? stream.slot->tick : stream.before_last_full;
+    } else if (use == EventUse::kExternal) {
+      stream.backend->record(at.backend, {}, EventUse::kExternal);
+      const std::lock_guard device_lock(stream.device->mutex);
+      if (stream.capture != nullptr) stream.capture->external_records.push_back(event.state());
+    } else {
+      stream.backend->record(at.backend, {}, EventUse::kEdge);
+      at.is_recorded = true;
+      at.capture = capture;
+      at.is_foreign_capture = stream.capture == nullptr;
+      at.tick = {};
+      at.clock.clear();
+    }
+  }
+  stream.backend->drain();
+}
+
+void Stream::wait(const Event& event, EventUse use) const {
+  StreamState& stream = stream_state(*this);
+  EventState& at = event_of(event, stream, "wait");
+  {
+    const std::scoped_lock lock(stream.mutex, at.mutex);
+    if (use == EventUse::kExternal && stream.is_capturing()) {
+      TESSERA_CHECK(at.capture == CaptureId{}, "external wait on ", stream.name,
+                    ": the event was last recorded inside a capture; use EventUse::kEdge for it");
+      stream.device->faults.pass(DriverCall::kWait);
+      stream.backend->wait(at.backend, EventUse::kExternal);
+    } else if (at.is_recorded || at.is_wrapped) {
+      std::shared_ptr<CaptureState> joined;
+      if (!(at.is_wrapped && !at.is_recorded)) joined = check_wait(stream, at);  // a foreign record: the driver knows
+      stream.device->faults.pass(DriverCall::kWait);
+      stream.backend->wait(at.backend, EventUse::kEdge);
+      if (!TESSERA_MUTANT("device.wait_merges_nothing")) stream.clock.merge(at.clock);
+      if (at.capture != CaptureId{} && at.is_foreign_capture) stream.is_foreign = true;
+      if (joined != nullptr) {
+        const std::lock_guard device_lock(stream.device->mutex);
+        stream.capture = joined;
+        joined->members.push_back(state_);
+      }
+    }
+  }
+  stream.backend->drain();
+}
+
+void Stream::note_wait(const Event& event) const {
+  StreamState& stream = stream_state(*this);
+  EventState& at = event_of(event, stream, "note_wait");
+  const std::scoped_lock lock(stream.mutex, at.mutex);
+  if (!TESSERA_MUTANT("device.note_wait_ignored")) stream.clock.merge(at.clock);
+}
+
+void Stream::begin_capture() const {
+  StreamState& stream = stream_state(*this);
+  const std::lock_guard lock(stream.mutex);
+  TESSERA_CHECK(!stream.is_capturing(), "begin_capture: ", stream.name,
+                " is capturing already; end that capture first");
+  stream.device->faults.pass(DriverCall::kBeginCapture);
+  stream.backend->begin_capture();
+  auto capture = std::make_shared<CaptureState>();
+  capture->id = stream.backend->capture_info().id;
+  capture->origin = &stream;
+  capture->members.push_back(state_);
+  stream.capture = capture;
+  const std::lock_guard device_lock(stream.device->mutex);
+  stream.device->captures.emplace(capture->id, capture);
+}
+
+namespace {
+
+// The first member whose latest node the origin does not depend on; null when all are joined.
+std::shared_ptr<StreamState> find_unjoined(StreamState& origin, const CaptureState& capture) {
+  if (capture.members.size() == 1) return nullptr;
+  std::set<NodeId> seen;
+  std::vector<NodeId> open;
+  auto visit = [&](const std::vector<Dependency>& dependencies) {
+    for (const Dependency& dependency : dependencies) {
+      if (seen.insert(dependency.node).second) open.push_back(dependency.node);
+    }
+  };
+  visit(origin.backend->capture_info().dependencies);
+  while (!open.empty()) {
+    const NodeId node = open.back();
+    open.pop_back();
+    visit(origin.backend->capture_predecessors(node));
+  }
+  for (const auto& member : capture.members) {
+    if (member.get() == &origin) continue;
+    const std::lock_guard lock(member->mutex);
+    const auto tips = member->backend->capture_info().dependencies;
+    if (!std::ranges::all_of(tips, [&](const Dependency& tip) { return seen.contains(tip.node); })) return member;
+  }
+  return nullptr;
+}
+
+// Takes every member out of the capture. The origin's lock is held; the others' are taken one by one.
+void leave_capture(StreamState& origin, const std::shared_ptr<CaptureState>& capture) {
+  {
+    const std::lock_guard lock(origin.device->mutex);
+    origin.device->captures.erase(capture->id);
+  }
+  origin.capture = nullptr;
+  for (const auto& member : capture->members) {
+    if (member.get() == &origin) continue;
+    const std::lock_guard lock(member->mutex);
+    member->capture = nullptr;
+  }
+}
+
+std::shared_ptr<CaptureState> capture_to_end(StreamState& stream, const char* call) {
+  TESSERA_CHECK(stream.capture != nullptr, call, ": ", stream.name, " is not capturing; call begin_capture first");
+  TESSERA_CHECK(stream.capture->origin == &stream, call, ": the capture of ", stream.name, " was begun on ",
+                stream.capture->origin->name, "; ", call, " must be called there");
+  return stream.capture;
+}
+
+}  // namespace
+
+Graph Stream::end_capture() const {
+  StreamState& stream = stream_state(*this);
+  auto graph = std::make_shared<GraphState>();
+  std::shared_ptr<CaptureState> capture;
+  {
+    const std::lock_guard lock(stream.mutex);
+    capture = capture_to_end(stream, "end_capture");
+    const auto unjoined = find_unjoined(stream, *capture);
+    TESSERA_CHECK(unjoined == nullptr || TESSERA_MUTANT("device.unjoined_forks_pass"), "end_capture: ", unjoined->name,
+                  " joined the capture and was not joined back; record an event on it, make ", stream.name,
+                  " wait on that and end again, or call abort_capture");
+    stream.device->faults.pass(DriverCall::kEndCapture);
+    graph->device = stream.device->shared_from_this();
+    try {
+      graph->backend = stream.backend->end_capture();
+    } catch (...) {
+      leave_capture(stream, capture);
+      throw;
+    }
+    graph->external_records = capture->external_records;
+    leave_capture(stream, capture);
+  }
+  if (graph->device->checker != nullptr) detail::AccessChecker::check_graph(graph->backend->nodes());
+  return Graph(std::move(graph));
+}
+
+void Stream::abort_capture() const {
+  StreamState& stream = stream_state(*this);
+  std::shared_ptr<CaptureState> capture;
+  const std::lock_guard lock(stream.mutex);
+  if (stream.capture == nullptr) return;
+  capture = capture_to_end(stream, "abort_capture");
+  stream.backend->abort_capture();
+  leave_capture(stream, capture);
+}
+
+CaptureInfo Stream::capture_info() const {
+  StreamState& stream = stream_state(*this);
+  const std::lock_guard lock(stream.mutex);
+  return stream.backend->capture_info();
+}
+
+std::vector<Dependency> Stream::capture_predecessors(NodeId node) const {
+  StreamState& stream = stream_state(*this);
+  const std::lock_guard lock(stream.mutex);
+  TESSERA_CHECK(stream.is_capturing(), "capture_predecessors: ", stream.name, " is not capturing");
+  return stream.backend->capture_predecessors(node);
+}
+
+void Stream::set_capture_dependencies(const std::vector<NodeId>& nodes) const {
+  StreamState& stream = stream_state(*this);
+  const std::lock_guard lock(stream.mutex);
+  TESSERA_CHECK(stream.is_capturing(), "set_capture_dependencies: ", stream.name, " is not capturing");
+  stream.backend->set_capture_dependencies(nodes);
+}
+
+bool Stream::is_capturing() const {
+  StreamState& stream = stream_state(*this);
+  const std::lock_guard lock(stream.mutex);
+  return stream.is_capturing();
+}
+
+}  // namespace tessera::device
