@@ -213,7 +213,7 @@ void CudaStream::set_capture_dependencies(std::span<const NodeId> ids) {
 }
 
 void CudaStream::capture_host_function(HostFunction body, const CaptureView& view) {
-  auto call = std::make_unique<GraphCall>(context_, std::make_shared<HostFunction>(std::move(body)), nullptr, errors_);
+  auto call = std::make_unique<GraphCall>(std::make_shared<HostFunction>(std::move(body)), nullptr, errors_);
   GraphCall* raw = call.get();
   give_to_graph(context_, view.graph, std::move(call));
   TESSERA_CUDA(context_, cuLaunchHostFunc, stream_, &GraphCall::run, raw);
@@ -223,10 +223,10 @@ void CudaStream::capture_graph(const std::shared_ptr<GraphExecBackend>& exec, co
                                Capture& capture) {
   if (TESSERA_MUTANT("cuda.child_graph_dropped")) return;
   auto& ours = static_cast<CudaGraphExec&>(*exec);
-  const auto held = ours.hold_source();
+  const CudaGraph& source = ours.source();
   CUgraphNodeParams params{};
   params.type = CU_GRAPH_NODE_TYPE_GRAPH;
-  params.graph.graph = held.source.graph();
+  params.graph.graph = source.graph();
   CUgraphNode node = nullptr;
   // No edge data: plain full edges, also where the stream's own would be weak; only kernels can start early.
   TESSERA_CUDA(context_, cuGraphAddNode, &node, view.graph, view.nodes.data(), nullptr, view.nodes.size(), &params);
@@ -235,8 +235,8 @@ void CudaStream::capture_graph(const std::shared_ptr<GraphExecBackend>& exec, co
   rebind_host_calls(context_, inner, view.graph, nullptr);
   TESSERA_CUDA(context_, cuStreamUpdateCaptureDependencies, stream_, &node, nullptr, 1,
                CU_STREAM_SET_CAPTURE_DEPENDENCIES);
-  for (const auto& keep : held.source.keeps()) capture.keep(keep);
-  if (held.source.spins().streams > 0) capture.spin(this, held.source.spins());
+  for (const auto& keep : source.keeps()) capture.keep(keep);
+  if (source.spins().streams > 0) capture.spin(this, source.spins());
 }
 
 }  // namespace tessera::device::cuda

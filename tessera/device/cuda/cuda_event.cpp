@@ -12,7 +12,6 @@ CudaEvent::CudaEvent(CudaContext& context, const EventOptions& options) : contex
 }
 
 CudaEvent::~CudaEvent() {
-  if (edge_ != nullptr) TESSERA_CUDA_NOTHROW(context_, cuEventDestroy, edge_);
   if (is_owned_) TESSERA_CUDA_NOTHROW(context_, cuEventDestroy, event_);
 }
 
@@ -20,7 +19,6 @@ void CudaEvent::record(CUstream stream, const std::shared_ptr<StreamErrors>& err
   const std::lock_guard lock(mutex_);
   if (TESSERA_MUTANT("cuda.record_skipped")) return;
   TESSERA_CUDA(context_, cuEventRecord, event_, stream);
-  edge_capture_ = 0;
   if (errors->is_clean()) {
     errors_.reset();
   } else {
@@ -29,28 +27,17 @@ void CudaEvent::record(CUstream stream, const std::shared_ptr<StreamErrors>& err
   }
 }
 
-void CudaEvent::record_edge(CUstream stream, std::uint64_t capture) {
-  const std::lock_guard lock(mutex_);
-  if (is_owned_ && edge_ == nullptr) TESSERA_CUDA(context_, cuEventCreate, &edge_, CU_EVENT_DISABLE_TIMING);
-  const bool touches = !is_owned_ || TESSERA_MUTANT("cuda.edge_record_touches_event");
-  TESSERA_CUDA(context_, cuEventRecord, touches ? event_ : edge_, stream);
-  if (!touches) edge_capture_ = capture;
-}
-
 void CudaEvent::record_external(CUstream stream) {
   const std::lock_guard lock(mutex_);
   const unsigned int flags = TESSERA_MUTANT("cuda.external_record_as_edge") ? 0 : CU_EVENT_RECORD_EXTERNAL;
   TESSERA_CUDA(context_, cuEventRecordWithFlags, event_, stream, flags);
   // Each replay moves the point, on a stream that is not known here.
-  edge_capture_ = 0;
   errors_.reset();
 }
 
 std::shared_ptr<StreamErrors> CudaEvent::wait(CUstream stream, StreamErrors::Place& up_to) {
   const std::lock_guard lock(mutex_);
-  const bool is_edge = edge_capture_ != 0 && context_.captures().find(edge_capture_) != nullptr;
-  TESSERA_CUDA(context_, cuStreamWaitEvent, stream, is_edge ? edge_ : event_, CU_EVENT_WAIT_DEFAULT);
-  if (is_edge) return nullptr;
+  TESSERA_CUDA(context_, cuStreamWaitEvent, stream, event_, CU_EVENT_WAIT_DEFAULT);
   up_to = place_;
   return errors_;
 }

@@ -1,10 +1,5 @@
-// Events. A record inside a capture must leave the event as it was for everyone outside, but the driver's record
-// changes the event it is given; so an event of ours keeps a second driver event for the edges of captures:
-//
-//   event   recorded outside captures and by external nodes; what native() shows
-//   edge    recorded inside captures; used by a wait only while that capture is under way
-//
-// A wrapped event has one driver event for both, because its owner records it as it pleases.
+// Events. A record or wait inside a capture is an edge of the graph unless it is asked to be a node; which of the two,
+// and whether the point may be asked for on the host, is checked above.
 #pragma once
 
 #include <memory>
@@ -27,10 +22,8 @@ class CudaEvent : public EventBackend {
   CudaEvent(CudaContext& context, CUevent event) : context_(context), event_(event), is_owned_(false) {}
   ~CudaEvent() override;
 
-  /// Records outside a capture; `errors` are those of the stream.
+  /// Records; `errors` are those of the stream.
   void record(CUstream stream, const std::shared_ptr<StreamErrors>& errors);
-  /// Records an edge of the capture `capture`.
-  void record_edge(CUstream stream, std::uint64_t capture);
   /// Adds a node that records.
   void record_external(CUstream stream);
   /// Waits for the latest point. Returns what can have failed before it; null: nothing.
@@ -51,8 +44,6 @@ class CudaEvent : public EventBackend {
   CUevent event_ = nullptr;
   const bool is_owned_;
   std::mutex mutex_;
-  CUevent edge_ = nullptr;
-  std::uint64_t edge_capture_ = 0;  // of the latest record; 0: it was outside captures
   std::shared_ptr<StreamErrors> errors_;
   StreamErrors::Place place_ = 0;
 };

@@ -215,7 +215,6 @@ UpdateResult CudaGraphExec::refuse(CudaGraph& graph, const CUgraphExecUpdateResu
 UpdateResult CudaGraphExec::update(GraphBackend& graph) {
   context_.make_current();
   if (TESSERA_MUTANT("cuda.update_ignored")) return {true, {}};
-  const std::lock_guard lock(mutex_);
   std::size_t calls = 0;
   auto source = static_cast<CudaGraph&>(graph).copy_for(runs_, calls);
   if (!source->keeps().empty()) {
@@ -234,7 +233,6 @@ UpdateResult CudaGraphExec::update(GraphBackend& graph) {
 }
 
 void CudaGraphExec::launch(CUstream stream, const std::shared_ptr<StreamErrors>& errors) {
-  const std::lock_guard lock(mutex_);
   if (TESSERA_MUTANT("cuda.graph_launch_skipped")) return;
   if (calls_ == 0) [[likely]] {
     TESSERA_CUDA(context_, cuGraphLaunch, exec_, stream);
@@ -245,16 +243,6 @@ void CudaGraphExec::launch(CUstream stream, const std::shared_ptr<StreamErrors>&
   if (result == CUDA_SUCCESS) return;
   runs_->cancel_last();
   context_.fail(result, "cuGraphLaunch", {__FILE__, __LINE__});
-}
-
-SpinTotals CudaGraphExec::spins() {
-  const std::lock_guard lock(mutex_);
-  return source_->spins();
-}
-
-CudaGraphExec::HeldSource CudaGraphExec::hold_source() {
-  std::unique_lock lock(mutex_);
-  return {std::move(lock), *source_};
 }
 
 }  // namespace tessera::device::cuda

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -46,7 +45,7 @@ class CudaGraph : public GraphBackend {
   CaptureNotes notes_;
 };
 
-/// An executable. Thread-safe: the driver's object is not, and one executable may be launched on several streams.
+/// An executable. The layer above calls one method at a time, whatever the streams it is launched on.
 class CudaGraphExec : public GraphExecBackend {
  public:
   CudaGraphExec(CudaContext& context, CudaGraph& graph);
@@ -54,21 +53,14 @@ class CudaGraphExec : public GraphExecBackend {
   UpdateResult update(GraphBackend& graph) override;
   /// Replays on `stream`; what host functions throw is parked in `errors`.
   void launch(CUstream stream, const std::shared_ptr<StreamErrors>& errors);
-  /// What spins in it.
-  SpinTotals spins();
-  /// The graph that it runs, not updated while this is held.
-  struct HeldSource {
-    std::unique_lock<std::mutex> lock;
-    CudaGraph& source;
-  };
-  HeldSource hold_source();
+  /// The graph that it runs.
+  [[nodiscard]] CudaGraph& source() { return *source_; }
 
  private:
   UpdateResult refuse(CudaGraph& graph, const CUgraphExecUpdateResultInfo& info);
 
   CudaContext& context_;
   std::shared_ptr<GraphRuns> runs_ = std::make_shared<GraphRuns>();
-  std::mutex mutex_;
   std::unique_ptr<CudaGraph> source_;
   std::size_t calls_ = 0;  // host functions in source_
   CUgraphExec exec_ = nullptr;

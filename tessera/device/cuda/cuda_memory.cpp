@@ -1,5 +1,5 @@
 #include "tessera/base/mutant.h"
-#include "tessera/device/cuda/cuda_device.h"
+#include "tessera/device/cuda/cuda_backend.h"
 
 namespace tessera::device::cuda {
 namespace {

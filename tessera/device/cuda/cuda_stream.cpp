@@ -29,7 +29,7 @@ constexpr CUstreamWaitValue_flags compare_flags(Compare compare) {
 CudaStream::CudaStream(CudaContext& context, const StreamOptions& options)
     : context_(context),
       is_owned_(true),
-      name_(options.name.empty() ? "a stream" : options.name),
+      name_(options.name.empty() ? "an unnamed stream" : options.name),
       progress_(static_cast<std::uint64_t*>(context.words().take())) {
   context_.make_current();
   const CUresult result =
@@ -140,20 +140,13 @@ std::shared_ptr<HoldBackend> CudaStream::hold(std::chrono::nanoseconds timeout) 
 void CudaStream::record(const std::shared_ptr<EventBackend>& event, Tick /*tick*/, EventUse use) {
   auto& ours = static_cast<CudaEvent&>(*event);
   context_.make_current();
-  // Whether this is a capture matters to an external record always, to an edge only where a capture is ours.
-  if (use == EventUse::kExternal || context_.captures().any()) {
+  if (use == EventUse::kExternal) {
     CaptureView view;
     const auto capture = own_capture(view);
     if (view.is_active()) {
-      if (use == EventUse::kExternal) {
-        ours.record_external(stream_);
-        if (capture != nullptr) capture->keep(event);
-        return;
-      }
-      if (capture != nullptr) {
-        ours.record_edge(stream_, view.id);
-        return;
-      }
+      ours.record_external(stream_);
+      if (capture != nullptr) capture->keep(event);
+      return;
     }
   }
   ours.record(stream_, errors_);
@@ -190,7 +183,7 @@ void CudaStream::launch_graph(const std::shared_ptr<GraphExecBackend>& exec) {
     capture_graph(exec, view, *capture);
     return;
   }
-  const SpinTotals spins = ours.spins();
+  const SpinTotals spins = ours.source().spins();
   if (spins.streams == 0) [[likely]] {
     ours.launch(stream_, errors_);
   } else {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 
 namespace tessera::device::cuda {
@@ -43,10 +44,11 @@ std::string fill_table(GetProcAddress get, Driver& table) {
 }
 
 int apply_connections() {
-  const char* ours = std::getenv("TESSERA_CUDA_CONNECTIONS");
+  std::optional<int> ours;
+  if (std::getenv("TESSERA_CUDA_CONNECTIONS") != nullptr) ours = env::cuda_connections();
   const char* theirs = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const int connections = chosen_connections(ours, theirs);
-  if (ours != nullptr || theirs == nullptr) {
+  if (ours || theirs == nullptr) {
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(connections).c_str(), 1);
   }
   return connections;
@@ -54,12 +56,12 @@ int apply_connections() {
 
 }  // namespace
 
-int chosen_connections(const char* tessera_setting, const char* cuda_setting) {
-  const char* setting = tessera_setting != nullptr ? tessera_setting : cuda_setting;
-  if (setting == nullptr) return kConnections;
+int chosen_connections(std::optional<int> ours, const char* theirs) {
+  if (ours) return *ours;
+  if (theirs == nullptr) return kConnections;
   char* end = nullptr;
-  const long value = std::strtol(setting, &end, 10);
-  if (end == setting || *end != '\0') return tessera_setting != nullptr ? kConnections : kDriverDefaultConnections;
+  const long value = std::strtol(theirs, &end, 10);
+  if (end == theirs || *end != '\0') return kDriverDefaultConnections;
   return static_cast<int>(std::clamp(value, 1L, long{kConnections}));
 }
 

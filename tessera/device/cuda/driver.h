@@ -11,6 +11,7 @@
 
 #include <cuda.h>
 
+#include <optional>
 #include <string>
 
 namespace tessera::device::cuda {
@@ -20,32 +21,31 @@ inline constexpr int kDriverVersion = 13000;
 
 #define TESSERA_CUDA_REQUIRED(X)                                                                                       \
   X(cuInit)                                                                                                            \
-  X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X( \
-      cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDeviceCanAccessPeer) X(cuDevicePrimaryCtxRetain)                   \
-      X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetStreamPriorityRange) X(cuStreamCreateWithPriority) X(            \
-          cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamIsCapturing)         \
-          X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamGetCaptureInfo) X(cuStreamUpdateCaptureDependencies) \
-              X(cuStreamWriteValue64) X(cuStreamWaitValue64) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(    \
-                  cuEventRecordWithFlags) X(cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime)                  \
-                  X(cuLaunchKernel) X(cuLaunchKernelEx) X(cuLaunchHostFunc) X(cuModuleLoadDataEx) X(cuModuleUnload) X( \
-                      cuModuleGetFunction) X(cuFuncLoad) X(cuFuncGetName) X(cuFuncGetParamInfo) X(cuFuncGetAttribute)  \
-                      X(cuFuncSetAttribute) X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuMemcpyAsync)            \
-                          X(cuMemcpy2DAsync) X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async)                \
-                              X(cuMemGetInfo) X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve)                    \
-                                  X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)                      \
-                                      X(cuMemGetAllocationGranularity) X(cuMemExportToShareableHandle)                 \
-                                          X(cuMemImportFromShareableHandle) X(cuMemHostAlloc) X(cuMemFreeHost)         \
-                                              X(cuPointerGetAttribute) X(cuGraphCreate) X(cuGraphDestroy)              \
-                                                  X(cuGraphClone) X(cuGraphNodeFindInClone) X(cuGraphGetNodes)         \
-                                                      X(cuGraphNodeGetType) X(cuGraphNodeGetDependencies)              \
-                                                          X(cuGraphKernelNodeGetParams) X(cuGraphHostNodeGetParams)    \
-                                                              X(cuGraphHostNodeSetParams)                              \
-                                                                  X(cuGraphChildGraphNodeGetGraph) X(cuGraphAddNode)   \
-                                                                      X(cuGraphInstantiateWithParams)                  \
-                                                                          X(cuGraphExecDestroy) X(cuGraphExecUpdate)   \
-                                                                              X(cuGraphLaunch) X(cuUserObjectCreate)   \
-                                                                                  X(cuUserObjectRelease)               \
-                                                                                      X(cuGraphRetainUserObject)
+  X(cuDriverGetVersion)                                                                                                \
+  X(cuGetErrorName)                                                                                                    \
+  X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceTotalMem) X(                     \
+      cuDeviceGetAttribute) X(cuDeviceCanAccessPeer) X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxSetCurrent) \
+      X(cuCtxGetStreamPriorityRange) X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamQuery) X(              \
+          cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamIsCapturing) X(cuStreamBeginCapture)                     \
+          X(cuStreamEndCapture) X(cuStreamGetCaptureInfo) X(cuStreamUpdateCaptureDependencies) X(cuStreamWriteValue64) \
+              X(cuStreamWaitValue64) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventRecordWithFlags)     \
+                  X(cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuLaunchKernel) X(cuLaunchKernelEx) X( \
+                      cuLaunchHostFunc) X(cuModuleLoadDataEx) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncLoad)   \
+                      X(cuFuncGetName) X(cuFuncGetParamInfo) X(cuFuncGetAttribute) X(cuFuncSetAttribute)               \
+                          X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuMemcpyAsync) X(cuMemcpy2DAsync) X(        \
+                              cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async) X(cuMemGetInfo) X(cuMemCreate)  \
+                              X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap)     \
+                                  X(cuMemSetAccess) X(cuMemGetAllocationGranularity) X(cuMemExportToShareableHandle)   \
+                                      X(cuMemImportFromShareableHandle) X(cuMemHostAlloc) X(cuMemFreeHost)             \
+                                          X(cuPointerGetAttribute) X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphClone)  \
+                                              X(cuGraphNodeFindInClone) X(cuGraphGetNodes) X(cuGraphNodeGetType)       \
+                                                  X(cuGraphNodeGetDependencies) X(cuGraphKernelNodeGetParams)          \
+                                                      X(cuGraphHostNodeGetParams) X(cuGraphHostNodeSetParams)          \
+                                                          X(cuGraphChildGraphNodeGetGraph) X(cuGraphAddNode)           \
+                                                              X(cuGraphInstantiateWithParams) X(cuGraphExecDestroy)    \
+                                                                  X(cuGraphExecUpdate) X(cuGraphLaunch)                \
+                                                                      X(cuUserObjectCreate) X(cuUserObjectRelease)     \
+                                                                          X(cuGraphRetainUserObject)
 
 // Null where the driver has none: check before use. The memory calls are here for the test that measures which calls
 // block; the device itself never uses them.
@@ -78,7 +78,8 @@ const DriverState& driver_state();
 DriverState load_driver(const char* library, Driver& table);
 /// Why a driver of this version (as 12080) cannot be used; empty when it can.
 std::string refusal_of_version(int version);
-/// How many connections these settings give; null: not set. TESSERA_CUDA_CONNECTIONS wins over the driver's own.
-int chosen_connections(const char* tessera_setting, const char* cuda_setting);
+/// How many connections these settings give: ours (TESSERA_CUDA_CONNECTIONS), else the driver's own as the environment
+/// has it (CUDA_DEVICE_MAX_CONNECTIONS), else as many as there can be.
+int chosen_connections(std::optional<int> ours, const char* theirs);
 
 }  // namespace tessera::device::cuda

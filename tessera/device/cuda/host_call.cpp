@@ -5,11 +5,13 @@
 #include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_context.h"
 #include "tessera/device/cuda/cuda_graph.h"
+#include "tessera/device/detail/state.h"
 
 namespace tessera::device::cuda {
 namespace {
 
 std::exception_ptr outcome_of(HostFunction& body) noexcept {
+  is_device_worker = true;
   try {
     body();
   } catch (...) {
@@ -24,8 +26,7 @@ std::exception_ptr outcome_of(HostFunction& body) noexcept {
 EagerCall::EagerCall(CudaContext& context, HostFunction body, std::shared_ptr<StreamErrors> errors)
     : context_(context), body_(std::move(body)), errors_(std::move(errors)) {}
 
-void EagerCall::launch(CudaContext& context, CUstream stream, HostFunction body,
-                       std::shared_ptr<StreamErrors> errors) {
+void EagerCall::launch(CudaContext& context, CUstream stream, HostFunction body, std::shared_ptr<StreamErrors> errors) {
   auto call = std::make_unique<EagerCall>(context, std::move(body), std::move(errors));
   if (call->errors_ != nullptr) call->place_ = call->errors_->expect();
   const CUresult result = driver().cuLaunchHostFunc(stream, &EagerCall::run, call.get());
@@ -72,10 +73,9 @@ void GraphRuns::finished(std::uint64_t launch, std::exception_ptr error) noexcep
   }
 }
 
-GraphCall::GraphCall(CudaContext& context, std::shared_ptr<HostFunction> body, std::shared_ptr<GraphRuns> runs,
+GraphCall::GraphCall(std::shared_ptr<HostFunction> body, std::shared_ptr<GraphRuns> runs,
                      std::shared_ptr<StreamErrors> errors)
-    : context_(context),
-      body_(std::move(body)),
+    : body_(std::move(body)),
       runs_(std::move(runs)),
       errors_(std::move(errors)),
       next_launch_(runs_ != nullptr ? runs_->launches() : 0) {}
@@ -135,7 +135,7 @@ std::size_t rebind_host_calls(CudaContext& context, CUgraph graph, CUgraph owner
     TESSERA_CUDA(context, cuGraphHostNodeGetParams, node, &params);
     if (params.fn != &GraphCall::run) continue;
     const auto* bound = static_cast<const GraphCall*>(params.userData);
-    auto call = std::make_unique<GraphCall>(context, bound->body(), runs, bound->errors());
+    auto call = std::make_unique<GraphCall>(bound->body(), runs, bound->errors());
     params.userData = call.get();
     give_to_graph(context, owner, std::move(call));
     TESSERA_CUDA(context, cuGraphHostNodeSetParams, node, &params);

@@ -26,8 +26,7 @@ class EagerCall : public Retired {
   /// `errors` null: the body cannot fail.
   EagerCall(CudaContext& context, HostFunction body, std::shared_ptr<StreamErrors> errors);
   /// Puts `body` on the stream; what it throws is parked in `errors`.
-  static void launch(CudaContext& context, CUstream stream, HostFunction body,
-                     std::shared_ptr<StreamErrors> errors);
+  static void launch(CudaContext& context, CUstream stream, HostFunction body, std::shared_ptr<StreamErrors> errors);
 
  private:
   static void run(void* self);
@@ -67,15 +66,13 @@ class GraphCall : public Retired {
  public:
   /// `runs` null: the call sits in a graph that is not executable yet; should somebody else run it, what it throws is
   /// parked in `errors`.
-  GraphCall(CudaContext& context, std::shared_ptr<HostFunction> body, std::shared_ptr<GraphRuns> runs,
-            std::shared_ptr<StreamErrors> errors);
+  GraphCall(std::shared_ptr<HostFunction> body, std::shared_ptr<GraphRuns> runs, std::shared_ptr<StreamErrors> errors);
   /// What the driver calls.
   static void run(void* self);
   [[nodiscard]] const std::shared_ptr<HostFunction>& body() const { return body_; }
   [[nodiscard]] const std::shared_ptr<StreamErrors>& errors() const { return errors_; }
 
  private:
-  CudaContext& context_;
   std::shared_ptr<HostFunction> body_;
   std::shared_ptr<GraphRuns> runs_;
   std::shared_ptr<StreamErrors> errors_;

@@ -1,4 +1,4 @@
-#include "tessera/device/cuda/cuda_device.h"
+#include "tessera/device/cuda/cuda_backend.h"
 
 #include "tessera/device/cuda/cuda_event.h"
 #include "tessera/device/cuda/cuda_graph.h"
