@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "tessera/base/export.h"
 
@@ -28,10 +27,8 @@ struct TESSERA_API RecordOptions {
   NoSpace on_no_space = NoSpace::kSmaller;  ///< when it does not fit
   std::string directory = {};               ///< where; empty: /dev/shm, and only if that is a tmpfs
 
-  /// Reads what TESSERA_RECORD may say: `on` or `off`, then any of `size=8MiB`, `no_space=smaller|off|fail` and
-  /// `dir=/path`, separated by commas. Throws InvalidArgument naming the part it does not know.
-  static RecordOptions parse(std::string_view text);
-  /// parse() of TESSERA_RECORD; the defaults where that is unset.
+  /// As TESSERA_RECORD, TESSERA_RECORD_BYTES, TESSERA_RECORD_NO_SPACE and TESSERA_RECORD_DIR say. Throws
+  /// InvalidArgument naming the variable whose value cannot be.
   static RecordOptions from_environment();
 };
 

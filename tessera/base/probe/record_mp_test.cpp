@@ -215,7 +215,7 @@ TEST(Orphans, APidUsedAgainOrFromAnotherNamespaceIsNotTheWriter) {
 
 TEST(Recorder, CleanExitRemovesTheFile) {
   Child child([](int to_parent) {
-    setenv("TESSERA_RECORD", "size=256KiB", 1);
+    setenv("TESSERA_RECORD_BYTES", "256KiB", 1);
     record(Ring::kComm, NumberedRecord::of(1));  // the default rank's recorder, never destroyed
     send_line(to_parent, recorder().path());
   });

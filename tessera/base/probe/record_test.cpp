@@ -315,14 +315,20 @@ TEST(StringTable, AFullTableSaysSoAndKeepsWhatItHas) {
 // Options.
 
 TEST(RecordOptions, ReadsWhatTheEnvironmentMaySay) {
-  EXPECT_FALSE(RecordOptions::parse("off").is_on);
-  const RecordOptions options = RecordOptions::parse("on,size=8MiB,no_space=fail,dir=/tmp/x");
+  EXPECT_EQ(RecordOptions::from_environment().nbytes, 32U << 20);
+  setenv("TESSERA_RECORD", "off", 1);
+  setenv("TESSERA_RECORD_BYTES", "8MiB", 1);
+  setenv("TESSERA_RECORD_NO_SPACE", "fail", 1);
+  setenv("TESSERA_RECORD_DIR", "/tmp/x", 1);
+  const RecordOptions options = RecordOptions::from_environment();
+  EXPECT_FALSE(options.is_on);
   EXPECT_EQ(options.nbytes, 8U << 20);
   EXPECT_EQ(options.on_no_space, NoSpace::kFail);
   EXPECT_EQ(options.directory, "/tmp/x");
-  EXPECT_EQ(RecordOptions::parse("").nbytes, 32U << 20);
-  for (const char* bad : {"of", "size=", "size=8MB", "size=1KiB", "size=99999999999999GiB", "no_space=maybe", "dir="}) {
-    EXPECT_THROW(RecordOptions::parse(bad), InvalidArgument) << bad;
+  setenv("TESSERA_RECORD_BYTES", "1KiB", 1);
+  EXPECT_THROW(RecordOptions::from_environment(), InvalidArgument);
+  for (const char* name : {"TESSERA_RECORD", "TESSERA_RECORD_BYTES", "TESSERA_RECORD_NO_SPACE", "TESSERA_RECORD_DIR"}) {
+    unsetenv(name);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/detail/kind_registry.h"
 #include "tessera/base/probe/detail/open_recorders.h"
@@ -13,6 +14,7 @@
 #include "tessera/base/probe/detail/record_store.h"
 #include "tessera/base/probe/detail/string_table.h"
 #include "tessera/base/probe/detail/thread_rows.h"
+#include "tessera/base/version.h"
 
 namespace tessera::probe {
 
@@ -72,17 +74,11 @@ void fill_header(detail::FileHeader& header, const RankPlace& place, ClockSource
   header.last = header.first;
   detail::put_text(header.hostname, detail::host_name());
   detail::put_text(header.boot_id, detail::boot_id());
-#ifdef TESSERA_VERSION
-  detail::put_text(header.build, "tessera " TESSERA_VERSION ", " __VERSION__);
-#else
-  detail::put_text(header.build, "tessera, compiler " __VERSION__);
-#endif
+  detail::put_text(header.build, concat("tessera ", version(), ", ", build_info().compiler));
 }
 
 std::string run_directory(const RankPlace& place) {
-  if (!place.run_dir.empty()) return place.run_dir;
-  const char* named = std::getenv("TESSERA_RUN_DIR");
-  return named != nullptr ? named : "";
+  return place.run_dir.empty() ? env::run_dir() : place.run_dir;
 }
 
 }  // namespace

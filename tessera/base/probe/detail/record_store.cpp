@@ -40,7 +40,7 @@ std::string directory_problem(const std::string& directory, bool must_be_tmpfs) 
   if (statfs(directory.c_str(), &info) != 0) return concat(directory, ": ", std::strerror(errno));
   const auto type = static_cast<unsigned long>(info.f_type);
   if (must_be_tmpfs && type != TMPFS_MAGIC && type != RAMFS_MAGIC) {
-    return concat(directory, " is not a tmpfs; name one with TESSERA_RECORD=dir=PATH");
+    return concat(directory, " is not a tmpfs; name one with TESSERA_RECORD_DIR=PATH");
   }
   return {};
 }
