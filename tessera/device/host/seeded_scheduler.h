@@ -15,6 +15,8 @@
 
 namespace tessera::device::host {
 
+struct SchedulerSlot;
+
 /// Threads with one baton. Thread-safe.
 class TESSERA_API SeededScheduler : public std::enable_shared_from_this<SeededScheduler> {
  public:
@@ -36,18 +38,23 @@ class TESSERA_API SeededScheduler : public std::enable_shared_from_this<SeededSc
 
    private:
     std::shared_ptr<SeededScheduler> scheduler_;
+    std::shared_ptr<SchedulerSlot> slot_;
   };
 
   /// Starts a thread that takes part, working for the current rank. It is known to the scheduler before this returns,
   /// so the order does not depend on how fast threads start. Returns an id for join().
   std::uint64_t spawn(std::string name, std::function<void()> body);
-  /// Waits, as a participant, until a spawned thread has ended; rethrows what its body threw.
+  /// As spawn(), but the thread keeps no rank alive: for the workers of a device, which a rank owns.
+  std::uint64_t spawn_unranked(std::string name, std::function<void()> body);
+  /// Waits until a spawned thread has ended; rethrows what its body threw. Others run meanwhile.
   void join(std::uint64_t id);
   /// Lets another run; a no-op for a thread that does not take part.
   void yield();
   /// Waits until `ready()` is true, letting others run; false: `timeout` (virtual) passed first. `what` is shown in a
   /// deadlock report. `ready` is called with the baton held and must not block.
   bool wait_until(const std::function<bool()>& ready, std::chrono::nanoseconds timeout, const std::string& what);
+  /// Waits like wait_until, as one who has nothing to do: it is no part of a deadlock and has no deadline.
+  void park(const std::function<bool()>& ready, const std::string& what);
   /// Whether the calling thread takes part.
   [[nodiscard]] bool is_participant() const;
   /// A number from the scheduler's generator, below `bound`: for choices that should follow the seed too.

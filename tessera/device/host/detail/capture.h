@@ -1,0 +1,39 @@
+// A capture that goes on: the nodes so far. Each stream in it holds the capture and its own set of dependencies; ending
+// it is one flag, which every stream looks at, so that no stream is changed from outside.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "tessera/device/host/detail/graph_plan.h"
+
+namespace tessera::device::host::detail {
+
+/// Thread-safe.
+class Capture {
+ public:
+  Capture();
+  /// Unique in the process.
+  [[nodiscard]] CaptureId id() const { return id_; }
+  /// Whether it still goes on.
+  [[nodiscard]] bool is_active() const { return active_.load(); }
+  /// Adds a node and returns its id.
+  NodeId add(GraphNode node);
+  /// Ends it and returns the nodes, each after what it depends on.
+  [[nodiscard]] GraphNodes end();
+  /// The incoming edges of a node.
+  [[nodiscard]] std::vector<Dependency> predecessors(NodeId node) const;
+  /// Refuses nodes that are not there.
+  void check_nodes(std::span<const NodeId> nodes) const;
+
+ private:
+  const CaptureId id_;
+  std::atomic<bool> active_{true};
+  mutable std::mutex mutex_;
+  GraphNodes nodes_;  // node n stands at n - 1
+};
+
+}  // namespace tessera::device::host::detail

@@ -1,0 +1,214 @@
+#include "tessera/device/host/detail/graph_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "tessera/base/mutant.h"
+#include "tessera/device/host/detail/host_event.h"
+#include "tessera/device/host/detail/replay_pool.h"
+
+namespace tessera::device::host::detail {
+namespace {
+
+using std::chrono::nanoseconds;
+using Steps = std::vector<std::uint32_t>;
+
+// What handing a step to another thread costs: a wake-up, and a pass through the job's lock for each step.
+constexpr nanoseconds kHandOver = std::chrono::microseconds(5);
+constexpr nanoseconds kPerStep{300};
+
+void merge(Steps& into, const Steps& more) {
+  for (const std::uint32_t step : more) {
+    if (std::find(into.begin(), into.end(), step) == into.end()) into.push_back(step);
+  }
+}
+
+}  // namespace
+
+// Opens up the nodes. `done_by` of a node are the steps whose end is the node's end.
+struct GraphPlan::Flattener {
+  GraphPlan& plan;
+
+  Steps add(HostFunction* work, Steps before) {
+    const auto step = static_cast<std::uint32_t>(plan.steps_.size());
+    plan.steps_.push_back(work);
+    plan.after_.emplace_back();
+    for (const std::uint32_t earlier : before) plan.after_[earlier].push_back(step);
+    plan.before_.push_back(std::move(before));
+    return {step};
+  }
+
+  Steps add_event(const GraphNode& node, Steps before) {
+    const std::size_t index = plan.events_.size();
+    auto& event = *plan.events_.emplace_back(std::make_unique<EventNode>());
+    event.event = node.event;
+    event.records = node.info.kind == NodeKind::kEventRecord;
+    event.work = [owner = &plan, index] { owner->run_event_node(index); };
+    if (!event.records) plan.may_wait_ = true;
+    return add(&event.work, std::move(before));
+  }
+
+  // Returns the steps whose end is the end of all nodes; `outer` must end before any starts.
+  Steps open(const GraphNodes& nodes, const Steps& outer) {
+    std::map<NodeId, Steps> done_by;
+    std::map<NodeId, bool> is_last;
+    for (const GraphNode& node : nodes) {
+      Steps before;
+      for (const Dependency& dependency : node.info.dependencies) {
+        merge(before, done_by.at(dependency.node));
+        is_last[dependency.node] = false;
+      }
+      if (node.info.dependencies.empty()) before = outer;
+      is_last[node.info.id] = true;
+      plan.may_wait_ = plan.may_wait_ || node.may_wait;
+      Steps& done = done_by[node.info.id];
+      if (node.child != nullptr) {
+        done = open(*node.child, before);
+      } else if (node.event != nullptr) {
+        done = add_event(node, std::move(before));
+      } else if (node.work != nullptr) {
+        done = add(node.work.get(), std::move(before));
+      } else {
+        done = std::move(before);
+      }
+    }
+    Steps all = nodes.empty() ? outer : Steps{};
+    for (const auto& [id, last] : is_last) {
+      if (last) merge(all, done_by.at(id));
+    }
+    return all;
+  }
+};
+
+GraphPlan::GraphPlan(std::shared_ptr<HostShared> shared, std::shared_ptr<ReplayPool> pool,
+                     std::shared_ptr<const GraphNodes> nodes, InstantiateOptions::Parallel parallel)
+    : shared_(std::move(shared)), pool_(std::move(pool)), nodes_(std::move(nodes)), parallel_(parallel) {
+  Flattener{*this}.open(*nodes_, {});
+  choose_width();
+}
+
+// The steps of equal depth could run side by side; good enough to decide how many threads are of use.
+void GraphPlan::choose_width() {
+  std::vector<std::size_t> depth(steps_.size(), 0);
+  std::vector<std::size_t> at_depth(steps_.size() + 1, 0);
+  for (std::size_t step = 0; step < steps_.size(); ++step) {
+    for (const std::uint32_t earlier : before_[step]) depth[step] = std::max(depth[step], depth[earlier] + 1);
+    width_ = std::max(width_, ++at_depth[depth[step]]);
+  }
+}
+
+std::unique_ptr<LaunchPoints> GraphPlan::prepare() const {
+  if (events_.empty()) return nullptr;
+  auto launch = std::make_unique<LaunchPoints>();
+  for (const auto& node : events_) {
+    std::shared_ptr<TimeStamp> stamp;
+    if (node->records) {
+      Point point{std::make_shared<Timeline>(), 1};
+      stamp = node->event->make_stamp();
+      if (!TESSERA_MUTANT("host.external_record_missing")) node->event->set_point(point, stamp);
+      launch->points.push_back(std::move(point));
+    } else {
+      launch->points.push_back(node->event->point());
+    }
+    launch->stamps.push_back(std::move(stamp));
+  }
+  return launch;
+}
+
+void GraphPlan::run_event_node(std::size_t index) {
+  const Point& point = current_->points[index];
+  if (events_[index]->records) {
+    if (const auto& stamp = current_->stamps[index]) stamp->store(shared_->now().count());
+    point.timeline->advance(1);
+    return;
+  }
+  if (TESSERA_MUTANT("host.external_wait_missing") || point.timeline == nullptr) return;
+  shared_->wait(
+      point.timeline->bell(), [&] { return point.reached(); }, kForever,
+      [] { return std::string("an event that a graph waits for"); });
+  if (const auto error = point.failure()) std::rethrow_exception(error);
+}
+
+void GraphPlan::give_up(LaunchPoints* points, const std::exception_ptr& error) const {
+  if (points == nullptr) return;
+  for (std::size_t i = 0; i < events_.size(); ++i) {
+    const Point& point = points->points[i];
+    if (!events_[i]->records || point.reached()) continue;
+    if (const auto& stamp = points->stamps[i]) stamp->store(shared_->now().count());
+    point.timeline->fail(1, error);
+    point.timeline->advance(1);
+  }
+}
+
+void GraphPlan::replay(LaunchPoints* points) {
+  current_ = points;
+  try {
+    const bool can_help = width_ > 1 && pool_ != nullptr;
+    if (shared_->scheduler() != nullptr) {
+      replay_seeded();
+    } else if (can_help && (parallel_ == InstantiateOptions::Parallel::kAlways || pays_in_parallel_)) {
+      pool_->run(*this, width_);
+    } else if (can_help && parallel_ == InstantiateOptions::Parallel::kAuto && !may_wait_ && replays_ == 1) {
+      replay_measured();  // the second: the first is slowed down by cold caches
+    } else {
+      replay_serial();
+    }
+    ++replays_;
+  } catch (...) {
+    give_up(points, std::current_exception());
+    current_ = nullptr;
+    throw;
+  }
+  current_ = nullptr;
+}
+
+void GraphPlan::replay_serial() {
+  if (TESSERA_MUTANT("host.replay_order_reversed")) {
+    for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) (**step)();
+    return;
+  }
+  for (HostFunction* step : steps_) (*step)();
+}
+
+void GraphPlan::replay_measured() {
+  std::vector<nanoseconds> end(steps_.size());  // of each step, had every step a thread of its own
+  nanoseconds total{0};
+  nanoseconds longest{0};
+  for (std::size_t step = 0; step < steps_.size(); ++step) {
+    const nanoseconds start = shared_->now();
+    (*steps_[step])();
+    const nanoseconds took = shared_->now() - start;
+    for (const std::uint32_t earlier : before_[step]) end[step] = std::max(end[step], end[earlier]);
+    end[step] += took;
+    total += took;
+    longest = std::max(longest, end[step]);
+  }
+  const auto threads = static_cast<std::int64_t>(std::min<std::size_t>(width_, pool_->most_threads()));
+  const nanoseconds parallel = std::max(longest, total / threads);
+  const nanoseconds cost = kHandOver * threads + kPerStep * static_cast<std::int64_t>(steps_.size());
+  pays_in_parallel_ = total - parallel > 2 * cost;
+}
+
+// One thread, but any order that the edges allow, chosen by the seed; others may run between two steps.
+void GraphPlan::replay_seeded() {
+  if (TESSERA_MUTANT("host.replay_order_reversed")) return replay_serial();
+  std::vector<std::size_t> missing(steps_.size());
+  Steps ready;
+  for (std::uint32_t step = 0; step < steps_.size(); ++step) {
+    missing[step] = before_[step].size();
+    if (missing[step] == 0) ready.push_back(step);
+  }
+  while (!ready.empty()) {
+    const std::size_t at = ready.size() == 1 ? 0 : shared_->scheduler()->pick(ready.size());
+    const std::uint32_t step = ready[at];
+    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(at));
+    (*steps_[step])();
+    for (const std::uint32_t later : after_[step]) {
+      if (--missing[later] == 0) ready.push_back(later);
+    }
+    shared_->yield();
+  }
+}
+
+}  // namespace tessera::device::host::detail

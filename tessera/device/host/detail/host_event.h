@@ -1,0 +1,54 @@
+// Events of the host device: a point on a stream's timeline, or, inside a capture, a set of nodes.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "tessera/device/backend.h"
+#include "tessera/device/host/detail/host_shared.h"
+#include "tessera/device/host/detail/op_queue.h"
+#include "tessera/device/host/detail/timeline.h"
+
+namespace tessera::device::host::detail {
+
+class Capture;
+
+/// Where in a capture an event was recorded.
+struct CapturedPoint {
+  std::shared_ptr<Capture> capture = nullptr;  ///< null: not recorded in a capture that goes on
+  std::vector<Dependency> dependencies = {};   ///< what was done there
+};
+
+/// Thread-safe.
+class HostEvent : public EventBackend, public std::enable_shared_from_this<HostEvent> {
+ public:
+  HostEvent(std::shared_ptr<HostShared> shared, bool timing) : shared_(std::move(shared)), timing_(timing) {}
+
+  bool query() override;
+  bool synchronize(std::chrono::nanoseconds timeout) override;
+  std::chrono::nanoseconds since(EventBackend& start) override;
+  void* native() override { return this; }
+
+  /// A place for the time of a record; null for an event without timing.
+  [[nodiscard]] std::shared_ptr<TimeStamp> make_stamp() const;
+  /// Moves the event to a recorded point.
+  void set_point(Point point, std::shared_ptr<TimeStamp> stamp);
+  /// The latest recorded point.
+  [[nodiscard]] Point point() const;
+  /// Moves the event to a place in a capture; its recorded point stays.
+  void set_captured(CapturedPoint place);
+  /// The place in a capture that is still going on.
+  [[nodiscard]] CapturedPoint captured() const;
+
+ private:
+  const std::shared_ptr<HostShared> shared_;
+  const bool timing_;
+  mutable std::mutex mutex_;
+  Point point_;
+  std::shared_ptr<TimeStamp> stamp_;
+  CapturedPoint captured_;
+};
+
+}  // namespace tessera::device::host::detail

@@ -1,0 +1,82 @@
+#include "tessera/device/host/detail/host_graph.h"
+
+#include "tessera/base/mutant.h"
+
+namespace tessera::device::host::detail {
+namespace {
+
+std::string shown(const NodeInfo& node) {
+  return tessera::detail::concat("node ", node.id, " ('", node.label, "', ", node.kind, ")");
+}
+
+// Why work of `after` cannot take the place of work of `before`; empty: it can.
+std::string difference(const GraphNodes& before, const GraphNodes& after) {
+  using tessera::detail::concat;
+  for (std::size_t i = 0; i < std::min(before.size(), after.size()); ++i) {
+    const NodeInfo& old = before[i].info;
+    const NodeInfo& now = after[i].info;
+    if (old.kind != now.kind) return concat(shown(old), " became ", shown(now));
+    if (old.dependencies != now.dependencies && !TESSERA_MUTANT("host.update_ignores_edges")) {
+      return concat(shown(now), " depends on other nodes than before");
+    }
+    if (before[i].child != nullptr && after[i].child != nullptr) {
+      const std::string inside = difference(*before[i].child, *after[i].child);
+      if (!inside.empty()) return concat("in ", shown(now), ": ", inside);
+    }
+  }
+  if (before.size() < after.size()) return concat(shown(after[before.size()].info), " was not there before");
+  if (before.size() > after.size()) return concat(shown(before[after.size()].info), " is missing");
+  return {};
+}
+
+}  // namespace
+
+std::vector<NodeInfo> HostGraph::nodes() {
+  std::vector<NodeInfo> infos;
+  infos.reserve(nodes_->size());
+  for (const GraphNode& node : *nodes_) infos.push_back(node.info);
+  return infos;
+}
+
+std::unique_ptr<GraphBackend> HostGraph::clone() {
+  GraphNodes copies = *nodes_;
+  if (TESSERA_MUTANT("host.clone_drops_edges")) {
+    for (GraphNode& node : copies) node.info.dependencies.clear();
+  }
+  return std::make_unique<HostGraph>(std::move(copies));
+}
+
+HostGraphExec::HostGraphExec(std::shared_ptr<HostShared> shared, std::shared_ptr<ReplayPool> pool,
+                             std::shared_ptr<const GraphNodes> nodes, InstantiateOptions options)
+    : shared_(std::move(shared)),
+      pool_(std::move(pool)),
+      options_(options),
+      nodes_(std::move(nodes)),
+      plan_(std::make_shared<GraphPlan>(shared_, pool_, nodes_, options_.parallel)) {}
+
+UpdateResult HostGraphExec::update(GraphBackend& graph) {
+  auto* other = dynamic_cast<HostGraph*>(&graph);
+  TESSERA_CHECK(other != nullptr, "update: the graph belongs to another kind of device");
+  const std::lock_guard lock(mutex_);
+  std::string reason = difference(*nodes_, *other->work());
+  if (!reason.empty()) return {false, std::move(reason)};
+  auto plan = std::make_shared<GraphPlan>(shared_, pool_, other->work(), options_.parallel);
+  if (TESSERA_MUTANT("host.update_keeps_old_work")) return {true};
+  nodes_ = other->work();
+  plan_ = std::move(plan);
+  return {true};
+}
+
+void HostGraphExec::launch(StreamCore& core) {
+  const std::lock_guard lock(mutex_);
+  Point previous = TESSERA_MUTANT("host.exec_overlaps_itself") ? Point{} : last_;
+  const std::uint64_t sequence = core.enqueue(GraphOp{plan_, std::move(previous), plan_->prepare()});
+  last_ = {core.timeline(), sequence};
+}
+
+std::shared_ptr<const GraphNodes> HostGraphExec::work() const {
+  const std::lock_guard lock(mutex_);
+  return nodes_;
+}
+
+}  // namespace tessera::device::host::detail

@@ -1,0 +1,170 @@
+#include "tessera/device/host/detail/host_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+
+namespace tessera::device::host::detail {
+namespace {
+
+int flags_of(Protection protection) {
+  switch (protection) {
+    case Protection::kNone:
+      return PROT_NONE;
+    case Protection::kRead:
+      return PROT_READ;
+    case Protection::kReadWrite:
+      break;
+  }
+  return PROT_READ | PROT_WRITE;
+}
+
+std::string reason() { return std::strerror(errno); }
+
+}  // namespace
+
+MemoryFile::MemoryFile(std::string device, std::size_t capacity)
+    : device_(std::move(device)), capacity_(capacity), fd_(memfd_create("tessera-host", MFD_CLOEXEC)) {
+  TESSERA_CHECK_AS(DeviceError, fd_ >= 0, device_, ": no memory file could be made: ", reason());
+}
+
+MemoryFile::~MemoryFile() { close(fd_); }
+
+std::uint64_t MemoryFile::take(std::size_t nbytes) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t limit = TESSERA_MUTANT("host.capacity_off_by_one") ? capacity_ + kGranularity : capacity_;
+  TESSERA_CHECK_AS(OutOfMemory, nbytes <= limit && used_ <= limit - nbytes, device_, ": ", nbytes,
+                   " more bytes do not fit: ", used_, " of ", capacity_, " are in use");
+  for (auto hole = free_.begin(); hole != free_.end(); ++hole) {
+    const auto [offset, size] = *hole;
+    if (size < nbytes) continue;
+    free_.erase(hole);
+    if (size > nbytes) free_.emplace(offset + nbytes, size - nbytes);
+    used_ += nbytes;
+    return offset;
+  }
+  TESSERA_CHECK_AS(OutOfMemory, ftruncate(fd_, static_cast<off_t>(end_ + nbytes)) == 0, device_,
+                   ": the memory file could not grow by ", nbytes, " bytes to ", end_ + nbytes, ": ", reason());
+  used_ += nbytes;
+  return std::exchange(end_, end_ + nbytes);
+}
+
+void MemoryFile::give_back(std::uint64_t offset, std::size_t nbytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  used_ -= nbytes;
+  if (!TESSERA_MUTANT("host.reused_memory_not_zero")) {
+    fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(nbytes));
+  }
+  std::uint64_t size = nbytes;
+  auto after = free_.lower_bound(offset);
+  if (after != free_.end() && after->first == offset + size) {
+    size += after->second;
+    after = free_.erase(after);
+  }
+  if (after != free_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == offset) {
+      before->second += size;
+      return;
+    }
+  }
+  free_.emplace(offset, size);
+}
+
+std::size_t MemoryFile::used() const {
+  const std::lock_guard lock(mutex_);
+  return used_;
+}
+
+HostMemory::HostMemory(std::shared_ptr<MemoryFile> file, std::size_t nbytes)
+    : file_(std::move(file)), offset_(file_->take(nbytes)), nbytes_(nbytes) {}
+
+HostMemory::HostMemory(const ExportedMemory& exported) : offset_(exported.offset()), nbytes_(exported.nbytes()) {
+  struct stat file {};
+  TESSERA_CHECK_AS(InvalidArgument, fstat(exported.fd(), &file) == 0, "import: descriptor ", exported.fd(),
+                   " is not open: ", reason());
+  const auto size = static_cast<std::uint64_t>(std::max<off_t>(file.st_size, 0));
+  TESSERA_CHECK(S_ISREG(file.st_mode) && nbytes_ > 0 && nbytes_ <= size && offset_ <= size - nbytes_,
+                "import: descriptor ", exported.fd(), " holds no memory at [", offset_, ", ", offset_, " + ", nbytes_,
+                "); it is ", S_ISREG(file.st_mode) ? "a file" : "no file", " of ", size, " bytes");
+  TESSERA_CHECK(offset_ % kGranularity == 0 && nbytes_ % kGranularity == 0, "import: offset ", offset_, " and size ",
+                nbytes_, " must be multiples of ", kGranularity);
+  imported_fd_ = fcntl(exported.fd(), F_DUPFD_CLOEXEC, 0);
+  TESSERA_CHECK_AS(DeviceError, imported_fd_ >= 0, "import: the descriptor could not be duplicated: ", reason());
+}
+
+HostMemory::~HostMemory() {
+  if (file_ != nullptr) {
+    file_->give_back(offset_, nbytes_);
+  } else {
+    close(imported_fd_);
+  }
+}
+
+ExportedMemory HostMemory::export_handle() {
+  const int own = fcntl(fd(), F_DUPFD_CLOEXEC, 0);
+  TESSERA_CHECK_AS(DeviceError, own >= 0, "export: the descriptor could not be duplicated: ", reason());
+  return {own, TESSERA_MUTANT("host.export_wrong_offset") ? 0 : offset_, nbytes_};
+}
+
+std::byte* AddressSpace::reserve(std::size_t nbytes, std::size_t alignment) {
+  const std::size_t unit = std::max(alignment, kGranularity);
+  const std::size_t whole = nbytes + unit;
+  void* raw = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  TESSERA_CHECK_AS(OutOfMemory, whole > nbytes && raw != MAP_FAILED, "reserve: no ", nbytes,
+                   " addresses in a row: ", reason());
+  const auto start = reinterpret_cast<std::uintptr_t>(raw);
+  const std::uintptr_t aligned = (start + unit - 1) / unit * unit;
+  if (aligned > start) munmap(raw, aligned - start);
+  auto* address = reinterpret_cast<std::byte*>(aligned);
+  if (start + whole > aligned + nbytes) munmap(address + nbytes, start + whole - aligned - nbytes);
+  return address;
+}
+
+void AddressSpace::release(std::byte* address, std::size_t nbytes) {
+  TESSERA_CHECK_AS(DeviceError, munmap(address, nbytes) == 0, "release: ", static_cast<void*>(address), ": ", reason());
+}
+
+void AddressSpace::map(std::byte* address, HostMemory& memory, std::size_t nbytes) {
+  TESSERA_CHECK(nbytes == memory.nbytes(), "map: all of the memory is mapped at once: ", memory.nbytes(),
+                " bytes, not ", nbytes);
+  const std::lock_guard lock(mutex_);
+  void* got = mmap(address, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory.fd(),
+                   static_cast<off_t>(memory.offset()));
+  TESSERA_CHECK_AS(DeviceError, got != MAP_FAILED, "map: ", static_cast<void*>(address), ": ", reason());
+  mappings_[address] = {nbytes, {{nullptr, Protection::kReadWrite}}};
+}
+
+void AddressSpace::unmap(std::byte* address, std::size_t nbytes) {
+  const std::lock_guard lock(mutex_);
+  mappings_.erase(address);
+  if (TESSERA_MUTANT("host.unmap_leaves_mapping")) return;
+  void* got = mmap(address, nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  TESSERA_CHECK_AS(DeviceError, got != MAP_FAILED, "unmap: ", static_cast<void*>(address), ": ", reason());
+}
+
+void AddressSpace::set_rights(std::byte* address, std::size_t nbytes, const void* owner, Protection protection) {
+  if (TESSERA_MUTANT("host.protect_ignored")) return;
+  const std::lock_guard lock(mutex_);
+  for (auto mapping = mappings_.lower_bound(address); mapping != mappings_.end() && mapping->first < address + nbytes;
+       ++mapping) {
+    auto& [start, held] = *mapping;
+    auto rights = held.rights;
+    rights[owner] = protection;
+    Protection strongest = Protection::kNone;
+    for (const auto& [who, right] : rights) strongest = std::max(strongest, right);
+    TESSERA_CHECK_AS(DeviceError, mprotect(start, held.nbytes, flags_of(strongest)) == 0,
+                     "protect: ", static_cast<void*>(start), ": ", reason());
+    held.rights = std::move(rights);
+  }
+}
+
+}  // namespace tessera::device::host::detail

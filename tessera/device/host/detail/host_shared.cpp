@@ -1,0 +1,128 @@
+#include "tessera/device/host/detail/host_shared.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "tessera/device/detail/state.h"
+
+namespace tessera::device::host::detail {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::steady_clock;
+
+// About 5 us: longer than a hand-over between two running threads, shorter than a sleep and a wake.
+constexpr int kSpins = 150;
+
+}  // namespace
+
+nanoseconds HostShared::now() const {
+  return scheduler_ != nullptr ? scheduler_->now() : steady_clock::now().time_since_epoch();
+}
+
+void HostShared::refuse_caller() const {
+  TESSERA_THROW(InvalidArgument, name_,
+                ": this thread takes no part in the device's seeded scheduler; start it with SeededScheduler::spawn or "
+                "make a SeededScheduler::Participant first");
+}
+
+bool HostShared::sleep_until(Bell& bell, const std::function<bool()>& over, nanoseconds timeout, nanoseconds slice) {
+  const auto start = steady_clock::now();
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (over()) return true;
+    pause_briefly();
+  }
+  nanoseconds nap = std::min<nanoseconds>(slice, std::chrono::microseconds(20));
+  for (;;) {
+    const nanoseconds left = timeout == kForever ? kForever : timeout - (steady_clock::now() - start);
+    if (left.count() <= 0) return over();
+    const std::uint32_t seen = bell.listen();
+    if (over()) {
+      bell.leave();
+      return true;
+    }
+    bell.sleep(seen, std::min(left, nap));
+    if (over()) return true;
+    nap = std::min(slice, nap * 2);
+  }
+}
+
+void HostShared::start_thread(const std::string& name, std::function<void()> body) {
+  auto has_ended = std::make_shared<std::atomic<bool>>(false);
+  auto whole = [body = std::move(body), has_ended, short_name = name.substr(0, 15)]() mutable {
+    pthread_setname_np(pthread_self(), short_name.c_str());
+    is_device_worker = true;
+    body();
+    body = nullptr;
+    has_ended->store(true);
+  };
+  const std::lock_guard lock(mutex_);
+  OwnThread& own = threads_.emplace_back();
+  own.has_ended = has_ended;
+  try {
+    if (scheduler_ != nullptr) {
+      own.seeded = scheduler_->spawn_unranked(name_ + ": " + name, std::move(whole));
+    } else {
+      own.thread = std::thread(std::move(whole));
+      own.id = own.thread.get_id();
+    }
+  } catch (...) {
+    threads_.pop_back();
+    throw;
+  }
+}
+
+void HostShared::join(OwnThread& own) {
+  if (own.seeded != 0) {
+    scheduler_->join(own.seeded);
+  } else if (own.id == std::this_thread::get_id()) {
+    own.thread.detach();
+  } else {
+    own.thread.join();
+  }
+}
+
+void HostShared::reap() {
+  // A seeded thread that has ended for us may still hold the baton for a moment: joining it would be a wait. Those are
+  // joined by stop().
+  if (scheduler_ != nullptr) return;
+  std::vector<OwnThread> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto own = threads_.begin(); own != threads_.end();) {
+      if (own->has_ended->load()) {
+        ended.push_back(std::move(*own));
+        own = threads_.erase(own);
+      } else {
+        ++own;
+      }
+    }
+  }
+  for (OwnThread& own : ended) join(own);
+}
+
+void HostShared::announce_stop() {
+  stopping_.store(true);
+  value_bell_.ring();
+}
+
+void HostShared::stop() {
+  for (;;) {
+    std::vector<OwnThread> all;
+    {
+      const std::lock_guard lock(mutex_);
+      all.swap(threads_);
+    }
+    if (all.empty()) return;
+    for (OwnThread& own : all) {
+      try {
+        join(own);
+      } catch (const Error&) {
+        // A seeded thread that is destroying the device cannot join itself; the scheduler lets it go.
+      }
+    }
+  }
+}
+
+}  // namespace tessera::device::host::detail

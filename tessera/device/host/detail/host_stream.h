@@ -1,0 +1,65 @@
+// Streams of the host device: each call becomes an operation of the core, or, in a capture, a node.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tessera/device/backend.h"
+#include "tessera/device/host/detail/capture.h"
+#include "tessera/device/host/detail/stream_core.h"
+
+namespace tessera::device::host::detail {
+
+/// One handle on a core. Called under the stream's lock, as backend.h says.
+class HostStream : public StreamBackend {
+ public:
+  explicit HostStream(std::shared_ptr<StreamCore> core);
+  ~HostStream() override;
+
+  void launch(const std::shared_ptr<KernelBackend>& kernel, const LaunchConfig& config, const KernelArgs& args,
+              const LaunchInfo& info, bool overlap) override;
+  void run(HostFunction body, const LaunchInfo& info, bool overlap) override;
+  void copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) override;
+  void copy_2d(const Copy2d& rows, const LaunchInfo& info) override;
+  void fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count,
+            const LaunchInfo& info) override;
+  void write_value(std::uint64_t* to, std::uint64_t value) override;
+  void wait_value(const std::uint64_t* from, std::uint64_t value, Compare compare) override;
+  std::shared_ptr<HoldBackend> hold(std::chrono::nanoseconds timeout) override;
+  void record(const std::shared_ptr<EventBackend>& event, Tick tick, EventUse use) override;
+  void wait(const std::shared_ptr<EventBackend>& event, EventUse use) override;
+  void launch_graph(const std::shared_ptr<GraphExecBackend>& exec) override;
+  void publish(Tick tick) override;
+  [[nodiscard]] Tick progress() const override { return core_->progress(); }
+
+  void begin_capture() override;
+  std::unique_ptr<GraphBackend> end_capture() override;
+  void abort_capture() override;
+  CaptureInfo capture_info() override;
+  std::vector<Dependency> capture_predecessors(NodeId node) override;
+  void set_capture_dependencies(std::span<const NodeId> nodes) override;
+
+  void drain() override { core_->drain(); }
+  bool is_idle() override;
+  bool synchronize(std::chrono::nanoseconds timeout) override;
+  std::exception_ptr error() override { return core_->timeline()->parked(); }
+  void reset_error() override { core_->reset_error(); }
+  void* native() override { return core_.get(); }
+  void set_delay(std::chrono::nanoseconds delay) override { core_->set_delay(delay); }
+  void set_stalled(bool stalled) override { core_->set_stalled(stalled); }
+
+ private:
+  [[nodiscard]] bool is_capturing();
+  void check_capturing(const char* call);
+  void do_work(NodeKind kind, HostFunction work, const LaunchInfo& info, bool overlap = false);
+  void add_node(NodeKind kind, const LaunchInfo& info, GraphNode node, bool overlap = false);
+  void join_capture(const std::shared_ptr<EventBackend>& event);
+
+  const std::shared_ptr<StreamCore> core_;
+  std::shared_ptr<Capture> capture_;      // null, or one that may have ended meanwhile
+  std::vector<Dependency> dependencies_;  // of the next node
+  NodeId last_launch_;                    // the latest kernel or host node of this stream in the capture
+};
+
+}  // namespace tessera::device::host::detail

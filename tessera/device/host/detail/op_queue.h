@@ -1,0 +1,116 @@
+// The operations of one stream, in order. Producers are serialised by their caller, one consumer at a time takes from
+// the front. Slots lie in segments that go back to the producer when the consumer has left them, so that a stream in
+// steady state allocates nothing.
+//
+//   head segment            next                     tail segment
+//   [.. .. op op op op] --> [op op op op op op] --> [op op __ __ __ __]       free: [ ] -> [ ]
+//          ^ consumer                                      ^ producer
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "tessera/device/host/detail/graph_plan.h"
+#include "tessera/device/host/detail/timeline.h"
+#include "tessera/device/host_function.h"
+#include "tessera/device/stream.h"
+
+namespace tessera::device::host::detail {
+
+class HostHold;
+/// When a record ran, for events with timing; -1 before.
+using TimeStamp = std::atomic<std::int64_t>;
+
+/// Waits until a word in memory compares true.
+struct WaitValueOp {
+  const std::uint64_t* from;
+  std::uint64_t value;
+  Compare compare;
+};
+/// Waits until the host lets go.
+struct HoldOp {
+  std::shared_ptr<HostHold> hold;
+};
+/// Shows a tick, and the time where somebody wants it.
+struct RecordOp {
+  Tick tick;
+  std::shared_ptr<TimeStamp> stamp;
+};
+/// Waits for a point of another stream and inherits its failure.
+struct WaitOp {
+  Point point;
+};
+/// Replays a graph once the launch of the same executable before it has ended.
+struct GraphOp {
+  std::shared_ptr<GraphPlan> plan;
+  Point previous;
+  std::unique_ptr<LaunchPoints> points;  // null: the graph touches no event
+};
+
+/// One operation. monostate: a free slot. A HostFunction is work that never waits.
+using Op = std::variant<std::monostate, HostFunction, WaitValueOp, HoldOp, RecordOp, WaitOp, GraphOp>;
+static_assert(sizeof(Op) <= 128);
+
+/// See the file's head. push() by one thread at a time, front() and pop() by one thread at a time.
+class OpQueue {
+ public:
+  OpQueue() : head_(new Segment), tail_(head_) {}
+  OpQueue(const OpQueue&) = delete;
+  OpQueue& operator=(const OpQueue&) = delete;
+  ~OpQueue();
+
+  /// Adds an operation and returns its number, counting from 1. Throws only when memory ran out, having changed
+  /// nothing.
+  template <class T>
+  std::uint64_t push(T&& op) {
+    if (tail_at_ == kSlots) [[unlikely]]
+      grow();
+    tail_->ops[tail_at_++].template emplace<std::remove_cvref_t<T>>(std::forward<T>(op));
+    const std::uint64_t number = pushed_.load(std::memory_order_relaxed) + 1;
+    pushed_.store(number);
+    return number;
+  }
+  /// How many were added.
+  [[nodiscard]] std::uint64_t pushed() const { return pushed_.load(); }
+  /// The oldest operation not yet popped; null: none.
+  [[nodiscard]] Op* front() {
+    if (popped_ == pushed_.load()) return nullptr;
+    if (head_at_ == kSlots) [[unlikely]]
+      leave_segment();
+    return &head_->ops[head_at_];
+  }
+  /// Destroys the front operation and returns its number.
+  std::uint64_t pop() {
+    head_->ops[head_at_++].emplace<std::monostate>();
+    return ++popped_;
+  }
+
+ private:
+  static constexpr std::size_t kSlots = 126;  // a segment is 16 KiB
+  static constexpr std::size_t kMostSpare = 64;
+  struct Segment {
+    Op ops[kSlots];
+    Segment* next = nullptr;
+  };
+  void grow();
+  void leave_segment();
+
+  // Consumer's.
+  alignas(64) Segment* head_;
+  std::size_t head_at_ = 0;
+  std::uint64_t popped_ = 0;
+  // Producer's.
+  alignas(64) Segment* tail_;
+  std::size_t tail_at_ = 0;
+  Segment* tail_spare_ = nullptr;  // taken back, not yet used
+  std::atomic<std::uint64_t> pushed_{0};
+  // Given back by the consumer: a stack that the producer takes as a whole.
+  alignas(64) std::atomic<Segment*> returned_{nullptr};
+  std::atomic<std::size_t> spare_count_{0};
+};
+
+}  // namespace tessera::device::host::detail

@@ -1,0 +1,263 @@
+#include "tessera/device/host/detail/stream_core.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/device/detail/state.h"
+#include "tessera/device/host/detail/work.h"
+
+namespace tessera::device::host::detail {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// About 20 us: a producer in a loop finds its worker awake.
+constexpr int kIdleSpins = 500;
+
+// The streams whose operations this thread is running, innermost first: an operation that waits for its own stream
+// would wait for ever.
+struct RunningScope {
+  explicit RunningScope(const StreamCore* running)
+      : core(running), outer(innermost()), was_worker(std::exchange(is_device_worker, true)) {
+    innermost() = this;
+  }
+  ~RunningScope() {
+    innermost() = outer;
+    is_device_worker = was_worker;
+  }
+  RunningScope(const RunningScope&) = delete;
+  RunningScope& operator=(const RunningScope&) = delete;
+
+  static RunningScope*& innermost() {
+    thread_local RunningScope* scope = nullptr;
+    return scope;
+  }
+  static bool contains(const StreamCore* core) {
+    for (const RunningScope* scope = innermost(); scope != nullptr; scope = scope->outer) {
+      if (scope->core == core) return true;
+    }
+    return false;
+  }
+
+  const StreamCore* core;
+  RunningScope* outer;
+  bool was_worker;
+};
+
+}  // namespace
+
+void HostHold::release() {
+  State held = State::kHeld;
+  state_.compare_exchange_strong(held, State::kReleased);
+  bell_.ring();
+}
+
+void HostHold::wait(HostShared& shared, const std::string& stream) {
+  const nanoseconds timeout = TESSERA_MUTANT("host.hold_never_times_out") ? kForever : timeout_;
+  const bool in_time = shared.wait(
+      bell_, [&] { return is_over(); }, timeout,
+      [&] { return tessera::detail::concat("the release of a hold on stream '", stream, "'"); });
+  State held = State::kHeld;
+  if (in_time || !state_.compare_exchange_strong(held, State::kTimedOut)) return;
+  TESSERA_THROW(TimeoutError, "stream '", stream, "' was held for ", timeout_,
+                " and not released; call Hold::release before the deadline or hold with a longer one");
+}
+
+StreamCore::StreamCore(std::shared_ptr<HostShared> shared, std::string name, bool is_inline)
+    : shared_(std::move(shared)), name_(std::move(name)), is_inline_(is_inline) {}
+
+StreamCore::~StreamCore() { magic_ = 0; }
+
+StreamCore& StreamCore::from_native(void* native) {
+  auto* core = static_cast<StreamCore*>(native);
+  TESSERA_CHECK(core != nullptr && core->magic_ == kMagic, "this is no stream of a host device: ", native);
+  return *core;
+}
+
+void StreamCore::remove_user() {
+  if (users_.fetch_sub(1) == 1) bell_.ring();
+}
+
+void StreamCore::set_delay(nanoseconds delay) {
+  delay_ns_.store(delay.count());
+  is_hindered_.store(is_stalled_.load() || delay.count() > 0);
+}
+
+void StreamCore::set_stalled(bool stalled) {
+  is_stalled_.store(stalled);
+  is_hindered_.store(stalled || delay_ns_.load() > 0);
+  bell_.ring();
+}
+
+bool StreamCore::synchronize(nanoseconds timeout) {
+  TESSERA_CHECK(!RunningScope::contains(this), "stream '", name_,
+                "' cannot be waited for by work that runs on it; wait from outside");
+  const std::uint64_t target = queue_.pushed();
+  return shared_->wait(
+      timeline_->bell(), [&] { return timeline_->reached(target); }, timeout,
+      [&] { return tessera::detail::concat("stream '", name_, "' to finish"); });
+}
+
+void StreamCore::drain() {
+  if (!is_inline_) {
+    shared_->yield();
+    return;
+  }
+  if (is_idle()) return;
+  const auto self = shared_from_this();  // the work may let go of the last stream and device
+  while (!is_idle()) {
+    Runner nobody = Runner::kNobody;
+    if (!runner_.compare_exchange_strong(nobody, Runner::kCaller)) return;
+    if (run_pending(false)) {
+      runner_.store(Runner::kNobody);
+      continue;
+    }
+    hand_over();
+    return;
+  }
+}
+
+// The caller is the runner and stays it where no thread can be had.
+void StreamCore::hand_over() {
+  try {
+    const std::lock_guard lock(producer_);
+    if (!has_worker_) start_worker();
+  } catch (const std::exception&) {
+    run_pending(true);
+    runner_.store(Runner::kNobody);
+    return drain();
+  }
+  runner_.store(Runner::kWorker);
+  bell_.ring();
+}
+
+void StreamCore::start_worker() {
+  shared_->start_thread(name_, [self = shared_from_this()] { self->work(); });
+  has_worker_ = true;
+}
+
+bool StreamCore::has_work() const { return is_inline_ ? runner_.load() == Runner::kWorker : !is_idle(); }
+
+void StreamCore::wait_for_work() {
+  const auto over = [this] { return has_work() || is_closing(); };
+  if (shared_->scheduler() != nullptr) {
+    if (!over()) shared_->scheduler()->park(over, "work");
+    return;
+  }
+  for (int spin = 0; spin < kIdleSpins; ++spin) {
+    if (over()) return;
+    pause_briefly();
+  }
+  while (!over()) {
+    const std::uint32_t seen = bell_.listen();
+    if (over()) {
+      bell_.leave();
+    } else {
+      bell_.sleep(seen, std::chrono::hours(1));
+    }
+  }
+}
+
+void StreamCore::work() {
+  for (;;) {
+    wait_for_work();
+    if (!has_work()) return;
+    rank_.enter([this] { run_pending(true); });
+    if (!is_inline_) continue;
+    runner_.store(Runner::kNobody);
+    Runner nobody = Runner::kNobody;
+    if (!is_idle()) runner_.compare_exchange_strong(nobody, Runner::kWorker);
+  }
+}
+
+// Runs operations until the queue is empty. False: the next one has to wait and `may_wait` does not hold.
+bool StreamCore::run_pending(bool may_wait) {
+  const RunningScope scope(this);
+  while (Op* op = queue_.front()) {
+    if (!run_front(*op, timeline_->done() + 1, may_wait)) return false;
+    timeline_->advance(queue_.pop());  // what the operation captured is gone before anyone sees it done
+    shared_->yield();
+  }
+  return true;
+}
+
+bool StreamCore::run_front(Op& op, std::uint64_t sequence, bool may_wait) {
+  const bool is_hindered = is_hindered_.load();
+  if (!may_wait && (is_hindered || must_wait(op))) return false;
+  try {
+    if (is_hindered) [[unlikely]]
+      hinder();
+    execute(op, timeline_->failure_at(sequence));
+  } catch (...) {
+    if (!TESSERA_MUTANT("host.error_forgotten")) timeline_->fail(sequence, std::current_exception());
+  }
+  return true;
+}
+
+bool StreamCore::must_wait(const Op& op) const {
+  if (const auto* wait = std::get_if<WaitOp>(&op)) return !wait->point.reached();
+  if (const auto* hold = std::get_if<HoldOp>(&op)) return !hold->hold->is_over();
+  if (const auto* word = std::get_if<WaitValueOp>(&op)) return !value_holds(word->from, word->value, word->compare);
+  if (const auto* graph = std::get_if<GraphOp>(&op)) return !graph->previous.reached() || graph->plan->may_wait();
+  return false;
+}
+
+void StreamCore::hinder() {
+  const std::int64_t delay = delay_ns_.load();
+  if (delay > 0) {
+    Bell nobody;
+    shared_->wait(
+        nobody, [] { return false; }, nanoseconds(delay), [] { return std::string("a delay"); });
+  }
+  shared_->wait(
+      bell_, [&] { return !is_stalled_.load(); }, kForever,
+      [&] { return tessera::detail::concat("the end of a stall of stream '", name_, "'"); });
+}
+
+void StreamCore::execute(Op& op, const std::exception_ptr& poison) {
+  const bool skip = poison != nullptr && !TESSERA_MUTANT("host.skip_after_error_runs");
+  if (auto* work = std::get_if<HostFunction>(&op)) {
+    if (!skip) (*work)();
+  } else if (auto* record = std::get_if<RecordOp>(&op)) {
+    if (record->stamp != nullptr) record->stamp->store(shared_->now().count());
+    show(record->tick);
+  } else if (auto* wait = std::get_if<WaitOp>(&op)) {
+    execute(*wait);
+  } else if (auto* graph = std::get_if<GraphOp>(&op)) {
+    execute(*graph, poison);
+  } else if (auto* word = std::get_if<WaitValueOp>(&op)) {
+    if (!skip) wait_for_value(*shared_, word->from, word->value, word->compare);
+  } else if (auto* hold = std::get_if<HoldOp>(&op)) {
+    if (!skip) hold->hold->wait(*shared_, name_);
+  }
+}
+
+void StreamCore::execute(WaitOp& op) {
+  shared_->wait(
+      op.point.timeline->bell(), [&] { return op.point.reached(); }, kForever,
+      [&] { return tessera::detail::concat("an event, on stream '", name_, "'"); });
+  const auto error = op.point.failure();
+  if (error && !TESSERA_MUTANT("host.error_not_inherited")) std::rethrow_exception(error);
+}
+
+// A launch that is skipped waits for the one before it all the same: the next one relies on this one's end for both.
+void StreamCore::execute(GraphOp& op, const std::exception_ptr& poison) {
+  try {
+    if (op.previous.timeline != nullptr && op.previous.timeline != timeline_) {
+      shared_->wait(
+          op.previous.timeline->bell(), [&] { return op.previous.reached(); }, kForever,
+          [&] { return tessera::detail::concat("the launch before of a graph, on stream '", name_, "'"); });
+    }
+    if (poison == nullptr) {
+      op.plan->replay(op.points.get());
+    } else {
+      op.plan->give_up(op.points.get(), poison);
+    }
+  } catch (...) {
+    op.plan->give_up(op.points.get(), std::current_exception());
+    throw;
+  }
+}
+
+}  // namespace tessera::device::host::detail

@@ -1,0 +1,134 @@
+// A stream of the host device: a queue of operations and whoever runs them.
+//
+//   threaded   a worker thread of its own, started by the first operation
+//   inline     the caller runs its own operation at once. When one would have to wait, the caller hands the queue to a
+//              worker and goes on; what comes later queues behind until the worker has emptied the queue.
+//
+//   nobody --drain--> caller --must wait--> worker --empty--> nobody       one runner at a time
+//               ^------empty----'
+//
+// An operation that throws parks its error on the timeline; until it is reset only records, waits and publications run.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "tessera/base/ids.h"
+#include "tessera/device/backend.h"
+#include "tessera/device/host/detail/host_shared.h"
+#include "tessera/device/host/detail/op_queue.h"
+#include "tessera/device/host/detail/timeline.h"
+
+namespace tessera::device::host::detail {
+
+/// A stopped stream. Thread-safe.
+class HostHold : public HoldBackend {
+ public:
+  explicit HostHold(std::chrono::nanoseconds timeout) : timeout_(timeout) {}
+  void release() override;
+  [[nodiscard]] bool timed_out() const override { return state_.load() == State::kTimedOut; }
+  /// Whether the stream may go on.
+  [[nodiscard]] bool is_over() const { return state_.load() != State::kHeld; }
+  /// Waits for release(); throws TimeoutError naming `stream` after the timeout.
+  void wait(HostShared& shared, const std::string& stream);
+
+ private:
+  enum class State : std::uint8_t { kHeld, kReleased, kTimedOut };
+  const std::chrono::nanoseconds timeout_;
+  std::atomic<State> state_{State::kHeld};
+  Bell bell_;
+};
+
+/// See the file's head. Thread-safe.
+class StreamCore : public std::enable_shared_from_this<StreamCore> {
+ public:
+  StreamCore(std::shared_ptr<HostShared> shared, std::string name, bool is_inline);
+  ~StreamCore();
+
+  /// Adds an operation and returns its place on the timeline.
+  template <class T>
+  std::uint64_t enqueue(T&& op) {
+    const std::lock_guard lock(producer_);
+    if (!is_inline_ && !has_worker_) [[unlikely]]
+      start_worker();
+    const std::uint64_t sequence = queue_.push(std::forward<T>(op));
+    if (!is_inline_) bell_.ring();
+    return sequence;
+  }
+  /// After enqueue, with no lock held: runs what may run on the caller, or lets others run.
+  void drain();
+
+  /// Whether everything enqueued is done.
+  [[nodiscard]] bool is_idle() const { return timeline_->reached(queue_.pushed()); }
+  /// Waits for everything enqueued so far. False: `timeout` passed first.
+  bool synchronize(std::chrono::nanoseconds timeout);
+  /// Operations enqueued later are clean of what failed so far.
+  void reset_error() { timeline_->reset_after(queue_.pushed()); }
+  /// The latest tick shown.
+  [[nodiscard]] Tick progress() const { return Tick(progress_.load()); }
+  /// Shows a tick.
+  void show(Tick tick) { progress_.store(tick.value()); }
+  /// Whether a worker has an inline stream's queue.
+  [[nodiscard]] bool is_handed_over() const { return runner_.load() == Runner::kWorker; }
+  /// For tests.
+  void set_delay(std::chrono::nanoseconds delay);
+  /// For tests.
+  void set_stalled(bool stalled);
+
+  /// Counts the streams on this core; when the last is gone the worker ends after the work it has.
+  void add_user() { users_.fetch_add(1); }
+  /// See add_user.
+  void remove_user();
+  /// Wakes the worker to look at what has changed.
+  void ring() { bell_.ring(); }
+
+  /// Its name.
+  [[nodiscard]] const std::string& name() const { return name_; }
+  /// Its operations done, and its failures.
+  [[nodiscard]] const std::shared_ptr<Timeline>& timeline() const { return timeline_; }
+  /// What the device shares.
+  [[nodiscard]] HostShared& shared() const { return *shared_; }
+  /// The core behind a native pointer; refuses what is none.
+  static StreamCore& from_native(void* native);
+
+ private:
+  enum class Runner : std::uint8_t { kNobody, kCaller, kWorker };
+
+  void start_worker();
+  void hand_over();
+  void work();
+  void wait_for_work();
+  [[nodiscard]] bool has_work() const;
+  [[nodiscard]] bool is_closing() const { return users_.load() == 0 || shared_->stopping(); }
+  bool run_pending(bool may_wait);
+  bool run_front(Op& op, std::uint64_t sequence, bool may_wait);
+  [[nodiscard]] bool must_wait(const Op& op) const;
+  void execute(Op& op, const std::exception_ptr& poison);
+  void execute(WaitOp& op);
+  void execute(GraphOp& op, const std::exception_ptr& poison);
+  void hinder();
+
+  static constexpr std::uint64_t kMagic = 0x7E55E7A57AE4ull;
+  std::uint64_t magic_ = kMagic;
+  const std::shared_ptr<HostShared> shared_;
+  const std::string name_;
+  const bool is_inline_;
+  const std::shared_ptr<Timeline> timeline_ = std::make_shared<Timeline>();
+  const WeakRank rank_;
+  SpinLock producer_;  // launch_unseen comes without the stream's lock
+  bool has_worker_ = false;
+  OpQueue queue_;
+  Bell bell_;  // work for the worker
+  std::atomic<Runner> runner_{Runner::kNobody};
+  std::atomic<std::uint64_t> progress_{0};
+  std::atomic<int> users_{0};
+  std::atomic<bool> is_hindered_{false};
+  std::atomic<bool> is_stalled_{false};
+  std::atomic<std::int64_t> delay_ns_{0};
+};
+
+}  // namespace tessera::device::host::detail

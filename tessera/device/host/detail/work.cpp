@@ -1,0 +1,112 @@
+#include "tessera/device/host/detail/work.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "tessera/base/mutant.h"
+
+namespace tessera::device::host::detail {
+namespace {
+
+// A type's alignment divides its size, so the lowest set bit of the size is enough.
+std::size_t enough_alignment(std::size_t nbytes) { return nbytes & (~nbytes + 1); }
+
+template <class Item>
+void fill_as(void* to, Item item, std::size_t count) {
+  auto* at = static_cast<std::byte*>(to);
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(at + i * sizeof item, &item, sizeof item);
+}
+
+}  // namespace
+
+// Followed by the pointers, then by the arguments, each at its own alignment.
+struct KernelCall::Block {
+  std::align_val_t alignment;
+};
+
+void KernelCall::FreeBlock::operator()(Block* block) const { ::operator delete(block, block->alignment); }
+
+KernelCall::KernelCall(HostKernelFn function, const LaunchConfig& config, const KernelArgs& args)
+    : function_(function), config_(config) {
+  const auto pointers = args.pointers();
+  const auto sizes = args.sizes();
+  if (pointers.empty()) return;
+  std::size_t nbytes = sizeof(Block) + pointers.size() * sizeof(void*);
+  std::size_t alignment = alignof(void*);
+  std::size_t at[KernelArgs::kMost];
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::size_t own = enough_alignment(sizes[i]);
+    alignment = std::max(alignment, own);
+    at[i] = (nbytes + own - 1) / own * own;
+    nbytes = at[i] + sizes[i];
+  }
+  auto* raw = static_cast<std::byte*>(::operator new(nbytes, std::align_val_t(alignment)));
+  block_.reset(::new (raw) Block{std::align_val_t(alignment)});
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    std::memcpy(raw + at[i], pointers[i], sizes[i]);
+    void* place = raw + at[i];
+    std::memcpy(raw + sizeof(Block) + i * sizeof(void*), &place, sizeof place);
+  }
+}
+
+void KernelCall::operator()() const {
+  function_(config_, block_ ? reinterpret_cast<void* const*>(block_.get() + 1) : nullptr);
+}
+
+void copy_rows(const Copy2d& rows) {
+  std::size_t to_pitch = rows.to_pitch;
+  std::size_t from_pitch = rows.from_pitch;
+  if (TESSERA_MUTANT("host.copy_2d_pitch_swapped")) std::swap(to_pitch, from_pitch);
+  auto* to = static_cast<std::byte*>(rows.to);
+  const auto* from = static_cast<const std::byte*>(rows.from);
+  for (std::size_t row = 0; row < rows.height; ++row) {
+    std::memmove(to + row * to_pitch, from + row * from_pitch, rows.width);
+  }
+}
+
+void fill_items(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count) {
+  if (TESSERA_MUTANT("host.fill_pattern_width") && item_nbytes == 2) {
+    pattern = pattern & 0xFF;
+  }
+  if (item_nbytes == 1) {
+    if (count > 0) std::memset(to, static_cast<int>(pattern & 0xFF), count);
+  } else if (item_nbytes == 2) {
+    fill_as(to, static_cast<std::uint16_t>(pattern), count);
+  } else {
+    fill_as(to, pattern, count);
+  }
+}
+
+bool value_holds(const std::uint64_t* from, std::uint64_t value, Compare compare) {
+  const std::uint64_t word = __atomic_load_n(from, __ATOMIC_ACQUIRE);
+  switch (compare) {
+    case Compare::kEqual:
+      return word == value;
+    case Compare::kGreaterEqual:
+      if (TESSERA_MUTANT("host.wait_value_wrong_compare")) return word > value;
+      return static_cast<std::int64_t>(word - value) >= 0;
+    case Compare::kAnd:
+      if (TESSERA_MUTANT("host.wait_value_and_needs_all")) return (word & value) == value;
+      return (word & value) != 0;
+  }
+  return true;
+}
+
+void wait_for_value(HostShared& shared, const std::uint64_t* from, std::uint64_t value, Compare compare) {
+  // The word may be written by a plain store of another thread or process, which rings no bell: look again soon.
+  shared.wait(
+      shared.value_bell(), [&] { return value_holds(from, value, compare); }, kForever,
+      [&] {
+        return tessera::detail::concat("the word at ", static_cast<const void*>(from), " to reach ", value, " (it is ",
+                                       __atomic_load_n(from, __ATOMIC_ACQUIRE), ")");
+      },
+      std::chrono::microseconds(100));
+}
+
+void write_word(HostShared& shared, std::uint64_t* to, std::uint64_t value) {
+  __atomic_store_n(to, TESSERA_MUTANT("host.write_value_truncated") ? value & 0xFFFFFFFF : value, __ATOMIC_SEQ_CST);
+  shared.value_bell().ring();
+}
+
+}  // namespace tessera::device::host::detail

@@ -1,0 +1,56 @@
+// The bodies of operations: what a copy, a fill, a kernel call or a word in memory does when its turn comes. Used by
+// streams and by graph nodes alike.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tessera/device/backend.h"
+#include "tessera/device/host/detail/host_shared.h"
+
+namespace tessera::device::host::detail {
+
+/// A kernel of the host: a function called once a launch.
+class HostKernel : public KernelBackend {
+ public:
+  explicit HostKernel(HostKernelFn body) : function_(body) {}
+  /// What it calls.
+  [[nodiscard]] HostKernelFn function() const { return function_; }
+
+ private:
+  HostKernelFn function_;
+};
+
+/// A kernel with its grid and a copy of its arguments. Small enough to be stored in a HostFunction.
+class KernelCall {
+ public:
+  /// Copies the arguments.
+  KernelCall(HostKernelFn function, const LaunchConfig& config, const KernelArgs& args);
+  /// Calls the kernel; may be done again.
+  void operator()() const;
+
+ private:
+  struct Block;  // the arguments, each at its own alignment, and where they lie
+  struct FreeBlock {
+    void operator()(Block* block) const;
+  };
+
+  HostKernelFn function_;
+  LaunchConfig config_;
+  std::unique_ptr<Block, FreeBlock> block_;
+};
+
+/// Copies rows.
+void copy_rows(const Copy2d& rows);
+/// Fills items of 1, 2 or 4 bytes.
+void fill_items(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count);
+
+/// Whether the word in memory compares true.
+bool value_holds(const std::uint64_t* from, std::uint64_t value, Compare compare);
+/// Waits until it does.
+void wait_for_value(HostShared& shared, const std::uint64_t* from, std::uint64_t value, Compare compare);
+/// Writes a word after all writes before it, and wakes those who wait for one.
+void write_word(HostShared& shared, std::uint64_t* to, std::uint64_t value);
+
+}  // namespace tessera::device::host::detail

@@ -1,0 +1,47 @@
+#include "tessera/device/host/host_device.h"
+
+#include "tessera/base/env.h"
+#include "tessera/base/rank.h"
+#include "tessera/device/backend.h"
+#include "tessera/device/host/detail/host_backend.h"
+
+namespace tessera::device::host {
+namespace {
+
+HostOptions options_from_environment() {
+  HostOptions options;
+  if (env::host_mode() == "threaded") options.mode = Mode::kThreaded;
+  if (env::host_mode() == "seeded") options.mode = Mode::kSeeded;
+  options.seed = env::host_seed();
+  options.capacity_nbytes = env::host_capacity();
+  options.checked = env::host_checked();
+  return options;
+}
+
+// The host device of one rank.
+struct RankHost {
+  Device device = make_host_device(options_from_environment());
+};
+
+std::vector<Device> devices_of_rank(std::string&) {
+  return {current_rank()->part<RankHost>([] { return std::make_shared<RankHost>(); }).device};
+}
+
+}  // namespace
+
+Device make_host_device(const HostOptions& options) {
+  return make_device(std::make_unique<detail::HostBackend>(options), options.name, {.checked = options.checked});
+}
+
+void launch_unseen(void* native_stream, HostFunction body) {
+  const auto core = detail::StreamCore::from_native(native_stream).shared_from_this();
+  core->shared().check_caller();
+  core->enqueue(std::move(body));
+  core->drain();
+}
+
+namespace {
+[[maybe_unused]] const bool kRegistered = register_device_kind({"host", &devices_of_rank});
+}  // namespace
+
+}  // namespace tessera::device::host

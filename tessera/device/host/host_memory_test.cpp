@@ -1,0 +1,180 @@
+// The memory of the host device beyond what every device promises: the memory file and its holes.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <vector>
+
+#include "tessera/base/error.h"
+#include "tessera/device/host/host_device.h"
+
+namespace tessera::device::host {
+namespace {
+
+constexpr std::size_t kUnit = std::size_t{64} << 10;
+
+bool is_zero(const std::byte* at, std::size_t nbytes) {
+  return std::all_of(at, at + nbytes, [](std::byte b) { return b == std::byte{0}; });
+}
+
+TEST(HostMemory, ReadsAsZeroAlsoWhenItIsUsedAgain) {
+  const Device device = make_host_device({.capacity_nbytes = 4 * kUnit});
+  AddressRange range = device.reserve(4 * kUnit);
+  for (int round = 0; round < 5; ++round) {
+    range.map(0, device.create_memory(4 * kUnit));
+    EXPECT_TRUE(is_zero(range.data(), 4 * kUnit));
+    std::memset(range.data(), 0xAB, 4 * kUnit);
+    range.unmap(0, 4 * kUnit);
+  }
+}
+
+TEST(HostMemory, FillsHolesFirstAndJoinsThem) {
+  const Device device = make_host_device({.capacity_nbytes = 64 * kUnit});
+  std::vector<Memory> pieces;
+  for (int i = 0; i < 8; ++i) pieces.push_back(device.create_memory(kUnit));
+  for (const int gone : {2, 4, 3}) pieces[static_cast<std::size_t>(gone)].reset();
+  const Memory large = device.create_memory(3 * kUnit);
+  EXPECT_EQ(large.export_handle().offset(), 2 * kUnit);
+  const Memory next = device.create_memory(kUnit);
+  EXPECT_EQ(next.export_handle().offset(), 8 * kUnit);
+}
+
+TEST(HostMemory, CapacityCountsWhatIsCreatedAndTheErrorSaysSo) {
+  const Device device = make_host_device({.capacity_nbytes = 4 * kUnit});
+  const Memory first = device.create_memory(3 * kUnit);
+  EXPECT_EQ(device.memory_use().free_nbytes, kUnit);
+  EXPECT_EQ(device.memory_use().total_nbytes, 4 * kUnit);
+  try {
+    (void)device.create_memory(2 * kUnit);
+    FAIL() << "3 + 2 granules fit into 4";
+  } catch (const OutOfMemory& error) {
+    const std::string text = error.what();
+    for (const std::size_t number : {2 * kUnit, 3 * kUnit, 4 * kUnit}) {
+      EXPECT_NE(text.find(std::to_string(number)), std::string::npos) << text;
+    }
+  }
+  EXPECT_NO_THROW((void)device.create_memory(kUnit));
+}
+
+TEST(HostMemory, MappedTwiceIsOneMemory) {
+  const Device device = make_host_device();
+  const Memory memory = device.create_memory(kUnit);
+  AddressRange range = device.reserve(2 * kUnit);
+  range.map(0, memory);
+  range.map(kUnit, memory);
+  range.data()[5] = std::byte{42};
+  EXPECT_EQ(range.data()[kUnit + 5], std::byte{42});
+}
+
+TEST(HostMemory, ImportOfTheOwnExportNamesTheSameBytes) {
+  const Device device = make_host_device();
+  const Memory skipped = device.create_memory(kUnit);
+  const Memory memory = device.create_memory(2 * kUnit);
+  const Device other = make_host_device({.name = "other"});
+  const Memory imported = other.import_memory(memory.export_handle());
+  AddressRange here = device.reserve(2 * kUnit);
+  AddressRange there = other.reserve(2 * kUnit);
+  here.map(0, memory);
+  there.map(0, imported);
+  here.data()[kUnit] = std::byte{7};
+  EXPECT_EQ(there.data()[kUnit], std::byte{7});
+}
+
+TEST(HostMemory, ImportPastTheEndOfTheFileIsRefused) {
+  const Device device = make_host_device();
+  const Memory memory = device.create_memory(kUnit);
+  const ExportedMemory good = memory.export_handle();
+  EXPECT_THROW((void)device.import_memory(ExportedMemory(dup(good.fd()), 0, 2 * kUnit)), InvalidArgument);
+  EXPECT_THROW((void)device.import_memory(ExportedMemory(dup(good.fd()), kUnit, kUnit)), InvalidArgument);
+  EXPECT_THROW((void)device.import_memory(ExportedMemory(-1, 0, kUnit)), InvalidArgument);
+}
+
+TEST(HostMemory, GivesPagesBackToTheMachine) {
+  const Device device = make_host_device();
+  AddressRange range = device.reserve(16 * kUnit);
+  Memory memory = device.create_memory(16 * kUnit);
+  const ExportedMemory file = memory.export_handle();
+  const auto pages = [&] {
+    struct stat info {};
+    fstat(file.fd(), &info);
+    return info.st_blocks;
+  };
+  range.map(0, memory);
+  std::memset(range.data(), 1, 16 * kUnit);
+  EXPECT_GT(pages(), 0);
+  range.unmap(0, 16 * kUnit);
+  memory.reset();
+  EXPECT_EQ(pages(), 0);
+}
+
+TEST(HostMemory, SharedRightsAreTheStrongest) {
+  const Device device = make_host_device();
+  const Device peer = make_host_device({.name = "peer"});
+  ASSERT_TRUE(device.can_share_with(peer));
+  AddressRange range = device.reserve(kUnit);
+  range.map(0, device.create_memory(kUnit));
+  range.share_with(peer, 0, kUnit, Protection::kReadWrite);
+  range.protect(0, kUnit, Protection::kNone);
+  range.data()[0] = std::byte{1};  // the peer's right holds for the process
+  range.share_with(peer, 0, kUnit, Protection::kRead);
+  EXPECT_EQ(range.data()[0], std::byte{1});
+}
+
+TEST(HostMemory, ReservesAtTheAlignmentAskedFor) {
+  const Device device = make_host_device();
+  const AddressRange range = device.reserve(kUnit, std::size_t{1} << 24);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(range.data()) % (std::size_t{1} << 24), 0u);
+}
+
+TEST(HostMemoryDeathTest, UntouchableWhereNothingIsMappedOrProtected) {
+  const Device device = make_host_device();
+  AddressRange range = device.reserve(2 * kUnit);
+  auto touch = [](std::byte* at) { *static_cast<volatile std::byte*>(at) = std::byte{1}; };
+  EXPECT_DEATH(touch(range.data()), "");
+  range.map(0, device.create_memory(kUnit));
+  touch(range.data());
+  range.protect(0, kUnit, Protection::kRead);
+  EXPECT_DEATH(touch(range.data()), "");
+  range.unmap(0, kUnit);
+  EXPECT_DEATH(touch(range.data()), "");
+}
+
+TEST(HostKernel, GetsItsArgumentsAlignedAndCopied) {
+  struct alignas(32) Wide {
+    double values[4];
+  };
+  const Device device = make_host_device();
+  const Kernel kernel = device.host_kernel("sum", [](const LaunchConfig& config, void* const* args) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(args[1]) % alignof(Wide), 0u);
+    const auto tag = *static_cast<char*>(args[0]);
+    const auto& wide = *static_cast<const Wide*>(args[1]);
+    **static_cast<double**>(args[2]) = tag + wide.values[3] + config.grid[0];
+  });
+  double result = 0;
+  const Hold hold = device.default_stream().hold(std::chrono::hours(1));
+  {
+    char tag = 1;
+    Wide wide{{0, 0, 0, 10}};
+    double* target = &result;
+    device.default_stream().launch(kernel, {.grid = {100, 1, 1}}, KernelArgs(tag, wide, target));
+    tag = 50;
+    wide.values[3] = 0;
+  }
+  hold.release();
+  device.default_stream().synchronize();
+  EXPECT_EQ(result, 111);
+}
+
+TEST(HostKernel, ImagesAreRefusedWithAWordOnWhatToDo) {
+  const Device device = make_host_device();
+  const std::byte image[4] = {};
+  try {
+    (void)device.load_module(image);
+    FAIL();
+  } catch (const NotSupported& error) {
+    EXPECT_NE(std::string(error.what()).find("host_kernel"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::device::host
