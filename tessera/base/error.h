@@ -224,15 +224,17 @@ template <class E, class... Parts>
 #define TESSERA_THROW(type, ...) ::tessera::detail::throw_error<type>({__FILE__, __LINE__}, {}, __VA_ARGS__)
 
 /// Unless the condition holds, throws an error of the given type with the parts as its message.
-#define TESSERA_CHECK_AS(type, condition, ...)                                                                     \
-  do {                                                                                                             \
-    if (!(condition)) [[unlikely]] {                                                                               \
-      _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wparentheses\"") auto operands =           \
-          ::tessera::detail::shown(#condition, ::tessera::detail::Operands{} <= condition);                        \
-      _Pragma("GCC diagnostic pop")::tessera::detail::throw_error<type>({__FILE__, __LINE__}, std::move(operands), \
-                                                                        __VA_ARGS__);                              \
-    }                                                                                                              \
+// clang-format off
+#define TESSERA_CHECK_AS(type, condition, ...)                                                                  \
+  do {                                                                                                          \
+    if (!(condition)) [[unlikely]] {                                                                            \
+      _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wparentheses\"")                        \
+      auto tessera_operands = ::tessera::detail::shown(#condition, ::tessera::detail::Operands{} <= condition); \
+      _Pragma("GCC diagnostic pop")                                                                             \
+      ::tessera::detail::throw_error<type>({__FILE__, __LINE__}, std::move(tessera_operands), __VA_ARGS__);     \
+    }                                                                                                           \
   } while (false)
+// clang-format on
 
 /// Unless the condition holds, throws InvalidArgument with the parts as its message.
 #define TESSERA_CHECK(condition, ...) TESSERA_CHECK_AS(::tessera::InvalidArgument, condition, __VA_ARGS__)

@@ -3,6 +3,11 @@
 #include <pthread.h>
 
 namespace tessera {
+
+namespace detail {
+constinit thread_local probe::Recorder* cached_recorder = nullptr;
+}  // namespace detail
+
 namespace {
 
 // The world of one that a process has until it is given another. Never destroyed: threads may outlive main.
@@ -47,8 +52,13 @@ void* RankContext::find_slot(std::type_index type) const {
 std::shared_ptr<RankContext> current_rank() { return current_slot(); }
 const RankPlace& current_place() { return current_slot()->place(); }
 
-RankScope::RankScope(std::shared_ptr<RankContext> rank) : previous_(std::exchange(current_slot(), std::move(rank))) {}
-RankScope::~RankScope() { current_slot() = std::move(previous_); }
+RankScope::RankScope(std::shared_ptr<RankContext> rank) : previous_(std::exchange(current_slot(), std::move(rank))) {
+  detail::cached_recorder = nullptr;
+}
+RankScope::~RankScope() {
+  detail::cached_recorder = nullptr;
+  current_slot() = std::move(previous_);
+}
 
 Thread::Thread(const std::string& name, std::function<void()> body)
     : thread_([rank = current_rank(), name = name.substr(0, 15), body = std::move(body)]() mutable {

@@ -21,6 +21,16 @@
 
 namespace tessera {
 
+namespace probe {
+class Recorder;
+}
+
+namespace detail {
+/// The recorder of the rank this thread works for; null: not asked for since the rank last changed. Kept by
+/// tessera/base/probe, so that recording need not go through the rank. Initial-exec: no call to find it.
+[[gnu::tls_model("initial-exec")]] extern TESSERA_API constinit thread_local probe::Recorder* cached_recorder;
+}  // namespace detail
+
 /// Where a rank stands in its world.
 struct RankPlace {
   Rank rank{0};              ///< 0 to world_size - 1

@@ -149,6 +149,7 @@ RangeState::~RangeState() {
   }
 }
 
+AddressRange::AddressRange() = default;
 AddressRange::AddressRange(std::unique_ptr<RangeState> state) : state_(std::move(state)) {}
 AddressRange::AddressRange(AddressRange&&) noexcept = default;
 AddressRange& AddressRange::operator=(AddressRange&&) noexcept = default;
@@ -224,6 +225,7 @@ PinnedState::~PinnedState() {
   }
 }
 
+PinnedMemory::PinnedMemory() = default;
 PinnedMemory::PinnedMemory(std::unique_ptr<PinnedState> state) : state_(std::move(state)) {}
 PinnedMemory::PinnedMemory(PinnedMemory&&) noexcept = default;
 PinnedMemory& PinnedMemory::operator=(PinnedMemory&&) noexcept = default;

@@ -79,7 +79,7 @@ class TESSERA_API Memory {
 class TESSERA_API AddressRange {
  public:
   /// No addresses.
-  AddressRange() = default;
+  AddressRange();
   /// Made by Device::reserve.
   explicit AddressRange(std::unique_ptr<RangeState> state);
   AddressRange(AddressRange&&) noexcept;
@@ -110,7 +110,7 @@ class TESSERA_API AddressRange {
 class TESSERA_API PinnedMemory {
  public:
   /// None.
-  PinnedMemory() = default;
+  PinnedMemory();
   /// Made by Device::allocate_pinned.
   explicit PinnedMemory(std::unique_ptr<PinnedState> state);
   PinnedMemory(PinnedMemory&&) noexcept;

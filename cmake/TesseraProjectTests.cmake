@@ -1,0 +1,37 @@
+# Tests of the project as a whole: its gates (label lint), and what an outsider gets from cmake --install.
+set(tools ${PROJECT_SOURCE_DIR}/tools)
+
+function(tessera_gate name)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS lint TIMEOUT 120)
+endfunction()
+
+# Sanitizers change nothing about the tree or its surface, and clang keeps other weak symbols: once is enough.
+if(NOT TESSERA_SANITIZE)
+  foreach(gate layers sizes words)
+    tessera_gate(${gate} ${Python3_EXECUTABLE} ${tools}/check_${gate}.py)
+  endforeach()
+  find_program(TESSERA_CLANG_FORMAT NAMES clang-format-14 clang-format)
+  if(TESSERA_CLANG_FORMAT)
+    tessera_gate(format ${Python3_EXECUTABLE} ${tools}/check_format.py)
+  endif()
+  find_program(TESSERA_DOXYGEN doxygen)
+  if(TESSERA_DOXYGEN)
+    tessera_gate(doxygen ${Python3_EXECUTABLE} ${tools}/check_docs.py)
+  endif()
+  tessera_gate(gates ${Python3_EXECUTABLE} ${tools}/tests/gates_test.py)
+  tessera_gate(link_closure ${Python3_EXECUTABLE} ${tools}/tests/link_closure_test.py)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set(without_cuda "")
+    if(NOT TESSERA_HAS_CUDA)
+      set(without_cuda --without-cuda)
+    endif()
+    tessera_gate(symbols ${Python3_EXECUTABLE} ${tools}/check_symbols.py --library $<TARGET_FILE:tessera> ${without_cuda})
+  endif()
+
+  add_test(NAME consumer
+    COMMAND ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DWORK=${PROJECT_BINARY_DIR}/consumer -DTREE=${PROJECT_SOURCE_DIR}
+            -DCONSUMER=${PROJECT_SOURCE_DIR}/tests/consumer -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
+            -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER} -P ${PROJECT_SOURCE_DIR}/tests/consumer/run.cmake)
+  set_tests_properties(consumer PROPERTIES LABELS package TIMEOUT 300)
+endif()

@@ -1,0 +1,125 @@
+# Shared by the commands in scripts/: what they need from the system, stages with their times. Sourced, not run.
+# shellcheck shell=bash
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+jobs=$(nproc)
+
+# Debian package and how to see that it is there: a command, or a header the compiler finds. The only list of packages.
+packages_build="
+g++                 command c++
+cmake               command cmake
+ninja-build         command ninja
+ccache              command ccache
+git                 command git
+python3             command python3
+libfmt-dev          header fmt/format.h
+libspdlog-dev       header spdlog/spdlog.h
+nlohmann-json3-dev  header nlohmann/json.hpp
+libcli11-dev        header CLI/CLI.hpp
+libgtest-dev        header gtest/gtest.h
+"
+packages_lint="
+clang-format        command clang-format
+clang-tidy          command clang-tidy
+doxygen             command doxygen
+"
+packages_full="
+clang               command clang++
+"
+
+# usage SCRIPT: the comment at the head of a script is its help.
+usage() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$1"; }
+
+say() { printf '\n== %s\n' "$*"; }
+die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
+
+is_present() {
+  case $1 in
+    command) command -v "$2" >/dev/null ;;
+    header) command -v c++ >/dev/null && printf '#include <%s>\n' "$2" | c++ -std=c++20 -E -x c++ - -o /dev/null 2>/dev/null ;;
+  esac
+}
+
+# missing LIST [EXCEPT]: the packages of the list that are not there, those named in EXCEPT left out.
+missing() {
+  local package kind what
+  while read -r package kind what; do
+    [[ -z $package || " ${2:-} " == *" $package "* ]] || is_present "$kind" "$what" || printf '%s ' "$package"
+  done <<<"$1"
+}
+
+apt_install() {
+  local as_root=()
+  if [[ $(id -u) != 0 ]]; then
+    command -v sudo >/dev/null || die "needs root or sudo to install: $*"
+    as_root=(sudo)
+  fi
+  local install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q install --no-install-recommends "$@")
+  # The package lists of a fresh machine are empty or old; fetch them only when the first try fails.
+  "${install[@]}" 2>/dev/null || { "${as_root[@]}" apt-get -q update && "${install[@]}"; }
+}
+
+# require LIST...: installs what is missing; where that cannot be, names it and stops.
+require() {
+  local list="" absent
+  for part in "$@"; do list+=$part; done
+  absent=$(missing "$list")
+  if [[ -n $absent ]]; then
+    command -v apt-get >/dev/null || die "missing, and there is no apt-get to install it: $absent"
+    say "installing $absent"
+    # shellcheck disable=SC2086
+    apt_install $absent || die "could not install: $absent"
+    absent=$(missing "$list")
+    [[ -z $absent ]] || die "still missing after installation: $absent"
+  fi
+  require_cmake
+}
+
+# require_here LIST: for machines without a network: names what is missing and stops. Does without what only saves time.
+require_here() {
+  local absent
+  absent=$(missing "$1" "ccache git")
+  [[ -z $absent ]] || die "missing on this machine (names of Debian packages): $absent"
+  require_cmake
+}
+
+require_cmake() {
+  local version
+  version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')
+  [[ $(printf '3.25\n%s\n' "$version" | sort -V | head -1) == 3.25 ]] || die "cmake $version is too old; 3.25 or later is needed"
+}
+
+# configure PRESET [ARGUMENT...]: once; ninja configures again by itself when a CMake file changes.
+configure() {
+  local preset=$1
+  shift
+  [[ -f build/$preset/build.ninja ]] || cmake --preset "$preset" "$@"
+}
+
+stage_names=()
+stage_seconds=()
+stage_failed=()
+stage_status=0
+
+# stage NAME COMMAND...: runs the command, remembers its time and whether it failed, and goes on. Must not be called in a
+# condition or before ||: bash would then run a function on past its first failing command.
+stage() {
+  local name=$1 start=$SECONDS
+  shift
+  say "$name"
+  set +e
+  (set -e; "$@")
+  stage_status=$?
+  set -e
+  stage_names+=("$name")
+  stage_seconds+=($((SECONDS - start)))
+  if ((stage_status != 0)); then stage_failed+=("$name"); fi
+}
+
+print_stages() {
+  local i
+  printf '\n%-34s %8s\n' stage seconds
+  for i in "${!stage_names[@]}"; do printf '%-34s %8d\n' "${stage_names[i]}" "${stage_seconds[i]}"; done
+  printf '%-34s %8d\n' "so far" "$SECONDS"
+}

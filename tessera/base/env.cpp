@@ -1,0 +1,220 @@
+#include "tessera/base/env.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <span>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/nearest.h"
+
+namespace tessera::env {
+namespace {
+
+// A row of the table. The kind decides how the value is read; `allowed` is for choices, the limits for integers.
+struct Variable {
+  enum class Kind { kText, kChoice, kBytes, kInteger, kSwitch };
+  std::string_view name;
+  Kind kind;
+  std::string_view default_value;
+  std::string_view meaning;
+  std::span<const std::string_view> allowed = {};
+  std::uint64_t least = 0;
+  std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+};
+using Kind = Variable::Kind;
+
+constexpr std::string_view kLevels[] = {"debug", "info", "warn", "error", "off"};
+constexpr std::string_view kColors[] = {"auto", "always", "never"};
+constexpr std::string_view kOnOff[] = {"on", "off"};
+constexpr std::string_view kNoSpace[] = {"smaller", "off", "fail"};
+constexpr std::string_view kHostModes[] = {"inline", "threaded", "seeded"};
+constexpr std::string_view kZeroOne[] = {"0", "1"};
+
+enum Row {
+  kRunDir,
+  kLog,
+  kLogColor,
+  kRecord,
+  kRecordBytes,
+  kRecordNoSpace,
+  kRecordDir,
+  kHostMode,
+  kHostSeed,
+  kHostCapacity,
+  kHostChecked,
+  kCudaConnections,
+  kRows
+};
+
+constexpr Variable kTable[] = {
+    {"TESSERA_RUN_DIR", Kind::kText, "",
+     "directory that keeps the records of a run; empty: they go away with the process"},
+    {"TESSERA_LOG", Kind::kChoice, "info", "least level that is logged to stderr", kLevels},
+    {"TESSERA_LOG_COLOR", Kind::kChoice, "auto", "colour in log lines; auto: on a terminal", kColors},
+    {"TESSERA_RECORD", Kind::kChoice, "on", "whether each rank records what it does", kOnOff},
+    {"TESSERA_RECORD_BYTES", Kind::kBytes, "32MiB", "size of one rank's record file"},
+    {"TESSERA_RECORD_NO_SPACE", Kind::kChoice, "smaller",
+     "when the record file does not fit: record into a smaller one, go on without, or fail", kNoSpace},
+    {"TESSERA_RECORD_DIR", Kind::kText, "", "where record files are made; unset: /dev/shm"},
+    {"TESSERA_HOST_MODE", Kind::kChoice, "inline",
+     "how host streams run: on the caller, as threads, or one at a time in an order chosen by the seed", kHostModes},
+    {"TESSERA_HOST_SEED", Kind::kInteger, "0", "seed of the order in which seeded host streams run"},
+    {"TESSERA_HOST_CAPACITY", Kind::kBytes, "0", "bytes a host device may hold; 0: what the machine has"},
+    {"TESSERA_HOST_CHECKED", Kind::kSwitch, "0", "1: host launches that conflict without order are errors", kZeroOne},
+    {"TESSERA_CUDA_CONNECTIONS", Kind::kInteger, "32", "hardware queues asked of the CUDA driver", {}, 1, 32},
+};
+static_assert(std::size(kTable) == kRows);
+
+// Selects a planted bug in builds made for that (mutant.h). Who links such a layer links this one as it is, so the name
+// is known everywhere, but it is no setting and has no row.
+constexpr std::string_view kMutantSelector = "TESSERA_MUTANT";
+
+std::string type_of(const Variable& variable) {
+  switch (variable.kind) {
+    case Kind::kText:
+      return "path";
+    case Kind::kBytes:
+      return "size";
+    case Kind::kInteger:
+      if (variable.most == std::numeric_limits<std::uint64_t>::max()) return "integer";
+      return detail::concat("integer ", variable.least, " to ", variable.most);
+    case Kind::kChoice:
+    case Kind::kSwitch:
+      break;
+  }
+  std::string text;
+  for (const std::string_view word : variable.allowed) text += (text.empty() ? "" : "|") + std::string(word);
+  return text;
+}
+
+std::string text_of(const Variable& variable) {
+  const char* set = std::getenv(variable.name.data());
+  return set != nullptr && *set != '\0' ? std::string(set) : std::string(variable.default_value);
+}
+
+std::string_view read_choice(const Variable& variable, const std::string& text) {
+  for (const std::string_view word : variable.allowed) {
+    if (word == text) return word;
+  }
+  TESSERA_THROW(InvalidArgument, "environment variable ", variable.name, "='", text, "'",
+                did_you_mean(text, variable.allowed), " must be one of ", type_of(variable));
+}
+
+std::uint64_t read_integer(const Variable& variable, const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_whole = problem == std::errc() && end == text.data() + text.size();
+  TESSERA_CHECK(is_whole && value >= variable.least && value <= variable.most, "environment variable ", variable.name,
+                "='", text, "' must be a whole number from ", variable.least, " to ", variable.most);
+  return value;
+}
+
+std::uint64_t read_bytes(const Variable& variable, const std::string& text) {
+  try {
+    return parse_bytes(text);
+  } catch (const InvalidArgument& error) {
+    TESSERA_THROW(InvalidArgument, "environment variable ", variable.name, ": ", error.message());
+  }
+}
+
+void check_value(const Variable& variable, const std::string& text) {
+  switch (variable.kind) {
+    case Kind::kText:
+      break;
+    case Kind::kBytes:
+      read_bytes(variable, text);
+      break;
+    case Kind::kInteger:
+      read_integer(variable, text);
+      break;
+    case Kind::kChoice:
+    case Kind::kSwitch:
+      read_choice(variable, text);
+      break;
+  }
+}
+
+// The flag is taken before the warning is written: the log asks for its own level on the way and comes back here.
+void warn_of_unknown_names_once() {
+  static std::atomic<bool> done = false;
+  if (done.load(std::memory_order_relaxed) || done.exchange(true)) return;
+  for (const auto& [name, near] : unknown_names()) {
+    if (near.empty()) {
+      log::warn("nothing reads the environment variable ", name, "; `tessera info --env` lists those that are read");
+    } else {
+      log::warn("nothing reads the environment variable ", name, "; did you mean ", near, "?");
+    }
+  }
+}
+
+const Variable& row(Row at) {
+  warn_of_unknown_names_once();
+  return kTable[at];
+}
+
+std::string_view choice(Row at) { return read_choice(row(at), text_of(kTable[at])); }
+std::uint64_t bytes(Row at) { return read_bytes(row(at), text_of(kTable[at])); }
+std::uint64_t integer(Row at) { return read_integer(row(at), text_of(kTable[at])); }
+
+}  // namespace
+
+std::string run_dir() { return text_of(row(kRunDir)); }
+std::string record_dir() { return text_of(row(kRecordDir)); }
+std::string_view log_level() { return choice(kLog); }
+std::string_view log_color() { return choice(kLogColor); }
+std::string_view record_mode() { return choice(kRecord); }
+std::uint64_t record_bytes() { return bytes(kRecordBytes); }
+std::string_view record_no_space() { return choice(kRecordNoSpace); }
+std::string_view host_mode() { return choice(kHostMode); }
+std::uint64_t host_seed() { return integer(kHostSeed); }
+std::uint64_t host_capacity() { return bytes(kHostCapacity); }
+bool host_checked() { return choice(kHostChecked) == "1"; }
+int cuda_connections() { return static_cast<int>(integer(kCudaConnections)); }
+
+std::vector<Entry> table() {
+  std::vector<Entry> entries;
+  for (const Variable& variable : kTable) {
+    Entry entry;
+    entry.name = variable.name;
+    entry.type = type_of(variable);
+    entry.value = text_of(variable);
+    entry.default_value = variable.default_value;
+    entry.meaning = variable.meaning;
+    const char* set = std::getenv(variable.name.data());
+    entry.is_set = set != nullptr && *set != '\0';
+    try {
+      check_value(variable, entry.value);
+    } catch (const InvalidArgument& error) {
+      entry.error = error.message();
+    }
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+std::vector<std::pair<std::string, std::string>> unknown_names() {
+  std::vector<std::string_view> known;
+  for (const Variable& variable : kTable) known.push_back(variable.name);
+  std::vector<std::pair<std::string, std::string>> unknown;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view setting(*at);
+    const std::string_view name = setting.substr(0, setting.find('='));
+    if (!name.starts_with("TESSERA_") || name == kMutantSelector) continue;
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    // The common beginning would make everything look near, so only what follows it is compared.
+    std::vector<std::string_view> endings;
+    for (const std::string_view candidate : known) endings.push_back(candidate.substr(8));
+    const auto near = nearest(name.substr(8), endings);
+    unknown.emplace_back(name, near ? "TESSERA_" + *near : "");
+  }
+  return unknown;
+}
+
+}  // namespace tessera::env

@@ -1,0 +1,62 @@
+// Every environment variable that Tessera reads, in one table with its type, default and meaning (rows in env.cpp;
+// `tessera info --env` prints it). A variable is read when its getter is called; who needs it to stay the same keeps
+// it. A value that is not of its type is an InvalidArgument that names the variable, the value and what is allowed. The
+// first use of any getter warns about names in the environment that start with TESSERA_ and are not in the table.
+//
+// A new variable is one row in env.cpp and one getter here. Only what has a reader has a row.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/export.h"
+
+namespace tessera::env {
+
+/// TESSERA_RUN_DIR: where a run keeps its records; empty: nowhere, they go away with the process.
+TESSERA_API std::string run_dir();
+/// TESSERA_LOG: the least level that is logged: debug, info, warn, error or off.
+TESSERA_API std::string_view log_level();
+/// TESSERA_LOG_COLOR: auto (on a terminal), always or never.
+TESSERA_API std::string_view log_color();
+/// TESSERA_RECORD: on or off.
+TESSERA_API std::string_view record_mode();
+/// TESSERA_RECORD_BYTES: size of one rank's record file.
+TESSERA_API std::uint64_t record_bytes();
+/// TESSERA_RECORD_NO_SPACE: what to do when the record file does not fit: smaller, off or fail.
+TESSERA_API std::string_view record_no_space();
+/// TESSERA_RECORD_DIR: where record files are made; empty: /dev/shm.
+TESSERA_API std::string record_dir();
+/// TESSERA_HOST_MODE: how host streams run: inline, threaded or seeded.
+TESSERA_API std::string_view host_mode();
+/// TESSERA_HOST_SEED: the order of a seeded host.
+TESSERA_API std::uint64_t host_seed();
+/// TESSERA_HOST_CAPACITY: bytes of a host device; 0: what the machine has.
+TESSERA_API std::uint64_t host_capacity();
+/// TESSERA_HOST_CHECKED: whether host launches are checked for missing order.
+TESSERA_API bool host_checked();
+/// TESSERA_CUDA_CONNECTIONS: hardware queues asked of the CUDA driver, 1 to 32.
+TESSERA_API int cuda_connections();
+
+/// One variable as it stands now.
+struct Entry {
+  std::string name;           ///< TESSERA_...
+  std::string type;           ///< "size", "integer 1 to 32", "on|off", ...
+  std::string value;          ///< what is in force, as text: what was set, else the default
+  std::string default_value;  ///< what it is when not set
+  std::string meaning;        ///< one line
+  bool is_set = false;        ///< whether the environment sets it
+  std::string error;          ///< why the value is refused; empty when it is good
+};
+
+/// All variables, in a fixed order. Never throws for a bad value: the entry says what is wrong with it.
+TESSERA_API std::vector<Entry> table();
+
+/// Names in the environment that start with TESSERA_ and that nothing reads, with the nearest name of the table after
+/// each ("" when none is near).
+TESSERA_API std::vector<std::pair<std::string, std::string>> unknown_names();
+
+}  // namespace tessera::env

@@ -1,0 +1,145 @@
+// The environment table: defaults, values, refusals and misspelt names.
+#include "tessera/base/env.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tessera/base/error.h"
+
+namespace tessera {
+namespace {
+
+// Sets a variable for as long as it lives.
+class Setting {
+ public:
+  Setting(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Setting() { ::unsetenv(name_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
+};
+
+template <class F>
+std::string message_of(F&& body) {
+  try {
+    body();
+  } catch (const InvalidArgument& error) {
+    return error.message();
+  }
+  ADD_FAILURE() << "no InvalidArgument was thrown";
+  return {};
+}
+
+env::Entry entry(std::string_view name) {
+  for (auto& entry : env::table()) {
+    if (entry.name == name) return entry;
+  }
+  ADD_FAILURE() << name << " is not in the table";
+  return {};
+}
+
+TEST(Env, FindsMisspeltNamesAndTheNearest) {
+  const Setting misspelt("TESSERA_RECROD_BYTES", "1MiB");
+  const Setting unrelated("TESSERA_ZZZZZZZZZZZZ", "1");
+  const Setting selector("TESSERA_MUTANT", "host.something");
+  const Setting known("TESSERA_RECORD", "on");
+  const Setting foreign("TESSELLATE", "1");
+  const auto unknown = env::unknown_names();
+  ASSERT_EQ(unknown.size(), 2u);
+  for (const auto& [name, near] : unknown) {
+    EXPECT_EQ(near, name == "TESSERA_RECROD_BYTES" ? "TESSERA_RECORD_BYTES" : "") << name;
+  }
+}
+
+TEST(Env, DefaultsHoldWhenNothingIsSet) {
+  EXPECT_EQ(env::run_dir(), "");
+  EXPECT_EQ(env::log_level(), "info");
+  EXPECT_EQ(env::log_color(), "auto");
+  EXPECT_EQ(env::record_mode(), "on");
+  EXPECT_EQ(env::record_bytes(), 32u << 20);
+  EXPECT_EQ(env::record_no_space(), "smaller");
+  EXPECT_EQ(env::host_mode(), "inline");
+  EXPECT_EQ(env::host_seed(), 0u);
+  EXPECT_EQ(env::host_capacity(), 0u);
+  EXPECT_FALSE(env::host_checked());
+  EXPECT_EQ(env::cuda_connections(), 32);
+}
+
+TEST(Env, GettersReadTheirOwnVariable) {
+  const Setting a("TESSERA_RUN_DIR", "/tmp/run");
+  const Setting b("TESSERA_LOG", "error");
+  const Setting c("TESSERA_LOG_COLOR", "never");
+  const Setting d("TESSERA_RECORD", "off");
+  const Setting e("TESSERA_RECORD_BYTES", "1.5MiB");
+  const Setting f("TESSERA_RECORD_NO_SPACE", "fail");
+  const Setting g("TESSERA_HOST_MODE", "seeded");
+  const Setting h("TESSERA_HOST_SEED", "18446744073709551615");
+  const Setting i("TESSERA_HOST_CAPACITY", "2GiB");
+  const Setting j("TESSERA_HOST_CHECKED", "1");
+  const Setting k("TESSERA_CUDA_CONNECTIONS", "8");
+  EXPECT_EQ(env::run_dir(), "/tmp/run");
+  EXPECT_EQ(env::log_level(), "error");
+  EXPECT_EQ(env::log_color(), "never");
+  EXPECT_EQ(env::record_mode(), "off");
+  EXPECT_EQ(env::record_bytes(), 1572864u);
+  EXPECT_EQ(env::record_no_space(), "fail");
+  EXPECT_EQ(env::host_mode(), "seeded");
+  EXPECT_EQ(env::host_seed(), 18446744073709551615u);
+  EXPECT_EQ(env::host_capacity(), std::uint64_t{2} << 30);
+  EXPECT_TRUE(env::host_checked());
+  EXPECT_EQ(env::cuda_connections(), 8);
+}
+
+TEST(Env, AnEmptyValueIsNone) {
+  const Setting setting("TESSERA_RECORD_BYTES", "");
+  EXPECT_EQ(env::record_bytes(), 32u << 20);
+  EXPECT_FALSE(entry("TESSERA_RECORD_BYTES").is_set);
+}
+
+TEST(Env, RefusalsNameVariableValueAndWhatIsAllowed) {
+  {
+    const Setting setting("TESSERA_HOST_MODE", "theraded");
+    EXPECT_EQ(message_of([] { env::host_mode(); }),
+              "environment variable TESSERA_HOST_MODE='theraded' (did you mean 'threaded'?) must be one of "
+              "inline|threaded|seeded");
+  }
+  {
+    const Setting setting("TESSERA_CUDA_CONNECTIONS", "33");
+    EXPECT_EQ(message_of([] { env::cuda_connections(); }),
+              "environment variable TESSERA_CUDA_CONNECTIONS='33' must be a whole number from 1 to 32");
+  }
+  {
+    const Setting setting("TESSERA_RECORD_BYTES", "lots");
+    EXPECT_EQ(message_of([] { env::record_bytes(); }),
+              "environment variable TESSERA_RECORD_BYTES: 'lots' is no size in bytes; write a number and a unit, as in "
+              "4096, 64KiB or 1.5 GiB");
+  }
+  for (const char* bad : {"-1", "1.5", "0x1", "1 ", "18446744073709551616", "seed"}) {
+    const Setting setting("TESSERA_HOST_SEED", bad);
+    EXPECT_THROW(env::host_seed(), InvalidArgument) << bad;
+  }
+}
+
+TEST(Env, TableShowsValuesDefaultsAndErrors) {
+  const Setting good("TESSERA_RECORD", "off");
+  const Setting bad("TESSERA_HOST_CHECKED", "yes");
+  EXPECT_EQ(env::table().size(), 11u);
+  const auto record = entry("TESSERA_RECORD");
+  EXPECT_EQ(record.value, "off");
+  EXPECT_EQ(record.default_value, "on");
+  EXPECT_EQ(record.type, "on|off");
+  EXPECT_TRUE(record.is_set);
+  EXPECT_TRUE(record.error.empty());
+  EXPECT_NE(entry("TESSERA_HOST_CHECKED").error.find("0|1"), std::string::npos);
+  EXPECT_EQ(entry("TESSERA_CUDA_CONNECTIONS").type, "integer 1 to 32");
+  for (const auto& entry : env::table()) {
+    EXPECT_FALSE(entry.meaning.empty()) << entry.name;
+    EXPECT_TRUE(entry.is_set || entry.error.empty()) << "the default of " << entry.name << " is not allowed";
+  }
+}
+
+}  // namespace
+}  // namespace tessera

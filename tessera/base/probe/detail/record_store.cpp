@@ -1,0 +1,202 @@
+#include "tessera/base/probe/detail/record_store.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "tessera/base/error.h"
+#include "tessera/base/probe/detail/process_identity.h"
+
+namespace tessera::probe::detail {
+namespace {
+
+constexpr char kDefaultDirectory[] = "/dev/shm";
+
+using tessera::detail::concat;
+
+// Unique among all files of this process, those of ranks that came and went included.
+std::uint64_t next_serial() {
+  static std::atomic<std::uint64_t> serial{0};
+  return serial.fetch_add(1);
+}
+
+std::string file_name(const ProcessIdentity& self, int rank, std::uint64_t serial) {
+  return concat("tessera-n", self.pid_namespace, "-p", self.pid, "-t", self.start, "-r", rank, "-", serial, ".record");
+}
+
+// Why the directory will not do; empty when it will.
+std::string directory_problem(const std::string& directory, bool must_be_tmpfs) {
+  struct statfs info {};
+  if (statfs(directory.c_str(), &info) != 0) return concat(directory, ": ", std::strerror(errno));
+  const auto type = static_cast<unsigned long>(info.f_type);
+  if (must_be_tmpfs && type != TMPFS_MAGIC && type != RAMFS_MAGIC) {
+    return concat(directory, " is not a tmpfs; name one with TESSERA_RECORD_DIR=PATH");
+  }
+  return {};
+}
+
+struct Attempt {
+  int error = 0;        // of the last try
+  int first_error = 0;  // of the full size
+  std::uint64_t nbytes = 0;
+};
+
+// Halves the size until the file fits, if the policy says so.
+Attempt allocate_what_fits(int fd, const RecordOptions& options, const Allocate& allocate) {
+  Attempt attempt{0, 0, options.nbytes & ~std::uint64_t{4095}};
+  while (true) {
+    attempt.error = allocate(fd, attempt.nbytes);
+    if (attempt.first_error == 0) attempt.first_error = attempt.error;
+    const bool may_shrink = options.on_no_space == NoSpace::kSmaller && attempt.nbytes / 2 >= RecordOptions::kMinBytes;
+    const bool no_room =
+        attempt.error == ENOSPC || attempt.error == EFBIG || attempt.error == EDQUOT || attempt.error == ENOMEM;
+    if (attempt.error == 0 || !no_room || !may_shrink) return attempt;
+    attempt.nbytes = attempt.nbytes / 2 & ~std::uint64_t{4095};
+    if (ftruncate(fd, 0) != 0) return attempt;  // give back what the failed attempt may have taken
+  }
+}
+
+bool write_all(int fd, const std::byte* data, std::size_t nbytes, std::uint64_t offset) {
+  while (nbytes > 0) {
+    const ssize_t n = pwrite(fd, data, nbytes, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    data += n;
+    nbytes -= static_cast<std::size_t>(n);
+    offset += static_cast<std::uint64_t>(n);
+  }
+  return true;
+}
+
+bool is_zero(const std::byte* data, std::size_t nbytes) {
+  return data[0] == std::byte{} && std::memcmp(data, data + 1, nbytes - 1) == 0;
+}
+
+// Rings that never wrapped are mostly zero: those pages stay holes. Reads through the descriptor, not the mapping,
+// since others may be writing.
+int copy_sparse(int from, int to, std::uint64_t nbytes) {
+  if (ftruncate(to, static_cast<off_t>(nbytes)) != 0) return errno;
+  std::byte page[4096];
+  for (std::uint64_t at = 0; at < nbytes; at += sizeof page) {
+    const ssize_t n = pread(from, page, sizeof page, static_cast<off_t>(at));
+    if (n <= 0) return n < 0 ? errno : EIO;
+    if (!is_zero(page, sizeof page) && !write_all(to, page, static_cast<std::size_t>(n), at)) return errno;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int allocate_file(int fd, std::uint64_t nbytes) {
+  // The kernel would send SIGXFSZ.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && nbytes > limit.rlim_cur) return EFBIG;
+  return posix_fallocate(fd, 0, static_cast<off_t>(nbytes));
+}
+
+std::unique_ptr<RecordStore> RecordStore::create(const RecordOptions& options, const RankPlace& place,
+                                                 std::string& status, const Allocate& allocate) {
+  const auto give_up = [&](const std::string& why) -> std::unique_ptr<RecordStore> {
+    if (options.on_no_space == NoSpace::kFail) TESSERA_THROW(IoError, "record file: ", why);
+    status = concat("recording is off: ", why);
+    return nullptr;
+  };
+  TESSERA_CHECK(options.nbytes >= RecordOptions::kMinBytes && options.nbytes <= RecordOptions::kMaxBytes,
+                "record file of ", options.nbytes, " bytes: the size must be between 256 KiB and 64 GiB");
+  const std::string directory = options.directory.empty() ? kDefaultDirectory : options.directory;
+  if (const auto problem = directory_problem(directory, options.directory.empty()); !problem.empty()) {
+    return give_up(problem);
+  }
+  std::unique_ptr<RecordStore> store(new RecordStore);
+  store->path_ = directory + "/" + file_name(this_process(), place.rank.value(), next_serial());
+  store->fd_ = open(store->path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (store->fd_ < 0) return give_up(concat(store->path_, ": ", std::strerror(errno)));
+
+  const Attempt got = allocate_what_fits(store->fd_, options, allocate);
+  if (got.error != 0) {
+    store->remove();
+    return give_up(concat(directory, " has no room for ", got.nbytes, " bytes: ", std::strerror(got.error)));
+  }
+  void* base = mmap(nullptr, got.nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, store->fd_, 0);
+  if (base == MAP_FAILED) {
+    const int error = errno;
+    store->remove();
+    return give_up(concat("mapping ", got.nbytes, " bytes of ", store->path_, ": ", std::strerror(error)));
+  }
+  store->base_ = static_cast<std::byte*>(base);
+  store->nbytes_ = got.nbytes;
+  status = concat("recording ", got.nbytes / 1024, " KiB in ", store->path_);
+  if (got.nbytes < (options.nbytes & ~std::uint64_t{4095})) {
+    status += concat(" (no room for ", options.nbytes / 1024, " KiB: ", std::strerror(got.first_error), ")");
+  }
+  const FilePlan plan = plan_file(got.nbytes);
+  FileHeader& header = store->header();
+  header.file_bytes = got.nbytes;
+  header.section_count = plan.section_count;
+  std::copy(std::begin(plan.sections), std::end(plan.sections), std::begin(header.sections));
+  return store;
+}
+
+RecordStore::~RecordStore() {
+  if (base_ != nullptr) munmap(base_, nbytes_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::byte* RecordStore::section(SectionType type, std::uint32_t number, std::uint64_t* nbytes) const {
+  for (const Section& section : header().sections) {
+    if (section.type == type && section.number == number) {
+      *nbytes = section.nbytes;
+      return base_ + section.offset;
+    }
+  }
+  *nbytes = 0;
+  return nullptr;
+}
+
+void RecordStore::publish() {
+  std::uint64_t magic = 0;
+  std::memcpy(&magic, kMagic, sizeof magic);
+  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_)).store(magic, std::memory_order_release);
+}
+
+bool RecordStore::link_from(const std::string& run_dir, std::string& status) {
+  std::error_code error;
+  std::filesystem::create_directories(run_dir, error);
+  const FileHeader& own = header();
+  const std::string name = concat("rank-", own.rank, ".", static_cast<const char*>(own.hostname), ".", own.pid, ".",
+                                  path_.substr(path_.rfind('-') + 1));
+  const std::string link = run_dir + "/" + name;
+  const std::string target = std::filesystem::absolute(path_, error).string();
+  ::unlink(link.c_str());  // left by a process of the same pid, long gone
+  if (symlink(target.c_str(), link.c_str()) != 0) {
+    status += concat("; not linked from the run directory ", run_dir, ": ", std::strerror(errno));
+    return false;
+  }
+  run_path_ = link;
+  return true;
+}
+
+void RecordStore::copy_to_run_dir() {
+  const std::string aside = run_path_ + ".part";
+  const int to = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  int error = to < 0 ? errno : copy_sparse(fd_, to, nbytes_);
+  if (to >= 0 && ::close(to) != 0 && error == 0) error = errno;
+  if (error == 0 && rename(aside.c_str(), run_path_.c_str()) != 0) error = errno;
+  if (error != 0) ::unlink(aside.c_str());
+  TESSERA_CHECK_AS(IoError, error == 0, "record file: copying ", path_, " to ", run_path_, ": ", std::strerror(error),
+                   "; the original stays where it is");
+}
+
+void RecordStore::remove() { ::unlink(path_.c_str()); }
+
+}  // namespace tessera::probe::detail

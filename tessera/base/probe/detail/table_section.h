@@ -1,0 +1,36 @@
+// The state tables of a record file: a directory, then the rows of each table, allocated once and never freed.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/state_table.h"
+
+namespace tessera::probe::detail {
+
+class TableSection {
+ public:
+  TableSection(std::byte* file, std::byte* section, std::uint64_t nbytes, ClockSource clock);
+  /// The table of this kind, made if it is new. A table takes at most half of what is left; null when nothing is.
+  TableCore* find_or_make(std::uint16_t kind, std::uint16_t payload_bytes, std::uint32_t rows);
+
+ private:
+  struct Known {
+    std::uint16_t kind;
+    std::unique_ptr<TableCore> core;
+  };
+  TableCore* make(std::uint16_t kind, std::uint16_t payload_bytes, std::uint32_t rows);
+
+  std::byte* file_;
+  TableEntry* directory_;
+  std::byte* at_;
+  std::byte* end_;
+  ClockSource clock_;
+  std::mutex mutex_;
+  std::vector<Known> known_;
+};
+
+}  // namespace tessera::probe::detail

@@ -1,0 +1,93 @@
+// One record of a ring, and why a reader never takes a mix of two for one.
+//
+//    0        8        16                         24                                                   64
+//   +--------+--------+------+--------+----------+----------------------------------------------------+
+//   | check  | ticks  | kind | thread |   lap    |  payload: 5 words                                  |
+//   | 64 bit | 64 bit |  16  |   16   |   32     |                                                    |
+//   +--------+--------+------+--------+----------+----------------------------------------------------+
+//
+// A slot is one cache line. A writer stores, in this order and each word whole:
+//   1. check := kUnderWrite      no reader takes what follows for a record
+//   2. the seven other words
+//   3. check := a 64-bit hash of the seven words and of the slot's place in the file
+// Nobody waits for anybody. A writer that is stopped between two stores may be lapped any number of times by others
+// that write the same slot; when it goes on, its remaining words land among theirs. No order of stores could prevent
+// that, so the reader does not rely on order: it takes a slot for a record only if the hash fits all seven words. A mix
+// of two records fits with probability 2^-63. The hash covers the place, so a record copied to another slot does not
+// pass either. Step 1 only makes the usual case (one writer in the middle of a record) certain instead of all but
+// certain, and tells it from a slot that two writers spoilt.
+//
+// A slot that was never written is zero. A record whose writer slept before its first store and was lapped is whole,
+// only late: its lap is older than its neighbours', its ticks are right.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tessera::probe::detail {
+
+inline constexpr std::size_t kSlotWords = 8;
+inline constexpr std::size_t kSlotBytes = 64;
+inline constexpr std::size_t kPayloadWords = 5;
+inline constexpr std::size_t kPayloadBytes = 40;
+inline constexpr std::uint64_t kUnderWrite = 2;  // a finished check is odd
+
+__extension__ typedef unsigned __int128 Wide;
+
+/// Both halves of the product; each bit of either factor reaches all of the result.
+inline std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
+  const Wide product = static_cast<Wide>(a) * b;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+/// Odd constants without pattern (hexadecimal digits of pi).
+inline constexpr std::uint64_t kSalt[8] = {0x243f6a8885a308d3, 0x13198a2e03707345, 0xa4093822299f31d1,
+                                           0x082efa98ec4e6c89, 0x452821e638d01377, 0xbe5466cf34e90c6d,
+                                           0xc0ac29b7c97c50dd, 0x3f84d5b5b5470917};
+
+/// What word 0 of a finished slot holds. `word` has the whole slot; word 0 is not read.
+inline std::uint64_t slot_check(const std::uint64_t (&word)[kSlotWords], std::uint64_t place) {
+  const std::uint64_t a = fold(word[1] ^ kSalt[0], word[2] ^ kSalt[1]);
+  const std::uint64_t b = fold(word[3] ^ kSalt[2], word[4] ^ kSalt[3]);
+  const std::uint64_t c = fold(word[5] ^ kSalt[4], word[6] ^ kSalt[5]);
+  const std::uint64_t d = fold(word[7] ^ kSalt[6], place ^ kSalt[7]);
+  return (a ^ b ^ c ^ d) | 1;
+}
+
+/// Hash of any number of words.
+inline std::uint64_t words_check(const std::uint64_t* word, std::size_t count, std::uint64_t place) {
+  std::uint64_t sum = fold(place ^ kSalt[7], count ^ kSalt[6]);
+  for (std::size_t i = 0; i < count; i += 2) {  // the products do not wait for each other
+    const std::uint64_t second = i + 1 < count ? word[i + 1] : 0;
+    sum ^= fold(word[i] ^ (kSalt[0] + i * kSalt[1]), second ^ (kSalt[2] + i * kSalt[3]));
+  }
+  return sum | 1;
+}
+
+inline std::uint64_t slot_place(std::uint64_t ring, std::uint64_t index) { return ring << 48 | index; }
+
+inline std::uint64_t slot_head(std::uint64_t kind, std::uint64_t thread, std::uint64_t lap) {
+  return kind | thread << 16 | lap << 32;
+}
+
+/// The stores of one record. Release on each keeps their order; on x86 it is free. `between(i)` runs before store i and
+/// after the last: tests stop writers there, everyone else passes nothing and it vanishes.
+template <class Between>
+inline void store_slot(std::uint64_t* slot, const std::uint64_t (&word)[kSlotWords], std::uint64_t place,
+                       Between&& between) {
+  const auto put = [slot](std::size_t i, std::uint64_t value) {
+    std::atomic_ref<std::uint64_t>(slot[i]).store(value, std::memory_order_release);
+  };
+  between(0);
+  put(0, kUnderWrite);
+  for (std::size_t i = 1; i < kSlotWords; ++i) {
+    between(static_cast<int>(i));
+    put(i, word[i]);
+  }
+  between(static_cast<int>(kSlotWords));
+  put(0, slot_check(word, place));
+  between(static_cast<int>(kSlotWords) + 1);
+}
+
+}  // namespace tessera::probe::detail

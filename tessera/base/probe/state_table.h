@@ -1,0 +1,154 @@
+// State tables: what is true now, in rows of a record file that are claimed, changed in place and released. A ring
+// forgets; a row stays until its owner lets it go, also when the owner is killed.
+//
+//   struct InFlightRow {
+//     std::uint64_t sequence;
+//     probe::StringId operation;
+//     static constexpr std::uint32_t kRows = 1024;
+//     TESSERA_RECORD(InFlightRow, "in_flight", sequence, operation)
+//   };
+//   auto row = recorder.table<InFlightRow>().claim({7, name});
+//   row.set(&InFlightRow::sequence, 8);
+//   row.release();  // or let it go out of scope
+//
+// Every row has a lock word (odd while somebody writes) and a check over its contents: several threads may change one
+// row, and a reader of a live, dead or copied file tells a half-written row from a whole one.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/export.h"
+#include "tessera/base/probe/schema.h"
+#include "tessera/base/probe/tsc_clock.h"
+
+namespace tessera::probe {
+
+namespace detail {
+
+inline constexpr std::uint32_t kNoRow = 0xffffffff;
+
+/// A table as bytes: free rows are kept on a lock-free stack outside the file.
+class TESSERA_API TableCore {
+ public:
+  TableCore(std::byte* rows, std::uint32_t count, std::uint32_t row_bytes, std::uint16_t payload_bytes,
+            std::uint32_t number, ClockSource clock, std::uint64_t* refused);
+
+  std::uint32_t claim(const void* payload);
+  void load(std::uint32_t row, void* payload) const;
+  void store(std::uint32_t row, const void* payload);
+  void release(std::uint32_t row);
+  /// Waits for the row, gives its contents to `edit(contents, context)`, stores them.
+  void change(std::uint32_t row, void (*edit)(void* contents, void* context), void* context);
+  [[nodiscard]] std::uint32_t rows() const { return count_; }
+
+ private:
+  std::uint64_t* row_words(std::uint32_t row) const;
+  std::uint64_t lock(std::uint64_t* words);
+  void put_payload(std::uint64_t* words, const void* payload);
+  void unlock(std::uint64_t* words, std::uint32_t row, std::uint64_t locked);
+  std::uint32_t pop_free();
+  void push_free(std::uint32_t row);
+
+  std::byte* rows_;
+  std::uint32_t count_;
+  std::uint32_t row_bytes_;
+  std::uint16_t payload_bytes_;
+  std::uint32_t number_;
+  ClockSource clock_;
+  std::uint64_t* refused_;
+  std::atomic<std::uint64_t> free_;               // how often popped << 32 | first free row
+  std::vector<std::atomic<std::uint32_t>> next_;  // of each free row
+};
+
+}  // namespace detail
+
+/// A struct that can be a row: a kind with a wanted number of rows.
+template <class T>
+concept RowKind = Describable<T> && sizeof(T) <= 488 && alignof(T) <= 8 && requires {
+  { T::kRows } -> std::convertible_to<std::uint32_t>;
+};
+
+/// A claimed row; released when destroyed. Empty when the table was full or recording is off, and then does nothing.
+/// Must not outlive its recorder. One Row may be used by several threads at once, except for release().
+template <RowKind T>
+class Row {
+ public:
+  /// No row.
+  Row() = default;
+  /// Used by StateTable.
+  Row(detail::TableCore* table, std::uint32_t index) : table_(table), index_(index) {}
+  /// Takes the other's row.
+  Row(Row&& other) noexcept : table_(std::exchange(other.table_, nullptr)), index_(other.index_) {}
+  /// Releases the row held before and takes the other's.
+  Row& operator=(Row&& other) noexcept {
+    if (this != &other) {
+      release();
+      table_ = std::exchange(other.table_, nullptr);
+      index_ = other.index_;
+    }
+    return *this;
+  }
+  /// Releases.
+  ~Row() { release(); }
+
+  /// Whether there is a row.
+  explicit operator bool() const { return table_ != nullptr; }
+  /// Its place in the table.
+  [[nodiscard]] std::uint32_t index() const { return index_; }
+  /// Replaces the contents.
+  void update(const T& contents) {
+    if (table_ != nullptr) table_->store(index_, &contents);
+  }
+  /// Changes the contents with `change(T&)`, which must not throw.
+  template <class Change>
+  requires std::is_invocable_v<Change&, T&>
+  void update(Change change) {
+    if (table_ == nullptr) return;
+    table_->change(
+        index_, [](void* contents, void* context) { (*static_cast<Change*>(context))(*static_cast<T*>(contents)); },
+        &change);
+  }
+  /// Changes one field.
+  template <class Field>
+  void set(Field T::*field, const std::type_identity_t<Field>& value) {
+    update([&](T& contents) { contents.*field = value; });
+  }
+  /// What the row holds now.
+  [[nodiscard]] T get() const {
+    T contents{};
+    if (table_ != nullptr) table_->load(index_, &contents);
+    return contents;
+  }
+  /// Frees the row.
+  void release() {
+    if (table_ != nullptr) std::exchange(table_, nullptr)->release(index_);
+  }
+
+ private:
+  detail::TableCore* table_ = nullptr;
+  std::uint32_t index_ = detail::kNoRow;
+};
+
+/// A table of rows of one kind. A small value; thread-safe; must not outlive its recorder.
+template <RowKind T>
+class StateTable {
+ public:
+  /// Used by Recorder; null: a table that has no rows.
+  explicit StateTable(detail::TableCore* core) : core_(core) {}
+  /// Claims a free row and fills it; an empty Row when there is none, which the file counts.
+  [[nodiscard]] Row<T> claim(const T& contents = {}) {
+    const std::uint32_t index = core_ != nullptr ? core_->claim(&contents) : detail::kNoRow;
+    return index != detail::kNoRow ? Row<T>(core_, index) : Row<T>();
+  }
+  /// Rows there are, free or not. Fewer than T::kRows in a small file.
+  [[nodiscard]] std::uint32_t rows() const { return core_ != nullptr ? core_->rows() : 0; }
+
+ private:
+  detail::TableCore* core_;
+};
+
+}  // namespace tessera::probe

@@ -1,0 +1,59 @@
+// The writers of a thread, one for each recorder it ever wrote to that is still open; almost always one.
+#include <memory>
+#include <vector>
+
+#include "tessera/base/probe/detail/open_recorders.h"
+#include "tessera/base/probe/recorder.h"
+
+namespace tessera::probe {
+namespace detail {
+
+constinit thread_local ThreadWriter* last_writer = nullptr;
+
+struct ThreadWriters {
+  std::vector<std::unique_ptr<ThreadWriter>> list;
+
+  ThreadWriter* find_or_add(Recorder& recorder, std::uint64_t id) {
+    for (const auto& writer : list) {
+      if (writer->recorder == id) return writer.get();
+    }
+    std::erase_if(list, [](const auto& writer) { return !with_open_recorder(writer->recorder, [](Recorder&) {}); });
+    auto writer = std::make_unique<ThreadWriter>();
+    writer->recorder = id;
+    writer->thread = recorder.enter_thread_row();
+    list.push_back(std::move(writer));
+    return list.back().get();
+  }
+
+  ~ThreadWriters();
+};
+
+namespace {
+
+// Set when the thread's writers are gone but the thread is not: destructors of other thread-local objects may record.
+constinit thread_local bool is_past_end = false;
+
+ThreadWriters& thread_writers() {
+  thread_local ThreadWriters own;
+  return own;
+}
+
+}  // namespace
+
+ThreadWriters::~ThreadWriters() {
+  is_past_end = true;
+  last_writer = nullptr;
+  for (const auto& writer : list) {
+    with_open_recorder(writer->recorder, [&](Recorder& recorder) { recorder.leave_thread_row(writer->thread); });
+  }
+}
+
+}  // namespace detail
+
+detail::ThreadWriter* Recorder::enter_thread() {
+  if (detail::is_past_end) return nullptr;
+  detail::last_writer = detail::thread_writers().find_or_add(*this, id_);
+  return detail::last_writer;
+}
+
+}  // namespace tessera::probe

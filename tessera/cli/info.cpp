@@ -1,0 +1,177 @@
+// `tessera info`: what this build is, what it finds here, what is set, and the record files that lie about.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/env.h"
+#include "tessera/base/probe/orphans.h"
+#include "tessera/base/version.h"
+#include "tessera/cli/report.h"
+#include "tessera/cli/verb.h"
+#include "tessera/device/device.h"
+
+namespace tessera::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Options {
+  bool env = false;
+  bool json = false;
+  bool clean = false;
+};
+
+// One line per device, or per kind of device that is absent.
+std::vector<std::pair<std::string, std::string>> devices() {
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const Device& device : Device::all()) {
+    const auto& what = device.properties();
+    lines.emplace_back(device.name(),
+                       fmt::format("{}, {}, {}", what.description, format_bytes(what.memory_nbytes), what.driver));
+  }
+  for (const device::AbsentKind& kind : Device::absent()) lines.emplace_back(kind.kind, "absent: " + kind.reason);
+  return lines;
+}
+
+std::string_view to_text(probe::Liveness liveness) {
+  switch (liveness) {
+    case probe::Liveness::kAlive: return "running";
+    case probe::Liveness::kOrphan: return "gone";
+    case probe::Liveness::kUnknown: return "in another container";
+  }
+  return "";
+}
+
+void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+// A value in the environment need not be UTF-8; what is not is replaced.
+void print_json(const ordered_json& json) {
+  print(json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+}
+
+std::string described(const probe::FoundRecord& record) {
+  return fmt::format("rank {}, {}, process {} {}", record.rank, format_bytes(record.nbytes), record.pid,
+                     to_text(record.liveness));
+}
+
+ordered_json to_json(const probe::FoundRecord& record) {
+  return {{"path", record.path},
+          {"pid", record.pid},
+          {"rank", record.rank},
+          {"nbytes", record.nbytes},
+          {"writer", to_text(record.liveness)}};
+}
+
+ordered_json env_json() {
+  ordered_json variables = ordered_json::array();
+  for (const env::Entry& entry : env::table()) {
+    variables.push_back({{"name", entry.name},
+                         {"value", entry.value},
+                         {"default", entry.default_value},
+                         {"type", entry.type},
+                         {"set", entry.is_set},
+                         {"error", entry.error},
+                         {"meaning", entry.meaning}});
+  }
+  ordered_json unknown = ordered_json::array();
+  for (const auto& [name, near] : env::unknown_names()) unknown.push_back({{"name", name}, {"nearest", near}});
+  return {{"variables", variables}, {"unknown", unknown}};
+}
+
+int show_env(const Options& options) {
+  if (options.json) {
+    print_json(env_json());
+    return kDone;
+  }
+  Table table{{"NAME", "VALUE", "DEFAULT", "SET BY", "TYPE", "MEANING"}, {}};
+  for (const env::Entry& entry : env::table()) {
+    const std::string set_by = !entry.error.empty() ? "environment, refused" : entry.is_set ? "environment" : "default";
+    table.rows.push_back({entry.name, entry.value, entry.default_value, set_by, entry.type, entry.meaning});
+  }
+  print(to_text(table, stdout_style()));
+  for (const env::Entry& entry : env::table()) {
+    if (!entry.error.empty()) std::fprintf(stderr, "tessera: %s\n", entry.error.c_str());
+  }
+  return kDone;
+}
+
+int clean(const Options& options) {
+  const probe::RemovedOrphans cleaned = probe::remove_orphans();
+  if (options.json) {
+    ordered_json removed = ordered_json::array();
+    for (const probe::FoundRecord& record : cleaned.removed) removed.push_back(to_json(record));
+    print_json(ordered_json{{"removed", removed}, {"problems", cleaned.problems}});
+  } else {
+    Section section{"removed", {}};
+    for (const probe::FoundRecord& record : cleaned.removed)
+      section.entries.emplace_back(record.path, described(record));
+    if (!section.entries.empty()) print(to_text({section}, stdout_style()));
+    if (section.entries.empty() && stdout_style().is_terminal) print("no orphan records\n");
+  }
+  for (const std::string& problem : cleaned.problems) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
+  return cleaned.problems.empty() ? kDone : kFailed;
+}
+
+int show_json() {
+  const BuildInfo build = build_info();
+  ordered_json found = ordered_json::array();
+  for (const probe::FoundRecord& record : probe::list_records()) found.push_back(to_json(record));
+  ordered_json device_list = ordered_json::array();
+  for (const auto& [name, description] : devices()) {
+    device_list.push_back({{"name", name}, {"description", description}});
+  }
+  print_json(ordered_json{{"version", build.version},
+                          {"build",
+                           {{"compiler", build.compiler},
+                            {"type", build.build_type},
+                            {"sanitizers", build.sanitizers},
+                            {"cuda", build.has_cuda}}},
+                          {"devices", device_list},
+                          {"environment", env_json()},
+                          {"records", found}});
+  return kDone;
+}
+
+int show() {
+  const BuildInfo build = build_info();
+  std::vector<Section> sections = {{"tessera", {{"version", std::string(build.version)}}},
+                                   {"build",
+                                    {{"compiler", std::string(build.compiler)},
+                                     {"type", std::string(build.build_type)},
+                                     {"sanitizers", build.sanitizers.empty() ? "none" : std::string(build.sanitizers)},
+                                     {"cuda", build.has_cuda ? "built" : "not built"}}}};
+  sections.push_back({"devices", devices()});
+  Section environment{"environment", {}};
+  for (const env::Entry& entry : env::table()) {
+    const std::string refused = entry.error.empty() ? "" : " (refused: " + entry.error + ")";
+    if (entry.is_set) environment.entries.emplace_back(entry.name, entry.value + refused);
+  }
+  sections.push_back(environment);
+  Section found{"records", {}};
+  for (const probe::FoundRecord& record : probe::list_records())
+    found.entries.emplace_back(record.path, described(record));
+  sections.push_back(found);
+  std::erase_if(sections, [](const Section& section) { return section.entries.empty(); });
+  print(to_text(sections, stdout_style()));
+  return kDone;
+}
+
+std::function<int()> declare(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  auto* env = app.add_flag("--env", options->env, "Show every environment variable: value, default, meaning");
+  app.add_flag("--json", options->json, "Print JSON");
+  app.add_flag("--clean", options->clean, "Remove the record files of processes that are gone")->excludes(env);
+  app.footer("In a pipe, lines are KEY<tab>VALUE; the table of --env is tab-separated under a line of headings.");
+  return [options] {
+    if (options->clean) return clean(*options);
+    if (options->env) return show_env(*options);
+    return options->json ? show_json() : show();
+  };
+}
+
+const VerbRegistration kInfo({"info", "Show the version, the build, devices, environment and record files", declare});
+
+}  // namespace
+}  // namespace tessera::cli

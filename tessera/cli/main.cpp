@@ -1,0 +1,109 @@
+// The command `tessera`: reads the command line, finds the verb, runs it, and turns what it throws into one line on
+// stderr and an exit code.
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/base/env.h"
+#include "tessera/base/error.h"
+#include "tessera/base/nearest.h"
+#include "tessera/base/version.h"
+#include "tessera/cli/verb.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Exit codes: 0 done, 1 the verb failed (stderr says why), 2 the command line makes no sense.\n"
+    "`tessera VERB --help` says more about a verb; `tessera info --env` lists the environment variables.";
+
+int refuse(const std::string& message) {
+  std::fprintf(stderr, "tessera: %s\n", message.c_str());
+  return kUsage;
+}
+
+// The parser would only say that a verb is required, so a word that is none is found before it runs.
+const char* first_word(int count, char** words) {
+  for (int i = 1; i < count; ++i) {
+    if (words[i][0] != '-') return words[i];
+  }
+  return nullptr;
+}
+
+std::string unknown_verb(const std::string& word) {
+  std::vector<std::string> names;
+  std::string list;
+  for (const Verb& verb : verbs()) {
+    names.push_back(verb.name);
+    list += (list.empty() ? "" : ", ") + verb.name;
+  }
+  return "there is no verb '" + word + "'" + did_you_mean(word, names) + "; there are: " + list;
+}
+
+// What the parser could not place, with the option that was probably meant.
+std::string unknown_argument(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& parser = chosen.empty() ? app : *chosen.front();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : parser.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  const auto left = app.remaining(true);
+  const std::string word = left.empty() ? "" : left.front();
+  const std::string verb = chosen.empty() ? "" : chosen.front()->get_name() + " ";
+  return verb + "does not take '" + word + "'" + did_you_mean(word, names) + "; see `tessera " + verb + "--help`";
+}
+
+int run(int count, char** words) {
+  CLI::App app("Tessera: tensors that live on many devices.", "tessera");
+  app.set_version_flag("--version", std::string("tessera ") + std::string(version()), "Print the version and exit");
+  app.set_help_flag("-h,--help", "Print this help and exit");
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  std::map<std::string, std::function<int()>> bodies;
+  for (const Verb& verb : verbs()) {
+    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Verbs");
+    bodies[verb.name] = verb.declare(*options);
+  }
+
+  const char* word = first_word(count, words);
+  if (word != nullptr && !bodies.contains(word)) return refuse(unknown_verb(word));
+  if (count == 1) {
+    std::fputs(app.help().c_str(), stderr);
+    return kUsage;
+  }
+  try {
+    app.parse(count, words);
+  } catch (const CLI::Success& asked) {  // --help and --version
+    return app.exit(asked);
+  } catch (const CLI::ExtrasError&) {
+    return refuse(unknown_argument(app));
+  } catch (const CLI::ParseError& error) {
+    return refuse(word == nullptr && app.remaining(true).size() > 0 ? unknown_argument(app) : error.what());
+  }
+  (void)env::run_dir();  // the first use of a variable warns about misspelt names, whatever the verb
+  return bodies.at(app.get_subcommands().front()->get_name())();
+}
+
+}  // namespace
+}  // namespace tessera::cli
+
+int main(int count, char** words) {
+  int code = tessera::cli::kFailed;
+  try {
+    code = tessera::cli::run(count, words);
+  } catch (const tessera::Error& error) {
+    std::fprintf(stderr, "tessera: %s\n", error.what());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tessera: %s\n", error.what());
+  }
+  // What was printed may have met a full disk.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fprintf(stderr, "tessera: writing to stdout failed\n");
+    return tessera::cli::kFailed;
+  }
+  return code;
+}

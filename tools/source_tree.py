@@ -1,0 +1,69 @@
+"""What all gates ask of the tree: its files, and C++ text without comments and strings."""
+
+import pathlib
+import re
+import subprocess
+
+HEADERS = {".h", ".cuh"}
+SOURCES = {".cpp", ".cu"}
+
+
+def files(root):
+    """Files of the tree as paths relative to it: those git knows or would add; in a plain copy, all but build/."""
+    root = pathlib.Path(root)
+    if (root / ".git").exists():
+        listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"],
+                                check=True, capture_output=True, text=True).stdout.splitlines()
+        found = [pathlib.PurePosixPath(name) for name in listed]
+    else:
+        found = [pathlib.PurePosixPath(path.relative_to(root).as_posix()) for path in root.rglob("*") if path.is_file()]
+    return sorted(path for path in found
+                  if path.parts[0] not in ("build", ".git") and "__pycache__" not in path.parts and (root / path).is_file())
+
+
+def cpp_files(root):
+    """The C++ and CUDA files of the tree."""
+    return [path for path in files(root) if path.suffix in HEADERS | SOURCES]
+
+
+def is_for_tests(path):
+    """Whether a file is built into tests, benches or fuzzers only (examples to copy are among these)."""
+    return bool(re.search(r"_(test|suite|fuzz|bench)\.\w+$|/(testing|example)/", str(path)))
+
+
+def is_installed(path):
+    """Whether people outside see this header: the rule of tessera_layer()."""
+    name = str(path)
+    return (path.suffix == ".h" and path.parts[0] == "tessera" and path.parts[1] != "cli"
+            and not re.search(r"_suite\.h$|/(testing|example|detail)/", name)
+            and ("/cuda/" not in name or name.endswith("_device.h")))
+
+
+_NOISE = re.compile(r'R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'  # raw string
+                    r'|//(?:\\\n|[^\n])*|/\*.*?\*/'
+                    r'|"(?:\\.|[^"\\\n])*"'
+                    r"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'", re.DOTALL)
+
+
+def blank(text):
+    """Comments, strings and characters replaced by spaces; every line keeps its number and length."""
+    return _NOISE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
+class Findings:
+    """Collects `file:line: message` and turns them into an exit status."""
+
+    def __init__(self, gate):
+        self.gate = gate
+        self.errors = 0
+
+    def error(self, path, line, message):
+        self.errors += 1
+        print(f"{path}:{line}: {message}")
+
+    def warning(self, path, line, message):
+        print(f"{path}:{line}: warning: {message}")
+
+    def close(self, checked):
+        print(f"{self.gate}: {checked} files, " + (f"{self.errors} errors" if self.errors else "good"))
+        return 1 if self.errors else 0

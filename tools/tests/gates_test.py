@@ -1,0 +1,359 @@
+"""Every gate is seen to pass on a good tree and to fail on each violation planted in it."""
+
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+GOOD = {
+    "tessera/tessera.h": '// All.\n#pragma once\n\n#include "tessera/device/stream.h"\n',
+    "tessera/base/CMakeLists.txt": "tessera_layer(base LIBRARIES fmt::fmt)\n",
+    "tessera/base/error.h": "// Errors.\n#pragma once\n\nnamespace tessera {\nint error(int code);\n}  // namespace tessera\n",
+    "tessera/base/error.cpp": '#include "tessera/base/error.h"\n\n#include <fmt/format.h>\n\n'
+                              "namespace tessera {\nint error(int code) { return code; }\n}  // namespace tessera\n",
+    "tessera/base/testing/tree.h": "// For tests.\n#pragma once\n",
+    "tessera/device/CMakeLists.txt": "# the interface\ntessera_layer(device DEPS base MUTANTS)\n",
+    "tessera/device/stream.h": '// Streams.\n#pragma once\n\n#include "tessera/base/error.h"\n',
+    "tessera/device/host/stream.h": '// Host streams.\n#pragma once\n\n#include "tessera/device/stream.h"\n',
+    "tessera/device/cuda/driver.h": "// The driver.\n#pragma once\n\n#include <cuda.h>\n",
+    "tessera/device/host/options.h": "// How the host device is set up.\n#pragma once\n",
+    "tessera/device/registry.cpp": '#include "tessera/device/host/options.h"\n',
+    "tessera/device/host/stream_test.cpp": '#include "tessera/device/host/stream.h"\n\n#include "tessera/base/testing/tree.h"\n',
+    "tessera/memory/CMakeLists.txt": "tessera_layer(memory DEPS device)\n",
+    "tessera/memory/pool.h": '// Pools.\n#pragma once\n\n#include "tessera/base/error.h"\n#include "tessera/device/stream.h"\n',
+    "tessera/record/CMakeLists.txt": "tessera_layer(record DEPS base)\n",
+    "tessera/cli/info.cpp": '#include "tessera/memory/pool.h"\n',
+}
+
+
+class Gate(unittest.TestCase):
+    """A small tree in a temporary folder; each case changes it and runs one gate."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.folder.name)
+        for name, text in GOOD.items():
+            self.write(name, text)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def run_gate(self, gate, *arguments):
+        done = subprocess.run([sys.executable, str(ROOT / "tools" / gate), *arguments], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def expect_good(self, gate):
+        status, output = self.run_gate(gate, "--root", str(self.root))
+        self.assertEqual(status, 0, output)
+        return output
+
+    def expect_error(self, gate, place, word):
+        status, output = self.run_gate(gate, "--root", str(self.root))
+        self.assertEqual(status, 1, f"planted violation not seen\n{output}")
+        self.assertRegex(output, rf"(?m)^{place}: .*{word}")
+
+
+class Layers(Gate):
+    def test_good_tree_passes(self):
+        self.expect_good("check_layers.py")
+
+    def test_upward_include_in_a_copy_of_the_real_tree(self):
+        shutil.rmtree(self.root / "tessera")
+        shutil.copytree(ROOT / "tessera", self.root / "tessera")
+        self.expect_good("check_layers.py")
+        error = self.root / "tessera/base/error.cpp"
+        error.write_text(error.read_text() + '#include "tessera/device/device.h"\n')
+        self.expect_error("check_layers.py", r"tessera/base/error.cpp:\d+", "layer base includes tessera/device/device.h")
+
+    def test_sideways_include(self):
+        self.write("tessera/record/report.cpp", '\n#include "tessera/memory/pool.h"\n')
+        self.expect_error("check_layers.py", "tessera/record/report.cpp:2", "layer record includes")
+
+    def test_tests_are_held_to_the_same_layers(self):
+        self.write("tessera/base/error_test.cpp", '#include "tessera/device/stream.h"\n')
+        self.expect_error("check_layers.py", "tessera/base/error_test.cpp:1", "layer base includes")
+
+    def test_include_in_a_comment_is_none(self):
+        self.write("tessera/base/more.cpp", '// x\n/*\n#include "tessera/device/stream.h"\n*/\n')
+        self.expect_good("check_layers.py")
+
+    def test_cli_is_included_by_nobody(self):
+        self.write("tessera/memory/more.cpp", '#include "tessera/cli/info.h"\n')
+        self.expect_error("check_layers.py", "tessera/memory/more.cpp:1", "cli")
+
+    def test_umbrella_inside_the_library(self):
+        self.write("tessera/memory/more.cpp", '#include "tessera/tessera.h"\n')
+        self.expect_error("check_layers.py", "tessera/memory/more.cpp:1", "for users")
+
+    def test_internals_of_a_device(self):
+        self.write("tessera/memory/more.cpp", '#include "tessera/device/host/stream.h"\n')
+        self.expect_error("check_layers.py", "tessera/memory/more.cpp:1", "internal to device/host")
+
+    def test_one_device_reaching_into_the_other(self):
+        self.write("tessera/device/cuda/more.cpp", '#include "tessera/device/host/stream.h"\n')
+        self.expect_error("check_layers.py", "tessera/device/cuda/more.cpp:1", "internal to device/host")
+
+    def test_testing_inside_the_library(self):
+        self.write("tessera/device/more.cpp", '#include "tessera/base/testing/tree.h"\n')
+        self.expect_error("check_layers.py", "tessera/device/more.cpp:1", "for tests")
+
+    def test_cuda_header_outside_its_places(self):
+        for header in ("cuda.h", "cuda_runtime_api.h", "nccl.h", "cublas_v2.h"):
+            self.write("tessera/memory/more.cpp", f"#include <{header}>\n")
+            self.expect_error("check_layers.py", "tessera/memory/more.cpp:1", "CUDA and NCCL headers")
+
+    def test_cuda_header_in_an_installed_header(self):
+        self.write("tessera/device/cuda/driver.h", "#pragma once\n#include <cuda.h>\n")
+        self.expect_good("check_layers.py")
+        self.write("tessera/device/cuda/cuda_device.h", "#pragma once\n#include <cuda.h>\n")
+        self.expect_error("check_layers.py", "tessera/device/cuda/cuda_device.h:2", "installed header")
+
+    def test_third_party_header_in_an_installed_header(self):
+        for header in ("fmt/core.h", "spdlog/spdlog.h", "nlohmann/json.hpp", "CLI/CLI.hpp"):
+            self.write("tessera/base/more.h", f"#pragma once\n#include <{header}>\n")
+            self.expect_error("check_layers.py", "tessera/base/more.h:2", "third-party")
+
+    def test_no_pragma_once(self):
+        self.write("tessera/base/more.h", "// x\n// #pragma once\n")
+        self.expect_error("check_layers.py", "tessera/base/more.h:1", "pragma once")
+
+    def test_own_header_not_first(self):
+        self.write("tessera/base/error.cpp", '#include <vector>\n\n#include "tessera/base/error.h"\n')
+        self.expect_error("check_layers.py", "tessera/base/error.cpp:1", "first")
+
+    def test_short_path(self):
+        self.write("tessera/base/more.cpp", '#include "error.h"\n')
+        self.expect_error("check_layers.py", "tessera/base/more.cpp:1", "full path")
+
+    def test_folder_without_a_layer(self):
+        self.write("tessera/extra/more.cpp", "int x;\n")
+        self.expect_error("check_layers.py", "tessera/extra/more.cpp:1", "declares no")
+
+    def test_example_including_internals(self):
+        self.write("examples/copy.cpp", '#include <tessera/device/detail/state.h>\n')
+        self.expect_error("check_layers.py", "examples/copy.cpp:1", "not installed")
+
+    def test_layers_in_a_circle(self):
+        self.write("tessera/base/CMakeLists.txt", "tessera_layer(base DEPS memory)\n")
+        status, output = self.run_gate("check_layers.py", "--root", str(self.root))
+        self.assertEqual(status, 1)
+        self.assertIn("circle", output)
+
+
+def function(lines, head="int f(int a)"):
+    return head + " {\n" + "  ++a;\n" * (lines - 2) + "}\n"
+
+
+class Sizes(Gate):
+    def test_good_tree_passes(self):
+        self.assertNotIn("warning", self.expect_good("check_sizes.py"))
+
+    def test_long_header(self):
+        self.write("tessera/base/more.h", "\n" * 250)
+        self.expect_good("check_sizes.py")
+        self.write("tessera/base/more.h", "\n" * 251)
+        self.expect_error("check_sizes.py", "tessera/base/more.h:251", "251 lines")
+
+    def test_long_source(self):
+        self.write("tessera/base/more.cpp", "\n" * 501)
+        self.expect_error("check_sizes.py", "tessera/base/more.cpp:501", "501 lines")
+
+    def test_long_function_of_every_kind(self):
+        for head in ("int f(int a)", "static auto f(int a) -> std::vector<int>", "A::A(int a) : a_(a), b_{1, 2}, c_{}",
+                     "template <class T>\n  requires(sizeof(T) > 1)\nvoid A<T>::f(T a) const noexcept", "TEST(A, Does)",
+                     "bool operator==(A a, B b)", "int f(A a = {1, 2}, std::function<void()> b = {})", "TESSERA_BENCH(copies)"):
+            extra = head.count("\n")
+            self.write("tessera/base/more.cpp", "namespace a {\n\n" + function(100 - extra, head) + "}\n")
+            self.expect_good("check_sizes.py")
+            self.write("tessera/base/more.cpp", "namespace a {\n\n" + function(101 - extra, head) + "}\n")
+            self.expect_error("check_sizes.py", "tessera/base/more.cpp:3", "has 101 lines")
+
+    def test_long_method_in_a_class(self):
+        body = function(101, "  void f(int a) override")
+        self.write("tessera/base/more.cpp", "class A final : public B<C(int)> {\n public:\n  int x_{1};\n" + body + "};\n")
+        self.expect_error("check_sizes.py", "tessera/base/more.cpp:4", "f has 101 lines")
+
+    def test_warning_above_sixty_but_not_for_tests(self):
+        self.write("tessera/base/more.cpp", function(61))
+        self.assertIn("more.cpp:1: warning: f has 61 lines", self.expect_good("check_sizes.py"))
+        self.write("tessera/base/more.cpp", function(60))
+        self.write("tessera/base/more_test.cpp", function(61))
+        self.assertNotIn("warning", self.expect_good("check_sizes.py"))
+
+    def test_braces_that_are_none(self):
+        text = 'const char* a = "{"; // {\n/* { */ const char b = \'{\';\n#define X {\nauto c = R"(\n{)";\nint d = 1\'000;\n' + function(3)
+        self.write("tessera/base/more.cpp", text + function(101, "int g(int a)"))
+        self.expect_error("check_sizes.py", "tessera/base/more.cpp:10", "g has 101 lines")
+
+
+class Words(Gate):
+    def test_good_tree_passes(self):
+        self.expect_good("check_words.py")
+
+    def test_each_word_and_path(self):
+        for text in ("// TODO: later", "// FIXME", "a XXX b", "a stub for now", "not yet implemented", "see /home/someone/x",
+                     "/root/x", "<<<<<<< HEAD"):
+            self.write("docs/more.md", f"one\n{text}\n")
+            self.expect_error("check_words.py", "docs/more.md:2", "")
+
+    def test_words_that_only_look_alike(self):
+        self.write("docs/more.md", "stubborn, https://example.org/home/x, TESSERA_XXXL, framework/root\n")
+        self.expect_good("check_words.py")
+
+    def test_line_ends(self):
+        for text, place in (("a \n", 1), ("a\nb", 2), ("a\r\n", 1)):
+            (self.root / "more.md").write_bytes(text.encode())
+            self.expect_error("check_words.py", f"more.md:{place}", "")
+
+
+@unittest.skipUnless(shutil.which("clang-format") or shutil.which("clang-format-14"), "clang-format is missing")
+class Format(Gate):
+    def test_unformatted_file(self):
+        shutil.copy(ROOT / ".clang-format", self.root)
+        self.expect_good("check_format.py")
+        self.write("tessera/base/more.cpp", "int  f( ) {return 1;}\n")
+        self.expect_error("check_format.py", "tessera/base/more.cpp:1", "not formatted")
+
+
+@unittest.skipUnless(shutil.which("clang-tidy") or shutil.which("clang-tidy-14"), "clang-tidy is missing")
+class Tidy(Gate):
+    def git(self, *arguments):
+        subprocess.run(["git", "-C", str(self.root), "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, capture_output=True)
+
+    def test_changed_files_are_checked_and_others_are_not(self):
+        shutil.copy(ROOT / ".clang-tidy", self.root)
+        self.write(".gitignore", "/build/\n")
+        bad = "#include <string>\nbool f(const std::string& a) { return a.size() == 0; }\n"
+        self.write("old.cpp", bad)
+        entries = ",".join(f'{{"directory": "{self.root}", "file": "{name}", "command": "c++ -std=c++20 -c {name}"}}'
+                           for name in ("old.cpp", "new.cpp"))
+        self.write("build/dev/compile_commands.json", f"[{entries}]")
+        self.git("init", "-q", "-b", "main")
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "one")
+        self.write("new.cpp", "int g() { return 1; }\n")
+        self.expect_good("check_tidy.py")
+        self.write("new.cpp", bad)
+        self.expect_error("check_tidy.py", "new.cpp:2", "readability-container-size-empty")
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "two")
+        self.expect_error("check_tidy.py", "new.cpp:2", "readability-container-size-empty")
+
+
+class Mutants(Gate):
+    """run_mutants.py with a shell script in the place of a suite."""
+
+    def program(self, body):
+        path = self.write("suite", "#!/bin/sh\n" + body)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return str(path)
+
+    def run_mutants(self, body, *arguments, minimum=2):
+        self.write("sources/a.cpp", 'if (TESSERA_MUTANT("host.one")) f();\nif (!TESSERA_MUTANT("host.two")) TESSERA_MUTANT("other.x");\n')
+        os.environ["TESSERA_MUTANT"] = "host.one"  # must not reach the clean run
+        try:
+            return self.run_gate("run_mutants.py", "--sources", str(self.root / "sources"), "--prefix", "host.",
+                                 "--program", self.program(body), "--minimum", str(minimum), *arguments)
+        finally:
+            del os.environ["TESSERA_MUTANT"]
+
+    def test_all_caught(self):
+        status, output = self.run_mutants('echo "[  PASSED  ] 3 tests."\n[ -z "$TESSERA_MUTANT" ]\n')
+        self.assertEqual(status, 0, output)
+        self.assertIn("2 mutants, 2 caught", output)
+        self.assertNotIn("other.x", output)
+
+    def test_survivor_fails(self):
+        status, output = self.run_mutants('echo "[  PASSED  ] 3 tests."\n[ "$TESSERA_MUTANT" != host.one ]\n')
+        self.assertEqual(status, 1)
+        self.assertIn("2 mutants, 1 caught", output)
+        self.assertRegex(output, r"host.two +SURVIVED")
+
+    def test_hang_is_caught_and_said(self):
+        status, output = self.run_mutants('echo "[  PASSED  ] 3 tests."\n[ -z "$TESSERA_MUTANT" ] || sleep 60\n', "--timeout", "1")
+        self.assertEqual(status, 0, output)
+        self.assertIn("caught by timeout", output)
+
+    def test_broken_clean_run_fails(self):
+        status, output = self.run_mutants("exit 1\n")
+        self.assertEqual(status, 1)
+        self.assertIn("must pass with no bug selected", output)
+
+    def test_too_few_fail(self):
+        status, output = self.run_mutants('echo "[  PASSED  ] 3 tests."\n[ -z "$TESSERA_MUTANT" ]\n', minimum=3)
+        self.assertEqual(status, 1)
+        self.assertIn("at least 3", output)
+
+    def test_wholly_skipped_suite_says_so(self):
+        status, output = self.run_mutants('printf "[  PASSED  ] 0 tests.\\n[  SKIPPED ] 9 tests, listed below:\\n"\n')
+        self.assertEqual(status, 0)
+        self.assertTrue(output.startswith("skipped:"), output)
+
+
+@unittest.skipUnless(shutil.which("c++") and shutil.which("nm"), "needs a compiler")
+class Symbols(Gate):
+    def build(self, text):
+        self.write("lib.cpp", text)
+        subprocess.run(["c++", "-std=c++20", "-shared", "-fPIC", "-fvisibility=hidden", "-o", str(self.root / "lib.so"),
+                        str(self.root / "lib.cpp")], check=True)
+
+    def check(self, *arguments):
+        return self.run_gate("check_symbols.py", "--library", str(self.root / "lib.so"), "--list", str(self.root / "list.txt"), *arguments)
+
+    def test_added_removed_and_foreign_symbols(self):
+        api = '#define API __attribute__((visibility("default")))\n'
+        self.build(api + "namespace tessera { API void f(int) {} }\nvoid hidden() {}\n")
+        self.assertEqual(self.check("--update")[0], 0)
+        self.assertEqual((self.root / "list.txt").read_text(), "tessera::f(int)\n")
+        self.assertEqual(self.check()[0], 0)
+        self.build(api + "namespace tessera { API void f(int) {} API void g() {} }\n")
+        status, output = self.check()
+        self.assertEqual(status, 1)
+        self.assertIn("new, not in the list: tessera::g()", output)
+        self.build(api + "int x;\n")
+        status, output = self.check()
+        self.assertEqual(status, 1)
+        self.assertIn("no longer exported: tessera::f(int)", output)
+        self.build(api + "namespace tessera { API void f(int) {} }\nnamespace fmt { API void format() {} }\n")
+        status, output = self.check()
+        self.assertEqual(status, 1)
+        self.assertIn("exports fmt::format()", output)
+
+
+@unittest.skipUnless(shutil.which("doxygen"), "doxygen is missing")
+class Doxygen(Gate):
+    def doxygen(self):
+        return self.run_gate("check_docs.py", "--root", str(self.root))
+
+    def test_every_kind_of_undocumented_symbol(self):
+        shutil.rmtree(self.root / "tessera")
+        (self.root / "tools").mkdir()
+        shutil.copy(ROOT / "tools/doxygen_filter", self.root / "tools")
+        for name in ("docs/Doxyfile", "docs/api/README.md"):
+            self.write(name, (ROOT / name).read_text())
+        text = "// A file.\n#pragma once\nnamespace tessera::device {\n%s\n}\n%s\n"
+        self.write("tessera/device/a.h", text % ("/// Said.\nint f();\nnamespace detail { int g(); }", "/// Said.\n#define TESSERA_X 1"))
+        self.assertEqual(self.doxygen(), (0, "docs: 1 files, good\n"))
+        for inside in ("int f();", "struct A { int b; };", "enum class A { kB };", "using A = int;", "/// Said.\nclass A {\n public:\n  void f();\n};"):
+            self.write("tessera/device/a.h", text % (inside, ""))
+            status, output = self.doxygen()
+            self.assertNotEqual(status, 0, f"not seen: {inside}")
+            self.assertIn("is not documented", output)
+        self.write("tessera/device/a.h", text % ("", "#define TESSERA_X 1"))
+        self.assertNotEqual(self.doxygen()[0], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
