@@ -19,6 +19,8 @@ class CheckedHost : public testing::Test {
     range_.map(0, device_.create_memory(granule_));
     other_range_.map(0, device_.create_memory(granule_));
   }
+  ~CheckedHost() override { device_.synchronize(); }  // the ranges go next
+
   template <class Call>
   static std::string refusal(Call&& call) {
     try {
