@@ -44,6 +44,7 @@ enum Row {
   kRecord,
   kRecordBytes,
   kRecordNoSpace,
+  kRecordDir,
   kHostMode,
   kHostSeed,
   kHostCapacity,
@@ -61,7 +62,8 @@ constexpr Variable kTable[] = {
     {"TESSERA_RECORD_BYTES", Kind::kBytes, "32MiB", "size of one rank's record file"},
     {"TESSERA_RECORD_NO_SPACE", Kind::kChoice, "smaller",
      "when the record file does not fit: record into a smaller one, go on without, or fail", kNoSpace},
-    {"TESSERA_HOST_MODE", Kind::kChoice, "threaded",
+    {"TESSERA_RECORD_DIR", Kind::kText, "", "where record files are made; unset: /dev/shm"},
+    {"TESSERA_HOST_MODE", Kind::kChoice, "inline",
      "how host streams run: on the caller, as threads, or one at a time in an order chosen by the seed", kHostModes},
     {"TESSERA_HOST_SEED", Kind::kInteger, "0", "seed of the order in which seeded host streams run"},
     {"TESSERA_HOST_CAPACITY", Kind::kBytes, "0", "bytes a host device may hold; 0: what the machine has"},
@@ -164,6 +166,7 @@ std::uint64_t integer(Row at) { return read_integer(row(at), text_of(kTable[at])
 }  // namespace
 
 std::string run_dir() { return text_of(row(kRunDir)); }
+std::string record_dir() { return text_of(row(kRecordDir)); }
 std::string_view log_level() { return choice(kLog); }
 std::string_view log_color() { return choice(kLogColor); }
 std::string_view record_mode() { return choice(kRecord); }

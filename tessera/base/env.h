@@ -28,6 +28,8 @@ TESSERA_API std::string_view record_mode();
 TESSERA_API std::uint64_t record_bytes();
 /// TESSERA_RECORD_NO_SPACE: what to do when the record file does not fit: smaller, off or fail.
 TESSERA_API std::string_view record_no_space();
+/// TESSERA_RECORD_DIR: where record files are made; empty: /dev/shm.
+TESSERA_API std::string record_dir();
 /// TESSERA_HOST_MODE: how host streams run: inline, threaded or seeded.
 TESSERA_API std::string_view host_mode();
 /// TESSERA_HOST_SEED: the order of a seeded host.

@@ -61,7 +61,7 @@ TEST(Env, DefaultsHoldWhenNothingIsSet) {
   EXPECT_EQ(env::record_mode(), "on");
   EXPECT_EQ(env::record_bytes(), 32u << 20);
   EXPECT_EQ(env::record_no_space(), "smaller");
-  EXPECT_EQ(env::host_mode(), "threaded");
+  EXPECT_EQ(env::host_mode(), "inline");
   EXPECT_EQ(env::host_seed(), 0u);
   EXPECT_EQ(env::host_capacity(), 0u);
   EXPECT_FALSE(env::host_checked());

@@ -53,6 +53,7 @@ TEST(Shape, EmptyHasNone) {
   EXPECT_TRUE(is_contiguous(empty, Strides{17, -4, 9}));
   EXPECT_EQ(view_bounds(empty, Strides{3, 3, 1}), std::nullopt);
   EXPECT_EQ((Shape{0, kMost, kMost}.numel()), 0);
+  EXPECT_EQ((Shape{kMost, kMost, 0}.numel()), 0);
 }
 
 TEST(Shape, PrintsComparesAndIndexes) {

@@ -3,14 +3,15 @@
 
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/bytes.h"
 #include "tessera/base/env.h"
+#include "tessera/base/probe/orphans.h"
 #include "tessera/base/version.h"
 #include "tessera/cli/report.h"
 #include "tessera/cli/verb.h"
+#include "tessera/device/device.h"
 
 namespace tessera::cli {
 namespace {
@@ -23,34 +24,26 @@ struct Options {
   bool clean = false;
 };
 
-// ---- To be filled from the device layer -----------------------------------------------------------------------------
+// One line per device, or per kind of device that is absent.
+std::vector<std::pair<std::string, std::string>> devices() {
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const Device& device : Device::all()) {
+    const auto& what = device.properties();
+    lines.emplace_back(device.name(),
+                       fmt::format("{}, {}, {}", what.description, format_bytes(what.memory_nbytes), what.driver));
+  }
+  for (const device::AbsentKind& kind : Device::absent()) lines.emplace_back(kind.kind, "absent: " + kind.reason);
+  return lines;
+}
 
-// One line per device, or per kind of device that is absent: key "cuda:0", value "NVIDIA H200, 139 GiB, driver 13.0" or
-// "absent: no driver". Shown as it is under `devices`.
-std::vector<std::pair<std::string, std::string>> devices() { return {}; }
-
-// ---- To be filled from the probe (list_records and remove_orphans of probe/orphans.h)
-// ---------------------------------
-
-struct Record {
-  std::string path;
-  std::uint64_t pid = 0;
-  int rank = 0;
-  std::uint64_t nbytes = 0;
-  std::string writer;  // "running", "gone", "in another container"
-};
-
-std::vector<Record> records() { return {}; }
-
-struct Cleaned {
-  std::vector<Record> removed;
-  std::vector<std::string> problems;  // one line for each that could not be removed
-};
-
-// None until there is something that makes records.
-std::optional<Cleaned> remove_orphans() { return std::nullopt; }
-
-// -----------------------------------------------------------------------------------------------------------------------
+std::string_view to_text(probe::Liveness liveness) {
+  switch (liveness) {
+    case probe::Liveness::kAlive: return "running";
+    case probe::Liveness::kOrphan: return "gone";
+    case probe::Liveness::kUnknown: return "in another container";
+  }
+  return "";
+}
 
 void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 // A value in the environment need not be UTF-8; what is not is replaced.
@@ -58,16 +51,17 @@ void print_json(const ordered_json& json) {
   print(json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
 }
 
-std::string described(const Record& record) {
-  return fmt::format("rank {}, {}, process {} {}", record.rank, format_bytes(record.nbytes), record.pid, record.writer);
+std::string described(const probe::FoundRecord& record) {
+  return fmt::format("rank {}, {}, process {} {}", record.rank, format_bytes(record.nbytes), record.pid,
+                     to_text(record.liveness));
 }
 
-ordered_json to_json(const Record& record) {
+ordered_json to_json(const probe::FoundRecord& record) {
   return {{"path", record.path},
           {"pid", record.pid},
           {"rank", record.rank},
           {"nbytes", record.nbytes},
-          {"writer", record.writer}};
+          {"writer", to_text(record.liveness)}};
 }
 
 ordered_json env_json() {
@@ -104,29 +98,26 @@ int show_env(const Options& options) {
 }
 
 int clean(const Options& options) {
-  const auto cleaned = remove_orphans();
-  if (!cleaned) {
-    std::fputs("tessera: this build makes no record files, so there are none to remove\n", stderr);
-    return kFailed;
-  }
+  const probe::RemovedOrphans cleaned = probe::remove_orphans();
   if (options.json) {
     ordered_json removed = ordered_json::array();
-    for (const Record& record : cleaned->removed) removed.push_back(to_json(record));
-    print_json(ordered_json{{"removed", removed}, {"problems", cleaned->problems}});
+    for (const probe::FoundRecord& record : cleaned.removed) removed.push_back(to_json(record));
+    print_json(ordered_json{{"removed", removed}, {"problems", cleaned.problems}});
   } else {
     Section section{"removed", {}};
-    for (const Record& record : cleaned->removed) section.entries.emplace_back(record.path, described(record));
+    for (const probe::FoundRecord& record : cleaned.removed)
+      section.entries.emplace_back(record.path, described(record));
     if (!section.entries.empty()) print(to_text({section}, stdout_style()));
     if (section.entries.empty() && stdout_style().is_terminal) print("no orphan records\n");
   }
-  for (const std::string& problem : cleaned->problems) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
-  return cleaned->problems.empty() ? kDone : kFailed;
+  for (const std::string& problem : cleaned.problems) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
+  return cleaned.problems.empty() ? kDone : kFailed;
 }
 
 int show_json() {
   const BuildInfo build = build_info();
   ordered_json found = ordered_json::array();
-  for (const Record& record : records()) found.push_back(to_json(record));
+  for (const probe::FoundRecord& record : probe::list_records()) found.push_back(to_json(record));
   ordered_json device_list = ordered_json::array();
   for (const auto& [name, description] : devices()) {
     device_list.push_back({{"name", name}, {"description", description}});
@@ -159,7 +150,8 @@ int show() {
   }
   sections.push_back(environment);
   Section found{"records", {}};
-  for (const Record& record : records()) found.entries.emplace_back(record.path, described(record));
+  for (const probe::FoundRecord& record : probe::list_records())
+    found.entries.emplace_back(record.path, described(record));
   sections.push_back(found);
   std::erase_if(sections, [](const Section& section) { return section.entries.empty(); });
   print(to_text(sections, stdout_style()));

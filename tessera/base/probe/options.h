@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "tessera/base/export.h"
 
@@ -23,15 +22,13 @@ struct TESSERA_API RecordOptions {
   /// Largest record file.
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 30;
 
-  bool is_on = true;                       ///< false: no file, and a record costs a branch
-  std::uint64_t nbytes = 32 << 20;         ///< size of the file
-  NoSpace on_no_space = NoSpace::kSmaller; ///< when it does not fit
-  std::string directory = {};              ///< where; empty: /dev/shm, and only if that is a tmpfs
+  bool is_on = true;                        ///< false: no file, and a record costs a branch
+  std::uint64_t nbytes = 32 << 20;          ///< size of the file
+  NoSpace on_no_space = NoSpace::kSmaller;  ///< when it does not fit
+  std::string directory = {};               ///< where; empty: /dev/shm, and only if that is a tmpfs
 
-  /// Reads what TESSERA_RECORD may say: `on` or `off`, then any of `size=8MiB`, `no_space=smaller|off|fail` and
-  /// `dir=/path`, separated by commas. Throws InvalidArgument naming the part it does not know.
-  static RecordOptions parse(std::string_view text);
-  /// parse() of TESSERA_RECORD; the defaults where that is unset.
+  /// As TESSERA_RECORD, TESSERA_RECORD_BYTES, TESSERA_RECORD_NO_SPACE and TESSERA_RECORD_DIR say. Throws
+  /// InvalidArgument naming the variable whose value cannot be.
   static RecordOptions from_environment();
 };
 

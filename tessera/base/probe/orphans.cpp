@@ -15,8 +15,8 @@
 namespace tessera::probe {
 namespace {
 
-// The name alone says whose a file is (record_store.cpp makes it), so that a file whose process died while making it, or
-// whose header is spoilt, is known too.
+// The name alone says whose a file is (record_store.cpp makes it), so that a file whose process died while making it,
+// or whose header is spoilt, is known too.
 std::optional<std::pair<detail::ProcessIdentity, int>> parse_name(const std::string& name) {
   unsigned long long name_space = 0;
   unsigned long long pid = 0;
@@ -24,8 +24,8 @@ std::optional<std::pair<detail::ProcessIdentity, int>> parse_name(const std::str
   unsigned long long serial = 0;
   int rank = 0;
   int end = 0;
-  const int got =
-      std::sscanf(name.c_str(), "tessera-n%llu-p%llu-t%llu-r%d-%llu.record%n", &name_space, &pid, &start, &rank, &serial, &end);
+  const int got = std::sscanf(name.c_str(), "tessera-n%llu-p%llu-t%llu-r%d-%llu.record%n", &name_space, &pid, &start,
+                              &rank, &serial, &end);
   if (got != 5 || end == 0 || static_cast<std::size_t>(end) != name.size()) return std::nullopt;
   return std::pair{detail::ProcessIdentity{pid, start, name_space}, rank};
 }

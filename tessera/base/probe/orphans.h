@@ -1,5 +1,5 @@
-// Record files on tmpfs and whether anybody still writes them. A killed process leaves its file, which is the point; once
-// it has been read it may go.
+// Record files on tmpfs and whether anybody still writes them. A killed process leaves its file, which is the point;
+// once it has been read it may go.
 #pragma once
 
 #include <cstdint>

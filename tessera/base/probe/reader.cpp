@@ -57,24 +57,37 @@ std::string RecordFile::string(StringId id) const {
 
 FieldValue RecordFile::decode(const Schema::SchemaField& field, std::span<const std::byte> payload) const {
   switch (field.type) {
-    case FieldType::kU8: return std::uint64_t{load<std::uint8_t>(payload, field.offset)};
-    case FieldType::kU16: return std::uint64_t{load<std::uint16_t>(payload, field.offset)};
-    case FieldType::kU32: return std::uint64_t{load<std::uint32_t>(payload, field.offset)};
+    case FieldType::kU8:
+      return std::uint64_t{load<std::uint8_t>(payload, field.offset)};
+    case FieldType::kU16:
+      return std::uint64_t{load<std::uint16_t>(payload, field.offset)};
+    case FieldType::kU32:
+      return std::uint64_t{load<std::uint32_t>(payload, field.offset)};
     case FieldType::kU64:
-    case FieldType::kAddress: return load<std::uint64_t>(payload, field.offset);
-    case FieldType::kI8: return std::int64_t{load<std::int8_t>(payload, field.offset)};
-    case FieldType::kI16: return std::int64_t{load<std::int16_t>(payload, field.offset)};
-    case FieldType::kI32: return std::int64_t{load<std::int32_t>(payload, field.offset)};
-    case FieldType::kI64: return load<std::int64_t>(payload, field.offset);
-    case FieldType::kF32: return double{load<float>(payload, field.offset)};
-    case FieldType::kF64: return load<double>(payload, field.offset);
-    case FieldType::kBool: return load<std::uint8_t>(payload, field.offset) != 0;
-    case FieldType::kString: return string(StringId{load<std::uint32_t>(payload, field.offset)});
+    case FieldType::kAddress:
+      return load<std::uint64_t>(payload, field.offset);
+    case FieldType::kI8:
+      return std::int64_t{load<std::int8_t>(payload, field.offset)};
+    case FieldType::kI16:
+      return std::int64_t{load<std::int16_t>(payload, field.offset)};
+    case FieldType::kI32:
+      return std::int64_t{load<std::int32_t>(payload, field.offset)};
+    case FieldType::kI64:
+      return load<std::int64_t>(payload, field.offset);
+    case FieldType::kF32:
+      return double{load<float>(payload, field.offset)};
+    case FieldType::kF64:
+      return load<double>(payload, field.offset);
+    case FieldType::kBool:
+      return load<std::uint8_t>(payload, field.offset) != 0;
+    case FieldType::kString:
+      return string(StringId{load<std::uint32_t>(payload, field.offset)});
     case FieldType::kMoment: {
       const auto ticks = load<std::uint64_t>(payload, field.offset);
       return ticks != 0 ? info_.clock.wall_ns(ticks) : std::int64_t{0};
     }
-    case FieldType::kText: break;
+    case FieldType::kText:
+      break;
   }
   const auto* text = reinterpret_cast<const char*>(payload.data()) + field.offset;
   return std::string(text, strnlen(text, field.nbytes));
@@ -115,7 +128,8 @@ Record RecordFile::read(const RecordRef& ref) const {
   record.ticks = ref.ticks;
   record.wall_ns = info_.clock.wall_ns(ref.ticks);
   // A row of the table of threads is used again when all are taken; older records then have a thread no longer known.
-  if (ref.thread < threads_.size() && threads_[ref.thread].started <= ref.ticks) record.thread = threads_[ref.thread].info;
+  if (ref.thread < threads_.size() && threads_[ref.thread].started <= ref.ticks)
+    record.thread = threads_[ref.thread].info;
   const Schema* schema = find_schema(ref.kind);
   if (schema != nullptr) {
     record.kind = schema->name;

@@ -85,20 +85,20 @@ struct Record {
 
 /// One ring, counted.
 struct RingInfo {
-  std::string name;                ///< "comm", "memory", "launch"
-  std::uint64_t slots = 0;         ///< it has
-  std::uint64_t records = 0;       ///< whole ones found
-  std::uint64_t torn = 0;          ///< slots half-written, or spoilt by a writer that was lapped
-  std::uint64_t never_used = 0;    ///< slots without a record yet
-  std::uint64_t overwritten = 0;   ///< slots handed out again since the start: records that are gone, at most
+  std::string name;               ///< "comm", "memory", "launch"
+  std::uint64_t slots = 0;        ///< it has
+  std::uint64_t records = 0;      ///< whole ones found
+  std::uint64_t torn = 0;         ///< slots half-written, or spoilt by a writer that was lapped
+  std::uint64_t never_used = 0;   ///< slots without a record yet
+  std::uint64_t overwritten = 0;  ///< slots handed out again since the start: records that are gone, at most
 };
 
 /// A claimed row of a state table.
 struct RowInfo {
-  std::uint32_t index = 0;      ///< place in the table
-  bool is_torn = false;         ///< caught half-written: the fields may not belong together
-  std::int64_t since_ns = 0;    ///< when it was claimed, in nanoseconds since 1970
-  std::vector<Field> fields;    ///< in the order of the struct
+  std::uint32_t index = 0;    ///< place in the table
+  bool is_torn = false;       ///< caught half-written: the fields may not belong together
+  std::int64_t since_ns = 0;  ///< when it was claimed, in nanoseconds since 1970
+  std::vector<Field> fields;  ///< in the order of the struct
 
   /// The field of this name, or null.
   [[nodiscard]] TESSERA_API const Field* find(std::string_view name) const;
@@ -194,8 +194,8 @@ struct MergedRef {
   RecordRef ref;     ///< its record
 };
 
-/// The records of several files in one order: by ticks where all were written on one machine since it last booted (which
-/// is exact), else by wall time.
+/// The records of several files in one order: by ticks where all were written on one machine since it last booted
+/// (which is exact), else by wall time.
 TESSERA_API std::vector<MergedRef> merge_records(std::span<const RecordFile> files);
 
 /// A value as text.

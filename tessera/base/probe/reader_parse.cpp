@@ -50,19 +50,24 @@ bool width_fits(FieldType type, std::uint16_t nbytes) {
   switch (type) {
     case FieldType::kU8:
     case FieldType::kI8:
-    case FieldType::kBool: return nbytes == 1;
+    case FieldType::kBool:
+      return nbytes == 1;
     case FieldType::kU16:
-    case FieldType::kI16: return nbytes == 2;
+    case FieldType::kI16:
+      return nbytes == 2;
     case FieldType::kU32:
     case FieldType::kI32:
     case FieldType::kF32:
-    case FieldType::kString: return nbytes == 4;
+    case FieldType::kString:
+      return nbytes == 4;
     case FieldType::kU64:
     case FieldType::kI64:
     case FieldType::kF64:
     case FieldType::kMoment:
-    case FieldType::kAddress: return nbytes == 8;
-    case FieldType::kText: return true;
+    case FieldType::kAddress:
+      return nbytes == 8;
+    case FieldType::kText:
+      return true;
   }
   return true;  // a type of a later version: kept, shown as bytes
 }
@@ -129,10 +134,11 @@ void RecordFileParser::parse_header() {
   TESSERA_CHECK_AS(IoError, nbytes_ >= detail::kHeaderBytes, "record file ", path_, ": ", nbytes_,
                    " bytes are less than a header's ", detail::kHeaderBytes, "; nothing can be read");
   header_ = get<detail::FileHeader>(0);
-  const bool is_unfinished = std::all_of(std::begin(header_.magic), std::end(header_.magic), [](char c) { return c == 0; });
+  const bool is_unfinished =
+      std::all_of(std::begin(header_.magic), std::end(header_.magic), [](char c) { return c == 0; });
   TESSERA_CHECK_AS(IoError, !is_unfinished, "record file ", path_, ": not finished; its process was still making it");
-  TESSERA_CHECK_AS(IoError, std::memcmp(header_.magic, detail::kMagic, sizeof detail::kMagic) == 0, "record file ", path_,
-                   ": not a record file (it does not start with TSRECORD)");
+  TESSERA_CHECK_AS(IoError, std::memcmp(header_.magic, detail::kMagic, sizeof detail::kMagic) == 0, "record file ",
+                   path_, ": not a record file (it does not start with TSRECORD)");
   TESSERA_CHECK_AS(IoError, header_.byte_order == detail::kByteOrder, "record file ", path_,
                    ": written on a machine of another byte order");
   TESSERA_CHECK_AS(IoError, header_.version <= detail::kFormatVersion, "record file ", path_, ": format version ",
@@ -261,9 +267,9 @@ void RecordFileParser::parse_table(const detail::TableEntry& entry) {
   TableInfo table;
   table.kind = schema != nullptr ? schema->name : concat("kind ", entry.kind);
   table.refused = entry.refused;
-  const bool is_sane = entry.offset % 8 == 0 && entry.row_bytes % 8 == 0 && entry.payload_bytes <= detail::kMaxRowPayload &&
-                       entry.row_bytes >= detail::kRowHeadBytes + (entry.payload_bytes + 7U) / 8 * 8 &&
-                       entry.offset <= nbytes_;
+  const bool is_sane =
+      entry.offset % 8 == 0 && entry.row_bytes % 8 == 0 && entry.payload_bytes <= detail::kMaxRowPayload &&
+      entry.row_bytes >= detail::kRowHeadBytes + (entry.payload_bytes + 7U) / 8 * 8 && entry.offset <= nbytes_;
   const std::uint64_t fit = is_sane ? (nbytes_ - entry.offset) / entry.row_bytes : 0;
   table.rows = static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.rows, fit));
   if (table.rows < entry.rows) {
@@ -298,7 +304,8 @@ void RecordFileParser::parse_row(const detail::TableEntry& entry, std::uint32_t 
     const bool is_known = tid != nullptr && name != nullptr && std::holds_alternative<std::uint64_t>(tid->value);
     file_.threads_.resize(index + 1);
     if (is_known) {
-      file_.threads_[index] = {row[1], {static_cast<std::uint32_t>(std::get<std::uint64_t>(tid->value)), to_string(name->value)}};
+      file_.threads_[index] = {
+          row[1], {static_cast<std::uint32_t>(std::get<std::uint64_t>(tid->value)), to_string(name->value)}};
     }
   }
   table.claimed.push_back(std::move(info));

@@ -92,12 +92,14 @@ TEST(Recorder, RecordsComeBackWithNamesValuesAndTimes) {
 TEST(Recorder, EveryFieldTypeComesBack) {
   Recorder recorder({}, small_options());
   int target = 0;
-  recorder.write(Ring::kComm, EveryType{1, -2, 3, -4, -5, 1.5F, Colour::kRed, true, {'s', 'i', 'x', 't', 'y', '6'}, 2.5, &target});
+  recorder.write(Ring::kComm,
+                 EveryType{1, -2, 3, -4, -5, 1.5F, Colour::kRed, true, {'s', 'i', 'x', 't', 'y', '6'}, 2.5, &target});
   const RecordFile file = RecordFile::open(recorder.path());
   const Record record = file.read(file.records().at(0));
   const auto address = reinterpret_cast<std::uint64_t>(&target);
-  EXPECT_EQ(to_string(record), "test_every_type u8=1 i8=-2 u16=3 i16=-4 i32=-5 f32=1.5 colour=3 flag=true text=sixty6 f64=2.5 address=" +
-                                   std::to_string(address));
+  EXPECT_EQ(to_string(record),
+            "test_every_type u8=1 i8=-2 u16=3 i16=-4 i32=-5 f32=1.5 colour=3 flag=true text=sixty6 f64=2.5 address=" +
+                std::to_string(address));
 }
 
 TEST(Recorder, HeaderSaysWhoWrote) {
@@ -213,13 +215,15 @@ TEST(Recorder, ManyThreadsLapEachOtherAndNothingIsMixed) {
   std::vector<Thread> writers;
   for (std::uint64_t w = 0; w < 6; ++w) {
     writers.emplace_back("writer", [&, w] {
-      for (std::uint64_t i = 0; !stop.load(std::memory_order_relaxed); ++i) recorder.write(Ring::kComm, NumberedRecord::of(w << 40 | i));
+      for (std::uint64_t i = 0; !stop.load(std::memory_order_relaxed); ++i)
+        recorder.write(Ring::kComm, NumberedRecord::of(w << 40 | i));
     });
   }
   for (int i = 0; i < 30; ++i) {
     const RecordFile file = RecordFile::open(recorder.path());
     EXPECT_TRUE(file.problems().empty());
-    for (const NumberedRecord& record : records_of<NumberedRecord>(file)) ASSERT_EQ(record, NumberedRecord::of(record.a));
+    for (const NumberedRecord& record : records_of<NumberedRecord>(file))
+      ASSERT_EQ(record, NumberedRecord::of(record.a));
   }
   stop = true;
 }
@@ -311,14 +315,20 @@ TEST(StringTable, AFullTableSaysSoAndKeepsWhatItHas) {
 // Options.
 
 TEST(RecordOptions, ReadsWhatTheEnvironmentMaySay) {
-  EXPECT_FALSE(RecordOptions::parse("off").is_on);
-  const RecordOptions options = RecordOptions::parse("on,size=8MiB,no_space=fail,dir=/tmp/x");
+  EXPECT_EQ(RecordOptions::from_environment().nbytes, 32U << 20);
+  setenv("TESSERA_RECORD", "off", 1);
+  setenv("TESSERA_RECORD_BYTES", "8MiB", 1);
+  setenv("TESSERA_RECORD_NO_SPACE", "fail", 1);
+  setenv("TESSERA_RECORD_DIR", "/tmp/x", 1);
+  const RecordOptions options = RecordOptions::from_environment();
+  EXPECT_FALSE(options.is_on);
   EXPECT_EQ(options.nbytes, 8U << 20);
   EXPECT_EQ(options.on_no_space, NoSpace::kFail);
   EXPECT_EQ(options.directory, "/tmp/x");
-  EXPECT_EQ(RecordOptions::parse("").nbytes, 32U << 20);
-  for (const char* bad : {"of", "size=", "size=8MB", "size=1KiB", "size=99999999999999GiB", "no_space=maybe", "dir="}) {
-    EXPECT_THROW(RecordOptions::parse(bad), InvalidArgument) << bad;
+  setenv("TESSERA_RECORD_BYTES", "1KiB", 1);
+  EXPECT_THROW(RecordOptions::from_environment(), InvalidArgument);
+  for (const char* name : {"TESSERA_RECORD", "TESSERA_RECORD_BYTES", "TESSERA_RECORD_NO_SPACE", "TESSERA_RECORD_DIR"}) {
+    unsetenv(name);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/detail/kind_registry.h"
 #include "tessera/base/probe/detail/open_recorders.h"
@@ -13,6 +14,7 @@
 #include "tessera/base/probe/detail/record_store.h"
 #include "tessera/base/probe/detail/string_table.h"
 #include "tessera/base/probe/detail/thread_rows.h"
+#include "tessera/base/version.h"
 
 namespace tessera::probe {
 
@@ -72,17 +74,11 @@ void fill_header(detail::FileHeader& header, const RankPlace& place, ClockSource
   header.last = header.first;
   detail::put_text(header.hostname, detail::host_name());
   detail::put_text(header.boot_id, detail::boot_id());
-#ifdef TESSERA_VERSION
-  detail::put_text(header.build, "tessera " TESSERA_VERSION ", " __VERSION__);
-#else
-  detail::put_text(header.build, "tessera, compiler " __VERSION__);
-#endif
+  detail::put_text(header.build, concat("tessera ", version(), ", ", build_info().compiler));
 }
 
 std::string run_directory(const RankPlace& place) {
-  if (!place.run_dir.empty()) return place.run_dir;
-  const char* named = std::getenv("TESSERA_RUN_DIR");
-  return named != nullptr ? named : "";
+  return place.run_dir.empty() ? env::run_dir() : place.run_dir;
 }
 
 }  // namespace
@@ -146,13 +142,17 @@ Recorder::Recorder(const RankPlace& place, const RecordOptions& options)
   parts.store->publish();
   const std::string run_dir = run_directory(place);
   const bool is_linked = run_dir.empty() || parts.store->link_from(run_dir, parts.status);
-  if (clock_ != ClockSource::kTsc) parts.status += "; the time-stamp counter is not steady here, so the system's clock is used";
+  if (clock_ != ClockSource::kTsc)
+    parts.status += "; the time-stamp counter is not steady here, so the system's clock is used";
   if (is_smaller || !is_linked) say(place, parts.status);
-  detail::add_open_recorder(id_, this, [this] {
+  const auto disown = [this] {
     is_on_.store(false, std::memory_order_relaxed);
     parts_->has_ended = true;
-    parts_->status = concat("recording is off: ", parts_->store->path(), " belongs to the process this one was forked from");
-  });
+    parts_->status =
+        concat("recording is off: ", parts_->store->path(), " belongs to the process this was forked from");
+  };
+  detail::add_open_recorder(
+      id_, this, [this] { end(); }, disown);
   is_on_.store(true, std::memory_order_relaxed);
 }
 
@@ -188,9 +188,10 @@ void Recorder::renew_lease(detail::ThreadWriter& writer, Ring ring, std::uint64_
   if (ticks >= parts_->refine_at.load(std::memory_order_relaxed)) refine_clock(ticks);
   const std::atomic_ref<std::uint64_t> leased(part.head->leased);
   lease.check_at = ticks + parts_->lease_check_ticks;
-  // A thread that writes seldom may hold a lease that others have almost lapped: its next record would be the next to go.
-  const bool is_fresh = lease.next != lease.end &&
-                        leased.load(std::memory_order_relaxed) - lease.begin < part.slot_count / 2;
+  // A thread that writes seldom may hold a lease that others have almost lapped: its next record would be the next to
+  // go.
+  const bool is_fresh =
+      lease.next != lease.end && leased.load(std::memory_order_relaxed) - lease.begin < part.slot_count / 2;
   if (is_fresh) return;
   lease.begin = leased.fetch_add(part.lease_slots, std::memory_order_relaxed);
   const std::uint64_t index = lease.begin % part.slot_count;
@@ -224,9 +225,13 @@ void Recorder::save_failure(std::string_view reason) {
 }
 
 void Recorder::close() noexcept {
+  detail::remove_open_recorder(id_);
+  end();
+}
+
+void Recorder::end() noexcept {
   Parts& parts = *parts_;
   is_on_.store(false, std::memory_order_relaxed);
-  detail::remove_open_recorder(id_);
   const std::lock_guard lock(parts.end_mutex);
   if (parts.store == nullptr || parts.has_ended) return;
   parts.has_ended = true;

@@ -4,7 +4,8 @@
 //
 // A record goes into a slot of one of three rings (slot.h). A thread leases a run of slots at a time, so that writing
 // touches no memory that other threads write; the file survives the process (record_store.h). Strings are interned once
-// per file, state that must not be forgotten lives in tables (state_table.h), and reader.h reads all of it at any moment.
+// per file, state that must not be forgotten lives in tables (state_table.h), and reader.h reads all of it at any
+// moment.
 #pragma once
 
 #include <atomic>
@@ -110,6 +111,7 @@ class TESSERA_API Recorder {
   struct Parts;
   friend struct detail::ThreadWriters;
 
+  void end() noexcept;
   detail::ThreadWriter* enter_thread();
   std::uint64_t enter_thread_row();
   void leave_thread_row(std::uint64_t row);
@@ -156,7 +158,8 @@ inline void Recorder::write(Ring ring, const Kind& record) {
   }
   const std::uint64_t ticks = read_ticks(clock_);
   detail::Lease& lease = writer->leases[static_cast<std::size_t>(ring)];
-  if (lease.next == lease.end || ticks >= lease.check_at) [[unlikely]] renew_lease(*writer, ring, ticks);
+  if (lease.next == lease.end || ticks >= lease.check_at) [[unlikely]]
+    renew_lease(*writer, ring, ticks);
   std::uint64_t word[detail::kSlotWords] = {0, ticks, lease.head | kind};
   std::memcpy(word + 3, &record, sizeof record);
   detail::store_slot(lease.next, word, lease.place, [](int) {});

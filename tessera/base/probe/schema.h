@@ -7,8 +7,8 @@
 //     TESSERA_RECORD(LaunchRecord, "launch", stream, label, tick)
 //   };
 //
-// The description (name; per field: name, type, offset) is written into every record file before the first record of the
-// kind, so that a reader that has never heard of the struct can still print it.
+// The description (name; per field: name, type, offset) is written into every record file before the first record of
+// the kind, so that a reader that has never heard of the struct can still print it.
 #pragma once
 
 #include <array>
@@ -74,7 +74,7 @@ struct PlainType<Id<Tag, Rep>> {
   using type = Rep;
 };
 template <class T>
-  requires std::is_enum_v<T>
+requires std::is_enum_v<T>
 struct PlainType<T> {
   using type = std::underlying_type_t<T>;
 };
@@ -121,7 +121,8 @@ inline constinit std::atomic<std::uint16_t> kind_number{0};
 template <class Kind>
 std::uint16_t kind_number_of() {
   const std::uint16_t known = kind_number<Kind>.load(std::memory_order_relaxed);
-  if (known != 0) [[likely]] return known;
+  if (known != 0) [[likely]]
+    return known;
   static constexpr auto fields = Kind::record_fields();
   const std::uint16_t number = register_kind({Kind::kRecordName, sizeof(Kind), fields});
   kind_number<Kind>.store(number, std::memory_order_relaxed);
@@ -133,9 +134,9 @@ std::uint16_t kind_number_of() {
 #define TESSERA_DETAIL_EXPAND2(...) TESSERA_DETAIL_EXPAND3(TESSERA_DETAIL_EXPAND3(TESSERA_DETAIL_EXPAND3(__VA_ARGS__)))
 #define TESSERA_DETAIL_EXPAND3(...) TESSERA_DETAIL_EXPAND4(TESSERA_DETAIL_EXPAND4(TESSERA_DETAIL_EXPAND4(__VA_ARGS__)))
 #define TESSERA_DETAIL_EXPAND4(...) __VA_ARGS__
-#define TESSERA_DETAIL_FIELD(Type, member)                                                                  \
-  ::tessera::probe::FieldInfo{::tessera::probe::detail::checked_name(#member),                              \
-                              ::tessera::probe::detail::field_type<decltype(Type::member)>(),               \
+#define TESSERA_DETAIL_FIELD(Type, member)                                                    \
+  ::tessera::probe::FieldInfo{::tessera::probe::detail::checked_name(#member),                \
+                              ::tessera::probe::detail::field_type<decltype(Type::member)>(), \
                               static_cast<std::uint16_t>(offsetof(Type, member)), sizeof(Type::member)},
 #define TESSERA_DETAIL_FIELDS(Type, member, ...) \
   TESSERA_DETAIL_FIELD(Type, member) __VA_OPT__(TESSERA_DETAIL_MORE TESSERA_DETAIL_PARENS(Type, __VA_ARGS__))
@@ -144,10 +145,11 @@ std::uint16_t kind_number_of() {
 }  // namespace detail
 
 /// Inside a struct: makes it a kind of record (at most 40 bytes) or of row (at most 488), with these fields.
-#define TESSERA_RECORD(Type, text, ...)                                                                            \
-  static constexpr const char* kRecordName = ::tessera::probe::detail::checked_name(text);                         \
-  static constexpr auto record_fields() {                                                                          \
-    return std::to_array<::tessera::probe::FieldInfo>({TESSERA_DETAIL_EXPAND(TESSERA_DETAIL_FIELDS(Type, __VA_ARGS__))}); \
+#define TESSERA_RECORD(Type, text, ...)                                                    \
+  static constexpr const char* kRecordName = ::tessera::probe::detail::checked_name(text); \
+  static constexpr auto record_fields() {                                                  \
+    return std::to_array<::tessera::probe::FieldInfo>(                                     \
+        {TESSERA_DETAIL_EXPAND(TESSERA_DETAIL_FIELDS(Type, __VA_ARGS__))});                \
   }
 
 /// A struct that TESSERA_RECORD made a kind.

@@ -10,15 +10,15 @@
 //   1. check := kUnderWrite      no reader takes what follows for a record
 //   2. the seven other words
 //   3. check := a 64-bit hash of the seven words and of the slot's place in the file
-// Nobody waits for anybody. A writer that is stopped between two stores may be lapped any number of times by others that
-// write the same slot; when it goes on, its remaining words land among theirs. No order of stores could prevent that, so
-// the reader does not rely on order: it takes a slot for a record only if the hash fits all seven words. A mix of two
-// records fits with probability 2^-63. The hash covers the place, so a record copied to another slot does not pass either.
-// Step 1 only makes the usual case (one writer in the middle of a record) certain instead of all but certain, and tells
-// it from a slot that two writers spoilt.
+// Nobody waits for anybody. A writer that is stopped between two stores may be lapped any number of times by others
+// that write the same slot; when it goes on, its remaining words land among theirs. No order of stores could prevent
+// that, so the reader does not rely on order: it takes a slot for a record only if the hash fits all seven words. A mix
+// of two records fits with probability 2^-63. The hash covers the place, so a record copied to another slot does not
+// pass either. Step 1 only makes the usual case (one writer in the middle of a record) certain instead of all but
+// certain, and tells it from a slot that two writers spoilt.
 //
-// A slot that was never written is zero. A record whose writer slept before its first store and was lapped is whole, only
-// late: its lap is older than its neighbours', its ticks are right.
+// A slot that was never written is zero. A record whose writer slept before its first store and was lapped is whole,
+// only late: its lap is older than its neighbours', its ticks are right.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// The protocol of a slot, with writers stopped at every point. A stopped writer is one whose hook between two stores runs
-// everything that happens meanwhile.
+// The protocol of a slot, with writers stopped at every point. A stopped writer is one whose hook between two stores
+// runs everything that happens meanwhile.
 #include "tessera/base/probe/slot.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,8 @@ Seen look(const Slot& slot, const std::vector<std::uint64_t>& laps) {
 }
 
 using Hook = std::function<void(int)>;
-void write_lap(Slot& slot, std::uint64_t lap, const Hook& hook = [](int) {}) {
+void write_lap(
+    Slot& slot, std::uint64_t lap, const Hook& hook = [](int) {}) {
   store_slot(slot.word, record_of(lap).word, kPlace, hook);
 }
 

@@ -20,7 +20,8 @@ void put(std::uint64_t& word, std::uint64_t value) {
 
 }  // namespace
 
-std::uint64_t row_check(const std::uint64_t* words, std::size_t payload_words, std::uint64_t lock, std::uint64_t place) {
+std::uint64_t row_check(const std::uint64_t* words, std::size_t payload_words, std::uint64_t lock,
+                        std::uint64_t place) {
   std::uint64_t copy[1 + kMaxRowPayload / 8];
   copy[0] = get(words[1]);
   for (std::size_t i = 0; i < payload_words; ++i) copy[1 + i] = get(words[kHeadWords + i]);

@@ -105,7 +105,7 @@ class Row {
   }
   /// Changes the contents with `change(T&)`, which must not throw.
   template <class Change>
-    requires std::is_invocable_v<Change&, T&>
+  requires std::is_invocable_v<Change&, T&>
   void update(Change change) {
     if (table_ == nullptr) return;
     table_->change(

@@ -73,7 +73,7 @@ bool ClockCalibration::is_refined() const {
 }
 
 std::int64_t ClockCalibration::duration_ns(std::int64_t ticks) const {
-  const Wide numerator = is_refined() ? Wide{last.monotonic_ns - first.monotonic_ns} : Wide{1'000'000'000};
+  const Wide numerator = is_refined() ? Wide{last.monotonic_ns} - first.monotonic_ns : Wide{1'000'000'000};
   const Wide denominator = is_refined() ? Wide{last.ticks - first.ticks} : Wide{ticks_per_second};
   if (denominator == 0) return 0;
   const Wide ns = Wide{ticks} * numerator / denominator;
@@ -84,7 +84,8 @@ std::int64_t ClockCalibration::duration_ns(std::int64_t ticks) const {
 std::int64_t ClockCalibration::wall_ns(std::uint64_t ticks) const {
   const std::int64_t since = duration_ns(static_cast<std::int64_t>(ticks - last.ticks));
   std::int64_t wall = 0;  // a spoilt file may hold any numbers
-  if (__builtin_add_overflow(last.wall_ns, since, &wall)) return since < 0 ? std::numeric_limits<std::int64_t>::min() : std::numeric_limits<std::int64_t>::max();
+  if (__builtin_add_overflow(last.wall_ns, since, &wall))
+    return since < 0 ? std::numeric_limits<std::int64_t>::min() : std::numeric_limits<std::int64_t>::max();
   return wall;
 }
 

@@ -25,7 +25,8 @@ TESSERA_API ClockSource best_clock_source();
 /// The current tick of a source.
 inline std::uint64_t read_ticks(ClockSource source) {
 #if defined(__x86_64__)
-  if (source == ClockSource::kTsc) [[likely]] return __builtin_ia32_rdtsc();
+  if (source == ClockSource::kTsc) [[likely]]
+    return __builtin_ia32_rdtsc();
 #else
   (void)source;
 #endif
@@ -49,10 +50,11 @@ TESSERA_API std::uint64_t ticks_per_second(ClockSource source);
 
 /// Turns ticks into wall time.
 struct TESSERA_API ClockCalibration {
-  ClockSource source = ClockSource::kSystem;      ///< where the ticks come from
-  std::uint64_t ticks_per_second = 1'000'000'000; ///< the rate, used while the samples are too close to tell a better one
-  ClockSample first;                              ///< taken at the start
-  ClockSample last;                               ///< taken last; the same as first until there is another
+  ClockSource source = ClockSource::kSystem;  ///< where the ticks come from
+  std::uint64_t ticks_per_second =
+      1'000'000'000;  ///< the rate, used while the samples are too close to tell a better one
+  ClockSample first;  ///< taken at the start
+  ClockSample last;   ///< taken last; the same as first until there is another
 
   /// Whether the samples stand far enough apart (10 ms) to give the rate.
   [[nodiscard]] bool is_refined() const;

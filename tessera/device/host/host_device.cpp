@@ -1,9 +1,6 @@
 #include "tessera/device/host/host_device.h"
 
-#include <cstdlib>
-#include <string_view>
-
-#include "tessera/base/error.h"
+#include "tessera/base/env.h"
 #include "tessera/base/rank.h"
 #include "tessera/device/backend.h"
 #include "tessera/device/host/detail/host_backend.h"
@@ -11,22 +8,13 @@
 namespace tessera::device::host {
 namespace {
 
-// TODO(env): read through tessera/base/env.h (env::host_mode(), host_seed(), host_capacity(), host_checked()).
 HostOptions options_from_environment() {
-  const auto text = [](const char* name) -> std::string {
-    const char* value = std::getenv(name);
-    return value != nullptr ? value : "";
-  };
-  const auto number = [&](const char* name) { return std::strtoull(text(name).c_str(), nullptr, 0); };
   HostOptions options;
-  const std::string mode = text("TESSERA_HOST_MODE");
-  TESSERA_CHECK(mode.empty() || mode == "inline" || mode == "threaded" || mode == "seeded", "TESSERA_HOST_MODE is '",
-                mode, "'; it can be inline, threaded or seeded");
-  if (mode == "threaded") options.mode = Mode::kThreaded;
-  if (mode == "seeded") options.mode = Mode::kSeeded;
-  options.seed = number("TESSERA_HOST_SEED");
-  options.capacity_nbytes = number("TESSERA_HOST_CAPACITY");
-  options.checked = text("TESSERA_HOST_CHECKED") == "1";
+  if (env::host_mode() == "threaded") options.mode = Mode::kThreaded;
+  if (env::host_mode() == "seeded") options.mode = Mode::kSeeded;
+  options.seed = env::host_seed();
+  options.capacity_nbytes = env::host_capacity();
+  options.checked = env::host_checked();
   return options;
 }
 

@@ -14,7 +14,8 @@
 //   +------+-------+-------+-------------------+
 //   | lock | since | check | payload ...       |   rounded up to 64 bytes
 //   +------+-------+-------+-------------------+
-//   lock: odd while being written.  since: ticks of the claim, 0 = free.  check: hash of lock, since, payload and place.
+//   lock: odd while being written.  since: ticks of the claim, 0 = free.  check: hash of lock, since, payload and
+//   place.
 #pragma once
 
 #include <cstddef>
@@ -88,7 +89,7 @@ struct FieldEntry {
   std::uint16_t reserved;
 };
 
-struct SchemaEntry {  // followed by its FieldEntries
+struct SchemaEntry {    // followed by its FieldEntries
   std::uint64_t check;  // of all that follows; 0 ends the section
   std::uint16_t number;
   std::uint16_t field_count;
@@ -123,7 +124,7 @@ struct TableEntry {
 static_assert(sizeof(StringsHead) == 64 && sizeof(StringEntry) == 8 && sizeof(TableEntry) == 64);
 inline constexpr std::size_t kTableCheckedWords = 3;
 
-struct RingHead {  // two cache lines, so that the slots' prefetching neighbours leave the leasing alone
+struct RingHead {             // two cache lines, so that the slots' prefetching neighbours leave the leasing alone
   std::uint64_t leased;       // slots handed out since the start; the only word that writers share
   std::uint64_t slots;        // in the ring, a multiple of lease_slots
   std::uint64_t lease_slots;  // handed out at a time

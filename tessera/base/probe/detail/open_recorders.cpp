@@ -16,11 +16,12 @@ namespace {
 struct OpenRecorder {
   std::uint64_t id;
   Recorder* recorder;
+  std::function<void()> end;
   std::function<void()> disown;
 };
 
 struct OpenRecorders {
-  std::recursive_mutex mutex;  // recursive: closing a recorder removes it
+  std::mutex mutex;  // not recursive: that kind cannot be unlocked in a forked child
   std::vector<OpenRecorder> list;
 };
 
@@ -44,9 +45,8 @@ void close_all() {
   OpenRecorders& open = open_recorders();
   const std::lock_guard lock(open.mutex);
   while (!open.list.empty()) {
-    Recorder* last = open.list.back().recorder;
+    open.list.back().end();
     open.list.pop_back();
-    last->close();
   }
 }
 
@@ -71,10 +71,10 @@ std::uint64_t new_recorder_id() {
   return last.fetch_add(1) + 1;
 }
 
-void add_open_recorder(std::uint64_t id, Recorder* recorder, std::function<void()> disown) {
+void add_open_recorder(std::uint64_t id, Recorder* recorder, std::function<void()> end, std::function<void()> disown) {
   OpenRecorders& open = open_recorders();
   const std::lock_guard lock(open.mutex);
-  open.list.push_back({id, recorder, std::move(disown)});
+  open.list.push_back({id, recorder, std::move(end), std::move(disown)});
 }
 
 void remove_open_recorder(std::uint64_t id) {

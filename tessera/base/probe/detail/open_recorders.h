@@ -12,8 +12,9 @@ namespace tessera::probe::detail {
 
 /// An id never used before in this process.
 std::uint64_t new_recorder_id();
-/// `disown` runs in a forked child: the file is the parent's.
-void add_open_recorder(std::uint64_t id, Recorder* recorder, std::function<void()> disown);
+/// `end` runs at exit if the recorder is still open then; `disown` in a forked child, for the file is the parent's.
+/// Neither may come back here.
+void add_open_recorder(std::uint64_t id, Recorder* recorder, std::function<void()> end, std::function<void()> disown);
 void remove_open_recorder(std::uint64_t id);
 /// Calls `use` if the recorder is open; it stays open meanwhile. False if it is not.
 bool with_open_recorder(std::uint64_t id, const std::function<void(Recorder&)>& use);

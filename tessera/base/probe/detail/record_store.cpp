@@ -40,25 +40,26 @@ std::string directory_problem(const std::string& directory, bool must_be_tmpfs) 
   if (statfs(directory.c_str(), &info) != 0) return concat(directory, ": ", std::strerror(errno));
   const auto type = static_cast<unsigned long>(info.f_type);
   if (must_be_tmpfs && type != TMPFS_MAGIC && type != RAMFS_MAGIC) {
-    return concat(directory, " is not a tmpfs; name one with TESSERA_RECORD=dir=PATH");
+    return concat(directory, " is not a tmpfs; name one with TESSERA_RECORD_DIR=PATH");
   }
   return {};
 }
 
 struct Attempt {
-  int fd = -1;
-  int error = 0;
+  int error = 0;        // of the last try
+  int first_error = 0;  // of the full size
   std::uint64_t nbytes = 0;
 };
 
 // Halves the size until the file fits, if the policy says so.
 Attempt allocate_what_fits(int fd, const RecordOptions& options, const Allocate& allocate) {
-  Attempt attempt{fd, 0, options.nbytes & ~std::uint64_t{4095}};
+  Attempt attempt{0, 0, options.nbytes & ~std::uint64_t{4095}};
   while (true) {
     attempt.error = allocate(fd, attempt.nbytes);
+    if (attempt.first_error == 0) attempt.first_error = attempt.error;
     const bool may_shrink = options.on_no_space == NoSpace::kSmaller && attempt.nbytes / 2 >= RecordOptions::kMinBytes;
-    const bool no_room = attempt.error == ENOSPC || attempt.error == EFBIG || attempt.error == EDQUOT ||
-                         attempt.error == ENOMEM;
+    const bool no_room =
+        attempt.error == ENOSPC || attempt.error == EFBIG || attempt.error == EDQUOT || attempt.error == ENOMEM;
     if (attempt.error == 0 || !no_room || !may_shrink) return attempt;
     attempt.nbytes = attempt.nbytes / 2 & ~std::uint64_t{4095};
     if (ftruncate(fd, 0) != 0) return attempt;  // give back what the failed attempt may have taken
@@ -81,8 +82,8 @@ bool is_zero(const std::byte* data, std::size_t nbytes) {
   return data[0] == std::byte{} && std::memcmp(data, data + 1, nbytes - 1) == 0;
 }
 
-// Rings that never wrapped are mostly zero: those pages stay holes. Reads through the descriptor, not the mapping, since
-// others may be writing.
+// Rings that never wrapped are mostly zero: those pages stay holes. Reads through the descriptor, not the mapping,
+// since others may be writing.
 int copy_sparse(int from, int to, std::uint64_t nbytes) {
   if (ftruncate(to, static_cast<off_t>(nbytes)) != 0) return errno;
   std::byte page[4096];
@@ -136,7 +137,7 @@ std::unique_ptr<RecordStore> RecordStore::create(const RecordOptions& options, c
   store->nbytes_ = got.nbytes;
   status = concat("recording ", got.nbytes / 1024, " KiB in ", store->path_);
   if (got.nbytes < (options.nbytes & ~std::uint64_t{4095})) {
-    status += concat(" (", directory, " has no room for ", options.nbytes / 1024, " KiB)");
+    status += concat(" (no room for ", options.nbytes / 1024, " KiB: ", std::strerror(got.first_error), ")");
   }
   const FilePlan plan = plan_file(got.nbytes);
   FileHeader& header = store->header();

@@ -1,6 +1,6 @@
-// The bytes of a record file: made on tmpfs, every page allocated before it is touched (so a full tmpfs is an error here
-// and never a SIGBUS later), mapped shared so that they outlive the process, linked from the run directory, and copied
-// there or removed at the end. Knows nothing of what the sections hold beyond where they lie.
+// The bytes of a record file: made on tmpfs, every page allocated before it is touched (so a full tmpfs is an error
+// here and never a SIGBUS later), mapped shared so that they outlive the process, linked from the run directory, and
+// copied there or removed at the end. Knows nothing of what the sections hold beyond where they lie.
 #pragma once
 
 #include <cstddef>

@@ -37,8 +37,8 @@ TableCore* TableSection::make(std::uint16_t kind, std::uint16_t payload_bytes, s
   auto* core = new TableCore(at_, granted, row_bytes, payload_bytes, number, clock_, &entry.refused);
   at_ += std::size_t{granted} * row_bytes;
   const auto* words = reinterpret_cast<const std::uint64_t*>(&entry);
-  std::atomic_ref<std::uint64_t>(entry.check).store(words_check(words + 1, kTableCheckedWords, number),
-                                                    std::memory_order_release);
+  std::atomic_ref<std::uint64_t>(entry.check)
+      .store(words_check(words + 1, kTableCheckedWords, number), std::memory_order_release);
   return core;
 }
 

@@ -1,0 +1,98 @@
+#include "tessera/device/cuda/cuda_event.h"
+
+#include "tessera/base/mutant.h"
+#include "tessera/device/cuda/cuda_context.h"
+#include "tessera/device/cuda/cuda_wait.h"
+
+namespace tessera::device::cuda {
+
+CudaEvent::CudaEvent(CudaContext& context, const EventOptions& options) : context_(context), is_owned_(true) {
+  context_.make_current();
+  TESSERA_CUDA(context_, cuEventCreate, &event_, options.timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
+}
+
+CudaEvent::~CudaEvent() {
+  if (is_owned_) TESSERA_CUDA_NOTHROW(context_, cuEventDestroy, event_);
+}
+
+void CudaEvent::record(CUstream stream, const std::shared_ptr<StreamErrors>& errors) {
+  const std::lock_guard lock(mutex_);
+  if (TESSERA_MUTANT("cuda.record_skipped")) return;
+  TESSERA_CUDA(context_, cuEventRecord, event_, stream);
+  if (errors->is_clean()) {
+    errors_.reset();
+  } else {
+    place_ = errors->mark();
+    errors_ = errors;
+  }
+}
+
+void CudaEvent::record_external(CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  const unsigned int flags = TESSERA_MUTANT("cuda.external_record_as_edge") ? 0 : CU_EVENT_RECORD_EXTERNAL;
+  TESSERA_CUDA(context_, cuEventRecordWithFlags, event_, stream, flags);
+  // Each replay moves the point, on a stream that is not known here.
+  errors_.reset();
+}
+
+std::shared_ptr<StreamErrors> CudaEvent::wait(CUstream stream, StreamErrors::Place& up_to) {
+  const std::lock_guard lock(mutex_);
+  TESSERA_CUDA(context_, cuStreamWaitEvent, stream, event_, CU_EVENT_WAIT_DEFAULT);
+  up_to = place_;
+  return errors_;
+}
+
+void CudaEvent::wait_external(CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  if (TESSERA_MUTANT("cuda.external_wait_dropped")) return;
+  TESSERA_CUDA(context_, cuStreamWaitEvent, stream, event_, CU_EVENT_WAIT_EXTERNAL);
+}
+
+bool CudaEvent::ask(CUresult result, const char* call) {
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  if (result != CUDA_SUCCESS) context_.fail(result, call, {__FILE__, __LINE__});
+  return true;
+}
+
+void CudaEvent::throw_parked() {
+  std::shared_ptr<StreamErrors> errors;
+  StreamErrors::Place place = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    errors = errors_;
+    place = place_;
+  }
+  if (errors == nullptr) return;
+  if (const auto error = errors->before(place)) std::rethrow_exception(error);
+}
+
+bool CudaEvent::query() {
+  context_.make_current();
+  if (TESSERA_MUTANT("cuda.event_query_true")) return true;
+  if (!ask(driver().cuEventQuery(event_), "cuEventQuery")) return false;
+  context_.retired().drain();
+  throw_parked();
+  return true;
+}
+
+bool CudaEvent::synchronize(std::chrono::nanoseconds timeout) {
+  context_.make_current();
+  if (timeout == kForever) {
+    TESSERA_CUDA(context_, cuEventSynchronize, event_);
+  } else if (!poll_until(timeout, [&] { return ask(driver().cuEventQuery(event_), "cuEventQuery"); })) {
+    return TESSERA_MUTANT("cuda.event_timeout_ignored");
+  }
+  context_.retired().drain();
+  throw_parked();
+  return true;
+}
+
+std::chrono::nanoseconds CudaEvent::since(EventBackend& start) {
+  context_.make_current();
+  float milliseconds = 0;
+  TESSERA_CUDA(context_, cuEventElapsedTime, &milliseconds, static_cast<CudaEvent&>(start).event_, event_);
+  if (TESSERA_MUTANT("cuda.elapsed_negated")) milliseconds = -milliseconds;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::milli>(milliseconds));
+}
+
+}  // namespace tessera::device::cuda

@@ -1,0 +1,94 @@
+// Streams. Everything that only talks to the driver is in cuda_stream.cpp; captures are in cuda_capture.cpp, copies and
+// fills in cuda_copy.cpp. Methods are called under the stream's lock but for native, progress, error, drain, is_idle
+// and synchronize, so what those share with the rest is atomic or has its own lock.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tessera/device/backend.h"
+#include "tessera/device/cuda/cuda_capture.h"
+#include "tessera/device/cuda/cuda_context.h"
+#include "tessera/device/cuda/stream_errors.h"
+
+namespace tessera::device::cuda {
+
+/// A stream of a GPU.
+class CudaStream : public StreamBackend, private Spinner {
+ public:
+  /// A new stream.
+  CudaStream(CudaContext& context, const StreamOptions& options);
+  /// One made elsewhere; also the legacy (null) and the per-thread default stream.
+  CudaStream(CudaContext& context, CUstream stream);
+  ~CudaStream() override;
+
+  void launch(const std::shared_ptr<KernelBackend>& kernel, const LaunchConfig& config, const KernelArgs& args,
+              const LaunchInfo& info, bool overlap) override;
+  /// What the body throws is parked; work behind it still runs.
+  void run(HostFunction body, const LaunchInfo& info, bool overlap) override;
+  void copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) override;
+  void copy_2d(const Copy2d& rows, const LaunchInfo& info) override;
+  void fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count,
+            const LaunchInfo& info) override;
+  void write_value(std::uint64_t* to, std::uint64_t value) override;
+  void wait_value(const std::uint64_t* from, std::uint64_t value, Compare compare) override;
+  std::shared_ptr<HoldBackend> hold(std::chrono::nanoseconds timeout) override;
+  void record(const std::shared_ptr<EventBackend>& event, Tick tick, EventUse use) override;
+  void wait(const std::shared_ptr<EventBackend>& event, EventUse use) override;
+  void launch_graph(const std::shared_ptr<GraphExecBackend>& exec) override;
+  void publish(Tick tick) override;
+  [[nodiscard]] Tick progress() const override;
+
+  void begin_capture() override;
+  std::unique_ptr<GraphBackend> end_capture() override;
+  void abort_capture() override;
+  CaptureInfo capture_info() override;
+  std::vector<Dependency> capture_predecessors(NodeId node) override;
+  void set_capture_dependencies(std::span<const NodeId> nodes) override;
+
+  void drain() override { context_.retired().drain(); }
+  bool is_idle() override;
+  bool synchronize(std::chrono::nanoseconds timeout) override;
+  std::exception_ptr error() override;
+  void reset_error() override;
+  void* native() override { return stream_; }
+
+ private:
+  bool spin_has_ended() override;
+  [[nodiscard]] std::string spinner_name() const override { return name_; }
+
+  /// The capture of ours that this stream is in; null: none.
+  std::shared_ptr<Capture> own_capture(CaptureView& view);
+  /// After an operation: if it was captured, notes what it said and what its node needs.
+  void note_captured(const LaunchInfo& info, const std::shared_ptr<void>& keep = nullptr) {
+    if (context_.captures().any()) [[unlikely]]
+      note_captured_slow(info, keep);
+  }
+  void note_captured_slow(const LaunchInfo& info, const std::shared_ptr<void>& keep);
+  /// Makes a launch that spins, within the budget.
+  template <class Launch>
+  void launch_spinning(SpinTotals spins, const Launch& launch);
+  void capture_host_function(HostFunction body, const CaptureView& view);
+  void capture_graph(const std::shared_ptr<GraphExecBackend>& exec, const CaptureView& view, Capture& capture);
+  /// Whether everything is done; a lost device has nothing left to do.
+  bool ask_idle();
+
+  // Copies that touch pageable memory (cuda_copy.cpp).
+  bool is_pageable(const void* address, const char* what);
+  std::byte* staging();
+  void copy_through_staging(void* to, const void* from, std::size_t nbytes, bool from_pageable);
+  void copy_rows_through_staging(const Copy2d& rows, bool from_pageable);
+  void run_unfailing(HostFunction body);
+
+  CudaContext& context_;
+  CUstream stream_ = nullptr;
+  const bool is_owned_;
+  std::string name_;
+  std::shared_ptr<StreamErrors> errors_ = std::make_shared<StreamErrors>();
+  std::uint64_t* progress_;         // pinned; written by the device
+  CUevent spin_event_ = nullptr;    // recorded behind every spin
+  std::byte* staging_ = nullptr;    // pinned; work of this stream uses it in order
+  std::shared_ptr<Capture> begun_;  // the capture begun here
+};
+
+}  // namespace tessera::device::cuda
