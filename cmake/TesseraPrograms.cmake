@@ -12,6 +12,12 @@
 #   testing/x_main.cpp   a main function, added to programs by name and never to the tests
 #
 # The target tests_<layer> builds the tests of a layer, tests_gpu all that need a GPU, benches the bench programs.
+# In the dev build, code of the tests is compiled for quick building; only the layers themselves are optimised in full.
+set(TESSERA_TEST_OPTIONS "")
+if(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
+  set(TESSERA_TEST_OPTIONS $<$<COMPILE_LANGUAGE:CXX>:-O1> $<$<COMPILE_LANGUAGE:CXX>:-g1>)
+endif()
+
 if(TESSERA_TESTS)
   find_package(GTest REQUIRED)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
@@ -29,6 +35,7 @@ function(tessera_layer_programs layer sources kernels)
   if(support)
     add_library(tessera_${layer}_testing OBJECT ${support})
     tessera_layer_settings(tessera_${layer}_testing "${kernels}" "GTest::gtest;fmt::fmt;nlohmann_json::nlohmann_json;CLI11::CLI11")
+    target_compile_options(tessera_${layer}_testing PRIVATE ${TESSERA_TEST_OPTIONS})
   endif()
   if(suites)
     add_library(tessera_${layer}_suite OBJECT ${suites})
@@ -73,6 +80,9 @@ function(tessera_program target layer flavour)
     endif()
   endforeach()
   target_link_libraries(${target} PRIVATE GTest::gtest fmt::fmt)
+  if(NOT target MATCHES "^bench_")
+    target_compile_options(${target} PRIVATE ${TESSERA_TEST_OPTIONS})
+  endif()
   tessera_link_closure(${target} ${layer} "${flavour}")
 endfunction()
 
