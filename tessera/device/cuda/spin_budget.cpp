@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 
 namespace tessera::device::cuda {
 namespace {
@@ -42,7 +41,7 @@ SpinBudget::Admission SpinBudget::admit(Spinner& spinner, SpinShare share, int s
   int busy = 0;
   if (!fits(spinner, share, streams, taken, busy)) {
     drop_ended();
-    if (!fits(spinner, share, streams, taken, busy) && !TESSERA_MUTANT("cuda.spin_budget_off")) {
+    if (!fits(spinner, share, streams, taken, busy)) {
       TESSERA_CHECK_AS(NotSupported, share <= kWholeDevice, "a spinning launch on ", spinner.spinner_name(),
                        " has more blocks than the device can hold at once, so some would never start: use a smaller "
                        "grid");
