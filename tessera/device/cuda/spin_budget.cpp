@@ -15,7 +15,7 @@ double percent(SpinShare share) { return 100.0 * static_cast<double>(share) / st
 SpinShare share_of(std::uint64_t blocks, std::uint64_t capacity) {
   // A kernel that does not fit once never will: more than the whole, whatever the number of blocks.
   if (capacity == 0 || blocks > capacity) return kWholeDevice + 1;
-  return (blocks * kWholeDevice + capacity - 1) / capacity;
+  return blocks * kWholeDevice / capacity;
 }
 
 bool SpinBudget::fits(const Spinner& spinner, SpinShare share, int streams, SpinShare& taken, int& busy) const {
