@@ -198,6 +198,16 @@ void Device::synchronize(std::chrono::nanoseconds timeout) const {
   // Slot order, so that with several errors parked the same one is thrown every time.
   std::ranges::sort(live, {}, [](const auto& stream) { return stream->id(); });
   for (const auto& stream : live) Stream(stream).synchronize(timeout);
+  std::vector<DeviceState::Retiring> retiring;
+  {
+    const std::lock_guard lock(state.mutex);
+    retiring = state.retiring;
+  }
+  for (const auto& gone : retiring) {
+    TESSERA_CHECK_AS(TimeoutError, gone.backend->synchronize(timeout), "a stream of device ", state.name,
+                     " whose handle is gone still has work after ", timeout, "; the work goes on");
+  }
+  retiring.clear();
   state.reap();
 }
 

@@ -16,8 +16,8 @@
 
 namespace tessera::device {
 
-/// Set on threads that run a device's work. The last handle to a device may be let go of by such work; taking the device
-/// down there would wait for the very work that is doing it.
+/// Set on threads that run a device's work. The last handle to a device may be let go of by such work; taking the
+/// device down there would wait for the very work that is doing it.
 inline thread_local bool is_device_worker = false;
 
 /// A stream's place in the clocks of its device; outlives the stream.
@@ -55,7 +55,7 @@ struct DeviceState : std::enable_shared_from_this<DeviceState> {
   std::deque<ClockSlot> slots;  // never shrinks, so that pointers stay
   std::vector<ClockSlot*> free_slots;
   struct Retiring {
-    std::unique_ptr<StreamBackend> backend;
+    std::shared_ptr<StreamBackend> backend;
     ClockSlot* slot;
   };
   std::vector<Retiring> retiring;  // streams whose handles are gone and whose work is not done
