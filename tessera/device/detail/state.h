@@ -16,8 +16,8 @@
 
 namespace tessera::device {
 
-/// Set on threads that run a device's work. The last handle to a device may be let go of by such work; taking the device
-/// down there would wait for the very work that is doing it.
+/// Set on threads that run a device's work. The last handle to a device may be let go of by such work; taking the
+/// device down there would wait for the very work that is doing it.
 inline thread_local bool is_device_worker = false;
 
 /// A stream's place in the clocks of its device; outlives the stream.

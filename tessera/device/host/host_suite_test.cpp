@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tessera/base/error.h"
+#include "tessera/device/detail/state.h"
 #include "tessera/device/host/host_device.h"
 #include "tessera/device/host/seeded_scheduler.h"
 #include "tessera/device/suite/device_suite.h"
@@ -72,7 +73,11 @@ class HostSubject : public Subject {
   }
 
   Device device() override { return device_; }
-  Device peer() override { return another("peer"); }
+  Device peer() override {
+    HostOptions options = options_;
+    options.name = "peer";
+    return make_host_device(options);
+  }
   Device limited_device(std::size_t nbytes) override {
     HostOptions options = options_;
     options.capacity_nbytes = nbytes;
@@ -91,19 +96,20 @@ class HostSubject : public Subject {
   void launch_unseen(void* native_stream, std::function<void()> body) override {
     host::launch_unseen(native_stream, std::move(body));
   }
+  // What the backend makes without the common layer, which keeps the clocks, is as foreign as it gets.
   void* foreign_stream() override {
-    foreign_streams_.push_back(another("foreign").create_stream({.name = "made elsewhere"}));
-    return foreign_streams_.back().native();
+    foreign_streams_.push_back(device_.state()->backend->create_stream({.name = "made elsewhere"}, false));
+    return foreign_streams_.back()->native();
   }
   void* foreign_event() override {
-    foreign_events_.push_back(another("foreign").create_event());
-    return foreign_events_.back().native();
+    foreign_events_.push_back(device_.state()->backend->create_event({}));
+    return foreign_events_.back()->native();
   }
   void record_unseen(void* native_event, void* native_stream) override {
-    for (const Stream& stream : foreign_streams_) {
-      if (stream.native() != native_stream) continue;
-      for (const Event& event : foreign_events_) {
-        if (event.native() == native_event) return stream.record(event);
+    for (const auto& stream : foreign_streams_) {
+      if (stream->native() != native_stream) continue;
+      for (const auto& event : foreign_events_) {
+        if (event->native() == native_event) return stream->record(event, Tick{}, EventUse::kEdge);
       }
     }
     throw std::runtime_error("not a foreign stream and event");
@@ -118,24 +124,11 @@ class HostSubject : public Subject {
   Traits traits() const override { return {.has_real_time = options_.mode != Mode::kSeeded}; }
 
  private:
-  // Made on demand and kept: a second device stands for what other libraries own.
-  Device another(const std::string& name) {
-    Device& made = others_[name];
-    if (!made) {
-      HostOptions options = options_;
-      options.name = name;
-      if (options.mode == Mode::kInline) options.mode = Mode::kThreaded;
-      made = make_host_device(options);
-    }
-    return made;
-  }
-
   HostOptions options_;
   std::optional<SeededScheduler::Participant> participant_;
   Device device_;
-  std::map<std::string, Device> others_;
-  std::vector<Stream> foreign_streams_;
-  std::vector<Event> foreign_events_;
+  std::vector<std::unique_ptr<StreamBackend>> foreign_streams_;
+  std::vector<std::shared_ptr<EventBackend>> foreign_events_;
 };
 
 Implementation host(const std::string& name, const HostOptions& options) {

@@ -106,11 +106,9 @@ TEST_P(DeviceSuite, OverlappingLaunchesAreWeakEdgesOfACapture) {
     fill(stream, b, 1, "second");
     const CaptureInfo info = stream.capture_info();
     ASSERT_EQ(info.dependencies.size(), 1U);
-    if (device.properties().has_overlap) {
-      const std::vector<Dependency> edges = stream.capture_predecessors(info.dependencies[0].node);
-      ASSERT_EQ(edges.size(), 1U);
-      EXPECT_EQ(edges[0].kind, EdgeKind::kWeak);
-    }
+    const std::vector<Dependency> edges = stream.capture_predecessors(info.dependencies[0].node);
+    ASSERT_EQ(edges.size(), 1U);
+    EXPECT_EQ(edges[0].kind, EdgeKind::kWeak);
   }
   fill(stream, b, 2, "third");
   const Graph graph = stream.end_capture();
@@ -118,11 +116,9 @@ TEST_P(DeviceSuite, OverlappingLaunchesAreWeakEdgesOfACapture) {
   ASSERT_EQ(nodes.size(), 3U);
   ASSERT_EQ(nodes[1].dependencies.size(), 1U);
   ASSERT_EQ(nodes[2].dependencies.size(), 1U);
-  EXPECT_EQ(nodes[1].dependencies[0].kind, device.properties().has_overlap ? EdgeKind::kWeak : EdgeKind::kFull);
+  EXPECT_EQ(nodes[1].dependencies[0].kind, EdgeKind::kWeak);
   EXPECT_EQ(nodes[2].dependencies[0].kind, EdgeKind::kFull);
-  if (device.properties().has_overlap) {
-    EXPECT_NE(graph.to_json().find("weak"), std::string::npos);
-  }
+  EXPECT_NE(graph.to_json().find("weak"), std::string::npos);
   graph.instantiate().launch(stream);
   finish(stream);
   EXPECT_EQ(read(a), all(8, 1));

@@ -17,12 +17,9 @@ namespace {
 
 int flags_of(Protection protection) {
   switch (protection) {
-    case Protection::kNone:
-      return PROT_NONE;
-    case Protection::kRead:
-      return PROT_READ;
-    case Protection::kReadWrite:
-      break;
+    case Protection::kNone: return PROT_NONE;
+    case Protection::kRead: return PROT_READ;
+    case Protection::kReadWrite: break;
   }
   return PROT_READ | PROT_WRITE;
 }
@@ -79,6 +76,11 @@ void MemoryFile::give_back(std::uint64_t offset, std::size_t nbytes) noexcept {
   free_.emplace(offset, size);
 }
 
+void MemoryFile::abandon(std::size_t nbytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  used_ -= nbytes;
+}
+
 std::size_t MemoryFile::used() const {
   const std::lock_guard lock(mutex_);
   return used_;
@@ -102,16 +104,19 @@ HostMemory::HostMemory(const ExportedMemory& exported) : offset_(exported.offset
 }
 
 HostMemory::~HostMemory() {
-  if (file_ != nullptr) {
-    file_->give_back(offset_, nbytes_);
-  } else {
+  if (file_ == nullptr) {
     close(imported_fd_);
+  } else if (is_exported_) {
+    file_->abandon(nbytes_);  // its bytes go back with the file, when the last who imported it is gone
+  } else {
+    file_->give_back(offset_, nbytes_);
   }
 }
 
 ExportedMemory HostMemory::export_handle() {
   const int own = fcntl(fd(), F_DUPFD_CLOEXEC, 0);
   TESSERA_CHECK_AS(DeviceError, own >= 0, "export: the descriptor could not be duplicated: ", reason());
+  is_exported_ = true;
   return {own, TESSERA_MUTANT("host.export_wrong_offset") ? 0 : offset_, nbytes_};
 }
 

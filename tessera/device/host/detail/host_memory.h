@@ -4,6 +4,7 @@
 //                     \__________ mapped at reserved addresses, maybe twice, maybe in another process too
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -31,6 +32,8 @@ class MemoryFile {
   std::uint64_t take(std::size_t nbytes);
   /// Takes it back.
   void give_back(std::uint64_t offset, std::size_t nbytes) noexcept;
+  /// Counts it as given back but leaves it alone: others may have it mapped, and nobody says when they are done.
+  void abandon(std::size_t nbytes) noexcept;
   /// The file.
   [[nodiscard]] int fd() const { return fd_; }
   /// Bytes given out.
@@ -72,6 +75,7 @@ class HostMemory : public MemoryBackend {
   int imported_fd_ = -1;
   std::uint64_t offset_ = 0;
   std::size_t nbytes_;
+  std::atomic<bool> is_exported_{false};
 };
 
 /// Reserved addresses and what is mapped there. The whole process can touch host memory, so rights given to several
