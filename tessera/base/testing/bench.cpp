@@ -51,8 +51,9 @@ class Side {
 
   // Runs until caches, branch predictors and clock speed have settled; finds the calls to a sample on the way.
   void warm_up(double budget_ns) {
-    const auto start = Clock::now();
     calls_ = what_.calls != 0 ? what_.calls : 1;
+    raw_sample();  // the first call may open files and load code: it says nothing about the next
+    const auto start = Clock::now();
     do {
       const double took = raw_sample();
       if (!work_.is_timed() || what_.calls != 0) continue;
