@@ -17,7 +17,9 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_program(TESSERA_CCACHE ccache)
 if(TESSERA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TESSERA_CCACHE})
+  # Paths are hashed relative to the build, so that clones share the cache; precompiled headers need the sloppiness.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=/ CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TESSERA_CCACHE})
 endif()
 
 find_package(Threads REQUIRED)

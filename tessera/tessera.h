@@ -6,6 +6,8 @@
 #include "tessera/base/error.h"
 #include "tessera/base/ids.h"
 #include "tessera/base/log.h"
+#include "tessera/base/probe/reader.h"
+#include "tessera/base/probe/recorder.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/shape.h"
 #include "tessera/base/version.h"

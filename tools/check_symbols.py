@@ -7,6 +7,7 @@ rewrites the list.
 """
 
 import argparse
+import os
 import pathlib
 import re
 import subprocess
@@ -69,9 +70,9 @@ def main():
     if arguments.without_cuda:
         listed = [name for name in listed if name in surface or not CUDA.search(name)]
     for name in sorted(set(surface) - set(listed)):
-        findings.error(arguments.list.name, 1, f"new, not in the list: {name}")
+        findings.error(os.path.relpath(arguments.list, ROOT), 1, f"new, not in the list: {name}")
     for name in sorted(set(listed) - set(surface)):
-        findings.error(arguments.list.name, listed.index(name) + 1, f"in the list, no longer exported: {name}")
+        findings.error(os.path.relpath(arguments.list, ROOT), listed.index(name) + 1, f"in the list, no longer exported: {name}")
     if findings.errors:
         print("If this change of the public surface is meant: tools/check_symbols.py --library LIB --update, and a line in CHANGELOG.md")
     return findings.close(1)

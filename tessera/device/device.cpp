@@ -118,30 +118,24 @@ void DeviceState::retire(std::unique_ptr<StreamBackend> stream, ClockSlot* slot)
 }
 
 void DeviceState::reap() {
-  std::vector<Retiring> waiting;
+  std::vector<Retiring> asked;
   {
     const std::lock_guard lock(mutex);
-    waiting.swap(retiring);
+    asked = retiring;
   }
-  std::vector<Retiring> busy;
-  std::vector<ClockSlot*> done;
-  for (Retiring& one : waiting) {
+  for (Retiring& one : asked) {
     bool is_idle = false;
     try {
       is_idle = one.backend->is_idle();
     } catch (...) {  // NOLINT(bugprone-empty-catch): a lost stream stays until the device goes
     }
-    if (!is_idle) {
-      busy.push_back(std::move(one));
-      continue;
-    }
+    if (!is_idle) continue;
+    const std::lock_guard lock(mutex);
+    // Another thread may have asked at the same time; who takes it off the list gives its slot back.
+    if (std::erase_if(retiring, [&](const Retiring& other) { return other.backend == one.backend; }) == 0) continue;
     one.slot->raise_completed(Tick(one.slot->tick));
-    done.push_back(one.slot);
-    one.backend.reset();
+    free_slots.push_back(one.slot);
   }
-  const std::lock_guard lock(mutex);
-  for (Retiring& one : busy) retiring.push_back(std::move(one));
-  free_slots.insert(free_slots.end(), done.begin(), done.end());
 }
 
 std::shared_ptr<CaptureState> DeviceState::find_capture(CaptureId id) {
@@ -189,8 +183,10 @@ Tick Device::completed(StreamId stream) const {
 void Device::synchronize(std::chrono::nanoseconds timeout) const {
   DeviceState& state = state_of(*this);
   std::vector<std::shared_ptr<StreamState>> live;
+  std::vector<std::shared_ptr<StreamBackend>> retiring;
   {
     const std::lock_guard lock(state.mutex);
+    for (const auto& one : state.retiring) retiring.push_back(one.backend);
     for (const auto& [native, stream] : state.streams) {
       if (auto alive = stream.lock()) live.push_back(std::move(alive));
     }
@@ -198,14 +194,9 @@ void Device::synchronize(std::chrono::nanoseconds timeout) const {
   // Slot order, so that with several errors parked the same one is thrown every time.
   std::ranges::sort(live, {}, [](const auto& stream) { return stream->id(); });
   for (const auto& stream : live) Stream(stream).synchronize(timeout);
-  std::vector<DeviceState::Retiring> retiring;
-  {
-    const std::lock_guard lock(state.mutex);
-    retiring = state.retiring;
-  }
-  for (const auto& gone : retiring) {
-    TESSERA_CHECK_AS(TimeoutError, gone.backend->synchronize(timeout), "a stream of device ", state.name,
-                     " whose handle is gone still has work after ", timeout, "; the work goes on");
+  for (const auto& stream : retiring) {
+    TESSERA_CHECK_AS(TimeoutError, stream->synchronize(timeout), "device ", state.name,
+                     ": a stream whose handle is gone still has work after ", timeout, "; the work goes on");
   }
   retiring.clear();
   state.reap();

@@ -11,26 +11,16 @@ namespace {
 
 NodeKind kind_of(CUgraphNodeType type) {
   switch (type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-      return NodeKind::kKernel;
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return NodeKind::kCopy;
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-      return TESSERA_MUTANT("cuda.node_kind_wrong") ? NodeKind::kCopy : NodeKind::kFill;
-    case CU_GRAPH_NODE_TYPE_HOST:
-      return NodeKind::kHost;
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-      return NodeKind::kGraph;
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-      return NodeKind::kEmpty;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      return NodeKind::kEventWait;
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      return NodeKind::kEventRecord;
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      return NodeKind::kMemoryValue;
-    default:
-      return NodeKind::kOther;
+    case CU_GRAPH_NODE_TYPE_KERNEL: return NodeKind::kKernel;
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return NodeKind::kCopy;
+    case CU_GRAPH_NODE_TYPE_MEMSET: return TESSERA_MUTANT("cuda.node_kind_wrong") ? NodeKind::kCopy : NodeKind::kFill;
+    case CU_GRAPH_NODE_TYPE_HOST: return NodeKind::kHost;
+    case CU_GRAPH_NODE_TYPE_GRAPH: return NodeKind::kGraph;
+    case CU_GRAPH_NODE_TYPE_EMPTY: return NodeKind::kEmpty;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return NodeKind::kEventWait;
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return NodeKind::kEventRecord;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return NodeKind::kMemoryValue;
+    default: return NodeKind::kOther;
   }
 }
 
@@ -73,21 +63,17 @@ std::vector<NodeInfo> sorted(std::vector<NodeInfo> nodes) {
 
 const char* update_reason(CUgraphExecUpdateResult result) {
   switch (result) {
-    case CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:
-      return "the graph has another shape";
-    case CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:
-      return "a node is of another kind";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED: return "the graph has another shape";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED: return "a node is of another kind";
     case CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:
     case CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE:
       return "a node's kernel cannot be exchanged for that one";
     case CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:
       return "a node's parameters changed in a way that cannot be updated";
-    case CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:
-      return "a node cannot be updated";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED: return "a node cannot be updated";
     case CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:
       return "a node's attributes changed in a way that cannot be updated";
-    default:
-      return "the driver refused the update";
+    default: return "the driver refused the update";
   }
 }
 
@@ -207,8 +193,12 @@ UpdateResult CudaGraphExec::refuse(CudaGraph& graph, const CUgraphExecUpdateResu
   CUgraphExecUpdateResultInfo ignored{};
   driver().cuGraphExecUpdate(exec_, source_->graph(), &ignored);
   std::string reason = update_reason(info.result);
-  if (info.errorNode != nullptr) reason += ": " + graph.describe(info.errorNode);
-  if (info.errorFromNode != nullptr) reason += ", which depends on the " + graph.describe(info.errorFromNode);
+  try {
+    if (info.errorNode != nullptr) reason += ": " + graph.describe(info.errorNode);
+    if (info.errorFromNode != nullptr) reason += ", which depends on the " + graph.describe(info.errorFromNode);
+  } catch (const Error&) {
+    reason += ": a node that the driver does not describe";
+  }
   return {false, std::move(reason)};
 }
 

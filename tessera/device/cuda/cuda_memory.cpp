@@ -58,9 +58,13 @@ std::shared_ptr<MemoryBackend> CudaDevice::import_memory(const ExportedMemory& e
   TESSERA_CHECK(exported.offset() == 0, "import_memory: CUDA memory begins at offset 0 of its descriptor, not at ",
                 exported.offset(), ": was it exported by another kind of device?");
   CUmemGenericAllocationHandle handle = 0;
-  TESSERA_CUDA(context_, cuMemImportFromShareableHandle, &handle,
-               reinterpret_cast<void*>(static_cast<std::uintptr_t>(exported.fd())),
-               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  const CUresult result = driver().cuMemImportFromShareableHandle(
+      &handle, reinterpret_cast<void*>(static_cast<std::uintptr_t>(exported.fd())),
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  // A descriptor of something else gives "unknown error", which here does not mean that the context is lost.
+  TESSERA_CHECK(result != CUDA_ERROR_UNKNOWN && result != CUDA_ERROR_INVALID_VALUE, "import_memory: descriptor ",
+                exported.fd(), " does not name CUDA memory");
+  if (result != CUDA_SUCCESS) context_.fail(result, "cuMemImportFromShareableHandle", {__FILE__, __LINE__});
   return std::make_shared<CudaMemory>(context_, handle, exported.nbytes());
 }
 
@@ -112,6 +116,7 @@ void CudaDevice::unmap(std::byte* address, std::size_t nbytes) {
 
 void CudaDevice::protect(std::byte* address, std::size_t nbytes, Protection protection) {
   context_.make_current();
+  if (TESSERA_MUTANT("cuda.protect_ignored")) return;
   set_access(address, nbytes, context_.device(), protection);
 }
 

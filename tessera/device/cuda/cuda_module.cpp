@@ -120,10 +120,9 @@ void CudaKernel::launch(CUstream stream, const LaunchConfig& config, const Kerne
     launch_overlapping(stream, config, pointers);
     return;
   }
-  const std::uint32_t grid_y = TESSERA_MUTANT("cuda.grid_y_ignored") ? 1 : config.grid[1];
-  const std::uint32_t block_x = TESSERA_MUTANT("cuda.block_halved") ? (config.block[0] + 1) / 2 : config.block[0];
-  TESSERA_CUDA(context_, cuLaunchKernel, function_, config.grid[0], grid_y, config.grid[2], block_x, config.block[1],
-               config.block[2], config.shared_nbytes, stream, pointers, nullptr);
+  if (TESSERA_MUTANT("cuda.launch_skipped")) return;
+  TESSERA_CUDA(context_, cuLaunchKernel, function_, config.grid[0], config.grid[1], config.grid[2], config.block[0],
+               config.block[1], config.block[2], config.shared_nbytes, stream, pointers, nullptr);
 }
 
 void CudaKernel::launch_overlapping(CUstream stream, const LaunchConfig& config, void** args) {

@@ -14,12 +14,9 @@ namespace {
 
 constexpr CUstreamWaitValue_flags compare_flags(Compare compare) {
   switch (compare) {
-    case Compare::kEqual:
-      return CU_STREAM_WAIT_VALUE_EQ;
-    case Compare::kAnd:
-      return CU_STREAM_WAIT_VALUE_AND;
-    case Compare::kGreaterEqual:
-      break;
+    case Compare::kEqual: return CU_STREAM_WAIT_VALUE_EQ;
+    case Compare::kAnd: return CU_STREAM_WAIT_VALUE_AND;
+    case Compare::kGreaterEqual: break;
   }
   return CU_STREAM_WAIT_VALUE_GEQ;
 }

@@ -23,8 +23,9 @@ inline constexpr int kDriverVersion = 13000;
   X(cuInit)                                                                                                            \
   X(cuDriverGetVersion)                                                                                                \
   X(cuGetErrorName)                                                                                                    \
-  X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceTotalMem) X(                     \
-      cuDeviceGetAttribute) X(cuDeviceCanAccessPeer) X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxSetCurrent) \
+  X(cuGetErrorString)                                                                                                  \
+  X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(                 \
+      cuDeviceCanAccessPeer) X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxSetCurrent)                         \
       X(cuCtxGetStreamPriorityRange) X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamQuery) X(              \
           cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamIsCapturing) X(cuStreamBeginCapture)                     \
           X(cuStreamEndCapture) X(cuStreamGetCaptureInfo) X(cuStreamUpdateCaptureDependencies) X(cuStreamWriteValue64) \

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 
 #include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_context.h"
@@ -54,7 +53,12 @@ void launch_hold(CudaContext& context, CUstream stream, const HoldWords& words, 
     timeout_ns = std::min<std::uint64_t>(timeout_ns, 1'000'000'000) + 3'000'000'000;
     expired = HoldWords::kReleased;
   }
-  if (TESSERA_MUTANT("cuda.hold_skipped")) timeout_ns = 0, expired = HoldWords::kReleased;
+  if (TESSERA_MUTANT("cuda.hold_skipped")) {
+    timeout_ns = 0;
+    expired = HoldWords::kReleased;
+  }
+  // A lost release must not keep the device for as long as the caller was willing to wait.
+  if (TESSERA_MUTANT("cuda.hold_release_lost")) timeout_ns = std::min<std::uint64_t>(timeout_ns, 2'000'000'000);
   void* args[] = {&address, &timeout_ns, &released, &expired};
   TESSERA_CUDA(context, cuLaunchKernel, context.hold_kernel().function(), 1, 1, 1, 1, 1, 1, 0, stream, args, nullptr);
 }

@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "tessera/base/error.h"
-#include "tessera/base/mutant.h"
 
 namespace tessera::device::cuda {
 namespace {
@@ -16,7 +15,7 @@ double percent(SpinShare share) { return 100.0 * static_cast<double>(share) / st
 SpinShare share_of(std::uint64_t blocks, std::uint64_t capacity) {
   // A kernel that does not fit once never will: more than the whole, whatever the number of blocks.
   if (capacity == 0 || blocks > capacity) return kWholeDevice + 1;
-  return (blocks * kWholeDevice + capacity - 1) / capacity;
+  return blocks * kWholeDevice / capacity;
 }
 
 bool SpinBudget::fits(const Spinner& spinner, SpinShare share, int streams, SpinShare& taken, int& busy) const {
@@ -42,7 +41,7 @@ SpinBudget::Admission SpinBudget::admit(Spinner& spinner, SpinShare share, int s
   int busy = 0;
   if (!fits(spinner, share, streams, taken, busy)) {
     drop_ended();
-    if (!fits(spinner, share, streams, taken, busy) && !TESSERA_MUTANT("cuda.spin_budget_off")) {
+    if (!fits(spinner, share, streams, taken, busy)) {
       TESSERA_CHECK_AS(NotSupported, share <= kWholeDevice, "a spinning launch on ", spinner.spinner_name(),
                        " has more blocks than the device can hold at once, so some would never start: use a smaller "
                        "grid");

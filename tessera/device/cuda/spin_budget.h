@@ -22,8 +22,9 @@ namespace tessera::device::cuda {
 
 /// A part of the device's room for co-resident blocks; kWholeDevice is all of it.
 using SpinShare = std::uint64_t;
-inline constexpr SpinShare kWholeDevice = SpinShare{1} << 32;
-/// The part that `blocks` take of a device that holds `capacity` of them at once, rounded up.
+inline constexpr SpinShare kWholeDevice = SpinShare{1} << 48;
+/// The part that `blocks` take of a device that holds `capacity` of them at once. Rounded down, so that parts that fit
+/// exactly still do; what is lost is far less than one block.
 SpinShare share_of(std::uint64_t blocks, std::uint64_t capacity);
 
 /// A stream as the budget sees it.

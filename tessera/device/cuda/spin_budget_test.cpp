@@ -39,10 +39,11 @@ std::string message_of(F&& body) {
   return {};
 }
 
-TEST(SpinShare, RoundsUpAndKnowsWhatNeverFits) {
+TEST(SpinShare, PartsThatFitExactlyFitAndOneBlockMoreDoesNot) {
   EXPECT_EQ(share_of(132, 132), kWholeDevice);
-  EXPECT_EQ(share_of(1, 3), (kWholeDevice + 2) / 3);
-  EXPECT_GT(share_of(1, 3) * 3, kWholeDevice - 1);
+  EXPECT_LE(share_of(1, 3) + share_of(1, 7) + share_of(11, 21), kWholeDevice);
+  EXPECT_GT(share_of(100, 132) + share_of(33, 132), kWholeDevice);
+  EXPECT_EQ(share_of(4224, 4224), kWholeDevice);
   EXPECT_GT(share_of(133, 132), kWholeDevice);
   EXPECT_GT(share_of(1, 0), kWholeDevice);
   EXPECT_GT(share_of(~std::uint64_t{0}, 132), kWholeDevice);

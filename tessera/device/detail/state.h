@@ -55,7 +55,7 @@ struct DeviceState : std::enable_shared_from_this<DeviceState> {
   std::deque<ClockSlot> slots;  // never shrinks, so that pointers stay
   std::vector<ClockSlot*> free_slots;
   struct Retiring {
-    std::shared_ptr<StreamBackend> backend;
+    std::shared_ptr<StreamBackend> backend;  // shared with who waits for it
     ClockSlot* slot;
   };
   std::vector<Retiring> retiring;  // streams whose handles are gone and whose work is not done

@@ -26,6 +26,15 @@ void ReplayJob::run_step(std::uint32_t step) {
 }
 
 void ReplayJob::work() {
+  run_steps([this](std::uint32_t step) { run_step(step); });
+}
+
+void ReplayJob::help() {
+  run_steps([this](std::uint32_t step) { rank_.enter([&] { run_step(step); }); });
+}
+
+template <class RunStep>
+void ReplayJob::run_steps(const RunStep& run) {
   std::unique_lock lock(mutex_);
   while (left_ > 0) {
     if (ready_.empty()) {
@@ -36,7 +45,7 @@ void ReplayJob::work() {
     ready_.pop_back();
     if (!error_) {
       lock.unlock();
-      run_step(step);
+      run(step);
       lock.lock();
     }
     std::size_t woken = 0;
@@ -83,10 +92,7 @@ void ReplayPool::help() {
     auto job = std::move(wanted_.front());
     wanted_.pop_front();
     lock.unlock();
-    {
-      const RankScope scope(job->rank());
-      job->work();
-    }
+    job->help();
     job.reset();
     lock.lock();
   }

@@ -21,18 +21,20 @@ class ReplayJob {
  public:
   /// All steps of `plan`.
   explicit ReplayJob(const GraphPlan& plan);
-  /// Runs steps until all have run.
+  /// Runs steps until all have run, on the thread that made the job.
   void work();
+  /// The same on another thread, for the rank of the one that made the job.
+  void help();
   /// After work(): what the first failing step threw; null: nothing.
   [[nodiscard]] std::exception_ptr error() const { return error_; }
-  /// The rank that helpers work for.
-  [[nodiscard]] const std::shared_ptr<RankContext>& rank() const { return rank_; }
 
  private:
   void run_step(std::uint32_t step);
+  template <class RunStep>
+  void run_steps(const RunStep& run);
 
   const GraphPlan& plan_;  // touched only while a step is left
-  const std::shared_ptr<RankContext> rank_ = current_rank();
+  const WeakRank rank_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::size_t> missing_;  // of each step, how many it still waits for

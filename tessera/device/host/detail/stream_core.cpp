@@ -163,7 +163,7 @@ void StreamCore::work() {
   for (;;) {
     wait_for_work();
     if (!has_work()) return;
-    rank_.enter([this] { run_pending(true); });
+    run_pending(true);
     if (!is_inline_) continue;
     runner_.store(Runner::kNobody);
     Runner nobody = Runner::kNobody;
@@ -185,12 +185,19 @@ bool StreamCore::run_pending(bool may_wait) {
 bool StreamCore::run_front(Op& op, std::uint64_t sequence, bool may_wait) {
   const bool is_hindered = is_hindered_.load();
   if (!may_wait && (is_hindered || must_wait(op))) return false;
-  try {
-    if (is_hindered) [[unlikely]]
-      hinder();
-    execute(op, timeline_->failure_at(sequence));
-  } catch (...) {
-    if (!TESSERA_MUTANT("host.error_forgotten")) timeline_->fail(sequence, std::current_exception());
+  const auto run = [&] {
+    try {
+      if (is_hindered) [[unlikely]]
+        hinder();
+      execute(op, timeline_->failure_at(sequence));
+    } catch (...) {
+      if (!TESSERA_MUTANT("host.error_forgotten")) timeline_->fail(sequence, std::current_exception());
+    }
+  };
+  if (may_wait) {
+    rank_.enter(run);  // left again before the operation is seen done: a worker keeps no rank alive
+  } else {
+    run();
   }
   return true;
 }
