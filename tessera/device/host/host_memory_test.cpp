@@ -91,20 +91,39 @@ TEST(HostMemory, ImportPastTheEndOfTheFileIsRefused) {
 
 TEST(HostMemory, GivesPagesBackToTheMachine) {
   const Device device = make_host_device();
-  AddressRange range = device.reserve(16 * kUnit);
-  Memory memory = device.create_memory(16 * kUnit);
-  const ExportedMemory file = memory.export_handle();
+  const Memory other = device.create_memory(kUnit);
+  const ExportedMemory file = other.export_handle();  // for a look at the memory file
   const auto pages = [&] {
     struct stat info {};
     fstat(file.fd(), &info);
     return info.st_blocks;
   };
-  range.map(0, memory);
+  AddressRange range = device.reserve(16 * kUnit);
+  range.map(0, device.create_memory(16 * kUnit));
   std::memset(range.data(), 1, 16 * kUnit);
   EXPECT_GT(pages(), 0);
   range.unmap(0, 16 * kUnit);
-  memory.reset();
   EXPECT_EQ(pages(), 0);
+}
+
+TEST(HostMemory, StaysWhileAnExportOfItIsHeldAndGoesThen) {
+  const Device device = make_host_device({.capacity_nbytes = 2 * kUnit});
+  AddressRange range = device.reserve(2 * kUnit);
+  Memory memory = device.create_memory(2 * kUnit);
+  range.map(0, memory);
+  range.data()[0] = std::byte{9};
+  {
+    const Device other = make_host_device({.name = "other"});
+    AddressRange there = other.reserve(2 * kUnit);
+    there.map(0, other.import_memory(memory.export_handle()));
+    range.unmap(0, 2 * kUnit);
+    memory.reset();
+    EXPECT_THROW((void)device.create_memory(kUnit), OutOfMemory);
+    EXPECT_EQ(there.data()[0], std::byte{9});
+  }
+  EXPECT_EQ(device.memory_use().free_nbytes, 2 * kUnit);
+  range.map(0, device.create_memory(2 * kUnit));
+  EXPECT_TRUE(is_zero(range.data(), 2 * kUnit));
 }
 
 TEST(HostMemory, SharedRightsAreTheStrongest) {

@@ -36,4 +36,28 @@ class Capture {
   GraphNodes nodes_;  // node n stands at n - 1
 };
 
+/// Where a stream stands in a capture. It belongs to the stream itself, so that every handle on the stream, wrapped
+/// ones too, sees the same capture. Guarded by its mutex.
+struct CaptureLane {
+  std::atomic<bool> may_capture{false};  ///< false: certainly not; read without the mutex
+  std::recursive_mutex mutex;            ///< taken by each call of a handle that may touch the rest
+  std::shared_ptr<Capture> capture;      ///< null, or one that may have ended meanwhile
+  std::vector<Dependency> dependencies;  ///< of the next node
+  NodeId last_launch;                    ///< the latest kernel or host node
+
+  /// Enters a capture at these nodes.
+  void enter(std::shared_ptr<Capture> joined, std::vector<Dependency> at) {
+    capture = std::move(joined);
+    dependencies = std::move(at);
+    last_launch = {};
+    may_capture = true;
+  }
+  /// Leaves it.
+  void leave() {
+    capture = nullptr;
+    dependencies.clear();
+    may_capture = false;
+  }
+};
+
 }  // namespace tessera::device::host::detail

@@ -77,7 +77,7 @@ DeviceProperties HostBackend::properties() {
           .granularity = kGranularity,
           .multiprocessors = static_cast<int>(cores),
           .has_export = true,
-          .has_overlap = false,
+          .has_overlap = true,
           .is_lossy_on_error = false};
 }
 
@@ -96,29 +96,20 @@ std::unique_ptr<StreamBackend> HostBackend::create_stream(const StreamOptions& o
   return std::make_unique<HostStream>(std::move(core));
 }
 
+// Streams and events of any host device of this process can be wrapped: they stand for what another library made.
 std::unique_ptr<StreamBackend> HostBackend::wrap_stream(void* native) {
+  auto core = StreamCore::from_native(native).shared_from_this();
   const std::lock_guard lock(mutex_);
   ++streams_made_;
-  for (auto& core : living(cores_)) {
-    if (core.get() == native) return std::make_unique<HostStream>(std::move(core));
-  }
-  TESSERA_THROW(InvalidArgument, shared_->name(), ": ", native, " is no stream of this device, or it is gone");
+  return std::make_unique<HostStream>(std::move(core));
 }
 
 std::shared_ptr<EventBackend> HostBackend::create_event(const EventOptions& options) {
-  auto event = std::make_shared<HostEvent>(shared_, options.timing);
-  const std::lock_guard lock(mutex_);
-  if (events_.size() >= 2 * live_events_ + 64) live_events_ = living(events_).size();
-  events_.push_back(event);
-  return event;
+  return std::make_shared<HostEvent>(shared_, options.timing);
 }
 
 std::shared_ptr<EventBackend> HostBackend::wrap_event(void* native, const EventOptions&) {
-  const std::lock_guard lock(mutex_);
-  for (auto& event : living(events_)) {
-    if (event.get() == native) return event;
-  }
-  TESSERA_THROW(InvalidArgument, shared_->name(), ": ", native, " is no event of this device, or it is gone");
+  return HostEvent::from_native(native).shared_from_this();
 }
 
 std::shared_ptr<GraphExecBackend> HostBackend::instantiate(GraphBackend& graph, const InstantiateOptions& options) {

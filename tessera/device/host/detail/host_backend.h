@@ -14,8 +14,6 @@
 
 namespace tessera::device::host::detail {
 
-class HostEvent;
-
 /// Thread-safe.
 class HostBackend : public DeviceBackend {
  public:
@@ -57,8 +55,6 @@ class HostBackend : public DeviceBackend {
   AddressSpace addresses_;
   std::mutex mutex_;
   std::vector<std::weak_ptr<StreamCore>> cores_;
-  std::vector<std::weak_ptr<HostEvent>> events_;
-  std::size_t live_events_ = 0;  // when last counted
   std::size_t streams_made_ = 0;
 };
 

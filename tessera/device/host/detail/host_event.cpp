@@ -5,6 +5,12 @@
 
 namespace tessera::device::host::detail {
 
+HostEvent& HostEvent::from_native(void* native) {
+  auto* event = static_cast<HostEvent*>(native);
+  TESSERA_CHECK(event != nullptr && event->magic_ == kMagic, "this is no event of a host device: ", native);
+  return *event;
+}
+
 bool HostEvent::query() {
   shared_->check_caller();
   const Point latest = point();

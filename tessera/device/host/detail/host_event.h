@@ -25,6 +25,9 @@ struct CapturedPoint {
 class HostEvent : public EventBackend, public std::enable_shared_from_this<HostEvent> {
  public:
   HostEvent(std::shared_ptr<HostShared> shared, bool timing) : shared_(std::move(shared)), timing_(timing) {}
+  ~HostEvent() override { magic_ = 0; }
+  /// The event behind a native pointer; refuses what is none.
+  static HostEvent& from_native(void* native);
 
   bool query() override;
   bool synchronize(std::chrono::nanoseconds timeout) override;
@@ -43,6 +46,8 @@ class HostEvent : public EventBackend, public std::enable_shared_from_this<HostE
   [[nodiscard]] CapturedPoint captured() const;
 
  private:
+  static constexpr std::uint64_t kMagic = 0x7E55E7A5E7E27ull;
+  std::uint64_t magic_ = kMagic;
   const std::shared_ptr<HostShared> shared_;
   const bool timing_;
   mutable std::mutex mutex_;

@@ -37,6 +37,7 @@ MemoryFile::~MemoryFile() { close(fd_); }
 
 std::uint64_t MemoryFile::take(std::size_t nbytes) {
   const std::lock_guard lock(mutex_);
+  free_lingering();
   const std::size_t limit = TESSERA_MUTANT("host.capacity_off_by_one") ? capacity_ + kGranularity : capacity_;
   TESSERA_CHECK_AS(OutOfMemory, nbytes <= limit && used_ <= limit - nbytes, device_, ": ", nbytes,
                    " more bytes do not fit: ", used_, " of ", capacity_, " are in use");
@@ -54,35 +55,77 @@ std::uint64_t MemoryFile::take(std::size_t nbytes) {
   return std::exchange(end_, end_ + nbytes);
 }
 
+int MemoryFile::export_stretch(std::uint64_t offset, std::size_t nbytes) const {
+  // Opened anew: a lock belongs to an open file, and a duplicate would share ours.
+  const std::string path = "/proc/self/fd/" + std::to_string(fd_);
+  const int exported = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  TESSERA_CHECK_AS(DeviceError, exported >= 0, device_, ": export: the memory file could not be opened: ", reason());
+  struct flock lock {};
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(offset);
+  lock.l_len = static_cast<off_t>(nbytes);
+  if (fcntl(exported, F_OFD_SETLK, &lock) != 0) {
+    const std::string why = reason();
+    close(exported);
+    TESSERA_THROW(DeviceError, device_, ": export: the memory could not be locked: ", why);
+  }
+  return exported;
+}
+
+bool MemoryFile::is_held_elsewhere(std::uint64_t offset, std::size_t nbytes) const {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(offset);
+  lock.l_len = static_cast<off_t>(nbytes);
+  return fcntl(fd_, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
 void MemoryFile::give_back(std::uint64_t offset, std::size_t nbytes) noexcept {
   const std::lock_guard lock(mutex_);
+  if (is_held_elsewhere(offset, nbytes)) {
+    lingering_.emplace(offset, nbytes);
+  } else {
+    free_stretch(offset, nbytes);
+  }
+}
+
+void MemoryFile::free_lingering() {
+  for (auto stretch = lingering_.begin(); stretch != lingering_.end();) {
+    const auto [offset, nbytes] = *stretch;
+    if (is_held_elsewhere(offset, nbytes)) {
+      ++stretch;
+      continue;
+    }
+    stretch = lingering_.erase(stretch);
+    free_stretch(offset, nbytes);
+  }
+}
+
+void MemoryFile::free_stretch(std::uint64_t offset, std::uint64_t nbytes) {
   used_ -= nbytes;
   if (!TESSERA_MUTANT("host.reused_memory_not_zero")) {
     fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(nbytes));
   }
-  std::uint64_t size = nbytes;
   auto after = free_.lower_bound(offset);
-  if (after != free_.end() && after->first == offset + size) {
-    size += after->second;
+  if (after != free_.end() && after->first == offset + nbytes) {
+    nbytes += after->second;
     after = free_.erase(after);
   }
   if (after != free_.begin()) {
     const auto before = std::prev(after);
     if (before->first + before->second == offset) {
-      before->second += size;
+      before->second += nbytes;
       return;
     }
   }
-  free_.emplace(offset, size);
+  free_.emplace(offset, nbytes);
 }
 
-void MemoryFile::abandon(std::size_t nbytes) noexcept {
+std::size_t MemoryFile::used() {
   const std::lock_guard lock(mutex_);
-  used_ -= nbytes;
-}
-
-std::size_t MemoryFile::used() const {
-  const std::lock_guard lock(mutex_);
+  free_lingering();
   return used_;
 }
 
@@ -104,19 +147,17 @@ HostMemory::HostMemory(const ExportedMemory& exported) : offset_(exported.offset
 }
 
 HostMemory::~HostMemory() {
-  if (file_ == nullptr) {
-    close(imported_fd_);
-  } else if (is_exported_) {
-    file_->abandon(nbytes_);  // its bytes go back with the file, when the last who imported it is gone
-  } else {
+  if (file_ != nullptr) {
     file_->give_back(offset_, nbytes_);
+  } else {
+    close(imported_fd_);
   }
 }
 
 ExportedMemory HostMemory::export_handle() {
-  const int own = fcntl(fd(), F_DUPFD_CLOEXEC, 0);
+  // A duplicate of an imported descriptor carries the lock of the one who exported it.
+  const int own = file_ ? file_->export_stretch(offset_, nbytes_) : fcntl(imported_fd_, F_DUPFD_CLOEXEC, 0);
   TESSERA_CHECK_AS(DeviceError, own >= 0, "export: the descriptor could not be duplicated: ", reason());
-  is_exported_ = true;
   return {own, TESSERA_MUTANT("host.export_wrong_offset") ? 0 : offset_, nbytes_};
 }
 

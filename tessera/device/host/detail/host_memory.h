@@ -4,7 +4,6 @@
 //                     \__________ mapped at reserved addresses, maybe twice, maybe in another process too
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -30,24 +29,30 @@ class MemoryFile {
 
   /// Gives out a stretch that reads as zero and returns its offset; throws OutOfMemory.
   std::uint64_t take(std::size_t nbytes);
-  /// Takes it back.
+  /// Takes it back; not before other processes have let go of what was exported of it.
   void give_back(std::uint64_t offset, std::size_t nbytes) noexcept;
-  /// Counts it as given back but leaves it alone: others may have it mapped, and nobody says when they are done.
-  void abandon(std::size_t nbytes) noexcept;
+  /// A descriptor for another process. It carries a shared lock on the stretch, which lasts as long as anyone holds the
+  /// descriptor or a mapping made from it: that is how give_back() knows.
+  [[nodiscard]] int export_stretch(std::uint64_t offset, std::size_t nbytes) const;
   /// The file.
   [[nodiscard]] int fd() const { return fd_; }
-  /// Bytes given out.
-  [[nodiscard]] std::size_t used() const;
+  /// Bytes given out, or still held by another process.
+  [[nodiscard]] std::size_t used();
   /// The most bytes that may be.
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
 
  private:
+  [[nodiscard]] bool is_held_elsewhere(std::uint64_t offset, std::size_t nbytes) const;
+  void free_stretch(std::uint64_t offset, std::uint64_t nbytes);
+  void free_lingering();
+
   const std::string device_;
   const std::size_t capacity_;
   int fd_;
-  mutable std::mutex mutex_;
-  std::map<std::uint64_t, std::uint64_t> free_;  // offset -> nbytes; no two touch
-  std::uint64_t end_ = 0;                        // size of the file
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::uint64_t> lingering_;  // given back, still held by another process
+  std::map<std::uint64_t, std::uint64_t> free_;       // offset -> nbytes; no two touch
+  std::uint64_t end_ = 0;                             // size of the file
   std::size_t used_ = 0;
 };
 
@@ -75,7 +80,6 @@ class HostMemory : public MemoryBackend {
   int imported_fd_ = -1;
   std::uint64_t offset_ = 0;
   std::size_t nbytes_;
-  std::atomic<bool> is_exported_{false};
 };
 
 /// Reserved addresses and what is mapped there. The whole process can touch host memory, so rights given to several

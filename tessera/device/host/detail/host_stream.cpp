@@ -20,17 +20,19 @@ HostEvent& host_event(const std::shared_ptr<EventBackend>& event) {
 
 }  // namespace
 
-HostStream::HostStream(std::shared_ptr<StreamCore> core) : core_(std::move(core)) { core_->add_user(); }
+HostStream::HostStream(std::shared_ptr<StreamCore> core) : core_(std::move(core)), lane_(core_->lane()) {
+  core_->add_user();
+}
 
 HostStream::~HostStream() { core_->remove_user(); }
 
 bool HostStream::is_capturing() {
   core_->shared().check_caller();
-  if (capture_ == nullptr) [[likely]]
+  if (!lane_.may_capture.load()) [[likely]]
     return false;
-  if (capture_->is_active()) return true;
-  capture_ = nullptr;  // it was ended or dropped on the stream that began it
-  dependencies_.clear();
+  const std::lock_guard lock(lane_.mutex);
+  if (lane_.capture != nullptr && lane_.capture->is_active()) return true;
+  lane_.leave();  // it was ended or dropped on the stream that began it
   return false;
 }
 
@@ -39,17 +41,18 @@ void HostStream::check_capturing(const char* call) {
 }
 
 void HostStream::add_node(NodeKind kind, const LaunchInfo& info, GraphNode node, bool overlap) {
+  const std::lock_guard lock(lane_.mutex);
   node.info.kind = kind;
   node.info.label = std::string(info.label);
   node.info.has_declared_accesses = info.accesses.has_value();
   if (info.accesses) node.info.accesses.assign(info.accesses->begin(), info.accesses->end());
-  node.info.dependencies = dependencies_;
+  node.info.dependencies = lane_.dependencies;
   for (Dependency& dependency : node.info.dependencies) {
-    if (overlap && dependency.node == last_launch_) dependency.kind = EdgeKind::kWeak;
+    if (overlap && dependency.node == lane_.last_launch) dependency.kind = EdgeKind::kWeak;
   }
-  const NodeId id = capture_->add(std::move(node));
-  if (!TESSERA_MUTANT("host.capture_forgets_order")) dependencies_.assign(1, {id});
-  if (kind == NodeKind::kKernel || kind == NodeKind::kHost) last_launch_ = id;
+  const NodeId id = lane_.capture->add(std::move(node));
+  if (!TESSERA_MUTANT("host.capture_forgets_order")) lane_.dependencies.assign(1, {id});
+  if (kind == NodeKind::kKernel || kind == NodeKind::kHost) lane_.last_launch = id;
 }
 
 void HostStream::do_work(NodeKind kind, HostFunction work, const LaunchInfo& info, bool overlap) {
@@ -129,7 +132,8 @@ void HostStream::record(const std::shared_ptr<EventBackend>& event, Tick tick, E
     if (TESSERA_MUTANT("host.record_early")) sequence -= std::min<std::uint64_t>(sequence, 2);
     own.set_point({core_->timeline(), sequence}, std::move(stamp));
   } else if (use == EventUse::kEdge) {
-    own.set_captured({capture_, dependencies_});
+    const std::lock_guard lock(lane_.mutex);
+    own.set_captured({lane_.capture, lane_.dependencies});
   } else {
     GraphNode node;
     node.event = own.shared_from_this();
@@ -151,7 +155,7 @@ void HostStream::wait(const std::shared_ptr<EventBackend>& event, EventUse use) 
   Point point = own.point();
   if (TESSERA_MUTANT("host.wait_ignored") || (point.reached() && point.failure() == nullptr)) return;
   if (TESSERA_MUTANT("host.wait_uses_latest_record")) {
-    core_->enqueue(HostFunction([late = own.shared_from_this()] { late->synchronize(kForever); }));
+    core_->enqueue(HostFunction([late = own.shared_from_this()] { late->synchronize(std::chrono::seconds(2)); }));
     return;
   }
   core_->enqueue(WaitOp{std::move(point)});
@@ -164,18 +168,15 @@ void HostStream::join_capture(const std::shared_ptr<EventBackend>& event) {
                   "' is capturing and the event was recorded outside; wait with EventUse::kExternal");
     return;
   }
-  if (capture_ == nullptr) {
-    capture_ = std::move(place.capture);
-    dependencies_ = std::move(place.dependencies);
-    last_launch_ = {};
-    return;
-  }
-  TESSERA_CHECK(capture_ == place.capture, "wait: stream '", core_->name(), "' takes part in capture ", capture_->id(),
-                " and the event was recorded in capture ", place.capture->id());
-  if (TESSERA_MUTANT("host.join_drops_old_deps")) dependencies_.clear();
+  const std::lock_guard lock(lane_.mutex);
+  if (lane_.capture == nullptr) return lane_.enter(std::move(place.capture), std::move(place.dependencies));
+  TESSERA_CHECK(lane_.capture == place.capture, "wait: stream '", core_->name(), "' takes part in capture ",
+                lane_.capture->id(), " and the event was recorded in capture ", place.capture->id());
+  if (TESSERA_MUTANT("host.join_drops_old_deps")) lane_.dependencies.clear();
   for (const Dependency& dependency : place.dependencies) {
-    const bool is_known = std::find(dependencies_.begin(), dependencies_.end(), dependency) != dependencies_.end();
-    if (!is_known) dependencies_.push_back(dependency);
+    const bool is_known =
+        std::find(lane_.dependencies.begin(), lane_.dependencies.end(), dependency) != lane_.dependencies.end();
+    if (!is_known) lane_.dependencies.push_back(dependency);
   }
 }
 
@@ -195,41 +196,43 @@ void HostStream::publish(Tick tick) {
 
 void HostStream::begin_capture() {
   TESSERA_CHECK(!is_capturing(), "begin_capture: stream '", core_->name(), "' is capturing already");
-  capture_ = std::make_shared<Capture>();
-  dependencies_.clear();
-  last_launch_ = {};
+  const std::lock_guard lock(lane_.mutex);
+  lane_.enter(std::make_shared<Capture>(), {});
 }
 
 std::unique_ptr<GraphBackend> HostStream::end_capture() {
+  const std::lock_guard lock(lane_.mutex);
   check_capturing("end_capture");
-  GraphNodes nodes = capture_->end();
-  capture_ = nullptr;
-  dependencies_.clear();
+  GraphNodes nodes = lane_.capture->end();
+  lane_.leave();
   return std::make_unique<HostGraph>(std::move(nodes));
 }
 
 void HostStream::abort_capture() {
+  const std::lock_guard lock(lane_.mutex);
   if (!is_capturing()) return;
-  static_cast<void>(capture_->end());
-  capture_ = nullptr;
-  dependencies_.clear();
+  static_cast<void>(lane_.capture->end());
+  lane_.leave();
 }
 
 CaptureInfo HostStream::capture_info() {
+  const std::lock_guard lock(lane_.mutex);
   if (!is_capturing()) return {};
-  return {capture_->id(), dependencies_};
+  return {lane_.capture->id(), lane_.dependencies};
 }
 
 std::vector<Dependency> HostStream::capture_predecessors(NodeId node) {
+  const std::lock_guard lock(lane_.mutex);
   check_capturing("capture_predecessors");
-  return capture_->predecessors(node);
+  return lane_.capture->predecessors(node);
 }
 
 void HostStream::set_capture_dependencies(std::span<const NodeId> nodes) {
+  const std::lock_guard lock(lane_.mutex);
   check_capturing("set_capture_dependencies");
-  capture_->check_nodes(nodes);
-  dependencies_.clear();
-  for (const NodeId node : nodes) dependencies_.push_back({node});
+  lane_.capture->check_nodes(nodes);
+  lane_.dependencies.clear();
+  for (const NodeId node : nodes) lane_.dependencies.push_back({node});
 }
 
 bool HostStream::is_idle() {

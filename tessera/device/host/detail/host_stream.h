@@ -57,9 +57,7 @@ class HostStream : public StreamBackend {
   void join_capture(const std::shared_ptr<EventBackend>& event);
 
   const std::shared_ptr<StreamCore> core_;
-  std::shared_ptr<Capture> capture_;      // null, or one that may have ended meanwhile
-  std::vector<Dependency> dependencies_;  // of the next node
-  NodeId last_launch_;                    // the latest kernel or host node of this stream in the capture
+  CaptureLane& lane_;
 };
 
 }  // namespace tessera::device::host::detail

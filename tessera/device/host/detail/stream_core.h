@@ -19,6 +19,7 @@
 
 #include "tessera/base/ids.h"
 #include "tessera/device/backend.h"
+#include "tessera/device/host/detail/capture.h"
 #include "tessera/device/host/detail/host_shared.h"
 #include "tessera/device/host/detail/op_queue.h"
 #include "tessera/device/host/detail/timeline.h"
@@ -86,6 +87,8 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   /// Wakes the worker to look at what has changed.
   void ring() { bell_.ring(); }
 
+  /// Where it stands in a capture.
+  [[nodiscard]] CaptureLane& lane() { return lane_; }
   /// Its name.
   [[nodiscard]] const std::string& name() const { return name_; }
   /// Its operations done, and its failures.
@@ -119,6 +122,7 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   const bool is_inline_;
   const std::shared_ptr<Timeline> timeline_ = std::make_shared<Timeline>();
   const WeakRank rank_;
+  CaptureLane lane_;
   SpinLock producer_;  // launch_unseen comes without the stream's lock
   bool has_worker_ = false;
   OpQueue queue_;

@@ -81,13 +81,12 @@ void fill_items(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::s
 bool value_holds(const std::uint64_t* from, std::uint64_t value, Compare compare) {
   const std::uint64_t word = __atomic_load_n(from, __ATOMIC_ACQUIRE);
   switch (compare) {
-    case Compare::kEqual:
-      return word == value;
+    case Compare::kEqual: return word == value;
     case Compare::kGreaterEqual:
-      if (TESSERA_MUTANT("host.wait_value_wrong_compare")) return word > value;
+      if (TESSERA_MUTANT("host.wait_value_wrong_compare")) return word + 1 >= value;
       return static_cast<std::int64_t>(word - value) >= 0;
     case Compare::kAnd:
-      if (TESSERA_MUTANT("host.wait_value_and_needs_all")) return (word & value) == value;
+      if (TESSERA_MUTANT("host.wait_value_and_is_or")) return (word | value) != 0;
       return (word & value) != 0;
   }
   return true;
