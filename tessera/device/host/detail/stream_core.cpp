@@ -54,12 +54,12 @@ void HostHold::release() {
 }
 
 void HostHold::wait(HostShared& shared, const std::string& stream) {
-  const nanoseconds timeout = TESSERA_MUTANT("host.hold_never_times_out") ? kForever : timeout_;
   const bool in_time = shared.wait(
-      bell_, [&] { return is_over(); }, timeout,
+      bell_, [&] { return is_over(); }, timeout_,
       [&] { return tessera::detail::concat("the release of a hold on stream '", stream, "'"); });
   State held = State::kHeld;
   if (in_time || !state_.compare_exchange_strong(held, State::kTimedOut)) return;
+  if (TESSERA_MUTANT("host.hold_timeout_forgotten")) return;
   TESSERA_THROW(TimeoutError, "stream '", stream, "' was held for ", timeout_,
                 " and not released; call Hold::release before the deadline or hold with a longer one");
 }

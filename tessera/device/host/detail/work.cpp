@@ -83,10 +83,10 @@ bool value_holds(const std::uint64_t* from, std::uint64_t value, Compare compare
   switch (compare) {
     case Compare::kEqual: return word == value;
     case Compare::kGreaterEqual:
-      if (TESSERA_MUTANT("host.wait_value_wrong_compare")) return word > value;
+      if (TESSERA_MUTANT("host.wait_value_wrong_compare")) return word + 1 >= value;
       return static_cast<std::int64_t>(word - value) >= 0;
     case Compare::kAnd:
-      if (TESSERA_MUTANT("host.wait_value_and_needs_all")) return (word & value) == value;
+      if (TESSERA_MUTANT("host.wait_value_and_is_or")) return (word | value) != 0;
       return (word & value) != 0;
   }
   return true;
