@@ -32,6 +32,6 @@ if(NOT TESSERA_SANITIZE)
   add_test(NAME consumer
     COMMAND ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DWORK=${PROJECT_BINARY_DIR}/consumer -DTREE=${PROJECT_SOURCE_DIR}
             -DCONSUMER=${PROJECT_SOURCE_DIR}/tests/consumer -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
-            -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER} -P ${PROJECT_SOURCE_DIR}/tests/consumer/run.cmake)
+            -P ${PROJECT_SOURCE_DIR}/tests/consumer/run.cmake)
   set_tests_properties(consumer PROPERTIES LABELS package TIMEOUT 300)
 endif()

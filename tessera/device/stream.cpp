@@ -25,20 +25,23 @@ void enqueue(StreamState& stream, DriverCall kind, const Call& call) {
   stream.backend->drain();
 }
 
-// What every launch does before the driver call, under the stream's lock. In capture nothing is checked yet: the graph
-// is, as a whole, when the capture ends.
-void before_launch(StreamState& stream, const LaunchInfo& info) {
-  detail::AccessChecker* checker = stream.device->checker.get();
-  if (checker != nullptr) [[unlikely]] {
+// What every launch does around the driver call, under the stream's lock. In capture nothing is checked yet: the graph is,
+// as a whole, when the capture ends; and nothing runs, so the ticks of the stream stay as they are.
+template <class Call>
+void launch_with(StreamState& stream, const LaunchInfo& info, const Call& call) {
+  const std::uint64_t before = stream.slot->tick;
+  const bool is_eager = !stream.is_capturing();
+  if (detail::AccessChecker* checker = stream.device->checker.get()) [[unlikely]] {
     TESSERA_CHECK(info.accesses.has_value(), "launch '", info.label, "' on ", stream.name,
                   " does not declare what it touches; pass LaunchInfo::accesses, an empty list if it touches nothing");
-    if (!stream.is_capturing()) {
+    if (is_eager) {
       checker->launch(stream, info.label, *info.accesses);
     } else {
       checker->touch(info.label, *info.accesses);
     }
   }
-  if (stream.overlap_depth == 0) stream.before_last_full = stream.slot->tick;
+  call();
+  if (is_eager && stream.overlap_depth == 0) stream.before_last_full = before;
 }
 
 void check_range(const char* what, const void* address, std::size_t nbytes) {
@@ -81,8 +84,7 @@ void Stream::launch(const Kernel& kernel, const LaunchConfig& config, const Kern
   LaunchInfo named = info;
   if (named.label.empty()) named.label = kernel.name();
   enqueue(stream, DriverCall::kLaunch, [&] {
-    before_launch(stream, named);
-    stream.backend->launch(kernel.backend(), config, args, named, stream.overlap_depth > 0);
+    launch_with(stream, named, [&] { stream.backend->launch(kernel.backend(), config, args, named, stream.overlap_depth > 0); });
   });
 }
 
@@ -90,8 +92,7 @@ void Stream::run(HostFunction body, const LaunchInfo& info) const {
   StreamState& stream = stream_state(*this);
   TESSERA_CHECK(static_cast<bool>(body), "run on ", stream.name, ": the function is empty");
   enqueue(stream, DriverCall::kLaunch, [&] {
-    before_launch(stream, info);
-    stream.backend->run(std::move(body), info, stream.overlap_depth > 0);
+    launch_with(stream, info, [&] { stream.backend->run(std::move(body), info, stream.overlap_depth > 0); });
   });
 }
 
@@ -104,8 +105,7 @@ void Stream::copy(void* to, const void* from, std::size_t nbytes, std::string_vi
   const LaunchInfo info{.label = label, .accesses = accesses};
   enqueue(stream, DriverCall::kCopy, [&] {
     detail::check_capturable(stream, {to, from});
-    before_launch(stream, info);
-    stream.backend->copy(to, from, nbytes, info);
+    launch_with(stream, info, [&] { stream.backend->copy(to, from, nbytes, info); });
   });
 }
 
@@ -122,8 +122,7 @@ void Stream::copy_2d(void* to, std::size_t to_pitch, const void* from, std::size
   const LaunchInfo info{.label = label, .accesses = accesses};
   enqueue(stream, DriverCall::kCopy, [&] {
     detail::check_capturable(stream, {to, from});
-    before_launch(stream, info);
-    stream.backend->copy_2d({to, to_pitch, from, from_pitch, width, height}, info);
+    launch_with(stream, info, [&] { stream.backend->copy_2d({to, to_pitch, from, from_pitch, width, height}, info); });
   });
 }
 
@@ -139,8 +138,7 @@ void Stream::fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, std:
   const std::array accesses{writes(to, count * item_nbytes)};
   const LaunchInfo info{.label = label, .accesses = accesses};
   enqueue(stream, DriverCall::kFill, [&] {
-    before_launch(stream, info);
-    stream.backend->fill(to, pattern, item_nbytes, count, info);
+    launch_with(stream, info, [&] { stream.backend->fill(to, pattern, item_nbytes, count, info); });
   });
 }
 
@@ -149,7 +147,6 @@ void Stream::write_value(std::uint64_t* to, std::uint64_t value) const {
   check_word("write_value", to);
   enqueue(stream, DriverCall::kMemoryValue, [&] {
     if (stream.device->checker != nullptr) stream.device->checker->touch("write_value", std::array{writes(to, 8)});
-    stream.before_last_full = stream.slot->tick;
     stream.backend->write_value(to, value);
   });
 }

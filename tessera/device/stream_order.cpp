@@ -63,7 +63,6 @@ void Stream::record(const Event& event, EventUse use) const {
       stream.backend->record(at.backend, tick, EventUse::kEdge);
       note_record(stream, at, tick);
       if (TESSERA_MUTANT("device.record_covers_the_future")) at.clock.raise(stream.id(), Tick(tick.value() + 1));
-      stream.before_last_full = stream.overlap_depth == 0 ? stream.slot->tick : stream.before_last_full;
     } else if (use == EventUse::kExternal) {
       stream.backend->record(at.backend, {}, EventUse::kExternal);
       const std::lock_guard device_lock(stream.device->mutex);

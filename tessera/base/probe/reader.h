@@ -109,7 +109,7 @@ struct TableInfo {
   std::string kind;           ///< of its rows
   std::uint32_t rows = 0;     ///< it has, claimed or not
   std::uint64_t refused = 0;  ///< claims that found no free row
-  std::vector<RowInfo> claimed;
+  std::vector<RowInfo> claimed;  ///< those in use
 };
 
 /// A snapshot of one record file. Movable; safe to read from several threads.
@@ -150,16 +150,16 @@ class TESSERA_API RecordFile {
 
  private:
   friend class RecordFileParser;
+  struct SchemaField {
+    std::string name;
+    FieldType type;
+    std::uint16_t offset;
+    std::uint16_t nbytes;
+  };
   struct Schema {
     std::uint16_t number = 0;
     std::uint16_t payload_bytes = 0;
     std::string name;
-    struct SchemaField {
-      std::string name;
-      FieldType type;
-      std::uint16_t offset;
-      std::uint16_t nbytes;
-    };
     std::vector<SchemaField> fields;
   };
   struct ThreadSpan {

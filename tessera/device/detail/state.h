@@ -87,7 +87,7 @@ struct StreamState {
   std::mutex mutex;
   ClockSlot* slot = nullptr;
   VectorClock clock;
-  std::uint64_t before_last_full = 0;  // ticks taken before the latest operation that was no overlapping launch
+  std::uint64_t before_last_full = 0;  // ticks taken before the latest launch that was not overlapping
   int overlap_depth = 0;
   std::shared_ptr<CaptureState> capture;  // ours; a foreign capture of a wrapped stream is asked of the driver
 
