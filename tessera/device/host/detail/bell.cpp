@@ -11,13 +11,11 @@
 namespace tessera::device::host::detail {
 
 void Bell::sleep(std::uint32_t seen, std::chrono::nanoseconds longest) {
-  if (longest.count() > 0) {
-    timespec limit{};
-    limit.tv_sec = longest.count() / 1'000'000'000;
-    limit.tv_nsec = longest.count() % 1'000'000'000;
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&epoch_), FUTEX_WAIT_PRIVATE, seen, &limit, nullptr, 0);
-  }
-  leave();
+  if (longest.count() <= 0) return;
+  timespec limit{};
+  limit.tv_sec = longest.count() / 1'000'000'000;
+  limit.tv_nsec = longest.count() % 1'000'000'000;
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&epoch_), FUTEX_WAIT_PRIVATE, seen, &limit, nullptr, 0);
 }
 
 void Bell::ring_aloud() {

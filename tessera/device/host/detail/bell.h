@@ -22,25 +22,25 @@ inline void pause_briefly() {
 /// Something that threads sleep on until it rings. Thread-safe.
 class Bell {
  public:
-  /// Announces a sleeper; follow it by sleep() or leave().
+  /// Announces a sleeper; look at the condition once more, then sleep() or go on.
   std::uint32_t listen() {
-    sleepers_.fetch_add(1);
-    return epoch_.load();
+    const std::uint32_t seen = epoch_.load();  // before the flag: a ring that takes the flag has yet to move it
+    has_sleepers_.store(true);
+    return seen;
   }
-  /// Takes the announcement back.
-  void leave() { sleepers_.fetch_sub(1); }
   /// Sleeps until the bell rings after listen() returned `seen`, at most `longest`; may wake early.
   void sleep(std::uint32_t seen, std::chrono::nanoseconds longest);
-  /// Wakes all who sleep.
+  /// Wakes all who sleep. The flag is taken by the first ring: those that follow before the woken have come to run cost
+  /// one load, not a system call each.
   void ring() {
-    if (sleepers_.load() != 0) ring_aloud();
+    if (has_sleepers_.load() && has_sleepers_.exchange(false)) ring_aloud();
   }
 
  private:
   void ring_aloud();
 
   std::atomic<std::uint32_t> epoch_{0};
-  std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<bool> has_sleepers_{false};
 };
 
 /// A lock for a few instructions. Thread-safe.

@@ -124,9 +124,7 @@ void GraphPlan::run_event_node(std::size_t index) {
     return;
   }
   if (TESSERA_MUTANT("host.external_wait_missing") || point.timeline == nullptr) return;
-  shared_->wait(
-      point.timeline->bell(), [&] { return point.reached(); }, kForever,
-      [] { return std::string("an event that a graph waits for"); });
+  shared_->wait_for(point, kForever, [] { return std::string("an event that a graph waits for"); });
   if (const auto error = point.failure()) std::rethrow_exception(error);
 }
 

@@ -25,10 +25,7 @@ bool HostEvent::synchronize(std::chrono::nanoseconds timeout) {
   shared_->check_caller();
   const Point latest = point();
   if (latest.timeline == nullptr) return true;
-  const bool in_time = shared_->wait(
-      latest.timeline->bell(), [&] { return latest.reached(); }, timeout,
-      [] { return std::string("an event, on the host"); });
-  if (!in_time) return false;
+  if (!shared_->wait_for(latest, timeout, [] { return std::string("an event, on the host"); })) return false;
   if (const auto error = latest.failure(); error && !TESSERA_MUTANT("host.event_hides_error")) {
     std::rethrow_exception(error);
   }

@@ -27,24 +27,22 @@ void HostShared::refuse_caller() const {
                 "make a SeededScheduler::Participant first");
 }
 
-bool HostShared::sleep_until(Bell& bell, const std::function<bool()>& over, nanoseconds timeout, nanoseconds slice) {
+bool HostShared::sleep_until(const Alarm& alarm, const std::function<bool()>& over, nanoseconds timeout) {
   const auto start = steady_clock::now();
   for (int spin = 0; spin < kSpins; ++spin) {
     if (over()) return true;
     pause_briefly();
   }
-  nanoseconds nap = std::min<nanoseconds>(slice, std::chrono::microseconds(20));
+  nanoseconds nap = std::min<nanoseconds>(alarm.slice, std::chrono::microseconds(20));
   for (;;) {
     const nanoseconds left = timeout == kForever ? kForever : timeout - (steady_clock::now() - start);
     if (left.count() <= 0) return over();
-    const std::uint32_t seen = bell.listen();
-    if (over()) {
-      bell.leave();
-      return true;
-    }
-    bell.sleep(seen, std::min(left, nap));
+    const std::uint32_t seen = alarm.bell->listen();
+    if (alarm.timeline != nullptr) alarm.timeline->want(alarm.sequence);
     if (over()) return true;
-    nap = std::min(slice, nap * 2);
+    alarm.bell->sleep(seen, std::min(left, nap));
+    if (over()) return true;
+    nap = std::min(alarm.slice, nap * 2);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "tessera/base/rank.h"
 #include "tessera/device/event.h"
 #include "tessera/device/host/detail/bell.h"
+#include "tessera/device/host/detail/timeline.h"
 #include "tessera/device/host/seeded_scheduler.h"
 
 namespace tessera::device::host::detail {
@@ -71,15 +72,17 @@ class HostShared {
   template <class Ready, class What>
   bool wait(Bell& bell, const Ready& ready, std::chrono::nanoseconds timeout, const What& what,
             std::chrono::nanoseconds slice = std::chrono::milliseconds(20)) {
-    if (ready()) return true;
-    const std::function<bool()> over = [&] { return ready() || stopping(); };
-    const bool in_time =
-        scheduler_ != nullptr ? scheduler_->wait_until(over, timeout, what()) : sleep_until(bell, over, timeout, slice);
-    if (ready()) return true;
-    if (stopping()) TESSERA_THROW(AbortedError, name_, ": the device went away while it waited for ", what());
-    return in_time && ready();
+    return wait({&bell, nullptr, 0, slice}, ready, timeout, what);
   }
-
+  /// Waits until the point is reached. False: `timeout` passed first.
+  template <class What>
+  bool wait_for(const Point& point, std::chrono::nanoseconds timeout, const What& what) {
+    if (point.reached()) return true;
+    Timeline& timeline = *point.timeline;
+    return wait(
+        {&timeline.bell(), &timeline, point.sequence, std::chrono::milliseconds(20)}, [&] { return point.reached(); },
+        timeout, what);
+  }
   /// Starts a thread of this device. `body` must end soon after stopping() turns true.
   void start_thread(const std::string& name, std::function<void()> body);
   /// Joins the threads that have ended.
@@ -90,6 +93,24 @@ class HostShared {
   void stop();
 
  private:
+  // What to listen to while asleep.
+  struct Alarm {
+    Bell* bell;
+    Timeline* timeline;  // null: none; else it is told that `sequence` is wanted
+    std::uint64_t sequence;
+    std::chrono::nanoseconds slice;  // the longest sleep between two looks
+  };
+  template <class Ready, class What>
+  bool wait(const Alarm& alarm, const Ready& ready, std::chrono::nanoseconds timeout, const What& what) {
+    if (ready()) return true;
+    const std::function<bool()> over = [&] { return ready() || stopping(); };
+    const bool in_time =
+        scheduler_ != nullptr ? scheduler_->wait_until(over, timeout, what()) : sleep_until(alarm, over, timeout);
+    if (ready()) return true;
+    if (stopping()) TESSERA_THROW(AbortedError, name_, ": the device went away while it waited for ", what());
+    return in_time && ready();
+  }
+
   struct OwnThread {
     std::thread thread;        // joinable unless seeded
     std::uint64_t seeded = 0;  // the scheduler's id
@@ -97,8 +118,7 @@ class HostShared {
     std::shared_ptr<std::atomic<bool>> has_ended;
   };
   [[noreturn]] void refuse_caller() const;
-  bool sleep_until(Bell& bell, const std::function<bool()>& over, std::chrono::nanoseconds timeout,
-                   std::chrono::nanoseconds slice);
+  bool sleep_until(const Alarm& alarm, const std::function<bool()>& over, std::chrono::nanoseconds timeout);
   void join(OwnThread& thread);
 
   const std::string name_;

@@ -69,6 +69,10 @@ class OpQueue {
   std::uint64_t push(T&& op) {
     if (tail_at_ == kSlots) [[unlikely]]
       grow();
+    // The slots ahead were last written by the consumer, on another core: fetch them before they are needed.
+    const char* ahead = reinterpret_cast<const char*>(&tail_->ops[tail_at_]) + kAhead * sizeof(Op);
+    __builtin_prefetch(ahead, 1);
+    __builtin_prefetch(ahead + 64, 1);
     tail_->ops[tail_at_++].template emplace<std::remove_cvref_t<T>>(std::forward<T>(op));
     const std::uint64_t number = pushed_.load(std::memory_order_relaxed) + 1;
     pushed_.store(number);
@@ -91,6 +95,7 @@ class OpQueue {
 
  private:
   static constexpr std::size_t kSlots = 126;  // a segment is 16 KiB
+  static constexpr std::size_t kAhead = 8;
   static constexpr std::size_t kMostSpare = 64;
   struct Segment {
     Op ops[kSlots];

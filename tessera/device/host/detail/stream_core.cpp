@@ -93,10 +93,8 @@ void StreamCore::set_stalled(bool stalled) {
 bool StreamCore::synchronize(nanoseconds timeout) {
   TESSERA_CHECK(!RunningScope::contains(this), "stream '", name_,
                 "' cannot be waited for by work that runs on it; wait from outside");
-  const std::uint64_t target = queue_.pushed();
-  return shared_->wait(
-      timeline_->bell(), [&] { return timeline_->reached(target); }, timeout,
-      [&] { return tessera::detail::concat("stream '", name_, "' to finish"); });
+  return shared_->wait_for({timeline_, queue_.pushed()}, timeout,
+                           [&] { return tessera::detail::concat("stream '", name_, "' to finish"); });
 }
 
 void StreamCore::drain() {
@@ -151,11 +149,7 @@ void StreamCore::wait_for_work() {
   }
   while (!over()) {
     const std::uint32_t seen = bell_.listen();
-    if (over()) {
-      bell_.leave();
-    } else {
-      bell_.sleep(seen, std::chrono::hours(1));
-    }
+    if (!over()) bell_.sleep(seen, std::chrono::hours(1));
   }
 }
 
@@ -241,9 +235,7 @@ void StreamCore::execute(Op& op, const std::exception_ptr& poison) {
 }
 
 void StreamCore::execute(WaitOp& op) {
-  shared_->wait(
-      op.point.timeline->bell(), [&] { return op.point.reached(); }, kForever,
-      [&] { return tessera::detail::concat("an event, on stream '", name_, "'"); });
+  shared_->wait_for(op.point, kForever, [&] { return tessera::detail::concat("an event, on stream '", name_, "'"); });
   const auto error = op.point.failure();
   if (error && !TESSERA_MUTANT("host.error_not_inherited")) std::rethrow_exception(error);
 }
@@ -251,10 +243,10 @@ void StreamCore::execute(WaitOp& op) {
 // A launch that is skipped waits for the one before it all the same: the next one relies on this one's end for both.
 void StreamCore::execute(GraphOp& op, const std::exception_ptr& poison) {
   try {
-    if (op.previous.timeline != nullptr && op.previous.timeline != timeline_) {
-      shared_->wait(
-          op.previous.timeline->bell(), [&] { return op.previous.reached(); }, kForever,
-          [&] { return tessera::detail::concat("the launch before of a graph, on stream '", name_, "'"); });
+    if (op.previous.timeline != timeline_) {
+      shared_->wait_for(op.previous, kForever, [&] {
+        return tessera::detail::concat("the launch before of a graph, on stream '", name_, "'");
+      });
     }
     if (poison == nullptr) {
       op.plan->replay(op.points.get());

@@ -4,6 +4,18 @@
 
 namespace tessera::device::host::detail {
 
+void Timeline::want(std::uint64_t sequence) {
+  std::uint64_t least = wanted_.load();
+  while (sequence < least && !wanted_.compare_exchange_weak(least, sequence)) {
+  }
+}
+
+// Forgets all wishes first: a sleeper that wants more has listened already, so the bell wakes it and it asks again.
+void Timeline::wake() {
+  wanted_.store(kOpen);
+  bell_.ring();
+}
+
 void Timeline::fail(std::uint64_t sequence, std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (!failures_.empty() && failures_.back().last >= sequence) return;

@@ -25,11 +25,13 @@ class Timeline {
   [[nodiscard]] std::uint64_t done() const { return done_.load(); }
   /// Whether it has come to `sequence`.
   [[nodiscard]] bool reached(std::uint64_t sequence) const { return done_.load() >= sequence; }
-  /// Moves it to `sequence` and wakes who waits.
+  /// Moves it to `sequence` and wakes those who want it.
   void advance(std::uint64_t sequence) {
     done_.store(sequence);
-    bell_.ring();
+    if (sequence >= wanted_.load()) wake();
   }
+  /// Says, between bell().listen() and a last look, that a sleeper wants `sequence`: what comes before wakes nobody.
+  void want(std::uint64_t sequence);
   /// Notes that operation `sequence`, not yet passed by advance(), failed. The first failure of a stretch wins.
   void fail(std::uint64_t sequence, std::exception_ptr error);
   /// What failed at or before the point and had not been reset there; null: nothing.
@@ -38,7 +40,7 @@ class Timeline {
   [[nodiscard]] std::exception_ptr parked() const;
   /// Operations after `last` are clean of all failures up to it, also of those that are yet to happen.
   void reset_after(std::uint64_t last);
-  /// Rings when it moves.
+  /// Rings when it comes to what was wanted.
   [[nodiscard]] Bell& bell() { return bell_; }
 
  private:
@@ -49,7 +51,10 @@ class Timeline {
     std::exception_ptr error;
   };
 
+  void wake();
+
   std::atomic<std::uint64_t> done_{0};
+  std::atomic<std::uint64_t> wanted_{kOpen};  // the least that a sleeper wants
   Bell bell_;
   std::atomic<bool> has_failures_{false};
   mutable std::mutex mutex_;
