@@ -53,28 +53,23 @@ TESSERA_API DType parse_dtype(std::string_view name);
 /// Bytes of one element.
 constexpr std::size_t itemsize(DType dtype) {
   switch (dtype) {
-    case DType::kC128:
-      return 16;
+    case DType::kC128: return 16;
     case DType::kF64:
     case DType::kI64:
     case DType::kU64:
-    case DType::kC64:
-      return 8;
+    case DType::kC64: return 8;
     case DType::kF32:
     case DType::kI32:
-    case DType::kU32:
-      return 4;
+    case DType::kU32: return 4;
     case DType::kF16:
     case DType::kBF16:
     case DType::kI16:
-    case DType::kU16:
-      return 2;
+    case DType::kU16: return 2;
     case DType::kF8E4M3:
     case DType::kF8E5M2:
     case DType::kI8:
     case DType::kU8:
-    case DType::kBool:
-      return 1;
+    case DType::kBool: return 1;
   }
   return 0;
 }
@@ -108,14 +103,10 @@ concept Element = PlainInteger<T> ||
 
 constexpr DType integer_dtype(std::size_t size, bool is_signed_type) {
   switch (size) {
-    case 1:
-      return is_signed_type ? DType::kI8 : DType::kU8;
-    case 2:
-      return is_signed_type ? DType::kI16 : DType::kU16;
-    case 4:
-      return is_signed_type ? DType::kI32 : DType::kU32;
-    default:
-      return is_signed_type ? DType::kI64 : DType::kU64;
+    case 1: return is_signed_type ? DType::kI8 : DType::kU8;
+    case 2: return is_signed_type ? DType::kI16 : DType::kU16;
+    case 4: return is_signed_type ? DType::kI32 : DType::kU32;
+    default: return is_signed_type ? DType::kI64 : DType::kU64;
   }
 }
 

@@ -78,16 +78,13 @@ constexpr std::string_view kMutantSelector = "TESSERA_MUTANT";
 
 std::string type_of(const Variable& variable) {
   switch (variable.kind) {
-    case Kind::kText:
-      return "path";
-    case Kind::kBytes:
-      return "size";
+    case Kind::kText: return "path";
+    case Kind::kBytes: return "size";
     case Kind::kInteger:
       if (variable.most == std::numeric_limits<std::uint64_t>::max()) return "integer";
       return detail::concat("integer ", variable.least, " to ", variable.most);
     case Kind::kChoice:
-    case Kind::kSwitch:
-      break;
+    case Kind::kSwitch: break;
   }
   std::string text;
   for (const std::string_view word : variable.allowed) text += (text.empty() ? "" : "|") + std::string(word);
@@ -126,18 +123,11 @@ std::uint64_t read_bytes(const Variable& variable, const std::string& text) {
 
 void check_value(const Variable& variable, const std::string& text) {
   switch (variable.kind) {
-    case Kind::kText:
-      break;
-    case Kind::kBytes:
-      read_bytes(variable, text);
-      break;
-    case Kind::kInteger:
-      read_integer(variable, text);
-      break;
+    case Kind::kText: break;
+    case Kind::kBytes: read_bytes(variable, text); break;
+    case Kind::kInteger: read_integer(variable, text); break;
     case Kind::kChoice:
-    case Kind::kSwitch:
-      read_choice(variable, text);
-      break;
+    case Kind::kSwitch: read_choice(variable, text); break;
   }
 }
 

@@ -25,22 +25,14 @@ std::string full_text(ErrorKind kind, SourcePlace place, const std::string& mess
 
 std::string_view to_string(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kInvalidArgument:
-      return "invalid argument";
-    case ErrorKind::kOutOfMemory:
-      return "out of memory";
-    case ErrorKind::kDevice:
-      return "device error";
-    case ErrorKind::kTimeout:
-      return "timeout";
-    case ErrorKind::kAborted:
-      return "aborted";
-    case ErrorKind::kMismatch:
-      return "mismatch";
-    case ErrorKind::kNotSupported:
-      return "not supported";
-    case ErrorKind::kIo:
-      return "i/o error";
+    case ErrorKind::kInvalidArgument: return "invalid argument";
+    case ErrorKind::kOutOfMemory: return "out of memory";
+    case ErrorKind::kDevice: return "device error";
+    case ErrorKind::kTimeout: return "timeout";
+    case ErrorKind::kAborted: return "aborted";
+    case ErrorKind::kMismatch: return "mismatch";
+    case ErrorKind::kNotSupported: return "not supported";
+    case ErrorKind::kIo: return "i/o error";
   }
   return "error";
 }

@@ -32,15 +32,11 @@ bool wants_color() {
 
 std::string_view color_of(Level level) {
   switch (level) {
-    case Level::kDebug:
-      return "\033[2m";
-    case Level::kWarn:
-      return "\033[33m";
-    case Level::kError:
-      return "\033[31m";
+    case Level::kDebug: return "\033[2m";
+    case Level::kWarn: return "\033[33m";
+    case Level::kError: return "\033[31m";
     case Level::kInfo:
-    case Level::kOff:
-      break;
+    case Level::kOff: break;
   }
   return "";
 }

@@ -86,14 +86,10 @@ enum class Kind { kTop, kList, kDict, kTuple };
 
 std::string_view to_string(Kind kind) {
   switch (kind) {
-    case Kind::kTop:
-      return "pickle";
-    case Kind::kList:
-      return "list";
-    case Kind::kDict:
-      return "dict";
-    case Kind::kTuple:
-      return "tuple";
+    case Kind::kTop: return "pickle";
+    case Kind::kList: return "list";
+    case Kind::kDict: return "dict";
+    case Kind::kTuple: return "tuple";
   }
   return "";
 }

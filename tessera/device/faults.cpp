@@ -50,14 +50,10 @@ void FaultInjector::pass_armed(DriverCall call) {
   if (fault.remaining == 0 || --fault.remaining > 0) return;
   const auto text = detail::concat("injected fault in driver call '", to_string(call), "'");
   switch (fault.error) {
-    case ErrorKind::kOutOfMemory:
-      TESSERA_THROW(OutOfMemory, text);
-    case ErrorKind::kTimeout:
-      TESSERA_THROW(TimeoutError, text);
-    case ErrorKind::kNotSupported:
-      TESSERA_THROW(NotSupported, text);
-    default:
-      TESSERA_THROW(DeviceError, text);
+    case ErrorKind::kOutOfMemory: TESSERA_THROW(OutOfMemory, text);
+    case ErrorKind::kTimeout: TESSERA_THROW(TimeoutError, text);
+    case ErrorKind::kNotSupported: TESSERA_THROW(NotSupported, text);
+    default: TESSERA_THROW(DeviceError, text);
   }
 }
 

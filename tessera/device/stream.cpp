@@ -25,8 +25,8 @@ void enqueue(StreamState& stream, DriverCall kind, const Call& call) {
   stream.backend->drain();
 }
 
-// What every launch does around the driver call, under the stream's lock. In capture nothing is checked yet: the graph is,
-// as a whole, when the capture ends; and nothing runs, so the ticks of the stream stay as they are.
+// What every launch does around the driver call, under the stream's lock. In capture nothing is checked yet: the graph
+// is, as a whole, when the capture ends; and nothing runs, so the ticks of the stream stay as they are.
 template <class Call>
 void launch_with(StreamState& stream, const LaunchInfo& info, const Call& call) {
   const std::uint64_t before = stream.slot->tick;
@@ -84,7 +84,8 @@ void Stream::launch(const Kernel& kernel, const LaunchConfig& config, const Kern
   LaunchInfo named = info;
   if (named.label.empty()) named.label = kernel.name();
   enqueue(stream, DriverCall::kLaunch, [&] {
-    launch_with(stream, named, [&] { stream.backend->launch(kernel.backend(), config, args, named, stream.overlap_depth > 0); });
+    launch_with(stream, named,
+                [&] { stream.backend->launch(kernel.backend(), config, args, named, stream.overlap_depth > 0); });
   });
 }
 
@@ -137,9 +138,8 @@ void Stream::fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, std:
   if (count == 0) return;
   const std::array accesses{writes(to, count * item_nbytes)};
   const LaunchInfo info{.label = label, .accesses = accesses};
-  enqueue(stream, DriverCall::kFill, [&] {
-    launch_with(stream, info, [&] { stream.backend->fill(to, pattern, item_nbytes, count, info); });
-  });
+  enqueue(stream, DriverCall::kFill,
+          [&] { launch_with(stream, info, [&] { stream.backend->fill(to, pattern, item_nbytes, count, info); }); });
 }
 
 void Stream::write_value(std::uint64_t* to, std::uint64_t value) const {

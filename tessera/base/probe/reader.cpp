@@ -55,39 +55,26 @@ std::string RecordFile::string(StringId id) const {
   return detail::string_check(text) == entry.check ? std::string(text) : bad;
 }
 
-FieldValue RecordFile::decode(const Schema::SchemaField& field, std::span<const std::byte> payload) const {
+FieldValue RecordFile::decode(const SchemaField& field, std::span<const std::byte> payload) const {
   switch (field.type) {
-    case FieldType::kU8:
-      return std::uint64_t{load<std::uint8_t>(payload, field.offset)};
-    case FieldType::kU16:
-      return std::uint64_t{load<std::uint16_t>(payload, field.offset)};
-    case FieldType::kU32:
-      return std::uint64_t{load<std::uint32_t>(payload, field.offset)};
+    case FieldType::kU8: return std::uint64_t{load<std::uint8_t>(payload, field.offset)};
+    case FieldType::kU16: return std::uint64_t{load<std::uint16_t>(payload, field.offset)};
+    case FieldType::kU32: return std::uint64_t{load<std::uint32_t>(payload, field.offset)};
     case FieldType::kU64:
-    case FieldType::kAddress:
-      return load<std::uint64_t>(payload, field.offset);
-    case FieldType::kI8:
-      return std::int64_t{load<std::int8_t>(payload, field.offset)};
-    case FieldType::kI16:
-      return std::int64_t{load<std::int16_t>(payload, field.offset)};
-    case FieldType::kI32:
-      return std::int64_t{load<std::int32_t>(payload, field.offset)};
-    case FieldType::kI64:
-      return load<std::int64_t>(payload, field.offset);
-    case FieldType::kF32:
-      return double{load<float>(payload, field.offset)};
-    case FieldType::kF64:
-      return load<double>(payload, field.offset);
-    case FieldType::kBool:
-      return load<std::uint8_t>(payload, field.offset) != 0;
-    case FieldType::kString:
-      return string(StringId{load<std::uint32_t>(payload, field.offset)});
+    case FieldType::kAddress: return load<std::uint64_t>(payload, field.offset);
+    case FieldType::kI8: return std::int64_t{load<std::int8_t>(payload, field.offset)};
+    case FieldType::kI16: return std::int64_t{load<std::int16_t>(payload, field.offset)};
+    case FieldType::kI32: return std::int64_t{load<std::int32_t>(payload, field.offset)};
+    case FieldType::kI64: return load<std::int64_t>(payload, field.offset);
+    case FieldType::kF32: return double{load<float>(payload, field.offset)};
+    case FieldType::kF64: return load<double>(payload, field.offset);
+    case FieldType::kBool: return load<std::uint8_t>(payload, field.offset) != 0;
+    case FieldType::kString: return string(StringId{load<std::uint32_t>(payload, field.offset)});
     case FieldType::kMoment: {
       const auto ticks = load<std::uint64_t>(payload, field.offset);
       return ticks != 0 ? info_.clock.wall_ns(ticks) : std::int64_t{0};
     }
-    case FieldType::kText:
-      break;
+    case FieldType::kText: break;
   }
   const auto* text = reinterpret_cast<const char*>(payload.data()) + field.offset;
   return std::string(text, strnlen(text, field.nbytes));
@@ -114,7 +101,7 @@ std::span<const std::byte> RecordFile::payload_of(const RecordRef& ref, const Ki
   const Schema* schema = find_schema(ref.kind);
   if (schema == nullptr || schema->name != kind.name || schema->payload_bytes != kind.nbytes) return {};
   const bool is_same = std::equal(schema->fields.begin(), schema->fields.end(), kind.fields.begin(), kind.fields.end(),
-                                  [](const Schema::SchemaField& a, const FieldInfo& b) {
+                                  [](const SchemaField& a, const FieldInfo& b) {
                                     return a.name == b.name && a.type == b.type && a.offset == b.offset;
                                   });
   return is_same ? payload_of(ref) : std::span<const std::byte>{};

@@ -106,9 +106,9 @@ struct RowInfo {
 
 /// A state table.
 struct TableInfo {
-  std::string kind;           ///< of its rows
-  std::uint32_t rows = 0;     ///< it has, claimed or not
-  std::uint64_t refused = 0;  ///< claims that found no free row
+  std::string kind;              ///< of its rows
+  std::uint32_t rows = 0;        ///< it has, claimed or not
+  std::uint64_t refused = 0;     ///< claims that found no free row
   std::vector<RowInfo> claimed;  ///< those in use
 };
 
@@ -172,7 +172,7 @@ class TESSERA_API RecordFile {
   [[nodiscard]] std::span<const std::byte> payload_of(const RecordRef& ref) const;
   [[nodiscard]] const Schema* find_schema(std::uint16_t number) const;
   [[nodiscard]] std::vector<Field> decode(const Schema& schema, std::span<const std::byte> payload) const;
-  [[nodiscard]] FieldValue decode(const Schema::SchemaField& field, std::span<const std::byte> payload) const;
+  [[nodiscard]] FieldValue decode(const SchemaField& field, std::span<const std::byte> payload) const;
 
   FileInfo info_;
   std::vector<std::string> problems_;

@@ -50,24 +50,19 @@ bool width_fits(FieldType type, std::uint16_t nbytes) {
   switch (type) {
     case FieldType::kU8:
     case FieldType::kI8:
-    case FieldType::kBool:
-      return nbytes == 1;
+    case FieldType::kBool: return nbytes == 1;
     case FieldType::kU16:
-    case FieldType::kI16:
-      return nbytes == 2;
+    case FieldType::kI16: return nbytes == 2;
     case FieldType::kU32:
     case FieldType::kI32:
     case FieldType::kF32:
-    case FieldType::kString:
-      return nbytes == 4;
+    case FieldType::kString: return nbytes == 4;
     case FieldType::kU64:
     case FieldType::kI64:
     case FieldType::kF64:
     case FieldType::kMoment:
-    case FieldType::kAddress:
-      return nbytes == 8;
-    case FieldType::kText:
-      return true;
+    case FieldType::kAddress: return nbytes == 8;
+    case FieldType::kText: return true;
   }
   return true;  // a type of a later version: kept, shown as bytes
 }

@@ -55,18 +55,12 @@ using Random = std::mt19937_64;
 
 std::uint64_t odd_number(Random& random) {
   switch (random() % 6) {
-    case 0:
-      return random();
-    case 1:
-      return random() % 300'000;
-    case 2:
-      return ~std::uint64_t{0} - random() % 64;
-    case 3:
-      return std::uint64_t{1} << random() % 64;
-    case 4:
-      return random() % 8;
-    default:
-      return (random() % 70'000) * 8;
+    case 0: return random();
+    case 1: return random() % 300'000;
+    case 2: return ~std::uint64_t{0} - random() % 64;
+    case 3: return std::uint64_t{1} << random() % 64;
+    case 4: return random() % 8;
+    default: return (random() % 70'000) * 8;
   }
 }
 
@@ -114,9 +108,7 @@ void spoil(Random& random, std::vector<char>& bytes) {
     const std::size_t at = chosen_place(random, bytes);
     if (bytes.size() < 8) return;
     switch (random() % 5) {
-      case 0:
-        bytes[at] = static_cast<char>(bytes[at] ^ 1 << random() % 8);
-        break;
+      case 0: bytes[at] = static_cast<char>(bytes[at] ^ 1 << random() % 8); break;
       case 1: {
         const std::uint64_t value = odd_number(random);
         const std::size_t aligned = at & ~std::size_t{7};

@@ -77,9 +77,7 @@ void fill_header(detail::FileHeader& header, const RankPlace& place, ClockSource
   detail::put_text(header.build, concat("tessera ", version(), ", ", build_info().compiler));
 }
 
-std::string run_directory(const RankPlace& place) {
-  return place.run_dir.empty() ? env::run_dir() : place.run_dir;
-}
+std::string run_directory(const RankPlace& place) { return place.run_dir.empty() ? env::run_dir() : place.run_dir; }
 
 }  // namespace
 

@@ -19,34 +19,27 @@ namespace tessera::device::cuda {
 /// The interface version that every function is asked for.
 inline constexpr int kDriverVersion = 13000;
 
-#define TESSERA_CUDA_REQUIRED(X)                                                                                       \
-  X(cuInit)                                                                                                            \
-  X(cuDriverGetVersion)                                                                                                \
-  X(cuGetErrorName)                                                                                                    \
-  X(cuGetErrorString)                                                                                                  \
-  X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(                 \
-      cuDeviceCanAccessPeer) X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxSetCurrent)                         \
-      X(cuCtxGetStreamPriorityRange) X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamQuery) X(              \
-          cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamIsCapturing) X(cuStreamBeginCapture)                     \
-          X(cuStreamEndCapture) X(cuStreamGetCaptureInfo) X(cuStreamUpdateCaptureDependencies) X(cuStreamWriteValue64) \
-              X(cuStreamWaitValue64) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventRecordWithFlags)     \
-                  X(cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuLaunchKernel) X(cuLaunchKernelEx) X( \
-                      cuLaunchHostFunc) X(cuModuleLoadDataEx) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncLoad)   \
-                      X(cuFuncGetName) X(cuFuncGetParamInfo) X(cuFuncGetAttribute) X(cuFuncSetAttribute)               \
-                          X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuMemcpyAsync) X(cuMemcpy2DAsync) X(        \
-                              cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async) X(cuMemGetInfo) X(cuMemCreate)  \
-                              X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap)     \
-                                  X(cuMemSetAccess) X(cuMemGetAllocationGranularity) X(cuMemExportToShareableHandle)   \
-                                      X(cuMemImportFromShareableHandle) X(cuMemHostAlloc) X(cuMemFreeHost)             \
-                                          X(cuPointerGetAttribute) X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphClone)  \
-                                              X(cuGraphNodeFindInClone) X(cuGraphGetNodes) X(cuGraphNodeGetType)       \
-                                                  X(cuGraphNodeGetDependencies) X(cuGraphKernelNodeGetParams)          \
-                                                      X(cuGraphHostNodeGetParams) X(cuGraphHostNodeSetParams)          \
-                                                          X(cuGraphChildGraphNodeGetGraph) X(cuGraphAddNode)           \
-                                                              X(cuGraphInstantiateWithParams) X(cuGraphExecDestroy)    \
-                                                                  X(cuGraphExecUpdate) X(cuGraphLaunch)                \
-                                                                      X(cuUserObjectCreate) X(cuUserObjectRelease)     \
-                                                                          X(cuGraphRetainUserObject)
+// clang-format off
+#define TESSERA_CUDA_REQUIRED(X)                                                                                     \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet)           \
+  X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDeviceCanAccessPeer)                            \
+  X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetStreamPriorityRange)                   \
+  X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamWaitEvent)      \
+  X(cuStreamIsCapturing) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamGetCaptureInfo)                     \
+  X(cuStreamUpdateCaptureDependencies) X(cuStreamWriteValue64) X(cuStreamWaitValue64) X(cuEventCreate)               \
+  X(cuEventDestroy) X(cuEventRecord) X(cuEventRecordWithFlags) X(cuEventQuery) X(cuEventSynchronize)                 \
+  X(cuEventElapsedTime) X(cuLaunchKernel) X(cuLaunchKernelEx) X(cuLaunchHostFunc) X(cuModuleLoadDataEx)              \
+  X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncLoad) X(cuFuncGetName) X(cuFuncGetParamInfo)                      \
+  X(cuFuncGetAttribute) X(cuFuncSetAttribute) X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuMemcpyAsync)        \
+  X(cuMemcpy2DAsync) X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async) X(cuMemGetInfo) X(cuMemCreate)       \
+  X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)             \
+  X(cuMemGetAllocationGranularity) X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle)                 \
+  X(cuMemHostAlloc) X(cuMemFreeHost) X(cuPointerGetAttribute) X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphClone)     \
+  X(cuGraphNodeFindInClone) X(cuGraphGetNodes) X(cuGraphNodeGetType) X(cuGraphNodeGetDependencies)                   \
+  X(cuGraphKernelNodeGetParams) X(cuGraphHostNodeGetParams) X(cuGraphHostNodeSetParams)                              \
+  X(cuGraphChildGraphNodeGetGraph) X(cuGraphAddNode) X(cuGraphInstantiateWithParams) X(cuGraphExecDestroy)           \
+  X(cuGraphExecUpdate) X(cuGraphLaunch) X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuGraphRetainUserObject)
+// clang-format on
 
 // Null where the driver has none: check before use. The memory calls are here for the test that measures which calls
 // block; the device itself never uses them.

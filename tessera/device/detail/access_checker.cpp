@@ -15,12 +15,9 @@ bool is_write(const Access& access) { return access.mode != AccessMode::kRead; }
 
 std::string_view verb(AccessMode mode) {
   switch (mode) {
-    case AccessMode::kRead:
-      return "reads";
-    case AccessMode::kWrite:
-      return "writes";
-    case AccessMode::kReadWrite:
-      return "updates";
+    case AccessMode::kRead: return "reads";
+    case AccessMode::kWrite: return "writes";
+    case AccessMode::kReadWrite: return "updates";
   }
   return "touches";
 }

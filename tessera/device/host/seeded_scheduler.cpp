@@ -98,13 +98,10 @@ struct SeededScheduler::Impl {
 
   static bool can_run(const SchedulerSlot& slot) {
     switch (slot.state) {
-      case SlotState::kRunnable:
-        return true;
+      case SlotState::kRunnable: return true;
       case SlotState::kWaiting:
-      case SlotState::kParked:
-        return slot.timed_out || !slot.deadlock.empty() || (*slot.ready)();
-      case SlotState::kLeft:
-        break;
+      case SlotState::kParked: return slot.timed_out || !slot.deadlock.empty() || (*slot.ready)();
+      case SlotState::kLeft: break;
     }
     return false;
   }
