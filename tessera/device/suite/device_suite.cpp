@@ -232,7 +232,8 @@ ChildEnd DeviceSuite::run_child(int fd) {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
   std::string filter = std::string("--gtest_filter=") + info->test_suite_name() + "." + info->name();
   std::string program = "device_suite_child";
-  std::string role = std::string(kChildVariable) + "=" + std::to_string(fd);
+  std::string role = kChildVariable;
+  role.append("=").append(std::to_string(fd));
   char* arguments[] = {program.data(), filter.data(), nullptr};
   std::vector<char*> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
