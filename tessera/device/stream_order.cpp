@@ -1,5 +1,6 @@
 // Events on streams, and captures: everything that orders one stream after another.
 #include <algorithm>
+#include <exception>
 #include <set>
 
 #include "tessera/base/error.h"
@@ -131,9 +132,8 @@ void Stream::begin_capture() const {
 
 namespace {
 
-// The first member whose latest node the origin does not depend on; null when all are joined.
-std::shared_ptr<StreamState> find_unjoined(StreamState& origin, const CaptureState& capture) {
-  if (capture.members.size() == 1) return nullptr;
+// Every node that the next operation of `origin`, whose lock is held, would come after.
+std::set<NodeId> nodes_before(StreamState& origin) {
   std::set<NodeId> seen;
   std::vector<NodeId> open;
   auto visit = [&](const std::vector<Dependency>& dependencies) {
@@ -147,27 +147,19 @@ std::shared_ptr<StreamState> find_unjoined(StreamState& origin, const CaptureSta
     open.pop_back();
     visit(origin.backend->capture_predecessors(node));
   }
-  for (const auto& member : capture.members) {
-    if (member.get() == &origin) continue;
-    const std::lock_guard lock(member->mutex);
-    const auto tips = member->backend->capture_info().dependencies;
-    if (!std::ranges::all_of(tips, [&](const Dependency& tip) { return seen.contains(tip.node); })) return member;
-  }
-  return nullptr;
+  return seen;
 }
 
-// Takes every member out of the capture. The origin's lock is held; the others' are taken one by one.
-void leave_capture(StreamState& origin, const std::shared_ptr<CaptureState>& capture) {
-  {
-    const std::lock_guard lock(origin.device->mutex);
-    origin.device->captures.erase(capture->id);
-  }
-  origin.capture = nullptr;
-  for (const auto& member : capture->members) {
-    if (member.get() == &origin) continue;
+// The first member that has a latest node which is not among `joined`; null when there is none. Takes the members'
+// locks one by one and must be called with none held.
+std::shared_ptr<StreamState> find_unjoined(const std::vector<std::shared_ptr<StreamState>>& members,
+                                           const std::set<NodeId>& joined) {
+  for (const auto& member : members) {
     const std::lock_guard lock(member->mutex);
-    member->capture = nullptr;
+    const auto tips = member->backend->capture_info().dependencies;
+    if (!std::ranges::all_of(tips, [&](const Dependency& tip) { return joined.contains(tip.node); })) return member;
   }
+  return nullptr;
 }
 
 std::shared_ptr<CaptureState> capture_to_end(StreamState& stream, const char* call) {
@@ -177,42 +169,74 @@ std::shared_ptr<CaptureState> capture_to_end(StreamState& stream, const char* ca
   return stream.capture;
 }
 
+// The streams that joined the capture, the origin left out.
+std::vector<std::shared_ptr<StreamState>> joined_streams(DeviceState& device, const CaptureState& capture) {
+  const std::lock_guard lock(device.mutex);
+  return {capture.members.begin() + 1, capture.members.end()};
+}
+
+// Takes the streams out of a capture that is over. No lock is held.
+void leave_capture(DeviceState& device, const std::shared_ptr<CaptureState>& capture) {
+  std::vector<std::shared_ptr<StreamState>> members;
+  {
+    const std::lock_guard lock(device.mutex);
+    device.captures.erase(capture->id);
+    members.swap(capture->members);
+  }
+  for (const auto& member : members) {
+    const std::lock_guard lock(member->mutex);
+    if (member->capture == capture) member->capture = nullptr;
+  }
+}
+
 }  // namespace
 
 Graph Stream::end_capture() const {
   StreamState& stream = stream_state(*this);
+  DeviceState& device = *stream.device;
   auto graph = std::make_shared<GraphState>();
+  graph->device = device.shared_from_this();
   std::shared_ptr<CaptureState> capture;
+  std::vector<std::shared_ptr<StreamState>> members;
+  std::set<NodeId> joined;
   {
     const std::lock_guard lock(stream.mutex);
     capture = capture_to_end(stream, "end_capture");
-    const auto unjoined = find_unjoined(stream, *capture);
-    TESSERA_CHECK(unjoined == nullptr || TESSERA_MUTANT("device.unjoined_forks_pass"), "end_capture: ", unjoined->name,
-                  " joined the capture and was not joined back; record an event on it, make ", stream.name,
-                  " wait on that and end again, or call abort_capture");
-    stream.device->faults.pass(DriverCall::kEndCapture);
-    graph->device = stream.device->shared_from_this();
+    members = joined_streams(device, *capture);
+    if (!members.empty()) joined = nodes_before(stream);
+  }
+  const auto unjoined = find_unjoined(members, joined);
+  TESSERA_CHECK(unjoined == nullptr || TESSERA_MUTANT("device.unjoined_forks_pass"), "end_capture: ", unjoined->name,
+                " joined the capture and was not joined back; record an event on it, make ", stream.name,
+                " wait on that and end again, or call abort_capture");
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(stream.mutex);
+    TESSERA_CHECK(stream.capture == capture, "end_capture: another thread ended the capture of ", stream.name);
+    device.faults.pass(DriverCall::kEndCapture);
     try {
       graph->backend = stream.backend->end_capture();
-    } catch (...) {
-      leave_capture(stream, capture);
-      throw;
+    } catch (...) {  // the driver has dropped the graph; the streams must not stay in it
+      failure = std::current_exception();
     }
-    graph->external_records = capture->external_records;
-    leave_capture(stream, capture);
   }
-  if (graph->device->checker != nullptr) detail::AccessChecker::check_graph(graph->backend->nodes());
+  graph->external_records = capture->external_records;
+  leave_capture(device, capture);
+  if (failure != nullptr) std::rethrow_exception(failure);
+  if (device.checker != nullptr) detail::AccessChecker::check_graph(graph->backend->nodes());
   return Graph(std::move(graph));
 }
 
 void Stream::abort_capture() const {
   StreamState& stream = stream_state(*this);
   std::shared_ptr<CaptureState> capture;
-  const std::lock_guard lock(stream.mutex);
-  if (stream.capture == nullptr) return;
-  capture = capture_to_end(stream, "abort_capture");
-  stream.backend->abort_capture();
-  leave_capture(stream, capture);
+  {
+    const std::lock_guard lock(stream.mutex);
+    if (stream.capture == nullptr) return;
+    capture = capture_to_end(stream, "abort_capture");
+    stream.backend->abort_capture();
+  }
+  leave_capture(*stream.device, capture);
 }
 
 CaptureInfo Stream::capture_info() const {
