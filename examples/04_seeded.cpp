@@ -16,8 +16,8 @@ std::string interleaving(std::uint64_t seed) {
   tessera::Stream streams[3];
   for (auto& stream : streams) stream = device.create_stream();
   for (char step = '1'; step <= '3'; ++step) {
-    for (char i = 0; i < 3; ++i) {
-      streams[static_cast<int>(i)].run([&order, i, step] { order += {static_cast<char>('a' + i), step, ' '}; });
+    for (int i = 0; i < 3; ++i) {
+      streams[i].run([&order, i, step] { order += {"abc"[i], step, ' '}; });
     }
   }
   device.synchronize();

@@ -44,6 +44,14 @@ def changed_files(root):
     return sorted(set(names)), f"changed since {against[:10]}"
 
 
+def write_commands(commands, folder):
+    """The compile commands without the precompiled header, which is the other compiler's."""
+    stripped = [{**entry, "command": re.sub(r" -Winvalid-pch| -include \S+cmake_pch\.hxx", "", entry["command"])}
+                for entry in commands.values()]
+    folder.mkdir(exist_ok=True)
+    (folder / "compile_commands.json").write_text(json.dumps(stripped))
+
+
 def sources_for(root, names, commands):
     """Sources with a compile command that cover the named files."""
     chosen = {}
@@ -91,12 +99,13 @@ def main():
     names, why = (None, "all files") if arguments.full else changed_files(root)
     sources = sorted(commands) if names is None else sources_for(root, names, commands)
 
+    write_commands(commands, build / "tidy")
     start = time.monotonic()
 
     def check(source):
         if arguments.seconds and time.monotonic() - start > arguments.seconds:
             return source, None
-        done = subprocess.run([tool, "--quiet", "-p", str(build), str(root / source)], capture_output=True, text=True)
+        done = subprocess.run([tool, "--quiet", "-p", str(build / "tidy"), str(root / source)], capture_output=True, text=True)
         return source, done
 
     findings = source_tree.Findings("tidy")

@@ -100,7 +100,7 @@ int open_aside(const std::string& path, const std::string& aside) {
 }  // namespace
 
 struct AtomicFile::State {
-  explicit State(std::string to)
+  explicit State(const std::string& to)
       : path(resolved(to)),
         aside(name_aside(path)),
         descriptor(open_aside(path, aside)),

@@ -82,7 +82,7 @@ int run(int count, char** words) {
   } catch (const CLI::ExtrasError&) {
     return refuse(unknown_argument(app));
   } catch (const CLI::ParseError& error) {
-    return refuse(word == nullptr && app.remaining(true).size() > 0 ? unknown_argument(app) : error.what());
+    return refuse(word == nullptr && !app.remaining(true).empty() ? unknown_argument(app) : error.what());
   }
   (void)env::run_dir();  // the first use of a variable warns about misspelt names, whatever the verb
   return bodies.at(app.get_subcommands().front()->get_name())();

@@ -45,7 +45,7 @@ const TableInfo* RecordFile::find_table(std::string_view kind) const {
 std::string RecordFile::string(StringId id) const {
   if (id == StringId{}) return "(table full)";
   const std::uint64_t at = (std::uint64_t{id.value()} - 1) * 8;
-  const std::string bad = "(bad string)";
+  const char* bad = "(bad string)";
   if (at + sizeof(detail::StringEntry) > strings_nbytes_) return bad;
   const auto* bytes = reinterpret_cast<const char*>(image_.data()) + strings_offset_ + at;
   detail::StringEntry entry{};

@@ -33,7 +33,7 @@ inline constexpr std::size_t kPayloadWords = 5;
 inline constexpr std::size_t kPayloadBytes = 40;
 inline constexpr std::uint64_t kUnderWrite = 2;  // a finished check is odd
 
-__extension__ typedef unsigned __int128 Wide;
+__extension__ typedef unsigned __int128 Wide;  // NOLINT(modernize-use-using): __extension__ takes no using
 
 /// Both halves of the product; each bit of either factor reaches all of the result.
 inline std::uint64_t fold(std::uint64_t a, std::uint64_t b) {

@@ -36,7 +36,7 @@ std::uint64_t measure_tsc_rate() {
   return static_cast<std::uint64_t>(static_cast<double>(end.ticks - begin.ticks) * 1e9 / ns);
 }
 
-__extension__ typedef __int128 Wide;
+__extension__ typedef __int128 Wide;  // NOLINT(modernize-use-using): __extension__ takes no using
 
 }  // namespace
 
