@@ -64,7 +64,9 @@ constexpr Variable kTable[] = {
      "when the record file does not fit: record into a smaller one, go on without, or fail", kNoSpace},
     {"TESSERA_RECORD_DIR", Kind::kText, "", "where record files are made; unset: /dev/shm"},
     {"TESSERA_HOST_MODE", Kind::kChoice, "inline",
-     "how host streams run: on the caller, as threads, or one at a time in an order chosen by the seed", kHostModes},
+     "how host streams run: the default one on the caller and others as threads, all as threads, or one at a time by "
+     "seed",
+     kHostModes},
     {"TESSERA_HOST_SEED", Kind::kInteger, "0", "seed of the order in which seeded host streams run"},
     {"TESSERA_HOST_CAPACITY", Kind::kBytes, "0", "bytes a host device may hold; 0: what the machine has"},
     {"TESSERA_HOST_CHECKED", Kind::kSwitch, "0", "1: host launches that conflict without order are errors", kZeroOne},
