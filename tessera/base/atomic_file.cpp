@@ -120,7 +120,7 @@ struct AtomicFile::State {
   std::ostream stream;
 };
 
-AtomicFile::AtomicFile(std::string path) : state_(std::make_unique<State>(std::move(path))) {
+AtomicFile::AtomicFile(const std::string& path) : state_(std::make_unique<State>(path)) {
   struct ::stat old = {};
   if (::stat(state_->path.c_str(), &old) == 0) ::fchmod(state_->descriptor, old.st_mode & 07777);
 }

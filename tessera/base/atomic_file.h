@@ -21,7 +21,7 @@ class TESSERA_API AtomicFile {
  public:
   /// Opens a file aside; IoError when the directory is missing or cannot be written. A file that stands at `path` gives
   /// the new one its permissions; a symbolic link is followed, so that what it points at is replaced.
-  explicit AtomicFile(std::string path);
+  explicit AtomicFile(const std::string& path);
   /// Throws away what was not committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -194,8 +194,8 @@ TEST(Orphans, APidUsedAgainOrFromAnotherNamespaceIsNotTheWriter) {
   const TempDir directory;
   const auto self = detail::this_process();
   const auto make = [&](std::uint64_t name_space, std::uint64_t start) {
-    const std::string path = directory.path + "/tessera-n" + std::to_string(name_space) + "-p" +
-                             std::to_string(self.pid) + "-t" + std::to_string(start) + "-r0-0.record";
+    std::string path = directory.path + "/tessera-n" + std::to_string(name_space) + "-p" + std::to_string(self.pid) +
+                       "-t" + std::to_string(start) + "-r0-0.record";
     std::ofstream(path) << "x";
     return path;
   };
