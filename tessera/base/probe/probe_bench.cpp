@@ -33,6 +33,12 @@ TESSERA_BENCH(probe_record) {
                    .must = 25});
 }
 
+// What a record cannot go below: reading the clock.
+TESSERA_BENCH(probe_clock) {
+  const Recorder& shared = recorder();
+  context.measure({.name = "probe_clock", .ours = [&] { bench::do_not_optimize(shared.now()); }});
+}
+
 TESSERA_BENCH(probe_record_all_cores) {
   constexpr int kRecords = 20000;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
