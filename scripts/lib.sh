@@ -18,6 +18,7 @@ libspdlog-dev       header spdlog/spdlog.h
 nlohmann-json3-dev  header nlohmann/json.hpp
 libcli11-dev        header CLI/CLI.hpp
 libgtest-dev        header gtest/gtest.h
+libgmock-dev        header gmock/gmock.h
 "
 packages_lint="
 clang-format        command clang-format
