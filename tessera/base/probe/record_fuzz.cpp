@@ -5,9 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -18,6 +16,7 @@
 #include "tessera/base/probe/detail/layout.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/probe/recorder.h"
+#include "tessera/base/testing/fuzz.h"
 
 namespace tessera::probe {
 namespace {
@@ -151,40 +150,21 @@ bool read_all(const std::string& path) {
 }
 
 int run(int argc, char** argv) {
-  std::uint64_t runs = 1000;
-  std::uint64_t seed = 1;
-  double seconds = 1e9;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i];
-    if (name == "--runs") runs = std::strtoull(argv[i + 1], nullptr, 10);
-    if (name == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
-    if (name == "--seconds") seconds = std::strtod(argv[i + 1], nullptr);
-  }
   const std::vector<char> valid = valid_file();
   const int fd = memfd_create("record_fuzz", MFD_CLOEXEC);
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
-  const auto start = std::chrono::steady_clock::now();
-  std::uint64_t refused = 0;
-  std::uint64_t done = 0;
-  for (; done < runs; ++done) {
-    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds) break;
-    Random random(seed + done);
+  return fuzz::run(argc, argv, "spoilt record files read", [&](std::uint64_t seed) -> std::string {
+    Random random(seed);
     std::vector<char> bytes = valid;
-    if (done > 0) spoil(random, bytes);
+    if (seed > 1) spoil(random, bytes);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-      return 2;
+      return "the file could not be written";
     try {
-      if (!read_all(path)) {
-        std::printf("seed %llu: a record that was never written\n", static_cast<unsigned long long>(seed + done));
-        return 1;
-      }
+      return read_all(path) ? "" : "a record that was never written";
     } catch (const IoError&) {
-      ++refused;
+      return seed > 1 ? "" : "the file as written was refused";
     }
-  }
-  std::printf("%llu files read, %llu refused\n", static_cast<unsigned long long>(done),
-              static_cast<unsigned long long>(refused));
-  return 0;
+  });
 }
 
 }  // namespace

@@ -7,16 +7,15 @@
 //
 //   random_program_fuzz [--runs N] [--seed FIRST] [--seconds LIMIT]
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/base/testing/fuzz.h"
 #include "tessera/device/host/host_device.h"
 #include "tessera/device/host/seeded_scheduler.h"
 
@@ -376,30 +375,7 @@ bool run_one(std::uint64_t seed) {
 }  // namespace tessera::device::host
 
 int main(int argc, char** argv) {
-  std::uint64_t runs = 200;
-  std::uint64_t seed = 1;
-  double seconds = 1e9;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string option = argv[i];
-    if (option == "--runs") runs = std::strtoull(argv[i + 1], nullptr, 10);
-    if (option == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
-    if (option == "--seconds") seconds = std::strtod(argv[i + 1], nullptr);
-  }
-  const auto start = std::chrono::steady_clock::now();
-  std::uint64_t done = 0;
-  for (; done < runs; ++done) {
-    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds) break;
-    const auto fail = [&](const char* why) {
-      std::fprintf(stderr, "random_program: seed %llu: %s; repeat with --runs 1 --seed %llu\n",
-                   static_cast<unsigned long long>(seed + done), why, static_cast<unsigned long long>(seed + done));
-      return 1;
-    };
-    try {
-      if (!tessera::device::host::run_one(seed + done)) return fail("the data is not that of the serial program");
-    } catch (const std::exception& error) {
-      return fail(error.what());
-    }
-  }
-  std::printf("random_program: %llu programs agree with the serial ones\n", static_cast<unsigned long long>(done));
-  return 0;
+  return tessera::fuzz::run(argc, argv, "random programs compared with their serial runs", [](std::uint64_t seed) {
+    return std::string(tessera::device::host::run_one(seed) ? "" : "the data is not that of the serial program");
+  });
 }
