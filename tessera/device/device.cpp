@@ -72,14 +72,16 @@ std::shared_ptr<StreamState> DeviceState::add_stream(std::unique_ptr<StreamBacke
   ++streams_made;
   if (free_slots.empty()) {
     slots.emplace_back();
-    slots.back().id = StreamId(static_cast<std::uint32_t>(slots.size() - 1));
+    slots.back().place(StreamId(static_cast<std::uint32_t>(slots.size() - 1)), this);
     state->slot = &slots.back();
   } else {
     state->slot = free_slots.back();
     free_slots.pop_back();
   }
-  if (TESSERA_MUTANT("device.slot_reuse_restarts_ticks")) state->slot->tick = 0;
-  state->clock.raise(state->slot->id, Tick(state->slot->tick));
+  if (TESSERA_MUTANT("device.slot_reuse_restarts_ticks")) state->slot->restart_ticks();
+  state->slot->occupy(is_wrapped);
+  state->slot->owner = state;
+  state->clock.raise(state->slot->id(), state->slot->tick());
   streams[state->backend->native()] = state;
   return state;
 }
@@ -112,6 +114,7 @@ void DeviceState::retire(std::unique_ptr<StreamBackend> stream, ClockSlot* slot)
     const std::lock_guard lock(mutex);
     const auto it = streams.find(stream->native());
     if (it != streams.end() && it->second.expired()) streams.erase(it);
+    slot->vacate();
     retiring.push_back({std::move(stream), slot});
   }
   reap();
@@ -133,7 +136,7 @@ void DeviceState::reap() {
     const std::lock_guard lock(mutex);
     // Another thread may have asked at the same time; who takes it off the list gives its slot back.
     if (std::erase_if(retiring, [&](const Retiring& other) { return other.backend == one.backend; }) == 0) continue;
-    one.slot->raise_completed(Tick(one.slot->tick));
+    one.slot->raise_completed(one.slot->tick());
     free_slots.push_back(one.slot);
   }
 }
@@ -172,12 +175,37 @@ Event Device::create_event(EventOptions options) const {
   return Event(state.add_event(state.backend->create_event(options), options.timing, false));
 }
 
+namespace {
+
+// The stream in a slot; null when it is gone.
+std::shared_ptr<StreamState> stream_in(DeviceState& state, StreamId id) {
+  const std::lock_guard lock(state.mutex);
+  TESSERA_CHECK(id.value() < state.slots.size(), "device ", state.name, " has no stream with id ", id);
+  return state.slots[id.value()].owner.lock();
+}
+
+}  // namespace
+
 Tick Device::completed(StreamId stream) const {
   DeviceState& state = state_of(*this);
   state.reap();
+  if (const auto alive = stream_in(state, stream)) return Stream(alive).completed();
   const std::lock_guard lock(state.mutex);
-  TESSERA_CHECK(stream.value() < state.slots.size(), "device ", state.name, " has no stream with id ", stream);
-  return Tick(state.slots[stream.value()].completed.load());
+  return state.slots[stream.value()].completed();
+}
+
+Tick Device::poll(StreamId stream) const {
+  DeviceState& state = state_of(*this);
+  if (const auto alive = stream_in(state, stream)) return Stream(alive).poll();
+  return completed(stream);
+}
+
+Stream Device::stream(StreamId id) const { return Stream(stream_in(state_of(*this), id)); }
+
+std::size_t Device::captures() const {
+  DeviceState& state = state_of(*this);
+  const std::lock_guard lock(state.mutex);
+  return state.captures.size();
 }
 
 void Device::synchronize(std::chrono::nanoseconds timeout) const {

@@ -98,6 +98,12 @@ class TESSERA_API Device {
   [[nodiscard]] Event create_event(EventOptions options = {}) const;
   /// The latest tick of `stream` known to have completed; also for a stream that is gone.
   [[nodiscard]] Tick completed(StreamId stream) const;
+  /// As completed(), after asking the driver whether the stream is idle. Never waits.
+  Tick poll(StreamId stream) const;  // NOLINT(modernize-use-nodiscard): asked for its effect too
+  /// The stream in this slot; an empty handle when it is gone.
+  [[nodiscard]] Stream stream(StreamId id) const;
+  /// Captures under way that were begun through us.
+  [[nodiscard]] std::size_t captures() const;
   /// Waits for all streams; throws what is parked on any, or TimeoutError.
   void synchronize(std::chrono::nanoseconds timeout = kForever) const;
 

@@ -130,7 +130,7 @@ void GraphExec::launch(const Stream& stream) const {
     const std::scoped_lock lock(on.mutex, exec.mutex);
     on.device->faults.pass(DriverCall::kGraphLaunch);
     const bool eager = !on.is_capturing();
-    const std::uint64_t before_launch = on.slot->tick;
+    const std::uint64_t before_launch = on.slot->tick().value();
     if (eager && on.device->checker != nullptr) on.device->checker->launch(on, "graph", exec.accesses);
     // Events recorded by nodes are reached after all that was on this stream before the replay, and maybe no later.
     const Tick before = eager && !exec.external_records.empty() ? on.take_tick() : Tick{};

@@ -29,7 +29,7 @@ void enqueue(StreamState& stream, DriverCall kind, const Call& call) {
 // is, as a whole, when the capture ends; and nothing runs, so the ticks of the stream stay as they are.
 template <class Call>
 void launch_with(StreamState& stream, const LaunchInfo& info, const Call& call) {
-  const std::uint64_t before = stream.slot->tick;
+  const std::uint64_t before = stream.slot->tick().value();
   const bool is_eager = !stream.is_capturing();
   if (detail::AccessChecker* checker = stream.device->checker.get()) [[unlikely]] {
     TESSERA_CHECK(info.accesses.has_value(), "launch '", info.label, "' on ", stream.name,
@@ -183,7 +183,7 @@ Tick Stream::stamp() const {
   StreamState& stream = stream_state(*this);
   const std::lock_guard lock(stream.mutex);
   detail::check_not_capturing(stream, "stamp", "ask capture_info for the nodes it depends on");
-  if (TESSERA_MUTANT("device.stamp_takes_no_tick")) return Tick(stream.slot->tick);
+  if (TESSERA_MUTANT("device.stamp_takes_no_tick")) return stream.slot->tick();
   return stream.take_tick();
 }
 
@@ -203,7 +203,7 @@ VectorClock Stream::clock() const {
 Tick Stream::completed() const {
   StreamState& stream = stream_state(*this);
   stream.slot->raise_completed(stream.backend->progress());
-  return Tick(stream.slot->completed.load());
+  return stream.slot->completed();
 }
 
 Tick Stream::poll() const {
@@ -212,7 +212,7 @@ Tick Stream::poll() const {
   {
     const std::lock_guard lock(stream.mutex);
     if (stream.is_capturing()) return completed();
-    latest = Tick(stream.slot->tick);
+    latest = stream.slot->tick();
   }
   stream.device->faults.pass(DriverCall::kQuery);
   if (stream.backend->is_idle() || TESSERA_MUTANT("device.poll_always_idle")) stream.slot->raise_completed(latest);
@@ -233,12 +233,12 @@ Tick Stream::publish() const {
 Stream::OverlapScope::OverlapScope(const Stream& stream) : state_(stream.state_) {
   StreamState& on = stream_state(stream);
   const std::lock_guard lock(on.mutex);
-  ++on.overlap_depth;
+  if (on.overlap_depth++ == 0) on.slot->set_hazard(StreamSlot::kOverlapping, true);
 }
 
 Stream::OverlapScope::~OverlapScope() {
   const std::lock_guard lock(state_->mutex);
-  --state_->overlap_depth;
+  if (--state_->overlap_depth == 0) state_->slot->set_hazard(StreamSlot::kOverlapping, false);
 }
 
 bool Stream::query() const {
@@ -247,7 +247,7 @@ bool Stream::query() const {
   {
     const std::lock_guard lock(stream.mutex);
     detail::check_not_capturing(stream, "query", "end the capture and query the stream that replays the graph");
-    latest = Tick(stream.slot->tick);
+    latest = stream.slot->tick();
   }
   stream.device->faults.pass(DriverCall::kQuery);
   if (!stream.backend->is_idle()) return false;
@@ -262,7 +262,7 @@ void Stream::synchronize(std::chrono::nanoseconds timeout) const {
   {
     const std::lock_guard lock(stream.mutex);
     detail::check_not_capturing(stream, "synchronize", "end the capture and wait on the stream that replays the graph");
-    latest = Tick(stream.slot->tick);
+    latest = stream.slot->tick();
   }
   stream.device->faults.pass(DriverCall::kSynchronize);
   TESSERA_CHECK_AS(TimeoutError, stream.backend->synchronize(timeout), stream.name, " of device ", stream.device->name,
@@ -277,6 +277,7 @@ void Stream::reset_error() const {
   stream.backend->reset_error();
 }
 
+const StreamSlot& Stream::slot() const { return *stream_state(*this).slot; }
 StreamId Stream::id() const { return stream_state(*this).id(); }
 const std::string& Stream::name() const { return stream_state(*this).name; }
 Device Stream::device() const { return Device(stream_state(*this).device->shared_from_this()); }

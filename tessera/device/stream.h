@@ -22,6 +22,7 @@
 #include "tessera/device/graph.h"
 #include "tessera/device/host_function.h"
 #include "tessera/device/launch.h"
+#include "tessera/device/stream_slot.h"
 
 namespace tessera::device {
 
@@ -157,6 +158,8 @@ class TESSERA_API Stream {
   /// Forgets the parked error so that the stream can be used again; an error when the device itself is lost.
   void reset_error() const;
 
+  /// What can be read of it without a lock; outlives it.
+  [[nodiscard]] const StreamSlot& slot() const;
   /// Its slot among the streams of its device.
   [[nodiscard]] StreamId id() const;
   /// Its name.

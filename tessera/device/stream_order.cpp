@@ -96,10 +96,14 @@ void Stream::wait(const Event& event, EventUse use) const {
       stream.device->faults.pass(DriverCall::kWait);
       stream.backend->wait(at.backend, EventUse::kEdge);
       if (!TESSERA_MUTANT("device.wait_merges_nothing")) stream.clock.merge(at.clock);
-      if (at.capture != CaptureId{} && at.is_foreign_capture) stream.is_foreign = true;
+      if (at.capture != CaptureId{} && at.is_foreign_capture) {
+        stream.is_foreign = true;
+        stream.slot->set_hazard(StreamSlot::kForeign, true);
+      }
       if (joined != nullptr) {
         const std::lock_guard device_lock(stream.device->mutex);
         stream.capture = joined;
+        stream.slot->set_hazard(StreamSlot::kCapturing, true);
         joined->members.push_back(state_);
       }
     }
@@ -126,6 +130,7 @@ void Stream::begin_capture() const {
   capture->origin = &stream;
   capture->members.push_back(state_);
   stream.capture = capture;
+  stream.slot->set_hazard(StreamSlot::kCapturing, true);
   const std::lock_guard device_lock(stream.device->mutex);
   stream.device->captures.emplace(capture->id, capture);
 }
@@ -185,7 +190,9 @@ void leave_capture(DeviceState& device, const std::shared_ptr<CaptureState>& cap
   }
   for (const auto& member : members) {
     const std::lock_guard lock(member->mutex);
-    if (member->capture == capture) member->capture = nullptr;
+    if (member->capture != capture) continue;
+    member->capture = nullptr;
+    member->slot->set_hazard(StreamSlot::kCapturing, false);
   }
 }
 

@@ -83,9 +83,9 @@ void AccessChecker::check_order(StreamState& stream, std::string_view who, const
     if (TESSERA_MUTANT("device.checker_blind")) return true;
     if (stream.covers(use.stream, use.tick)) return true;
     // What the host has seen to be complete is over, whatever the streams know.
-    if (use.stream == stream.id()) return stream.slot->completed.load() >= use.tick.value();
+    if (use.stream == stream.id()) return stream.slot->completed() >= use.tick;
     const std::lock_guard lock(stream.device->mutex);
-    return stream.device->slots[use.stream.value()].completed.load() >= use.tick.value();
+    return stream.device->slots[use.stream.value()].completed() >= use.tick;
   };
   auto demand = [&](const Use& use, std::string_view did) {
     TESSERA_CHECK(is_before(use), who, " ", shown(access), " while ", *use.who, " ", did,

@@ -13,6 +13,7 @@
 
 #include "tessera/device/backend.h"
 #include "tessera/device/detail/access_checker.h"
+#include "tessera/device/stream_slot.h"
 
 namespace tessera::device {
 
@@ -20,16 +21,37 @@ namespace tessera::device {
 /// device down there would wait for the very work that is doing it.
 inline thread_local bool is_device_worker = false;
 
-/// A stream's place in the clocks of its device; outlives the stream.
-struct ClockSlot {
-  StreamId id;
-  std::uint64_t tick = 0;                   // latest taken; guarded by the owner's lock, goes on counting for the next
-  std::atomic<std::uint64_t> completed{0};  // latest known to have completed
+/// The writing side of a StreamSlot.
+struct ClockSlot : StreamSlot {
+  std::weak_ptr<StreamState> owner;  // guarded by the device's lock
 
+  void place(StreamId id, const DeviceState* device) {
+    id_ = id;
+    device_ = device;
+  }
+  /// A new tick; the owner's lock is held. Ordered before all that the caller does next: see StreamSlot::upcoming.
+  Tick take_tick() { return Tick(tick_.fetch_add(1, std::memory_order_seq_cst) + 1); }
+  void restart_ticks() { tick_ = 0; }  // a planted bug
   void raise_completed(Tick to) {
-    std::uint64_t seen = completed.load(std::memory_order_relaxed);
-    while (seen < to.value() && !completed.compare_exchange_weak(seen, to.value(), std::memory_order_acq_rel)) {
+    std::uint64_t seen = completed_.load(std::memory_order_relaxed);
+    while (seen < to.value() && !completed_.compare_exchange_weak(seen, to.value(), std::memory_order_acq_rel)) {
     }
+  }
+  void set_hazard(Hazard hazard, bool on) {
+    if (on) {
+      hazards_.fetch_or(hazard, std::memory_order_acq_rel);
+    } else {
+      hazards_.fetch_and(~static_cast<std::uint32_t>(hazard), std::memory_order_acq_rel);
+    }
+  }
+  /// A new stream moves in.
+  void occupy(bool is_foreign) {
+    hazards_.store(is_foreign ? static_cast<std::uint32_t>(kForeign) : 0U, std::memory_order_release);
+  }
+  /// The stream is gone: a last tick stands for all it did.
+  void vacate() {
+    tick_.fetch_add(1, std::memory_order_seq_cst);
+    hazards_.store(kVacant, std::memory_order_release);
   }
 };
 
@@ -91,15 +113,15 @@ struct StreamState {
   int overlap_depth = 0;
   std::shared_ptr<CaptureState> capture;  // ours; a foreign capture of a wrapped stream is asked of the driver
 
-  [[nodiscard]] StreamId id() const { return slot->id; }
+  [[nodiscard]] StreamId id() const { return slot->id(); }
   Tick take_tick() {
-    const Tick tick(++slot->tick);
-    clock.raise(slot->id, tick);
+    const Tick tick = slot->take_tick();
+    clock.raise(slot->id(), tick);
     return tick;
   }
   // The ordering of ticks among overlapping launches: see Stream::OverlapScope.
   [[nodiscard]] bool covers(StreamId stream, Tick tick) const {
-    if (stream == slot->id && overlap_depth > 0) return tick.value() <= before_last_full;
+    if (stream == slot->id() && overlap_depth > 0) return tick.value() <= before_last_full;
     return clock.covers(stream, tick);
   }
   [[nodiscard]] CaptureId capture_id() {
