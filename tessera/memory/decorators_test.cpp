@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <mutex>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -37,6 +38,30 @@ class LooseUpstream final : public Upstream {
 
  private:
   std::uintptr_t next_ = NullUpstream::kFirstAddress;
+};
+
+// Gives the address that was given back last, at once.
+class RecyclingUpstream final : public Upstream {
+ public:
+  [[nodiscard]] std::string name() const override { return "recycling"; }
+  [[nodiscard]] std::size_t granularity() const override { return 512; }
+  [[nodiscard]] std::size_t capacity_nbytes() const override { return kMany; }
+  std::byte* allocate(std::size_t nbytes) override {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return fresh_.allocate(nbytes);
+    std::byte* const address = free_.back();
+    free_.pop_back();
+    return address;
+  }
+  void free(std::byte* address, std::size_t /*nbytes*/) override {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(address);
+  }
+
+ private:
+  std::mutex mutex_;
+  LooseUpstream fresh_;
+  std::vector<std::byte*> free_;
 };
 
 template <class F>
@@ -224,18 +249,18 @@ TEST(LogUpstream, WritesRmmsCsv) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(action_of(lines[i + 1]), expected[i]);
 }
 
-TEST(LogUpstream, LinesOfThreadsDoNotMix) {
+TEST(LogUpstream, APointerHasOneOwnerAtATime) {
   std::ostringstream out;
-  LogUpstream log(null(), out);
+  LogUpstream log(std::make_shared<RecyclingUpstream>(), out);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 100; ++i) log.free(log.allocate(kUnit), kUnit);
+      for (int i = 0; i < 1000; ++i) log.free(log.allocate(kUnit), kUnit);
     });
   }
   for (std::thread& thread : threads) thread.join();
   const auto lines = lines_of(out);
-  ASSERT_EQ(lines.size(), 801u);
+  ASSERT_EQ(lines.size(), 8001u);
   std::set<std::string> live;  // in the order of the log every pointer is taken, then given
   for (std::size_t i = 1; i < lines.size(); ++i) {
     const std::string action = action_of(lines[i]);
