@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
+#include <functional>
+#include <future>
 #include <regex>
-#include <set>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -40,28 +40,19 @@ class LooseUpstream final : public Upstream {
   std::uintptr_t next_ = NullUpstream::kFirstAddress;
 };
 
-// Gives the address that was given back last, at once.
-class RecyclingUpstream final : public Upstream {
+// Has one address. While it is given back, `meanwhile` runs.
+class OneAddressUpstream final : public Upstream {
  public:
-  [[nodiscard]] std::string name() const override { return "recycling"; }
+  std::function<void()> meanwhile;
+  [[nodiscard]] std::string name() const override { return "one address"; }
   [[nodiscard]] std::size_t granularity() const override { return 512; }
   [[nodiscard]] std::size_t capacity_nbytes() const override { return kMany; }
-  std::byte* allocate(std::size_t nbytes) override {
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) return fresh_.allocate(nbytes);
-    std::byte* const address = free_.back();
-    free_.pop_back();
-    return address;
+  std::byte* allocate(std::size_t /*nbytes*/) override {
+    return reinterpret_cast<std::byte*>(NullUpstream::kFirstAddress);
   }
-  void free(std::byte* address, std::size_t /*nbytes*/) override {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(address);
+  void free(std::byte* /*address*/, std::size_t /*nbytes*/) override {
+    if (meanwhile) meanwhile();
   }
-
- private:
-  std::mutex mutex_;
-  LooseUpstream fresh_;
-  std::vector<std::byte*> free_;
 };
 
 template <class F>
@@ -249,26 +240,43 @@ TEST(LogUpstream, WritesRmmsCsv) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(action_of(lines[i + 1]), expected[i]);
 }
 
+// Another thread gets the address before the call that gave it back has returned; its line must come second. It is
+// given time to go wrong, not to be right.
 TEST(LogUpstream, APointerHasOneOwnerAtATime) {
   std::ostringstream out;
-  LogUpstream log(std::make_shared<RecyclingUpstream>(), out);
+  const auto inner = std::make_shared<OneAddressUpstream>();
+  LogUpstream log(inner, out);
+  std::byte* const address = log.allocate(kUnit);
+  std::thread next;
+  std::promise<void> done;
+  inner->meanwhile = [&] {
+    next = std::thread([&] {
+      log.allocate(kUnit);
+      done.set_value();
+    });
+    done.get_future().wait_for(std::chrono::milliseconds(20));
+  };
+  log.free(address, kUnit);
+  next.join();
+  const auto lines = lines_of(out);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_TRUE(action_of(lines[2]).starts_with("free,")) << out.str();
+  EXPECT_TRUE(action_of(lines[3]).starts_with("allocate,")) << out.str();
+}
+
+TEST(LogUpstream, LinesOfThreadsDoNotMix) {
+  std::ostringstream out;
+  LogUpstream log(null(), out);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 1000; ++i) log.free(log.allocate(kUnit), kUnit);
+      for (int i = 0; i < 100; ++i) log.free(log.allocate(kUnit), kUnit);
     });
   }
   for (std::thread& thread : threads) thread.join();
   const auto lines = lines_of(out);
-  ASSERT_EQ(lines.size(), 8001u);
-  std::set<std::string> live;  // in the order of the log every pointer is taken, then given
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    const std::string action = action_of(lines[i]);
-    const std::size_t comma = action.find(',');
-    const std::string pointer = action.substr(comma + 1, action.find(',', comma + 1) - comma - 1);
-    EXPECT_TRUE(action.starts_with("free") ? live.erase(pointer) == 1 : live.insert(pointer).second) << lines[i];
-  }
-  EXPECT_TRUE(live.empty());
+  ASSERT_EQ(lines.size(), 801u);
+  for (std::size_t i = 1; i < lines.size(); ++i) EXPECT_FALSE(action_of(lines[i]).empty());
 }
 
 TEST(StatisticsUpstream, CountsValuePeakAndTotal) {
