@@ -19,7 +19,7 @@ namespace {
 
 // A row of the table. The kind decides how the value is read; `allowed` is for choices, the limits for integers.
 struct Variable {
-  enum class Kind { kText, kChoice, kBytes, kInteger, kSwitch };
+  enum class Kind { kText, kSettings, kChoice, kBytes, kInteger, kSwitch };
   std::string_view name;
   Kind kind;
   std::string_view default_value;
@@ -50,6 +50,7 @@ enum Row {
   kHostCapacity,
   kHostChecked,
   kCudaConnections,
+  kMemoryPolicy,
   kRows
 };
 
@@ -71,6 +72,8 @@ constexpr Variable kTable[] = {
     {"TESSERA_HOST_CAPACITY", Kind::kBytes, "0", "bytes a host device may hold; 0: what the machine has"},
     {"TESSERA_HOST_CHECKED", Kind::kSwitch, "0", "1: host launches that conflict without order are errors", kZeroOne},
     {"TESSERA_CUDA_CONNECTIONS", Kind::kInteger, "32", "hardware queues asked of the CUDA driver", {}, 1, 32},
+    {"TESSERA_MEMORY_POLICY", Kind::kSettings, "",
+     "what allocators do where there is a choice (memory::Policy); empty: the defaults"},
 };
 static_assert(std::size(kTable) == kRows);
 
@@ -81,6 +84,7 @@ constexpr std::string_view kMutantSelector = "TESSERA_MUTANT";
 std::string type_of(const Variable& variable) {
   switch (variable.kind) {
     case Kind::kText: return "path";
+    case Kind::kSettings: return "name=value,...";
     case Kind::kBytes: return "size";
     case Kind::kInteger:
       if (variable.most == std::numeric_limits<std::uint64_t>::max()) return "integer";
@@ -125,7 +129,8 @@ std::uint64_t read_bytes(const Variable& variable, const std::string& text) {
 
 void check_value(const Variable& variable, const std::string& text) {
   switch (variable.kind) {
-    case Kind::kText: break;
+    case Kind::kText:
+    case Kind::kSettings: break;
     case Kind::kBytes: read_bytes(variable, text); break;
     case Kind::kInteger: read_integer(variable, text); break;
     case Kind::kChoice:
@@ -169,6 +174,7 @@ std::uint64_t host_seed() { return integer(kHostSeed); }
 std::uint64_t host_capacity() { return bytes(kHostCapacity); }
 bool host_checked() { return choice(kHostChecked) == "1"; }
 int cuda_connections() { return static_cast<int>(integer(kCudaConnections)); }
+std::string memory_policy() { return text_of(row(kMemoryPolicy)); }
 
 std::vector<Entry> table() {
   std::vector<Entry> entries;

@@ -40,6 +40,9 @@ TESSERA_API std::uint64_t host_capacity();
 TESSERA_API bool host_checked();
 /// TESSERA_CUDA_CONNECTIONS: hardware queues asked of the CUDA driver, 1 to 32.
 TESSERA_API int cuda_connections();
+/// TESSERA_MEMORY_POLICY: changes to the allocator's policy, as "granule_nbytes=4MiB,cross_stream=grow"; empty: none.
+/// Names and values are checked by who reads it (memory::Policy::parse).
+TESSERA_API std::string memory_policy();
 
 /// One variable as it stands now.
 struct Entry {

@@ -66,6 +66,7 @@ TEST(Env, DefaultsHoldWhenNothingIsSet) {
   EXPECT_EQ(env::host_capacity(), 0u);
   EXPECT_FALSE(env::host_checked());
   EXPECT_EQ(env::cuda_connections(), 32);
+  EXPECT_EQ(env::memory_policy(), "");
 }
 
 TEST(Env, GettersReadTheirOwnVariable) {
@@ -80,6 +81,7 @@ TEST(Env, GettersReadTheirOwnVariable) {
   const Setting i("TESSERA_HOST_CAPACITY", "2GiB");
   const Setting j("TESSERA_HOST_CHECKED", "1");
   const Setting k("TESSERA_CUDA_CONNECTIONS", "8");
+  const Setting l("TESSERA_MEMORY_POLICY", "granule_nbytes=4MiB,cross_stream=grow");
   EXPECT_EQ(env::run_dir(), "/tmp/run");
   EXPECT_EQ(env::log_level(), "error");
   EXPECT_EQ(env::log_color(), "never");
@@ -91,6 +93,7 @@ TEST(Env, GettersReadTheirOwnVariable) {
   EXPECT_EQ(env::host_capacity(), std::uint64_t{2} << 30);
   EXPECT_TRUE(env::host_checked());
   EXPECT_EQ(env::cuda_connections(), 8);
+  EXPECT_EQ(env::memory_policy(), "granule_nbytes=4MiB,cross_stream=grow");
 }
 
 TEST(Env, AnEmptyValueIsNone) {
@@ -126,7 +129,7 @@ TEST(Env, RefusalsNameVariableValueAndWhatIsAllowed) {
 TEST(Env, TableShowsValuesDefaultsAndErrors) {
   const Setting good("TESSERA_RECORD", "off");
   const Setting bad("TESSERA_HOST_CHECKED", "yes");
-  EXPECT_EQ(env::table().size(), 12u);
+  EXPECT_EQ(env::table().size(), 13u);
   const auto record = entry("TESSERA_RECORD");
   EXPECT_EQ(record.value, "off");
   EXPECT_EQ(record.default_value, "on");
@@ -135,6 +138,7 @@ TEST(Env, TableShowsValuesDefaultsAndErrors) {
   EXPECT_TRUE(record.error.empty());
   EXPECT_NE(entry("TESSERA_HOST_CHECKED").error.find("0|1"), std::string::npos);
   EXPECT_EQ(entry("TESSERA_CUDA_CONNECTIONS").type, "integer 1 to 32");
+  EXPECT_EQ(entry("TESSERA_MEMORY_POLICY").type, "name=value,...");
   for (const auto& entry : env::table()) {
     EXPECT_FALSE(entry.meaning.empty()) << entry.name;
     EXPECT_TRUE(entry.is_set || entry.error.empty()) << "the default of " << entry.name << " is not allowed";

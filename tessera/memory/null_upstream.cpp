@@ -1,0 +1,153 @@
+#include "tessera/memory/null_upstream.h"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <utility>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+
+namespace tessera::memory {
+namespace {
+
+// Reservations of the device, so that the addresses belong to nobody else; the books are the null upstream's.
+class AddressOnlyUpstream final : public NullUpstream {
+ public:
+  explicit AddressOnlyUpstream(const Device& device)
+      : NullUpstream({.capacity_nbytes = device.memory_use().total_nbytes,
+                      .granularity = device.properties().granularity,
+                      .name = "addresses of " + device.name()}),
+        device_(device) {}
+
+ private:
+  std::byte* take_addresses(std::size_t nbytes) override {
+    device::AddressRange range = device_.reserve(nbytes);
+    std::byte* const address = range.data();
+    ranges_.emplace(address, std::move(range));
+    return address;
+  }
+  void give_addresses(std::byte* address, std::size_t /*nbytes*/) override { ranges_.erase(address); }
+
+  Device device_;
+  std::map<std::byte*, device::AddressRange> ranges_;
+};
+
+}  // namespace
+
+NullUpstream::NullUpstream(NullOptions options) : options_(std::move(options)) {
+  TESSERA_CHECK(std::has_single_bit(options_.granularity) && options_.granularity >= 512, "null upstream: granularity ",
+                options_.granularity, " must be a power of two and at least 512");
+}
+
+std::byte* NullUpstream::reserve(std::size_t nbytes) {
+  check_size("reserve", nbytes);
+  const std::lock_guard lock(mutex_);
+  std::byte* const address = take_addresses(nbytes);
+  reservations_.emplace(address, nbytes);
+  ++counts_.reservations;
+  counts_.reserved_nbytes += nbytes;
+  return address;
+}
+
+void NullUpstream::release(std::byte* address, std::size_t nbytes) {
+  const std::lock_guard lock(mutex_);
+  const auto at = reservations_.find(address);
+  TESSERA_CHECK(at != reservations_.end(), "release: no reservation of ", options_.name, " begins at ",
+                static_cast<void*>(address));
+  TESSERA_CHECK(at->second == nbytes, "release: the reservation at ", static_cast<void*>(address), " has ", at->second,
+                " bytes, not ", nbytes);
+  const auto piece = pieces_.lower_bound(address);
+  TESSERA_CHECK(piece == pieces_.end() || piece->first >= address + nbytes,
+                "release: ", static_cast<void*>(piece->first), " in the reservation at ", static_cast<void*>(address),
+                " is still mapped; unmap it first");
+  reservations_.erase(at);
+  --counts_.reservations;
+  counts_.reserved_nbytes -= nbytes;
+  give_addresses(address, nbytes);
+}
+
+void NullUpstream::map(std::byte* address, std::size_t nbytes) {
+  check_size("map", nbytes);
+  const std::lock_guard lock(mutex_);
+  check_free("map", address, nbytes);
+  TESSERA_CHECK_AS(OutOfMemory, nbytes <= options_.capacity_nbytes - counts_.mapped_nbytes,
+                   "map: ", format_bytes(nbytes), " more do not fit: ", options_.name, " has ",
+                   format_bytes(options_.capacity_nbytes), ", ", format_bytes(counts_.mapped_nbytes), " are mapped");
+  pieces_.emplace(address, nbytes);
+  ++counts_.maps;
+  counts_.mapped_nbytes += nbytes;
+  counts_.peak_mapped_nbytes = std::max(counts_.peak_mapped_nbytes, counts_.mapped_nbytes);
+}
+
+void NullUpstream::unmap(std::byte* address, std::size_t nbytes) {
+  const std::lock_guard lock(mutex_);
+  pieces_.erase(piece_at("unmap", address, nbytes));
+  ++counts_.unmaps;
+  counts_.mapped_nbytes -= nbytes;
+}
+
+void NullUpstream::move(std::byte* from, std::byte* to, std::size_t nbytes) {
+  check_size("move", nbytes);
+  const std::lock_guard lock(mutex_);
+  const auto piece = piece_at("move", from, nbytes);
+  check_free("move", to, nbytes);
+  auto node = pieces_.extract(piece);
+  node.key() = to;
+  pieces_.insert(std::move(node));
+  ++counts_.moves;
+}
+
+NullCounts NullUpstream::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+std::byte* NullUpstream::take_addresses(std::size_t nbytes) {
+  const std::size_t room = kEndAddress - next_;
+  const bool fits = nbytes <= room && options_.granularity <= room - nbytes;
+  TESSERA_CHECK_AS(OutOfMemory, fits, "reserve: ", options_.name, " has no ", format_bytes(nbytes),
+                   " of addresses left");
+  auto* const address = reinterpret_cast<std::byte*>(next_);  // NOLINT(performance-no-int-to-ptr): made up
+  next_ += nbytes + options_.granularity;
+  return address;
+}
+
+void NullUpstream::give_addresses(std::byte* /*address*/, std::size_t /*nbytes*/) {}
+
+void NullUpstream::check_size(const char* what, std::size_t nbytes) const {
+  TESSERA_CHECK(nbytes > 0 && nbytes % options_.granularity == 0, what, ": size ", nbytes,
+                " must be a multiple of the granularity of ", options_.name, ", ", options_.granularity);
+}
+
+// [address, address + nbytes) lies in one reservation, on the grid, with nothing mapped.
+void NullUpstream::check_free(const char* what, std::byte* address, std::size_t nbytes) const {
+  auto at = reservations_.upper_bound(address);
+  const bool is_inside = at != reservations_.begin() && static_cast<std::size_t>(address - (--at)->first) < at->second;
+  TESSERA_CHECK(is_inside, what, ": ", static_cast<void*>(address), " lies in no reservation of ", options_.name);
+  const auto offset = static_cast<std::size_t>(address - at->first);
+  TESSERA_CHECK(nbytes <= at->second - offset, what, ": [", static_cast<void*>(address), ", +", nbytes,
+                ") passes the end of its reservation of ", at->second, " bytes");
+  TESSERA_CHECK(offset % options_.granularity == 0, what, ": offset ", offset,
+                " in the reservation must be a multiple of ", options_.granularity);
+  const auto next = pieces_.lower_bound(address);
+  const bool hits_next = next != pieces_.end() && next->first < address + nbytes;
+  const bool hits_previous = next != pieces_.begin() && std::prev(next)->first + std::prev(next)->second > address;
+  TESSERA_CHECK(!hits_next && !hits_previous, what, ": [", static_cast<void*>(address), ", +", nbytes,
+                ") is mapped already; unmap it first");
+}
+
+NullUpstream::Sizes::iterator NullUpstream::piece_at(const char* what, std::byte* address, std::size_t nbytes) {
+  const auto piece = pieces_.find(address);
+  TESSERA_CHECK(piece != pieces_.end(), what, ": no piece begins at ", static_cast<void*>(address));
+  TESSERA_CHECK(piece->second == nbytes, what, ": the piece at ", static_cast<void*>(address), " has ", piece->second,
+                " bytes, not ", nbytes, "; a piece goes whole");
+  return piece;
+}
+
+std::shared_ptr<ExpandableUpstream> address_only_upstream(const Device& device) {
+  TESSERA_CHECK(static_cast<bool>(device), "address_only_upstream: this Device is empty");
+  return std::make_shared<AddressOnlyUpstream>(device);
+}
+
+}  // namespace tessera::memory
