@@ -22,7 +22,7 @@ class SmallVector {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T> && N > 0);
 
  public:
-  using iterator = T*;              ///< a plain pointer
+  using iterator = const T*;        ///< elements are changed by their place
   using const_iterator = const T*;  ///< likewise
 
   /// Empty.
@@ -47,22 +47,20 @@ class SmallVector {
   /// Whether there are none.
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   /// The first element's address.
-  [[nodiscard]] T* data() noexcept { return data_; }
   [[nodiscard]] const T* data() const noexcept { return data_; }
-  [[nodiscard]] iterator begin() noexcept { return data_; }
-  [[nodiscard]] iterator end() noexcept { return data_ + size_; }
+  /// The first element.
   [[nodiscard]] const_iterator begin() const noexcept { return data_; }
+  /// Behind the last.
   [[nodiscard]] const_iterator end() const noexcept { return data_ + size_; }
   /// An element; the place is not checked.
   [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
+  /// Likewise, to be read.
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
   /// An element; std::out_of_range when there is none at this place.
   [[nodiscard]] const T& at(std::size_t i) const {
     if (i >= size_) throw std::out_of_range("SmallVector::at");
     return data_[i];
   }
-  /// Whether an element equals `item`.
-  [[nodiscard]] bool contains(const T& item) const { return std::find(begin(), end(), item) != end(); }
 
   /// Adds an element.
   void push_back(T item) { append({&item, 1}); }
