@@ -220,7 +220,7 @@ Tick Stream::poll() const {
   {
     const std::lock_guard lock(stream.mutex);
     if (stream.is_capturing()) return completed();
-    latest = stream.slot->tick();
+    latest = stream.take_tick();  // covers what was stamped ahead so far: StreamSlot::upcoming
   }
   stream.device->faults.pass(DriverCall::kQuery);
   if (stream.backend->is_idle() || TESSERA_MUTANT("device.poll_always_idle")) stream.slot->raise_completed(latest);
@@ -255,7 +255,7 @@ bool Stream::query() const {
   {
     const std::lock_guard lock(stream.mutex);
     detail::check_not_capturing(stream, "query", "end the capture and query the stream that replays the graph");
-    latest = stream.slot->tick();
+    latest = stream.take_tick();  // covers what was stamped ahead so far: StreamSlot::upcoming
   }
   stream.device->faults.pass(DriverCall::kQuery);
   if (!stream.backend->is_idle()) return false;
@@ -270,7 +270,7 @@ void Stream::synchronize(std::chrono::nanoseconds timeout) const {
   {
     const std::lock_guard lock(stream.mutex);
     detail::check_not_capturing(stream, "synchronize", "end the capture and wait on the stream that replays the graph");
-    latest = stream.slot->tick();
+    latest = stream.take_tick();  // covers what was stamped ahead so far: StreamSlot::upcoming
   }
   stream.device->faults.pass(DriverCall::kSynchronize);
   TESSERA_CHECK_AS(TimeoutError, stream.backend->synchronize(timeout), stream.name, " of device ", stream.device->name,

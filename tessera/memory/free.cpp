@@ -60,7 +60,7 @@ void AllocatorState::stamp(Use& use) noexcept {
   use.tick = use.slot->upcoming();
   if (TESSERA_MUTANT("memory.uses_not_stamped")) use.tick = {};
   constexpr std::uint32_t kNoEvents = device::StreamSlot::kCapturing | device::StreamSlot::kForeign;
-  if (!stream || (use.slot->hazards() & kNoEvents) != 0 && stream.is_capturing()) return;
+  if (!stream || ((use.slot->hazards() & kNoEvents) != 0 && stream.is_capturing())) return;
   try {
     if (host_writes) {
       use.tick = stream.publish();

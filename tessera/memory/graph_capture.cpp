@@ -97,7 +97,7 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
   }
   scope.order = std::make_unique<detail::CaptureOrder>(
       [origin = stream](NodeId node, std::vector<device::Dependency>& out) {
-        const device::Dependencies found = origin.capture_predecessors(node);
+        const auto found = origin.capture_predecessors(node);
         out.insert(out.end(), found.begin(), found.end());
       });
   stream.begin_capture();

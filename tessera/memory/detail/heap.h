@@ -52,7 +52,7 @@ struct HeapSums {
 /// Not thread-safe by itself: `lock` guards everything below it. What changes segments also holds the slow lock.
 class Heap {
  public:
-  Heap(PoolState& pool, const device::StreamSlot* slot) : pool(pool), slot(slot) {}
+  Heap(PoolState& of_pool, const device::StreamSlot* of_stream) : pool(of_pool), slot(of_stream) {}
   ~Heap();
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;

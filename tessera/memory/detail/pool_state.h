@@ -53,7 +53,7 @@ class HeapDirectory {
 
 /// See the head of this file.
 struct PoolState {
-  explicit PoolState(AllocatorState& allocator) : allocator(allocator) {}
+  explicit PoolState(AllocatorState& owning) : allocator(owning) {}
 
   AllocatorState& allocator;
   PoolId id;
