@@ -165,7 +165,7 @@ class TESSERA_API DeviceBackend {
   virtual ~DeviceBackend() = default;
   /// What it is and can do.
   virtual DeviceProperties properties() = 0;
-  /// What is taken; own_nbytes is filled in by the caller.
+  /// What is taken; own_nbytes is filled in by the caller, which raises process_nbytes, where given, to that.
   virtual MemoryUse memory_use() = 0;
   /// A stream; `is_default`: the device's default one.
   virtual std::unique_ptr<StreamBackend> create_stream(const StreamOptions& options, bool is_default) = 0;

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ struct MemoryUse {
   std::size_t total_nbytes = 0;  ///< the device's memory, or the limit set on it
   std::size_t free_nbytes = 0;   ///< what can still be created
   std::size_t own_nbytes = 0;    ///< created through this Device and not yet gone
+  /// What this whole process takes, other libraries included: at least own_nbytes; nullopt: the device cannot tell.
+  std::optional<std::size_t> process_nbytes = std::nullopt;
 };
 
 /// A kind of device that this build has but this machine has not, and why.
@@ -87,7 +90,7 @@ class TESSERA_API Device {
   [[nodiscard]] const std::string& name() const;
   /// What it is and can do.
   [[nodiscard]] const DeviceProperties& properties() const;
-  /// How much of its memory is taken.
+  /// How much of its memory is taken. Asks the driver, which takes its time: not for hot paths.
   [[nodiscard]] MemoryUse memory_use() const;
 
   /// The stream that is used when none is named. Always the same one.
