@@ -136,6 +136,14 @@ TEST_F(Chain, EndsAtItsTop) {
   EXPECT_EQ(walk(at(0)), (Frames{0x401000, 0x402000, 0x403000}));
 }
 
+TEST_F(Chain, NeedsRoomForAWholeRecord) {
+  link(0, at(8), 0x401000);
+  link(8, 0, 0x402000);
+  std::uintptr_t frames[8];
+  EXPECT_EQ(walk_chain(at(0), at(9), frames, 8, 0), 1u);
+  EXPECT_EQ(walk_chain(at(0), at(10), frames, 8, 0), 2u);
+}
+
 TEST_F(Chain, NeverFollowsALinkThatCannotBeAFrame) {
   const std::uintptr_t bad[] = {
       0,
