@@ -200,6 +200,13 @@ Tick Device::poll(StreamId stream) const {
   return completed(stream);
 }
 
+const StreamSlot& Device::slot(StreamId id) const {
+  DeviceState& state = state_of(*this);
+  const std::lock_guard lock(state.mutex);
+  TESSERA_CHECK(id.value() < state.slots.size(), "device ", state.name, " has no stream with id ", id);
+  return state.slots[id.value()];
+}
+
 Stream Device::stream(StreamId id) const { return Stream(stream_in(state_of(*this), id)); }
 
 std::size_t Device::captures() const {
@@ -269,6 +276,8 @@ void Device::stall_stream(const Stream& stream, bool stalled) const {
   TESSERA_CHECK(stream && stream.device() == *this, "stall_stream: the stream is empty or of another device");
   stream.state()->backend->set_stalled(stalled);
 }
+
+bool Device::is_checked() const { return state_of(*this).checker != nullptr; }
 
 void Device::note_freed(const void* address, std::size_t nbytes, std::string_view by) const {
   DeviceState& state = state_of(*this);

@@ -102,6 +102,8 @@ class TESSERA_API Device {
   Tick poll(StreamId stream) const;  // NOLINT(modernize-use-nodiscard): asked for its effect too
   /// The stream in this slot; an empty handle when it is gone.
   [[nodiscard]] Stream stream(StreamId id) const;
+  /// What can be read of the stream in this slot without a lock; also when it is gone.
+  [[nodiscard]] const StreamSlot& slot(StreamId id) const;
   /// Captures under way that were begun through us.
   [[nodiscard]] std::size_t captures() const;
   /// Waits for all streams; throws what is parked on any, or TimeoutError.
@@ -129,6 +131,8 @@ class TESSERA_API Device {
   void delay_stream(const Stream& stream, std::chrono::nanoseconds delay) const;
   /// For tests: stops `stream` before its next operation until called with false. Host only.
   void stall_stream(const Stream& stream, bool stalled) const;
+  /// Whether launches are checked for missing order.
+  [[nodiscard]] bool is_checked() const;
   /// For a checked device: says that bytes were given back, so that touching them is an error naming `by`, or given
   /// out.
   void note_freed(const void* address, std::size_t nbytes, std::string_view by) const;

@@ -112,6 +112,8 @@ struct StreamState {
   std::uint64_t before_last_full = 0;  // ticks taken before the latest launch that was not overlapping
   int overlap_depth = 0;
   std::shared_ptr<CaptureState> capture;  // ours; a foreign capture of a wrapped stream is asked of the driver
+  CaptureId dropped_in;                   // the capture in which `dropped` was dropped
+  Dependencies dropped;                   // by set_capture_dependencies
 
   [[nodiscard]] StreamId id() const { return slot->id(); }
   Tick take_tick() {
