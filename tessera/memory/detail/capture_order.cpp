@@ -53,14 +53,15 @@ struct CaptureOrder::Lane {
   std::vector<Dependency> dependencies;
   std::vector<Index> indices;       // of the dependencies
   std::vector<Index> next_indices;  // of those to come, while the lane moves
-  std::vector<Index> proven;   // every node that has the bit, so that it can be taken away again
+  std::vector<Index> proven;        // every node that has the bit, so that it can be taken away again
   std::vector<Uncovered> uncovered;
   std::size_t tidy_at = 16;  // size of `uncovered` at which it is worth a look
   bool is_lost = false;
 };
 
 // The nodes of the capture as up to 64 streams know them: an open-addressing hash from id to a dense index; behind it,
-// per node and stream, whether it is proven and whether it has been seen at all, and the incoming edges, asked for once.
+// per node and stream, whether it is proven and whether it has been seen at all, and the incoming edges, asked for
+// once.
 class CaptureOrder::Nodes {
  public:
   explicit Nodes(const Predecessors& predecessors) : predecessors_(predecessors), slots_(64) {}
@@ -288,16 +289,18 @@ void CaptureOrder::replaced(StreamId stream, std::span<const Dependency> before)
 
 void CaptureOrder::mark(StreamId stream, Marks& marks, CaptureMoment since) const {
   const Lane* const at = find(stream);
-  TESSERA_CHECK(at != nullptr && !at->is_lost, "capture: what stream ", stream,
-                " captured is not known; advance() must have succeeded for it, else keep the block until the capture ends");
+  TESSERA_CHECK(
+      at != nullptr && !at->is_lost, "capture: what stream ", stream,
+      " captured is not known; advance() must have succeeded for it, else keep the block until the capture ends");
   for (const Dependency& dependency : at->dependencies) {
     if (dependency.kind == EdgeKind::kWeak && TESSERA_MUTANT("memory.weak_dependency_unmarked")) continue;
     marks.add(dependency.node);
   }
   if (at->uncovered.empty()) return;
   if (TESSERA_MUTANT("memory.marks_begin_too_late")) ++since;
-  const auto first = std::upper_bound(at->uncovered.begin(), at->uncovered.end(), since,
-                                      [](CaptureMoment moment, const Uncovered& entry) { return moment < entry.found; });
+  const auto first =
+      std::upper_bound(at->uncovered.begin(), at->uncovered.end(), since,
+                       [](CaptureMoment moment, const Uncovered& entry) { return moment < entry.found; });
   for (auto entry = first; entry != at->uncovered.end(); ++entry) {
     if (!at->nodes->is_proven(entry->node, at->bit)) marks.add(at->nodes->id(entry->node));
   }
@@ -306,8 +309,7 @@ void CaptureOrder::mark(StreamId stream, Marks& marks, CaptureMoment since) cons
 bool CaptureOrder::proves(StreamId stream, const Marks& marks) const {
   const Lane* const at = find(stream);
   if (at == nullptr || at->is_lost) return false;
-  return std::all_of(marks.begin(), marks.end(),
-                     [&](NodeId node) { return at->nodes->is_proven(node, at->bit); });
+  return std::all_of(marks.begin(), marks.end(), [&](NodeId node) { return at->nodes->is_proven(node, at->bit); });
 }
 
 }  // namespace tessera::memory::detail

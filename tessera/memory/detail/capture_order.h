@@ -5,8 +5,8 @@
 //
 // A node is certainly complete before what a stream captures next iff a path of full edges leads from it to the
 // stream's dependency set and that entry of the set is full too. Weak edges (programmatic launches) prove nothing.
-// The set of such nodes, here called proven, is kept per stream as one bit of every node and grows as the dependency set moves
-// forward, each node being walked once; when the set moves any other way it is found anew.
+// The set of such nodes, here called proven, is kept per stream as one bit of every node and grows as the dependency
+// set moves forward, each node being walked once; when the set moves any other way it is found anew.
 //
 //   k1 --full--> k2 --weak--> k3        dependency set {k3}: proven k3 alone; marks {k3, k2} (k2 covers k1)
 //

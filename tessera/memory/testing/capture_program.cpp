@@ -93,14 +93,20 @@ class Program {
   }
 
   std::string run() {
-    const int steps = 20 + random_.below(90);
+    const int steps = 40 + random_.below(160);
     for (int i = 0; i < steps && dag_.size < kMostNodes && failure_.empty(); ++i) step();
-    for (int i = 0; i < 8 && failure_.empty(); ++i) ask();
+    for (int i = 0; i < kBlocks; ++i) release(blocks_[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < 10 && failure_.empty(); ++i) {
+      if (random_.one_in(3)) join(any_stream());
+      ask();
+    }
     return failure_;
   }
 
  private:
-  ModelStream& any_stream() { return streams_[static_cast<std::size_t>(random_.below(static_cast<int>(streams_.size())))]; }
+  ModelStream& any_stream() {
+    return streams_[static_cast<std::size_t>(random_.below(static_cast<int>(streams_.size())))];
+  }
   Block& any_block() { return blocks_[static_cast<std::size_t>(random_.below(kBlocks))]; }
 
   // Small integers as on the host, addresses as on CUDA, anything.
@@ -137,7 +143,7 @@ class Program {
       case 10:
       case 11: return random_.one_in(2) ? allocate() : use();
       case 12:
-      case 13: return release();
+      case 13: return release(any_block());
       default: return ask();
     }
   }
@@ -208,8 +214,7 @@ class Program {
     if (block.state == Block::kLive) block.users |= 1U << random_.below(static_cast<int>(streams_.size()));
   }
 
-  void release() {
-    Block& block = any_block();
+  void release(Block& block) {
     if (block.state != Block::kLive) return;
     block.marks.clear();
     block.required = 0;
@@ -243,6 +248,9 @@ class Program {
   void ask() {
     Block& block = any_block();
     if (block.state != Block::kFree) return;
+    for (int i = 1 + random_.below(2); i > 0 && block.state == Block::kFree; --i) ask(block);
+  }
+  void ask(Block& block) {
     const auto stream = static_cast<std::size_t>(random_.below(static_cast<int>(streams_.size())));
     ModelStream& by = streams_[stream];
     advance(by);
@@ -250,9 +258,12 @@ class Program {
     const Set complete = dag_.full_ancestors(by.next.full);
     const bool is_safe = (block.uses & ~complete) == 0;
     const bool is_provable = (block.required & ~complete) == 0;
-    if (answer && !is_safe) failure_ = "unsafe reuse: a block was handed out while nodes may still use it";
-    if (answer && !is_provable) failure_ = "reuse that the prover had no way to know to be safe";
-    if (!answer && is_provable) failure_ = "missed reuse: everything captured on the using streams is complete";
+    if (answer && !is_safe) {
+      failure_ = "unsafe reuse: a block was handed out while nodes may still use it";
+    } else if (answer != is_provable) {
+      failure_ = answer ? "reuse that the prover had no way to know to be safe"
+                        : "missed reuse: everything captured on the using streams is complete";
+    }
     if (counts_ != nullptr) ++(answer ? counts_->proven : counts_->refused);
     if (answer && random_.one_in(2)) live(block, stream);
   }
