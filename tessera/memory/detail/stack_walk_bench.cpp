@@ -1,0 +1,38 @@
+// What a native stack costs at an allocation: walking 16 frames and finding the stack among those known.
+#include <string>
+
+#include "tessera/base/testing/bench.h"
+#include "tessera/memory/detail/stack_walk.h"
+
+namespace tessera::memory::detail {
+namespace {
+
+template <class Body>
+[[gnu::noinline]] void at_depth(int depth, Body& body) {
+  if (depth == 0) {
+    body();
+  } else {
+    at_depth(depth - 1, body);
+  }
+  bench::do_not_optimize(depth);  // or the call becomes a jump, and the frame is gone
+}
+
+TESSERA_BENCH(stack_walk) {
+  constexpr int kCalls = 1000;
+  std::uintptr_t frames[kMostFrames];
+  const auto measure = [&](const std::string& name, auto&& once, double must) {
+    auto loop = [&] {
+      for (int i = 0; i < kCalls; ++i) once();
+    };
+    context.measure({.name = name, .per = kCalls, .ours = [&] { at_depth(24, loop); }, .must = must});
+  };
+  measure(
+      "stack_walk_16", [&] { bench::do_not_optimize(walk_stack(frames, kMostFrames, 0)); }, 60);
+  probe::Recorder recorder({}, {.nbytes = probe::RecordOptions::kMinBytes});
+  StackTable table(recorder);
+  measure(
+      "stack_known_16", [&] { bench::do_not_optimize(table.here(0)); }, 100);
+}
+
+}  // namespace
+}  // namespace tessera::memory::detail
