@@ -199,7 +199,8 @@ def check(path):
         check_segment(segment, is_json)
         need(segment["device"] < len(traces), f"segment {segment['address']}: device {segment['device']} has no trace")
     for before, after in zip(segments, segments[1:]):
-        need(before["address"] + before["total_size"] <= after["address"] or before["device"] != after["device"],
+        overlap = before["address"] + before["total_size"] > after["address"] and before["device"] == after["device"]
+        need(before["address"] <= after["address"] and not overlap,
              f"segments {before['address']} and {after['address']} are out of order or overlap")
     events = 0
     for device, trace in enumerate(traces):

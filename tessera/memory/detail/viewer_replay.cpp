@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace tessera::memory::detail {
 namespace {
@@ -14,7 +13,7 @@ class Undo {
     for (const SegmentView& segment : snapshot.segments) {
       runs_[segment.address] = {segment.address + segment.nbytes, segment.stream};
       for (const BlockView& block : segment.blocks) {
-        if (block.state != BlockState::kCached) blocks_.insert(block.address);
+        if (block.state != BlockState::kCached) blocks_[block.address] = block.state == BlockState::kPending;
       }
     }
   }
@@ -24,10 +23,10 @@ class Undo {
     const TraceEntry& entry = *event.entry;
     switch (entry.action) {
       case Action::kAlloc: return blocks_.erase(entry.address) != 0;
-      case Action::kFreeRequested: return blocks_.contains(entry.address);
+      case Action::kFreeRequested: return unfree(entry.address);
       case Action::kFreeCompleted:
         if (!is_mapped(entry.address, std::max<std::uint64_t>(entry.nbytes, 1))) return false;
-        blocks_.insert(entry.address);
+        blocks_[entry.address] = true;
         return true;
       case Action::kMap: return event.is_fixed ? remove_segment(entry) : remove_piece(entry);
       case Action::kUnmap: return add(entry, !event.is_fixed);
@@ -55,7 +54,14 @@ class Undo {
 
   [[nodiscard]] bool has_block(std::uint64_t address, std::uint64_t nbytes) const {
     const auto it = blocks_.lower_bound(address);
-    return it != blocks_.end() && *it - address < nbytes;
+    return it != blocks_.end() && it->first - address < nbytes;
+  }
+
+  bool unfree(std::uint64_t address) {
+    const auto it = blocks_.find(address);
+    if (it == blocks_.end() || !it->second) return false;
+    it->second = false;
+    return true;
   }
 
   bool remove_segment(const TraceEntry& entry) {
@@ -100,7 +106,7 @@ class Undo {
   }
 
   Runs runs_;
-  std::set<std::uint64_t> blocks_;  // that are not cached, by address
+  std::map<std::uint64_t, bool> blocks_;  // that are not cached, by address: whether pending
 };
 
 // Whether an event is about a segment of fixed size: what lies there at the end tells. Where nothing does, a piece is
