@@ -55,7 +55,7 @@ void HistoryWriter::detach() noexcept {
   const auto heaps = allocator_->all_heaps();
   for (Heap* heap : heaps) heap->lock.lock();
   recorder_ = nullptr;
-  stacks_ = nullptr;
+  stacks_ = nullptr;  // the table of stacks stays, for the texts
   for (const auto& pool : allocator_->pools) pool->row.release();
   for (Heap* heap : heaps) heap->lock.unlock();
 }
@@ -183,7 +183,7 @@ std::uint32_t HistoryWriter::stack() {
   StackTable* stacks = stacks_.load(std::memory_order_relaxed);
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
   if (stacks == nullptr || recorder == nullptr) return 0;
-  return stacks->intern_caller(*recorder).value();
+  return stacks->here(2).value();  // without this function and the allocator's own
 }
 
 std::string HistoryWriter::stack_text(std::uint32_t stack) const {
@@ -192,7 +192,8 @@ std::string HistoryWriter::stack_text(std::uint32_t stack) const {
 
 void HistoryWriter::record_stacks(bool on) {
   const std::lock_guard lock(labels_mutex_);
-  if (on && stack_table_ == nullptr) stack_table_ = std::make_unique<StackTable>();
+  probe::Recorder* recorder = recorder_.load();
+  if (on && stack_table_ == nullptr && recorder != nullptr) stack_table_ = std::make_unique<StackTable>(*recorder);
   stacks_ = on ? stack_table_.get() : nullptr;
 }
 

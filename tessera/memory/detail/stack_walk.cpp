@@ -181,10 +181,17 @@ probe::StringId StackTable::intern(std::span<const std::uintptr_t> frames) {
   }
   const probe::StringId id = recorder_.intern(text);
   if (id == probe::StringId{}) dropped_.fetch_add(1, std::memory_order_relaxed);
+  texts_[id.value()] = std::move(text);
   slot.id = id.value();
   slot.hash.store(hash, std::memory_order_release);
   count_.fetch_add(1, std::memory_order_relaxed);
   return id;
+}
+
+std::string StackTable::text_of(probe::StringId id) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = texts_.find(id.value());
+  return it != texts_.end() ? it->second : std::string();
 }
 
 // The row stays when this table goes: the stacks that name the module stay in the file too.

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tessera/base/probe/recorder.h"
@@ -59,6 +60,8 @@ class StackTable {
   probe::StringId intern(std::span<const std::uintptr_t> frames);
   /// The string of the caller's own stack, after leaving out `skip` functions.
   probe::StringId here(std::size_t skip);
+  /// The text of a stack that this table interned; else empty.
+  [[nodiscard]] std::string text_of(probe::StringId id) const;
   /// Stacks that found no room, counted each time.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   /// Distinct stacks known.
@@ -79,7 +82,8 @@ class StackTable {
   std::unique_ptr<Slot[]> slots_;
   std::atomic<std::size_t> count_{0};
   std::atomic<std::uint64_t> dropped_{0};
-  std::mutex mutex_;                  // for adding
+  mutable std::mutex mutex_;  // for adding
+  std::unordered_map<std::uint32_t, std::string> texts_;
   std::vector<std::string> modules_;  // paths noted
 };
 
