@@ -33,10 +33,22 @@ void advance(CaptureScope& scope, const device::StreamSlot& slot, const device::
   scope.order->advance(slot.id(), info.dependencies);
 }
 
+bool is_done(const Use& use) { return use.slot->completed() >= use.tick; }
+
+// Whether a pending block is a matter of proof at all. Uses from outside the capture are no obstacle where a replay can
+// wait for them.
 bool is_provable(const CaptureScope& scope, const Block& block) {
-  return block.extra != nullptr && block.extra->capture == scope.id && !block.extra->is_barred &&
-         std::all_of(block.extra->uses.begin(), block.extra->uses.end(),
-                     [](const Use& use) { return use.slot->completed() >= use.tick; });
+  if (block.extra == nullptr || block.extra->is_barred) return false;
+  if (block.extra->capture != scope.id && block.extra->capture != CaptureId{}) return false;
+  return std::all_of(block.extra->uses.begin(), block.extra->uses.end(),
+                     [](const Use& use) { return static_cast<bool>(use.event) || is_done(use); });
+}
+
+// The waits of a block that is taken or merged are the graph's from now on.
+void take_over_waits(CaptureScope& scope, const Block& block) {
+  for (const Use& use : block.extra->uses) {
+    if (!is_done(use)) scope.waits.push_back(use);
+  }
 }
 
 void settle(AllocatorState& state, Heap& heap, Block& block) {
@@ -62,6 +74,7 @@ bool consolidate(AllocatorState& state, CaptureScope& scope, Heap& heap, StreamI
     if (last - i > 1) {
       for (std::size_t k = i; k < last; ++k) {
         heap.end_pending(*proved[k]);
+        take_over_waits(scope, *proved[k]);
         settle(state, heap, *proved[k]);
       }
       for (std::size_t k = i + 1; k < last; ++k) heap.absorb_next(first);
@@ -95,6 +108,7 @@ Block* AllocatorState::take_captured(const Request& request, Heap& heap) {
   if (block == nullptr && consolidate(*this, scope, heap, request.slot.id())) block = find();
   if (block == nullptr) return nullptr;
   heap.take_pending(*block, request.size);
+  take_over_waits(scope, *block);
   settle(*this, heap, *block);
   counters.capture_reuses.fetch_add(1, std::memory_order_relaxed);
   return block;
@@ -160,15 +174,8 @@ void AllocatorState::free_captured(Block* block) noexcept {
   }
   std::vector<Use> uses = std::move(extra.uses);
   uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
-  {
-    const std::lock_guard lock(heap.pool.replay_mutex);
-    for (const auto& [slot, tick] : heap.pool.replay_streams) uses.push_back({slot, {}, {}, {}});
-  }
-  for (Use& use : uses) {
-    use.stream.reset();  // no event: only completion frees it
-    stamp(use);
-  }
-  std::erase_if(uses, [](const Use& use) { return use.slot->completed() >= use.tick; });
+  for (Use& use : uses) stamp(use);
+  std::erase_if(uses, is_done);
   free_with(block, std::move(uses));
 }
 

@@ -108,12 +108,13 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
   Heap& heap = *block->heap;
   const std::uint32_t stack = history.stack();
   bool is_last = false;
-  bool is_closed = heap.pool.is_closed.load();
+  const bool is_closed = heap.pool.is_closed.load();
   {
     const std::lock_guard lock(heap.lock);
-    if (block->phase == Phase::kLive) heap.end_live(*block);
+    heap.end_live(*block);
     if (stack != 0) block->stack = stack;
-    if (heap.slot != nullptr && !host_writes) block->tick = heap.slot->upcoming();
+    // A block on loan was not touched by its heap's stream since it was lent.
+    if (block->slot == heap.slot && !host_writes) block->tick = heap.slot->upcoming();
     const bool is_pending = !uses.empty();
     note_block_freed(heap, *block, is_pending);
     if (is_pending) {
@@ -130,7 +131,7 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
     delete this;
   } else if (is_closed) {
     const std::lock_guard lock(slow_mutex);
-    trim_pool(heap.pool);
+    shrink_closed(heap.pool);
   }
 }
 

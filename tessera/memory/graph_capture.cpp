@@ -28,6 +28,8 @@ struct CapturedState {
   GraphKey key;
   std::shared_ptr<GraphKeeper> keeper;
   std::size_t written = 0;
+  std::mutex waits_mutex;
+  std::vector<Use> waits;  // what used its memory before its capture, until known to be over
 };
 
 namespace {
@@ -91,8 +93,7 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
   // Before the capture begins the driver may still be asked which of the pool's freed blocks are over.
   if (Heap* heap = pool.capture_heap.load()) {
     const std::lock_guard lock(state.slow_mutex);
-    for (const auto& [slot, tick] : pool.replay_streams) state.device.poll(slot->id());
-    state.device.poll(stream.id());
+    state.poll_users(*heap);
     state.promote_completed(*heap);
   }
   scope.order = std::make_unique<detail::CaptureOrder>(
@@ -195,6 +196,7 @@ CapturedGraph GraphCapture::end() {
   captured->name = scope.name;
   captured->number = scope.graph;
   captured->keeper = scope.keeper;
+  captured->waits = std::move(scope.waits);
   leave(scope);
   const std::unique_ptr<CaptureScope> done = std::move(scope_);  // from here on `captured` owns all
   captured->exec = captured->graph.instantiate();
@@ -212,6 +214,20 @@ CapturedGraph GraphCapture::end() {
   return CapturedGraph(std::move(captured));
 }
 
+namespace {
+
+// Memory that was freed outside captures may still be in use by what ran before: the replay comes after it.
+void wait_for_earlier_uses(detail::CapturedState& graph, const device::Stream& stream) {
+  const std::lock_guard lock(graph.waits_mutex);
+  if (graph.waits.empty()) return;
+  std::erase_if(graph.waits, [](const detail::Use& use) { return use.slot->completed() >= use.tick; });
+  for (const detail::Use& use : graph.waits) {
+    if (use.slot != &stream.slot() && !stream.covers(use.slot->id(), use.tick)) stream.wait(use.event);
+  }
+}
+
+}  // namespace
+
 void CapturedGraph::replay(const device::Stream& stream) const {
   TESSERA_CHECK(state_ != nullptr, "replay: the CapturedGraph is empty");
   const device::StreamSlot& slot = stream.slot();
@@ -226,6 +242,7 @@ void CapturedGraph::replay(const device::Stream& stream) const {
   };
   const std::optional<std::string> refusal = pool.replays.refusal(state_->key, slot.id(), ordered);
   TESSERA_CHECK(!refusal.has_value(), *refusal);
+  wait_for_earlier_uses(*state_, stream);
   state_->exec.launch(stream);
   const Tick tick = slot.upcoming();
   pool.replays.replayed(state_->key, slot.id(), tick);

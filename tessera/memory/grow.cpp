@@ -139,7 +139,7 @@ std::byte* move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std:
   }
   if (cached * kMoveAbove < state.reserved) return to;
   for (Heap* from : heaps) {
-    if (from->slot != nullptr) state.device.poll(from->slot->id());
+    state.poll_users(*from);
     while (to < end) {
       FreePiece piece;
       {
@@ -248,6 +248,7 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
 }  // namespace
 
 Block* AllocatorState::grow(const Request& request, Heap& heap) {
+  shrink_all_closed();
   collect_by_age();
   return heap.pool.expandable != nullptr ? grow_expandable(*this, heap, request.size)
                                          : grow_fixed(*this, heap, request.size);
@@ -329,7 +330,7 @@ std::size_t AllocatorState::trim_pool(PoolState& pool, const std::function<bool(
   std::size_t given = 0;
   for (const auto& heap : pool.heaps) {
     if (!is_movable(*heap)) continue;
-    if (heap->slot != nullptr) device.poll(heap->slot->id());
+    poll_users(*heap);
     promote_completed(*heap);
     given += pool.expandable != nullptr ? trim_expandable(*this, *heap, wanted) : trim_fixed(*this, *heap, wanted);
   }
@@ -339,6 +340,7 @@ std::size_t AllocatorState::trim_pool(PoolState& pool, const std::function<bool(
 std::size_t AllocatorState::trim_all() {
   std::size_t given = 0;
   for (const auto& pool : pools) given += trim_pool(*pool);
+  shrink_all_closed();
   return given;
 }
 

@@ -78,7 +78,7 @@ class Ladder {
     const std::lock_guard lock(state_.slow_mutex);
     for (const auto& heap : request_.pool->heaps) {
       if (heap->slot == nullptr) continue;
-      state_.device.poll(heap->slot->id());
+      state_.poll_users(*heap);
       nbytes += state_.promote_completed(*heap);
     }
     return nbytes;

@@ -54,6 +54,10 @@ std::shared_ptr<PoolState> AllocatorState::handle_to(PoolState& pool) {
 void AllocatorState::release_pool(PoolState& pool) noexcept {
   const std::lock_guard lock(slow_mutex);
   pool.is_closed = true;
+  shrink_closed(pool);
+}
+
+void AllocatorState::shrink_closed(PoolState& pool) noexcept {
   try {
     trim_pool(pool);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): what was not given back now goes with a later trim
@@ -66,6 +70,12 @@ void AllocatorState::release_pool(PoolState& pool) noexcept {
   if (left > 0) return;
   for (const auto& heap : pool.heaps) free_segments(*heap);
   std::erase_if(pools, [&](const auto& one) { return one.get() == &pool; });
+}
+
+void AllocatorState::shrink_all_closed() noexcept {
+  for (std::size_t i = pools.size(); i-- > 0;) {
+    if (pools[i]->is_closed) shrink_closed(*pools[i]);
+  }
 }
 
 PoolId Pool::id() const { return state_of(*this).id; }

@@ -89,7 +89,7 @@ std::vector<Buffer> Pool::restore(const PoolLayout& layout, std::vector<Buffer> 
   give_up.clear();
   const std::lock_guard slow(allocator.slow_mutex);
   for (const auto& heap : state_->heaps) {
-    if (heap->slot != nullptr) allocator.device.poll(heap->slot->id());
+    allocator.poll_users(*heap);
     allocator.promote_completed(*heap);
   }
   for (const auto& heap : state_->heaps) heap->lock.lock();

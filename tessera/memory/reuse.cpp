@@ -155,6 +155,27 @@ Block* AllocatorState::take_by_wait(const Request& request, Heap& own) {
   return block;
 }
 
+void AllocatorState::poll_users(Heap& heap) {
+  std::vector<StreamId> streams;
+  const auto add = [&](const device::StreamSlot& slot) {
+    if (std::find(streams.begin(), streams.end(), slot.id()) == streams.end()) streams.push_back(slot.id());
+  };
+  if (heap.slot != nullptr) add(*heap.slot);
+  {
+    const std::lock_guard lock(heap.pool.replay_mutex);
+    for (const auto& [slot, tick] : heap.pool.replay_streams) add(*slot);
+  }
+  {
+    const std::lock_guard lock(heap.lock);
+    heap.pending.find_if(kAlignment, 1 << 30, [&](const Block& block) {
+      if (block.extra == nullptr) return false;
+      for (const Use& use : block.extra->uses) add(*use.slot);
+      return false;
+    });
+  }
+  for (const StreamId stream : streams) device.poll(stream);
+}
+
 std::size_t AllocatorState::promote_completed(Heap& heap) {
   std::vector<Block*> done;
   const std::lock_guard lock(heap.lock);

@@ -70,6 +70,9 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   PoolState& add_pool(PoolOptions options, PoolId id);
   std::shared_ptr<PoolState> handle_to(PoolState& pool);
   void release_pool(PoolState& pool) noexcept;
+  /// Gives back what it can of a pool that nobody holds; removes it when it is empty. slow_mutex is held.
+  void shrink_closed(PoolState& pool) noexcept;
+  void shrink_all_closed() noexcept;
   void retire() noexcept;  ///< the last handle is gone
   detail::Request request_for(std::size_t nbytes, const device::Stream& stream);
 
@@ -80,6 +83,8 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   [[nodiscard]] bool is_over(const detail::Heap& heap, const Block& block, const device::Stream& stream) const;
   [[nodiscard]] bool is_completed(const detail::Heap& heap, const Block& block) const;
   std::size_t promote_completed(detail::Heap& heap);
+  /// Asks the driver how far the streams are that the heap's free blocks wait for. No heap lock is held.
+  void poll_users(detail::Heap& heap);
 
   // free.cpp
   void free_slow(Block* block) noexcept;
