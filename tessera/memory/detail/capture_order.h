@@ -32,6 +32,8 @@ namespace tessera::memory::detail {
 /// Nodes that must be complete, each once, sorted. Up to four take no memory of their own.
 class Marks {
  public:
+  using value_type = NodeId;             ///< what it holds
+  using const_iterator = const NodeId*;  ///< for loops and matchers
   /// Adds a node unless it is there.
   void add(NodeId node);
   /// Whether there is none: nothing to wait for.
