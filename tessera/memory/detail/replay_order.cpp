@@ -89,7 +89,7 @@ ReplayOrder::Input ReplayOrder::make_input(const GraphInput& input) const {
   return made;
 }
 
-GraphKey ReplayOrder::add(std::string name, std::vector<ByteRange> writes, std::vector<GraphInput> inputs) {
+GraphKey ReplayOrder::add(std::string name, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs) {
   Graph graph;
   graph.name = std::make_shared<const std::string>(std::move(name));
   for (const ByteRange& range : writes) {
