@@ -16,6 +16,7 @@ using device::EdgeKind;
 using Index = std::uint32_t;  // of a node, dense
 constexpr Index kNone = 0xFFFFFFFF;
 constexpr std::size_t kStreamsPerTable = 64;
+constexpr std::size_t kTidyAt = 8;
 
 // A node that the dependency set does not cover by full edges, and when that was found.
 struct Uncovered {
@@ -55,8 +56,17 @@ struct CaptureOrder::Lane {
   std::vector<Index> next_indices;  // of those to come, while the lane moves
   std::vector<Index> proven;        // every node that has the bit, so that it can be taken away again
   std::vector<Uncovered> uncovered;
-  std::size_t tidy_at = 16;  // size of `uncovered` at which it is worth a look
+  std::size_t tidy_at = kTidyAt;  // size of `uncovered` at which it is worth a look
   bool is_lost = false;
+
+  void clear() {
+    dependencies.clear();
+    indices.clear();
+    proven.clear();
+    uncovered.clear();
+    tidy_at = kTidyAt;
+    is_lost = false;
+  }
 };
 
 // The nodes of the capture as up to 64 streams know them: an open-addressing hash from id to a dense index; behind it,
@@ -64,7 +74,19 @@ struct CaptureOrder::Lane {
 // once.
 class CaptureOrder::Nodes {
  public:
-  explicit Nodes(const Predecessors& predecessors) : predecessors_(predecessors), slots_(64) {}
+  explicit Nodes(const Predecessors& predecessors) : predecessors_(predecessors), slots_(kFewSlots, kNone) {
+    // Room that is not touched costs nothing; growing touches memory twice, and first touches cost more than the
+    // proofs.
+    nodes_.reserve(kManyNodes);
+    edges_.reserve(kManyNodes);
+  }
+  // Knows no node any more; keeps its memory.
+  void clear() {
+    std::fill(slots_.begin(), slots_.end(), kNone);
+    nodes_.clear();
+    edges_.clear();
+    walks_ = 0;
+  }
 
   [[nodiscard]] bool is_proven(NodeId id, std::uint64_t bit) const {
     const Index index = find(id);
@@ -94,7 +116,7 @@ class CaptureOrder::Nodes {
       const Index last = first + nodes_[step.node].edges;
       for (Index i = first; i < last; ++i) {
         const Edge edge = edges_[i];
-        if (edge.is_full) {
+        if (edge.is_full != 0) {
           reach(lane, edge.from, step.proves);
         } else if (step.is_new) {
           if (!TESSERA_MUTANT("memory.weak_ancestors_unmarked")) lane.uncovered.push_back({edge.from, now});
@@ -122,11 +144,13 @@ class CaptureOrder::Nodes {
       *--keep = *at;
     }
     lane.uncovered.erase(lane.uncovered.begin(), keep);
-    lane.tidy_at = 2 * lane.uncovered.size() + 16;
+    lane.tidy_at = 2 * lane.uncovered.size() + kTidyAt;
   }
 
  private:
   static constexpr Index kNotAsked = kNone;
+  static constexpr std::size_t kFewSlots = 64;
+  static constexpr std::size_t kManyNodes = 16384;
   struct Node {
     NodeId id;
     std::uint64_t proven = 0;  // for which streams: complete before what they capture next
@@ -136,17 +160,13 @@ class CaptureOrder::Nodes {
     std::uint32_t met = 0;  // number of the walk
   };
   struct Edge {
-    Index from;
-    bool is_full;
+    Index from : 31;
+    Index is_full : 1;
   };
   struct Step {
     Index node;
     bool proves;  // reached by full edges alone
     bool is_new;  // the lane had not seen it
-  };
-  struct Slot {
-    NodeId id;
-    Index index = kNone;  // kNone: empty
   };
 
   void reach(Lane& lane, Index index, bool proves) {
@@ -175,7 +195,7 @@ class CaptureOrder::Nodes {
     const auto first = static_cast<Index>(edges_.size());
     for (const Dependency& from : answer_) {
       const Index source = find_or_add(from.node);
-      edges_.push_back({source, is_full(from.kind)});
+      edges_.push_back({source, is_full(from.kind) ? 1U : 0U});
     }
     nodes_[index].first_edge = first;
     nodes_[index].edges = static_cast<Index>(answer_.size());
@@ -186,8 +206,8 @@ class CaptureOrder::Nodes {
 
   [[nodiscard]] Index find(NodeId id) const {
     for (std::size_t at = home(id);; at = (at + 1) & (slots_.size() - 1)) {
-      const Slot& slot = slots_[at];
-      if (slot.index == kNone || slot.id == id) return slot.index;
+      const Index index = slots_[at];
+      if (index == kNone || nodes_[index].id == id) return index;
     }
   }
 
@@ -203,20 +223,19 @@ class CaptureOrder::Nodes {
 
   void place(NodeId id, Index index) {
     std::size_t at = home(id);
-    while (slots_[at].index != kNone) at = (at + 1) & (slots_.size() - 1);
-    slots_[at] = {id, index};
+    while (slots_[at] != kNone) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = index;
   }
 
   void grow() {
-    std::vector<Slot> larger(4 * slots_.size());
-    slots_.swap(larger);
+    slots_.assign(4 * slots_.size(), kNone);
     shift_ = 64 - std::countr_zero(slots_.size());
     for (Index i = 0; i < nodes_.size(); ++i) place(nodes_[i].id, i);
   }
 
   const Predecessors& predecessors_;
-  std::vector<Slot> slots_;  // a power of two, at most half full
-  int shift_ = 64 - 6;
+  std::vector<Index> slots_;  // a power of two, at most half full; kNone: empty
+  int shift_ = 64 - std::countr_zero(kFewSlots);
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::uint32_t walks_ = 0;
@@ -231,14 +250,24 @@ CaptureOrder::Lane& CaptureOrder::lane(StreamId stream) {
   if (stream.value() >= by_stream_.size()) by_stream_.resize(stream.value() + 1, nullptr);
   Lane*& known = by_stream_[stream.value()];
   if (known == nullptr) {
-    const std::size_t number = lanes_.size() % kStreamsPerTable;
-    if (number == 0) nodes_.push_back(std::make_unique<Nodes>(predecessors_));
-    lanes_.push_back(std::make_unique<Lane>());
-    known = lanes_.back().get();
-    known->nodes = nodes_.back().get();
-    known->bit = std::uint64_t{1} << number;
+    const std::size_t number = streams_++;
+    if (number == lanes_.size()) {
+      if (number % kStreamsPerTable == 0) nodes_.push_back(std::make_unique<Nodes>(predecessors_));
+      lanes_.push_back(std::make_unique<Lane>());
+      lanes_.back()->nodes = nodes_.back().get();
+      lanes_.back()->bit = std::uint64_t{1} << number % kStreamsPerTable;
+    }
+    known = lanes_[number].get();
   }
   return *known;
+}
+
+void CaptureOrder::reset() {
+  std::fill(by_stream_.begin(), by_stream_.end(), nullptr);
+  for (std::size_t i = 0; i < streams_; ++i) lanes_[i]->clear();
+  for (std::size_t i = 0; i * kStreamsPerTable < streams_; ++i) nodes_[i]->clear();
+  streams_ = 0;
+  now_ = 0;
 }
 
 bool CaptureOrder::advance(StreamId stream, std::span<const Dependency> next) {

@@ -13,7 +13,7 @@
 // What marks cover. The prover is not told which nodes touched a block, so marks cover everything captured on the
 // stream: all the nodes from which any path leads to a dependency set that advance() or replaced() was told of, and
 // those sets themselves. Nodes captured and replaced between two calls, with nobody saying so, are unknown to it.
-// Pure: no device call, no lock, not thread-safe. One object for one capture.
+// Pure: no device call, no lock, not thread-safe. One object for one capture at a time.
 #pragma once
 
 #include <array>
@@ -32,6 +32,8 @@ namespace tessera::memory::detail {
 /// Nodes that must be complete, each once, sorted. Up to four take no memory of their own.
 class Marks {
  public:
+  using value_type = NodeId;             ///< what it holds
+  using const_iterator = const NodeId*;  ///< for loops and matchers
   /// Adds a node unless it is there.
   void add(NodeId node);
   /// Whether there is none: nothing to wait for.
@@ -71,6 +73,9 @@ class CaptureOrder {
   CaptureOrder(const CaptureOrder&) = delete;
   CaptureOrder& operator=(const CaptureOrder&) = delete;
 
+  /// Forgets the capture, for another one. Keeps its memory, which saves most of what a capture costs here.
+  void reset();
+
   /// What `stream` captures next will depend on `next`, says the driver now. To be called before mark() and proves()
   /// for that stream. Returns whether the set is another than at the last call; if not, proves() has no new answers.
   bool advance(StreamId stream, std::span<const device::Dependency> next);
@@ -103,7 +108,8 @@ class CaptureOrder {
   Predecessors predecessors_;
   CaptureMoment now_ = 0;
   std::vector<std::unique_ptr<Nodes>> nodes_;  // one for each 64 streams: a stream is a bit
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<Lane>> lanes_;   // the first `streams_` are in use
+  std::size_t streams_ = 0;
   std::vector<Lane*> by_stream_;  // by slot; null: never advanced
 };
 

@@ -89,7 +89,7 @@ ReplayOrder::Input ReplayOrder::make_input(const GraphInput& input) const {
   return made;
 }
 
-GraphKey ReplayOrder::add(std::string name, std::vector<ByteRange> writes, std::vector<GraphInput> inputs) {
+GraphKey ReplayOrder::add(std::string name, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs) {
   Graph graph;
   graph.name = std::make_shared<const std::string>(std::move(name));
   for (const ByteRange& range : writes) {
@@ -254,9 +254,11 @@ std::optional<std::string> ReplayOrder::refusal(GraphKey key, StreamId on, const
   for (const Input& input : graph.inputs) {
     const bool is_removed = input.writer_slot == kRemoved;
     const std::uint64_t written = is_removed ? input.written : latest_[input.writer_slot].number;
-    if (input.past_overwriter.replay.number > written)
-      return lost_input(graph, input, input.past_overwriter.name.get());
-    if (written == 0) return lost_input(graph, input, nullptr);
+    const PastReplay& past = input.past_overwriter;
+    const bool is_lost = is_removed && past.name != nullptr;  // then the writer may show nowhere any more
+    const bool is_written = written != 0 || TESSERA_MUTANT("memory.unwritten_input_accepted");
+    if (!is_written && !is_lost) return lost_input(graph, input, nullptr);
+    if (past.replay.number > written) return lost_input(graph, input, past.name.get());
     for (const Slot other : input.overwriters) {
       if (latest_[other].number > written && !TESSERA_MUTANT("memory.overwritten_input_accepted")) {
         return lost_input(graph, input, graphs_[other].name.get());

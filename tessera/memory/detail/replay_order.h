@@ -8,8 +8,9 @@
 //                is ordered before this replay or known complete
 // so that graphs of which none is an input of another may be replayed in any order on one stream.
 //
-//   replays:  A  B  A   on one stream; B's input is A's output; C overlaps that output
-//             A  C  B   refused: A's output was overwritten by C; replay A again
+//   B's input is A's output, C overlaps that; all on one stream:
+//     A  B  C  A  B   good
+//     A  C  B         B is refused: C has overwritten its input; replay A again
 //
 // Replays of one graph follow each other on the device, whatever their streams (GraphExec::launch), so a graph never
 // conflicts with itself, nor with what its own latest replay came after. Who conflicts with whom is found when graphs
@@ -53,7 +54,7 @@ class ReplayOrder {
 
   /// A new graph. `name` is for messages. Throws InvalidArgument where a range is empty or an input lies outside of
   /// what its writer writes.
-  GraphKey add(std::string name, std::vector<ByteRange> writes, std::vector<GraphInput> inputs);
+  GraphKey add(std::string name, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs);
   /// The graph will not be replayed again. Its output stays good until it is overwritten; replays that conflict with
   /// its last one are still held against that.
   void remove(GraphKey graph);

@@ -93,7 +93,7 @@ class Program {
   }
 
   std::string run() {
-    const int steps = 40 + random_.below(160);
+    const int steps = 40 + random_.below(260);
     for (int i = 0; i < steps && dag_.size < kMostNodes && failure_.empty(); ++i) step();
     for (int i = 0; i < kBlocks; ++i) release(blocks_[static_cast<std::size_t>(i)]);
     for (int i = 0; i < 10 && failure_.empty(); ++i) {

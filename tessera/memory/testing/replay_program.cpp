@@ -120,7 +120,7 @@ class Program {
       made.inputs.push_back(input);
       inputs.push_back({{address(input.begin), address(input.end)}, graph(writer).key});
     }
-    made.key = order_.add("g" + std::to_string(graphs_.size()), std::move(writes), std::move(inputs));
+    made.key = order_.add("g" + std::to_string(graphs_.size()), std::move(writes), inputs);
     graphs_.push_back(std::move(made));
     ++live_;
   }
