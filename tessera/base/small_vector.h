@@ -112,7 +112,7 @@ class SmallVector {
   T* data_;
   std::uint32_t size_ = 0;
   std::uint32_t capacity_ = N;
-  alignas(T) std::byte place_[N * sizeof(T)];
+  alignas(T) std::byte place_[sizeof(T[N])];
 };
 
 }  // namespace tessera

@@ -45,11 +45,11 @@ class StreamSlot {
   [[nodiscard]] std::uint32_t hazards() const { return hazards_.load(std::memory_order_acquire); }
 
  protected:
-  StreamId id_;
-  const DeviceState* device_ = nullptr;
-  std::atomic<std::uint64_t> tick_{0};
-  std::atomic<std::uint32_t> hazards_{0};
-  std::atomic<std::uint64_t> completed_{0};
+  StreamId id_;                              ///< see id()
+  const DeviceState* device_ = nullptr;      ///< see device()
+  std::atomic<std::uint64_t> tick_{0};       ///< see tick()
+  std::atomic<std::uint32_t> hazards_{0};    ///< see hazards()
+  std::atomic<std::uint64_t> completed_{0};  ///< see completed()
 };
 
 }  // namespace tessera::device
