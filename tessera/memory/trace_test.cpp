@@ -122,9 +122,9 @@ TEST(RmmCsv, BadLinesAreNamedByLineAndColumn) {
               "run.csv: " + message);
   }
   for (const std::string header : {"", "\n", "Thread,Time,Action,Pointer,Size\n", "1,t,allocate,0x10,8,0\n"}) {
-    EXPECT_EQ(
-        message_of([&] { parse_rmm_csv(header, "run.csv"); }).substr(0, 60),
-        "run.csv: line " + std::string(header.empty() ? "0" : "1") + ", column 1: the first line must be 'Thread,");
+    EXPECT_EQ(message_of([&] { parse_rmm_csv(header, "run.csv"); }),
+              "run.csv: line 1, column 1: the first line must be 'Thread,Time,Action,Pointer,Size,Stream', as in RMM's "
+              "logs");
   }
 }
 
@@ -216,6 +216,16 @@ TEST_F(RecordTraceTest, AnAllocationOverALiveOneEndsIt) {
   alloc(0x1000, 200, 1);
   EXPECT_EQ(read_record_trace(recorder.path()).ops,
             (std::vector<TraceOp>{{true, 0, 100, 0}, {false, 0, 100, 0}, {true, 1, 200, 0}}));
+}
+
+TEST_F(RecordTraceTest, AFreeOfWhatIsKnownToBeFreeIsCounted) {
+  add_pool(1, 1, "cuda:0");
+  alloc(0x1000, 100, 1);
+  free(0x1000, 100, 1);
+  free(0x1000, 100, 1);
+  const Trace trace = read_record_trace(recorder.path());
+  EXPECT_EQ(trace.ops.size(), 2u);
+  EXPECT_EQ(trace.unknown_frees, 1u);
 }
 
 TEST_F(RecordTraceTest, OneDeviceIsReadAtATime) {
