@@ -129,15 +129,34 @@ function(tessera_layer_test layer source)
   endif()
 endfunction()
 
+# tessera_fuzz_runs(memory capture_order_fuzz RUNS 20000 CAMPAIGN 1000000 TIMEOUT 600), before tessera_layer(memory ...):
+# how often this fuzzer runs in the default tests and in the campaign, where all runs are made and take at most TIMEOUT
+# seconds. Other fuzzers run 2000 times, and in the campaign for two minutes.
+function(tessera_fuzz_runs layer stem)
+  cmake_parse_arguments(arg "" "RUNS;CAMPAIGN;TIMEOUT" "" ${ARGN})
+  set_property(GLOBAL PROPERTY TESSERA_FUZZ_${layer}_${stem} ${arg_RUNS} ${arg_CAMPAIGN} ${arg_TIMEOUT})
+endfunction()
+
 function(tessera_layer_fuzz layer source)
   get_filename_component(stem ${source} NAME_WE)
   set(target ${layer}_${stem})
   tessera_program(${target} ${layer} "" ${source})
   add_dependencies(tests_${layer} ${target})
-  add_test(NAME ${target} COMMAND ${target} --runs 2000)
+  set(short --runs 2000)
+  set(long --runs 1000000 --seconds 120)
+  set(timeout 900)
+  get_property(stated GLOBAL PROPERTY TESSERA_FUZZ_${target})
+  if(stated)
+    list(GET stated 0 runs)
+    list(GET stated 1 campaign)
+    list(GET stated 2 timeout)
+    set(short --runs ${runs})
+    set(long --runs ${campaign})
+  endif()
+  add_test(NAME ${target} COMMAND ${target} ${short})
   set_tests_properties(${target} PROPERTIES LABELS "unit;${layer}" TIMEOUT 300)
-  add_test(NAME ${target}_long COMMAND ${target} --runs 1000000 --seconds 120)
-  set_tests_properties(${target}_long PROPERTIES LABELS "campaign;${layer}" TIMEOUT 900)
+  add_test(NAME ${target}_long COMMAND ${target} ${long})
+  set_tests_properties(${target}_long PROPERTIES LABELS "campaign;${layer}" TIMEOUT ${timeout})
 endfunction()
 
 # tessera_suite(device LAYERS base device): the program bench_device, from the x_bench.cpp files of these layers.

@@ -18,7 +18,7 @@ WORDS = [
 ]
 TRAILING = re.compile(r"[ \t]+$")
 EXEMPT = {"tools/check_words.py", "tools/tests/gates_test.py"}
-BINARY = {".png", ".svg", ".ico", ".bin", ".fatbin"}
+BINARY = {".png", ".svg", ".ico", ".bin", ".fatbin", ".pickle"}
 
 
 def check_file(root, path, findings):

@@ -98,7 +98,8 @@ struct Copy2d {
 class TESSERA_API StreamBackend {
  public:
   virtual ~StreamBackend() = default;
-  /// Launches a kernel; `overlap`: it may start before the launch before it has ended.
+  /// Launches a kernel; `overlap`: it may start before the launch before it has ended. Here and below, accesses reach
+  /// a backend only on a checked device.
   virtual void launch(const std::shared_ptr<KernelBackend>& kernel, const LaunchConfig& config, const KernelArgs& args,
                       const LaunchInfo& info, bool overlap) = 0;
   /// Runs a host function.
@@ -133,10 +134,10 @@ class TESSERA_API StreamBackend {
   virtual std::unique_ptr<GraphBackend> end_capture() = 0;
   /// Drops it.
   virtual void abort_capture() = 0;
-  /// The driver's word on whether and where this stream captures.
+  /// The driver's word on whether and where this stream captures; `dropped` is filled in by the caller.
   virtual CaptureInfo capture_info() = 0;
   /// Incoming edges of a node of the capture.
-  virtual std::vector<Dependency> capture_predecessors(NodeId node) = 0;
+  virtual Dependencies capture_predecessors(NodeId node) = 0;
   /// Replaces the dependencies of the next operation.
   virtual void set_capture_dependencies(std::span<const NodeId> nodes) = 0;
 
@@ -164,7 +165,7 @@ class TESSERA_API DeviceBackend {
   virtual ~DeviceBackend() = default;
   /// What it is and can do.
   virtual DeviceProperties properties() = 0;
-  /// What is taken; own_nbytes is filled in by the caller.
+  /// What is taken; own_nbytes is filled in by the caller, which raises process_nbytes, where given, to that.
   virtual MemoryUse memory_use() = 0;
   /// A stream; `is_default`: the device's default one.
   virtual std::unique_ptr<StreamBackend> create_stream(const StreamOptions& options, bool is_default) = 0;

@@ -154,6 +154,7 @@ MemoryUse Device::memory_use() const {
   DeviceState& state = state_of(*this);
   MemoryUse use = state.backend->memory_use();
   use.own_nbytes = state.own_nbytes;
+  if (use.process_nbytes) use.process_nbytes = std::max(*use.process_nbytes, use.own_nbytes);
   return use;
 }
 
@@ -189,7 +190,8 @@ std::shared_ptr<StreamState> stream_in(DeviceState& state, StreamId id) {
 Tick Device::completed(StreamId stream) const {
   DeviceState& state = state_of(*this);
   state.reap();
-  if (const auto alive = stream_in(state, stream)) return Stream(alive).completed();
+  const auto alive = stream_in(state, stream);
+  if (alive != nullptr && !TESSERA_MUTANT("device.completed_ignores_progress")) return Stream(alive).completed();
   const std::lock_guard lock(state.mutex);
   return state.slots[stream.value()].completed();
 }
@@ -200,7 +202,18 @@ Tick Device::poll(StreamId stream) const {
   return completed(stream);
 }
 
-Stream Device::stream(StreamId id) const { return Stream(stream_in(state_of(*this), id)); }
+const StreamSlot& Device::slot(StreamId id) const {
+  DeviceState& state = state_of(*this);
+  const std::lock_guard lock(state.mutex);
+  TESSERA_CHECK(id.value() < state.slots.size(), "device ", state.name, " has no stream with id ", id);
+  return state.slots[id.value()];
+}
+
+Stream Device::stream(StreamId id) const {
+  auto stream = stream_in(state_of(*this), id);
+  // The default stream alone does not keep its device.
+  return stream == state_->default_stream ? default_stream() : Stream(std::move(stream));
+}
 
 std::size_t Device::captures() const {
   DeviceState& state = state_of(*this);
@@ -269,6 +282,8 @@ void Device::stall_stream(const Stream& stream, bool stalled) const {
   TESSERA_CHECK(stream && stream.device() == *this, "stall_stream: the stream is empty or of another device");
   stream.state()->backend->set_stalled(stalled);
 }
+
+bool Device::is_checked() const { return state_of(*this).checker != nullptr; }
 
 void Device::note_freed(const void* address, std::size_t nbytes, std::string_view by) const {
   DeviceState& state = state_of(*this);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ struct MemoryUse {
   std::size_t total_nbytes = 0;  ///< the device's memory, or the limit set on it
   std::size_t free_nbytes = 0;   ///< what can still be created
   std::size_t own_nbytes = 0;    ///< created through this Device and not yet gone
+  /// What this whole process takes, other libraries included: at least own_nbytes; nullopt: the device cannot tell.
+  std::optional<std::size_t> process_nbytes = std::nullopt;
 };
 
 /// A kind of device that this build has but this machine has not, and why.
@@ -87,7 +90,7 @@ class TESSERA_API Device {
   [[nodiscard]] const std::string& name() const;
   /// What it is and can do.
   [[nodiscard]] const DeviceProperties& properties() const;
-  /// How much of its memory is taken.
+  /// How much of its memory is taken. Asks the driver, which takes its time: not for hot paths.
   [[nodiscard]] MemoryUse memory_use() const;
 
   /// The stream that is used when none is named. Always the same one.
@@ -102,6 +105,8 @@ class TESSERA_API Device {
   Tick poll(StreamId stream) const;  // NOLINT(modernize-use-nodiscard): asked for its effect too
   /// The stream in this slot; an empty handle when it is gone.
   [[nodiscard]] Stream stream(StreamId id) const;
+  /// What can be read of the stream in this slot without a lock; also when it is gone.
+  [[nodiscard]] const StreamSlot& slot(StreamId id) const;
   /// Captures under way that were begun through us.
   [[nodiscard]] std::size_t captures() const;
   /// Waits for all streams; throws what is parked on any, or TimeoutError.
@@ -129,6 +134,8 @@ class TESSERA_API Device {
   void delay_stream(const Stream& stream, std::chrono::nanoseconds delay) const;
   /// For tests: stops `stream` before its next operation until called with false. Host only.
   void stall_stream(const Stream& stream, bool stalled) const;
+  /// Whether launches are checked for missing order.
+  [[nodiscard]] bool is_checked() const;
   /// For a checked device: says that bytes were given back, so that touching them is an error naming `by`, or given
   /// out.
   void note_freed(const void* address, std::size_t nbytes, std::string_view by) const;

@@ -13,6 +13,7 @@
 
 #include "tessera/base/export.h"
 #include "tessera/base/ids.h"
+#include "tessera/base/small_vector.h"
 #include "tessera/device/launch.h"
 
 namespace tessera::device {
@@ -53,20 +54,26 @@ struct Dependency {
   friend bool operator==(const Dependency&, const Dependency&) = default;
 };
 
+/// Edges that come in at one place; four or fewer need no allocation.
+using Dependencies = SmallVector<Dependency, 4>;
+
 /// One node of a graph.
 struct NodeInfo {
-  NodeId id;                             ///< unique in its graph
-  NodeKind kind = NodeKind::kOther;      ///< what it does
-  std::string label;                     ///< the launch's label, or the kernel's name
-  std::vector<Access> accesses;          ///< what it declared to touch (checked devices keep it)
-  bool has_declared_accesses = false;    ///< whether it declared anything
-  std::vector<Dependency> dependencies;  ///< its incoming edges
+  NodeId id;                           ///< unique in its graph
+  NodeKind kind = NodeKind::kOther;    ///< what it does
+  std::string label;                   ///< the launch's label, or the kernel's name
+  std::vector<Access> accesses;        ///< what it declared to touch (checked devices keep it)
+  bool has_declared_accesses = false;  ///< whether it declared anything (likewise)
+  Dependencies dependencies;           ///< its incoming edges
 };
 
 /// Where a capture stands on one stream.
 struct CaptureInfo {
-  CaptureId id;                          ///< the capture; 0: this stream is not capturing
-  std::vector<Dependency> dependencies;  ///< what the next captured operation will depend on
+  CaptureId id;               ///< the capture; 0: this stream is not capturing
+  Dependencies dependencies;  ///< what the next captured operation will depend on
+  /// What Stream::set_capture_dependencies took out of `dependencies` since this stream joined the capture: what it
+  /// captured up to there need not come before its next operation. Never shrinks while the capture lasts.
+  Dependencies dropped = {};
 };
 
 /// Whether a graph could be put into an executable made from another, and if not, why not.

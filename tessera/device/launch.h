@@ -64,7 +64,10 @@ class KernelArgs {
   /// Points at each argument.
   template <class... T>
   requires(sizeof...(T) <= kMost && (std::is_trivially_copyable_v<T> && ...)) explicit KernelArgs(const T&... args)
-      : pointers_{const_cast<void*>(static_cast<const void*>(&args))...}, sizes_{sizeof(T)...}, count_(sizeof...(T)) {}
+      : count_(sizeof...(T)) {
+    [[maybe_unused]] std::size_t i = 0;  // only what is used is written: the arrays are large
+    ((pointers_[i] = const_cast<void*>(static_cast<const void*>(&args)), sizes_[i] = sizeof(T), ++i), ...);
+  }
   /// Addresses of the arguments.
   [[nodiscard]] std::span<void* const> pointers() const { return {pointers_, count_}; }
   /// Size of each argument in bytes.

@@ -28,7 +28,7 @@ void enqueue(StreamState& stream, DriverCall kind, const Call& call) {
 // What every launch does around the driver call, under the stream's lock. In capture nothing is checked yet: the graph
 // is, as a whole, when the capture ends; and nothing runs, so the ticks of the stream stay as they are.
 template <class Call>
-void launch_with(StreamState& stream, const LaunchInfo& info, const Call& call) {
+void launch_with(StreamState& stream, LaunchInfo info, const Call& call) {
   const std::uint64_t before = stream.slot->tick().value();
   const bool is_eager = !stream.is_capturing();
   if (detail::AccessChecker* checker = stream.device->checker.get()) [[unlikely]] {
@@ -39,8 +39,10 @@ void launch_with(StreamState& stream, const LaunchInfo& info, const Call& call) 
     } else {
       checker->touch(info.label, *info.accesses);
     }
+  } else {
+    info.accesses.reset();  // nobody would read the copy that a capture makes
   }
-  call();
+  call(info);
   if (is_eager && stream.overlap_depth == 0) stream.before_last_full = before;
 }
 
@@ -84,8 +86,9 @@ void Stream::launch(const Kernel& kernel, const LaunchConfig& config, const Kern
   LaunchInfo named = info;
   if (named.label.empty()) named.label = kernel.name();
   enqueue(stream, DriverCall::kLaunch, [&] {
-    launch_with(stream, named,
-                [&] { stream.backend->launch(kernel.backend(), config, args, named, stream.overlap_depth > 0); });
+    launch_with(stream, named, [&](const LaunchInfo& kept) {
+      stream.backend->launch(kernel.backend(), config, args, kept, stream.overlap_depth > 0);
+    });
   });
 }
 
@@ -93,7 +96,8 @@ void Stream::run(HostFunction body, const LaunchInfo& info) const {
   StreamState& stream = stream_state(*this);
   TESSERA_CHECK(static_cast<bool>(body), "run on ", stream.name, ": the function is empty");
   enqueue(stream, DriverCall::kLaunch, [&] {
-    launch_with(stream, info, [&] { stream.backend->run(std::move(body), info, stream.overlap_depth > 0); });
+    launch_with(stream, info,
+                [&](const LaunchInfo& kept) { stream.backend->run(std::move(body), kept, stream.overlap_depth > 0); });
   });
 }
 
@@ -106,7 +110,7 @@ void Stream::copy(void* to, const void* from, std::size_t nbytes, std::string_vi
   const LaunchInfo info{.label = label, .accesses = accesses};
   enqueue(stream, DriverCall::kCopy, [&] {
     detail::check_capturable(stream, {to, from});
-    launch_with(stream, info, [&] { stream.backend->copy(to, from, nbytes, info); });
+    launch_with(stream, info, [&](const LaunchInfo& kept) { stream.backend->copy(to, from, nbytes, kept); });
   });
 }
 
@@ -123,7 +127,9 @@ void Stream::copy_2d(void* to, std::size_t to_pitch, const void* from, std::size
   const LaunchInfo info{.label = label, .accesses = accesses};
   enqueue(stream, DriverCall::kCopy, [&] {
     detail::check_capturable(stream, {to, from});
-    launch_with(stream, info, [&] { stream.backend->copy_2d({to, to_pitch, from, from_pitch, width, height}, info); });
+    launch_with(stream, info, [&](const LaunchInfo& kept) {
+      stream.backend->copy_2d({to, to_pitch, from, from_pitch, width, height}, kept);
+    });
   });
 }
 
@@ -138,8 +144,10 @@ void Stream::fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, std:
   if (count == 0) return;
   const std::array accesses{writes(to, count * item_nbytes)};
   const LaunchInfo info{.label = label, .accesses = accesses};
-  enqueue(stream, DriverCall::kFill,
-          [&] { launch_with(stream, info, [&] { stream.backend->fill(to, pattern, item_nbytes, count, info); }); });
+  enqueue(stream, DriverCall::kFill, [&] {
+    launch_with(stream, info,
+                [&](const LaunchInfo& kept) { stream.backend->fill(to, pattern, item_nbytes, count, kept); });
+  });
 }
 
 void Stream::write_value(std::uint64_t* to, std::uint64_t value) const {
@@ -212,7 +220,7 @@ Tick Stream::poll() const {
   {
     const std::lock_guard lock(stream.mutex);
     if (stream.is_capturing()) return completed();
-    latest = stream.slot->tick();
+    latest = stream.take_tick();  // covers what was stamped ahead so far: StreamSlot::upcoming
   }
   stream.device->faults.pass(DriverCall::kQuery);
   if (stream.backend->is_idle() || TESSERA_MUTANT("device.poll_always_idle")) stream.slot->raise_completed(latest);
@@ -247,7 +255,7 @@ bool Stream::query() const {
   {
     const std::lock_guard lock(stream.mutex);
     detail::check_not_capturing(stream, "query", "end the capture and query the stream that replays the graph");
-    latest = stream.slot->tick();
+    latest = stream.take_tick();  // covers what was stamped ahead so far: StreamSlot::upcoming
   }
   stream.device->faults.pass(DriverCall::kQuery);
   if (!stream.backend->is_idle()) return false;
@@ -262,7 +270,7 @@ void Stream::synchronize(std::chrono::nanoseconds timeout) const {
   {
     const std::lock_guard lock(stream.mutex);
     detail::check_not_capturing(stream, "synchronize", "end the capture and wait on the stream that replays the graph");
-    latest = stream.slot->tick();
+    latest = stream.take_tick();  // covers what was stamped ahead so far: StreamSlot::upcoming
   }
   stream.device->faults.pass(DriverCall::kSynchronize);
   TESSERA_CHECK_AS(TimeoutError, stream.backend->synchronize(timeout), stream.name, " of device ", stream.device->name,

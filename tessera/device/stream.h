@@ -145,8 +145,8 @@ class TESSERA_API Stream {
   /// Where the capture of this stream stands; id 0 when it is not capturing. The driver's word, not a cache.
   [[nodiscard]] CaptureInfo capture_info() const;
   /// The incoming edges of a node of the capture that this stream takes part in.
-  [[nodiscard]] std::vector<Dependency> capture_predecessors(NodeId node) const;
-  /// Replaces what the next captured operation of this stream depends on.
+  [[nodiscard]] Dependencies capture_predecessors(NodeId node) const;
+  /// Replaces what the next captured operation of this stream depends on; see CaptureInfo::dropped.
   void set_capture_dependencies(const std::vector<NodeId>& nodes) const;
   /// Whether this stream is capturing.
   [[nodiscard]] bool is_capturing() const;

@@ -32,13 +32,15 @@ std::shared_ptr<CaptureState> check_wait(StreamState& stream, EventState& event)
                   "record the event inside the capture, or wait with EventUse::kExternal");
     return nullptr;
   }
+  if (mine == event.capture) [[likely]]
+    return nullptr;
   auto capture = stream.device->find_capture(event.capture);
-  TESSERA_CHECK(capture != nullptr || mine == event.capture || event.is_foreign_capture, "wait on ", stream.name,
+  TESSERA_CHECK(capture != nullptr || event.is_foreign_capture, "wait on ", stream.name,
                 " for an event recorded in a capture that has ended: that point exists only in the graph; record the "
                 "event again");
-  TESSERA_CHECK(mine == CaptureId{} || mine == event.capture, "wait on ", stream.name, ", which is in capture ", mine,
+  TESSERA_CHECK(mine == CaptureId{}, "wait on ", stream.name, ", which is in capture ", mine,
                 ", for an event of capture ", event.capture, ": two captures cannot be joined; end one first");
-  return mine == CaptureId{} ? capture : nullptr;
+  return capture;
 }
 
 void note_record(StreamState& stream, EventState& event, Tick tick) {
@@ -55,7 +57,8 @@ void Stream::record(const Event& event, EventUse use) const {
   StreamState& stream = stream_state(*this);
   EventState& at = event_of(event, stream, "record");
   {
-    const std::scoped_lock lock(stream.mutex, at.mutex);
+    const std::lock_guard lock(stream.mutex);
+    const std::lock_guard event_lock(at.mutex);
     stream.device->faults.pass(DriverCall::kRecord);
     const CaptureId capture = stream.capture_id();
     if (capture == CaptureId{}) {
@@ -84,7 +87,8 @@ void Stream::wait(const Event& event, EventUse use) const {
   StreamState& stream = stream_state(*this);
   EventState& at = event_of(event, stream, "wait");
   {
-    const std::scoped_lock lock(stream.mutex, at.mutex);
+    const std::lock_guard lock(stream.mutex);
+    const std::lock_guard event_lock(at.mutex);
     if (use == EventUse::kExternal && stream.is_capturing()) {
       TESSERA_CHECK(at.capture == CaptureId{}, "external wait on ", stream.name,
                     ": the event was last recorded inside a capture; use EventUse::kEdge for it");
@@ -103,7 +107,7 @@ void Stream::wait(const Event& event, EventUse use) const {
       if (joined != nullptr) {
         const std::lock_guard device_lock(stream.device->mutex);
         stream.capture = joined;
-        stream.slot->set_hazard(StreamSlot::kCapturing, true);
+        if (!TESSERA_MUTANT("device.capture_hazard_forgotten")) stream.slot->set_hazard(StreamSlot::kCapturing, true);
         joined->members.push_back(state_);
       }
     }
@@ -114,7 +118,8 @@ void Stream::wait(const Event& event, EventUse use) const {
 void Stream::note_wait(const Event& event) const {
   StreamState& stream = stream_state(*this);
   EventState& at = event_of(event, stream, "note_wait");
-  const std::scoped_lock lock(stream.mutex, at.mutex);
+  const std::lock_guard lock(stream.mutex);
+  const std::lock_guard event_lock(at.mutex);
   if (!TESSERA_MUTANT("device.note_wait_ignored")) stream.clock.merge(at.clock);
 }
 
@@ -141,7 +146,7 @@ namespace {
 std::set<NodeId> nodes_before(StreamState& origin) {
   std::set<NodeId> seen;
   std::vector<NodeId> open;
-  auto visit = [&](const std::vector<Dependency>& dependencies) {
+  auto visit = [&](const Dependencies& dependencies) {
     for (const Dependency& dependency : dependencies) {
       if (seen.insert(dependency.node).second) open.push_back(dependency.node);
     }
@@ -192,7 +197,8 @@ void leave_capture(DeviceState& device, const std::shared_ptr<CaptureState>& cap
     const std::lock_guard lock(member->mutex);
     if (member->capture != capture) continue;
     member->capture = nullptr;
-    member->slot->set_hazard(StreamSlot::kCapturing, false);
+    member->dropped = {};
+    if (!TESSERA_MUTANT("device.capture_hazard_stays")) member->slot->set_hazard(StreamSlot::kCapturing, false);
   }
 }
 
@@ -249,10 +255,13 @@ void Stream::abort_capture() const {
 CaptureInfo Stream::capture_info() const {
   StreamState& stream = stream_state(*this);
   const std::lock_guard lock(stream.mutex);
-  return stream.backend->capture_info();
+  CaptureInfo info = stream.backend->capture_info();
+  if (info.id == stream.dropped_in && !stream.dropped.empty()) [[unlikely]]
+    info.dropped = stream.dropped;
+  return info;
 }
 
-std::vector<Dependency> Stream::capture_predecessors(NodeId node) const {
+Dependencies Stream::capture_predecessors(NodeId node) const {
   StreamState& stream = stream_state(*this);
   const std::lock_guard lock(stream.mutex);
   TESSERA_CHECK(stream.is_capturing(), "capture_predecessors: ", stream.name, " is not capturing");
@@ -263,7 +272,17 @@ void Stream::set_capture_dependencies(const std::vector<NodeId>& nodes) const {
   StreamState& stream = stream_state(*this);
   const std::lock_guard lock(stream.mutex);
   TESSERA_CHECK(stream.is_capturing(), "set_capture_dependencies: ", stream.name, " is not capturing");
+  const CaptureInfo before = stream.backend->capture_info();
   stream.backend->set_capture_dependencies(nodes);
+  // A foreign capture ends without our knowing, so what was dropped says in which it was.
+  if (stream.dropped_in != before.id) stream.dropped.clear();
+  stream.dropped_in = before.id;
+  if (TESSERA_MUTANT("device.dropped_dependencies_forgotten")) return;
+  for (const Dependency& dependency : before.dependencies) {
+    const bool is_kept = std::ranges::find(nodes, dependency.node) != nodes.end();
+    const bool is_noted = std::ranges::find(stream.dropped, dependency) != stream.dropped.end();
+    if (!is_kept && !is_noted) stream.dropped.push_back(dependency);
+  }
 }
 
 bool Stream::is_capturing() const {

@@ -46,10 +46,13 @@ struct PoolLayout {
     std::size_t nbytes = 0;        ///< size
     std::size_t requested = 0;     ///< asked for; 0: not live
     bool is_live = false;          ///< whether somebody held it
+    std::uint32_t graph = 0;       ///< number of the graph in whose capture it was handed out; 0: none
+    StreamId stream = {};          ///< it was handed out for
   };
   /// One stream's pieces, in address order.
   struct Lane {
     StreamId stream;            ///< whose heap
+    bool is_captured = false;   ///< the heap of captures, which has no stream
     std::vector<Piece> pieces;  ///< they tile its mapped memory
   };
   PoolId pool;              ///< of which pool

@@ -177,6 +177,16 @@ detail::TableCore* Recorder::table_core(std::uint16_t kind, std::uint16_t payloa
   return parts_->tables->find_or_make(kind, payload_bytes, rows);
 }
 
+std::uint64_t Recorder::slots(Ring ring) const {
+  return is_on() ? parts_->rings[static_cast<std::size_t>(ring)].slot_count : 0;
+}
+
+std::uint64_t Recorder::leased(Ring ring) const {
+  if (!is_on()) return 0;
+  return std::atomic_ref<std::uint64_t>(parts_->rings[static_cast<std::size_t>(ring)].head->leased)
+      .load(std::memory_order_relaxed);
+}
+
 std::uint64_t Recorder::enter_thread_row() { return parts_->threads->enter(); }
 void Recorder::leave_thread_row(std::uint64_t row) { parts_->threads->leave(row); }
 

@@ -89,6 +89,10 @@ class TESSERA_API Recorder {
     return StateTable<T>(is_on() ? table_core(detail::kind_number_of<T>(), sizeof(T), T::kRows) : nullptr);
   }
 
+  /// Slots that a ring has; 0 when recording is off.
+  [[nodiscard]] std::uint64_t slots(Ring ring) const;
+  /// Slots of a ring handed out to threads since the start, to a lease: how far it has gone.
+  [[nodiscard]] std::uint64_t leased(Ring ring) const;
   /// The current moment, for a field of type Moment.
   [[nodiscard]] Moment now() const { return Moment{read_ticks(clock_)}; }
   /// Whether anything is recorded.

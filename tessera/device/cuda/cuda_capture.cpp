@@ -1,6 +1,7 @@
 #include "tessera/device/cuda/cuda_capture.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_graph.h"
@@ -34,12 +35,14 @@ void Capture::spin(const void* stream, SpinTotals spins) {
 
 void Capture::know(std::span<const CUgraphNode> nodes) {
   const std::lock_guard lock(mutex_);
-  known_.insert(nodes.begin(), nodes.end());
+  for (CUgraphNode node : nodes) {
+    if (!notes_.labels.contains(node)) known_.insert(node);
+  }
 }
 
 bool Capture::knows(CUgraphNode node) const {
   const std::lock_guard lock(mutex_);
-  return known_.contains(node);
+  return notes_.labels.contains(node) || known_.contains(node);
 }
 
 CaptureNotes Capture::take() {
@@ -48,7 +51,10 @@ CaptureNotes Capture::take() {
     notes_.spins.share += spins.share;
     notes_.spins.streams += spins.streams;
   }
-  return std::move(notes_);
+  kept_ = {};
+  known_ = {};
+  spins_ = {};
+  return std::exchange(notes_, {});
 }
 
 std::shared_ptr<Capture> CaptureRegistry::begin(std::uint64_t id) {
@@ -90,29 +96,38 @@ EdgeKind edge_kind(const CUgraphEdgeData& edge) {
   return is_weak && !TESSERA_MUTANT("cuda.edge_kind_lost") ? EdgeKind::kWeak : EdgeKind::kFull;
 }
 
-std::vector<Dependency> dependencies_of(CudaContext& context, CUgraphNode node) {
-  std::size_t count = 0;
+Dependencies dependencies_of(CudaContext& context, CUgraphNode node) {
+  // One call for the usual few. When every place comes back filled there may be more.
+  constexpr std::size_t kFew = 8;
+  CUgraphNode few_nodes[kFew];
+  CUgraphEdgeData few_edges[kFew];
+  std::size_t count = kFew;
+  TESSERA_CUDA(context, cuGraphNodeGetDependencies, node, few_nodes, few_edges, &count);
+  Dependencies dependencies;
+  if (count < kFew) [[likely]] {
+    for (std::size_t i = 0; i < count; ++i) dependencies.push_back({node_id(few_nodes[i]), edge_kind(few_edges[i])});
+    return dependencies;
+  }
   TESSERA_CUDA(context, cuGraphNodeGetDependencies, node, nullptr, nullptr, &count);
   std::vector<CUgraphNode> nodes(count);
   std::vector<CUgraphEdgeData> edges(count);
-  if (count > 0) {
-    TESSERA_CUDA(context, cuGraphNodeGetDependencies, node, nodes.data(), edges.data(), &count);
-  }
-  std::vector<Dependency> dependencies;
-  dependencies.reserve(count);
+  TESSERA_CUDA(context, cuGraphNodeGetDependencies, node, nodes.data(), edges.data(), &count);
   for (std::size_t i = 0; i < count; ++i) dependencies.push_back({node_id(nodes[i]), edge_kind(edges[i])});
   return dependencies;
 }
 
-std::shared_ptr<Capture> CudaStream::own_capture(CaptureView& view) {
+Capture* CudaStream::own_capture(CaptureView& view) {
   view = view_capture(context_, stream_);
-  if (view.id == 0 || !context_.captures().any()) return nullptr;
-  return context_.captures().find(view.id);
+  if (view.id == 0) return nullptr;
+  if (seen_ == nullptr || seen_->id() != view.id) {
+    seen_ = context_.captures().any() ? context_.captures().find(view.id) : nullptr;
+  }
+  return seen_.get();
 }
 
 void CudaStream::note_captured_slow(const LaunchInfo& info, const std::shared_ptr<void>& keep) {
   CaptureView view;
-  const auto capture = own_capture(view);
+  Capture* const capture = own_capture(view);
   if (capture == nullptr) return;
   if (keep != nullptr) capture->keep(keep);
   // After an operation its node alone is what the stream's next one depends on.
@@ -155,17 +170,15 @@ void CudaStream::abort_capture() {
   if (graph != nullptr) TESSERA_CUDA_NOTHROW(context_, cuGraphDestroy, graph);
   if (begun_ == nullptr) return;
   context_.captures().end(begun_->id());
+  begun_->take();
   begun_.reset();
 }
 
 CaptureInfo CudaStream::capture_info() {
   context_.make_current();
-  CaptureView view;
-  const auto capture = own_capture(view);
+  const CaptureView view = view_capture(context_, stream_);
   CaptureInfo info{CaptureId(view.id), {}};
-  if (capture != nullptr) capture->know(view.nodes);
   if (TESSERA_MUTANT("cuda.capture_dependencies_empty")) return info;
-  info.dependencies.reserve(view.nodes.size());
   for (std::size_t i = 0; i < view.nodes.size(); ++i) {
     info.dependencies.push_back(
         {node_id(view.nodes[i]), view.edges != nullptr ? edge_kind(view.edges[i]) : EdgeKind::kFull});
@@ -173,19 +186,29 @@ CaptureInfo CudaStream::capture_info() {
   return info;
 }
 
-std::vector<Dependency> CudaStream::capture_predecessors(NodeId node) {
+void CudaStream::check_nodes(Capture& capture, const CaptureView& view, std::span<const CUgraphNode> nodes,
+                             const char* call) {
+  // A node is an address to the driver, so one that it never named is not asked about. Nearly all are known by their
+  // labels or are what this stream stands at; listing all nodes is for the rest.
+  bool has_listed = false;
+  for (CUgraphNode node : nodes) {
+    if (capture.knows(node) || std::find(view.nodes.begin(), view.nodes.end(), node) != view.nodes.end()) continue;
+    if (!std::exchange(has_listed, true)) capture.know(nodes_of(context_, view.graph));
+    TESSERA_CHECK(capture.knows(node), call, ": node ", node_id(node), " is not part of the capture of ", name_);
+  }
+}
+
+Dependencies CudaStream::capture_predecessors(NodeId id) {
   context_.make_current();
   CaptureView view;
-  const auto capture = own_capture(view);
+  Capture* const capture = own_capture(view);
   TESSERA_CHECK(view.id != 0, "capture_predecessors: ", name_, " is not capturing");
-  // A node is an address to the driver, so one that it never named is not asked about.
-  if (capture != nullptr && !capture->knows(node_of(node))) capture->know(nodes_of(context_, view.graph));
-  TESSERA_CHECK(capture == nullptr || capture->knows(node_of(node)), "capture_predecessors: node ", node,
-                " is not part of the capture of ", name_);
+  CUgraphNode node = node_of(id);
+  if (capture != nullptr) check_nodes(*capture, view, {&node, 1}, "capture_predecessors");
   if (TESSERA_MUTANT("cuda.predecessors_empty")) return {};
-  auto dependencies = dependencies_of(context_, node_of(node));
+  Dependencies dependencies = dependencies_of(context_, node);
   if (capture != nullptr) {
-    std::vector<CUgraphNode> nodes;
+    SmallVector<CUgraphNode, 4> nodes;  // will be asked about next
     for (const Dependency& dependency : dependencies) nodes.push_back(node_of(dependency.node));
     capture->know(nodes);
   }
@@ -195,21 +218,15 @@ std::vector<Dependency> CudaStream::capture_predecessors(NodeId node) {
 void CudaStream::set_capture_dependencies(std::span<const NodeId> ids) {
   context_.make_current();
   CaptureView view;
-  const auto capture = own_capture(view);
+  Capture* const capture = own_capture(view);
   TESSERA_CHECK(view.is_active(), "set_capture_dependencies: ", name_, " is not capturing");
-  std::vector<CUgraphNode> nodes;
+  SmallVector<CUgraphNode, 4> nodes;
   for (const NodeId id : ids) nodes.push_back(node_of(id));
-  const auto is_known = [&](CUgraphNode node) { return capture->knows(node); };
-  if (capture != nullptr && !std::all_of(nodes.begin(), nodes.end(), is_known)) {
-    capture->know(nodes_of(context_, view.graph));
-    for (CUgraphNode node : nodes) {
-      TESSERA_CHECK(is_known(node), "set_capture_dependencies: node ", node_id(node), " is not part of the capture of ",
-                    name_);
-    }
-  }
+  if (capture != nullptr) check_nodes(*capture, view, nodes, "set_capture_dependencies");
   if (TESSERA_MUTANT("cuda.set_dependencies_ignored")) return;
-  TESSERA_CUDA(context_, cuStreamUpdateCaptureDependencies, stream_, nodes.data(), nullptr, nodes.size(),
-               CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+  // The driver takes the nodes as an array it may write to, and writes nothing.
+  TESSERA_CUDA(context_, cuStreamUpdateCaptureDependencies, stream_, const_cast<CUgraphNode*>(nodes.data()), nullptr,
+               nodes.size(), CU_STREAM_SET_CAPTURE_DEPENDENCIES);
 }
 
 void CudaStream::capture_host_function(HostFunction body, const CaptureView& view) {

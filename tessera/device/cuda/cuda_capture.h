@@ -53,11 +53,11 @@ class Capture {
   void keep(const std::shared_ptr<void>& thing);
   /// Something captured from `stream` spins. What one stream captures runs in order, so the most of it counts.
   void spin(const void* stream, SpinTotals spins);
-  /// Nodes that the driver named.
+  /// Nodes that the driver named; those with a label are known without.
   void know(std::span<const CUgraphNode> nodes);
-  /// Whether the driver ever named this node.
+  /// Whether the driver ever named this node to us.
   [[nodiscard]] bool knows(CUgraphNode node) const;
-  /// All notes; the capture is over.
+  /// All notes; the capture is over and keeps nothing.
   CaptureNotes take();
 
  private:
@@ -99,7 +99,7 @@ CaptureView view_capture(CudaContext& context, CUstream stream);
 /// What an edge promises.
 EdgeKind edge_kind(const CUgraphEdgeData& edge);
 /// The incoming edges of a node.
-std::vector<Dependency> dependencies_of(CudaContext& context, CUgraphNode node);
+Dependencies dependencies_of(CudaContext& context, CUgraphNode node);
 /// A node's number, and back.
 inline NodeId node_id(CUgraphNode node) { return NodeId(reinterpret_cast<std::uintptr_t>(node)); }
 inline CUgraphNode node_of(NodeId id) { return reinterpret_cast<CUgraphNode>(static_cast<std::uintptr_t>(id.value())); }

@@ -13,6 +13,9 @@ CudaContext::CudaContext(int index) : index_(index), spins_(driver_state().conne
                    "cuda:", index, " cannot map memory (no virtual memory management)");
   TESSERA_CUDA(*this, cuDevicePrimaryCtxRetain, &context_, device_);
   make_current();
+  char pci_bus_id[32] = {};
+  TESSERA_CUDA(*this, cuDeviceGetPCIBusId, pci_bus_id, sizeof pci_bus_id, device_);
+  pci_bus_id_ = pci_bus_id;
   multiprocessors_ = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   has_memory_values_ = attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0;
   has_overlap_ = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) >= 9;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "tessera/device/cuda/cuda_capture.h"
 #include "tessera/device/cuda/cuda_error.h"
@@ -55,6 +56,7 @@ class CudaContext {
 
   [[nodiscard]] CUdevice device() const { return device_; }
   [[nodiscard]] int index() const { return index_; }
+  [[nodiscard]] const std::string& pci_bus_id() const { return pci_bus_id_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
   [[nodiscard]] bool has_memory_values() const { return has_memory_values_; }
   [[nodiscard]] bool has_overlap() const { return has_overlap_; }
@@ -71,6 +73,7 @@ class CudaContext {
   const int index_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
+  std::string pci_bus_id_;
   int multiprocessors_ = 0;
   bool has_memory_values_ = false;
   bool has_overlap_ = false;

@@ -1,5 +1,8 @@
+#include <unistd.h>
+
 #include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_backend.h"
+#include "tessera/device/cuda/process_memory.h"
 
 namespace tessera::device::cuda {
 namespace {
@@ -35,6 +38,8 @@ MemoryUse CudaDevice::memory_use() {
   context_.make_current();
   MemoryUse use;
   TESSERA_CUDA(context_, cuMemGetInfo, &use.free_nbytes, &use.total_nbytes);
+  use.process_nbytes =
+      process_memory(management_library(), context_.pci_bus_id(), static_cast<std::uint32_t>(::getpid()));
   return use;
 }
 
@@ -44,9 +49,11 @@ std::shared_ptr<MemoryBackend> CudaDevice::create_memory(std::size_t nbytes) {
   CUmemGenericAllocationHandle handle = 0;
   const CUresult result = driver().cuMemCreate(&handle, nbytes, &properties, 0);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-    const MemoryUse use = memory_use();
-    TESSERA_THROW(OutOfMemory, "cuda:", context_.index(), ": ", nbytes, " more bytes do not fit; ", use.free_nbytes,
-                  " of ", use.total_nbytes, " are free");
+    std::size_t free_nbytes = 0;
+    std::size_t total_nbytes = 0;
+    TESSERA_CUDA(context_, cuMemGetInfo, &free_nbytes, &total_nbytes);
+    TESSERA_THROW(OutOfMemory, "cuda:", context_.index(), ": ", nbytes, " more bytes do not fit; ", free_nbytes, " of ",
+                  total_nbytes, " are free");
   }
   if (result != CUDA_SUCCESS) context_.fail(result, "cuMemCreate", {__FILE__, __LINE__});
   return std::make_shared<CudaMemory>(context_, handle, nbytes);

@@ -43,7 +43,7 @@ class CudaStream : public StreamBackend, private Spinner {
   std::unique_ptr<GraphBackend> end_capture() override;
   void abort_capture() override;
   CaptureInfo capture_info() override;
-  std::vector<Dependency> capture_predecessors(NodeId node) override;
+  Dependencies capture_predecessors(NodeId node) override;
   void set_capture_dependencies(std::span<const NodeId> nodes) override;
 
   void drain() override { context_.retired().drain(); }
@@ -58,7 +58,9 @@ class CudaStream : public StreamBackend, private Spinner {
   [[nodiscard]] std::string spinner_name() const override { return name_; }
 
   /// The capture of ours that this stream is in; null: none.
-  std::shared_ptr<Capture> own_capture(CaptureView& view);
+  Capture* own_capture(CaptureView& view);
+  /// Refuses nodes of which the driver never said that they are in this capture.
+  void check_nodes(Capture& capture, const CaptureView& view, std::span<const CUgraphNode> nodes, const char* call);
   /// After an operation: if it was captured, notes what it said and what its node needs.
   void note_captured(const LaunchInfo& info, const std::shared_ptr<void>& keep = nullptr) {
     if (context_.captures().any()) [[unlikely]]
@@ -89,6 +91,7 @@ class CudaStream : public StreamBackend, private Spinner {
   CUevent spin_event_ = nullptr;    // recorded behind every spin
   std::byte* staging_ = nullptr;    // pinned; work of this stream uses it in order
   std::shared_ptr<Capture> begun_;  // the capture begun here
+  std::shared_ptr<Capture> seen_;   // the capture of ours that this stream was last seen in
 };
 
 }  // namespace tessera::device::cuda

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tessera/base/mutant.h"
 #include "tessera/device/backend.h"
 #include "tessera/device/detail/access_checker.h"
 #include "tessera/device/stream_slot.h"
@@ -46,11 +47,12 @@ struct ClockSlot : StreamSlot {
   }
   /// A new stream moves in.
   void occupy(bool is_foreign) {
+    if (TESSERA_MUTANT("device.slot_reuse_keeps_hazards")) return;
     hazards_.store(is_foreign ? static_cast<std::uint32_t>(kForeign) : 0U, std::memory_order_release);
   }
   /// The stream is gone: a last tick stands for all it did.
   void vacate() {
-    tick_.fetch_add(1, std::memory_order_seq_cst);
+    if (!TESSERA_MUTANT("device.vacate_takes_no_tick")) tick_.fetch_add(1, std::memory_order_seq_cst);
     hazards_.store(kVacant, std::memory_order_release);
   }
 };
@@ -112,6 +114,8 @@ struct StreamState {
   std::uint64_t before_last_full = 0;  // ticks taken before the latest launch that was not overlapping
   int overlap_depth = 0;
   std::shared_ptr<CaptureState> capture;  // ours; a foreign capture of a wrapped stream is asked of the driver
+  CaptureId dropped_in;                   // the capture in which `dropped` was dropped
+  Dependencies dropped;                   // by set_capture_dependencies
 
   [[nodiscard]] StreamId id() const { return slot->id(); }
   Tick take_tick() {

@@ -86,7 +86,7 @@ class ExampleStream : public StreamBackend {
   std::unique_ptr<GraphBackend> end_capture() override { cannot("graphs"); }
   void abort_capture() override { cannot("graphs"); }
   CaptureInfo capture_info() override { return {}; }
-  std::vector<Dependency> capture_predecessors(NodeId) override { cannot("graphs"); }
+  Dependencies capture_predecessors(NodeId) override { cannot("graphs"); }
   void set_capture_dependencies(std::span<const NodeId>) override { cannot("graphs"); }
 
   bool is_idle() override { return true; }

@@ -44,6 +44,7 @@ TEST(HostMemory, CapacityCountsWhatIsCreatedAndTheErrorSaysSo) {
   const Memory first = device.create_memory(3 * kUnit);
   EXPECT_EQ(device.memory_use().free_nbytes, kUnit);
   EXPECT_EQ(device.memory_use().total_nbytes, 4 * kUnit);
+  EXPECT_EQ(device.memory_use().process_nbytes, 3 * kUnit);
   try {
     (void)device.create_memory(2 * kUnit);
     FAIL() << "3 + 2 granules fit into 4";

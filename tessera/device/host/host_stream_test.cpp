@@ -27,6 +27,19 @@ TEST(InlineStream, RunsOnTheCallerBeforeTheCallReturns) {
   EXPECT_TRUE(stream.query());
 }
 
+TEST(InlineStream, FoundByItsIdItKeepsItsDevice) {
+  Stream stream;
+  {
+    const Device device = make(Mode::kInline);
+    stream = device.stream(device.default_stream().id());
+  }
+  bool ran = false;
+  stream.run([&] { ran = true; });
+  stream.synchronize();
+  EXPECT_TRUE(ran);
+  EXPECT_EQ(stream.device().default_stream().id(), stream.id());
+}
+
 TEST(InlineStream, NestedWorkRunsAfterTheWorkThatLaunchedIt) {
   const Stream stream = make(Mode::kInline).default_stream();
   std::vector<int> order;

@@ -177,6 +177,8 @@ TEST_P(DeviceSuite, MemoryGoesBackWithItsLastHandle) {
     EXPECT_EQ(memory.nbytes(), 3 * granule);
     EXPECT_EQ(device.memory_use().own_nbytes, before.own_nbytes + 3 * granule);
     EXPECT_LE(device.memory_use().free_nbytes, device.memory_use().total_nbytes);
+    const MemoryUse use = device.memory_use();
+    EXPECT_GE(use.process_nbytes.value_or(use.own_nbytes), use.own_nbytes);
   }
   EXPECT_EQ(device.memory_use().own_nbytes, before.own_nbytes);
 }

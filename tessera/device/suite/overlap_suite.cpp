@@ -106,7 +106,7 @@ TEST_P(DeviceSuite, OverlappingLaunchesAreWeakEdgesOfACapture) {
     fill(stream, b, 1, "second");
     const CaptureInfo info = stream.capture_info();
     ASSERT_EQ(info.dependencies.size(), 1U);
-    const std::vector<Dependency> edges = stream.capture_predecessors(info.dependencies[0].node);
+    const Dependencies edges = stream.capture_predecessors(info.dependencies[0].node);
     ASSERT_EQ(edges.size(), 1U);
     EXPECT_EQ(edges[0].kind, EdgeKind::kWeak);
   }

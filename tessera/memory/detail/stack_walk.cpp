@@ -127,8 +127,8 @@ TESSERA_READS_STACK std::size_t walk_chain(std::uintptr_t fp, std::uintptr_t end
 std::size_t walk_stack(std::uintptr_t* /*frames*/, std::size_t /*most*/, std::size_t /*skip*/) { return 0; }
 #endif
 
-StackTable::StackTable(std::size_t most)
-    : most_(most), mask_(std::bit_ceil(2 * most + 2) - 1), slots_(new Slot[mask_ + 1]) {}
+StackTable::StackTable(probe::Recorder& recorder, std::size_t most)
+    : recorder_(recorder), most_(most), mask_(std::bit_ceil(2 * most + 2) - 1), slots_(new Slot[mask_ + 1]) {}
 
 // Where the stack of this hash is, or the empty slot where it would be. Half the slots are always empty.
 StackTable::Slot& StackTable::slot_of(std::uint64_t hash) {
@@ -140,7 +140,7 @@ StackTable::Slot& StackTable::slot_of(std::uint64_t hash) {
   }
 }
 
-probe::StringId StackTable::intern(probe::Recorder& recorder, std::span<const std::uintptr_t> frames) {
+probe::StringId StackTable::intern(std::span<const std::uintptr_t> frames) {
   if (frames.empty()) return {};
   const std::uint64_t hash = hash_of(frames);
   const Slot& slot = slot_of(hash);
@@ -148,17 +148,16 @@ probe::StringId StackTable::intern(probe::Recorder& recorder, std::span<const st
     if (slot.id == 0) dropped_.fetch_add(1, std::memory_order_relaxed);
     return probe::StringId(slot.id);
   }
-  return add(recorder, hash, frames);
+  return add(hash, frames);
 }
 
-[[gnu::noinline]] probe::StringId StackTable::intern_caller(probe::Recorder& recorder, std::size_t skip) {
+[[gnu::noinline]] probe::StringId StackTable::here(std::size_t skip) {
   std::uintptr_t frames[kMostFrames];
   const std::size_t count = walk_stack(frames, kMostFrames, skip + 1);
-  return intern(recorder, {frames, count});
+  return intern({frames, count});
 }
 
-[[gnu::cold]] probe::StringId StackTable::add(probe::Recorder& recorder, std::uint64_t hash,
-                                              std::span<const std::uintptr_t> frames) {
+[[gnu::cold]] probe::StringId StackTable::add(std::uint64_t hash, std::span<const std::uintptr_t> frames) {
   const std::lock_guard lock(mutex_);
   Slot& slot = slot_of(hash);
   if (slot.hash.load(std::memory_order_relaxed) == hash) return probe::StringId(slot.id);
@@ -175,12 +174,12 @@ probe::StringId StackTable::intern(probe::Recorder& recorder, std::span<const st
       text += "?+";
     } else {
       const std::string name = module.name();
-      note_module(recorder, name, module.path, module.load_bias);
+      note_module(name, module.path, module.load_bias);
       text += name + '+';
     }
     append_hex(text, call - module.load_bias);
   }
-  const probe::StringId id = recorder.intern(text);
+  const probe::StringId id = recorder_.intern(text);
   if (id == probe::StringId{}) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
   } else {
@@ -194,13 +193,12 @@ probe::StringId StackTable::intern(probe::Recorder& recorder, std::span<const st
 
 std::string StackTable::text_of(probe::StringId id) const {
   const std::lock_guard lock(mutex_);
-  const auto at = texts_.find(id.value());
-  return at == texts_.end() ? std::string() : at->second;
+  const auto it = texts_.find(id.value());
+  return it != texts_.end() ? it->second : std::string();
 }
 
 // The row stays when this table goes: the stacks that name the module stay in the file too.
-void StackTable::note_module(probe::Recorder& recorder, const std::string& name, const std::string& path,
-                             std::uintptr_t load_bias) {
+void StackTable::note_module(const std::string& name, const std::string& path, std::uintptr_t load_bias) {
   for (const std::string& known : modules_) {
     if (known == path) return;
   }
@@ -209,7 +207,7 @@ void StackTable::note_module(probe::Recorder& recorder, const std::string& name,
     probe::Row<ModuleRow> row;
     ~Kept() {}  // NOLINT(modernize-use-equals-default): the row is not released
   };
-  Kept{recorder.table<ModuleRow>().claim({recorder.intern(name), recorder.intern(path), load_bias})};
+  Kept{recorder_.table<ModuleRow>().claim({recorder_.intern(name), recorder_.intern(path), load_bias})};
 }
 
 }  // namespace tessera::memory::detail

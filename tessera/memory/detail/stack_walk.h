@@ -22,7 +22,7 @@
 
 namespace tessera::memory::detail {
 
-/// Most frames that StackTable::intern_caller() takes.
+/// Most frames that StackTable::here() takes.
 inline constexpr std::size_t kMostFrames = 16;
 
 /// Return addresses of this thread's stack, the innermost first: frames[0] lies in the function that called
@@ -50,17 +50,17 @@ struct ModuleRow {
 /// call, for executables (position independent or not) and shared objects alike.
 ///
 /// A stack is known by a hash of 64 bits of its addresses; finding a known one takes no lock. The text is made once per
-/// stack. When `most` stacks are known, or the file has no room, a new one is 0 and counted. Thread-safe. One table
-/// serves one recorder, which must be alive in calls that name it; texts outlive it.
+/// stack. When `most` stacks are known, or the file has no room, a new one is 0 and counted. Thread-safe; must not
+/// outlive its recorder.
 class StackTable {
  public:
-  /// Keeps at most this many stacks.
-  explicit StackTable(std::size_t most = 8192);
-  /// The stack's string in the recorder's file; 0: none, or no room.
-  probe::StringId intern(probe::Recorder& recorder, std::span<const std::uintptr_t> frames);
-  /// The same for the stack of the function that calls it, after leaving out `skip` functions.
-  probe::StringId intern_caller(probe::Recorder& recorder, std::size_t skip = 0);
-  /// The text behind an id that this table gave; empty for others.
+  /// For the file of `recorder`.
+  explicit StackTable(probe::Recorder& recorder, std::size_t most = 8192);
+  /// The stack's string; 0: none, or no room.
+  probe::StringId intern(std::span<const std::uintptr_t> frames);
+  /// The string of the caller's own stack, after leaving out `skip` functions.
+  probe::StringId here(std::size_t skip);
+  /// The text of a stack that this table interned; else empty.
   [[nodiscard]] std::string text_of(probe::StringId id) const;
   /// Stacks that found no room, counted each time.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
@@ -73,16 +73,16 @@ class StackTable {
     std::uint32_t id = 0;                // written before the hash
   };
   Slot& slot_of(std::uint64_t hash);
-  probe::StringId add(probe::Recorder& recorder, std::uint64_t hash, std::span<const std::uintptr_t> frames);
-  void note_module(probe::Recorder& recorder, const std::string& name, const std::string& path,
-                   std::uintptr_t load_bias);
+  probe::StringId add(std::uint64_t hash, std::span<const std::uintptr_t> frames);
+  void note_module(const std::string& name, const std::string& path, std::uintptr_t load_bias);
 
+  probe::Recorder& recorder_;
   std::size_t most_;
   std::size_t mask_;
   std::unique_ptr<Slot[]> slots_;
   std::atomic<std::size_t> count_{0};
   std::atomic<std::uint64_t> dropped_{0};
-  mutable std::mutex mutex_;  // for adding, and for texts
+  mutable std::mutex mutex_;  // for adding
   std::unordered_map<std::uint32_t, std::string> texts_;
   std::vector<std::string> modules_;  // paths noted
 };

@@ -29,9 +29,9 @@ TESSERA_BENCH(stack_walk) {
   measure(
       "stack_walk_16", [&] { bench::do_not_optimize(walk_stack(frames, kMostFrames, 0)); }, 60);
   probe::Recorder recorder({}, {.nbytes = probe::RecordOptions::kMinBytes});
-  StackTable table;
+  StackTable table(recorder);
   measure(
-      "stack_known_16", [&] { bench::do_not_optimize(table.intern_caller(recorder)); }, 100);
+      "stack_known_16", [&] { bench::do_not_optimize(table.here(0)); }, 100);
 }
 
 }  // namespace

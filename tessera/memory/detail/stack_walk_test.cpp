@@ -181,8 +181,8 @@ TEST_F(Chain, ALoopEnds) {
 
 probe::RecordOptions small_options() { return {.nbytes = probe::RecordOptions::kMinBytes}; }
 
-[[gnu::noinline]] probe::StringId take_stack(StackTable& table, probe::Recorder& recorder) {
-  const probe::StringId id = table.intern_caller(recorder);
+[[gnu::noinline]] probe::StringId take_stack(StackTable& table) {
+  const probe::StringId id = table.here(0);
   bench::do_not_optimize(id);
   return id;
 }
@@ -196,27 +196,26 @@ std::pair<std::string, std::string> first_frame(const std::string& text) {
 
 TEST(StackTable, OneStackIsOneString) {
   probe::Recorder recorder({}, small_options());
-  StackTable table;
+  StackTable table(recorder);
   std::vector<probe::StringId> ids;
-  for (int i = 0; i < 3; ++i) ids.push_back(take_stack(table, recorder));
+  for (int i = 0; i < 3; ++i) ids.push_back(take_stack(table));
   EXPECT_NE(ids[0], probe::StringId{});
   EXPECT_EQ(ids[0], ids[1]);
   EXPECT_EQ(ids[1], ids[2]);
-  const probe::StringId other = take_stack(table, recorder);  // from another line
+  const probe::StringId other = take_stack(table);  // from another line
   EXPECT_NE(other, ids[0]);
   EXPECT_EQ(table.size(), 2u);
   EXPECT_EQ(table.dropped(), 0u);
-  EXPECT_EQ(table.intern(recorder, {}), probe::StringId{});
+  EXPECT_EQ(table.intern({}), probe::StringId{});
 }
 
 TEST(StackTable, TextsNameModulesAndAddresses) {
   probe::Recorder recorder({}, small_options());
-  StackTable table;
-  const probe::StringId id = take_stack(table, recorder);
+  StackTable table(recorder);
+  const probe::StringId id = take_stack(table);
   const auto file = probe::RecordFile::open(recorder.path());
   const auto [module, address] = first_frame(file.string(id));
   EXPECT_EQ(table.text_of(id), file.string(id));
-  EXPECT_EQ(table.text_of({}), "");
   EXPECT_EQ(module, "memory_stack_walk_test");
   EXPECT_EQ(address.substr(0, 2), "0x");
   const probe::TableInfo* modules = file.find_table("memory_module");
@@ -235,8 +234,8 @@ TEST(StackTable, TextsNameModulesAndAddresses) {
 TEST(StackTable, Addr2lineReadsItsAddresses) {
   if (std::system("addr2line --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "there is no addr2line";
   probe::Recorder recorder({}, small_options());
-  StackTable table;
-  const probe::StringId id = take_stack(table, recorder);
+  StackTable table(recorder);
+  const probe::StringId id = take_stack(table);
   const auto [module, address] = first_frame(probe::RecordFile::open(recorder.path()).string(id));
   FILE* const pipe =
       ::popen(("addr2line -f -C -e /proc/" + std::to_string(::getpid()) + "/exe " + address).c_str(), "r");
@@ -249,61 +248,62 @@ TEST(StackTable, Addr2lineReadsItsAddresses) {
 
 TEST(StackTable, AddressesOfNoModuleAreShownAsTheyAre) {
   probe::Recorder recorder({}, small_options());
-  StackTable table;
+  StackTable table(recorder);
   const std::uintptr_t frames[] = {0x1235};
-  const probe::StringId id = table.intern(recorder, frames);
+  const probe::StringId id = table.intern(frames);
   EXPECT_EQ(probe::RecordFile::open(recorder.path()).string(id), "?+0x1234");
 }
 
 TEST(StackTable, IsBoundedAndCountsTheRest) {
   probe::Recorder recorder({}, small_options());
-  StackTable table(10);
+  StackTable table(recorder, 10);
   std::vector<probe::StringId> ids;
   for (std::uintptr_t i = 0; i < 30; ++i) {
     const std::uintptr_t frames[] = {0x5000 + i, 0x6000};
-    ids.push_back(table.intern(recorder, frames));
+    ids.push_back(table.intern(frames));
   }
   EXPECT_EQ(table.size(), 10u);
   EXPECT_EQ(table.dropped(), 20u);
   for (std::uintptr_t i = 0; i < 30; ++i) {
     const std::uintptr_t frames[] = {0x5000 + i, 0x6000};
-    EXPECT_EQ(table.intern(recorder, frames), ids[i]);
+    EXPECT_EQ(table.intern(frames), ids[i]);
     EXPECT_EQ(ids[i] == probe::StringId{}, i >= 10);
   }
 }
 
 TEST(StackTable, AFileWithoutRoomGivesNone) {
   probe::Recorder recorder({}, small_options());
-  StackTable table(100'000);
+  StackTable table(recorder, 100'000);
   for (std::uintptr_t i = 0; i < 20'000; ++i) {
     const std::uintptr_t frames[] = {0x5000 + i, 0x6000, 0x7000, 0x8000};
-    table.intern(recorder, frames);
+    table.intern(frames);
   }
   EXPECT_GT(table.dropped(), 0u);
   const std::uintptr_t last[] = {0x5000 + 19'999, 0x6000, 0x7000, 0x8000};
-  EXPECT_EQ(table.intern(recorder, last), probe::StringId{});
+  EXPECT_EQ(table.intern(last), probe::StringId{});
+  EXPECT_EQ(table.text_of({}), "");
 }
 
 TEST(StackTable, ARecorderThatIsOffGivesNone) {
   probe::Recorder recorder({}, {.is_on = false});
-  StackTable table;
-  EXPECT_EQ(take_stack(table, recorder), probe::StringId{});
+  StackTable table(recorder);
+  EXPECT_EQ(take_stack(table), probe::StringId{});
 }
 
 TEST(StackTable, ThreadsAgree) {
   probe::Recorder recorder({}, small_options());
-  StackTable table;
+  StackTable table(recorder);
   std::vector<std::vector<probe::StringId>> ids(4);
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < ids.size(); ++t) {
     threads.emplace_back([&, t] {
       for (std::uintptr_t i = 0; i < 200; ++i) {
         const std::uintptr_t frames[] = {0x5000 + (i * 7 + t) % 200, 0x6000};
-        table.intern(recorder, frames);
+        table.intern(frames);
       }
       for (std::uintptr_t i = 0; i < 200; ++i) {
         const std::uintptr_t frames[] = {0x5000 + i, 0x6000};
-        ids[t].push_back(table.intern(recorder, frames));
+        ids[t].push_back(table.intern(frames));
       }
     });
   }

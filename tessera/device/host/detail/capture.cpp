@@ -1,5 +1,7 @@
 #include "tessera/device/host/detail/capture.h"
 
+#include "tessera/base/error.h"
+
 namespace tessera::device::host::detail {
 namespace {
 
@@ -12,32 +14,28 @@ CaptureId next_capture() {
 
 Capture::Capture() : id_(next_capture()) {}
 
-NodeId Capture::add(GraphNode node) {
-  const std::lock_guard lock(mutex_);
-  node.info.id = NodeId(nodes_.size() + 1);
-  nodes_.push_back(std::move(node));
-  return nodes_.back().info.id;
-}
-
 GraphNodes Capture::end() {
   active_.store(false);
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(lock_);
   return std::exchange(nodes_, {});
 }
 
-std::vector<Dependency> Capture::predecessors(NodeId node) const {
-  const NodeId nodes[] = {node};
-  check_nodes(nodes);
-  const std::lock_guard lock(mutex_);
-  return nodes_[node.value() - 1].info.dependencies;
+Dependencies Capture::predecessors(NodeId node) const {
+  const std::lock_guard lock(lock_);
+  check_node(node);
+  Dependencies edges;
+  edges.append(nodes_[node.value() - 1].edges);
+  return edges;
 }
 
 void Capture::check_nodes(std::span<const NodeId> nodes) const {
-  const std::lock_guard lock(mutex_);
-  for (const NodeId node : nodes) {
-    TESSERA_CHECK(node.value() >= 1 && node.value() <= nodes_.size(), "capture ", id_, " has no node ", node,
-                  "; its nodes are 1 to ", nodes_.size());
-  }
+  const std::lock_guard lock(lock_);
+  for (const NodeId node : nodes) check_node(node);
+}
+
+void Capture::check_node(NodeId node) const {
+  TESSERA_CHECK(node.value() >= 1 && node.value() <= nodes_.size(), "capture ", id_, " has no node ", node,
+                "; its nodes are 1 to ", nodes_.size());
 }
 
 }  // namespace tessera::device::host::detail

@@ -8,7 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "tessera/device/host/detail/graph_plan.h"
+#include "tessera/device/host/detail/bell.h"
+#include "tessera/device/host/detail/graph_nodes.h"
 
 namespace tessera::device::host::detail {
 
@@ -20,33 +21,39 @@ class Capture {
   [[nodiscard]] CaptureId id() const { return id_; }
   /// Whether it still goes on.
   [[nodiscard]] bool is_active() const { return active_.load(); }
-  /// Adds a node and returns its id.
-  NodeId add(GraphNode node);
+  /// Adds a node, which `fill` sets up, and returns its id.
+  template <class Fill>
+  NodeId add(const Fill& fill) {
+    const std::lock_guard lock(lock_);
+    return nodes_.add(fill);
+  }
   /// Ends it and returns the nodes, each after what it depends on.
   [[nodiscard]] GraphNodes end();
   /// The incoming edges of a node.
-  [[nodiscard]] std::vector<Dependency> predecessors(NodeId node) const;
+  [[nodiscard]] Dependencies predecessors(NodeId node) const;
   /// Refuses nodes that are not there.
   void check_nodes(std::span<const NodeId> nodes) const;
 
  private:
+  void check_node(NodeId node) const;
+
   const CaptureId id_;
   std::atomic<bool> active_{true};
-  mutable std::mutex mutex_;
-  GraphNodes nodes_;  // node n stands at n - 1
+  mutable SpinLock lock_;
+  GraphNodes nodes_;
 };
 
 /// Where a stream stands in a capture. It belongs to the stream itself, so that every handle on the stream, wrapped
-/// ones too, sees the same capture. Guarded by its mutex.
+/// ones too, sees the same capture. Guarded by its lock, which handles of one stream alone ever contend for.
 struct CaptureLane {
-  std::atomic<bool> may_capture{false};  ///< false: certainly not; read without the mutex
-  std::recursive_mutex mutex;            ///< taken by each call of a handle that may touch the rest
+  std::atomic<bool> may_capture{false};  ///< false: certainly not; read without the lock
+  SpinLock lock;                         ///< taken by each call of a handle that may touch the rest
   std::shared_ptr<Capture> capture;      ///< null, or one that may have ended meanwhile
-  std::vector<Dependency> dependencies;  ///< of the next node
+  Dependencies dependencies;             ///< of the next node
   NodeId last_launch;                    ///< the latest kernel or host node
 
   /// Enters a capture at these nodes.
-  void enter(std::shared_ptr<Capture> joined, std::vector<Dependency> at) {
+  void enter(std::shared_ptr<Capture> joined, Dependencies at) {
     capture = std::move(joined);
     dependencies = std::move(at);
     last_launch = {};

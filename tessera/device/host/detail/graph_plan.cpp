@@ -1,7 +1,6 @@
 #include "tessera/device/host/detail/graph_plan.h"
 
 #include <algorithm>
-#include <map>
 #include <thread>
 
 #include "tessera/base/mutant.h"
@@ -42,40 +41,37 @@ struct GraphPlan::Flattener {
   Steps add_event(const GraphNode& node, Steps before) {
     const std::size_t index = plan.events_.size();
     auto& event = *plan.events_.emplace_back(std::make_unique<EventNode>());
-    event.event = node.event;
-    event.records = node.info.kind == NodeKind::kEventRecord;
+    event.event = node.extras->event;
+    event.records = node.kind == NodeKind::kEventRecord;
     event.work = [owner = &plan, index] { owner->run_event_node(index); };
     if (!event.records) plan.may_wait_ = true;
     return add(&event.work, std::move(before));
   }
 
+  Steps add_node(const GraphNode& node, Steps before) {
+    plan.may_wait_ = plan.may_wait_ || node.may_wait;
+    if (node.extras != nullptr && node.extras->child != nullptr) return open(*node.extras->child, before);
+    if (node.extras != nullptr && node.extras->event != nullptr) return add_event(node, std::move(before));
+    return node.work ? add(&node.work, std::move(before)) : before;
+  }
+
   // Returns the steps whose end is the end of all nodes; `outer` must end before any starts.
   Steps open(const GraphNodes& nodes, const Steps& outer) {
-    std::map<NodeId, Steps> done_by;
-    std::map<NodeId, bool> is_last;
-    for (const GraphNode& node : nodes) {
+    std::vector<Steps> done_by(nodes.size());
+    std::vector<bool> is_last(nodes.size(), true);
+    for (std::size_t place = 0; place < nodes.size(); ++place) {
       Steps before;
-      for (const Dependency& dependency : node.info.dependencies) {
-        merge(before, done_by.at(dependency.node));
-        is_last[dependency.node] = false;
+      for (const Dependency& edge : nodes[place].edges) {
+        const std::size_t earlier = edge.node.value() - 1;
+        merge(before, done_by[earlier]);
+        is_last[earlier] = false;
       }
-      if (node.info.dependencies.empty()) before = outer;
-      is_last[node.info.id] = true;
-      plan.may_wait_ = plan.may_wait_ || node.may_wait;
-      Steps& done = done_by[node.info.id];
-      if (node.child != nullptr) {
-        done = open(*node.child, before);
-      } else if (node.event != nullptr) {
-        done = add_event(node, std::move(before));
-      } else if (node.work != nullptr) {
-        done = add(node.work.get(), std::move(before));
-      } else {
-        done = std::move(before);
-      }
+      if (nodes[place].edges.empty()) before = outer;
+      done_by[place] = add_node(nodes[place], std::move(before));
     }
-    Steps all = nodes.empty() ? outer : Steps{};
-    for (const auto& [id, last] : is_last) {
-      if (last) merge(all, done_by.at(id));
+    Steps all = nodes.size() == 0 ? outer : Steps{};
+    for (std::size_t place = 0; place < nodes.size(); ++place) {
+      if (is_last[place]) merge(all, done_by[place]);
     }
     return all;
   }

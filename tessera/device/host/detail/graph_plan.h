@@ -11,26 +11,14 @@
 #include <vector>
 
 #include "tessera/device/graph.h"
+#include "tessera/device/host/detail/graph_nodes.h"
 #include "tessera/device/host/detail/host_shared.h"
 #include "tessera/device/host/detail/timeline.h"
 #include "tessera/device/host_function.h"
 
 namespace tessera::device::host::detail {
 
-class HostEvent;
 class ReplayPool;
-struct GraphNode;
-/// Nodes in topological order.
-using GraphNodes = std::vector<GraphNode>;
-
-/// One node and its work. Copies share the work.
-struct GraphNode {
-  NodeInfo info = {};                                 ///< what people see
-  std::shared_ptr<HostFunction> work = nullptr;       ///< null: an empty, event or graph node
-  bool may_wait = false;                              ///< the work may wait for something outside
-  std::shared_ptr<HostEvent> event = nullptr;         ///< of an event node
-  std::shared_ptr<const GraphNodes> child = nullptr;  ///< of a graph node
-};
 
 /// The points of one launch's event nodes, in the plan's order.
 struct LaunchPoints {

@@ -82,7 +82,8 @@ DeviceProperties HostBackend::properties() {
 }
 
 MemoryUse HostBackend::memory_use() {
-  return {.total_nbytes = file_->capacity(), .free_nbytes = file_->capacity() - file_->used()};
+  // The memory file is this device's alone: the process takes of it what was created here and nothing else.
+  return {.total_nbytes = file_->capacity(), .free_nbytes = file_->capacity() - file_->used(), .process_nbytes = 0};
 }
 
 std::unique_ptr<StreamBackend> HostBackend::create_stream(const StreamOptions& options, bool is_default) {

@@ -18,7 +18,7 @@ class Capture;
 /// Where in a capture an event was recorded.
 struct CapturedPoint {
   std::shared_ptr<Capture> capture = nullptr;  ///< null: not recorded in a capture that goes on
-  std::vector<Dependency> dependencies = {};   ///< what was done there
+  Dependencies dependencies = {};              ///< what was done there
 };
 
 /// Thread-safe.

@@ -5,27 +5,31 @@
 namespace tessera::device::host::detail {
 namespace {
 
-std::string shown(const NodeInfo& node) {
-  return tessera::detail::concat("node ", node.id, " ('", node.label, "', ", node.kind, ")");
+std::string shown(const GraphNodes& nodes, std::size_t place) {
+  return tessera::detail::concat("node ", place + 1, " ('", nodes[place].label, "', ", nodes[place].kind, ")");
+}
+
+const GraphNodes* child_of(const GraphNode& node) {
+  return node.extras != nullptr ? node.extras->child.get() : nullptr;
 }
 
 // Why work of `after` cannot take the place of work of `before`; empty: it can.
 std::string difference(const GraphNodes& before, const GraphNodes& after) {
   using tessera::detail::concat;
   for (std::size_t i = 0; i < std::min(before.size(), after.size()); ++i) {
-    const NodeInfo& old = before[i].info;
-    const NodeInfo& now = after[i].info;
-    if (old.kind != now.kind) return concat(shown(old), " became ", shown(now));
-    if (old.dependencies != now.dependencies && !TESSERA_MUTANT("host.update_ignores_edges")) {
-      return concat(shown(now), " depends on other nodes than before");
+    const GraphNode& old = before[i];
+    const GraphNode& now = after[i];
+    if (old.kind != now.kind) return concat(shown(before, i), " became ", shown(after, i));
+    if (old.edges != now.edges && !TESSERA_MUTANT("host.update_ignores_edges")) {
+      return concat(shown(after, i), " depends on other nodes than before");
     }
-    if (before[i].child != nullptr && after[i].child != nullptr) {
-      const std::string inside = difference(*before[i].child, *after[i].child);
-      if (!inside.empty()) return concat("in ", shown(now), ": ", inside);
+    if (child_of(old) != nullptr && child_of(now) != nullptr) {
+      const std::string inside = difference(*child_of(old), *child_of(now));
+      if (!inside.empty()) return concat("in ", shown(after, i), ": ", inside);
     }
   }
-  if (before.size() < after.size()) return concat(shown(after[before.size()].info), " was not there before");
-  if (before.size() > after.size()) return concat(shown(before[after.size()].info), " is missing");
+  if (before.size() < after.size()) return concat(shown(after, before.size()), " was not there before");
+  if (before.size() > after.size()) return concat(shown(before, after.size()), " is missing");
   return {};
 }
 
@@ -34,16 +38,14 @@ std::string difference(const GraphNodes& before, const GraphNodes& after) {
 std::vector<NodeInfo> HostGraph::nodes() {
   std::vector<NodeInfo> infos;
   infos.reserve(nodes_->size());
-  for (const GraphNode& node : *nodes_) infos.push_back(node.info);
+  for (std::size_t i = 0; i < nodes_->size(); ++i) infos.push_back(nodes_->info(i));
   return infos;
 }
 
 std::unique_ptr<GraphBackend> HostGraph::clone() {
-  GraphNodes copies = *nodes_;
-  if (TESSERA_MUTANT("host.clone_drops_edges")) {
-    for (GraphNode& node : copies) node.info.dependencies.clear();
-  }
-  return std::make_unique<HostGraph>(std::move(copies));
+  // Nodes never change, so a graph of its own may share them.
+  if (TESSERA_MUTANT("host.clone_empty")) return std::make_unique<HostGraph>(std::make_shared<const GraphNodes>());
+  return std::make_unique<HostGraph>(nodes_);
 }
 
 HostGraphExec::HostGraphExec(std::shared_ptr<HostShared> shared, std::shared_ptr<ReplayPool> pool,

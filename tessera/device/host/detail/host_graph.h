@@ -15,7 +15,7 @@ namespace tessera::device::host::detail {
 /// Captured nodes. Never changes, so it is thread-safe.
 class HostGraph : public GraphBackend {
  public:
-  explicit HostGraph(GraphNodes nodes) : nodes_(std::make_shared<const GraphNodes>(std::move(nodes))) {}
+  explicit HostGraph(std::shared_ptr<const GraphNodes> nodes) : nodes_(std::move(nodes)) {}
   std::vector<NodeInfo> nodes() override;
   std::unique_ptr<GraphBackend> clone() override;
   /// The nodes with their work.

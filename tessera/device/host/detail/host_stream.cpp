@@ -12,11 +12,8 @@
 namespace tessera::device::host::detail {
 namespace {
 
-HostEvent& host_event(const std::shared_ptr<EventBackend>& event) {
-  auto* own = dynamic_cast<HostEvent*>(event.get());
-  TESSERA_CHECK(own != nullptr, "the event belongs to another kind of device");
-  return *own;
-}
+// Kernels, events and graphs reach a stream only when the layer above has found them to be of the same device.
+HostEvent& host_event(const std::shared_ptr<EventBackend>& event) { return static_cast<HostEvent&>(*event); }
 
 }  // namespace
 
@@ -26,51 +23,60 @@ HostStream::HostStream(std::shared_ptr<StreamCore> core) : core_(std::move(core)
 
 HostStream::~HostStream() { core_->remove_user(); }
 
-bool HostStream::is_capturing() {
+HostStream::Lane HostStream::capturing() {
   core_->shared().check_caller();
   if (!lane_.may_capture.load()) [[likely]]
-    return false;
-  const std::lock_guard lock(lane_.mutex);
-  if (lane_.capture != nullptr && lane_.capture->is_active()) return true;
+    return {};
+  Lane lane(lane_.lock);
+  if (lane_.capture != nullptr && lane_.capture->is_active()) return lane;
   lane_.leave();  // it was ended or dropped on the stream that began it
-  return false;
+  return {};
 }
 
-void HostStream::check_capturing(const char* call) {
-  TESSERA_CHECK(is_capturing(), call, ": stream '", core_->name(), "' is not capturing");
+HostStream::Lane HostStream::check_capturing(const char* call) {
+  Lane lane = capturing();
+  TESSERA_CHECK(lane.owns_lock(), call, ": stream '", core_->name(), "' is not capturing");
+  return lane;
 }
 
-void HostStream::add_node(NodeKind kind, const LaunchInfo& info, GraphNode node, bool overlap) {
-  const std::lock_guard lock(lane_.mutex);
-  node.info.kind = kind;
-  node.info.label = std::string(info.label);
-  node.info.has_declared_accesses = info.accesses.has_value();
-  if (info.accesses) node.info.accesses.assign(info.accesses->begin(), info.accesses->end());
-  node.info.dependencies = lane_.dependencies;
-  for (Dependency& dependency : node.info.dependencies) {
-    if (overlap && dependency.node == lane_.last_launch) dependency.kind = EdgeKind::kWeak;
+void HostStream::add_node(NewNode&& made) {
+  const NodeId id = lane_.capture->add([&](GraphNode& node) {
+    node.kind = made.kind;
+    node.may_wait = made.may_wait;
+    node.label = made.info.label;
+    node.edges.assign(lane_.dependencies);
+    for (std::size_t i = 0; made.overlap && i < node.edges.size(); ++i) {
+      if (node.edges[i].node == lane_.last_launch) node.edges[i].kind = EdgeKind::kWeak;
+    }
+    if (made.info.accesses) {
+      node.has_declared_accesses = true;
+      made.extras.accesses.assign(made.info.accesses->begin(), made.info.accesses->end());
+    }
+    const bool has_extras = made.extras.event || made.extras.child || !made.extras.accesses.empty();
+    if (has_extras) node.extras = std::make_unique<NodeExtras>(std::move(made.extras));
+    node.work = std::move(made.work);
+  });
+  if (!TESSERA_MUTANT("host.capture_forgets_order")) {
+    lane_.dependencies.clear();
+    lane_.dependencies.push_back({id});
   }
-  const NodeId id = lane_.capture->add(std::move(node));
-  if (!TESSERA_MUTANT("host.capture_forgets_order")) lane_.dependencies.assign(1, {id});
-  if (kind == NodeKind::kKernel || kind == NodeKind::kHost) lane_.last_launch = id;
+  if (made.kind == NodeKind::kKernel || made.kind == NodeKind::kHost) lane_.last_launch = id;
 }
 
 void HostStream::do_work(NodeKind kind, HostFunction work, const LaunchInfo& info, bool overlap) {
-  if (!is_capturing()) [[likely]] {
+  const Lane lane = capturing();
+  if (!lane.owns_lock()) [[likely]] {
     core_->enqueue(std::move(work));
     return;
   }
   if (TESSERA_MUTANT("host.capture_runs_eagerly")) work();
-  GraphNode node;
-  node.work = std::make_shared<HostFunction>(std::move(work));
-  add_node(kind, info, std::move(node), overlap);
+  add_node({.kind = kind, .info = info, .work = std::move(work), .overlap = overlap});
 }
 
 void HostStream::launch(const std::shared_ptr<KernelBackend>& kernel, const LaunchConfig& config,
                         const KernelArgs& args, const LaunchInfo& info, bool overlap) {
-  const auto* own = dynamic_cast<HostKernel*>(kernel.get());
-  TESSERA_CHECK(own != nullptr, "launch '", info.label, "': the kernel belongs to another kind of device");
-  do_work(NodeKind::kKernel, KernelCall(own->function(), config, args), info, overlap);
+  const auto& own = static_cast<const HostKernel&>(*kernel);
+  do_work(NodeKind::kKernel, KernelCall(own.function(), config, args), info, overlap);
 }
 
 void HostStream::run(HostFunction body, const LaunchInfo& info, bool overlap) {
@@ -106,15 +112,16 @@ void HostStream::write_value(std::uint64_t* to, std::uint64_t value) {
 }
 
 void HostStream::wait_value(const std::uint64_t* from, std::uint64_t value, Compare compare) {
-  if (!is_capturing()) {
+  const Lane lane = capturing();
+  if (!lane.owns_lock()) {
     core_->enqueue(WaitValueOp{from, value, compare});
     return;
   }
-  GraphNode node;
-  node.may_wait = true;
-  node.work = std::make_shared<HostFunction>(
-      [shared = &core_->shared(), from, value, compare] { wait_for_value(*shared, from, value, compare); });
-  add_node(NodeKind::kMemoryValue, {.label = "wait_value"}, std::move(node));
+  add_node(
+      {.kind = NodeKind::kMemoryValue,
+       .info = {.label = "wait_value"},
+       .work = [shared = &core_->shared(), from, value, compare] { wait_for_value(*shared, from, value, compare); },
+       .may_wait = true});
 }
 
 std::shared_ptr<HoldBackend> HostStream::hold(std::chrono::nanoseconds timeout) {
@@ -126,32 +133,34 @@ std::shared_ptr<HoldBackend> HostStream::hold(std::chrono::nanoseconds timeout) 
 
 void HostStream::record(const std::shared_ptr<EventBackend>& event, Tick tick, EventUse use) {
   HostEvent& own = host_event(event);
-  if (!is_capturing()) {
+  const Lane lane = capturing();
+  if (!lane.owns_lock()) {
     auto stamp = own.make_stamp();
     std::uint64_t sequence = core_->enqueue(RecordOp{tick, stamp});
     if (TESSERA_MUTANT("host.record_early")) sequence -= std::min<std::uint64_t>(sequence, 2);
     own.set_point({core_->timeline(), sequence}, std::move(stamp));
   } else if (use == EventUse::kEdge) {
-    const std::lock_guard lock(lane_.mutex);
     own.set_captured({lane_.capture, lane_.dependencies});
   } else {
-    GraphNode node;
-    node.event = own.shared_from_this();
-    add_node(NodeKind::kEventRecord, {.label = "record"}, std::move(node));
+    add_node(
+        {.kind = NodeKind::kEventRecord, .info = {.label = "record"}, .extras = {.event = own.shared_from_this()}});
   }
 }
 
 void HostStream::wait(const std::shared_ptr<EventBackend>& event, EventUse use) {
   HostEvent& own = host_event(event);
-  const bool capturing = is_capturing();
-  if (use == EventUse::kExternal && capturing) {
-    GraphNode node;
-    node.event = own.shared_from_this();
-    node.may_wait = true;
-    add_node(NodeKind::kEventWait, {.label = "wait"}, std::move(node));
-    return;
+  Lane lane = capturing();
+  if (use == EventUse::kExternal && lane.owns_lock()) {
+    return add_node({.kind = NodeKind::kEventWait,
+                     .info = {.label = "wait"},
+                     .extras = {.event = own.shared_from_this()},
+                     .may_wait = true});
   }
-  if (capturing || own.captured().capture != nullptr) return join_capture(event);
+  CapturedPoint place = own.captured();
+  if (lane.owns_lock() || place.capture != nullptr) {
+    if (!lane.owns_lock()) lane = Lane(lane_.lock);
+    return join_capture(std::move(place), own);
+  }
   Point point = own.point();
   if (TESSERA_MUTANT("host.wait_ignored") || (point.reached() && point.failure() == nullptr)) return;
   if (TESSERA_MUTANT("host.wait_uses_latest_record")) {
@@ -161,14 +170,12 @@ void HostStream::wait(const std::shared_ptr<EventBackend>& event, EventUse use) 
   core_->enqueue(WaitOp{std::move(point)});
 }
 
-void HostStream::join_capture(const std::shared_ptr<EventBackend>& event) {
-  CapturedPoint place = host_event(event).captured();
+void HostStream::join_capture(CapturedPoint place, const HostEvent& event) {
   if (place.capture == nullptr) {
-    TESSERA_CHECK(host_event(event).point().timeline == nullptr, "wait: stream '", core_->name(),
+    TESSERA_CHECK(event.point().timeline == nullptr, "wait: stream '", core_->name(),
                   "' is capturing and the event was recorded outside; wait with EventUse::kExternal");
     return;
   }
-  const std::lock_guard lock(lane_.mutex);
   if (lane_.capture == nullptr) return lane_.enter(std::move(place.capture), std::move(place.dependencies));
   TESSERA_CHECK(lane_.capture == place.capture, "wait: stream '", core_->name(), "' takes part in capture ",
                 lane_.capture->id(), " and the event was recorded in capture ", place.capture->id());
@@ -181,12 +188,10 @@ void HostStream::join_capture(const std::shared_ptr<EventBackend>& event) {
 }
 
 void HostStream::launch_graph(const std::shared_ptr<GraphExecBackend>& exec) {
-  auto* own = dynamic_cast<HostGraphExec*>(exec.get());
-  TESSERA_CHECK(own != nullptr, "launch: the graph belongs to another kind of device");
-  if (!is_capturing()) return own->launch(*core_);
-  GraphNode node;
-  node.child = own->work();
-  add_node(NodeKind::kGraph, {.label = "graph"}, std::move(node));
+  auto& own = static_cast<HostGraphExec&>(*exec);
+  const Lane lane = capturing();
+  if (!lane.owns_lock()) return own.launch(*core_);
+  add_node({.kind = NodeKind::kGraph, .info = {.label = "graph"}, .extras = {.child = own.work()}});
 }
 
 void HostStream::publish(Tick tick) {
@@ -195,41 +200,39 @@ void HostStream::publish(Tick tick) {
 }
 
 void HostStream::begin_capture() {
-  TESSERA_CHECK(!is_capturing(), "begin_capture: stream '", core_->name(), "' is capturing already");
-  const std::lock_guard lock(lane_.mutex);
+  TESSERA_CHECK(!capturing().owns_lock(), "begin_capture: stream '", core_->name(), "' is capturing already");
+  const Lane lane(lane_.lock);
   lane_.enter(std::make_shared<Capture>(), {});
 }
 
 std::unique_ptr<GraphBackend> HostStream::end_capture() {
-  const std::lock_guard lock(lane_.mutex);
-  check_capturing("end_capture");
-  GraphNodes nodes = lane_.capture->end();
+  const Lane lane = check_capturing("end_capture");
+  auto nodes = std::make_shared<const GraphNodes>(lane_.capture->end());
   lane_.leave();
   return std::make_unique<HostGraph>(std::move(nodes));
 }
 
 void HostStream::abort_capture() {
-  const std::lock_guard lock(lane_.mutex);
-  if (!is_capturing()) return;
-  static_cast<void>(lane_.capture->end());
+  GraphNodes dropped;  // goes after the lock: what nodes keep may do anything when it goes
+  const Lane lane = capturing();
+  if (!lane.owns_lock()) return;
+  dropped = lane_.capture->end();
   lane_.leave();
 }
 
 CaptureInfo HostStream::capture_info() {
-  const std::lock_guard lock(lane_.mutex);
-  if (!is_capturing()) return {};
+  const Lane lane = capturing();
+  if (!lane.owns_lock()) return {};
   return {lane_.capture->id(), lane_.dependencies};
 }
 
-std::vector<Dependency> HostStream::capture_predecessors(NodeId node) {
-  const std::lock_guard lock(lane_.mutex);
-  check_capturing("capture_predecessors");
+Dependencies HostStream::capture_predecessors(NodeId node) {
+  const Lane lane = check_capturing("capture_predecessors");
   return lane_.capture->predecessors(node);
 }
 
 void HostStream::set_capture_dependencies(std::span<const NodeId> nodes) {
-  const std::lock_guard lock(lane_.mutex);
-  check_capturing("set_capture_dependencies");
+  const Lane lane = check_capturing("set_capture_dependencies");
   lane_.capture->check_nodes(nodes);
   lane_.dependencies.clear();
   for (const NodeId node : nodes) lane_.dependencies.push_back({node});

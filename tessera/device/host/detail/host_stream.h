@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
 #include "tessera/device/backend.h"
 #include "tessera/device/host/detail/capture.h"
+#include "tessera/device/host/detail/host_event.h"
 #include "tessera/device/host/detail/stream_core.h"
 
 namespace tessera::device::host::detail {
@@ -37,7 +39,7 @@ class HostStream : public StreamBackend {
   std::unique_ptr<GraphBackend> end_capture() override;
   void abort_capture() override;
   CaptureInfo capture_info() override;
-  std::vector<Dependency> capture_predecessors(NodeId node) override;
+  Dependencies capture_predecessors(NodeId node) override;
   void set_capture_dependencies(std::span<const NodeId> nodes) override;
 
   void drain() override { core_->drain(); }
@@ -50,11 +52,22 @@ class HostStream : public StreamBackend {
   void set_stalled(bool stalled) override { core_->set_stalled(stalled); }
 
  private:
-  [[nodiscard]] bool is_capturing();
-  void check_capturing(const char* call);
+  /// The lane, locked, while this stream captures; owns nothing when it does not.
+  using Lane = std::unique_lock<SpinLock>;
+  [[nodiscard]] Lane capturing();
+  [[nodiscard]] Lane check_capturing(const char* call);
   void do_work(NodeKind kind, HostFunction work, const LaunchInfo& info, bool overlap = false);
-  void add_node(NodeKind kind, const LaunchInfo& info, GraphNode node, bool overlap = false);
-  void join_capture(const std::shared_ptr<EventBackend>& event);
+  /// What a captured node is made of.
+  struct NewNode {
+    NodeKind kind;
+    const LaunchInfo& info;
+    HostFunction work = {};
+    NodeExtras extras = {};
+    bool may_wait = false;
+    bool overlap = false;
+  };
+  void add_node(NewNode&& made);  // the lane is locked
+  void join_capture(CapturedPoint place, const HostEvent& event);
 
   const std::shared_ptr<StreamCore> core_;
   CaptureLane& lane_;

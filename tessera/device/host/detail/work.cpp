@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "tessera/base/mutant.h"
 
@@ -25,13 +26,46 @@ struct KernelCall::Block {
   std::align_val_t alignment;
 };
 
-void KernelCall::FreeBlock::operator()(Block* block) const { ::operator delete(block, block->alignment); }
-
 KernelCall::KernelCall(HostKernelFn function, const LaunchConfig& config, const KernelArgs& args)
     : function_(function), config_(config) {
+  static_assert(sizeof(KernelCall) <= HostFunction::kInline);
+  if (fits_in_place(args)) [[likely]] {
+    for (std::size_t i = 0; i < count_; ++i) std::memcpy(place_ + offsets_[i], args.pointers()[i], args.sizes()[i]);
+  } else {
+    block_ = make_block(args);
+    count_ = kInBlock;
+  }
+}
+
+KernelCall::KernelCall(KernelCall&& other) noexcept
+    : function_(other.function_), config_(other.config_), count_(std::exchange(other.count_, std::uint8_t{0})) {
+  std::memcpy(place_, other.place_, sizeof place_);
+  std::memcpy(offsets_, other.offsets_, sizeof offsets_);
+}
+
+KernelCall::~KernelCall() {
+  if (count_ == kInBlock) ::operator delete(block_, block_->alignment);
+}
+
+// Lays out the arguments and sets count_ when there is room for all.
+bool KernelCall::fits_in_place(const KernelArgs& args) {
+  const auto sizes = args.sizes();
+  if (sizes.size() > sizeof offsets_) return false;
+  std::size_t nbytes = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::size_t own = enough_alignment(sizes[i]);
+    const std::size_t at = (nbytes + own - 1) / own * own;
+    nbytes = at + sizes[i];
+    if (own > alignof(KernelCall) || nbytes > kPlaceNbytes) return false;
+    offsets_[i] = static_cast<std::uint8_t>(at);
+  }
+  count_ = static_cast<std::uint8_t>(sizes.size());
+  return true;
+}
+
+KernelCall::Block* KernelCall::make_block(const KernelArgs& args) {
   const auto pointers = args.pointers();
   const auto sizes = args.sizes();
-  if (pointers.empty()) return;
   std::size_t nbytes = sizeof(Block) + pointers.size() * sizeof(void*);
   std::size_t alignment = alignof(void*);
   std::size_t at[KernelArgs::kMost];
@@ -42,16 +76,20 @@ KernelCall::KernelCall(HostKernelFn function, const LaunchConfig& config, const 
     nbytes = at[i] + sizes[i];
   }
   auto* raw = static_cast<std::byte*>(::operator new(nbytes, std::align_val_t(alignment)));
-  block_.reset(::new (raw) Block{std::align_val_t(alignment)});
+  auto* block = ::new (raw) Block{std::align_val_t(alignment)};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     std::memcpy(raw + at[i], pointers[i], sizes[i]);
     void* place = raw + at[i];
     std::memcpy(raw + sizeof(Block) + i * sizeof(void*), &place, sizeof place);
   }
+  return block;
 }
 
 void KernelCall::operator()() const {
-  function_(config_, block_ ? reinterpret_cast<void* const*>(block_.get() + 1) : nullptr);
+  if (count_ == kInBlock) return function_(config_, reinterpret_cast<void* const*>(block_ + 1));
+  void* arguments[sizeof offsets_];
+  for (std::size_t i = 0; i < count_; ++i) arguments[i] = const_cast<std::byte*>(place_) + offsets_[i];
+  function_(config_, arguments);
 }
 
 void copy_rows(const Copy2d& rows) {

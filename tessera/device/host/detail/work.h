@@ -22,23 +22,35 @@ class HostKernel : public KernelBackend {
   HostKernelFn function_;
 };
 
-/// A kernel with its grid and a copy of its arguments. Small enough to be stored in a HostFunction.
+/// A kernel with its grid and a copy of its arguments: a few small ones in place, others in a block of their own. Small
+/// enough to be stored in a HostFunction.
 class KernelCall {
  public:
   /// Copies the arguments.
   KernelCall(HostKernelFn function, const LaunchConfig& config, const KernelArgs& args);
+  /// Takes over the other's arguments.
+  KernelCall(KernelCall&& other) noexcept;
+  KernelCall& operator=(KernelCall&&) = delete;
+  ~KernelCall();
   /// Calls the kernel; may be done again.
   void operator()() const;
 
  private:
   struct Block;  // the arguments, each at its own alignment, and where they lie
-  struct FreeBlock {
-    void operator()(Block* block) const;
-  };
+  static constexpr std::size_t kPlaceNbytes = 32;
+  static constexpr std::uint8_t kInBlock = 0xFF;
 
+  bool fits_in_place(const KernelArgs& args);
+  [[nodiscard]] static Block* make_block(const KernelArgs& args);
+
+  union {
+    alignas(16) std::byte place_[kPlaceNbytes];  // the arguments
+    Block* block_;
+  };
   HostKernelFn function_;
   LaunchConfig config_;
-  std::unique_ptr<Block, FreeBlock> block_;
+  std::uint8_t count_ = 0;   // arguments in place, or kInBlock
+  std::uint8_t offsets_[7];  // of each of them
 };
 
 /// Copies rows.

@@ -1,0 +1,306 @@
+#include "tessera/memory/allocator.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/env.h"
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/memory/detail/allocator_state.h"
+#include "tessera/memory/detail/capture_scope.h"
+#include "tessera/memory/device_upstream.h"
+
+namespace tessera::memory {
+
+using detail::Heap;
+using detail::Request;
+
+namespace detail {
+constinit thread_local ThreadScope* innermost_scope = nullptr;
+}
+
+namespace {
+
+AllocatorState& state_of(const Allocator& allocator) {
+  TESSERA_CHECK(allocator.state() != nullptr, "this Allocator is empty; get one with Allocator::of(device)");
+  return *allocator.state();
+}
+
+void raise(std::atomic<std::int64_t>& most, std::int64_t value) {
+  std::int64_t seen = most.load(std::memory_order_relaxed);
+  while (seen < value && !most.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
+// How far a heap's live bytes may run ahead of what the allocator's own counter knows.
+constexpr std::size_t kPublishNbytes = std::size_t{1} << 20;
+
+}  // namespace
+
+Buffer Allocator::allocate(std::size_t nbytes, const device::Stream& stream) const {
+  AllocatorState& state = state_of(*this);
+  const device::StreamSlot& slot = stream.slot();
+  if (detail::innermost_scope == nullptr && slot.hazards() == 0 && slot.device() == state.device_key &&
+      nbytes - 1 < kMostNbytes) [[likely]] {
+    Heap* heap = state.default_pool->by_stream.find(slot.id());
+    if (heap != nullptr) [[likely]] {
+      const std::size_t size = state.round(nbytes);
+      bool is_time_to_look = false;
+      Block* block = nullptr;
+      {
+        const std::lock_guard lock(heap->lock);
+        if (state.special.load(std::memory_order_relaxed) == 0) [[likely]]
+          block = heap->take(size);
+        if (block != nullptr) [[likely]] {
+          state.finish(*heap, *block, nbytes, slot);
+          is_time_to_look = state.history.is_time_to_look(heap->allocations);
+        }
+      }
+      if (is_time_to_look) [[unlikely]]
+        state.history.write_keyframes_if_due();
+      if (block != nullptr) [[likely]]
+        return Buffer(block);
+    }
+  }
+  return state.allocate_slow(nbytes, stream);
+}
+
+void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot) {
+  heap.make_live(block, nbytes);
+  block.slot = &slot;
+  block.label = detail::current_label;
+  ++heap.allocations;
+  if (heap.sums.live - heap.published_live >= kPublishNbytes && heap.sums.live > heap.published_live) [[unlikely]]
+    publish_live(heap);
+  history.record_alloc(heap, block);
+}
+
+void AllocatorState::publish_live(Heap& heap) {
+  const auto delta = static_cast<std::int64_t>(heap.sums.live) - static_cast<std::int64_t>(heap.published_live);
+  heap.published_live = heap.sums.live;
+  const std::int64_t now = live.fetch_add(delta, std::memory_order_relaxed) + delta;
+  if (delta > 0) raise(peak_live, now);
+}
+
+std::size_t AllocatorState::round(std::size_t nbytes) const {
+  const std::size_t size = (nbytes + kAlignment - 1) & ~(kAlignment - 1);
+  if (policy.roundup_divisions == 0 || size <= kAlignment * policy.roundup_divisions) [[likely]]
+    return size;
+  const std::size_t below = std::bit_floor(size);
+  if (below == size) return size;
+  const std::size_t step = std::max(below / policy.roundup_divisions, kAlignment);
+  return (size + step - 1) / step * step;
+}
+
+Request AllocatorState::request_for(std::size_t nbytes, const device::Stream& stream) {
+  const device::StreamSlot& slot = stream.slot();
+  TESSERA_CHECK(slot.device() == device_key, "allocate: ", stream.name(), " is of device ", stream.device().name(),
+                ", the allocator is of ", device.name(), "; allocate from Allocator::of(stream.device())");
+  TESSERA_CHECK_AS(OutOfMemory, nbytes <= kMostNbytes, "allocate: ", nbytes, " bytes is more than any device has (",
+                   format_bytes(kMostNbytes), " is the most that can be asked for); is the size negative?");
+  Request request{.nbytes = nbytes, .size = round(nbytes), .stream = stream, .slot = slot};
+  if ((slot.hazards() & (device::StreamSlot::kCapturing | device::StreamSlot::kForeign)) != 0) {
+    request.info = stream.capture_info();
+    if (request.info.id != CaptureId{} && !host_writes) {
+      request.capture = detail::find_scope(device_key, request.info.id);
+      TESSERA_CHECK(request.capture != nullptr && request.capture->allocator == this, "allocate on ", stream.name(),
+                    ", which is in a capture that was not begun through memory::GraphCapture with this allocator: "
+                    "nobody would keep the memory for the graph; begin the capture with GraphCapture");
+    }
+  }
+  for (detail::ThreadScope* scope = detail::innermost_scope; scope != nullptr; scope = scope->outer) {
+    if (scope->allocator != this) continue;
+    if (scope->capture != nullptr && scope->capture != request.capture) continue;
+    request.pool = scope->pool;
+    return request;
+  }
+  request.pool = request.capture != nullptr ? &detail::pool_of(*request.capture) : default_pool;
+  return request;
+}
+
+Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& stream) {
+  if (nbytes == 0) return {};
+  const Request request = request_for(nbytes, stream);
+  Block* block = nullptr;
+  Heap* heap = nullptr;
+  if (request.capture != nullptr) {
+    heap = &detail::capture_heap_of(*request.pool);
+    block = take_captured(request, *heap);
+  } else {
+    heap = &heap_for(*request.pool, request.slot);
+    block = take_ready(request, *heap);
+  }
+  if (block == nullptr) block = take_or_grow(request, *heap);
+  {
+    const std::uint32_t stack = history.stack();
+    const std::lock_guard lock(block->heap->lock);
+    block->stack = stack;
+    finish(*block->heap, *block, nbytes, request.slot);
+  }
+  if (request.capture != nullptr) detail::note_captured_alloc(*request.capture, *block);
+  if ((special.load() & kChecked) != 0) device.note_allocated(block->address, block->size);
+  history.write_keyframes_if_due();
+  return Buffer(block);
+}
+
+Heap& AllocatorState::heap_for(PoolState& pool, const device::StreamSlot& slot) {
+  if (Heap* known = pool.by_stream.find(slot.id())) return *known;
+  TESSERA_CHECK(slot.id().value() < detail::HeapDirectory::kMostStreams, "allocator of ", name, ": stream slot ",
+                slot.id(), " is beyond the ", detail::HeapDirectory::kMostStreams,
+                " streams that can have memory of their own; reuse streams");
+  const std::lock_guard lock(slow_mutex);
+  if (Heap* known = pool.by_stream.find(slot.id())) return *known;
+  pool.heaps.push_back(std::make_unique<Heap>(pool, &slot));
+  pool.heaps.back()->least_remainder = policy.least_remainder_nbytes;
+  pool.by_stream.add(slot.id(), pool.heaps.back().get());
+  return *pool.heaps.back();
+}
+
+AllocatorState::AllocatorState(const device::Device& of, AllocatorOptions options)
+    : device(of), policy(options.policy), upstream(std::move(options.upstream)), host_writes(options.host_writes) {
+  policy.check();
+  device_key = device.state().get();
+  if (upstream == nullptr) upstream = device_upstream(device);
+  name = options.name.empty() ? upstream->name() : options.name;
+  limit = policy.limit_nbytes;
+  std::uint32_t flags = host_writes ? kHostWrites : 0U;
+  if (device.is_checked() && !host_writes) flags |= kChecked;
+  special = flags;
+}
+
+AllocatorState::~AllocatorState() {
+  history.close();
+  for (const auto& pool : pools) {
+    for (const auto& heap : pool->heaps) free_segments(*heap);
+  }
+}
+
+namespace {
+
+// The handle's deleter: blocks may outlive it.
+std::shared_ptr<AllocatorState> make_state(const device::Device& device, AllocatorOptions options) {
+  TESSERA_CHECK(static_cast<bool>(device), "Allocator: the Device is empty");
+  std::shared_ptr<AllocatorState> state(new AllocatorState(device, std::move(options)),
+                                        [](AllocatorState* last) { last->retire(); });
+  const std::lock_guard lock(state->slow_mutex);
+  state->history.open(*state);
+  state->default_pool = &state->add_pool({.name = "default"}, {});
+  return state;
+}
+
+// The allocators of one rank, by device.
+struct RankAllocators {
+  std::mutex mutex;
+  std::map<const device::DeviceState*, Allocator> device;
+  std::map<const device::DeviceState*, Allocator> pinned;
+};
+
+RankAllocators& rank_allocators() {
+  probe::recorder();  // made first, so that it goes last
+  return current_rank()->part<RankAllocators>([] { return std::make_shared<RankAllocators>(); });
+}
+
+}  // namespace
+
+Allocator::Allocator(const device::Device& device, AllocatorOptions options)
+    : state_(make_state(device, std::move(options))) {}
+
+Allocator Allocator::of(const device::Device& device) {
+  RankAllocators& all = rank_allocators();
+  const std::lock_guard lock(all.mutex);
+  Allocator& one = all.device[device.state().get()];
+  if (!one) one = Allocator(device, {.policy = Policy::parse(env::memory_policy())});
+  return one;
+}
+
+Allocator Allocator::pinned_of(const device::Device& device) {
+  RankAllocators& all = rank_allocators();
+  const std::lock_guard lock(all.mutex);
+  Allocator& one = all.pinned[device.state().get()];
+  if (!one) one = Allocator(device, {.upstream = pinned_upstream(device), .host_writes = true});
+  return one;
+}
+
+void AllocatorState::retire() noexcept {
+  std::int64_t left = 0;
+  {
+    const std::lock_guard slow(slow_mutex);
+    const auto heaps = all_heaps();
+    for (Heap* heap : heaps) heap->lock.lock();
+    for (Heap* heap : heaps) left += static_cast<std::int64_t>(heap->sums.live_blocks);
+    retired_live = left;
+    special.fetch_or(kRetired);
+    for (Heap* heap : heaps) heap->lock.unlock();
+  }
+  if (left == 0) delete this;
+}
+
+std::vector<Heap*> AllocatorState::all_heaps() {
+  std::vector<Heap*> heaps;
+  for (const auto& pool : pools) {
+    for (const auto& heap : pool->heaps) heaps.push_back(heap.get());
+  }
+  return heaps;
+}
+
+device::Device Allocator::device() const { return state_of(*this).device; }
+const std::string& Allocator::name() const { return state_of(*this).name; }
+Policy Allocator::policy() const {
+  Policy policy = state_of(*this).policy;
+  policy.limit_nbytes = state_->limit;
+  return policy;
+}
+
+void Allocator::set_limit(std::size_t nbytes) const { state_of(*this).limit = nbytes; }
+
+void Allocator::set_limit_fraction(double fraction) const {
+  TESSERA_CHECK(fraction > 0 && fraction <= 1, "set_limit_fraction: ", fraction,
+                " is not a share of the device's memory; give a number above 0 and at most 1");
+  AllocatorState& state = state_of(*this);
+  state.limit = fraction == 1 ? 0
+                              : static_cast<std::size_t>(fraction *
+                                                         static_cast<double>(state.upstream->capacity_nbytes()));
+}
+
+std::uint64_t Allocator::on_pressure(std::function<bool(std::size_t)> callback) const {
+  AllocatorState& state = state_of(*this);
+  const std::lock_guard lock(state.callbacks_mutex);
+  state.pressure_callbacks[++state.last_callback] = std::move(callback);
+  return state.last_callback;
+}
+
+void Allocator::off_pressure(std::uint64_t number) const {
+  AllocatorState& state = state_of(*this);
+  const std::lock_guard lock(state.callbacks_mutex);
+  state.pressure_callbacks.erase(number);
+}
+
+void Allocator::on_out_of_memory(std::function<void(const std::string&)> observer) const {
+  AllocatorState& state = state_of(*this);
+  const std::lock_guard lock(state.callbacks_mutex);
+  state.oom_observers.push_back(std::move(observer));
+}
+
+std::size_t Allocator::trim() const {
+  AllocatorState& state = state_of(*this);
+  const std::lock_guard lock(state.slow_mutex);
+  return state.trim_all();
+}
+
+void Allocator::record_stacks(bool on) const {
+  AllocatorState& state = state_of(*this);
+  state.history.record_stacks(on);
+  if (on) {
+    state.special.fetch_or(AllocatorState::kStacks);
+  } else {
+    state.special.fetch_and(~static_cast<std::uint32_t>(AllocatorState::kStacks));
+  }
+}
+
+std::byte* Buffer::data() const { return block_ != nullptr ? block_->address : nullptr; }
+std::size_t Buffer::nbytes() const { return block_ != nullptr ? block_->requested : 0; }
+std::size_t Buffer::usable_nbytes() const { return block_ != nullptr ? block_->size : 0; }
+StreamId Buffer::stream() const { return block_ != nullptr ? block_->slot->id() : StreamId{}; }
+
+}  // namespace tessera::memory

@@ -1,0 +1,144 @@
+// What an Allocator handle points at. Locks, in the order they are taken: slow_mutex (growth, trim, pools, captures; may
+// be held around driver calls), then heap locks (never around a driver call; more than one only for a snapshot, in the
+// order of the heaps), then a stream's own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/rank.h"
+#include "tessera/device/device.h"
+#include "tessera/memory/allocator.h"
+#include "tessera/memory/detail/history_writer.h"
+#include "tessera/memory/detail/pool_state.h"
+
+namespace tessera::memory {
+
+namespace detail {
+
+struct CaptureScope;
+
+/// The innermost pool scope of a thread; null: none.
+struct ThreadScope {
+  AllocatorState* allocator = nullptr;
+  PoolState* pool = nullptr;
+  CaptureScope* capture = nullptr;  ///< not null: only for streams in this capture
+  ThreadScope* outer = nullptr;
+};
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadScope* innermost_scope;
+
+/// What happened rarely enough for a shared counter.
+struct Counters {
+  std::atomic<std::uint64_t> covered_reuses{0}, device_waits{0}, events_recorded{0}, capture_reuses{0};
+  std::atomic<std::uint64_t> maps{0}, unmaps{0}, moves{0};
+  std::atomic<std::uint64_t> retries_pending{0}, retries_trim{0}, retries_synchronize{0}, retries_borrow{0};
+  std::atomic<std::uint64_t> retries_callback{0}, collections{0}, out_of_memory{0};
+};
+
+/// A request on its way.
+struct Request {
+  std::size_t nbytes = 0;  ///< asked for
+  std::size_t size = 0;    ///< rounded
+  const device::Stream& stream;
+  const device::StreamSlot& slot;
+  PoolState* pool = nullptr;
+  CaptureScope* capture = nullptr;  ///< the capture the stream is in
+  device::CaptureInfo info = {};    ///< where the stream stands in it
+};
+
+}  // namespace detail
+
+/// See the head of this file.
+struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
+  AllocatorState(const device::Device& device, AllocatorOptions options);
+  ~AllocatorState();
+
+  // allocator.cpp
+  Buffer allocate_slow(std::size_t nbytes, const device::Stream& stream);
+  detail::Heap& heap_for(PoolState& pool, const device::StreamSlot& slot);
+  [[nodiscard]] std::size_t round(std::size_t nbytes) const;
+  /// The last step of every allocation: `block` is taken, its heap's lock is held.
+  void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot);
+  void publish_live(detail::Heap& heap);
+  PoolState& add_pool(PoolOptions options, PoolId id);
+  std::shared_ptr<PoolState> handle_to(PoolState& pool);
+  void release_pool(PoolState& pool) noexcept;
+  void retire() noexcept;  ///< the last handle is gone
+  detail::Request request_for(std::size_t nbytes, const device::Stream& stream);
+
+  // reuse.cpp: blocks that others used
+  Block* take_covered(const detail::Request& request, detail::Heap& own);
+  Block* take_by_wait(const detail::Request& request, detail::Heap& own);
+  Block* take_ready(const detail::Request& request, detail::Heap& own);
+  [[nodiscard]] bool is_over(const detail::Heap& heap, const Block& block, const device::Stream& stream) const;
+  [[nodiscard]] bool is_completed(const detail::Heap& heap, const Block& block) const;
+  std::size_t promote_completed(detail::Heap& heap);
+
+  // free.cpp
+  void free_slow(Block* block) noexcept;
+  void free_with(Block* block, std::vector<detail::Use> uses) noexcept;
+  void finish_kept(Block* block, const std::map<const device::StreamSlot*, Tick>& replays) noexcept;
+  void stamp(detail::Use& use) noexcept;
+  void note_block_freed(detail::Heap& heap, Block& block, bool is_pending);
+
+  // grow.cpp: memory under heaps; slow_mutex is held
+  Block* grow(const detail::Request& request, detail::Heap& heap);
+  std::size_t trim_pool(PoolState& pool, const std::function<bool(const Block&)>& wanted = {});
+  std::size_t trim_all();
+  void collect_by_age();
+  void free_segments(detail::Heap& heap) noexcept;
+
+  // ladder.cpp: what is tried before a request fails; no lock is held
+  Block* take_or_grow(const detail::Request& request, detail::Heap& heap);
+
+  // capture.cpp
+  Block* take_captured(const detail::Request& request, detail::Heap& heap);
+  void free_captured(Block* block) noexcept;
+  void end_deferral(PoolState& pool, CaptureId capture);
+
+  // snapshot_take.cpp
+  Snapshot snapshot(const PoolState* only);
+  Statistics statistics();
+
+  std::vector<detail::Heap*> all_heaps();  ///< slow_mutex is held
+
+  device::Device device;
+  const device::DeviceState* device_key = nullptr;
+  std::string name;
+  Policy policy;
+  std::atomic<std::size_t> limit{0};  ///< 0: none
+  std::shared_ptr<Upstream> upstream;
+  bool host_writes = false;
+  /// Anything that a free must look at beside its block: a checked device, host writes, stacks, no handle left.
+  std::atomic<std::uint32_t> special{0};
+  enum Special : std::uint32_t { kChecked = 1, kHostWrites = 2, kStacks = 4, kRetired = 8 };
+  std::atomic<std::int64_t> retired_live{0};  ///< live blocks left once retired
+
+  detail::HistoryWriter history;
+  detail::Counters counters;
+  std::atomic<std::size_t> reserved{0}, peak_reserved{0};
+  std::atomic<std::int64_t> live{0}, peak_live{0};  ///< as published by the heaps
+
+  std::mutex slow_mutex;
+  std::vector<std::unique_ptr<PoolState>> pools;  ///< the default one first
+  PoolState* default_pool = nullptr;
+  std::uint64_t last_user_pool = 0;
+  std::uint64_t last_graph_pool = 0;
+  std::atomic<std::uint32_t> last_graph{0};
+  std::vector<device::Event> spare_events;  ///< guarded by events_mutex
+  std::mutex events_mutex;
+
+  std::mutex callbacks_mutex;
+  std::map<std::uint64_t, std::function<bool(std::size_t)>> pressure_callbacks;
+  std::vector<std::function<void(const std::string&)>> oom_observers;
+  std::uint64_t last_callback = 0;
+};
+
+}  // namespace tessera::memory

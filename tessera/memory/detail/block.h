@@ -1,0 +1,85 @@
+// A block: a run of bytes of one segment that is live, free, or has no memory behind it. The blocks of a segment tile
+// it; prev and next are its neighbours by address. Guarded by the lock of its heap, except for what a live block's
+// owner reads (address, size, requested), which does not change while it is live.
+//
+//            allocate                 free, others may still use it
+//   ready ------------> live ----------------------------> pending
+//     ^ ^                 |  free                              |  covered, waited for, proved, completed
+//     | '-----------------'                                    |
+//     '--------------------------------------------------------'
+//     | unmap        ^ map
+//     '---> hole ----'            taken: out of all lists while a call outside the lock works on it
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tessera/base/ids.h"
+#include "tessera/device/event.h"
+#include "tessera/device/stream.h"
+#include "tessera/memory/detail/capture_order.h"
+#include "tessera/memory/label.h"
+
+namespace tessera::memory {
+
+namespace detail {
+
+class Heap;
+struct Segment;
+
+/// A stream that used a block, besides the one it belongs to.
+struct Use {
+  const device::StreamSlot* slot = nullptr;
+  device::Stream stream;  ///< while live: to record an event on at free; afterwards empty
+  Tick tick;              ///< 0 while live; taken at free
+  device::Event event;    ///< recorded at free; empty: wait on nothing, only a clock or completion frees the block
+};
+
+struct GraphKeeper;
+
+/// What few blocks need: uses by other streams, and what captures know of it.
+struct BlockExtra {
+  std::vector<Use> uses;
+  Marks marks;              ///< pending in a capture: nodes that must be over
+  CaptureId capture;        ///< in which the marks were taken; 0: none
+  bool is_barred = false;   ///< pending in a capture: a stream outside it used the block, so it waits for the end
+  std::vector<std::shared_ptr<GraphKeeper>> keepers;  ///< of graphs that captured a use of it
+  std::size_t holds = 0;                              ///< freed: graphs that still hold it
+};
+
+enum class Phase : std::uint8_t { kLive, kReady, kPending, kHole, kTaken };
+
+}  // namespace detail
+
+/// See the head of this file.
+struct Block {
+  std::byte* address = nullptr;
+  std::size_t size = 0;
+  std::size_t requested = 0;
+  detail::Heap* heap = nullptr;
+  const device::StreamSlot* slot = nullptr;  ///< the stream it was allocated for
+  Block* prev = nullptr;
+  Block* next = nullptr;
+  Block* bin_prev = nullptr;  ///< in its bin, while ready or pending; bin_next also chains unused Block objects
+  Block* bin_next = nullptr;
+  detail::Segment* segment = nullptr;
+  Tick tick;  ///< while ready: what its heap's stream did to it is over at this tick
+  LabelId label = 0;
+  std::uint32_t stack = 0;
+  std::uint64_t moment = 0;  ///< capture heap: CaptureMoment of its allocation
+  std::uint32_t graph = 0;  ///< capture heap: number of the graph whose capture was given it last
+  std::uint32_t freed_at = 0;  ///< while ready: frees its heap had seen, for collection by age
+  std::uint16_t bin = 0;
+  detail::Phase phase = detail::Phase::kReady;
+  std::unique_ptr<detail::BlockExtra> extra;
+
+  detail::BlockExtra& more() {
+    if (extra == nullptr) extra = std::make_unique<detail::BlockExtra>();
+    return *extra;
+  }
+  [[nodiscard]] std::byte* end() const { return address + size; }
+};
+
+}  // namespace tessera::memory

@@ -1,0 +1,315 @@
+#include "tessera/memory/detail/capture_order.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+
+namespace tessera::memory::detail {
+namespace {
+
+using device::Dependency;
+using device::EdgeKind;
+
+using Index = std::uint32_t;  // of a node, dense
+constexpr Index kNone = 0xFFFFFFFF;
+constexpr std::size_t kStreamsPerTable = 64;
+
+// A node that the dependency set does not cover by full edges, and when that was found.
+struct Uncovered {
+  Index node;
+  CaptureMoment found;
+};
+
+bool is_full(EdgeKind kind) { return kind == EdgeKind::kFull || TESSERA_MUTANT("memory.weak_edges_prove"); }
+
+bool holds(std::span<const Dependency> dependencies, NodeId node) {
+  return std::any_of(dependencies.begin(), dependencies.end(), [&](const Dependency& d) { return d.node == node; });
+}
+
+}  // namespace
+
+void Marks::add(NodeId node) {
+  NodeId* const first = size_ <= kInline ? few_.data() : many_.data();
+  NodeId* const last = first + size_;
+  NodeId* const at = size_ == 0 || last[-1] < node ? last : std::lower_bound(first, last, node);
+  if (at != last && *at == node) return;
+  if (size_ < kInline) {
+    std::copy_backward(at, last, last + 1);
+    *at = node;
+  } else {
+    if (size_ == kInline) many_.assign(first, last);
+    many_.insert(many_.begin() + (at - first), node);
+  }
+  ++size_;
+}
+
+// One stream of the capture.
+struct CaptureOrder::Lane {
+  Nodes* nodes;
+  std::uint64_t bit;  // its bit in `nodes`
+  std::vector<Dependency> dependencies;
+  std::vector<Index> indices;       // of the dependencies
+  std::vector<Index> next_indices;  // of those to come, while the lane moves
+  std::vector<Index> proven;        // every node that has the bit, so that it can be taken away again
+  std::vector<Uncovered> uncovered;
+  std::size_t tidy_at = 16;  // size of `uncovered` at which it is worth a look
+  bool is_lost = false;
+};
+
+// The nodes of the capture as up to 64 streams know them: an open-addressing hash from id to a dense index; behind it,
+// per node and stream, whether it is proven and whether it has been seen at all, and the incoming edges, asked for
+// once.
+class CaptureOrder::Nodes {
+ public:
+  explicit Nodes(const Predecessors& predecessors) : predecessors_(predecessors), slots_(64) {}
+
+  [[nodiscard]] bool is_proven(NodeId id, std::uint64_t bit) const {
+    const Index index = find(id);
+    return index != kNone && (nodes_[index].proven & bit) != 0;
+  }
+  [[nodiscard]] bool is_proven(Index index, std::uint64_t bit) const { return (nodes_[index].proven & bit) != 0; }
+  [[nodiscard]] NodeId id(Index index) const { return nodes_[index].id; }
+  // Whether the last walk came to this node along full edges and found it proven already.
+  [[nodiscard]] bool was_met(Index index) const { return nodes_[index].met == walks_; }
+
+  // Makes all that precedes `next` by full edges proven for the lane and sees all that precedes it by any; stops where
+  // that is known. Weak edges that are new to the lane leave their source uncovered.
+  void walk(Lane& lane, std::span<const Dependency> next, CaptureMoment now) {
+    ++walks_;
+    steps_.clear();
+    lane.next_indices.clear();
+    for (const Dependency& dependency : next) {
+      const Index index = find_or_add(dependency.node);
+      lane.next_indices.push_back(index);
+      reach(lane, index, is_full(dependency.kind));
+    }
+    while (!steps_.empty()) {
+      const Step step = steps_.back();
+      steps_.pop_back();
+      ask_edges(step.node);
+      const Index first = nodes_[step.node].first_edge;
+      const Index last = first + nodes_[step.node].edges;
+      for (Index i = first; i < last; ++i) {
+        const Edge edge = edges_[i];
+        if (edge.is_full) {
+          reach(lane, edge.from, step.proves);
+        } else if (step.is_new) {
+          if (!TESSERA_MUTANT("memory.weak_ancestors_unmarked")) lane.uncovered.push_back({edge.from, now});
+          reach(lane, edge.from, false);
+        }
+      }
+    }
+  }
+
+  // Nothing is proven for the lane any more; what it has seen stays seen.
+  void clear_proven(Lane& lane) {
+    for (const Index index : lane.proven) nodes_[index].proven &= ~lane.bit;
+    lane.proven.clear();
+  }
+
+  // Drops what has become proven, and of several entries for one node all but the latest.
+  void tidy(Lane& lane) {
+    ++walks_;
+    auto keep = lane.uncovered.end();
+    for (auto at = lane.uncovered.end(); at != lane.uncovered.begin();) {
+      --at;
+      Node& node = nodes_[at->node];
+      if ((node.proven & lane.bit) != 0 || node.met == walks_) continue;
+      node.met = walks_;
+      *--keep = *at;
+    }
+    lane.uncovered.erase(lane.uncovered.begin(), keep);
+    lane.tidy_at = 2 * lane.uncovered.size() + 16;
+  }
+
+ private:
+  static constexpr Index kNotAsked = kNone;
+  struct Node {
+    NodeId id;
+    std::uint64_t proven = 0;  // for which streams: complete before what they capture next
+    std::uint64_t seen = 0;    // by which streams: a path of any edges led to it; includes `proven`
+    Index first_edge = 0;
+    Index edges = kNotAsked;
+    std::uint32_t met = 0;  // number of the walk
+  };
+  struct Edge {
+    Index from;
+    bool is_full;
+  };
+  struct Step {
+    Index node;
+    bool proves;  // reached by full edges alone
+    bool is_new;  // the lane had not seen it
+  };
+  struct Slot {
+    NodeId id;
+    Index index = kNone;  // kNone: empty
+  };
+
+  void reach(Lane& lane, Index index, bool proves) {
+    Node& node = nodes_[index];
+    const bool is_new = (node.seen & lane.bit) == 0;
+    if (proves) {
+      if ((node.proven & lane.bit) != 0) {
+        node.met = walks_;
+        return;
+      }
+      node.proven |= lane.bit;
+      node.seen |= lane.bit;
+      lane.proven.push_back(index);
+      if (!is_new && TESSERA_MUTANT("memory.seen_taken_for_proven")) return;
+    } else {
+      if (!is_new) return;
+      node.seen |= lane.bit;
+    }
+    steps_.push_back({index, proves, is_new});
+  }
+
+  void ask_edges(Index index) {
+    if (nodes_[index].edges != kNotAsked) return;
+    answer_.clear();
+    predecessors_(nodes_[index].id, answer_);
+    const auto first = static_cast<Index>(edges_.size());
+    for (const Dependency& from : answer_) {
+      const Index source = find_or_add(from.node);
+      edges_.push_back({source, is_full(from.kind)});
+    }
+    nodes_[index].first_edge = first;
+    nodes_[index].edges = static_cast<Index>(answer_.size());
+  }
+
+  // Ids are small integers or addresses; the high bits of the product depend on all bits of either.
+  [[nodiscard]] std::size_t home(NodeId id) const { return (id.value() * 0x9E3779B97F4A7C15ull) >> shift_; }
+
+  [[nodiscard]] Index find(NodeId id) const {
+    for (std::size_t at = home(id);; at = (at + 1) & (slots_.size() - 1)) {
+      const Slot& slot = slots_[at];
+      if (slot.index == kNone || slot.id == id) return slot.index;
+    }
+  }
+
+  Index find_or_add(NodeId id) {
+    const Index found = find(id);
+    if (found != kNone) return found;
+    if (2 * (nodes_.size() + 1) > slots_.size()) grow();
+    const auto index = static_cast<Index>(nodes_.size());
+    nodes_.push_back({.id = id});
+    place(id, index);
+    return index;
+  }
+
+  void place(NodeId id, Index index) {
+    std::size_t at = home(id);
+    while (slots_[at].index != kNone) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = {id, index};
+  }
+
+  void grow() {
+    std::vector<Slot> larger(4 * slots_.size());
+    slots_.swap(larger);
+    shift_ = 64 - std::countr_zero(slots_.size());
+    for (Index i = 0; i < nodes_.size(); ++i) place(nodes_[i].id, i);
+  }
+
+  const Predecessors& predecessors_;
+  std::vector<Slot> slots_;  // a power of two, at most half full
+  int shift_ = 64 - 6;
+  std::vector<Node> nodes_;
+  std::vector<Edge> edges_;
+  std::uint32_t walks_ = 0;
+  std::vector<Step> steps_;         // still to walk
+  std::vector<Dependency> answer_;  // of predecessors_
+};
+
+CaptureOrder::CaptureOrder(Predecessors predecessors) : predecessors_(std::move(predecessors)) {}
+CaptureOrder::~CaptureOrder() = default;
+
+CaptureOrder::Lane& CaptureOrder::lane(StreamId stream) {
+  if (stream.value() >= by_stream_.size()) by_stream_.resize(stream.value() + 1, nullptr);
+  Lane*& known = by_stream_[stream.value()];
+  if (known == nullptr) {
+    const std::size_t number = lanes_.size() % kStreamsPerTable;
+    if (number == 0) nodes_.push_back(std::make_unique<Nodes>(predecessors_));
+    lanes_.push_back(std::make_unique<Lane>());
+    known = lanes_.back().get();
+    known->nodes = nodes_.back().get();
+    known->bit = std::uint64_t{1} << number;
+  }
+  return *known;
+}
+
+bool CaptureOrder::advance(StreamId stream, std::span<const Dependency> next) {
+  Lane& at = lane(stream);
+  if (std::equal(next.begin(), next.end(), at.dependencies.begin(), at.dependencies.end())) return false;
+  if (at.is_lost) return false;
+  ++now_;
+  at.is_lost = true;  // unless all goes well: what a walk broken off has seen, no other would look at again
+  move(at, next);
+  at.is_lost = false;
+  return true;
+}
+
+void CaptureOrder::move(Lane& lane, std::span<const Dependency> next) {
+  Nodes& nodes = *lane.nodes;
+  nodes.walk(lane, next, now_);
+
+  // Proven nodes stay proven only if every old dependency precedes the new ones by full edges.
+  bool is_forward = true;
+  bool had_weak = false;
+  for (std::size_t i = 0; i < lane.indices.size(); ++i) {
+    const bool was_full = lane.dependencies[i].kind == EdgeKind::kFull;
+    had_weak |= !was_full;
+    is_forward &= !was_full || nodes.was_met(lane.indices[i]);
+  }
+  if (!is_forward && !TESSERA_MUTANT("memory.visited_never_dropped")) {
+    nodes.clear_proven(lane);
+    nodes.walk(lane, next, now_);
+  }
+  // An old dependency that nothing proves now was replaced, or only weak edges lead on from it.
+  if (!is_forward || had_weak) {
+    for (std::size_t i = 0; i < lane.indices.size(); ++i) {
+      const bool is_covered = nodes.is_proven(lane.indices[i], lane.bit) || holds(next, lane.dependencies[i].node);
+      if (!is_covered && !TESSERA_MUTANT("memory.dropped_dependencies_unmarked")) {
+        lane.uncovered.push_back({lane.indices[i], now_});
+      }
+    }
+  }
+  lane.dependencies.assign(next.begin(), next.end());
+  lane.indices.swap(lane.next_indices);
+  if (lane.uncovered.size() >= lane.tidy_at) nodes.tidy(lane);
+}
+
+void CaptureOrder::replaced(StreamId stream, std::span<const Dependency> before) {
+  // The next advance() finds that these do not precede what replaced them, unless they do.
+  if (!TESSERA_MUTANT("memory.replaced_dependencies_ignored")) advance(stream, before);
+}
+
+void CaptureOrder::mark(StreamId stream, Marks& marks, CaptureMoment since) const {
+  const Lane* const at = find(stream);
+  TESSERA_CHECK(
+      at != nullptr && !at->is_lost, "capture: what stream ", stream,
+      " captured is not known; advance() must have succeeded for it, else keep the block until the capture ends");
+  for (const Dependency& dependency : at->dependencies) {
+    if (dependency.kind == EdgeKind::kWeak && TESSERA_MUTANT("memory.weak_dependency_unmarked")) continue;
+    marks.add(dependency.node);
+  }
+  if (at->uncovered.empty()) return;
+  if (TESSERA_MUTANT("memory.marks_begin_too_late")) ++since;
+  const auto first =
+      std::upper_bound(at->uncovered.begin(), at->uncovered.end(), since,
+                       [](CaptureMoment moment, const Uncovered& entry) { return moment < entry.found; });
+  for (auto entry = first; entry != at->uncovered.end(); ++entry) {
+    if (!at->nodes->is_proven(entry->node, at->bit)) marks.add(at->nodes->id(entry->node));
+  }
+}
+
+bool CaptureOrder::proves(StreamId stream, const Marks& marks) const {
+  const Lane* const at = find(stream);
+  if (at == nullptr || at->is_lost) return false;
+  return std::all_of(marks.begin(), marks.end(), [&](NodeId node) { return at->nodes->is_proven(node, at->bit); });
+}
+
+}  // namespace tessera::memory::detail

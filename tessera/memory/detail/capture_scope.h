@@ -1,0 +1,69 @@
+// A capture under way, as the allocator sees it, and what outlives it in the graph.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tessera/memory/detail/allocator_state.h"
+#include "tessera/memory/detail/capture_order.h"
+#include "tessera/memory/detail/replay_order.h"
+#include "tessera/memory/graph_capture.h"
+#include "tessera/memory/oom_report.h"
+
+namespace tessera::memory::detail {
+
+/// Ticks up to which streams must have come, by stream.
+using SlotTicks = std::map<const device::StreamSlot*, Tick>;
+
+/// What a graph holds of memory outside its pool. Shared with the blocks.
+struct GraphKeeper {
+  std::mutex mutex;
+  bool is_alive = true;
+  SlotTicks replays;         ///< where and until when the graph ran
+  std::vector<Block*> kept;  ///< freed while the graph can still be replayed
+};
+
+/// See the head of this file. `mutex` guards what stands behind it; taken before heap locks.
+struct CaptureScope {
+  AllocatorState* allocator = nullptr;
+  Pool pool;
+  CaptureId id;
+  device::Stream origin;
+  std::string name;
+  std::uint32_t graph = 0;  ///< its number, as in Block::graph
+  ThreadScope thread_scope;
+  std::shared_ptr<GraphKeeper> keeper = std::make_shared<GraphKeeper>();
+
+  std::mutex mutex;
+  std::unique_ptr<CaptureOrder> order;
+  std::map<const device::StreamSlot*, std::size_t> dropped_seen;
+  std::vector<ByteRange> writes;
+  struct Input {
+    ByteRange range;
+    std::uint32_t graph = 0;  ///< that wrote it
+  };
+  std::vector<Input> inputs;
+};
+
+PoolState& pool_of(CaptureScope& scope);
+Heap& capture_heap_of(PoolState& pool);
+/// The capture of this id on this device that was begun through GraphCapture; null: none.
+CaptureScope* find_scope(const device::DeviceState* device, CaptureId id);
+
+/// A block was handed out in the capture.
+void note_captured_alloc(CaptureScope& scope, Block& block);
+/// use_on() for a stream that may be capturing. Returns whether nothing is left to note.
+bool note_captured_use(AllocatorState& state, Block& block, const device::Stream& stream);
+/// A free of a block that graphs hold: it waits for them. Returns false when none does.
+bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses);
+/// Whether the replays of graphs that are gone, and of those that are there, are known to be over.
+bool are_replays_completed(PoolState& pool);
+
+/// The facts of a failed request.
+OomFacts oom_facts(AllocatorState& state, const Request& request, const device::MemoryUse& use);
+
+}  // namespace tessera::memory::detail

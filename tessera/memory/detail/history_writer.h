@@ -1,0 +1,82 @@
+// Writes an allocator's history into the record of its rank (history.h), and decides when a keyframe is due.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tessera/base/probe/recorder.h"
+#include "tessera/base/rank.h"
+#include "tessera/memory/detail/block.h"
+#include "tessera/memory/history.h"
+
+namespace tessera::memory {
+struct AllocatorState;
+struct PoolState;
+}  // namespace tessera::memory
+
+namespace tessera::memory::detail {
+
+class Heap;
+class RankHistory;
+class StackTable;
+
+/// One per allocator. record_*() are called under the lock of the block's heap.
+class HistoryWriter {
+ public:
+  HistoryWriter();
+  ~HistoryWriter();
+  /// Starts recording into the current rank's record.
+  void open(AllocatorState& allocator);
+  /// Ends it: the rank, or the allocator, goes away.
+  void close() noexcept;
+  /// Describes a pool in the state table.
+  void add_pool(PoolState& pool);
+
+  void record_alloc(const Heap& heap, const Block& block);
+  void record_free(const Heap& heap, const Block& block, bool is_pending);
+  void record_reusable(const Heap& heap, const Block& block, bool by_wait);
+  void record_map(const Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped, bool is_expandable);
+  void record_oom(std::size_t nbytes, std::size_t device_free, StreamId stream, std::uint32_t pool);
+
+  /// Whether it is time to ask if a keyframe is due, given the allocations of a heap so far.
+  [[nodiscard]] bool is_time_to_look(std::uint64_t allocations) const {
+    return (allocations & look_mask_.load(std::memory_order_relaxed)) == 0;
+  }
+  /// Writes keyframes of all allocators of the rank when a quarter of the ring was written since the last. No lock is
+  /// held.
+  void write_keyframes_if_due();
+
+  /// The id of the caller's stack when stacks are recorded, else 0.
+  std::uint32_t stack();
+  /// The text of a stack.
+  [[nodiscard]] std::string stack_text(std::uint32_t stack) const;
+  void record_stacks(bool on);
+
+ private:
+  friend class RankHistory;
+  probe::StringId label_string(LabelId label) {
+    return label == 0 ? probe::StringId{} : known_label_string(label);
+  }
+  probe::StringId known_label_string(LabelId label);
+  void write_keyframe(probe::Recorder& recorder, RankHistory& shared);
+  void detach() noexcept;
+
+  std::atomic<probe::Recorder*> recorder_{nullptr};
+  std::weak_ptr<RankHistory> shared_;
+  AllocatorState* allocator_ = nullptr;
+  std::uint32_t number_ = 0;
+  std::uint64_t keyframes_ = 0;
+  std::atomic<std::uint64_t> look_mask_{~std::uint64_t{0}};
+  std::atomic<StackTable*> stacks_{nullptr};
+  std::unique_ptr<StackTable> stack_table_;
+  std::mutex labels_mutex_;
+  std::map<LabelId, probe::StringId> labels_;
+  std::atomic<std::uint64_t> last_label_{0};  // label << 32 | string: the one asked for last
+};
+
+}  // namespace tessera::memory::detail

@@ -1,0 +1,86 @@
+// What a Pool handle points at: the heaps of a pool, one per stream, and one for all captures into it. Owned by its
+// allocator, so that blocks outlive handles.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tessera/memory/detail/heap.h"
+#include "tessera/memory/detail/replay_order.h"
+#include "tessera/memory/history.h"
+#include "tessera/memory/pool.h"
+
+namespace tessera::memory {
+
+struct AllocatorState;
+
+namespace detail {
+
+/// Heaps by stream. Finding one is two loads; adding is guarded by the allocator's slow lock.
+class HeapDirectory {
+ public:
+  ~HeapDirectory() {
+    for (auto& chunk : chunks_) delete[] chunk.load();
+  }
+  [[nodiscard]] Heap* find(StreamId stream) const {
+    const std::size_t at = stream.value();
+    if (at >= kChunks * kChunk) [[unlikely]]
+      return nullptr;
+    const std::atomic<Heap*>* chunk = chunks_[at / kChunk].load(std::memory_order_acquire);
+    return chunk != nullptr ? chunk[at % kChunk].load(std::memory_order_acquire) : nullptr;
+  }
+  void add(StreamId stream, Heap* heap) {
+    auto& chunk = chunks_[stream.value() / kChunk];
+    if (chunk.load() == nullptr) chunk.store(new std::atomic<Heap*>[kChunk] {}, std::memory_order_release);
+    chunk.load()[stream.value() % kChunk].store(heap, std::memory_order_release);
+  }
+  static constexpr std::size_t kMostStreams = 64 * 64;
+
+ private:
+  static constexpr std::size_t kChunk = 64;
+  static constexpr std::size_t kChunks = kMostStreams / kChunk;
+  std::array<std::atomic<std::atomic<Heap*>*>, kChunks> chunks_{};
+};
+
+}  // namespace detail
+
+/// See the head of this file.
+struct PoolState {
+  explicit PoolState(AllocatorState& owning) : allocator(owning) {}
+
+  AllocatorState& allocator;
+  PoolId id;
+  std::string name;
+  std::string owner;  ///< for reports: what the pool is for
+  PoolOptions options;
+  std::shared_ptr<Upstream> upstream;
+  ExpandableUpstream* expandable = nullptr;  ///< null: fixed segments
+  std::uint32_t number = 0;                  ///< in the record file
+  probe::Row<MemoryPoolRow> row;
+
+  detail::HeapDirectory by_stream;
+  std::vector<std::unique_ptr<detail::Heap>> heaps;  ///< all; guarded by the slow lock
+  std::atomic<detail::Heap*> capture_heap{nullptr};
+
+  std::mutex callbacks_mutex;
+  std::map<std::uint64_t, std::function<void(const Growth&)>> growth_callbacks;
+  std::uint64_t last_callback = 0;
+
+  std::mutex replay_mutex;  ///< guards what follows
+  detail::ReplayOrder replays;
+  std::map<std::uint32_t, detail::GraphKey> graph_keys;        ///< by number of the graph
+  std::map<const device::StreamSlot*, Tick> replay_streams;  ///< where graphs were replayed, and the latest tick there
+
+  std::atomic<int> graphs{0};          ///< that were captured into it and can still be replayed, or are being captured
+  bool is_imaginary = false;           ///< only priced: counts nowhere and is not recorded
+  std::atomic<bool> is_closed{false};  ///< no handle is left
+};
+
+}  // namespace tessera::memory

@@ -1,0 +1,303 @@
+#include "tessera/memory/detail/replay_order.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+
+namespace tessera::memory::detail {
+namespace {
+
+// Sorted, with those that touch made one.
+std::vector<ByteRange> tidied(std::vector<ByteRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
+  std::vector<ByteRange> apart;
+  for (const ByteRange& range : ranges) {
+    if (!apart.empty() && range.begin <= apart.back().end) {
+      apart.back().end = std::max(apart.back().end, range.end);
+    } else {
+      apart.push_back(range);
+    }
+  }
+  return apart;
+}
+
+std::optional<ByteRange> shared_bytes(const ByteRange& a, const ByteRange& b) {
+  const ByteRange both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
+  return both.begin < both.end ? std::optional(both) : std::nullopt;
+}
+
+// The first bytes of `range` that are among sorted ranges.
+std::optional<ByteRange> shared_bytes(const std::vector<ByteRange>& ranges, const ByteRange& range) {
+  auto at = std::upper_bound(ranges.begin(), ranges.end(), range.begin,
+                             [](std::uintptr_t begin, const ByteRange& r) { return begin < r.end; });
+  return at == ranges.end() ? std::nullopt : shared_bytes(*at, range);
+}
+
+std::optional<ByteRange> shared_bytes(const std::vector<ByteRange>& a, const std::vector<ByteRange>& b) {
+  for (const ByteRange& range : b) {
+    if (const auto both = shared_bytes(a, range)) return both;
+  }
+  return std::nullopt;
+}
+
+std::string show(const ByteRange& range) {
+  return fmt::format("{} bytes at {:#x}", range.end - range.begin, range.begin);
+}
+
+}  // namespace
+
+ReplayOrder::Slot ReplayOrder::find(GraphKey key) const {
+  const auto slot = static_cast<Slot>(key.value());
+  return key != GraphKey() && slot < graphs_.size() && graphs_[slot].key == key ? slot : kRemoved;
+}
+
+ReplayOrder::Slot ReplayOrder::slot(GraphKey key) const {
+  const Slot found = find(key);
+  TESSERA_CHECK(found != kRemoved, "replay order: graph ", key, " was removed, or never added");
+  return found;
+}
+
+ReplayOrder::Slot ReplayOrder::vacant_slot() {
+  if (vacant_.empty()) {
+    vacant_.reserve(graphs_.size() + 1);  // remove() must not fail half way
+    latest_.emplace_back();
+    graphs_.emplace_back();
+    return static_cast<Slot>(graphs_.size() - 1);
+  }
+  const Slot slot = vacant_.back();
+  vacant_.pop_back();
+  return slot;
+}
+
+ReplayOrder::Input ReplayOrder::make_input(const GraphInput& input) const {
+  TESSERA_CHECK(input.range.begin < input.range.end, "replay order: an input of no bytes at ", input.range.begin);
+  Input made;
+  made.range = input.range;
+  made.writer = input.writer;
+  made.writer_slot = find(input.writer);
+  if (made.writer_slot == kRemoved) return made;
+  const Graph& writer = graphs_[made.writer_slot];
+  const auto written = shared_bytes(writer.writes, input.range);
+  TESSERA_CHECK(written.has_value() && written->begin == input.range.begin && written->end == input.range.end,
+                "replay order: an input of ", show(input.range), " is not within what its writer '", *writer.name,
+                "' writes");
+  made.writer_name = writer.name;
+  return made;
+}
+
+GraphKey ReplayOrder::add(std::string name, std::vector<ByteRange> writes, std::vector<GraphInput> inputs) {
+  Graph graph;
+  graph.name = std::make_shared<const std::string>(std::move(name));
+  for (const ByteRange& range : writes) {
+    TESSERA_CHECK(range.begin < range.end, "replay order: graph '", *graph.name, "' writes no bytes at ", range.begin);
+  }
+  graph.writes = tidied(std::move(writes));
+  for (const GraphInput& input : inputs) graph.inputs.push_back(make_input(input));
+  const Slot mine = vacant_slot();
+  graph.key = GraphKey(++keys_ << 32 | mine);
+  graphs_[mine] = std::move(graph);
+  latest_[mine] = {};
+  for (Slot other = 0; other < graphs_.size(); ++other) {
+    if (graphs_[other].key != GraphKey()) relate(mine, other);
+  }
+  recall(mine);
+  return graphs_[mine].key;
+}
+
+// Bytes that one writes and the other reads or writes.
+std::optional<ByteRange> ReplayOrder::shared(const Graph& a, const Graph& b) {
+  auto bytes = shared_bytes(a.writes, b.writes);
+  for (const Input& input : a.inputs) bytes = bytes.has_value() ? bytes : shared_bytes(b.writes, input.range);
+  for (const Input& input : b.inputs) bytes = bytes.has_value() ? bytes : shared_bytes(a.writes, input.range);
+  return bytes;
+}
+
+// Notes what two graphs, or one with itself, do to each other.
+void ReplayOrder::relate(Slot a, Slot b) {
+  const auto note_overwriter = [this](Slot reader, Slot writer) {
+    for (Input& input : graphs_[reader].inputs) {
+      const bool writes = shared_bytes(graphs_[writer].writes, input.range).has_value();
+      if (writes && input.writer_slot != writer) input.overwriters.push_back(writer);
+    }
+  };
+  note_overwriter(a, b);
+  if (a == b || !shared(graphs_[a], graphs_[b]).has_value()) return;
+  note_overwriter(b, a);
+  graphs_[a].conflicts.push_back(b);
+  graphs_[b].conflicts.push_back(a);
+}
+
+void ReplayOrder::remove(GraphKey key) {
+  const Slot gone = slot(key);
+  const Graph graph = std::exchange(graphs_[gone], {});
+  const Replay replay = std::exchange(latest_[gone], {});
+  vacant_.push_back(gone);
+  if (replay.number != 0 && !TESSERA_MUTANT("memory.removed_graph_forgotten")) remember(graph, replay);
+  for (const Slot other : graph.conflicts) {
+    std::erase(graphs_[other].conflicts, gone);
+    for (Input& input : graphs_[other].inputs) {
+      std::erase(input.overwriters, gone);
+      if (input.writer == key) input.writer_slot = kRemoved;
+    }
+    recall(other);
+  }
+}
+
+// Past bytes begin and end at `at`, where any lie there.
+ReplayOrder::Past::iterator ReplayOrder::split(std::uintptr_t at) {
+  const auto next = past_.lower_bound(at);
+  if (next == past_.begin() || (next != past_.end() && next->first == at)) return next;
+  auto& [begin, before] = *std::prev(next);
+  if (before.end <= at) return next;
+  PastBytes after = before;
+  before.end = at;
+  return past_.emplace_hint(next, at, std::move(after));
+}
+
+// Calls `change` for past bytes that make up `range`, filling in where there were none.
+template <class Change>
+void ReplayOrder::change_past(ByteRange range, const Change& change) {
+  split(range.end);
+  auto next = split(range.begin);
+  for (std::uintptr_t at = range.begin; at < range.end; ++next) {
+    if (next == past_.end() || next->first > at) {
+      const std::uintptr_t end = next == past_.end() ? range.end : std::min(range.end, next->first);
+      next = past_.emplace_hint(next, at, PastBytes{.end = end, .writer = {}, .readers = {}});
+    }
+    change(next->second);
+    at = next->second.end;
+  }
+}
+
+template <class Visit>
+void ReplayOrder::for_past(ByteRange range, const Visit& visit) const {
+  auto at = past_.upper_bound(range.begin);
+  if (at != past_.begin() && std::prev(at)->second.end > range.begin) --at;
+  for (; at != past_.end() && at->first < range.end; ++at) visit(at->first, at->second);
+}
+
+// Notes by address what a graph that is going away did last. A write stands for all before it on the same bytes: it was
+// ordered after them or made when they were known complete. A read stands for earlier reads on the same stream.
+void ReplayOrder::remember(const Graph& graph, const Replay& replay) {
+  const PastReplay last{graph.key, replay, graph.name};
+  const auto is_earlier = [&](const PastReplay& other) { return other.replay.number < replay.number; };
+  for (const ByteRange& range : graph.writes) {
+    change_past(range, [&](PastBytes& bytes) {
+      if (is_earlier(bytes.writer)) bytes.writer = last;
+      std::erase_if(bytes.readers, is_earlier);
+    });
+  }
+  for (const Input& input : graph.inputs) {
+    change_past(input.range, [&](PastBytes& bytes) {
+      if (!is_earlier(bytes.writer) || TESSERA_MUTANT("memory.removed_reads_forgotten")) return;
+      const auto same = std::find_if(bytes.readers.begin(), bytes.readers.end(),
+                                     [&](const PastReplay& reader) { return reader.replay.stream == replay.stream; });
+      if (same == bytes.readers.end()) {
+        bytes.readers.push_back(last);
+      } else if (is_earlier(*same)) {
+        *same = last;
+      }
+    });
+  }
+}
+
+// Finds anew what removed graphs have to do with this one.
+void ReplayOrder::recall(Slot slot) {
+  Graph& graph = graphs_[slot];
+  graph.past_conflicts.clear();
+  const auto note = [&](const PastReplay& past) {
+    const bool is_known = std::any_of(graph.past_conflicts.begin(), graph.past_conflicts.end(),
+                                      [&](const PastReplay& known) { return known.graph == past.graph; });
+    if (past.graph != GraphKey() && !is_known) graph.past_conflicts.push_back(past);
+  };
+  for (const ByteRange& range : graph.writes) {
+    for_past(range, [&](std::uintptr_t, const PastBytes& bytes) {
+      note(bytes.writer);
+      std::for_each(bytes.readers.begin(), bytes.readers.end(), note);
+    });
+  }
+  for (Input& input : graph.inputs) {
+    for_past(input.range, [&](std::uintptr_t, const PastBytes& bytes) { note(bytes.writer); });
+    recall(input);
+  }
+}
+
+// The latest removed graph that wrote over the input and, if the writer itself was removed, its last replay: none where
+// not every byte was written.
+void ReplayOrder::recall(Input& input) const {
+  input.written = 0;
+  input.past_overwriter = {};
+  std::uintptr_t covered = input.range.begin;
+  for_past(input.range, [&](std::uintptr_t begin, const PastBytes& bytes) {
+    if (bytes.writer.graph != GraphKey() && begin <= covered) covered = bytes.end;
+    if (bytes.writer.graph == input.writer) {
+      input.written = bytes.writer.replay.number;
+      input.writer_name = bytes.writer.name;
+    } else if (bytes.writer.replay.number > input.past_overwriter.replay.number) {
+      input.past_overwriter = bytes.writer;
+    }
+  });
+  if (covered < input.range.end) input.written = 0;
+}
+
+void ReplayOrder::replayed(GraphKey graph, StreamId stream, Tick tick) {
+  latest_[slot(graph)] = {++replays_, stream, tick};
+}
+
+std::optional<std::string> ReplayOrder::refusal(GraphKey key, StreamId on, const Ordered& ordered) const {
+  const Slot mine = slot(key);
+  const Graph& graph = graphs_[mine];
+  for (const Input& input : graph.inputs) {
+    const bool is_removed = input.writer_slot == kRemoved;
+    const std::uint64_t written = is_removed ? input.written : latest_[input.writer_slot].number;
+    if (input.past_overwriter.replay.number > written)
+      return lost_input(graph, input, input.past_overwriter.name.get());
+    if (written == 0) return lost_input(graph, input, nullptr);
+    for (const Slot other : input.overwriters) {
+      if (latest_[other].number > written && !TESSERA_MUTANT("memory.overwritten_input_accepted")) {
+        return lost_input(graph, input, graphs_[other].name.get());
+      }
+    }
+  }
+  // What came before this graph's own latest replay is over before its next begins.
+  const std::uint64_t own = TESSERA_MUTANT("memory.own_replays_conflict") ? 0 : latest_[mine].number;
+  const auto is_over = [&](const Replay& replay) {
+    return replay.number <= own || replay.stream == on || ordered(replay.stream, replay.tick) ||
+           TESSERA_MUTANT("memory.concurrent_replay_accepted");
+  };
+  for (const Slot other : graph.conflicts) {
+    if (!is_over(latest_[other])) {
+      return concurrent(graph, on, *graphs_[other].name, latest_[other], shared(graph, graphs_[other]));
+    }
+  }
+  for (const PastReplay& past : graph.past_conflicts) {
+    if (!is_over(past.replay)) return concurrent(graph, on, *past.name, past.replay, std::nullopt);
+  }
+  return std::nullopt;
+}
+
+std::string ReplayOrder::lost_input(const Graph& graph, const Input& input, const std::string* by) {
+  const std::string writer =
+      input.writer_name != nullptr ? "graph '" + *input.writer_name + "'" : std::string("a graph that is gone");
+  const std::string reads = fmt::format("graph '{}' reads {} written by {}, ", *graph.name, show(input.range), writer);
+  const bool is_gone = input.writer_slot == kRemoved;
+  if (by == nullptr && is_gone) return reads + "which was removed before it wrote them: capture both again";
+  if (by == nullptr) return fmt::format("{}which was never replayed: replay {} first", reads, writer);
+  const std::string out = is_gone ? "capture both again" : fmt::format("replay {} again first", writer);
+  return fmt::format("{}which graph '{}' has overwritten since: {}, or give graph '{}' a pool of its own", reads, *by,
+                     out, *by);
+}
+
+std::string ReplayOrder::concurrent(const Graph& graph, StreamId on, const std::string& other, const Replay& replay,
+                                    std::optional<ByteRange> bytes) {
+  return fmt::format(
+      "graph '{}' shares {} with graph '{}', whose replay on stream {} may still run: let stream {} wait for an event "
+      "recorded after that replay, or give the graphs pools of their own",
+      *graph.name, bytes.has_value() ? show(*bytes) : "memory", other, replay.stream.value(), on.value());
+}
+
+}  // namespace tessera::memory::detail

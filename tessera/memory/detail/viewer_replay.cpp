@@ -1,0 +1,137 @@
+#include "tessera/memory/detail/viewer_replay.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tessera::memory::detail {
+namespace {
+
+// What the viewer holds while it goes backwards.
+class Undo {
+ public:
+  explicit Undo(const Snapshot& snapshot) {
+    for (const SegmentView& segment : snapshot.segments) {
+      runs_[segment.address] = {segment.address + segment.nbytes, segment.stream};
+      for (const BlockView& block : segment.blocks) {
+        if (block.state != BlockState::kCached) blocks_[block.address] = block.state == BlockState::kPending;
+      }
+    }
+  }
+
+  // Undoes the event; false, and nothing changed, when it does not fit.
+  bool undo(const ViewerEvent& event) {
+    const TraceEntry& entry = *event.entry;
+    switch (entry.action) {
+      case Action::kAlloc: return blocks_.erase(entry.address) != 0;
+      case Action::kFreeRequested: return unfree(entry.address);
+      case Action::kFreeCompleted:
+        if (!is_mapped(entry.address, std::max<std::uint64_t>(entry.nbytes, 1))) return false;
+        blocks_[entry.address] = true;
+        return true;
+      case Action::kMap: return event.is_fixed ? remove_segment(entry) : remove_piece(entry);
+      case Action::kUnmap: return add(entry, !event.is_fixed);
+      case Action::kOutOfMemory:
+      case Action::kSnapshot: return true;
+    }
+    return true;
+  }
+
+ private:
+  struct Run {
+    std::uint64_t end = 0;
+    StreamId stream;
+  };
+  using Runs = std::map<std::uint64_t, Run>;
+
+  // The run that holds the whole range, or the end.
+  Runs::iterator run_of(std::uint64_t address, std::uint64_t nbytes) {
+    auto it = runs_.upper_bound(address);
+    if (it == runs_.begin()) return runs_.end();
+    --it;
+    return it->second.end > address && it->second.end - address >= nbytes ? it : runs_.end();
+  }
+  bool is_mapped(std::uint64_t address, std::uint64_t nbytes) { return run_of(address, nbytes) != runs_.end(); }
+
+  [[nodiscard]] bool has_block(std::uint64_t address, std::uint64_t nbytes) const {
+    const auto it = blocks_.lower_bound(address);
+    return it != blocks_.end() && it->first - address < nbytes;
+  }
+
+  bool unfree(std::uint64_t address) {
+    const auto it = blocks_.find(address);
+    if (it == blocks_.end() || !it->second) return false;
+    it->second = false;
+    return true;
+  }
+
+  bool remove_segment(const TraceEntry& entry) {
+    const auto it = runs_.find(entry.address);
+    if (it == runs_.end() || it->second.end - it->first != entry.nbytes) return false;
+    if (has_block(entry.address, entry.nbytes)) return false;
+    runs_.erase(it);
+    return true;
+  }
+
+  bool remove_piece(const TraceEntry& entry) {
+    const auto it = run_of(entry.address, entry.nbytes);
+    if (entry.nbytes == 0 || it == runs_.end() || has_block(entry.address, entry.nbytes)) return false;
+    const auto [first, run] = *it;
+    const std::uint64_t end = entry.address + entry.nbytes;
+    runs_.erase(it);
+    if (first < entry.address) runs_[first] = {entry.address, run.stream};
+    if (end < run.end) runs_[end] = run;
+    return true;
+  }
+
+  bool add(const TraceEntry& entry, bool merges) {
+    const std::uint64_t end = entry.address + entry.nbytes;
+    if (end <= entry.address) return false;
+    auto next = runs_.lower_bound(entry.address);
+    if (next != runs_.end() && next->first < end) return false;
+    if (next != runs_.begin() && std::prev(next)->second.end > entry.address) return false;
+    auto it = runs_.insert(next, {entry.address, {end, entry.stream}});
+    if (!merges) return true;
+    next = std::next(it);
+    if (next != runs_.end() && next->first == end && next->second.stream == entry.stream) {
+      it->second.end = next->second.end;
+      runs_.erase(next);
+    }
+    if (it == runs_.begin()) return true;
+    const auto before = std::prev(it);
+    if (before->second.end == entry.address && before->second.stream == entry.stream) {
+      before->second.end = it->second.end;
+      runs_.erase(it);
+    }
+    return true;
+  }
+
+  Runs runs_;
+  std::map<std::uint64_t, bool> blocks_;  // that are not cached, by address: whether pending
+};
+
+// Whether an event is about a segment of fixed size: what lies there at the end tells. Where nothing does, a piece is
+// the safe choice, since a whole segment is a piece as well.
+bool is_fixed(const Snapshot& snapshot, const TraceEntry& entry) {
+  const auto after =
+      std::upper_bound(snapshot.segments.begin(), snapshot.segments.end(), entry.address,
+                       [](std::uint64_t address, const SegmentView& segment) { return address < segment.address; });
+  if (after == snapshot.segments.begin()) return false;
+  const SegmentView& segment = *std::prev(after);
+  return entry.address - segment.address < segment.nbytes && !segment.is_expandable;
+}
+
+}  // namespace
+
+std::vector<ViewerEvent> viewer_events(const Snapshot& snapshot) {
+  std::vector<ViewerEvent> kept;
+  Undo state(snapshot);
+  for (auto entry = snapshot.trace.rbegin(); entry != snapshot.trace.rend(); ++entry) {
+    const bool is_segment = entry->action == Action::kMap || entry->action == Action::kUnmap;
+    const ViewerEvent event{&*entry, is_segment && is_fixed(snapshot, *entry)};
+    if (state.undo(event)) kept.push_back(event);
+  }
+  std::reverse(kept.begin(), kept.end());
+  return kept;
+}
+
+}  // namespace tessera::memory::detail

@@ -1,0 +1,137 @@
+// Giving blocks back. A use by a stream is stamped here, at the free, so that work launched on it behind our back since
+// its last event is covered too.
+#include <algorithm>
+
+#include "tessera/base/log.h"
+#include "tessera/base/mutant.h"
+#include "tessera/memory/detail/allocator_state.h"
+#include "tessera/memory/detail/capture_scope.h"
+
+namespace tessera::memory {
+
+using detail::Heap;
+using detail::Phase;
+using detail::Use;
+
+void Buffer::free(Block* block) noexcept {
+  Heap& heap = *block->heap;
+  AllocatorState& state = heap.pool.allocator;
+  if (block->extra != nullptr || block->slot != heap.slot || heap.slot->hazards() != 0 ||
+      state.special.load(std::memory_order_relaxed) != 0 || heap.pool.is_closed.load(std::memory_order_relaxed))
+      [[unlikely]] {
+    state.free_slow(block);
+    return;
+  }
+  const std::lock_guard lock(heap.lock);
+  heap.end_live(*block);
+  block->tick = heap.slot->upcoming();
+  state.note_block_freed(heap, *block, false);
+  heap.make_ready(*block);
+}
+
+void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending) {
+  ++heap.frees;
+  if (heap.published_live - heap.sums.live >= (std::size_t{1} << 20) && heap.published_live > heap.sums.live) [[unlikely]]
+    publish_live(heap);
+  history.record_free(heap, block, is_pending);
+}
+
+void Buffer::use_on(const device::Stream& stream) const {
+  TESSERA_CHECK(block_ != nullptr, "use_on: the Buffer is empty");
+  Heap& heap = *block_->heap;
+  AllocatorState& state = heap.pool.allocator;
+  const device::StreamSlot& slot = stream.slot();
+  TESSERA_CHECK(slot.device() == state.device_key, "use_on: ", stream.name(), " is of device ", stream.device().name(),
+                ", the buffer of ", state.device.name());
+  if ((slot.hazards() & (device::StreamSlot::kCapturing | device::StreamSlot::kForeign)) != 0) {
+    if (detail::note_captured_use(state, *block_, stream)) return;
+  }
+  if (&slot == block_->slot && !state.host_writes) return;
+  const std::lock_guard lock(heap.lock);
+  auto& uses = block_->more().uses;
+  if (std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return use.slot == &slot; })) return;
+  uses.push_back({&slot, stream, {}, {}});
+}
+
+// Takes the tick that stands for all of the stream's work so far, and where a wait may be wanted, an event.
+void AllocatorState::stamp(Use& use) noexcept {
+  const device::Stream stream = std::move(use.stream);
+  use.stream.reset();
+  use.tick = use.slot->upcoming();
+  if (TESSERA_MUTANT("memory.uses_not_stamped")) use.tick = {};
+  constexpr std::uint32_t kNoEvents = device::StreamSlot::kCapturing | device::StreamSlot::kForeign;
+  if (!stream || ((use.slot->hazards() & kNoEvents) != 0 && stream.is_capturing())) return;
+  try {
+    if (host_writes) {
+      use.tick = stream.publish();
+      return;
+    }
+    // An event that comes after work which may hold or spin is never waited for.
+    if (policy.cross_stream != CrossStream::kWait || stream.may_spin()) return;
+    device::Event event;
+    {
+      const std::lock_guard lock(events_mutex);
+      if (!spare_events.empty()) {
+        event = std::move(spare_events.back());
+        spare_events.pop_back();
+      }
+    }
+    if (!event) event = device.create_event();
+    stream.record(event);
+    use.tick = event.point().second;
+    use.event = std::move(event);
+    counters.events_recorded.fetch_add(1, std::memory_order_relaxed);
+  } catch (const std::exception& error) {
+    // The tick read ahead stays: the block waits for a clock or for completion instead.
+    log::warn("freeing memory of ", name, ": ", stream.name(), " could not record an event (", error.what(),
+              "); the block is reused later");
+  }
+}
+
+void AllocatorState::free_slow(Block* block) noexcept {
+  Heap& heap = *block->heap;
+  if ((special.load() & kChecked) != 0) device.note_freed(block->address, block->size, "the allocator, at free");
+  if (heap.slot == nullptr) {
+    free_captured(block);
+    return;
+  }
+  std::vector<Use> uses;
+  if (block->extra != nullptr) uses = std::move(block->extra->uses);
+  if (block->slot != heap.slot) uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
+  for (Use& use : uses) stamp(use);
+  if (detail::keep_for_graphs(*this, *block, uses)) return;
+  free_with(block, std::move(uses));
+}
+
+// The last step of a free: the block becomes ready, or pending until its uses are over.
+void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
+  Heap& heap = *block->heap;
+  const std::uint32_t stack = history.stack();
+  bool is_last = false;
+  bool is_closed = heap.pool.is_closed.load();
+  {
+    const std::lock_guard lock(heap.lock);
+    if (block->phase == Phase::kLive) heap.end_live(*block);
+    if (stack != 0) block->stack = stack;
+    if (heap.slot != nullptr && !host_writes) block->tick = heap.slot->upcoming();
+    const bool is_pending = !uses.empty();
+    note_block_freed(heap, *block, is_pending);
+    if (is_pending) {
+      block->more().uses = std::move(uses);
+      block->extra->keepers.clear();
+      heap.make_pending(*block);
+    } else {
+      block->extra.reset();
+      heap.make_ready(*block);
+    }
+    is_last = (special.load() & kRetired) != 0 && retired_live.fetch_sub(1) == 1;
+  }
+  if (is_last) {
+    delete this;
+  } else if (is_closed) {
+    const std::lock_guard lock(slow_mutex);
+    trim_pool(heap.pool);
+  }
+}
+
+}  // namespace tessera::memory

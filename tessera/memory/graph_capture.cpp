@@ -1,0 +1,301 @@
+#include "tessera/memory/graph_capture.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/memory/detail/capture_scope.h"
+#include "tessera/memory/detail/growth.h"
+#include "tessera/memory/null_upstream.h"
+
+namespace tessera::memory {
+
+using detail::CaptureScope;
+using detail::Heap;
+
+namespace detail {
+
+/// A graph and what it holds.
+struct CapturedState {
+  ~CapturedState();
+
+  AllocatorState* allocator = nullptr;  // kept by the pool's handle
+  Pool pool;
+  std::string name;
+  std::uint32_t number = 0;
+  device::Graph graph;
+  device::GraphExec exec;
+  GraphKey key;
+  std::shared_ptr<GraphKeeper> keeper;
+  std::size_t written = 0;
+};
+
+namespace {
+
+// Captures under way in this process, by device and id.
+struct Scopes {
+  std::mutex mutex;
+  std::map<std::pair<const device::DeviceState*, CaptureId>, CaptureScope*> all;
+};
+Scopes& scopes() {
+  static Scopes one;
+  return one;
+}
+
+// A graph is gone, or was never made: what was kept for it comes back.
+void release_kept(AllocatorState& state, GraphKeeper& keeper) noexcept {
+  static_cast<void>(state);
+  std::vector<Block*> kept;
+  SlotTicks replays;
+  {
+    const std::lock_guard lock(keeper.mutex);
+    keeper.is_alive = false;
+    kept.swap(keeper.kept);
+    replays = keeper.replays;
+  }
+  for (Block* block : kept) block->heap->pool.allocator.finish_kept(block, replays);
+}
+
+}  // namespace
+
+CaptureScope* find_scope(const device::DeviceState* device, CaptureId id) {
+  if (id == CaptureId{}) return nullptr;
+  Scopes& known = scopes();
+  const std::lock_guard lock(known.mutex);
+  const auto it = known.all.find({device, id});
+  return it != known.all.end() ? it->second : nullptr;
+}
+
+CapturedState::~CapturedState() {
+  PoolState& state = *pool.state();
+  exec.reset();
+  {
+    const std::lock_guard lock(state.replay_mutex);
+    if (key != GraphKey{}) state.replays.remove(key);
+  }
+  state.graphs.fetch_sub(1);
+  release_kept(*allocator, *keeper);
+}
+
+}  // namespace detail
+
+namespace {
+
+void begin(CaptureScope& scope, const device::Stream& stream, std::string name) {
+  PoolState& pool = *scope.pool.state();
+  AllocatorState& state = pool.allocator;
+  scope.allocator = &state;
+  scope.origin = stream;
+  scope.graph = ++state.last_graph;
+  scope.name = name.empty() ? "graph " + std::to_string(scope.graph) : std::move(name);
+  // Before the capture begins the driver may still be asked which of the pool's freed blocks are over.
+  if (Heap* heap = pool.capture_heap.load()) {
+    const std::lock_guard lock(state.slow_mutex);
+    for (const auto& [slot, tick] : pool.replay_streams) state.device.poll(slot->id());
+    state.device.poll(stream.id());
+    state.promote_completed(*heap);
+  }
+  scope.order = std::make_unique<detail::CaptureOrder>(
+      [origin = stream](NodeId node, std::vector<device::Dependency>& out) {
+        const auto found = origin.capture_predecessors(node);
+        out.insert(out.end(), found.begin(), found.end());
+      });
+  stream.begin_capture();
+  scope.id = stream.capture_info().id;
+  pool.graphs.fetch_add(1);
+  {
+    detail::Scopes& known = detail::scopes();
+    const std::lock_guard lock(known.mutex);
+    known.all[{state.device_key, scope.id}] = &scope;
+  }
+  scope.thread_scope = {&state, &pool, &scope, detail::innermost_scope};
+  detail::innermost_scope = &scope.thread_scope;
+}
+
+// The capture is over: no allocation finds it any more, and what it deferred is free.
+void leave(CaptureScope& scope) {
+  {
+    detail::Scopes& known = detail::scopes();
+    const std::lock_guard lock(known.mutex);
+    known.all.erase({scope.allocator->device_key, scope.id});
+  }
+  for (detail::ThreadScope** at = &detail::innermost_scope; *at != nullptr; at = &(*at)->outer) {
+    if (*at != &scope.thread_scope) continue;
+    *at = scope.thread_scope.outer;
+    break;
+  }
+  scope.allocator->end_deferral(*scope.pool.state(), scope.id);
+}
+
+// Sorted, without overlaps.
+std::vector<detail::ByteRange> merged(std::vector<detail::ByteRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  std::vector<detail::ByteRange> out;
+  for (const detail::ByteRange& range : ranges) {
+    if (!out.empty() && range.begin <= out.back().end) {
+      out.back().end = std::max(out.back().end, range.end);
+    } else {
+      out.push_back(range);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+GraphCapture::GraphCapture(Pool pool, const device::Stream& stream, std::string name)
+    : scope_(std::make_unique<CaptureScope>()) {
+  TESSERA_CHECK(static_cast<bool>(pool), "GraphCapture: the Pool is empty");
+  TESSERA_CHECK(stream.slot().device() == pool.state()->allocator.device_key, "GraphCapture: ", stream.name(),
+                " is of device ", stream.device().name(), ", pool '", pool.name(), "' of ",
+                pool.state()->allocator.device.name());
+  scope_->pool = std::move(pool);
+  begin(*scope_, stream, std::move(name));
+}
+
+namespace {
+
+Pool own_pool(const Allocator& allocator, const std::string& name) {
+  TESSERA_CHECK(static_cast<bool>(allocator), "GraphCapture: the Allocator is empty");
+  AllocatorState& state = *allocator.state();
+  const std::lock_guard lock(state.slow_mutex);
+  const std::uint64_t number = ++state.last_graph_pool;
+  PoolState& pool = state.add_pool({.name = name.empty() ? "graph pool " + std::to_string(number) : name}, {number, 0});
+  pool.owner = "graph '" + (name.empty() ? std::to_string(number) : name) + "'";
+  return Pool(state.handle_to(pool));
+}
+
+}  // namespace
+
+GraphCapture::GraphCapture(const Allocator& allocator, const device::Stream& stream, std::string name)
+    : GraphCapture(own_pool(allocator, name), stream, name) {}
+
+GraphCapture::~GraphCapture() {
+  if (scope_ != nullptr) abandon();
+}
+
+void GraphCapture::abandon() noexcept {
+  try {
+    scope_->origin.abort_capture();
+    leave(*scope_);
+  } catch (const std::exception& error) {
+    log::warn("capture '", scope_->name, "' could not be dropped cleanly: ", error.what());
+  }
+  scope_->pool.state()->graphs.fetch_sub(1);
+  detail::release_kept(*scope_->allocator, *scope_->keeper);
+}
+
+CapturedGraph GraphCapture::end() {
+  TESSERA_CHECK(scope_ != nullptr, "GraphCapture::end: the capture was ended before");
+  auto captured = std::make_shared<detail::CapturedState>();
+  CaptureScope& scope = *scope_;
+  captured->graph = scope.origin.end_capture();
+  captured->allocator = scope.allocator;
+  captured->pool = scope.pool;
+  captured->name = scope.name;
+  captured->number = scope.graph;
+  captured->keeper = scope.keeper;
+  leave(scope);
+  const std::unique_ptr<CaptureScope> done = std::move(scope_);  // from here on `captured` owns all
+  captured->exec = captured->graph.instantiate();
+  PoolState& pool = *captured->pool.state();
+  const std::vector<detail::ByteRange> writes = merged(scope.writes);
+  for (const auto& range : writes) captured->written += range.end - range.begin;
+  const std::lock_guard lock(pool.replay_mutex);
+  std::vector<detail::GraphInput> inputs;
+  for (const CaptureScope::Input& input : scope.inputs) {
+    const auto writer = pool.graph_keys.find(input.graph);
+    if (writer != pool.graph_keys.end()) inputs.push_back({input.range, writer->second});
+  }
+  captured->key = pool.replays.add(captured->name, writes, std::move(inputs));
+  pool.graph_keys[captured->number] = captured->key;
+  return CapturedGraph(std::move(captured));
+}
+
+void CapturedGraph::replay(const device::Stream& stream) const {
+  TESSERA_CHECK(state_ != nullptr, "replay: the CapturedGraph is empty");
+  const device::StreamSlot& slot = stream.slot();
+  if (slot.hazards() != 0 && stream.is_capturing())
+    TESSERA_THROW(NotSupported, "replay of '", state_->name, "' on ", stream.name(),
+                  ", which is capturing: what it reads and writes could not be checked at the replay of the other graph");
+  PoolState& pool = *state_->pool.state();
+  const std::lock_guard lock(pool.replay_mutex);
+  const auto ordered = [&](StreamId id, Tick tick) {
+    if (id == slot.id() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;
+    return stream.covers(id, tick) || state_->allocator->device.completed(id) >= tick;
+  };
+  const std::optional<std::string> refusal = pool.replays.refusal(state_->key, slot.id(), ordered);
+  TESSERA_CHECK(!refusal.has_value(), *refusal);
+  state_->exec.launch(stream);
+  const Tick tick = slot.upcoming();
+  pool.replays.replayed(state_->key, slot.id(), tick);
+  pool.replay_streams[&slot] = tick;
+  const std::lock_guard keeper_lock(state_->keeper->mutex);
+  state_->keeper->replays[&slot] = tick;
+}
+
+const device::Graph& CapturedGraph::graph() const { return state_->graph; }
+const std::string& CapturedGraph::name() const { return state_->name; }
+Pool CapturedGraph::pool() const { return state_->pool; }
+std::size_t CapturedGraph::written_nbytes() const { return state_->written; }
+
+namespace {
+
+// Puts ready blocks of these sizes into a heap, kept apart by a taken block each so that they do not merge. Returns the
+// bytes of the segment that holds them.
+std::size_t add_ready_blocks(Heap& heap, const std::vector<std::size_t>& sizes) {
+  std::size_t nbytes = 0;
+  for (const std::size_t size : sizes) nbytes += size + kAlignment;
+  if (nbytes == 0) return 0;
+  Upstream& upstream = *heap.pool.upstream;
+  nbytes = (nbytes + upstream.granularity() - 1) / upstream.granularity() * upstream.granularity();
+  std::byte* const base = upstream.allocate(nbytes);
+  const std::lock_guard lock(heap.lock);
+  Block* rest = detail::add_segment(heap, base, nbytes, false, true);
+  std::byte* at = base;
+  for (const std::size_t size : sizes) {
+    Block* block = heap.carve(*rest, at, size);
+    at += size + kAlignment;
+    rest = block->next;
+    rest = heap.carve(*rest, at - kAlignment, kAlignment)->next;
+    heap.make_ready(*block);
+    if (rest == nullptr) break;
+  }
+  return nbytes;
+}
+
+}  // namespace
+
+std::size_t estimate(const Pool& pool, const device::Stream& stream, const std::function<void()>& body) {
+  TESSERA_CHECK(static_cast<bool>(pool), "estimate: the Pool is empty");
+  AllocatorState& state = pool.state()->allocator;
+  Pool trial;
+  std::size_t there = 0;
+  {
+    const std::lock_guard lock(state.slow_mutex);
+    PoolState& made = state.add_pool({.name = "estimate", .upstream = address_only_upstream(state.device)}, {});
+    made.is_imaginary = true;
+    trial = Pool(state.handle_to(made));
+  }
+  // What the pool could hand out now costs nothing: blocks of the same sizes, without memory.
+  Heap& heap = detail::capture_heap_of(*trial.state());
+  if (const Heap* real = pool.state()->capture_heap.load()) {
+    std::vector<std::size_t> sizes;
+    {
+      const std::lock_guard lock(real->lock);
+      real->walk([&](const detail::Segment&, const Block& block) {
+        if (block.phase == detail::Phase::kReady) sizes.push_back(block.size);
+      });
+    }
+    const std::lock_guard slow(state.slow_mutex);
+    there = add_ready_blocks(heap, sizes);
+  }
+  {
+    GraphCapture capture(trial, stream, "estimate");
+    body();
+  }
+  const std::lock_guard lock(heap.lock);
+  return heap.sums.mapped - there;
+}
+
+}  // namespace tessera::memory

@@ -1,0 +1,390 @@
+// Putting memory under heaps and taking it away. All of it under the slow lock; heap locks are let go of around driver
+// calls, with the blocks concerned taken out of all lists.
+#include <algorithm>
+#include <bit>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/mutant.h"
+#include "tessera/memory/detail/allocator_state.h"
+#include "tessera/memory/detail/growth.h"
+
+namespace tessera::memory {
+
+using detail::Heap;
+using detail::Phase;
+using detail::Request;
+using detail::Segment;
+using detail::Space;
+
+namespace {
+
+// Cached memory is moved rather than more mapped when it is at least this part of what is reserved: moving costs as much
+// as mapping, and a heap that is nearly full would rob another only to be robbed back.
+constexpr std::size_t kMoveAbove = 32;
+
+std::size_t round_up(std::size_t nbytes, std::size_t unit) { return (nbytes + unit - 1) / unit * unit; }
+
+std::size_t granule_of(const AllocatorState& state, const PoolState& pool) {
+  return round_up(std::max(state.policy.granule_nbytes, pool.upstream->granularity()), pool.upstream->granularity());
+}
+
+void tell_growth(PoolState& pool, std::byte* address, std::size_t nbytes, bool is_mapped) {
+  const std::lock_guard lock(pool.callbacks_mutex);
+  for (const auto& [number, callback] : pool.growth_callbacks) callback({address, nbytes, is_mapped});
+}
+
+void note_reserved(AllocatorState& state, std::size_t nbytes) {
+  const std::size_t now = state.reserved.fetch_add(nbytes) + nbytes;
+  if (now > state.peak_reserved) state.peak_reserved = now;
+}
+
+void check_limit(AllocatorState& state, std::size_t nbytes) {
+  const std::size_t limit = state.limit;
+  TESSERA_CHECK_AS(OutOfMemory, limit == 0 || state.reserved + nbytes <= limit, "allocator of ", state.name, ": ",
+                   format_bytes(nbytes), " more would pass the limit of ", format_bytes(limit));
+}
+
+// Notes under the heap's lock that [address, nbytes) has memory as one piece.
+void note_piece(AllocatorState& state, Heap& heap, Segment& segment, std::byte* address, std::size_t nbytes) {
+  const std::lock_guard lock(heap.lock);
+  segment.pieces.emplace(address, nbytes);
+  segment.mapped += nbytes;
+  heap.sums.mapped += nbytes;
+  state.history.record_map(heap, address, nbytes, true, true);
+}
+
+// A whole piece of a ready block that nobody can be using: where it is, and in which heap.
+struct FreePiece {
+  Heap* heap = nullptr;
+  Segment* segment = nullptr;
+  Block* block = nullptr;  ///< exactly the piece, taken
+};
+
+// Takes a whole free piece of at most `most` bytes out of `heap`, whose lock is held.
+FreePiece take_piece(AllocatorState& state, Heap& heap, std::size_t least, std::size_t most,
+                     const std::function<bool(const Block&)>& wanted) {
+  for (Space& space : heap.spaces) {
+    FreePiece found;
+    std::pair<std::byte*, std::size_t> piece;
+    space.ready.find_if(least, 1 << 30, [&](Block& block) {
+      if (!block.segment->is_expandable || !state.is_completed(heap, block) || (wanted && !wanted(block))) return false;
+      const auto& pieces = block.segment->pieces;
+      for (auto it = pieces.lower_bound(block.address); it != pieces.end(); ++it) {
+        if (it->first + it->second > block.end()) break;
+        if (it->second > most) continue;
+        piece = *it;
+        found = {&heap, block.segment, &block};
+        return true;
+      }
+      return false;
+    });
+    if (found.block == nullptr) continue;
+    Block& whole = *found.block;
+    space.ready.remove(whole);
+    heap.sums.cached -= whole.size;
+    whole.phase = Phase::kTaken;
+    found.block = heap.carve(whole, piece.first, piece.second);
+    if (found.block != &whole) heap.make_ready(whole);
+    if (found.block->next != nullptr && found.block->next->phase == Phase::kTaken &&
+        found.block->next->segment == found.segment && found.block->end() == found.block->next->address)
+      heap.make_ready(*found.block->next);
+    return found;
+  }
+  return {};
+}
+
+// The piece has no memory any more; its heap's lock is held.
+void drop_piece(AllocatorState& state, const FreePiece& piece) {
+  Heap& heap = *piece.heap;
+  const std::size_t nbytes = piece.block->size;
+  piece.segment->pieces.erase(piece.block->address);
+  piece.segment->mapped -= nbytes;
+  heap.sums.mapped -= nbytes;
+  state.history.record_map(heap, piece.block->address, nbytes, false, true);
+  detail::make_hole(heap, *piece.block);
+}
+
+void give_piece_back(const FreePiece& piece) {
+  const std::lock_guard lock(piece.heap->lock);
+  piece.heap->make_ready(*piece.block);
+}
+
+// Memory that graphs were captured on stays where it is while they can be replayed.
+bool is_movable(const Heap& heap) { return heap.slot != nullptr || heap.pool.graphs.load() == 0; }
+
+// Heaps whose cached memory may be moved under `pool`: its own, and the default pool's.
+std::vector<Heap*> heaps_to_move_from(AllocatorState& state, PoolState& pool) {
+  std::vector<Heap*> heaps;
+  const auto add = [&](const PoolState& from) {
+    for (const auto& heap : from.heaps) {
+      if (is_movable(*heap)) heaps.push_back(heap.get());
+    }
+  };
+  add(pool);
+  if (&pool != state.default_pool && pool.expandable == state.default_pool->expandable) add(*state.default_pool);
+  return heaps;
+}
+
+// Moves whole free pieces behind [to, end) as long as there are any; returns where it stopped.
+std::byte* move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte* to, const std::byte* end) {
+  PoolState& pool = heap.pool;
+  if (state.device.captures() > 0) return to;  // unmapping is giving back
+  std::size_t cached = 0;
+  const std::vector<Heap*> heaps = heaps_to_move_from(state, pool);
+  for (Heap* from : heaps) {
+    const std::lock_guard lock(from->lock);
+    cached += from->sums.cached;
+  }
+  if (cached * kMoveAbove < state.reserved) return to;
+  for (Heap* from : heaps) {
+    if (from->slot != nullptr) state.device.poll(from->slot->id());
+    while (to < end) {
+      FreePiece piece;
+      {
+        const std::lock_guard lock(from->lock);
+        piece = take_piece(state, *from, granule_of(state, pool), static_cast<std::size_t>(end - to), {});
+      }
+      if (piece.block == nullptr) break;
+      const std::size_t nbytes = piece.block->size;
+      tell_growth(from->pool, piece.block->address, nbytes, false);
+      try {
+        pool.expandable->move(piece.block->address, to, nbytes);
+      } catch (...) {
+        give_piece_back(piece);
+        throw;
+      }
+      {
+        const std::lock_guard lock(from->lock);
+        drop_piece(state, piece);
+      }
+      note_piece(state, heap, segment, to, nbytes);
+      tell_growth(pool, to, nbytes, true);
+      state.counters.moves.fetch_add(1, std::memory_order_relaxed);
+      to += nbytes;
+    }
+  }
+  return to;
+}
+
+// Puts memory behind the hole of a place; returns the bytes that were done before `failure`, if any.
+std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& place, std::size_t size,
+                       std::exception_ptr& failure) {
+  std::byte* const begin = place.hole->address;
+  std::byte* const end = place.hole->end();
+  const std::size_t granule = granule_of(state, heap.pool);
+  const std::size_t most = std::clamp(std::bit_floor(size / 4), granule, std::max(granule, state.policy.most_piece_nbytes));
+  std::byte* to = begin;
+  try {
+    to = move_pieces(state, heap, *place.segment, to, end);
+    if (to < end) check_limit(state, static_cast<std::size_t>(end - to));
+    while (to < end) {
+      const auto left = static_cast<std::size_t>(end - to);
+      const std::size_t nbytes = left >= most ? most : std::max(granule, std::bit_floor(left) / granule * granule);
+      heap.pool.expandable->map(to, nbytes);
+      note_reserved(state, nbytes);
+      note_piece(state, heap, *place.segment, to, nbytes);
+      state.counters.maps.fetch_add(1, std::memory_order_relaxed);
+      to += nbytes;
+      tell_growth(heap.pool, to - nbytes, nbytes, true);
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  return static_cast<std::size_t>(to - begin);
+}
+
+Block* grow_expandable(AllocatorState& state, Heap& heap, std::size_t size) {
+  PoolState& pool = heap.pool;
+  Space& space = heap.spaces[Heap::is_large(size)];
+  const std::size_t granule = granule_of(state, pool);
+  detail::Place place;
+  {
+    const std::lock_guard lock(heap.lock);
+    place = detail::reserve_place(heap, space, size, granule);
+  }
+  if (place.hole == nullptr) {
+    const std::size_t share = Heap::is_large(size) ? pool.upstream->capacity_nbytes() : pool.upstream->capacity_nbytes() / 8;
+    const std::size_t nbytes = round_up(std::max(share, size) + granule, granule);
+    std::byte* base = pool.expandable->reserve(nbytes);
+    const std::lock_guard lock(heap.lock);
+    detail::add_segment(heap, base, nbytes, true, Heap::is_large(size));
+    place = detail::reserve_place(heap, space, size, granule);
+  }
+  std::exception_ptr failure;
+  const std::size_t done = fill_place(state, heap, place, size, failure);
+  const std::lock_guard lock(heap.lock);
+  if (failure == nullptr) return detail::settle_place(heap, place, size);
+  detail::restore_place(heap, place, done);
+  std::rethrow_exception(failure);
+}
+
+Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
+  PoolState& pool = heap.pool;
+  const std::size_t granule = granule_of(state, pool);
+  std::size_t nbytes = round_up(size, granule);
+  if (!pool.options.no_split && size > (std::size_t{1} << 20) && size < (std::size_t{10} << 20))
+    nbytes = round_up(std::max(state.policy.shared_segment_nbytes, nbytes), granule);
+  if (pool.options.no_split) nbytes = round_up(size, pool.upstream->granularity());
+  check_limit(state, nbytes);
+  std::byte* const address = pool.upstream->allocate(nbytes);
+  note_reserved(state, nbytes);
+  state.counters.maps.fetch_add(1, std::memory_order_relaxed);
+  Block* block = nullptr;
+  {
+    const std::lock_guard lock(heap.lock);
+    block = detail::add_segment(heap, address, nbytes, false, Heap::is_large(size));
+    state.history.record_map(heap, address, nbytes, true, false);
+    if (block->size - size >= heap.least_remainder) {
+      heap.carve(*block, address, size);
+      heap.make_ready(*block->next);
+    }
+  }
+  tell_growth(pool, address, nbytes, true);
+  return block;
+}
+
+}  // namespace
+
+Block* AllocatorState::grow(const Request& request, Heap& heap) {
+  collect_by_age();
+  return heap.pool.expandable != nullptr ? grow_expandable(*this, heap, request.size)
+                                         : grow_fixed(*this, heap, request.size);
+}
+
+namespace {
+
+std::size_t trim_fixed(AllocatorState& state, Heap& heap, const std::function<bool(const Block&)>& wanted) {
+  std::size_t given = 0;
+  for (Space& space : heap.spaces) {
+    for (std::size_t i = 0; i < space.segments.size();) {
+      Segment& segment = *space.segments[i];
+      Block* block = nullptr;
+      {
+        const std::lock_guard lock(heap.lock);
+        Block* first = segment.first;
+        if (!segment.is_expandable && first->next == nullptr && first->phase == Phase::kReady &&
+            state.is_completed(heap, *first) && (!wanted || wanted(*first))) {
+          block = first;
+          space.ready.remove(*block);
+          heap.sums.cached -= block->size;
+          block->phase = Phase::kTaken;
+        }
+      }
+      if (block == nullptr) {
+        ++i;
+        continue;
+      }
+      const std::size_t nbytes = segment.nbytes;
+      tell_growth(heap.pool, segment.base, nbytes, false);
+      try {
+        heap.pool.upstream->free(segment.base, nbytes);
+      } catch (...) {
+        const std::lock_guard lock(heap.lock);
+        heap.make_ready(*block);
+        throw;
+      }
+      state.reserved -= nbytes;
+      state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
+      given += nbytes;
+      const std::lock_guard lock(heap.lock);
+      state.history.record_map(heap, segment.base, nbytes, false, false);
+      detail::remove_segment(heap, segment);
+    }
+  }
+  return given;
+}
+
+std::size_t trim_expandable(AllocatorState& state, Heap& heap, const std::function<bool(const Block&)>& wanted) {
+  std::size_t given = 0;
+  for (;;) {
+    FreePiece piece;
+    {
+      const std::lock_guard lock(heap.lock);
+      piece = take_piece(state, heap, kAlignment, ~std::size_t{0}, wanted);
+    }
+    if (piece.block == nullptr) return given;
+    const std::size_t nbytes = piece.block->size;
+    tell_growth(heap.pool, piece.block->address, nbytes, false);
+    try {
+      heap.pool.expandable->unmap(piece.block->address, nbytes);
+    } catch (...) {
+      give_piece_back(piece);
+      throw;
+    }
+    state.reserved -= nbytes;
+    state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
+    given += nbytes;
+    const std::lock_guard lock(heap.lock);
+    drop_piece(state, piece);
+  }
+}
+
+}  // namespace
+
+std::size_t AllocatorState::trim_pool(PoolState& pool, const std::function<bool(const Block&)>& wanted) {
+  // A driver may refuse, or wait, when memory is given back while a graph is captured.
+  if (device.captures() > 0 && !TESSERA_MUTANT("memory.trims_in_capture")) return 0;
+  std::size_t given = 0;
+  for (const auto& heap : pool.heaps) {
+    if (!is_movable(*heap)) continue;
+    if (heap->slot != nullptr) device.poll(heap->slot->id());
+    promote_completed(*heap);
+    given += pool.expandable != nullptr ? trim_expandable(*this, *heap, wanted) : trim_fixed(*this, *heap, wanted);
+  }
+  return given;
+}
+
+std::size_t AllocatorState::trim_all() {
+  std::size_t given = 0;
+  for (const auto& pool : pools) given += trim_pool(*pool);
+  return given;
+}
+
+void AllocatorState::collect_by_age() {
+  const std::size_t most = limit;
+  if (policy.collect_above <= 0 || most == 0) return;
+  if (static_cast<double>(reserved) < policy.collect_above * static_cast<double>(most)) return;
+  std::uint64_t ages = 0;
+  std::uint64_t blocks = 0;
+  const auto age = [](const Block& block) {
+    return static_cast<std::uint32_t>(block.heap->frees) - block.freed_at;
+  };
+  for (const auto& heap : default_pool->heaps) {
+    const std::lock_guard lock(heap->lock);
+    heap->walk([&](const Segment&, const Block& block) {
+      if (block.phase != Phase::kReady) return;
+      ages += age(block);
+      ++blocks;
+    });
+  }
+  if (blocks == 0) return;
+  const std::uint64_t mean = ages / blocks;
+  if (trim_pool(*default_pool, [&](const Block& block) { return age(block) >= mean; }) > 0)
+    counters.collections.fetch_add(1, std::memory_order_relaxed);
+}
+
+void AllocatorState::free_segments(Heap& heap) noexcept {
+  PoolState& pool = heap.pool;
+  try {
+    if (heap.sums.mapped > 0) device.synchronize();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a lost device has nothing left to wait for
+  }
+  for (Space& space : heap.spaces) {
+    for (const auto& segment : space.segments) {
+      try {
+        if (!segment->is_expandable) {
+          pool.upstream->free(segment->base, segment->nbytes);
+        } else {
+          for (const auto& [address, nbytes] : segment->pieces) pool.expandable->unmap(address, nbytes);
+          pool.expandable->release(segment->base, segment->nbytes);
+        }
+      } catch (const std::exception& error) {
+        log::warn("allocator of ", name, ": a segment could not be given back: ", error.what());
+      }
+    }
+  }
+}
+
+}  // namespace tessera::memory

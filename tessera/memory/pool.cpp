@@ -1,0 +1,119 @@
+#include "tessera/memory/pool.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/memory/detail/allocator_state.h"
+#include "tessera/memory/detail/growth.h"
+
+namespace tessera::memory {
+
+using detail::Heap;
+using detail::Phase;
+using detail::Segment;
+
+namespace {
+
+PoolState& state_of(const Pool& pool) {
+  TESSERA_CHECK(pool.state() != nullptr, "this Pool is empty; make one with Allocator::create_pool");
+  return *pool.state();
+}
+
+}  // namespace
+
+PoolState& AllocatorState::add_pool(PoolOptions options, PoolId id) {
+  auto pool = std::make_unique<PoolState>(*this);
+  pool->id = id;
+  pool->name = !options.name.empty() ? options.name : "pool " + std::to_string(id.graph != 0 ? id.graph : id.user);
+  pool->upstream = options.upstream != nullptr ? options.upstream : upstream;
+  // One block per segment: the segment is the block, so it never grows.
+  if (policy.expandable && !options.no_split) pool->expandable = pool->upstream->as_expandable();
+  pool->options = std::move(options);
+  history.add_pool(*pool);
+  pools.push_back(std::move(pool));
+  return *pools.back();
+}
+
+Pool Allocator::create_pool(PoolOptions options) const {
+  TESSERA_CHECK(state_ != nullptr, "create_pool: this Allocator is empty");
+  const std::lock_guard lock(state_->slow_mutex);
+  PoolState& pool = state_->add_pool(std::move(options), {0, ++state_->last_user_pool});
+  return Pool(state_->handle_to(pool));
+}
+
+Pool Allocator::default_pool() const {
+  TESSERA_CHECK(state_ != nullptr, "default_pool: this Allocator is empty");
+  return Pool(std::shared_ptr<PoolState>(state_, state_->default_pool));
+}
+
+// The handle keeps the allocator; the allocator keeps the pool, until its last block is gone.
+std::shared_ptr<PoolState> AllocatorState::handle_to(PoolState& pool) {
+  return {&pool, [keep = shared_from_this()](PoolState* last) { keep->release_pool(*last); }};
+}
+
+void AllocatorState::release_pool(PoolState& pool) noexcept {
+  const std::lock_guard lock(slow_mutex);
+  pool.is_closed = true;
+  try {
+    trim_pool(pool);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): what was not given back now goes with a later trim
+  }
+  std::size_t left = 0;
+  for (const auto& heap : pool.heaps) {
+    const std::lock_guard heap_lock(heap->lock);
+    left += heap->sums.mapped;
+  }
+  if (left > 0) return;
+  for (const auto& heap : pool.heaps) free_segments(*heap);
+  std::erase_if(pools, [&](const auto& one) { return one.get() == &pool; });
+}
+
+PoolId Pool::id() const { return state_of(*this).id; }
+const std::string& Pool::name() const { return state_of(*this).name; }
+std::size_t Pool::use_count() const { return static_cast<std::size_t>(state_.use_count()); }
+Snapshot Pool::snapshot() const { return state_of(*this).allocator.snapshot(&state_of(*this)); }
+
+std::uint64_t Pool::on_growth(std::function<void(const Growth&)> callback) const {
+  PoolState& pool = state_of(*this);
+  // The slow lock: no segment comes or goes between telling of those there are and listening for more.
+  const std::lock_guard slow(pool.allocator.slow_mutex);
+  std::vector<Growth> there;
+  for (const auto& heap : pool.heaps) {
+    const std::lock_guard lock(heap->lock);
+    for (const detail::Space& space : heap->spaces) {
+      for (const auto& segment : space.segments) {
+        if (!segment->is_expandable) there.push_back({segment->base, segment->nbytes, true});
+        for (const auto& [address, nbytes] : segment->pieces) there.push_back({address, nbytes, true});
+      }
+    }
+  }
+  for (const Growth& growth : there) callback(growth);
+  const std::lock_guard lock(pool.callbacks_mutex);
+  pool.growth_callbacks[++pool.last_callback] = std::move(callback);
+  return pool.last_callback;
+}
+
+void Pool::off_growth(std::uint64_t number) const {
+  PoolState& pool = state_of(*this);
+  const std::lock_guard lock(pool.callbacks_mutex);
+  pool.growth_callbacks.erase(number);
+}
+
+std::size_t Pool::trim() const {
+  PoolState& pool = state_of(*this);
+  const std::lock_guard lock(pool.allocator.slow_mutex);
+  return pool.allocator.trim_pool(pool);
+}
+
+PoolScope::PoolScope(Pool pool) : pool_(std::move(pool)) {
+  PoolState& state = state_of(pool_);
+  detail::innermost_scope = new detail::ThreadScope{&state.allocator, &state, nullptr, detail::innermost_scope};
+}
+
+PoolScope::~PoolScope() {
+  detail::ThreadScope* scope = detail::innermost_scope;
+  detail::innermost_scope = scope->outer;
+  delete scope;
+}
+
+}  // namespace tessera::memory

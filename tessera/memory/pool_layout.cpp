@@ -1,0 +1,125 @@
+// Checkpoint and restore of where a pool's blocks lie: what lets another path of captures go on from the state that an
+// earlier one left.
+#include <algorithm>
+#include <set>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+#include "tessera/memory/detail/allocator_state.h"
+
+namespace tessera::memory {
+
+using detail::Heap;
+using detail::Phase;
+using detail::Segment;
+
+PoolLayout Pool::checkpoint() const {
+  TESSERA_CHECK(state_ != nullptr, "checkpoint: this Pool is empty");
+  PoolLayout layout;
+  layout.pool = state_->id;
+  const std::lock_guard slow(state_->allocator.slow_mutex);
+  for (const auto& heap : state_->heaps) {
+    const std::lock_guard lock(heap->lock);
+    PoolLayout::Lane lane;
+    lane.stream = heap->slot != nullptr ? heap->slot->id() : StreamId{};
+    lane.is_captured = heap->slot == nullptr;
+    heap->walk([&](const Segment&, const Block& block) {
+      if (block.phase == Phase::kHole) return;
+      const bool is_live = block.phase == Phase::kLive;
+      lane.pieces.push_back({block.address, block.size, is_live ? block.requested : 0, is_live, block.graph,
+                             block.slot != nullptr ? block.slot->id() : StreamId{}});
+    });
+    layout.lanes.push_back(std::move(lane));
+  }
+  return layout;
+}
+
+namespace {
+
+Heap* heap_of(PoolState& pool, const PoolLayout::Lane& lane) {
+  return lane.is_captured ? pool.capture_heap.load() : pool.by_stream.find(lane.stream);
+}
+
+// Live blocks that the layout does not have, and pieces of it that cannot be live again; checked before any change.
+void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane& lane) {
+  std::set<std::pair<std::byte*, std::size_t>> wanted;
+  for (const PoolLayout::Piece& piece : lane.pieces) {
+    if (piece.is_live) wanted.emplace(piece.address, piece.nbytes);
+  }
+  heap.walk([&](const Segment&, const Block& block) {
+    TESSERA_CHECK(block.phase != Phase::kLive || wanted.contains({block.address, block.size}), "restore of pool '",
+                  pool.name, "': the block of ", format_bytes(block.size), " at ", static_cast<void*>(block.address),
+                  " ('", Label::text_of(block.label), "') is newer than the layout and live; free it or hand it over");
+    TESSERA_CHECK(block.phase != Phase::kPending && block.phase != Phase::kTaken, "restore of pool '", pool.name,
+                  "': the block of ", format_bytes(block.size), " at ", static_cast<void*>(block.address),
+                  " is still in use by a stream or a graph; wait for it first");
+  });
+  for (const auto& [address, nbytes] : wanted) {
+    bool is_there = false;
+    heap.walk([&, at = address, size = nbytes](const Segment&, const Block& block) {
+      if (block.phase == Phase::kLive && block.address == at && block.size == size) is_there = true;
+      if (block.phase == Phase::kReady && block.address <= at && at + size <= block.end()) is_there = true;
+    });
+    TESSERA_CHECK(is_there, "restore of pool '", pool.name, "': ", format_bytes(nbytes), " at ",
+                  static_cast<void*>(address), " were given back since the checkpoint; do not trim in between");
+  }
+}
+
+Block* resurrect(Heap& heap, const PoolLayout::Piece& piece) {
+  Block* found = nullptr;
+  heap.walk([&](const Segment&, Block& block) {
+    if (block.phase == Phase::kReady && block.address <= piece.address && piece.address < block.end()) found = &block;
+  });
+  if (found == nullptr) return nullptr;  // it is live already
+  heap.spaces[found->segment->is_large].ready.remove(*found);
+  heap.sums.cached -= found->size;
+  found->phase = Phase::kTaken;
+  Block* block = heap.carve(*found, piece.address, piece.nbytes);
+  if (block != found) heap.make_ready(*found);
+  if (block->next != nullptr && block->next->phase == Phase::kTaken) heap.make_ready(*block->next);
+  return block;
+}
+
+}  // namespace
+
+std::vector<Buffer> Pool::restore(const PoolLayout& layout, std::vector<Buffer> give_up) const {
+  TESSERA_CHECK(state_ != nullptr, "restore: this Pool is empty");
+  TESSERA_CHECK(layout.pool == state_->id, "restore of pool '", state_->name, "': the layout is of another pool");
+  AllocatorState& allocator = state_->allocator;
+  give_up.clear();
+  const std::lock_guard slow(allocator.slow_mutex);
+  for (const auto& heap : state_->heaps) {
+    if (heap->slot != nullptr) allocator.device.poll(heap->slot->id());
+    allocator.promote_completed(*heap);
+  }
+  for (const auto& heap : state_->heaps) heap->lock.lock();
+  const auto unlock = [&] {
+    for (const auto& heap : state_->heaps) heap->lock.unlock();
+  };
+  std::vector<Buffer> restored;
+  try {
+    for (const auto& heap : state_->heaps) {
+      PoolLayout::Lane none;
+      const auto lane = std::find_if(layout.lanes.begin(), layout.lanes.end(),
+                                     [&](const auto& one) { return heap_of(*state_, one) == heap.get(); });
+      check_restorable(*state_, *heap, lane != layout.lanes.end() ? *lane : none);
+    }
+    for (const PoolLayout::Lane& lane : layout.lanes) {
+      Heap& heap = *heap_of(*state_, lane);
+      for (const PoolLayout::Piece& piece : lane.pieces) {
+        Block* block = piece.is_live ? resurrect(heap, piece) : nullptr;
+        if (block == nullptr) continue;
+        block->graph = piece.graph;
+        allocator.finish(heap, *block, piece.requested, allocator.device.slot(piece.stream));
+        restored.emplace_back(block);
+      }
+    }
+  } catch (...) {
+    unlock();
+    throw;
+  }
+  unlock();
+  return restored;
+}
+
+}  // namespace tessera::memory

@@ -1,0 +1,11 @@
+// Random graphs that share memory, replayed in random orders on several streams; which replays are refused is held
+// against a model made of bytes (testing/replay_program.h).
+//
+//   replay_order_fuzz [--runs N] [--seed FIRST] [--seconds LIMIT]
+#include "tessera/base/testing/fuzz.h"
+#include "tessera/memory/testing/replay_program.h"
+
+int main(int argc, char** argv) {
+  return tessera::fuzz::run(argc, argv, "random replay orders compared with the model of bytes",
+                            [](std::uint64_t seed) { return tessera::memory::testing::check_replay_program(seed); });
+}

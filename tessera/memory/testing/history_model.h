@@ -1,0 +1,83 @@
+// A model of an allocator, for tests of what reads its history: it hands out, frees and maps addresses that no memory
+// stands behind, writes the records that an allocator would, keyframes among them, and knows what is live.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/probe/recorder.h"
+#include "tessera/memory/history.h"
+#include "tessera/memory/snapshot.h"
+
+namespace tessera::memory::testing {
+
+/// One allocator with pools on several streams, each pair a heap with addresses of its own.
+class HistoryModel {
+ public:
+  static constexpr std::uint64_t kGranule = 2 << 20;
+
+  /// Makes pools with rows in the table of pools. `number` tells allocators of one file apart.
+  HistoryModel(probe::Recorder& recorder, std::uint32_t number, std::uint64_t seed);
+
+  /// Does something at random and records it.
+  void step();
+  /// Writes a keyframe as an allocator does, heap by heap; `between` runs between heaps. With `heaps` less than there
+  /// are it stops there, as a process that is killed does.
+  void keyframe(const std::function<void()>& between = {}, std::size_t heaps = ~std::size_t{0});
+
+  /// Records written so far.
+  [[nodiscard]] std::uint64_t records() const { return records_; }
+  /// What is wrong with a snapshot that should show this model's state; empty: nothing.
+  [[nodiscard]] std::string difference(const Snapshot& snapshot) const;
+  /// Its device's name.
+  [[nodiscard]] std::string device() const { return "model:" + std::to_string(number_); }
+  /// What is live: bytes asked for, by label.
+  [[nodiscard]] std::map<std::string, std::uint64_t> live_by_label() const;
+
+ private:
+  struct Block {
+    std::uint64_t nbytes = 0, requested = 0;
+    bool is_pending = false;
+    std::uint32_t label = 0;  // index
+  };
+  struct Heap {
+    std::uint32_t pool = 0, stream = 0;
+    bool is_expandable = true;
+    std::uint64_t base = 0;
+    std::map<std::uint64_t, std::uint64_t> pieces;  // mapped: address, size
+    std::map<std::uint64_t, Block> blocks;          // not cached
+  };
+
+  template <class Record>
+  void write(const Record& record) {
+    recorder_.write(probe::Ring::kMemory, record);
+    ++records_;
+  }
+  std::uint64_t pick(std::uint64_t count) { return random_() % count; }
+  static std::uint64_t find_gap(const Heap& heap, std::uint64_t nbytes);
+  static bool is_free(const Heap& heap, std::uint64_t address, std::uint64_t nbytes);
+  void map(Heap& heap);
+  void unmap(Heap& heap);
+  void allocate(Heap& heap);
+  void free(Heap& heap);
+  void complete(Heap& heap);
+  std::uint32_t write_rows(const Heap& heap);
+
+  probe::Recorder& recorder_;
+  std::uint32_t number_;
+  std::mt19937_64 random_;
+  std::vector<probe::Row<MemoryPoolRow>> rows_;
+  std::vector<std::pair<std::string, probe::StringId>> labels_;
+  probe::StringId stack_;
+  std::map<std::uint32_t, PoolId> pools_;
+  std::vector<Heap> heaps_;
+  std::uint64_t keyframes_ = 0;
+  std::uint64_t records_ = 0;
+};
+
+}  // namespace tessera::memory::testing
