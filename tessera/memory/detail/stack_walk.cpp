@@ -180,8 +180,11 @@ probe::StringId StackTable::intern(std::span<const std::uintptr_t> frames) {
     append_hex(text, call - module.load_bias);
   }
   const probe::StringId id = recorder_.intern(text);
-  if (id == probe::StringId{}) dropped_.fetch_add(1, std::memory_order_relaxed);
-  texts_[id.value()] = std::move(text);
+  if (id == probe::StringId{}) {
+    dropped_.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    texts_.emplace(id.value(), std::move(text));
+  }
   slot.id = id.value();
   slot.hash.store(hash, std::memory_order_release);
   count_.fetch_add(1, std::memory_order_relaxed);

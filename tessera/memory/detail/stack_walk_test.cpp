@@ -215,6 +215,7 @@ TEST(StackTable, TextsNameModulesAndAddresses) {
   const probe::StringId id = take_stack(table);
   const auto file = probe::RecordFile::open(recorder.path());
   const auto [module, address] = first_frame(file.string(id));
+  EXPECT_EQ(table.text_of(id), file.string(id));
   EXPECT_EQ(module, "memory_stack_walk_test");
   EXPECT_EQ(address.substr(0, 2), "0x");
   const probe::TableInfo* modules = file.find_table("memory_module");
@@ -280,6 +281,7 @@ TEST(StackTable, AFileWithoutRoomGivesNone) {
   EXPECT_GT(table.dropped(), 0u);
   const std::uintptr_t last[] = {0x5000 + 19'999, 0x6000, 0x7000, 0x8000};
   EXPECT_EQ(table.intern(last), probe::StringId{});
+  EXPECT_EQ(table.text_of({}), "");
 }
 
 TEST(StackTable, ARecorderThatIsOffGivesNone) {

@@ -1,0 +1,121 @@
+// `tessera memory replay`: runs a log of allocations against one policy or several, with no memory behind it, and
+// compares what each would have reserved.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/bytes.h"
+#include "tessera/cli/memory_verbs.h"
+#include "tessera/cli/report.h"
+#include "tessera/cli/verb.h"
+#include "tessera/memory/trace_replay.h"
+
+namespace tessera::cli {
+namespace {
+
+using memory::Policy;
+using memory::ReplayResult;
+using memory::Trace;
+using nlohmann::ordered_json;
+
+struct ReplayOptions {
+  std::string file;
+  std::vector<std::string> policies;
+  std::string capacity = "80GiB";
+  std::string device;
+  bool json = false;
+};
+
+struct Row {
+  std::string policy;  // as typed
+  ReplayResult result;
+};
+
+ordered_json fields_of(const std::string& policy) {
+  ordered_json fields = ordered_json::object();
+  for (const auto& [name, value] : Policy::parse(policy).fields()) fields[name] = value;
+  return fields;
+}
+
+void print_json(const ReplayOptions& options, const Trace& trace, const std::vector<Row>& rows) {
+  ordered_json replays = ordered_json::array();
+  for (const Row& row : rows) {
+    ordered_json json = {{"policy", row.policy}, {"fields", fields_of(row.policy)}};
+    json.update(ordered_json::parse(row.result.to_json()));
+    replays.push_back(std::move(json));
+  }
+  const ordered_json json = {{"file", options.file},
+                             {"capacity_nbytes", parse_bytes(options.capacity)},
+                             {"allocations", trace.keys},
+                             {"streams", trace.streams},
+                             {"logged_failures", trace.logged_failures},
+                             {"unknown_frees", trace.unknown_frees},
+                             {"replays", replays}};
+  std::fputs((json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n").c_str(), stdout);
+}
+
+void print_table(const Trace& trace, const std::vector<Row>& rows) {
+  Table table{{"POLICY", "OPS", "FAILED", "PEAK LIVE", "PEAK RESERVED", "RATIO", "FREE AT PEAK", "LARGEST FREE", "MAPS",
+               "UNMAPS", "MOVES", "NS/OP"},
+              {}};
+  for (const auto& [policy, result] : rows) {
+    table.rows.push_back({policy.empty() ? "default" : policy, std::to_string(result.ops),
+                          std::to_string(result.failures), format_bytes(result.peak_live_nbytes),
+                          format_bytes(result.peak_reserved_nbytes), fmt::format("{:.3f}", result.ratio()),
+                          format_bytes(result.free_nbytes_at_peak), format_bytes(result.largest_free_nbytes_at_peak),
+                          std::to_string(result.maps), std::to_string(result.unmaps), std::to_string(result.moves),
+                          fmt::format("{:.0f}", result.ns_per_op)});
+  }
+  std::fputs(to_text(table, stdout_style()).c_str(), stdout);
+  if (trace.unknown_frees > 0) {
+    std::fprintf(stderr, "tessera: %s frees of what the log does not know were left out\n",
+                 std::to_string(trace.unknown_frees).c_str());
+  }
+  if (trace.logged_failures > 0) {
+    std::fprintf(stderr, "tessera: %s allocations failed when the log was made and were left out\n",
+                 std::to_string(trace.logged_failures).c_str());
+  }
+}
+
+int run(const ReplayOptions& options) {
+  const std::uint64_t capacity = parse_bytes(options.capacity);
+  std::vector<std::string> texts = options.policies;
+  if (texts.empty()) texts.emplace_back();
+  std::vector<Policy> policies;  // all are read before the log is: a slip costs no time
+  for (const std::string& text : texts) policies.push_back(Policy::parse(text));
+  const Trace trace = memory::read_trace(options.file, options.device);
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    rows.push_back({texts[i], memory::replay(trace, policies[i], capacity)});
+  }
+  if (options.json) {
+    print_json(options, trace, rows);
+  } else {
+    print_table(trace, rows);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+std::function<int()> declare_memory_replay(CLI::App& app) {
+  const auto options = std::make_shared<ReplayOptions>();
+  app.add_option("FILE", options->file, "A record file, or a CSV as RMM writes it")->required();
+  app.add_option(
+         "--policy", options->policies,
+         "Settings as in TESSERA_MEMORY_POLICY, e.g. granule_nbytes=4MiB,cross_stream=grow; several are compared")
+      ->allow_extra_args(false);
+  app.add_option("--capacity", options->capacity, "Memory there is to map")->capture_default_str();
+  app.add_option("--device", options->device, "Whose allocations, where a record file has those of several devices");
+  app.add_flag("--json", options->json, "Print JSON");
+  app.footer(
+      "The log is run through a real allocator over no memory at all. RATIO is peak reserved over peak live; FREE AT\n"
+      "PEAK is what is reserved and not live where the log holds most, LARGEST FREE its largest contiguous range.");
+  return [options] { return run(*options); };
+}
+
+}  // namespace tessera::cli
