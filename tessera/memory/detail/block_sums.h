@@ -1,0 +1,53 @@
+// Blocks of a snapshot added up in the ways that reports show them. Each list is complete and sorted, largest first.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/memory/snapshot.h"
+
+namespace tessera::memory::detail {
+
+/// Bytes under a name.
+struct NamedSum {
+  std::string name;
+  std::uint64_t nbytes = 0;
+  std::uint64_t blocks = 0;
+};
+
+/// Bytes that wait for the same streams.
+struct PendingSum {
+  std::vector<StreamId> streams;
+  std::uint64_t nbytes = 0;
+  std::uint64_t blocks = 0;
+};
+
+/// Bytes that one pool caches for one stream.
+struct CachedSum {
+  PoolId pool;
+  StreamId stream;
+  std::uint64_t nbytes = 0;
+  std::uint64_t blocks = 0;
+};
+
+/// Neighbouring blocks of one segment that are free, or would be.
+struct Range {
+  std::uint64_t address = 0;
+  std::uint64_t nbytes = 0;
+  PoolId pool;
+  StreamId stream;
+};
+
+std::vector<NamedSum> live_by_label(const Snapshot& snapshot);      // bytes asked for
+std::vector<NamedSum> live_by_call_site(const Snapshot& snapshot);  // bytes asked for, by stack; without: left out
+std::vector<PendingSum> pending_by_stream(const Snapshot& snapshot);
+std::vector<CachedSum> cached_by_pool_and_stream(const Snapshot& snapshot);
+/// The largest range of cached (and, if asked, pending) blocks in a pool; in any, without one.
+Range largest_range(const Snapshot& snapshot, const PoolId* pool, bool with_pending);
+/// "pool 'decode'", or its number where it has no name.
+std::string pool_name(const Snapshot& snapshot, PoolId pool);
+/// "3", "3 and 5".
+std::string stream_names(const std::vector<StreamId>& streams);
+
+}  // namespace tessera::memory::detail
