@@ -152,13 +152,13 @@ void Ladder::fail() {
   state_.counters.out_of_memory.fetch_add(1, std::memory_order_relaxed);
   const device::MemoryUse use = state_.device.memory_use();
   OomFacts facts = detail::oom_facts(state_, request_, use);
-  facts.ladder = steps_;
-  facts.reason = reason_;
+  facts.ladder = std::move(steps_);
+  facts.ladder.insert(facts.ladder.begin(), "more memory: " + reason_);
   {
     const std::lock_guard lock(heap_.lock);
     state_.history.record_oom(request_.nbytes, use.free_nbytes, request_.slot.id(), request_.pool->number);
   }
-  OutOfMemoryError error(facts);
+  const OutOfMemoryError error({__FILE__, __LINE__}, facts);
   std::vector<std::function<void(const std::string&)>> observers;
   {
     const std::lock_guard lock(state_.callbacks_mutex);

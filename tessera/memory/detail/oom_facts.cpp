@@ -1,4 +1,34 @@
+// Gathers what is known when a request fails.
 #include "tessera/memory/detail/capture_scope.h"
+
 namespace tessera::memory::detail {
-OomFacts oom_facts(AllocatorState&, const Request&, const device::MemoryUse&) { return {}; }
+
+OomFacts oom_facts(AllocatorState& state, const Request& request, const device::MemoryUse& use) {
+  OomFacts facts;
+  facts.device = state.name;
+  facts.requested_nbytes = request.nbytes;
+  facts.rounded_nbytes = request.size;
+  const std::size_t unit = std::max(state.policy.granule_nbytes, request.pool->upstream->granularity());
+  facts.growth_nbytes = (request.size + unit - 1) / unit * unit;
+  facts.stream = request.slot.id();
+  facts.pool = request.pool->id;
+  facts.label = Label::text_of(current_label);
+  facts.is_in_capture = request.capture != nullptr;
+  facts.limit_nbytes = state.limit;
+  facts.snapshot = state.snapshot(nullptr);
+  // Memory that does not come from the device (pinned, a user's own) has no account there.
+  if (request.pool->upstream == state.upstream && !state.host_writes) {
+    facts.device_total_nbytes = use.total_nbytes;
+    facts.device_free_nbytes = use.free_nbytes;
+    if (use.process_nbytes.has_value()) facts.process_nbytes = *use.process_nbytes;
+    const std::size_t reserved = facts.snapshot.totals().reserved_nbytes;
+    facts.other_allocators_nbytes = use.own_nbytes - std::min(use.own_nbytes, reserved);
+  }
+  const std::lock_guard lock(state.slow_mutex);
+  for (const auto& pool : state.pools) {
+    if (pool->options.borrow_on_oom) facts.borrowable_pools.push_back(pool->id);
+  }
+  return facts;
 }
+
+}  // namespace tessera::memory::detail
