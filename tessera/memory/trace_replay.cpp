@@ -82,6 +82,7 @@ class Replay {
       } else {
         live_ -= buffers_[op.key].nbytes();
         buffers_[op.key].reset();
+        streams_[op.stream].poll();  // what used it is over, and the allocator knows
       }
       if (i == peak_at_) [[unlikely]] {
         const Clock::time_point before = Clock::now();
