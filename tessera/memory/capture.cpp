@@ -64,19 +64,21 @@ Block* AllocatorState::take_captured(const Request& request, Heap& heap) {
   const std::lock_guard scope_lock(scope.mutex);
   advance(scope, request.slot, request.info);
   const std::lock_guard lock(heap.lock);
-  if (Block* block = heap.take(request.size)) return block;
   // What is launched next may start before the launch before it has ended: nothing that was used is proved over.
-  if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0) return nullptr;
+  if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0) return heap.take(request.size);
   const auto is_over = [&](const Block& block) {
     if (block.phase == Phase::kReady || TESSERA_MUTANT("memory.capture_reuse_unproved")) return true;
     return is_provable(scope, block) && scope.order->proves(request.slot.id(), block.extra->marks);
   };
   detail::Run run;
-  if (Block* one = heap.pending.find_if(request.size, kMostProofs, is_over)) {
-    run = {one, one, one->size, 0};
+  const detail::Space& space = heap.spaces[Heap::is_large(request.size)];
+  Block* const used = space.pending.find_if(request.size, kMostProofs, is_over);
+  Block* const unused = space.ready.find(request.size);
+  if (unused != nullptr && (used == nullptr || unused->size < used->size)) return heap.take(request.size);
+  if (used != nullptr) {
+    run = {used, used, used->size, 0};
   } else if (heap.sums.mapped - heap.sums.used >= request.size) {
-    run = heap.find_run(heap.spaces[Heap::is_large(request.size)], request.size,
-                        [&](const Block& block) { return is_over(block) ? 0 : -1; });
+    run = heap.find_run(space, request.size, [&](const Block& block) { return is_over(block) ? 0 : -1; });
   }
   if (run.first == nullptr) return nullptr;
   Block* block = heap.take_run(run, request.size, [&](Block& pending) {
@@ -157,9 +159,8 @@ void AllocatorState::end_deferral(PoolState& pool, CaptureId capture) {
   if (heap == nullptr) return;
   std::vector<Block*> deferred;
   const std::lock_guard lock(heap->lock);
-  heap->pending.find_if(kAlignment, 1 << 30, [&](Block& block) {
+  heap->each_pending([&](Block& block) {
     if (block.extra != nullptr && block.extra->capture == capture) deferred.push_back(&block);
-    return false;
   });
   for (Block* block : deferred) {
     heap->end_pending(*block);

@@ -37,7 +37,8 @@ void Heap::split(Space& space, Block& block, std::size_t size) {
 }
 
 void Heap::cut_tail(Block& block, std::size_t nbytes) {
-  Bins& bins = block.phase == Phase::kPending ? pending : spaces[block.segment->is_large].ready;
+  Space& space = spaces[block.segment->is_large];
+  Bins& bins = block.phase == Phase::kPending ? space.pending : space.ready;
   bins.remove(block);
   Block* tail = carve(block, block.end() - nbytes, nbytes);
   if (block.extra != nullptr) {

@@ -35,9 +35,10 @@ struct Segment {
   std::map<std::byte*, Block*> holes;        ///< runs without memory, by address
 };
 
-/// Segments of one size kind, and the ready blocks in them.
+/// Segments of one size kind, and the free blocks in them.
 struct Space {
   Bins ready;
+  Bins pending;
   std::vector<std::unique_ptr<Segment>> segments;
 };
 
@@ -110,14 +111,24 @@ class Heap {
   /// A taken block becomes pending.
   void make_pending(Block& block) {
     block.phase = Phase::kPending;
-    pending.insert(block);
+    spaces[block.segment->is_large].pending.insert(block);
   }
   /// A pending block becomes taken.
   void end_pending(Block& block) {
-    pending.remove(block);
+    spaces[block.segment->is_large].pending.remove(block);
     block.phase = Phase::kTaken;
   }
 
+  /// Calls visit(block) for every pending block.
+  template <class Visit>
+  void each_pending(const Visit& visit) const {
+    for (const Space& space : spaces) {
+      space.pending.find_if(kAlignment, 1 << 30, [&](Block& block) {
+        visit(block);
+        return false;
+      });
+    }
+  }
   /// The cheapest run of neighbours of at least `size`, then the smallest. cost(block) is below 0 for a block that cannot
   /// be part of one. Looks at every block of the space: for when the alternative is to grow.
   template <class Cost>
@@ -210,7 +221,6 @@ class Heap {
 
   mutable HeapLock lock;
   Space spaces[2];  ///< small, large
-  Bins pending;
   HeapSums sums;
   std::size_t published_live = 0;  ///< part of sums.live that the allocator's counters know
   std::uint64_t allocations = 0;
