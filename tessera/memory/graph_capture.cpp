@@ -62,6 +62,11 @@ void release_kept(AllocatorState& state, GraphKeeper& keeper) noexcept {
 
 CaptureScope* find_scope(const device::DeviceState* device, CaptureId id) {
   if (id == CaptureId{}) return nullptr;
+  // Nearly always the capture of this thread.
+  for (const ThreadScope* scope = innermost_scope; scope != nullptr; scope = scope->outer) {
+    if (scope->capture != nullptr && scope->capture->id == id && scope->allocator->device_key == device)
+      return scope->capture;
+  }
   Scopes& known = scopes();
   const std::lock_guard lock(known.mutex);
   const auto it = known.all.find({device, id});

@@ -75,7 +75,7 @@ void recycle(AllocatorState& state, std::vector<Use>& uses) {
 void settle(AllocatorState& state, Heap& heap, Block& block) {
   if (block.requested != 0) state.history.record_reusable(heap, block, false);
   if (block.extra != nullptr) recycle(state, block.extra->uses);
-  block.extra.reset();
+  heap.drop_extra(block);
   block.requested = 0;
 }
 
@@ -166,7 +166,7 @@ Block* AllocatorState::take_by_wait(const Request& request, Heap& own, bool may_
       if (pending.extra == nullptr) return;
       for (Use& use : pending.extra->uses) uses.push_back(std::move(use));
       if (pending.requested != 0) history.record_reusable(own, pending, run.cost > 0);
-      pending.extra.reset();
+      own.drop_extra(pending);
       pending.requested = 0;
     });
   }
@@ -179,7 +179,7 @@ Block* AllocatorState::take_by_wait(const Request& request, Heap& own, bool may_
     }
   } catch (...) {
     const std::lock_guard lock(own.lock);
-    block->more().uses = std::move(uses);
+    own.extra(*block).uses = std::move(uses);
     own.make_pending(*block);
     throw;
   }

@@ -47,6 +47,7 @@ struct CaptureScope {
     std::uint32_t graph = 0;  ///< that wrote it
   };
   std::vector<Input> inputs;
+  std::vector<device::Stream> streams;  ///< that were met in the capture
   std::vector<Use> waits;  ///< uses from before the capture that replays must come after
 };
 
@@ -54,6 +55,11 @@ PoolState& pool_of(CaptureScope& scope);
 Heap& capture_heap_of(PoolState& pool);
 /// The capture of this id on this device that was begun through GraphCapture; null: none.
 CaptureScope* find_scope(const device::DeviceState* device, CaptureId id);
+
+/// Remembers a stream, so that it is found by its slot. The scope's lock is held.
+void know_stream(CaptureScope& scope, const device::Stream& stream);
+/// The stream of a slot; null: it is gone. The scope's lock is held.
+const device::Stream* known_stream(AllocatorState& state, CaptureScope& scope, const device::StreamSlot& slot);
 
 /// A block was handed out in the capture.
 void note_captured_alloc(CaptureScope& scope, Block& block);

@@ -42,7 +42,7 @@ void Heap::cut_tail(Block& block, std::size_t nbytes) {
   bins.remove(block);
   Block* tail = carve(block, block.end() - nbytes, nbytes);
   if (block.extra != nullptr) {
-    tail->more().uses = block.extra->uses;
+    extra(*tail).uses = block.extra->uses;
     tail->extra->marks = block.extra->marks;
     tail->extra->capture = block.extra->capture;
     tail->extra->is_barred = block.extra->is_barred;

@@ -196,9 +196,26 @@ class Heap {
     return block;
   }
   void release(Block* block) {
-    block->extra.reset();
+    drop_extra(*block);
     block->bin_next = spare_;
     spare_ = block;
+  }
+  /// The block's extra, made when it has none.
+  BlockExtra& extra(Block& block) {
+    if (block.extra != nullptr) return *block.extra;
+    if (spare_extras_.empty()) {
+      block.extra = std::make_unique<BlockExtra>();
+    } else {
+      block.extra = std::move(spare_extras_.back());
+      spare_extras_.pop_back();
+    }
+    return *block.extra;
+  }
+  /// The block needs it no more. It is kept: captures take and drop one with every free.
+  void drop_extra(Block& block) {
+    if (block.extra == nullptr) return;
+    block.extra->clear();
+    spare_extras_.push_back(std::move(block.extra));
   }
   /// Cuts [address, address + nbytes) out of `block`, whose parts all keep its phase and are in no list. Returns it.
   Block* carve(Block& block, std::byte* address, std::size_t nbytes);
@@ -222,7 +239,8 @@ class Heap {
   mutable HeapLock lock;
   Space spaces[2];  ///< small, large
   HeapSums sums;
-  std::size_t published_live = 0;  ///< part of sums.live that the allocator's counters know
+  std::size_t published_live = 0;  ///< what the allocator's counter knows: at least sums.live
+  std::size_t peak_live = 0;       ///< most of sums.live since the peaks were reset
   std::uint64_t allocations = 0;
   std::uint64_t frees = 0;
 
@@ -233,6 +251,7 @@ class Heap {
   void more_blocks();
 
   Block* spare_ = nullptr;
+  std::vector<std::unique_ptr<BlockExtra>> spare_extras_;
   std::vector<std::unique_ptr<Block[]>> blocks_;
 };
 
