@@ -101,11 +101,16 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
     state.poll_users(*heap);
     state.promote_completed(*heap);
   }
-  scope.order = std::make_unique<detail::CaptureOrder>(
-      [origin = stream](NodeId node, std::vector<device::Dependency>& out) {
-        const auto found = origin.capture_predecessors(node);
-        out.insert(out.end(), found.begin(), found.end());
-      });
+  {
+    const std::lock_guard lock(state.slow_mutex);
+    if (!pool.spare_provers.empty()) {
+      scope.prover = std::move(pool.spare_provers.back());
+      pool.spare_provers.pop_back();
+    }
+  }
+  if (scope.prover == nullptr) scope.prover = std::make_unique<detail::CaptureProver>();
+  scope.prover->origin = stream;
+  scope.order = &scope.prover->order;
   stream.begin_capture();
   scope.id = stream.capture_info().id;
   pool.graphs.fetch_add(1);
@@ -130,7 +135,12 @@ void leave(CaptureScope& scope) {
     *at = scope.thread_scope.outer;
     break;
   }
-  scope.allocator->end_deferral(*scope.pool.state(), scope.id);
+  PoolState& pool = *scope.pool.state();
+  scope.allocator->end_deferral(pool, scope.id);
+  scope.prover->order.reset();
+  scope.prover->origin.reset();
+  const std::lock_guard lock(scope.allocator->slow_mutex);
+  pool.spare_provers.push_back(std::move(scope.prover));
 }
 
 // Sorted, without overlaps.

@@ -39,7 +39,8 @@ struct CaptureScope {
   std::shared_ptr<GraphKeeper> keeper = std::make_shared<GraphKeeper>();
 
   std::mutex mutex;
-  std::unique_ptr<CaptureOrder> order;
+  std::unique_ptr<CaptureProver> prover;
+  CaptureOrder* order = nullptr;  ///< the prover's
   std::map<const device::StreamSlot*, std::size_t> dropped_seen;
   std::vector<ByteRange> writes;
   struct Input {
