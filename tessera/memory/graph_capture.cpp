@@ -255,15 +255,15 @@ void CapturedGraph::replay(const device::Stream& stream) const {
     if (id == slot.id() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;
     return stream.covers(id, tick) || state_->allocator->device.completed(id) >= tick;
   };
-  const std::optional<std::string> refusal = pool.replays.refusal(state_->key, slot.id(), ordered);
+  const std::optional<std::string> refusal = pool.replays.refusal(state_->key, slot.id(), std::cref(ordered));
   TESSERA_CHECK(!refusal.has_value(), *refusal);
   wait_for_earlier_uses(*state_, stream);
   state_->exec.launch(stream);
   const Tick tick = slot.upcoming();
   pool.replays.replayed(state_->key, slot.id(), tick);
-  pool.replay_streams[&slot] = tick;
+  detail::raise(pool.replay_streams, slot, tick);
   const std::lock_guard keeper_lock(state_->keeper->mutex);
-  state_->keeper->replays[&slot] = tick;
+  detail::raise(state_->keeper->replays, slot, tick);
 }
 
 const device::Graph& CapturedGraph::graph() const { return state_->graph; }

@@ -89,7 +89,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   // free.cpp
   void free_slow(Block* block) noexcept;
   void free_with(Block* block, std::vector<detail::Use> uses) noexcept;
-  void finish_kept(Block* block, const std::map<const device::StreamSlot*, Tick>& replays) noexcept;
+  void finish_kept(Block* block, const detail::SlotTicks& replays) noexcept;
   void stamp(detail::Use& use) noexcept;
   void note_block_freed(detail::Heap& heap, Block& block, bool is_pending);
 

@@ -16,9 +16,6 @@
 
 namespace tessera::memory::detail {
 
-/// Ticks up to which streams must have come, by stream.
-using SlotTicks = std::map<const device::StreamSlot*, Tick>;
-
 /// What a graph holds of memory outside its pool. Shared with the blocks.
 struct GraphKeeper {
   std::mutex mutex;

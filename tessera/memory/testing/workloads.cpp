@@ -255,12 +255,12 @@ std::size_t run_ahead(const Setup& setup, bool is_apart) {
   };
   for (int step = 0; step < 50; ++step) {
     std::vector<Buffer> activations;
-    for (std::size_t layer = 0; layer < 6; ++layer) {
+    for (int layer = 0; layer < 3; ++layer) {  // few enough for a driver's queue to take 50 steps
       Buffer weight = allocator.allocate(6 * kMiB, fetch);
       work(fetch, weight);
       join(setup.device, main, fetch);
       weight.use_on(main);
-      activations.push_back(allocator.allocate(8 * kMiB, main));
+      activations.push_back(allocator.allocate(16 * kMiB, main));
       work(main, activations.back());
     }
     while (!activations.empty()) {
