@@ -109,7 +109,7 @@ TEST(Statistics, JsonHasEveryNumberOnce) {
   std::array<std::uint64_t, sizeof(Statistics) / sizeof(std::uint64_t)> values{};
   std::iota(values.begin(), values.end(), 1);
   Statistics statistics;
-  std::memcpy(&statistics, values.data(), sizeof statistics);
+  std::memcpy(static_cast<void*>(&statistics), values.data(), sizeof statistics);
   const auto json = nlohmann::json::parse(statistics.to_json());
   EXPECT_EQ(json.size(), values.size());
   std::set<std::uint64_t> seen;
