@@ -45,6 +45,7 @@ Buffer Allocator::allocate(std::size_t nbytes, const device::Stream& stream) con
       nbytes - 1 < kMostNbytes) [[likely]] {
     Heap* heap = state.default_pool->by_stream.find(slot.id());
     if (heap != nullptr) [[likely]] {
+      const probe::Moment moment = state.history.now();
       const std::size_t size = state.round(nbytes);
       bool is_time_to_look = false;
       Block* block = nullptr;
@@ -53,7 +54,7 @@ Buffer Allocator::allocate(std::size_t nbytes, const device::Stream& stream) con
         if (state.special.load(std::memory_order_relaxed) == 0) [[likely]]
           block = heap->take(size);
         if (block != nullptr) [[likely]] {
-          state.finish(*heap, *block, nbytes, slot);
+          state.finish(*heap, *block, nbytes, slot, moment);
           is_time_to_look = state.history.is_time_to_look(heap->allocations);
         }
       }
@@ -66,7 +67,8 @@ Buffer Allocator::allocate(std::size_t nbytes, const device::Stream& stream) con
   return state.allocate_slow(nbytes, stream);
 }
 
-void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot) {
+void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot,
+                            probe::Moment moment) {
   heap.make_live(block, nbytes);
   block.slot = &slot;
   block.label = detail::current_label;
@@ -74,7 +76,7 @@ void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const 
   heap.peak_live = std::max(heap.peak_live, heap.sums.live);
   if (heap.sums.live > heap.published_live) [[unlikely]]
     publish_live(heap);
-  history.record_alloc(heap, block);
+  history.record_alloc(heap, block, moment);
 }
 
 // The heap lays claim to a little more than it needs, so that this is rare.
@@ -143,7 +145,7 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
     const std::uint32_t stack = history.stack();
     const std::lock_guard lock(block->heap->lock);
     block->stack = stack;
-    finish(*block->heap, *block, nbytes, request.slot);
+    finish(*block->heap, *block, nbytes, request.slot, history.now());
     is_time_to_look = history.is_time_to_look(block->heap->allocations);
   }
   if ((special.load() & kChecked) != 0) device.note_allocated(block->address, block->size);

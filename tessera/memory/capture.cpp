@@ -175,7 +175,7 @@ void AllocatorState::free_captured(Block* block) noexcept {
     extra.is_barred = !is_marked;
     extra.marks = marks;
     heap.end_live(*block);
-    note_block_freed(heap, *block, true);
+    note_block_freed(heap, *block, true, history.now());
     heap.make_pending(*block);
     return;
   }
@@ -319,7 +319,7 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
   extra.uses = std::move(uses);
   extra.keepers = keepers;
   extra.holds = holds;
-  state.note_block_freed(heap, block, true);
+  state.note_block_freed(heap, block, true, state.history.now());
   for (const auto& keeper : keepers) {
     if (keeper->is_alive) keeper->kept.push_back(&block);
   }

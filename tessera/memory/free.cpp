@@ -22,18 +22,19 @@ void Buffer::free(Block* block) noexcept {
     state.free_slow(block);
     return;
   }
+  const probe::Moment moment = state.history.now();
   const std::lock_guard lock(heap.lock);
   heap.end_live(*block);
   block->tick = heap.slot->upcoming();
-  state.note_block_freed(heap, *block, false);
+  state.note_block_freed(heap, *block, false, moment);
   heap.make_ready(*block);
 }
 
-void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending) {
+void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending, probe::Moment moment) {
   ++heap.frees;
   if (heap.published_live > heap.sums.live * 2 + (std::size_t{256} << 20)) [[unlikely]]
     publish_live(heap);
-  history.record_free(heap, block, is_pending);
+  history.record_free(heap, block, is_pending, moment);
 }
 
 void Buffer::use_on(const device::Stream& stream) const {
@@ -116,7 +117,7 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
     // A block on loan was not touched by its heap's stream since it was lent.
     if (block->slot == heap.slot && !host_writes) block->tick = heap.slot->upcoming();
     const bool is_pending = !uses.empty();
-    note_block_freed(heap, *block, is_pending);
+    note_block_freed(heap, *block, is_pending, history.now());
     if (is_pending) {
       heap.extra(*block).uses = std::move(uses);
       block->extra->keepers.clear();

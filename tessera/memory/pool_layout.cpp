@@ -110,7 +110,7 @@ std::vector<Buffer> Pool::restore(const PoolLayout& layout, std::vector<Buffer> 
         Block* block = piece.is_live ? resurrect(heap, piece) : nullptr;
         if (block == nullptr) continue;
         block->graph = piece.graph;
-        allocator.finish(heap, *block, piece.requested, allocator.device.slot(piece.stream));
+        allocator.finish(heap, *block, piece.requested, allocator.device.slot(piece.stream), allocator.history.now());
         restored.emplace_back(block);
       }
     }

@@ -65,7 +65,8 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   detail::Heap& heap_for(PoolState& pool, const device::StreamSlot& slot);
   [[nodiscard]] std::size_t round(std::size_t nbytes) const;
   /// The last step of every allocation: `block` is taken, its heap's lock is held.
-  void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot);
+  void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot,
+              probe::Moment moment);
   void publish_live(detail::Heap& heap);
   PoolState& add_pool(PoolOptions options, PoolId id);
   std::shared_ptr<PoolState> handle_to(PoolState& pool);
@@ -91,7 +92,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   void free_with(Block* block, std::vector<detail::Use> uses) noexcept;
   void finish_kept(Block* block, const detail::SlotTicks& replays) noexcept;
   void stamp(detail::Use& use) noexcept;
-  void note_block_freed(detail::Heap& heap, Block& block, bool is_pending);
+  void note_block_freed(detail::Heap& heap, Block& block, bool is_pending, probe::Moment moment);
 
   // grow.cpp: memory under heaps; slow_mutex is held
   Block* grow(const detail::Request& request, detail::Heap& heap);

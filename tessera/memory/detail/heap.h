@@ -241,6 +241,7 @@ class Heap {
   HeapSums sums;
   std::size_t published_live = 0;  ///< what the allocator's counter knows: at least sums.live
   std::size_t peak_live = 0;       ///< most of sums.live since the peaks were reset
+  std::uint64_t last_moment = 0;   ///< of its latest record: of two records about one address the later has the later
   std::uint64_t allocations = 0;
   std::uint64_t frees = 0;
 

@@ -81,36 +81,46 @@ probe::StringId HistoryWriter::known_label_string(LabelId label) {
   return it->second;
 }
 
-void HistoryWriter::record_alloc(const Heap& heap, const Block& block) {
+namespace {
+
+// A moment for the next record about a heap, later than the last: locks are taken in another order than clocks are read.
+probe::Moment next_moment(Heap& heap, probe::Moment read) {
+  heap.last_moment = std::max(read.value(), heap.last_moment + 1);
+  return probe::Moment(heap.last_moment);
+}
+
+}  // namespace
+
+void HistoryWriter::record_alloc(Heap& heap, const Block& block, probe::Moment moment) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
   if (recorder == nullptr) return;
-  recorder->write(probe::Ring::kMemory,
+  recorder->write_at(next_moment(heap, moment), probe::Ring::kMemory,
                   AllocRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size,
                               block.slot->id().value(), heap.pool.number, label_string(block.label),
                               probe::StringId(block.stack)});
 }
 
-void HistoryWriter::record_free(const Heap& heap, const Block& block, bool is_pending) {
+void HistoryWriter::record_free(Heap& heap, const Block& block, bool is_pending, probe::Moment moment) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
   if (recorder == nullptr) return;
-  recorder->write(probe::Ring::kMemory,
+  recorder->write_at(next_moment(heap, moment), probe::Ring::kMemory,
                   FreeRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.slot->id().value(),
                              heap.pool.number, label_string(current_label), probe::StringId(block.stack), is_pending});
 }
 
-void HistoryWriter::record_reusable(const Heap& heap, const Block& block, bool by_wait) {
+void HistoryWriter::record_reusable(Heap& heap, const Block& block, bool by_wait) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
   if (recorder == nullptr) return;
-  recorder->write(probe::Ring::kMemory, ReusableRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested,
+  recorder->write_at(next_moment(heap, recorder->now()), probe::Ring::kMemory, ReusableRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested,
                                                        block.slot->id().value(), heap.pool.number, by_wait});
 }
 
-void HistoryWriter::record_map(const Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped,
+void HistoryWriter::record_map(Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped,
                                bool is_expandable) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
   if (recorder == nullptr) return;
   const std::uint32_t stream = heap.slot != nullptr ? heap.slot->id().value() : 0;
-  recorder->write(probe::Ring::kMemory, MapRecord{reinterpret_cast<std::uint64_t>(address), nbytes, stream,
+  recorder->write_at(next_moment(heap, recorder->now()), probe::Ring::kMemory, MapRecord{reinterpret_cast<std::uint64_t>(address), nbytes, stream,
                                                   heap.pool.number, is_mapped, is_expandable});
 }
 
@@ -144,14 +154,14 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
   const std::uint64_t most = recorder.slots(kRing) / 2;
   std::uint32_t rows = 0;
   recorder.write(kRing, KeyframeRecord{++keyframes_, number_, 0, false});
-  for (const Heap* heap : allocator_->all_heaps()) {
+  for (Heap* heap : allocator_->all_heaps()) {
     const std::lock_guard lock(heap->lock);
     const std::uint32_t stream = heap->slot != nullptr ? heap->slot->id().value() : 0;
     std::byte* run = nullptr;
     const Block* last = nullptr;
     const auto end_run = [&] {
       if (run == nullptr) return;
-      recorder.write(kRing, RunRecord{reinterpret_cast<std::uint64_t>(run), static_cast<std::uint64_t>(last->end() - run),
+      recorder.write_at(next_moment(*heap, recorder.now()), kRing, RunRecord{reinterpret_cast<std::uint64_t>(run), static_cast<std::uint64_t>(last->end() - run),
                                       stream, heap->pool.number, last->segment->is_expandable});
       ++rows;
       run = nullptr;
@@ -162,7 +172,7 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
       if (run == nullptr) run = block.address;
       last = &block;
       if (block.phase == Phase::kReady || rows >= most) return;
-      recorder.write(kRing, BlockRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size,
+      recorder.write_at(next_moment(*heap, recorder.now()), kRing, BlockRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size,
                                         block.slot != nullptr ? block.slot->id().value() : 0,
                                         static_cast<std::uint16_t>(heap->pool.number), block.phase != Phase::kLive,
                                         label_string(block.label), probe::StringId(block.stack)});
