@@ -261,12 +261,12 @@ std::size_t run_ahead(const Setup& setup, bool is_apart) {
   };
   for (int step = 0; step < 50; ++step) {
     std::vector<Buffer> activations;
-    for (int layer = 0; layer < 3; ++layer) {  // few enough for a driver's queue to take 50 steps
+    for (int layer = 0; layer < 2; ++layer) {  // few enough for a driver's queue to take 50 steps
       Buffer weight = allocator.allocate(6 * kMiB, fetch);
       work(fetch, weight);
       order(main, fetch);
       weight.use_on(main);
-      activations.push_back(allocator.allocate(16 * kMiB, main));
+      activations.push_back(allocator.allocate(24 * kMiB, main));
       work(main, activations.back());
     }
     while (!activations.empty()) {
