@@ -35,13 +35,25 @@ void tell_growth(PoolState& pool, std::byte* address, std::size_t nbytes, bool i
   for (const auto& [number, callback] : pool.growth_callbacks) callback({address, nbytes, is_mapped});
 }
 
+// Says that memory is about to go and has `body` take it away; where that fails, says that it stays.
+template <class Body>
+void take_away(PoolState& pool, std::byte* address, std::size_t nbytes, const Body& body) {
+  tell_growth(pool, address, nbytes, false);
+  try {
+    body();
+  } catch (...) {
+    tell_growth(pool, address, nbytes, true);
+    throw;
+  }
+}
+
 void note_reserved(AllocatorState& state, std::size_t nbytes) {
   const std::size_t now = state.reserved.fetch_add(nbytes) + nbytes;
   if (now > state.peak_reserved) state.peak_reserved = now;
 }
 
 void check_limit(AllocatorState& state, std::size_t nbytes) {
-  const std::size_t limit = state.limit;
+  const std::size_t limit = TESSERA_MUTANT("memory.limit_ignored") ? 0 : state.limit.load();
   TESSERA_CHECK_AS(OutOfMemory, limit == 0 || state.reserved + nbytes <= limit, "allocator of ", state.name, ": ",
                    format_bytes(nbytes), " more would pass the limit of ", format_bytes(limit));
 }
@@ -69,7 +81,8 @@ FreePiece take_piece(AllocatorState& state, Heap& heap, std::size_t least, std::
     FreePiece found;
     std::pair<std::byte*, std::size_t> piece;
     space.ready.find_if(least, 1 << 30, [&](Block& block) {
-      if (!block.segment->is_expandable || !state.is_completed(heap, block) || (wanted && !wanted(block))) return false;
+      if (!block.segment->is_expandable || (wanted && !wanted(block))) return false;
+      if (!state.is_completed(heap, block) && !TESSERA_MUTANT("memory.unmaps_uncompleted")) return false;
       const auto& pieces = block.segment->pieces;
       for (auto it = pieces.lower_bound(block.address); it != pieces.end(); ++it) {
         if (it->first + it->second > block.end()) break;
@@ -127,17 +140,18 @@ std::vector<Heap*> heaps_to_move_from(AllocatorState& state, PoolState& pool) {
   return heaps;
 }
 
-// Moves whole free pieces behind [to, end) as long as there are any; returns where it stopped.
-std::byte* move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte* to, const std::byte* end) {
+// Moves whole free pieces behind [to, end) as long as there are any; `to` is where it stopped, also when it throws.
+void move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte*& to, const std::byte* end) {
   PoolState& pool = heap.pool;
-  if (state.device.captures() > 0) return to;  // unmapping is giving back
+  if (TESSERA_MUTANT("memory.never_moves")) return;
+  if (state.device.captures() > 0 && !TESSERA_MUTANT("memory.moves_in_capture")) return;  // unmapping is giving back
   std::size_t cached = 0;
   const std::vector<Heap*> heaps = heaps_to_move_from(state, pool);
   for (Heap* from : heaps) {
     const std::lock_guard lock(from->lock);
     cached += from->sums.cached;
   }
-  if (cached * kMoveAbove < state.reserved) return to;
+  if (cached * kMoveAbove < state.reserved) return;
   for (Heap* from : heaps) {
     state.poll_users(*from);
     while (to < end) {
@@ -148,9 +162,9 @@ std::byte* move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std:
       }
       if (piece.block == nullptr) break;
       const std::size_t nbytes = piece.block->size;
-      tell_growth(from->pool, piece.block->address, nbytes, false);
       try {
-        pool.expandable->move(piece.block->address, to, nbytes);
+        take_away(from->pool, piece.block->address, nbytes,
+                  [&] { pool.expandable->move(piece.block->address, to, nbytes); });
       } catch (...) {
         give_piece_back(piece);
         throw;
@@ -160,12 +174,11 @@ std::byte* move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std:
         drop_piece(state, piece);
       }
       note_piece(state, heap, segment, to, nbytes);
-      tell_growth(pool, to, nbytes, true);
       state.counters.moves.fetch_add(1, std::memory_order_relaxed);
       to += nbytes;
+      tell_growth(pool, to - nbytes, nbytes, true);
     }
   }
-  return to;
 }
 
 // Puts memory behind the hole of a place; returns the bytes that were done before `failure`, if any.
@@ -174,10 +187,11 @@ std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& p
   std::byte* const begin = place.hole->address;
   std::byte* const end = place.hole->end();
   const std::size_t granule = granule_of(state, heap.pool);
-  const std::size_t most = std::clamp(std::bit_floor(size / 4), granule, std::max(granule, state.policy.most_piece_nbytes));
+  std::size_t most = std::clamp(std::bit_floor(size / 4), granule, std::max(granule, state.policy.most_piece_nbytes));
+  if (TESSERA_MUTANT("memory.pieces_do_not_grow")) most = granule;
   std::byte* to = begin;
   try {
-    to = move_pieces(state, heap, *place.segment, to, end);
+    move_pieces(state, heap, *place.segment, to, end);
     if (to < end) check_limit(state, static_cast<std::size_t>(end - to));
     while (to < end) {
       const auto left = static_cast<std::size_t>(end - to);
@@ -241,7 +255,13 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
       heap.make_ready(*block->next);
     }
   }
-  tell_growth(pool, address, nbytes, true);
+  try {
+    tell_growth(pool, address, nbytes, true);
+  } catch (...) {
+    const std::lock_guard lock(heap.lock);
+    heap.make_ready(*block);
+    throw;
+  }
   return block;
 }
 
@@ -266,7 +286,8 @@ std::size_t trim_fixed(AllocatorState& state, Heap& heap, const std::function<bo
         const std::lock_guard lock(heap.lock);
         Block* first = segment.first;
         if (!segment.is_expandable && first->next == nullptr && first->phase == Phase::kReady &&
-            state.is_completed(heap, *first) && (!wanted || wanted(*first))) {
+            (state.is_completed(heap, *first) || TESSERA_MUTANT("memory.frees_uncompleted_segment")) &&
+            (!wanted || wanted(*first))) {
           block = first;
           space.ready.remove(*block);
           heap.sums.cached -= block->size;
@@ -278,9 +299,8 @@ std::size_t trim_fixed(AllocatorState& state, Heap& heap, const std::function<bo
         continue;
       }
       const std::size_t nbytes = segment.nbytes;
-      tell_growth(heap.pool, segment.base, nbytes, false);
       try {
-        heap.pool.upstream->free(segment.base, nbytes);
+        take_away(heap.pool, segment.base, nbytes, [&] { heap.pool.upstream->free(segment.base, nbytes); });
       } catch (...) {
         const std::lock_guard lock(heap.lock);
         heap.make_ready(*block);
@@ -307,9 +327,9 @@ std::size_t trim_expandable(AllocatorState& state, Heap& heap, const std::functi
     }
     if (piece.block == nullptr) return given;
     const std::size_t nbytes = piece.block->size;
-    tell_growth(heap.pool, piece.block->address, nbytes, false);
     try {
-      heap.pool.expandable->unmap(piece.block->address, nbytes);
+      take_away(heap.pool, piece.block->address, nbytes,
+                [&] { heap.pool.expandable->unmap(piece.block->address, nbytes); });
     } catch (...) {
       give_piece_back(piece);
       throw;
