@@ -57,37 +57,6 @@ void settle(AllocatorState& state, Heap& heap, Block& block) {
   block.requested = 0;
 }
 
-// Merges neighbours that are all proved over for the stream; what it does next comes after each of them, so its own
-// marks speak for the whole. Returns whether anything was merged.
-bool consolidate(AllocatorState& state, CaptureScope& scope, Heap& heap, StreamId stream) {
-  std::vector<Block*> proved;
-  heap.pending.find_if(kAlignment, 1 << 30, [&](Block& block) {
-    if (is_provable(scope, block) && scope.order->proves(stream, block.extra->marks)) proved.push_back(&block);
-    return false;
-  });
-  std::sort(proved.begin(), proved.end(), [](const Block* a, const Block* b) { return a->address < b->address; });
-  bool has_merged = false;
-  for (std::size_t i = 0; i < proved.size();) {
-    Block& first = *proved[i];
-    std::size_t last = i + 1;
-    while (last < proved.size() && proved[last]->prev == proved[last - 1]) ++last;
-    if (last - i > 1) {
-      for (std::size_t k = i; k < last; ++k) {
-        heap.end_pending(*proved[k]);
-        take_over_waits(scope, *proved[k]);
-        settle(state, heap, *proved[k]);
-      }
-      for (std::size_t k = i + 1; k < last; ++k) heap.absorb_next(first);
-      scope.order->mark(stream, first.more().marks);
-      first.extra->capture = scope.id;
-      heap.make_pending(first);
-      has_merged = true;
-    }
-    i = last;
-  }
-  return has_merged;
-}
-
 }  // namespace
 
 Block* AllocatorState::take_captured(const Request& request, Heap& heap) {
@@ -98,18 +67,22 @@ Block* AllocatorState::take_captured(const Request& request, Heap& heap) {
   if (Block* block = heap.take(request.size)) return block;
   // What is launched next may start before the launch before it has ended: nothing that was used is proved over.
   if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0) return nullptr;
-  const auto find = [&] {
-    return heap.pending.find_if(request.size, kMostProofs, [&](const Block& block) {
-      if (TESSERA_MUTANT("memory.capture_reuse_unproved")) return true;
-      return is_provable(scope, block) && scope.order->proves(request.slot.id(), block.extra->marks);
-    });
+  const auto is_over = [&](const Block& block) {
+    if (block.phase == Phase::kReady || TESSERA_MUTANT("memory.capture_reuse_unproved")) return true;
+    return is_provable(scope, block) && scope.order->proves(request.slot.id(), block.extra->marks);
   };
-  Block* block = find();
-  if (block == nullptr && consolidate(*this, scope, heap, request.slot.id())) block = find();
-  if (block == nullptr) return nullptr;
-  heap.take_pending(*block, request.size);
-  take_over_waits(scope, *block);
-  settle(*this, heap, *block);
+  detail::Run run;
+  if (Block* one = heap.pending.find_if(request.size, kMostProofs, is_over)) {
+    run = {one, one, one->size, 0};
+  } else if (heap.sums.mapped - heap.sums.used >= request.size) {
+    run = heap.find_run(heap.spaces[Heap::is_large(request.size)], request.size,
+                        [&](const Block& block) { return is_over(block) ? 0 : -1; });
+  }
+  if (run.first == nullptr) return nullptr;
+  Block* block = heap.take_run(run, request.size, [&](Block& pending) {
+    take_over_waits(scope, pending);
+    settle(*this, heap, pending);
+  });
   counters.capture_reuses.fetch_add(1, std::memory_order_relaxed);
   return block;
 }

@@ -1,6 +1,7 @@
 // What is tried before a request fails, cheapest first. Each step that saved a request is counted.
 //
-//   covered blocks of other streams -> a wait on the device -> more memory -> pending blocks that have completed
+//   own blocks that are covered -> with much pending, own blocks behind a wait on the device -> covered blocks of other
+//   streams -> more memory -> pending blocks that have completed
 //   -> cached memory given back -> the same after waiting for the streams -> pools that may be borrowed from
 //   -> callbacks -> OutOfMemoryError with the report
 //
@@ -25,12 +26,17 @@ class Ladder {
 
   Block* climb() {
     if (request_.capture == nullptr) {
+      if (Block* block = state_.take_by_wait(request_, heap_, false)) return block;
+      // With much pending the stream waits for its own rather than cut up what is another's.
+      if (!has_slack()) {
+        if (Block* block = state_.take_by_wait(request_, heap_, true)) return block;
+      }
       if (Block* block = state_.take_covered(request_, heap_)) return block;
-      if (Block* block = state_.take_by_wait(request_, heap_)) return block;
     }
     if (Block* block = grow()) return block;
     auto& counters = state_.counters;
     if (request_.capture == nullptr) {
+      if (Block* block = state_.take_by_wait(request_, heap_, true)) return block;
       if (Block* block = after("pending blocks", counters.retries_pending, [&] { return promote(); })) return block;
       if (Block* block = after("giving back cached memory", counters.retries_trim, [&] { return trim(); })) return block;
       if (state_.policy.may_synchronize && state_.device.captures() == 0) {
@@ -48,6 +54,18 @@ class Ladder {
     if (request_.capture != nullptr) return state_.take_captured(request_, heap_);
     if (Block* block = state_.take_ready(request_, heap_)) return block;
     return state_.take_covered(request_, heap_);
+  }
+
+  // Whether so little is pending that growing is better than waiting.
+  bool has_slack() {
+    std::size_t pending = request_.size;
+    const std::lock_guard lock(state_.slow_mutex);
+    for (const auto& heap : request_.pool->heaps) {
+      if (heap->slot == nullptr) continue;
+      const std::lock_guard heap_lock(heap->lock);
+      pending += heap->sums.mapped - heap->sums.used - heap->sums.cached;
+    }
+    return static_cast<double>(pending) <= state_.policy.pending_slack * static_cast<double>(state_.reserved);
   }
 
   // More memory; null where there is no room.

@@ -77,8 +77,15 @@ constexpr FieldRule size_rule(const char* name, const char* allowed, bool (*is_a
           depends_on_others};
 }
 
-const std::array<FieldRule, 10>& rules() {
-  static const std::array<FieldRule, 10> kRules = {
+template <double Policy::*Member>
+constexpr FieldRule share_rule(const char* name) {
+  return {name, "at least 0 and below 1", [](const Policy& policy) { return policy.*Member >= 0 && policy.*Member < 1; },
+          [](const Policy& policy) { return number_text(policy.*Member); },
+          [](Policy& policy, const std::string& value) { policy.*Member = read_number<double>(value, "number"); }};
+}
+
+const std::array<FieldRule, 11>& rules() {
+  static const std::array<FieldRule, 11> kRules = {
       switch_rule<&Policy::expandable>("expandable"),
       size_rule<&Policy::granule_nbytes>("granule_nbytes", "a power of two from 512 B to 1 EiB",
                                          [](const Policy& policy) {
@@ -109,14 +116,12 @@ const std::array<FieldRule, 10>& rules() {
        [](Policy& policy, const std::string& value) {
          policy.cross_stream = static_cast<CrossStream>(read_word(value, kCrossStream));
        }},
+      share_rule<&Policy::pending_slack>("pending_slack"),
       size_rule<&Policy::limit_nbytes>(
           "limit_nbytes", "0 or at least granule_nbytes",
           [](const Policy& policy) { return policy.limit_nbytes == 0 || policy.limit_nbytes >= policy.granule_nbytes; },
           true),
-      {"collect_above", "at least 0 and below 1",
-       [](const Policy& policy) { return policy.collect_above >= 0 && policy.collect_above < 1; },
-       [](const Policy& policy) { return number_text(policy.collect_above); },
-       [](Policy& policy, const std::string& value) { policy.collect_above = read_number<double>(value, "number"); }},
+      share_rule<&Policy::collect_above>("collect_above"),
       switch_rule<&Policy::may_synchronize>("may_synchronize"),
   };
   return kRules;

@@ -45,6 +45,9 @@ struct TESSERA_API Policy {
   std::uint32_t roundup_divisions = 0;
   /// Blocks that another stream may still use.
   CrossStream cross_stream = CrossStream::kWait;
+  /// kWait: as long as no more than this share of what is reserved would be pending, memory grows rather than a stream
+  /// waits. Streams that run side by side need some blocks twice; a host far ahead must not need every block 50 times.
+  double pending_slack = 0.08;
   /// Most bytes to map; 0: what the upstream has. A request that would pass it goes through the retry ladder.
   std::size_t limit_nbytes = 0;
   /// Above this share of the limit, cached memory older than the mean is given back before more is mapped; 0: never.

@@ -37,6 +37,7 @@ TEST(Policy, TheDefaultIsAllowedAndShowsEveryField) {
                                                                    {"least_remainder_nbytes", "512B"},
                                                                    {"roundup_divisions", "0"},
                                                                    {"cross_stream", "wait"},
+                                                                   {"pending_slack", "0.08"},
                                                                    {"limit_nbytes", "0B"},
                                                                    {"collect_above", "0"},
                                                                    {"may_synchronize", "true"}}));
@@ -45,7 +46,7 @@ TEST(Policy, TheDefaultIsAllowedAndShowsEveryField) {
 TEST(Policy, ParsesEveryFieldAndShowsIt) {
   const Policy policy = Policy::parse(
       "expandable=false,granule_nbytes=4MiB, most_piece_nbytes = 64 MiB ,shared_segment_nbytes=40MiB,"
-      "least_remainder_nbytes=1000,roundup_divisions=8,cross_stream=grow,limit_nbytes=12345678,collect_above=0.8,"
+      "least_remainder_nbytes=1000,roundup_divisions=8,cross_stream=grow,pending_slack=0.25,limit_nbytes=12345678,collect_above=0.8,"
       "may_synchronize=false");
   EXPECT_FALSE(policy.expandable);
   EXPECT_EQ(policy.granule_nbytes, std::size_t{4} << 20);
@@ -54,6 +55,7 @@ TEST(Policy, ParsesEveryFieldAndShowsIt) {
   EXPECT_EQ(policy.least_remainder_nbytes, 1000u);
   EXPECT_EQ(policy.roundup_divisions, 8u);
   EXPECT_EQ(policy.cross_stream, CrossStream::kGrow);
+  EXPECT_DOUBLE_EQ(policy.pending_slack, 0.25);
   EXPECT_EQ(policy.limit_nbytes, 12345678u);
   EXPECT_DOUBLE_EQ(policy.collect_above, 0.8);
   EXPECT_FALSE(policy.may_synchronize);
@@ -77,7 +79,7 @@ TEST(Policy, UnknownFieldsAreNamedWithTheNearest) {
   EXPECT_EQ(message_of([] { Policy::parse("granul_nbytes=4MiB"); }),
             "memory policy: there is no field 'granul_nbytes' (did you mean 'granule_nbytes'?); there are [expandable, "
             "granule_nbytes, most_piece_nbytes, shared_segment_nbytes, least_remainder_nbytes, roundup_divisions, "
-            "cross_stream, limit_nbytes, collect_above, may_synchronize]");
+            "cross_stream, pending_slack, limit_nbytes, collect_above, may_synchronize]");
 }
 
 TEST(Policy, BadValuesAreNamedWithWhatIsAllowed) {

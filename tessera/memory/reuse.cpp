@@ -62,16 +62,19 @@ Block* AllocatorState::take_ready(const Request& request, Heap& own) {
 
 namespace {
 
-// A pending block is over for its taker: from here on the heap's own tick speaks for it.
-void settle(AllocatorState& state, Heap& heap, Block& block, bool by_wait) {
-  if (block.requested != 0) state.history.record_reusable(heap, block, by_wait);
-  if (block.extra != nullptr) {
-    const std::lock_guard lock(state.events_mutex);
-    for (Use& use : block.extra->uses) {
-      // An event that another part of a split block still waits on must keep its point.
-      if (use.event && use.event.state().use_count() == 1) state.spare_events.push_back(std::move(use.event));
-    }
+// Events that are waited for no more.
+void recycle(AllocatorState& state, std::vector<Use>& uses) {
+  const std::lock_guard lock(state.events_mutex);
+  for (Use& use : uses) {
+    // An event that another part of a split block still waits on must keep its point.
+    if (use.event && use.event.state().use_count() == 1) state.spare_events.push_back(std::move(use.event));
   }
+}
+
+// A pending block is over for its taker: from here on the heap's own tick speaks for it.
+void settle(AllocatorState& state, Heap& heap, Block& block) {
+  if (block.requested != 0) state.history.record_reusable(heap, block, false);
+  if (block.extra != nullptr) recycle(state, block.extra->uses);
   block.extra.reset();
   block.requested = 0;
 }
@@ -93,7 +96,7 @@ Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap,
   });
   if (pending == nullptr) return nullptr;
   heap.take_pending(*pending, request.size);
-  settle(state, heap, *pending, false);
+  settle(state, heap, *pending);
   return pending;
 }
 
@@ -118,40 +121,69 @@ Block* AllocatorState::take_covered(const Request& request, Heap& own) {
   return nullptr;
 }
 
-// A pending block of the stream's own heap behind waits for the events recorded at its free. Neither side may be a
+namespace {
+
+// What it takes for the stream to use a free block of its own heap: nothing, waits on the device (their number), or
+// more than can be done here (-1). A wait is only ever on an event recorded at the block's free.
+int price_of(const AllocatorState& state, const Request& request, const Heap& own, const Block& block, bool may_wait) {
+  if (block.phase == Phase::kReady || state.is_over(own, block, request.stream)) return 0;
+  if (!may_wait || block.extra == nullptr) return -1;
+  int waits = 0;
+  for (const Use& use : block.extra->uses) {
+    if (is_done(*use.slot, use.tick) || is_ordered(request.stream, *use.slot, use.tick)) continue;
+    if (!use.event) return -1;
+    ++waits;
+  }
+  return waits;
+}
+
+// A pending block that fits, or free neighbours that fit together: what was cut up for smaller blocks, some of them
+// pending, is whole again before the heap grows.
+detail::Run find_own(const AllocatorState& state, const Request& request, const Heap& own, bool may_wait) {
+  const auto price = [&](const Block& block) { return price_of(state, request, own, block, may_wait); };
+  Block* block = own.pending.find_if(request.size, kMostTried, [&](const Block& one) { return price(one) >= 0; });
+  if (block != nullptr) return {block, block, block->size, price(*block)};
+  const std::size_t unused = own.sums.mapped - own.sums.used;
+  if (unused < request.size || unused == own.sums.cached) return {};  // ready neighbours have merged already
+  return own.find_run(own.spaces[Heap::is_large(request.size)], request.size, price);
+}
+
+}  // namespace
+
+// Pending memory of the stream's own heap, behind waits on the device where it must be. Neither side of a wait may be a
 // stream that holds or spins: its work could be waiting for what this very stream does next.
-Block* AllocatorState::take_by_wait(const Request& request, Heap& own) {
-  if (policy.cross_stream != CrossStream::kWait || host_writes || request.stream.may_spin()) return nullptr;
-  if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0) return nullptr;
-  std::vector<device::Event> events;
+Block* AllocatorState::take_by_wait(const Request& request, Heap& own, bool may_wait) {
+  if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0 || host_writes) return nullptr;
+  may_wait = may_wait && policy.cross_stream == CrossStream::kWait && !request.stream.may_spin();
+  std::vector<Use> uses;
   Block* block = nullptr;
   {
     const std::lock_guard lock(own.lock);
-    block = own.pending.find_if(request.size, kMostTried, [&](const Block& candidate) {
-      return candidate.extra != nullptr &&
-             std::all_of(candidate.extra->uses.begin(), candidate.extra->uses.end(), [&](const Use& use) {
-               return static_cast<bool>(use.event) || is_done(*use.slot, use.tick) ||
-                      is_ordered(request.stream, *use.slot, use.tick);
-             });
+    const detail::Run run = find_own(*this, request, own, may_wait);
+    if (run.first == nullptr) return nullptr;
+    block = own.take_run(run, request.size, [&](Block& pending) {
+      if (pending.extra == nullptr) return;
+      for (Use& use : pending.extra->uses) uses.push_back(std::move(use));
+      if (pending.requested != 0) history.record_reusable(own, pending, run.cost > 0);
+      pending.extra.reset();
+      pending.requested = 0;
     });
-    if (block == nullptr) return nullptr;
-    own.take_pending(*block, request.size);
-    for (const Use& use : block->extra->uses) {
-      if (use.event && !is_ordered(request.stream, *use.slot, use.tick)) events.push_back(use.event);
-    }
   }
+  std::size_t waits = 0;
   try {
-    for (const device::Event& event : events) {
-      if (!TESSERA_MUTANT("memory.device_wait_skipped")) request.stream.wait(event);
+    for (const Use& use : uses) {
+      if (!use.event || is_done(*use.slot, use.tick) || is_ordered(request.stream, *use.slot, use.tick)) continue;
+      if (!TESSERA_MUTANT("memory.device_wait_skipped")) request.stream.wait(use.event);
+      ++waits;
     }
   } catch (...) {
     const std::lock_guard lock(own.lock);
+    block->more().uses = std::move(uses);
     own.make_pending(*block);
     throw;
   }
-  counters.device_waits.fetch_add(events.size(), std::memory_order_relaxed);
-  const std::lock_guard lock(own.lock);
-  settle(*this, own, *block, true);
+  counters.device_waits.fetch_add(waits, std::memory_order_relaxed);
+  recycle(*this, uses);
   return block;
 }
 
@@ -188,7 +220,7 @@ std::size_t AllocatorState::promote_completed(Heap& heap) {
   for (Block* block : done) {
     nbytes += block->size;
     heap.end_pending(*block);
-    settle(*this, heap, *block, false);
+    settle(*this, heap, *block);
     heap.make_ready(*block);
   }
   return nbytes;

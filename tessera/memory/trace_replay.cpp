@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
-#include "tessera/device/host/host_device.h"
 #include "tessera/memory/allocator.h"
+#include "tessera/memory/detail/idle_device.h"
 #include "tessera/memory/null_upstream.h"
 
 namespace tessera::memory {
@@ -64,7 +64,7 @@ class Replay {
             NullOptions{.capacity_nbytes = capacity,
                         .granularity = std::min(NullOptions().granularity, policy.granule_nbytes),
                         .name = "replay"})),
-        device_(device::host::make_host_device({.name = "replay"})),
+        device_(detail::make_idle_device(capacity)),
         allocator_(device_, {.policy = policy, .upstream = upstream_, .name = "replay"}),
         buffers_(trace.keys) {
     for (std::uint32_t i = 0; i < trace.streams; ++i) {
@@ -82,6 +82,7 @@ class Replay {
       } else {
         live_ -= buffers_[op.key].nbytes();
         buffers_[op.key].reset();
+        streams_[op.stream].poll();  // what used it is over, and the allocator knows
       }
       if (i == peak_at_) [[unlikely]] {
         const Clock::time_point before = Clock::now();

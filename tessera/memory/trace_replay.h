@@ -37,10 +37,11 @@ struct TESSERA_API ReplayResult {
   [[nodiscard]] std::string to_json() const;
 };
 
-/// Runs the log through an allocator of this policy with so much memory. As many streams are made as the log names;
-/// they get no work, and each block is used by the stream of its allocation alone. The memory is mapped in multiples of
-/// 2 MiB, as on CUDA, or of the policy's granule where that is less. InvalidArgument for a log of more than 1,024
-/// streams, or one whose ops make no sense.
+/// Runs the log through an allocator of this policy with so much memory. As many streams are made as the log names, and
+/// each block is used by the stream of its allocation alone. A log does not tell when work ended: here it has ended by
+/// the next operation, as in a run whose host is never ahead. So a replay has one result, whatever the machine is
+/// doing. The memory is mapped in multiples of 2 MiB, as on CUDA, or of the policy's granule where that is less.
+/// InvalidArgument for a log of more than 1,024 streams, or one whose ops make no sense.
 TESSERA_API ReplayResult replay(const Trace& trace, const Policy& policy, std::size_t capacity_nbytes);
 
 }  // namespace tessera::memory

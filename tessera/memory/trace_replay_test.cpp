@@ -124,6 +124,9 @@ TEST(Replay, RandomLogsKeepTheirSums) {
     }
     for (const char* policy : {"", "cross_stream=grow", "expandable=false", "roundup_divisions=4"}) {
       const ReplayResult result = replay(trace, Policy::parse(policy), kPlenty);
+      ReplayResult again = replay(trace, Policy::parse(policy), kPlenty);
+      again.ns_per_op = result.ns_per_op;
+      EXPECT_EQ(again.to_json(), result.to_json()) << policy;
       EXPECT_EQ(result.ops, trace.ops.size());
       EXPECT_EQ(result.failures, 0u) << policy;
       EXPECT_EQ(result.peak_live_nbytes, peak) << policy;

@@ -78,7 +78,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
 
   // reuse.cpp: blocks that others used
   Block* take_covered(const detail::Request& request, detail::Heap& own);
-  Block* take_by_wait(const detail::Request& request, detail::Heap& own);
+  Block* take_by_wait(const detail::Request& request, detail::Heap& own, bool may_wait);
   Block* take_ready(const detail::Request& request, detail::Heap& own);
   [[nodiscard]] bool is_over(const detail::Heap& heap, const Block& block, const device::Stream& stream) const;
   [[nodiscard]] bool is_completed(const detail::Heap& heap, const Block& block) const;

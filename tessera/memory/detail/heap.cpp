@@ -36,18 +36,19 @@ void Heap::split(Space& space, Block& block, std::size_t size) {
   if (TESSERA_MUTANT("memory.split_loses_bytes")) rest->size -= kAlignment;
 }
 
-void Heap::take_pending(Block& block, std::size_t size) {
-  end_pending(block);
-  if (block.size - size < least_remainder) return;
-  Block* rest = carve(block, block.address + size, block.size - size);
+void Heap::cut_tail(Block& block, std::size_t nbytes) {
+  Bins& bins = block.phase == Phase::kPending ? pending : spaces[block.segment->is_large].ready;
+  bins.remove(block);
+  Block* tail = carve(block, block.end() - nbytes, nbytes);
   if (block.extra != nullptr) {
-    rest->more().uses = block.extra->uses;
-    rest->more().marks = block.extra->marks;
-    rest->more().capture = block.extra->capture;
-    rest->more().is_barred = block.extra->is_barred;
+    tail->more().uses = block.extra->uses;
+    tail->extra->marks = block.extra->marks;
+    tail->extra->capture = block.extra->capture;
+    tail->extra->is_barred = block.extra->is_barred;
   }
-  rest->requested = 0;
-  make_pending(*rest);
+  tail->freed_at = block.freed_at;
+  bins.insert(block);
+  bins.insert(*tail);
 }
 
 Block* Heap::make_ready(Block& taken) {

@@ -207,7 +207,8 @@ void StackTable::note_module(const std::string& name, const std::string& path, s
     probe::Row<ModuleRow> row;
     ~Kept() {}  // NOLINT(modernize-use-equals-default): the row is not released
   };
-  Kept{recorder_.table<ModuleRow>().claim({recorder_.intern(name), recorder_.intern(path), load_bias})};
+  [[maybe_unused]] const Kept kept{
+      recorder_.table<ModuleRow>().claim({recorder_.intern(name), recorder_.intern(path), load_bias})};
 }
 
 }  // namespace tessera::memory::detail
