@@ -79,6 +79,7 @@ void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const 
 void AllocatorState::publish_live(Heap& heap) {
   const auto delta = static_cast<std::int64_t>(heap.sums.live) - static_cast<std::int64_t>(heap.published_live);
   heap.published_live = heap.sums.live;
+  if (heap.pool.is_imaginary) return;
   const std::int64_t now = live.fetch_add(delta, std::memory_order_relaxed) + delta;
   if (delta > 0) raise(peak_live, now);
 }
@@ -162,6 +163,7 @@ AllocatorState::AllocatorState(const device::Device& of, AllocatorOptions option
   policy.check();
   device_key = device.state().get();
   if (upstream == nullptr) upstream = device_upstream(device);
+  capacity = upstream->capacity_nbytes();
   name = options.name.empty() ? upstream->name() : options.name;
   limit = policy.limit_nbytes;
   std::uint32_t flags = host_writes ? kHostWrites : 0U;
@@ -228,7 +230,13 @@ void AllocatorState::retire() noexcept {
     const std::lock_guard slow(slow_mutex);
     const auto heaps = all_heaps();
     for (Heap* heap : heaps) heap->lock.lock();
-    for (Heap* heap : heaps) left += static_cast<std::int64_t>(heap->sums.live_blocks);
+    for (Heap* heap : heaps) {
+      left += static_cast<std::int64_t>(heap->sums.live_blocks);
+      // Freed ones that a graph of another allocator holds come back like live ones.
+      heap->walk([&](const detail::Segment&, const Block& block) {
+        if (block.phase == detail::Phase::kTaken && block.extra != nullptr && block.extra->holds > 0) ++left;
+      });
+    }
     retired_live = left;
     special.fetch_or(kRetired);
     for (Heap* heap : heaps) heap->lock.unlock();
@@ -258,9 +266,7 @@ void Allocator::set_limit_fraction(double fraction) const {
   TESSERA_CHECK(fraction > 0 && fraction <= 1, "set_limit_fraction: ", fraction,
                 " is not a share of the device's memory; give a number above 0 and at most 1");
   AllocatorState& state = state_of(*this);
-  state.limit = fraction == 1 ? 0
-                              : static_cast<std::size_t>(fraction *
-                                                         static_cast<double>(state.upstream->capacity_nbytes()));
+  state.limit = fraction == 1 ? 0 : static_cast<std::size_t>(fraction * static_cast<double>(state.capacity));
 }
 
 std::uint64_t Allocator::on_pressure(std::function<bool(std::size_t)> callback) const {

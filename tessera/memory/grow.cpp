@@ -47,15 +47,38 @@ void take_away(PoolState& pool, std::byte* address, std::size_t nbytes, const Bo
   }
 }
 
-void note_reserved(AllocatorState& state, std::size_t nbytes) {
+// Memory came under a pool, or went. A pool that is only priced counts nowhere.
+void note_mapped(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
+  if (pool.is_imaginary) return;
   const std::size_t now = state.reserved.fetch_add(nbytes) + nbytes;
   if (now > state.peak_reserved) state.peak_reserved = now;
+  state.counters.maps.fetch_add(1, std::memory_order_relaxed);
 }
 
-void check_limit(AllocatorState& state, std::size_t nbytes) {
+void note_unmapped(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
+  if (pool.is_imaginary) return;
+  state.reserved -= nbytes;
+  state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Refuses what cannot be had before anything is mapped for it: beyond the limit, or beyond all that the upstream has.
+void check_room(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
+  if (pool.is_imaginary) return;
   const std::size_t limit = TESSERA_MUTANT("memory.limit_ignored") ? 0 : state.limit.load();
   TESSERA_CHECK_AS(OutOfMemory, limit == 0 || state.reserved + nbytes <= limit, "allocator of ", state.name, ": ",
                    format_bytes(nbytes), " more would pass the limit of ", format_bytes(limit));
+  std::size_t held = 0;
+  for (const auto& one : state.pools) {
+    if (one->upstream != pool.upstream) continue;
+    for (const auto& heap : one->heaps) {
+      const std::lock_guard lock(heap->lock);
+      held += heap->sums.mapped;
+    }
+  }
+  if (TESSERA_MUTANT("memory.capacity_ignored")) return;
+  TESSERA_CHECK_AS(OutOfMemory, held + nbytes <= pool.capacity, "allocator of ", state.name, ": ",
+                   format_bytes(nbytes), " more would pass the ", format_bytes(pool.capacity), " of ",
+                   pool.upstream->name());
 }
 
 // Notes under the heap's lock that [address, nbytes) has memory as one piece.
@@ -95,14 +118,15 @@ FreePiece take_piece(AllocatorState& state, Heap& heap, std::size_t least, std::
     });
     if (found.block == nullptr) continue;
     Block& whole = *found.block;
+    const std::uint32_t freed_at = whole.freed_at;  // what is left is as old as before
     space.ready.remove(whole);
     heap.sums.cached -= whole.size;
     whole.phase = Phase::kTaken;
     found.block = heap.carve(whole, piece.first, piece.second);
-    if (found.block != &whole) heap.make_ready(whole);
+    if (found.block != &whole) heap.make_ready(whole)->freed_at = freed_at;
     if (found.block->next != nullptr && found.block->next->phase == Phase::kTaken &&
         found.block->next->segment == found.segment && found.block->end() == found.block->next->address)
-      heap.make_ready(*found.block->next);
+      heap.make_ready(*found.block->next)->freed_at = freed_at;
     return found;
   }
   return {};
@@ -192,14 +216,13 @@ std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& p
   std::byte* to = begin;
   try {
     move_pieces(state, heap, *place.segment, to, end);
-    if (to < end) check_limit(state, static_cast<std::size_t>(end - to));
+    if (to < end) check_room(state, heap.pool, static_cast<std::size_t>(end - to));
     while (to < end) {
       const auto left = static_cast<std::size_t>(end - to);
       const std::size_t nbytes = left >= most ? most : std::max(granule, std::bit_floor(left) / granule * granule);
       heap.pool.expandable->map(to, nbytes);
-      note_reserved(state, nbytes);
+      note_mapped(state, heap.pool, nbytes);
       note_piece(state, heap, *place.segment, to, nbytes);
-      state.counters.maps.fetch_add(1, std::memory_order_relaxed);
       to += nbytes;
       tell_growth(heap.pool, to - nbytes, nbytes, true);
     }
@@ -219,7 +242,7 @@ Block* grow_expandable(AllocatorState& state, Heap& heap, std::size_t size) {
     place = detail::reserve_place(heap, space, size, granule);
   }
   if (place.hole == nullptr) {
-    const std::size_t share = Heap::is_large(size) ? pool.upstream->capacity_nbytes() : pool.upstream->capacity_nbytes() / 8;
+    const std::size_t share = Heap::is_large(size) ? pool.capacity : pool.capacity / 8;
     const std::size_t nbytes = round_up(std::max(share, size) + granule, granule);
     std::byte* base = pool.expandable->reserve(nbytes);
     const std::lock_guard lock(heap.lock);
@@ -241,10 +264,9 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
   if (!pool.options.no_split && size > (std::size_t{1} << 20) && size < (std::size_t{10} << 20))
     nbytes = round_up(std::max(state.policy.shared_segment_nbytes, nbytes), granule);
   if (pool.options.no_split) nbytes = round_up(size, pool.upstream->granularity());
-  check_limit(state, nbytes);
+  check_room(state, pool, nbytes);
   std::byte* const address = pool.upstream->allocate(nbytes);
-  note_reserved(state, nbytes);
-  state.counters.maps.fetch_add(1, std::memory_order_relaxed);
+  note_mapped(state, pool, nbytes);
   Block* block = nullptr;
   {
     const std::lock_guard lock(heap.lock);
@@ -306,8 +328,7 @@ std::size_t trim_fixed(AllocatorState& state, Heap& heap, const std::function<bo
         heap.make_ready(*block);
         throw;
       }
-      state.reserved -= nbytes;
-      state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
+      note_unmapped(state, heap.pool, nbytes);
       given += nbytes;
       const std::lock_guard lock(heap.lock);
       state.history.record_map(heap, segment.base, nbytes, false, false);
@@ -334,8 +355,7 @@ std::size_t trim_expandable(AllocatorState& state, Heap& heap, const std::functi
       give_piece_back(piece);
       throw;
     }
-    state.reserved -= nbytes;
-    state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
+    note_unmapped(state, heap.pool, nbytes);
     given += nbytes;
     const std::lock_guard lock(heap.lock);
     drop_piece(state, piece);

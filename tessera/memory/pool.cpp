@@ -26,6 +26,7 @@ PoolState& AllocatorState::add_pool(PoolOptions options, PoolId id) {
   pool->id = id;
   pool->name = !options.name.empty() ? options.name : "pool " + std::to_string(id.graph != 0 ? id.graph : id.user);
   pool->upstream = options.upstream != nullptr ? options.upstream : upstream;
+  pool->capacity = pool->upstream == upstream ? capacity : pool->upstream->capacity_nbytes();
   // One block per segment: the segment is the block, so it never grows.
   if (policy.expandable && !options.no_split) pool->expandable = pool->upstream->as_expandable();
   pool->options = std::move(options);

@@ -29,7 +29,7 @@ bool is_ordered(const device::Stream& stream, const device::StreamSlot& slot, Ti
 }  // namespace
 
 bool AllocatorState::is_over(const Heap& heap, const Block& block, const device::Stream& stream) const {
-  if (host_writes) return is_completed(heap, block);
+  if (host_writes && !TESSERA_MUTANT("memory.pinned_reused_early")) return is_completed(heap, block);
   if (TESSERA_MUTANT("memory.every_block_is_covered")) return true;
   const auto is_covered = [&](const device::StreamSlot& slot, Tick tick) {
     return is_done(slot, tick) || is_ordered(stream, slot, tick);
@@ -104,7 +104,10 @@ Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap,
 
 Block* AllocatorState::take_covered(const Request& request, Heap& own) {
   if (Block* block = take_over_from(*this, request, own, true)) return block;
-  if (host_writes) return nullptr;  // the heaps of other streams hold no more that is complete than this one's
+  if (host_writes) {
+    poll_users(own);  // costs nothing beside pinning more memory
+    if (Block* block = take_over_from(*this, request, own, true)) return block;
+  }
   std::vector<Heap*> others;
   {
     const std::lock_guard lock(slow_mutex);

@@ -120,6 +120,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   Policy policy;
   std::atomic<std::size_t> limit{0};  ///< 0: none
   std::shared_ptr<Upstream> upstream;
+  std::size_t capacity = 0;  ///< the most the upstream could ever give: asked once, since the driver takes its time
   bool host_writes = false;
   /// Anything that a free must look at beside its block: a checked device, host writes, stacks, no handle left.
   std::atomic<std::uint32_t> special{0};

@@ -61,6 +61,7 @@ struct PoolState {
   std::string owner;  ///< for reports: what the pool is for
   PoolOptions options;
   std::shared_ptr<Upstream> upstream;
+  std::size_t capacity = 0;                  ///< the most the upstream could ever give
   ExpandableUpstream* expandable = nullptr;  ///< null: fixed segments
   std::uint32_t number = 0;                  ///< in the record file
   probe::Row<MemoryPoolRow> row;
