@@ -152,9 +152,15 @@ Heap& AllocatorState::heap_for(PoolState& pool, const device::StreamSlot& slot) 
                 " streams that can have memory of their own; reuse streams");
   const std::lock_guard lock(slow_mutex);
   if (Heap* known = pool.by_stream.find(slot.id())) return *known;
-  pool.heaps.push_back(std::make_unique<Heap>(pool, &slot));
-  pool.heaps.back()->least_remainder = policy.least_remainder_nbytes;
-  pool.by_stream.add(slot.id(), pool.heaps.back().get());
+  Heap& heap = add_heap(pool, &slot);
+  pool.by_stream.add(slot.id(), &heap);
+  return heap;
+}
+
+Heap& AllocatorState::add_heap(PoolState& pool, const device::StreamSlot* slot) {
+  pool.heaps.push_back(std::make_unique<Heap>(pool, slot));
+  const bool may_split = !pool.options.no_split || TESSERA_MUTANT("memory.split_in_no_split_pool");
+  pool.heaps.back()->least_remainder = may_split ? policy.least_remainder_nbytes : ~std::size_t{0};
   return *pool.heaps.back();
 }
 

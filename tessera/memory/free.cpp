@@ -109,7 +109,9 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
   Heap& heap = *block->heap;
   const std::uint32_t stack = history.stack();
   bool is_last = false;
-  const bool is_closed = heap.pool.is_closed.load();
+  // The block keeps a closed pool, and the allocator: from here to the end nobody else may take either away.
+  std::unique_lock<std::mutex> slow;
+  if (heap.pool.is_closed.load()) slow = std::unique_lock(slow_mutex);
   {
     const std::lock_guard lock(heap.lock);
     heap.end_live(*block);
@@ -129,9 +131,9 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
     is_last = (special.load() & kRetired) != 0 && retired_live.fetch_sub(1) == 1;
   }
   if (is_last) {
+    if (slow.owns_lock()) slow.unlock();
     delete this;
-  } else if (is_closed) {
-    const std::lock_guard lock(slow_mutex);
+  } else if (slow.owns_lock()) {
     shrink_closed(heap.pool);
   }
 }

@@ -9,6 +9,7 @@
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 #include "tessera/memory/detail/capture_scope.h"
 #include "tessera/memory/oom_report.h"
@@ -19,6 +20,28 @@ using detail::Heap;
 using detail::Request;
 
 namespace {
+
+// The pools that lend to another, kept while one looks through them.
+struct Lenders {
+  Lenders(AllocatorState& of, const PoolState& borrower) : state(of) {
+    const std::lock_guard lock(state.slow_mutex);
+    for (const auto& pool : state.pools) {
+      if (!pool->options.borrow_on_oom && !TESSERA_MUTANT("memory.borrow_from_any_pool")) continue;
+      if (pool.get() == &borrower || pool->is_closed) continue;
+      all.push_back(pool.get());
+      ++pool->borrowers;
+    }
+  }
+  ~Lenders() {
+    const std::lock_guard lock(state.slow_mutex);
+    for (PoolState* pool : all) --pool->borrowers;
+  }
+  Lenders(const Lenders&) = delete;
+  Lenders& operator=(const Lenders&) = delete;
+
+  AllocatorState& state;
+  std::vector<PoolState*> all;
+};
 
 class Ladder {
  public:
@@ -124,14 +147,8 @@ class Ladder {
 
   Block* borrow() {
     if (request_.capture != nullptr) return nullptr;
-    std::vector<PoolState*> lenders;
-    {
-      const std::lock_guard lock(state_.slow_mutex);
-      for (const auto& pool : state_.pools) {
-        if (pool->options.borrow_on_oom && pool.get() != request_.pool && !pool->is_closed) lenders.push_back(pool.get());
-      }
-    }
-    for (PoolState* lender : lenders) {
+    const Lenders lenders(state_, *request_.pool);
+    for (PoolState* lender : lenders.all) {
       Request request = request_;
       request.pool = lender;
       Heap& heap = state_.heap_for(*lender, request_.slot);
@@ -141,7 +158,7 @@ class Ladder {
       state_.counters.retries_borrow.fetch_add(1, std::memory_order_relaxed);
       return block;
     }
-    if (!lenders.empty()) steps_.emplace_back("borrowing from pools: nothing");
+    if (!lenders.all.empty()) steps_.emplace_back("borrowing from pools: nothing");
     return nullptr;
   }
 

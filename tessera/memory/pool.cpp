@@ -1,6 +1,7 @@
 #include "tessera/memory/pool.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/base/error.h"
 #include "tessera/memory/detail/allocator_state.h"
@@ -68,7 +69,7 @@ void AllocatorState::shrink_closed(PoolState& pool) noexcept {
     const std::lock_guard heap_lock(heap->lock);
     left += heap->sums.mapped;
   }
-  if (left > 0) return;
+  if (left > 0 || pool.borrowers > 0) return;
   for (const auto& heap : pool.heaps) free_segments(*heap);
   std::erase_if(pools, [&](const auto& one) { return one.get() == &pool; });
 }
@@ -122,9 +123,10 @@ PoolScope::PoolScope(Pool pool) : pool_(std::move(pool)) {
 }
 
 PoolScope::~PoolScope() {
-  detail::ThreadScope* scope = detail::innermost_scope;
-  detail::innermost_scope = scope->outer;
-  delete scope;
+  // The innermost that is its own: a capture that began inside it may still be under way.
+  detail::ThreadScope** at = &detail::innermost_scope;
+  while ((*at)->capture != nullptr || (*at)->pool != pool_.state().get()) at = &(*at)->outer;
+  delete std::exchange(*at, (*at)->outer);
 }
 
 }  // namespace tessera::memory

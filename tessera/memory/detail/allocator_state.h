@@ -63,6 +63,8 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   // allocator.cpp
   Buffer allocate_slow(std::size_t nbytes, const device::Stream& stream);
   detail::Heap& heap_for(PoolState& pool, const device::StreamSlot& slot);
+  /// A heap without memory; `slot` null: for captures. slow_mutex is held.
+  detail::Heap& add_heap(PoolState& pool, const device::StreamSlot* slot);
   [[nodiscard]] std::size_t round(std::size_t nbytes) const;
   /// The last step of every allocation: `block` is taken, its heap's lock is held.
   void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot);

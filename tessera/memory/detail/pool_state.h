@@ -80,6 +80,7 @@ struct PoolState {
   std::map<const device::StreamSlot*, Tick> replay_streams;  ///< where graphs were replayed, and the latest tick there
 
   std::atomic<int> graphs{0};          ///< that were captured into it and can still be replayed, or are being captured
+  int borrowers = 0;                   ///< requests that are looking through it for memory; guarded by the slow lock
   bool is_imaginary = false;           ///< only priced: counts nowhere and is not recorded
   std::atomic<bool> is_closed{false};  ///< no handle is left
 };
