@@ -38,7 +38,7 @@ void tell_growth(PoolState& pool, std::byte* address, std::size_t nbytes, bool i
 // Says that memory is about to go and has `body` take it away; where that fails, says that it stays.
 template <class Body>
 void take_away(PoolState& pool, std::byte* address, std::size_t nbytes, const Body& body) {
-  tell_growth(pool, address, nbytes, false);
+  if (!TESSERA_MUTANT("memory.going_untold")) tell_growth(pool, address, nbytes, false);
   try {
     body();
   } catch (...) {
@@ -49,7 +49,7 @@ void take_away(PoolState& pool, std::byte* address, std::size_t nbytes, const Bo
 
 // Memory came under a pool, or went. A pool that is only priced counts nowhere.
 void note_mapped(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
-  if (pool.is_imaginary) return;
+  if (pool.is_imaginary && !TESSERA_MUTANT("memory.estimate_counts")) return;
   const std::size_t now = state.reserved.fetch_add(nbytes) + nbytes;
   if (now > state.peak_reserved) state.peak_reserved = now;
   state.counters.maps.fetch_add(1, std::memory_order_relaxed);
@@ -138,7 +138,7 @@ void drop_piece(AllocatorState& state, const FreePiece& piece) {
   const std::size_t nbytes = piece.block->size;
   piece.segment->pieces.erase(piece.block->address);
   piece.segment->mapped -= nbytes;
-  heap.sums.mapped -= nbytes;
+  if (!TESSERA_MUTANT("memory.identity_counts_moved_twice")) heap.sums.mapped -= nbytes;
   state.history.record_map(heap, piece.block->address, nbytes, false, true);
   detail::make_hole(heap, *piece.block);
 }
@@ -261,7 +261,8 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
   PoolState& pool = heap.pool;
   const std::size_t granule = granule_of(state, pool);
   std::size_t nbytes = round_up(size, granule);
-  if (!pool.options.no_split && size > (std::size_t{1} << 20) && size < (std::size_t{10} << 20))
+  if (!pool.options.no_split && !TESSERA_MUTANT("memory.no_shared_segments") && size > (std::size_t{1} << 20) &&
+      size < (std::size_t{10} << 20))
     nbytes = round_up(std::max(state.policy.shared_segment_nbytes, nbytes), granule);
   if (pool.options.no_split) nbytes = round_up(size, pool.upstream->granularity());
   check_room(state, pool, nbytes);
@@ -386,7 +387,7 @@ std::size_t AllocatorState::trim_all() {
 
 void AllocatorState::collect_by_age() {
   const std::size_t most = limit;
-  if (policy.collect_above <= 0 || most == 0) return;
+  if (policy.collect_above <= 0 || most == 0 || TESSERA_MUTANT("memory.never_collects")) return;
   if (static_cast<double>(reserved) < policy.collect_above * static_cast<double>(most)) return;
   std::uint64_t ages = 0;
   std::uint64_t blocks = 0;
@@ -403,7 +404,9 @@ void AllocatorState::collect_by_age() {
   }
   if (blocks == 0) return;
   const std::uint64_t mean = ages / blocks;
-  if (trim_pool(*default_pool, [&](const Block& block) { return age(block) >= mean; }) > 0)
+  if (trim_pool(*default_pool, [&](const Block& block) {
+        return TESSERA_MUTANT("memory.collects_the_young") ? age(block) <= mean : age(block) >= mean;
+      }) > 0)
     counters.collections.fetch_add(1, std::memory_order_relaxed);
 }
 

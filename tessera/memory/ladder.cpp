@@ -27,7 +27,8 @@ struct Lenders {
     const std::lock_guard lock(state.slow_mutex);
     for (const auto& pool : state.pools) {
       if (!pool->options.borrow_on_oom && !TESSERA_MUTANT("memory.borrow_from_any_pool")) continue;
-      if (pool.get() == &borrower || pool->is_closed) continue;
+      if (pool.get() == &borrower) continue;
+      if (pool->is_closed && !TESSERA_MUTANT("memory.closed_pool_lends")) continue;
       all.push_back(pool.get());
       ++pool->borrowers;
     }
@@ -116,6 +117,7 @@ class Ladder {
 
   std::size_t promote() {
     std::size_t nbytes = 0;
+    if (TESSERA_MUTANT("memory.ladder_promotes_nothing")) return 0;
     const std::lock_guard lock(state_.slow_mutex);
     for (const auto& heap : request_.pool->heaps) {
       if (heap->slot == nullptr) continue;
@@ -126,6 +128,7 @@ class Ladder {
   }
 
   std::size_t trim() {
+    if (TESSERA_MUTANT("memory.ladder_trims_nothing")) return 0;
     const std::lock_guard lock(state_.slow_mutex);
     std::size_t nbytes = state_.trim_pool(*state_.default_pool);
     if (request_.pool != state_.default_pool) nbytes += state_.trim_pool(*request_.pool);
@@ -137,7 +140,7 @@ class Ladder {
 
   std::size_t wait() {
     try {
-      state_.device.synchronize();
+      if (!TESSERA_MUTANT("memory.ladder_waits_for_nothing")) state_.device.synchronize();
     } catch (const std::exception& error) {
       // What failed on a stream is thrown where the program waits for it, not from an allocation.
       log::debug("allocator of ", state_.name, ": waiting for streams: ", error.what());
@@ -170,7 +173,7 @@ class Ladder {
     }
     bool has_freed = false;
     for (const auto& callback : callbacks) has_freed = callback(request_.size) || has_freed;
-    if (!has_freed) return 0;
+    if (!has_freed || TESSERA_MUTANT("memory.callbacks_ignored")) return 0;
     return request_.size + (request_.capture == nullptr ? promote() + trim() : 0);
   }
 
@@ -199,6 +202,7 @@ void Ladder::fail() {
     const std::lock_guard lock(state_.callbacks_mutex);
     observers = state_.oom_observers;
   }
+  if (TESSERA_MUTANT("memory.observers_forgotten")) observers.clear();
   for (const auto& observer : observers) observer(error.report());
   throw error;
 }

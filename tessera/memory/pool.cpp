@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 #include "tessera/memory/detail/growth.h"
 
@@ -39,7 +40,8 @@ PoolState& AllocatorState::add_pool(PoolOptions options, PoolId id) {
 Pool Allocator::create_pool(PoolOptions options) const {
   TESSERA_CHECK(state_ != nullptr, "create_pool: this Allocator is empty");
   const std::lock_guard lock(state_->slow_mutex);
-  PoolState& pool = state_->add_pool(std::move(options), {0, ++state_->last_user_pool});
+  PoolState& pool = state_->add_pool(std::move(options),
+                                     {0, TESSERA_MUTANT("memory.pool_ids_repeat") ? 1 : ++state_->last_user_pool});
   return Pool(state_->handle_to(pool));
 }
 
@@ -56,7 +58,7 @@ std::shared_ptr<PoolState> AllocatorState::handle_to(PoolState& pool) {
 void AllocatorState::release_pool(PoolState& pool) noexcept {
   const std::lock_guard lock(slow_mutex);
   pool.is_closed = true;
-  shrink_closed(pool);
+  if (!TESSERA_MUTANT("memory.closed_pool_stays")) shrink_closed(pool);
 }
 
 void AllocatorState::shrink_closed(PoolState& pool) noexcept {
@@ -99,6 +101,7 @@ std::uint64_t Pool::on_growth(std::function<void(const Growth&)> callback) const
       }
     }
   }
+  if (TESSERA_MUTANT("memory.earlier_growth_untold")) there.clear();
   for (const Growth& growth : there) callback(growth);
   const std::lock_guard lock(pool.callbacks_mutex);
   pool.growth_callbacks[++pool.last_callback] = std::move(callback);
@@ -126,7 +129,7 @@ PoolScope::~PoolScope() {
   // The innermost that is its own: a capture that began inside it may still be under way.
   detail::ThreadScope** at = &detail::innermost_scope;
   while ((*at)->capture != nullptr || (*at)->pool != pool_.state().get()) at = &(*at)->outer;
-  delete std::exchange(*at, (*at)->outer);
+  delete std::exchange(*at, TESSERA_MUTANT("memory.scope_not_nested") ? nullptr : (*at)->outer);
 }
 
 }  // namespace tessera::memory

@@ -108,7 +108,7 @@ Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap,
 Block* AllocatorState::take_covered(const Request& request, Heap& own) {
   if (Block* block = take_over_from(*this, request, own, true)) return block;
   if (host_writes) {
-    poll_users(own);  // costs nothing beside pinning more memory
+    if (!TESSERA_MUTANT("memory.pinned_never_polled")) poll_users(own);  // costs nothing beside pinning more memory
     if (Block* block = take_over_from(*this, request, own, true)) return block;
   }
   std::vector<Heap*> others;

@@ -202,12 +202,12 @@ TEST_P(MemorySuite, ACallbackIsTheLastResort) {
 TEST_P(MemorySuite, CollectsCachedMemoryThatIsOlderThanTheMean) {
   use_policy({.expandable = false, .limit_nbytes = 64 * kMiB, .collect_above = 0.5});
   std::vector<Buffer> live;
-  for (int i = 0; i < 3; ++i) live.push_back(allocator.allocate(12 * kMiB, stream));
+  for (const std::size_t size : {12, 14, 16}) live.push_back(allocator.allocate(size * kMiB, stream));
   for (Buffer& buffer : live) buffer.reset();  // the ages are 2, 1 and 0 frees
   stream.synchronize();
-  const Buffer next = allocator.allocate(14 * kMiB, stream);
+  const Buffer next = allocator.allocate(20 * kMiB, stream);
   EXPECT_EQ(allocator.statistics().collections, 1U);
-  EXPECT_EQ(reserved(), 26 * kMiB);
+  EXPECT_EQ(reserved(), 36 * kMiB);
 }
 
 TEST_P(MemorySuite, CollectsNothingBelowTheShare) {
@@ -219,7 +219,7 @@ TEST_P(MemorySuite, CollectsNothingBelowTheShare) {
 }
 
 TEST_P(MemorySuite, ABlockOfManyPiecesIsCollectedWhole) {
-  use_policy({.limit_nbytes = 128 * kMiB, .collect_above = 0.2});
+  use_policy({.collect_above = 0.2});
   Buffer old = allocator.allocate(32 * kMiB, stream);
   const Buffer between = allocator.allocate(2 * kMiB, stream);
   old.reset();
@@ -227,6 +227,7 @@ TEST_P(MemorySuite, ABlockOfManyPiecesIsCollectedWhole) {
     const Buffer young = allocator.allocate(4 * kKiB, stream);
   }
   stream.synchronize();
+  allocator.set_limit(128 * kMiB);
   const Buffer next = allocator.allocate(40 * kMiB, stream);
   EXPECT_EQ(allocator.statistics().collections, 1U);
   EXPECT_EQ(allocator.statistics().unmaps, 4U);

@@ -231,6 +231,30 @@ TEST_P(MemorySuite, APoolThatIsGoneLendsNothing) {
   EXPECT_EQ(live_in(allocator.default_pool()), 1U);
 }
 
+TEST_P(MemorySuite, APoolThatIsGoneLendsNotEvenWhatItCannotGiveBack) {
+  allocator.set_limit(2 * kMiB);
+  Buffer live;
+  {
+    const Pool pool = allocator.create_pool({.borrow_on_oom = true});
+    const PoolScope scope(pool);
+    live = allocator.allocate(kMiB, stream);
+    const Buffer freed = allocator.allocate(kMiB, stream);  // in the same granule
+  }
+  stream.synchronize();
+  expect_error<OutOfMemory>([&] { static_cast<void>(allocator.allocate(kMiB, stream)); });
+}
+
+TEST_P(MemorySuite, AnIdlePoolGivesItsMemoryBackWithItsLastHandle) {
+  {
+    const Pool pool = allocator.create_pool({});
+    const PoolScope scope(pool);
+    { const Buffer freed = allocator.allocate(4 * kMiB, stream); }
+    stream.synchronize();
+  }
+  EXPECT_EQ(reserved(), 0U);
+  EXPECT_EQ(allocator.snapshot().pools.size(), 1U);
+}
+
 TEST_P(MemorySuite, AClosedPoolGivesItsMemoryBackAsItsBlocksAreFreed) {
   std::vector<Buffer> live;
   {
