@@ -1,6 +1,5 @@
 // The command as a user meets it: what it prints, where, and with which exit code.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,33 +10,14 @@
 #include <string>
 #include <nlohmann/json.hpp>
 
+#include "tessera/cli/testing/run_program.h"
+
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-std::string content(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-Outcome tessera(const std::string& arguments, const std::string& environment = "") {
-  char directory[] = "/tmp/tessera_cli_XXXXXX";
-  EXPECT_NE(::mkdtemp(directory), nullptr);
-  const std::string base(directory);
-  const std::string command =
-      environment + " '" TESSERA_PROGRAM "' " + arguments + " >" + base + "/out 2>" + base + "/err";
-  const int status = std::system(command.c_str());
-  Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(base + "/out"), content(base + "/err")};
-  std::filesystem::remove_all(base);
-  return outcome;
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using tessera::cli::testing::contains;
+using tessera::cli::testing::content;
+using tessera::cli::testing::Outcome;
+using tessera::cli::testing::tessera;
 
 TEST(Command, HelpAndVersionGoToStdout) {
   const Outcome help = tessera("--help");
@@ -64,8 +44,8 @@ TEST(Command, AnUnknownVerbSuggestsTheNearest) {
   const Outcome near = tessera("inof");
   EXPECT_EQ(near.code, 2);
   EXPECT_EQ(near.out, "");
-  EXPECT_EQ(near.err, "tessera: there is no verb 'inof' (did you mean 'info'?); there are: info\n");
-  EXPECT_EQ(tessera("frobnicate").err, "tessera: there is no verb 'frobnicate'; there are: info\n");
+  EXPECT_EQ(near.err, "tessera: there is no verb 'inof' (did you mean 'info'?); there are: info, memory\n");
+  EXPECT_EQ(tessera("frobnicate").err, "tessera: there is no verb 'frobnicate'; there are: info, memory\n");
 }
 
 TEST(Command, AnUnknownOptionSuggestsTheNearest) {

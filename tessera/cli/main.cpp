@@ -4,6 +4,7 @@
 #include <exception>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/env.h"
@@ -42,18 +43,43 @@ std::string unknown_verb(const std::string& word) {
   return "there is no verb '" + word + "'" + did_you_mean(word, names) + "; there are: " + list;
 }
 
+// The parser that was reached, with the words that led there: "memory stat ".
+std::pair<const CLI::App*, std::string> reached(const CLI::App& app) {
+  const CLI::App* parser = &app;
+  std::string words;
+  while (!parser->get_subcommands().empty()) {
+    parser = parser->get_subcommands().front();
+    words += parser->get_name() + " ";
+  }
+  return {parser, words};
+}
+
 // What the parser could not place, with the option that was probably meant.
 std::string unknown_argument(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  const CLI::App& parser = chosen.empty() ? app : *chosen.front();
+  const auto [parser, verb] = reached(app);
   std::vector<std::string> names;
-  for (const CLI::Option* option : parser.get_options()) {
+  for (const CLI::Option* option : parser->get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   const auto left = app.remaining(true);
   const std::string word = left.empty() ? "" : left.front();
-  const std::string verb = chosen.empty() ? "" : chosen.front()->get_name() + " ";
   return verb + "does not take '" + word + "'" + did_you_mean(word, names) + "; see `tessera " + verb + "--help`";
+}
+
+// For a verb that has verbs of its own and was given none, or one it does not have; empty: it is something else.
+std::string missing_verb(const CLI::App& app) {
+  const auto [parser, verb] = reached(app);
+  std::vector<std::string> names;
+  std::string list;
+  for (const CLI::App* each : parser->get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(each->get_name());
+    list += (list.empty() ? "" : ", ") + each->get_name();
+  }
+  if (parser == &app || names.empty()) return {};
+  const auto left = app.remaining(true);
+  if (left.empty()) return verb + "needs a verb; there are: " + list;
+  if (left.front().starts_with('-')) return unknown_argument(app);
+  return verb + "has no verb '" + left.front() + "'" + did_you_mean(left.front(), names) + "; there are: " + list;
 }
 
 int run(int count, char** words) {
@@ -81,6 +107,10 @@ int run(int count, char** words) {
     return app.exit(asked);
   } catch (const CLI::ExtrasError&) {
     return refuse(unknown_argument(app));
+  } catch (const CLI::RequiredError& error) {
+    const std::string missing = missing_verb(app);
+    if (!missing.empty()) return refuse(missing);
+    return refuse(word == nullptr && !app.remaining(true).empty() ? unknown_argument(app) : error.what());
   } catch (const CLI::ParseError& error) {
     return refuse(word == nullptr && !app.remaining(true).empty() ? unknown_argument(app) : error.what());
   }

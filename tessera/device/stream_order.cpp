@@ -107,7 +107,7 @@ void Stream::wait(const Event& event, EventUse use) const {
       if (joined != nullptr) {
         const std::lock_guard device_lock(stream.device->mutex);
         stream.capture = joined;
-        if (!TESSERA_MUTANT("device.capture_hazard_forgotten")) stream.slot->set_hazard(StreamSlot::kCapturing, true);
+        if (!TESSERA_MUTANT("device.capture_hazard_forgotten")) stream.slot->set_capture(joined->id);
         joined->members.push_back(state_);
       }
     }
@@ -135,7 +135,7 @@ void Stream::begin_capture() const {
   capture->origin = &stream;
   capture->members.push_back(state_);
   stream.capture = capture;
-  stream.slot->set_hazard(StreamSlot::kCapturing, true);
+  stream.slot->set_capture(capture->id);
   const std::lock_guard device_lock(stream.device->mutex);
   stream.device->captures.emplace(capture->id, capture);
 }
@@ -198,7 +198,7 @@ void leave_capture(DeviceState& device, const std::shared_ptr<CaptureState>& cap
     if (member->capture != capture) continue;
     member->capture = nullptr;
     member->dropped = {};
-    if (!TESSERA_MUTANT("device.capture_hazard_stays")) member->slot->set_hazard(StreamSlot::kCapturing, false);
+    if (!TESSERA_MUTANT("device.capture_hazard_stays")) member->slot->set_capture({});
   }
 }
 

@@ -41,6 +41,8 @@ class StreamSlot {
   }
   /// Latest tick known to have completed.
   [[nodiscard]] Tick completed() const { return Tick(completed_.load(std::memory_order_acquire)); }
+  /// The capture begun through us that the stream takes part in; 0: none. A wrapped stream may be in another.
+  [[nodiscard]] CaptureId capture() const { return CaptureId(capture_.load(std::memory_order_acquire)); }
   /// Hazards, or-ed; 0: a plain stream.
   [[nodiscard]] std::uint32_t hazards() const { return hazards_.load(std::memory_order_acquire); }
 
@@ -50,6 +52,7 @@ class StreamSlot {
   std::atomic<std::uint64_t> tick_{0};       ///< see tick()
   std::atomic<std::uint32_t> hazards_{0};    ///< see hazards()
   std::atomic<std::uint64_t> completed_{0};  ///< see completed()
+  std::atomic<std::uint64_t> capture_{0};    ///< see capture()
 };
 
 }  // namespace tessera::device

@@ -33,7 +33,7 @@ void raise(std::atomic<std::int64_t>& most, std::int64_t value) {
   }
 }
 
-// How far a heap's live bytes may run ahead of what the allocator's own counter knows.
+// What a heap claims at least beyond its live bytes when it tells the allocator of them.
 constexpr std::size_t kPublishNbytes = std::size_t{1} << 20;
 
 }  // namespace
@@ -71,14 +71,17 @@ void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const 
   block.slot = &slot;
   block.label = detail::current_label;
   ++heap.allocations;
-  if (heap.sums.live - heap.published_live >= kPublishNbytes && heap.sums.live > heap.published_live) [[unlikely]]
+  heap.peak_live = std::max(heap.peak_live, heap.sums.live);
+  if (heap.sums.live > heap.published_live) [[unlikely]]
     publish_live(heap);
   history.record_alloc(heap, block);
 }
 
+// The heap lays claim to a little more than it needs, so that this is rare.
 void AllocatorState::publish_live(Heap& heap) {
-  const auto delta = static_cast<std::int64_t>(heap.sums.live) - static_cast<std::int64_t>(heap.published_live);
-  heap.published_live = heap.sums.live;
+  const std::size_t claim = heap.sums.live + std::max(kPublishNbytes, heap.sums.live / 64);
+  const auto delta = static_cast<std::int64_t>(claim) - static_cast<std::int64_t>(heap.published_live);
+  heap.published_live = claim;
   if (heap.pool.is_imaginary) return;
   const std::int64_t now = live.fetch_add(delta, std::memory_order_relaxed) + delta;
   if (delta > 0) raise(peak_live, now);
@@ -102,8 +105,8 @@ Request AllocatorState::request_for(std::size_t nbytes, const device::Stream& st
                    format_bytes(kMostNbytes), " is the most that can be asked for); is the size negative?");
   Request request{.nbytes = nbytes, .size = round(nbytes), .stream = stream, .slot = slot};
   if ((slot.hazards() & (device::StreamSlot::kCapturing | device::StreamSlot::kForeign)) != 0) {
-    request.info = stream.capture_info();
-    if (request.info.id != CaptureId{} && !host_writes) {
+    if (!host_writes) request.info = stream.capture_info();
+    if (request.info.id != CaptureId{}) {
       request.capture = detail::find_scope(device_key, request.info.id);
       TESSERA_CHECK(request.capture != nullptr && request.capture->allocator == this, "allocate on ", stream.name(),
                     ", which is in a capture that was not begun through memory::GraphCapture with this allocator: "
@@ -132,16 +135,20 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
     heap = &heap_for(*request.pool, request.slot);
     block = take_ready(request, *heap);
   }
-  if (block == nullptr) block = take_or_grow(request, *heap);
+  if (block == nullptr) {
+    block = take_or_grow(request, *heap);
+    if (request.capture != nullptr) detail::note_captured_alloc(*request.capture, *block);
+  }
+  bool is_time_to_look = false;
   {
     const std::uint32_t stack = history.stack();
     const std::lock_guard lock(block->heap->lock);
     block->stack = stack;
     finish(*block->heap, *block, nbytes, request.slot);
+    is_time_to_look = history.is_time_to_look(block->heap->allocations);
   }
-  if (request.capture != nullptr) detail::note_captured_alloc(*request.capture, *block);
   if ((special.load() & kChecked) != 0) device.note_allocated(block->address, block->size);
-  history.write_keyframes_if_due();
+  if (is_time_to_look) history.write_keyframes_if_due();
   return Buffer(block);
 }
 

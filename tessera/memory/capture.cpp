@@ -9,6 +9,7 @@
 
 namespace tessera::memory {
 
+using detail::CaptureMoment;
 using detail::CaptureScope;
 using detail::GraphKeeper;
 using detail::Heap;
@@ -53,8 +54,48 @@ void take_over_waits(CaptureScope& scope, const Block& block) {
 
 void settle(AllocatorState& state, Heap& heap, Block& block) {
   if (block.requested != 0) state.history.record_reusable(heap, block, false);
-  block.extra.reset();
+  heap.drop_extra(block);
   block.requested = 0;
+}
+
+}  // namespace
+
+namespace {
+
+// A block for the request that is proved over, or that nothing in this capture has used; the heap's lock is held.
+Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) {
+  CaptureScope& scope = *request.capture;
+  // What is launched next may start before the launch before it has ended: nothing that was used is proved over.
+  if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0) return heap.take(request.size);
+  const auto is_over = [&](const Block& block) {
+    if (block.phase == Phase::kReady || TESSERA_MUTANT("memory.capture_reuse_unproved")) return true;
+    return is_provable(scope, block) && scope.order->proves(request.slot.id(), block.extra->marks);
+  };
+  detail::Run run;
+  const detail::Space& space = heap.spaces[Heap::is_large(request.size)];
+  Block* const used = space.pending.find_if(request.size, kMostProofs, is_over);
+  Block* const unused = space.ready.find(request.size);
+  if (unused != nullptr && (used == nullptr || unused->size < used->size)) return heap.take(request.size);
+  if (used != nullptr) {
+    run = {used, used, used->size, 0};
+  } else if (heap.sums.mapped - heap.sums.used >= request.size) {
+    run = heap.find_run(space, request.size, [&](const Block& block) { return is_over(block) ? 0 : -1; });
+  }
+  if (run.first == nullptr) return nullptr;
+  Block* block = heap.take_run(run, request.size, [&](Block& pending) {
+    take_over_waits(scope, pending);
+    settle(state, heap, pending);
+  });
+  state.counters.capture_reuses.fetch_add(1, std::memory_order_relaxed);
+  return block;
+}
+
+// A block was handed out in the capture; the scope's lock is held.
+void note_handed_out(CaptureScope& scope, Block& block) {
+  block.graph = scope.graph;
+  block.moment = scope.order->now();
+  const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
+  scope.writes.push_back({begin, begin + block.size});
 }
 
 }  // namespace
@@ -62,48 +103,34 @@ void settle(AllocatorState& state, Heap& heap, Block& block) {
 Block* AllocatorState::take_captured(const Request& request, Heap& heap) {
   CaptureScope& scope = *request.capture;
   const std::lock_guard scope_lock(scope.mutex);
+  detail::know_stream(scope, request.stream);
   advance(scope, request.slot, request.info);
-  const std::lock_guard lock(heap.lock);
-  if (Block* block = heap.take(request.size)) return block;
-  // What is launched next may start before the launch before it has ended: nothing that was used is proved over.
-  if ((request.slot.hazards() & device::StreamSlot::kOverlapping) != 0) return nullptr;
-  const auto is_over = [&](const Block& block) {
-    if (block.phase == Phase::kReady || TESSERA_MUTANT("memory.capture_reuse_unproved")) return true;
-    return is_provable(scope, block) && scope.order->proves(request.slot.id(), block.extra->marks);
-  };
-  detail::Run run;
-  if (Block* one = heap.pending.find_if(request.size, kMostProofs, is_over)) {
-    run = {one, one, one->size, 0};
-  } else if (heap.sums.mapped - heap.sums.used >= request.size) {
-    run = heap.find_run(heap.spaces[Heap::is_large(request.size)], request.size,
-                        [&](const Block& block) { return is_over(block) ? 0 : -1; });
+  Block* block = nullptr;
+  {
+    const std::lock_guard lock(heap.lock);
+    block = find_captured(*this, request, heap);
   }
-  if (run.first == nullptr) return nullptr;
-  Block* block = heap.take_run(run, request.size, [&](Block& pending) {
-    take_over_waits(scope, pending);
-    settle(*this, heap, pending);
-  });
-  counters.capture_reuses.fetch_add(1, std::memory_order_relaxed);
+  if (block != nullptr) note_handed_out(scope, *block);
   return block;
 }
 
 namespace {
 
-// Every stream that used the block, and whether each could be marked in the capture.
-void mark_uses(AllocatorState& state, CaptureScope& scope, Block& block, detail::BlockExtra& extra) {
+// Marks of every stream that used the block; false: one of them is not in the capture, so there is no proof.
+bool mark_uses(AllocatorState& state, CaptureScope& scope, const Block& block, detail::Marks& marks) {
+  const CaptureMoment since = block.graph == scope.graph ? block.moment : 0;
   const auto mark = [&](const device::StreamSlot& slot) {
-    const device::Stream stream = state.device.stream(slot.id());
-    const device::CaptureInfo info = stream ? stream.capture_info() : device::CaptureInfo{};
-    if (info.id != scope.id) {
-      extra.is_barred = true;
-      return;
-    }
+    const device::Stream* stream = detail::known_stream(state, scope, slot);
+    if (stream == nullptr) return false;
+    const device::CaptureInfo info = stream->capture_info();
+    if (info.id != scope.id) return false;
     advance(scope, slot, info);
-    if (!TESSERA_MUTANT("memory.capture_uses_unmarked") || &slot == block.slot)
-      scope.order->mark(slot.id(), extra.marks, block.graph == scope.graph ? block.moment : 0);
+    scope.order->mark(slot.id(), marks, since);
+    return true;
   };
-  mark(*block.slot);
-  for (const Use& use : extra.uses) mark(*use.slot);
+  if (!mark(*block.slot)) return false;
+  if (block.extra == nullptr || TESSERA_MUTANT("memory.capture_uses_unmarked")) return true;
+  return std::all_of(block.extra->uses.begin(), block.extra->uses.end(), [&](const Use& use) { return mark(*use.slot); });
 }
 
 // Whether all that was launched on the stream so far is over. Asked once for a block of a graph: an event, the other
@@ -119,11 +146,12 @@ bool is_idle(const device::Device& device, const Use& use) {
 
 // The capture under way in which the block was handed out, or that said it uses it; null: none.
 CaptureScope* scope_of(AllocatorState& state, const Block& block) {
-  const auto scope_on = [&](const device::StreamSlot& slot) -> CaptureScope* {
-    if ((slot.hazards() & (device::StreamSlot::kCapturing | device::StreamSlot::kForeign)) == 0) return nullptr;
-    const device::Stream stream = state.device.stream(slot.id());
-    return stream ? detail::find_scope(state.device_key, stream.capture_info().id) : nullptr;
-  };
+  // Nearly always the capture of this thread.
+  for (const detail::ThreadScope* scope = detail::innermost_scope; scope != nullptr; scope = scope->outer) {
+    if (scope->capture != nullptr && scope->allocator == &state && scope->capture->graph == block.graph)
+      return scope->capture;
+  }
+  const auto scope_on = [&](const device::StreamSlot& slot) { return detail::find_scope(state.device_key, slot.capture()); };
   if (CaptureScope* scope = scope_on(*block.slot)) return scope;
   if (block.extra == nullptr) return nullptr;
   for (const Use& use : block.extra->uses) {
@@ -139,24 +167,31 @@ CaptureScope* scope_of(AllocatorState& state, const Block& block) {
 void AllocatorState::free_captured(Block* block) noexcept {
   Heap& heap = *block->heap;
   CaptureScope* scope = scope_of(*this, *block);
-  detail::BlockExtra& extra = block->more();
   if (scope != nullptr && scope->allocator == this) {
     const std::lock_guard scope_lock(scope->mutex);
-    extra.capture = scope->id;
+    detail::Marks marks;
+    bool is_marked = false;
     try {
-      mark_uses(*this, *scope, *block, extra);
-    } catch (...) {  // the driver gave no answer: the block waits for the end of the capture
-      extra.is_barred = true;
+      is_marked = mark_uses(*this, *scope, *block, marks);
+    } catch (...) {  // NOLINT(bugprone-empty-catch): no answer from the driver: the block waits for the capture's end
     }
-    if (block->graph == scope->graph) extra.uses.clear();  // nothing ran: only the graph will
-    for (Use& use : extra.uses) stamp(use);
+    const bool is_own = block->graph == scope->graph;
+    if (!is_own && block->extra != nullptr) {
+      for (Use& use : block->extra->uses) stamp(use);
+    }
     const std::lock_guard lock(heap.lock);
+    detail::BlockExtra& extra = heap.extra(*block);
+    if (is_own) extra.uses.clear();  // nothing ran: only the graph will
+    extra.capture = scope->id;
+    extra.is_barred = !is_marked;
+    extra.marks = marks;
     heap.end_live(*block);
     note_block_freed(heap, *block, true);
     heap.make_pending(*block);
     return;
   }
-  std::vector<Use> uses = std::move(extra.uses);
+  std::vector<Use> uses;
+  if (block->extra != nullptr) uses = std::move(block->extra->uses);
   uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
   std::erase_if(uses, [&](const Use& use) { return is_idle(device, use); });
   for (Use& use : uses) stamp(use);
@@ -169,9 +204,8 @@ void AllocatorState::end_deferral(PoolState& pool, CaptureId capture) {
   if (heap == nullptr) return;
   std::vector<Block*> deferred;
   const std::lock_guard lock(heap->lock);
-  heap->pending.find_if(kAlignment, 1 << 30, [&](Block& block) {
+  heap->each_pending([&](Block& block) {
     if (block.extra != nullptr && block.extra->capture == capture) deferred.push_back(&block);
-    return false;
   });
   for (Block* block : deferred) {
     heap->end_pending(*block);
@@ -192,7 +226,7 @@ void AllocatorState::finish_kept(Block* block, const detail::SlotTicks& replays)
   bool is_last = false;
   {
     const std::lock_guard lock(heap.lock);
-    detail::BlockExtra& extra = block->more();
+    detail::BlockExtra& extra = heap.extra(*block);
     for (const auto& [slot, tick] : replays) extra.uses.push_back({slot, {}, tick, {}});
     is_last = --extra.holds == 0;
     if (is_last) {
@@ -223,14 +257,30 @@ Heap& capture_heap_of(PoolState& pool) {
 
 void note_captured_alloc(CaptureScope& scope, Block& block) {
   const std::lock_guard lock(scope.mutex);
-  block.graph = scope.graph;
-  block.moment = scope.order->now();
-  const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
-  scope.writes.push_back({begin, begin + block.size});
+  note_handed_out(scope, block);
+}
+
+void know_stream(CaptureScope& scope, const device::Stream& stream) {
+  for (const device::Stream& known : scope.streams) {
+    if (known.state() == stream.state()) return;
+  }
+  scope.streams.push_back(stream);
+}
+
+const device::Stream* known_stream(AllocatorState& state, CaptureScope& scope, const device::StreamSlot& slot) {
+  for (const device::Stream& known : scope.streams) {
+    if (&known.slot() == &slot) return &known;
+  }
+  const device::Stream stream = state.device.stream(slot.id());
+  if (!stream) return nullptr;
+  scope.streams.push_back(stream);
+  return &scope.streams.back();
 }
 
 bool note_captured_use(AllocatorState& state, Block& block, const device::Stream& stream) {
-  const CaptureId id = stream.capture_info().id;
+  // A wrapped stream may be in a capture we did not begin: the driver knows.
+  const CaptureId ours = stream.slot().capture();
+  const CaptureId id = ours != CaptureId{} ? ours : stream.capture_info().id;
   if (id == CaptureId{}) return false;
   CaptureScope* scope = find_scope(state.device_key, id);
   TESSERA_CHECK(scope != nullptr, "use_on: ", stream.name(),
@@ -246,7 +296,7 @@ bool note_captured_use(AllocatorState& state, Block& block, const device::Stream
     return false;
   }
   const std::lock_guard lock(heap.lock);
-  auto& keepers = block.more().keepers;
+  auto& keepers = heap.extra(block).keepers;
   if (std::find(keepers.begin(), keepers.end(), scope->keeper) == keepers.end()) keepers.push_back(scope->keeper);
   return true;
 }
@@ -257,13 +307,11 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
   if (block.extra != nullptr) keepers = block.extra->keepers;
   if (!state.host_writes && (heap.slot->hazards() & device::StreamSlot::kCapturing) != 0) {
     // Its own stream is capturing: what was captured since may use it without saying so.
-    const device::Stream stream = state.device.stream(heap.slot->id());
-    CaptureScope* scope = stream ? find_scope(state.device_key, stream.capture_info().id) : nullptr;
+    CaptureScope* scope = find_scope(state.device_key, heap.slot->capture());
     if (scope != nullptr && std::find(keepers.begin(), keepers.end(), scope->keeper) == keepers.end())
       keepers.push_back(scope->keeper);
   }
   if (keepers.empty()) return false;
-  BlockExtra& extra = block.more();
   std::vector<std::unique_lock<std::mutex>> locks;
   std::size_t holds = 0;
   for (const auto& keeper : keepers) {
@@ -278,6 +326,7 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
   const std::lock_guard lock(heap.lock);
   heap.end_live(block);
   if (!state.host_writes) block.tick = heap.slot->upcoming();
+  BlockExtra& extra = heap.extra(block);
   extra.uses = std::move(uses);
   extra.keepers = keepers;
   extra.holds = holds;

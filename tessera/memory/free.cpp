@@ -31,7 +31,7 @@ void Buffer::free(Block* block) noexcept {
 
 void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending) {
   ++heap.frees;
-  if (heap.published_live - heap.sums.live >= (std::size_t{1} << 20) && heap.published_live > heap.sums.live) [[unlikely]]
+  if (heap.published_live > heap.sums.live * 2 + (std::size_t{256} << 20)) [[unlikely]]
     publish_live(heap);
   history.record_free(heap, block, is_pending);
 }
@@ -48,7 +48,7 @@ void Buffer::use_on(const device::Stream& stream) const {
   }
   if (&slot == block_->slot && !state.host_writes) return;
   const std::lock_guard lock(heap.lock);
-  auto& uses = block_->more().uses;
+  auto& uses = heap.extra(*block_).uses;
   if (std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return use.slot == &slot; })) return;
   uses.push_back({&slot, stream, {}, {}});
 }
@@ -121,11 +121,11 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
     const bool is_pending = !uses.empty();
     note_block_freed(heap, *block, is_pending);
     if (is_pending) {
-      block->more().uses = std::move(uses);
+      heap.extra(*block).uses = std::move(uses);
       block->extra->keepers.clear();
       heap.make_pending(*block);
     } else {
-      block->extra.reset();
+      heap.drop_extra(*block);
       heap.make_ready(*block);
     }
     is_last = (special.load() & kRetired) != 0 && retired_live.fetch_sub(1) == 1;

@@ -62,6 +62,11 @@ void release_kept(AllocatorState& state, GraphKeeper& keeper) noexcept {
 
 CaptureScope* find_scope(const device::DeviceState* device, CaptureId id) {
   if (id == CaptureId{}) return nullptr;
+  // Nearly always the capture of this thread.
+  for (const ThreadScope* scope = innermost_scope; scope != nullptr; scope = scope->outer) {
+    if (scope->capture != nullptr && scope->capture->id == id && scope->allocator->device_key == device)
+      return scope->capture;
+  }
   Scopes& known = scopes();
   const std::lock_guard lock(known.mutex);
   const auto it = known.all.find({device, id});
@@ -96,11 +101,16 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
     state.poll_users(*heap);
     state.promote_completed(*heap);
   }
-  scope.order = std::make_unique<detail::CaptureOrder>(
-      [origin = stream](NodeId node, std::vector<device::Dependency>& out) {
-        const auto found = origin.capture_predecessors(node);
-        out.insert(out.end(), found.begin(), found.end());
-      });
+  {
+    const std::lock_guard lock(state.slow_mutex);
+    if (!pool.spare_provers.empty()) {
+      scope.prover = std::move(pool.spare_provers.back());
+      pool.spare_provers.pop_back();
+    }
+  }
+  if (scope.prover == nullptr) scope.prover = std::make_unique<detail::CaptureProver>();
+  scope.prover->origin = stream;
+  scope.order = &scope.prover->order;
   stream.begin_capture();
   scope.id = stream.capture_info().id;
   pool.graphs.fetch_add(1);
@@ -125,7 +135,12 @@ void leave(CaptureScope& scope) {
     *at = scope.thread_scope.outer;
     break;
   }
-  scope.allocator->end_deferral(*scope.pool.state(), scope.id);
+  PoolState& pool = *scope.pool.state();
+  scope.allocator->end_deferral(pool, scope.id);
+  scope.prover->order.reset();
+  scope.prover->origin.reset();
+  const std::lock_guard lock(scope.allocator->slow_mutex);
+  pool.spare_provers.push_back(std::move(scope.prover));
 }
 
 // Sorted, without overlaps.
@@ -240,15 +255,15 @@ void CapturedGraph::replay(const device::Stream& stream) const {
     if (id == slot.id() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;
     return stream.covers(id, tick) || state_->allocator->device.completed(id) >= tick;
   };
-  const std::optional<std::string> refusal = pool.replays.refusal(state_->key, slot.id(), ordered);
+  const std::optional<std::string> refusal = pool.replays.refusal(state_->key, slot.id(), std::cref(ordered));
   TESSERA_CHECK(!refusal.has_value(), *refusal);
   wait_for_earlier_uses(*state_, stream);
   state_->exec.launch(stream);
   const Tick tick = slot.upcoming();
   pool.replays.replayed(state_->key, slot.id(), tick);
-  pool.replay_streams[&slot] = tick;
+  detail::raise(pool.replay_streams, slot, tick);
   const std::lock_guard keeper_lock(state_->keeper->mutex);
-  state_->keeper->replays[&slot] = tick;
+  detail::raise(state_->keeper->replays, slot, tick);
 }
 
 const device::Graph& CapturedGraph::graph() const { return state_->graph; }

@@ -20,7 +20,6 @@ using detail::HistoryPool;
 using detail::HistoryRecords;
 using detail::RebuiltBlock;
 using detail::RebuiltHeap;
-using detail::RunOwner;
 
 // Strings are interned in the file and copied into every entry here: a hostile file must not make that absurd.
 constexpr std::size_t kLongestLabel = 256;

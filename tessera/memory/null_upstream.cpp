@@ -11,7 +11,8 @@
 namespace tessera::memory {
 namespace {
 
-// Reservations of the device, so that the addresses belong to nobody else; the books are the null upstream's.
+// Reservations of the device, so that the addresses belong to nobody else, with one granule of memory behind all that is
+// mapped, so that a driver which looks at addresses finds them good; the books are the null upstream's.
 class AddressOnlyUpstream final : public NullUpstream {
  public:
   explicit AddressOnlyUpstream(const Device& device)
@@ -28,8 +29,25 @@ class AddressOnlyUpstream final : public NullUpstream {
     return address;
   }
   void give_addresses(std::byte* address, std::size_t /*nbytes*/) override { ranges_.erase(address); }
+  void back(std::byte* address, std::size_t nbytes) override {
+    if (!granule_) granule_ = device_.create_memory(granularity());
+    auto& [base, range] = *std::prev(ranges_.upper_bound(address));
+    const auto begin = static_cast<std::size_t>(address - base);
+    std::size_t done = 0;
+    try {
+      for (; done < nbytes; done += granularity()) range.map(begin + done, granule_);
+    } catch (...) {
+      if (done > 0) range.unmap(begin, done);
+      throw;
+    }
+  }
+  void unback(std::byte* address, std::size_t nbytes) override {
+    auto& [base, range] = *std::prev(ranges_.upper_bound(address));
+    range.unmap(static_cast<std::size_t>(address - base), nbytes);
+  }
 
   Device device_;
+  device::Memory granule_;
   std::map<std::byte*, device::AddressRange> ranges_;
 };
 
@@ -74,6 +92,7 @@ void NullUpstream::map(std::byte* address, std::size_t nbytes) {
   TESSERA_CHECK_AS(OutOfMemory, nbytes <= options_.capacity_nbytes - counts_.mapped_nbytes,
                    "map: ", format_bytes(nbytes), " more do not fit: ", options_.name, " has ",
                    format_bytes(options_.capacity_nbytes), ", ", format_bytes(counts_.mapped_nbytes), " are mapped");
+  back(address, nbytes);
   pieces_.emplace(address, nbytes);
   ++counts_.maps;
   counts_.mapped_nbytes += nbytes;
@@ -82,7 +101,9 @@ void NullUpstream::map(std::byte* address, std::size_t nbytes) {
 
 void NullUpstream::unmap(std::byte* address, std::size_t nbytes) {
   const std::lock_guard lock(mutex_);
-  pieces_.erase(piece_at("unmap", address, nbytes));
+  const auto piece = piece_at("unmap", address, nbytes);
+  unback(address, nbytes);
+  pieces_.erase(piece);
   ++counts_.unmaps;
   counts_.mapped_nbytes -= nbytes;
 }
@@ -92,6 +113,8 @@ void NullUpstream::move(std::byte* from, std::byte* to, std::size_t nbytes) {
   const std::lock_guard lock(mutex_);
   const auto piece = piece_at("move", from, nbytes);
   check_free("move", to, nbytes);
+  back(to, nbytes);
+  unback(from, nbytes);
   auto node = pieces_.extract(piece);
   node.key() = to;
   pieces_.insert(std::move(node));
@@ -114,6 +137,8 @@ std::byte* NullUpstream::take_addresses(std::size_t nbytes) {
 }
 
 void NullUpstream::give_addresses(std::byte* /*address*/, std::size_t /*nbytes*/) {}
+void NullUpstream::back(std::byte* /*address*/, std::size_t /*nbytes*/) {}
+void NullUpstream::unback(std::byte* /*address*/, std::size_t /*nbytes*/) {}
 
 void NullUpstream::check_size(const char* what, std::size_t nbytes) const {
   TESSERA_CHECK(nbytes > 0 && nbytes % options_.granularity == 0, what, ": size ", nbytes,

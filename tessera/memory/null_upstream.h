@@ -65,6 +65,10 @@ class TESSERA_API NullUpstream : public ExpandableUpstream {
   virtual std::byte* take_addresses(std::size_t nbytes);
   /// Where they go.
   virtual void give_addresses(std::byte* address, std::size_t nbytes);
+  /// What stands behind a piece; here: nothing.
+  virtual void back(std::byte* address, std::size_t nbytes);
+  /// The opposite.
+  virtual void unback(std::byte* address, std::size_t nbytes);
 
   using Sizes = std::map<std::byte*, std::size_t>;
   void check_size(const char* what, std::size_t nbytes) const;
@@ -79,8 +83,8 @@ class TESSERA_API NullUpstream : public ExpandableUpstream {
   NullCounts counts_;
 };
 
-/// Reserves real addresses of the device and maps nothing behind them, with the device's granularity and memory as
-/// capacity: what a capture would take can be told before it is made, without the memory.
+/// Reserves real addresses of the device and maps one and the same granule behind all of them, with the device's
+/// granularity and memory as capacity: what a capture would take can be told before it is made, without the memory.
 TESSERA_API std::shared_ptr<ExpandableUpstream> address_only_upstream(const Device& device);
 
 }  // namespace tessera::memory

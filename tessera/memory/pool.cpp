@@ -72,7 +72,12 @@ void AllocatorState::shrink_closed(PoolState& pool) noexcept {
     left += heap->sums.mapped;
   }
   if (left > 0 || pool.borrowers > 0) return;
-  for (const auto& heap : pool.heaps) free_segments(*heap);
+  for (const auto& heap : pool.heaps) {
+    free_segments(*heap);
+    if (pool.is_imaginary) continue;
+    live.fetch_sub(static_cast<std::int64_t>(heap->published_live), std::memory_order_relaxed);
+    gone_peaks += heap->peak_live;
+  }
   std::erase_if(pools, [&](const auto& one) { return one.get() == &pool; });
 }
 

@@ -78,7 +78,7 @@ void recycle(AllocatorState& state, std::vector<Use>& uses) {
 void settle(AllocatorState& state, Heap& heap, Block& block) {
   if (block.requested != 0) state.history.record_reusable(heap, block, false);
   if (block.extra != nullptr) recycle(state, block.extra->uses);
-  block.extra.reset();
+  heap.drop_extra(block);
   block.requested = 0;
 }
 
@@ -94,7 +94,7 @@ Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap,
       return ready;
     }
   }
-  Block* pending = heap.pending.find_if(request.size, kMostTried, [&](const Block& block) {
+  Block* pending = heap.spaces[Heap::is_large(request.size)].pending.find_if(request.size, kMostTried, [&](const Block& block) {
     return state.is_over(heap, block, request.stream);
   });
   if (pending == nullptr) return nullptr;
@@ -147,11 +147,12 @@ int price_of(const AllocatorState& state, const Request& request, const Heap& ow
 // pending, is whole again before the heap grows.
 detail::Run find_own(const AllocatorState& state, const Request& request, const Heap& own, bool may_wait) {
   const auto price = [&](const Block& block) { return price_of(state, request, own, block, may_wait); };
-  Block* block = own.pending.find_if(request.size, kMostTried, [&](const Block& one) { return price(one) >= 0; });
+  const detail::Space& space = own.spaces[Heap::is_large(request.size)];
+  Block* block = space.pending.find_if(request.size, kMostTried, [&](const Block& one) { return price(one) >= 0; });
   if (block != nullptr) return {block, block, block->size, price(*block)};
   const std::size_t unused = own.sums.mapped - own.sums.used;
   if (unused < request.size || unused == own.sums.cached) return {};  // ready neighbours have merged already
-  return own.find_run(own.spaces[Heap::is_large(request.size)], request.size, price);
+  return own.find_run(space, request.size, price);
 }
 
 }  // namespace
@@ -171,7 +172,7 @@ Block* AllocatorState::take_by_wait(const Request& request, Heap& own, bool may_
       if (pending.extra == nullptr) return;
       for (Use& use : pending.extra->uses) uses.push_back(std::move(use));
       if (pending.requested != 0) history.record_reusable(own, pending, run.cost > 0);
-      pending.extra.reset();
+      own.drop_extra(pending);
       pending.requested = 0;
     });
   }
@@ -184,7 +185,7 @@ Block* AllocatorState::take_by_wait(const Request& request, Heap& own, bool may_
     }
   } catch (...) {
     const std::lock_guard lock(own.lock);
-    block->more().uses = std::move(uses);
+    own.extra(*block).uses = std::move(uses);
     own.make_pending(*block);
     throw;
   }
@@ -205,10 +206,9 @@ void AllocatorState::poll_users(Heap& heap) {
   }
   {
     const std::lock_guard lock(heap.lock);
-    heap.pending.find_if(kAlignment, 1 << 30, [&](const Block& block) {
-      if (block.extra == nullptr) return false;
+    heap.each_pending([&](const Block& block) {
+      if (block.extra == nullptr) return;
       for (const Use& use : block.extra->uses) add(*use.slot);
-      return false;
     });
   }
   for (const StreamId stream : streams) device.poll(stream);
@@ -217,11 +217,10 @@ void AllocatorState::poll_users(Heap& heap) {
 std::size_t AllocatorState::promote_completed(Heap& heap) {
   std::vector<Block*> done;
   const std::lock_guard lock(heap.lock);
-  heap.pending.find_if(kAlignment, 1 << 30, [&](Block& block) {
-    if (block.extra != nullptr && block.extra->capture != CaptureId{}) return false;
+  heap.each_pending([&](Block& block) {
+    if (block.extra != nullptr && block.extra->capture != CaptureId{}) return;
     // What replays do to a free block of captures is the business of their order: another capture may have it.
     if (heap.slot == nullptr ? are_uses_done(block) : is_completed(heap, block)) done.push_back(&block);
-    return false;
   });
   std::size_t nbytes = 0;
   for (Block* block : done) {

@@ -84,11 +84,12 @@ Snapshot AllocatorState::snapshot(const PoolState* only) {
 Statistics AllocatorState::statistics() {
   Statistics out;
   const std::lock_guard slow(slow_mutex);
+  std::uint64_t peaks = gone_peaks;
   for (Heap* heap : all_heaps()) {
     if (heap->pool.is_imaginary) continue;
     const std::lock_guard lock(heap->lock);
-    publish_live(*heap);
     const detail::HeapSums& sums = heap->sums;
+    peaks += heap->peak_live;
     out.now.reserved_nbytes += sums.mapped;
     out.now.live_nbytes += sums.live;
     out.now.rounding_nbytes += sums.used - sums.live;
@@ -99,7 +100,8 @@ Statistics AllocatorState::statistics() {
     out.frees += heap->frees;
   }
   out.peak_reserved_nbytes = peak_reserved;
-  out.peak_live_nbytes = static_cast<std::uint64_t>(std::max<std::int64_t>(peak_live, 0));
+  // Both are bounds: the heaps' own peaks need not have been at one time, and what heaps claim is a little more.
+  out.peak_live_nbytes = std::min(peaks, static_cast<std::uint64_t>(std::max<std::int64_t>(peak_live, 0)));
   const detail::Counters& c = counters;
   out.covered_reuses = c.covered_reuses;
   out.device_waits = c.device_waits;
@@ -122,9 +124,15 @@ Statistics Allocator::statistics() const { return state_->statistics(); }
 Snapshot Allocator::snapshot() const { return state_->snapshot(nullptr); }
 
 void Allocator::reset_peaks() const {
-  const Statistics now = state_->statistics();
+  const std::lock_guard slow(state_->slow_mutex);
   state_->peak_reserved = state_->reserved.load();
-  state_->peak_live = static_cast<std::int64_t>(now.now.live_nbytes);
+  state_->gone_peaks = 0;
+  for (Heap* heap : state_->all_heaps()) {
+    const std::lock_guard lock(heap->lock);
+    heap->peak_live = heap->sums.live;
+    state_->publish_live(*heap);
+  }
+  state_->peak_live = state_->live.load();
 }
 
 }  // namespace tessera::memory

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -197,8 +198,11 @@ TEST(TorchSnapshot, FixedSegmentsAreAllocatedAndFreed) {
   Snapshot snapshot;
   snapshot.segments = {segment(0x1000, false, {}, 0, {block(0x1000, 4096, 0, BlockState::kCached)})};
   snapshot.trace = {event(Action::kMap, 0x1000, 4096), event(Action::kUnmap, 0x1000, 4096),
-                    event(Action::kMap, 0x1000, 4096)};
-  EXPECT_THAT(actions(as_json(snapshot)), ElementsAre("segment_alloc", "segment_free", "segment_alloc"));
+                    event(Action::kMap, 0x1000, 4096),
+                    event(Action::kMap, 0x2000, 512),  // gone at the end, but of the same pool
+                    event(Action::kUnmap, 0x2000, 512)};
+  EXPECT_THAT(actions(as_json(snapshot)),
+              ElementsAre("segment_alloc", "segment_free", "segment_alloc", "segment_alloc", "segment_free"));
 }
 
 TEST(TorchSnapshot, GivesLabelsToEventsAndToBlocksWithoutStacks) {
@@ -294,10 +298,13 @@ __attribute__((noinline)) void marked_function() { asm volatile(""); }
 
 TEST(Symbolize, FindsFunctionsOfThisProgram) {
   if (std::system("addr2line --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "addr2line is not installed";
-  std::ifstream maps("/proc/self/maps");
-  std::string line;
-  std::getline(maps, line);  // this program comes first
-  const std::uint64_t start = std::stoull(line, nullptr, 16);
+  std::uint64_t start = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* to) {
+        *static_cast<std::uint64_t*>(to) = info->dlpi_addr;
+        return 1;  // this program comes first
+      },
+      &start);
   const std::uint64_t at = reinterpret_cast<std::uint64_t>(&marked_function) - start + 1;  // as a return address
   const std::string frame = std::filesystem::read_symlink("/proc/self/exe").string() + "+0x" + [&] {
     std::ostringstream hex;

@@ -45,6 +45,11 @@ struct ClockSlot : StreamSlot {
       hazards_.fetch_and(~static_cast<std::uint32_t>(hazard), std::memory_order_acq_rel);
     }
   }
+  /// The stream joins a capture, or leaves it (0).
+  void set_capture(CaptureId capture) {
+    capture_.store(capture.value(), std::memory_order_release);
+    set_hazard(kCapturing, capture != CaptureId{});
+  }
   /// A new stream moves in.
   void occupy(bool is_foreign) {
     if (TESSERA_MUTANT("device.slot_reuse_keeps_hazards")) return;

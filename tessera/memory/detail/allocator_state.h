@@ -91,7 +91,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   // free.cpp
   void free_slow(Block* block) noexcept;
   void free_with(Block* block, std::vector<detail::Use> uses) noexcept;
-  void finish_kept(Block* block, const std::map<const device::StreamSlot*, Tick>& replays) noexcept;
+  void finish_kept(Block* block, const detail::SlotTicks& replays) noexcept;
   void stamp(detail::Use& use) noexcept;
   void note_block_freed(detail::Heap& heap, Block& block, bool is_pending);
 
@@ -137,6 +137,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   std::mutex slow_mutex;
   std::vector<std::unique_ptr<PoolState>> pools;  ///< the default one first
   PoolState* default_pool = nullptr;
+  std::size_t gone_peaks = 0;  ///< peaks of heaps that are gone, since the peaks were reset
   std::uint64_t last_user_pool = 0;
   std::uint64_t last_graph_pool = 0;
   std::atomic<std::uint32_t> last_graph{0};

@@ -47,6 +47,15 @@ struct BlockExtra {
   bool is_barred = false;   ///< pending in a capture: a stream outside it used the block, so it waits for the end
   std::vector<std::shared_ptr<GraphKeeper>> keepers;  ///< of graphs that captured a use of it
   std::size_t holds = 0;                              ///< freed: graphs that still hold it
+
+  void clear() {
+    uses.clear();
+    marks.clear();
+    capture = {};
+    is_barred = false;
+    keepers.clear();
+    holds = 0;
+  }
 };
 
 enum class Phase : std::uint8_t { kLive, kReady, kPending, kHole, kTaken };
@@ -75,10 +84,6 @@ struct Block {
   detail::Phase phase = detail::Phase::kReady;
   std::unique_ptr<detail::BlockExtra> extra;
 
-  detail::BlockExtra& more() {
-    if (extra == nullptr) extra = std::make_unique<detail::BlockExtra>();
-    return *extra;
-  }
   [[nodiscard]] std::byte* end() const { return address + size; }
 };
 

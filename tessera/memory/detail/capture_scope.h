@@ -16,9 +16,6 @@
 
 namespace tessera::memory::detail {
 
-/// Ticks up to which streams must have come, by stream.
-using SlotTicks = std::map<const device::StreamSlot*, Tick>;
-
 /// What a graph holds of memory outside its pool. Shared with the blocks.
 struct GraphKeeper {
   std::mutex mutex;
@@ -39,7 +36,8 @@ struct CaptureScope {
   std::shared_ptr<GraphKeeper> keeper = std::make_shared<GraphKeeper>();
 
   std::mutex mutex;
-  std::unique_ptr<CaptureOrder> order;
+  std::unique_ptr<CaptureProver> prover;
+  CaptureOrder* order = nullptr;  ///< the prover's
   std::map<const device::StreamSlot*, std::size_t> dropped_seen;
   std::vector<ByteRange> writes;
   struct Input {
@@ -47,6 +45,7 @@ struct CaptureScope {
     std::uint32_t graph = 0;  ///< that wrote it
   };
   std::vector<Input> inputs;
+  std::vector<device::Stream> streams;  ///< that were met in the capture
   std::vector<Use> waits;  ///< uses from before the capture that replays must come after
 };
 
@@ -54,6 +53,11 @@ PoolState& pool_of(CaptureScope& scope);
 Heap& capture_heap_of(PoolState& pool);
 /// The capture of this id on this device that was begun through GraphCapture; null: none.
 CaptureScope* find_scope(const device::DeviceState* device, CaptureId id);
+
+/// Remembers a stream, so that it is found by its slot. The scope's lock is held.
+void know_stream(CaptureScope& scope, const device::Stream& stream);
+/// The stream of a slot; null: it is gone. The scope's lock is held.
+const device::Stream* known_stream(AllocatorState& state, CaptureScope& scope, const device::StreamSlot& slot);
 
 /// A block was handed out in the capture.
 void note_captured_alloc(CaptureScope& scope, Block& block);

@@ -38,11 +38,12 @@ void Heap::split(Space& space, Block& block, std::size_t size) {
 }
 
 void Heap::cut_tail(Block& block, std::size_t nbytes) {
-  Bins& bins = block.phase == Phase::kPending ? pending : spaces[block.segment->is_large].ready;
+  Space& space = spaces[block.segment->is_large];
+  Bins& bins = block.phase == Phase::kPending ? space.pending : space.ready;
   bins.remove(block);
   Block* tail = carve(block, block.end() - nbytes, nbytes);
   if (block.extra != nullptr) {
-    tail->more().uses = block.extra->uses;
+    extra(*tail).uses = block.extra->uses;
     tail->extra->marks = block.extra->marks;
     tail->extra->capture = block.extra->capture;
     tail->extra->is_barred = block.extra->is_barred;

@@ -35,9 +35,10 @@ struct Segment {
   std::map<std::byte*, Block*> holes;        ///< runs without memory, by address
 };
 
-/// Segments of one size kind, and the ready blocks in them.
+/// Segments of one size kind, and the free blocks in them.
 struct Space {
   Bins ready;
+  Bins pending;
   std::vector<std::unique_ptr<Segment>> segments;
 };
 
@@ -110,14 +111,24 @@ class Heap {
   /// A taken block becomes pending.
   void make_pending(Block& block) {
     block.phase = Phase::kPending;
-    pending.insert(block);
+    spaces[block.segment->is_large].pending.insert(block);
   }
   /// A pending block becomes taken.
   void end_pending(Block& block) {
-    pending.remove(block);
+    spaces[block.segment->is_large].pending.remove(block);
     block.phase = Phase::kTaken;
   }
 
+  /// Calls visit(block) for every pending block.
+  template <class Visit>
+  void each_pending(const Visit& visit) const {
+    for (const Space& space : spaces) {
+      space.pending.find_if(kAlignment, 1 << 30, [&](Block& block) {
+        visit(block);
+        return false;
+      });
+    }
+  }
   /// The cheapest run of neighbours of at least `size`, then the smallest. cost(block) is below 0 for a block that cannot
   /// be part of one. Looks at every block of the space: for when the alternative is to grow.
   template <class Cost>
@@ -185,9 +196,26 @@ class Heap {
     return block;
   }
   void release(Block* block) {
-    block->extra.reset();
+    drop_extra(*block);
     block->bin_next = spare_;
     spare_ = block;
+  }
+  /// The block's extra, made when it has none.
+  BlockExtra& extra(Block& block) {
+    if (block.extra != nullptr) return *block.extra;
+    if (spare_extras_.empty()) {
+      block.extra = std::make_unique<BlockExtra>();
+    } else {
+      block.extra = std::move(spare_extras_.back());
+      spare_extras_.pop_back();
+    }
+    return *block.extra;
+  }
+  /// The block needs it no more. It is kept: captures take and drop one with every free.
+  void drop_extra(Block& block) {
+    if (block.extra == nullptr) return;
+    block.extra->clear();
+    spare_extras_.push_back(std::move(block.extra));
   }
   /// Cuts [address, address + nbytes) out of `block`, whose parts all keep its phase and are in no list. Returns it.
   Block* carve(Block& block, std::byte* address, std::size_t nbytes);
@@ -210,9 +238,9 @@ class Heap {
 
   mutable HeapLock lock;
   Space spaces[2];  ///< small, large
-  Bins pending;
   HeapSums sums;
-  std::size_t published_live = 0;  ///< part of sums.live that the allocator's counters know
+  std::size_t published_live = 0;  ///< what the allocator's counter knows: at least sums.live
+  std::size_t peak_live = 0;       ///< most of sums.live since the peaks were reset
   std::uint64_t allocations = 0;
   std::uint64_t frees = 0;
 
@@ -223,6 +251,7 @@ class Heap {
   void more_blocks();
 
   Block* spare_ = nullptr;
+  std::vector<std::unique_ptr<BlockExtra>> spare_extras_;
   std::vector<std::unique_ptr<Block[]>> blocks_;
 };
 

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <set>
 #include <unordered_map>
 
 namespace tessera::memory::detail {
 namespace {
+
+constexpr std::string_view kRing = "memory";
 
 // Which record a kind's number means in one file. Comparing descriptions once a kind, not once a record.
 class Decoder {
@@ -155,16 +156,19 @@ std::optional<std::uint32_t> pool_of(const HistoryRecord& record) {
 HistoryRecords HistoryRecords::read(const probe::RecordFile& file) {
   HistoryRecords records;
   read_pools(file, records);
-  std::set<std::uint16_t> rings;
-  for (std::size_t i = 0; i < file.rings().size(); ++i) {
-    const probe::RingInfo& ring = file.rings()[i];
-    if (ring.name != "memory") continue;
-    rings.insert(static_cast<std::uint16_t>(i));
-    records.is_cut = records.is_cut || ring.overwritten > 0;
-  }
+  const auto& rings = file.rings();
+  for (const probe::RingInfo& ring : rings)
+    records.is_cut = records.is_cut || (ring.name == kRing && ring.overwritten > 0);
   Decoder decoder(file, records.notes);
+  bool is_contiguous = false;
   for (const probe::RecordRef& ref : file.records()) {
-    if (!rings.contains(ref.ring)) continue;
+    const probe::RingInfo& ring = rings[ref.ring];
+    if (ring.name != kRing) continue;
+    // A thread that ended in the middle of a lease left records of the lap before in its other slots; what came between
+    // these and the oldest of the current lap is gone, so they would tell a story with holes.
+    const bool is_current = std::uint64_t{ref.lap} * ring.slots + ref.slot >= ring.overwritten;
+    if (is_current && !is_contiguous) records.events.clear();
+    is_contiguous = is_contiguous || is_current;
     if (auto record = decoder.decode(ref))
       records.events.push_back({*record, file.info().clock.wall_ns(ref.ticks), ref.thread});
   }

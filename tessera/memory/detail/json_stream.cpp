@@ -5,11 +5,14 @@
 
 namespace tessera::memory::detail {
 
-void JsonStream::before_value() {
+// An object in a list starts a line: long files stay readable, and differences small.
+void JsonStream::before_value(bool is_object) {
   if (levels_.empty()) return;
   Level& level = levels_.back();
   const bool is_key = level.is_dict && level.values % 2 == 0;
-  if (level.values > 0) out_ << (level.is_dict && !is_key ? ": " : ", ");
+  const bool starts_line = is_object && !level.is_dict;
+  if (level.values > 0) out_ << (level.is_dict && !is_key ? ": " : starts_line ? "," : ", ");
+  if (starts_line) out_ << '\n';
   ++level.values;
 }
 
@@ -28,11 +31,8 @@ void JsonStream::value(std::string_view value) {
   out_ << nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// An object in a list starts a line: long files stay readable, and differences small.
 void JsonStream::begin(char mark, bool is_dict) {
-  const bool starts_line = is_dict && !levels_.empty() && !levels_.back().is_dict;
-  before_value();
-  if (starts_line) out_ << '\n';
+  before_value(is_dict);
   out_ << mark;
   levels_.push_back({is_dict, 0});
 }

@@ -42,7 +42,7 @@ class JsonStream {
     std::uint64_t values = 0;
   };
 
-  void before_value();
+  void before_value(bool is_object = false);
   void begin(char mark, bool is_dict);
   void end(char mark);
 

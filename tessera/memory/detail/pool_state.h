@@ -23,6 +23,26 @@ struct AllocatorState;
 
 namespace detail {
 
+/// Ticks up to which streams must have come; few.
+using SlotTicks = std::vector<std::pair<const device::StreamSlot*, Tick>>;
+inline void raise(SlotTicks& ticks, const device::StreamSlot& slot, Tick tick) {
+  for (auto& [known, latest] : ticks) {
+    if (known != &slot) continue;
+    latest = tick;
+    return;
+  }
+  ticks.emplace_back(&slot, tick);
+}
+
+/// A prover and the stream it asks. Kept from capture to capture: touching its memory first costs more than the proofs.
+struct CaptureProver {
+  device::Stream origin;
+  CaptureOrder order{[this](NodeId node, std::vector<device::Dependency>& out) {
+    const device::Dependencies found = origin.capture_predecessors(node);
+    out.insert(out.end(), found.begin(), found.end());
+  }};
+};
+
 /// Heaps by stream. Finding one is two loads; adding is guarded by the allocator's slow lock.
 class HeapDirectory {
  public:
@@ -77,8 +97,9 @@ struct PoolState {
   std::mutex replay_mutex;  ///< guards what follows
   detail::ReplayOrder replays;
   std::map<std::uint32_t, detail::GraphKey> graph_keys;        ///< by number of the graph
-  std::map<const device::StreamSlot*, Tick> replay_streams;  ///< where graphs were replayed, and the latest tick there
+  detail::SlotTicks replay_streams;                      ///< where graphs were replayed, and the latest tick there
 
+  std::vector<std::unique_ptr<detail::CaptureProver>> spare_provers;  ///< guarded by the slow lock
   std::atomic<int> graphs{0};          ///< that were captured into it and can still be replayed, or are being captured
   int borrowers = 0;                   ///< requests that are looking through it for memory; guarded by the slow lock
   bool is_imaginary = false;           ///< only priced: counts nowhere and is not recorded

@@ -18,8 +18,9 @@ void RebuiltHeap::cut(Runs& runs, std::uint64_t begin, std::uint64_t end) {
   }
 }
 
-// Pieces of a reservation that touch are one run; fixed segments stay apart.
-void RebuiltHeap::insert(Runs& runs, std::uint64_t begin, std::uint64_t end, const RunOwner& owner) {
+// Pieces of a reservation that touch are one run; fixed segments stay apart. The owner is a copy: it may come from a
+// run that is about to be cut.
+void RebuiltHeap::insert(Runs& runs, std::uint64_t begin, std::uint64_t end, RunOwner owner) {
   cut(runs, begin, end);
   auto it = runs.insert_or_assign(begin, Run{end, owner}).first;
   if (!owner.is_expandable) return;

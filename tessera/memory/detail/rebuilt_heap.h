@@ -61,7 +61,7 @@ class RebuiltHeap {
   using Runs = std::map<std::uint64_t, Run>;
 
   static void cut(Runs& runs, std::uint64_t begin, std::uint64_t end);
-  static void insert(Runs& runs, std::uint64_t begin, std::uint64_t end, const RunOwner& owner);
+  static void insert(Runs& runs, std::uint64_t begin, std::uint64_t end, RunOwner owner);
   static Runs::const_iterator run_at(const Runs& runs, std::uint64_t address);
   void erase_overlapping(std::uint64_t begin, std::uint64_t end);
 

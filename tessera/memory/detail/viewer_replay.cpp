@@ -109,25 +109,44 @@ class Undo {
   std::map<std::uint64_t, bool> blocks_;  // that are not cached, by address: whether pending
 };
 
-// Whether an event is about a segment of fixed size: what lies there at the end tells. Where nothing does, a piece is
-// the safe choice, since a whole segment is a piece as well.
-bool is_fixed(const Snapshot& snapshot, const TraceEntry& entry) {
-  const auto after =
-      std::upper_bound(snapshot.segments.begin(), snapshot.segments.end(), entry.address,
-                       [](std::uint64_t address, const SegmentView& segment) { return address < segment.address; });
-  if (after == snapshot.segments.begin()) return false;
-  const SegmentView& segment = *std::prev(after);
-  return entry.address - segment.address < segment.nbytes && !segment.is_expandable;
-}
+// Whether an event is about a segment of fixed size. The trace does not say, so what there is at the end does: the
+// segment at that place, else those of the same pool. Where nothing tells, a piece is the safe choice, since a whole
+// segment is a piece as well.
+class FixedSegments {
+ public:
+  explicit FixedSegments(const Snapshot& snapshot) : segments_(snapshot.segments) {
+    for (const SegmentView& segment : segments_) {
+      const auto [known, is_new] = pools_.emplace(segment.pool, !segment.is_expandable);
+      if (!is_new) known->second = known->second && !segment.is_expandable;
+    }
+  }
+
+  [[nodiscard]] bool contain(const TraceEntry& entry) const {
+    const auto after =
+        std::upper_bound(segments_.begin(), segments_.end(), entry.address,
+                         [](std::uint64_t address, const SegmentView& segment) { return address < segment.address; });
+    if (after != segments_.begin()) {
+      const SegmentView& segment = *std::prev(after);
+      if (entry.address - segment.address < segment.nbytes) return !segment.is_expandable;
+    }
+    const auto pool = pools_.find(entry.pool);
+    return pool != pools_.end() && pool->second;
+  }
+
+ private:
+  const std::vector<SegmentView>& segments_;
+  std::map<PoolId, bool> pools_;  // whether all segments of the pool are fixed
+};
 
 }  // namespace
 
 std::vector<ViewerEvent> viewer_events(const Snapshot& snapshot) {
   std::vector<ViewerEvent> kept;
   Undo state(snapshot);
+  const FixedSegments fixed(snapshot);
   for (auto entry = snapshot.trace.rbegin(); entry != snapshot.trace.rend(); ++entry) {
     const bool is_segment = entry->action == Action::kMap || entry->action == Action::kUnmap;
-    const ViewerEvent event{&*entry, is_segment && is_fixed(snapshot, *entry)};
+    const ViewerEvent event{&*entry, is_segment && fixed.contain(*entry)};
     if (state.undo(event)) kept.push_back(event);
   }
   std::reverse(kept.begin(), kept.end());

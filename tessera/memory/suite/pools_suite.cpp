@@ -255,6 +255,20 @@ TEST_P(MemorySuite, AnIdlePoolGivesItsMemoryBackWithItsLastHandle) {
   EXPECT_EQ(allocator.snapshot().pools.size(), 1U);
 }
 
+TEST_P(MemorySuite, ThePeakOfAPoolIsRememberedWhenItIsGone) {
+  for (int i = 0; i < 3; ++i) {
+    const Pool pool = allocator.create_pool({});
+    const PoolScope scope(pool);
+    { const Buffer brief = allocator.allocate(64 * kMiB, stream); }
+    stream.synchronize();
+  }
+  EXPECT_EQ(allocator.statistics().peak_reserved_nbytes, 64 * kMiB);
+  EXPECT_GE(allocator.statistics().peak_live_nbytes, 64 * kMiB);
+  EXPECT_LE(allocator.statistics().peak_live_nbytes, 66 * kMiB);
+  allocator.reset_peaks();
+  EXPECT_EQ(allocator.statistics().peak_live_nbytes, 0U);
+}
+
 TEST_P(MemorySuite, AClosedPoolGivesItsMemoryBackAsItsBlocksAreFreed) {
   std::vector<Buffer> live;
   {

@@ -38,7 +38,7 @@ std::uint64_t HistoryModel::find_gap(const Heap& heap, std::uint64_t nbytes) {
     std::uint64_t end = piece->first + piece->second;
     for (auto next = std::next(piece); heap.is_expandable && next != heap.pieces.end() && next->first == end; ++next)
       end += next->second;
-    for (std::uint64_t at = piece->first; at + nbytes <= end; at += kGranule / 16) {
+    for (std::uint64_t at = piece->first; at + nbytes <= end; at += kGranule / 8) {
       if (is_free(heap, at, nbytes)) return at;
     }
   }

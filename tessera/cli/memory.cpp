@@ -1,0 +1,118 @@
+// `tessera memory`: what a record file tells about memory. The verbs below it are listed here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+#include "tessera/base/probe/reader.h"
+#include "tessera/cli/memory_verbs.h"
+#include "tessera/cli/verb.h"
+#include "tessera/memory/history_reader.h"
+
+namespace tessera::cli {
+namespace {
+
+struct MemoryVerb {
+  const char* name;
+  const char* summary;
+  std::function<int()> (*declare)(CLI::App& options);
+};
+
+// A new verb is a line here.
+constexpr MemoryVerb kVerbs[] = {
+    {"dump", "Write a snapshot that PyTorch's memory viewer loads", declare_memory_dump},
+    {"stat", "Show what each allocator, pool and label holds", declare_memory_stat},
+    {"top", "Show the largest labels, call sites and blocks", declare_memory_top},
+    {"replay", "Run a log of allocations against one policy or several", declare_memory_replay},
+};
+
+// A run directory holds a file or link rank-N.HOST.PID.X for each rank.
+std::string record_in(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return path;
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    if (entry.path().filename().string().starts_with("rank-")) found.push_back(entry.path().string());
+  }
+  std::sort(found.begin(), found.end());
+  TESSERA_CHECK_AS(IoError, !found.empty(), "run directory ", path, ": holds no record of a rank");
+  TESSERA_CHECK_AS(IoError, found.size() == 1, "run directory ", path, ": holds ", found.size(),
+                   " records; name one of them: ", found.front());
+  return found.front();
+}
+
+std::function<int()> declare(CLI::App& app) {
+  auto bodies = std::make_shared<std::map<std::string, std::function<int()>>>();
+  for (const MemoryVerb& verb : kVerbs) {
+    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Verbs");
+    (*bodies)[verb.name] = verb.declare(*options);
+  }
+  app.require_subcommand(1);
+  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  app.footer(
+      "FILE is the record file of a rank, of a process that runs or is gone: `tessera info` lists those that lie "
+      "about, "
+      "and a run directory has one for each rank.\n"
+      "  tessera memory stat run/rank-0.node7.4242.a1\n"
+      "  tessera memory dump run/rank-0.node7.4242.a1 -o snapshot.pickle    # open it at pytorch.org/memory_viz");
+  return [bodies, &app]() -> int {
+    try {
+      return bodies->at(app.get_subcommands().front()->get_name())();
+    } catch (const IoError& error) {  // a file that is not there or not right: where we noticed does not matter
+      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+      return kFailed;
+    }
+  };
+}
+
+const VerbRegistration kMemory({"memory", "Show where memory went, from the record file of a rank", declare});
+
+}  // namespace
+
+MemoryFile load_memory(const std::string& path) {
+  MemoryFile file;
+  file.path = record_in(path);
+  const auto records = probe::RecordFile::open(file.path);
+  file.snapshots = memory::read_history(records, &file.notes);
+  for (const std::string& problem : records.problems()) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
+  for (const std::string& note : file.notes) std::fprintf(stderr, "tessera: %s: %s\n", file.path.c_str(), note.c_str());
+  file.notes.insert(file.notes.begin(), records.problems().begin(), records.problems().end());
+  TESSERA_CHECK_AS(IoError, !file.snapshots.empty(), "record file ", file.path,
+                   ": holds no memory records; its process made no allocator");
+  return file;
+}
+
+std::string size_text(std::uint64_t nbytes, Style style) {
+  return style.is_terminal ? format_bytes(nbytes) : std::to_string(nbytes);
+}
+
+std::string pool_text(const memory::Snapshot& snapshot, memory::PoolId pool) {
+  for (const memory::PoolView& view : snapshot.pools) {
+    if (view.id == pool && !view.name.empty()) return view.name;
+  }
+  return fmt::format("{}.{}", pool.graph, pool.user);
+}
+
+nlohmann::ordered_json to_json(const memory::Totals& totals) {
+  return {{"reserved_nbytes", totals.reserved_nbytes}, {"live_nbytes", totals.live_nbytes},
+          {"rounding_nbytes", totals.rounding_nbytes}, {"pending_nbytes", totals.pending_nbytes},
+          {"cached_nbytes", totals.cached_nbytes},     {"live_blocks", totals.live_blocks},
+          {"pending_blocks", totals.pending_blocks},   {"cached_blocks", totals.cached_blocks}};
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  std::puts(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+}
+
+void print_tables(const std::vector<Table>& tables) {
+  const Style style = stdout_style();
+  for (std::size_t i = 0; i < tables.size(); ++i)
+    std::fputs(((i > 0 ? "\n" : "") + to_text(tables[i], style)).c_str(), stdout);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,90 @@
+// `tessera memory dump`: the snapshot that PyTorch's viewer loads.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "tessera/cli/memory_verbs.h"
+#include "tessera/cli/verb.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::string file;
+  std::string format = "pickle";
+  std::string output;
+  bool symbolize = false;
+  bool json = false;
+};
+
+int dump(const Options& options) {
+  const MemoryFile file = load_memory(options.file);
+  memory::Symbols symbols;
+  if (options.symbolize) {
+    std::vector<std::string> notes;
+    symbols = memory::symbolize(file.snapshots, &notes);
+    for (const std::string& note : notes) std::fprintf(stderr, "tessera: %s\n", note.c_str());
+  }
+  const auto format = options.format == "json" ? memory::TorchFormat::kJson : memory::TorchFormat::kPickle;
+  if (options.output == "-") {
+    memory::write_torch_snapshot(std::cout, file.snapshots, format, symbols);
+    return kDone;
+  }
+  const std::string path = !options.output.empty()
+                               ? options.output
+                               : std::filesystem::path(file.path).filename().string() + "." + options.format;
+  memory::write_torch_snapshot_file(path, file.snapshots, format, symbols);
+  std::size_t segments = 0;
+  std::size_t blocks = 0;
+  std::size_t events = 0;
+  bool is_cut = false;
+  for (const memory::Snapshot& snapshot : file.snapshots) {
+    segments += snapshot.segments.size();
+    events += snapshot.trace.size();
+    is_cut = is_cut || snapshot.trace_is_cut;
+    for (const memory::SegmentView& segment : snapshot.segments) blocks += segment.blocks.size();
+  }
+  if (options.json) {
+    print_json({{"path", path},
+                {"format", options.format},
+                {"devices", file.snapshots.size()},
+                {"segments", segments},
+                {"blocks", blocks},
+                {"events", events},
+                {"trace_is_cut", is_cut},
+                {"frames_symbolized", symbols.size()},
+                {"notes", file.notes}});
+  } else {
+    const auto counted = [](std::size_t count, const char* what) {
+      return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+    };
+    const std::string line = fmt::format("wrote {}: {}, {}, {}, {}{}\n", path, counted(file.snapshots.size(), "device"),
+                                         counted(segments, "segment"), counted(blocks, "block"),
+                                         counted(events, "event"), is_cut ? " (older ones were overwritten)" : "");
+    std::fputs(line.c_str(), stdout);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+std::function<int()> declare_memory_dump(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("FILE", options->file, "Record file of a rank, or a run directory with one")->required();
+  app.add_option("--format", options->format, "pickle (protocol 4) or json")
+      ->check(CLI::IsMember({"pickle", "json"}))
+      ->capture_default_str();
+  app.add_option("-o,--output", options->output,
+                 "Where to write; - is stdout (default: FILE's name with the format added, here)");
+  app.add_flag("--symbolize", options->symbolize, "Look up functions and lines of call stacks with addr2line");
+  app.add_flag("--json", options->json, "Say what was written as JSON");
+  app.footer(
+      "Open the result at pytorch.org/memory_viz, or with `python -m torch.cuda._memory_viz`.\n"
+      "  tessera memory dump run/rank-0.node7.4242.a1 --symbolize -o snapshot.pickle");
+  return [options] { return dump(*options); };
+}
+
+}  // namespace tessera::cli
