@@ -84,6 +84,7 @@ void AllocatorState::publish_live(Heap& heap) {
   const std::size_t claim = heap.sums.live + std::max(kPublishNbytes, heap.sums.live / 64);
   const auto delta = static_cast<std::int64_t>(claim) - static_cast<std::int64_t>(heap.published_live);
   heap.published_live = claim;
+  if (heap.pool.is_imaginary) return;
   const std::int64_t now = live.fetch_add(delta, std::memory_order_relaxed) + delta;
   if (delta > 0) raise(peak_live, now);
 }
@@ -160,9 +161,15 @@ Heap& AllocatorState::heap_for(PoolState& pool, const device::StreamSlot& slot) 
                 " streams that can have memory of their own; reuse streams");
   const std::lock_guard lock(slow_mutex);
   if (Heap* known = pool.by_stream.find(slot.id())) return *known;
-  pool.heaps.push_back(std::make_unique<Heap>(pool, &slot));
-  pool.heaps.back()->least_remainder = policy.least_remainder_nbytes;
-  pool.by_stream.add(slot.id(), pool.heaps.back().get());
+  Heap& heap = add_heap(pool, &slot);
+  pool.by_stream.add(slot.id(), &heap);
+  return heap;
+}
+
+Heap& AllocatorState::add_heap(PoolState& pool, const device::StreamSlot* slot) {
+  pool.heaps.push_back(std::make_unique<Heap>(pool, slot));
+  const bool may_split = !pool.options.no_split || TESSERA_MUTANT("memory.split_in_no_split_pool");
+  pool.heaps.back()->least_remainder = may_split ? policy.least_remainder_nbytes : ~std::size_t{0};
   return *pool.heaps.back();
 }
 
@@ -171,6 +178,7 @@ AllocatorState::AllocatorState(const device::Device& of, AllocatorOptions option
   policy.check();
   device_key = device.state().get();
   if (upstream == nullptr) upstream = device_upstream(device);
+  capacity = upstream->capacity_nbytes();
   name = options.name.empty() ? upstream->name() : options.name;
   limit = policy.limit_nbytes;
   std::uint32_t flags = host_writes ? kHostWrites : 0U;
@@ -237,7 +245,14 @@ void AllocatorState::retire() noexcept {
     const std::lock_guard slow(slow_mutex);
     const auto heaps = all_heaps();
     for (Heap* heap : heaps) heap->lock.lock();
-    for (Heap* heap : heaps) left += static_cast<std::int64_t>(heap->sums.live_blocks);
+    for (Heap* heap : heaps) {
+      left += static_cast<std::int64_t>(heap->sums.live_blocks);
+      // Freed ones that a graph of another allocator holds come back like live ones.
+      heap->walk([&](const detail::Segment&, const Block& block) {
+        if (TESSERA_MUTANT("memory.retired_forgets_kept")) return;
+        if (block.phase == detail::Phase::kTaken && block.extra != nullptr && block.extra->holds > 0) ++left;
+      });
+    }
     retired_live = left;
     special.fetch_or(kRetired);
     for (Heap* heap : heaps) heap->lock.unlock();
@@ -267,9 +282,7 @@ void Allocator::set_limit_fraction(double fraction) const {
   TESSERA_CHECK(fraction > 0 && fraction <= 1, "set_limit_fraction: ", fraction,
                 " is not a share of the device's memory; give a number above 0 and at most 1");
   AllocatorState& state = state_of(*this);
-  state.limit = fraction == 1 ? 0
-                              : static_cast<std::size_t>(fraction *
-                                                         static_cast<double>(state.upstream->capacity_nbytes()));
+  state.limit = fraction == 1 ? 0 : static_cast<std::size_t>(fraction * static_cast<double>(state.capacity));
 }
 
 std::uint64_t Allocator::on_pressure(std::function<bool(std::size_t)> callback) const {

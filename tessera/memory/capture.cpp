@@ -133,6 +133,17 @@ bool mark_uses(AllocatorState& state, CaptureScope& scope, const Block& block, d
   return std::all_of(block.extra->uses.begin(), block.extra->uses.end(), [&](const Use& use) { return mark(*use.slot); });
 }
 
+// Whether all that was launched on the stream so far is over. Asked once for a block of a graph: an event, the other
+// answer, is itself work that is not over yet.
+bool is_idle(const device::Device& device, const Use& use) {
+  try {
+    const Tick now = use.slot->upcoming();
+    return device.poll(use.slot->id()) >= now;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 // The capture under way in which the block was handed out, or that said it uses it; null: none.
 CaptureScope* scope_of(AllocatorState& state, const Block& block) {
   // Nearly always the capture of this thread.
@@ -182,6 +193,7 @@ void AllocatorState::free_captured(Block* block) noexcept {
   std::vector<Use> uses;
   if (block->extra != nullptr) uses = std::move(block->extra->uses);
   uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
+  std::erase_if(uses, [&](const Use& use) { return is_idle(device, use); });
   for (Use& use : uses) stamp(use);
   std::erase_if(uses, is_done);
   free_with(block, std::move(uses));
@@ -238,10 +250,9 @@ Heap& capture_heap_of(PoolState& pool) {
   if (Heap* known = pool.capture_heap.load(std::memory_order_acquire)) return *known;
   const std::lock_guard lock(pool.allocator.slow_mutex);
   if (Heap* known = pool.capture_heap.load()) return *known;
-  pool.heaps.push_back(std::make_unique<Heap>(pool, nullptr));
-  pool.heaps.back()->least_remainder = pool.allocator.policy.least_remainder_nbytes;
-  pool.capture_heap.store(pool.heaps.back().get(), std::memory_order_release);
-  return *pool.heaps.back();
+  Heap& heap = pool.allocator.add_heap(pool, nullptr);
+  pool.capture_heap.store(&heap, std::memory_order_release);
+  return heap;
 }
 
 void note_captured_alloc(CaptureScope& scope, Block& block) {

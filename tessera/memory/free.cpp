@@ -98,7 +98,8 @@ void AllocatorState::free_slow(Block* block) noexcept {
   }
   std::vector<Use> uses;
   if (block->extra != nullptr) uses = std::move(block->extra->uses);
-  if (block->slot != heap.slot) uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
+  if (block->slot != heap.slot && !host_writes)
+    uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
   for (Use& use : uses) stamp(use);
   if (detail::keep_for_graphs(*this, *block, uses)) return;
   free_with(block, std::move(uses));
@@ -109,7 +110,9 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
   Heap& heap = *block->heap;
   const std::uint32_t stack = history.stack();
   bool is_last = false;
-  const bool is_closed = heap.pool.is_closed.load();
+  // The block keeps a closed pool, and the allocator: from here to the end nobody else may take either away.
+  std::unique_lock<std::mutex> slow;
+  if (heap.pool.is_closed.load()) slow = std::unique_lock(slow_mutex);
   {
     const std::lock_guard lock(heap.lock);
     heap.end_live(*block);
@@ -129,9 +132,9 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
     is_last = (special.load() & kRetired) != 0 && retired_live.fetch_sub(1) == 1;
   }
   if (is_last) {
+    if (slow.owns_lock()) slow.unlock();
     delete this;
-  } else if (is_closed) {
-    const std::lock_guard lock(slow_mutex);
+  } else if (slow.owns_lock()) {
     shrink_closed(heap.pool);
   }
 }

@@ -35,15 +35,50 @@ void tell_growth(PoolState& pool, std::byte* address, std::size_t nbytes, bool i
   for (const auto& [number, callback] : pool.growth_callbacks) callback({address, nbytes, is_mapped});
 }
 
-void note_reserved(AllocatorState& state, std::size_t nbytes) {
-  const std::size_t now = state.reserved.fetch_add(nbytes) + nbytes;
-  if (now > state.peak_reserved) state.peak_reserved = now;
+// Says that memory is about to go and has `body` take it away; where that fails, says that it stays.
+template <class Body>
+void take_away(PoolState& pool, std::byte* address, std::size_t nbytes, const Body& body) {
+  if (!TESSERA_MUTANT("memory.going_untold")) tell_growth(pool, address, nbytes, false);
+  try {
+    body();
+  } catch (...) {
+    tell_growth(pool, address, nbytes, true);
+    throw;
+  }
 }
 
-void check_limit(AllocatorState& state, std::size_t nbytes) {
-  const std::size_t limit = state.limit;
+// Memory came under a pool, or went. A pool that is only priced counts nowhere.
+void note_mapped(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
+  if (pool.is_imaginary && !TESSERA_MUTANT("memory.estimate_counts")) return;
+  const std::size_t now = state.reserved.fetch_add(nbytes) + nbytes;
+  if (now > state.peak_reserved) state.peak_reserved = now;
+  state.counters.maps.fetch_add(1, std::memory_order_relaxed);
+}
+
+void note_unmapped(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
+  if (pool.is_imaginary) return;
+  state.reserved -= nbytes;
+  state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Refuses what cannot be had before anything is mapped for it: beyond the limit, or beyond all that the upstream has.
+void check_room(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
+  if (pool.is_imaginary) return;
+  const std::size_t limit = TESSERA_MUTANT("memory.limit_ignored") ? 0 : state.limit.load();
   TESSERA_CHECK_AS(OutOfMemory, limit == 0 || state.reserved + nbytes <= limit, "allocator of ", state.name, ": ",
                    format_bytes(nbytes), " more would pass the limit of ", format_bytes(limit));
+  std::size_t held = 0;
+  for (const auto& one : state.pools) {
+    if (one->upstream != pool.upstream) continue;
+    for (const auto& heap : one->heaps) {
+      const std::lock_guard lock(heap->lock);
+      held += heap->sums.mapped;
+    }
+  }
+  if (TESSERA_MUTANT("memory.capacity_ignored")) return;
+  TESSERA_CHECK_AS(OutOfMemory, held + nbytes <= pool.capacity, "allocator of ", state.name, ": ",
+                   format_bytes(nbytes), " more would pass the ", format_bytes(pool.capacity), " of ",
+                   pool.upstream->name());
 }
 
 // Notes under the heap's lock that [address, nbytes) has memory as one piece.
@@ -69,7 +104,8 @@ FreePiece take_piece(AllocatorState& state, Heap& heap, std::size_t least, std::
     FreePiece found;
     std::pair<std::byte*, std::size_t> piece;
     space.ready.find_if(least, 1 << 30, [&](Block& block) {
-      if (!block.segment->is_expandable || !state.is_completed(heap, block) || (wanted && !wanted(block))) return false;
+      if (!block.segment->is_expandable || (wanted && !wanted(block))) return false;
+      if (!state.is_completed(heap, block) && !TESSERA_MUTANT("memory.unmaps_uncompleted")) return false;
       const auto& pieces = block.segment->pieces;
       for (auto it = pieces.lower_bound(block.address); it != pieces.end(); ++it) {
         if (it->first + it->second > block.end()) break;
@@ -82,14 +118,15 @@ FreePiece take_piece(AllocatorState& state, Heap& heap, std::size_t least, std::
     });
     if (found.block == nullptr) continue;
     Block& whole = *found.block;
+    const std::uint32_t freed_at = whole.freed_at;  // what is left is as old as before
     space.ready.remove(whole);
     heap.sums.cached -= whole.size;
     whole.phase = Phase::kTaken;
     found.block = heap.carve(whole, piece.first, piece.second);
-    if (found.block != &whole) heap.make_ready(whole);
+    if (found.block != &whole) heap.make_ready(whole)->freed_at = freed_at;
     if (found.block->next != nullptr && found.block->next->phase == Phase::kTaken &&
         found.block->next->segment == found.segment && found.block->end() == found.block->next->address)
-      heap.make_ready(*found.block->next);
+      heap.make_ready(*found.block->next)->freed_at = freed_at;
     return found;
   }
   return {};
@@ -101,7 +138,7 @@ void drop_piece(AllocatorState& state, const FreePiece& piece) {
   const std::size_t nbytes = piece.block->size;
   piece.segment->pieces.erase(piece.block->address);
   piece.segment->mapped -= nbytes;
-  heap.sums.mapped -= nbytes;
+  if (!TESSERA_MUTANT("memory.identity_counts_moved_twice")) heap.sums.mapped -= nbytes;
   state.history.record_map(heap, piece.block->address, nbytes, false, true);
   detail::make_hole(heap, *piece.block);
 }
@@ -127,17 +164,18 @@ std::vector<Heap*> heaps_to_move_from(AllocatorState& state, PoolState& pool) {
   return heaps;
 }
 
-// Moves whole free pieces behind [to, end) as long as there are any; returns where it stopped.
-std::byte* move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte* to, const std::byte* end) {
+// Moves whole free pieces behind [to, end) as long as there are any; `to` is where it stopped, also when it throws.
+void move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte*& to, const std::byte* end) {
   PoolState& pool = heap.pool;
-  if (state.device.captures() > 0) return to;  // unmapping is giving back
+  if (TESSERA_MUTANT("memory.never_moves")) return;
+  if (state.device.captures() > 0 && !TESSERA_MUTANT("memory.moves_in_capture")) return;  // unmapping is giving back
   std::size_t cached = 0;
   const std::vector<Heap*> heaps = heaps_to_move_from(state, pool);
   for (Heap* from : heaps) {
     const std::lock_guard lock(from->lock);
     cached += from->sums.cached;
   }
-  if (cached * kMoveAbove < state.reserved) return to;
+  if (cached * kMoveAbove < state.reserved) return;
   for (Heap* from : heaps) {
     state.poll_users(*from);
     while (to < end) {
@@ -148,9 +186,9 @@ std::byte* move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std:
       }
       if (piece.block == nullptr) break;
       const std::size_t nbytes = piece.block->size;
-      tell_growth(from->pool, piece.block->address, nbytes, false);
       try {
-        pool.expandable->move(piece.block->address, to, nbytes);
+        take_away(from->pool, piece.block->address, nbytes,
+                  [&] { pool.expandable->move(piece.block->address, to, nbytes); });
       } catch (...) {
         give_piece_back(piece);
         throw;
@@ -160,12 +198,11 @@ std::byte* move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std:
         drop_piece(state, piece);
       }
       note_piece(state, heap, segment, to, nbytes);
-      tell_growth(pool, to, nbytes, true);
       state.counters.moves.fetch_add(1, std::memory_order_relaxed);
       to += nbytes;
+      tell_growth(pool, to - nbytes, nbytes, true);
     }
   }
-  return to;
 }
 
 // Puts memory behind the hole of a place; returns the bytes that were done before `failure`, if any.
@@ -174,18 +211,18 @@ std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& p
   std::byte* const begin = place.hole->address;
   std::byte* const end = place.hole->end();
   const std::size_t granule = granule_of(state, heap.pool);
-  const std::size_t most = std::clamp(std::bit_floor(size / 4), granule, std::max(granule, state.policy.most_piece_nbytes));
+  std::size_t most = std::clamp(std::bit_floor(size / 4), granule, std::max(granule, state.policy.most_piece_nbytes));
+  if (TESSERA_MUTANT("memory.pieces_do_not_grow")) most = granule;
   std::byte* to = begin;
   try {
-    to = move_pieces(state, heap, *place.segment, to, end);
-    if (to < end) check_limit(state, static_cast<std::size_t>(end - to));
+    move_pieces(state, heap, *place.segment, to, end);
+    if (to < end) check_room(state, heap.pool, static_cast<std::size_t>(end - to));
     while (to < end) {
       const auto left = static_cast<std::size_t>(end - to);
       const std::size_t nbytes = left >= most ? most : std::max(granule, std::bit_floor(left) / granule * granule);
       heap.pool.expandable->map(to, nbytes);
-      note_reserved(state, nbytes);
+      note_mapped(state, heap.pool, nbytes);
       note_piece(state, heap, *place.segment, to, nbytes);
-      state.counters.maps.fetch_add(1, std::memory_order_relaxed);
       to += nbytes;
       tell_growth(heap.pool, to - nbytes, nbytes, true);
     }
@@ -205,7 +242,7 @@ Block* grow_expandable(AllocatorState& state, Heap& heap, std::size_t size) {
     place = detail::reserve_place(heap, space, size, granule);
   }
   if (place.hole == nullptr) {
-    const std::size_t share = Heap::is_large(size) ? pool.upstream->capacity_nbytes() : pool.upstream->capacity_nbytes() / 8;
+    const std::size_t share = Heap::is_large(size) ? pool.capacity : pool.capacity / 8;
     const std::size_t nbytes = round_up(std::max(share, size) + granule, granule);
     std::byte* base = pool.expandable->reserve(nbytes);
     const std::lock_guard lock(heap.lock);
@@ -224,13 +261,13 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
   PoolState& pool = heap.pool;
   const std::size_t granule = granule_of(state, pool);
   std::size_t nbytes = round_up(size, granule);
-  if (!pool.options.no_split && size > (std::size_t{1} << 20) && size < (std::size_t{10} << 20))
+  if (!pool.options.no_split && !TESSERA_MUTANT("memory.no_shared_segments") && size > (std::size_t{1} << 20) &&
+      size < (std::size_t{10} << 20))
     nbytes = round_up(std::max(state.policy.shared_segment_nbytes, nbytes), granule);
   if (pool.options.no_split) nbytes = round_up(size, pool.upstream->granularity());
-  check_limit(state, nbytes);
+  check_room(state, pool, nbytes);
   std::byte* const address = pool.upstream->allocate(nbytes);
-  note_reserved(state, nbytes);
-  state.counters.maps.fetch_add(1, std::memory_order_relaxed);
+  note_mapped(state, pool, nbytes);
   Block* block = nullptr;
   {
     const std::lock_guard lock(heap.lock);
@@ -241,7 +278,13 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
       heap.make_ready(*block->next);
     }
   }
-  tell_growth(pool, address, nbytes, true);
+  try {
+    tell_growth(pool, address, nbytes, true);
+  } catch (...) {
+    const std::lock_guard lock(heap.lock);
+    heap.make_ready(*block);
+    throw;
+  }
   return block;
 }
 
@@ -266,7 +309,8 @@ std::size_t trim_fixed(AllocatorState& state, Heap& heap, const std::function<bo
         const std::lock_guard lock(heap.lock);
         Block* first = segment.first;
         if (!segment.is_expandable && first->next == nullptr && first->phase == Phase::kReady &&
-            state.is_completed(heap, *first) && (!wanted || wanted(*first))) {
+            (state.is_completed(heap, *first) || TESSERA_MUTANT("memory.frees_uncompleted_segment")) &&
+            (!wanted || wanted(*first))) {
           block = first;
           space.ready.remove(*block);
           heap.sums.cached -= block->size;
@@ -278,16 +322,14 @@ std::size_t trim_fixed(AllocatorState& state, Heap& heap, const std::function<bo
         continue;
       }
       const std::size_t nbytes = segment.nbytes;
-      tell_growth(heap.pool, segment.base, nbytes, false);
       try {
-        heap.pool.upstream->free(segment.base, nbytes);
+        take_away(heap.pool, segment.base, nbytes, [&] { heap.pool.upstream->free(segment.base, nbytes); });
       } catch (...) {
         const std::lock_guard lock(heap.lock);
         heap.make_ready(*block);
         throw;
       }
-      state.reserved -= nbytes;
-      state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
+      note_unmapped(state, heap.pool, nbytes);
       given += nbytes;
       const std::lock_guard lock(heap.lock);
       state.history.record_map(heap, segment.base, nbytes, false, false);
@@ -307,15 +349,14 @@ std::size_t trim_expandable(AllocatorState& state, Heap& heap, const std::functi
     }
     if (piece.block == nullptr) return given;
     const std::size_t nbytes = piece.block->size;
-    tell_growth(heap.pool, piece.block->address, nbytes, false);
     try {
-      heap.pool.expandable->unmap(piece.block->address, nbytes);
+      take_away(heap.pool, piece.block->address, nbytes,
+                [&] { heap.pool.expandable->unmap(piece.block->address, nbytes); });
     } catch (...) {
       give_piece_back(piece);
       throw;
     }
-    state.reserved -= nbytes;
-    state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
+    note_unmapped(state, heap.pool, nbytes);
     given += nbytes;
     const std::lock_guard lock(heap.lock);
     drop_piece(state, piece);
@@ -346,7 +387,7 @@ std::size_t AllocatorState::trim_all() {
 
 void AllocatorState::collect_by_age() {
   const std::size_t most = limit;
-  if (policy.collect_above <= 0 || most == 0) return;
+  if (policy.collect_above <= 0 || most == 0 || TESSERA_MUTANT("memory.never_collects")) return;
   if (static_cast<double>(reserved) < policy.collect_above * static_cast<double>(most)) return;
   std::uint64_t ages = 0;
   std::uint64_t blocks = 0;
@@ -363,7 +404,9 @@ void AllocatorState::collect_by_age() {
   }
   if (blocks == 0) return;
   const std::uint64_t mean = ages / blocks;
-  if (trim_pool(*default_pool, [&](const Block& block) { return age(block) >= mean; }) > 0)
+  if (trim_pool(*default_pool, [&](const Block& block) {
+        return TESSERA_MUTANT("memory.collects_the_young") ? age(block) <= mean : age(block) >= mean;
+      }) > 0)
     counters.collections.fetch_add(1, std::memory_order_relaxed);
 }
 

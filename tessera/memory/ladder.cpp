@@ -9,6 +9,7 @@
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 #include "tessera/memory/detail/capture_scope.h"
 #include "tessera/memory/oom_report.h"
@@ -19,6 +20,29 @@ using detail::Heap;
 using detail::Request;
 
 namespace {
+
+// The pools that lend to another, kept while one looks through them.
+struct Lenders {
+  Lenders(AllocatorState& of, const PoolState& borrower) : state(of) {
+    const std::lock_guard lock(state.slow_mutex);
+    for (const auto& pool : state.pools) {
+      if (!pool->options.borrow_on_oom && !TESSERA_MUTANT("memory.borrow_from_any_pool")) continue;
+      if (pool.get() == &borrower) continue;
+      if (pool->is_closed && !TESSERA_MUTANT("memory.closed_pool_lends")) continue;
+      all.push_back(pool.get());
+      ++pool->borrowers;
+    }
+  }
+  ~Lenders() {
+    const std::lock_guard lock(state.slow_mutex);
+    for (PoolState* pool : all) --pool->borrowers;
+  }
+  Lenders(const Lenders&) = delete;
+  Lenders& operator=(const Lenders&) = delete;
+
+  AllocatorState& state;
+  std::vector<PoolState*> all;
+};
 
 class Ladder {
  public:
@@ -93,6 +117,7 @@ class Ladder {
 
   std::size_t promote() {
     std::size_t nbytes = 0;
+    if (TESSERA_MUTANT("memory.ladder_promotes_nothing")) return 0;
     const std::lock_guard lock(state_.slow_mutex);
     for (const auto& heap : request_.pool->heaps) {
       if (heap->slot == nullptr) continue;
@@ -103,6 +128,7 @@ class Ladder {
   }
 
   std::size_t trim() {
+    if (TESSERA_MUTANT("memory.ladder_trims_nothing")) return 0;
     const std::lock_guard lock(state_.slow_mutex);
     std::size_t nbytes = state_.trim_pool(*state_.default_pool);
     if (request_.pool != state_.default_pool) nbytes += state_.trim_pool(*request_.pool);
@@ -114,7 +140,7 @@ class Ladder {
 
   std::size_t wait() {
     try {
-      state_.device.synchronize();
+      if (!TESSERA_MUTANT("memory.ladder_waits_for_nothing")) state_.device.synchronize();
     } catch (const std::exception& error) {
       // What failed on a stream is thrown where the program waits for it, not from an allocation.
       log::debug("allocator of ", state_.name, ": waiting for streams: ", error.what());
@@ -124,14 +150,8 @@ class Ladder {
 
   Block* borrow() {
     if (request_.capture != nullptr) return nullptr;
-    std::vector<PoolState*> lenders;
-    {
-      const std::lock_guard lock(state_.slow_mutex);
-      for (const auto& pool : state_.pools) {
-        if (pool->options.borrow_on_oom && pool.get() != request_.pool && !pool->is_closed) lenders.push_back(pool.get());
-      }
-    }
-    for (PoolState* lender : lenders) {
+    const Lenders lenders(state_, *request_.pool);
+    for (PoolState* lender : lenders.all) {
       Request request = request_;
       request.pool = lender;
       Heap& heap = state_.heap_for(*lender, request_.slot);
@@ -141,7 +161,7 @@ class Ladder {
       state_.counters.retries_borrow.fetch_add(1, std::memory_order_relaxed);
       return block;
     }
-    if (!lenders.empty()) steps_.emplace_back("borrowing from pools: nothing");
+    if (!lenders.all.empty()) steps_.emplace_back("borrowing from pools: nothing");
     return nullptr;
   }
 
@@ -153,7 +173,7 @@ class Ladder {
     }
     bool has_freed = false;
     for (const auto& callback : callbacks) has_freed = callback(request_.size) || has_freed;
-    if (!has_freed) return 0;
+    if (!has_freed || TESSERA_MUTANT("memory.callbacks_ignored")) return 0;
     return request_.size + (request_.capture == nullptr ? promote() + trim() : 0);
   }
 
@@ -182,6 +202,7 @@ void Ladder::fail() {
     const std::lock_guard lock(state_.callbacks_mutex);
     observers = state_.oom_observers;
   }
+  if (TESSERA_MUTANT("memory.observers_forgotten")) observers.clear();
   for (const auto& observer : observers) observer(error.report());
   throw error;
 }

@@ -1,8 +1,10 @@
 #include "tessera/memory/pool.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 #include "tessera/memory/detail/growth.h"
 
@@ -26,6 +28,7 @@ PoolState& AllocatorState::add_pool(PoolOptions options, PoolId id) {
   pool->id = id;
   pool->name = !options.name.empty() ? options.name : "pool " + std::to_string(id.graph != 0 ? id.graph : id.user);
   pool->upstream = options.upstream != nullptr ? options.upstream : upstream;
+  pool->capacity = pool->upstream == upstream ? capacity : pool->upstream->capacity_nbytes();
   // One block per segment: the segment is the block, so it never grows.
   if (policy.expandable && !options.no_split) pool->expandable = pool->upstream->as_expandable();
   pool->options = std::move(options);
@@ -37,7 +40,8 @@ PoolState& AllocatorState::add_pool(PoolOptions options, PoolId id) {
 Pool Allocator::create_pool(PoolOptions options) const {
   TESSERA_CHECK(state_ != nullptr, "create_pool: this Allocator is empty");
   const std::lock_guard lock(state_->slow_mutex);
-  PoolState& pool = state_->add_pool(std::move(options), {0, ++state_->last_user_pool});
+  PoolState& pool = state_->add_pool(std::move(options),
+                                     {0, TESSERA_MUTANT("memory.pool_ids_repeat") ? 1 : ++state_->last_user_pool});
   return Pool(state_->handle_to(pool));
 }
 
@@ -54,7 +58,7 @@ std::shared_ptr<PoolState> AllocatorState::handle_to(PoolState& pool) {
 void AllocatorState::release_pool(PoolState& pool) noexcept {
   const std::lock_guard lock(slow_mutex);
   pool.is_closed = true;
-  shrink_closed(pool);
+  if (!TESSERA_MUTANT("memory.closed_pool_stays")) shrink_closed(pool);
 }
 
 void AllocatorState::shrink_closed(PoolState& pool) noexcept {
@@ -67,8 +71,13 @@ void AllocatorState::shrink_closed(PoolState& pool) noexcept {
     const std::lock_guard heap_lock(heap->lock);
     left += heap->sums.mapped;
   }
-  if (left > 0) return;
-  for (const auto& heap : pool.heaps) free_segments(*heap);
+  if (left > 0 || pool.borrowers > 0) return;
+  for (const auto& heap : pool.heaps) {
+    free_segments(*heap);
+    if (pool.is_imaginary) continue;
+    live.fetch_sub(static_cast<std::int64_t>(heap->published_live), std::memory_order_relaxed);
+    gone_peaks += heap->peak_live;
+  }
   std::erase_if(pools, [&](const auto& one) { return one.get() == &pool; });
 }
 
@@ -97,6 +106,7 @@ std::uint64_t Pool::on_growth(std::function<void(const Growth&)> callback) const
       }
     }
   }
+  if (TESSERA_MUTANT("memory.earlier_growth_untold")) there.clear();
   for (const Growth& growth : there) callback(growth);
   const std::lock_guard lock(pool.callbacks_mutex);
   pool.growth_callbacks[++pool.last_callback] = std::move(callback);
@@ -121,9 +131,10 @@ PoolScope::PoolScope(Pool pool) : pool_(std::move(pool)) {
 }
 
 PoolScope::~PoolScope() {
-  detail::ThreadScope* scope = detail::innermost_scope;
-  detail::innermost_scope = scope->outer;
-  delete scope;
+  // The innermost that is its own: a capture that began inside it may still be under way.
+  detail::ThreadScope** at = &detail::innermost_scope;
+  while ((*at)->capture != nullptr || (*at)->pool != pool_.state().get()) at = &(*at)->outer;
+  delete std::exchange(*at, TESSERA_MUTANT("memory.scope_not_nested") ? nullptr : (*at)->outer);
 }
 
 }  // namespace tessera::memory

@@ -5,6 +5,7 @@
 
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/allocator_state.h"
 
 namespace tessera::memory {
@@ -47,10 +48,16 @@ void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane&
     if (piece.is_live) wanted.emplace(piece.address, piece.nbytes);
   }
   heap.walk([&](const Segment&, const Block& block) {
-    TESSERA_CHECK(block.phase != Phase::kLive || wanted.contains({block.address, block.size}), "restore of pool '",
-                  pool.name, "': the block of ", format_bytes(block.size), " at ", static_cast<void*>(block.address),
-                  " ('", Label::text_of(block.label), "') is newer than the layout and live; free it or hand it over");
-    TESSERA_CHECK(block.phase != Phase::kPending && block.phase != Phase::kTaken, "restore of pool '", pool.name,
+    TESSERA_CHECK(block.phase != Phase::kLive || wanted.contains({block.address, block.size}) ||
+                      TESSERA_MUTANT("memory.restore_keeps_newer"),
+                  "restore of pool '", pool.name, "': the block of ", format_bytes(block.size), " at ",
+                  static_cast<void*>(block.address), " ('", Label::text_of(block.label),
+                  "') is newer than the layout and live; free it or hand it over");
+    if (block.phase != Phase::kPending && block.phase != Phase::kTaken) return;
+    const bool is_wanted = std::any_of(wanted.begin(), wanted.end(), [&](const auto& piece) {
+      return piece.first < block.end() && block.address < piece.first + piece.second;
+    });
+    TESSERA_CHECK(!is_wanted || TESSERA_MUTANT("memory.restore_takes_pending"), "restore of pool '", pool.name,
                   "': the block of ", format_bytes(block.size), " at ", static_cast<void*>(block.address),
                   " is still in use by a stream or a graph; wait for it first");
   });
@@ -60,8 +67,9 @@ void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane&
       if (block.phase == Phase::kLive && block.address == at && block.size == size) is_there = true;
       if (block.phase == Phase::kReady && block.address <= at && at + size <= block.end()) is_there = true;
     });
-    TESSERA_CHECK(is_there, "restore of pool '", pool.name, "': ", format_bytes(nbytes), " at ",
-                  static_cast<void*>(address), " were given back since the checkpoint; do not trim in between");
+    TESSERA_CHECK(is_there || TESSERA_MUTANT("memory.restore_takes_trimmed"), "restore of pool '", pool.name,
+                  "': ", format_bytes(nbytes), " at ", static_cast<void*>(address),
+                  " were given back since the checkpoint; do not trim in between");
   }
 }
 

@@ -26,10 +26,15 @@ bool is_ordered(const device::Stream& stream, const device::StreamSlot& slot, Ti
   return stream.covers(slot.id(), tick);
 }
 
+bool are_uses_done(const Block& block) {
+  return block.extra == nullptr || std::all_of(block.extra->uses.begin(), block.extra->uses.end(),
+                                               [](const Use& use) { return is_done(*use.slot, use.tick); });
+}
+
 }  // namespace
 
 bool AllocatorState::is_over(const Heap& heap, const Block& block, const device::Stream& stream) const {
-  if (host_writes) return is_completed(heap, block);
+  if (host_writes && !TESSERA_MUTANT("memory.pinned_reused_early")) return is_completed(heap, block);
   if (TESSERA_MUTANT("memory.every_block_is_covered")) return true;
   const auto is_covered = [&](const device::StreamSlot& slot, Tick tick) {
     return is_done(slot, tick) || is_ordered(stream, slot, tick);
@@ -44,9 +49,7 @@ bool AllocatorState::is_completed(const Heap& heap, const Block& block) const {
   if (TESSERA_MUTANT("memory.every_block_is_completed")) return true;
   if (!host_writes && heap.slot != nullptr && !is_done(*heap.slot, block.tick)) return false;
   if (heap.slot == nullptr && !detail::are_replays_completed(heap.pool)) return false;
-  if (block.extra == nullptr) return true;
-  return std::all_of(block.extra->uses.begin(), block.extra->uses.end(),
-                     [](const Use& use) { return is_done(*use.slot, use.tick); });
+  return are_uses_done(block);
 }
 
 // The stream's own ready blocks. Its own work is ordered before by itself, except inside an overlap scope.
@@ -104,7 +107,10 @@ Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap,
 
 Block* AllocatorState::take_covered(const Request& request, Heap& own) {
   if (Block* block = take_over_from(*this, request, own, true)) return block;
-  if (host_writes) return nullptr;  // the heaps of other streams hold no more that is complete than this one's
+  if (host_writes) {
+    if (!TESSERA_MUTANT("memory.pinned_never_polled")) poll_users(own);  // costs nothing beside pinning more memory
+    if (Block* block = take_over_from(*this, request, own, true)) return block;
+  }
   std::vector<Heap*> others;
   {
     const std::lock_guard lock(slow_mutex);
@@ -213,7 +219,8 @@ std::size_t AllocatorState::promote_completed(Heap& heap) {
   const std::lock_guard lock(heap.lock);
   heap.each_pending([&](Block& block) {
     if (block.extra != nullptr && block.extra->capture != CaptureId{}) return;
-    if (is_completed(heap, block)) done.push_back(&block);
+    // What replays do to a free block of captures is the business of their order: another capture may have it.
+    if (heap.slot == nullptr ? are_uses_done(block) : is_completed(heap, block)) done.push_back(&block);
   });
   std::size_t nbytes = 0;
   for (Block* block : done) {

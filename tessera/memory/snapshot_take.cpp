@@ -65,7 +65,7 @@ Snapshot AllocatorState::snapshot(const PoolState* only) {
   const std::lock_guard slow(slow_mutex);
   std::vector<Heap*> heaps;
   for (const auto& pool : pools) {
-    if (only != nullptr && pool.get() != only) continue;
+    if (only != nullptr ? pool.get() != only : pool->is_imaginary) continue;
     out.pools.push_back({pool->id, pool->name, pool->owner});
     for (const auto& heap : pool->heaps) heaps.push_back(heap.get());
   }
@@ -83,9 +83,10 @@ Snapshot AllocatorState::snapshot(const PoolState* only) {
 
 Statistics AllocatorState::statistics() {
   Statistics out;
-  std::uint64_t peaks = 0;
   const std::lock_guard slow(slow_mutex);
+  std::uint64_t peaks = gone_peaks;
   for (Heap* heap : all_heaps()) {
+    if (heap->pool.is_imaginary) continue;
     const std::lock_guard lock(heap->lock);
     const detail::HeapSums& sums = heap->sums;
     peaks += heap->peak_live;
@@ -125,6 +126,7 @@ Snapshot Allocator::snapshot() const { return state_->snapshot(nullptr); }
 void Allocator::reset_peaks() const {
   const std::lock_guard slow(state_->slow_mutex);
   state_->peak_reserved = state_->reserved.load();
+  state_->gone_peaks = 0;
   for (Heap* heap : state_->all_heaps()) {
     const std::lock_guard lock(heap->lock);
     heap->peak_live = heap->sums.live;

@@ -63,6 +63,8 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   // allocator.cpp
   Buffer allocate_slow(std::size_t nbytes, const device::Stream& stream);
   detail::Heap& heap_for(PoolState& pool, const device::StreamSlot& slot);
+  /// A heap without memory; `slot` null: for captures. slow_mutex is held.
+  detail::Heap& add_heap(PoolState& pool, const device::StreamSlot* slot);
   [[nodiscard]] std::size_t round(std::size_t nbytes) const;
   /// The last step of every allocation: `block` is taken, its heap's lock is held.
   void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot,
@@ -121,6 +123,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   Policy policy;
   std::atomic<std::size_t> limit{0};  ///< 0: none
   std::shared_ptr<Upstream> upstream;
+  std::size_t capacity = 0;  ///< the most the upstream could ever give: asked once, since the driver takes its time
   bool host_writes = false;
   /// Anything that a free must look at beside its block: a checked device, host writes, stacks, no handle left.
   std::atomic<std::uint32_t> special{0};
@@ -135,6 +138,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   std::mutex slow_mutex;
   std::vector<std::unique_ptr<PoolState>> pools;  ///< the default one first
   PoolState* default_pool = nullptr;
+  std::size_t gone_peaks = 0;  ///< peaks of heaps that are gone, since the peaks were reset
   std::uint64_t last_user_pool = 0;
   std::uint64_t last_graph_pool = 0;
   std::atomic<std::uint32_t> last_graph{0};

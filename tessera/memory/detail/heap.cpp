@@ -25,6 +25,7 @@ void Heap::split(Space& space, Block& block, std::size_t size) {
   rest->segment = block.segment;
   rest->tick = block.tick;
   rest->slot = slot;
+  rest->freed_at = block.freed_at;
   rest->phase = Phase::kReady;
   rest->prev = &block;
   rest->next = block.next;

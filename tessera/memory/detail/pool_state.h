@@ -81,6 +81,7 @@ struct PoolState {
   std::string owner;  ///< for reports: what the pool is for
   PoolOptions options;
   std::shared_ptr<Upstream> upstream;
+  std::size_t capacity = 0;                  ///< the most the upstream could ever give
   ExpandableUpstream* expandable = nullptr;  ///< null: fixed segments
   std::uint32_t number = 0;                  ///< in the record file
   probe::Row<MemoryPoolRow> row;
@@ -100,6 +101,7 @@ struct PoolState {
 
   std::vector<std::unique_ptr<detail::CaptureProver>> spare_provers;  ///< guarded by the slow lock
   std::atomic<int> graphs{0};          ///< that were captured into it and can still be replayed, or are being captured
+  int borrowers = 0;                   ///< requests that are looking through it for memory; guarded by the slow lock
   bool is_imaginary = false;           ///< only priced: counts nowhere and is not recorded
   std::atomic<bool> is_closed{false};  ///< no handle is left
 };
