@@ -130,7 +130,8 @@ bool mark_uses(AllocatorState& state, CaptureScope& scope, const Block& block, d
   };
   if (!mark(*block.slot)) return false;
   if (block.extra == nullptr || TESSERA_MUTANT("memory.capture_uses_unmarked")) return true;
-  return std::all_of(block.extra->uses.begin(), block.extra->uses.end(), [&](const Use& use) { return mark(*use.slot); });
+  return std::all_of(block.extra->uses.begin(), block.extra->uses.end(),
+                     [&](const Use& use) { return mark(*use.slot); });
 }
 
 // Whether all that was launched on the stream so far is over. Asked once for a block of a graph: an event, the other
@@ -151,7 +152,9 @@ CaptureScope* scope_of(AllocatorState& state, const Block& block) {
     if (scope->capture != nullptr && scope->allocator == &state && scope->capture->graph == block.graph)
       return scope->capture;
   }
-  const auto scope_on = [&](const device::StreamSlot& slot) { return detail::find_scope(state.device_key, slot.capture()); };
+  const auto scope_on = [&](const device::StreamSlot& slot) {
+    return detail::find_scope(state.device_key, slot.capture());
+  };
   if (CaptureScope* scope = scope_on(*block.slot)) return scope;
   if (block.extra == nullptr) return nullptr;
   for (const Use& use : block.extra->uses) {
@@ -283,9 +286,10 @@ bool note_captured_use(AllocatorState& state, Block& block, const device::Stream
   const CaptureId id = ours != CaptureId{} ? ours : stream.capture_info().id;
   if (id == CaptureId{}) return false;
   CaptureScope* scope = find_scope(state.device_key, id);
-  TESSERA_CHECK(scope != nullptr, "use_on: ", stream.name(),
-                " is in a capture that was not begun through memory::GraphCapture: nobody would keep the memory for the "
-                "graph; begin the capture with GraphCapture");
+  TESSERA_CHECK(
+      scope != nullptr, "use_on: ", stream.name(),
+      " is in a capture that was not begun through memory::GraphCapture: nobody would keep the memory for the "
+      "graph; begin the capture with GraphCapture");
   Heap& heap = *block.heap;
   if (heap.slot == nullptr && &heap.pool == scope->pool.state().get()) {
     if (block.graph != scope->graph) {

@@ -98,8 +98,7 @@ void AllocatorState::free_slow(Block* block) noexcept {
   }
   std::vector<Use> uses;
   if (block->extra != nullptr) uses = std::move(block->extra->uses);
-  if (block->slot != heap.slot && !host_writes)
-    uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
+  if (block->slot != heap.slot && !host_writes) uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
   for (Use& use : uses) stamp(use);
   if (detail::keep_for_graphs(*this, *block, uses)) return;
   free_with(block, std::move(uses));

@@ -247,8 +247,9 @@ void CapturedGraph::replay(const device::Stream& stream) const {
   TESSERA_CHECK(state_ != nullptr, "replay: the CapturedGraph is empty");
   const device::StreamSlot& slot = stream.slot();
   if (slot.hazards() != 0 && stream.is_capturing())
-    TESSERA_THROW(NotSupported, "replay of '", state_->name, "' on ", stream.name(),
-                  ", which is capturing: what it reads and writes could not be checked at the replay of the other graph");
+    TESSERA_THROW(
+        NotSupported, "replay of '", state_->name, "' on ", stream.name(),
+        ", which is capturing: what it reads and writes could not be checked at the replay of the other graph");
   PoolState& pool = *state_->pool.state();
   const std::lock_guard lock(pool.replay_mutex);
   const auto ordered = [&](StreamId id, Tick tick) {

@@ -20,8 +20,8 @@ using detail::Space;
 
 namespace {
 
-// Cached memory is moved rather than more mapped when it is at least this part of what is reserved: moving costs as much
-// as mapping, and a heap that is nearly full would rob another only to be robbed back.
+// Cached memory is moved rather than more mapped when it is at least this part of what is reserved: moving costs as
+// much as mapping, and a heap that is nearly full would rob another only to be robbed back.
 constexpr std::size_t kMoveAbove = 32;
 
 std::size_t round_up(std::size_t nbytes, std::size_t unit) { return (nbytes + unit - 1) / unit * unit; }
@@ -76,9 +76,8 @@ void check_room(AllocatorState& state, const PoolState& pool, std::size_t nbytes
     }
   }
   if (TESSERA_MUTANT("memory.capacity_ignored")) return;
-  TESSERA_CHECK_AS(OutOfMemory, held + nbytes <= pool.capacity, "allocator of ", state.name, ": ",
-                   format_bytes(nbytes), " more would pass the ", format_bytes(pool.capacity), " of ",
-                   pool.upstream->name());
+  TESSERA_CHECK_AS(OutOfMemory, held + nbytes <= pool.capacity, "allocator of ", state.name, ": ", format_bytes(nbytes),
+                   " more would pass the ", format_bytes(pool.capacity), " of ", pool.upstream->name());
 }
 
 // Notes under the heap's lock that [address, nbytes) has memory as one piece.
@@ -391,9 +390,7 @@ void AllocatorState::collect_by_age() {
   if (static_cast<double>(reserved) < policy.collect_above * static_cast<double>(most)) return;
   std::uint64_t ages = 0;
   std::uint64_t blocks = 0;
-  const auto age = [](const Block& block) {
-    return static_cast<std::uint32_t>(block.heap->frees) - block.freed_at;
-  };
+  const auto age = [](const Block& block) { return static_cast<std::uint32_t>(block.heap->frees) - block.freed_at; };
   for (const auto& heap : default_pool->heaps) {
     const std::lock_guard lock(heap->lock);
     heap->walk([&](const Segment&, const Block& block) {

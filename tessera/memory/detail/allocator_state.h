@@ -1,6 +1,6 @@
-// What an Allocator handle points at. Locks, in the order they are taken: slow_mutex (growth, trim, pools, captures; may
-// be held around driver calls), then heap locks (never around a driver call; more than one only for a snapshot, in the
-// order of the heaps), then a stream's own.
+// What an Allocator handle points at. Locks, in the order they are taken: slow_mutex (growth, trim, pools, captures;
+// may be held around driver calls), then heap locks (never around a driver call; more than one only for a snapshot, in
+// the order of the heaps), then a stream's own.
 #pragma once
 
 #include <atomic>

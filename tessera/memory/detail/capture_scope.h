@@ -46,7 +46,7 @@ struct CaptureScope {
   };
   std::vector<Input> inputs;
   std::vector<device::Stream> streams;  ///< that were met in the capture
-  std::vector<Use> waits;  ///< uses from before the capture that replays must come after
+  std::vector<Use> waits;               ///< uses from before the capture that replays must come after
 };
 
 PoolState& pool_of(CaptureScope& scope);

@@ -8,7 +8,8 @@
 
 namespace tessera::memory::detail {
 
-/// Made by reserve_place; given back by exactly one of settle_place and restore_place. The heap's lock is held for each.
+/// Made by reserve_place; given back by exactly one of settle_place and restore_place. The heap's lock is held for
+/// each.
 struct Place {
   Segment* segment = nullptr;
   Block* left = nullptr;   ///< ready block before the hole, taken; null: none

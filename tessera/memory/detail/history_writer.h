@@ -64,9 +64,7 @@ class HistoryWriter {
 
  private:
   friend class RankHistory;
-  probe::StringId label_string(LabelId label) {
-    return label == 0 ? probe::StringId{} : known_label_string(label);
-  }
+  probe::StringId label_string(LabelId label) { return label == 0 ? probe::StringId{} : known_label_string(label); }
   probe::StringId known_label_string(LabelId label);
   void write_keyframe(probe::Recorder& recorder, RankHistory& shared);
   void detach() noexcept;

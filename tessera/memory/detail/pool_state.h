@@ -58,7 +58,9 @@ class HeapDirectory {
   }
   void add(StreamId stream, Heap* heap) {
     auto& chunk = chunks_[stream.value() / kChunk];
-    if (chunk.load() == nullptr) chunk.store(new std::atomic<Heap*>[kChunk] {}, std::memory_order_release);
+    if (chunk.load() == nullptr)
+      chunk.store(
+          new std::atomic<Heap*>[kChunk] {}, std::memory_order_release);
     chunk.load()[stream.value() % kChunk].store(heap, std::memory_order_release);
   }
   static constexpr std::size_t kMostStreams = 64 * 64;
@@ -96,7 +98,7 @@ struct PoolState {
 
   std::mutex replay_mutex;  ///< guards what follows
   detail::ReplayOrder replays;
-  std::map<std::uint32_t, detail::GraphKey> graph_keys;        ///< by number of the graph
+  std::map<std::uint32_t, detail::GraphKey> graph_keys;  ///< by number of the graph
   detail::SlotTicks replay_streams;                      ///< where graphs were replayed, and the latest tick there
 
   std::vector<std::unique_ptr<detail::CaptureProver>> spare_provers;  ///< guarded by the slow lock

@@ -65,8 +65,7 @@ void measure_pairs(bench::Context& context, const Setup& setup) {
   for (const auto& row : rows) {
     if (!context.wants(setup.prefix + row.name)) continue;
     Pairs pairs(allocator, stream, row.nbytes, 7);
-    context.measure(
-        {.name = setup.prefix + row.name, .ours = [&] { pairs.step(); }, .must = bound(setup.pair_must)});
+    context.measure({.name = setup.prefix + row.name, .ours = [&] { pairs.step(); }, .must = bound(setup.pair_must)});
   }
 }
 
@@ -256,9 +255,7 @@ std::size_t run_ahead(const Setup& setup, bool is_apart) {
   order(main, gate);
   if (is_apart) order(reduce, gate);
   if (is_apart) order(fetch, gate);
-  const auto work = [&](const Stream& stream, const Buffer& buffer) {
-    stream.fill(buffer.data(), 1, 1, 4 * kKiB);
-  };
+  const auto work = [&](const Stream& stream, const Buffer& buffer) { stream.fill(buffer.data(), 1, 1, 4 * kKiB); };
   for (int step = 0; step < 50; ++step) {
     std::vector<Buffer> activations;
     for (int layer = 0; layer < 2; ++layer) {  // few enough for a driver's queue to take 50 steps
@@ -300,7 +297,8 @@ void measure_stale_cpu(bench::Context& context, const Setup& setup) {
   const double ratio = static_cast<double>(most) / alone;
   const auto spread = static_cast<double>(most - least);
   context.measure({.name = name, .unit = "x one stream", .ours = [ratio] { return ratio; }, .must = 1.15});
-  context.measure({.name = name + "_spread", .unit = "bytes over 20 runs", .ours = [spread] { return spread; }, .must = 0});
+  context.measure(
+      {.name = name + "_spread", .unit = "bytes over 20 runs", .ours = [spread] { return spread; }, .must = 0});
 }
 
 void measure_replay_check(bench::Context& context, const Setup& setup) {
