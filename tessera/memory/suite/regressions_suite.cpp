@@ -1,0 +1,22 @@
+// Cases that once went wrong, each as small as it could be made.
+#include "tessera/memory/device_upstream.h"
+#include "tessera/memory/graph_capture.h"
+#include "tessera/memory/suite/memory_suite.h"
+
+namespace tessera::memory::suite {
+
+TEST_P(MemorySuite, StatisticsCountBlocksOfEveryState) {
+  const Buffer live = allocator.allocate(kKiB, stream);
+  Buffer pending = allocator.allocate(kKiB, stream);
+  const Buffer between = allocator.allocate(kKiB, stream);
+  Buffer cached = allocator.allocate(kKiB, stream);
+  const device::Hold held = hold(other);
+  pending.use_on(other);
+  pending.reset();
+  cached.reset();
+  EXPECT_EQ(allocator.statistics().now, allocator.snapshot().totals());
+  EXPECT_EQ(allocator.statistics().now.pending_blocks, 1U);
+  EXPECT_EQ(allocator.statistics().now.live_blocks, 2U);
+}
+
+}  // namespace tessera::memory::suite
