@@ -211,6 +211,7 @@ void AllocatorState::finish_kept(Block* block, const detail::SlotTicks& replays)
     for (const auto& [slot, tick] : replays) extra.uses.push_back({slot, {}, tick, {}});
     is_last = --extra.holds == 0;
     if (is_last) {
+      forbid(*block);
       extra.keepers.clear();
       if (extra.uses.empty()) {
         settle(*this, heap, *block);

@@ -90,7 +90,6 @@ void AllocatorState::stamp(Use& use) noexcept {
 
 void AllocatorState::free_slow(Block* block) noexcept {
   Heap& heap = *block->heap;
-  if ((special.load() & kChecked) != 0) device.note_freed(block->address, block->size, "the allocator, at free");
   if (heap.slot == nullptr) {
     free_captured(block);
     return;
@@ -103,12 +102,22 @@ void AllocatorState::free_slow(Block* block) noexcept {
   free_with(block, std::move(uses));
 }
 
+// On a checked device touching the block is an error from now on. What captures were given their graphs go on using.
+void AllocatorState::forbid(const Block& block) noexcept {
+  if ((special.load() & kChecked) == 0 || block.heap->slot == nullptr) return;
+  try {
+    device.note_freed(block.address, block.size, "the allocator, at free");
+  } catch (...) {  // NOLINT(bugprone-empty-catch): then it is not checked
+  }
+}
+
 // The last step of a free: the block becomes ready, or pending until its uses are over.
 void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
   Heap& heap = *block->heap;
   const std::uint32_t stack = history.stack();
   bool is_last = false;
   const bool is_closed = heap.pool.is_closed.load();
+  forbid(*block);
   {
     const std::lock_guard lock(heap.lock);
     heap.end_live(*block);

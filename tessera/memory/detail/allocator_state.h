@@ -91,6 +91,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   void free_with(Block* block, std::vector<detail::Use> uses) noexcept;
   void finish_kept(Block* block, const std::map<const device::StreamSlot*, Tick>& replays) noexcept;
   void stamp(detail::Use& use) noexcept;
+  void forbid(const Block& block) noexcept;
   void note_block_freed(detail::Heap& heap, Block& block, bool is_pending);
 
   // grow.cpp: memory under heaps; slow_mutex is held

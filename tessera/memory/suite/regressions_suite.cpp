@@ -19,4 +19,24 @@ TEST_P(MemorySuite, StatisticsCountBlocksOfEveryState) {
   EXPECT_EQ(allocator.statistics().now.live_blocks, 2U);
 }
 
+TEST_P(MemorySuite, ACheckedDeviceReplaysAGraphWhoseMemoryWasFreed) {
+  if (!subject->checked()) GTEST_SKIP() << "no checked device";
+  use_policy({}, subject->checked());
+  stream = device.create_stream();
+  Buffer outside = allocator.allocate(kKiB, stream);
+  CapturedGraph graph;
+  {
+    GraphCapture capture(allocator, stream);
+    Buffer scratch = allocator.allocate(kKiB, stream);
+    fill(stream, scratch, 1);
+    scratch.reset();
+    outside.use_on(stream);
+    fill(stream, outside, 2);
+    graph = capture.end();
+  }
+  outside.reset();
+  graph.replay(stream);
+  stream.synchronize();
+}
+
 }  // namespace tessera::memory::suite
