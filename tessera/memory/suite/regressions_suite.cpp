@@ -39,4 +39,14 @@ TEST_P(MemorySuite, ACheckedDeviceReplaysAGraphWhoseMemoryWasFreed) {
   stream.synchronize();
 }
 
+TEST_P(MemorySuite, GrowthBesideACachedBlockIsNotSharedByOverlappingLaunches) {
+  const Stream::OverlapScope scope(stream);
+  Buffer first = allocator.allocate(kMiB, stream);
+  fill(stream, first, 1);
+  const std::byte* const begin = first.data();
+  first.reset();
+  const Buffer second = allocator.allocate(8 * kMiB, stream);
+  EXPECT_FALSE(second.data() < begin + kMiB && begin < second.data() + 8 * kMiB);
+}
+
 }  // namespace tessera::memory::suite
