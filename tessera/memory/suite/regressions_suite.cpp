@@ -40,6 +40,7 @@ TEST_P(MemorySuite, ACheckedDeviceReplaysAGraphWhoseMemoryWasFreed) {
 }
 
 TEST_P(MemorySuite, GrowthBesideACachedBlockIsNotSharedByOverlappingLaunches) {
+  const device::Hold held = hold(stream);
   const Stream::OverlapScope scope(stream);
   Buffer first = allocator.allocate(kMiB, stream);
   fill(stream, first, 1);
