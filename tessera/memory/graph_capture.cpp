@@ -188,9 +188,10 @@ void GraphCapture::abandon() noexcept {
 
 CapturedGraph GraphCapture::end() {
   TESSERA_CHECK(scope_ != nullptr, "GraphCapture::end: the capture was ended before");
-  auto captured = std::make_shared<detail::CapturedState>();
   CaptureScope& scope = *scope_;
-  captured->graph = scope.origin.end_capture();
+  device::Graph graph = scope.origin.end_capture();  // where this throws the capture goes on
+  auto captured = std::make_shared<detail::CapturedState>();
+  captured->graph = std::move(graph);
   captured->allocator = scope.allocator;
   captured->pool = scope.pool;
   captured->name = scope.name;

@@ -50,4 +50,16 @@ TEST_P(MemorySuite, GrowthBesideACachedBlockIsNotSharedByOverlappingLaunches) {
   EXPECT_FALSE(second.data() < begin + kMiB && begin < second.data() + 8 * kMiB);
 }
 
+TEST_P(MemorySuite, ACaptureGoesOnAfterAnEndThatWasRefused) {
+  GraphCapture capture(allocator, stream);
+  join(other, stream);
+  const Buffer made = allocator.allocate(kKiB, other);
+  fill(other, made, 3);
+  expect_error<InvalidArgument>([&] { static_cast<void>(capture.end()); }, {"joined"});
+  join(stream, other);
+  const CapturedGraph graph = capture.end();
+  graph.replay(stream);
+  EXPECT_TRUE(holds(made, 3));
+}
+
 }  // namespace tessera::memory::suite
