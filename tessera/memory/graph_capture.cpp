@@ -114,7 +114,7 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
 }
 
 // The capture is over: no allocation finds it any more, and what it deferred is free.
-void leave(CaptureScope& scope) {
+void leave(CaptureScope& scope) noexcept {
   {
     detail::Scopes& known = detail::scopes();
     const std::lock_guard lock(known.mutex);
@@ -178,10 +178,10 @@ GraphCapture::~GraphCapture() {
 void GraphCapture::abandon() noexcept {
   try {
     scope_->origin.abort_capture();
-    leave(*scope_);
   } catch (const std::exception& error) {
     log::warn("capture '", scope_->name, "' could not be dropped cleanly: ", error.what());
   }
+  leave(*scope_);
   scope_->pool.state()->graphs.fetch_sub(1);
   detail::release_kept(*scope_->allocator, *scope_->keeper);
 }
