@@ -112,7 +112,8 @@ Request AllocatorState::request_for(std::size_t nbytes, const device::Stream& st
   for (detail::ThreadScope* scope = detail::innermost_scope; scope != nullptr; scope = scope->outer) {
     if (scope->allocator != this) continue;
     if (scope->capture != nullptr && scope->capture != request.capture) continue;
-    request.pool = scope->pool;
+    request.pool = scope->pool->state().get();
+    if (request.capture != nullptr) detail::add_part(*request.capture, *scope->pool);
     return request;
   }
   request.pool = request.capture != nullptr ? &detail::pool_of(*request.capture) : default_pool;
@@ -258,9 +259,8 @@ void Allocator::set_limit_fraction(double fraction) const {
   TESSERA_CHECK(fraction > 0 && fraction <= 1, "set_limit_fraction: ", fraction,
                 " is not a share of the device's memory; give a number above 0 and at most 1");
   AllocatorState& state = state_of(*this);
-  state.limit = fraction == 1 ? 0
-                              : static_cast<std::size_t>(fraction *
-                                                         static_cast<double>(state.upstream->capacity_nbytes()));
+  state.limit =
+      fraction == 1 ? 0 : static_cast<std::size_t>(fraction * static_cast<double>(state.upstream->capacity_nbytes()));
 }
 
 std::uint64_t Allocator::on_pressure(std::function<bool(std::size_t)> callback) const {

@@ -238,27 +238,41 @@ Heap& capture_heap_of(PoolState& pool) {
   return *pool.heaps.back();
 }
 
+bool has_part(CaptureScope& scope, const PoolState& pool) {
+  const std::lock_guard lock(scope.mutex);
+  return std::any_of(scope.parts.begin(), scope.parts.end(),
+                     [&](const GraphPart& part) { return part.pool.state().get() == &pool; });
+}
+
+void add_part(CaptureScope& scope, const Pool& pool) {
+  if (has_part(scope, *pool.state())) return;
+  const std::lock_guard lock(scope.mutex);
+  scope.parts.push_back({pool, {}});
+  pool.state()->graphs.fetch_add(1);
+}
+
 void note_captured_alloc(CaptureScope& scope, Block& block) {
   const std::lock_guard lock(scope.mutex);
   block.graph = scope.graph;
   block.moment = scope.order->now();
   const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
-  scope.writes.push_back({begin, begin + block.size});
+  scope.writes.push_back({{begin, begin + block.size}, &block.heap->pool});
 }
 
 bool note_captured_use(AllocatorState& state, Block& block, const device::Stream& stream) {
   const CaptureId id = stream.capture_info().id;
   if (id == CaptureId{}) return false;
   CaptureScope* scope = find_scope(state.device_key, id);
-  TESSERA_CHECK(scope != nullptr, "use_on: ", stream.name(),
-                " is in a capture that was not begun through memory::GraphCapture: nobody would keep the memory for the "
-                "graph; begin the capture with GraphCapture");
+  TESSERA_CHECK(
+      scope != nullptr, "use_on: ", stream.name(),
+      " is in a capture that was not begun through memory::GraphCapture: nobody would keep the memory for the "
+      "graph; begin the capture with GraphCapture");
   Heap& heap = *block.heap;
-  if (heap.slot == nullptr && &heap.pool == scope->pool.state().get()) {
+  if (heap.slot == nullptr && has_part(*scope, heap.pool)) {
     if (block.graph != scope->graph) {
       const std::lock_guard lock(scope->mutex);
       const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
-      scope->inputs.push_back({{begin, begin + block.size}, block.graph});
+      scope->inputs.push_back({{begin, begin + block.size}, &heap.pool, block.graph});
     }
     return false;
   }

@@ -19,13 +19,13 @@ namespace detail {
 struct CapturedState {
   ~CapturedState();
 
-  AllocatorState* allocator = nullptr;  // kept by the pool's handle
-  Pool pool;
+  AllocatorState* allocator = nullptr;  // kept by the pools' handles
+  std::vector<GraphPart> parts;         // sorted by pool, so that their locks are always taken in the same order
+  Pool pool;                            // it was captured into
   std::string name;
   std::uint32_t number = 0;
   device::Graph graph;
   device::GraphExec exec;
-  GraphKey key;
   std::shared_ptr<GraphKeeper> keeper;
   std::size_t written = 0;
   std::mutex waits_mutex;
@@ -69,13 +69,15 @@ CaptureScope* find_scope(const device::DeviceState* device, CaptureId id) {
 }
 
 CapturedState::~CapturedState() {
-  PoolState& state = *pool.state();
   exec.reset();
-  {
-    const std::lock_guard lock(state.replay_mutex);
-    if (key != GraphKey{}) state.replays.remove(key);
+  for (const GraphPart& part : parts) {
+    PoolState& state = *part.pool.state();
+    {
+      const std::lock_guard lock(state.replay_mutex);
+      if (part.key != GraphKey{}) state.replays.remove(part.key);
+    }
+    state.graphs.fetch_sub(1);
   }
-  state.graphs.fetch_sub(1);
   release_kept(*allocator, *keeper);
 }
 
@@ -96,20 +98,20 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
     state.poll_users(*heap);
     state.promote_completed(*heap);
   }
-  scope.order = std::make_unique<detail::CaptureOrder>(
-      [origin = stream](NodeId node, std::vector<device::Dependency>& out) {
+  scope.order =
+      std::make_unique<detail::CaptureOrder>([origin = stream](NodeId node, std::vector<device::Dependency>& out) {
         const auto found = origin.capture_predecessors(node);
         out.insert(out.end(), found.begin(), found.end());
       });
   stream.begin_capture();
   scope.id = stream.capture_info().id;
-  pool.graphs.fetch_add(1);
+  detail::add_part(scope, scope.pool);
   {
     detail::Scopes& known = detail::scopes();
     const std::lock_guard lock(known.mutex);
     known.all[{state.device_key, scope.id}] = &scope;
   }
-  scope.thread_scope = {&state, &pool, &scope, detail::innermost_scope};
+  scope.thread_scope = {&state, &scope.pool, &scope, detail::innermost_scope};
   detail::innermost_scope = &scope.thread_scope;
 }
 
@@ -125,11 +127,15 @@ void leave(CaptureScope& scope) noexcept {
     *at = scope.thread_scope.outer;
     break;
   }
-  scope.allocator->end_deferral(*scope.pool.state(), scope.id);
+  for (const detail::GraphPart& part : scope.parts) scope.allocator->end_deferral(*part.pool.state(), scope.id);
 }
 
-// Sorted, without overlaps.
-std::vector<detail::ByteRange> merged(std::vector<detail::ByteRange> ranges) {
+// Sorted, without overlaps: what a graph writes of one pool.
+std::vector<detail::ByteRange> written_in(const CaptureScope& scope, const PoolState& pool) {
+  std::vector<detail::ByteRange> ranges;
+  for (const CaptureScope::Write& write : scope.writes) {
+    if (write.pool == &pool) ranges.push_back(write.range);
+  }
   std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
   std::vector<detail::ByteRange> out;
   for (const detail::ByteRange& range : ranges) {
@@ -140,6 +146,23 @@ std::vector<detail::ByteRange> merged(std::vector<detail::ByteRange> ranges) {
     }
   }
   return out;
+}
+
+// The graph takes part in the replays of a pool. Returns the bytes it writes there.
+std::size_t add_to_replays(detail::GraphPart& part, const CaptureScope& scope) {
+  PoolState& pool = *part.pool.state();
+  const std::vector<detail::ByteRange> writes = written_in(scope, pool);
+  std::size_t nbytes = 0;
+  for (const auto& range : writes) nbytes += range.end - range.begin;
+  const std::lock_guard lock(pool.replay_mutex);
+  std::vector<detail::GraphInput> inputs;
+  for (const CaptureScope::Input& input : scope.inputs) {
+    const auto writer = pool.graph_keys.find(input.graph);
+    if (input.pool == &pool && writer != pool.graph_keys.end()) inputs.push_back({input.range, writer->second});
+  }
+  part.key = pool.replays.add(scope.name, writes, inputs);
+  pool.graph_keys[scope.graph] = part.key;
+  return nbytes;
 }
 
 }  // namespace
@@ -182,7 +205,7 @@ void GraphCapture::abandon() noexcept {
     log::warn("capture '", scope_->name, "' could not be dropped cleanly: ", error.what());
   }
   leave(*scope_);
-  scope_->pool.state()->graphs.fetch_sub(1);
+  for (const detail::GraphPart& part : scope_->parts) part.pool.state()->graphs.fetch_sub(1);
   detail::release_kept(*scope_->allocator, *scope_->keeper);
 }
 
@@ -193,6 +216,9 @@ CapturedGraph GraphCapture::end() {
   auto captured = std::make_shared<detail::CapturedState>();
   captured->graph = std::move(graph);
   captured->allocator = scope.allocator;
+  captured->parts = scope.parts;
+  std::sort(captured->parts.begin(), captured->parts.end(),
+            [](const auto& a, const auto& b) { return a.pool.state().get() < b.pool.state().get(); });
   captured->pool = scope.pool;
   captured->name = scope.name;
   captured->number = scope.graph;
@@ -201,17 +227,7 @@ CapturedGraph GraphCapture::end() {
   leave(scope);
   const std::unique_ptr<CaptureScope> done = std::move(scope_);  // from here on `captured` owns all
   captured->exec = captured->graph.instantiate();
-  PoolState& pool = *captured->pool.state();
-  const std::vector<detail::ByteRange> writes = merged(scope.writes);
-  for (const auto& range : writes) captured->written += range.end - range.begin;
-  const std::lock_guard lock(pool.replay_mutex);
-  std::vector<detail::GraphInput> inputs;
-  for (const CaptureScope::Input& input : scope.inputs) {
-    const auto writer = pool.graph_keys.find(input.graph);
-    if (writer != pool.graph_keys.end()) inputs.push_back({input.range, writer->second});
-  }
-  captured->key = pool.replays.add(captured->name, writes, std::move(inputs));
-  pool.graph_keys[captured->number] = captured->key;
+  for (detail::GraphPart& part : captured->parts) captured->written += add_to_replays(part, scope);
   return CapturedGraph(std::move(captured));
 }
 
@@ -233,21 +249,26 @@ void CapturedGraph::replay(const device::Stream& stream) const {
   TESSERA_CHECK(state_ != nullptr, "replay: the CapturedGraph is empty");
   const device::StreamSlot& slot = stream.slot();
   if (slot.hazards() != 0 && stream.is_capturing())
-    TESSERA_THROW(NotSupported, "replay of '", state_->name, "' on ", stream.name(),
-                  ", which is capturing: what it reads and writes could not be checked at the replay of the other graph");
-  PoolState& pool = *state_->pool.state();
-  const std::lock_guard lock(pool.replay_mutex);
+    TESSERA_THROW(
+        NotSupported, "replay of '", state_->name, "' on ", stream.name(),
+        ", which is capturing: what it reads and writes could not be checked at the replay of the other graph");
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (const detail::GraphPart& part : state_->parts) locks.emplace_back(part.pool.state()->replay_mutex);
   const auto ordered = [&](StreamId id, Tick tick) {
     if (id == slot.id() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;
     return stream.covers(id, tick) || state_->allocator->device.completed(id) >= tick;
   };
-  const std::optional<std::string> refusal = pool.replays.refusal(state_->key, slot.id(), ordered);
-  TESSERA_CHECK(!refusal.has_value(), *refusal);
+  for (const detail::GraphPart& part : state_->parts) {
+    const std::optional<std::string> refusal = part.pool.state()->replays.refusal(part.key, slot.id(), ordered);
+    TESSERA_CHECK(!refusal.has_value(), *refusal);
+  }
   wait_for_earlier_uses(*state_, stream);
   state_->exec.launch(stream);
   const Tick tick = slot.upcoming();
-  pool.replays.replayed(state_->key, slot.id(), tick);
-  pool.replay_streams[&slot] = tick;
+  for (const detail::GraphPart& part : state_->parts) {
+    part.pool.state()->replays.replayed(part.key, slot.id(), tick);
+    part.pool.state()->replay_streams[&slot] = tick;
+  }
   const std::lock_guard keeper_lock(state_->keeper->mutex);
   state_->keeper->replays[&slot] = tick;
 }

@@ -116,8 +116,8 @@ std::size_t Pool::trim() const {
 }
 
 PoolScope::PoolScope(Pool pool) : pool_(std::move(pool)) {
-  PoolState& state = state_of(pool_);
-  detail::innermost_scope = new detail::ThreadScope{&state.allocator, &state, nullptr, detail::innermost_scope};
+  detail::innermost_scope =
+      new detail::ThreadScope{&state_of(pool_).allocator, &pool_, nullptr, detail::innermost_scope};
 }
 
 PoolScope::~PoolScope() {

@@ -28,7 +28,7 @@ struct CaptureScope;
 /// The innermost pool scope of a thread; null: none.
 struct ThreadScope {
   AllocatorState* allocator = nullptr;
-  PoolState* pool = nullptr;
+  const Pool* pool = nullptr;
   CaptureScope* capture = nullptr;  ///< not null: only for streams in this capture
   ThreadScope* outer = nullptr;
 };

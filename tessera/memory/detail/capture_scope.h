@@ -27,10 +27,16 @@ struct GraphKeeper {
   std::vector<Block*> kept;  ///< freed while the graph can still be replayed
 };
 
+/// The memory of a graph in one pool.
+struct GraphPart {
+  Pool pool;
+  GraphKey key;  ///< among the replays of the pool; 0: not there yet
+};
+
 /// See the head of this file. `mutex` guards what stands behind it; taken before heap locks.
 struct CaptureScope {
   AllocatorState* allocator = nullptr;
-  Pool pool;
+  Pool pool;  ///< the capture goes into; a PoolScope inside it brings in others
   CaptureId id;
   device::Stream origin;
   std::string name;
@@ -41,9 +47,15 @@ struct CaptureScope {
   std::mutex mutex;
   std::unique_ptr<CaptureOrder> order;
   std::map<const device::StreamSlot*, std::size_t> dropped_seen;
-  std::vector<ByteRange> writes;
+  std::vector<GraphPart> parts;  ///< the pools in which it has memory, that of the capture first
+  struct Write {
+    ByteRange range;
+    PoolState* pool = nullptr;  ///< it lies in
+  };
+  std::vector<Write> writes;
   struct Input {
     ByteRange range;
+    PoolState* pool = nullptr;
     std::uint32_t graph = 0;  ///< that wrote it
   };
   std::vector<Input> inputs;
@@ -55,6 +67,10 @@ Heap& capture_heap_of(PoolState& pool);
 /// The capture of this id on this device that was begun through GraphCapture; null: none.
 CaptureScope* find_scope(const device::DeviceState* device, CaptureId id);
 
+/// Whether the graph will have memory in the pool.
+bool has_part(CaptureScope& scope, const PoolState& pool);
+/// Memory of `pool` is about to be handed out in the capture: the graph keeps the pool from now on.
+void add_part(CaptureScope& scope, const Pool& pool);
 /// A block was handed out in the capture.
 void note_captured_alloc(CaptureScope& scope, Block& block);
 /// use_on() for a stream that may be capturing. Returns whether nothing is left to note.

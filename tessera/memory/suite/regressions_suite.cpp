@@ -62,4 +62,39 @@ TEST_P(MemorySuite, ACaptureGoesOnAfterAnEndThatWasRefused) {
   EXPECT_TRUE(holds(made, 3));
 }
 
+TEST_P(MemorySuite, MemoryOfAPoolScopeInsideACaptureIsTheGraphsToo) {
+  const Pool outer = allocator.create_pool({});
+  Pool inner = allocator.create_pool({});
+  CapturedGraph first;
+  Buffer result;
+  {
+    GraphCapture capture(outer, stream, "first");
+    const PoolScope scope(inner);
+    Buffer scratch = allocator.allocate(2 * kMiB, stream);
+    fill(stream, scratch, 7);
+    result = allocator.allocate(2 * kMiB, stream);
+    stream.copy(result.data(), scratch.data(), 2 * kMiB);
+    scratch.reset();
+    first = capture.end();
+  }
+  const std::size_t before = reserved();
+  device.synchronize();
+  allocator.trim();
+  EXPECT_EQ(reserved(), before);  // the graph needs it
+  CapturedGraph second;
+  {
+    GraphCapture capture(inner, stream, "second");
+    Buffer scratch = allocator.allocate(2 * kMiB, stream);
+    fill(stream, scratch, 8);
+    second = capture.end();
+  }
+  inner = {};
+  EXPECT_EQ(reserved(), before);  // what the first freed in the inner pool was free for the second
+  const device::Hold held = hold(stream);
+  first.replay(stream);
+  expect_error<InvalidArgument>([&] { second.replay(other); }, {"first", "second"});
+  held.release();
+  EXPECT_TRUE(holds(result, 7));
+}
+
 }  // namespace tessera::memory::suite
