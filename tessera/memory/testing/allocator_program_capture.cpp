@@ -46,7 +46,7 @@ void AllocatorProgram::capture_step() {
       lane(captures_[i]->lanes[0]).stream.record(event);
       lane(index).stream.wait(event);
       join_capture(static_cast<int>(i), index);
-      captures_[i]->clocks.join(lane(index).inner, 0);
+      captures_[i]->clocks.join(lane(index).inner, lane(captures_[i]->lanes[0]).inner);
     } else if (choice < 7) {
       end_capture(static_cast<int>(i), random_.one_in(8));
     }
@@ -67,8 +67,13 @@ void AllocatorProgram::captured_join(CaptureModel& capture, int inner, int other
   capture.clocks.join(inner, other);
 }
 
+bool AllocatorProgram::is_current(const CaptureModel& capture, int inner) {
+  return lane(capture.lanes[static_cast<std::size_t>(inner)]).inner == inner;
+}
+
 void AllocatorProgram::captured_step(CaptureModel& capture) {
   const int inner = random_.below(static_cast<int>(capture.lanes.size()));
+  if (!is_current(capture, inner)) return;
   const int choice = random_.below(20);
   if (choice < 6) {
     captured_allocate(capture, inner);
@@ -82,7 +87,7 @@ void AllocatorProgram::captured_step(CaptureModel& capture) {
     if (!mine.empty()) free(item(mine[static_cast<std::size_t>(random_.below(static_cast<int>(mine.size())))]));
   } else if (choice < 19) {
     const int other = random_.below(static_cast<int>(capture.lanes.size()));
-    if (other != inner) captured_join(capture, inner, other);
+    if (other != inner && is_current(capture, other)) captured_join(capture, inner, other);
   } else {
     captured_dependencies(capture, inner);
   }
@@ -122,13 +127,18 @@ bool AllocatorProgram::captured_demand(CaptureModel& capture, int inner, int id,
   const CaptureModel::Touch& touch = capture.touched[id];
   std::vector<Moment> before{touch.writer};
   if (is_write) before.insert(before.end(), touch.readers.begin(), touch.readers.end());
+  // Where dependencies were replaced there may be nobody left who comes after a moment.
+  const auto witness = [&](Moment moment) {
+    for (int other = 0; other < static_cast<int>(capture.lanes.size()); ++other) {
+      if (is_current(capture, other) && capture.clocks.covers(other, moment)) return other;
+    }
+    return -1;
+  };
   for (const Moment moment : before) {
-    if (capture.clocks.covers(inner, moment)) continue;
-    // A lane whose dependencies were replaced may have lost sight of what it did itself.
-    if (moment.lane == inner || !capture.clocks.covers(moment.lane, moment)) return false;
+    if (!capture.clocks.covers(inner, moment) && witness(moment) < 0) return false;
   }
   for (const Moment moment : before) {
-    if (!capture.clocks.covers(inner, moment)) captured_join(capture, inner, moment.lane);
+    if (!capture.clocks.covers(inner, moment)) captured_join(capture, inner, witness(moment));
   }
   return true;
 }
@@ -183,7 +193,12 @@ void AllocatorProgram::captured_dependencies(CaptureModel& capture, int inner) {
   }
   const CaptureModel::Saved saved = *std::exchange(capture.saved, std::nullopt);
   stream.set_capture_dependencies(saved.nodes);
-  capture.clocks.replace(inner, saved.clock);
+  // From here on it is another lane, to which nothing says what came before.
+  const int outer = capture.lanes[static_cast<std::size_t>(inner)];
+  const int fresh = capture.clocks.add();
+  capture.lanes.push_back(outer);
+  capture.clocks.merge(fresh, saved.clock);
+  lane(outer).inner = fresh;
 }
 
 void AllocatorProgram::close_capture(int index) {
@@ -211,7 +226,10 @@ void AllocatorProgram::end_capture(int index, bool is_dropped) {
     }
   }
   if (!capture.model.graph) {
-    for (int other = 1; other < static_cast<int>(capture.lanes.size()); ++other) captured_join(capture, 0, other);
+    const int origin = lane(capture.lanes[0]).inner;
+    for (int other = 0; other < static_cast<int>(capture.lanes.size()); ++other) {
+      if (other != origin && is_current(capture, other)) captured_join(capture, origin, other);
+    }
     capture.model.graph = capture.capture->end();
   }
   graphs_.push_back(std::make_unique<GraphModel>(std::move(capture.model)));

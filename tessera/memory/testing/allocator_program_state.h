@@ -83,7 +83,7 @@ struct CaptureModel {
   int number = 0;
   GraphModel model;
   LaneClocks clocks;
-  std::vector<int> lanes;  ///< of the program, by lane of the capture; the origin first
+  std::vector<int> lanes;  ///< of the program, by lane of the capture (some are over); the origin first
   struct Touch {
     Moment writer;
     std::vector<Moment> readers;
@@ -147,6 +147,7 @@ class AllocatorProgram {
   bool captured_demand(CaptureModel& capture, int inner, int item, bool is_write);
   void captured_join(CaptureModel& capture, int inner, int other);
   void join_capture(int index, int lane);
+  bool is_current(const CaptureModel& capture, int inner);
   void end_capture(int index, bool is_dropped);
   void close_capture(int index);
   void replay_step();

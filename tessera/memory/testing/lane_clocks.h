@@ -47,11 +47,6 @@ class LaneClocks {
   }
   /// A copy of what a lane knows.
   [[nodiscard]] Clock clock(int lane) const { return known_[index(lane)]; }
-  /// From here on the lane knows this and nothing else, not even of itself.
-  void replace(int lane, Clock clock) {
-    clock.resize(done_.size());
-    known_[index(lane)] = std::move(clock);
-  }
   /// All is over.
   void complete() { completed_ = done_; }
 
