@@ -156,7 +156,7 @@ void AllocatorState::free_captured(Block* block) noexcept {
   Heap& heap = *block->heap;
   CaptureScope* scope = scope_of(*this, *block);
   detail::BlockExtra& extra = block->more();
-  if (scope != nullptr && scope->allocator == this) {
+  if (scope != nullptr && extra.keepers.empty() && detail::has_part(*scope, heap.pool)) {
     const std::lock_guard scope_lock(scope->mutex);
     extra.capture = scope->id;
     try {
@@ -175,6 +175,7 @@ void AllocatorState::free_captured(Block* block) noexcept {
   std::vector<Use> uses = std::move(extra.uses);
   uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
   for (Use& use : uses) stamp(use);
+  if (detail::keep_for_graphs(*this, *block, uses)) return;
   std::erase_if(uses, is_done);
   free_with(block, std::move(uses));
 }
@@ -286,14 +287,15 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
   Heap& heap = *block.heap;
   std::vector<std::shared_ptr<GraphKeeper>> keepers;
   if (block.extra != nullptr) keepers = block.extra->keepers;
-  if (!state.host_writes && (heap.slot->hazards() & device::StreamSlot::kCapturing) != 0) {
+  if (!state.host_writes && (block.slot->hazards() & device::StreamSlot::kCapturing) != 0) {
     // Its own stream is capturing: what was captured since may use it without saying so.
-    const device::Stream stream = state.device.stream(heap.slot->id());
+    const device::Stream stream = state.device.stream(block.slot->id());
     CaptureScope* scope = stream ? find_scope(state.device_key, stream.capture_info().id) : nullptr;
     if (scope != nullptr && std::find(keepers.begin(), keepers.end(), scope->keeper) == keepers.end())
       keepers.push_back(scope->keeper);
   }
   if (keepers.empty()) return false;
+  std::sort(keepers.begin(), keepers.end());  // so that their locks are always taken in the same order
   BlockExtra& extra = block.more();
   std::vector<std::unique_lock<std::mutex>> locks;
   std::size_t holds = 0;
@@ -308,7 +310,7 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
   if (holds == 0) return false;
   const std::lock_guard lock(heap.lock);
   heap.end_live(block);
-  if (!state.host_writes) block.tick = heap.slot->upcoming();
+  if (!state.host_writes && heap.slot != nullptr) block.tick = heap.slot->upcoming();
   extra.uses = std::move(uses);
   extra.keepers = keepers;
   extra.holds = holds;

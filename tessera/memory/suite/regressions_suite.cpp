@@ -97,4 +97,50 @@ TEST_P(MemorySuite, MemoryOfAPoolScopeInsideACaptureIsTheGraphsToo) {
   EXPECT_TRUE(holds(result, 7));
 }
 
+TEST_P(MemorySuite, AGraphKeepsABufferThatAnotherPoolsGraphMade) {
+  Buffer made;
+  CapturedGraph produce;
+  const Pool pool = allocator.create_pool({});
+  {
+    GraphCapture capture(pool, stream, "produce");
+    made = allocator.allocate(kMiB, stream);
+    fill(stream, made, 4);
+    produce = capture.end();
+  }
+  produce.replay(stream);
+  Buffer result = allocator.allocate(kMiB, stream);
+  GraphCapture capture(allocator, stream, "consume");
+  made.use_on(stream);
+  result.use_on(stream);
+  stream.copy(result.data(), made.data(), kMiB);
+  made.reset();
+  const CapturedGraph consume = capture.end();
+  {
+    GraphCapture overwriting(pool, stream, "overwrite");
+    const Buffer scratch = allocator.allocate(kMiB, stream);
+    fill(stream, scratch, 5);
+    overwriting.end().replay(stream);
+  }
+  consume.replay(stream);
+  EXPECT_TRUE(holds(result, 4));
+}
+
+TEST_P(MemorySuite, ABufferOfOnePoolFreedInACaptureIntoAnotherComesBack) {
+  const Pool pool = allocator.create_pool({});
+  Buffer made;
+  {
+    GraphCapture capture(pool, stream);
+    made = allocator.allocate(kMiB, stream);
+    static_cast<void>(capture.end());
+  }
+  {
+    GraphCapture capture(allocator, stream);
+    made.reset();
+    static_cast<void>(capture.end());
+  }
+  device.synchronize();
+  allocator.trim();
+  EXPECT_EQ(reserved(), 0U);
+}
+
 }  // namespace tessera::memory::suite
