@@ -46,7 +46,7 @@ void Buffer::use_on(const device::Stream& stream) const {
   if ((slot.hazards() & (device::StreamSlot::kCapturing | device::StreamSlot::kForeign)) != 0) {
     if (detail::note_captured_use(state, *block_, stream)) return;
   }
-  if (&slot == block_->slot && !state.host_writes) return;
+  if (&slot == block_->slot) return;
   const std::lock_guard lock(heap.lock);
   auto& uses = block_->more().uses;
   if (std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return use.slot == &slot; })) return;
@@ -96,7 +96,9 @@ void AllocatorState::free_slow(Block* block) noexcept {
   }
   std::vector<Use> uses;
   if (block->extra != nullptr) uses = std::move(block->extra->uses);
-  if (block->slot != heap.slot) uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
+  // The stream it was allocated for needs no saying; a host that writes does not come after it by itself.
+  if (block->slot != heap.slot || host_writes)
+    uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
   for (Use& use : uses) stamp(use);
   if (detail::keep_for_graphs(*this, *block, uses)) return;
   free_with(block, std::move(uses));

@@ -1,4 +1,6 @@
 // Cases that once went wrong, each as small as it could be made.
+#include <cstring>
+
 #include "tessera/memory/device_upstream.h"
 #include "tessera/memory/graph_capture.h"
 #include "tessera/memory/suite/memory_suite.h"
@@ -141,6 +143,20 @@ TEST_P(MemorySuite, ABufferOfOnePoolFreedInACaptureIntoAnotherComesBack) {
   device.synchronize();
   allocator.trim();
   EXPECT_EQ(reserved(), 0U);
+}
+
+TEST_P(MemorySuite, MemoryThatTheHostWritesWaitsForItsOwnStreamToo) {
+  const Allocator pinned(device, {.upstream = pinned_upstream(device), .host_writes = true});
+  const Buffer target = allocator.allocate(kKiB, stream);
+  const device::Hold held = hold(stream);
+  Buffer staging = pinned.allocate(kKiB, stream);
+  std::memset(staging.data(), 1, kKiB);
+  stream.copy(target.data(), staging.data(), kKiB);
+  staging.reset();
+  const Buffer next = pinned.allocate(kKiB, stream);
+  std::memset(next.data(), 2, kKiB);
+  held.release();
+  EXPECT_TRUE(holds(target, 1));
 }
 
 }  // namespace tessera::memory::suite
