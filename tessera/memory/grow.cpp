@@ -85,11 +85,10 @@ FreePiece take_piece(AllocatorState& state, Heap& heap, std::size_t least, std::
     space.ready.remove(whole);
     heap.sums.cached -= whole.size;
     whole.phase = Phase::kTaken;
+    const bool has_tail = piece.first + piece.second < whole.end();
     found.block = heap.carve(whole, piece.first, piece.second);
     if (found.block != &whole) heap.make_ready(whole);
-    if (found.block->next != nullptr && found.block->next->phase == Phase::kTaken &&
-        found.block->next->segment == found.segment && found.block->end() == found.block->next->address)
-      heap.make_ready(*found.block->next);
+    if (has_tail) heap.make_ready(*found.block->next);
     return found;
   }
   return {};

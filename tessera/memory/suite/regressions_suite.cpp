@@ -159,4 +159,16 @@ TEST_P(MemorySuite, MemoryThatTheHostWritesWaitsForItsOwnStreamToo) {
   EXPECT_TRUE(holds(target, 1));
 }
 
+TEST_P(MemorySuite, AMoveLeavesABlockBesideItAloneThatIsBeingHandedOut) {
+  allocator = Allocator(device, {.policy = {.granule_nbytes = 2 * kMiB}});
+  Buffer first = allocator.allocate(2 * kMiB, stream);
+  fill(stream, first, 1);
+  stream.synchronize();
+  const Stream::OverlapScope scope(stream);  // growth keeps off the cached block and moves its memory instead
+  first.reset();
+  const Buffer second = allocator.allocate(3 * kMiB, stream);
+  const Buffer third = allocator.allocate(kMiB, stream);
+  EXPECT_TRUE(third.data() >= second.data() + 3 * kMiB || third.data() + kMiB <= second.data());
+}
+
 }  // namespace tessera::memory::suite

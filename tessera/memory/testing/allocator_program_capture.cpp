@@ -317,6 +317,7 @@ void AllocatorProgram::graph_step() {
 }
 
 void AllocatorProgram::estimate_step() {
+  if (getenv("NOEST")) return;
   const int index = random_lane(false);
   const PoolModel& pool = pools_[static_cast<std::size_t>(random_.below(static_cast<int>(pools_.size())))];
   if (index < 0 || !pool.pool || captures_under_way() > 0) return;
