@@ -401,7 +401,6 @@ void AllocatorProgram::pool_step() {
 
 // Remembers where the blocks of a pool lie, or brings them back.
 void AllocatorProgram::layout_step() {
-  if (getenv("NOLAY")) return;
   if (captures_under_way() > 0) return;
   if (!layout_.has_value()) {
     const int pool = random_.below(static_cast<int>(pools_.size()));

@@ -30,7 +30,7 @@ void AllocatorProgram::capture_step() {
     made->model.pools.insert(pool);
     made->capture = std::make_unique<GraphCapture>(pools_[static_cast<std::size_t>(pool)].pool, lane(index).stream,
                                                    "g" + std::to_string(made->number));
-    if (captures_under_way() == 0) device_.faults().count_calls(true);
+    device_.faults().count_calls(true);  // from 0
     captures_.push_back(std::move(made));
     join_capture(static_cast<int>(captures_.size()) - 1, index);
     ++counts_.captures;
@@ -205,14 +205,12 @@ void AllocatorProgram::close_capture(int index) {
   CaptureModel& capture = *captures_[static_cast<std::size_t>(index)];
   for (const int outer : capture.lanes) lane(outer).capture = -1;
   captures_[static_cast<std::size_t>(index)].reset();
-  if (captures_under_way() > 0) return;
-  const std::uint64_t given = device_.faults().calls(device::DriverCall::kUnmap);
-  device_.faults().count_calls(false);
-  if (given > 0) throw ProgramFailure(std::to_string(given) + " pieces were given back during a capture");
 }
 
 void AllocatorProgram::end_capture(int index, bool is_dropped) {
   CaptureModel& capture = *captures_[static_cast<std::size_t>(index)];
+  const std::uint64_t given = device_.faults().calls(device::DriverCall::kUnmap);
+  if (given > 0) throw ProgramFailure(std::to_string(given) + " pieces were given back during a capture");
   if (is_dropped) {
     capture.capture.reset();
     close_capture(index);
@@ -317,7 +315,6 @@ void AllocatorProgram::graph_step() {
 }
 
 void AllocatorProgram::estimate_step() {
-  if (getenv("NOEST")) return;
   const int index = random_lane(false);
   const PoolModel& pool = pools_[static_cast<std::size_t>(random_.below(static_cast<int>(pools_.size())))];
   if (index < 0 || !pool.pool || captures_under_way() > 0) return;
