@@ -77,6 +77,7 @@ void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const 
 }
 
 void AllocatorState::publish_live(Heap& heap) {
+  if (heap.pool.is_imaginary) return;
   const auto delta = static_cast<std::int64_t>(heap.sums.live) - static_cast<std::int64_t>(heap.published_live);
   heap.published_live = heap.sums.live;
   const std::int64_t now = live.fetch_add(delta, std::memory_order_relaxed) + delta;

@@ -312,9 +312,8 @@ std::size_t estimate(const Pool& pool, const device::Stream& stream, const std::
   std::size_t there = 0;
   {
     const std::lock_guard lock(state.slow_mutex);
-    PoolState& made = state.add_pool({.name = "estimate", .upstream = address_only_upstream(state.device)}, {});
-    made.is_imaginary = true;
-    trial = Pool(state.handle_to(made));
+    trial = Pool(state.handle_to(
+        state.add_pool({.name = "estimate", .upstream = address_only_upstream(state.device)}, {}, true)));
   }
   // What the pool could hand out now costs nothing: blocks of the same sizes, without memory.
   Heap& heap = detail::capture_heap_of(*trial.state());

@@ -35,13 +35,22 @@ void tell_growth(PoolState& pool, std::byte* address, std::size_t nbytes, bool i
   for (const auto& [number, callback] : pool.growth_callbacks) callback({address, nbytes, is_mapped});
 }
 
-void note_reserved(AllocatorState& state, std::size_t nbytes) {
+// A pool that is only priced counts nowhere.
+void note_reserved(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
+  if (pool.is_imaginary) return;
+  state.counters.maps.fetch_add(1, std::memory_order_relaxed);
   const std::size_t now = state.reserved.fetch_add(nbytes) + nbytes;
   if (now > state.peak_reserved) state.peak_reserved = now;
 }
 
-void check_limit(AllocatorState& state, std::size_t nbytes) {
-  const std::size_t limit = state.limit;
+void note_given_back(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
+  if (pool.is_imaginary) return;
+  state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
+  state.reserved -= nbytes;
+}
+
+void check_limit(AllocatorState& state, const PoolState& pool, std::size_t nbytes) {
+  const std::size_t limit = pool.is_imaginary ? 0 : state.limit.load();
   TESSERA_CHECK_AS(OutOfMemory, limit == 0 || state.reserved + nbytes <= limit, "allocator of ", state.name, ": ",
                    format_bytes(nbytes), " more would pass the limit of ", format_bytes(limit));
 }
@@ -178,14 +187,13 @@ std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& p
   std::byte* to = begin;
   try {
     to = move_pieces(state, heap, *place.segment, to, end);
-    if (to < end) check_limit(state, static_cast<std::size_t>(end - to));
+    if (to < end) check_limit(state, heap.pool, static_cast<std::size_t>(end - to));
     while (to < end) {
       const auto left = static_cast<std::size_t>(end - to);
       const std::size_t nbytes = left >= most ? most : std::max(granule, std::bit_floor(left) / granule * granule);
       heap.pool.expandable->map(to, nbytes);
-      note_reserved(state, nbytes);
+      note_reserved(state, heap.pool, nbytes);
       note_piece(state, heap, *place.segment, to, nbytes);
-      state.counters.maps.fetch_add(1, std::memory_order_relaxed);
       to += nbytes;
       tell_growth(heap.pool, to - nbytes, nbytes, true);
     }
@@ -233,10 +241,9 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
   if (!pool.options.no_split && size > (std::size_t{1} << 20) && size < (std::size_t{10} << 20))
     nbytes = round_up(std::max(state.policy.shared_segment_nbytes, nbytes), granule);
   if (pool.options.no_split) nbytes = round_up(size, pool.upstream->granularity());
-  check_limit(state, nbytes);
+  check_limit(state, pool, nbytes);
   std::byte* const address = pool.upstream->allocate(nbytes);
-  note_reserved(state, nbytes);
-  state.counters.maps.fetch_add(1, std::memory_order_relaxed);
+  note_reserved(state, pool, nbytes);
   Block* block = nullptr;
   {
     const std::lock_guard lock(heap.lock);
@@ -292,8 +299,7 @@ std::size_t trim_fixed(AllocatorState& state, Heap& heap, const std::function<bo
         heap.make_ready(*block);
         throw;
       }
-      state.reserved -= nbytes;
-      state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
+      note_given_back(state, heap.pool, nbytes);
       given += nbytes;
       const std::lock_guard lock(heap.lock);
       state.history.record_map(heap, segment.base, nbytes, false, false);
@@ -320,8 +326,7 @@ std::size_t trim_expandable(AllocatorState& state, Heap& heap, const std::functi
       give_piece_back(piece);
       throw;
     }
-    state.reserved -= nbytes;
-    state.counters.unmaps.fetch_add(1, std::memory_order_relaxed);
+    note_given_back(state, heap.pool, nbytes);
     given += nbytes;
     const std::lock_guard lock(heap.lock);
     drop_piece(state, piece);

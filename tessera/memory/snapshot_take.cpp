@@ -65,7 +65,7 @@ Snapshot AllocatorState::snapshot(const PoolState* only) {
   const std::lock_guard slow(slow_mutex);
   std::vector<Heap*> heaps;
   for (const auto& pool : pools) {
-    if (only != nullptr && pool.get() != only) continue;
+    if ((only != nullptr && pool.get() != only) || pool->is_imaginary) continue;
     out.pools.push_back({pool->id, pool->name, pool->owner});
     for (const auto& heap : pool->heaps) heaps.push_back(heap.get());
   }
@@ -85,6 +85,7 @@ Statistics AllocatorState::statistics() {
   Statistics out;
   const std::lock_guard slow(slow_mutex);
   for (Heap* heap : all_heaps()) {
+    if (heap->pool.is_imaginary) continue;
     const std::lock_guard lock(heap->lock);
     publish_live(*heap);
     const detail::HeapSums& sums = heap->sums;

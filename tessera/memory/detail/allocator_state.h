@@ -67,7 +67,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   /// The last step of every allocation: `block` is taken, its heap's lock is held.
   void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot);
   void publish_live(detail::Heap& heap);
-  PoolState& add_pool(PoolOptions options, PoolId id);
+  PoolState& add_pool(PoolOptions options, PoolId id, bool is_imaginary = false);
   std::shared_ptr<PoolState> handle_to(PoolState& pool);
   void release_pool(PoolState& pool) noexcept;
   /// Gives back what it can of a pool that nobody holds; removes it when it is empty. slow_mutex is held.

@@ -83,7 +83,7 @@ probe::StringId HistoryWriter::known_label_string(LabelId label) {
 
 void HistoryWriter::record_alloc(const Heap& heap, const Block& block) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
+  if (recorder == nullptr || heap.pool.number == 0) return;
   recorder->write(probe::Ring::kMemory,
                   AllocRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size,
                               block.slot->id().value(), heap.pool.number, label_string(block.label),
@@ -92,7 +92,7 @@ void HistoryWriter::record_alloc(const Heap& heap, const Block& block) {
 
 void HistoryWriter::record_free(const Heap& heap, const Block& block, bool is_pending) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
+  if (recorder == nullptr || heap.pool.number == 0) return;
   recorder->write(probe::Ring::kMemory,
                   FreeRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.slot->id().value(),
                              heap.pool.number, label_string(current_label), probe::StringId(block.stack), is_pending});
@@ -100,7 +100,7 @@ void HistoryWriter::record_free(const Heap& heap, const Block& block, bool is_pe
 
 void HistoryWriter::record_reusable(const Heap& heap, const Block& block, bool by_wait) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
+  if (recorder == nullptr || heap.pool.number == 0) return;
   recorder->write(probe::Ring::kMemory, ReusableRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested,
                                                        block.slot->id().value(), heap.pool.number, by_wait});
 }
@@ -108,7 +108,7 @@ void HistoryWriter::record_reusable(const Heap& heap, const Block& block, bool b
 void HistoryWriter::record_map(const Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped,
                                bool is_expandable) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
+  if (recorder == nullptr || heap.pool.number == 0) return;
   const std::uint32_t stream = heap.slot != nullptr ? heap.slot->id().value() : 0;
   recorder->write(probe::Ring::kMemory, MapRecord{reinterpret_cast<std::uint64_t>(address), nbytes, stream,
                                                   heap.pool.number, is_mapped, is_expandable});
@@ -145,6 +145,7 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
   std::uint32_t rows = 0;
   recorder.write(kRing, KeyframeRecord{++keyframes_, number_, 0, false});
   for (const Heap* heap : allocator_->all_heaps()) {
+    if (heap->pool.number == 0) continue;
     const std::lock_guard lock(heap->lock);
     const std::uint32_t stream = heap->slot != nullptr ? heap->slot->id().value() : 0;
     std::byte* run = nullptr;

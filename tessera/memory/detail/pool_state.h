@@ -62,7 +62,7 @@ struct PoolState {
   PoolOptions options;
   std::shared_ptr<Upstream> upstream;
   ExpandableUpstream* expandable = nullptr;  ///< null: fixed segments
-  std::uint32_t number = 0;                  ///< in the record file
+  std::uint32_t number = 0;                  ///< in the record file; 0: not recorded
   probe::Row<MemoryPoolRow> row;
 
   detail::HeapDirectory by_stream;

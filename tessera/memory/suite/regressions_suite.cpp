@@ -171,4 +171,25 @@ TEST_P(MemorySuite, AMoveLeavesABlockBesideItAloneThatIsBeingHandedOut) {
   EXPECT_TRUE(third.data() >= second.data() + 3 * kMiB || third.data() + kMiB <= second.data());
 }
 
+TEST_P(MemorySuite, AnEstimateLeavesNothingBehind) {
+  const Pool pool = allocator.create_pool({});
+  {
+    GraphCapture capture(pool, stream);
+    Buffer made = allocator.allocate(3 * kMiB, stream);
+    const Buffer rest = allocator.allocate(kMiB, stream);
+    made.reset();
+    static_cast<void>(capture.end());
+  }
+  device.synchronize();
+  const Totals before = allocator.statistics().now;
+  allocator.set_limit(before.reserved_nbytes);
+  EXPECT_EQ(estimate(pool, stream, [&] { static_cast<void>(allocator.allocate(16 * kMiB, stream)); }), 16 * kMiB);
+  EXPECT_EQ(allocator.statistics().now, before);
+  EXPECT_EQ(allocator.snapshot().pools.size(), 2U);
+  allocator.trim();
+  EXPECT_EQ(reserved(), 0U);
+  allocator.set_limit(2 * kMiB);
+  EXPECT_TRUE(allocator.allocate(2 * kMiB, stream));
+}
+
 }  // namespace tessera::memory::suite
