@@ -211,10 +211,7 @@ Item& AllocatorProgram::add_item(Buffer buffer, int index, int home) {
   one->born = now_;
   if (one->nbytes > one->usable) throw ProgramFailure("a block is smaller than what was asked for");
   for (const int other : held_) {
-    if (item(other).overlaps(*one)) {
-      for (Item* x : {&item(other), one.get()}) fprintf(stderr, "item %d data %p n %zu usable %zu lane %d home %d cap %d is %d born %d phase %d heap %p\n", x->id, (void*)x->data, x->nbytes, x->usable, x->lane, x->home, x->capture, x->is_captured, x->born, 0, nullptr);
-      throw ProgramFailure("two buffers that are held overlap");
-    }
+    if (item(other).overlaps(*one)) throw ProgramFailure("two buffers that are held overlap");
   }
   held_.push_back(one->id);
   items_.push_back(std::move(one));

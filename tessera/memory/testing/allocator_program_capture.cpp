@@ -213,6 +213,7 @@ void AllocatorProgram::end_capture(int index, bool is_dropped) {
   if (given > 0) throw ProgramFailure(std::to_string(given) + " pieces were given back during a capture");
   if (is_dropped) {
     capture.capture.reset();
+    for (const int id : capture.model.made) wrote(item(id), std::nullopt, false, false);  // no graph ever will
     close_capture(index);
     return;
   }
@@ -241,7 +242,8 @@ bool AllocatorProgram::order_replay(const GraphModel& graph, int index, bool wit
   const auto add = [&](const std::vector<Moment>& more) { before.insert(before.end(), more.begin(), more.end()); };
   for (const int id : graph.read) {
     before.push_back(item(id).writer);
-    if (item(id).is_captured && item(id).home != graph.pool) add(pools_[static_cast<std::size_t>(item(id).home)].replays);
+    if (item(id).is_captured && item(id).home != graph.pool)
+      add(pools_[static_cast<std::size_t>(item(id).home)].replays);
   }
   for (const int id : graph.written) {
     before.push_back(item(id).writer);
