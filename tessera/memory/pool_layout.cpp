@@ -112,6 +112,8 @@ std::vector<Buffer> Pool::restore(const PoolLayout& layout, std::vector<Buffer> 
         if (block == nullptr) continue;
         block->graph = piece.graph;
         allocator.finish(heap, *block, piece.requested, allocator.device.slot(piece.stream));
+        if ((allocator.special.load() & AllocatorState::kChecked) != 0)
+          allocator.device.note_allocated(block->address, block->size);
         restored.emplace_back(block);
       }
     }

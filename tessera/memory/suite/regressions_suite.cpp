@@ -192,4 +192,22 @@ TEST_P(MemorySuite, AnEstimateLeavesNothingBehind) {
   EXPECT_TRUE(allocator.allocate(2 * kMiB, stream));
 }
 
+TEST_P(MemorySuite, ACheckedDeviceLetsARestoredBufferBeUsed) {
+  if (!subject->checked()) GTEST_SKIP() << "no checked device";
+  use_policy({}, subject->checked());
+  stream = device.create_stream();
+  const Pool pool = allocator.create_pool({});
+  Buffer made;
+  {
+    const PoolScope scope(pool);
+    made = allocator.allocate(kKiB, stream);
+  }
+  const PoolLayout layout = pool.checkpoint();
+  made.reset();
+  const std::vector<Buffer> restored = pool.restore(layout);
+  ASSERT_EQ(restored.size(), 1U);
+  fill(stream, restored[0], 1);
+  stream.synchronize();
+}
+
 }  // namespace tessera::memory::suite
