@@ -213,7 +213,7 @@ void AllocatorProgram::end_capture(int index, bool is_dropped) {
   if (given > 0) throw ProgramFailure(std::to_string(given) + " pieces were given back during a capture");
   if (is_dropped) {
     capture.capture.reset();
-    for (const int id : capture.model.made) wrote(item(id), std::nullopt, false, false);  // no graph ever will
+    for (const int id : capture.model.made) item(id).capture = -1;  // no graph will ever write them
     close_capture(index);
     return;
   }
@@ -287,10 +287,11 @@ void AllocatorProgram::replayed(GraphModel& graph, int index) {
   for (const int pool : graph.pools) pools_[static_cast<std::size_t>(pool)].replays.push_back(moment);
   for (const int id : graph.read) {
     const Item& one = item(id);
-    if (one.is_captured && one.home == graph.pool &&
+    if (one.is_captured && one.capture >= 0 && one.home == graph.pool &&
         (one.state == Value::kUnwritten || one.state == Value::kOverwritten))
       throw ProgramFailure("step " + std::to_string(now_) + ": replay of '" + graph.graph.name() +
-                           "' was let through though its input item " + std::to_string(id) + " is not there");
+                           "' was let through though its input item " + std::to_string(id) +
+                           (one.state == Value::kUnwritten ? " was never written" : " was overwritten"));
   }
   for (const Operation& operation : graph.operations) {
     Item& to = item(operation.to);
