@@ -54,14 +54,22 @@ void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane&
                   "': the block of ", format_bytes(block.size), " at ", static_cast<void*>(block.address),
                   " is still in use by a stream or a graph; wait for it first");
   });
-  for (const auto& [address, nbytes] : wanted) {
+  for (const PoolLayout::Piece& piece : lane.pieces) {
+    if (!piece.is_live) continue;
     bool is_there = false;
-    heap.walk([&, at = address, size = nbytes](const Segment&, const Block& block) {
-      if (block.phase == Phase::kLive && block.address == at && block.size == size) is_there = true;
-      if (block.phase == Phase::kReady && block.address <= at && at + size <= block.end()) is_there = true;
+    heap.walk([&](const Segment&, const Block& block) {
+      if (block.phase == Phase::kLive && block.address == piece.address && block.size == piece.nbytes) is_there = true;
+      if (block.phase != Phase::kReady || piece.address < block.address || piece.address + piece.nbytes > block.end())
+        return;
+      is_there = true;
+      // It was lent: the stream it goes back to does not come after what its heap's own stream did to it since.
+      const bool is_lent = heap.slot != nullptr && heap.slot->id() != piece.stream;
+      TESSERA_CHECK(!is_lent || pool.allocator.is_completed(heap, block), "restore of pool '", pool.name,
+                    "': the block of ", format_bytes(piece.nbytes), " at ", static_cast<void*>(piece.address),
+                    " is still in use by stream ", heap.slot->id(), "; wait for it first");
     });
-    TESSERA_CHECK(is_there, "restore of pool '", pool.name, "': ", format_bytes(nbytes), " at ",
-                  static_cast<void*>(address), " were given back since the checkpoint; do not trim in between");
+    TESSERA_CHECK(is_there, "restore of pool '", pool.name, "': ", format_bytes(piece.nbytes), " at ",
+                  static_cast<void*>(piece.address), " were given back since the checkpoint; do not trim in between");
   }
 }
 

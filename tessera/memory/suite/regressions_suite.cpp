@@ -210,4 +210,25 @@ TEST_P(MemorySuite, ACheckedDeviceLetsARestoredBufferBeUsed) {
   stream.synchronize();
 }
 
+TEST_P(MemorySuite, ALentBlockIsNotRestoredWhileItsOwnStreamUsesIt) {
+  const Pool pool = allocator.create_pool({});
+  const PoolScope scope(pool);
+  std::byte* const address = allocator.allocate(kMiB, stream).data();
+  join(other, stream);
+  Buffer lent = allocator.allocate(kMiB, other);
+  ASSERT_EQ(lent.data(), address);
+  const PoolLayout layout = pool.checkpoint();
+  lent.reset();
+  join(stream, other);
+  const device::Hold held = hold(stream);
+  Buffer own = allocator.allocate(kMiB, stream);
+  ASSERT_EQ(own.data(), address);
+  fill(stream, own, 1);
+  own.reset();
+  expect_error<InvalidArgument>([&] { static_cast<void>(pool.restore(layout)); }, {"in use"});
+  held.release();
+  device.synchronize();
+  EXPECT_EQ(pool.restore(layout).size(), 1U);
+}
+
 }  // namespace tessera::memory::suite
