@@ -213,15 +213,15 @@ TEST_P(MemorySuite, ACheckedDeviceLetsARestoredBufferBeUsed) {
 TEST_P(MemorySuite, ALentBlockIsNotRestoredWhileItsOwnStreamUsesIt) {
   const Pool pool = allocator.create_pool({});
   const PoolScope scope(pool);
-  std::byte* const address = allocator.allocate(kMiB, stream).data();
+  std::byte* const address = allocator.allocate(2 * kMiB, stream).data();
   join(other, stream);
-  Buffer lent = allocator.allocate(kMiB, other);
+  Buffer lent = allocator.allocate(2 * kMiB, other);
   ASSERT_EQ(lent.data(), address);
   const PoolLayout layout = pool.checkpoint();
   lent.reset();
   join(stream, other);
   const device::Hold held = hold(stream);
-  Buffer own = allocator.allocate(kMiB, stream);
+  Buffer own = allocator.allocate(2 * kMiB, stream);
   ASSERT_EQ(own.data(), address);
   fill(stream, own, 1);
   own.reset();
