@@ -44,10 +44,13 @@ bool is_provable(const CaptureScope& scope, const Block& block) {
                      [](const Use& use) { return static_cast<bool>(use.event) || is_done(use); });
 }
 
-// The waits of a block that is taken or merged are the graph's from now on.
-void take_over_waits(CaptureScope& scope, const Block& block) {
+// Uses of a block that is taken or merged are the pool's from now on: whoever is given these bytes, in this capture or
+// a later one, comes after them.
+void hand_on_uses(Heap& heap, const Block& block) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
+  const std::lock_guard lock(heap.pool.uses_mutex);
   for (const Use& use : block.extra->uses) {
-    if (!is_done(use)) scope.waits.push_back(use);
+    if (!is_done(use)) heap.pool.past_uses.push_back({{begin, begin + block.size}, use});
   }
 }
 
@@ -74,7 +77,7 @@ bool consolidate(AllocatorState& state, CaptureScope& scope, Heap& heap, StreamI
     if (last - i > 1) {
       for (std::size_t k = i; k < last; ++k) {
         heap.end_pending(*proved[k]);
-        take_over_waits(scope, *proved[k]);
+        hand_on_uses(heap, *proved[k]);
         settle(state, heap, *proved[k]);
       }
       for (std::size_t k = i + 1; k < last; ++k) heap.absorb_next(first);
@@ -108,7 +111,7 @@ Block* AllocatorState::take_captured(const Request& request, Heap& heap) {
   if (block == nullptr && consolidate(*this, scope, heap, request.slot.id())) block = find();
   if (block == nullptr) return nullptr;
   heap.take_pending(*block, request.size);
-  take_over_waits(scope, *block);
+  hand_on_uses(heap, *block);
   settle(*this, heap, *block);
   counters.capture_reuses.fetch_add(1, std::memory_order_relaxed);
   return block;
@@ -323,9 +326,10 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
 
 bool are_replays_completed(PoolState& pool) {
   if (pool.graphs.load() > 0) return false;
-  const std::lock_guard lock(pool.replay_mutex);
-  return std::all_of(pool.replay_streams.begin(), pool.replay_streams.end(),
-                     [](const auto& one) { return one.first->completed() >= one.second; });
+  const std::lock_guard lock(pool.uses_mutex);
+  std::erase_if(pool.past_uses, [](const PoolState::PastUse& past) { return is_done(past.use); });
+  return pool.past_uses.empty() && std::all_of(pool.replay_streams.begin(), pool.replay_streams.end(),
+                                               [](const auto& one) { return one.first->completed() >= one.second; });
 }
 
 }  // namespace detail

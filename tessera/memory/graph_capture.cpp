@@ -148,12 +148,20 @@ std::vector<detail::ByteRange> written_in(const CaptureScope& scope, const PoolS
   return out;
 }
 
-// The graph takes part in the replays of a pool. Returns the bytes it writes there.
-std::size_t add_to_replays(detail::GraphPart& part, const CaptureScope& scope) {
+// The graph takes part in the replays of a pool.
+void add_to_replays(detail::CapturedState& graph, detail::GraphPart& part, const CaptureScope& scope) {
   PoolState& pool = *part.pool.state();
   const std::vector<detail::ByteRange> writes = written_in(scope, pool);
-  std::size_t nbytes = 0;
-  for (const auto& range : writes) nbytes += range.end - range.begin;
+  for (const auto& range : writes) graph.written += range.end - range.begin;
+  {
+    const std::lock_guard lock(pool.uses_mutex);
+    for (const PoolState::PastUse& past : pool.past_uses) {
+      const bool is_given = std::any_of(writes.begin(), writes.end(), [&](const detail::ByteRange& range) {
+        return range.begin < past.range.end && past.range.begin < range.end;
+      });
+      if (is_given) graph.waits.push_back(past.use);
+    }
+  }
   const std::lock_guard lock(pool.replay_mutex);
   std::vector<detail::GraphInput> inputs;
   for (const CaptureScope::Input& input : scope.inputs) {
@@ -162,7 +170,6 @@ std::size_t add_to_replays(detail::GraphPart& part, const CaptureScope& scope) {
   }
   part.key = pool.replays.add(scope.name, writes, inputs);
   pool.graph_keys[scope.graph] = part.key;
-  return nbytes;
 }
 
 }  // namespace
@@ -223,11 +230,10 @@ CapturedGraph GraphCapture::end() {
   captured->name = scope.name;
   captured->number = scope.graph;
   captured->keeper = scope.keeper;
-  captured->waits = std::move(scope.waits);
   leave(scope);
   const std::unique_ptr<CaptureScope> done = std::move(scope_);  // from here on `captured` owns all
   captured->exec = captured->graph.instantiate();
-  for (detail::GraphPart& part : captured->parts) captured->written += add_to_replays(part, scope);
+  for (detail::GraphPart& part : captured->parts) add_to_replays(*captured, part, scope);
   return CapturedGraph(std::move(captured));
 }
 
@@ -267,6 +273,7 @@ void CapturedGraph::replay(const device::Stream& stream) const {
   const Tick tick = slot.upcoming();
   for (const detail::GraphPart& part : state_->parts) {
     part.pool.state()->replays.replayed(part.key, slot.id(), tick);
+    const std::lock_guard uses_lock(part.pool.state()->uses_mutex);
     part.pool.state()->replay_streams[&slot] = tick;
   }
   const std::lock_guard keeper_lock(state_->keeper->mutex);

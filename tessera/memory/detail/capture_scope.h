@@ -59,7 +59,6 @@ struct CaptureScope {
     std::uint32_t graph = 0;  ///< that wrote it
   };
   std::vector<Input> inputs;
-  std::vector<Use> waits;  ///< uses from before the capture that replays must come after
 };
 
 PoolState& pool_of(CaptureScope& scope);

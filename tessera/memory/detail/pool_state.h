@@ -38,7 +38,9 @@ class HeapDirectory {
   }
   void add(StreamId stream, Heap* heap) {
     auto& chunk = chunks_[stream.value() / kChunk];
-    if (chunk.load() == nullptr) chunk.store(new std::atomic<Heap*>[kChunk] {}, std::memory_order_release);
+    if (chunk.load() == nullptr)
+      chunk.store(
+          new std::atomic<Heap*>[kChunk] {}, std::memory_order_release);
     chunk.load()[stream.value() % kChunk].store(heap, std::memory_order_release);
   }
   static constexpr std::size_t kMostStreams = 64 * 64;
@@ -75,9 +77,15 @@ struct PoolState {
 
   std::mutex replay_mutex;  ///< guards what follows
   detail::ReplayOrder replays;
-  std::map<std::uint32_t, detail::GraphKey> graph_keys;        ///< by number of the graph
-  std::map<const device::StreamSlot*, Tick> replay_streams;  ///< where graphs were replayed, and the latest tick there
+  std::map<std::uint32_t, detail::GraphKey> graph_keys;  ///< by number of the graph
 
+  std::mutex uses_mutex;                                     ///< guards what follows; no other lock is taken under it
+  std::map<const device::StreamSlot*, Tick> replay_streams;  ///< where graphs were replayed, and the latest tick there
+  struct PastUse {
+    detail::ByteRange range;
+    detail::Use use;
+  };
+  std::vector<PastUse> past_uses;      ///< of memory that captures were given before streams were done with it
   std::atomic<int> graphs{0};          ///< that were captured into it and can still be replayed, or are being captured
   bool is_imaginary = false;           ///< only priced: counts nowhere and is not recorded
   std::atomic<bool> is_closed{false};  ///< no handle is left

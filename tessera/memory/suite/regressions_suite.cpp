@@ -231,4 +231,36 @@ TEST_P(MemorySuite, ALentBlockIsNotRestoredWhileItsOwnStreamUsesIt) {
   EXPECT_EQ(pool.restore(layout).size(), 1U);
 }
 
+TEST_P(MemorySuite, AWaitThatADroppedCaptureTookOverIsTheNextGraphs) {
+  const Pool pool = allocator.create_pool({});
+  Buffer made;
+  {
+    GraphCapture capture(pool, stream);
+    made = allocator.allocate(2 * kMiB, stream);
+    static_cast<void>(capture.end());
+  }
+  stream.synchronize();
+  join(other, stream);
+  const Buffer target = allocator.allocate(2 * kMiB, other);
+  made.use_on(other);
+  fill(other, made, 1);
+  const Stream third = device.create_stream();  // keeps the copy from running without making `other` one that spins
+  const device::Hold held = hold(third);
+  join(other, third);
+  other.copy(target.data(), made.data(), 2 * kMiB);
+  made.reset();
+  {
+    GraphCapture dropped(pool, stream);
+    static_cast<void>(allocator.allocate(2 * kMiB, stream));
+  }
+  GraphCapture capture(pool, stream);
+  const Buffer next = allocator.allocate(2 * kMiB, stream);
+  fill(stream, next, 2);
+  const CapturedGraph graph = capture.end();
+  EXPECT_EQ(pool.snapshot().totals().reserved_nbytes, 2 * kMiB);
+  graph.replay(stream);
+  held.release();
+  EXPECT_TRUE(holds(target, 1));
+}
+
 }  // namespace tessera::memory::suite
