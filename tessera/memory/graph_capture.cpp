@@ -115,6 +115,38 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
   detail::innermost_scope = &scope.thread_scope;
 }
 
+// What was given in the capture may be used outside it too: the streams it was given for come after what others still
+// do to it.
+void order_after_past_uses(CaptureScope& scope) noexcept {
+  AllocatorState& state = *scope.allocator;
+  std::vector<std::pair<StreamId, detail::Use>> waits;
+  for (const detail::GraphPart& part : scope.parts) {
+    PoolState& pool = *part.pool.state();
+    const Heap* heap = pool.capture_heap.load();
+    if (heap == nullptr) continue;
+    const std::lock_guard lock(heap->lock);
+    const std::lock_guard uses_lock(pool.uses_mutex);
+    if (pool.past_uses.empty()) continue;
+    heap->walk([&](const detail::Segment&, const Block& block) {
+      if (block.phase != detail::Phase::kLive || block.graph != scope.graph) return;
+      const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
+      for (const PoolState::PastUse& past : pool.past_uses) {
+        if (begin < past.range.end && past.range.begin < begin + block.size)
+          waits.emplace_back(block.slot->id(), past.use);
+      }
+    });
+  }
+  for (const auto& [id, use] : waits) {
+    const device::Stream stream = state.device.stream(id);
+    try {
+      if (stream && use.slot->completed() < use.tick && !stream.covers(use.slot->id(), use.tick))
+        stream.wait(use.event);
+    } catch (const std::exception& error) {
+      log::warn("capture '", scope.name, "': ", stream.name(), " could not be made to wait: ", error.what());
+    }
+  }
+}
+
 // The capture is over: no allocation finds it any more, and what it deferred is free.
 void leave(CaptureScope& scope) noexcept {
   {
@@ -128,6 +160,7 @@ void leave(CaptureScope& scope) noexcept {
     break;
   }
   for (const detail::GraphPart& part : scope.parts) scope.allocator->end_deferral(*part.pool.state(), scope.id);
+  order_after_past_uses(scope);
 }
 
 // Sorted, without overlaps: what a graph writes of one pool.

@@ -259,6 +259,33 @@ TEST_P(MemorySuite, AWaitThatADroppedCaptureTookOverIsTheNextGraphs) {
   const CapturedGraph graph = capture.end();
   EXPECT_EQ(pool.snapshot().totals().reserved_nbytes, 2 * kMiB);
   graph.replay(stream);
+  fill(stream, next, 3);
+  held.release();
+  EXPECT_TRUE(holds(target, 1));
+  EXPECT_TRUE(holds(next, 3));
+}
+
+TEST_P(MemorySuite, EagerWorkOnWhatACaptureWasGivenComesAfterEarlierUses) {
+  const Pool pool = allocator.create_pool({});
+  Buffer made;
+  {
+    GraphCapture capture(pool, stream);
+    made = allocator.allocate(2 * kMiB, stream);
+    static_cast<void>(capture.end());
+  }
+  stream.synchronize();
+  const Buffer target = allocator.allocate(2 * kMiB, other);
+  made.use_on(other);
+  fill(other, made, 1);
+  const Stream third = device.create_stream();
+  const device::Hold held = hold(third);
+  join(other, third);
+  other.copy(target.data(), made.data(), 2 * kMiB);
+  made.reset();
+  GraphCapture capture(pool, stream);
+  const Buffer next = allocator.allocate(2 * kMiB, stream);
+  const CapturedGraph graph = capture.end();
+  fill(stream, next, 2);
   held.release();
   EXPECT_TRUE(holds(target, 1));
 }

@@ -204,6 +204,10 @@ void AllocatorProgram::captured_dependencies(CaptureModel& capture, int inner) {
 void AllocatorProgram::close_capture(int index) {
   CaptureModel& capture = *captures_[static_cast<std::size_t>(index)];
   for (const int outer : capture.lanes) lane(outer).capture = -1;
+  // As with any allocation, other streams come after the one it was made for.
+  for (const int id : capture.model.made) {
+    if (item(id).freed == 0) item(id).writer = clocks_.step(item(id).lane);
+  }
   captures_[static_cast<std::size_t>(index)].reset();
 }
 
@@ -231,7 +235,7 @@ void AllocatorProgram::end_capture(int index, bool is_dropped) {
     }
     capture.model.graph = capture.capture->end();
   }
-  graphs_.push_back(std::make_unique<GraphModel>(std::move(capture.model)));
+  graphs_.push_back(std::make_unique<GraphModel>(capture.model));
   close_capture(index);
 }
 
