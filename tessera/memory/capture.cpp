@@ -167,8 +167,18 @@ void AllocatorState::free_captured(Block* block) noexcept {
     } catch (...) {  // the driver gave no answer: the block waits for the end of the capture
       extra.is_barred = true;
     }
-    if (block->graph == scope->graph) extra.uses.clear();  // nothing ran: only the graph will
-    for (Use& use : extra.uses) stamp(use);
+    if (block->graph == scope->graph) {
+      extra.uses.clear();  // nothing ran: only the graph will
+    } else {
+      extra.uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
+      for (Use& use : extra.uses) {
+        if (use.slot == scope->before.slot) {
+          use = scope->before;  // it captures: whatever ran did so before
+        } else {
+          stamp(use);
+        }
+      }
+    }
     const std::lock_guard lock(heap.lock);
     heap.end_live(*block);
     note_block_freed(heap, *block, true);

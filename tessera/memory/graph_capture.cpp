@@ -103,6 +103,8 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
         const auto found = origin.capture_predecessors(node);
         out.insert(out.end(), found.begin(), found.end());
       });
+  scope.before = {&stream.slot(), stream, {}, {}};
+  state.stamp(scope.before);
   stream.begin_capture();
   scope.id = stream.capture_info().id;
   detail::add_part(scope, scope.pool);

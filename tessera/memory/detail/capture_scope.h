@@ -39,6 +39,7 @@ struct CaptureScope {
   Pool pool;  ///< the capture goes into; a PoolScope inside it brings in others
   CaptureId id;
   device::Stream origin;
+  Use before;  ///< all that the origin did before the capture
   std::string name;
   std::uint32_t graph = 0;  ///< its number, as in Block::graph
   ThreadScope thread_scope;

@@ -290,4 +290,30 @@ TEST_P(MemorySuite, EagerWorkOnWhatACaptureWasGivenComesAfterEarlierUses) {
   EXPECT_TRUE(holds(target, 1));
 }
 
+TEST_P(MemorySuite, AGraphComesAfterEagerWorkOnWhatWasFreedInItsCapture) {
+  const Pool pool = allocator.create_pool({});
+  Buffer made;
+  {
+    GraphCapture capture(pool, stream);
+    made = allocator.allocate(2 * kMiB, stream);
+    static_cast<void>(capture.end());
+  }
+  const Buffer target = allocator.allocate(2 * kMiB, stream);
+  fill(stream, made, 1);
+  const Stream third = device.create_stream();
+  const device::Hold held = hold(third);
+  join(stream, third);
+  stream.copy(target.data(), made.data(), 2 * kMiB);
+  GraphCapture capture(pool, stream);
+  made.reset();
+  const Buffer next = allocator.allocate(2 * kMiB, stream);
+  fill(stream, next, 2);
+  const CapturedGraph graph = capture.end();
+  EXPECT_EQ(pool.snapshot().totals().reserved_nbytes, 2 * kMiB);
+  graph.replay(other);
+  held.release();
+  EXPECT_TRUE(holds(target, 1));
+  EXPECT_TRUE(holds(next, 2));
+}
+
 }  // namespace tessera::memory::suite
