@@ -225,17 +225,17 @@ Allocator Allocator::pinned_of(const device::Device& device) {
 }
 
 void AllocatorState::retire() noexcept {
-  std::int64_t left = 0;
   {
     const std::lock_guard slow(slow_mutex);
     const auto heaps = all_heaps();
     for (Heap* heap : heaps) heap->lock.lock();
+    std::int64_t left = kept + 1;  // one for this call itself: the last block may come back before it is done
     for (Heap* heap : heaps) left += static_cast<std::int64_t>(heap->sums.live_blocks);
     retired_live = left;
     special.fetch_or(kRetired);
     for (Heap* heap : heaps) heap->lock.unlock();
   }
-  if (left == 0) delete this;
+  block_is_back(false, true);
 }
 
 std::vector<Heap*> AllocatorState::all_heaps() {

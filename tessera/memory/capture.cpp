@@ -218,24 +218,26 @@ void AllocatorState::end_deferral(PoolState& pool, CaptureId capture) {
 
 void AllocatorState::finish_kept(Block* block, const detail::SlotTicks& replays) noexcept {
   Heap& heap = *block->heap;
-  bool is_last = false;
+  bool is_closed = false;
+  bool is_retired = false;
   {
     const std::lock_guard lock(heap.lock);
     detail::BlockExtra& extra = block->more();
     for (const auto& [slot, tick] : replays) extra.uses.push_back({slot, {}, tick, {}});
-    is_last = --extra.holds == 0;
-    if (is_last) {
-      forbid(*block);
-      extra.keepers.clear();
-      if (extra.uses.empty()) {
-        settle(*this, heap, *block);
-        heap.make_ready(*block);
-      } else {
-        heap.make_pending(*block);
-      }
+    if (--extra.holds > 0) return;
+    forbid(*block);
+    extra.keepers.clear();
+    if (extra.uses.empty()) {
+      settle(*this, heap, *block);
+      heap.make_ready(*block);
+    } else {
+      heap.make_pending(*block);
     }
+    --kept;
+    is_closed = heap.pool.is_closed.load();
+    is_retired = (special.load() & kRetired) != 0;
   }
-  if (is_last && (special.load() & kRetired) != 0 && retired_live.fetch_sub(1) == 1) delete this;
+  block_is_back(is_closed, is_retired);
 }
 
 namespace detail {
@@ -327,6 +329,7 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
   extra.uses = std::move(uses);
   extra.keepers = keepers;
   extra.holds = holds;
+  ++state.kept;
   state.note_block_freed(heap, block, true);
   for (const auto& keeper : keepers) {
     if (keeper->is_alive) keeper->kept.push_back(&block);

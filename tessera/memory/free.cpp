@@ -16,22 +16,25 @@ using detail::Use;
 void Buffer::free(Block* block) noexcept {
   Heap& heap = *block->heap;
   AllocatorState& state = heap.pool.allocator;
-  if (block->extra != nullptr || block->slot != heap.slot || heap.slot->hazards() != 0 ||
-      state.special.load(std::memory_order_relaxed) != 0 || heap.pool.is_closed.load(std::memory_order_relaxed))
-      [[unlikely]] {
-    state.free_slow(block);
-    return;
+  if (block->extra == nullptr && block->slot == heap.slot && heap.slot->hazards() == 0) [[likely]] {
+    const std::lock_guard lock(heap.lock);
+    // Asked under the lock: whoever retires the allocator or closes the pool takes it too.
+    if (state.special.load(std::memory_order_relaxed) == 0 && !heap.pool.is_closed.load(std::memory_order_relaxed))
+        [[likely]] {
+      heap.end_live(*block);
+      block->tick = heap.slot->upcoming();
+      state.note_block_freed(heap, *block, false);
+      heap.make_ready(*block);
+      return;
+    }
   }
-  const std::lock_guard lock(heap.lock);
-  heap.end_live(*block);
-  block->tick = heap.slot->upcoming();
-  state.note_block_freed(heap, *block, false);
-  heap.make_ready(*block);
+  state.free_slow(block);
 }
 
 void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending) {
   ++heap.frees;
-  if (heap.published_live - heap.sums.live >= (std::size_t{1} << 20) && heap.published_live > heap.sums.live) [[unlikely]]
+  if (heap.published_live - heap.sums.live >= (std::size_t{1} << 20) && heap.published_live > heap.sums.live)
+      [[unlikely]]
     publish_live(heap);
   history.record_free(heap, block, is_pending);
 }
@@ -97,8 +100,7 @@ void AllocatorState::free_slow(Block* block) noexcept {
   std::vector<Use> uses;
   if (block->extra != nullptr) uses = std::move(block->extra->uses);
   // The stream it was allocated for needs no saying; a host that writes does not come after it by itself.
-  if (block->slot != heap.slot || host_writes)
-    uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
+  if (block->slot != heap.slot || host_writes) uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
   for (Use& use : uses) stamp(use);
   if (detail::keep_for_graphs(*this, *block, uses)) return;
   free_with(block, std::move(uses));
@@ -117,8 +119,8 @@ void AllocatorState::forbid(const Block& block) noexcept {
 void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
   Heap& heap = *block->heap;
   const std::uint32_t stack = history.stack();
-  bool is_last = false;
-  const bool is_closed = heap.pool.is_closed.load();
+  bool is_retired = false;
+  bool is_closed = false;
   forbid(*block);
   {
     const std::lock_guard lock(heap.lock);
@@ -136,14 +138,19 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
       block->extra.reset();
       heap.make_ready(*block);
     }
-    is_last = (special.load() & kRetired) != 0 && retired_live.fetch_sub(1) == 1;
+    is_retired = (special.load() & kRetired) != 0;
+    is_closed = heap.pool.is_closed.load();
   }
-  if (is_last) {
-    delete this;
-  } else if (is_closed) {
+  block_is_back(is_closed, is_retired);
+}
+
+// After a block came back, with no lock held; the pool, and after this call the allocator, may be gone.
+void AllocatorState::block_is_back(bool is_pool_closed, bool is_retired) noexcept {
+  if (is_pool_closed) {
     const std::lock_guard lock(slow_mutex);
-    shrink_closed(heap.pool);
+    shrink_all_closed();
   }
+  if (is_retired && retired_live.fetch_sub(1) == 1) delete this;
 }
 
 }  // namespace tessera::memory

@@ -93,6 +93,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   void stamp(detail::Use& use) noexcept;
   void forbid(const Block& block) noexcept;
   void note_block_freed(detail::Heap& heap, Block& block, bool is_pending);
+  void block_is_back(bool is_pool_closed, bool is_retired) noexcept;
 
   // grow.cpp: memory under heaps; slow_mutex is held
   Block* grow(const detail::Request& request, detail::Heap& heap);
@@ -125,7 +126,8 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   /// Anything that a free must look at beside its block: a checked device, host writes, stacks, no handle left.
   std::atomic<std::uint32_t> special{0};
   enum Special : std::uint32_t { kChecked = 1, kHostWrites = 2, kStacks = 4, kRetired = 8 };
-  std::atomic<std::int64_t> retired_live{0};  ///< live blocks left once retired
+  std::atomic<std::int64_t> kept{0};          ///< blocks that were freed and that graphs hold; changed under heap locks
+  std::atomic<std::int64_t> retired_live{0};  ///< once retired: blocks that are live or held by graphs
 
   detail::HistoryWriter history;
   detail::Counters counters;

@@ -316,4 +316,20 @@ TEST_P(MemorySuite, AGraphComesAfterEagerWorkOnWhatWasFreedInItsCapture) {
   EXPECT_TRUE(holds(next, 2));
 }
 
+TEST_P(MemorySuite, AGraphKeepsABufferWhoseAllocatorIsGone) {
+  Allocator gone(device);
+  Buffer source = gone.allocate(kMiB, stream);
+  fill(stream, source, 6);
+  const Buffer target = allocator.allocate(kMiB, stream);
+  GraphCapture capture(allocator, stream);
+  source.use_on(stream);
+  target.use_on(stream);
+  stream.copy(target.data(), source.data(), kMiB);
+  const CapturedGraph graph = capture.end();
+  source.reset();
+  gone = {};
+  graph.replay(stream);
+  EXPECT_TRUE(holds(target, 6));
+}
+
 }  // namespace tessera::memory::suite
