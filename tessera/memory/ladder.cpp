@@ -32,7 +32,8 @@ class Ladder {
     auto& counters = state_.counters;
     if (request_.capture == nullptr) {
       if (Block* block = after("pending blocks", counters.retries_pending, [&] { return promote(); })) return block;
-      if (Block* block = after("giving back cached memory", counters.retries_trim, [&] { return trim(); })) return block;
+      if (Block* block = after("giving back cached memory", counters.retries_trim, [&] { return trim(); }))
+        return block;
       if (state_.policy.may_synchronize && state_.device.captures() == 0) {
         if (Block* block = after("waiting for the streams", counters.retries_synchronize, [&] { return wait(); }))
           return block;
@@ -110,21 +111,28 @@ class Ladder {
     {
       const std::lock_guard lock(state_.slow_mutex);
       for (const auto& pool : state_.pools) {
-        if (pool->options.borrow_on_oom && pool.get() != request_.pool && !pool->is_closed) lenders.push_back(pool.get());
+        if (!pool->options.borrow_on_oom || pool.get() == request_.pool || pool->is_closed) continue;
+        lenders.push_back(pool.get());
+        ++pool->borrowers;
       }
     }
+    Block* block = nullptr;
     for (PoolState* lender : lenders) {
-      Request request = request_;
-      request.pool = lender;
-      Heap& heap = state_.heap_for(*lender, request_.slot);
-      Block* block = state_.take_ready(request, heap);
-      if (block == nullptr) block = state_.take_covered(request, heap);
-      if (block == nullptr) continue;
-      state_.counters.retries_borrow.fetch_add(1, std::memory_order_relaxed);
-      return block;
+      if (block == nullptr) block = borrow_from(*lender);
     }
-    if (!lenders.empty()) steps_.emplace_back("borrowing from pools: nothing");
-    return nullptr;
+    const std::lock_guard lock(state_.slow_mutex);
+    for (PoolState* lender : lenders) --lender->borrowers;
+    if (block != nullptr) state_.counters.retries_borrow.fetch_add(1, std::memory_order_relaxed);
+    if (block == nullptr && !lenders.empty()) steps_.emplace_back("borrowing from pools: nothing");
+    return block;
+  }
+
+  Block* borrow_from(PoolState& lender) {
+    Request request = request_;
+    request.pool = &lender;
+    Heap& heap = state_.heap_for(lender, request_.slot);
+    Block* block = state_.take_ready(request, heap);
+    return block != nullptr ? block : state_.take_covered(request, heap);
   }
 
   std::size_t call_back() {

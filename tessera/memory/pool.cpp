@@ -69,7 +69,7 @@ void AllocatorState::shrink_closed(PoolState& pool) noexcept {
     publish_live(*heap);
     left += pool.is_imaginary ? heap->sums.live_blocks : heap->sums.mapped;
   }
-  if (left > 0) return;
+  if (left > 0 || pool.borrowers > 0) return;
   for (const auto& heap : pool.heaps) free_segments(*heap);
   std::erase_if(pools, [&](const auto& one) { return one.get() == &pool; });
 }

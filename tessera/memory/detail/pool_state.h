@@ -89,6 +89,7 @@ struct PoolState {
   std::atomic<int> graphs{0};          ///< that were captured into it and can still be replayed, or are being captured
   bool is_imaginary = false;           ///< only priced: counts nowhere and is not recorded
   std::atomic<bool> is_closed{false};  ///< no handle is left
+  int borrowers = 0;                   ///< requests that look through it with no handle; guarded by the slow lock
 };
 
 }  // namespace tessera::memory
