@@ -105,7 +105,11 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
       });
   scope.before = {&stream.slot(), stream, {}, {}};
   state.stamp(scope.before);
-  stream.begin_capture();
+  {
+    // Who gives memory back asks for captures under the same lock.
+    const std::lock_guard lock(state.slow_mutex);
+    stream.begin_capture();
+  }
   scope.id = stream.capture_info().id;
   detail::add_part(scope, scope.pool);
   {
