@@ -30,9 +30,16 @@ std::size_t granule_of(const AllocatorState& state, const PoolState& pool) {
   return round_up(std::max(state.policy.granule_nbytes, pool.upstream->granularity()), pool.upstream->granularity());
 }
 
+// What a callback throws goes nowhere: the memory has come, or must go, all the same.
 void tell_growth(PoolState& pool, std::byte* address, std::size_t nbytes, bool is_mapped) {
   const std::lock_guard lock(pool.callbacks_mutex);
-  for (const auto& [number, callback] : pool.growth_callbacks) callback({address, nbytes, is_mapped});
+  for (const auto& [number, callback] : pool.growth_callbacks) {
+    try {
+      callback({address, nbytes, is_mapped});
+    } catch (const std::exception& error) {
+      log::warn("pool '", pool.name, "': a callback on growth failed: ", error.what());
+    }
+  }
 }
 
 // A pool that is only priced counts nowhere.
@@ -114,7 +121,9 @@ void drop_piece(AllocatorState& state, const FreePiece& piece) {
   detail::make_hole(heap, *piece.block);
 }
 
+// It could not be taken away: all as before, also for those who were told that it goes.
 void give_piece_back(const FreePiece& piece) {
+  tell_growth(piece.heap->pool, piece.block->address, piece.block->size, true);
   const std::lock_guard lock(piece.heap->lock);
   piece.heap->make_ready(*piece.block);
 }
@@ -295,6 +304,7 @@ std::size_t trim_fixed(AllocatorState& state, Heap& heap, const std::function<bo
       try {
         heap.pool.upstream->free(segment.base, nbytes);
       } catch (...) {
+        tell_growth(heap.pool, segment.base, nbytes, true);
         const std::lock_guard lock(heap.lock);
         heap.make_ready(*block);
         throw;

@@ -332,4 +332,31 @@ TEST_P(MemorySuite, AGraphKeepsABufferWhoseAllocatorIsGone) {
   EXPECT_TRUE(holds(target, 6));
 }
 
+TEST_P(MemorySuite, ACallbackOnGrowthThatThrowsLosesNoMemory) {
+  for (const bool is_expandable : {true, false}) {
+    use_policy({.expandable = is_expandable});
+    allocator.default_pool().on_growth([](const Growth&) { throw InvalidArgument({__FILE__, __LINE__}, "no"); });
+    static_cast<void>(allocator.allocate(kMiB, stream));
+    stream.synchronize();
+    allocator.trim();
+    EXPECT_EQ(reserved(), 0U);
+  }
+}
+
+TEST_P(MemorySuite, AFailedTrimIsTakenBackBeforeThoseWhoListen) {
+  for (const bool is_expandable : {true, false}) {
+    use_policy({.expandable = is_expandable});
+    std::int64_t known = 0;
+    allocator.default_pool().on_growth([&](const Growth& growth) {
+      known += growth.is_mapped ? static_cast<std::int64_t>(growth.nbytes) : -static_cast<std::int64_t>(growth.nbytes);
+    });
+    static_cast<void>(allocator.allocate(kMiB, stream));
+    stream.synchronize();
+    device.faults().fail(device::DriverCall::kUnmap, 1);
+    expect_error<DeviceError>([&] { allocator.trim(); });
+    device.faults().clear();
+    EXPECT_EQ(known, static_cast<std::int64_t>(reserved()));
+  }
+}
+
 }  // namespace tessera::memory::suite
