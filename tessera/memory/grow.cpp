@@ -121,11 +121,10 @@ FreePiece take_piece(AllocatorState& state, Heap& heap, std::size_t least, std::
     space.ready.remove(whole);
     heap.sums.cached -= whole.size;
     whole.phase = Phase::kTaken;
+    const bool has_tail = piece.first + piece.second < whole.end();
     found.block = heap.carve(whole, piece.first, piece.second);
     if (found.block != &whole) heap.make_ready(whole)->freed_at = freed_at;
-    if (found.block->next != nullptr && found.block->next->phase == Phase::kTaken &&
-        found.block->next->segment == found.segment && found.block->end() == found.block->next->address)
-      heap.make_ready(*found.block->next)->freed_at = freed_at;
+    if (has_tail) heap.make_ready(*found.block->next)->freed_at = freed_at;
     return found;
   }
   return {};
@@ -231,14 +230,19 @@ std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& p
   return static_cast<std::size_t>(to - begin);
 }
 
-Block* grow_expandable(AllocatorState& state, Heap& heap, std::size_t size) {
+Block* grow_expandable(AllocatorState& state, const Request& request, Heap& heap) {
   PoolState& pool = heap.pool;
+  const std::size_t size = request.size;
   Space& space = heap.spaces[Heap::is_large(size)];
   const std::size_t granule = granule_of(state, pool);
+  // Launches that may overlap share no memory, not even with the cached blocks on both sides.
+  std::function<bool(const Block&)> is_usable;
+  if (request.capture == nullptr && (request.slot.hazards() & device::StreamSlot::kOverlapping) != 0)
+    is_usable = [&](const Block& block) { return state.is_over(heap, block, request.stream); };
   detail::Place place;
   {
     const std::lock_guard lock(heap.lock);
-    place = detail::reserve_place(heap, space, size, granule);
+    place = detail::reserve_place(heap, space, size, granule, is_usable);
   }
   if (place.hole == nullptr) {
     const std::size_t share = Heap::is_large(size) ? pool.capacity : pool.capacity / 8;
@@ -292,7 +296,7 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
 Block* AllocatorState::grow(const Request& request, Heap& heap) {
   shrink_all_closed();
   collect_by_age();
-  return heap.pool.expandable != nullptr ? grow_expandable(*this, heap, request.size)
+  return heap.pool.expandable != nullptr ? grow_expandable(*this, request, heap)
                                          : grow_fixed(*this, heap, request.size);
 }
 

@@ -200,8 +200,9 @@ void AllocatorState::poll_users(Heap& heap) {
   };
   if (heap.slot != nullptr) add(*heap.slot);
   {
-    const std::lock_guard lock(heap.pool.replay_mutex);
+    const std::lock_guard lock(heap.pool.uses_mutex);
     for (const auto& [slot, tick] : heap.pool.replay_streams) add(*slot);
+    for (const PoolState::PastUse& past : heap.pool.past_uses) add(*past.use.slot);
   }
   {
     const std::lock_guard lock(heap.lock);

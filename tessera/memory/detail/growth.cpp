@@ -7,8 +7,6 @@
 namespace tessera::memory::detail {
 namespace {
 
-Block* ready_neighbour(Block* block) { return block != nullptr && block->phase == Phase::kReady ? block : nullptr; }
-
 // Takes a ready block out of its list.
 void take_whole(Heap& heap, Space& space, Block& block) {
   space.ready.remove(block);
@@ -20,7 +18,12 @@ std::size_t size_of(const Block* block) { return block != nullptr ? block->size 
 
 }  // namespace
 
-Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule) {
+Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule,
+                    const std::function<bool(const Block&)>& is_usable) {
+  const auto ready_neighbour = [&](Block* block) {
+    const bool is_ready = block != nullptr && block->phase == Phase::kReady;
+    return is_ready && (!is_usable || is_usable(*block)) ? block : nullptr;
+  };
   Place best;
   std::size_t best_nbytes = 0;
   for (const auto& segment : space.segments) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
 #include "tessera/memory/detail/heap.h"
 
@@ -17,8 +18,10 @@ struct Place {
   Block* right = nullptr;  ///< ready block after the hole, taken; null: none or not needed
 };
 
-/// The place in `space` that needs the least new memory to hold `size`; no hole: there is none.
-Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule);
+/// The place in `space` that needs the least new memory to hold `size`; no hole: there is none. Ready blocks become
+/// part of it where `is_usable`; empty: all are.
+Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule,
+                    const std::function<bool(const Block&)>& is_usable = {});
 /// The hole is mapped: makes one taken block of `size` of it all; the rest is ready.
 Block* settle_place(Heap& heap, const Place& place, std::size_t size);
 /// It was not: everything as before, except that the first `mapped` bytes of the hole have memory now.

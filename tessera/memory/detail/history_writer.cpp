@@ -95,7 +95,7 @@ probe::Moment next_moment(Heap& heap, probe::Moment read) {
 
 void HistoryWriter::record_alloc(Heap& heap, const Block& block, probe::Moment moment) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
+  if (recorder == nullptr || heap.pool.number == 0) return;
   recorder->write_at(
       next_moment(heap, moment), probe::Ring::kMemory,
       AllocRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size, block.slot->id().value(),
@@ -104,7 +104,7 @@ void HistoryWriter::record_alloc(Heap& heap, const Block& block, probe::Moment m
 
 void HistoryWriter::record_free(Heap& heap, const Block& block, bool is_pending, probe::Moment moment) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
+  if (recorder == nullptr || heap.pool.number == 0) return;
   recorder->write_at(
       next_moment(heap, moment), probe::Ring::kMemory,
       FreeRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.slot->id().value(),
@@ -113,7 +113,7 @@ void HistoryWriter::record_free(Heap& heap, const Block& block, bool is_pending,
 
 void HistoryWriter::record_reusable(Heap& heap, const Block& block, bool by_wait) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
+  if (recorder == nullptr || heap.pool.number == 0) return;
   recorder->write_at(next_moment(heap, recorder->now()), probe::Ring::kMemory,
                      ReusableRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested,
                                     block.slot->id().value(), heap.pool.number, by_wait});
@@ -121,7 +121,7 @@ void HistoryWriter::record_reusable(Heap& heap, const Block& block, bool by_wait
 
 void HistoryWriter::record_map(Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped, bool is_expandable) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
+  if (recorder == nullptr || heap.pool.number == 0) return;
   const std::uint32_t stream = heap.slot != nullptr ? heap.slot->id().value() : 0;
   recorder->write_at(
       next_moment(heap, recorder->now()), probe::Ring::kMemory,
@@ -159,6 +159,7 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
   std::uint32_t rows = 0;
   recorder.write(kRing, KeyframeRecord{++keyframes_, number_, 0, false});
   for (Heap* heap : allocator_->all_heaps()) {
+    if (heap->pool.number == 0) continue;
     const std::lock_guard lock(heap->lock);
     const std::uint32_t stream = heap->slot != nullptr ? heap->slot->id().value() : 0;
     std::byte* run = nullptr;

@@ -158,6 +158,7 @@ TEST_P(MemorySuite, APartOfAPendingBlockWaitsForTheSameUses) {
 }
 
 TEST_P(MemorySuite, OverlappingLaunchesDoNotShareABlock) {
+  const device::Hold held = hold(stream);
   Buffer buffer = allocator.allocate(4 * kMiB, stream);
   const std::byte* address = buffer.data();
   fill(stream, buffer, 1);
