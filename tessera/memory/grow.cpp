@@ -12,6 +12,7 @@
 
 namespace tessera::memory {
 
+using detail::FreePiece;
 using detail::Heap;
 using detail::Phase;
 using detail::Request;
@@ -89,22 +90,13 @@ void note_piece(AllocatorState& state, Heap& heap, Segment& segment, std::byte* 
   state.history.record_map(heap, address, nbytes, true, true);
 }
 
-// A whole piece of a ready block that nobody can be using: where it is, and in which heap.
-struct FreePiece {
-  Heap* heap = nullptr;
-  Segment* segment = nullptr;
-  Block* block = nullptr;  ///< exactly the piece, taken
-};
-
-// Takes a whole free piece of at most `most` bytes out of `heap`, whose lock is held.
-FreePiece take_piece(AllocatorState& state, Heap& heap, std::size_t least, std::size_t most,
-                     const std::function<bool(const Block&)>& wanted) {
+// Takes a whole piece of at most `most` bytes out of the ready blocks of `heap`, whose lock is held.
+FreePiece take_piece(Heap& heap, std::size_t least, std::size_t most, const std::function<bool(const Block&)>& wanted) {
   for (Space& space : heap.spaces) {
     FreePiece found;
     std::pair<std::byte*, std::size_t> piece;
     space.ready.find_if(least, 1 << 30, [&](Block& block) {
-      if (!block.segment->is_expandable || (wanted && !wanted(block))) return false;
-      if (!state.is_completed(heap, block) && !TESSERA_MUTANT("memory.unmaps_uncompleted")) return false;
+      if (!block.segment->is_expandable || !wanted(block)) return false;
       const auto& pieces = block.segment->pieces;
       for (auto it = pieces.lower_bound(block.address); it != pieces.end(); ++it) {
         if (it->first + it->second > block.end()) break;
@@ -117,17 +109,40 @@ FreePiece take_piece(AllocatorState& state, Heap& heap, std::size_t least, std::
     });
     if (found.block == nullptr) continue;
     Block& whole = *found.block;
+    const std::byte* const end = whole.end();
     const std::uint32_t freed_at = whole.freed_at;  // what is left is as old as before
     space.ready.remove(whole);
     heap.sums.cached -= whole.size;
     whole.phase = Phase::kTaken;
-    const bool has_tail = piece.first + piece.second < whole.end();
     found.block = heap.carve(whole, piece.first, piece.second);
     if (found.block != &whole) heap.make_ready(whole)->freed_at = freed_at;
-    if (has_tail) heap.make_ready(*found.block->next)->freed_at = freed_at;
+    if (found.block->end() < end) heap.make_ready(*found.block->next)->freed_at = freed_at;
     return found;
   }
   return {};
+}
+
+// Takes a fixed segment that is one ready block out of `heap`, whose lock is held.
+FreePiece take_segment(Heap& heap, const std::function<bool(const Block&)>& wanted) {
+  for (Space& space : heap.spaces) {
+    for (const auto& segment : space.segments) {
+      Block* first = segment->first;
+      if (segment->is_expandable || first->next != nullptr || first->phase != Phase::kReady || !wanted(*first))
+        continue;
+      space.ready.remove(*first);
+      heap.sums.cached -= first->size;
+      first->phase = Phase::kTaken;
+      return {&heap, segment.get(), first};
+    }
+  }
+  return {};
+}
+
+// The next that can go back to the upstream as it is.
+FreePiece take_free(Heap& heap, const std::function<bool(const Block&)>& wanted) {
+  const std::lock_guard lock(heap.lock);
+  return heap.pool.expandable != nullptr ? take_piece(heap, kAlignment, ~std::size_t{0}, wanted)
+                                         : take_segment(heap, wanted);
 }
 
 // The piece has no memory any more; its heap's lock is held.
@@ -144,6 +159,11 @@ void drop_piece(AllocatorState& state, const FreePiece& piece) {
 void give_piece_back(const FreePiece& piece) {
   const std::lock_guard lock(piece.heap->lock);
   piece.heap->make_ready(*piece.block);
+}
+
+// Whether nothing that was launched can touch a free block any more.
+bool may_go(const AllocatorState& state, const Heap& heap, const Block& block) {
+  return state.is_completed(heap, block) || TESSERA_MUTANT("memory.unmaps_uncompleted");
 }
 
 // Memory that graphs were captured on stays where it is while they can be replayed.
@@ -180,7 +200,8 @@ void move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte*
       FreePiece piece;
       {
         const std::lock_guard lock(from->lock);
-        piece = take_piece(state, *from, granule_of(state, pool), static_cast<std::size_t>(end - to), {});
+        piece = take_piece(*from, granule_of(state, pool), static_cast<std::size_t>(end - to),
+                           [&](const Block& block) { return may_go(state, *from, block); });
       }
       if (piece.block == nullptr) break;
       const std::size_t nbytes = piece.block->size;
@@ -302,68 +323,29 @@ Block* AllocatorState::grow(const Request& request, Heap& heap) {
 
 namespace {
 
-std::size_t trim_fixed(AllocatorState& state, Heap& heap, const std::function<bool(const Block&)>& wanted) {
-  std::size_t given = 0;
-  for (Space& space : heap.spaces) {
-    for (std::size_t i = 0; i < space.segments.size();) {
-      Segment& segment = *space.segments[i];
-      Block* block = nullptr;
-      {
-        const std::lock_guard lock(heap.lock);
-        Block* first = segment.first;
-        if (!segment.is_expandable && first->next == nullptr && first->phase == Phase::kReady &&
-            (state.is_completed(heap, *first) || TESSERA_MUTANT("memory.frees_uncompleted_segment")) &&
-            (!wanted || wanted(*first))) {
-          block = first;
-          space.ready.remove(*block);
-          heap.sums.cached -= block->size;
-          block->phase = Phase::kTaken;
-        }
-      }
-      if (block == nullptr) {
-        ++i;
-        continue;
-      }
-      const std::size_t nbytes = segment.nbytes;
-      try {
-        take_away(heap.pool, segment.base, nbytes, [&] { heap.pool.upstream->free(segment.base, nbytes); });
-      } catch (...) {
-        const std::lock_guard lock(heap.lock);
-        heap.make_ready(*block);
-        throw;
-      }
-      note_unmapped(state, heap.pool, nbytes);
-      given += nbytes;
-      const std::lock_guard lock(heap.lock);
-      state.history.record_map(heap, segment.base, nbytes, false, false);
-      detail::remove_segment(heap, segment);
-    }
+// Gives a piece to the upstream; where that fails it is ready again.
+std::size_t give_away(AllocatorState& state, const FreePiece& piece) {
+  Heap& heap = *piece.heap;
+  PoolState& pool = heap.pool;
+  std::byte* const address = piece.block->address;
+  const std::size_t nbytes = piece.block->size;
+  try {
+    take_away(pool, address, nbytes, [&] {
+      piece.segment->is_expandable ? pool.expandable->unmap(address, nbytes) : pool.upstream->free(address, nbytes);
+    });
+  } catch (...) {
+    give_piece_back(piece);
+    throw;
   }
-  return given;
-}
-
-std::size_t trim_expandable(AllocatorState& state, Heap& heap, const std::function<bool(const Block&)>& wanted) {
-  std::size_t given = 0;
-  for (;;) {
-    FreePiece piece;
-    {
-      const std::lock_guard lock(heap.lock);
-      piece = take_piece(state, heap, kAlignment, ~std::size_t{0}, wanted);
-    }
-    if (piece.block == nullptr) return given;
-    const std::size_t nbytes = piece.block->size;
-    try {
-      take_away(heap.pool, piece.block->address, nbytes,
-                [&] { heap.pool.expandable->unmap(piece.block->address, nbytes); });
-    } catch (...) {
-      give_piece_back(piece);
-      throw;
-    }
-    note_unmapped(state, heap.pool, nbytes);
-    given += nbytes;
-    const std::lock_guard lock(heap.lock);
+  note_unmapped(state, pool, nbytes);
+  const std::lock_guard lock(heap.lock);
+  if (piece.segment->is_expandable) {
     drop_piece(state, piece);
+  } else {
+    state.history.record_map(heap, address, nbytes, false, false);
+    detail::remove_segment(heap, *piece.segment);
   }
+  return nbytes;
 }
 
 }  // namespace
@@ -376,9 +358,43 @@ std::size_t AllocatorState::trim_pool(PoolState& pool, const std::function<bool(
     if (!is_movable(*heap)) continue;
     poll_users(*heap);
     promote_completed(*heap);
-    given += pool.expandable != nullptr ? trim_expandable(*this, *heap, wanted) : trim_fixed(*this, *heap, wanted);
+    const auto may_be_given = [&](const Block& block) {
+      return may_go(*this, *heap, block) && (!wanted || wanted(block));
+    };
+    while (const FreePiece piece = take_free(*heap, may_be_given)) given += give_away(*this, piece);
   }
   return given;
+}
+
+bool AllocatorState::set_aside(PoolState& pool) {
+  if (device.captures() > 0) return false;
+  const std::size_t before = aside.size();
+  for (const auto& heap : pool.heaps) {
+    if (!is_movable(*heap)) continue;
+    while (const FreePiece piece = take_free(*heap, [](const Block&) { return true; })) aside.push_back(piece);
+  }
+  return aside.size() > before;
+}
+
+std::size_t AllocatorState::give_back_aside() {
+  std::size_t given = 0;
+  for (std::size_t i = aside.size(); i-- > 0;) {
+    const FreePiece piece = aside[i];
+    const bool may_be_given = device.captures() == 0 && is_movable(*piece.heap);
+    if (may_be_given && !may_go(*this, *piece.heap, *piece.block)) continue;
+    aside.erase(aside.begin() + static_cast<std::ptrdiff_t>(i));
+    if (may_be_given) {
+      given += give_away(*this, piece);
+    } else {
+      give_piece_back(piece);
+    }
+  }
+  return given;
+}
+
+void AllocatorState::cache_aside() noexcept {
+  for (const FreePiece& piece : aside) give_piece_back(piece);
+  aside.clear();
 }
 
 std::size_t AllocatorState::trim_all() {

@@ -44,6 +44,22 @@ struct Lenders {
   std::vector<PoolState*> all;
 };
 
+// A request that waits for streams. The last of them leaves nothing set aside.
+struct Waiting {
+  explicit Waiting(AllocatorState& of) : state(of) {
+    const std::lock_guard lock(state.slow_mutex);
+    ++state.waiting;
+  }
+  ~Waiting() {
+    const std::lock_guard lock(state.slow_mutex);
+    if (--state.waiting == 0) state.cache_aside();
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  AllocatorState& state;
+};
+
 class Ladder {
  public:
   Ladder(AllocatorState& state, const Request& request, Heap& heap) : state_(state), request_(request), heap_(heap) {}
@@ -65,12 +81,16 @@ class Ladder {
       if (Block* block = after("giving back cached memory", counters.retries_trim, [&] { return trim(); }))
         return block;
       if (state_.policy.may_synchronize && state_.device.captures() == 0) {
-        if (Block* block = after("waiting for the streams", counters.retries_synchronize, [&] { return wait(); }))
-          return block;
+        if (Block* block = after_waiting()) return block;
       }
     }
     if (Block* block = borrow()) return block;
-    if (Block* block = after("callbacks", counters.retries_callback, [&] { return call_back(); })) return block;
+    const bool has_freed = call_back();
+    const auto use_freed = [&]() -> std::size_t {
+      if (!has_freed) return 0;
+      return request_.size + (request_.capture == nullptr ? promote() + trim() : 0);
+    };
+    if (Block* block = after("callbacks", counters.retries_callback, use_freed)) return block;
     fail();
   }
 
@@ -96,6 +116,10 @@ class Ladder {
   // More memory; null where there is no room.
   Block* grow() {
     const std::lock_guard lock(state_.slow_mutex);
+    return grow_locked();
+  }
+
+  Block* grow_locked() {
     if (Block* block = request_.capture == nullptr ? state_.take_ready(request_, heap_) : nullptr) return block;
     try {
       return state_.grow(request_, heap_);
@@ -105,21 +129,27 @@ class Ladder {
     }
   }
 
+  // The heap grows under the same lock as the step: nobody else can have what the step gave back.
   template <class Step>
   Block* after(const char* name, std::atomic<std::uint64_t>& counter, const Step& step) {
-    const std::size_t nbytes = step();
+    std::size_t nbytes = 0;
+    Block* block = nullptr;
+    {
+      const std::lock_guard lock(state_.slow_mutex);
+      nbytes = step();
+      if (nbytes > 0) block = grow_locked();
+    }
     steps_.push_back(std::string(name) + ": " + (nbytes == 0 ? "nothing" : format_bytes(nbytes)));
     if (nbytes == 0) return nullptr;
-    Block* block = take();
-    if (block == nullptr) block = grow();
+    if (block == nullptr) block = take();
     if (block != nullptr) counter.fetch_add(1, std::memory_order_relaxed);
     return block;
   }
 
+  // The steps hold slow_mutex.
   std::size_t promote() {
     std::size_t nbytes = 0;
     if (TESSERA_MUTANT("memory.ladder_promotes_nothing")) return 0;
-    const std::lock_guard lock(state_.slow_mutex);
     for (const auto& heap : request_.pool->heaps) {
       if (heap->slot == nullptr) continue;
       state_.poll_users(*heap);
@@ -130,23 +160,47 @@ class Ladder {
 
   std::size_t trim() {
     if (TESSERA_MUTANT("memory.ladder_trims_nothing")) return 0;
-    const std::lock_guard lock(state_.slow_mutex);
-    std::size_t nbytes = state_.trim_pool(*state_.default_pool);
-    if (request_.pool != state_.default_pool) nbytes += state_.trim_pool(*request_.pool);
-    for (const auto& pool : state_.pools) {
-      if (pool->is_closed) nbytes += state_.trim_pool(*pool);
-    }
+    std::size_t nbytes = 0;
+    for (PoolState* pool : pools_to_trim()) nbytes += state_.trim_pool(*pool);
     return nbytes;
   }
 
-  std::size_t wait() {
-    try {
-      if (!TESSERA_MUTANT("memory.ladder_waits_for_nothing")) state_.device.synchronize();
-    } catch (const std::exception& error) {
-      // What failed on a stream is thrown where the program waits for it, not from an allocation.
-      log::debug("allocator of ", state_.name, ": waiting for streams: ", error.what());
+  std::vector<PoolState*> pools_to_trim() {
+    std::vector<PoolState*> pools;
+    for (const auto& pool : state_.pools) {
+      if (pool.get() == state_.default_pool || pool.get() == request_.pool || pool->is_closed)
+        pools.push_back(pool.get());
     }
-    return promote() + trim();
+    return pools;
+  }
+
+  // While the streams are waited for, other threads go on using what is cached, so that it would never all be completed
+  // at once: it is set aside first. They may also take what was given back meanwhile: so again while there is more.
+  Block* after_waiting() {
+    constexpr int kMostRounds = 16;
+    const Waiting waiting(state_);
+    for (int round = 0; round < kMostRounds; ++round) {
+      if (!set_aside() && round > 0) break;
+      try {
+        if (!TESSERA_MUTANT("memory.ladder_waits_for_nothing")) state_.device.synchronize();
+      } catch (const std::exception& error) {
+        // What failed on a stream is thrown where the program waits for it, not from an allocation.
+        log::debug("allocator of ", state_.name, ": waiting for streams: ", error.what());
+      }
+      Block* block = after("waiting for the streams", state_.counters.retries_synchronize,
+                           [&] { return state_.give_back_aside() + promote() + trim(); });
+      if (block != nullptr) return block;
+    }
+    return nullptr;
+  }
+
+  // Whether there is anything that waiting could help with.
+  bool set_aside() {
+    const std::lock_guard lock(state_.slow_mutex);
+    if (!TESSERA_MUTANT("memory.waits_without_setting_aside")) {
+      for (PoolState* pool : pools_to_trim()) state_.set_aside(*pool);
+    }
+    return !state_.aside.empty();
   }
 
   Block* borrow() {
@@ -166,7 +220,7 @@ class Ladder {
     return nullptr;
   }
 
-  std::size_t call_back() {
+  bool call_back() {
     std::vector<std::function<bool(std::size_t)>> callbacks;
     {
       const std::lock_guard lock(state_.callbacks_mutex);
@@ -174,8 +228,7 @@ class Ladder {
     }
     bool has_freed = false;
     for (const auto& callback : callbacks) has_freed = callback(request_.size) || has_freed;
-    if (!has_freed || TESSERA_MUTANT("memory.callbacks_ignored")) return 0;
-    return request_.size + (request_.capture == nullptr ? promote() + trim() : 0);
+    return has_freed && !TESSERA_MUTANT("memory.callbacks_ignored");
   }
 
   [[noreturn]] void fail();

@@ -90,10 +90,10 @@ Block* resurrect(Heap& heap, const PoolLayout::Piece& piece) {
   heap.spaces[found->segment->is_large].ready.remove(*found);
   heap.sums.cached -= found->size;
   found->phase = Phase::kTaken;
-  const bool has_tail = piece.address + piece.nbytes < found->end();
+  const std::byte* const end = found->end();
   Block* block = heap.carve(*found, piece.address, piece.nbytes);
   if (block != found) heap.make_ready(*found);
-  if (has_tail) heap.make_ready(*block->next);
+  if (block->end() < end) heap.make_ready(*block->next);
   return block;
 }
 

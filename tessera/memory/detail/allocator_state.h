@@ -16,6 +16,7 @@
 #include "tessera/base/rank.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
+#include "tessera/memory/detail/growth.h"
 #include "tessera/memory/detail/history_writer.h"
 #include "tessera/memory/detail/pool_state.h"
 
@@ -103,6 +104,13 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   Block* grow(const detail::Request& request, detail::Heap& heap);
   std::size_t trim_pool(PoolState& pool, const std::function<bool(const Block&)>& wanted = {});
   std::size_t trim_all();
+  /// Takes cached memory that could go out of all lists, whether its uses have completed or not, so that it is not used
+  /// again while it is waited for. Returns whether there was any.
+  bool set_aside(PoolState& pool);
+  /// Gives what is set aside to the upstream where its uses have completed. Returns the bytes given.
+  std::size_t give_back_aside();
+  /// What is set aside is cached again.
+  void cache_aside() noexcept;
   void collect_by_age();
   void free_segments(detail::Heap& heap) noexcept;
 
@@ -140,6 +148,8 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   std::atomic<std::int64_t> live{0}, peak_live{0};  ///< as published by the heaps
 
   std::mutex slow_mutex;
+  std::vector<detail::FreePiece> aside;           ///< by requests that wait for streams; anyone may give it back
+  int waiting = 0;                                ///< such requests
   std::vector<std::unique_ptr<PoolState>> pools;  ///< the default one first
   PoolState* default_pool = nullptr;
   std::size_t gone_peaks = 0;  ///< peaks of heaps that are gone, since the peaks were reset

@@ -18,6 +18,14 @@ struct Place {
   Block* right = nullptr;  ///< ready block after the hole, taken; null: none or not needed
 };
 
+/// Free memory that can go as it is, taken: a piece of an expandable segment, or the one block of a fixed one.
+struct FreePiece {
+  Heap* heap = nullptr;
+  Segment* segment = nullptr;
+  Block* block = nullptr;
+  explicit operator bool() const { return block != nullptr; }
+};
+
 /// The place in `space` that needs the least new memory to hold `size`; no hole: there is none. Ready blocks become
 /// part of it where `is_usable`; empty: all are.
 Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule,

@@ -178,6 +178,28 @@ TEST_P(MemorySuite, TrimKeepsGranulesThatHoldALiveBlock) {
   EXPECT_TRUE(holds(part, 6));
 }
 
+TEST_P(MemorySuite, TrimKeepsABlockThatAGraphHoldsBesideFreeMemory) {
+  Buffer before = allocator.allocate(2 * kMiB, stream);
+  Buffer input = allocator.allocate(2 * kMiB, stream);
+  fill(stream, input, 5);
+  Buffer result;
+  CapturedGraph graph;
+  {
+    GraphCapture capture(allocator, stream);
+    input.use_on(stream);
+    result = allocator.allocate(2 * kMiB, stream);
+    stream.copy(result.data(), input.data(), 2 * kMiB);
+    graph = capture.end();
+  }
+  input.reset();
+  before.reset();
+  stream.synchronize();
+  EXPECT_EQ(allocator.trim(), 2 * kMiB);
+  EXPECT_EQ(allocator.statistics().now.pending_nbytes, 2 * kMiB);
+  graph.replay(stream);
+  EXPECT_TRUE(holds(result, 5));
+}
+
 TEST_P(MemorySuite, MemoryComesBackAfterATrim) {
   for (int round = 0; round < 3; ++round) {
     Buffer buffer = allocator.allocate(6 * kMiB, stream);

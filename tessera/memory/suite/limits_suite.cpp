@@ -389,4 +389,19 @@ TEST_P(MemorySuite, AnEstimateCountsNowhere) {
   EXPECT_TRUE(allocator.allocate(4 * kMiB, stream));
 }
 
+TEST_P(MemorySuite, ManyThreadsAtTheLimitAllGetTheirTurn) {
+  allocator.set_limit(16 * kMiB);
+  std::vector<std::function<void()>> bodies;
+  for (int thread = 0; thread < 4; ++thread) {
+    bodies.emplace_back([this, mine = device.create_stream()] {
+      for (int i = 0; i < 25; ++i) {
+        const Buffer buffer = allocator.allocate((1 + static_cast<std::size_t>(i) % 4) * kMiB, mine);
+        fill(mine, buffer, 1);
+      }
+    });
+  }
+  subject->run_together(std::move(bodies));
+  EXPECT_LE(allocator.statistics().peak_reserved_nbytes, 16 * kMiB);
+}
+
 }  // namespace tessera::memory::suite

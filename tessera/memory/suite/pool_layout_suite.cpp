@@ -160,6 +160,31 @@ TEST_P(MemorySuite, ABlockInUseThatTheLayoutDoesNotNeedStopsNoRestore) {
   EXPECT_EQ(pool.snapshot().totals().pending_blocks, 1U);
 }
 
+TEST_P(MemorySuite, ARestoreKeepsABlockThatAGraphHoldsBesideAnother) {
+  const Pool pool = allocator.create_pool({});
+  Buffer old;
+  Buffer input;
+  {
+    const PoolScope scope(pool);
+    old = allocator.allocate(2 * kMiB, stream);
+    input = allocator.allocate(2 * kMiB, stream);
+  }
+  CapturedGraph graph;
+  {
+    GraphCapture capture(allocator, stream);
+    input.use_on(stream);
+    const Buffer result = allocator.allocate(2 * kMiB, stream);
+    stream.copy(result.data(), input.data(), 2 * kMiB);
+    graph = capture.end();
+  }
+  input.reset();
+  const PoolLayout layout = pool.checkpoint();
+  old.reset();
+  stream.synchronize();
+  EXPECT_EQ(pool.restore(layout).size(), 1U);
+  EXPECT_EQ(pool.snapshot().totals().pending_nbytes, 2 * kMiB);
+}
+
 TEST_P(MemorySuite, ARestoreRefusesTheLayoutOfAnotherPool) {
   const Pool pool = allocator.create_pool({});
   const Pool second = allocator.create_pool({});
