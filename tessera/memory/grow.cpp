@@ -144,17 +144,17 @@ std::vector<Heap*> heaps_to_move_from(AllocatorState& state, PoolState& pool) {
   return heaps;
 }
 
-// Moves whole free pieces behind [to, end) as long as there are any; returns where it stopped.
-std::byte* move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte* to, const std::byte* end) {
+// Moves whole free pieces behind [to, end) as long as there are any; `to` is where it stopped, also when it throws.
+void move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte*& to, const std::byte* end) {
   PoolState& pool = heap.pool;
-  if (state.device.captures() > 0) return to;  // unmapping is giving back
+  if (state.device.captures() > 0) return;  // unmapping is giving back
   std::size_t cached = 0;
   const std::vector<Heap*> heaps = heaps_to_move_from(state, pool);
   for (Heap* from : heaps) {
     const std::lock_guard lock(from->lock);
     cached += from->sums.cached;
   }
-  if (cached * kMoveAbove < state.reserved) return to;
+  if (cached * kMoveAbove < state.reserved) return;
   for (Heap* from : heaps) {
     state.poll_users(*from);
     while (to < end) {
@@ -182,7 +182,6 @@ std::byte* move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std:
       to += nbytes;
     }
   }
-  return to;
 }
 
 // Puts memory behind the hole of a place; returns the bytes that were done before `failure`, if any.
@@ -195,7 +194,7 @@ std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& p
       std::clamp(std::bit_floor(size / 4), granule, std::max(granule, state.policy.most_piece_nbytes));
   std::byte* to = begin;
   try {
-    to = move_pieces(state, heap, *place.segment, to, end);
+    move_pieces(state, heap, *place.segment, to, end);
     if (to < end) check_limit(state, heap.pool, static_cast<std::size_t>(end - to));
     while (to < end) {
       const auto left = static_cast<std::size_t>(end - to);
@@ -239,7 +238,7 @@ Block* grow_expandable(AllocatorState& state, const Request& request, Heap& heap
   const std::size_t done = fill_place(state, heap, place, size, failure);
   const std::lock_guard lock(heap.lock);
   if (failure == nullptr) return detail::settle_place(heap, place, size);
-  detail::restore_place(heap, place, done);
+  detail::restore_place(heap, place, TESSERA_MUTANT("memory.failed_map_loses_place") ? 0 : done);
   std::rethrow_exception(failure);
 }
 

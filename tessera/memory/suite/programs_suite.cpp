@@ -1,0 +1,35 @@
+// Random programs and faults, a few of each: the long runs are allocator_fuzz and fault_sweep_test.
+#include <gtest/gtest.h>
+
+#include "tessera/memory/testing/allocator_program.h"
+#include "tessera/memory/testing/fault_program.h"
+
+namespace tessera::memory::suite {
+namespace {
+
+TEST(AllocatorPrograms, KeepOrderAndValues) {
+  memory::testing::AllocatorProgramCounts counts;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    ASSERT_EQ(memory::testing::check_allocator_program(seed, &counts), "") << "seed " << seed;
+  }
+  EXPECT_GT(counts.values_compared, 3000U);
+  EXPECT_GT(counts.out_of_memory, 100U);
+  EXPECT_GT(counts.device_waits, 100U);
+  EXPECT_GT(counts.covered_reuses, 1000U);
+  EXPECT_GT(counts.capture_reuses, 50U);
+  EXPECT_GT(counts.moves, 50U);
+  EXPECT_GT(counts.captures, 500U);
+  EXPECT_GT(counts.replays, 300U);
+  EXPECT_GT(counts.refused_replays, 50U);
+  EXPECT_GT(counts.restores, 20U);
+}
+
+TEST(AllocatorPrograms, SurviveFaults) {
+  Policy policy;
+  policy.granule_nbytes = std::size_t{64} << 10;
+  std::uint64_t count = 0;
+  EXPECT_EQ(memory::testing::sweep_driver_faults(policy, 7, count), "");
+}
+
+}  // namespace
+}  // namespace tessera::memory::suite
