@@ -12,16 +12,16 @@ TEST(AllocatorPrograms, KeepOrderAndValues) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     ASSERT_EQ(memory::testing::check_allocator_program(seed, &counts), "") << "seed " << seed;
   }
-  EXPECT_GT(counts.values_compared, 3000U);
-  EXPECT_GT(counts.out_of_memory, 100U);
-  EXPECT_GT(counts.device_waits, 30U);
-  EXPECT_GT(counts.covered_reuses, 1000U);
+  EXPECT_GT(counts.values_compared, 1500U);
+  EXPECT_GT(counts.out_of_memory, 50U);
+  EXPECT_GT(counts.device_waits, 10U);
+  EXPECT_GT(counts.covered_reuses, 500U);
   EXPECT_GT(counts.capture_reuses, 50U);
-  EXPECT_GT(counts.moves, 50U);
-  EXPECT_GT(counts.captures, 500U);
-  EXPECT_GT(counts.replays, 300U);
-  EXPECT_GT(counts.refused_replays, 50U);
-  EXPECT_GT(counts.restores, 20U);
+  EXPECT_GT(counts.moves, 20U);
+  EXPECT_GT(counts.captures, 300U);
+  EXPECT_GT(counts.replays, 150U);
+  EXPECT_GT(counts.refused_replays, 20U);
+  EXPECT_GT(counts.restores, 10U);
 }
 
 TEST(AllocatorPrograms, SurviveFaults) {
