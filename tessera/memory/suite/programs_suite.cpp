@@ -1,8 +1,11 @@
 // Random programs and faults, a few of each: the long runs are allocator_fuzz and fault_sweep_test.
 #include <gtest/gtest.h>
 
+#include "tessera/device/host/host_device.h"
+#include "tessera/memory/history_reader.h"
 #include "tessera/memory/testing/allocator_program.h"
 #include "tessera/memory/testing/fault_program.h"
+#include "tessera/memory/testing/history_ground.h"
 
 namespace tessera::memory::suite {
 namespace {
@@ -29,6 +32,19 @@ TEST(AllocatorPrograms, SurviveFaults) {
   policy.granule_nbytes = std::size_t{64} << 10;
   std::uint64_t count = 0;
   EXPECT_EQ(memory::testing::sweep_driver_faults(policy, 7, count), "");
+}
+
+TEST(AllocatorPrograms, LeaveAHistoryThatTellsWhatIsLive) {
+  const memory::testing::RecordedRank rank;
+  const Device device = device::host::make_host_device();
+  const Allocator allocator(device);
+  const Stream one = device.create_stream();
+  const Stream two = device.create_stream();
+  std::vector<Buffer> held;
+  memory::testing::churn(allocator, 1, 20000, one, two, held);
+  const std::vector<Snapshot> found = read_history(probe::RecordFile::open(rank.path()));
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(memory::testing::live_blocks(found[0]), memory::testing::live_blocks(allocator.snapshot()));
 }
 
 }  // namespace
