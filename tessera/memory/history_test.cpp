@@ -47,6 +47,7 @@ struct History : ::testing::Test {
 
 TEST_F(History, TellsLiveBlocksAfterTheRingWentRoundManyTimes) {
   const std::uint64_t slots = probe::recorder().slots(probe::Ring::kMemory);
+  const Buffer old = allocator.allocate(1000, one);
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     churn(allocator, seed, static_cast<int>(slots), one, two, held);
     const std::vector<Snapshot> found = history_of(rank);
