@@ -277,7 +277,7 @@ Block* grow_expandable(AllocatorState& state, const Request& request, Heap& heap
   const std::size_t done = fill_place(state, heap, place, size, failure);
   const std::lock_guard lock(heap.lock);
   if (failure == nullptr) return detail::settle_place(heap, place, size);
-  detail::restore_place(heap, place, done);
+  detail::restore_place(heap, place, TESSERA_MUTANT("memory.failed_map_loses_place") ? 0 : done);
   std::rethrow_exception(failure);
 }
 

@@ -364,4 +364,14 @@ TEST_P(MemorySuite, AFailedTrimIsTakenBackBeforeThoseWhoListen) {
   }
 }
 
+TEST_P(MemorySuite, PiecesMovedBeforeAMoveFailedAreNotLost) {
+  static_cast<void>(allocator.allocate(8 * kMiB, stream));
+  device.synchronize();
+  device.faults().fail(device::DriverCall::kMap, 3);
+  expect_error<DeviceError>([&] { static_cast<void>(allocator.allocate(10 * kMiB, other)); });
+  device.faults().clear();
+  EXPECT_TRUE(closes());
+  EXPECT_EQ(reserved(), 8 * kMiB);
+}
+
 }  // namespace tessera::memory::suite

@@ -337,7 +337,14 @@ void AllocatorProgram::work_step() {
   if (index < 0 || to == nullptr) return;
   Item* from = random_.one_in(2) ? random_item(true) : nullptr;
   if (from == to || (from != nullptr && from->overlaps(*to))) from = nullptr;
-  eager_work(index, *to, from);
+  const bool is_done = eager_work(index, *to, from);
+  const int home = to->lane;
+  if (is_done && home != index && random_.one_in(4) && lane(home).is_alive() && lane(home).capture < 0) {
+    // Freed with another stream's work in flight, and wanted again at once.
+    free(*to);
+    Item* again = allocate(home, to->nbytes);
+    if (again != nullptr) eager_work(home, *again, nullptr);
+  }
   if (random_.one_in(4)) {
     const int other = random_lane(false);
     if (other >= 0 && other != index) join(other, index);

@@ -76,7 +76,7 @@ void AllocatorProgram::captured_step(CaptureModel& capture) {
   if (!is_current(capture, inner)) return;
   const int choice = random_.below(20);
   if (choice < 6) {
-    captured_allocate(capture, inner);
+    captured_allocate(capture, inner, random_size());
   } else if (choice < 14) {
     captured_work(capture, inner);
   } else if (choice < 17) {
@@ -84,7 +84,10 @@ void AllocatorProgram::captured_step(CaptureModel& capture) {
     for (const int id : held_) {
       if (item(id).capture == capture.number) mine.push_back(id);
     }
-    if (!mine.empty()) free(item(mine[static_cast<std::size_t>(random_.below(static_cast<int>(mine.size())))]));
+    if (mine.empty()) return;
+    Item& gone = item(mine[static_cast<std::size_t>(random_.below(static_cast<int>(mine.size())))]);
+    free(gone);
+    if (random_.one_in(2)) captured_allocate(capture, inner, gone.nbytes);  // wanted again, maybe on another stream
   } else if (choice < 19) {
     const int other = random_.below(static_cast<int>(capture.lanes.size()));
     if (other != inner && is_current(capture, other)) captured_join(capture, inner, other);
@@ -93,7 +96,7 @@ void AllocatorProgram::captured_step(CaptureModel& capture) {
   }
 }
 
-void AllocatorProgram::captured_allocate(CaptureModel& capture, int inner) {
+void AllocatorProgram::captured_allocate(CaptureModel& capture, int inner, std::size_t nbytes) {
   const int outer = capture.lanes[static_cast<std::size_t>(inner)];
   int home = capture.model.pool;
   std::unique_ptr<PoolScope> scope;
@@ -107,7 +110,7 @@ void AllocatorProgram::captured_allocate(CaptureModel& capture, int inner) {
   }
   Buffer buffer;
   try {
-    buffer = allocator_.allocate(random_size(), lane(outer).stream);
+    buffer = allocator_.allocate(nbytes, lane(outer).stream);
   } catch (const OutOfMemory&) {
     ++counts_.out_of_memory;
     return;
@@ -120,6 +123,7 @@ void AllocatorProgram::captured_allocate(CaptureModel& capture, int inner) {
   capture.touched[made.id].writer = capture.clocks.step(inner);
   capture.model.made.insert(made.id);
   capture.model.operations.push_back({Operation::kHandOut, made.id, -1, 0});
+  captured_work(capture, inner, made, nullptr);
 }
 
 // Orders a lane of the capture after what was captured on the item; false: there is no way back to it.
@@ -144,8 +148,6 @@ bool AllocatorProgram::captured_demand(CaptureModel& capture, int inner, int id,
 }
 
 void AllocatorProgram::captured_work(CaptureModel& capture, int inner) {
-  const int outer = capture.lanes[static_cast<std::size_t>(inner)];
-  const Stream& stream = lane(outer).stream;
   std::vector<int> writable;
   std::vector<int> readable;
   for (const int id : held_) {
@@ -162,6 +164,12 @@ void AllocatorProgram::captured_work(CaptureModel& capture, int inner) {
   Item& to = pick(writable);
   Item* from = random_.one_in(2) ? &pick(readable) : nullptr;
   if (from != nullptr && (from == &to || from->overlaps(to))) from = nullptr;
+  captured_work(capture, inner, to, from);
+}
+
+void AllocatorProgram::captured_work(CaptureModel& capture, int inner, Item& to, Item* from) {
+  const int outer = capture.lanes[static_cast<std::size_t>(inner)];
+  const Stream& stream = lane(outer).stream;
   if (!captured_demand(capture, inner, to.id, true)) return;
   if (from != nullptr && !captured_demand(capture, inner, from->id, false)) return;
   for (Item* one : {&to, from}) {

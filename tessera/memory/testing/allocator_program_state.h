@@ -141,8 +141,9 @@ class AllocatorProgram {
   // allocator_program_capture.cpp
   void capture_step();
   void captured_step(CaptureModel& capture);
-  void captured_allocate(CaptureModel& capture, int lane);
+  void captured_allocate(CaptureModel& capture, int lane, std::size_t nbytes);
   void captured_work(CaptureModel& capture, int lane);
+  void captured_work(CaptureModel& capture, int lane, Item& to, Item* from);
   void captured_dependencies(CaptureModel& capture, int lane);
   bool captured_demand(CaptureModel& capture, int inner, int item, bool is_write);
   void captured_join(CaptureModel& capture, int inner, int other);
