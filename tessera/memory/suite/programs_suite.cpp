@@ -1,4 +1,5 @@
 // Random programs and faults, a few of each: the long runs are allocator_fuzz and fault_sweep_test.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tessera/device/host/host_device.h"
@@ -43,7 +44,9 @@ TEST(AllocatorPrograms, LeaveAHistoryThatTellsWhatIsLive) {
   const Buffer old = allocator.allocate(1000, one);  // the ring has long forgotten its allocation
   std::vector<Buffer> held;
   memory::testing::churn(allocator, 1, 20000, one, two, held);
-  const std::vector<Snapshot> found = read_history(probe::RecordFile::open(rank.path()));
+  std::vector<std::string> notes;
+  const std::vector<Snapshot> found = read_history(probe::RecordFile::open(rank.path()), &notes);
+  EXPECT_THAT(notes, ::testing::IsEmpty());
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(memory::testing::live_blocks(found[0]), memory::testing::live_blocks(allocator.snapshot()));
 }
