@@ -43,7 +43,9 @@ TEST(AllocatorPrograms, LeaveAHistoryThatTellsWhatIsLive) {
   const Buffer old = allocator.allocate(1000, one);  // the ring has long forgotten its allocation
   std::vector<Buffer> held;
   memory::testing::churn(allocator, 1, 20000, one, two, held);
-  const std::vector<Snapshot> found = read_history(probe::RecordFile::open(rank.path()));
+  std::vector<std::string> notes;
+  const std::vector<Snapshot> found = read_history(probe::RecordFile::open(rank.path()), &notes);
+  for (const std::string& note : notes) ADD_FAILURE() << note;
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(memory::testing::live_blocks(found[0]), memory::testing::live_blocks(allocator.snapshot()));
 }
