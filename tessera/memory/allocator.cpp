@@ -245,7 +245,8 @@ void AllocatorState::retire() noexcept {
     const std::lock_guard slow(slow_mutex);
     const auto heaps = all_heaps();
     for (Heap* heap : heaps) heap->lock.lock();
-    std::int64_t left = (TESSERA_MUTANT("memory.retired_forgets_kept") ? 0 : kept.load()) + 1;  // one for this call itself: the last block may come back before it is done
+    std::int64_t left = (TESSERA_MUTANT("memory.retired_forgets_kept") ? 0 : kept.load()) +
+                        1;  // one for this call itself: the last block may come back before it is done
     for (Heap* heap : heaps) left += static_cast<std::int64_t>(heap->sums.live_blocks);
     retired_live = left;
     special.fetch_or(kRetired);

@@ -1,5 +1,6 @@
 // From an allocator through the record file of its rank to a snapshot again: what is live comes back exactly, however
 // often the ring has gone round.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -336,8 +336,9 @@ TEST_P(MemorySuite, AGraphKeepsABufferWhoseAllocatorIsGone) {
 TEST_P(MemorySuite, ACallbackOnGrowthThatThrowsLosesNoMemory) {
   for (const bool is_expandable : {true, false}) {
     use_policy({.expandable = is_expandable});
-    const std::uint64_t listener = allocator.default_pool().on_growth(
-        [](const Growth&) { throw InvalidArgument({__FILE__, __LINE__}, "no"); });
+    const std::uint64_t listener = allocator.default_pool().on_growth([](const Growth&) {
+      throw InvalidArgument({__FILE__, __LINE__}, "no");
+    });
     expect_error<InvalidArgument>([&] { static_cast<void>(allocator.allocate(kMiB, stream)); }, {"no"});
     EXPECT_TRUE(closes());
     allocator.default_pool().off_growth(listener);
