@@ -41,10 +41,10 @@ TESSERA_API std::string_view to_string(BlockState state);
 
 /// One block.
 struct BlockView {
-  std::uint64_t address = 0;           ///< first byte
-  std::uint64_t nbytes = 0;            ///< size
-  std::uint64_t requested_nbytes = 0;  ///< asked for; kept while pending, 0 when cached
-  BlockState state = BlockState::kCached;
+  std::uint64_t address = 0;                   ///< first byte
+  std::uint64_t nbytes = 0;                    ///< size
+  std::uint64_t requested_nbytes = 0;          ///< asked for; kept while pending, 0 when cached
+  BlockState state = BlockState::kCached;      ///< what it is doing
   StreamId stream;                             ///< it was allocated for; of a cached block, the stream it belongs to
   std::string label = {};                      ///< memory::Label in force at allocation; empty: none
   std::string stack = {};                      ///< call stack as recorded ("module+0x1f00 module+0x20a4"); empty: none
