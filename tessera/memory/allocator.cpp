@@ -45,6 +45,7 @@ Buffer Allocator::allocate(std::size_t nbytes, const device::Stream& stream) con
       nbytes - 1 < kMostNbytes) [[likely]] {
     Heap* heap = state.default_pool->by_stream.find(slot.id());
     if (heap != nullptr) [[likely]] {
+      const probe::Moment moment = state.history.now();
       const std::size_t size = state.round(nbytes);
       bool is_time_to_look = false;
       Block* block = nullptr;
@@ -53,7 +54,7 @@ Buffer Allocator::allocate(std::size_t nbytes, const device::Stream& stream) con
         if (state.special.load(std::memory_order_relaxed) == 0) [[likely]]
           block = heap->take(size);
         if (block != nullptr) [[likely]] {
-          state.finish(*heap, *block, nbytes, slot);
+          state.finish(*heap, *block, nbytes, slot, moment);
           is_time_to_look = state.history.is_time_to_look(heap->allocations);
         }
       }
@@ -66,7 +67,8 @@ Buffer Allocator::allocate(std::size_t nbytes, const device::Stream& stream) con
   return state.allocate_slow(nbytes, stream);
 }
 
-void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot) {
+void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot,
+                            probe::Moment moment) {
   heap.make_live(block, nbytes);
   block.slot = &slot;
   block.label = detail::current_label;
@@ -74,7 +76,7 @@ void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const 
   heap.peak_live = std::max(heap.peak_live, heap.sums.live);
   if (heap.sums.live > heap.published_live) [[unlikely]]
     publish_live(heap);
-  history.record_alloc(heap, block);
+  history.record_alloc(heap, block, moment);
 }
 
 // The heap lays claim to a little more than it needs, so that this is rare.
@@ -116,7 +118,8 @@ Request AllocatorState::request_for(std::size_t nbytes, const device::Stream& st
   for (detail::ThreadScope* scope = detail::innermost_scope; scope != nullptr; scope = scope->outer) {
     if (scope->allocator != this) continue;
     if (scope->capture != nullptr && scope->capture != request.capture) continue;
-    request.pool = scope->pool;
+    request.pool = scope->pool->state().get();
+    if (request.capture != nullptr) detail::add_part(*request.capture, *scope->pool);
     return request;
   }
   request.pool = request.capture != nullptr ? &detail::pool_of(*request.capture) : default_pool;
@@ -144,7 +147,7 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
     const std::uint32_t stack = history.stack();
     const std::lock_guard lock(block->heap->lock);
     block->stack = stack;
-    finish(*block->heap, *block, nbytes, request.slot);
+    finish(*block->heap, *block, nbytes, request.slot, history.now());
     is_time_to_look = history.is_time_to_look(block->heap->allocations);
   }
   if ((special.load() & kChecked) != 0) device.note_allocated(block->address, block->size);
@@ -238,24 +241,18 @@ Allocator Allocator::pinned_of(const device::Device& device) {
 }
 
 void AllocatorState::retire() noexcept {
-  std::int64_t left = 0;
   {
     const std::lock_guard slow(slow_mutex);
     const auto heaps = all_heaps();
     for (Heap* heap : heaps) heap->lock.lock();
-    for (Heap* heap : heaps) {
-      left += static_cast<std::int64_t>(heap->sums.live_blocks);
-      // Freed ones that a graph of another allocator holds come back like live ones.
-      heap->walk([&](const detail::Segment&, const Block& block) {
-        if (TESSERA_MUTANT("memory.retired_forgets_kept")) return;
-        if (block.phase == detail::Phase::kTaken && block.extra != nullptr && block.extra->holds > 0) ++left;
-      });
-    }
+    std::int64_t left = (TESSERA_MUTANT("memory.retired_forgets_kept") ? 0 : kept.load()) + 1;  // one for this call itself: the last block may come back before it is done
+    for (Heap* heap : heaps) left += static_cast<std::int64_t>(heap->sums.live_blocks);
     retired_live = left;
     special.fetch_or(kRetired);
     for (Heap* heap : heaps) heap->lock.unlock();
   }
-  if (left == 0) delete this;
+  std::unique_lock<std::mutex> none;
+  block_is_back(none, true);
 }
 
 std::vector<Heap*> AllocatorState::all_heaps() {

@@ -31,7 +31,8 @@ struct AllocatorOptions {
   Policy policy = {};                            ///< its choices
   std::shared_ptr<Upstream> upstream = nullptr;  ///< where memory comes from; null: the device
   /// Whether the host writes the memory: a block is then handed out again only when its uses have completed, not merely
-  /// when they are ordered before.
+  /// when they are ordered before. All uses must be told by use_on(), also those of the stream it was allocated for:
+  /// what nobody used is handed out again at once.
   bool host_writes = false;
   std::string name = {};  ///< shown in reports; default: the upstream's name
 };

@@ -48,7 +48,8 @@ class TESSERA_API Buffer {
   [[nodiscard]] std::size_t usable_nbytes() const;
   /// The slot of the stream it was allocated for.
   [[nodiscard]] StreamId stream() const;
-  /// Says that work on `stream`, launched before this buffer is freed, uses it. Its own stream needs no saying.
+  /// Says that work on `stream`, launched before this buffer is freed, uses it. Its own stream needs no saying, except
+  /// in a capture for a buffer from outside, and for memory that the host writes (AllocatorOptions::host_writes).
   void use_on(const device::Stream& stream) const;
   /// Frees. Never throws; a driver that fails here is noted and the block stays pending until the stream is known done.
   void reset() noexcept {

@@ -45,10 +45,13 @@ bool is_provable(const CaptureScope& scope, const Block& block) {
                      [](const Use& use) { return static_cast<bool>(use.event) || is_done(use); });
 }
 
-// The waits of a block that is taken or merged are the graph's from now on.
-void take_over_waits(CaptureScope& scope, const Block& block) {
+// Uses of a block that is taken or merged are the pool's from now on: whoever is given these bytes, in this capture or
+// a later one, comes after them.
+void hand_on_uses(Heap& heap, const Block& block) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
+  const std::lock_guard lock(heap.pool.uses_mutex);
   for (const Use& use : block.extra->uses) {
-    if (!is_done(use)) scope.waits.push_back(use);
+    if (!is_done(use)) heap.pool.past_uses.push_back({{begin, begin + block.size}, use});
   }
 }
 
@@ -83,7 +86,7 @@ Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) 
   }
   if (run.first == nullptr) return nullptr;
   Block* block = heap.take_run(run, request.size, [&](Block& pending) {
-    take_over_waits(scope, pending);
+    hand_on_uses(heap, pending);
     settle(state, heap, pending);
   });
   state.counters.capture_reuses.fetch_add(1, std::memory_order_relaxed);
@@ -95,7 +98,7 @@ void note_handed_out(CaptureScope& scope, Block& block) {
   block.graph = scope.graph;
   block.moment = scope.order->now();
   const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
-  scope.writes.push_back({begin, begin + block.size});
+  scope.writes.push_back({{begin, begin + block.size}, &block.heap->pool});
 }
 
 }  // namespace
@@ -130,18 +133,8 @@ bool mark_uses(AllocatorState& state, CaptureScope& scope, const Block& block, d
   };
   if (!mark(*block.slot)) return false;
   if (block.extra == nullptr || TESSERA_MUTANT("memory.capture_uses_unmarked")) return true;
-  return std::all_of(block.extra->uses.begin(), block.extra->uses.end(), [&](const Use& use) { return mark(*use.slot); });
-}
-
-// Whether all that was launched on the stream so far is over. Asked once for a block of a graph: an event, the other
-// answer, is itself work that is not over yet.
-bool is_idle(const device::Device& device, const Use& use) {
-  try {
-    const Tick now = use.slot->upcoming();
-    return device.poll(use.slot->id()) >= now;
-  } catch (const std::exception&) {
-    return false;
-  }
+  return std::all_of(block.extra->uses.begin(), block.extra->uses.end(),
+                     [&](const Use& use) { return mark(*use.slot); });
 }
 
 // The capture under way in which the block was handed out, or that said it uses it; null: none.
@@ -151,7 +144,9 @@ CaptureScope* scope_of(AllocatorState& state, const Block& block) {
     if (scope->capture != nullptr && scope->allocator == &state && scope->capture->graph == block.graph)
       return scope->capture;
   }
-  const auto scope_on = [&](const device::StreamSlot& slot) { return detail::find_scope(state.device_key, slot.capture()); };
+  const auto scope_on = [&](const device::StreamSlot& slot) {
+    return detail::find_scope(state.device_key, slot.capture());
+  };
   if (CaptureScope* scope = scope_on(*block.slot)) return scope;
   if (block.extra == nullptr) return nullptr;
   for (const Use& use : block.extra->uses) {
@@ -167,7 +162,8 @@ CaptureScope* scope_of(AllocatorState& state, const Block& block) {
 void AllocatorState::free_captured(Block* block) noexcept {
   Heap& heap = *block->heap;
   CaptureScope* scope = scope_of(*this, *block);
-  if (scope != nullptr && scope->allocator == this) {
+  const bool is_kept = block->extra != nullptr && !block->extra->keepers.empty();
+  if (scope != nullptr && !is_kept && detail::has_part(*scope, heap.pool)) {
     const std::lock_guard scope_lock(scope->mutex);
     detail::Marks marks;
     bool is_marked = false;
@@ -176,25 +172,35 @@ void AllocatorState::free_captured(Block* block) noexcept {
     } catch (...) {  // NOLINT(bugprone-empty-catch): no answer from the driver: the block waits for the capture's end
     }
     const bool is_own = block->graph == scope->graph;
-    if (!is_own && block->extra != nullptr) {
-      for (Use& use : block->extra->uses) stamp(use);
+    std::vector<Use> uses;  // of its own none: nothing ran, only the graph will
+    if (!is_own) {
+      if (block->extra != nullptr) uses = std::move(block->extra->uses);
+      uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
+      for (Use& use : uses) {
+        if (use.slot == scope->before.slot) {
+          use = scope->before;  // it captures: whatever ran did so before
+        } else {
+          stamp(use);
+        }
+      }
     }
     const std::lock_guard lock(heap.lock);
     detail::BlockExtra& extra = heap.extra(*block);
-    if (is_own) extra.uses.clear();  // nothing ran: only the graph will
+    extra.uses = std::move(uses);
     extra.capture = scope->id;
     extra.is_barred = !is_marked;
     extra.marks = marks;
     heap.end_live(*block);
-    note_block_freed(heap, *block, true);
+    note_block_freed(heap, *block, true, history.now());
     heap.make_pending(*block);
     return;
   }
   std::vector<Use> uses;
   if (block->extra != nullptr) uses = std::move(block->extra->uses);
   uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
-  std::erase_if(uses, [&](const Use& use) { return is_idle(device, use); });
+  std::erase_if(uses, [&](const Use& use) { return detail::is_idle(device, use); });
   for (Use& use : uses) stamp(use);
+  if (detail::keep_for_graphs(*this, *block, uses)) return;
   std::erase_if(uses, is_done);
   free_with(block, std::move(uses));
 }
@@ -223,26 +229,39 @@ void AllocatorState::end_deferral(PoolState& pool, CaptureId capture) {
 
 void AllocatorState::finish_kept(Block* block, const detail::SlotTicks& replays) noexcept {
   Heap& heap = *block->heap;
-  bool is_last = false;
+  bool is_retired = false;
+  std::unique_lock<std::mutex> slow = hold_closed(heap.pool);
   {
     const std::lock_guard lock(heap.lock);
     detail::BlockExtra& extra = heap.extra(*block);
     for (const auto& [slot, tick] : replays) extra.uses.push_back({slot, {}, tick, {}});
-    is_last = --extra.holds == 0;
-    if (is_last) {
-      extra.keepers.clear();
-      if (extra.uses.empty()) {
-        settle(*this, heap, *block);
-        heap.make_ready(*block);
-      } else {
-        heap.make_pending(*block);
-      }
+    if (--extra.holds > 0) return;
+    forbid(*block);
+    extra.keepers.clear();
+    if (extra.uses.empty()) {
+      settle(*this, heap, *block);
+      heap.make_ready(*block);
+    } else {
+      heap.make_pending(*block);
     }
+    --kept;
+    is_retired = (special.load() & kRetired) != 0;
   }
-  if (is_last && (special.load() & kRetired) != 0 && retired_live.fetch_sub(1) == 1) delete this;
+  block_is_back(slow, is_retired);
 }
 
 namespace detail {
+
+// Whether all that was launched on the stream so far is over. Asked once for a block of a graph: an event, the other
+// answer, is itself work that is not over yet.
+bool is_idle(const device::Device& device, const Use& use) {
+  try {
+    const Tick now = use.slot->upcoming();
+    return device.poll(use.slot->id()) >= now;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
 
 PoolState& pool_of(CaptureScope& scope) { return *scope.pool.state(); }
 
@@ -253,6 +272,19 @@ Heap& capture_heap_of(PoolState& pool) {
   Heap& heap = pool.allocator.add_heap(pool, nullptr);
   pool.capture_heap.store(&heap, std::memory_order_release);
   return heap;
+}
+
+bool has_part(CaptureScope& scope, const PoolState& pool) {
+  const std::lock_guard lock(scope.mutex);
+  return std::any_of(scope.parts.begin(), scope.parts.end(),
+                     [&](const GraphPart& part) { return part.pool.state().get() == &pool; });
+}
+
+void add_part(CaptureScope& scope, const Pool& pool) {
+  if (has_part(scope, *pool.state())) return;
+  const std::lock_guard lock(scope.mutex);
+  scope.parts.push_back({pool, {}});
+  pool.state()->graphs.fetch_add(1);
 }
 
 void note_captured_alloc(CaptureScope& scope, Block& block) {
@@ -283,15 +315,16 @@ bool note_captured_use(AllocatorState& state, Block& block, const device::Stream
   const CaptureId id = ours != CaptureId{} ? ours : stream.capture_info().id;
   if (id == CaptureId{}) return false;
   CaptureScope* scope = find_scope(state.device_key, id);
-  TESSERA_CHECK(scope != nullptr, "use_on: ", stream.name(),
-                " is in a capture that was not begun through memory::GraphCapture: nobody would keep the memory for the "
-                "graph; begin the capture with GraphCapture");
+  TESSERA_CHECK(
+      scope != nullptr, "use_on: ", stream.name(),
+      " is in a capture that was not begun through memory::GraphCapture: nobody would keep the memory for the "
+      "graph; begin the capture with GraphCapture");
   Heap& heap = *block.heap;
-  if (heap.slot == nullptr && &heap.pool == scope->pool.state().get()) {
+  if (heap.slot == nullptr && has_part(*scope, heap.pool)) {
     if (block.graph != scope->graph) {
       const std::lock_guard lock(scope->mutex);
       const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
-      scope->inputs.push_back({{begin, begin + block.size}, block.graph});
+      scope->inputs.push_back({{begin, begin + block.size}, &heap.pool, block.graph});
     }
     return false;
   }
@@ -305,13 +338,14 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
   Heap& heap = *block.heap;
   std::vector<std::shared_ptr<GraphKeeper>> keepers;
   if (block.extra != nullptr) keepers = block.extra->keepers;
-  if (!state.host_writes && (heap.slot->hazards() & device::StreamSlot::kCapturing) != 0) {
+  if (!state.host_writes && (block.slot->hazards() & device::StreamSlot::kCapturing) != 0) {
     // Its own stream is capturing: what was captured since may use it without saying so.
-    CaptureScope* scope = find_scope(state.device_key, heap.slot->capture());
+    CaptureScope* scope = find_scope(state.device_key, block.slot->capture());
     if (scope != nullptr && std::find(keepers.begin(), keepers.end(), scope->keeper) == keepers.end())
       keepers.push_back(scope->keeper);
   }
   if (keepers.empty()) return false;
+  std::sort(keepers.begin(), keepers.end());  // so that their locks are always taken in the same order
   std::vector<std::unique_lock<std::mutex>> locks;
   std::size_t holds = 0;
   for (const auto& keeper : keepers) {
@@ -325,12 +359,13 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
   if (holds == 0) return false;
   const std::lock_guard lock(heap.lock);
   heap.end_live(block);
-  if (!state.host_writes) block.tick = heap.slot->upcoming();
+  if (!state.host_writes && heap.slot != nullptr) block.tick = heap.slot->upcoming();
   BlockExtra& extra = heap.extra(block);
   extra.uses = std::move(uses);
   extra.keepers = keepers;
   extra.holds = holds;
-  state.note_block_freed(heap, block, true);
+  ++state.kept;
+  state.note_block_freed(heap, block, true, state.history.now());
   for (const auto& keeper : keepers) {
     if (keeper->is_alive) keeper->kept.push_back(&block);
   }
@@ -339,9 +374,10 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
 
 bool are_replays_completed(PoolState& pool) {
   if (pool.graphs.load() > 0) return false;
-  const std::lock_guard lock(pool.replay_mutex);
-  return std::all_of(pool.replay_streams.begin(), pool.replay_streams.end(),
-                     [](const auto& one) { return one.first->completed() >= one.second; });
+  const std::lock_guard lock(pool.uses_mutex);
+  std::erase_if(pool.past_uses, [](const PoolState::PastUse& past) { return is_done(past.use); });
+  return pool.past_uses.empty() && std::all_of(pool.replay_streams.begin(), pool.replay_streams.end(),
+                                               [](const auto& one) { return one.first->completed() >= one.second; });
 }
 
 }  // namespace detail

@@ -16,24 +16,27 @@ using detail::Use;
 void Buffer::free(Block* block) noexcept {
   Heap& heap = *block->heap;
   AllocatorState& state = heap.pool.allocator;
-  if (block->extra != nullptr || block->slot != heap.slot || heap.slot->hazards() != 0 ||
-      state.special.load(std::memory_order_relaxed) != 0 || heap.pool.is_closed.load(std::memory_order_relaxed))
-      [[unlikely]] {
-    state.free_slow(block);
-    return;
+  if (block->extra == nullptr && block->slot == heap.slot && heap.slot->hazards() == 0) [[likely]] {
+    const probe::Moment moment = state.history.now();
+    const std::lock_guard lock(heap.lock);
+    // Asked under the lock: whoever retires the allocator or closes the pool takes it too.
+    if (state.special.load(std::memory_order_relaxed) == 0 && !heap.pool.is_closed.load(std::memory_order_relaxed))
+        [[likely]] {
+      heap.end_live(*block);
+      block->tick = heap.slot->upcoming();
+      state.note_block_freed(heap, *block, false, moment);
+      heap.make_ready(*block);
+      return;
+    }
   }
-  const std::lock_guard lock(heap.lock);
-  heap.end_live(*block);
-  block->tick = heap.slot->upcoming();
-  state.note_block_freed(heap, *block, false);
-  heap.make_ready(*block);
+  state.free_slow(block);
 }
 
-void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending) {
+void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending, probe::Moment moment) {
   ++heap.frees;
   if (heap.published_live > heap.sums.live * 2 + (std::size_t{256} << 20)) [[unlikely]]
     publish_live(heap);
-  history.record_free(heap, block, is_pending);
+  history.record_free(heap, block, is_pending, moment);
 }
 
 void Buffer::use_on(const device::Stream& stream) const {
@@ -90,28 +93,34 @@ void AllocatorState::stamp(Use& use) noexcept {
 
 void AllocatorState::free_slow(Block* block) noexcept {
   Heap& heap = *block->heap;
-  if ((special.load() & kChecked) != 0) device.note_freed(block->address, block->size, "the allocator, at free");
   if (heap.slot == nullptr) {
     free_captured(block);
     return;
   }
   std::vector<Use> uses;
   if (block->extra != nullptr) uses = std::move(block->extra->uses);
-  if (block->slot != heap.slot && !host_writes)
-    uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
+  if (block->slot != heap.slot && !host_writes) uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
   for (Use& use : uses) stamp(use);
   if (detail::keep_for_graphs(*this, *block, uses)) return;
   free_with(block, std::move(uses));
+}
+
+// On a checked device touching the block is an error from now on. What captures were given their graphs go on using.
+void AllocatorState::forbid(const Block& block) noexcept {
+  if ((special.load() & kChecked) == 0 || block.heap->slot == nullptr) return;
+  try {
+    device.note_freed(block.address, block.size, "the allocator, at free");
+  } catch (...) {  // NOLINT(bugprone-empty-catch): then it is not checked
+  }
 }
 
 // The last step of a free: the block becomes ready, or pending until its uses are over.
 void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
   Heap& heap = *block->heap;
   const std::uint32_t stack = history.stack();
-  bool is_last = false;
-  // The block keeps a closed pool, and the allocator: from here to the end nobody else may take either away.
-  std::unique_lock<std::mutex> slow;
-  if (heap.pool.is_closed.load()) slow = std::unique_lock(slow_mutex);
+  bool is_retired = false;
+  forbid(*block);
+  std::unique_lock<std::mutex> slow = hold_closed(heap.pool);
   {
     const std::lock_guard lock(heap.lock);
     heap.end_live(*block);
@@ -119,7 +128,7 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
     // A block on loan was not touched by its heap's stream since it was lent.
     if (block->slot == heap.slot && !host_writes) block->tick = heap.slot->upcoming();
     const bool is_pending = !uses.empty();
-    note_block_freed(heap, *block, is_pending);
+    note_block_freed(heap, *block, is_pending, history.now());
     if (is_pending) {
       heap.extra(*block).uses = std::move(uses);
       block->extra->keepers.clear();
@@ -128,14 +137,23 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
       heap.drop_extra(*block);
       heap.make_ready(*block);
     }
-    is_last = (special.load() & kRetired) != 0 && retired_live.fetch_sub(1) == 1;
+    is_retired = (special.load() & kRetired) != 0;
   }
-  if (is_last) {
-    if (slow.owns_lock()) slow.unlock();
-    delete this;
-  } else if (slow.owns_lock()) {
-    shrink_closed(heap.pool);
+  block_is_back(slow, is_retired);
+}
+
+// The block keeps a closed pool, and the allocator: until it is back nobody else may take either away.
+std::unique_lock<std::mutex> AllocatorState::hold_closed(const PoolState& pool) noexcept {
+  return pool.is_closed.load() ? std::unique_lock(slow_mutex) : std::unique_lock<std::mutex>();
+}
+
+// After a block came back, with no heap's lock held; the pool, and after this call the allocator, may be gone.
+void AllocatorState::block_is_back(std::unique_lock<std::mutex>& slow, bool is_retired) noexcept {
+  if (slow.owns_lock()) {
+    shrink_all_closed();
+    slow.unlock();
   }
+  if (is_retired && retired_live.fetch_sub(1) == 1) delete this;
 }
 
 }  // namespace tessera::memory

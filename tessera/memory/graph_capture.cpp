@@ -19,13 +19,13 @@ namespace detail {
 struct CapturedState {
   ~CapturedState();
 
-  AllocatorState* allocator = nullptr;  // kept by the pool's handle
-  Pool pool;
+  AllocatorState* allocator = nullptr;  // kept by the pools' handles
+  std::vector<GraphPart> parts;         // sorted by pool, so that their locks are always taken in the same order
+  Pool pool;                            // it was captured into
   std::string name;
   std::uint32_t number = 0;
   device::Graph graph;
   device::GraphExec exec;
-  GraphKey key;
   std::shared_ptr<GraphKeeper> keeper;
   std::size_t written = 0;
   std::mutex waits_mutex;
@@ -74,13 +74,15 @@ CaptureScope* find_scope(const device::DeviceState* device, CaptureId id) {
 }
 
 CapturedState::~CapturedState() {
-  PoolState& state = *pool.state();
   exec.reset();
-  {
-    const std::lock_guard lock(state.replay_mutex);
-    if (key != GraphKey{}) state.replays.remove(key);
+  for (const GraphPart& part : parts) {
+    PoolState& state = *part.pool.state();
+    {
+      const std::lock_guard lock(state.replay_mutex);
+      if (part.key != GraphKey{}) state.replays.remove(part.key);
+    }
+    state.graphs.fetch_sub(1);
   }
-  state.graphs.fetch_sub(1);
   release_kept(*allocator, *keeper);
 }
 
@@ -101,30 +103,65 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
     state.poll_users(*heap);
     state.promote_completed(*heap);
   }
+  scope.before = {&stream.slot(), stream, {}, {}};
+  state.stamp(scope.before);
   {
+    // Who gives memory back asks for captures under the same lock.
     const std::lock_guard lock(state.slow_mutex);
     if (!pool.spare_provers.empty()) {
       scope.prover = std::move(pool.spare_provers.back());
       pool.spare_provers.pop_back();
     }
+    if (scope.prover == nullptr) scope.prover = std::make_unique<detail::CaptureProver>();
+    scope.prover->origin = stream;
+    scope.order = &scope.prover->order;
+    stream.begin_capture();
   }
-  if (scope.prover == nullptr) scope.prover = std::make_unique<detail::CaptureProver>();
-  scope.prover->origin = stream;
-  scope.order = &scope.prover->order;
-  stream.begin_capture();
   scope.id = stream.capture_info().id;
-  pool.graphs.fetch_add(1);
+  detail::add_part(scope, scope.pool);
   {
     detail::Scopes& known = detail::scopes();
     const std::lock_guard lock(known.mutex);
     known.all[{state.device_key, scope.id}] = &scope;
   }
-  scope.thread_scope = {&state, &pool, &scope, detail::innermost_scope};
+  scope.thread_scope = {&state, &scope.pool, &scope, detail::innermost_scope};
   detail::innermost_scope = &scope.thread_scope;
 }
 
+// What was given in the capture may be used outside it too: the streams it was given for come after what others still
+// do to it.
+void order_after_past_uses(CaptureScope& scope) noexcept {
+  AllocatorState& state = *scope.allocator;
+  std::vector<std::pair<StreamId, detail::Use>> waits;
+  for (const detail::GraphPart& part : scope.parts) {
+    PoolState& pool = *part.pool.state();
+    const Heap* heap = pool.capture_heap.load();
+    if (heap == nullptr) continue;
+    const std::lock_guard lock(heap->lock);
+    const std::lock_guard uses_lock(pool.uses_mutex);
+    if (pool.past_uses.empty()) continue;
+    heap->walk([&](const detail::Segment&, const Block& block) {
+      if (block.phase != detail::Phase::kLive || block.graph != scope.graph) return;
+      const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
+      for (const PoolState::PastUse& past : pool.past_uses) {
+        if (begin < past.range.end && past.range.begin < begin + block.size)
+          waits.emplace_back(block.slot->id(), past.use);
+      }
+    });
+  }
+  for (const auto& [id, use] : waits) {
+    const device::Stream stream = state.device.stream(id);
+    try {
+      if (stream && use.slot->completed() < use.tick && !stream.covers(use.slot->id(), use.tick))
+        stream.wait(use.event);
+    } catch (const std::exception& error) {
+      log::warn("capture '", scope.name, "': ", stream.name(), " could not be made to wait: ", error.what());
+    }
+  }
+}
+
 // The capture is over: no allocation finds it any more, and what it deferred is free.
-void leave(CaptureScope& scope) {
+void leave(CaptureScope& scope) noexcept {
   {
     detail::Scopes& known = detail::scopes();
     const std::lock_guard lock(known.mutex);
@@ -135,16 +172,20 @@ void leave(CaptureScope& scope) {
     *at = scope.thread_scope.outer;
     break;
   }
-  PoolState& pool = *scope.pool.state();
-  scope.allocator->end_deferral(pool, scope.id);
+  for (const detail::GraphPart& part : scope.parts) scope.allocator->end_deferral(*part.pool.state(), scope.id);
+  order_after_past_uses(scope);
   scope.prover->order.reset();
   scope.prover->origin.reset();
   const std::lock_guard lock(scope.allocator->slow_mutex);
-  pool.spare_provers.push_back(std::move(scope.prover));
+  scope.pool.state()->spare_provers.push_back(std::move(scope.prover));
 }
 
-// Sorted, without overlaps.
-std::vector<detail::ByteRange> merged(std::vector<detail::ByteRange> ranges) {
+// Sorted, without overlaps: what a graph writes of one pool.
+std::vector<detail::ByteRange> written_in(const CaptureScope& scope, const PoolState& pool) {
+  std::vector<detail::ByteRange> ranges;
+  for (const CaptureScope::Write& write : scope.writes) {
+    if (write.pool == &pool) ranges.push_back(write.range);
+  }
   std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
   std::vector<detail::ByteRange> out;
   for (const detail::ByteRange& range : ranges) {
@@ -155,6 +196,30 @@ std::vector<detail::ByteRange> merged(std::vector<detail::ByteRange> ranges) {
     }
   }
   return out;
+}
+
+// The graph takes part in the replays of a pool.
+void add_to_replays(detail::CapturedState& graph, detail::GraphPart& part, const CaptureScope& scope) {
+  PoolState& pool = *part.pool.state();
+  const std::vector<detail::ByteRange> writes = written_in(scope, pool);
+  for (const auto& range : writes) graph.written += range.end - range.begin;
+  {
+    const std::lock_guard lock(pool.uses_mutex);
+    for (const PoolState::PastUse& past : pool.past_uses) {
+      const bool is_given = std::any_of(writes.begin(), writes.end(), [&](const detail::ByteRange& range) {
+        return range.begin < past.range.end && past.range.begin < range.end;
+      });
+      if (is_given) graph.waits.push_back(past.use);
+    }
+  }
+  const std::lock_guard lock(pool.replay_mutex);
+  std::vector<detail::GraphInput> inputs;
+  for (const CaptureScope::Input& input : scope.inputs) {
+    const auto writer = pool.graph_keys.find(input.graph);
+    if (input.pool == &pool && writer != pool.graph_keys.end()) inputs.push_back({input.range, writer->second});
+  }
+  part.key = pool.replays.add(scope.name, writes, inputs);
+  pool.graph_keys[scope.graph] = part.key;
 }
 
 }  // namespace
@@ -193,39 +258,32 @@ GraphCapture::~GraphCapture() {
 void GraphCapture::abandon() noexcept {
   try {
     scope_->origin.abort_capture();
-    leave(*scope_);
   } catch (const std::exception& error) {
     log::warn("capture '", scope_->name, "' could not be dropped cleanly: ", error.what());
   }
-  scope_->pool.state()->graphs.fetch_sub(1);
+  leave(*scope_);
+  for (const detail::GraphPart& part : scope_->parts) part.pool.state()->graphs.fetch_sub(1);
   detail::release_kept(*scope_->allocator, *scope_->keeper);
 }
 
 CapturedGraph GraphCapture::end() {
   TESSERA_CHECK(scope_ != nullptr, "GraphCapture::end: the capture was ended before");
-  auto captured = std::make_shared<detail::CapturedState>();
   CaptureScope& scope = *scope_;
-  captured->graph = scope.origin.end_capture();
+  device::Graph graph = scope.origin.end_capture();  // where this throws the capture goes on
+  auto captured = std::make_shared<detail::CapturedState>();
+  captured->graph = std::move(graph);
   captured->allocator = scope.allocator;
+  captured->parts = scope.parts;
+  std::sort(captured->parts.begin(), captured->parts.end(),
+            [](const auto& a, const auto& b) { return a.pool.state().get() < b.pool.state().get(); });
   captured->pool = scope.pool;
   captured->name = scope.name;
   captured->number = scope.graph;
   captured->keeper = scope.keeper;
-  captured->waits = std::move(scope.waits);
   leave(scope);
   const std::unique_ptr<CaptureScope> done = std::move(scope_);  // from here on `captured` owns all
   captured->exec = captured->graph.instantiate();
-  PoolState& pool = *captured->pool.state();
-  const std::vector<detail::ByteRange> writes = merged(scope.writes);
-  for (const auto& range : writes) captured->written += range.end - range.begin;
-  const std::lock_guard lock(pool.replay_mutex);
-  std::vector<detail::GraphInput> inputs;
-  for (const CaptureScope::Input& input : scope.inputs) {
-    const auto writer = pool.graph_keys.find(input.graph);
-    if (writer != pool.graph_keys.end()) inputs.push_back({input.range, writer->second});
-  }
-  captured->key = pool.replays.add(captured->name, writes, std::move(inputs));
-  pool.graph_keys[captured->number] = captured->key;
+  for (detail::GraphPart& part : captured->parts) add_to_replays(*captured, part, scope);
   return CapturedGraph(std::move(captured));
 }
 
@@ -247,21 +305,28 @@ void CapturedGraph::replay(const device::Stream& stream) const {
   TESSERA_CHECK(state_ != nullptr, "replay: the CapturedGraph is empty");
   const device::StreamSlot& slot = stream.slot();
   if (slot.hazards() != 0 && stream.is_capturing())
-    TESSERA_THROW(NotSupported, "replay of '", state_->name, "' on ", stream.name(),
-                  ", which is capturing: what it reads and writes could not be checked at the replay of the other graph");
-  PoolState& pool = *state_->pool.state();
-  const std::lock_guard lock(pool.replay_mutex);
+    TESSERA_THROW(
+        NotSupported, "replay of '", state_->name, "' on ", stream.name(),
+        ", which is capturing: what it reads and writes could not be checked at the replay of the other graph");
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (const detail::GraphPart& part : state_->parts) locks.emplace_back(part.pool.state()->replay_mutex);
   const auto ordered = [&](StreamId id, Tick tick) {
     if (id == slot.id() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;
     return stream.covers(id, tick) || state_->allocator->device.completed(id) >= tick;
   };
-  const std::optional<std::string> refusal = pool.replays.refusal(state_->key, slot.id(), std::cref(ordered));
-  TESSERA_CHECK(!refusal.has_value(), *refusal);
+  for (const detail::GraphPart& part : state_->parts) {
+    const std::optional<std::string> refusal =
+        part.pool.state()->replays.refusal(part.key, slot.id(), std::cref(ordered));
+    TESSERA_CHECK(!refusal.has_value(), *refusal);
+  }
   wait_for_earlier_uses(*state_, stream);
   state_->exec.launch(stream);
   const Tick tick = slot.upcoming();
-  pool.replays.replayed(state_->key, slot.id(), tick);
-  detail::raise(pool.replay_streams, slot, tick);
+  for (const detail::GraphPart& part : state_->parts) {
+    part.pool.state()->replays.replayed(part.key, slot.id(), tick);
+    const std::lock_guard uses_lock(part.pool.state()->uses_mutex);
+    detail::raise(part.pool.state()->replay_streams, slot, tick);
+  }
   const std::lock_guard keeper_lock(state_->keeper->mutex);
   detail::raise(state_->keeper->replays, slot, tick);
 }
@@ -305,9 +370,8 @@ std::size_t estimate(const Pool& pool, const device::Stream& stream, const std::
   std::size_t there = 0;
   {
     const std::lock_guard lock(state.slow_mutex);
-    PoolState& made = state.add_pool({.name = "estimate", .upstream = address_only_upstream(state.device)}, {});
-    made.is_imaginary = true;
-    trial = Pool(state.handle_to(made));
+    trial = Pool(state.handle_to(
+        state.add_pool({.name = "estimate", .upstream = address_only_upstream(state.device)}, {}, true)));
   }
   // What the pool could hand out now costs nothing: blocks of the same sizes, without memory.
   Heap& heap = detail::capture_heap_of(*trial.state());

@@ -8,13 +8,13 @@
 // Inside a capture a freed block is handed out again, to any stream of the capture, when the nodes that used it are
 // proved to come before (capture_order.h). At the end all freed blocks are free for the next capture into the pool.
 //
-// Several graphs may share a pool, and so memory. A graph knows the bytes it writes, and the bytes it reads that another
-// graph of the pool must have written: those of buffers on which use_on() was called inside its capture (in a capture
-// say it also for the stream the buffer was allocated for). A replay whose input was overwritten since, or that could
-// run at the same time as a replay it shares memory with, is refused with an error that names both graphs.
+// Several graphs may share a pool, and so memory. A graph knows the bytes it writes, and the bytes it reads that
+// another graph of the pool must have written: those of buffers on which use_on() was called inside its capture (in a
+// capture say it also for the stream the buffer was allocated for). A replay whose input was overwritten since, or that
+// could run at the same time as a replay it shares memory with, is refused with an error that names both graphs.
 //
-// A buffer from outside the pool on which use_on() was called in the capture is kept for the graph: freed meanwhile, its
-// memory comes back when the graph is gone. A buffer that is used without saying so must be kept by the caller.
+// A buffer from outside the pool on which use_on() was called in the capture is kept for the graph: freed meanwhile,
+// its memory comes back when the graph is gone. A buffer that is used without saying so must be kept by the caller.
 #pragma once
 
 #include <cstddef>

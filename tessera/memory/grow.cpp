@@ -21,8 +21,8 @@ using detail::Space;
 
 namespace {
 
-// Cached memory is moved rather than more mapped when it is at least this part of what is reserved: moving costs as much
-// as mapping, and a heap that is nearly full would rob another only to be robbed back.
+// Cached memory is moved rather than more mapped when it is at least this part of what is reserved: moving costs as
+// much as mapping, and a heap that is nearly full would rob another only to be robbed back.
 constexpr std::size_t kMoveAbove = 32;
 
 std::size_t round_up(std::size_t nbytes, std::size_t unit) { return (nbytes + unit - 1) / unit * unit; }
@@ -77,9 +77,8 @@ void check_room(AllocatorState& state, const PoolState& pool, std::size_t nbytes
     }
   }
   if (TESSERA_MUTANT("memory.capacity_ignored")) return;
-  TESSERA_CHECK_AS(OutOfMemory, held + nbytes <= pool.capacity, "allocator of ", state.name, ": ",
-                   format_bytes(nbytes), " more would pass the ", format_bytes(pool.capacity), " of ",
-                   pool.upstream->name());
+  TESSERA_CHECK_AS(OutOfMemory, held + nbytes <= pool.capacity, "allocator of ", state.name, ": ", format_bytes(nbytes),
+                   " more would pass the ", format_bytes(pool.capacity), " of ", pool.upstream->name());
 }
 
 // Notes under the heap's lock that [address, nbytes) has memory as one piece.
@@ -252,14 +251,19 @@ std::size_t fill_place(AllocatorState& state, Heap& heap, const detail::Place& p
   return static_cast<std::size_t>(to - begin);
 }
 
-Block* grow_expandable(AllocatorState& state, Heap& heap, std::size_t size) {
+Block* grow_expandable(AllocatorState& state, const Request& request, Heap& heap) {
   PoolState& pool = heap.pool;
+  const std::size_t size = request.size;
   Space& space = heap.spaces[Heap::is_large(size)];
   const std::size_t granule = granule_of(state, pool);
+  // Launches that may overlap share no memory, not even with the cached blocks on both sides.
+  std::function<bool(const Block&)> is_usable;
+  if (request.capture == nullptr && (request.slot.hazards() & device::StreamSlot::kOverlapping) != 0)
+    is_usable = [&](const Block& block) { return state.is_over(heap, block, request.stream); };
   detail::Place place;
   {
     const std::lock_guard lock(heap.lock);
-    place = detail::reserve_place(heap, space, size, granule);
+    place = detail::reserve_place(heap, space, size, granule, is_usable);
   }
   if (place.hole == nullptr) {
     const std::size_t share = Heap::is_large(size) ? pool.capacity : pool.capacity / 8;
@@ -273,7 +277,7 @@ Block* grow_expandable(AllocatorState& state, Heap& heap, std::size_t size) {
   const std::size_t done = fill_place(state, heap, place, size, failure);
   const std::lock_guard lock(heap.lock);
   if (failure == nullptr) return detail::settle_place(heap, place, size);
-  detail::restore_place(heap, place, done);
+  detail::restore_place(heap, place, TESSERA_MUTANT("memory.failed_map_loses_place") ? 0 : done);
   std::rethrow_exception(failure);
 }
 
@@ -313,7 +317,7 @@ Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
 Block* AllocatorState::grow(const Request& request, Heap& heap) {
   shrink_all_closed();
   collect_by_age();
-  return heap.pool.expandable != nullptr ? grow_expandable(*this, heap, request.size)
+  return heap.pool.expandable != nullptr ? grow_expandable(*this, request, heap)
                                          : grow_fixed(*this, heap, request.size);
 }
 
@@ -406,9 +410,7 @@ void AllocatorState::collect_by_age() {
   if (static_cast<double>(reserved) < policy.collect_above * static_cast<double>(most)) return;
   std::uint64_t ages = 0;
   std::uint64_t blocks = 0;
-  const auto age = [](const Block& block) {
-    return static_cast<std::uint32_t>(block.heap->frees) - block.freed_at;
-  };
+  const auto age = [](const Block& block) { return static_cast<std::uint32_t>(block.heap->frees) - block.freed_at; };
   for (const auto& heap : default_pool->heaps) {
     const std::lock_guard lock(heap->lock);
     heap->walk([&](const Segment&, const Block& block) {

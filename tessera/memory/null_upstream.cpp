@@ -11,8 +11,8 @@
 namespace tessera::memory {
 namespace {
 
-// Reservations of the device, so that the addresses belong to nobody else, with one granule of memory behind all that is
-// mapped, so that a driver which looks at addresses finds them good; the books are the null upstream's.
+// Reservations of the device, so that the addresses belong to nobody else, with one granule of memory behind all that
+// is mapped, so that a driver which looks at addresses finds them good; the books are the null upstream's.
 class AddressOnlyUpstream final : public NullUpstream {
  public:
   explicit AddressOnlyUpstream(const Device& device)

@@ -79,7 +79,8 @@ constexpr FieldRule size_rule(const char* name, const char* allowed, bool (*is_a
 
 template <double Policy::*Member>
 constexpr FieldRule share_rule(const char* name) {
-  return {name, "at least 0 and below 1", [](const Policy& policy) { return policy.*Member >= 0 && policy.*Member < 1; },
+  return {name, "at least 0 and below 1",
+          [](const Policy& policy) { return policy.*Member >= 0 && policy.*Member < 1; },
           [](const Policy& policy) { return number_text(policy.*Member); },
           [](Policy& policy, const std::string& value) { policy.*Member = read_number<double>(value, "number"); }};
 }

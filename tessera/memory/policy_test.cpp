@@ -46,7 +46,8 @@ TEST(Policy, TheDefaultIsAllowedAndShowsEveryField) {
 TEST(Policy, ParsesEveryFieldAndShowsIt) {
   const Policy policy = Policy::parse(
       "expandable=false,granule_nbytes=4MiB, most_piece_nbytes = 64 MiB ,shared_segment_nbytes=40MiB,"
-      "least_remainder_nbytes=1000,roundup_divisions=8,cross_stream=grow,pending_slack=0.25,limit_nbytes=12345678,collect_above=0.8,"
+      "least_remainder_nbytes=1000,roundup_divisions=8,cross_stream=grow,pending_slack=0.25,limit_nbytes=12345678,"
+      "collect_above=0.8,"
       "may_synchronize=false");
   EXPECT_FALSE(policy.expandable);
   EXPECT_EQ(policy.granule_nbytes, std::size_t{4} << 20);

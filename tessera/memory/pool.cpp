@@ -23,7 +23,7 @@ PoolState& state_of(const Pool& pool) {
 
 }  // namespace
 
-PoolState& AllocatorState::add_pool(PoolOptions options, PoolId id) {
+PoolState& AllocatorState::add_pool(PoolOptions options, PoolId id, bool is_imaginary) {
   auto pool = std::make_unique<PoolState>(*this);
   pool->id = id;
   pool->name = !options.name.empty() ? options.name : "pool " + std::to_string(id.graph != 0 ? id.graph : id.user);
@@ -32,7 +32,8 @@ PoolState& AllocatorState::add_pool(PoolOptions options, PoolId id) {
   // One block per segment: the segment is the block, so it never grows.
   if (policy.expandable && !options.no_split) pool->expandable = pool->upstream->as_expandable();
   pool->options = std::move(options);
-  history.add_pool(*pool);
+  pool->is_imaginary = is_imaginary;
+  if (!is_imaginary) history.add_pool(*pool);
   pools.push_back(std::move(pool));
   return *pools.back();
 }
@@ -69,7 +70,8 @@ void AllocatorState::shrink_closed(PoolState& pool) noexcept {
   std::size_t left = 0;
   for (const auto& heap : pool.heaps) {
     const std::lock_guard heap_lock(heap->lock);
-    left += heap->sums.mapped;
+    publish_live(*heap);
+    left += pool.is_imaginary ? heap->sums.live_blocks : heap->sums.mapped;
   }
   if (left > 0 || pool.borrowers > 0) return;
   for (const auto& heap : pool.heaps) {
@@ -126,14 +128,14 @@ std::size_t Pool::trim() const {
 }
 
 PoolScope::PoolScope(Pool pool) : pool_(std::move(pool)) {
-  PoolState& state = state_of(pool_);
-  detail::innermost_scope = new detail::ThreadScope{&state.allocator, &state, nullptr, detail::innermost_scope};
+  detail::innermost_scope =
+      new detail::ThreadScope{&state_of(pool_).allocator, &pool_, nullptr, detail::innermost_scope};
 }
 
 PoolScope::~PoolScope() {
   // The innermost that is its own: a capture that began inside it may still be under way.
   detail::ThreadScope** at = &detail::innermost_scope;
-  while ((*at)->capture != nullptr || (*at)->pool != pool_.state().get()) at = &(*at)->outer;
+  while ((*at)->capture != nullptr || (*at)->pool != &pool_) at = &(*at)->outer;
   delete std::exchange(*at, TESSERA_MUTANT("memory.scope_not_nested") ? nullptr : (*at)->outer);
 }
 

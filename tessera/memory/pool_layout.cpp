@@ -61,14 +61,22 @@ void check_restorable(const PoolState& pool, Heap& heap, const PoolLayout::Lane&
                   "': the block of ", format_bytes(block.size), " at ", static_cast<void*>(block.address),
                   " is still in use by a stream or a graph; wait for it first");
   });
-  for (const auto& [address, nbytes] : wanted) {
+  for (const PoolLayout::Piece& piece : lane.pieces) {
+    if (!piece.is_live) continue;
     bool is_there = false;
-    heap.walk([&, at = address, size = nbytes](const Segment&, const Block& block) {
-      if (block.phase == Phase::kLive && block.address == at && block.size == size) is_there = true;
-      if (block.phase == Phase::kReady && block.address <= at && at + size <= block.end()) is_there = true;
+    heap.walk([&](const Segment&, const Block& block) {
+      if (block.phase == Phase::kLive && block.address == piece.address && block.size == piece.nbytes) is_there = true;
+      if (block.phase != Phase::kReady || piece.address < block.address || piece.address + piece.nbytes > block.end())
+        return;
+      is_there = true;
+      // It was lent: the stream it goes back to does not come after what its heap's own stream did to it since.
+      const bool is_lent = heap.slot != nullptr && heap.slot->id() != piece.stream;
+      TESSERA_CHECK(!is_lent || pool.allocator.is_completed(heap, block), "restore of pool '", pool.name,
+                    "': the block of ", format_bytes(piece.nbytes), " at ", static_cast<void*>(piece.address),
+                    " is still in use by stream ", heap.slot->id(), "; wait for it first");
     });
     TESSERA_CHECK(is_there || TESSERA_MUTANT("memory.restore_takes_trimmed"), "restore of pool '", pool.name,
-                  "': ", format_bytes(nbytes), " at ", static_cast<void*>(address),
+                  "': ", format_bytes(piece.nbytes), " at ", static_cast<void*>(piece.address),
                   " were given back since the checkpoint; do not trim in between");
   }
 }
@@ -119,7 +127,9 @@ std::vector<Buffer> Pool::restore(const PoolLayout& layout, std::vector<Buffer> 
         Block* block = piece.is_live ? resurrect(heap, piece) : nullptr;
         if (block == nullptr) continue;
         block->graph = piece.graph;
-        allocator.finish(heap, *block, piece.requested, allocator.device.slot(piece.stream));
+        allocator.finish(heap, *block, piece.requested, allocator.device.slot(piece.stream), allocator.history.now());
+        if ((allocator.special.load() & AllocatorState::kChecked) != 0)
+          allocator.device.note_allocated(block->address, block->size);
         restored.emplace_back(block);
       }
     }

@@ -19,8 +19,9 @@ constexpr int kMostTried = 32;
 
 bool is_done(const device::StreamSlot& slot, Tick tick) { return slot.completed() >= tick; }
 
-// Whether the work behind `tick` of `slot` comes before what `stream` does next. A tick read ahead (StreamSlot::upcoming)
-// may not have been taken yet, so a stream's own ticks are not asked of its clock unless launches may overlap.
+// Whether the work behind `tick` of `slot` comes before what `stream` does next. A tick read ahead
+// (StreamSlot::upcoming) may not have been taken yet, so a stream's own ticks are not asked of its clock unless
+// launches may overlap.
 bool is_ordered(const device::Stream& stream, const device::StreamSlot& slot, Tick tick) {
   if (&slot == &stream.slot() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;
   return stream.covers(slot.id(), tick);
@@ -86,17 +87,15 @@ Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap,
   const std::lock_guard lock(heap.lock);
   if (!is_own) {
     detail::Space& space = heap.spaces[Heap::is_large(request.size)];
-    Block* ready = space.ready.find_if(request.size, kMostTried, [&](const Block& block) {
-      return state.is_over(heap, block, request.stream);
-    });
+    Block* ready = space.ready.find_if(request.size, kMostTried,
+                                       [&](const Block& block) { return state.is_over(heap, block, request.stream); });
     if (ready != nullptr) {
       heap.take_out(space, *ready, request.size);
       return ready;
     }
   }
-  Block* pending = heap.spaces[Heap::is_large(request.size)].pending.find_if(request.size, kMostTried, [&](const Block& block) {
-    return state.is_over(heap, block, request.stream);
-  });
+  Block* pending = heap.spaces[Heap::is_large(request.size)].pending.find_if(
+      request.size, kMostTried, [&](const Block& block) { return state.is_over(heap, block, request.stream); });
   if (pending == nullptr) return nullptr;
   heap.take_pending(*pending, request.size);
   settle(state, heap, *pending);
@@ -201,8 +200,9 @@ void AllocatorState::poll_users(Heap& heap) {
   };
   if (heap.slot != nullptr) add(*heap.slot);
   {
-    const std::lock_guard lock(heap.pool.replay_mutex);
+    const std::lock_guard lock(heap.pool.uses_mutex);
     for (const auto& [slot, tick] : heap.pool.replay_streams) add(*slot);
+    for (const PoolState::PastUse& past : heap.pool.past_uses) add(*past.use.slot);
   }
   {
     const std::lock_guard lock(heap.lock);

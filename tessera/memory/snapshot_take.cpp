@@ -96,6 +96,10 @@ Statistics AllocatorState::statistics() {
     out.now.cached_nbytes += sums.cached;
     out.now.pending_nbytes += sums.mapped - sums.used - sums.cached;
     out.now.live_blocks += sums.live_blocks;
+    heap->walk([&](const detail::Segment&, const Block& block) {
+      if (block.phase == Phase::kReady) ++out.now.cached_blocks;
+      if (block.phase == Phase::kPending || block.phase == Phase::kTaken) ++out.now.pending_blocks;
+    });
     out.allocations += heap->allocations;
     out.frees += heap->frees;
   }

@@ -78,7 +78,13 @@ class TESSERA_API Recorder {
 
   /// Writes a record. Never blocks, never fails, allocates nothing; about 6 ns beside reading the clock.
   template <Describable Kind>
-  void write(Ring ring, const Kind& record);
+  void write(Ring ring, const Kind& record) {
+    if (is_on()) write_at(now(), ring, record);
+  }
+  /// The same at a moment read before. Reading the clock early hides what it takes; the caller sees to the order of its
+  /// records.
+  template <Describable Kind>
+  void write_at(Moment moment, Ring ring, const Kind& record);
 
   /// The id of a string in this file, for records and rows. A map lookup: keep it where it is used often.
   StringId intern(std::string_view text);
@@ -152,7 +158,7 @@ inline Recorder& recorder() {
 }
 
 template <Describable Kind>
-inline void Recorder::write(Ring ring, const Kind& record) {
+inline void Recorder::write_at(Moment moment, Ring ring, const Kind& record) {
   static_assert(sizeof(Kind) <= detail::kPayloadBytes, "a record's payload has at most 40 bytes");
   if (!is_on()) return;
   const std::uint64_t kind = detail::kind_number_of<Kind>();
@@ -161,7 +167,7 @@ inline void Recorder::write(Ring ring, const Kind& record) {
     writer = enter_thread();
     if (writer == nullptr) return;  // the thread is past its end
   }
-  const std::uint64_t ticks = read_ticks(clock_);
+  const std::uint64_t ticks = moment.value();
   detail::Lease& lease = writer->leases[static_cast<std::size_t>(ring)];
   if (lease.next == lease.end || ticks >= lease.check_at) [[unlikely]]
     renew_lease(*writer, ring, ticks);

@@ -67,7 +67,10 @@ std::shared_ptr<Capture> CaptureRegistry::begin(std::uint64_t id) {
 
 void CaptureRegistry::end(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
-  captures_.erase(id);
+  const auto at = captures_.find(id);
+  if (at == captures_.end()) return;
+  at->second->set_over();
+  captures_.erase(at);
   count_.store(captures_.size(), std::memory_order_relaxed);
 }
 
@@ -174,8 +177,14 @@ void CudaStream::abort_capture() {
   begun_.reset();
 }
 
+// Asking about a stream that has a handle of its own, or about a node, needs no current context.
+void CudaStream::make_current_for_query() {
+  if (reinterpret_cast<std::uintptr_t>(stream_) <= reinterpret_cast<std::uintptr_t>(CU_STREAM_PER_THREAD))
+    context_.make_current();
+}
+
 CaptureInfo CudaStream::capture_info() {
-  context_.make_current();
+  make_current_for_query();
   const CaptureView view = view_capture(context_, stream_);
   CaptureInfo info{CaptureId(view.id), {}};
   if (TESSERA_MUTANT("cuda.capture_dependencies_empty")) return info;
@@ -199,7 +208,10 @@ void CudaStream::check_nodes(Capture& capture, const CaptureView& view, std::spa
 }
 
 Dependencies CudaStream::capture_predecessors(NodeId id) {
-  context_.make_current();
+  if (seen_ != nullptr && seen_->is_active() && seen_->knows(node_of(id)) && !TESSERA_MUTANT("cuda.predecessors_empty"))
+      [[likely]]
+    return dependencies_of(context_, node_of(id));
+  make_current_for_query();
   CaptureView view;
   Capture* const capture = own_capture(view);
   TESSERA_CHECK(view.id != 0, "capture_predecessors: ", name_, " is not capturing");

@@ -59,9 +59,13 @@ class Capture {
   [[nodiscard]] bool knows(CUgraphNode node) const;
   /// All notes; the capture is over and keeps nothing.
   CaptureNotes take();
+  /// Whether it still goes on; false once the registry has let go of it.
+  [[nodiscard]] bool is_active() const { return is_active_.load(std::memory_order_acquire); }
+  void set_over() { is_active_.store(false, std::memory_order_release); }
 
  private:
   const std::uint64_t id_;
+  std::atomic<bool> is_active_{true};
   mutable std::mutex mutex_;
   CaptureNotes notes_;
   std::unordered_set<const void*> kept_;

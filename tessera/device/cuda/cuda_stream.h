@@ -57,6 +57,7 @@ class CudaStream : public StreamBackend, private Spinner {
   bool spin_has_ended() override;
   [[nodiscard]] std::string spinner_name() const override { return name_; }
 
+  void make_current_for_query();
   /// The capture of ours that this stream is in; null: none.
   Capture* own_capture(CaptureView& view);
   /// Refuses nodes of which the driver never said that they are in this capture.

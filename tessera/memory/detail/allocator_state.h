@@ -1,6 +1,6 @@
-// What an Allocator handle points at. Locks, in the order they are taken: slow_mutex (growth, trim, pools, captures; may
-// be held around driver calls), then heap locks (never around a driver call; more than one only for a snapshot, in the
-// order of the heaps), then a stream's own.
+// What an Allocator handle points at. Locks, in the order they are taken: slow_mutex (growth, trim, pools, captures;
+// may be held around driver calls), then heap locks (never around a driver call; more than one only for a snapshot, in
+// the order of the heaps), then a stream's own.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ struct CaptureScope;
 /// The innermost pool scope of a thread; null: none.
 struct ThreadScope {
   AllocatorState* allocator = nullptr;
-  PoolState* pool = nullptr;
+  const Pool* pool = nullptr;
   CaptureScope* capture = nullptr;  ///< not null: only for streams in this capture
   ThreadScope* outer = nullptr;
 };
@@ -68,9 +68,10 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   detail::Heap& add_heap(PoolState& pool, const device::StreamSlot* slot);
   [[nodiscard]] std::size_t round(std::size_t nbytes) const;
   /// The last step of every allocation: `block` is taken, its heap's lock is held.
-  void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot);
+  void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot,
+              probe::Moment moment);
   void publish_live(detail::Heap& heap);
-  PoolState& add_pool(PoolOptions options, PoolId id);
+  PoolState& add_pool(PoolOptions options, PoolId id, bool is_imaginary = false);
   std::shared_ptr<PoolState> handle_to(PoolState& pool);
   void release_pool(PoolState& pool) noexcept;
   /// Gives back what it can of a pool that nobody holds; removes it when it is empty. slow_mutex is held.
@@ -94,7 +95,10 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   void free_with(Block* block, std::vector<detail::Use> uses) noexcept;
   void finish_kept(Block* block, const detail::SlotTicks& replays) noexcept;
   void stamp(detail::Use& use) noexcept;
-  void note_block_freed(detail::Heap& heap, Block& block, bool is_pending);
+  void forbid(const Block& block) noexcept;
+  void note_block_freed(detail::Heap& heap, Block& block, bool is_pending, probe::Moment moment);
+  std::unique_lock<std::mutex> hold_closed(const PoolState& pool) noexcept;
+  void block_is_back(std::unique_lock<std::mutex>& slow, bool is_retired) noexcept;
 
   // grow.cpp: memory under heaps; slow_mutex is held
   Block* grow(const detail::Request& request, detail::Heap& heap);
@@ -135,7 +139,8 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   /// Anything that a free must look at beside its block: a checked device, host writes, stacks, no handle left.
   std::atomic<std::uint32_t> special{0};
   enum Special : std::uint32_t { kChecked = 1, kHostWrites = 2, kStacks = 4, kRetired = 8 };
-  std::atomic<std::int64_t> retired_live{0};  ///< live blocks left once retired
+  std::atomic<std::int64_t> kept{0};          ///< blocks that were freed and that graphs hold; changed under heap locks
+  std::atomic<std::int64_t> retired_live{0};  ///< once retired: blocks that are live or held by graphs
 
   detail::HistoryWriter history;
   detail::Counters counters;

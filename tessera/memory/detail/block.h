@@ -42,9 +42,9 @@ struct GraphKeeper;
 /// What few blocks need: uses by other streams, and what captures know of it.
 struct BlockExtra {
   std::vector<Use> uses;
-  Marks marks;              ///< pending in a capture: nodes that must be over
-  CaptureId capture;        ///< in which the marks were taken; 0: none
-  bool is_barred = false;   ///< pending in a capture: a stream outside it used the block, so it waits for the end
+  Marks marks;             ///< pending in a capture: nodes that must be over
+  CaptureId capture;       ///< in which the marks were taken; 0: none
+  bool is_barred = false;  ///< pending in a capture: a stream outside it used the block, so it waits for the end
   std::vector<std::shared_ptr<GraphKeeper>> keepers;  ///< of graphs that captured a use of it
   std::size_t holds = 0;                              ///< freed: graphs that still hold it
 
@@ -77,8 +77,8 @@ struct Block {
   Tick tick;  ///< while ready: what its heap's stream did to it is over at this tick
   LabelId label = 0;
   std::uint32_t stack = 0;
-  std::uint64_t moment = 0;  ///< capture heap: CaptureMoment of its allocation
-  std::uint32_t graph = 0;  ///< capture heap: number of the graph whose capture was given it last
+  std::uint64_t moment = 0;    ///< capture heap: CaptureMoment of its allocation
+  std::uint32_t graph = 0;     ///< capture heap: number of the graph whose capture was given it last
   std::uint32_t freed_at = 0;  ///< while ready: frees its heap had seen, for collection by age
   std::uint16_t bin = 0;
   detail::Phase phase = detail::Phase::kReady;

@@ -24,12 +24,19 @@ struct GraphKeeper {
   std::vector<Block*> kept;  ///< freed while the graph can still be replayed
 };
 
+/// The memory of a graph in one pool.
+struct GraphPart {
+  Pool pool;
+  GraphKey key;  ///< among the replays of the pool; 0: not there yet
+};
+
 /// See the head of this file. `mutex` guards what stands behind it; taken before heap locks.
 struct CaptureScope {
   AllocatorState* allocator = nullptr;
-  Pool pool;
+  Pool pool;  ///< the capture goes into; a PoolScope inside it brings in others
   CaptureId id;
   device::Stream origin;
+  Use before;  ///< all that the origin did before the capture
   std::string name;
   std::uint32_t graph = 0;  ///< its number, as in Block::graph
   ThreadScope thread_scope;
@@ -39,14 +46,19 @@ struct CaptureScope {
   std::unique_ptr<CaptureProver> prover;
   CaptureOrder* order = nullptr;  ///< the prover's
   std::map<const device::StreamSlot*, std::size_t> dropped_seen;
-  std::vector<ByteRange> writes;
+  std::vector<GraphPart> parts;  ///< the pools in which it has memory, that of the capture first
+  struct Write {
+    ByteRange range;
+    PoolState* pool = nullptr;  ///< it lies in
+  };
+  std::vector<Write> writes;
   struct Input {
     ByteRange range;
+    PoolState* pool = nullptr;
     std::uint32_t graph = 0;  ///< that wrote it
   };
   std::vector<Input> inputs;
   std::vector<device::Stream> streams;  ///< that were met in the capture
-  std::vector<Use> waits;  ///< uses from before the capture that replays must come after
 };
 
 PoolState& pool_of(CaptureScope& scope);
@@ -58,6 +70,13 @@ CaptureScope* find_scope(const device::DeviceState* device, CaptureId id);
 void know_stream(CaptureScope& scope, const device::Stream& stream);
 /// The stream of a slot; null: it is gone. The scope's lock is held.
 const device::Stream* known_stream(AllocatorState& state, CaptureScope& scope, const device::StreamSlot& slot);
+
+/// Whether the graph will have memory in the pool.
+bool has_part(CaptureScope& scope, const PoolState& pool);
+/// Memory of `pool` is about to be handed out in the capture: the graph keeps the pool from now on.
+void add_part(CaptureScope& scope, const Pool& pool);
+/// Whether the stream has nothing left to do. False where the driver does not say.
+bool is_idle(const device::Device& device, const Use& use);
 
 /// A block was handed out in the capture.
 void note_captured_alloc(CaptureScope& scope, Block& block);

@@ -7,10 +7,6 @@
 namespace tessera::memory::detail {
 namespace {
 
-Block* ready_neighbour(Block* block) {
-  return block != nullptr && block->phase == Phase::kReady ? block : nullptr;
-}
-
 // Takes a ready block out of its list.
 void take_whole(Heap& heap, Space& space, Block& block) {
   space.ready.remove(block);
@@ -22,7 +18,12 @@ std::size_t size_of(const Block* block) { return block != nullptr ? block->size 
 
 }  // namespace
 
-Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule) {
+Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule,
+                    const std::function<bool(const Block&)>& is_usable) {
+  const auto ready_neighbour = [&](Block* block) {
+    const bool is_ready = block != nullptr && block->phase == Phase::kReady;
+    return is_ready && (!is_usable || is_usable(*block)) ? block : nullptr;
+  };
   Place best;
   std::size_t best_nbytes = 0;
   for (const auto& segment : space.segments) {
@@ -31,7 +32,8 @@ Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t gran
       Block* right = ready_neighbour(hole->next);
       if (size_of(left) + hole->size + size_of(right) < size) continue;
       // From the left edge of the hole, as little as will do; the block on the right counts only if all is mapped.
-      const std::size_t missing = size - (TESSERA_MUTANT("memory.maps_the_whole_request") ? 0 : std::min(size, size_of(left)));
+      const std::size_t missing =
+          size - (TESSERA_MUTANT("memory.maps_the_whole_request") ? 0 : std::min(size, size_of(left)));
       const std::size_t nbytes = std::min((missing + granule - 1) / granule * granule, hole->size);
       if (nbytes == 0) continue;
       if (best.hole != nullptr && nbytes >= best_nbytes) continue;

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
 #include "tessera/memory/detail/heap.h"
 
 namespace tessera::memory::detail {
 
-/// Made by reserve_place; given back by exactly one of settle_place and restore_place. The heap's lock is held for each.
+/// Made by reserve_place; given back by exactly one of settle_place and restore_place. The heap's lock is held for
+/// each.
 struct Place {
   Segment* segment = nullptr;
   Block* left = nullptr;   ///< ready block before the hole, taken; null: none
@@ -24,8 +26,10 @@ struct FreePiece {
   explicit operator bool() const { return block != nullptr; }
 };
 
-/// The place in `space` that needs the least new memory to hold `size`; no hole: there is none.
-Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule);
+/// The place in `space` that needs the least new memory to hold `size`; no hole: there is none. Ready blocks become
+/// part of it where `is_usable`; empty: all are.
+Place reserve_place(Heap& heap, Space& space, std::size_t size, std::size_t granule,
+                    const std::function<bool(const Block&)>& is_usable = {});
 /// The hole is mapped: makes one taken block of `size` of it all; the rest is ready.
 Block* settle_place(Heap& heap, const Place& place, std::size_t size);
 /// It was not: everything as before, except that the first `mapped` bytes of the hole have memory now.

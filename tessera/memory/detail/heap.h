@@ -1,6 +1,6 @@
 // A heap: the memory of one pool for one stream (or, in a pool of graphs, for all streams of its captures), with a lock
-// of its own. It hands out, takes back, splits and merges blocks in constant time and knows nothing of drivers: memory is
-// put under it and taken away by grow.cpp, under the allocator's slow lock.
+// of its own. It hands out, takes back, splits and merges blocks in constant time and knows nothing of drivers: memory
+// is put under it and taken away by grow.cpp, under the allocator's slow lock.
 //
 // Blocks below 256 KiB and larger ones live in spaces of their own: long-lived small blocks would else lie scattered
 // among the large ones and keep them from merging. Replayed churn wastes 6 to 7 % this way, 9 to 11 % in one space.
@@ -26,8 +26,8 @@ namespace tessera::memory::detail {
 /// A run of addresses with memory behind parts of it (expandable) or all of it.
 struct Segment {
   std::byte* base = nullptr;
-  std::size_t nbytes = 0;   ///< addresses
-  std::size_t mapped = 0;   ///< bytes with memory
+  std::size_t nbytes = 0;  ///< addresses
+  std::size_t mapped = 0;  ///< bytes with memory
   bool is_expandable = false;
   bool is_large = false;  ///< which space it is in
   Block* first = nullptr;
@@ -53,9 +53,9 @@ struct Run {
 /// Byte sums of a heap.
 struct HeapSums {
   std::size_t mapped = 0;
-  std::size_t live = 0;     ///< asked for
-  std::size_t used = 0;     ///< of live blocks
-  std::size_t cached = 0;   ///< of ready blocks; what is neither used nor cached is pending, or taken for a moment
+  std::size_t live = 0;    ///< asked for
+  std::size_t used = 0;    ///< of live blocks
+  std::size_t cached = 0;  ///< of ready blocks; what is neither used nor cached is pending, or taken for a moment
   std::size_t live_blocks = 0;
 };
 
@@ -129,8 +129,8 @@ class Heap {
       });
     }
   }
-  /// The cheapest run of neighbours of at least `size`, then the smallest. cost(block) is below 0 for a block that cannot
-  /// be part of one. Looks at every block of the space: for when the alternative is to grow.
+  /// The cheapest run of neighbours of at least `size`, then the smallest. cost(block) is below 0 for a block that
+  /// cannot be part of one. Looks at every block of the space: for when the alternative is to grow.
   template <class Cost>
   [[nodiscard]] Run find_run(const Space& space, std::size_t size, const Cost& cost) const {
     Run best;
@@ -153,7 +153,8 @@ class Heap {
           run.first = run.first->next;
         }
         if (run.size < size) continue;
-        if (best.first == nullptr || run.cost < best.cost || (run.cost == best.cost && run.size < best.size)) best = run;
+        if (best.first == nullptr || run.cost < best.cost || (run.cost == best.cost && run.size < best.size))
+          best = run;
       }
     }
     return best;
@@ -241,6 +242,7 @@ class Heap {
   HeapSums sums;
   std::size_t published_live = 0;  ///< what the allocator's counter knows: at least sums.live
   std::size_t peak_live = 0;       ///< most of sums.live since the peaks were reset
+  std::uint64_t last_moment = 0;   ///< of its latest record: of two records about one address the later has the later
   std::uint64_t allocations = 0;
   std::uint64_t frees = 0;
 

@@ -12,8 +12,7 @@ namespace tessera::memory::detail {
 class HeapLock {
  public:
   void lock() {
-    while (taken_.exchange(true, std::memory_order_acquire)) [[unlikely]]
-      wait();
+    while (taken_.exchange(true, std::memory_order_acquire)) [[unlikely]] wait();
   }
   bool try_lock() { return !taken_.exchange(true, std::memory_order_acquire); }
   void unlock() { taken_.store(false, std::memory_order_release); }

@@ -37,7 +37,8 @@ void HistoryWriter::open(AllocatorState& allocator) {
   number_ = ++shared.last_allocator;
   if (!recorder.is_on()) return;
   // A small ring must be looked at more often.
-  const std::uint64_t every = std::clamp<std::uint64_t>(std::bit_floor(recorder.slots(probe::Ring::kMemory) / 16), 16, 512);
+  const std::uint64_t every =
+      std::clamp<std::uint64_t>(std::bit_floor(recorder.slots(probe::Ring::kMemory) / 16), 16, 512);
   look_mask_ = every - 1;
   recorder_ = &recorder;
 }
@@ -81,37 +82,50 @@ probe::StringId HistoryWriter::known_label_string(LabelId label) {
   return it->second;
 }
 
-void HistoryWriter::record_alloc(const Heap& heap, const Block& block) {
-  probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
-  recorder->write(probe::Ring::kMemory,
-                  AllocRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size,
-                              block.slot->id().value(), heap.pool.number, label_string(block.label),
-                              probe::StringId(block.stack)});
+namespace {
+
+// A moment for the next record about a heap, later than the last: locks are taken in another order than clocks are
+// read.
+probe::Moment next_moment(Heap& heap, probe::Moment read) {
+  heap.last_moment = std::max(read.value(), heap.last_moment + 1);
+  return probe::Moment(heap.last_moment);
 }
 
-void HistoryWriter::record_free(const Heap& heap, const Block& block, bool is_pending) {
+}  // namespace
+
+void HistoryWriter::record_alloc(Heap& heap, const Block& block, probe::Moment moment) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
-  recorder->write(probe::Ring::kMemory,
-                  FreeRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.slot->id().value(),
-                             heap.pool.number, label_string(current_label), probe::StringId(block.stack), is_pending});
+  if (recorder == nullptr || heap.pool.number == 0) return;
+  recorder->write_at(
+      next_moment(heap, moment), probe::Ring::kMemory,
+      AllocRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size, block.slot->id().value(),
+                  heap.pool.number, label_string(block.label), probe::StringId(block.stack)});
 }
 
-void HistoryWriter::record_reusable(const Heap& heap, const Block& block, bool by_wait) {
+void HistoryWriter::record_free(Heap& heap, const Block& block, bool is_pending, probe::Moment moment) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
-  recorder->write(probe::Ring::kMemory, ReusableRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested,
-                                                       block.slot->id().value(), heap.pool.number, by_wait});
+  if (recorder == nullptr || heap.pool.number == 0) return;
+  recorder->write_at(
+      next_moment(heap, moment), probe::Ring::kMemory,
+      FreeRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.slot->id().value(),
+                 heap.pool.number, label_string(current_label), probe::StringId(block.stack), is_pending});
 }
 
-void HistoryWriter::record_map(const Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped,
-                               bool is_expandable) {
+void HistoryWriter::record_reusable(Heap& heap, const Block& block, bool by_wait) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-  if (recorder == nullptr) return;
+  if (recorder == nullptr || heap.pool.number == 0) return;
+  recorder->write_at(next_moment(heap, recorder->now()), probe::Ring::kMemory,
+                     ReusableRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested,
+                                    block.slot->id().value(), heap.pool.number, by_wait});
+}
+
+void HistoryWriter::record_map(Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped, bool is_expandable) {
+  probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
+  if (recorder == nullptr || heap.pool.number == 0) return;
   const std::uint32_t stream = heap.slot != nullptr ? heap.slot->id().value() : 0;
-  recorder->write(probe::Ring::kMemory, MapRecord{reinterpret_cast<std::uint64_t>(address), nbytes, stream,
-                                                  heap.pool.number, is_mapped, is_expandable});
+  recorder->write_at(
+      next_moment(heap, recorder->now()), probe::Ring::kMemory,
+      MapRecord{reinterpret_cast<std::uint64_t>(address), nbytes, stream, heap.pool.number, is_mapped, is_expandable});
 }
 
 void HistoryWriter::record_oom(std::size_t nbytes, std::size_t device_free, StreamId stream, std::uint32_t pool) {
@@ -144,15 +158,17 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
   const std::uint64_t most = recorder.slots(kRing) / 2;
   std::uint32_t rows = 0;
   recorder.write(kRing, KeyframeRecord{++keyframes_, number_, 0, false});
-  for (const Heap* heap : allocator_->all_heaps()) {
+  for (Heap* heap : allocator_->all_heaps()) {
+    if (heap->pool.number == 0) continue;
     const std::lock_guard lock(heap->lock);
     const std::uint32_t stream = heap->slot != nullptr ? heap->slot->id().value() : 0;
     std::byte* run = nullptr;
     const Block* last = nullptr;
     const auto end_run = [&] {
       if (run == nullptr) return;
-      recorder.write(kRing, RunRecord{reinterpret_cast<std::uint64_t>(run), static_cast<std::uint64_t>(last->end() - run),
-                                      stream, heap->pool.number, last->segment->is_expandable});
+      recorder.write_at(next_moment(*heap, recorder.now()), kRing,
+                        RunRecord{reinterpret_cast<std::uint64_t>(run), static_cast<std::uint64_t>(last->end() - run),
+                                  stream, heap->pool.number, last->segment->is_expandable});
       ++rows;
       run = nullptr;
     };
@@ -162,21 +178,24 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
       if (run == nullptr) run = block.address;
       last = &block;
       if (block.phase == Phase::kReady || rows >= most) return;
-      recorder.write(kRing, BlockRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size,
-                                        block.slot != nullptr ? block.slot->id().value() : 0,
-                                        static_cast<std::uint16_t>(heap->pool.number), block.phase != Phase::kLive,
-                                        label_string(block.label), probe::StringId(block.stack)});
+      recorder.write_at(next_moment(*heap, recorder.now()), kRing,
+                        BlockRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size,
+                                    block.slot != nullptr ? block.slot->id().value() : 0,
+                                    static_cast<std::uint16_t>(heap->pool.number), block.phase != Phase::kLive,
+                                    label_string(block.label), probe::StringId(block.stack)});
       ++rows;
     });
     end_run();
   }
   if (rows >= most) {
     if (!std::exchange(shared.has_warned, true))
-      log::warn("memory history: ", rows, " blocks do not fit into the record of this rank, which keeps only recent events; ",
+      log::warn("memory history: ", rows,
+                " blocks do not fit into the record of this rank, which keeps only recent events; ",
                 "raise TESSERA_RECORD_BYTES to have all live blocks in it");
     return;  // no end: the reader does not take it for whole
   }
-  if (!TESSERA_MUTANT("memory.keyframe_never_ends")) recorder.write(kRing, KeyframeRecord{keyframes_, number_, rows, true});
+  if (!TESSERA_MUTANT("memory.keyframe_never_ends"))
+    recorder.write(kRing, KeyframeRecord{keyframes_, number_, rows, true});
 }
 
 std::uint32_t HistoryWriter::stack() {

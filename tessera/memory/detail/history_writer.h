@@ -37,10 +37,15 @@ class HistoryWriter {
   /// Describes a pool in the state table.
   void add_pool(PoolState& pool);
 
-  void record_alloc(const Heap& heap, const Block& block);
-  void record_free(const Heap& heap, const Block& block, bool is_pending);
-  void record_reusable(const Heap& heap, const Block& block, bool by_wait);
-  void record_map(const Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped, bool is_expandable);
+  /// The moment of a record to come. Read before the heap's lock is taken, so that the two go on side by side.
+  [[nodiscard]] probe::Moment now() const {
+    const probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
+    return recorder != nullptr ? recorder->now() : probe::Moment{};
+  }
+  void record_alloc(Heap& heap, const Block& block, probe::Moment moment);
+  void record_free(Heap& heap, const Block& block, bool is_pending, probe::Moment moment);
+  void record_reusable(Heap& heap, const Block& block, bool by_wait);
+  void record_map(Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped, bool is_expandable);
   void record_oom(std::size_t nbytes, std::size_t device_free, StreamId stream, std::uint32_t pool);
 
   /// Whether it is time to ask if a keyframe is due, given the allocations of a heap so far.
@@ -59,9 +64,7 @@ class HistoryWriter {
 
  private:
   friend class RankHistory;
-  probe::StringId label_string(LabelId label) {
-    return label == 0 ? probe::StringId{} : known_label_string(label);
-  }
+  probe::StringId label_string(LabelId label) { return label == 0 ? probe::StringId{} : known_label_string(label); }
   probe::StringId known_label_string(LabelId label);
   void write_keyframe(probe::Recorder& recorder, RankHistory& shared);
   void detach() noexcept;

@@ -58,7 +58,9 @@ class HeapDirectory {
   }
   void add(StreamId stream, Heap* heap) {
     auto& chunk = chunks_[stream.value() / kChunk];
-    if (chunk.load() == nullptr) chunk.store(new std::atomic<Heap*>[kChunk] {}, std::memory_order_release);
+    if (chunk.load() == nullptr)
+      chunk.store(
+          new std::atomic<Heap*>[kChunk] {}, std::memory_order_release);
     chunk.load()[stream.value() % kChunk].store(heap, std::memory_order_release);
   }
   static constexpr std::size_t kMostStreams = 64 * 64;
@@ -83,7 +85,7 @@ struct PoolState {
   std::shared_ptr<Upstream> upstream;
   std::size_t capacity = 0;                  ///< the most the upstream could ever give
   ExpandableUpstream* expandable = nullptr;  ///< null: fixed segments
-  std::uint32_t number = 0;                  ///< in the record file
+  std::uint32_t number = 0;                  ///< in the record file; 0: not recorded
   probe::Row<MemoryPoolRow> row;
 
   detail::HeapDirectory by_stream;
@@ -96,8 +98,15 @@ struct PoolState {
 
   std::mutex replay_mutex;  ///< guards what follows
   detail::ReplayOrder replays;
-  std::map<std::uint32_t, detail::GraphKey> graph_keys;        ///< by number of the graph
-  detail::SlotTicks replay_streams;                      ///< where graphs were replayed, and the latest tick there
+  std::map<std::uint32_t, detail::GraphKey> graph_keys;  ///< by number of the graph
+
+  std::mutex uses_mutex;             ///< guards what follows; no other lock is taken under it
+  detail::SlotTicks replay_streams;  ///< where graphs were replayed, and the latest tick there
+  struct PastUse {
+    detail::ByteRange range;
+    detail::Use use;
+  };
+  std::vector<PastUse> past_uses;  ///< of memory that captures were given before streams were done with it
 
   std::vector<std::unique_ptr<detail::CaptureProver>> spare_provers;  ///< guarded by the slow lock
   std::atomic<int> graphs{0};          ///< that were captured into it and can still be replayed, or are being captured

@@ -185,8 +185,7 @@ TEST_P(MemorySuite, ThirtyTwoGraphsShareAPoolAndReplayInAnyOrder) {
 // Three graphs in one pool: the second reads what the first made, the third takes the memory of that once it is free.
 class ThreeGraphs {
  public:
-  ThreeGraphs(const Allocator& allocator, const Stream& stream)
-      : pool_(allocator.create_pool({.name = "three"})) {
+  ThreeGraphs(const Allocator& allocator, const Stream& stream) : pool_(allocator.create_pool({.name = "three"})) {
     {
       GraphCapture capture(pool_, stream, "produce");
       made = allocator.allocate(kMiB, stream);

@@ -1,5 +1,5 @@
-// Memory that several streams use: who gets a freed block, and when. Streams are held so that nothing completes: what is
-// reused is reused because of order alone.
+// Memory that several streams use: who gets a freed block, and when. Streams are held so that nothing completes: what
+// is reused is reused because of order alone.
 #include "tessera/memory/suite/memory_suite.h"
 
 namespace tessera::memory::suite {
@@ -132,7 +132,9 @@ TEST_P(MemorySuite, RecordsNoEventForABlockOfOneStream) {
 TEST_P(MemorySuite, MakesNoDriverCallToAllocateAndFreeWhatIsCached) {
   { const Buffer warm = allocator.allocate(kMiB, stream); }
   device.faults().count_calls(true);
-  for (int i = 0; i < 100; ++i) { const Buffer buffer = allocator.allocate(kMiB, stream); }
+  for (int i = 0; i < 100; ++i) {
+    const Buffer buffer = allocator.allocate(kMiB, stream);
+  }
   for (std::size_t call = 0; call < static_cast<std::size_t>(device::DriverCall::kCount); ++call)
     EXPECT_EQ(device.faults().calls(static_cast<device::DriverCall>(call)), 0U) << call;
   device.faults().count_calls(false);
@@ -156,6 +158,7 @@ TEST_P(MemorySuite, APartOfAPendingBlockWaitsForTheSameUses) {
 }
 
 TEST_P(MemorySuite, OverlappingLaunchesDoNotShareABlock) {
+  const device::Hold held = hold(stream);
   Buffer buffer = allocator.allocate(4 * kMiB, stream);
   const std::byte* address = buffer.data();
   fill(stream, buffer, 1);

@@ -14,10 +14,10 @@ namespace tessera::memory::workloads {
 /// A device to measure on. Rows are called prefix + name.
 struct Setup {
   Device device;
-  device::Kernel kernel;     ///< takes (to, from, float)
-  std::string prefix = {};   ///< "cuda_"
-  double pair_must = 0;      ///< bound on a pair in ns; 0: none (held against a peer instead)
-  double capture_must = 1;   ///< bound on the time of a capture, over one on buffers that are there already
+  device::Kernel kernel;    ///< takes (to, from, float)
+  std::string prefix = {};  ///< "cuda_"
+  double pair_must = 0;     ///< bound on a pair in ns; 0: none (held against a peer instead)
+  double capture_must = 1;  ///< bound on the time of a capture, over one on buffers that are there already
 };
 
 /// pair_512B, pair_64KiB, pair_2MiB, pair_64MiB: 64 live blocks; one call frees a random one and allocates it anew.

@@ -1,0 +1,10 @@
+// Random programs on an allocator; what they do and what is checked is told in testing/allocator_program.h.
+//
+//   allocator_fuzz [--runs N] [--seed FIRST] [--seconds LIMIT]
+#include "tessera/base/testing/fuzz.h"
+#include "tessera/memory/testing/allocator_program.h"
+
+int main(int argc, char** argv) {
+  return tessera::fuzz::run(argc, argv, "random programs on an allocator",
+                            [](std::uint64_t seed) { return tessera::memory::testing::check_allocator_program(seed); });
+}

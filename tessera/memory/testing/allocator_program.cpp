@@ -1,0 +1,572 @@
+#include "tessera/memory/testing/allocator_program.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "tessera/base/error.h"
+#include "tessera/device/host/host_device.h"
+#include "tessera/device/host/seeded_scheduler.h"
+#include "tessera/memory/device_upstream.h"
+#include "tessera/memory/testing/allocator_program_state.h"
+
+namespace tessera::memory::testing {
+
+using device::host::Mode;
+using device::host::SeededScheduler;
+
+namespace {
+
+constexpr std::uint32_t kTorn = 0xBAD0BAD0;  // not all places have the same value
+
+// Where a value is written: pages that are never touched cost nothing.
+std::array<std::byte*, 3> places(std::byte* data, std::size_t nbytes) {
+  return {data, data + (nbytes - 4) / 2, data + nbytes - 4};
+}
+
+void write_value(std::byte* data, std::size_t nbytes, std::uint32_t value) {
+  for (std::byte* place : places(data, nbytes)) std::memcpy(place, &value, sizeof value);
+  // The places may overlap in a small buffer: the value repeats so that all read the same.
+  if (nbytes < 12) {
+    for (std::size_t i = 0; i < nbytes; ++i) std::memcpy(data + i, reinterpret_cast<std::byte*>(&value) + i % 4, 1);
+  }
+}
+
+std::uint32_t read_value(std::byte* data, std::size_t nbytes) {
+  std::uint32_t first = 0;
+  std::memcpy(&first, data, sizeof first);
+  if (nbytes < 12) {
+    for (std::size_t i = 0; i < nbytes; ++i) {
+      if (std::memcmp(data + i, reinterpret_cast<std::byte*>(&first) + i % 4, 1) != 0) return kTorn;
+    }
+    return first;
+  }
+  for (std::byte* place : places(data, nbytes)) {
+    if (std::memcmp(place, &first, sizeof first) != 0) return kTorn;
+  }
+  return first;
+}
+
+std::uint32_t repeated(std::uint32_t byte) { return (byte & 0xFF) * 0x01010101U; }
+
+Policy random_policy(RandomNumbers& random) {
+  Policy policy;
+  policy.expandable = !random.one_in(3);
+  policy.granule_nbytes = random.one_in(2) ? std::size_t{64} << 10 : std::size_t{2} << 20;
+  policy.shared_segment_nbytes = std::size_t{4} << 20;
+  if (random.one_in(4)) policy.least_remainder_nbytes = std::size_t{4} << 10;
+  if (random.one_in(4)) policy.roundup_divisions = 4;
+  if (random.one_in(4)) policy.cross_stream = CrossStream::kGrow;
+  if (random.one_in(4)) policy.limit_nbytes = std::size_t{12} << 20;
+  if (policy.limit_nbytes != 0 && random.one_in(2)) policy.collect_above = 0.5;
+  policy.may_synchronize = !random.one_in(4);
+  return policy;
+}
+
+}  // namespace
+
+AllocatorProgram::AllocatorProgram(device::Device device, std::uint64_t seed, AllocatorProgramCounts& counts)
+    : device_(std::move(device)), random_(seed), counts_(counts) {
+  allocator_ = Allocator(device_, {.policy = random_policy(random_)});
+  pinned_ = Allocator(device_, {.upstream = pinned_upstream(device_), .host_writes = true});
+  pools_.push_back({allocator_.default_pool(), {}});
+  const int count = 2 + random_.below(3);
+  for (int i = 0; i < count; ++i) {
+    lanes_.push_back({i == 0 ? device_.default_stream() : device_.create_stream({.may_spin = random_.one_in(6)})});
+    clocks_.add();
+  }
+  for (int i = 0; i < 2; ++i) pools_.push_back({allocator_.create_pool({.borrow_on_oom = random_.one_in(2)}), {}});
+}
+
+void AllocatorProgram::run() {
+  const int steps = 200 + random_.below(200);
+  for (int i = 0; i < steps; ++i) {
+    ++now_;
+    step();
+  }
+  finish();
+}
+
+void AllocatorProgram::step() {
+  const int choice = random_.below(100);
+  if (choice < 24) {
+    allocate_step();
+  } else if (choice < 42) {
+    free_step();
+  } else if (choice < 68) {
+    work_step();
+  } else if (choice < 72) {
+    overlap_step();
+  } else if (choice < 75) {
+    stream_step();
+  } else if (choice < 79) {
+    pool_step();
+  } else if (choice < 81) {
+    layout_step();
+  } else if (choice < 83) {
+    pinned_step();
+  } else if (choice < 90) {
+    capture_step();
+  } else if (choice < 96) {
+    replay_step();
+  } else if (choice < 98) {
+    graph_step();
+  } else if (choice < 99) {
+    verify();
+  } else {
+    estimate_step();
+  }
+  for (std::size_t i = 0; i < captures_.size(); ++i) {
+    if (captures_[i] != nullptr && random_.one_in(2)) captured_step(*captures_[i]);
+  }
+}
+
+// ---- choices
+
+std::size_t AllocatorProgram::random_size() {
+  const std::size_t most = std::size_t{4} << random_.below(20);  // log-uniform up to 4 MiB
+  return 4 + random_.bits() % most;
+}
+
+int AllocatorProgram::captures_under_way() const {
+  return static_cast<int>(
+      std::count_if(captures_.begin(), captures_.end(), [](const auto& one) { return one != nullptr; }));
+}
+
+int AllocatorProgram::random_lane(bool may_capture) {
+  for (int tries = 0; tries < 8; ++tries) {
+    const int index = random_.below(static_cast<int>(lanes_.size()));
+    if (lane(index).is_alive() && (may_capture || lane(index).capture < 0)) return index;
+  }
+  return -1;
+}
+
+bool AllocatorProgram::is_open(const Item& one) const {
+  return std::any_of(captures_.begin(), captures_.end(),
+                     [&](const auto& capture) { return capture != nullptr && capture->number == one.capture; });
+}
+
+Item* AllocatorProgram::random_item(bool may_be_captured) {
+  for (int tries = 0; tries < 4 && !held_.empty(); ++tries) {
+    Item& one = item(held_[static_cast<std::size_t>(random_.below(static_cast<int>(held_.size())))]);
+    if (!one.is_captured || (may_be_captured && !is_open(one))) return &one;
+  }
+  return nullptr;
+}
+
+// ---- order
+
+// What must be over before the item is touched. Replays are known of all buffers of their pool at once.
+std::vector<Moment> AllocatorProgram::needed(const Item& one, bool is_write) const {
+  std::vector<Moment> moments{one.writer};
+  if (is_write) moments.insert(moments.end(), one.readers.begin(), one.readers.end());
+  if (one.is_captured) {
+    const auto& replays = pools_[static_cast<std::size_t>(one.home)].replays;
+    moments.insert(moments.end(), replays.begin(), replays.end());
+  }
+  return moments;
+}
+
+void AllocatorProgram::join(int index, int other) {
+  const Event event = device_.create_event();
+  lane(other).stream.record(event);
+  lane(index).stream.wait(event);
+  clocks_.join(index, other);
+}
+
+// Orders the lane after the moments; false: it cannot be done now.
+bool AllocatorProgram::demand(int index, const std::vector<Moment>& moments) {
+  for (const Moment moment : moments) {
+    if (clocks_.covers(index, moment)) continue;
+    if (lane(moment.lane).is_alive() && lane(moment.lane).capture >= 0) return false;
+    if (!lane(moment.lane).is_alive() && captures_under_way() > 0) return false;
+  }
+  for (const Moment moment : moments) {
+    if (clocks_.covers(index, moment)) continue;
+    if (lane(moment.lane).is_alive()) {
+      join(index, moment.lane);
+    } else {
+      synchronize();
+    }
+  }
+  return true;
+}
+
+void AllocatorProgram::synchronize() {
+  device_.synchronize(std::chrono::seconds(60));
+  clocks_.complete();
+}
+
+// ---- buffers
+
+Item& AllocatorProgram::add_item(Buffer buffer, int index, int home) {
+  auto one = std::make_unique<Item>();
+  one->id = static_cast<int>(items_.size());
+  one->data = buffer.data();
+  one->nbytes = buffer.nbytes();
+  one->usable = buffer.usable_nbytes();
+  one->buffer = std::move(buffer);
+  one->lane = index;
+  one->home = home;
+  one->born = now_;
+  if (one->nbytes > one->usable) throw ProgramFailure("a block is smaller than what was asked for");
+  for (const int other : held_) {
+    if (item(other).overlaps(*one)) throw ProgramFailure("two buffers that are held overlap");
+  }
+  held_.push_back(one->id);
+  items_.push_back(std::move(one));
+  return *items_.back();
+}
+
+// Null: there is no memory.
+Item* AllocatorProgram::allocate(int index, std::size_t nbytes) {
+  std::vector<std::unique_ptr<PoolScope>> scopes;
+  int home = 0;
+  for (int depth = random_.below(3); depth > 0 && random_.one_in(2); --depth) {
+    const int pool = random_.below(static_cast<int>(pools_.size()));
+    if (!pools_[static_cast<std::size_t>(pool)].pool) continue;
+    scopes.push_back(std::make_unique<PoolScope>(pools_[static_cast<std::size_t>(pool)].pool));
+    home = pool;
+  }
+  try {
+    Buffer buffer = allocator_.allocate(nbytes, lane(index).stream);
+    while (!scopes.empty()) scopes.pop_back();
+    ++counts_.allocations;
+    Item& made = add_item(std::move(buffer), index, home);
+    made.writer = clocks_.step(index);
+    return &made;
+  } catch (const OutOfMemory&) {
+    while (!scopes.empty()) scopes.pop_back();
+    ++counts_.out_of_memory;
+    return nullptr;
+  }
+}
+
+void AllocatorProgram::free(Item& one) {
+  one.freed = now_;
+  std::erase(held_, one.id);
+  one.buffer.reset();
+}
+
+void AllocatorProgram::allocate_step() {
+  const int index = random_lane(false);
+  if (index < 0) return;
+  Item* made = allocate(index, random_size());
+  // Always, and all of it: the checker knows of a stream's work that it is over, but not that what came before is too.
+  if (made != nullptr) eager_work(index, *made, nullptr);
+}
+
+void AllocatorProgram::free_step() {
+  if (held_.empty()) return;
+  // A program that never lets go of much would only ever grow.
+  for (int n = held_.size() > 24 ? 6 : 1; n > 0 && !held_.empty(); --n) {
+    Item& one = item(held_[static_cast<std::size_t>(random_.below(static_cast<int>(held_.size())))]);
+    if (!is_open(one)) free(one);
+  }
+}
+
+// ---- work
+
+void AllocatorProgram::launch(const Stream& stream, const Item& to, const Item* from, std::uint32_t value,
+                              bool is_whole) {
+  if (is_whole && from == nullptr) {
+    stream.fill(to.data, value, 1, to.usable);
+  } else if (is_whole) {
+    stream.copy(to.data, from->data, to.usable);
+  } else if (from == nullptr) {
+    const std::array accesses{device::writes(to.data, to.usable)};
+    stream.run([data = to.data, nbytes = to.nbytes, value] { write_value(data, nbytes, value); },
+               {.label = "write", .accesses = accesses});
+  } else {
+    const std::array accesses{device::writes(to.data, to.usable), device::reads(from->data, from->usable)};
+    stream.run([data = to.data, nbytes = to.nbytes, source = from->data,
+                count = from->nbytes] { write_value(data, nbytes, read_value(source, count)); },
+               {.label = "copy", .accesses = accesses});
+  }
+}
+
+// A buffer has a new value. What shares its memory, in the heaps of captures, has lost its own.
+void AllocatorProgram::wrote(Item& to, std::optional<std::uint32_t> value, bool is_solid, bool by_graph) {
+  to.state = value.has_value() ? Value::kKnown : Value::kUnknown;
+  to.value = value.value_or(0);
+  to.is_solid = is_solid;
+  if (!to.is_captured) return;
+  for (const auto& other : items_) {
+    if (other.get() == &to || !other->is_captured || other->state == Value::kUnwritten || !other->overlaps(to))
+      continue;
+    if (by_graph) {
+      other->state = Value::kOverwritten;
+    } else if (other->state == Value::kKnown) {
+      other->state = Value::kUnknown;
+    }
+  }
+}
+
+// Fills `to`, or copies to it; false: what must come before cannot be waited for now.
+bool AllocatorProgram::eager_work(int index, Item& to, Item* from) {
+  std::vector<Moment> before = needed(to, true);
+  if (from != nullptr) {
+    const std::vector<Moment> more = needed(*from, false);
+    before.insert(before.end(), more.begin(), more.end());
+  }
+  if (!demand(index, before)) return false;
+  const Stream& stream = lane(index).stream;
+  if (to.lane != index) to.buffer.use_on(stream);
+  if (from != nullptr && from->lane != index) from->buffer.use_on(stream);
+  bool is_whole = to.usable <= 4096 && random_.one_in(3);
+  if (from != nullptr)
+    is_whole = is_whole && from->is_solid && to.usable <= from->usable && from->state == Value::kKnown;
+  std::optional<std::uint32_t> value;
+  if (from == nullptr) {
+    value = is_whole ? repeated(++last_value_) : ++last_value_;
+  } else if (from->state == Value::kKnown) {
+    value = from->value;
+  }
+  launch(stream, to, from, value.value_or(0), is_whole);
+  const Moment moment = clocks_.step(index);
+  wrote(to, value, is_whole, false);
+  to.writer = moment;
+  to.readers.clear();
+  if (from != nullptr) from->readers.push_back(moment);
+  return true;
+}
+
+void AllocatorProgram::work_step() {
+  const int index = random_lane(false);
+  Item* to = random_item(true);
+  if (index < 0 || to == nullptr) return;
+  Item* from = random_.one_in(2) ? random_item(true) : nullptr;
+  if (from == to || (from != nullptr && from->overlaps(*to))) from = nullptr;
+  const bool is_done = eager_work(index, *to, from);
+  const int home = to->lane;
+  if (is_done && home != index && random_.one_in(4) && lane(home).is_alive() && lane(home).capture < 0) {
+    // Freed with another stream's work in flight, and wanted again at once.
+    free(*to);
+    Item* again = allocate(home, to->nbytes);
+    if (again != nullptr) eager_work(home, *again, nullptr);
+  }
+  if (random_.one_in(4)) {
+    const int other = random_lane(false);
+    if (other >= 0 && other != index) join(other, index);
+  }
+}
+
+// Launches that may overlap, each on a buffer of its own: none may share memory with one before.
+void AllocatorProgram::overlap_step() {
+  const int index = random_lane(false);
+  if (index < 0) return;
+  const Stream stream = lane(index).stream;
+  std::vector<int> mine;
+  {
+    const Stream::OverlapScope scope(stream);
+    for (int i = 0; i < 4; ++i) {
+      Item* made = allocate(index, random_size());
+      if (made == nullptr) continue;
+      launch(stream, *made, nullptr, ++last_value_, false);
+      made->writer = clocks_.step(index);
+      wrote(*made, last_value_, false, false);
+      mine.push_back(made->id);
+      if (random_.one_in(2)) {
+        const auto which = static_cast<std::size_t>(random_.below(static_cast<int>(mine.size())));
+        free(item(mine[which]));
+        mine.erase(mine.begin() + static_cast<std::ptrdiff_t>(which));
+      }
+    }
+  }
+}
+
+void AllocatorProgram::stream_step() {
+  const int alive =
+      static_cast<int>(std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& one) { return one.is_alive(); }));
+  if (alive < 5 && random_.one_in(2)) {
+    lanes_.push_back({device_.create_stream({.may_spin = random_.one_in(6)})});
+    clocks_.add();
+    return;
+  }
+  const int index = random_lane(false);
+  if (alive > 2 && index > 0) lane(index).stream = {};
+}
+
+void AllocatorProgram::pool_step() {
+  const int choice = random_.below(8);
+  if (choice < 3) {
+    allocator_.trim();
+  } else if (choice == 3) {
+    allocator_.set_limit(random_.one_in(2) ? 0 : std::size_t{8} << 20);
+  } else if (choice == 4 && pools_.size() < 6) {
+    pools_.push_back({allocator_.create_pool({.no_split = random_.one_in(3), .borrow_on_oom = random_.one_in(2)}), {}});
+  } else if (choice == 5 && pools_.size() > 2) {
+    PoolModel& gone = pools_[1 + static_cast<std::size_t>(random_.below(static_cast<int>(pools_.size()) - 1))];
+    gone.pool = {};
+  } else {
+    const PoolModel& one = pools_[static_cast<std::size_t>(random_.below(static_cast<int>(pools_.size())))];
+    if (one.pool) one.pool.trim();
+  }
+}
+
+// Remembers where the blocks of a pool lie, or brings them back.
+void AllocatorProgram::layout_step() {
+  if (captures_under_way() > 0) return;
+  if (!layout_.has_value()) {
+    const int pool = random_.below(static_cast<int>(pools_.size()));
+    if (pools_[static_cast<std::size_t>(pool)].pool)
+      layout_.emplace(pool, pools_[static_cast<std::size_t>(pool)].pool.checkpoint());
+    return;
+  }
+  const auto [number, layout] = *std::exchange(layout_, std::nullopt);
+  const Pool pool = pools_[static_cast<std::size_t>(number)].pool;
+  if (!pool) return;
+  std::set<std::pair<std::byte*, std::size_t>> live;
+  std::set<std::byte*> captured;
+  for (const PoolLayout::Lane& one : layout.lanes) {
+    for (const PoolLayout::Piece& piece : one.pieces) {
+      if (piece.is_live) live.emplace(piece.address, piece.nbytes);
+      if (one.is_captured) captured.insert(piece.address);
+    }
+  }
+  std::vector<Buffer> give_up;
+  for (const auto& one : items_) {
+    if (!one->buffer || one->home != number || live.contains({one->data, one->usable})) continue;
+    give_up.push_back(std::move(one->buffer));
+    one->freed = now_;
+    std::erase(held_, one->id);
+  }
+  if (random_.one_in(2)) synchronize();
+  std::vector<Buffer> restored;
+  try {
+    restored = pool.restore(layout, std::move(give_up));
+  } catch (const InvalidArgument&) {
+    return;  // still in use, or given back since
+  }
+  ++counts_.restores;
+  for (Buffer& buffer : restored) {
+    const auto same = [&](const Lane& one) { return one.is_alive() && one.stream.id() == buffer.stream(); };
+    const auto found = std::find_if(lanes_.begin(), lanes_.end(), same);
+    if (found == lanes_.end()) continue;
+    const bool is_captured = captured.contains(buffer.data());
+    const int index = static_cast<int>(found - lanes_.begin());
+    Item& made = add_item(std::move(buffer), index, number);
+    made.is_captured = is_captured;
+    made.state = Value::kUnknown;
+    made.writer = clocks_.step(index);
+    eager_work(index, made, nullptr);
+  }
+}
+
+// A value comes to a buffer by way of host memory, which is written anew as soon as it is handed out again.
+void AllocatorProgram::pinned_step() {
+  const int index = random_lane(false);
+  Item* to = random_item(true);
+  if (index < 0 || to == nullptr || !demand(index, needed(*to, true))) return;
+  const Stream& stream = lane(index).stream;
+  const Buffer staging = pinned_.allocate(4 + random_.bits() % 2000, stream);
+  staging.use_on(stream);  // the host writes it again as soon as it can have it
+  const std::uint32_t value = ++last_value_;
+  write_value(staging.data(), staging.nbytes(), value);
+  if (to->lane != index) to->buffer.use_on(stream);
+  const std::array accesses{device::writes(to->data, to->usable)};
+  stream.run([data = to->data, nbytes = to->nbytes, source = staging.data(),
+              count = staging.nbytes()] { write_value(data, nbytes, read_value(source, count)); },
+             {.label = "upload", .accesses = accesses});
+  to->writer = clocks_.step(index);
+  to->readers.clear();
+  wrote(*to, value, false, false);
+}
+
+// ---- checks
+
+void AllocatorProgram::verify() {
+  if (captures_under_way() > 0) return;
+  synchronize();
+  for (const int id : held_) {
+    const Item& one = item(id);
+    if (one.state != Value::kKnown) continue;
+    ++counts_.values_compared;
+    const std::uint32_t found = read_value(one.data, one.nbytes);
+    if (found != one.value)
+      throw ProgramFailure("step " + std::to_string(now_) + ": item " + std::to_string(id) + " of " +
+                           std::to_string(one.nbytes) + " bytes, born at step " + std::to_string(one.born) +
+                           ", holds " + std::to_string(found) + ", not " + std::to_string(one.value));
+  }
+  check_identity("while the program runs");
+}
+
+void AllocatorProgram::check_identity(const char* when) {
+  const Snapshot snapshot = allocator_.snapshot();
+  const Totals walked = snapshot.totals();
+  const std::string problem = snapshot.inconsistency();
+  if (!problem.empty()) throw ProgramFailure(std::string(when) + ": " + problem);
+  if (!walked.closes()) throw ProgramFailure(std::string(when) + ": the identity does not close");
+  if (!(walked == allocator_.statistics().now))
+    throw ProgramFailure(std::string(when) + ": counted and walked sums differ");
+  if (walked.live_blocks != held_.size()) throw ProgramFailure(std::string(when) + ": live blocks are not those held");
+}
+
+void AllocatorProgram::finish() {
+  for (std::size_t i = 0; i < captures_.size(); ++i) {
+    if (captures_[i] != nullptr) end_capture(static_cast<int>(i), random_.one_in(3));
+  }
+  verify();
+  const Statistics statistics = allocator_.statistics();
+  counts_.device_waits += statistics.device_waits;
+  counts_.covered_reuses += statistics.covered_reuses;
+  counts_.capture_reuses += statistics.capture_reuses;
+  counts_.moves += statistics.moves;
+  const bool has_handles = random_.one_in(2);
+  if (!has_handles) {
+    pools_.clear();
+    allocator_ = {};
+  }
+  while (!graphs_.empty() || !held_.empty()) {
+    if (!held_.empty() && (graphs_.empty() || random_.one_in(2))) {
+      free(item(held_[static_cast<std::size_t>(random_.below(static_cast<int>(held_.size())))]));
+    } else {
+      graphs_.erase(graphs_.begin() + random_.below(static_cast<int>(graphs_.size())));
+    }
+  }
+  synchronize();
+  if (has_handles) {
+    check_identity("with all freed");
+    allocator_.trim();
+    const std::uint64_t left = allocator_.statistics().now.reserved_nbytes;
+    if (left != 0) throw ProgramFailure("with all freed and trimmed " + std::to_string(left) + " bytes are left");
+    pools_.clear();
+    allocator_.trim();
+    if (allocator_.snapshot().pools.size() != 1) throw ProgramFailure("a pool that nobody holds is still there");
+    allocator_ = {};
+  }
+  pinned_ = {};
+  const std::size_t left = device_.memory_use().own_nbytes;
+  if (left != 0) throw ProgramFailure("with all gone " + std::to_string(left) + " bytes of the device are left");
+}
+
+namespace {
+
+std::string run_on(const device::Device& device, std::uint64_t seed, AllocatorProgramCounts& counts) {
+  try {
+    AllocatorProgram(device, seed, counts).run();
+  } catch (const ProgramFailure& failure) {
+    return failure.what();
+  } catch (const std::exception& error) {
+    return std::string("an error that the program did not earn: ") + error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string check_allocator_program(std::uint64_t seed, AllocatorProgramCounts* counts) {
+  AllocatorProgramCounts unused;
+  if (counts == nullptr) counts = &unused;
+  device::host::HostOptions options;
+  constexpr std::array kModes{Mode::kSeeded, Mode::kInline, Mode::kThreaded, Mode::kSeeded};
+  options.mode = kModes[seed % 4];
+  options.checked = seed / 4 % 2 == 0;
+  options.capacity_nbytes = std::size_t{seed / 8 % 2 == 0 ? 16U : 256U} << 20;
+  if (options.mode != Mode::kSeeded) return run_on(device::host::make_host_device(options), seed, *counts);
+  options.scheduler = SeededScheduler::create(seed);
+  const SeededScheduler::Participant main(options.scheduler, "program");
+  return run_on(device::host::make_host_device(options), seed, *counts);
+}
+
+}  // namespace tessera::memory::testing

@@ -1,0 +1,40 @@
+// A rank with a small record file, and its live blocks by both ways: from the allocator, and from the file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tessera/base/probe/recorder.h"
+#include "tessera/base/rank.h"
+#include "tessera/memory/allocator.h"
+#include "tessera/memory/testing/random_numbers.h"
+
+namespace tessera::memory::testing {
+
+/// Address, size, bytes asked for, stream, pool, label.
+using LiveBlock = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint32_t, PoolId, std::string>;
+
+/// The live blocks of a snapshot, by address.
+std::vector<LiveBlock> live_blocks(const Snapshot& snapshot);
+
+/// Makes the enclosing scope work for a rank with a record file of this size.
+class RecordedRank {
+ public:
+  explicit RecordedRank(std::uint64_t nbytes = probe::RecordOptions::kMinBytes);
+  /// The record file.
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::shared_ptr<RankContext> rank_;
+  RankScope scope_;
+  std::string path_;
+};
+
+/// Allocates and frees on two streams by a seed, with labels; `held` is what is left.
+void churn(const Allocator& allocator, std::uint64_t seed, int steps, const Stream& one, const Stream& two,
+           std::vector<Buffer>& held);
+
+}  // namespace tessera::memory::testing
