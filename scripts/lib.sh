@@ -124,3 +124,9 @@ print_stages() {
   for i in "${!stage_names[@]}"; do printf '%-34s %8d\n' "${stage_names[i]}" "${stage_seconds[i]}"; done
   printf '%-34s %8d\n' "so far" "$SECONDS"
 }
+
+# measure_peers SUITE OPTION...: runs the peers that bench/peers has for a suite; not when options narrow the bench.
+measure_peers() {
+  (($# == 1)) && compgen -G "bench/peers/*_$1.py" >/dev/null || return 0
+  python3 bench/peers/compare.py "$1"
+}
