@@ -267,7 +267,10 @@ bool AllocatorProgram::order_replay(const GraphModel& graph, int index, bool wit
       const bool is_handed_over = one->freed != 0 && one->freed <= item(id).born;
       return one->overlaps(item(id)) && !is_handed_over;
     });
-    if (!is_shared) continue;
+    // What it reads may have been freed and lie under a buffer of a later capture by now.
+    const bool is_under = std::any_of(graph.read.begin(), graph.read.end(),
+                                      [&](int id) { return item(id).is_captured && one->overlaps(item(id)); });
+    if (!is_shared && !is_under) continue;
     before.push_back(one->writer);
     add(one->readers);
   }
