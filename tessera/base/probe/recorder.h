@@ -79,10 +79,16 @@ class TESSERA_API Recorder {
   /// Writes a record. Never blocks, never fails, allocates nothing; about 6 ns beside reading the clock.
   template <Describable Kind>
   void write(Ring ring, const Kind& record) {
-    if (is_on()) write_at(now(), ring, record);
+    if (is_on()) write_at(begin(), ring, record);
   }
-  /// The same at a moment read before. Reading the clock early hides what it takes; the caller sees to the order of its
-  /// records.
+  /// The moment of a record to come: the thread is known to the file from then on.
+  [[nodiscard]] Moment begin() {
+    if (detail::last_writer == nullptr || detail::last_writer->recorder != id_) [[unlikely]]
+      enter_thread();
+    return now();
+  }
+  /// Writes a record at a moment that begin() gave. Reading the clock early hides what it takes; the caller sees to the
+  /// order of its records.
   template <Describable Kind>
   void write_at(Moment moment, Ring ring, const Kind& record);
 

@@ -114,7 +114,7 @@ void HistoryWriter::record_free(Heap& heap, const Block& block, bool is_pending,
 void HistoryWriter::record_reusable(Heap& heap, const Block& block, bool by_wait) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
   if (recorder == nullptr || heap.pool.number == 0) return;
-  recorder->write_at(next_moment(heap, recorder->now()), probe::Ring::kMemory,
+  recorder->write_at(next_moment(heap, recorder->begin()), probe::Ring::kMemory,
                      ReusableRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested,
                                     block.slot->id().value(), heap.pool.number, by_wait});
 }
@@ -124,7 +124,7 @@ void HistoryWriter::record_map(Heap& heap, std::byte* address, std::size_t nbyte
   if (recorder == nullptr || heap.pool.number == 0) return;
   const std::uint32_t stream = heap.slot != nullptr ? heap.slot->id().value() : 0;
   recorder->write_at(
-      next_moment(heap, recorder->now()), probe::Ring::kMemory,
+      next_moment(heap, recorder->begin()), probe::Ring::kMemory,
       MapRecord{reinterpret_cast<std::uint64_t>(address), nbytes, stream, heap.pool.number, is_mapped, is_expandable});
 }
 
@@ -166,7 +166,7 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
     const Block* last = nullptr;
     const auto end_run = [&] {
       if (run == nullptr) return;
-      recorder.write_at(next_moment(*heap, recorder.now()), kRing,
+      recorder.write_at(next_moment(*heap, recorder.begin()), kRing,
                         RunRecord{reinterpret_cast<std::uint64_t>(run), static_cast<std::uint64_t>(last->end() - run),
                                   stream, heap->pool.number, last->segment->is_expandable});
       ++rows;
@@ -178,7 +178,7 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
       if (run == nullptr) run = block.address;
       last = &block;
       if (block.phase == Phase::kReady || rows >= most) return;
-      recorder.write_at(next_moment(*heap, recorder.now()), kRing,
+      recorder.write_at(next_moment(*heap, recorder.begin()), kRing,
                         BlockRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size,
                                     block.slot != nullptr ? block.slot->id().value() : 0,
                                     static_cast<std::uint16_t>(heap->pool.number), block.phase != Phase::kLive,

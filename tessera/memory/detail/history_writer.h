@@ -39,8 +39,8 @@ class HistoryWriter {
 
   /// The moment of a record to come. Read before the heap's lock is taken, so that the two go on side by side.
   [[nodiscard]] probe::Moment now() const {
-    const probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
-    return recorder != nullptr ? recorder->now() : probe::Moment{};
+    probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
+    return recorder != nullptr && recorder->is_on() ? recorder->begin() : probe::Moment{};
   }
   void record_alloc(Heap& heap, const Block& block, probe::Moment moment);
   void record_free(Heap& heap, const Block& block, bool is_pending, probe::Moment moment);
