@@ -68,8 +68,9 @@ Buffer Allocator::allocate(std::size_t nbytes, const device::Stream& stream) con
 }
 
 void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot,
-                            probe::Moment moment) {
+                            probe::Moment moment, std::uint32_t stack) {
   heap.make_live(block, nbytes);
+  block.stack = stack;
   block.slot = &slot;
   block.label = detail::current_label;
   ++heap.allocations;
@@ -146,8 +147,7 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
   {
     const std::uint32_t stack = history.stack();
     const std::lock_guard lock(block->heap->lock);
-    block->stack = stack;
-    finish(*block->heap, *block, nbytes, request.slot, history.now());
+    finish(*block->heap, *block, nbytes, request.slot, history.now(), stack);
     is_time_to_look = history.is_time_to_look(block->heap->allocations);
   }
   if ((special.load() & kChecked) != 0) device.note_allocated(block->address, block->size);

@@ -191,7 +191,7 @@ void AllocatorState::free_captured(Block* block) noexcept {
     extra.is_barred = !is_marked;
     extra.marks = marks;
     heap.end_live(*block);
-    note_block_freed(heap, *block, true, history.now());
+    note_block_freed(heap, *block, true, history.now(), history.stack());
     heap.make_pending(*block);
     return;
   }
@@ -365,7 +365,7 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
   extra.keepers = keepers;
   extra.holds = holds;
   ++state.kept;
-  state.note_block_freed(heap, block, true, state.history.now());
+  state.note_block_freed(heap, block, true, state.history.now(), state.history.stack());
   for (const auto& keeper : keepers) {
     if (keeper->is_alive) keeper->kept.push_back(&block);
   }

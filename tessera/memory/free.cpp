@@ -32,11 +32,12 @@ void Buffer::free(Block* block) noexcept {
   state.free_slow(block);
 }
 
-void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending, probe::Moment moment) {
+void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending, probe::Moment moment,
+                                      std::uint32_t stack) {
   ++heap.frees;
   if (heap.published_live > heap.sums.live * 2 + (std::size_t{256} << 20)) [[unlikely]]
     publish_live(heap);
-  history.record_free(heap, block, is_pending, moment);
+  history.record_free(heap, block, is_pending, moment, stack);
 }
 
 void Buffer::use_on(const device::Stream& stream) const {
@@ -124,11 +125,10 @@ void AllocatorState::free_with(Block* block, std::vector<Use> uses) noexcept {
   {
     const std::lock_guard lock(heap.lock);
     heap.end_live(*block);
-    if (stack != 0) block->stack = stack;
     // A block on loan was not touched by its heap's stream since it was lent.
     if (block->slot == heap.slot && !host_writes) block->tick = heap.slot->upcoming();
     const bool is_pending = !uses.empty();
-    note_block_freed(heap, *block, is_pending, history.now());
+    note_block_freed(heap, *block, is_pending, history.now(), stack);
     if (is_pending) {
       heap.extra(*block).uses = std::move(uses);
       block->extra->keepers.clear();

@@ -102,6 +102,7 @@ class Rebuilder {
       if (is_leftover) {
         notes_.push_back(fmt::format("{} events belong to pools that are gone; left out", each.snapshot.trace.size()));
       } else {
+        each.snapshot.modules = records_.modules;
         result.push_back(std::move(each.snapshot));
       }
     }

@@ -95,6 +95,52 @@ TEST_F(History, TellsThePoolsOfLiveBlocks) {
   EXPECT_EQ(names, (std::vector<std::string>{"cache", "decode", "default", "registered"}));
 }
 
+[[gnu::noinline]] Buffer allocate_in_a_named_place(const Allocator& from, const Stream& stream) {
+  Buffer buffer = from.allocate(1000, stream);
+  asm volatile("" ::: "memory");  // no tail call: the frame stays
+  return buffer;
+}
+
+TEST_F(History, StacksAreSymbolizedFromTheFileAlone) {
+  if (std::system("addr2line --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "addr2line is not installed";
+  allocator.record_stacks(true);
+  held.push_back(allocate_in_a_named_place(allocator, one));
+  for (const std::vector<Snapshot>& snapshots : {history_of(rank), std::vector{allocator.snapshot()}}) {
+    const Symbols symbols = symbolize(snapshots);
+    EXPECT_TRUE(std::any_of(symbols.begin(), symbols.end(), [](const auto& known) {
+      return known.second.name.find("allocate_in_a_named_place") != std::string::npos &&
+             known.second.filename.find("history_test.cpp") != std::string::npos;
+    }));
+  }
+}
+
+TEST_F(History, ABlockDoesNotKeepTheStackOfItsEarlierLife) {
+  allocator.record_stacks(true);
+  Buffer first = allocator.allocate(1000, one);
+  const std::byte* const address = first.data();
+  first.reset();
+  allocator.record_stacks(false);
+  held.push_back(allocator.allocate(1000, one));
+  ASSERT_EQ(held.back().data(), address);
+  for (const Snapshot& snapshot : {history_of(rank).at(0), allocator.snapshot()}) {
+    for (const BlockView& block : snapshot.segments.at(0).blocks) EXPECT_EQ(block.stack, "");
+  }
+}
+
+TEST_F(History, TheStackOfAFreeIsNotThatOfTheAllocation) {
+  allocator.record_stacks(true);
+  { const Buffer brief = allocate_in_a_named_place(allocator, one); }
+  const std::vector<TraceEntry> trace = history_of(rank).at(0).trace;
+  const auto stack_of = [&](Action action) {
+    const auto found =
+        std::find_if(trace.begin(), trace.end(), [&](const auto& entry) { return entry.action == action; });
+    return found != trace.end() ? found->stack : "";
+  };
+  EXPECT_NE(stack_of(Action::kAlloc), "");
+  EXPECT_NE(stack_of(Action::kFreeRequested), "");
+  EXPECT_NE(stack_of(Action::kAlloc), stack_of(Action::kFreeRequested));
+}
+
 TEST_F(History, AnEstimateIsNotInIt) {
   const Pool pool = allocator.create_pool({});
   Buffer outlives;

@@ -120,6 +120,7 @@ struct Snapshot {
   std::vector<PoolView> pools = {};        ///< all pools there are
   std::vector<TraceEntry> trace = {};      ///< oldest first; empty when history was not asked for
   bool trace_is_cut = false;               ///< older events were overwritten
+  std::vector<std::pair<std::string, std::string>> modules = {};   ///< names in stacks, and the file of each
   std::vector<std::pair<std::string, std::string>> settings = {};  ///< the policy in force, by name
 
   /// Sums over all blocks, by walking them.

@@ -62,6 +62,7 @@ Snapshot AllocatorState::snapshot(const PoolState* only) {
   Snapshot out;
   out.device = name;
   out.settings = policy.fields();
+  out.modules = history.modules();
   const std::lock_guard slow(slow_mutex);
   std::vector<Heap*> heaps;
   for (const auto& pool : pools) {

@@ -72,7 +72,7 @@ bool look_up(const std::string& module, const Offsets& offsets, Symbols& symbols
     std::vector<std::string> words = {"addr2line", "-f", "-C", "-e", module};
     const auto first = next;
     for (; next != offsets.end() && words.size() < kMostAddresses; ++next)
-      words.push_back(fmt::format("{:#x}", next->first == 0 ? 0 : next->first - 1));  // in the call, not after it
+      words.push_back(fmt::format("{:#x}", next->first));
     const auto text = output_of(std::move(words));
     if (!text) return false;
     std::istringstream lines(*text);
@@ -105,7 +105,9 @@ void collect(const std::string& stack, std::set<std::string>& seen, std::map<std
 Symbols symbolize(std::span<const Snapshot> snapshots, std::vector<std::string>* notes) {
   std::set<std::string> seen;
   std::map<std::string, Offsets> modules;
+  std::map<std::string, std::string> files;
   for (const Snapshot& snapshot : snapshots) {
+    files.insert(snapshot.modules.begin(), snapshot.modules.end());
     for (const SegmentView& segment : snapshot.segments) {
       for (const BlockView& block : segment.blocks) collect(block.stack, seen, modules);
     }
@@ -124,10 +126,12 @@ Symbols symbolize(std::span<const Snapshot> snapshots, std::vector<std::string>*
     return symbols;
   }
   for (const auto& [module, offsets] : modules) {
-    if (::access(module.c_str(), R_OK) != 0) {
-      note(fmt::format("{}: {}; its frames stay as offsets", module, std::strerror(errno)));
-    } else if (!look_up(module, offsets, symbols)) {
-      note(fmt::format("{}: addr2line cannot read it; its frames stay as offsets", module));
+    const auto known = files.find(module);
+    const std::string& file = known != files.end() ? known->second : module;
+    if (::access(file.c_str(), R_OK) != 0) {
+      note(fmt::format("{}: {}; its frames stay as offsets", file, std::strerror(errno)));
+    } else if (!look_up(file, offsets, symbols)) {
+      note(fmt::format("{}: addr2line cannot read it; its frames stay as offsets", file));
     }
   }
   return symbols;

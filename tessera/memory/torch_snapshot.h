@@ -34,8 +34,8 @@ using Symbols = std::unordered_map<std::string, Frame>;
 TESSERA_API std::vector<std::string> split_stack(const std::string& stack);
 
 /// Looks up every frame of the snapshots with addr2line, one run a module. Modules that are not there, and frames
-/// without debug information, are left out; what could not be done is added to `notes`. The recorded offsets are taken
-/// for return addresses.
+/// without debug information, are left out; what could not be done is added to `notes`. A module is looked
+/// for where Snapshot::modules says, else by its name as a path.
 TESSERA_API Symbols symbolize(std::span<const Snapshot> snapshots, std::vector<std::string>* notes = nullptr);
 
 /// Which form to write.

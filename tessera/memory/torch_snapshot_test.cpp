@@ -305,7 +305,7 @@ TEST(Symbolize, FindsFunctionsOfThisProgram) {
         return 1;  // this program comes first
       },
       &start);
-  const std::uint64_t at = reinterpret_cast<std::uint64_t>(&marked_function) - start + 1;  // as a return address
+  const std::uint64_t at = reinterpret_cast<std::uint64_t>(&marked_function) - start;
   const std::string frame = std::filesystem::read_symlink("/proc/self/exe").string() + "+0x" + [&] {
     std::ostringstream hex;
     hex << std::hex << at;

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,7 +68,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   [[nodiscard]] std::size_t round(std::size_t nbytes) const;
   /// The last step of every allocation: `block` is taken, its heap's lock is held.
   void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot,
-              probe::Moment moment);
+              probe::Moment moment, std::uint32_t stack = 0);
   void publish_live(detail::Heap& heap);
   PoolState& add_pool(PoolOptions options, PoolId id, bool is_imaginary = false);
   std::shared_ptr<PoolState> handle_to(PoolState& pool);
@@ -96,7 +95,8 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   void finish_kept(Block* block, const detail::SlotTicks& replays) noexcept;
   void stamp(detail::Use& use) noexcept;
   void forbid(const Block& block) noexcept;
-  void note_block_freed(detail::Heap& heap, Block& block, bool is_pending, probe::Moment moment);
+  void note_block_freed(detail::Heap& heap, Block& block, bool is_pending, probe::Moment moment,
+                        std::uint32_t stack = 0);
   std::unique_lock<std::mutex> hold_closed(const PoolState& pool) noexcept;
   void block_is_back(std::unique_lock<std::mutex>& slow, bool is_retired) noexcept;
 

@@ -5,6 +5,8 @@
 #include <array>
 #include <unordered_map>
 
+#include "tessera/memory/detail/stack_walk.h"
+
 namespace tessera::memory::detail {
 namespace {
 
@@ -92,6 +94,16 @@ void read_pools(const probe::RecordFile& file, HistoryRecords& records) {
   for (const auto& [number, pool] : records.pools) records.allocator_of_pool[number] = pool.allocator;
 }
 
+void read_modules(const probe::RecordFile& file, HistoryRecords& records) {
+  const probe::TableInfo* table = file.find_table(ModuleRow::kRecordName);
+  if (table == nullptr) return;
+  for (const probe::RowInfo& row : table->claimed) {
+    const auto name = field<std::string>(row, "name");
+    const auto path = field<std::string>(row, "path");
+    if (!row.is_torn && name && path) records.modules.emplace_back(*name, *path);
+  }
+}
+
 // A keyframe that a thread is writing.
 struct OpenKeyframe {
   KeyframeRecord begin{};
@@ -156,6 +168,7 @@ std::optional<std::uint32_t> pool_of(const HistoryRecord& record) {
 HistoryRecords HistoryRecords::read(const probe::RecordFile& file) {
   HistoryRecords records;
   read_pools(file, records);
+  read_modules(file, records);
   const auto& rings = file.rings();
   for (const probe::RingInfo& ring : rings)
     records.is_cut = records.is_cut || (ring.name == kRing && ring.overwritten > 0);

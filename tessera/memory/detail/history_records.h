@@ -41,6 +41,7 @@ struct HistoryRecords {
   std::map<std::uint32_t, HistoryPool> pools;                // by number; those that have a row
   std::map<std::uint32_t, std::uint32_t> allocator_of_pool;  // by number; those whose allocator is known
   std::map<std::uint32_t, std::size_t> keyframes;            // by allocator: the event that begins its last whole one
+  std::vector<std::pair<std::string, std::string>> modules;  // names in stacks, and the file of each
   bool is_cut = false;                                       // older records were overwritten
   std::vector<std::string> notes;
 

@@ -102,13 +102,14 @@ void HistoryWriter::record_alloc(Heap& heap, const Block& block, probe::Moment m
                   heap.pool.number, label_string(block.label), probe::StringId(block.stack)});
 }
 
-void HistoryWriter::record_free(Heap& heap, const Block& block, bool is_pending, probe::Moment moment) {
+void HistoryWriter::record_free(Heap& heap, const Block& block, bool is_pending, probe::Moment moment,
+                                std::uint32_t stack) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
   if (recorder == nullptr || heap.pool.number == 0) return;
   recorder->write_at(
       next_moment(heap, moment), probe::Ring::kMemory,
       FreeRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.slot->id().value(),
-                 heap.pool.number, label_string(current_label), probe::StringId(block.stack), is_pending});
+                 heap.pool.number, label_string(current_label), probe::StringId(stack), is_pending});
 }
 
 void HistoryWriter::record_reusable(Heap& heap, const Block& block, bool by_wait) {
@@ -207,6 +208,10 @@ std::uint32_t HistoryWriter::stack() {
 
 std::string HistoryWriter::stack_text(std::uint32_t stack) const {
   return stack == 0 || stack_table_ == nullptr ? std::string() : stack_table_->text_of(probe::StringId(stack));
+}
+
+std::vector<std::pair<std::string, std::string>> HistoryWriter::modules() const {
+  return stack_table_ != nullptr ? stack_table_->modules() : std::vector<std::pair<std::string, std::string>>();
 }
 
 void HistoryWriter::record_stacks(bool on) {

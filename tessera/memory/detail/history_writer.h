@@ -43,7 +43,7 @@ class HistoryWriter {
     return recorder != nullptr && recorder->is_on() ? recorder->begin() : probe::Moment{};
   }
   void record_alloc(Heap& heap, const Block& block, probe::Moment moment);
-  void record_free(Heap& heap, const Block& block, bool is_pending, probe::Moment moment);
+  void record_free(Heap& heap, const Block& block, bool is_pending, probe::Moment moment, std::uint32_t stack);
   void record_reusable(Heap& heap, const Block& block, bool by_wait);
   void record_map(Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped, bool is_expandable);
   void record_oom(std::size_t nbytes, std::size_t device_free, StreamId stream, std::uint32_t pool);
@@ -60,6 +60,8 @@ class HistoryWriter {
   std::uint32_t stack();
   /// The text of a stack.
   [[nodiscard]] std::string stack_text(std::uint32_t stack) const;
+  /// The modules that stacks name, and the file of each.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> modules() const;
   void record_stacks(bool on);
 
  private:

@@ -197,12 +197,17 @@ std::string StackTable::text_of(probe::StringId id) const {
   return it != texts_.end() ? it->second : std::string();
 }
 
+std::vector<std::pair<std::string, std::string>> StackTable::modules() const {
+  const std::lock_guard lock(mutex_);
+  return modules_;
+}
+
 // The row stays when this table goes: the stacks that name the module stay in the file too.
 void StackTable::note_module(const std::string& name, const std::string& path, std::uintptr_t load_bias) {
-  for (const std::string& known : modules_) {
-    if (known == path) return;
+  for (const auto& [known, file] : modules_) {
+    if (file == path) return;
   }
-  modules_.push_back(path);
+  modules_.emplace_back(name, path);
   union Kept {
     probe::Row<ModuleRow> row;
     ~Kept() {}  // NOLINT(modernize-use-equals-default): the row is not released

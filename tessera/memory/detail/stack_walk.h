@@ -62,6 +62,8 @@ class StackTable {
   probe::StringId here(std::size_t skip);
   /// The text of a stack that this table interned; else empty.
   [[nodiscard]] std::string text_of(probe::StringId id) const;
+  /// The modules that its stacks name, and the file of each.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> modules() const;
   /// Stacks that found no room, counted each time.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   /// Distinct stacks known.
@@ -84,7 +86,7 @@ class StackTable {
   std::atomic<std::uint64_t> dropped_{0};
   mutable std::mutex mutex_;  // for adding
   std::unordered_map<std::uint32_t, std::string> texts_;
-  std::vector<std::string> modules_;  // paths noted
+  std::vector<std::pair<std::string, std::string>> modules_;  // noted: name, path
 };
 
 }  // namespace tessera::memory::detail
