@@ -11,13 +11,7 @@ TESSERA_BENCH(host) {
   setup.kernel = setup.device.host_kernel("nothing", [](const device::LaunchConfig&, void* const*) {});
   setup.pair_must = 80;
   setup.capture_must = 1.5;
-  measure_pairs(context, setup);
-  measure_churn(context, setup);
-  measure_threads(context, setup);
-  measure_side_stream(context, setup);
-  measure_random_capture(context, setup);
-  measure_stale_cpu(context, setup);
-  measure_replay_check(context, setup);
+  measure_all(context, setup);
 }
 
 }  // namespace

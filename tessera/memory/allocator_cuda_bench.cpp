@@ -22,13 +22,7 @@ TESSERA_BENCH(cuda) {
   setup.kernel = setup.device.load_module(std::as_bytes(std::span(kNothing))).kernel("nothing");
   setup.prefix = "cuda_";
   setup.capture_must = 1.1;
-  measure_pairs(context, setup);
-  measure_churn(context, setup);
-  measure_threads(context, setup);
-  measure_side_stream(context, setup);
-  measure_random_capture(context, setup);
-  measure_stale_cpu(context, setup);
-  measure_replay_check(context, setup);
+  measure_all(context, setup);
 }
 
 }  // namespace

@@ -34,15 +34,13 @@ void advance(CaptureScope& scope, const device::StreamSlot& slot, const device::
   scope.order->advance(slot.id(), info.dependencies);
 }
 
-bool is_done(const Use& use) { return use.slot->completed() >= use.tick; }
-
 // Whether a pending block is a matter of proof at all. Uses from outside the capture are no obstacle where a replay can
 // wait for them.
 bool is_provable(const CaptureScope& scope, const Block& block) {
   if (block.extra == nullptr || block.extra->is_barred) return false;
   if (block.extra->capture != scope.id && block.extra->capture != CaptureId{}) return false;
   return std::all_of(block.extra->uses.begin(), block.extra->uses.end(),
-                     [](const Use& use) { return static_cast<bool>(use.event) || is_done(use); });
+                     [](const Use& use) { return static_cast<bool>(use.event) || use.is_done(); });
 }
 
 // Uses of a block that is taken or merged are the pool's from now on: whoever is given these bytes, in this capture or
@@ -50,20 +48,11 @@ bool is_provable(const CaptureScope& scope, const Block& block) {
 void hand_on_uses(Heap& heap, const Block& block) {
   const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
   const std::lock_guard lock(heap.pool.uses_mutex);
+  std::erase_if(heap.pool.past_uses, [](const PoolState::PastUse& past) { return past.use.is_done(); });
   for (const Use& use : block.extra->uses) {
-    if (!is_done(use)) heap.pool.past_uses.push_back({{begin, begin + block.size}, use});
+    if (!use.is_done()) heap.pool.past_uses.push_back({{begin, begin + block.size}, use});
   }
 }
-
-void settle(AllocatorState& state, Heap& heap, Block& block) {
-  if (block.requested != 0) state.history.record_reusable(heap, block, false);
-  heap.drop_extra(block);
-  block.requested = 0;
-}
-
-}  // namespace
-
-namespace {
 
 // A block for the request that is proved over, or that nothing in this capture has used; the heap's lock is held.
 Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) {
@@ -87,7 +76,7 @@ Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) 
   if (run.first == nullptr) return nullptr;
   Block* block = heap.take_run(run, request.size, [&](Block& pending) {
     hand_on_uses(heap, pending);
-    settle(state, heap, pending);
+    state.settle(heap, pending);
   });
   state.counters.capture_reuses.fetch_add(1, std::memory_order_relaxed);
   return block;
@@ -201,7 +190,7 @@ void AllocatorState::free_captured(Block* block) noexcept {
   std::erase_if(uses, [&](const Use& use) { return detail::is_idle(device, use); });
   for (Use& use : uses) stamp(use);
   if (detail::keep_for_graphs(*this, *block, uses)) return;
-  std::erase_if(uses, is_done);
+  std::erase_if(uses, [](const Use& use) { return use.is_done(); });
   free_with(block, std::move(uses));
 }
 
@@ -219,7 +208,7 @@ void AllocatorState::end_deferral(PoolState& pool, CaptureId capture) {
     block->extra->is_barred = false;
     block->extra->marks.clear();
     if (is_completed(*heap, *block) || block->extra->uses.empty()) {
-      settle(*this, *heap, *block);
+      settle(*heap, *block);
       heap->make_ready(*block);
     } else {
       heap->make_pending(*block);
@@ -239,7 +228,7 @@ void AllocatorState::finish_kept(Block* block, const detail::SlotTicks& replays)
     forbid(*block);
     extra.keepers.clear();
     if (extra.uses.empty()) {
-      settle(*this, heap, *block);
+      settle(heap, *block);
       heap.make_ready(*block);
     } else {
       heap.make_pending(*block);
@@ -375,7 +364,7 @@ bool keep_for_graphs(AllocatorState& state, Block& block, std::vector<Use>& uses
 bool are_replays_completed(PoolState& pool) {
   if (pool.graphs.load() > 0) return false;
   const std::lock_guard lock(pool.uses_mutex);
-  std::erase_if(pool.past_uses, [](const PoolState::PastUse& past) { return is_done(past.use); });
+  std::erase_if(pool.past_uses, [](const PoolState::PastUse& past) { return past.use.is_done(); });
   return pool.past_uses.empty() && std::all_of(pool.replay_streams.begin(), pool.replay_streams.end(),
                                                [](const auto& one) { return one.first->completed() >= one.second; });
 }

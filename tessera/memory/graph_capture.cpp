@@ -23,7 +23,6 @@ struct CapturedState {
   std::vector<GraphPart> parts;         // sorted by pool, so that their locks are always taken in the same order
   Pool pool;                            // it was captured into
   std::string name;
-  std::uint32_t number = 0;
   device::Graph graph;
   device::GraphExec exec;
   std::shared_ptr<GraphKeeper> keeper;
@@ -45,8 +44,7 @@ Scopes& scopes() {
 }
 
 // A graph is gone, or was never made: what was kept for it comes back.
-void release_kept(AllocatorState& state, GraphKeeper& keeper) noexcept {
-  static_cast<void>(state);
+void release_kept(GraphKeeper& keeper) noexcept {
   std::vector<Block*> kept;
   SlotTicks replays;
   {
@@ -83,7 +81,7 @@ CapturedState::~CapturedState() {
     }
     state.graphs.fetch_sub(1);
   }
-  release_kept(*allocator, *keeper);
+  release_kept(*keeper);
 }
 
 }  // namespace detail
@@ -263,7 +261,7 @@ void GraphCapture::abandon() noexcept {
   }
   leave(*scope_);
   for (const detail::GraphPart& part : scope_->parts) part.pool.state()->graphs.fetch_sub(1);
-  detail::release_kept(*scope_->allocator, *scope_->keeper);
+  detail::release_kept(*scope_->keeper);
 }
 
 CapturedGraph GraphCapture::end() {
@@ -278,7 +276,6 @@ CapturedGraph GraphCapture::end() {
             [](const auto& a, const auto& b) { return a.pool.state().get() < b.pool.state().get(); });
   captured->pool = scope.pool;
   captured->name = scope.name;
-  captured->number = scope.graph;
   captured->keeper = scope.keeper;
   leave(scope);
   const std::unique_ptr<CaptureScope> done = std::move(scope_);  // from here on `captured` owns all

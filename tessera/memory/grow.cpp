@@ -21,10 +21,6 @@ using detail::Space;
 
 namespace {
 
-// Cached memory is moved rather than more mapped when it is at least this part of what is reserved: moving costs as
-// much as mapping, and a heap that is nearly full would rob another only to be robbed back.
-constexpr std::size_t kMoveAbove = 32;
-
 std::size_t round_up(std::size_t nbytes, std::size_t unit) { return (nbytes + unit - 1) / unit * unit; }
 
 std::size_t granule_of(const AllocatorState& state, const PoolState& pool) {
@@ -193,7 +189,7 @@ void move_pieces(AllocatorState& state, Heap& heap, Segment& segment, std::byte*
     const std::lock_guard lock(from->lock);
     cached += from->sums.cached;
   }
-  if (cached * kMoveAbove < state.reserved) return;
+  if (static_cast<double>(cached) < state.policy.move_above * static_cast<double>(state.reserved)) return;
   for (Heap* from : heaps) {
     state.poll_users(*from);
     while (to < end) {

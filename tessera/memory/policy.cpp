@@ -85,8 +85,8 @@ constexpr FieldRule share_rule(const char* name) {
           [](Policy& policy, const std::string& value) { policy.*Member = read_number<double>(value, "number"); }};
 }
 
-const std::array<FieldRule, 11>& rules() {
-  static const std::array<FieldRule, 11> kRules = {
+const std::array<FieldRule, 12>& rules() {
+  static const std::array<FieldRule, 12> kRules = {
       switch_rule<&Policy::expandable>("expandable"),
       size_rule<&Policy::granule_nbytes>("granule_nbytes", "a power of two from 512 B to 1 EiB",
                                          [](const Policy& policy) {
@@ -97,6 +97,7 @@ const std::array<FieldRule, 11>& rules() {
       size_rule<&Policy::most_piece_nbytes>(
           "most_piece_nbytes", "a multiple of granule_nbytes",
           [](const Policy& policy) { return is_granular(policy.most_piece_nbytes, policy); }, true),
+      share_rule<&Policy::move_above>("move_above"),
       size_rule<&Policy::shared_segment_nbytes>(
           "shared_segment_nbytes", "a multiple of granule_nbytes",
           [](const Policy& policy) { return is_granular(policy.shared_segment_nbytes, policy); }, true),

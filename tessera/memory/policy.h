@@ -32,11 +32,14 @@ struct TESSERA_API Policy {
   /// Memory is mapped in multiples of this (and of the upstream's granularity): 2 MiB is what CUDA maps, and what a
   /// fixed segment of small blocks takes.
   std::size_t granule_nbytes = std::size_t{2} << 20;
-  /// A request is mapped in pieces of at most this: large pieces cost fewer driver calls, small ones can be given back
-  /// and moved more often. Pieces start at one granule and double as the heap grows, to here.
+  /// A request is mapped in pieces of a quarter of its size, rounded to a power of two, at least a granule and at most
+  /// this: large pieces cost fewer driver calls, small ones can be given back and moved more often.
   std::size_t most_piece_nbytes = std::size_t{32} << 20;
-  /// Fixed segments: requests up to 1 MiB share segments of one granule, up to 10 MiB segments of this size, larger
-  /// ones get their own.
+  /// Cached memory of other heaps is moved rather than more mapped when it is at least this share of what is reserved:
+  /// moving costs as much as mapping, and a heap that is nearly full would rob another only to be robbed back.
+  double move_above = 0.03125;
+  /// Fixed segments: requests up to 1 MiB share segments of one granule, those below 10 MiB segments of this size,
+  /// larger ones get their own.
   std::size_t shared_segment_nbytes = std::size_t{20} << 20;
   /// A block is split when what remains is at least this.
   std::size_t least_remainder_nbytes = kAlignment;

@@ -33,6 +33,7 @@ TEST(Policy, TheDefaultIsAllowedAndShowsEveryField) {
   EXPECT_EQ(fields_of(policy), (std::map<std::string, std::string>{{"expandable", "true"},
                                                                    {"granule_nbytes", "2MiB"},
                                                                    {"most_piece_nbytes", "32MiB"},
+                                                                   {"move_above", "0.03125"},
                                                                    {"shared_segment_nbytes", "20MiB"},
                                                                    {"least_remainder_nbytes", "512B"},
                                                                    {"roundup_divisions", "0"},
@@ -45,13 +46,14 @@ TEST(Policy, TheDefaultIsAllowedAndShowsEveryField) {
 
 TEST(Policy, ParsesEveryFieldAndShowsIt) {
   const Policy policy = Policy::parse(
-      "expandable=false,granule_nbytes=4MiB, most_piece_nbytes = 64 MiB ,shared_segment_nbytes=40MiB,"
+      "expandable=false,granule_nbytes=4MiB, most_piece_nbytes = 64 MiB ,move_above=0.5,shared_segment_nbytes=40MiB,"
       "least_remainder_nbytes=1000,roundup_divisions=8,cross_stream=grow,pending_slack=0.25,limit_nbytes=12345678,"
       "collect_above=0.8,"
       "may_synchronize=false");
   EXPECT_FALSE(policy.expandable);
   EXPECT_EQ(policy.granule_nbytes, std::size_t{4} << 20);
   EXPECT_EQ(policy.most_piece_nbytes, std::size_t{64} << 20);
+  EXPECT_DOUBLE_EQ(policy.move_above, 0.5);
   EXPECT_EQ(policy.shared_segment_nbytes, std::size_t{40} << 20);
   EXPECT_EQ(policy.least_remainder_nbytes, 1000u);
   EXPECT_EQ(policy.roundup_divisions, 8u);
@@ -79,7 +81,8 @@ TEST(Policy, EmptyTextIsTheDefault) {
 TEST(Policy, UnknownFieldsAreNamedWithTheNearest) {
   EXPECT_EQ(message_of([] { Policy::parse("granul_nbytes=4MiB"); }),
             "memory policy: there is no field 'granul_nbytes' (did you mean 'granule_nbytes'?); there are [expandable, "
-            "granule_nbytes, most_piece_nbytes, shared_segment_nbytes, least_remainder_nbytes, roundup_divisions, "
+            "granule_nbytes, most_piece_nbytes, move_above, shared_segment_nbytes, least_remainder_nbytes, "
+            "roundup_divisions, "
             "cross_stream, pending_slack, limit_nbytes, collect_above, may_synchronize]");
 }
 

@@ -17,8 +17,6 @@ namespace {
 // Blocks looked at before a heap is given up: bounds the time of one allocation.
 constexpr int kMostTried = 32;
 
-bool is_done(const device::StreamSlot& slot, Tick tick) { return slot.completed() >= tick; }
-
 // Whether the work behind `tick` of `slot` comes before what `stream` does next. A tick read ahead
 // (StreamSlot::upcoming) may not have been taken yet, so a stream's own ticks are not asked of its clock unless
 // launches may overlap.
@@ -28,8 +26,8 @@ bool is_ordered(const device::Stream& stream, const device::StreamSlot& slot, Ti
 }
 
 bool are_uses_done(const Block& block) {
-  return block.extra == nullptr || std::all_of(block.extra->uses.begin(), block.extra->uses.end(),
-                                               [](const Use& use) { return is_done(*use.slot, use.tick); });
+  return block.extra == nullptr ||
+         std::all_of(block.extra->uses.begin(), block.extra->uses.end(), [](const Use& use) { return use.is_done(); });
 }
 
 }  // namespace
@@ -38,7 +36,7 @@ bool AllocatorState::is_over(const Heap& heap, const Block& block, const device:
   if (host_writes && !TESSERA_MUTANT("memory.pinned_reused_early")) return is_completed(heap, block);
   if (TESSERA_MUTANT("memory.every_block_is_covered")) return true;
   const auto is_covered = [&](const device::StreamSlot& slot, Tick tick) {
-    return is_done(slot, tick) || is_ordered(stream, slot, tick);
+    return slot.completed() >= tick || is_ordered(stream, slot, tick);
   };
   if (block.tick != Tick{} && !is_covered(*heap.slot, block.tick)) return false;
   if (block.extra == nullptr) return true;
@@ -48,7 +46,7 @@ bool AllocatorState::is_over(const Heap& heap, const Block& block, const device:
 
 bool AllocatorState::is_completed(const Heap& heap, const Block& block) const {
   if (TESSERA_MUTANT("memory.every_block_is_completed")) return true;
-  if (!host_writes && heap.slot != nullptr && !is_done(*heap.slot, block.tick)) return false;
+  if (!host_writes && heap.slot != nullptr && heap.slot->completed() < block.tick) return false;
   if (heap.slot == nullptr && !detail::are_replays_completed(heap.pool)) return false;
   return are_uses_done(block);
 }
@@ -75,13 +73,16 @@ void recycle(AllocatorState& state, std::vector<Use>& uses) {
   }
 }
 
-// A pending block is over for its taker: from here on the heap's own tick speaks for it.
-void settle(AllocatorState& state, Heap& heap, Block& block) {
-  if (block.requested != 0) state.history.record_reusable(heap, block, false);
-  if (block.extra != nullptr) recycle(state, block.extra->uses);
+}  // namespace
+
+void AllocatorState::settle(Heap& heap, Block& block) {
+  if (block.requested != 0) history.record_reusable(heap, block, false);
+  if (block.extra != nullptr) recycle(*this, block.extra->uses);
   heap.drop_extra(block);
   block.requested = 0;
 }
+
+namespace {
 
 Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap, bool is_own) {
   const std::lock_guard lock(heap.lock);
@@ -98,7 +99,7 @@ Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap,
       request.size, kMostTried, [&](const Block& block) { return state.is_over(heap, block, request.stream); });
   if (pending == nullptr) return nullptr;
   heap.take_pending(*pending, request.size);
-  settle(state, heap, *pending);
+  state.settle(heap, *pending);
   return pending;
 }
 
@@ -135,7 +136,7 @@ int price_of(const AllocatorState& state, const Request& request, const Heap& ow
   if (!may_wait || block.extra == nullptr) return -1;
   int waits = 0;
   for (const Use& use : block.extra->uses) {
-    if (is_done(*use.slot, use.tick) || is_ordered(request.stream, *use.slot, use.tick)) continue;
+    if (use.is_done() || is_ordered(request.stream, *use.slot, use.tick)) continue;
     if (!use.event) return -1;
     ++waits;
   }
@@ -178,7 +179,7 @@ Block* AllocatorState::take_by_wait(const Request& request, Heap& own, bool may_
   std::size_t waits = 0;
   try {
     for (const Use& use : uses) {
-      if (!use.event || is_done(*use.slot, use.tick) || is_ordered(request.stream, *use.slot, use.tick)) continue;
+      if (!use.event || use.is_done() || is_ordered(request.stream, *use.slot, use.tick)) continue;
       if (!TESSERA_MUTANT("memory.device_wait_skipped")) request.stream.wait(use.event);
       ++waits;
     }
@@ -226,7 +227,7 @@ std::size_t AllocatorState::promote_completed(Heap& heap) {
   for (Block* block : done) {
     nbytes += block->size;
     heap.end_pending(*block);
-    settle(*this, heap, *block);
+    settle(heap, *block);
     heap.make_ready(*block);
   }
   return nbytes;

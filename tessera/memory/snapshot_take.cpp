@@ -13,7 +13,7 @@ using detail::Segment;
 
 namespace {
 
-BlockView view_of(const AllocatorState& state, const Heap& heap, const Block& block) {
+BlockView view_of(const AllocatorState& state, const Block& block) {
   BlockView view;
   view.address = reinterpret_cast<std::uint64_t>(block.address);
   view.nbytes = block.size;
@@ -30,7 +30,6 @@ BlockView view_of(const AllocatorState& state, const Heap& heap, const Block& bl
   if (view.state == BlockState::kPending && block.extra != nullptr) {
     for (const detail::Use& use : block.extra->uses) view.pending_streams.push_back(use.slot->id());
   }
-  static_cast<void>(heap);
   return view;
 }
 
@@ -52,7 +51,7 @@ void view_segment(const AllocatorState& state, const Heap& heap, const Segment& 
       is_open = true;
     }
     out.segments.back().nbytes += block->size;
-    out.segments.back().blocks.push_back(view_of(state, heap, *block));
+    out.segments.back().blocks.push_back(view_of(state, *block));
   }
 }
 

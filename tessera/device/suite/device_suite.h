@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/testing/expect_error.h"
 #include "tessera/device/device.h"
 
 namespace tessera::device::suite {
@@ -179,24 +180,7 @@ class DeviceSuite : public testing::TestWithParam<Implementation> {
   std::vector<std::pair<std::uint64_t*, std::uint64_t>> words_;
 };
 
-/// Runs `body` and demands an error of this type whose text holds all of `words`.
-template <class E, class F>
-void expect_error(F&& body, std::initializer_list<std::string_view> words = {}) {
-  try {
-    body();
-  } catch (const E& error) {
-    const std::string text = error.what();
-    for (const std::string_view word : words)
-      EXPECT_NE(text.find(word), std::string::npos) << "the message lacks \"" << word << "\": " << text;
-    return;
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "an error of another type: " << error.what();
-    return;
-  }
-  ADD_FAILURE() << "no error was thrown; wanted one about "
-                << (words.size() == 0 ? std::string_view("anything") : *words.begin());
-}
-/// The same for misuse.
+/// Demands that `body` is refused as misuse, in a text that holds all of `words`.
 template <class F>
 void expect_refused(F&& body, std::initializer_list<std::string_view> words = {}) {
   expect_error<InvalidArgument>(std::forward<F>(body), words);

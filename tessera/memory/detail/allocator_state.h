@@ -86,6 +86,8 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   [[nodiscard]] bool is_over(const detail::Heap& heap, const Block& block, const device::Stream& stream) const;
   [[nodiscard]] bool is_completed(const detail::Heap& heap, const Block& block) const;
   std::size_t promote_completed(detail::Heap& heap);
+  /// A pending block is over for its taker: from here on the heap's own tick speaks for it. The heap's lock is held.
+  void settle(detail::Heap& heap, Block& block);
   /// Asks the driver how far the streams are that the heap's free blocks wait for. No heap lock is held.
   void poll_users(detail::Heap& heap);
 

@@ -2,8 +2,8 @@
 // empty from a size on takes two word scans, whatever there is.
 //
 // Up to 256 KiB every multiple of 512 has a bin of its own, so that the choice is the best fit; above, 32 bins to each
-// doubling, and the best of the first few blocks of a bin. Both limits come from replaying churn: finer bins gained
-// nothing, coarser ones wasted more (docs/memory.md).
+// doubling, and the best of the first few blocks of a bin. A block of
+// the next bin up is at most a 16th larger than asked.
 #pragma once
 
 #include <array>

@@ -35,6 +35,8 @@ struct Use {
   device::Stream stream;  ///< while live: to record an event on at free; afterwards empty
   Tick tick;              ///< 0 while live; taken at free
   device::Event event;    ///< recorded at free; empty: wait on nothing, only a clock or completion frees the block
+
+  [[nodiscard]] bool is_done() const { return slot->completed() >= tick; }
 };
 
 struct GraphKeeper;

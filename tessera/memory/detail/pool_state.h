@@ -58,9 +58,10 @@ class HeapDirectory {
   }
   void add(StreamId stream, Heap* heap) {
     auto& chunk = chunks_[stream.value() / kChunk];
-    if (chunk.load() == nullptr)
-      chunk.store(
-          new std::atomic<Heap*>[kChunk] {}, std::memory_order_release);
+    if (chunk.load() == nullptr) {
+      auto* const fresh = new std::atomic<Heap*>[kChunk]();
+      chunk.store(fresh, std::memory_order_release);
+    }
     chunk.load()[stream.value() % kChunk].store(heap, std::memory_order_release);
   }
   static constexpr std::size_t kMostStreams = 64 * 64;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
 
@@ -79,23 +80,5 @@ class MemorySuite : public testing::TestWithParam<Implementation> {
  private:
   std::vector<device::Hold> holds_;
 };
-
-/// Runs `body` and demands an error of this type whose text holds all of `words`.
-template <class E, class F>
-void expect_error(F&& body, std::initializer_list<std::string_view> words = {}) {
-  try {
-    body();
-  } catch (const E& error) {
-    const std::string text = error.what();
-    for (const std::string_view word : words)
-      EXPECT_NE(text.find(word), std::string::npos) << "the message lacks \"" << word << "\": " << text;
-    return;
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "an error of another type: " << error.what();
-    return;
-  }
-  ADD_FAILURE() << "no error was thrown; wanted one about "
-                << (words.size() == 0 ? std::string_view("anything") : *words.begin());
-}
 
 }  // namespace tessera::memory::suite

@@ -337,4 +337,14 @@ void measure_replay_check(bench::Context& context, const Setup& setup) {
   stream.synchronize();
 }
 
+void measure_all(bench::Context& context, const Setup& setup) {
+  measure_pairs(context, setup);
+  measure_churn(context, setup);
+  measure_threads(context, setup);
+  measure_side_stream(context, setup);
+  measure_random_capture(context, setup);
+  measure_stale_cpu(context, setup);
+  measure_replay_check(context, setup);
+}
+
 }  // namespace tessera::memory::workloads

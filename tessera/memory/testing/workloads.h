@@ -34,5 +34,7 @@ void measure_random_capture(bench::Context& context, const Setup& setup);
 void measure_stale_cpu(bench::Context& context, const Setup& setup);
 /// replay_32: what checking a replay of one of 32 graphs that share a pool adds to launching it.
 void measure_replay_check(bench::Context& context, const Setup& setup);
+/// All of these.
+void measure_all(bench::Context& context, const Setup& setup);
 
 }  // namespace tessera::memory::workloads

@@ -1,0 +1,31 @@
+// An expectation about errors: their type and what their text must name. Errors here are for people, so tests read
+// them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+/// Runs `body` and demands an error of this type whose text holds all of `words`.
+template <class E, class F>
+void expect_error(F&& body, std::initializer_list<std::string_view> words = {}) {
+  try {
+    body();
+  } catch (const E& error) {
+    const std::string text = error.what();
+    for (const std::string_view word : words)
+      EXPECT_NE(text.find(word), std::string::npos) << "the message lacks \"" << word << "\": " << text;
+    return;
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "an error of another type: " << error.what();
+    return;
+  }
+  ADD_FAILURE() << "no error was thrown; wanted one about "
+                << (words.size() == 0 ? std::string_view("anything") : *words.begin());
+}
+
+}  // namespace tessera
