@@ -1,0 +1,1 @@
+#include "tessera/layout/layout.h"

@@ -1,0 +1,78 @@
+// A plan: the steps that bring a tensor from one layout to another. Data that every rank computes alike: no step names
+// a rank, and prices are those of the largest part.
+//
+// Steps and what they do to the layout (x, y: sub-axes; [..]: cuts of a dimension, the last the finest):
+//   all-gather        the last cuts of a dimension go           [.. x y] -> [..]
+//   slice             cuts are added, each rank keeps its part  [..] -> [.. x y]            no communication
+//   all-to-all        last cuts of one dimension move to another [.. x], [..] -> [..], [.. x]
+//   reduce-scatter    partial axes become last cuts             partial x y, [..] -> [.. x y]
+//   all-reduce        partial axes are summed up                partial x y -> nothing
+//   permute           parts change owners whole                 [x y] -> [y x], [x] -> [y]
+//   box exchange      each rank fetches what it lacks of its new part, by intersection with what others hold
+//   partition         replicated to partial: the group's first rank keeps the values, others hold the neutral one
+//                     (avg, min, max: all keep them)            nothing -> partial x        no communication
+//   zero-fill         a part becomes a partial sum of the whole [.. x] -> partial sum x     no communication
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/export.h"
+#include "tessera/base/shape.h"
+#include "tessera/layout/layout.h"
+
+namespace tessera::layout {
+
+enum class StepKind : std::uint8_t {
+  kAllGather,
+  kSlice,
+  kAllToAll,
+  kReduceScatter,
+  kAllReduce,
+  kPermute,
+  kBoxExchange,
+  kPartition,
+  kZeroFill,
+};
+/// "all-gather", "slice", ...
+TESSERA_API std::string_view to_string(StepKind kind);
+/// Whether ranks talk in it.
+TESSERA_API bool communicates(StepKind kind);
+
+/// One step of a plan.
+struct TESSERA_API Step {
+  StepKind kind = StepKind::kSlice;
+  std::vector<SubAxis> axes;  ///< the group: ranks that differ along these; major to minor
+  Layout before;
+  Layout after;
+  std::int64_t nbytes = 0;       ///< that the busiest rank receives
+  std::int64_t copy_nbytes = 0;  ///< moved inside the rank: packing, unpacking, slices
+  std::int64_t peak_nbytes = 0;  ///< of the tensor's parts before and after, and staging, at once
+  double us = 0;                 ///< by the cost model
+};
+
+/// A request for a plan.
+struct TESSERA_API PlanRequest {
+  Layout from;
+  Layout to;  ///< on the same mesh
+  Shape shape;
+  std::int64_t itemsize = 4;
+  /// Most bytes of a rank's part in between; 0: the larger of the parts at the ends.
+  std::int64_t budget_nbytes = 0;
+};
+
+/// See the head of this file.
+struct TESSERA_API Plan {
+  PlanRequest request;
+  std::vector<Step> steps;       ///< none: the layouts are the same
+  std::int64_t nbytes = 0;       ///< received by the busiest rank, all steps
+  std::int64_t peak_nbytes = 0;  ///< the largest of the steps
+  double us = 0;                 ///< sum of the steps
+
+  /// A line per step: what, over which axes, to which layout, bytes, microseconds.
+  [[nodiscard]] std::string text() const;
+};
+
+}  // namespace tessera::layout

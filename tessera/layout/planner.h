@@ -1,0 +1,60 @@
+// Finds the cheapest plan, exactly: a shortest path over all layouts that the steps of plan.h can reach, with the cost
+// model's prices. The rules of the search, which hold for every plan:
+// - Partial axes that a plan settles with one reduction (sum and avg count as one) are settled in one step: a fold is
+//   not two folds in a row.
+// - No part in between is larger than the larger of the parts at the ends, or than the budget asked for.
+// - Equal prices: fewer steps, then the order of kinds, axes and dimensions, so that every rank picks the same.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tessera/base/export.h"
+#include "tessera/layout/cost_model.h"
+#include "tessera/layout/plan.h"
+
+namespace tessera::layout {
+
+/// How often plans were found in the cache.
+struct PlannerCounts {
+  std::uint64_t hits = 0;
+  std::uint64_t misses = 0;
+  std::uint64_t evictions = 0;
+  std::size_t entries = 0;
+};
+
+/// See the head of this file. Thread-safe. Keeps the plans it made, the least recently used go first.
+class TESSERA_API Planner {
+ public:
+  /// With these prices; keeps at most `capacity` plans.
+  explicit Planner(CostModel model = {}, std::size_t capacity = 4096);
+  ~Planner();
+  Planner(const Planner&) = delete;
+  Planner& operator=(const Planner&) = delete;
+
+  /// The cheapest plan. Layouts of different meshes, a shape that one of them does not fit, a budget that no plan keeps
+  /// to are errors that say so.
+  std::shared_ptr<const Plan> plan(const PlanRequest& request);
+  /// The plan for the gradient: from the target's gradient layout to the source's. Cut stays cut; partial becomes
+  /// replicated; what the plan gathered comes back as a partial sum, which is then scattered.
+  std::shared_ptr<const Plan> dual(const Plan& plan);
+
+  /// The prices.
+  [[nodiscard]] const CostModel& model() const;
+  /// Of the cache, so far.
+  [[nodiscard]] PlannerCounts counts() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The layout of a gradient that needs no more reduction: partial axes are replicated.
+TESSERA_API Layout gradient_layout(const Layout& layout);
+
+/// Bytes that the busiest rank must receive at least, by intersecting its new part with its old one; a reduction over n
+/// ranks adds its share, (n - 1) / n of what is reduced. A plan's bytes are held against it.
+TESSERA_API std::int64_t least_nbytes(const PlanRequest& request);
+
+}  // namespace tessera::layout
