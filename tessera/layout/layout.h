@@ -97,6 +97,7 @@ struct LayoutHash {
 
 namespace detail {
 struct LayoutState;
+struct LayoutAccess;
 }  // namespace detail
 
 /// See the head of this file. A handle: cheap to copy, empty until assigned, safe to share between threads.
@@ -157,6 +158,7 @@ class TESSERA_API Layout {
   friend bool operator==(const Layout& a, const Layout& b) noexcept { return a.state_ == b.state_; }
 
  private:
+  friend struct detail::LayoutAccess;
   explicit Layout(detail::LayoutState* state) : state_(state) {}  // takes over a count
   [[nodiscard]] const detail::LayoutState& state() const;
 

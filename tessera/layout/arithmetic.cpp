@@ -1,0 +1,283 @@
+#include "tessera/layout/arithmetic.h"
+
+#include <algorithm>
+
+#include "tessera/base/checked.h"
+#include "tessera/base/error.h"
+#include "tessera/layout/detail/cutting.h"
+#include "tessera/layout/detail/layout_state.h"
+
+namespace tessera::layout {
+namespace {
+
+using detail::chunk_range;
+using detail::LayoutState;
+using detail::PlacedCut;
+using detail::PlacedDim;
+using detail::Range;
+
+const LayoutState& state_of(const Layout& layout) { return detail::LayoutAccess::state(layout); }
+
+// The range of each block of `size` that a cut keeps.
+Range range_of(const PlacedDim& dim, std::size_t place, std::int64_t block, std::int64_t coordinate) {
+  if (place == 0 && !dim.starts.empty()) {
+    const auto at = static_cast<std::size_t>(coordinate);
+    return {dim.starts[at], dim.starts[at + 1]};
+  }
+  return chunk_range(block, dim.cuts[place].size, coordinate);
+}
+
+std::string misfit_of_dim(const LayoutState& state, std::size_t index, std::int64_t size) {
+  const PlacedDim& dim = state.dims[index];
+  using tessera::detail::concat;
+  if (!dim.starts.empty() && dim.starts.back() != size) {
+    return concat("the sizes given for axis '", detail::name_of(state.mesh, state.parts.dims[index].cuts[0].by),
+                  "' add up to ", dim.starts.back());
+  }
+  if (!dim.has_blocks) return {};
+  detail::Holdings holdings(size);
+  for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
+    std::string why;
+    if (i == 0 && !dim.starts.empty()) {
+      holdings.cut(*state.parts.dims[index].sizes);
+    } else {
+      why = holdings.cut(dim.cuts[i].size, dim.cuts[i].blocks);
+    }
+    if (why.empty()) continue;
+    return concat("the cut by axis '", detail::name_of(state.mesh, state.parts.dims[index].cuts[i].by),
+                  "' does not go: ", why);
+  }
+  return {};
+}
+
+[[gnu::cold, gnu::noinline]] void refuse_shape(const LayoutState& state, const Shape& shape) {
+  const std::string text = state.mesh.text() + ' ' + state.placements_text;
+  TESSERA_CHECK(shape.size() >= state.dims.size(), "layout ", text, " cuts dimension ", state.dims.size() - 1,
+                ", but shape ", shape, " has ", shape.size(), " dimensions");
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    TESSERA_CHECK(shape[i] <= detail::kMostSize, "layout ", text, ": dimension ", i, " of shape ", shape,
+                  " is more than 2^62");
+  }
+}
+
+// The part of the check that every query makes; blocks and given sizes are checked only where there are any.
+inline void check_shape(const LayoutState& state, const Shape& shape) {
+  bool fits = shape.size() >= state.dims.size();
+  for (const std::int64_t size : shape) fits = fits && size <= detail::kMostSize;
+  if (!fits) [[unlikely]]
+    refuse_shape(state, shape);
+  if (state.is_plain) return;
+  for (std::size_t i = 0; i < state.dims.size(); ++i) {
+    const std::string why = misfit_of_dim(state, i, shape[i]);
+    TESSERA_CHECK(why.empty(), "layout ", state.mesh.text(), " ", state.placements_text, ": dimension ", i,
+                  " of shape ", shape, " has ", shape[i], " elements, and ", why);
+  }
+}
+
+// Behind the mesh's first rank; the rank is on the mesh.
+std::uint32_t distance_of(const LayoutState& state, Rank rank) {
+  return static_cast<std::uint32_t>(rank.value() - state.first_rank);
+}
+
+IndexMap empty_map(std::int64_t size) { return {size, 0, {}}; }
+
+// A dimension without blocks: one run.
+inline Range run_of(const PlacedDim& dim, std::int64_t size, std::uint32_t distance) {
+  Range run{0, size};
+  for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
+    const Range piece = range_of(dim, i, run.hi - run.lo, dim.cuts[i].coordinate(distance));
+    run = {run.lo + piece.lo, run.lo + piece.hi};
+  }
+  return run.lo < run.hi ? run : Range{size, size};
+}
+
+IndexMap map_of(const PlacedDim& dim, std::int64_t size, std::uint32_t distance) {
+  if (!dim.has_blocks) {
+    const Range run = run_of(dim, size, distance);
+    return {run.lo, run.hi - run.lo, {}};
+  }
+  IndexMap map{0, size, {}};
+  for (std::size_t i = 0; i < dim.cuts.size() && map.block > 0; ++i) {
+    const PlacedCut& cut = dim.cuts[i];
+    const Range range = range_of(dim, i, map.size() / cut.blocks, cut.coordinate(distance));
+    if (range.lo >= range.hi) return empty_map(size);
+    TESSERA_CHECK(keep_range(map, cut.blocks, range), "layout: a cut breaks runs, which check_fits should have found");
+  }
+  return map.block > 0 ? map : empty_map(size);
+}
+
+std::int64_t local_size(const PlacedDim& dim, std::int64_t size, std::uint32_t distance) {
+  for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
+    const PlacedCut& cut = dim.cuts[i];
+    const Range range = range_of(dim, i, size / cut.blocks, cut.coordinate(distance));
+    size = (range.hi - range.lo) * cut.blocks;
+  }
+  return size;
+}
+
+// The distance that the coordinates of the dimension's cuts add for the ranks that hold `index`.
+std::int64_t distance_to(const PlacedDim& dim, std::int64_t size, std::int64_t index) {
+  std::int64_t distance = 0;
+  for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
+    const PlacedCut& cut = dim.cuts[i];
+    const std::int64_t block = size / cut.blocks;
+    const std::int64_t in_block = index % block;
+    std::int64_t coordinate = 0;
+    if (i == 0 && !dim.starts.empty()) {
+      const auto behind = std::upper_bound(dim.starts.begin(), dim.starts.end(), index);
+      coordinate = behind - dim.starts.begin() - 1;
+    } else {
+      coordinate = in_block / detail::chunk_of(block, cut.size);
+    }
+    const Range range = range_of(dim, i, block, coordinate);
+    distance += cut.distance(coordinate);
+    index = index / block * (range.hi - range.lo) + in_block - range.lo;
+    size = (range.hi - range.lo) * cut.blocks;
+  }
+  return distance;
+}
+
+}  // namespace
+
+std::int64_t IndexMap::size() const {
+  std::int64_t count = block;
+  for (const Level& level : levels) count *= level.count;
+  return count;
+}
+
+std::int64_t IndexMap::global(std::int64_t local) const {
+  TESSERA_CHECK(local >= 0 && local < size(), "index map: there is no local index ", local, "; there are ", size());
+  std::int64_t index = offset + local % block;
+  local /= block;
+  for (std::size_t i = levels.size(); i-- > 0;) {
+    index += local % levels[i].count * levels[i].stride;
+    local /= levels[i].count;
+  }
+  return index;
+}
+
+std::optional<std::int64_t> IndexMap::local(std::int64_t global) const {
+  std::int64_t rest = global - offset;
+  if (global < offset) return std::nullopt;
+  std::int64_t index = 0;
+  for (const Level& level : levels) {
+    const std::int64_t place = rest / level.stride;
+    if (place >= level.count) return std::nullopt;
+    rest -= place * level.stride;
+    index = index * level.count + place;
+  }
+  if (rest >= block) return std::nullopt;
+  return index * block + rest;
+}
+
+std::int64_t Box::numel() const {
+  std::int64_t count = 1;
+  for (const std::int64_t each : size) {
+    if (each == 0) return 0;
+  }
+  for (const std::int64_t each : size) count = checked_mul(count, each, "elements of a box");
+  return count;
+}
+
+std::string Box::text() const {
+  std::string text = "[";
+  for (std::size_t i = 0; i < size.size(); ++i) {
+    text += tessera::detail::concat(i > 0 ? ", " : "", offset[i], ':', offset[i] + size[i]);
+  }
+  return text + "]";
+}
+
+Box intersect(const Box& a, const Box& b) {
+  TESSERA_CHECK(a.size.size() == b.size.size(), "boxes ", a.text(), " and ", b.text(),
+                " do not have as many dimensions each");
+  Box both;
+  for (std::size_t i = 0; i < a.size.size(); ++i) {
+    const std::int64_t lo = std::max(a.offset[i], b.offset[i]);
+    const std::int64_t hi = std::min(a.offset[i] + a.size[i], b.offset[i] + b.size[i]);
+    both.offset.push_back(lo);
+    both.size.push_back(std::max<std::int64_t>(hi - lo, 0));
+  }
+  return both;
+}
+
+void check_fits(const Layout& layout, const Shape& shape) { check_shape(state_of(layout), shape); }
+
+Shape local_shape(const Layout& layout, const Shape& shape, Rank rank) {
+  const LayoutState& state = state_of(layout);
+  check_shape(state, shape);
+  const bool is_here = state.mesh.contains(rank);
+  const std::uint32_t distance = is_here ? distance_of(state, rank) : 0;
+  SmallVector<std::int64_t, 8> sizes;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::int64_t size = i < state.dims.size() ? local_size(state.dims[i], shape[i], distance) : shape[i];
+    sizes.push_back(is_here ? size : 0);
+  }
+  return Shape(std::span<const std::int64_t>(sizes));
+}
+
+IndexMap index_map(const Layout& layout, const Shape& shape, int dim, Rank rank) {
+  const LayoutState& state = state_of(layout);
+  check_shape(state, shape);
+  const std::int64_t size = shape.dim(dim);
+  const auto index = static_cast<std::size_t>(dim < 0 ? dim + shape.ndim() : dim);
+  if (!state.mesh.contains(rank)) return empty_map(size);
+  if (index >= state.dims.size()) return {0, size, {}};
+  return map_of(state.dims[index], size, distance_of(state, rank));
+}
+
+Box local_box(const Layout& layout, const Shape& shape, Rank rank) {
+  const LayoutState& state = state_of(layout);
+  check_shape(state, shape);
+  Box box;
+  const bool is_here = state.mesh.contains(rank);
+  const std::uint32_t distance = is_here ? distance_of(state, rank) : 0;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    Range run{0, shape[i]};
+    if (!is_here) {
+      run = {shape[i], shape[i]};
+    } else if (i < state.dims.size() && !state.dims[i].has_blocks) {
+      run = run_of(state.dims[i], shape[i], distance);
+    } else if (i < state.dims.size()) {
+      const IndexMap map = map_of(state.dims[i], shape[i], distance);
+      TESSERA_CHECK(map.is_contiguous(), "layout ", layout.text(), ": what rank ", rank, " holds of shape ", shape,
+                    " is no box: dimension ", i, " is in runs of ", map.block, "; ask index_map() for them");
+      run = {map.offset, map.offset + map.block};
+    }
+    box.offset.push_back(run.lo);
+    box.size.push_back(run.hi - run.lo);
+  }
+  return box;
+}
+
+RankSet owners(const Layout& layout, const Shape& shape, std::span<const std::int64_t> index) {
+  const LayoutState& state = state_of(layout);
+  check_shape(state, shape);
+  TESSERA_CHECK(index.size() == shape.size(), "owners: an index of ", index.size(), " numbers is given for shape ",
+                shape);
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    TESSERA_CHECK(index[i] >= 0 && index[i] < shape[i], "owners: shape ", shape, " has no element at ", index[i],
+                  " of dimension ", i);
+  }
+  RankSet ranks{state.first_rank, state.replicas};
+  for (std::size_t i = 0; i < state.dims.size(); ++i) ranks.first += distance_to(state.dims[i], shape[i], index[i]);
+  return ranks;
+}
+
+std::int64_t largest_local_numel(const Layout& layout, const Shape& shape) {
+  const LayoutState& state = state_of(layout);
+  check_shape(state, shape);
+  SmallVector<std::int64_t, 8> sizes;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    std::int64_t size = shape[i];
+    for (std::size_t k = 0; i < state.dims.size() && k < state.dims[i].cuts.size(); ++k) {
+      const PlacedCut& cut = state.dims[i].cuts[k];
+      const bool is_given = k == 0 && !state.dims[i].starts.empty();
+      // The first chunk is the largest, and of a larger piece the first chunk is not smaller.
+      size = is_given ? state.dims[i].largest : detail::chunk_of(size / cut.blocks, cut.size) * cut.blocks;
+    }
+    sizes.push_back(size);
+  }
+  return Shape(std::span<const std::int64_t>(sizes)).numel();
+}
+
+}  // namespace tessera::layout

@@ -1,0 +1,188 @@
+#include "tessera/layout/detail/atoms.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/layout/detail/cutting.h"
+#include "tessera/layout/detail/layout_state.h"
+
+namespace tessera::layout::detail {
+namespace {
+
+using tessera::detail::concat;
+
+void add_bounds(std::vector<std::int64_t>& bounds, const SubAxis& part) {
+  bounds.push_back(part.before);
+  bounds.push_back(part.before * part.size);
+}
+
+// Where the parts of an axis begin and end that these layouts use, from 1 to the axis' size, each once.
+std::vector<std::int64_t> bounds_of(std::span<const Layout> layouts, std::int32_t axis, std::int64_t size) {
+  std::vector<std::int64_t> bounds = {1, size};
+  for (const Layout& layout : layouts) {
+    for (int dim = 0; dim < layout.ndim(); ++dim) {
+      for (const Cut& cut : layout.cuts(dim)) {
+        if (cut.by.axis == axis) add_bounds(bounds, cut.by);
+      }
+    }
+    for (const PartialAxis& partial : layout.partials()) {
+      if (partial.by.axis == axis) add_bounds(bounds, partial.by);
+    }
+  }
+  std::sort(bounds.begin(), bounds.end());
+  bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+  return bounds;
+}
+
+// The atoms of a part: [first, end).
+struct AtomRange {
+  std::size_t first = 0;
+  std::size_t end = 0;
+};
+
+std::optional<AtomRange> atoms_of_part(const Atoms& atoms, const SubAxis& part) {
+  AtomRange range;
+  const std::int64_t to = part.before * part.size;
+  while (range.first < atoms.list.size() &&
+         (atoms.list[range.first].axis != part.axis || atoms.list[range.first].before != part.before)) {
+    ++range.first;
+  }
+  for (range.end = range.first; range.end < atoms.list.size() && atoms.list[range.end].axis == part.axis; ++range.end) {
+    const SubAxis& atom = atoms.list[range.end];
+    if (atom.before * atom.size == to) {
+      ++range.end;
+      return range;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string no_atoms(const Atoms& atoms, const SubAxis& part) {
+  return concat("the atoms at hand do not make part ", name_of(atoms.mesh, part), " of axis '",
+                atoms.mesh.axis(part.axis).name, "'");
+}
+
+std::optional<AtomDim> dim_to_atoms(const Atoms& atoms, const Layout& layout, int dim, std::int64_t size,
+                                    std::string& why) {
+  AtomDim made;
+  const std::span<const Cut> cuts = layout.cuts(dim);
+  Holdings holdings(size);
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    const Cut& cut = cuts[i];
+    const auto range = atoms_of_part(atoms, cut.by);
+    if (!range) {
+      why = no_atoms(atoms, cut.by);
+      return std::nullopt;
+    }
+    const bool is_given = i == 0 && !layout.sizes(dim).empty();
+    if (range->end - range->first > 1) {
+      if (is_given || !holdings.all_divide_by(cut.blocks, cut.by.size)) {
+        why = concat("dimension ", dim, " is cut by axis '", name_of(atoms.mesh, cut.by), "' into ",
+                     is_given ? "pieces of given sizes" : "uneven pieces", ", while parts of it are used elsewhere");
+        return std::nullopt;
+      }
+    }
+    if (is_given) made.sizes = LayoutAccess::state(layout).parts.dims[static_cast<std::size_t>(dim)].sizes;
+    for (std::size_t atom = range->first; atom < range->end; ++atom) {
+      made.cuts.push_back({static_cast<std::int32_t>(atom), cut.blocks});
+    }
+    if (is_given) {
+      holdings.cut(layout.sizes(dim));
+    } else {
+      const std::string problem = holdings.cut(cut.by.size, cut.blocks);
+      TESSERA_CHECK(problem.empty(), "atoms: layout ", layout.text(), ", dimension ", dim, ": ", problem);
+    }
+  }
+  return made;
+}
+
+DimCuts dim_from_atoms(const Atoms& atoms, const AtomDim& dim, std::size_t index, std::int64_t size) {
+  DimCuts made;
+  made.sizes = dim.sizes;
+  Holdings holdings(size);
+  for (std::size_t i = 0; i < dim.cuts.size();) {
+    const AtomCut& first = dim.cuts[i];
+    SubAxis part = atoms.list[static_cast<std::size_t>(first.atom)];
+    const bool is_given = i == 0 && dim.sizes;
+    std::size_t next = i + 1;
+    for (; next < dim.cuts.size() && !is_given; ++next) {
+      const SubAxis& more = atoms.list[static_cast<std::size_t>(dim.cuts[next].atom)];
+      if (more.axis != part.axis || more.before != part.before * part.size || dim.cuts[next].blocks != first.blocks ||
+          !holdings.all_divide_by(first.blocks, part.size * more.size)) {
+        break;
+      }
+      part.size *= more.size;
+    }
+    made.cuts.push_back({part, first.blocks});
+    std::string why;
+    if (is_given) {
+      holdings.cut(*dim.sizes);
+    } else {
+      why = holdings.cut(part.size, first.blocks);
+    }
+    TESSERA_CHECK(why.empty(), "atoms: dimension ", index, ", cut by axis '", name_of(atoms.mesh, part), "': ", why);
+    i = next;
+  }
+  return made;
+}
+
+}  // namespace
+
+std::optional<Atoms> atoms_of(std::span<const Layout> layouts, std::string& why) {
+  TESSERA_CHECK(!layouts.empty(), "atoms: no layouts are given");
+  Atoms atoms{layouts.front().mesh(), {}};
+  for (const Layout& layout : layouts) {
+    TESSERA_CHECK(layout.mesh() == atoms.mesh, "atoms: layouts of two meshes, ", atoms.mesh.text(), " and ",
+                  layout.mesh().text());
+  }
+  for (std::int32_t axis = 0; axis < atoms.mesh.ndim(); ++axis) {
+    const Axis& whole = atoms.mesh.axis(axis);
+    const std::vector<std::int64_t> bounds = bounds_of(layouts, axis, whole.size);
+    for (std::size_t i = 1; i < bounds.size(); ++i) {
+      if (bounds[i] % bounds[i - 1] != 0) {
+        why = concat("axis '", whole.name, "' of ", whole.size, " is read in parts that do not nest: one ends at ",
+                     bounds[i - 1], ", another at ", bounds[i]);
+        return std::nullopt;
+      }
+      atoms.list.push_back({axis, bounds[i - 1], bounds[i] / bounds[i - 1]});
+    }
+  }
+  return atoms;
+}
+
+std::optional<AtomLayout> to_atoms(const Atoms& atoms, const Layout& layout, const Shape& shape, std::string& why) {
+  TESSERA_CHECK(layout.mesh() == atoms.mesh, "atoms of mesh ", atoms.mesh.text(), " cannot hold layout ",
+                layout.text());
+  check_fits(layout, shape);
+  AtomLayout made;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    auto dim = dim_to_atoms(atoms, layout, static_cast<int>(i), shape[i], why);
+    if (!dim) return std::nullopt;
+    made.dims.push_back(std::move(*dim));
+  }
+  made.partials.resize(atoms.list.size());
+  for (const PartialAxis& partial : layout.partials()) {
+    const auto range = atoms_of_part(atoms, partial.by);
+    if (!range) {
+      why = no_atoms(atoms, partial.by);
+      return std::nullopt;
+    }
+    for (std::size_t atom = range->first; atom < range->end; ++atom) made.partials[atom] = partial.reduction;
+  }
+  return made;
+}
+
+Layout from_atoms(const Atoms& atoms, const AtomLayout& layout, const Shape& shape) {
+  TESSERA_CHECK(layout.dims.size() <= shape.size(), "atoms: a layout of ", layout.dims.size(),
+                " dimensions does not fit shape ", shape);
+  LayoutParts parts;
+  for (std::size_t i = 0; i < layout.dims.size(); ++i) {
+    parts.dims.push_back(dim_from_atoms(atoms, layout.dims[i], i, shape[i]));
+  }
+  for (std::size_t i = 0; i < layout.partials.size(); ++i) {
+    if (layout.partials[i]) parts.partials.push_back({atoms.list[i], *layout.partials[i]});
+  }
+  return Layout::create(atoms.mesh, std::move(parts));
+}
+
+}  // namespace tessera::layout::detail

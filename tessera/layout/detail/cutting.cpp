@@ -1,0 +1,158 @@
+// The digits of a map: its levels, then the place in a run, each (count, stride), major to minor. A local index is a
+// number in this mixed radix. Cutting keeps a range of the minor digits.
+#include "tessera/layout/detail/cutting.h"
+
+#include "tessera/base/error.h"
+
+namespace tessera::layout::detail {
+namespace {
+
+using Level = IndexMap::Level;
+using Digits = SmallVector<Level, 6>;
+
+Digits digits_of(const IndexMap& map) {
+  Digits digits;
+  digits.append(map.levels);
+  digits.push_back({map.block, 1});
+  return digits;
+}
+
+// Splits the digits so that the last ones make `size`, and returns where these begin. -1: a digit would break.
+int split_at(Digits& digits, std::int64_t size) {
+  std::int64_t needed = size;
+  for (std::size_t i = digits.size(); i-- > 0;) {
+    if (needed == 1) return static_cast<int>(i) + 1;
+    const Level digit = digits[i];
+    if (needed % digit.count == 0) {
+      needed /= digit.count;
+      continue;
+    }
+    if (digit.count % needed != 0) return -1;
+    Digits split;
+    split.append(std::span(digits.data(), i));
+    split.push_back({digit.count / needed, digit.stride * needed});
+    split.push_back({needed, digit.stride});
+    split.append(std::span(digits.data() + i + 1, digits.size() - i - 1));
+    digits = split;
+    return static_cast<int>(i) + 1;
+  }
+  return 0;
+}
+
+// Back to the one form of a map: no digit of count 1, and none that goes on where the next one ends.
+void set_digits(IndexMap& map, const Digits& digits) {
+  map.levels.clear();
+  map.block = 1;
+  Digits kept;
+  for (const Level& digit : digits) {
+    if (digit.count == 1) continue;
+    Level* last = kept.empty() ? nullptr : &kept[kept.size() - 1];
+    if (last != nullptr && last->stride == digit.stride * digit.count) {
+      *last = {last->count * digit.count, digit.stride};
+    } else {
+      kept.push_back(digit);
+    }
+  }
+  for (const Level& digit : kept) {
+    if (digit.stride == 1) {
+      map.block = digit.count;  // the last one: strides go down
+    } else {
+      map.levels.push_back(digit);
+    }
+  }
+}
+
+}  // namespace
+
+bool keep_range(IndexMap& map, std::int64_t blocks, Range range) {
+  std::int64_t unit = map.size() / blocks;
+  Digits digits = digits_of(map);
+  const int begin = split_at(digits, unit);
+  if (begin < 0) return false;
+  for (auto i = static_cast<std::size_t>(begin); i < digits.size(); ++i) {
+    Level& digit = digits[i];
+    unit /= digit.count;
+    const std::int64_t place = range.lo / unit;
+    map.offset += place * digit.stride;
+    if (range.lo % unit == 0 && range.hi % unit == 0) {
+      digit.count = (range.hi - range.lo) / unit;
+      break;
+    }
+    if ((range.hi - 1) / unit != place) return false;
+    digit.count = 1;
+    range = {range.lo - place * unit, range.hi - place * unit};
+  }
+  set_digits(map, digits);
+  return true;
+}
+
+Holdings::Holdings(std::int64_t size) {
+  if (size > 0) forms_.push_back({0, size, {}});
+}
+
+void Holdings::add(const IndexMap& form) {
+  if (form.size() > 0 && std::find(forms_.begin(), forms_.end(), form) == forms_.end()) forms_.push_back(form);
+}
+
+bool Holdings::all_divide_by(std::int64_t blocks, std::int64_t pieces) const {
+  return std::all_of(forms_.begin(), forms_.end(), [&](const IndexMap& form) {
+    return form.size() % blocks == 0 && form.size() / blocks % pieces == 0;
+  });
+}
+
+std::int64_t Holdings::largest() const {
+  std::int64_t largest = 0;
+  for (const IndexMap& form : forms_) largest = std::max(largest, form.size());
+  return largest;
+}
+
+void Holdings::cut(std::span<const std::int64_t> sizes) {
+  std::vector<std::int64_t> different(sizes.begin(), sizes.end());
+  std::sort(different.begin(), different.end());
+  different.erase(std::unique(different.begin(), different.end()), different.end());
+  forms_.clear();
+  for (const std::int64_t size : different) {
+    if (size > 0) forms_.push_back({0, size, {}});
+  }
+}
+
+std::string Holdings::cut(std::int64_t pieces, std::int64_t blocks) {
+  using tessera::detail::concat;
+  std::vector<IndexMap> before;
+  before.swap(forms_);
+  for (const IndexMap& form : before) {
+    if (form.size() % blocks != 0) {
+      return concat("some rank has ", form.size(), " left to cut, which ", blocks, " blocks do not divide");
+    }
+    const std::int64_t block = form.size() / blocks;
+    const std::int64_t chunk = chunk_of(block, pieces);
+    const std::int64_t wholes = block / chunk;
+    // Every whole chunk must keep to runs: it is a multiple of what a digit counts, or divides it, down the digits.
+    Digits digits = digits_of(form);
+    const int begin = split_at(digits, block);
+    bool fits = begin >= 0;
+    std::int64_t unit = block;
+    for (auto i = static_cast<std::size_t>(std::max(begin, 0)); i < digits.size() && fits; ++i) {
+      unit /= digits[i].count;
+      if (chunk % unit == 0) break;
+      fits = unit % chunk == 0;
+    }
+    if (!fits) {
+      return concat("its pieces of ", chunk, " would break the runs that an earlier cut with blocks left, ", form.block,
+                    " long");
+    }
+    IndexMap whole = form;
+    IndexMap rest = form;
+    fits = keep_range(whole, blocks, {0, chunk});
+    const bool has_rest = wholes < pieces && block % chunk != 0;
+    if (has_rest) fits = fits && keep_range(rest, blocks, {chunk * wholes, block});
+    TESSERA_CHECK(fits, "cutting: a piece that was found to keep to runs does not");
+    whole.offset = 0;
+    rest.offset = 0;
+    add(whole);
+    if (has_rest) add(rest);
+  }
+  return {};
+}
+
+}  // namespace tessera::layout::detail

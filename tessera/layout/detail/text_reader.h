@@ -1,0 +1,113 @@
+// Reads short texts from left to right: meshes, layouts. Every complaint is an InvalidArgument that says what was read
+// and at which column. Nothing here recurses, and nothing grows beyond the text itself.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tessera/base/error.h"
+
+namespace tessera::layout::detail {
+
+/// Whether a character may stand in a name: letters, digits and '_', no digit at the start.
+inline bool is_name_letter(char letter, bool is_first) {
+  const bool is_digit = letter >= '0' && letter <= '9';
+  const bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || letter == '_';
+  return is_letter || (is_digit && !is_first);
+}
+
+/// The text for a message: long ones are cut, bytes that are not printable are shown as '?'.
+inline std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 60;
+  std::string out(text.substr(0, kMost));
+  for (char& letter : out) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  return text.size() > kMost ? out + "..." : out;
+}
+
+/// See the head of this file.
+class TextReader {
+ public:
+  /// Largest number that is read.
+  static constexpr std::int64_t kMostNumber = std::int64_t{1} << 62;
+
+  /// `what` names the thing in messages: "mesh", "layout".
+  TextReader(const char* what, std::string_view text) : what_(what), text_(text) {}
+
+  /// Whether all is read.
+  [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
+  /// The next character; 0 at the end.
+  [[nodiscard]] char peek() const { return at_end() ? '\0' : text_[at_]; }
+  /// Reads this character if it is next.
+  bool take(char letter) {
+    if (at_end() || text_[at_] != letter) return false;
+    ++at_;
+    return true;
+  }
+  /// Reads this character, which must be next.
+  void expect(char letter) {
+    if (!take(letter)) fail("expected '", letter, "'");
+  }
+  /// Reads blanks.
+  void skip_blanks() {
+    while (peek() == ' ' || peek() == '\t') ++at_;
+  }
+  /// Reads characters as long as `belongs(letter)`; may be none.
+  template <class Belongs>
+  std::string_view take_while(Belongs belongs) {
+    const std::size_t from = at_;
+    while (!at_end() && belongs(text_[at_])) ++at_;
+    return text_.substr(from, at_ - from);
+  }
+  /// Reads a name; may be empty.
+  std::string_view take_name() {
+    bool is_first = true;
+    return take_while([&](char letter) { return is_name_letter(letter, std::exchange(is_first, false)); });
+  }
+  /// Reads letters alone; may be none.
+  std::string_view take_letters() {
+    return take_while([](char letter) { return is_name_letter(letter, true); });
+  }
+  /// Whether a digit is next.
+  [[nodiscard]] bool has_digit() const { return peek() >= '0' && peek() <= '9'; }
+  /// Reads a number of digits alone, at most 2^62; `of` says of what.
+  std::int64_t number(const char* of) {
+    if (!has_digit()) fail("expected a number, the ", of);
+    std::int64_t value = 0;
+    for (; has_digit(); ++at_) {
+      if (__builtin_mul_overflow(value, std::int64_t{10}, &value) ||
+          __builtin_add_overflow(value, std::int64_t{peek() - '0'}, &value) || value > kMostNumber) {
+        fail("the ", of, " is more than 2^62");
+      }
+    }
+    return value;
+  }
+  /// Where reading stands, to come back to for a message.
+  [[nodiscard]] std::size_t place() const { return at_; }
+
+  /// What was read so far.
+  [[nodiscard]] std::string_view done() const { return text_.substr(0, at_); }
+
+  /// Throws: the parts, at this place of the text.
+  template <class... Parts>
+  [[noreturn]] void fail_at(std::size_t place, const Parts&... parts) const {
+    const std::string_view rest = text_.substr(place);
+    TESSERA_THROW(InvalidArgument, what_, " '", shown(text_), "', column ", place + 1, ": ", parts...,
+                  rest.empty() ? std::string(", but the text ends there") : ", at '" + shown(rest.substr(0, 20)) + "'");
+  }
+  /// Throws: the parts, at the place reached.
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    fail_at(at_, parts...);
+  }
+
+ private:
+  const char* what_;
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace tessera::layout::detail

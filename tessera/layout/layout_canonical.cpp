@@ -1,0 +1,120 @@
+// The one canonical form of a layout's parts, and what is refused on the way there.
+#include <algorithm>
+
+#include "tessera/base/checked.h"
+#include "tessera/base/error.h"
+#include "tessera/layout/detail/layout_state.h"
+
+namespace tessera::layout::detail {
+namespace {
+
+using tessera::detail::concat;
+
+void check_part(const Mesh& mesh, const SubAxis& part) {
+  TESSERA_CHECK(part.axis >= 0 && part.axis < mesh.ndim(), "layout: mesh ", mesh.text(), " has no axis ", part.axis);
+  const Axis& axis = mesh.axis(part.axis);
+  TESSERA_CHECK(part.before >= 1 && part.size >= 1 && part.before <= axis.size && part.size <= axis.size &&
+                    axis.size % part.before == 0 && axis.size / part.before % part.size == 0,
+                "layout: a part of ", part.size, " behind ", part.before, " does not divide axis '", axis.name, "' of ",
+                axis.size);
+}
+
+void canonicalize_dim(const Mesh& mesh, int dim, DimCuts& cuts) {
+  for (const Cut& cut : cuts.cuts) {
+    check_part(mesh, cut.by);
+    TESSERA_CHECK(cut.blocks >= 1 && cut.blocks <= TextReader::kMostNumber, "layout: dimension ", dim,
+                  ": the cut by axis '", name_of(mesh, cut.by), "' has ", cut.blocks, " blocks; at least 1 is needed");
+  }
+  if (cuts.sizes) {
+    TESSERA_CHECK(!cuts.cuts.empty(), "layout: dimension ", dim, " is not cut, but sizes of its pieces are given");
+    const Cut& first = cuts.cuts.front();
+    TESSERA_CHECK(first.blocks == 1, "layout: dimension ", dim, ": the cut by axis '", name_of(mesh, first.by),
+                  "' has both sizes and blocks; it can have one of them");
+    TESSERA_CHECK(static_cast<std::int64_t>(cuts.sizes->size()) == first.by.size, "layout: dimension ", dim, " has ",
+                  cuts.sizes->size(), " sizes; its first cut, by axis '", name_of(mesh, first.by), "', makes ",
+                  first.by.size, " pieces");
+    std::int64_t total = 0;
+    for (const std::int64_t size : *cuts.sizes) {
+      TESSERA_CHECK(size >= 0, "layout: dimension ", dim, " has a piece of size ", size);
+      total = checked_add(total, size, "given sizes of a dimension");
+    }
+    TESSERA_CHECK(total <= TextReader::kMostNumber, "layout: dimension ", dim, ": sizes add up to more than 2^62");
+    if (first.by.size == 1) cuts.sizes = nullptr;  // goes with its cut
+  }
+  std::erase_if(cuts.cuts, [](const Cut& cut) { return cut.by.size == 1; });
+}
+
+// Sorted, and parts that stand side by side in their axis are one.
+void canonicalize_partials(const Mesh& mesh, std::vector<PartialAxis>& partials) {
+  for (const PartialAxis& partial : partials) {
+    check_part(mesh, partial.by);
+    TESSERA_CHECK(can_mix(partials.front().reduction, partial.reduction), "layout: axis '",
+                  name_of(mesh, partials.front().by), "' is partial with ", partials.front().reduction, " and axis '",
+                  name_of(mesh, partial.by), "' with ", partial.reduction, "; only sum and avg go together");
+  }
+  std::erase_if(partials, [](const PartialAxis& partial) { return partial.by.size == 1; });
+  std::sort(partials.begin(), partials.end());
+  std::size_t kept = 0;
+  for (std::size_t i = 1; i < partials.size(); ++i) {
+    PartialAxis& last = partials[kept];
+    const PartialAxis& next = partials[i];
+    if (last.by.axis == next.by.axis && last.by.before * last.by.size == next.by.before &&
+        last.reduction == next.reduction) {
+      last.by.size *= next.by.size;
+    } else {
+      partials[++kept] = next;
+    }
+  }
+  if (!partials.empty()) partials.resize(kept + 1);
+}
+
+// Parts of one axis, with the parts that the mesh itself makes it of, must be read off one factorisation.
+void check_use(const Mesh& mesh, const LayoutParts& parts) {
+  std::vector<SubAxis> used;
+  for (const DimCuts& dim : parts.dims) {
+    for (const Cut& cut : dim.cuts) used.push_back(cut.by);
+  }
+  for (const PartialAxis& partial : parts.partials) used.push_back(partial.by);
+  std::sort(used.begin(), used.end());
+  for (std::size_t i = 1; i < used.size(); ++i) {
+    const SubAxis& a = used[i - 1];
+    const SubAxis& b = used[i];
+    if (a.axis != b.axis) continue;
+    const std::string& name = mesh.axis(a.axis).name;
+    TESSERA_CHECK(b.before >= a.before * a.size, "layout: axis '", name, "' is used twice, by parts ", name_of(mesh, a),
+                  " and ", name_of(mesh, b), "; each part can cut one dimension or be partial");
+    TESSERA_CHECK(b.before % (a.before * a.size) == 0, "layout: parts ", name_of(mesh, a), " and ", name_of(mesh, b),
+                  " of axis '", name, "' do not nest: they must be read off one factorisation of ",
+                  mesh.axis(a.axis).size);
+  }
+  for (const SubAxis& part : used) {
+    const Axis& axis = mesh.axis(part.axis);
+    std::int64_t bound = 1;
+    for (const RankStep& step : axis.parts) {
+      bound *= step.size;
+      for (const std::int64_t own : {part.before, part.before * part.size}) {
+        TESSERA_CHECK(own % bound == 0 || bound % own == 0, "layout: part ", name_of(mesh, part), " of axis '",
+                      axis.name, "' breaks the parts that the axis was flattened from, in mesh ", mesh.text());
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string name_of(const Mesh& mesh, const SubAxis& part) {
+  const Axis& axis = mesh.axis(part.axis);
+  if (part.size == axis.size) return axis.name;
+  return concat(axis.name, "(", part.before, ":", part.size, ")");
+}
+
+void canonicalize(const Mesh& mesh, LayoutParts& parts) {
+  TESSERA_CHECK(parts.dims.size() <= kMostDims, "layout: ", parts.dims.size(), " dimensions are given; there can be ",
+                kMostDims);
+  for (std::size_t i = 0; i < parts.dims.size(); ++i) canonicalize_dim(mesh, static_cast<int>(i), parts.dims[i]);
+  while (!parts.dims.empty() && parts.dims.back().cuts.empty()) parts.dims.pop_back();
+  canonicalize_partials(mesh, parts.partials);
+  check_use(mesh, parts);
+}
+
+}  // namespace tessera::layout::detail
