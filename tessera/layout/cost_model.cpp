@@ -134,8 +134,7 @@ std::string CostModel::text() const {
 
 std::string CostModel::json() const {
   ordered_json by_link = ordered_json::object();
-  for (const Link link : kLinks)
-    by_link[std::string(to_string(link))] = to_json(links[static_cast<std::size_t>(link)]);
+  for (const Link link : kLinks) by_link[std::string(to_string(link))] = to_json(links[static_cast<std::size_t>(link)]);
   ordered_json by_axis = ordered_json::object();
   for (const auto& [name, cost] : axes) by_axis[name] = to_json(cost);
   const ordered_json whole = {{"launch_us", launch_us},

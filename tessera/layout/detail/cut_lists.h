@@ -35,10 +35,10 @@ struct Token {
 struct CutList {
   std::uint64_t word = 0;
   Mask mask = 0;
-  std::int16_t parent = 0;  ///< the list without its last cut
-  std::uint8_t size = 0;    ///< how many cuts
-  std::uint8_t last = 0;    ///< token of the last cut
-  std::int8_t dim = -1;     ///< with special tokens: the only dimension it stands in
+  std::int16_t parent = 0;                         ///< the list without its last cut
+  std::uint8_t size = 0;                           ///< how many cuts
+  std::uint8_t last = 0;                           ///< token of the last cut
+  std::int8_t dim = -1;                            ///< with special tokens: the only dimension it stands in
   std::uint8_t prefix_mask[kMostInPlay + 1] = {};  ///< atoms of the first i cuts
 
   [[nodiscard]] Mask tail(int from) const { return mask & ~Mask{prefix_mask[from]}; }

@@ -78,9 +78,8 @@ void PlanBounds::build_overlaps(const PlanSpace& space, const PlanState& end, st
       const double end_ranks = space.group(of_end.mask & level.slow).ranks;
       for (int i = 0; i < space.list_count(); ++i) {
         const CutList& list = space.list(i);
-        overlaps.push_back(space.is_all_even()
-                               ? digit_overlap(space, list, of_end, level.slow)
-                               : 1 / std::max(end_ranks, space.group(list.mask & level.slow).ranks));
+        overlaps.push_back(space.is_all_even() ? digit_overlap(space, list, of_end, level.slow)
+                                               : 1 / std::max(end_ranks, space.group(list.mask & level.slow).ranks));
       }
     }
   }
@@ -101,7 +100,7 @@ LeastCost PlanBounds::moves(const double* bytes_of_level, bool has_same_finals, 
   LeastCost least{has_same_finals ? 0 : model.copy_launch_us, has_same_finals ? 0 : 1};
   double latency_us = -1;
   for (std::size_t i = 0; i < levels_.size(); ++i) {
-    if (bytes_of_level[i] <= 0) continue;
+    if (bytes_of_level[i] <= numel_ * 1e-13) continue;  // nothing but rounding
     least.us += bytes_of_level[i] * space_->itemsize() * levels_[i].us_per_byte;
     latency_us = std::max(latency_us, levels_[i].least_latency_us);
   }
@@ -131,8 +130,7 @@ LeastCost PlanBounds::to_target(const PlanState& state, Mask listed) const {
   for (std::size_t i = 0; i < levels_.size(); ++i)
     bytes[i] = (levels_[i].to_volume - overlap(to_overlaps_, i, state)) / levels_[i].node_ranks[0];
   static_cast<void>(listed);
-  return moves(bytes, has_same_finals,
-               has_same_finals && std::equal(to.lists, to.lists + space_->dims(), state.lists));
+  return moves(bytes, has_same_finals, has_same_finals && std::equal(to.lists, to.lists + space_->dims(), state.lists));
 }
 
 LeastCost PlanBounds::from_source(const PlanState& state, Mask listed) const {

@@ -42,7 +42,7 @@ class PlanBounds {
     Mask slow = 0;
     double us_per_byte = 0;  // more than the next faster level
     double least_latency_us = 0;
-    double to_volume = 0;  // what a node holds of the target
+    double to_volume = 0;           // what a node holds of the target
     double node_ranks[2] = {1, 1};  // with the source's partial atoms settled, and before
   };
 
@@ -54,7 +54,7 @@ class PlanBounds {
   const PlanSpace* space_ = nullptr;
   double numel_ = 1;  // of the whole tensor, behind what stays
   std::vector<Level> levels_;
-  std::vector<double> to_overlaps_;    // [(level * dims + dim) * lists + list]
+  std::vector<double> to_overlaps_;  // [(level * dims + dim) * lists + list]
   std::vector<double> from_overlaps_;
   double zero_fill_ranks_ = 1;
   double fold_us_ = 0;

@@ -27,8 +27,7 @@ double state_count(int atoms, int dims) {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-std::int64_t piece(std::int64_t whole, std::int64_t size, std::int64_t blocks,
-                   const std::vector<std::int64_t>* sizes) {
+std::int64_t piece(std::int64_t whole, std::int64_t size, std::int64_t blocks, const std::vector<std::int64_t>* sizes) {
   if (sizes != nullptr) return *std::max_element(sizes->begin(), sizes->end());
   return blocks == 1 ? ceil_div(whole, size) : blocks * ceil_div(whole / blocks, size);
 }
@@ -141,7 +140,8 @@ int PlanSpace::special_token(int dim, std::size_t place_in_dim, const AtomDim& c
   for (std::size_t t = static_cast<std::size_t>(atoms()) + 1; t < tokens_.size(); ++t) {
     const Token& known = tokens_[t];
     if (known.dim != dim || known.bit != bit || known.prefix != prefix || known.blocks != cut.blocks) continue;
-    if (has_sizes == (known.sizes != nullptr) && (!has_sizes || *known.sizes == *cuts.sizes)) return static_cast<int>(t);
+    if (has_sizes == (known.sizes != nullptr) && (!has_sizes || *known.sizes == *cuts.sizes))
+      return static_cast<int>(t);
   }
   tokens_.push_back({.bit = bit,
                      .size = tokens_[static_cast<std::size_t>(bit) + 1].size,
@@ -231,8 +231,8 @@ void PlanSpace::compute_extents() {
       const std::int64_t whole = exact[static_cast<std::size_t>(cuts.parent)];
       if (i > 0) exact[i] = piece(whole, last.size, last.blocks, last.sizes.get());
       // Pieces are even when they were before and the last cut divides; given sizes may be all alike.
-      const bool was_even = i == 0 ? frozen_even_[static_cast<std::size_t>(d)] != 0
-                                   : is_even_[place(d, cuts.parent)] != 0;
+      const bool was_even =
+          i == 0 ? frozen_even_[static_cast<std::size_t>(d)] != 0 : is_even_[place(d, cuts.parent)] != 0;
       const bool is_even = was_even && (i == 0 || exact[i] * last.size == whole);
       extents_[place(d, static_cast<int>(i))] = static_cast<double>(exact[i]);
       is_even_[place(d, static_cast<int>(i))] = is_even ? 1 : 0;
@@ -245,7 +245,8 @@ void PlanSpace::compute_groups(const PlanProblem& problem) {
   groups_.assign(std::size_t{1} << atoms_.size(), GroupCost{});
   for (Mask mask = 1; mask <= all(); ++mask) {
     const int bit = std::countr_zero(mask);
-    const LinkCost& link = problem.model.of(problem.atoms.mesh.axis(problem.atoms.list[static_cast<std::size_t>(atom(bit))].axis));
+    const LinkCost& link =
+        problem.model.of(problem.atoms.mesh.axis(problem.atoms.list[static_cast<std::size_t>(atom(bit))].axis));
     GroupCost cost = groups_[mask & (mask - 1)];
     cost.ranks *= static_cast<double>(token(bit + 1).size);
     cost.latency_us = std::max(cost.latency_us, link.latency_us);
@@ -275,7 +276,8 @@ void PlanSpace::build(const PlanProblem& problem) {
   most_numel_ = least;
   if (problem.budget_nbytes > 0) {
     most_numel_ = static_cast<double>(problem.budget_nbytes) / itemsize_;
-    TESSERA_CHECK(most_numel_ >= least, "plan: a budget of ", format_bytes(static_cast<std::uint64_t>(problem.budget_nbytes)),
+    TESSERA_CHECK(most_numel_ >= least, "plan: a budget of ",
+                  format_bytes(static_cast<std::uint64_t>(problem.budget_nbytes)),
                   " is less than the larger part at the ends takes, ",
                   format_bytes(static_cast<std::uint64_t>(least * itemsize_)), "; no plan keeps to it");
   }

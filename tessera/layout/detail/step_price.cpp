@@ -8,18 +8,18 @@ namespace {
 
 // How the lists of all dimensions of two states relate.
 struct Relation {
-  int grown = 0;         // dimensions whose list was extended
-  int shrunk = 0;        // whose list lost its last cuts
-  int other = 0;         // whose lists go apart
-  int grown_dim = 0;     // the last of each
+  int grown = 0;      // dimensions whose list was extended
+  int shrunk = 0;     // whose list lost its last cuts
+  int other = 0;      // whose lists go apart
+  int grown_dim = 0;  // the last of each
   int shrunk_dim = 0;
-  int grown_at = 0;      // length of the common prefix there
+  int grown_at = 0;  // length of the common prefix there
   int shrunk_at = 0;
   Mask grown_atoms = 0;  // in all tails
   Mask shrunk_atoms = 0;
   Mask axes = 0;
-  double kept = 1;       // elements of the new part that every rank surely has
-  double met = 1;        // old pieces that a new one meets
+  double kept = 1;  // elements of the new part that every rank surely has
+  double met = 1;   // old pieces that a new one meets
   bool same_pieces = true;
 };
 
@@ -70,8 +70,7 @@ void relate_apart(const PlanSpace& space, int d, int a, int b, int from, Relatio
   ++relation.other;
   relation.axes |= x.tail(from) | y.tail(from);
   relation.kept = 0;
-  const bool has_blocks =
-      space.has_special() && (has_special_tail(space, x, from) || has_special_tail(space, y, from));
+  const bool has_blocks = space.has_special() && (has_special_tail(space, x, from) || has_special_tail(space, y, from));
   const double before = space.group(x.tail(from)).ranks;
   relation.met *= has_blocks ? before : pieces_met(before, space.group(y.tail(from)).ranks);
   if (relation.same_pieces) relation.same_pieces = cuts_alike(space, d, a, b, from);
@@ -142,7 +141,8 @@ void offer(const PlanSpace& space, StepPrice step, StepPrice& best, bool& is_fou
     const GroupCost& group = space.group(step.axes);
     us = model.launch_us + step.hops * group.latency_us + step.nbytes * group.us_per_byte;
   }
-  if (is_local || step.copy_nbytes > 0) us += model.copy_launch_us + step.copy_nbytes * 1e-3 / model.copy_gigabytes_per_s;
+  if (is_local || step.copy_nbytes > 0)
+    us += model.copy_launch_us + step.copy_nbytes * 1e-3 / model.copy_gigabytes_per_s;
   step.us = on_grain(us);
   if (is_found && step.us >= best.us) return;
   best = step;
@@ -164,8 +164,8 @@ bool price_move(const PlanSpace& space, const PlanState& a, const PlanState& b, 
   if (relation.other == 0 && relation.shrunk == 1 && relation.grown == 0) {
     const int d = relation.shrunk_dim;
     const bool is_free = needs_no_copy(space, b, d, a.lists[d], relation.shrunk_at);
-    offer(space, {StepKind::kAllGather, relation.axes, ranks - 1, (ranks - 1) * a.numel, is_free ? 0 : b.numel, 0}, best,
-          is_found);
+    offer(space, {StepKind::kAllGather, relation.axes, ranks - 1, (ranks - 1) * a.numel, is_free ? 0 : b.numel, 0},
+          best, is_found);
   }
   if (relation.other == 0 && relation.shrunk == 0 && relation.grown == 1)
     offer(space, {StepKind::kSlice, relation.axes, 0, 0, b.numel, 0}, best, is_found);
@@ -179,8 +179,9 @@ bool price_move(const PlanSpace& space, const PlanState& a, const PlanState& b, 
       double copies = 0;
       if (!needs_no_copy(space, a, target, b.lists[target], relation.grown_at)) copies += a.numel;
       if (!needs_no_copy(space, b, source, a.lists[source], relation.shrunk_at)) copies += b.numel;
-      offer(space, {StepKind::kAllToAll, relation.axes, ranks - 1, (ranks - 1) * (a.numel > 0 ? message : 0), copies, 0},
-            best, is_found);
+      offer(space,
+            {StepKind::kAllToAll, relation.axes, ranks - 1, (ranks - 1) * (a.numel > 0 ? message : 0), copies, 0}, best,
+            is_found);
     }
   }
   if (relation.grown == 0 && relation.shrunk == 0 && relation.same_pieces)
