@@ -1,0 +1,153 @@
+#include "tessera/layout/detail/plan_bounds.h"
+
+#include <algorithm>
+
+namespace tessera::layout::detail {
+namespace {
+
+constexpr std::size_t kMostLevels = kMostInPlay;
+
+// The share of a dimension that the union over fast atoms of list x surely has in common with that of list y, for the
+// worst values of the slow coordinates; never too small. Lists are read as digits of an index, the first the highest.
+double digit_overlap(const PlanSpace& space, const CutList& x, const CutList& y, Mask slow) {
+  double share = 1;
+  int i = 0;
+  for (; i < x.size && i < y.size; ++i) {
+    const Token& a = space.token(token_at(x.word, i));
+    const Token& b = space.token(token_at(y.word, i));
+    const bool is_slow_a = (slow >> a.bit & 1) != 0;
+    const bool is_slow_b = (slow >> b.bit & 1) != 0;
+    if (a.bit != b.bit && is_slow_a && is_slow_b) return 0;  // one wants the first digit, the other the last
+    if (a.size != b.size) break;
+    if (is_slow_a || is_slow_b) share /= static_cast<double>(a.size);
+  }
+  return share / std::max(space.group(x.tail(i) & slow).ranks, space.group(y.tail(i) & slow).ranks);
+}
+
+}  // namespace
+
+void PlanBounds::build(const PlanSpace& space) {
+  space_ = &space;
+  numel_ = 1;
+  for (int d = 0; d < space.dims(); ++d) numel_ *= space.extent(d, 0);
+  const Mask zero_fill = space.sum_finals();
+  zero_fill_ranks_ = space.group(zero_fill).ranks;
+
+  levels_.clear();
+  double faster = 0;
+  const Mask moving = space.all() & ~zero_fill;
+  for (Mask slow = moving; slow != 0;) {  // from all atoms to the slowest ones
+    Level level;
+    level.slow = slow;
+    double speed = space.group(slow).us_per_byte;
+    level.least_latency_us = space.group(slow).latency_us;
+    for (int bit = 0; bit < space.atoms(); ++bit) {
+      if ((slow >> bit & 1) == 0) continue;
+      speed = std::min(speed, space.group(Mask{1} << bit).us_per_byte);
+      level.least_latency_us = std::min(level.least_latency_us, space.group(Mask{1} << bit).latency_us);
+    }
+    level.us_per_byte = speed - faster;
+    faster = speed;
+    level.node_ranks[0] = space.group(space.all() & ~slow).ranks;
+    level.node_ranks[1] = space.group(space.all() & ~slow & ~space.pending()).ranks;
+    levels_.push_back(level);
+    for (int bit = 0; bit < space.atoms(); ++bit) {
+      if (space.group(Mask{1} << bit).us_per_byte <= speed) slow &= ~(Mask{1} << bit);
+    }
+  }
+  build_overlaps(space, space.to(), to_overlaps_);
+  build_overlaps(space, space.from(), from_overlaps_);
+  Mask to_listed = 0;
+  for (int d = 0; d < space.dims(); ++d) to_listed |= space.list(space.to().lists[d]).mask;
+  for (Level& level : levels_) level.to_volume = numel_ / space.group(to_listed & level.slow).ranks;
+
+  const CostModel& model = space.model();
+  least_step_us_ = std::min(model.launch_us, model.copy_launch_us);
+  const GroupCost& group = space.group(space.pending());
+  const double smallest = numel_ / space.group(space.all() & ~space.pending()).ranks;
+  folded_volume_ = smallest / group.ranks;
+  fold_us_ = model.launch_us + (group.ranks - 1) * group.latency_us +
+             (group.ranks - 1) * folded_volume_ * space.itemsize() * group.us_per_byte;
+}
+
+void PlanBounds::build_overlaps(const PlanSpace& space, const PlanState& end, std::vector<double>& overlaps) const {
+  overlaps.clear();
+  for (const Level& level : levels_) {
+    for (int d = 0; d < space.dims(); ++d) {
+      const CutList& of_end = space.list(end.lists[d]);
+      const double end_ranks = space.group(of_end.mask & level.slow).ranks;
+      for (int i = 0; i < space.list_count(); ++i) {
+        const CutList& list = space.list(i);
+        overlaps.push_back(space.is_all_even() ? digit_overlap(space, list, of_end, level.slow)
+                                               : 1 / std::max(end_ranks, space.group(list.mask & level.slow).ranks));
+      }
+    }
+  }
+}
+
+double PlanBounds::overlap(const std::vector<double>& overlaps, std::size_t level, const PlanState& state) const {
+  const auto lists = static_cast<std::size_t>(space_->list_count());
+  const auto dims = static_cast<std::size_t>(space_->dims());
+  double share = numel_;
+  const double* table = overlaps.data() + level * dims * lists;
+  for (std::size_t d = 0; d < dims; ++d) share *= table[d * lists + state.lists[d]];
+  return share;
+}
+
+LeastCost PlanBounds::moves(const double* bytes_of_level, bool has_same_finals, bool is_same) const {
+  if (is_same) return {0, 0};
+  const CostModel& model = space_->model();
+  LeastCost least{has_same_finals ? 0 : model.copy_launch_us, has_same_finals ? 0 : 1};
+  double latency_us = -1;
+  for (std::size_t i = 0; i < levels_.size(); ++i) {
+    if (bytes_of_level[i] <= numel_ * 1e-13) continue;  // nothing but rounding
+    least.us += bytes_of_level[i] * space_->itemsize() * levels_[i].us_per_byte;
+    latency_us = std::max(latency_us, levels_[i].least_latency_us);
+  }
+  if (latency_us >= 0) return {least.us + model.launch_us + latency_us, least.steps + 1};
+  return least.steps > 0 ? least : LeastCost{least_step_us_, 1};
+}
+
+LeastCost PlanBounds::fold(double target_volume, bool has_same_finals) const {
+  const double rest = std::max(0.0, target_volume - folded_volume_) * space_->itemsize();
+  const double us_per_byte = levels_.empty() ? 0 : levels_.front().us_per_byte;
+  LeastCost least{fold_us_ + rest * us_per_byte, 1};
+  if (!has_same_finals) {
+    least.us += space_->model().copy_launch_us;
+    ++least.steps;
+  }
+  return least;
+}
+
+LeastCost PlanBounds::to_target(const PlanState& state, Mask listed) const {
+  const PlanState& to = space_->to();
+  const bool has_same_finals = ((state.status ^ to.status) & ~kPending) == 0;
+  if ((state.status & kPending) != 0) {
+    const double volume = levels_.empty() ? 0 : levels_.front().to_volume / zero_fill_ranks_;
+    return fold(volume, has_same_finals);
+  }
+  double bytes[kMostLevels];
+  for (std::size_t i = 0; i < levels_.size(); ++i)
+    bytes[i] = (levels_[i].to_volume - overlap(to_overlaps_, i, state)) / levels_[i].node_ranks[0];
+  static_cast<void>(listed);
+  return moves(bytes, has_same_finals, has_same_finals && std::equal(to.lists, to.lists + space_->dims(), state.lists));
+}
+
+LeastCost PlanBounds::from_source(const PlanState& state, Mask listed) const {
+  const PlanState& from = space_->from();
+  const bool has_same_finals = ((state.status ^ from.status) & ~kPending) == 0;
+  if ((state.status & kPending) != (from.status & kPending)) {
+    const double volume = numel_ / space_->group(listed & ~space_->sum_finals()).ranks / zero_fill_ranks_;
+    return fold(volume, has_same_finals);
+  }
+  const int is_pending = (state.status & kPending) != 0 ? 1 : 0;
+  double bytes[kMostLevels];
+  for (std::size_t i = 0; i < levels_.size(); ++i) {
+    const double volume = numel_ / space_->group(listed & levels_[i].slow).ranks;
+    bytes[i] = (volume - overlap(from_overlaps_, i, state)) / levels_[i].node_ranks[is_pending];
+  }
+  return moves(bytes, has_same_finals,
+               has_same_finals && std::equal(from.lists, from.lists + space_->dims(), state.lists));
+}
+
+}  // namespace tessera::layout::detail

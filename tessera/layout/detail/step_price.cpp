@@ -1,0 +1,237 @@
+#include "tessera/layout/detail/step_price.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::layout::detail {
+namespace {
+
+// How the lists of all dimensions of two states relate.
+struct Relation {
+  int grown = 0;      // dimensions whose list was extended
+  int shrunk = 0;     // whose list lost its last cuts
+  int other = 0;      // whose lists go apart
+  int grown_dim = 0;  // the last of each
+  int shrunk_dim = 0;
+  int grown_at = 0;  // length of the common prefix there
+  int shrunk_at = 0;
+  Mask grown_atoms = 0;  // in all tails
+  Mask shrunk_atoms = 0;
+  Mask axes = 0;
+  double kept = 1;  // elements of the new part that every rank surely has
+  double met = 1;   // old pieces that a new one meets
+  bool same_pieces = true;
+};
+
+bool has_special_tail(const PlanSpace& space, const CutList& list, int from) {
+  for (int i = from; i < list.size; ++i) {
+    if (!space.token(token_at(list.word, i)).is_plain()) return true;
+  }
+  return false;
+}
+
+// Two lists that go apart at `from`: whether they cut into the same pieces all the same.
+bool cuts_alike(const PlanSpace& space, int dim, int a, int b, int from) {
+  const CutList& x = space.list(a);
+  const CutList& y = space.list(b);
+  const bool is_special = has_special_tail(space, x, from) || has_special_tail(space, y, from);
+  if (!is_special && space.is_even(dim, a) && space.is_even(dim, b)) {
+    return space.group(x.tail(from)).ranks == space.group(y.tail(from)).ranks;
+  }
+  if (x.size != y.size) return false;
+  for (int i = from; i < x.size; ++i) {
+    const Token& p = space.token(token_at(x.word, i));
+    const Token& q = space.token(token_at(y.word, i));
+    if (p.size != q.size || p.blocks != q.blocks || (p.sizes == nullptr) != (q.sizes == nullptr)) return false;
+    if (p.sizes != nullptr && *p.sizes != *q.sizes) return false;
+  }
+  return true;
+}
+
+// How many of `before` equal pieces one of `after` equal pieces of the same whole meets at most.
+double pieces_met(double before, double after) {
+  const auto x = static_cast<std::int64_t>(before);
+  const auto y = static_cast<std::int64_t>(after);
+  if (x % y == 0) return static_cast<double>(x / y);
+  std::int64_t g = x;
+  for (std::int64_t r = y; r != 0;) {
+    const std::int64_t next = g % r;
+    g = r;
+    r = next;
+  }
+  const std::int64_t coarse = x / g - 1;
+  const std::int64_t fine = y / g;
+  return static_cast<double>(1 + (coarse + fine - 1) / fine);
+}
+
+void relate_apart(const PlanSpace& space, int d, int a, int b, int from, Relation& relation) {
+  const CutList& x = space.list(a);
+  const CutList& y = space.list(b);
+  ++relation.other;
+  relation.axes |= x.tail(from) | y.tail(from);
+  relation.kept = 0;
+  const bool has_blocks = space.has_special() && (has_special_tail(space, x, from) || has_special_tail(space, y, from));
+  const double before = space.group(x.tail(from)).ranks;
+  relation.met *= has_blocks ? before : pieces_met(before, space.group(y.tail(from)).ranks);
+  if (relation.same_pieces) relation.same_pieces = cuts_alike(space, d, a, b, from);
+}
+
+Relation relate(const PlanSpace& space, const PlanState& a, const PlanState& b) {
+  Relation relation;
+  for (int d = 0; d < space.dims(); ++d) {
+    const int old_list = a.lists[d];
+    const int new_list = b.lists[d];
+    const double new_extent = space.extent(d, new_list);
+    if (old_list == new_list) {
+      relation.kept *= new_extent;
+      continue;
+    }
+    const CutList& x = space.list(old_list);
+    const CutList& y = space.list(new_list);
+    const int from = common_prefix(x.word, y.word);
+    if (from == x.size) {
+      ++relation.grown;
+      relation.grown_dim = d;
+      relation.grown_at = from;
+      relation.grown_atoms |= y.tail(from);
+      relation.kept *= new_extent;
+    } else if (from == y.size) {
+      ++relation.shrunk;
+      relation.shrunk_dim = d;
+      relation.shrunk_at = from;
+      relation.shrunk_atoms |= x.tail(from);
+      const double pieces = space.group(x.tail(from)).ranks;
+      // The rank with the smallest piece has at least what all others, were they as large as the largest, leave over.
+      relation.kept *= std::max(0.0, new_extent - space.extent(d, old_list) * (pieces - 1));
+      relation.met *= pieces;
+    } else {
+      relate_apart(space, d, old_list, new_list, from, relation);
+    }
+  }
+  relation.axes |= relation.grown_atoms | relation.shrunk_atoms;
+  return relation;
+}
+
+// Whether pieces along this dimension lie one after the other in memory, those of a tail of plain, even cuts.
+bool is_outermost(const PlanSpace& space, const PlanState& state, int dim) {
+  for (int d = 0; d < dim; ++d) {
+    if (space.extent(d, state.lists[d]) > 1) return false;
+  }
+  return true;
+}
+
+bool needs_no_copy(const PlanSpace& space, const PlanState& whole, int dim, int cut_list, int from) {
+  return space.is_even(dim, cut_list) && is_outermost(space, whole, dim) &&
+         !(space.has_special() && has_special_tail(space, space.list(cut_list), from));
+}
+
+double on_grain(double us) {
+  constexpr double kRound = 0x1.8p32;  // adding it leaves no bits below the grain
+  return us < 0x1p31 ? (us + kRound) - kRound : us;
+}
+
+// Takes the step where it is cheaper than the one so far; kinds are offered in their order.
+void offer(const PlanSpace& space, StepPrice step, StepPrice& best, bool& is_found) {
+  const CostModel& model = space.model();
+  step.nbytes *= space.itemsize();
+  step.copy_nbytes *= space.itemsize();
+  double us = 0;
+  const bool is_local = !communicates(step.kind);
+  if (!is_local) {
+    const GroupCost& group = space.group(step.axes);
+    us = model.launch_us + step.hops * group.latency_us + step.nbytes * group.us_per_byte;
+  }
+  if (is_local || step.copy_nbytes > 0)
+    us += model.copy_launch_us + step.copy_nbytes * 1e-3 / model.copy_gigabytes_per_s;
+  step.us = on_grain(us);
+  if (is_found && step.us >= best.us) return;
+  best = step;
+  is_found = true;
+}
+
+bool same_atoms(const PlanSpace& space, std::uint64_t a, std::uint64_t b) {
+  for (; a != 0 && b != 0; a >>= 4, b >>= 4) {
+    if (space.token(token_at(a, 0)).bit != space.token(token_at(b, 0)).bit) return false;
+  }
+  return a == b;  // both ended
+}
+
+bool price_move(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& best) {
+  const Relation relation = relate(space, a, b);
+  if (relation.axes == 0) return false;
+  bool is_found = false;
+  const double ranks = space.group(relation.axes).ranks;
+  if (relation.other == 0 && relation.shrunk == 1 && relation.grown == 0) {
+    const int d = relation.shrunk_dim;
+    const bool is_free = needs_no_copy(space, b, d, a.lists[d], relation.shrunk_at);
+    offer(space, {StepKind::kAllGather, relation.axes, ranks - 1, (ranks - 1) * a.numel, is_free ? 0 : b.numel, 0},
+          best, is_found);
+  }
+  if (relation.other == 0 && relation.shrunk == 0 && relation.grown == 1)
+    offer(space, {StepKind::kSlice, relation.axes, 0, 0, b.numel, 0}, best, is_found);
+  if (relation.other == 0 && relation.shrunk == 1 && relation.grown == 1 &&
+      relation.grown_atoms == relation.shrunk_atoms) {
+    const int source = relation.shrunk_dim;
+    const int target = relation.grown_dim;
+    if (same_atoms(space, space.list(a.lists[source]).word >> (4 * relation.shrunk_at),
+                   space.list(b.lists[target]).word >> (4 * relation.grown_at))) {
+      const double message = a.numel / space.extent(target, a.lists[target]) * space.extent(target, b.lists[target]);
+      double copies = 0;
+      if (!needs_no_copy(space, a, target, b.lists[target], relation.grown_at)) copies += a.numel;
+      if (!needs_no_copy(space, b, source, a.lists[source], relation.shrunk_at)) copies += b.numel;
+      offer(space,
+            {StepKind::kAllToAll, relation.axes, ranks - 1, (ranks - 1) * (a.numel > 0 ? message : 0), copies, 0}, best,
+            is_found);
+    }
+  }
+  if (relation.grown == 0 && relation.shrunk == 0 && relation.same_pieces)
+    offer(space, {StepKind::kPermute, relation.axes, 1, b.numel, 0, 0}, best, is_found);
+  const double received = b.numel - relation.kept;
+  const double peers = relation.met - (relation.kept > 0 ? 1 : 0);
+  offer(space, {StepKind::kBoxExchange, relation.axes, peers, received, received + b.numel, 0}, best, is_found);
+  return is_found;
+}
+
+bool price_fold(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& best) {
+  const Mask atoms = space.pending();
+  const double ranks = space.group(atoms).ranks;
+  bool is_found = false;
+  if (std::equal(a.lists, a.lists + space.dims(), b.lists)) {
+    const double share = std::ceil(a.numel / ranks);
+    offer(space, {StepKind::kAllReduce, atoms, 2 * (ranks - 1), 2 * (ranks - 1) * share, 0, 0}, best, is_found);
+    return true;
+  }
+  const Relation relation = relate(space, a, b);
+  if (relation.other != 0 || relation.shrunk != 0 || relation.grown_atoms != atoms) return false;
+  const int d = relation.grown_dim;
+  const bool is_free = relation.grown == 1 && needs_no_copy(space, a, d, b.lists[d], relation.grown_at);
+  offer(space, {StepKind::kReduceScatter, atoms, ranks - 1, (ranks - 1) * b.numel, is_free ? 0 : a.numel, 0}, best,
+        is_found);
+  return is_found;
+}
+
+bool price_partial(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& best) {
+  const Mask made = b.status & ~a.status;
+  bool is_found = false;
+  if (std::equal(a.lists, a.lists + space.dims(), b.lists)) {
+    offer(space, {StepKind::kPartition, made, 0, 0, b.numel, 0}, best, is_found);
+    return true;
+  }
+  if ((made & ~space.sum_finals()) != 0) return false;
+  const Relation relation = relate(space, a, b);
+  if (relation.other != 0 || relation.grown != 0 || relation.shrunk != 1 || relation.shrunk_atoms != made) return false;
+  offer(space, {StepKind::kZeroFill, made, 0, 0, b.numel, 0}, best, is_found);
+  return is_found;
+}
+
+}  // namespace
+
+bool price_step(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& price) {
+  if (a.status == b.status) return price_move(space, a, b, price);
+  const Status changed = a.status ^ b.status;
+  if (changed == kPending && (a.status & kPending) != 0) return price_fold(space, a, b, price);
+  if ((changed & kPending) == 0 && (a.status & changed) == 0) return price_partial(space, a, b, price);
+  return false;
+}
+
+}  // namespace tessera::layout::detail
