@@ -157,16 +157,16 @@ TEST(ViewRule, FlattensAndUnflattens) {
 
 TEST(ViewRule, MeetsAtCommonDivisorsAndKeepsTheRestWhole) {
   EXPECT_EQ(view_text({12, 8}, {16, 6}),
-            "view: [(a c),(d b)]->[(a e),(f b)]; a:4, b:2, c=replicate, c:3, d=replicate, d:4, e=replicate, e:4, "
+            "view: [(a b),(c d)]->[(a e),(f d)]; a:4, b=replicate, b:3, c=replicate, c:4, d:2, e=replicate, e:4, "
             "f=replicate, f:3");
   EXPECT_EQ(view_text({3, 4}, {4, 3}),
             "view: [a,b]->[c,d]; a=replicate, a:3, b=replicate, b:4, c=replicate, c:4, d=replicate, d:3");
   EXPECT_EQ(view_text({3, 4, 5}, {4, 15}),
-            "view: [b,c,a]->[d,(e a)]; a:5, b=replicate, b:3, c=replicate, c:4, d=replicate, d:4, e=replicate, e:3");
+            "view: [a,b,c]->[d,(e c)]; a=replicate, a:3, b=replicate, b:4, c:5, d=replicate, d:4, e=replicate, e:3");
   // Behind a knot the shapes meet again.
   EXPECT_EQ(view_text({3, 2, 7, 9}, {2, 3, 63}),
-            "view: [a,b,e,f]->[c,d,(e f)]; a=replicate, a:3, b=replicate, b:2, c=replicate, c:2, d=replicate, d:3, "
-            "e:7, f:9");
+            "view: [a,b,c,d]->[e,f,(c d)]; a=replicate, a:3, b=replicate, b:2, c:7, d:9, e=replicate, e:2, "
+            "f=replicate, f:3");
 }
 
 TEST(ViewRule, SizeOneDimensionsHaveNoFactor) {
@@ -179,7 +179,7 @@ TEST(ViewRule, SizeOneDimensionsHaveNoFactor) {
 
 TEST(ViewRule, WithoutElementsEqualEndsAreTheSame) {
   EXPECT_EQ(view_text({0, 8}, {0}), "view: [a,b]->[a]; b=replicate, b:8");
-  EXPECT_EQ(view_text({4, 0, 8}, {4, 3, 0, 8}), "view: [a,c,b]->[a,d,c,b]; a:4, b:8, d=replicate, d:3");
+  EXPECT_EQ(view_text({4, 0, 8}, {4, 3, 0, 8}), "view: [a,b,c]->[a,d,b,c]; a:4, c:8, d=replicate, d:3");
   EXPECT_EQ(view_text({0, 3}, {5, 0}),
             "view: [a,b]->[c,d]; a=replicate, b=replicate, b:3, c=replicate, c:5, "
             "d=replicate");

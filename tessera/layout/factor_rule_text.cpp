@@ -199,6 +199,24 @@ void print(std::string& out, const FactorRule& rule, const std::vector<OperandFa
   }
 }
 
+// The factors in the order in which the text names them, and reading it finds them.
+std::vector<const Factor*> by_appearance(const FactorRule& rule) {
+  std::vector<const Factor*> out;
+  std::vector<bool> is_seen(rule.factors.size(), false);
+  for (const auto* operands : {&rule.inputs, &rule.outputs}) {
+    for (const OperandFactors& dims : *operands) {
+      for (const DimFactors& dim : dims) {
+        for (const std::int32_t f : dim) {
+          const auto at = static_cast<std::size_t>(f);
+          if (!is_seen[at]) out.push_back(&rule.factors[at]);
+          is_seen[at] = true;
+        }
+      }
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string FactorRule::text() const {
@@ -212,7 +230,8 @@ std::string FactorRule::text() const {
     is_first = false;
     return out += factor.name;
   };
-  for (const Factor& factor : factors) {
+  for (const Factor* each : by_appearance(*this)) {
+    const Factor& factor = *each;
     switch (factor.kind) {
       case FactorKind::kPass: break;
       case FactorKind::kReduce: (item(factor) += '=') += to_string(factor.reduction); break;

@@ -50,11 +50,8 @@ class ViewBuilder {
   }
 
   std::int32_t add_factor(std::int64_t size, FactorKind kind) {
-    const std::size_t place = rule_.factors.size();
-    std::string name(1, static_cast<char>('a' + place % 26));
-    if (place >= 26) name += std::to_string(place / 26);
-    rule_.factors.push_back({.name = name, .kind = kind, .size = size});
-    return static_cast<std::int32_t>(place);
+    rule_.factors.push_back({.name = {}, .kind = kind, .size = size});
+    return static_cast<std::int32_t>(rule_.factors.size() - 1);
   }
 
   // Passes over dimensions that are used up; false: both sides are done.
@@ -141,14 +138,28 @@ class ViewBuilder {
     b.major.push_back(f);
   }
 
+  // Names the factors a, b, ... as they stand in the shapes.
   FactorRule finish() {
+    std::vector<Factor> named;
+    std::vector<std::int32_t> place_of(rule_.factors.size(), -1);
     for (int s = 0; s < 2; ++s) {
       OperandFactors& dims = s == 0 ? rule_.inputs[0] : rule_.outputs[0];
       for (Dim& dim : sides_[s].dims) {
         for (std::size_t i = dim.minor.size(); i > 0; --i) dim.major.push_back(dim.minor[i - 1]);
-        dims.push_back(dim.major);
+        DimFactors& factors = dims.emplace_back();
+        for (const std::int32_t f : dim.major) {
+          std::int32_t& place = place_of[static_cast<std::size_t>(f)];
+          if (place < 0) {
+            place = static_cast<std::int32_t>(named.size());
+            named.push_back(rule_.factors[static_cast<std::size_t>(f)]);
+            named.back().name = std::string(1, static_cast<char>('a' + place % 26));
+            if (place >= 26) named.back().name += std::to_string(place / 26);
+          }
+          factors.push_back(place);
+        }
       }
     }
+    rule_.factors = std::move(named);
     return std::move(rule_);
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
-#include "tessera/layout/arithmetic.h"
 
 namespace tessera::layout::detail {
 namespace {
@@ -52,7 +51,6 @@ Call::Call(const FactorRule& rule, std::span<const Operand> inputs, std::span<co
     TESSERA_CHECK(inputs[i].layout.mesh() == inputs[0].layout.mesh(), rule.name, ": input ", i, " is on mesh ",
                   inputs[i].layout.mesh().text(), ", input 0 on ", inputs[0].layout.mesh().text(),
                   "; bring them to one mesh first");
-    check_fits(inputs[i].layout, inputs[i].shape);
     in_inputs_.push_back(factor_set(rule.inputs[i]));
   }
   read_inputs();
@@ -62,8 +60,9 @@ void Call::read_inputs() {
   std::vector<Layout>
       nesting;  // the inputs that have atoms in common: of those that do not, the later ones are left out
   nesting.reserve(inputs_.size());
-  for (std::size_t i = 0; i < inputs_.size(); ++i) nesting.push_back(inputs_[i].layout);
-  auto found = atoms_of(nesting, unread_);
+  for (const Operand& input : inputs_) nesting.push_back(input.layout);
+  std::string do_not_nest;
+  auto found = atoms_of(nesting, do_not_nest);
   if (!found) {
     nesting.clear();
     for (const Operand& input : inputs_) {
@@ -77,29 +76,44 @@ void Call::read_inputs() {
     }
   }
   atoms_ = std::move(*found);
-  layouts_.resize(inputs_.size());
+  unread_ = do_not_nest;
+  // An axis that cuts across two factors is read in two parts.
+  for (AtomSplit split; !read_over_atoms(split); split = {}) {
+    const auto at = atoms_.list.begin() + split.atom;
+    const SubAxis rest{at->axis, at->before * split.size, at->size / split.size};
+    at->size = split.size;
+    atoms_.list.insert(at + 1, rest);
+    unread_ = do_not_nest;
+  }
+}
+
+// False: an atom has to be split first.
+bool Call::read_over_atoms(AtomSplit& split) {
+  layouts_.assign(inputs_.size(), std::nullopt);
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     std::string why;
     if (auto over_atoms = to_atoms(atoms_, inputs_[i].layout, inputs_[i].shape, why)) {
       FactorLayout& out = layouts_[i].emplace();
-      if (read_input(*over_atoms, i, out, why)) continue;
+      if (read_input(*over_atoms, i, out, split, why)) continue;
       layouts_[i].reset();
+      if (split.atom >= 0) return false;
     }
     if (unread_.empty()) unread_ = concat(input_name(i), ": ", why);
   }
+  return true;
 }
 
-bool Call::read_input(const AtomLayout& layout, std::size_t input, FactorLayout& out, std::string& why) const {
+bool Call::read_input(const AtomLayout& layout, std::size_t input, FactorLayout& out, AtomSplit& split,
+                      std::string& why) const {
   out.cuts.resize(rule_.factors.size());
   out.uses.resize(atoms_.list.size());
+  std::vector<AtomDim> into;
   for (std::size_t d = 0; d < layout.dims.size(); ++d) {
     if (layout.dims[d].cuts.empty()) continue;
     const DimFactors& dim = rule_.inputs[input][d];
-    AtomDim split[8];
-    std::vector<AtomDim> many(dim.size() > 8 ? dim.size() : 0);
-    const std::span<AtomDim> into = many.empty() ? std::span<AtomDim>(split, dim.size()) : std::span<AtomDim>(many);
+    into.assign(dim.size(), {});
     const auto factors = sized(rule_, sizes_, dim);
-    if (!split_cuts(atoms_, layout.dims[d], factors, into, why)) {
+    if (!split_cuts(atoms_, layout.dims[d], factors, into, split, why)) {
       why = concat("dimension ", d, ": ", why);
       return false;
     }
@@ -174,11 +188,14 @@ bool Call::may_cut(std::int32_t factor, const AtomDim& cuts, std::string& why) c
   const auto f = static_cast<std::size_t>(factor);
   const Factor& it = rule_.factors[f];
   if (it.kind == FactorKind::kReplicate) {
-    why = concat("factor ", it.name, " may not be cut: ", rule_.name, " looks at all of it");
+    const bool is_kept = std::ranges::any_of(
+        rule_.outputs, [&](const OperandFactors& dims) { return (factor_set(dims) & bit(factor)) != 0; });
+    why = concat("factor ", it.name, " (", sizes_[f], ") may not be cut: ", rule_.name,
+                 is_kept ? " looks at all of it" : " takes it apart, no result has it");
     return false;
   }
   if (it.kind == FactorKind::kPermuted) {
-    why = concat("factor ", it.name, " may not be cut: ", rule_.name, " reorders along it");
+    why = concat("factor ", it.name, " (", sizes_[f], ") may not be cut: ", rule_.name, " reorders along it");
     return false;
   }
   if (it.kind == FactorKind::kBlocked && !is_cut_in_blocks(atoms_, cuts, sizes_[f], it.block)) {
@@ -311,11 +328,10 @@ std::optional<AtomLayout> Call::input_under(const Assignment& assignment, std::s
   return out;
 }
 
-std::optional<std::vector<Layout>> Call::outputs_under(const Assignment& assignment, std::string& why) const {
-  std::vector<Layout> layouts;
-  layouts.reserve(outputs_.size());
+std::optional<std::vector<AtomLayout>> Call::outputs_over_atoms(const Assignment& assignment, std::string& why) const {
+  std::vector<AtomLayout> layouts(outputs_.size());
   for (std::size_t o = 0; o < outputs_.size(); ++o) {
-    AtomLayout out;
+    AtomLayout& out = layouts[o];
     if (!merge_operand(rule_.outputs[o], assignment, out, why)) {
       why = concat("output ", o, ", ", why);
       return std::nullopt;
@@ -337,7 +353,17 @@ std::optional<std::vector<Layout>> Call::outputs_under(const Assignment& assignm
         return std::nullopt;
       }
     }
-    layouts.push_back(from_atoms(atoms_, out, outputs_[o]));
+  }
+  return layouts;
+}
+
+std::optional<std::vector<Layout>> Call::outputs_under(const Assignment& assignment, std::string& why) const {
+  const auto over_atoms = outputs_over_atoms(assignment, why);
+  if (!over_atoms) return std::nullopt;
+  std::vector<Layout> layouts;
+  layouts.reserve(outputs_.size());
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    layouts.push_back(from_atoms(atoms_, (*over_atoms)[o], outputs_[o]));
   }
   return layouts;
 }

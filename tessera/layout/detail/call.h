@@ -82,12 +82,17 @@ class Call {
   /// The layout of an input under an assignment; none: `why`.
   [[nodiscard]] std::optional<AtomLayout> input_under(const Assignment& assignment, std::size_t input,
                                                       std::string& why) const;
-  /// The layouts of the outputs under a valid assignment; none: `why`.
+  /// The layouts of the outputs under an assignment of allowed cuts; none: `why`.
+  [[nodiscard]] std::optional<std::vector<AtomLayout>> outputs_over_atoms(const Assignment& assignment,
+                                                                          std::string& why) const;
+  /// Likewise, as layouts.
   [[nodiscard]] std::optional<std::vector<Layout>> outputs_under(const Assignment& assignment, std::string& why) const;
 
  private:
   void read_inputs();
-  bool read_input(const AtomLayout& layout, std::size_t input, FactorLayout& out, std::string& why) const;
+  bool read_over_atoms(AtomSplit& split);
+  bool read_input(const AtomLayout& layout, std::size_t input, FactorLayout& out, AtomSplit& split,
+                  std::string& why) const;
   [[nodiscard]] bool match_atom(std::int32_t atom, AtomRow& row, std::string& why) const;
   [[nodiscard]] bool match_factor(std::int32_t factor, AtomDim& cuts, std::string& why) const;
   [[nodiscard]] bool merge_operand(const OperandFactors& dims, const Assignment& assignment, AtomLayout& out,

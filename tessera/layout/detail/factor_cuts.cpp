@@ -103,7 +103,7 @@ int sole_factor(std::span<const SizedFactor> factors) {
 
 // Gives digits to factors. False: a digit crosses from one factor into the next.
 bool share_digits(const Atoms& atoms, Digits digits, std::span<const SizedFactor> factors, std::span<AtomDim> out,
-                  SmallVector<Share, 8>& shares, std::string& why) {
+                  SmallVector<Share, 8>& shares, AtomSplit& split, std::string& why) {
   SmallVector<Digits::Digit, 12> list = digits.list();
   std::size_t at = 0;
   for (std::size_t f = 0; f < factors.size(); ++f) {
@@ -114,6 +114,7 @@ bool share_digits(const Atoms& atoms, Digits digits, std::span<const SizedFactor
       Digits::Digit& digit = list[at];
       const bool splits = digit.atom < 0 && digit.size > rest;
       if (splits ? digit.size % rest != 0 : rest % digit.size != 0) {
+        if (digit.atom >= 0 && digit.size % rest == 0) split = {digit.atom, rest};
         const std::string what = digit.atom < 0 ? concat("blocks of the cuts") : concat(atom_name(atoms, digit.atom));
         why = concat(what, digit.atom < 0 ? " do not meet " : concat(" cuts ", digit.size, " pieces across "),
                      join(factors),
@@ -201,7 +202,7 @@ AtomDim canonical_cuts(const Atoms& atoms, const AtomDim& cuts, std::int64_t siz
 }
 
 bool split_cuts(const Atoms& atoms, const AtomDim& cuts, std::span<const SizedFactor> factors, std::span<AtomDim> out,
-                std::string& why) {
+                AtomSplit& split, std::string& why) {
   if (cuts.cuts.empty()) return true;
   if (factors.empty()) {
     why = concat(atom_name(atoms, cuts.cuts[0].atom), " cuts a dimension of size 1 that is broadcast");
@@ -220,7 +221,7 @@ bool split_cuts(const Atoms& atoms, const AtomDim& cuts, std::span<const SizedFa
   Digits digits(product(factors));
   const std::size_t even = digits.cut_all(atoms, cuts);
   SmallVector<Share, 8> shares;
-  if (!share_digits(atoms, digits, factors, out, shares, why)) return false;
+  if (!share_digits(atoms, digits, factors, out, shares, split, why)) return false;
   if (even == cuts.cuts.size()) return true;
   return share_tail(atoms, std::span<const AtomCut>(cuts.cuts).subspan(even), factors, out, shares, why);
 }
@@ -242,9 +243,16 @@ bool merge_cuts(const Atoms& atoms, std::span<const AtomDim* const> cuts, std::s
   const std::int64_t whole = product(factors);
   std::int64_t uncut = 1;  // of the factors so far
   for (std::size_t f = 0; f <= last; ++f) {
-    if (whole == 0) uncut = 1;  // no elements: any cut is as good
-    for (const AtomCut& cut : cuts[f]->cuts) out.cuts.push_back({cut.atom, whole == 0 ? 1 : cut.blocks * uncut});
-    if (whole == 0) continue;
+    if (cuts[f]->cuts.empty()) {
+      uncut *= factors[f].size;
+      continue;
+    }
+    if (whole == 0 || factors[f].size == 1) {  // reading it back would find another factor cut
+      why = concat(atom_name(atoms, cuts[f]->cuts[0].atom), " cuts factor ", factors[f].name, " (", factors[f].size,
+                   "), which does not show in ", join(factors));
+      return false;
+    }
+    for (const AtomCut& cut : cuts[f]->cuts) out.cuts.push_back({cut.atom, cut.blocks * uncut});
     Digits digits(factors[f].size);
     const std::size_t even = cuts[f]->sizes ? 0 : digits.cut_all(atoms, *cuts[f]);
     std::int64_t rest = 1;

@@ -23,13 +23,20 @@ struct SizedFactor {
   std::int64_t size = 1;
 };
 
+/// An atom that two factors share: its first part, of this size, cuts the one, the rest the other.
+struct AtomSplit {
+  std::int32_t atom = -1;  ///< -1: none
+  std::int64_t size = 1;
+};
+
 /// The canonical form of a list of cuts of `size` elements.
 AtomDim canonical_cuts(const Atoms& atoms, const AtomDim& cuts, std::int64_t size);
 
 /// The cuts of a dimension's factors, major to minor, each canonical. Where some cut is not one of a factor: false, and
-/// `why` names its axis and the sizes. `out` has as many places as there are factors.
+/// `why` names its axis and the sizes; over finer atoms it may be one, which `split` then names. `out` has as many
+/// places as there are factors.
 bool split_cuts(const Atoms& atoms, const AtomDim& cuts, std::span<const SizedFactor> factors, std::span<AtomDim> out,
-                std::string& why);
+                AtomSplit& split, std::string& why);
 
 /// The cuts of the dimension that is made of these factors, with these canonical cuts each. Where they would not be
 /// cuts of the dimension: false, and `why` says which factor, axis and sizes.

@@ -36,6 +36,7 @@ constexpr const char* kRules[] = {
     "fold: [(a b)],[a,b]->[b,a]; joint, joint",
     "unfold: [(a b),c],[c]->[a,(b c)]; multi, multi",
 };
+constexpr std::size_t kCompound = 2;  // the last of them: a plain layout of one input is none of the other
 constexpr std::int64_t kSizes[] = {1, 2, 3, 4, 4, 5, 6, 6, 8, 8, 12};
 
 std::size_t below(Random& random, std::size_t end) { return static_cast<std::size_t>(random() % end); }
@@ -220,7 +221,8 @@ RandomCall random_call(Random& random, const Mesh& mesh, const CallOptions& opti
     call.rule = view_rule(from, draw_shape(random, numel));
     for (const Factor& factor : call.rule.factors) sizes.push_back(factor.size);
   } else {
-    call.rule = FactorRule::parse(kRules[below(random, std::size(kRules))]);
+    const std::size_t rules = std::size(kRules) - (options.plain ? kCompound : 0);
+    call.rule = FactorRule::parse(kRules[below(random, rules)]);
     for (std::size_t f = 0; f < call.rule.factors.size(); ++f)
       sizes.push_back(kSizes[below(random, std::size(kSizes))]);
     for (std::size_t f = 0; f < sizes.size(); ++f) {
