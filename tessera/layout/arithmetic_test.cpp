@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 
 namespace tessera::layout {
