@@ -55,6 +55,9 @@ void PlanBounds::build(const PlanSpace& space) {
       if (space.group(Mask{1} << bit).us_per_byte <= speed) slow &= ~(Mask{1} << bit);
     }
   }
+  fastest_us_per_byte_ = space.group(space.all()).us_per_byte;
+  for (int bit = 0; bit < space.atoms(); ++bit)
+    fastest_us_per_byte_ = std::min(fastest_us_per_byte_, space.group(Mask{1} << bit).us_per_byte);
   build_overlaps(space, space.to(), to_overlaps_);
   build_overlaps(space, space.from(), from_overlaps_);
   Mask to_listed = 0;
@@ -110,8 +113,7 @@ LeastCost PlanBounds::moves(const double* bytes_of_level, bool has_same_finals, 
 
 LeastCost PlanBounds::fold(double target_volume, bool has_same_finals) const {
   const double rest = std::max(0.0, target_volume - folded_volume_) * space_->itemsize();
-  const double us_per_byte = levels_.empty() ? 0 : levels_.front().us_per_byte;
-  LeastCost least{fold_us_ + rest * us_per_byte, 1};
+  LeastCost least{fold_us_ + rest * fastest_us_per_byte_, 1};
   if (!has_same_finals) {
     least.us += space_->model().copy_launch_us;
     ++least.steps;

@@ -57,6 +57,7 @@ class PlanBounds {
   std::vector<double> to_overlaps_;  // [(level * dims + dim) * lists + list]
   std::vector<double> from_overlaps_;
   double zero_fill_ranks_ = 1;
+  double fastest_us_per_byte_ = 0;
   double fold_us_ = 0;
   double folded_volume_ = 0;
   double least_step_us_ = 0;

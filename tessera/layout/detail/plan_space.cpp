@@ -32,8 +32,12 @@ std::int64_t piece(std::int64_t whole, std::int64_t size, std::int64_t blocks, c
   return blocks == 1 ? ceil_div(whole, size) : blocks * ceil_div(whole / blocks, size);
 }
 
+// Whether the cut may stand anywhere: it has neither blocks nor given sizes, and none with blocks stands before it.
 bool is_plain(const AtomDim& dim, std::size_t cut) {
-  return dim.cuts[cut].blocks == 1 && (cut > 0 || dim.sizes == nullptr);
+  for (std::size_t i = 0; i <= cut; ++i) {
+    if (dim.cuts[i].blocks != 1) return false;
+  }
+  return cut > 0 || dim.sizes == nullptr;
 }
 
 std::size_t common_cuts(const AtomDim& a, const AtomDim& b) {
@@ -65,7 +69,7 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
   frozen_cuts_.assign(problem.shape.size(), 0);
   int dims = 0;
   for (std::size_t d = 0; d < problem.shape.size(); ++d) {
-    if (problem.shape[d] > 1 || !problem.from.dims[d].cuts.empty() || !problem.to.dims[d].cuts.empty()) ++dims;
+    if (problem.shape[d] != 1 || !problem.from.dims[d].cuts.empty() || !problem.to.dims[d].cuts.empty()) ++dims;
   }
   const auto is_too_many = [&] { return left > kMostInPlay || (left > 4 && state_count(left, dims) > kManyStates); };
   for (std::size_t a = count; a-- > 0 && is_too_many();) {
@@ -77,7 +81,7 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
   }
   for (std::size_t d = 0; d < problem.shape.size(); ++d) {
     const std::size_t common = common_cuts(problem.from.dims[d], problem.to.dims[d]);
-    for (std::size_t i = 0; i < common && is_too_many(); ++i) {
+    for (std::size_t i = 0; i < common && is_too_many() && problem.from.dims[d].cuts[i].blocks == 1; ++i) {
       in_play[static_cast<std::size_t>(problem.from.dims[d].cuts[i].atom)] = 0;
       ++frozen_cuts_[d];
       --left;
@@ -102,7 +106,7 @@ void PlanSpace::choose_dims(const PlanProblem& problem) {
   frozen_even_.clear();
   for (std::size_t d = 0; d < problem.shape.size(); ++d) {
     const AtomDim& from = problem.from.dims[d];
-    if (problem.shape[d] <= 1 && from.cuts.empty() && problem.to.dims[d].cuts.empty()) continue;
+    if (problem.shape[d] == 1 && from.cuts.empty() && problem.to.dims[d].cuts.empty()) continue;
     std::int64_t size = problem.shape[d];
     std::int64_t pieces = 1;
     for (int i = 0; i < frozen_cuts_[d]; ++i) {
@@ -170,7 +174,8 @@ void PlanSpace::read_words(const AtomLayout& layout, std::vector<std::uint64_t>&
   }
 }
 
-// Every list of the dimension that holds a special token: each such token behind its own prefix, then plain cuts.
+// Every list of the dimension that holds a special token: each such token behind its own prefix, then plain cuts; but
+// behind a cut with blocks only what the ends have there, since another cut could break the runs it left.
 void PlanSpace::add_special_lists(int dim) {
   auto& numbers = special_[static_cast<std::size_t>(dim)];
   const auto extend = [&](std::size_t from) {
@@ -179,9 +184,10 @@ void PlanSpace::add_special_lists(int dim) {
     for (int t = 1; t < static_cast<int>(tokens_.size()); ++t) {
       const Token& next = token(t);
       if ((parent.mask >> next.bit & 1) != 0) continue;
-      if (next.is_plain() ? parent.dim < 0 : (next.dim != dim || next.prefix != parent.word)) continue;
+      if (next.is_plain() ? parent.dim < 0 || parent.has_blocks : next.dim != dim || next.prefix != parent.word) continue;
       numbers.push_back(static_cast<std::int16_t>(lists_.size()));
       lists_.push_back(append(parent, index, t, next.bit, dim));
+      if (next.blocks != 1) lists_.back().has_blocks = true;
     }
   };
   for (std::size_t i = 0; i < plain_->lists.size(); ++i) extend(i);
