@@ -1,0 +1,43 @@
+// Layouts: who holds what, what an operator makes of it, and how to get from one layout to another. Pure arithmetic: the
+// eight ranks of this program do not exist.
+#include <tessera/tessera.h>
+
+#include <array>
+#include <cstdio>
+
+namespace layout = tessera::layout;
+using layout::Layout;
+using layout::Replicate;
+using layout::Shard;
+
+int main() {
+  const layout::Mesh mesh = layout::Mesh::parse("dp=2,tp=4");
+  const tessera::Shape activations{4096, 512};
+  const tessera::Shape weights{512, 1024};
+
+  // Who holds what.
+  const Layout rows = Layout::create(mesh, {Shard(0), Replicate()});
+  const layout::Box box = layout::local_box(rows, activations, tessera::Rank(5));
+  std::printf("rank 5 of %s holds %s\n", rows.text().c_str(), box.text().c_str());
+
+  // A matrix product: rows of one, columns of the other. Nothing has to move.
+  const layout::FactorRule mm = layout::FactorRule::parse("mm: [i,k],[k,j]->[i,j]; k=sum; multi, multi");
+  const Layout columns = Layout::create(mesh, {Replicate(), Shard(1)});
+  const std::array results{tessera::Shape{4096, 1024}};
+  const std::array fitting{layout::Operand{activations, rows}, layout::Operand{weights, columns}};
+  const layout::Propagation product = layout::propagate(mm, fitting, results);
+  std::printf("their product: %s\n", product.outputs.at(0).placements_text().c_str());
+
+  // Cut along the index that is summed over in one of them only: it does not fit, and the ways out are priced.
+  layout::Planner planner;
+  const std::array clashing{layout::Operand{activations, rows},
+                            layout::Operand{weights, Layout::create(mesh, {Replicate(), Shard(0)})}};
+  const layout::Propagation clash = layout::propagate_or_fix(mm, clashing, results, planner);
+  std::printf("%s\n  cheapest: %s\n", clash.conflict.c_str(), clash.fixes.at(0).text().c_str());
+
+  // The cheapest way from rows to columns, exactly.
+  const auto plan =
+      planner.plan({.from = rows, .to = Layout::create(mesh, {Replicate(), Shard(1)}), .shape = activations});
+  std::printf("%s", plan->text().c_str());
+  return product.is_match() && !clash.is_match() && !plan->steps.empty() ? 0 : 1;
+}
