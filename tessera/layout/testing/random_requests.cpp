@@ -22,7 +22,7 @@ bool chance(std::mt19937_64& random, int percent) { return below(random, 100) < 
 Mesh random_mesh(std::mt19937_64& random, const RequestKind& kind) {
   static const char* const kNames[] = {"x", "y", "z", "w", "v", "u"};
   std::vector<AxisSpec> axes;
-  const std::int64_t count = 1 + below(random, kind.most_axes);
+  const std::int64_t count = kind.least_axes + below(random, kind.most_axes - kind.least_axes + 1);
   for (std::int64_t i = 0; i < count; ++i) {
     AxisSpec axis{.name = kNames[i]};
     const std::int64_t sizes[] = {2, 2, 3, 2, 4, 8};
@@ -42,7 +42,7 @@ Shape random_shape(std::mt19937_64& random, const Mesh& mesh, const RequestKind&
     if (is_uneven) {
       dims.push_back(kind.is_small ? below(random, 12 / count + 2) : 1 + below(random, 5000));
     } else {
-      std::int64_t size = kind.is_small ? 1 : std::int64_t{1} << below(random, 5);
+      std::int64_t size = kind.is_small ? 1 : std::int64_t{1} << below(random, 7);
       for (const Axis& axis : mesh.axes()) size *= !kind.is_small || chance(random, 70) ? axis.size : 1;
       dims.push_back(size);
     }
@@ -64,7 +64,8 @@ std::vector<SubAxis> random_parts(std::mt19937_64& random, const Mesh& mesh, boo
       parts.push_back({i, 1, size});
     }
   }
-  std::shuffle(parts.begin(), parts.end(), random);
+  for (std::size_t i = parts.size(); i > 1; --i)  // std::shuffle differs between libraries
+    std::swap(parts[i - 1], parts[static_cast<std::size_t>(below(random, static_cast<std::int64_t>(i)))]);
   return parts;
 }
 
@@ -116,14 +117,29 @@ PlanRequest random_request(std::uint64_t seed, const RequestKind& kind) {
     request.shape = random_shape(random, mesh, kind);
     request.from = random_layout(random, mesh, request.shape, kind);
     request.to = random_layout(random, mesh, request.shape, kind);
+    if (request.from == request.to) continue;
     std::string why;
     const Layout both[] = {request.from, request.to};
     const auto atoms = detail::atoms_of(both, why);
-    if (!atoms || static_cast<int>(atoms->list.size()) > kind.most_axes + 1) continue;
+    if (!atoms || static_cast<int>(atoms->list.size()) > kind.most_axes) continue;
     if (!detail::to_atoms(*atoms, request.from, request.shape, why)) continue;
     if (!detail::to_atoms(*atoms, request.to, request.shape, why)) continue;
     return request;
   }
+}
+
+std::vector<PlanRequest> draw_published_pairs() {
+  std::vector<PlanRequest> pairs;
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    RequestKind kind;
+    kind.least_axes = kind.most_axes = seed < 100 ? 1 : seed < 600 ? 2 : seed < 1200 ? 3 : 4;
+    kind.most_dims = 4;
+    kind.is_small = false;
+    kind.uneven_percent = 10;
+    kind.special_percent = 10;
+    pairs.push_back(random_request(seed, kind));
+  }
+  return pairs;
 }
 
 std::string pair_text(const PlanRequest& request) {
@@ -149,7 +165,10 @@ PlanRequest parse_pair(const std::string& line) {
   return request;
 }
 
-std::vector<PlanRequest> load_pairs(const std::string& path) {
+std::string published_pairs_path() { return TESSERA_TREE "/tessera/layout/testdata/redistribution_pairs.txt"; }
+
+std::vector<PlanRequest> load_published_pairs() {
+  const std::string path = published_pairs_path();
   std::ifstream file(path);
   TESSERA_CHECK_AS(IoError, file.good(), "cannot read ", path);
   std::vector<PlanRequest> pairs;
