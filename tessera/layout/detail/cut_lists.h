@@ -52,6 +52,17 @@ inline int token_at(std::uint64_t word, int place) { return static_cast<int>(wor
 /// How many cuts a word has.
 inline int list_size(std::uint64_t word) { return (64 - std::countl_zero(word) + 3) / 4; }
 
+/// How one list follows from another, whatever the dimension.
+struct ListRelation {
+  enum Kind : std::uint8_t { kUnknown, kSame, kGrown, kShrunk, kApart };
+  Kind kind = kUnknown;
+  std::uint8_t from = 0;           ///< cuts in common
+  std::uint8_t axes = 0;           ///< atoms of both tails
+  bool has_same_product = false;   ///< apart: as many pieces, of plain cuts
+  bool has_same_sequence = false;  ///< apart: the same cuts by other atoms
+  double pieces = 1;               ///< shrunk: of the old tail; apart: of those a new piece meets
+};
+
 /// The list of `parent` (number `index`) with one more cut.
 CutList append(const CutList& parent, std::int16_t index, int token, int bit, int dim);
 

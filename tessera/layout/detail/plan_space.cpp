@@ -1,7 +1,7 @@
 #include "tessera/layout/detail/plan_space.h"
 
 #include <algorithm>
-#include <limits>
+#include <numeric>
 
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
@@ -11,6 +11,8 @@ namespace {
 
 // More states than this and atoms that both ends treat alike are left out of play.
 constexpr double kManyStates = 30000;
+// How lists follow from each other is kept for up to this many lists.
+constexpr std::size_t kMostRelated = 400;
 
 // Lists of all dimensions over some of `atoms` atoms: the sum over k of (ordered choices of k) x (ways to part them).
 double state_count(int atoms, int dims) {
@@ -54,6 +56,15 @@ bool is_cut(const AtomLayout& layout, std::int32_t atom) {
     }
   }
   return false;
+}
+
+// How many of `before` equal pieces one of `after` equal pieces of the same whole meets at most.
+double pieces_met(double before, double after) {
+  const auto x = static_cast<std::int64_t>(before);
+  const auto y = static_cast<std::int64_t>(after);
+  if (x % y == 0) return static_cast<double>(x / y);
+  const std::int64_t divisor = std::gcd(x, y);
+  return static_cast<double>(1 + ceil_div(x / divisor - 1, y / divisor));
 }
 
 }  // namespace
@@ -261,6 +272,46 @@ void PlanSpace::compute_groups(const PlanProblem& problem) {
   }
 }
 
+bool PlanSpace::has_special_tail(const CutList& list, int from) const {
+  if (list.dim < 0) return false;
+  for (int i = from; i < list.size; ++i) {
+    if (!token(token_at(list.word, i)).is_plain()) return true;
+  }
+  return false;
+}
+
+ListRelation PlanSpace::find_relation(int a, int b) const {
+  ListRelation relation;
+  relation.kind = ListRelation::kSame;
+  if (a == b) return relation;
+  const CutList& x = list(a);
+  const CutList& y = list(b);
+  const int from = common_prefix(x.word, y.word);
+  relation.from = static_cast<std::uint8_t>(from);
+  relation.axes = static_cast<std::uint8_t>(x.tail(from) | y.tail(from));
+  const double before = group(x.tail(from)).ranks;
+  const double after = group(y.tail(from)).ranks;
+  if (from == x.size) {
+    relation.kind = ListRelation::kGrown;
+  } else if (from == y.size) {
+    relation.kind = ListRelation::kShrunk;
+    relation.pieces = before;
+  } else {
+    relation.kind = ListRelation::kApart;
+    const bool is_special = has_special_tail(x, from) || has_special_tail(y, from);
+    relation.pieces = is_special ? before : pieces_met(before, after);
+    relation.has_same_product = !is_special && before == after;
+    relation.has_same_sequence = x.size == y.size;
+    for (int i = from; i < x.size && relation.has_same_sequence; ++i) {
+      const Token& p = token(token_at(x.word, i));
+      const Token& q = token(token_at(y.word, i));
+      const bool has_same_sizes = p.sizes && q.sizes ? *p.sizes == *q.sizes : !p.sizes && !q.sizes;
+      relation.has_same_sequence = p.size == q.size && p.blocks == q.blocks && has_same_sizes;
+    }
+  }
+  return relation;
+}
+
 double PlanSpace::numel(const std::uint16_t* lists) const {
   double product = 1;
   for (int d = 0; d < dims(); ++d) product *= extent(d, lists[d]);
@@ -276,6 +327,8 @@ void PlanSpace::build(const PlanProblem& problem) {
   read_ends(problem);
   compute_extents();
   compute_groups(problem);
+  relations_.clear();
+  if (lists_.size() <= kMostRelated) relations_.resize(lists_.size() * lists_.size());
   from_ = {from_lists_.data(), numel(from_lists_.data()), pending_ != 0 ? kPending : 0};
   to_ = {to_lists_.data(), numel(to_lists_.data()), finals_};
   const double least = std::max(from_.numel, to_.numel);
