@@ -1,7 +1,7 @@
 // All ordered lists of cuts that the planner may give a dimension, as small numbers. A list is a word of nibbles, the
 // first cut lowest, so that the common prefix of two lists is one xor; a nibble is a token: 1 + the atom's bit for a
-// plain cut, higher numbers for the few cuts with blocks or given sizes, which stand only where the source's or the
-// target's list has them.
+// plain cut, higher numbers for the few cuts with blocks or given sizes (and those behind cuts with blocks), which stand
+// only where the source's or the target's list has them.
 #pragma once
 
 #include <bit>
@@ -38,7 +38,8 @@ struct CutList {
   std::int16_t parent = 0;                         ///< the list without its last cut
   std::uint8_t size = 0;                           ///< how many cuts
   std::uint8_t last = 0;                           ///< token of the last cut
-  std::int8_t dim = -1;                            ///< with special tokens: the only dimension it stands in
+  std::int8_t dim = -1;     ///< with special tokens: the only dimension it stands in
+  bool has_blocks = false;  ///< of some cut
   std::uint8_t prefix_mask[kMostInPlay + 1] = {};  ///< atoms of the first i cuts
 
   [[nodiscard]] Mask tail(int from) const { return mask & ~Mask{prefix_mask[from]}; }
@@ -50,6 +51,17 @@ inline int common_prefix(std::uint64_t a, std::uint64_t b) { return std::countr_
 inline int token_at(std::uint64_t word, int place) { return static_cast<int>(word >> (4 * place) & 15); }
 /// How many cuts a word has.
 inline int list_size(std::uint64_t word) { return (64 - std::countl_zero(word) + 3) / 4; }
+
+/// How one list follows from another, whatever the dimension.
+struct ListRelation {
+  enum Kind : std::uint8_t { kUnknown, kSame, kGrown, kShrunk, kApart };
+  Kind kind = kUnknown;
+  std::uint8_t from = 0;           ///< cuts in common
+  std::uint8_t axes = 0;           ///< atoms of both tails
+  bool has_same_product = false;   ///< apart: as many pieces, of plain cuts
+  bool has_same_sequence = false;  ///< apart: the same cuts by other atoms
+  double pieces = 1;               ///< shrunk: of the old tail; apart: of those a new piece meets
+};
 
 /// The list of `parent` (number `index`) with one more cut.
 CutList append(const CutList& parent, std::int16_t index, int token, int bit, int dim);

@@ -31,7 +31,6 @@ void PlanBounds::build(const PlanSpace& space) {
   numel_ = 1;
   for (int d = 0; d < space.dims(); ++d) numel_ *= space.extent(d, 0);
   const Mask zero_fill = space.sum_finals();
-  zero_fill_ranks_ = space.group(zero_fill).ranks;
 
   levels_.clear();
   double faster = 0;
@@ -50,6 +49,7 @@ void PlanBounds::build(const PlanSpace& space) {
     faster = speed;
     level.node_ranks[0] = space.group(space.all() & ~slow).ranks;
     level.node_ranks[1] = space.group(space.all() & ~slow & ~space.pending()).ranks;
+    level.has_fold = (slow & space.pending()) != 0;
     levels_.push_back(level);
     for (int bit = 0; bit < space.atoms(); ++bit) {
       if (space.group(Mask{1} << bit).us_per_byte <= speed) slow &= ~(Mask{1} << bit);
@@ -64,10 +64,9 @@ void PlanBounds::build(const PlanSpace& space) {
   const CostModel& model = space.model();
   least_step_us_ = std::min(model.launch_us, model.copy_launch_us);
   const GroupCost& group = space.group(space.pending());
-  const double smallest = numel_ / space.group(space.all() & ~space.pending()).ranks;
-  folded_volume_ = smallest / group.ranks;
-  fold_us_ = model.launch_us + (group.ranks - 1) * group.latency_us +
-             (group.ranks - 1) * folded_volume_ * space.itemsize() * group.us_per_byte;
+  folded_volume_ = numel_ / space.group(space.all()).ranks;
+  fold_volume_ = (group.ranks - 1) * folded_volume_;
+  fold_latency_us_ = (group.ranks - 1) * group.latency_us;
 }
 
 void PlanBounds::build_overlaps(const PlanSpace& space, const PlanState& end, std::vector<double>& overlaps) const {
@@ -94,11 +93,11 @@ double PlanBounds::overlap(const std::vector<double>& overlaps, std::size_t leve
   return share;
 }
 
-LeastCost PlanBounds::moves(const double* bytes_of_level, bool has_same_finals, bool is_same) const {
+LeastCost PlanBounds::cost(const double* bytes_of_level, bool folds, bool has_same_finals, bool is_same) const {
   if (is_same) return {0, 0};
   const CostModel& model = space_->model();
   LeastCost least{has_same_finals ? 0 : model.copy_launch_us, has_same_finals ? 0 : 1};
-  double latency_us = -1;
+  double latency_us = folds ? fold_latency_us_ : -1;
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     if (bytes_of_level[i] <= numel_ * 1e-13) continue;  // nothing but rounding
     least.us += bytes_of_level[i] * space_->itemsize() * levels_[i].us_per_byte;
@@ -108,46 +107,38 @@ LeastCost PlanBounds::moves(const double* bytes_of_level, bool has_same_finals, 
   return least.steps > 0 ? least : LeastCost{least_step_us_, 1};
 }
 
-LeastCost PlanBounds::fold(double target_volume, bool has_same_finals) const {
-  const double rest = std::max(0.0, target_volume - folded_volume_) * space_->itemsize();
-  const double us_per_byte = levels_.empty() ? 0 : levels_.front().us_per_byte;
-  LeastCost least{fold_us_ + rest * us_per_byte, 1};
-  if (!has_same_finals) {
-    least.us += space_->model().copy_launch_us;
-    ++least.steps;
-  }
-  return least;
+// Elements that the steps over slow atoms bring to a rank, at least, where `volume` of its node's ends in the target
+// and `overlap` of that was there before.
+double PlanBounds::received(const Level& level, double volume, double overlap, bool folds, bool is_pending) const {
+  const double node_ranks = level.node_ranks[is_pending ? 1 : 0];
+  if (!folds || !level.has_fold) return (volume - overlap) / node_ranks;
+  const double share = volume / node_ranks;
+  return fold_volume_ + share - std::min({share, overlap / node_ranks, folded_volume_});
 }
 
-LeastCost PlanBounds::to_target(const PlanState& state, Mask listed) const {
+LeastCost PlanBounds::to_target(const PlanState& state) const {
   const PlanState& to = space_->to();
   const bool has_same_finals = ((state.status ^ to.status) & ~kPending) == 0;
-  if ((state.status & kPending) != 0) {
-    const double volume = levels_.empty() ? 0 : levels_.front().to_volume / zero_fill_ranks_;
-    return fold(volume, has_same_finals);
-  }
+  const bool folds = (state.status & kPending) != 0;
   double bytes[kMostLevels];
   for (std::size_t i = 0; i < levels_.size(); ++i)
-    bytes[i] = (levels_[i].to_volume - overlap(to_overlaps_, i, state)) / levels_[i].node_ranks[0];
-  static_cast<void>(listed);
-  return moves(bytes, has_same_finals, has_same_finals && std::equal(to.lists, to.lists + space_->dims(), state.lists));
+    bytes[i] = received(levels_[i], levels_[i].to_volume, overlap(to_overlaps_, i, state), folds, false);
+  const bool is_same = has_same_finals && !folds && std::equal(to.lists, to.lists + space_->dims(), state.lists);
+  return cost(bytes, folds, has_same_finals, is_same);
 }
 
 LeastCost PlanBounds::from_source(const PlanState& state, Mask listed) const {
   const PlanState& from = space_->from();
   const bool has_same_finals = ((state.status ^ from.status) & ~kPending) == 0;
-  if ((state.status & kPending) != (from.status & kPending)) {
-    const double volume = numel_ / space_->group(listed & ~space_->sum_finals()).ranks / zero_fill_ranks_;
-    return fold(volume, has_same_finals);
-  }
-  const int is_pending = (state.status & kPending) != 0 ? 1 : 0;
+  const bool folds = ((state.status ^ from.status) & kPending) != 0;
+  const bool is_pending = (state.status & kPending) != 0;
   double bytes[kMostLevels];
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     const double volume = numel_ / space_->group(listed & levels_[i].slow).ranks;
-    bytes[i] = (volume - overlap(from_overlaps_, i, state)) / levels_[i].node_ranks[is_pending];
+    bytes[i] = received(levels_[i], volume, overlap(from_overlaps_, i, state), folds, is_pending);
   }
-  return moves(bytes, has_same_finals,
-               has_same_finals && std::equal(from.lists, from.lists + space_->dims(), state.lists));
+  const bool is_same = has_same_finals && !folds && std::equal(from.lists, from.lists + space_->dims(), state.lists);
+  return cost(bytes, folds, has_same_finals, is_same);
 }
 
 }  // namespace tessera::layout::detail

@@ -30,9 +30,9 @@ class PlanBounds {
  public:
   void build(const PlanSpace& space);
 
-  /// To the target. `listed`: all atoms in the state's lists.
-  [[nodiscard]] LeastCost to_target(const PlanState& state, Mask listed) const;
-  /// From the source.
+  /// To the target.
+  [[nodiscard]] LeastCost to_target(const PlanState& state) const;
+  /// From the source. `listed`: all atoms in the state's lists.
   [[nodiscard]] LeastCost from_source(const PlanState& state, Mask listed) const;
   /// The cheapest step there can be.
   [[nodiscard]] double least_step_us() const { return least_step_us_; }
@@ -43,22 +43,24 @@ class PlanBounds {
     double us_per_byte = 0;  // more than the next faster level
     double least_latency_us = 0;
     double to_volume = 0;           // what a node holds of the target
-    double node_ranks[2] = {1, 1};  // with the source's partial atoms settled, and before
+    double node_ranks[2] = {1, 1};  // at the end; where that is before the fold
+    bool has_fold = false;          // settled atoms are among the slow
   };
 
   void build_overlaps(const PlanSpace& space, const PlanState& end, std::vector<double>& overlaps) const;
   [[nodiscard]] double overlap(const std::vector<double>& overlaps, std::size_t level, const PlanState& state) const;
-  [[nodiscard]] LeastCost moves(const double* bytes_of_level, bool has_same_finals, bool is_same) const;
-  [[nodiscard]] LeastCost fold(double target_volume, bool has_same_finals) const;
+  [[nodiscard]] double received(const Level& level, double volume, double overlap, bool folds,
+                                bool is_pending) const;
+  [[nodiscard]] LeastCost cost(const double* bytes_of_level, bool folds, bool has_same_finals, bool is_same) const;
 
   const PlanSpace* space_ = nullptr;
   double numel_ = 1;  // of the whole tensor, behind what stays
   std::vector<Level> levels_;
   std::vector<double> to_overlaps_;  // [(level * dims + dim) * lists + list]
   std::vector<double> from_overlaps_;
-  double zero_fill_ranks_ = 1;
-  double fold_us_ = 0;
-  double folded_volume_ = 0;
+  double fold_volume_ = 0;    // received in the fold, by the least that can be folded
+  double folded_volume_ = 0;  // what comes of it
+  double fold_latency_us_ = 0;
   double least_step_us_ = 0;
 };
 

@@ -34,7 +34,7 @@ double PlanSearch::direct_us() {
 void PlanSearch::keep(Status status, Mask listed, double numel) {
   if (numel > space_->most_numel()) return;
   const PlanState state{current_.data(), numel, status};
-  const LeastCost to = bounds_.to_target(state, listed);
+  const LeastCost to = bounds_.to_target(state);
   if (to.us > ceiling()) return;
   const LeastCost from = bounds_.from_source(state, listed);
   if (from.us + to.us > ceiling()) return;

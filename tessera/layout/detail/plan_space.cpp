@@ -1,7 +1,7 @@
 #include "tessera/layout/detail/plan_space.h"
 
 #include <algorithm>
-#include <limits>
+#include <numeric>
 
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
@@ -11,6 +11,8 @@ namespace {
 
 // More states than this and atoms that both ends treat alike are left out of play.
 constexpr double kManyStates = 30000;
+// How lists follow from each other is kept for up to this many lists.
+constexpr std::size_t kMostRelated = 400;
 
 // Lists of all dimensions over some of `atoms` atoms: the sum over k of (ordered choices of k) x (ways to part them).
 double state_count(int atoms, int dims) {
@@ -32,8 +34,12 @@ std::int64_t piece(std::int64_t whole, std::int64_t size, std::int64_t blocks, c
   return blocks == 1 ? ceil_div(whole, size) : blocks * ceil_div(whole / blocks, size);
 }
 
+// Whether the cut may stand anywhere: it has neither blocks nor given sizes, and none with blocks stands before it.
 bool is_plain(const AtomDim& dim, std::size_t cut) {
-  return dim.cuts[cut].blocks == 1 && (cut > 0 || dim.sizes == nullptr);
+  for (std::size_t i = 0; i <= cut; ++i) {
+    if (dim.cuts[i].blocks != 1) return false;
+  }
+  return cut > 0 || dim.sizes == nullptr;
 }
 
 std::size_t common_cuts(const AtomDim& a, const AtomDim& b) {
@@ -52,6 +58,15 @@ bool is_cut(const AtomLayout& layout, std::int32_t atom) {
   return false;
 }
 
+// How many of `before` equal pieces one of `after` equal pieces of the same whole meets at most.
+double pieces_met(double before, double after) {
+  const auto x = static_cast<std::int64_t>(before);
+  const auto y = static_cast<std::int64_t>(after);
+  if (x % y == 0) return static_cast<double>(x / y);
+  const std::int64_t divisor = std::gcd(x, y);
+  return static_cast<double>(1 + ceil_div(x / divisor - 1, y / divisor));
+}
+
 }  // namespace
 
 void PlanSpace::choose_atoms(const PlanProblem& problem) {
@@ -65,7 +80,7 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
   frozen_cuts_.assign(problem.shape.size(), 0);
   int dims = 0;
   for (std::size_t d = 0; d < problem.shape.size(); ++d) {
-    if (problem.shape[d] > 1 || !problem.from.dims[d].cuts.empty() || !problem.to.dims[d].cuts.empty()) ++dims;
+    if (problem.shape[d] != 1 || !problem.from.dims[d].cuts.empty() || !problem.to.dims[d].cuts.empty()) ++dims;
   }
   const auto is_too_many = [&] { return left > kMostInPlay || (left > 4 && state_count(left, dims) > kManyStates); };
   for (std::size_t a = count; a-- > 0 && is_too_many();) {
@@ -77,7 +92,7 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
   }
   for (std::size_t d = 0; d < problem.shape.size(); ++d) {
     const std::size_t common = common_cuts(problem.from.dims[d], problem.to.dims[d]);
-    for (std::size_t i = 0; i < common && is_too_many(); ++i) {
+    for (std::size_t i = 0; i < common && is_too_many() && problem.from.dims[d].cuts[i].blocks == 1; ++i) {
       in_play[static_cast<std::size_t>(problem.from.dims[d].cuts[i].atom)] = 0;
       ++frozen_cuts_[d];
       --left;
@@ -102,7 +117,7 @@ void PlanSpace::choose_dims(const PlanProblem& problem) {
   frozen_even_.clear();
   for (std::size_t d = 0; d < problem.shape.size(); ++d) {
     const AtomDim& from = problem.from.dims[d];
-    if (problem.shape[d] <= 1 && from.cuts.empty() && problem.to.dims[d].cuts.empty()) continue;
+    if (problem.shape[d] == 1 && from.cuts.empty() && problem.to.dims[d].cuts.empty()) continue;
     std::int64_t size = problem.shape[d];
     std::int64_t pieces = 1;
     for (int i = 0; i < frozen_cuts_[d]; ++i) {
@@ -170,7 +185,8 @@ void PlanSpace::read_words(const AtomLayout& layout, std::vector<std::uint64_t>&
   }
 }
 
-// Every list of the dimension that holds a special token: each such token behind its own prefix, then plain cuts.
+// Every list of the dimension that holds a special token: each such token behind its own prefix, then plain cuts; but
+// behind a cut with blocks only what the ends have there, since another cut could break the runs it left.
 void PlanSpace::add_special_lists(int dim) {
   auto& numbers = special_[static_cast<std::size_t>(dim)];
   const auto extend = [&](std::size_t from) {
@@ -179,9 +195,10 @@ void PlanSpace::add_special_lists(int dim) {
     for (int t = 1; t < static_cast<int>(tokens_.size()); ++t) {
       const Token& next = token(t);
       if ((parent.mask >> next.bit & 1) != 0) continue;
-      if (next.is_plain() ? parent.dim < 0 : (next.dim != dim || next.prefix != parent.word)) continue;
+      if (next.is_plain() ? parent.dim < 0 || parent.has_blocks : next.dim != dim || next.prefix != parent.word) continue;
       numbers.push_back(static_cast<std::int16_t>(lists_.size()));
       lists_.push_back(append(parent, index, t, next.bit, dim));
+      if (next.blocks != 1) lists_.back().has_blocks = true;
     }
   };
   for (std::size_t i = 0; i < plain_->lists.size(); ++i) extend(i);
@@ -255,6 +272,46 @@ void PlanSpace::compute_groups(const PlanProblem& problem) {
   }
 }
 
+bool PlanSpace::has_special_tail(const CutList& list, int from) const {
+  if (list.dim < 0) return false;
+  for (int i = from; i < list.size; ++i) {
+    if (!token(token_at(list.word, i)).is_plain()) return true;
+  }
+  return false;
+}
+
+ListRelation PlanSpace::find_relation(int a, int b) const {
+  ListRelation relation;
+  relation.kind = ListRelation::kSame;
+  if (a == b) return relation;
+  const CutList& x = list(a);
+  const CutList& y = list(b);
+  const int from = common_prefix(x.word, y.word);
+  relation.from = static_cast<std::uint8_t>(from);
+  relation.axes = static_cast<std::uint8_t>(x.tail(from) | y.tail(from));
+  const double before = group(x.tail(from)).ranks;
+  const double after = group(y.tail(from)).ranks;
+  if (from == x.size) {
+    relation.kind = ListRelation::kGrown;
+  } else if (from == y.size) {
+    relation.kind = ListRelation::kShrunk;
+    relation.pieces = before;
+  } else {
+    relation.kind = ListRelation::kApart;
+    const bool is_special = has_special_tail(x, from) || has_special_tail(y, from);
+    relation.pieces = is_special ? before : pieces_met(before, after);
+    relation.has_same_product = !is_special && before == after;
+    relation.has_same_sequence = x.size == y.size;
+    for (int i = from; i < x.size && relation.has_same_sequence; ++i) {
+      const Token& p = token(token_at(x.word, i));
+      const Token& q = token(token_at(y.word, i));
+      const bool has_same_sizes = p.sizes && q.sizes ? *p.sizes == *q.sizes : !p.sizes && !q.sizes;
+      relation.has_same_sequence = p.size == q.size && p.blocks == q.blocks && has_same_sizes;
+    }
+  }
+  return relation;
+}
+
 double PlanSpace::numel(const std::uint16_t* lists) const {
   double product = 1;
   for (int d = 0; d < dims(); ++d) product *= extent(d, lists[d]);
@@ -270,6 +327,8 @@ void PlanSpace::build(const PlanProblem& problem) {
   read_ends(problem);
   compute_extents();
   compute_groups(problem);
+  relations_.clear();
+  if (lists_.size() <= kMostRelated) relations_.resize(lists_.size() * lists_.size());
   from_ = {from_lists_.data(), numel(from_lists_.data()), pending_ != 0 ? kPending : 0};
   to_ = {to_lists_.data(), numel(to_lists_.data()), finals_};
   const double least = std::max(from_.numel, to_.numel);

@@ -86,6 +86,16 @@ class PlanSpace {
   [[nodiscard]] double most_numel() const { return most_numel_; }
   [[nodiscard]] const CostModel& model() const { return *model_; }
 
+  /// How list `b` follows from list `a`; found once, then kept for this problem.
+  [[nodiscard]] ListRelation relation(int a, int b) const {
+    if (relations_.empty()) return find_relation(a, b);
+    ListRelation& known = relations_[static_cast<std::size_t>(a) * lists_.size() + static_cast<std::size_t>(b)];
+    if (known.kind == ListRelation::kUnknown) known = find_relation(a, b);
+    return known;
+  }
+  /// Whether the list has a cut with blocks or given sizes, or behind one with blocks, from a place on.
+  [[nodiscard]] bool has_special_tail(const CutList& list, int from) const;
+
   /// Product of the extents of these lists.
   [[nodiscard]] double numel(const std::uint16_t* lists) const;
   /// Lists of a dimension whose atoms are exactly these, and those with special tokens, over any atoms.
@@ -110,6 +120,7 @@ class PlanSpace {
   void read_words(const AtomLayout& layout, std::vector<std::uint64_t>& words);
   int special_token(int dim, std::size_t place_in_dim, const AtomDim& cuts, std::uint64_t prefix);
   void add_special_lists(int dim);
+  [[nodiscard]] ListRelation find_relation(int a, int b) const;
   int find_list(int dim, std::uint64_t word) const;
   void compute_extents();
   void compute_groups(const PlanProblem& problem);
@@ -129,6 +140,7 @@ class PlanSpace {
   std::vector<double> extents_;
   std::vector<std::uint8_t> is_even_;
   std::vector<GroupCost> groups_;
+  mutable std::vector<ListRelation> relations_;  // by pair of lists; empty: too many, not kept
   bool is_all_even_ = true;
 
   Mask pending_ = 0;

@@ -10,7 +10,7 @@ namespace {
 struct Relation {
   int grown = 0;      // dimensions whose list was extended
   int shrunk = 0;     // whose list lost its last cuts
-  int other = 0;      // whose lists go apart
+  int apart = 0;      // whose lists go apart
   int grown_dim = 0;  // the last of each
   int shrunk_dim = 0;
   int grown_at = 0;  // length of the common prefix there
@@ -20,95 +20,46 @@ struct Relation {
   Mask axes = 0;
   double kept = 1;  // elements of the new part that every rank surely has
   double met = 1;   // old pieces that a new one meets
-  bool same_pieces = true;
+  bool has_same_pieces = true;
 };
-
-bool has_special_tail(const PlanSpace& space, const CutList& list, int from) {
-  for (int i = from; i < list.size; ++i) {
-    if (!space.token(token_at(list.word, i)).is_plain()) return true;
-  }
-  return false;
-}
-
-// Two lists that go apart at `from`: whether they cut into the same pieces all the same.
-bool cuts_alike(const PlanSpace& space, int dim, int a, int b, int from) {
-  const CutList& x = space.list(a);
-  const CutList& y = space.list(b);
-  const bool is_special = has_special_tail(space, x, from) || has_special_tail(space, y, from);
-  if (!is_special && space.is_even(dim, a) && space.is_even(dim, b)) {
-    return space.group(x.tail(from)).ranks == space.group(y.tail(from)).ranks;
-  }
-  if (x.size != y.size) return false;
-  for (int i = from; i < x.size; ++i) {
-    const Token& p = space.token(token_at(x.word, i));
-    const Token& q = space.token(token_at(y.word, i));
-    if (p.size != q.size || p.blocks != q.blocks || (p.sizes == nullptr) != (q.sizes == nullptr)) return false;
-    if (p.sizes != nullptr && *p.sizes != *q.sizes) return false;
-  }
-  return true;
-}
-
-// How many of `before` equal pieces one of `after` equal pieces of the same whole meets at most.
-double pieces_met(double before, double after) {
-  const auto x = static_cast<std::int64_t>(before);
-  const auto y = static_cast<std::int64_t>(after);
-  if (x % y == 0) return static_cast<double>(x / y);
-  std::int64_t g = x;
-  for (std::int64_t r = y; r != 0;) {
-    const std::int64_t next = g % r;
-    g = r;
-    r = next;
-  }
-  const std::int64_t coarse = x / g - 1;
-  const std::int64_t fine = y / g;
-  return static_cast<double>(1 + (coarse + fine - 1) / fine);
-}
-
-void relate_apart(const PlanSpace& space, int d, int a, int b, int from, Relation& relation) {
-  const CutList& x = space.list(a);
-  const CutList& y = space.list(b);
-  ++relation.other;
-  relation.axes |= x.tail(from) | y.tail(from);
-  relation.kept = 0;
-  const bool has_blocks = space.has_special() && (has_special_tail(space, x, from) || has_special_tail(space, y, from));
-  const double before = space.group(x.tail(from)).ranks;
-  relation.met *= has_blocks ? before : pieces_met(before, space.group(y.tail(from)).ranks);
-  if (relation.same_pieces) relation.same_pieces = cuts_alike(space, d, a, b, from);
-}
 
 Relation relate(const PlanSpace& space, const PlanState& a, const PlanState& b) {
   Relation relation;
+  Mask axes = 0;
   for (int d = 0; d < space.dims(); ++d) {
-    const int old_list = a.lists[d];
-    const int new_list = b.lists[d];
-    const double new_extent = space.extent(d, new_list);
-    if (old_list == new_list) {
+    const int x = a.lists[d];
+    const int y = b.lists[d];
+    const double new_extent = space.extent(d, y);
+    if (x == y) {
       relation.kept *= new_extent;
       continue;
     }
-    const CutList& x = space.list(old_list);
-    const CutList& y = space.list(new_list);
-    const int from = common_prefix(x.word, y.word);
-    if (from == x.size) {
+    const ListRelation lists = space.relation(x, y);
+    axes |= lists.axes;
+    if (lists.kind == ListRelation::kGrown) {
       ++relation.grown;
       relation.grown_dim = d;
-      relation.grown_at = from;
-      relation.grown_atoms |= y.tail(from);
+      relation.grown_at = lists.from;
+      relation.grown_atoms |= lists.axes;
       relation.kept *= new_extent;
-    } else if (from == y.size) {
+    } else if (lists.kind == ListRelation::kShrunk) {
       ++relation.shrunk;
       relation.shrunk_dim = d;
-      relation.shrunk_at = from;
-      relation.shrunk_atoms |= x.tail(from);
-      const double pieces = space.group(x.tail(from)).ranks;
+      relation.shrunk_at = lists.from;
+      relation.shrunk_atoms |= lists.axes;
       // The rank with the smallest piece has at least what all others, were they as large as the largest, leave over.
-      relation.kept *= std::max(0.0, new_extent - space.extent(d, old_list) * (pieces - 1));
-      relation.met *= pieces;
+      relation.kept *= std::max(0.0, new_extent - space.extent(d, x) * (lists.pieces - 1));
+      relation.met *= lists.pieces;
     } else {
-      relate_apart(space, d, old_list, new_list, from, relation);
+      ++relation.apart;
+      relation.kept = 0;
+      relation.met *= lists.pieces;
+      relation.has_same_pieces = relation.has_same_pieces &&
+                                 (lists.has_same_sequence ||
+                                  (lists.has_same_product && space.is_even(d, x) && space.is_even(d, y)));
     }
   }
-  relation.axes |= relation.grown_atoms | relation.shrunk_atoms;
+  relation.axes = axes;
   return relation;
 }
 
@@ -122,7 +73,7 @@ bool is_outermost(const PlanSpace& space, const PlanState& state, int dim) {
 
 bool needs_no_copy(const PlanSpace& space, const PlanState& whole, int dim, int cut_list, int from) {
   return space.is_even(dim, cut_list) && is_outermost(space, whole, dim) &&
-         !(space.has_special() && has_special_tail(space, space.list(cut_list), from));
+         !space.has_special_tail(space.list(cut_list), from);
 }
 
 double on_grain(double us) {
@@ -161,15 +112,15 @@ bool price_move(const PlanSpace& space, const PlanState& a, const PlanState& b, 
   if (relation.axes == 0) return false;
   bool is_found = false;
   const double ranks = space.group(relation.axes).ranks;
-  if (relation.other == 0 && relation.shrunk == 1 && relation.grown == 0) {
+  if (relation.apart == 0 && relation.shrunk == 1 && relation.grown == 0) {
     const int d = relation.shrunk_dim;
     const bool is_free = needs_no_copy(space, b, d, a.lists[d], relation.shrunk_at);
     offer(space, {StepKind::kAllGather, relation.axes, ranks - 1, (ranks - 1) * a.numel, is_free ? 0 : b.numel, 0},
           best, is_found);
   }
-  if (relation.other == 0 && relation.shrunk == 0 && relation.grown == 1)
+  if (relation.apart == 0 && relation.shrunk == 0 && relation.grown == 1)
     offer(space, {StepKind::kSlice, relation.axes, 0, 0, b.numel, 0}, best, is_found);
-  if (relation.other == 0 && relation.shrunk == 1 && relation.grown == 1 &&
+  if (relation.apart == 0 && relation.shrunk == 1 && relation.grown == 1 &&
       relation.grown_atoms == relation.shrunk_atoms) {
     const int source = relation.shrunk_dim;
     const int target = relation.grown_dim;
@@ -184,7 +135,7 @@ bool price_move(const PlanSpace& space, const PlanState& a, const PlanState& b, 
             is_found);
     }
   }
-  if (relation.grown == 0 && relation.shrunk == 0 && relation.same_pieces)
+  if (relation.grown == 0 && relation.shrunk == 0 && relation.has_same_pieces)
     offer(space, {StepKind::kPermute, relation.axes, 1, b.numel, 0, 0}, best, is_found);
   const double received = b.numel - relation.kept;
   const double peers = relation.met - (relation.kept > 0 ? 1 : 0);
@@ -202,7 +153,7 @@ bool price_fold(const PlanSpace& space, const PlanState& a, const PlanState& b, 
     return true;
   }
   const Relation relation = relate(space, a, b);
-  if (relation.other != 0 || relation.shrunk != 0 || relation.grown_atoms != atoms) return false;
+  if (relation.apart != 0 || relation.shrunk != 0 || relation.grown_atoms != atoms) return false;
   const int d = relation.grown_dim;
   const bool is_free = relation.grown == 1 && needs_no_copy(space, a, d, b.lists[d], relation.grown_at);
   offer(space, {StepKind::kReduceScatter, atoms, ranks - 1, (ranks - 1) * b.numel, is_free ? 0 : a.numel, 0}, best,
@@ -219,7 +170,7 @@ bool price_partial(const PlanSpace& space, const PlanState& a, const PlanState& 
   }
   if ((made & ~space.sum_finals()) != 0) return false;
   const Relation relation = relate(space, a, b);
-  if (relation.other != 0 || relation.grown != 0 || relation.shrunk != 1 || relation.shrunk_atoms != made) return false;
+  if (relation.apart != 0 || relation.grown != 0 || relation.shrunk != 1 || relation.shrunk_atoms != made) return false;
   offer(space, {StepKind::kZeroFill, made, 0, 0, b.numel, 0}, best, is_found);
   return is_found;
 }
