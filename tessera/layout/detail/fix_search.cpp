@@ -2,12 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 namespace tessera::layout::detail {
+namespace {
+
+constexpr std::size_t kFewAtoms = 4;  // up to here a plan is quick
+constexpr std::size_t kMostPlans = 16;
+
+}  // namespace
 
 FixSearch::FixSearch(const Call& call, Planner& planner, bool with_invalid)
     : call_(call), with_invalid_(with_invalid), rows_(row_choices(call, with_invalid)), pool_(call) {
+  most_plans_ = rows_.size() <= kFewAtoms ? std::numeric_limits<std::size_t>::max() : kMostPlans;
   inputs_.reserve(call.inputs().size());
   for (std::size_t i = 0; i < call.inputs().size(); ++i) inputs_.emplace_back(call, i, rows_, pool_, planner);
 }
@@ -71,11 +79,11 @@ double FixSearch::price(const Choice& choice) {
   return us;
 }
 
-// Makes the plan of one input that has none yet; false: all costs are exact.
+// Brings the cost of one input nearer to the truth; false: all costs are exact.
 bool FixSearch::refine(const Choice& choice) {
   for (InputMoves& input : inputs_) {
     if (input.target(choice).cost.is_exact) continue;
-    input.make_plan(choice);
+    if (input.refine(choice, plans_ < most_plans_)) ++plans_;
     return true;
   }
   return false;
@@ -116,14 +124,9 @@ FoundFix FixSearch::to_fix(const Choice& choice) {
   return fix;
 }
 
-std::vector<FoundFix> FixSearch::run(std::size_t most) {
-  struct Accepted {
-    FoundFix fix;
-    Choice choice;
-    std::string text;
-  };
-  std::vector<Accepted> accepted;  // in the order of their cost
-  if (most == 0) return {};
+// All complete choices that may be among the cheapest, in the order of their cost.
+std::vector<FixSearch::Accepted> FixSearch::search(std::size_t most) {
+  std::vector<Accepted> accepted;
   Node root;
   for (const InputMoves& input : inputs_) {
     root.places.push_back(0);
@@ -133,7 +136,7 @@ std::vector<FoundFix> FixSearch::run(std::size_t most) {
   std::size_t valid = 0;
   while (!heap_.empty()) {
     const bool is_enough = accepted.size() >= most && valid > 0;
-    if (is_enough && heap_.front().us > accepted[std::max(most, std::size_t{1}) - 1].fix.us) break;
+    if (is_enough && heap_.front().us > accepted[most - 1].fix.us) break;
     std::pop_heap(heap_.begin(), heap_.end(), is_later);
     Node node = std::move(heap_.back());
     heap_.pop_back();
@@ -141,10 +144,9 @@ std::vector<FoundFix> FixSearch::run(std::size_t most) {
       expand(node);
       continue;
     }
-    const double us = price(node.choice);  // another candidate may have made a plan that this one needs too
-    const bool is_invalid = !with_invalid_ && !why_invalid(node.choice, assignment_of(node.choice)).empty();
-    if (is_invalid) continue;
-    if (us > node.us || refine(node.choice)) {
+    if (!with_invalid_ && !why_invalid(node.choice, assignment_of(node.choice)).empty()) continue;
+    // Another candidate may have made a plan that this one needs too.
+    if (price(node.choice) > node.us || refine(node.choice)) {
       node.us = price(node.choice);
       push(std::move(node));
       continue;
@@ -157,19 +159,29 @@ std::vector<FoundFix> FixSearch::run(std::size_t most) {
     for (const Layout& layout : fix.inputs) text += layout.placements_text();
     accepted.push_back({std::move(fix), node.choice, std::move(text)});
   }
-  std::ranges::stable_sort(accepted, [](const Accepted& a, const Accepted& b) {
+  return accepted;
+}
+
+std::vector<FoundFix> FixSearch::run(std::size_t most) {
+  if (most == 0) return {};
+  std::vector<Accepted> accepted = search(most);
+  const auto is_before = [](const Accepted& a, const Accepted& b) {
     return std::tie(a.fix.us, a.fix.moved, a.text) < std::tie(b.fix.us, b.fix.moved, b.text);
-  });
-  std::vector<FoundFix> out;
+  };
+  std::ranges::stable_sort(accepted, is_before);
+  if (accepted.size() > most) accepted.resize(most);
   for (Accepted& each : accepted) {
-    if (out.size() == most) break;
+    each.fix.us = 0;
     for (InputMoves& input : inputs_) {
       const MoveTarget& target = input.make_plan(each.choice);
       each.fix.moves.push_back(target.plan);
+      each.fix.us += target.cost.us;
       if (target.plan) each.fix.nbytes += target.plan->nbytes;
     }
-    out.push_back(std::move(each.fix));
   }
+  std::ranges::stable_sort(accepted, is_before);  // where a price was taken for granted, the plan may be cheaper
+  std::vector<FoundFix> out;
+  for (Accepted& each : accepted) out.push_back(std::move(each.fix));
   return out;
 }
 

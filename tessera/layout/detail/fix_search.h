@@ -4,7 +4,8 @@
 // factor are put in some order. What this costs is a sum over inputs, and an input sees of a row only what it does to
 // itself: each has a table of what its move costs at least once the first atoms are settled. The search is best-first
 // over atoms, with the sum of the tables as its bound; complete choices are kept by the bounds of their moves, and a
-// plan is made only for one that has come to the top.
+// plan is made only for one that has come to the top. With more than four atoms a plan may take long, so that only so
+// many are made to choose by; from there on the best plan that communicates once stands for the best plan.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +48,14 @@ class FixSearch {
     Choice choice;
     SmallVector<std::uint32_t, 4> places;  // in the inputs' tables
   };
+  struct Accepted {
+    FoundFix fix;
+    Choice choice;
+    std::string text;
+  };
   static bool is_later(const Node& a, const Node& b);
 
+  std::vector<Accepted> search(std::size_t most);
   void push(Node node);
   void expand(const Node& node);
   void choose_lists(Node& node, std::size_t factor, const std::vector<std::uint32_t>& atoms_of);
@@ -65,6 +72,8 @@ class FixSearch {
   std::vector<InputMoves> inputs_;
   std::vector<Node> heap_;
   std::uint64_t numbered_ = 0;
+  std::size_t plans_ = 0;       // made so far, to choose by
+  std::size_t most_plans_ = 0;  // to be made
 };
 
 }  // namespace tessera::layout::detail

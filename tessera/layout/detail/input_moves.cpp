@@ -182,6 +182,23 @@ Layout InputMoves::layout(const Choice& choice) {
   return from_atoms(call_.atoms(), over_atoms, call_.inputs()[input_].shape);
 }
 
+bool InputMoves::refine(const Choice& choice, bool may_plan) {
+  MoveTarget& target = find(choice);
+  if (target.cost.is_exact) return false;
+  if (!target.is_sharp) {
+    target.is_sharp = true;
+    layout_over_atoms(choice, scratch_);
+    target.cost = bounds_.sharpen(scratch_);
+    return false;
+  }
+  if (!may_plan && target.cost.known_us > 0) {
+    target.cost = {target.cost.known_us, true};
+    return false;
+  }
+  make_plan(choice);
+  return true;
+}
+
 const MoveTarget& InputMoves::make_plan(const Choice& choice) {
   MoveTarget& target = find(choice);
   if (target.stays || target.plan || target.cost.us == kNever) return target;

@@ -26,6 +26,7 @@ struct Choice {
 struct MoveTarget {
   MoveCost cost;
   bool stays = false;                ///< it is there already
+  bool is_sharp = false;             ///< its bound was looked at twice
   std::shared_ptr<const Plan> plan;  ///< where one was made
 };
 
@@ -46,6 +47,9 @@ class InputMoves {
 
   /// The target of a complete choice, with what is known of its cost.
   const MoveTarget& target(const Choice& choice) { return find(choice); }
+  /// Brings its cost nearer to the truth: by a better bound, then by a plan. Without `may_plan` the best plan that was
+  /// seen is then taken for the best there is, where one was seen. Returns whether a plan was made.
+  bool refine(const Choice& choice, bool may_plan);
   /// Makes a plan for it, so that its cost is exact.
   const MoveTarget& make_plan(const Choice& choice);
   /// Its layout.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tessera/base/error.h"
 #include "tessera/layout/detail/step_price.h"
@@ -89,9 +90,8 @@ bool MoveBounds::state_of(const Ground& ground, const AtomLayout& to, Mask& list
   return true;
 }
 
-// What two or more steps cost beyond the planner's bound, which pays for one step, one hop and one more step.
-double MoveBounds::hops_beyond(const Ground& ground, double least_step_us) const {
-  const PlanSpace& space = ground.space;
+// How many old pieces some new part meets, at least; the state's lists are at hand.
+double MoveBounds::pieces_met(const PlanSpace& space) const {
   double met = 1;
   for (int d = 0; d < space.dims(); ++d) {
     const int old_list = space.from().lists[d];
@@ -99,10 +99,16 @@ double MoveBounds::hops_beyond(const Ground& ground, double least_step_us) const
     if (old_list == new_list) continue;
     const CutList& x = space.list(old_list);
     const CutList& y = space.list(new_list);
-    const int from = common_prefix(x.word, y.word);
     if (!space.is_even(d, old_list) || !space.is_even(d, new_list) || x.dim >= 0 || y.dim >= 0) continue;
+    const int from = common_prefix(x.word, y.word);
     met *= std::max(1.0, space.group(x.tail(from)).ranks / space.group(y.tail(from)).ranks);
   }
+  return met;
+}
+
+// What two or more steps cost beyond the planner's bound, which pays for one step, one hop and one more step.
+double MoveBounds::hops_beyond(const Ground& ground, double least_step_us) const {
+  const double met = pieces_met(ground.space);
   if (met <= 1) return 0;
   double least = 4 * model_.launch_us - least_step_us;  // five steps that communicate, or more
   for (int steps = 1; steps <= 4; ++steps) {
@@ -111,6 +117,20 @@ double MoveBounds::hops_beyond(const Ground& ground, double least_step_us) const
     least = std::min(least, std::max(0.0, launches) + std::max(0.0, hops - 1) * ground.least_latency_us);
   }
   return std::max(0.0, least);
+}
+
+// What two or more steps that communicate cost, where the planner's bound pays for one of them and one hop.
+double MoveBounds::several_us(const Ground& ground, const LeastCost& least) const {
+  const bool only_moves = ground.space.pending() == 0;
+  const double met = only_moves ? pieces_met(ground.space) : 1;
+  double more = 4 * model_.launch_us + ground.least_latency_us;  // five such steps, or more
+  for (int steps = 2; steps <= 4; ++steps) {
+    const double hops = std::max<double>(steps, steps * (std::pow(met, 1.0 / steps) - 1));
+    more = std::min(more, (steps - 1) * model_.launch_us + (hops - 1) * ground.least_latency_us);
+  }
+  // The bound may have found no bytes to move, and then pays for no such step.
+  const double paid = model_.launch_us + ground.least_latency_us;
+  return std::max(least.us, paid) + more - kSlack;
 }
 
 MoveCost MoveBounds::least(const AtomLayout& to) {
@@ -124,12 +144,109 @@ MoveCost MoveBounds::least(const AtomLayout& to) {
   const LeastCost least = ground.bounds.from_source(state, listed);
   const double step_us = ground.bounds.least_step_us();
   double us = least.us + (least.steps < 2 ? step_us : 0);
-  const bool only_moves = space.pending() == 0 && space.finals() == 0;
-  if (only_moves) us += hops_beyond(ground, step_us);
+  if (space.pending() == 0 && space.finals() == 0) us += hops_beyond(ground, step_us);
   us = std::max(0.0, us - kSlack);
   StepPrice price;
   if (price_step(space, space.from(), state, price) && price.us <= us) return {price.us, true};
   return {us, false};
+}
+
+// Every state whose lists begin with those of the source, with the price of slicing one dimension after the other.
+void MoveBounds::find_sliced(Ground& ground) const {
+  const PlanSpace& space = ground.space;
+  const auto dims = static_cast<std::size_t>(space.dims());
+  const PlanState& from = space.from();
+  std::vector<std::uint16_t> start(from.lists, from.lists + dims);
+  ground.sliced = {{start, from.numel, 0}};
+  Mask taken = space.pending();
+  for (const std::uint16_t list : start) taken |= space.list(list).mask;
+  for (std::size_t d = 0; d < dims; ++d) {
+    const CutList& old = space.list(start[d]);
+    const std::size_t known = ground.sliced.size();
+    for (int l = 0; l < space.list_count(); ++l) {
+      const CutList& list = space.list(l);
+      if (l == start[d] || list.size <= old.size || (list.dim >= 0 && list.dim != static_cast<int>(d))) continue;
+      if (old.size > 0 && (list.word ^ old.word) << (64 - 4 * old.size) != 0) continue;
+      const Mask added = list.mask & ~old.mask;
+      if ((added & taken) != 0) continue;
+      for (std::size_t k = 0; k < known; ++k) {
+        Mask used = 0;
+        for (std::size_t e = 0; e < d; ++e)
+          used |= space.list(ground.sliced[k].lists[e]).mask & ~space.list(start[e]).mask;
+        if ((used & added) != 0) continue;
+        Sliced next = ground.sliced[k];
+        next.lists[d] = static_cast<std::uint16_t>(l);
+        next.numel = space.numel(next.lists.data());
+        ground.sliced.push_back(std::move(next));
+      }
+    }
+  }
+  const double per_element = space.itemsize() * 1e-3 / model_.copy_gigabytes_per_s;
+  for (Sliced& each : ground.sliced) {
+    int count = 0;
+    for (std::size_t d = 0; d < dims; ++d) count += each.lists[d] != start[d] ? 1 : 0;
+    // Of several slices the cheapest order is not looked for: each makes at least what is left at the end.
+    each.us = std::max(0.0, count * (model_.copy_launch_us + each.numel * per_element) - (count > 0 ? kSlack : 0));
+  }
+  std::ranges::stable_sort(ground.sliced, {}, &Sliced::us);
+}
+
+// At least what a plan costs that communicates once at most: slices, a step, slices; exact where it takes no more than
+// one slice on either side.
+double MoveBounds::once_us(Ground& ground, const PlanState& to, double enough) const {
+  const PlanSpace& space = ground.space;
+  const auto dims = static_cast<std::size_t>(space.dims());
+  if (ground.sliced.empty()) find_sliced(ground);
+  const double per_element = space.itemsize() * 1e-3 / model_.copy_gigabytes_per_s;
+  const double most_numel = std::max(space.from().numel, to.numel);
+  const double slice_us = model_.copy_launch_us + to.numel * per_element;
+  double best = enough;
+  std::vector<std::uint16_t> before(to.lists, to.lists + dims);  // the target without some of its last cuts
+  StepPrice price;
+  const auto try_from = [&](double behind_us) {
+    const PlanState state{before.data(), space.numel(before.data()), to.status};
+    if (state.numel > most_numel) return;
+    for (const Sliced& each : ground.sliced) {
+      if (each.us + behind_us >= best) break;
+      const PlanState start{each.lists.data(), each.numel, space.from().status};
+      if (start.status == state.status && each.lists == before) {
+        best = std::min(best, each.us + behind_us);
+      } else if (price_step(space, start, state, price)) {
+        best = std::min(best, each.us + price.us + behind_us);
+      }
+    }
+  };
+  const auto shorten = [&](const auto& self, std::size_t d, double behind_us) -> void {
+    if (d == dims) {
+      try_from(behind_us);
+      return;
+    }
+    self(self, d + 1, behind_us);
+    const std::uint16_t whole = before[d];
+    while (space.list(before[d]).size > 0) {
+      before[d] = static_cast<std::uint16_t>(space.list(before[d]).parent);
+      self(self, d + 1, behind_us + slice_us);
+    }
+    before[d] = whole;
+  };
+  shorten(shorten, 0, 0);
+  return best;
+}
+
+MoveCost MoveBounds::sharpen(const AtomLayout& to) {
+  const MoveCost known = least(to);
+  if (known.is_exact || !from_) return known;
+  Ground& ground = ground_for(to.partials);
+  Mask listed = 0;
+  if (!ground.is_usable || ground.space.finals() != 0 || !state_of(ground, to, listed)) return known;
+  const PlanSpace& space = ground.space;
+  const PlanState state{lists_.data(), space.numel(lists_.data()), space.to().status};
+  const double several = several_us(ground, ground.bounds.from_source(state, listed));
+  StepPrice price;
+  const bool is_step = price_step(space, space.from(), state, price);
+  const double once = once_us(ground, state, is_step ? price.us : std::numeric_limits<double>::infinity());
+  if (is_step && price.us <= several && once >= price.us) return {price.us, true};
+  return {std::max(known.us, std::min(several, once)), false, std::isinf(once) ? 0 : once};
 }
 
 }  // namespace tessera::layout::detail

@@ -1,10 +1,13 @@
 // What it costs at least to bring one tensor from the layout it has to another: thousands of targets are looked at, and
 // few of them are worth a plan. The planner's own space of states is built once for the source (once for every way in
-// which targets are partial) and asked for two numbers: the price of the best single step, which is exact, and a bound
-// on everything that takes two or more. Where the first is not above the second, it is the price of the plan.
+// which targets are partial) and asked, in two stages:
 //
-// The planner's bound on bytes is sharpened by hops: a rank whose new part meets m old pieces hears of them over hops
-// h_1, h_2, ... of its steps with (1 + h_1)(1 + h_2)... >= m, and every further step is a launch more.
+// - least(): the price of the best single step, which is exact, and a bound on everything that takes two or more. Where
+//   the first is not above the second, it is the price of the plan. The planner's bound on bytes is sharpened by hops:
+//   a rank whose new part meets m old pieces hears of them over hops h_1, h_2, ... of its steps with (1 + h_1)(1 +
+//   h_2)... >= m, and every further step is a launch more.
+// - sharpen(): the price of the best plan with at most one step that communicates, with slices before and behind it, by
+//   trying all of them; and a bound on plans with two or more such steps.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +25,7 @@ namespace tessera::layout::detail {
 struct MoveCost {
   double us = 0;
   bool is_exact = true;  ///< else: at least this many
+  double known_us = 0;   ///< of the best plan that was seen, where it is not exact; 0: none
 };
 
 /// See the head of this file.
@@ -33,8 +37,16 @@ class MoveBounds {
 
   /// To a layout that is not the same.
   [[nodiscard]] MoveCost least(const AtomLayout& to);
+  /// Likewise, for more work.
+  [[nodiscard]] MoveCost sharpen(const AtomLayout& to);
 
  private:
+  // A state that slices lead to from the source.
+  struct Sliced {
+    std::vector<std::uint16_t> lists;
+    double numel = 0;
+    double us = 0;
+  };
   struct Ground {
     std::vector<std::optional<Reduction>> partials;  // of the targets
     PlanSpace space;
@@ -44,11 +56,16 @@ class MoveBounds {
     std::unordered_map<std::uint64_t, std::uint16_t> by_word;
     double least_latency_us = 0;
     bool is_usable = false;
+    std::vector<Sliced> sliced;  // the cheapest first; made when they are needed
   };
 
   Ground& ground_for(const std::vector<std::optional<Reduction>>& partials);
   [[nodiscard]] bool state_of(const Ground& ground, const AtomLayout& to, Mask& listed);
+  [[nodiscard]] double pieces_met(const PlanSpace& space) const;
   [[nodiscard]] double hops_beyond(const Ground& ground, double least_step_us) const;
+  [[nodiscard]] double several_us(const Ground& ground, const LeastCost& least) const;
+  void find_sliced(Ground& ground) const;
+  [[nodiscard]] double once_us(Ground& ground, const PlanState& to, double enough) const;
 
   const Atoms& atoms_;
   std::optional<AtomLayout> from_;
