@@ -88,6 +88,16 @@ TEST(Atoms, OfEveryRankMustBeEven) {
   EXPECT_FALSE(to_atoms(atoms, nested, {38}, why)) << "8, 8, 8, 8 and 6";
 }
 
+TEST(Atoms, MustKeepToRunsThatBlocksLeft) {
+  const Mesh mesh = Mesh::parse("a=2,b=6");
+  const Layout layout = Layout::parse(mesh, "S(0,blocks=2),S0");  // runs of 24: pieces of 8 keep to them, of 16 do not
+  std::string why;
+  EXPECT_TRUE(to_atoms(atoms_for({layout}), layout, {96}, why)) << why;
+  EXPECT_TRUE(to_atoms(atoms_for({layout, Layout::parse(mesh, "R,2:S0*3:R")}), layout, {96}, why)) << why;
+  EXPECT_FALSE(to_atoms(atoms_for({layout, Layout::parse(mesh, "R,3:S0*2:R")}), layout, {96}, why));
+  EXPECT_NE(why.find("pieces of 16"), std::string::npos) << why;
+}
+
 TEST(Atoms, JoinCutsOnlyWhereTheyAreEven) {
   const Mesh mesh = Mesh::parse("a=8");
   const Layout parts = Layout::parse(mesh, "2:S0*2:S0*2:S0");
