@@ -54,9 +54,9 @@ Relation relate(const PlanSpace& space, const PlanState& a, const PlanState& b) 
       ++relation.apart;
       relation.kept = 0;
       relation.met *= lists.pieces;
-      relation.has_same_pieces = relation.has_same_pieces &&
-                                 (lists.has_same_sequence ||
-                                  (lists.has_same_product && space.is_even(d, x) && space.is_even(d, y)));
+      relation.has_same_pieces =
+          relation.has_same_pieces &&
+          (lists.has_same_sequence || (lists.has_same_product && space.is_even(d, x) && space.is_even(d, y)));
     }
   }
   relation.axes = axes;
@@ -183,6 +183,10 @@ bool price_step(const PlanSpace& space, const PlanState& a, const PlanState& b, 
   if (changed == kPending && (a.status & kPending) != 0) return price_fold(space, a, b, price);
   if ((changed & kPending) == 0 && (a.status & changed) == 0) return price_partial(space, a, b, price);
   return false;
+}
+
+double lacking_numel(const PlanSpace& space, const PlanState& a, const PlanState& b) {
+  return b.numel - relate(space, a, b).kept;
 }
 
 }  // namespace tessera::layout::detail

@@ -25,4 +25,7 @@ constexpr double kPriceGrain = 0x1p-20;
 /// The cheapest step from `a` to `b`, the first kind of equals; false: there is none.
 bool price_step(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& price);
 
+/// Elements that the busiest rank lacks of its new part: what a box exchange receives.
+double lacking_numel(const PlanSpace& space, const PlanState& a, const PlanState& b);
+
 }  // namespace tessera::layout::detail
