@@ -44,6 +44,18 @@ bool keeps_folds_whole(const Layout& from, const Layout& stop, const Layout& to)
   return settled == 0 || pending == 0;
 }
 
+// Whether every cut there can be divides: then the least bytes are exact.
+bool is_even(const PlanRequest& request) {
+  for (const std::int64_t size : request.shape) {
+    if (size % request.from.mesh().size() != 0) return false;
+  }
+  for (const Layout& layout : {request.from, request.to}) {
+    if (layout.placements_text().find("blocks") != std::string::npos) return false;
+    if (layout.placements_text().find("sizes") != std::string::npos) return false;
+  }
+  return true;
+}
+
 TEST(PlanQuality, IsOptimalOnRandomPairs) {
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     PlanRequest request = random_request(seed, {.most_axes = 3,
@@ -82,7 +94,9 @@ TEST(PlanQuality, MovesNoMoreBytesThanItMust) {
     const std::int64_t least = least_nbytes(request);
     const auto plan = planner.plan(request);
     ASSERT_LE(plan->nbytes, static_cast<double>(least) * 1.05 + 64) << pair_text(request) << "\n" << plan->text();
-    ASSERT_GE(static_cast<double>(plan->nbytes) * 1.01 + 64, least) << pair_text(request) << "\n" << plan->text();
+    if (is_even(request)) {
+      ASSERT_GE(plan->nbytes, least) << pair_text(request) << "\n" << plan->text();
+    }
   }
 }
 

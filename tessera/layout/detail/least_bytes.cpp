@@ -75,11 +75,12 @@ class LeastBytes {
     extend(current, dim + 1, atoms, needs_all, body);
     const std::uint16_t before = current[dim];
     const CutList& list = space_.list(before);
-    for (int bit = 0; bit < space_.atoms(); ++bit) {
+    for (int token = 1; token < space_.token_count(); ++token) {
+      const int bit = space_.token(token).bit;
       if ((atoms >> bit & 1) == 0) continue;
-      const std::uint64_t word = list.word | static_cast<std::uint64_t>(bit + 1) << (4 * list.size);
+      const std::uint64_t word = list.word | static_cast<std::uint64_t>(token) << (4 * list.size);
       const int longer = space_.find_list(static_cast<int>(dim), word);
-      if (longer == 0) continue;  // nothing may stand behind a cut with blocks
+      if (longer == 0) continue;  // this cut may not stand there
       current[dim] = static_cast<std::uint16_t>(longer);
       extend(current, dim, atoms & ~(Mask{1} << bit), needs_all, body);
       current[dim] = before;
@@ -95,7 +96,7 @@ class LeastBytes {
   template <class Body>
   void fill(Lists& current, std::size_t dim, Mask zero_fill, Mask filled, const Body& body) {
     if (dim == current.size()) {
-      body(current, filled);
+      if (space_.numel(current.data()) <= space_.most_numel()) body(current, filled);
       return;
     }
     const std::uint16_t before = current[dim];

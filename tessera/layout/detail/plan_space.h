@@ -63,6 +63,7 @@ class PlanSpace {
   /// Whether all pieces are of that size.
   [[nodiscard]] bool is_even(int dim, int list) const { return is_even_[place(dim, list)] != 0; }
   [[nodiscard]] const Token& token(int number) const { return tokens_[static_cast<std::size_t>(number)]; }
+  [[nodiscard]] int token_count() const { return static_cast<int>(tokens_.size()); }
   /// Whether any list of the space has a cut with blocks or given sizes.
   [[nodiscard]] bool has_special() const { return static_cast<int>(tokens_.size()) > atoms() + 1; }
   /// Whether every state has pieces of one size only.
