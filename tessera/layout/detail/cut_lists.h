@@ -1,7 +1,7 @@
 // All ordered lists of cuts that the planner may give a dimension, as small numbers. A list is a word of nibbles, the
 // first cut lowest, so that the common prefix of two lists is one xor; a nibble is a token: 1 + the atom's bit for a
-// plain cut, higher numbers for the few cuts with blocks or given sizes (and those behind cuts with blocks), which stand
-// only where the source's or the target's list has them.
+// plain cut, higher numbers for the few cuts with blocks or given sizes (and those behind cuts with blocks), which
+// stand only where the source's or the target's list has them.
 #pragma once
 
 #include <bit>
@@ -38,8 +38,8 @@ struct CutList {
   std::int16_t parent = 0;                         ///< the list without its last cut
   std::uint8_t size = 0;                           ///< how many cuts
   std::uint8_t last = 0;                           ///< token of the last cut
-  std::int8_t dim = -1;     ///< with special tokens: the only dimension it stands in
-  bool has_blocks = false;  ///< of some cut
+  std::int8_t dim = -1;                            ///< with special tokens: the only dimension it stands in
+  bool has_blocks = false;                         ///< of some cut
   std::uint8_t prefix_mask[kMostInPlay + 1] = {};  ///< atoms of the first i cuts
 
   [[nodiscard]] Mask tail(int from) const { return mask & ~Mask{prefix_mask[from]}; }

@@ -17,13 +17,6 @@
 namespace tessera::layout::detail {
 namespace {
 
-// Both ends over their common atoms.
-struct Ends {
-  Atoms atoms;
-  AtomLayout from;
-  AtomLayout to;
-};
-
 void check_request(const PlanRequest& request) {
   TESSERA_CHECK(request.from && request.to, "plan: the ", request.from ? "target" : "source", " layout is empty");
   TESSERA_CHECK(request.from.mesh() == request.to.mesh(), "plan: the layouts are on two meshes, ",
@@ -42,18 +35,6 @@ AtomLayout end_over_atoms(const PlanRequest& request, const Atoms& atoms, const 
                 " of shape ", request.shape, ": the layouts have no common ground: ", why,
                 "; go through a layout without that cut");
   return std::move(*made);
-}
-
-Ends read_ends(const PlanRequest& request) {
-  check_request(request);
-  std::string why;
-  const Layout both[] = {request.from, request.to};
-  auto atoms = atoms_of(both, why);
-  TESSERA_CHECK(atoms.has_value(), "plan: ", request.from.placements_text(), " -> ", request.to.placements_text(),
-                ": the layouts have no common ground: ", why, "; go through a layout without that cut");
-  AtomLayout from = end_over_atoms(request, *atoms, request.from);
-  AtomLayout to = end_over_atoms(request, *atoms, request.to);
-  return {std::move(*atoms), std::move(from), std::move(to)};
 }
 
 std::int64_t whole(double nbytes) {
@@ -120,14 +101,26 @@ Workspace& workspace() {
   return kept;
 }
 
-PlanProblem problem_of(const PlanRequest& request, const Ends& ends, const CostModel& model) {
+PlanProblem problem_of(const PlanRequest& request, const PlanEnds& ends, const CostModel& model) {
   return {ends.atoms, ends.from, ends.to, request.shape, request.itemsize, request.budget_nbytes, model};
 }
 
 }  // namespace
 
+PlanEnds read_ends(const PlanRequest& request) {
+  check_request(request);
+  std::string why;
+  const Layout both[] = {request.from, request.to};
+  auto atoms = atoms_of(both, why);
+  TESSERA_CHECK(atoms.has_value(), "plan: ", request.from.placements_text(), " -> ", request.to.placements_text(),
+                ": the layouts have no common ground: ", why, "; go through a layout without that cut");
+  AtomLayout from = end_over_atoms(request, *atoms, request.from);
+  AtomLayout to = end_over_atoms(request, *atoms, request.to);
+  return {std::move(*atoms), std::move(from), std::move(to)};
+}
+
 Plan make_plan(const PlanRequest& request, const CostModel& model) {
-  const Ends ends = read_ends(request);
+  const PlanEnds ends = read_ends(request);
   const PlanProblem problem = problem_of(request, ends, model);
   auto& [space, search] = workspace();
   space.build(problem);
@@ -154,7 +147,7 @@ Plan make_plan(const PlanRequest& request, const CostModel& model) {
 }
 
 std::optional<Step> make_step(const PlanRequest& request, const CostModel& model) {
-  const Ends ends = read_ends(request);
+  const PlanEnds ends = read_ends(request);
   PlanSpace& space = workspace().space;
   space.build(problem_of(request, ends, model));
   StepPrice price;

@@ -5,9 +5,19 @@
 #include <optional>
 
 #include "tessera/layout/cost_model.h"
+#include "tessera/layout/detail/atoms.h"
 #include "tessera/layout/plan.h"
 
 namespace tessera::layout::detail {
+
+/// Both ends of a request over their common atoms.
+struct PlanEnds {
+  Atoms atoms;
+  AtomLayout from;
+  AtomLayout to;
+};
+/// Checks the request; InvalidArgument says why the ends have no common atoms.
+PlanEnds read_ends(const PlanRequest& request);
 
 /// The cheapest plan, without any cache.
 Plan make_plan(const PlanRequest& request, const CostModel& model);

@@ -49,8 +49,7 @@ class PlanBounds {
 
   void build_overlaps(const PlanSpace& space, const PlanState& end, std::vector<double>& overlaps) const;
   [[nodiscard]] double overlap(const std::vector<double>& overlaps, std::size_t level, const PlanState& state) const;
-  [[nodiscard]] double received(const Level& level, double volume, double overlap, bool folds,
-                                bool is_pending) const;
+  [[nodiscard]] double received(const Level& level, double volume, double overlap, bool folds, bool is_pending) const;
   [[nodiscard]] LeastCost cost(const double* bytes_of_level, bool folds, bool has_same_finals, bool is_same) const;
 
   const PlanSpace* space_ = nullptr;

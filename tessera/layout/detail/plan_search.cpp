@@ -126,7 +126,8 @@ void PlanSearch::relax_from(std::size_t index) {
     Node& node = nodes_[i];
     if (least + node.least_to > ceiling()) break;
     if (node.is_settled || (node.is_reached && least > node.us)) continue;
-    if (!price_step(*space_, from.state, node.state, price)) continue;
+    const double most = std::min(ceiling() - node.least_to, node.is_reached ? node.us + kPriceGrain : ceiling()) - from.us;
+    if (!price_step(*space_, from.state, node.state, price, most)) continue;
     const double us = from.us + price.us;
     if (us + node.least_to > ceiling()) continue;
     const std::int32_t steps = from.steps + 1;

@@ -195,7 +195,8 @@ void PlanSpace::add_special_lists(int dim) {
     for (int t = 1; t < static_cast<int>(tokens_.size()); ++t) {
       const Token& next = token(t);
       if ((parent.mask >> next.bit & 1) != 0) continue;
-      if (next.is_plain() ? parent.dim < 0 || parent.has_blocks : next.dim != dim || next.prefix != parent.word) continue;
+      if (next.is_plain() ? parent.dim < 0 || parent.has_blocks : next.dim != dim || next.prefix != parent.word)
+        continue;
       numbers.push_back(static_cast<std::int16_t>(lists_.size()));
       lists_.push_back(append(parent, index, t, next.bit, dim));
       if (next.blocks != 1) lists_.back().has_blocks = true;

@@ -63,6 +63,7 @@ class PlanSpace {
   /// Whether all pieces are of that size.
   [[nodiscard]] bool is_even(int dim, int list) const { return is_even_[place(dim, list)] != 0; }
   [[nodiscard]] const Token& token(int number) const { return tokens_[static_cast<std::size_t>(number)]; }
+  [[nodiscard]] int token_count() const { return static_cast<int>(tokens_.size()); }
   /// Whether any list of the space has a cut with blocks or given sizes.
   [[nodiscard]] bool has_special() const { return static_cast<int>(tokens_.size()) > atoms() + 1; }
   /// Whether every state has pieces of one size only.
@@ -86,6 +87,8 @@ class PlanSpace {
   [[nodiscard]] double most_numel() const { return most_numel_; }
   [[nodiscard]] const CostModel& model() const { return *model_; }
 
+  /// The list of a dimension with this word; 0, the empty one, where there is none.
+  [[nodiscard]] int find_list(int dim, std::uint64_t word) const;
   /// How list `b` follows from list `a`; found once, then kept for this problem.
   [[nodiscard]] ListRelation relation(int a, int b) const {
     if (relations_.empty()) return find_relation(a, b);
@@ -121,7 +124,6 @@ class PlanSpace {
   int special_token(int dim, std::size_t place_in_dim, const AtomDim& cuts, std::uint64_t prefix);
   void add_special_lists(int dim);
   [[nodiscard]] ListRelation find_relation(int a, int b) const;
-  int find_list(int dim, std::uint64_t word) const;
   void compute_extents();
   void compute_groups(const PlanProblem& problem);
 

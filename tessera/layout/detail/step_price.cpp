@@ -54,9 +54,9 @@ Relation relate(const PlanSpace& space, const PlanState& a, const PlanState& b) 
       ++relation.apart;
       relation.kept = 0;
       relation.met *= lists.pieces;
-      relation.has_same_pieces = relation.has_same_pieces &&
-                                 (lists.has_same_sequence ||
-                                  (lists.has_same_product && space.is_even(d, x) && space.is_even(d, y)));
+      relation.has_same_pieces =
+          relation.has_same_pieces &&
+          (lists.has_same_sequence || (lists.has_same_product && space.is_even(d, x) && space.is_even(d, y)));
     }
   }
   relation.axes = axes;
@@ -107,10 +107,13 @@ bool same_atoms(const PlanSpace& space, std::uint64_t a, std::uint64_t b) {
   return a == b;  // both ended
 }
 
-bool price_move(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& best) {
+bool price_move(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& best, double limit_us) {
   const Relation relation = relate(space, a, b);
   if (relation.axes == 0) return false;
   bool is_found = false;
+  const double received = b.numel - relation.kept;  // no kind of step receives less
+  if (relation.apart + relation.shrunk > 0 && received * space.itemsize() * space.group(relation.axes).us_per_byte > limit_us)
+    return false;
   const double ranks = space.group(relation.axes).ranks;
   if (relation.apart == 0 && relation.shrunk == 1 && relation.grown == 0) {
     const int d = relation.shrunk_dim;
@@ -137,7 +140,6 @@ bool price_move(const PlanSpace& space, const PlanState& a, const PlanState& b, 
   }
   if (relation.grown == 0 && relation.shrunk == 0 && relation.has_same_pieces)
     offer(space, {StepKind::kPermute, relation.axes, 1, b.numel, 0, 0}, best, is_found);
-  const double received = b.numel - relation.kept;
   const double peers = relation.met - (relation.kept > 0 ? 1 : 0);
   offer(space, {StepKind::kBoxExchange, relation.axes, peers, received, received + b.numel, 0}, best, is_found);
   return is_found;
@@ -177,12 +179,16 @@ bool price_partial(const PlanSpace& space, const PlanState& a, const PlanState& 
 
 }  // namespace
 
-bool price_step(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& price) {
-  if (a.status == b.status) return price_move(space, a, b, price);
+bool price_step(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& price, double limit_us) {
+  if (a.status == b.status) return price_move(space, a, b, price, limit_us);
   const Status changed = a.status ^ b.status;
   if (changed == kPending && (a.status & kPending) != 0) return price_fold(space, a, b, price);
   if ((changed & kPending) == 0 && (a.status & changed) == 0) return price_partial(space, a, b, price);
   return false;
+}
+
+double lacking_numel(const PlanSpace& space, const PlanState& a, const PlanState& b) {
+  return b.numel - relate(space, a, b).kept;
 }
 
 }  // namespace tessera::layout::detail

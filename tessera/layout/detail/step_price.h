@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "tessera/layout/detail/plan_space.h"
 #include "tessera/layout/plan.h"
@@ -22,7 +23,12 @@ struct StepPrice {
 /// Prices are multiples of this many microseconds (2^-20), so that sums of them are exact and equal prices are equal.
 constexpr double kPriceGrain = 0x1p-20;
 
-/// The cheapest step from `a` to `b`, the first kind of equals; false: there is none.
-bool price_step(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& price);
+/// The cheapest step from `a` to `b`, the first kind of equals; false: there is none, or it is sure to cost more than
+/// `limit_us` (one that costs more may still be returned).
+bool price_step(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& price,
+                double limit_us = std::numeric_limits<double>::infinity());
+
+/// Elements that the busiest rank lacks of its new part: what a box exchange receives.
+double lacking_numel(const PlanSpace& space, const PlanState& a, const PlanState& b);
 
 }  // namespace tessera::layout::detail

@@ -86,7 +86,8 @@ class States {
   // Plain, unless behind a cut with blocks; or as the source or a target has it behind the same cuts.
   [[nodiscard]] std::vector<Way> ways_to_cut(const AtomDim& so_far, std::size_t d, std::int32_t atom) const {
     std::vector<Way> ways;
-    const bool has_blocks = std::any_of(so_far.cuts.begin(), so_far.cuts.end(), [](auto& cut) { return cut.blocks != 1; });
+    const bool has_blocks =
+        std::any_of(so_far.cuts.begin(), so_far.cuts.end(), [](auto& cut) { return cut.blocks != 1; });
     if (!has_blocks) ways.push_back({{atom, 1}, nullptr});
     const auto add = [&](const AtomDim& dim) {
       const std::size_t n = so_far.cuts.size();
@@ -148,12 +149,15 @@ std::vector<double> exhaustive_costs(const Atoms& atoms, const AtomLayout& from,
                                      const CostModel& model) {
   const Setting setting{atoms, shape, itemsize, model};
   const double most = static_cast<double>(budget_nbytes) / static_cast<double>(itemsize);
-  const std::vector<AtomLayout> states = States(setting, from, to, most).all();
+  std::vector<DescribedState> states;
+  for (const AtomLayout& state : States(setting, from, to, most).all()) states.push_back(describe(setting, state));
   const std::size_t count = states.size();
   std::vector<double> cost(count, std::numeric_limits<double>::infinity());
   std::vector<bool> is_settled(count, false);
   const auto number = [&](const AtomLayout& state) {
-    return static_cast<std::size_t>(std::find(states.begin(), states.end(), state) - states.begin());
+    const auto found =
+        std::find_if(states.begin(), states.end(), [&](const auto& each) { return each.layout == state; });
+    return static_cast<std::size_t>(found - states.begin());
   };
   cost[number(from)] = 0;
   std::vector<std::size_t> targets;
@@ -166,7 +170,7 @@ std::vector<double> exhaustive_costs(const Atoms& atoms, const AtomLayout& from,
     is_settled[best] = true;
     if (std::all_of(targets.begin(), targets.end(), [&](std::size_t t) { return is_settled[t]; })) break;
     for (std::size_t i = 0; i < count; ++i) {
-      if (is_settled[i] || !keeps_rules(from, to.front(), states[best], states[i])) continue;
+      if (is_settled[i] || !keeps_rules(from, to.front(), states[best].layout, states[i].layout)) continue;
       if (const auto step = defined_step(setting, states[best], states[i]))
         cost[i] = std::min(cost[i], cost[best] + step->us);
     }

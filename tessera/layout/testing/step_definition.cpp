@@ -80,16 +80,16 @@ double ranks(const Setting& s, const std::vector<AtomCut>& cuts) {
 // All that is asked of a pair of states.
 struct Pair {
   const Setting& s;
-  const AtomLayout& a;
-  const AtomLayout& b;
-  double old_numel;
-  double new_numel;
+  const DescribedState& from;
+  const DescribedState& to;
+  const AtomLayout& a = from.layout;
+  const AtomLayout& b = to.layout;
+  double old_numel = from.numel;
+  double new_numel = to.numel;
   std::vector<std::size_t> differing = {};
   std::set<std::int32_t> folded = {};
   std::set<std::int32_t> made = {};
   std::optional<DefinedStep> best = {};
-
-  [[nodiscard]] std::int64_t n(std::size_t d) const { return s.shape[d]; }
 
   void offer(StepKind kind, const std::set<std::int32_t>& group, double hops, double elements, double copied) {
     const double item = static_cast<double>(s.itemsize);
@@ -110,11 +110,11 @@ struct Pair {
   }
 
   // Pieces of dimension d, cut by `cut` behind `from` cuts, lie one after the other in a part of layout `whole`.
-  [[nodiscard]] bool lies_outermost(const AtomLayout& whole, std::size_t d, const AtomDim& cut,
-                                    std::size_t from) const {
-    if (is_special(cut, from) || !extent(s, cut, n(d)).even) return false;
+  [[nodiscard]] static bool lies_outermost(const DescribedState& whole, std::size_t d, const DescribedState& cut,
+                                           std::size_t behind_cuts) {
+    if (is_special(cut.layout.dims[d], behind_cuts) || !cut.is_even[d]) return false;
     for (std::size_t i = 0; i < d; ++i) {
-      if (extent(s, whole.dims[i], n(i)).largest > 1) return false;
+      if (whole.extents[i] > 1) return false;
     }
     return true;
   }
@@ -127,7 +127,7 @@ struct Pair {
       if (const auto gathered = behind(y, x)) {
         const double count = ranks(s, *gathered);
         offer(StepKind::kAllGather, group_of(*gathered), count - 1, (count - 1) * old_numel,
-              lies_outermost(b, d, x, y.cuts.size()) ? 0 : new_numel);
+              lies_outermost(to, d, from, y.cuts.size()) ? 0 : new_numel);
       }
       if (const auto cut = behind(x, y)) offer(StepKind::kSlice, group_of(*cut), 0, 0, new_numel);
     }
@@ -141,11 +141,11 @@ struct Pair {
         continue;
       }
       const double count = ranks(s, *left);
-      const auto old_extent = static_cast<double>(extent(s, a.dims[q], n(q)).largest);
-      const auto new_extent = static_cast<double>(extent(s, b.dims[q], n(q)).largest);
+      const auto old_extent = static_cast<double>(from.extents[q]);
+      const auto new_extent = static_cast<double>(to.extents[q]);
       const double message = old_numel == 0 ? 0 : old_numel / old_extent * new_extent;
-      const double pack = lies_outermost(a, q, b.dims[q], a.dims[q].cuts.size()) ? 0 : old_numel;
-      const double unpack = lies_outermost(b, p, a.dims[p], b.dims[p].cuts.size()) ? 0 : new_numel;
+      const double pack = lies_outermost(from, q, to, a.dims[q].cuts.size()) ? 0 : old_numel;
+      const double unpack = lies_outermost(to, p, from, b.dims[p].cuts.size()) ? 0 : new_numel;
       offer(StepKind::kAllToAll, group_of(*left), count - 1, (count - 1) * message, pack + unpack);
     }
   }
@@ -160,12 +160,12 @@ struct Pair {
   [[nodiscard]] bool has_same_pieces(std::size_t d) const {
     const AtomDim& x = a.dims[d];
     const AtomDim& y = b.dims[d];
-    const std::size_t from = common(x, y);
-    if (!is_special(x, from) && !is_special(y, from) && extent(s, x, n(d)).even && extent(s, y, n(d)).even)
-      return ranks(s, tail(x, from)) == ranks(s, tail(y, from));
+    const std::size_t start = common(x, y);
+    if (!is_special(x, start) && !is_special(y, start) && from.is_even[d] && to.is_even[d])
+      return ranks(s, tail(x, start)) == ranks(s, tail(y, start));
     if (x.cuts.size() != y.cuts.size()) return false;
-    if (from == 0 && !same_sizes(x, y)) return false;
-    for (std::size_t i = from; i < x.cuts.size(); ++i) {
+    if (start == 0 && !same_sizes(x, y)) return false;
+    for (std::size_t i = start; i < x.cuts.size(); ++i) {
       if (s.atoms.size(x.cuts[i].atom) != s.atoms.size(y.cuts[i].atom) || x.cuts[i].blocks != y.cuts[i].blocks)
         return false;
     }
@@ -176,11 +176,11 @@ struct Pair {
   [[nodiscard]] double met(std::size_t d) const {
     const AtomDim& x = a.dims[d];
     const AtomDim& y = b.dims[d];
-    const std::size_t from = common(x, y);
-    const auto before = static_cast<std::int64_t>(ranks(s, tail(x, from)));
-    const auto after = static_cast<std::int64_t>(ranks(s, tail(y, from)));
+    const std::size_t start = common(x, y);
+    const auto before = static_cast<std::int64_t>(ranks(s, tail(x, start)));
+    const auto after = static_cast<std::int64_t>(ranks(s, tail(y, start)));
     if (behind(x, y)) return 1;
-    if (behind(y, x) || is_special(x, from) || is_special(y, from)) return static_cast<double>(before);
+    if (behind(y, x) || is_special(x, start) || is_special(y, start)) return static_cast<double>(before);
     std::int64_t most = 0;
     for (std::int64_t j = 0; j < after; ++j) {  // piece j of a whole of before * after units
       const std::int64_t first = j * before / after;
@@ -197,15 +197,15 @@ struct Pair {
     bool nested = false;
     std::set<std::int32_t> group;
     for (std::size_t d = 0; d < a.dims.size(); ++d) {
-      const auto x = static_cast<double>(extent(s, a.dims[d], n(d)).largest);
-      const auto y = static_cast<double>(extent(s, b.dims[d], n(d)).largest);
+      const auto x = static_cast<double>(from.extents[d]);
+      const auto y = static_cast<double>(to.extents[d]);
       if (a.dims[d] == b.dims[d]) {
         kept *= y;
         continue;
       }
-      const std::size_t from = common(a.dims[d], b.dims[d]);
-      group.merge(group_of(tail(a.dims[d], from)));
-      group.merge(group_of(tail(b.dims[d], from)));
+      const std::size_t start = common(a.dims[d], b.dims[d]);
+      group.merge(group_of(tail(a.dims[d], start)));
+      group.merge(group_of(tail(b.dims[d], start)));
       pieces *= met(d);
       if (behind(a.dims[d], b.dims[d])) {
         kept *= y;
@@ -238,7 +238,7 @@ struct Pair {
     }
     if (cut != folded) return;
     const std::size_t d = differing[0];
-    const bool is_free = differing.size() == 1 && lies_outermost(a, d, b.dims[d], a.dims[d].cuts.size());
+    const bool is_free = differing.size() == 1 && lies_outermost(from, d, to, a.dims[d].cuts.size());
     offer(StepKind::kReduceScatter, folded, count - 1, (count - 1) * new_numel, is_free ? 0 : old_numel);
   }
 
@@ -266,8 +266,21 @@ double part_numel(const Setting& setting, const AtomLayout& layout) {
   return numel;
 }
 
-std::optional<DefinedStep> defined_step(const Setting& setting, const AtomLayout& a, const AtomLayout& b) {
-  Pair pair{setting, a, b, part_numel(setting, a), part_numel(setting, b)};
+DescribedState describe(const Setting& setting, const AtomLayout& layout) {
+  DescribedState state{layout};
+  for (std::size_t d = 0; d < layout.dims.size(); ++d) {
+    const Extent found = extent(setting, layout.dims[d], setting.shape[d]);
+    state.extents.push_back(found.largest);
+    state.is_even.push_back(found.even);
+    state.numel *= static_cast<double>(found.largest);
+  }
+  return state;
+}
+
+std::optional<DefinedStep> defined_step(const Setting& setting, const DescribedState& from, const DescribedState& to) {
+  Pair pair{setting, from, to};
+  const AtomLayout& a = from.layout;
+  const AtomLayout& b = to.layout;
   for (std::size_t d = 0; d < a.dims.size(); ++d) {
     if (!(a.dims[d] == b.dims[d])) pair.differing.push_back(d);
   }
