@@ -63,12 +63,16 @@ class RowMaker {
     if (known == out_.end()) out_.push_back({std::move(row), std::move(refused)});
   }
 
+  // Read from the layouts themselves: an input may have no form over the factors and still be partial.
   [[nodiscard]] Inputs inputs_with(Reduction kind) const {
+    const SubAxis& part = call_.atoms().list[atom_];
     Inputs out;
     for (std::size_t i = 0; i < call_.inputs().size(); ++i) {
-      if (!call_.layout(i)) continue;
-      const AtomUse& use = call_.layout(i)->uses[atom_];
-      if (use.kind == AtomUse::Kind::kPartial && use.reduction == kind) out.push_back(static_cast<std::int32_t>(i));
+      for (const PartialAxis& partial : call_.inputs()[i].layout.partials()) {
+        if (partial.by.axis != part.axis || partial.reduction != kind) continue;
+        if (part.before < partial.by.before || part.before * part.size > partial.by.before * partial.by.size) continue;
+        out.push_back(static_cast<std::int32_t>(i));
+      }
     }
     return out;
   }

@@ -119,18 +119,16 @@ double MoveBounds::hops_beyond(const Ground& ground, double least_step_us) const
   return std::max(0.0, least);
 }
 
-// What two or more steps that communicate cost, where the planner's bound pays for one of them and one hop.
+// What two or more steps that communicate cost, where the planner's bound pays for one of them, and for a hop where
+// bytes must move. Such a step may have no hops: a box exchange that only slices, in several dimensions at once.
 double MoveBounds::several_us(const Ground& ground, const LeastCost& least) const {
-  const bool only_moves = ground.space.pending() == 0;
-  const double met = only_moves ? pieces_met(ground.space) : 1;
-  double more = 4 * model_.launch_us + ground.least_latency_us;  // five such steps, or more
+  const double met = ground.space.pending() == 0 ? pieces_met(ground.space) : 1;
+  double more = 4 * model_.launch_us;  // five such steps, or more
   for (int steps = 2; steps <= 4; ++steps) {
-    const double hops = std::max<double>(steps, steps * (std::pow(met, 1.0 / steps) - 1));
-    more = std::min(more, (steps - 1) * model_.launch_us + (hops - 1) * ground.least_latency_us);
+    const double hops = steps * (std::pow(met, 1.0 / steps) - 1);
+    more = std::min(more, (steps - 1) * model_.launch_us + std::max(0.0, hops - 1) * ground.least_latency_us);
   }
-  // The bound may have found no bytes to move, and then pays for no such step.
-  const double paid = model_.launch_us + ground.least_latency_us;
-  return std::max(least.us, paid) + more - kSlack;
+  return std::max(least.us, model_.launch_us) + more - kSlack;
 }
 
 MoveCost MoveBounds::least(const AtomLayout& to) {
