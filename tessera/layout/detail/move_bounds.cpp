@@ -197,7 +197,7 @@ double MoveBounds::once_us(Ground& ground, const PlanState& to, double enough) c
   if (ground.sliced.empty()) find_sliced(ground);
   const double per_element = space.itemsize() * 1e-3 / model_.copy_gigabytes_per_s;
   const double most_numel = std::max(space.from().numel, to.numel);
-  const double slice_us = model_.copy_launch_us + to.numel * per_element;
+  const double slice_us = std::max(0.0, model_.copy_launch_us + to.numel * per_element - kSlack);
   double best = enough;
   std::vector<std::uint16_t> before(to.lists, to.lists + dims);  // the target without some of its last cuts
   StepPrice price;
