@@ -205,7 +205,8 @@ TEST(Layout, CountsHoldersOnAllThreads) {
     threads.emplace_back([&mesh] {
       for (int i = 0; i < 2000; ++i) {
         const Layout layout = Layout::parse(mesh, i % 2 == 0 ? "S(0,sizes=1/2)" : "S(0,sizes=2/1)");
-        const Layout copy = layout;
+        Layout copy;
+        copy = layout;
         ASSERT_EQ(copy.sizes(0)[0], i % 2 == 0 ? 1 : 2);
       }
     });
