@@ -22,6 +22,7 @@ struct LayoutVerb {
 // A new verb is a line here.
 constexpr LayoutVerb kVerbs[] = {
     {"show", "Show what each rank holds, and draw who owns what", declare_layout_show},
+    {"plan", "Find the cheapest way from one layout to another, and price it", declare_layout_plan},
 };
 
 std::function<int()> declare(CLI::App& app) {

@@ -153,5 +153,41 @@ TEST(LayoutUsage, HelpGivesExamples) {
   }
 }
 
+TEST(LayoutPlan, PrintsThePlanItsGradientAndOtherWays) {
+  const Outcome outcome = run("plan --mesh dp=2,tp=4 --shape 4096x512 --from S0,R --to R,S1");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  for (const char* line :
+       {"plan.mesh\tdp=2,tp=4\n", "plan.from\t{Shard(0), Replicate()}\n", "plan.least_received\t1048576\n",
+        "STEP\tOVER\tTO\tRECEIVED\tCOPIED\tPEAK\tUS\n", "slice\ttp\t{Shard(0), Shard(1)}\t0\t1048576\t5242880\t2.70\n",
+        "all-gather\tdp\t{Replicate(), Shard(1)}\t1048576\t0\t", "gradient.from\t{Partial(), Shard(1)}\n",
+        "reduce-scatter\tdp\t{Shard(0), Shard(1)}", "ALTERNATIVE\tSTEPS\tRECEIVED\tPEAK\tUS\n",
+        "the plan\tslice tp; all-gather dp\t", "at once\tbox exchange dp,tp\t",
+        "gather, then slice\tall-gather dp; slice tp\t",
+        "assumed.nvlink\t0.7 us a hop, 300 GB/s received by one rank\n"}) {
+    EXPECT_TRUE(contains(outcome.out, line)) << line << " is not in\n" << outcome.out;
+  }
+}
+
+TEST(LayoutPlan, PrintsJson) {
+  const Outcome outcome = run("plan --mesh x=4 --shape 64x64 --from P --to S0 --dtype bf16 --json");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const json found = json::parse(outcome.out);
+  EXPECT_EQ(found["plan"]["steps"][0]["kind"], "reduce-scatter");
+  EXPECT_EQ(found["plan"]["nbytes"], 64 * 64 * 2 * 3 / 4);
+  EXPECT_EQ(found["least_nbytes"], 64 * 64 * 2 * 3 / 4);
+  EXPECT_EQ(found["gradient"]["steps"][0]["kind"], "all-gather");
+  EXPECT_EQ(found["model"]["launch_us"], 6.0);
+}
+
+TEST(LayoutPlan, SaysWhatIsWrong) {
+  const auto wrong = [](const std::string& arguments) { return run("plan --mesh x=4 --shape 64x64 " + arguments); };
+  EXPECT_EQ(wrong("--from S0 --to S1 --budget 1KiB").code, 2);
+  EXPECT_TRUE(contains(wrong("--from S0 --to S1 --budget 1KiB").err, "budget of 1 KiB"));
+  EXPECT_EQ(wrong("--from S5 --to S1").code, 2);
+  EXPECT_EQ(wrong("--from S0 --to S1 --model /no/such/file").code, 1);
+  EXPECT_TRUE(contains(wrong("--from S0 --to S1 --model /no/such/file").err, "/no/such/file"));
+}
+
 }  // namespace
 }  // namespace tessera

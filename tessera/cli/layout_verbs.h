@@ -16,6 +16,7 @@ namespace tessera::cli {
 // Each adds its options and returns what to run once they are read. What they throw is told in one line: an
 // InvalidArgument means that the command line makes no sense.
 std::function<int()> declare_layout_show(CLI::App& options);
+std::function<int()> declare_layout_plan(CLI::App& options);
 
 /// The shape of "8x6" or "8,6"; "scalar" or nothing: without dimensions. InvalidArgument says what is wrong.
 Shape read_shape(const std::string& text);
