@@ -37,8 +37,9 @@ std::string steps_text(const Plan& plan) {
 std::string why_dropped(const detail::FoundFix& fix, double best_us, bool is_answer) {
   if (!fix.invalid.empty()) return fix.invalid;
   if (is_answer) return {};
-  return fix.us > best_us ? fmt::format("{:.1f} us more than the best", fix.us - best_us)
-                          : "costs as much as the best, which moves fewer inputs or comes first";
+  if (fix.us <= best_us) return "costs as much as the best, which moves fewer inputs or comes first";
+  const double more_us = fix.us - best_us;
+  return fmt::format("{:.{}f} us more than the best", more_us, more_us < 1 ? 4 : 1);
 }
 
 }  // namespace
