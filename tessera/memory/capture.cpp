@@ -271,9 +271,12 @@ bool has_part(CaptureScope& scope, const PoolState& pool) {
 
 void add_part(CaptureScope& scope, const Pool& pool) {
   if (has_part(scope, *pool.state())) return;
+  PoolState& state = *pool.state();
   const std::lock_guard lock(scope.mutex);
-  scope.parts.push_back({pool, {}});
-  pool.state()->graphs.fetch_add(1);
+  const std::lock_guard replay_lock(state.replay_mutex);
+  scope.parts.push_back({pool, state.replays.announce(scope.name)});
+  state.graph_keys[scope.graph] = scope.parts.back().key;
+  state.graphs.fetch_add(1);
 }
 
 void note_captured_alloc(CaptureScope& scope, Block& block) {

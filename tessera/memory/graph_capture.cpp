@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/capture_scope.h"
 #include "tessera/memory/detail/growth.h"
 #include "tessera/memory/null_upstream.h"
@@ -56,6 +57,19 @@ void release_kept(GraphKeeper& keeper) noexcept {
   for (Block* block : kept) block->heap->pool.allocator.finish_kept(block, replays);
 }
 
+// The same for its parts in pools. A graph that was never made is nobody's writer.
+void leave_pools(const std::vector<GraphPart>& parts) noexcept {
+  for (const GraphPart& part : parts) {
+    PoolState& pool = *part.pool.state();
+    {
+      const std::lock_guard lock(pool.replay_mutex);
+      const bool was_made = pool.replays.remove(part.key);
+      if (!was_made) std::erase_if(pool.graph_keys, [&](const auto& known) { return known.second == part.key; });
+    }
+    pool.graphs.fetch_sub(1);
+  }
+}
+
 }  // namespace
 
 CaptureScope* find_scope(const device::DeviceState* device, CaptureId id) {
@@ -73,14 +87,7 @@ CaptureScope* find_scope(const device::DeviceState* device, CaptureId id) {
 
 CapturedState::~CapturedState() {
   exec.reset();
-  for (const GraphPart& part : parts) {
-    PoolState& state = *part.pool.state();
-    {
-      const std::lock_guard lock(state.replay_mutex);
-      if (part.key != GraphKey{}) state.replays.remove(part.key);
-    }
-    state.graphs.fetch_sub(1);
-  }
+  leave_pools(parts);
   release_kept(*keeper);
 }
 
@@ -197,7 +204,7 @@ std::vector<detail::ByteRange> written_in(const CaptureScope& scope, const PoolS
 }
 
 // The graph takes part in the replays of a pool.
-void add_to_replays(detail::CapturedState& graph, detail::GraphPart& part, const CaptureScope& scope) {
+void add_to_replays(detail::CapturedState& graph, const detail::GraphPart& part, const CaptureScope& scope) {
   PoolState& pool = *part.pool.state();
   const std::vector<detail::ByteRange> writes = written_in(scope, pool);
   for (const auto& range : writes) graph.written += range.end - range.begin;
@@ -213,11 +220,13 @@ void add_to_replays(detail::CapturedState& graph, detail::GraphPart& part, const
   const std::lock_guard lock(pool.replay_mutex);
   std::vector<detail::GraphInput> inputs;
   for (const CaptureScope::Input& input : scope.inputs) {
+    if (input.pool != &pool) continue;
     const auto writer = pool.graph_keys.find(input.graph);
-    if (input.pool == &pool && writer != pool.graph_keys.end()) inputs.push_back({input.range, writer->second});
+    const bool has_writer = writer != pool.graph_keys.end();
+    if (!has_writer && TESSERA_MUTANT("memory.input_of_dropped_capture_forgotten")) continue;
+    inputs.push_back({input.range, has_writer ? writer->second : detail::GraphKey{}});
   }
-  part.key = pool.replays.add(scope.name, writes, inputs);
-  pool.graph_keys[scope.graph] = part.key;
+  pool.replays.add(part.key, writes, inputs);
 }
 
 }  // namespace
@@ -260,7 +269,7 @@ void GraphCapture::abandon() noexcept {
     log::warn("capture '", scope_->name, "' could not be dropped cleanly: ", error.what());
   }
   leave(*scope_);
-  for (const detail::GraphPart& part : scope_->parts) part.pool.state()->graphs.fetch_sub(1);
+  detail::leave_pools(scope_->parts);
   detail::release_kept(*scope_->keeper);
 }
 
@@ -269,18 +278,18 @@ CapturedGraph GraphCapture::end() {
   CaptureScope& scope = *scope_;
   device::Graph graph = scope.origin.end_capture();  // where this throws the capture goes on
   auto captured = std::make_shared<detail::CapturedState>();
+  captured->keeper = scope.keeper;
   captured->graph = std::move(graph);
   captured->allocator = scope.allocator;
-  captured->parts = scope.parts;
-  std::sort(captured->parts.begin(), captured->parts.end(),
-            [](const auto& a, const auto& b) { return a.pool.state().get() < b.pool.state().get(); });
   captured->pool = scope.pool;
   captured->name = scope.name;
-  captured->keeper = scope.keeper;
   leave(scope);
   const std::unique_ptr<CaptureScope> done = std::move(scope_);  // from here on `captured` owns all
+  captured->parts = std::move(scope.parts);
+  std::sort(captured->parts.begin(), captured->parts.end(),
+            [](const auto& a, const auto& b) { return a.pool.state().get() < b.pool.state().get(); });
   captured->exec = captured->graph.instantiate();
-  for (detail::GraphPart& part : captured->parts) add_to_replays(*captured, part, scope);
+  for (const detail::GraphPart& part : captured->parts) add_to_replays(*captured, part, scope);
   return CapturedGraph(std::move(captured));
 }
 

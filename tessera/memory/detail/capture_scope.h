@@ -27,7 +27,7 @@ struct GraphKeeper {
 /// The memory of a graph in one pool.
 struct GraphPart {
   Pool pool;
-  GraphKey key;  ///< among the replays of the pool; 0: not there yet
+  GraphKey key;  ///< among the replays of the pool; announced until the capture ends
 };
 
 /// See the head of this file. `mutex` guards what stands behind it; taken before heap locks.
