@@ -161,16 +161,23 @@ void AllocatorState::free_captured(Block* block) noexcept {
     } catch (...) {  // NOLINT(bugprone-empty-catch): no answer from the driver: the block waits for the capture's end
     }
     const bool is_own = block->graph == scope->graph;
-    std::vector<Use> uses;  // of its own none: nothing ran, only the graph will
-    if (!is_own) {
-      if (block->extra != nullptr) uses = std::move(block->extra->uses);
+    std::vector<Use> uses;
+    if (block->extra != nullptr) uses = std::move(block->extra->uses);
+    if (is_own) {
+      // What this capture did to its own did not run, only the graph will. What another capture did to it must not be
+      // undone: neither by this graph, of which it is an input, nor by handing the block out there.
+      is_marked = is_marked && (block->extra == nullptr || !block->extra->is_input);
+      std::erase_if(uses, [&](const Use& use) {
+        return is_marked || use.slot->capture() == scope->id || TESSERA_MUTANT("memory.other_captures_use_forgotten");
+      });
+    } else {
       uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
-      for (Use& use : uses) {
-        if (use.slot == scope->before.slot) {
-          use = scope->before;  // it captures: whatever ran did so before
-        } else {
-          stamp(use);
-        }
+    }
+    for (Use& use : uses) {
+      if (use.slot == scope->before.slot) {
+        use = scope->before;  // it captures: whatever ran did so before
+      } else {
+        stamp(use);
       }
     }
     const std::lock_guard lock(heap.lock);
@@ -317,6 +324,8 @@ bool note_captured_use(AllocatorState& state, Block& block, const device::Stream
       const std::lock_guard lock(scope->mutex);
       const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
       scope->inputs.push_back({{begin, begin + block.size}, &heap.pool, block.graph});
+      const std::lock_guard heap_lock(heap.lock);
+      heap.extra(block).is_input = !TESSERA_MUTANT("memory.capture_reuses_an_input");
     }
     return false;
   }

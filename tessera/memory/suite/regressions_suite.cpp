@@ -378,6 +378,55 @@ TEST_P(MemorySuite, AGraphReadsWhatACaptureThatEndsLaterWrites) {
   EXPECT_TRUE(holds(target, 1));
 }
 
+TEST_P(MemorySuite, WhatTwoCapturesUsedIsFreeWhenBothHaveEnded) {
+  const Pool pool = allocator.create_pool({});
+  const Stream third = device.create_stream();
+  const Buffer target = allocator.allocate(2 * kMiB, other);
+  auto first = std::make_unique<GraphCapture>(pool, stream, "first");
+  Buffer made = allocator.allocate(2 * kMiB, stream);
+  const std::byte* const address = made.data();
+  GraphCapture second(pool, other, "second");
+  join(third, other);
+  made.use_on(other);
+  target.use_on(other);
+  other.copy(target.data(), made.data(), 2 * kMiB);
+  made.reset();
+  first.reset();
+  EXPECT_NE(allocator.allocate(2 * kMiB, third).data(), address);
+  join(other, third);
+  static_cast<void>(second.end());
+  device.synchronize();
+  GraphCapture later(pool, stream, "later");
+  const Buffer one = allocator.allocate(2 * kMiB, stream);
+  const Buffer two = allocator.allocate(2 * kMiB, stream);
+  EXPECT_TRUE(one.data() == address || two.data() == address);
+}
+
+TEST_P(MemorySuite, ACaptureDoesNotReuseWhatAnotherGraphReads) {
+  const Pool pool = allocator.create_pool({});
+  const Buffer target = allocator.allocate(2 * kMiB, other);
+  GraphCapture capture(pool, stream, "writer");
+  Buffer made = allocator.allocate(2 * kMiB, stream);
+  fill(stream, made, 1);
+  CapturedGraph reader;
+  {
+    GraphCapture inner(pool, other, "reader");
+    made.use_on(other);
+    target.use_on(other);
+    other.copy(target.data(), made.data(), 2 * kMiB);
+    reader = inner.end();
+  }
+  join(other, stream);
+  join(stream, other);
+  made.reset();
+  const Buffer next = allocator.allocate(2 * kMiB, stream);
+  fill(stream, next, 2);
+  const CapturedGraph writer = capture.end();
+  writer.replay(stream);
+  reader.replay(stream);
+  EXPECT_TRUE(holds(target, 1));
+}
+
 TEST_P(MemorySuite, AGraphKeepsABufferWhoseAllocatorIsGone) {
   Allocator gone(device);
   Buffer source = gone.allocate(kMiB, stream);
