@@ -228,6 +228,17 @@ TEST_P(MemorySuite, CollectsNothingBelowTheShare) {
   EXPECT_EQ(reserved(), 26 * kMiB);
 }
 
+TEST_P(MemorySuite, CollectsByTheCapacityWhereThereIsNoLimit) {
+  const Allocator small = with_capacity(device, 128 * kMiB, {.expandable = false, .collect_above = 0.5});
+  {
+    const Buffer one = small.allocate(34 * kMiB, stream);
+    const Buffer two = small.allocate(34 * kMiB, stream);
+  }
+  stream.synchronize();
+  const Buffer next = small.allocate(40 * kMiB, stream);
+  EXPECT_EQ(small.statistics().collections, 1U);
+}
+
 TEST_P(MemorySuite, ABlockOfManyPiecesIsCollectedWhole) {
   use_policy({.collect_above = 0.2});
   Buffer old = allocator.allocate(32 * kMiB, stream);
