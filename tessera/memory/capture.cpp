@@ -164,8 +164,8 @@ void AllocatorState::free_captured(Block* block) noexcept {
     std::vector<Use> uses;
     if (block->extra != nullptr) uses = std::move(block->extra->uses);
     if (is_own) {
-      // What this capture did to its own did not run, only the graph will. What another capture did to it must not be
-      // undone: neither by this graph, of which it is an input, nor by handing the block out there.
+      // What this capture did to its own did not run, only the graph will. Where another graph reads it, this one must
+      // not write over it, and a capture under way that has used it is not given it before it ends.
       is_marked = is_marked && (block->extra == nullptr || !block->extra->is_input);
       std::erase_if(uses, [&](const Use& use) {
         return is_marked || use.slot->capture() == scope->id || TESSERA_MUTANT("memory.other_captures_use_forgotten");
