@@ -116,7 +116,8 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
     stream.begin_capture();
   }
   scope.id = stream.capture_info().id;
-  detail::add_part(scope, scope.pool);
+  scope.parts.push_back({scope.pool, {}});
+  pool.graphs.fetch_add(1);
   {
     detail::Scopes& known = detail::scopes();
     const std::lock_guard lock(known.mutex);
