@@ -95,14 +95,17 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
   scope.origin = stream;
   scope.graph = ++state.last_graph;
   scope.name = name.empty() ? "graph " + std::to_string(scope.graph) : std::move(name);
+  scope.before = {&stream.slot(), {}, stream.slot().upcoming(), {}};
   // Before the capture begins the driver may still be asked which of the pool's freed blocks are over.
   if (Heap* heap = pool.capture_heap.load()) {
     const std::lock_guard lock(state.slow_mutex);
     state.poll_users(*heap);
     state.promote_completed(*heap);
+    const std::lock_guard heap_lock(heap->lock);
+    if (heap->sums.live_blocks > 0) scope.before.stream = stream;
   }
-  scope.before = {&stream.slot(), stream, {}, {}};
-  state.stamp(scope.before);
+  // An event for what may be freed in the capture and was used before it.
+  if (scope.before.stream) state.stamp(scope.before);
   {
     // Who gives memory back asks for captures under the same lock.
     const std::lock_guard lock(state.slow_mutex);

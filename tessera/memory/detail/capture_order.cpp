@@ -111,16 +111,16 @@ class CaptureOrder::Nodes {
     while (!steps_.empty()) {
       const Step step = steps_.back();
       steps_.pop_back();
-      ask_edges(step.node);
-      const Index first = nodes_[step.node].first_edge;
-      const Index last = first + nodes_[step.node].edges;
+      ask_edges(step.node());
+      const Index first = nodes_[step.node()].first_edge;
+      const Index last = first + nodes_[step.node()].edges;
       for (Index i = first; i < last; ++i) {
         const Edge edge = edges_[i];
-        if (edge.is_full != 0) {
-          reach(lane, edge.from, step.proves);
-        } else if (step.is_new) {
-          if (!TESSERA_MUTANT("memory.weak_ancestors_unmarked")) lane.uncovered.push_back({edge.from, now});
-          reach(lane, edge.from, false);
+        if (edge.is_full()) {
+          reach(lane, edge.from(), step.proves());
+        } else if (step.is_new()) {
+          if (!TESSERA_MUTANT("memory.weak_ancestors_unmarked")) lane.uncovered.push_back({edge.from(), now});
+          reach(lane, edge.from(), false);
         }
       }
     }
@@ -159,14 +159,26 @@ class CaptureOrder::Nodes {
     Index edges = kNotAsked;
     std::uint32_t met = 0;  // number of the walk
   };
-  struct Edge {
-    Index from : 31;
-    Index is_full : 1;
+  // Edges and steps are words: what is stored in parts and loaded whole soon after makes the processor wait.
+  class Edge {
+   public:
+    Edge(Index from, bool is_full) : word_(from << 1 | Index{is_full}) {}
+    [[nodiscard]] Index from() const { return word_ >> 1; }
+    [[nodiscard]] bool is_full() const { return (word_ & 1) != 0; }
+
+   private:
+    Index word_;
   };
-  struct Step {
-    Index node;
-    bool proves;  // reached by full edges alone
-    bool is_new;  // the lane had not seen it
+  // A node to walk from.
+  class Step {
+   public:
+    Step(Index node, bool proves, bool is_new)
+        : word_(node | std::uint64_t{proves} << 32 | std::uint64_t{is_new} << 33) {}
+    [[nodiscard]] Index node() const { return static_cast<Index>(word_); }
+    [[nodiscard]] bool proves() const { return (word_ >> 32 & 1) != 0; }  // reached by full edges alone
+    [[nodiscard]] bool is_new() const { return (word_ >> 33 & 1) != 0; }  // the lane had not seen it
+   private:
+    std::uint64_t word_;
   };
 
   void reach(Lane& lane, Index index, bool proves) {
@@ -185,7 +197,7 @@ class CaptureOrder::Nodes {
       if (!is_new) return;
       node.seen |= lane.bit;
     }
-    steps_.push_back({index, proves, is_new});
+    steps_.emplace_back(index, proves, is_new);
   }
 
   void ask_edges(Index index) {
@@ -194,8 +206,7 @@ class CaptureOrder::Nodes {
     predecessors_(nodes_[index].id, answer_);
     const auto first = static_cast<Index>(edges_.size());
     for (const Dependency& from : answer_) {
-      const Index source = find_or_add(from.node);
-      edges_.push_back({source, is_full(from.kind) ? 1U : 0U});
+      edges_.emplace_back(find_or_add(from.node), is_full(from.kind));
     }
     nodes_[index].first_edge = first;
     nodes_[index].edges = static_cast<Index>(answer_.size());
