@@ -81,7 +81,8 @@ Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) 
   detail::Run run;
   const detail::Space& space = heap.spaces[Heap::is_large(request.size)];
   Block* const used = space.pending.find_if(request.size, kMostProofs, is_over);
-  Block* const unused = space.ready.find(request.size);
+  const bool is_exact = used != nullptr && used->size == request.size;
+  const Block* const unused = is_exact ? nullptr : space.ready.find(request.size);
   if (unused != nullptr && (used == nullptr || unused->size < used->size)) return heap.take(request.size);
   if (used != nullptr) {
     run = {used, used, used->size, 0};

@@ -27,6 +27,7 @@ struct CapturedState {
   device::GraphExec exec;
   std::shared_ptr<GraphKeeper> keeper;
   std::size_t written = 0;
+  std::atomic<bool> has_waits{false};  // false: `waits` is empty for good
   std::mutex waits_mutex;
   std::vector<Use> waits;  // what used its memory before its capture, until known to be over
 };
@@ -285,6 +286,7 @@ CapturedGraph GraphCapture::end() {
   const std::unique_ptr<CaptureScope> done = std::move(scope_);  // from here on `captured` owns all
   captured->exec = captured->graph.instantiate();
   for (detail::GraphPart& part : captured->parts) add_to_replays(*captured, part, scope);
+  captured->has_waits = !captured->waits.empty();
   return CapturedGraph(std::move(captured));
 }
 
@@ -292,13 +294,30 @@ namespace {
 
 // Memory that was freed outside captures may still be in use by what ran before: the replay comes after it.
 void wait_for_earlier_uses(detail::CapturedState& graph, const device::Stream& stream) {
+  if (!graph.has_waits.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(graph.waits_mutex);
-  if (graph.waits.empty()) return;
   std::erase_if(graph.waits, [](const detail::Use& use) { return use.slot->completed() >= use.tick; });
   for (const detail::Use& use : graph.waits) {
     if (use.slot != &stream.slot() && !stream.covers(use.slot->id(), use.tick)) stream.wait(use.event);
   }
+  if (graph.waits.empty()) graph.has_waits.store(false, std::memory_order_release);
 }
+
+// The replay locks of the pools that a graph has memory in, all held.
+class ReplayLocks {
+ public:
+  explicit ReplayLocks(const std::vector<detail::GraphPart>& parts) : parts_(parts) {
+    for (const detail::GraphPart& part : parts_) part.pool.state()->replay_mutex.lock();
+  }
+  ~ReplayLocks() {
+    for (const detail::GraphPart& part : parts_) part.pool.state()->replay_mutex.unlock();
+  }
+  ReplayLocks(const ReplayLocks&) = delete;
+  ReplayLocks& operator=(const ReplayLocks&) = delete;
+
+ private:
+  const std::vector<detail::GraphPart>& parts_;
+};
 
 }  // namespace
 
@@ -309,8 +328,7 @@ void CapturedGraph::replay(const device::Stream& stream) const {
     TESSERA_THROW(
         NotSupported, "replay of '", state_->name, "' on ", stream.name(),
         ", which is capturing: what it reads and writes could not be checked at the replay of the other graph");
-  std::vector<std::unique_lock<std::mutex>> locks;
-  for (const detail::GraphPart& part : state_->parts) locks.emplace_back(part.pool.state()->replay_mutex);
+  const ReplayLocks locks(state_->parts);
   const auto ordered = [&](StreamId id, Tick tick) {
     if (id == slot.id() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;
     return stream.covers(id, tick) || state_->allocator->device.completed(id) >= tick;

@@ -78,7 +78,11 @@ void recycle(AllocatorState& state, std::vector<Use>& uses) {
 void AllocatorState::settle(Heap& heap, Block& block, probe::Moment moment) {
   if (block.requested != 0) history.record_reusable(heap, block, false, moment);
   if (block.extra != nullptr && !block.extra->uses.empty()) recycle(*this, block.extra->uses);
-  heap.drop_extra(block);
+  if (block.extra != nullptr && heap.slot == nullptr) {
+    block.extra->clear();  // its next free in a capture needs it again
+  } else {
+    heap.drop_extra(block);
+  }
   block.requested = 0;
 }
 

@@ -54,7 +54,7 @@ struct CaptureScope {
   ThreadScope thread_scope;
   std::shared_ptr<GraphKeeper> keeper = std::make_shared<GraphKeeper>();
 
-  std::mutex mutex;
+  HeapLock mutex;  ///< held around questions to the driver, which take no longer than a heap's own work
   std::unique_ptr<CaptureProver> prover;
   CaptureOrder* order = nullptr;  ///< the prover's
   std::vector<GraphPart> parts;   ///< the pools in which it has memory, that of the capture first
