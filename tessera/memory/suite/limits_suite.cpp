@@ -57,6 +57,15 @@ TEST_P(MemorySuite, KeepsTheLimitOfThePolicyInAllPoolsTogether) {
   expect_error<OutOfMemoryError>([&] { static_cast<void>(allocator.allocate(2 * kMiB, stream)); });
 }
 
+TEST_P(MemorySuite, ASegmentToShareThatDoesNotFitIsNoReasonToRefuse) {
+  use_policy({.expandable = false, .limit_nbytes = 12 * kMiB});  // a shared segment would take 20 MiB
+  const Buffer first = allocator.allocate(3 * kMiB, stream);
+  EXPECT_EQ(reserved(), 4 * kMiB);
+  const Buffer second = allocator.allocate(8 * kMiB, stream);
+  EXPECT_EQ(reserved(), 12 * kMiB);
+  expect_error<OutOfMemoryError>([&] { static_cast<void>(allocator.allocate(2 * kMiB, stream)); }, {"no room for 2 MiB", "limit"});
+}
+
 TEST_P(MemorySuite, LimitsToAShareOfTheCapacity) {
   allocator = with_capacity(device, 64 * kMiB);
   allocator.set_limit_fraction(0.5);
