@@ -200,6 +200,7 @@ namespace {
 // The handle's deleter: blocks may outlive it.
 std::shared_ptr<AllocatorState> make_state(const device::Device& device, AllocatorOptions options) {
   TESSERA_CHECK(static_cast<bool>(device), "Allocator: the Device is empty");
+  AllocatorState::end_waiting();
   std::shared_ptr<AllocatorState> state(new AllocatorState(device, std::move(options)),
                                         [](AllocatorState* last) { last->retire(); });
   const std::lock_guard lock(state->slow_mutex);
@@ -255,6 +256,41 @@ void AllocatorState::retire() noexcept {
   }
   std::unique_lock<std::mutex> none;
   block_is_back(none, true);
+}
+
+namespace {
+
+// Allocators that ended while a graph was captured on their device. Never destroyed: who comes last may find it.
+struct WaitingToEnd {
+  std::mutex mutex;
+  std::vector<AllocatorState*> states;
+};
+WaitingToEnd& waiting_to_end() {
+  static auto* const one = new WaitingToEnd;
+  return *one;
+}
+
+}  // namespace
+
+void AllocatorState::end() noexcept {
+  if (device.captures() == 0 || TESSERA_MUTANT("memory.ends_in_capture")) {
+    delete this;
+    return;
+  }
+  WaitingToEnd& ended = waiting_to_end();
+  const std::lock_guard lock(ended.mutex);
+  ended.states.push_back(this);
+}
+
+void AllocatorState::end_waiting() noexcept {
+  WaitingToEnd& ended = waiting_to_end();
+  std::vector<std::unique_ptr<AllocatorState>> over;
+  const std::lock_guard lock(ended.mutex);
+  std::erase_if(ended.states, [&](AllocatorState* state) {
+    if (state->device.captures() > 0) return false;
+    over.emplace_back(state);
+    return true;
+  });
 }
 
 std::vector<Heap*> AllocatorState::all_heaps() {

@@ -154,7 +154,7 @@ void AllocatorState::block_is_back(std::unique_lock<std::mutex>& slow, bool is_r
     shrink_all_closed();
     slow.unlock();
   }
-  if (is_retired && retired_live.fetch_sub(1) == 1) delete this;
+  if (is_retired && retired_live.fetch_sub(1) == 1) end();
 }
 
 }  // namespace tessera::memory

@@ -177,6 +177,7 @@ void leave(CaptureScope& scope) noexcept {
   }
   for (const detail::GraphPart& part : scope.parts) scope.allocator->end_deferral(*part.pool.state(), scope.id);
   order_after_past_uses(scope);
+  AllocatorState::end_waiting();
   scope.prover->order.reset();
   scope.prover->origin.reset();
   const std::lock_guard lock(scope.allocator->slow_mutex);

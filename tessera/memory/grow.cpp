@@ -417,8 +417,8 @@ std::size_t AllocatorState::trim_all() {
 }
 
 void AllocatorState::collect_by_age() {
-  const std::size_t most = limit;
-  if (policy.collect_above <= 0 || most == 0 || TESSERA_MUTANT("memory.never_collects")) return;
+  const std::size_t most = limit != 0 ? limit.load() : default_pool->capacity;
+  if (policy.collect_above <= 0 || TESSERA_MUTANT("memory.never_collects")) return;
   if (static_cast<double>(reserved) < policy.collect_above * static_cast<double>(most)) return;
   std::uint64_t ages = 0;
   std::uint64_t blocks = 0;

@@ -77,6 +77,11 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   void shrink_closed(PoolState& pool) noexcept;
   void shrink_all_closed() noexcept;
   void retire() noexcept;  ///< the last handle is gone
+  /// The last handle and the last block are gone: gives everything back, after a capture that is under way. This object
+  /// is no more.
+  void end() noexcept;
+  /// Ends the allocators that had to wait for captures, where those are over.
+  static void end_waiting() noexcept;
   detail::Request request_for(std::size_t nbytes, const device::Stream& stream);
 
   // reuse.cpp: blocks that others used
