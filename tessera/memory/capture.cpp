@@ -301,7 +301,10 @@ bool has_part(CaptureScope& scope, const PoolState& pool) {
 }
 
 void add_part(CaptureScope& scope, const Pool& pool) {
-  if (has_part(scope, *pool.state())) return;
+  if (!has_part(scope, *pool.state())) make_part(scope, pool);
+}
+
+void make_part(CaptureScope& scope, const Pool& pool) {
   const std::lock_guard lock(scope.mutex);
   scope.parts.push_back({pool, {}});
   pool.state()->graphs.fetch_add(1);

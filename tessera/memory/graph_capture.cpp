@@ -120,8 +120,7 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
     stream.begin_capture();
   }
   scope.id = stream.capture_info().id;
-  scope.parts.push_back({scope.pool, {}});
-  pool.graphs.fetch_add(1);
+  detail::make_part(scope, scope.pool);
   {
     detail::Scopes& known = detail::scopes();
     const std::lock_guard lock(known.mutex);

@@ -85,10 +85,12 @@ inline CaptureId capture_of(const device::Stream& stream) {
   return is_foreign && ours == CaptureId{} ? stream.capture_info().id : ours;
 }
 
-/// Whether the graph will have memory in the pool.
+/// Whether the graph will have memory in the pool: always in that of the capture.
 bool has_part(CaptureScope& scope, const PoolState& pool);
 /// Memory of `pool` is about to be handed out in the capture: the graph keeps the pool from now on.
 void add_part(CaptureScope& scope, const Pool& pool);
+/// The same for a pool that it has no part in yet: that of the capture, when it begins.
+void make_part(CaptureScope& scope, const Pool& pool);
 /// Whether the stream has nothing left to do. False where the driver does not say.
 bool is_idle(const device::Device& device, const Use& use);
 
