@@ -106,11 +106,10 @@ Request AllocatorState::request_for(std::size_t nbytes, const device::Stream& st
                 ", the allocator is of ", device.name(), "; allocate from Allocator::of(stream.device())");
   TESSERA_CHECK_AS(OutOfMemory, nbytes <= kMostNbytes, "allocate: ", nbytes, " bytes is more than any device has (",
                    format_bytes(kMostNbytes), " is the most that can be asked for); is the size negative?");
-  Request request{.nbytes = nbytes, .size = round(nbytes), .stream = stream, .slot = slot};
-  if ((slot.hazards() & (device::StreamSlot::kCapturing | device::StreamSlot::kForeign)) != 0) {
-    if (!host_writes) request.info = stream.capture_info();
-    if (request.info.id != CaptureId{}) {
-      request.capture = detail::find_scope(device_key, request.info.id);
+  Request request{.nbytes = nbytes, .size = round(nbytes), .stream = stream, .slot = slot, .moment = history.now()};
+  if (!host_writes) {
+    if (const CaptureId id = detail::capture_of(stream); id != CaptureId{}) {
+      request.capture = detail::find_scope(device_key, id);
       TESSERA_CHECK(request.capture != nullptr && request.capture->allocator == this, "allocate on ", stream.name(),
                     ", which is in a capture that was not begun through memory::GraphCapture with this allocator: "
                     "nobody would keep the memory for the graph; begin the capture with GraphCapture");
@@ -132,6 +131,7 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
   const Request request = request_for(nbytes, stream);
   Block* block = nullptr;
   Heap* heap = nullptr;
+  probe::Moment moment = request.moment;
   if (request.capture != nullptr) {
     heap = &detail::capture_heap_of(*request.pool);
     block = take_captured(request, *heap);
@@ -141,13 +141,14 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
   }
   if (block == nullptr) {
     block = take_or_grow(request, *heap);
+    moment = history.now();
     if (request.capture != nullptr) detail::note_captured_alloc(*request.capture, *block);
   }
   bool is_time_to_look = false;
   {
     const std::uint32_t stack = history.stack();
     const std::lock_guard lock(block->heap->lock);
-    finish(*block->heap, *block, nbytes, request.slot, history.now(), stack);
+    finish(*block->heap, *block, nbytes, request.slot, moment, stack);
     is_time_to_look = history.is_time_to_look(block->heap->allocations);
   }
   if ((special.load() & kChecked) != 0) device.note_allocated(block->address, block->size);

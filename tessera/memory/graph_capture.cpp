@@ -28,6 +28,7 @@ struct CapturedState {
   device::GraphExec exec;
   std::shared_ptr<GraphKeeper> keeper;
   std::size_t written = 0;
+  std::atomic<bool> has_waits{false};  // false: `waits` is empty for good
   std::mutex waits_mutex;
   std::vector<Use> waits;  // what used its memory before its capture, until known to be over
 };
@@ -102,14 +103,17 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
   scope.origin = stream;
   scope.graph = ++state.last_graph;
   scope.name = name.empty() ? "graph " + std::to_string(scope.graph) : std::move(name);
+  scope.before = {&stream.slot(), {}, stream.slot().upcoming(), {}};
   // Before the capture begins the driver may still be asked which of the pool's freed blocks are over.
   if (Heap* heap = pool.capture_heap.load()) {
     const std::lock_guard lock(state.slow_mutex);
     state.poll_users(*heap);
     state.promote_completed(*heap);
+    const std::lock_guard heap_lock(heap->lock);
+    if (heap->sums.live_blocks > 0) scope.before.stream = stream;
   }
-  scope.before = {&stream.slot(), stream, {}, {}};
-  state.stamp(scope.before);
+  // An event for what may be freed in the capture and was used before it.
+  if (scope.before.stream) state.stamp(scope.before);
   {
     // Who gives memory back asks for captures under the same lock.
     const std::lock_guard lock(state.slow_mutex);
@@ -123,7 +127,7 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
     stream.begin_capture();
   }
   scope.id = stream.capture_info().id;
-  detail::add_part(scope, scope.pool);
+  detail::make_part(scope, scope.pool);
   {
     detail::Scopes& known = detail::scopes();
     const std::lock_guard lock(known.mutex);
@@ -291,6 +295,7 @@ CapturedGraph GraphCapture::end() {
             [](const auto& a, const auto& b) { return a.pool.state().get() < b.pool.state().get(); });
   captured->exec = captured->graph.instantiate();
   for (const detail::GraphPart& part : captured->parts) add_to_replays(*captured, part, scope);
+  captured->has_waits = !captured->waits.empty();
   return CapturedGraph(std::move(captured));
 }
 
@@ -298,13 +303,30 @@ namespace {
 
 // Memory that was freed outside captures may still be in use by what ran before: the replay comes after it.
 void wait_for_earlier_uses(detail::CapturedState& graph, const device::Stream& stream) {
+  if (!graph.has_waits.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(graph.waits_mutex);
-  if (graph.waits.empty()) return;
   std::erase_if(graph.waits, [](const detail::Use& use) { return use.slot->completed() >= use.tick; });
   for (const detail::Use& use : graph.waits) {
     if (use.slot != &stream.slot() && !stream.covers(use.slot->id(), use.tick)) stream.wait(use.event);
   }
+  if (graph.waits.empty()) graph.has_waits.store(false, std::memory_order_release);
 }
+
+// The replay locks of the pools that a graph has memory in, all held.
+class ReplayLocks {
+ public:
+  explicit ReplayLocks(const std::vector<detail::GraphPart>& parts) : parts_(parts) {
+    for (const detail::GraphPart& part : parts_) part.pool.state()->replay_mutex.lock();
+  }
+  ~ReplayLocks() {
+    for (const detail::GraphPart& part : parts_) part.pool.state()->replay_mutex.unlock();
+  }
+  ReplayLocks(const ReplayLocks&) = delete;
+  ReplayLocks& operator=(const ReplayLocks&) = delete;
+
+ private:
+  const std::vector<detail::GraphPart>& parts_;
+};
 
 }  // namespace
 
@@ -315,8 +337,7 @@ void CapturedGraph::replay(const device::Stream& stream) const {
     TESSERA_THROW(
         NotSupported, "replay of '", state_->name, "' on ", stream.name(),
         ", which is capturing: what it reads and writes could not be checked at the replay of the other graph");
-  std::vector<std::unique_lock<std::mutex>> locks;
-  for (const detail::GraphPart& part : state_->parts) locks.emplace_back(part.pool.state()->replay_mutex);
+  const ReplayLocks locks(state_->parts);
   const auto ordered = [&](StreamId id, Tick tick) {
     if (id == slot.id() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;
     return stream.covers(id, tick) || state_->allocator->device.completed(id) >= tick;

@@ -140,6 +140,7 @@ class ReplayOrder {
   std::vector<Slot> vacant_;
   std::uint64_t keys_ = 0;
   std::uint64_t replays_ = 0;
+  Replay run_;  // the earliest replay since which all were on its stream
   Past past_;
 };
 
