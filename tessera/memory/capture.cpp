@@ -309,11 +309,18 @@ Heap& capture_heap_of(PoolState& pool) {
   return heap;
 }
 
-bool has_part(CaptureScope& scope, const PoolState& pool) {
-  if (&pool == scope.pool.state().get()) return true;
+namespace {
+
+bool is_listed(CaptureScope& scope, const PoolState& pool) {
   const std::lock_guard lock(scope.mutex);
   return std::any_of(scope.parts.begin(), scope.parts.end(),
                      [&](const GraphPart& part) { return part.pool.state().get() == &pool; });
+}
+
+}  // namespace
+
+bool has_part(CaptureScope& scope, const PoolState& pool) {
+  return &pool == scope.pool.state().get() || is_listed(scope, pool);
 }
 
 void add_part(CaptureScope& scope, const Pool& pool) {
@@ -322,11 +329,14 @@ void add_part(CaptureScope& scope, const Pool& pool) {
 
 void make_part(CaptureScope& scope, const Pool& pool) {
   PoolState& state = *pool.state();
-  const std::lock_guard lock(scope.mutex);
+  // A replay holds this lock over its launch: not to be waited for under the scope's, which spins.
   const std::lock_guard replay_lock(state.replay_mutex);
-  scope.parts.push_back({pool, state.replays.announce(scope.name)});
-  state.graph_keys[scope.graph] = scope.parts.back().key;
+  if (is_listed(scope, state)) return;  // another thread was quicker
+  const GraphKey key = state.replays.announce(scope.name);
+  state.graph_keys[scope.graph] = key;
   state.graphs.fetch_add(1);
+  const std::lock_guard lock(scope.mutex);
+  scope.parts.push_back({pool, key});
 }
 
 void note_captured_alloc(CaptureScope& scope, Block& block) {
