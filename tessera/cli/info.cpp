@@ -46,10 +46,6 @@ std::string_view to_text(probe::Liveness liveness) {
 }
 
 void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
-// A value in the environment need not be UTF-8; what is not is replaced.
-void print_json(const ordered_json& json) {
-  print(json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
-}
 
 std::string described(const probe::FoundRecord& record) {
   return fmt::format("rank {}, {}, process {} {}", record.rank, format_bytes(record.nbytes), record.pid,

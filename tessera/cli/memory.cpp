@@ -105,14 +105,4 @@ nlohmann::ordered_json to_json(const memory::Totals& totals) {
           {"pending_blocks", totals.pending_blocks},   {"cached_blocks", totals.cached_blocks}};
 }
 
-void print_json(const nlohmann::ordered_json& json) {
-  std::puts(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
-}
-
-void print_tables(const std::vector<Table>& tables) {
-  const Style style = stdout_style();
-  for (std::size_t i = 0; i < tables.size(); ++i)
-    std::fputs(((i > 0 ? "\n" : "") + to_text(tables[i], style)).c_str(), stdout);
-}
-
 }  // namespace tessera::cli

@@ -39,9 +39,5 @@ std::string size_text(std::uint64_t nbytes, Style style);
 std::string pool_text(const memory::Snapshot& snapshot, memory::PoolId pool);
 /// The sums by name.
 nlohmann::ordered_json to_json(const memory::Totals& totals);
-/// Prints JSON; bytes that are not UTF-8 are replaced.
-void print_json(const nlohmann::ordered_json& json);
-/// Prints tables, an empty line between.
-void print_tables(const std::vector<Table>& tables);
 
 }  // namespace tessera::cli

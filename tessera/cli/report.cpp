@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <sstream>
+#include <nlohmann/json.hpp>
 
 namespace tessera::cli {
 namespace {
@@ -104,6 +106,16 @@ std::string to_text(const std::vector<Section>& sections, Style style) {
     }
   }
   return out;
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  std::puts(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+}
+
+void print_tables(const std::vector<Table>& tables) {
+  const Style style = stdout_style();
+  for (std::size_t i = 0; i < tables.size(); ++i)
+    std::fputs(((i > 0 ? "\n" : "") + to_text(tables[i], style)).c_str(), stdout);
 }
 
 }  // namespace tessera::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 #include <vector>
+#include <nlohmann/json_fwd.hpp>
 
 namespace tessera::cli {
 
@@ -34,5 +35,10 @@ std::string to_text(const Table& table, Style style);
 
 /// The sections as text. In a pipe a line is "title.key<tab>value".
 std::string to_text(const std::vector<Section>& sections, Style style);
+
+/// Prints JSON; bytes that are not UTF-8 are replaced.
+void print_json(const nlohmann::ordered_json& json);
+/// Prints tables, an empty line between.
+void print_tables(const std::vector<Table>& tables);
 
 }  // namespace tessera::cli

@@ -27,6 +27,18 @@ Range range_of(const PlacedDim& dim, std::size_t place, std::int64_t block, std:
   return chunk_range(block, dim.cuts[place].size, coordinate);
 }
 
+// The common case, without building anything: even cuts, and blocks in the last one alone.
+bool is_simply_even(const PlacedDim& dim, std::int64_t size) {
+  if (!dim.starts.empty()) return false;
+  for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
+    const PlacedCut& cut = dim.cuts[i];
+    if (i + 1 == dim.cuts.size()) return size % cut.blocks == 0;
+    if (cut.blocks > 1 || size % cut.size != 0) return false;
+    size /= cut.size;
+  }
+  return true;
+}
+
 std::string misfit_of_dim(const LayoutState& state, std::size_t index, std::int64_t size) {
   const PlacedDim& dim = state.dims[index];
   using tessera::detail::concat;
@@ -34,7 +46,7 @@ std::string misfit_of_dim(const LayoutState& state, std::size_t index, std::int6
     return concat("the sizes given for axis '", detail::name_of(state.mesh, state.parts.dims[index].cuts[0].by),
                   "' add up to ", dim.starts.back());
   }
-  if (!dim.has_blocks) return {};
+  if (!dim.has_blocks || is_simply_even(dim, size)) return {};
   detail::Holdings holdings(size);
   for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
     std::string why;
@@ -157,8 +169,8 @@ std::int64_t IndexMap::global(std::int64_t local) const {
 }
 
 std::optional<std::int64_t> IndexMap::local(std::int64_t global) const {
-  std::int64_t rest = global - offset;
   if (global < offset) return std::nullopt;
+  std::int64_t rest = global - offset;
   std::int64_t index = 0;
   for (const Level& level : levels) {
     const std::int64_t place = rest / level.stride;

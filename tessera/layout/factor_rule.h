@@ -3,11 +3,16 @@
 // a matrix product: [i,k],[k,j]->[i,j], where k is reduced by sum. A mesh axis that cuts a factor cuts it in every
 // operand that has it; cutting a reduced factor leaves the result partial.
 //
+// What a rule says of the operator: each element of a result is one reduction, over all the reduced factors that it
+// lacks, of a function of the inputs' elements at those indices. So a bias added behind a matrix product is not part of
+// the product's rule: cutting k would add it once a piece.
+//
 // A dimension may be a compound of factors, major to minor: [(a b),c]->[a,(b c)] is a view. A dimension of size 1 that
 // is broadcast has no factor, and is written 1.
 //
-// The algebra of each input says how partial values flow: through a jointly linear one when all such inputs are partial
-// together; through a multilinear one when it alone is; min and max through monotone ones.
+// The algebra of each input says how partial values flow: sum and avg through jointly linear inputs when all of them
+// are partial together (avg: when some are), and through a multilinear one when it alone is; min and max through a
+// monotone one when it alone is, swapped where it is monotone down.
 #pragma once
 
 #include <cstdint>
@@ -75,9 +80,11 @@ struct TESSERA_API FactorRule {
   /// (k=sum, s=replicate, b=blocked(4), p=permuted), sizes that shapes do not tell (a:4), then the algebra of each
   /// input (none, joint, multi, with +up or +down).
   [[nodiscard]] std::string text() const;
+  /// The rule of this text, checked; InvalidArgument says at which place what was expected.
   static FactorRule parse(std::string_view text);
   /// Refuses what makes no sense: a factor twice in an operand, an output of factors that no input has and no size is
-  /// given for, a pass factor that is missing from an output (it would have to be a reduction).
+  /// given for, a pass factor that is missing from an output (it would have to be a reduction), one output reduced in
+  /// two ways, a linear input of what is reduced by other than sum, a factor reduced by avg.
   void check() const;
   /// The size of each factor for these shapes; refuses shapes that disagree, naming operand, dimension and factor.
   [[nodiscard]] std::vector<std::int64_t> sizes(std::span<const Shape> inputs, std::span<const Shape> outputs) const;
@@ -88,7 +95,7 @@ struct TESSERA_API FactorRule {
 /// Elementwise on shapes that broadcast; the same algebra for each input.
 TESSERA_API FactorRule pointwise_rule(std::string name, std::span<const Shape> inputs, Algebra algebra = {});
 /// A view: the same elements in the same order under another shape. Dimensions are split and merged into factors where
-/// the shapes meet; where they do not, all of them are one factor that may not be cut.
+/// the shapes meet, at common divisors too; what is left of a dimension where they do not may not be cut.
 TESSERA_API FactorRule view_rule(const Shape& from, const Shape& to);
 
 /// A call as one rank makes it: what `localize` of an operator works from.

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "tessera/base/export.h"
 #include "tessera/layout/cost_model.h"
@@ -39,6 +40,10 @@ class TESSERA_API Planner {
   /// The plan for the gradient: from the target's gradient layout to the source's. Cut stays cut; partial becomes
   /// replicated; what the plan gathered comes back as a partial sum, which is then scattered.
   std::shared_ptr<const Plan> dual(const Plan& plan);
+
+  /// The cheapest single step from one layout to the other, priced, whether or not a plan would take it; none: no
+  /// single step leads there. Not cached.
+  [[nodiscard]] std::optional<Step> step(const PlanRequest& request) const;
 
   /// The prices.
   [[nodiscard]] const CostModel& model() const;

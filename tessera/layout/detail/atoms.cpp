@@ -85,12 +85,15 @@ std::optional<AtomDim> dim_to_atoms(const Atoms& atoms, const Layout& layout, in
     if (is_given) made.sizes = LayoutAccess::state(layout).parts.dims[static_cast<std::size_t>(dim)].sizes;
     for (std::size_t atom = range->first; atom < range->end; ++atom) {
       made.cuts.push_back({static_cast<std::int32_t>(atom), cut.blocks});
-    }
-    if (is_given) {
-      holdings.cut(layout.sizes(dim));
-    } else {
-      const std::string problem = holdings.cut(cut.by.size, cut.blocks);
-      TESSERA_CHECK(problem.empty(), "atoms: layout ", layout.text(), ", dimension ", dim, ": ", problem);
+      std::string problem;
+      if (is_given) {
+        holdings.cut(layout.sizes(dim));
+      } else {
+        problem = holdings.cut(atoms.list[atom].size, cut.blocks);
+      }
+      if (problem.empty()) continue;  // pieces of the whole cut may keep to runs where those of its parts do not
+      why = concat("dimension ", dim, ", cut by the parts of axis '", name_of(atoms.mesh, cut.by), "': ", problem);
+      return std::nullopt;
     }
   }
   return made;

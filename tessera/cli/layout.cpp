@@ -1,0 +1,92 @@
+// `tessera layout`: how tensors lie on a mesh. The verbs below it are listed here.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "tessera/base/error.h"
+#include "tessera/cli/layout_verbs.h"
+#include "tessera/cli/verb.h"
+
+namespace tessera::cli {
+namespace {
+
+struct LayoutVerb {
+  const char* name;
+  const char* summary;
+  std::function<int()> (*declare)(CLI::App& options);
+};
+
+// A new verb is a line here.
+constexpr LayoutVerb kVerbs[] = {
+    {"show", "Show what each rank holds, and draw who owns what", declare_layout_show},
+    {"plan", "Find the cheapest way from one layout to another, and price it", declare_layout_plan},
+};
+
+std::function<int()> declare(CLI::App& app) {
+  auto bodies = std::make_shared<std::map<std::string, std::function<int()>>>();
+  for (const LayoutVerb& verb : kVerbs) {
+    CLI::App* options = app.add_subcommand(verb.name, verb.summary)->group("Verbs");
+    (*bodies)[verb.name] = verb.declare(*options);
+  }
+  app.require_subcommand(1);
+  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  app.footer(
+      "A mesh is its axes, the last one fastest: dp=2,tp=4. The link of an axis may follow: dp=2@network.\n"
+      "A layout is a placement for each axis: \"S0,R\" is {Shard(0), Replicate()}; \"P(max)\" is Partial(max).\n"
+      "  S(0,order=1)      the axis is the second to cut dimension 0, not the one in the order of axes\n"
+      "  S(0,blocks=4)     each of 4 blocks of dimension 0 is cut\n"
+      "  S(0,sizes=3/5)    these are the pieces\n"
+      "  2:S0*4:R          the axis in parts, the first the major one\n"
+      "  tessera layout show --mesh dp=2,tp=4 --shape 8x6 --layout \"S0,S1\"");
+  return [bodies, &app]() -> int {
+    try {
+      return bodies->at(app.get_subcommands().front()->get_name())();
+    } catch (const InvalidArgument& error) {  // everything comes from the command line
+      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+      return kUsage;
+    } catch (const IoError& error) {
+      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+      return kFailed;
+    }
+  };
+}
+
+const VerbRegistration kLayout({"layout", "Show how tensors lie on a mesh of ranks", declare});
+
+}  // namespace
+
+Shape read_shape(const std::string& text) {
+  if (text == "scalar") return {};
+  std::vector<std::int64_t> sizes;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    std::int64_t size = 0;
+    const auto [next, error] = std::from_chars(at, end, size);
+    TESSERA_CHECK(error == std::errc() && size >= 0 && *at != '-', "shape '", text, "': expected a size at '",
+                  std::string(at, end), "', as in 4096x512");
+    sizes.push_back(size);
+    at = next;
+    if (at == end) break;
+    TESSERA_CHECK((*at == 'x' || *at == ',') && at + 1 != end, "shape '", text, "': expected 'x' and a size at '",
+                  std::string(at, end), "', as in 4096x512");
+    ++at;
+  }
+  TESSERA_CHECK(sizes.size() <= 64, "shape '", text, "' has ", sizes.size(), " dimensions; there can be 64");
+  return Shape(std::span<const std::int64_t>(sizes));
+}
+
+layout::Layout read_layout(const std::string& mesh, const std::string& text) {
+  return mesh.empty() ? layout::Layout::parse(text) : layout::Layout::parse(layout::Mesh::parse(mesh), text);
+}
+
+std::string hash_text(const layout::LayoutHash& hash) { return fmt::format("{:016x}{:016x}", hash.high, hash.low); }
+
+std::string shape_text(const Shape& shape) {
+  return shape.size() == 0 ? "scalar" : fmt::format("{}", fmt::join(shape.begin(), shape.end(), "x"));
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,307 @@
+// `tessera layout show`: a layout in its canonical form, what each rank holds of a shape, and a drawing of who owns
+// what. All of it is asked of closed forms: a mesh of 100,000 ranks shows its first rows as quickly as one of 8.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/cli/layout_verbs.h"
+#include "tessera/cli/verb.h"
+#include "tessera/layout/arithmetic.h"
+
+namespace tessera::cli {
+namespace {
+
+using layout::IndexMap;
+using layout::Layout;
+using layout::RankSet;
+using nlohmann::ordered_json;
+
+struct ShowOptions {
+  std::string mesh;
+  std::string layout;
+  std::optional<std::string> shape;
+  std::vector<std::int32_t> ranks;
+  std::int64_t most = 32;
+  bool json = false;
+};
+
+// What is shown of it.
+struct Shown {
+  Layout layout;
+  std::optional<Shape> shape;
+  std::vector<Rank> ranks;
+  std::int64_t most = 0;
+};
+
+// "{Shard(0, order=1), Replicate()}" -> a text for each axis: commas inside parentheses do not count.
+std::vector<std::string> placements_of(const Layout& layout) {
+  std::vector<std::string> all;
+  int depth = 0;
+  std::string one;
+  const std::string& text = layout.placements_text();
+  for (const char letter : text.substr(1, text.size() - 2)) {
+    if (letter == '(') ++depth;
+    if (letter == ')') --depth;
+    if (letter == ',' && depth == 0) {
+      all.push_back(std::exchange(one, {}));
+    } else if (letter != ' ' || !one.empty()) {
+      one += letter;
+    }
+  }
+  if (!one.empty()) all.push_back(one);
+  return all;
+}
+
+// "3:6", or "3:6+6x4" for four such runs, 6 apart.
+std::string map_text(const IndexMap& map) {
+  std::string text = fmt::format("{}:{}", map.offset, map.offset + map.block);
+  for (std::size_t i = map.levels.size(); i-- > 0;) {
+    text += fmt::format("+{}x{}", map.levels[i].stride, map.levels[i].count);
+  }
+  return text;
+}
+
+// "0-3", "0,4", "0,2,4,6,...,14".
+std::string ranks_text(const RankSet& set) {
+  constexpr std::int64_t kMostNamed = 6;
+  const std::int64_t count = set.size();
+  const auto name = [&](std::int64_t place) { return std::to_string(set.at(place).value()); };
+  if (count > 2 && set.steps.size() == 1 && set.steps[0].stride == 1) return name(0) + "-" + name(count - 1);
+  std::string text = name(0);
+  for (std::int64_t i = 1; i < std::min(count, kMostNamed); ++i) {
+    const bool is_gap = count > kMostNamed && i == kMostNamed - 2;
+    text += "," + (is_gap ? "..." : name(i == kMostNamed - 1 ? count - 1 : i));
+  }
+  return text;
+}
+
+// Where the owners of a dimension's indices change: pieces from 0 on, at most `most` of them.
+struct Pieces {
+  std::vector<std::int64_t> starts;  // and the end of the last one
+  bool is_cut_short = false;
+};
+
+Pieces pieces_of(const Shown& shown, std::size_t dim) {
+  Pieces pieces{{0}, false};
+  const std::int64_t size = (*shown.shape)[dim];
+  std::vector<std::int64_t> index(shown.shape->size(), 0);
+  while (pieces.starts.back() < size) {
+    if (static_cast<std::int64_t>(pieces.starts.size()) > shown.most) {
+      pieces.is_cut_short = true;
+      break;
+    }
+    index[dim] = pieces.starts.back();
+    const Rank owner = owners(shown.layout, *shown.shape, index).at(0);
+    const IndexMap map = index_map(shown.layout, *shown.shape, static_cast<int>(dim), owner);
+    pieces.starts.push_back(index[dim] + map.block - map.local(index[dim]).value() % map.block);
+  }
+  return pieces;
+}
+
+// Rows by columns of the text of their owners, with headings; a 1-D tensor is one row.
+struct Grid {
+  std::vector<std::string> columns;
+  std::vector<std::string> rows;
+  std::vector<std::vector<std::string>> cells;
+  std::string note;
+};
+
+std::optional<Grid> grid_of(const Shown& shown) {
+  const std::size_t ndim = shown.shape->size();
+  if (ndim == 0 || ndim > 2 || shown.shape->is_empty()) return std::nullopt;
+  const Pieces across = pieces_of(shown, ndim - 1);
+  const Pieces down = ndim == 2 ? pieces_of(shown, 0) : Pieces{{0, 1}, false};
+  Grid grid;
+  for (std::size_t i = 0; i + 1 < across.starts.size(); ++i) {
+    grid.columns.push_back(fmt::format("{}:{}", across.starts[i], across.starts[i + 1]));
+  }
+  for (std::size_t i = 0; i + 1 < down.starts.size(); ++i) {
+    grid.rows.push_back(ndim == 2 ? fmt::format("{}:{}", down.starts[i], down.starts[i + 1]) : "all");
+    grid.cells.emplace_back();
+    for (std::size_t k = 0; k + 1 < across.starts.size(); ++k) {
+      std::vector<std::int64_t> index = {across.starts[k]};
+      if (ndim == 2) index.insert(index.begin(), down.starts[i]);
+      grid.cells.back().push_back(ranks_text(owners(shown.layout, *shown.shape, index)));
+    }
+  }
+  if (across.is_cut_short || down.is_cut_short) {
+    grid.note = fmt::format("the first {} pieces of a dimension; --most shows more", shown.most);
+  }
+  return grid;
+}
+
+// A frame of characters: cells of one width, rows under their columns.
+std::string drawn(const Grid& grid, Style style) {
+  std::size_t width = 0;
+  std::size_t margin = 0;
+  for (const std::string& column : grid.columns) width = std::max(width, column.size());
+  for (const auto& row : grid.cells) {
+    for (const std::string& cell : row) width = std::max(width, cell.size());
+  }
+  for (const std::string& row : grid.rows) margin = std::max(margin, row.size());
+  // What the terminal cannot hold is left out and said to be.
+  std::size_t columns = grid.columns.size();
+  if (style.width > margin + 2) columns = std::clamp<std::size_t>((style.width - margin - 2) / (width + 3), 1, columns);
+  const std::string line(width + 2, '-');
+  std::string rule = std::string(margin + 1, ' ') + '+';
+  for (std::size_t i = 0; i < columns; ++i) rule += line + '+';
+  std::string out = std::string(margin + 1, ' ');
+  for (std::size_t i = 0; i < columns; ++i) out += fmt::format("  {:^{}}", grid.columns[i], width + 1);
+  out.erase(out.find_last_not_of(' ') + 1);
+  out += "\n" + rule + "\n";
+  for (std::size_t i = 0; i < grid.rows.size(); ++i) {
+    out += fmt::format("{:>{}} |", grid.rows[i], margin);
+    for (std::size_t k = 0; k < columns; ++k) out += fmt::format(" {:^{}} |", grid.cells[i][k], width);
+    out += "\n" + rule + "\n";
+  }
+  if (columns < grid.columns.size()) {
+    out += fmt::format("({} more columns do not fit the terminal)\n", grid.columns.size() - columns);
+  }
+  return grid.note.empty() ? out : out + "(" + grid.note + ")\n";
+}
+
+std::vector<Section> sections_of(const Shown& shown) {
+  const Layout& layout = shown.layout;
+  Section head{"layout",
+               {{"mesh", layout.mesh().text()},
+                {"ranks", std::to_string(layout.mesh().size())},
+                {"placements", layout.placements_text()},
+                {"hash", hash_text(layout.hash())}}};
+  if (shown.shape) {
+    head.entries.emplace_back("shape", shape_text(*shown.shape));
+    head.entries.emplace_back("largest_part", std::to_string(largest_local_numel(layout, *shown.shape)));
+  }
+  Section axes{"axis", {}};
+  const std::vector<std::string> placements = placements_of(layout);
+  for (std::size_t i = 0; i < placements.size(); ++i)
+    axes.entries.emplace_back(layout.mesh().axes()[i].name, placements[i]);
+  return {head, axes};
+}
+
+Table ranks_table(const Shown& shown) {
+  Table table{{"RANK"}, {}};
+  for (const layout::Axis& axis : shown.layout.mesh().axes()) table.headings.push_back(axis.name);
+  table.headings.insert(table.headings.end(), {"ELEMENTS", "HOLDS"});
+  for (const Rank rank : shown.ranks) {
+    std::vector<std::string> row = {std::to_string(rank.value())};
+    const bool is_here = shown.layout.mesh().contains(rank);
+    for (std::size_t i = 0; i < shown.layout.mesh().axes().size(); ++i) {
+      row.push_back(is_here ? std::to_string(shown.layout.mesh().coordinates(rank)[i]) : "-");
+    }
+    row.push_back(std::to_string(is_here ? local_shape(shown.layout, *shown.shape, rank).numel() : 0));
+    std::string holds;
+    for (int dim = 0; dim < shown.shape->ndim(); ++dim) {
+      holds += (dim > 0 ? ", " : "") + map_text(index_map(shown.layout, *shown.shape, dim, rank));
+    }
+    row.push_back(is_here ? "[" + holds + "]" : "nothing: it is not on the mesh");
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+void show_text(const Shown& shown) {
+  const Style style = stdout_style();
+  std::fputs(to_text(sections_of(shown), style).c_str(), stdout);
+  if (!shown.shape) return;
+  std::fputs(("\n" + to_text(ranks_table(shown), style)).c_str(), stdout);
+  const std::int64_t left = shown.layout.mesh().size() - static_cast<std::int64_t>(shown.ranks.size());
+  if (style.is_terminal && left > 0)
+    std::printf("(%s more ranks; --most or --rank shows them)\n", std::to_string(left).c_str());
+  const auto grid = grid_of(shown);
+  if (!grid) return;
+  if (style.is_terminal) {
+    std::fputs(("\nWhich ranks hold what:\n" + drawn(*grid, style)).c_str(), stdout);
+    return;
+  }
+  Table table{{"OWNERS"}, {}};
+  table.headings.insert(table.headings.end(), grid->columns.begin(), grid->columns.end());
+  for (std::size_t i = 0; i < grid->rows.size(); ++i) {
+    table.rows.push_back({grid->rows[i]});
+    table.rows.back().insert(table.rows.back().end(), grid->cells[i].begin(), grid->cells[i].end());
+  }
+  std::fputs(("\n" + to_text(table, style)).c_str(), stdout);
+  if (!grid->note.empty()) std::fprintf(stderr, "tessera: the owners are of %s\n", grid->note.c_str());
+}
+
+void show_json(const Shown& shown) {
+  const layout::Mesh& mesh = shown.layout.mesh();
+  ordered_json json = {{"mesh", mesh.text()},
+                       {"layout", shown.layout.placements_text()},
+                       {"hash", hash_text(shown.layout.hash())},
+                       {"axes", ordered_json::array()}};
+  const std::vector<std::string> placements = placements_of(shown.layout);
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    const layout::Axis& axis = mesh.axes()[i];
+    json["axes"].push_back(
+        {{"name", axis.name}, {"size", axis.size}, {"link", to_string(axis.link)}, {"placement", placements[i]}});
+  }
+  if (shown.shape) {
+    json["shape"] = std::vector<std::int64_t>(shown.shape->begin(), shown.shape->end());
+    json["largest_part_numel"] = largest_local_numel(shown.layout, *shown.shape);
+    json["ranks"] = ordered_json::array();
+    for (const Rank rank : shown.ranks) {
+      ordered_json each = {{"rank", rank.value()}, {"is_on_mesh", mesh.contains(rank)}};
+      if (mesh.contains(rank)) {
+        const auto coordinates = mesh.coordinates(rank);
+        each["coordinates"] = std::vector<std::int64_t>(coordinates.begin(), coordinates.end());
+      }
+      each["index"] = ordered_json::array();
+      for (int dim = 0; dim < shown.shape->ndim(); ++dim) {
+        const IndexMap map = index_map(shown.layout, *shown.shape, dim, rank);
+        ordered_json levels = ordered_json::array();
+        for (const IndexMap::Level& level : map.levels) {
+          levels.push_back({{"count", level.count}, {"stride", level.stride}});
+        }
+        each["index"].push_back({{"offset", map.offset}, {"block", map.block}, {"levels", levels}});
+      }
+      json["ranks"].push_back(each);
+    }
+  }
+  print_json(json);
+}
+
+Shown read(const ShowOptions& options) {
+  Shown shown{read_layout(options.mesh, options.layout), std::nullopt, {}, options.most};
+  if (options.shape) {
+    shown.shape = read_shape(*options.shape);
+    check_fits(shown.layout, *shown.shape);
+  }
+  for (const std::int32_t rank : options.ranks) shown.ranks.emplace_back(rank);
+  if (!options.ranks.empty()) return shown;
+  const RankSet all = shown.layout.mesh().ranks();
+  for (std::int64_t i = 0; i < std::min(all.size(), options.most); ++i) shown.ranks.push_back(all.at(i));
+  return shown;
+}
+
+}  // namespace
+
+std::function<int()> declare_layout_show(CLI::App& app) {
+  const auto options = std::make_shared<ShowOptions>();
+  app.add_option("--mesh", options->mesh, "Axes of the mesh, as dp=2,tp=4; left out: the layout begins with its own");
+  app.add_option("--layout", options->layout, "A placement for each axis, as \"S0,R\"")->required();
+  app.add_option("--shape", options->shape, "Shape of a tensor, as 4096x512; left out: only the layout is shown");
+  app.add_option("--rank", options->ranks, "Show these ranks alone")->delimiter(',');
+  app.add_option("--most", options->most, "Most ranks, and most pieces of a dimension, to show")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
+      ->capture_default_str();
+  app.add_flag("--json", options->json, "Print JSON");
+  app.footer(
+      "HOLDS gives a range of indices for each dimension: 3:6 is 3, 4 and 5; 3:6+6x4 is four such runs, 6 apart.\n"
+      "For one or two dimensions it is drawn which ranks own what. A partial tensor counts as held by all.\n"
+      "In a pipe: lines of name and value, then two tables, all separated by tabs, an empty line between.\n"
+      "  tessera layout show --mesh dp=2,tp=4 --shape 8x6 --layout \"S0,S1\"\n"
+      "  tessera layout show --mesh pp=10,dp=1250,tp=8 --shape 4096x512 --layout \"R,S0,S1\" --rank 99999\n"
+      "  tessera layout show --layout \"dp=2,tp=4 {Shard(0, order=1), Shard(0, order=0)}\" --shape 16");
+  return [options] {
+    const Shown shown = read(*options);
+    options->json ? show_json(shown) : show_text(shown);
+    return static_cast<int>(kDone);
+  };
+}
+
+}  // namespace tessera::cli

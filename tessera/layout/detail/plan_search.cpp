@@ -1,0 +1,184 @@
+#include "tessera/layout/detail/plan_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace tessera::layout::detail {
+namespace {
+
+bool is_same(const PlanSpace& space, const PlanState& a, const PlanState& b) {
+  return a.status == b.status && std::equal(a.lists, a.lists + space.dims(), b.lists);
+}
+
+}  // namespace
+
+// The plan that always exists: fold where the parts lie, exchange, make partial. No other may be dearer.
+double PlanSearch::direct_us() {
+  const PlanSpace& space = *space_;
+  PlanState state = space.from();
+  StepPrice price;
+  double us = 0;
+  if (space.pending() != 0) {
+    const PlanState folded{state.lists, state.numel, 0};
+    price_step(space, state, folded, price);
+    us += price.us;
+    state = folded;
+  }
+  const PlanState moved{space.to().lists, space.to().numel, 0};
+  if (price_step(space, state, moved, price)) us += price.us;
+  if (price_step(space, moved, space.to(), price)) us += price.us;
+  return us;
+}
+
+void PlanSearch::keep(Status status, Mask listed, double numel) {
+  if (numel > space_->most_numel()) return;
+  const PlanState state{current_.data(), numel, status};
+  const LeastCost to = bounds_.to_target(state);
+  if (to.us > ceiling()) return;
+  const LeastCost from = bounds_.from_source(state, listed);
+  if (from.us + to.us > ceiling()) return;
+  Node node;
+  node.state = {nullptr, numel, status};
+  // What the bounds do not count: a path of more steps than they pay for.
+  node.least_to = to.us + (to.steps < 2 ? bounds_.least_step_us() : 0);
+  node.least_from = from.us + (from.steps < 2 ? bounds_.least_step_us() : 0);
+  nodes_.push_back(node);
+  list_store_.insert(list_store_.end(), current_.begin(), current_.end());
+}
+
+void PlanSearch::place_dim(int dim, Status status, Mask free, Mask listed, double numel) {
+  if (dim == space_->dims()) {
+    keep(status, listed, numel);
+    return;
+  }
+  const auto with = [&](int list) {
+    const Mask mask = space_->list(list).mask;
+    current_[static_cast<std::size_t>(dim)] = static_cast<std::uint16_t>(list);
+    place_dim(dim + 1, status, free & ~mask, listed | mask, numel * space_->extent(dim, list));
+  };
+  for (Mask mask = free;; mask = (mask - 1) & free) {
+    for (const std::int16_t list : space_->plain_of(mask)) with(list);
+    if (mask == 0) break;
+  }
+  for (const std::int16_t list : space_->special_of(dim)) {
+    if ((space_->list(list).mask & ~free) == 0) with(list);
+  }
+}
+
+void PlanSearch::enumerate(Status status, Mask free) {
+  current_.assign(static_cast<std::size_t>(space_->dims()), 0);
+  place_dim(0, status, free, 0, 1);
+}
+
+// One step from each end is priced exactly, which often beats the direct plan, and says better what a state costs.
+void PlanSearch::sharpen() {
+  const auto dims = static_cast<std::size_t>(space_->dims());
+  const PlanState& from = space_->from();
+  const PlanState& to = space_->to();
+  StepPrice price;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    node.state.lists = list_store_.data() + i * dims;
+    double first = std::numeric_limits<double>::infinity();
+    double last = first;
+    if (is_same(*space_, node.state, from))
+      first = node.least_from = 0;
+    else if (price_step(*space_, from, node.state, price))
+      first = price.us;
+    if (is_same(*space_, node.state, to))
+      last = node.least_to = 0;
+    else if (price_step(*space_, node.state, to, price))
+      last = price.us;
+    best_us_ = std::min(best_us_, first + last);
+    node.least_from = std::min(node.least_from, first);
+    node.least_to = std::min(node.least_to, last);
+  }
+  std::erase_if(nodes_, [&](const Node& node) { return node.least_from + node.least_to > ceiling(); });
+  // Order by the way to go: a scan may stop at the first state that is too far. Lists decide between equals, so that
+  // the order is that of the problem and of nothing else.
+  std::sort(nodes_.begin(), nodes_.end(), [&](const Node& a, const Node& b) {
+    if (a.least_to != b.least_to) return a.least_to < b.least_to;
+    if (a.state.status != b.state.status) return a.state.status < b.state.status;
+    return std::lexicographical_compare(a.state.lists, a.state.lists + dims, b.state.lists, b.state.lists + dims);
+  });
+}
+
+int PlanSearch::next() const {
+  int best = -1;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    if (!node.is_reached || node.is_settled) continue;
+    if (best >= 0) {
+      const Node& other = nodes_[static_cast<std::size_t>(best)];
+      if (std::tie(node.us, node.steps) >= std::tie(other.us, other.steps)) continue;
+    }
+    best = static_cast<int>(i);
+  }
+  return best;
+}
+
+void PlanSearch::relax_from(std::size_t index) {
+  const Node from = nodes_[index];
+  const double least = from.us + bounds_.least_step_us();
+  StepPrice price;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    if (least + node.least_to > ceiling()) break;
+    if (node.is_settled || (node.is_reached && least > node.us)) continue;
+    const double most = std::min(ceiling() - node.least_to, node.is_reached ? node.us + kPriceGrain : ceiling()) - from.us;
+    if (!price_step(*space_, from.state, node.state, price, most)) continue;
+    const double us = from.us + price.us;
+    if (us + node.least_to > ceiling()) continue;
+    const std::int32_t steps = from.steps + 1;
+    if (node.is_reached &&
+        std::tie(us, steps, price.kind, price.axes) >= std::tie(node.us, node.steps, node.kind, node.axes)) {
+      continue;
+    }
+    node.us = us;
+    node.steps = steps;
+    node.before = static_cast<std::int32_t>(index);
+    node.kind = price.kind;
+    node.axes = price.axes;
+    node.is_reached = true;
+    if (i == target_) best_us_ = std::min(best_us_, us);
+  }
+}
+
+const std::vector<PathStep>& PlanSearch::run(const PlanSpace& space) {
+  space_ = &space;
+  path_.clear();
+  nodes_.clear();
+  list_store_.clear();
+  if (is_same(space, space.from(), space.to())) return path_;
+  bounds_.build(space);
+  best_us_ = direct_us();
+  for (Mask finals = space.finals();; finals = (finals - 1) & space.finals()) {
+    if (space.pending() != 0 && (finals == 0 || (space.can_mix() && (finals & space.pending()) == 0)))
+      enumerate(finals | kPending, space.all() & ~space.pending() & ~finals);
+    enumerate(finals, space.all() & ~finals);
+    if (finals == 0) break;
+  }
+  sharpen();
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (is_same(space, nodes_[i].state, space.to())) target_ = i;
+    if (is_same(space, nodes_[i].state, space.from())) nodes_[i].is_reached = true;
+  }
+  for (int i = next(); i >= 0; i = next()) {
+    const auto index = static_cast<std::size_t>(i);
+    nodes_[index].is_settled = true;
+    if (index == target_) break;
+    relax_from(index);
+  }
+  for (auto i = static_cast<std::int32_t>(target_); nodes_[static_cast<std::size_t>(i)].before >= 0;) {
+    const Node& node = nodes_[static_cast<std::size_t>(i)];
+    PathStep step{{}, node.state};
+    price_step(space, nodes_[static_cast<std::size_t>(node.before)].state, node.state, step.price);
+    path_.push_back(step);
+    i = node.before;
+  }
+  std::reverse(path_.begin(), path_.end());
+  return path_;
+}
+
+}  // namespace tessera::layout::detail

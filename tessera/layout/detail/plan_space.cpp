@@ -1,0 +1,372 @@
+#include "tessera/layout/detail/plan_space.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+
+namespace tessera::layout::detail {
+namespace {
+
+// More states than this and atoms that both ends treat alike are left out of play.
+constexpr double kManyStates = 30000;
+// How lists follow from each other is kept for up to this many lists.
+constexpr std::size_t kMostRelated = 400;
+
+// Lists of all dimensions over some of `atoms` atoms: the sum over k of (ordered choices of k) x (ways to part them).
+double state_count(int atoms, int dims) {
+  double total = 0;
+  double ordered = 1;  // atoms! / (atoms - k)!
+  double parted = 1;   // C(k + dims - 1, k)
+  for (int k = 0; k <= atoms; ++k) {
+    total += ordered * parted;
+    ordered *= atoms - k;
+    parted = parted * (k + dims) / (k + 1);
+  }
+  return total;
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+std::int64_t piece(std::int64_t whole, std::int64_t size, std::int64_t blocks, const std::vector<std::int64_t>* sizes) {
+  if (sizes != nullptr) return *std::max_element(sizes->begin(), sizes->end());
+  return blocks == 1 ? ceil_div(whole, size) : blocks * ceil_div(whole / blocks, size);
+}
+
+// Whether the cut may stand anywhere: it has neither blocks nor given sizes, and none with blocks stands before it.
+bool is_plain(const AtomDim& dim, std::size_t cut) {
+  for (std::size_t i = 0; i <= cut; ++i) {
+    if (dim.cuts[i].blocks != 1) return false;
+  }
+  return cut > 0 || dim.sizes == nullptr;
+}
+
+std::size_t common_cuts(const AtomDim& a, const AtomDim& b) {
+  const bool same_sizes = a.sizes == b.sizes || (a.sizes && b.sizes && *a.sizes == *b.sizes);
+  std::size_t i = 0;
+  while (same_sizes && i < a.cuts.size() && i < b.cuts.size() && a.cuts[i] == b.cuts[i]) ++i;
+  return i;
+}
+
+bool is_cut(const AtomLayout& layout, std::int32_t atom) {
+  for (const AtomDim& dim : layout.dims) {
+    for (const AtomCut& cut : dim.cuts) {
+      if (cut.atom == atom) return true;
+    }
+  }
+  return false;
+}
+
+// How many of `before` equal pieces one of `after` equal pieces of the same whole meets at most.
+double pieces_met(double before, double after) {
+  const auto x = static_cast<std::int64_t>(before);
+  const auto y = static_cast<std::int64_t>(after);
+  if (x % y == 0) return static_cast<double>(x / y);
+  const std::int64_t divisor = std::gcd(x, y);
+  return static_cast<double>(1 + ceil_div(x / divisor - 1, y / divisor));
+}
+
+}  // namespace
+
+void PlanSpace::choose_atoms(const PlanProblem& problem) {
+  const std::size_t count = problem.atoms.list.size();
+  std::vector<std::uint8_t> in_play(count, 1);
+  int left = 0;
+  for (std::size_t a = 0; a < count; ++a) {
+    if (problem.from.partials[a] && problem.from.partials[a] == problem.to.partials[a]) in_play[a] = 0;
+    left += in_play[a];
+  }
+  frozen_cuts_.assign(problem.shape.size(), 0);
+  int dims = 0;
+  for (std::size_t d = 0; d < problem.shape.size(); ++d) {
+    if (problem.shape[d] != 1 || !problem.from.dims[d].cuts.empty() || !problem.to.dims[d].cuts.empty()) ++dims;
+  }
+  const auto is_too_many = [&] { return left > kMostInPlay || (left > 4 && state_count(left, dims) > kManyStates); };
+  for (std::size_t a = count; a-- > 0 && is_too_many();) {
+    const auto atom = static_cast<std::int32_t>(a);
+    if (in_play[a] == 0 || problem.from.partials[a] || problem.to.partials[a]) continue;
+    if (is_cut(problem.from, atom) || is_cut(problem.to, atom)) continue;
+    in_play[a] = 0;
+    --left;
+  }
+  for (std::size_t d = 0; d < problem.shape.size(); ++d) {
+    const std::size_t common = common_cuts(problem.from.dims[d], problem.to.dims[d]);
+    for (std::size_t i = 0; i < common && is_too_many() && problem.from.dims[d].cuts[i].blocks == 1; ++i) {
+      in_play[static_cast<std::size_t>(problem.from.dims[d].cuts[i].atom)] = 0;
+      ++frozen_cuts_[d];
+      --left;
+    }
+  }
+  TESSERA_CHECK_AS(NotSupported, left <= kMostInPlay, "plan: ", left, " axes (or parts of axes) of mesh ",
+                   problem.atoms.mesh.text(), " are used differently by the two layouts; at most ", kMostInPlay,
+                   " can change in one plan: go through a layout in between");
+  atoms_.clear();
+  bit_of_.assign(count, -1);
+  for (std::size_t a = 0; a < count; ++a) {
+    if (in_play[a] == 0) continue;
+    bit_of_[a] = static_cast<std::int8_t>(atoms_.size());
+    atoms_.push_back(static_cast<std::int32_t>(a));
+  }
+}
+
+// A dimension of one element that neither end cuts is never worth cutting, and is left out.
+void PlanSpace::choose_dims(const PlanProblem& problem) {
+  dim_of_.clear();
+  sizes_.clear();
+  frozen_even_.clear();
+  for (std::size_t d = 0; d < problem.shape.size(); ++d) {
+    const AtomDim& from = problem.from.dims[d];
+    if (problem.shape[d] == 1 && from.cuts.empty() && problem.to.dims[d].cuts.empty()) continue;
+    std::int64_t size = problem.shape[d];
+    std::int64_t pieces = 1;
+    for (int i = 0; i < frozen_cuts_[d]; ++i) {
+      const AtomCut& cut = from.cuts[static_cast<std::size_t>(i)];
+      size = piece(size, problem.atoms.size(cut.atom), cut.blocks, i == 0 ? from.sizes.get() : nullptr);
+      pieces *= problem.atoms.size(cut.atom);
+    }
+    dim_of_.push_back(static_cast<int>(d));
+    sizes_.push_back(size);
+    frozen_even_.push_back(problem.shape[d] == size * pieces ? 1 : 0);
+  }
+  dim_count_ = static_cast<int>(dim_of_.size());
+}
+
+void PlanSpace::read_partials(const PlanProblem& problem) {
+  pending_ = finals_ = sum_finals_ = 0;
+  can_mix_ = true;
+  for (int bit = 0; bit < atoms(); ++bit) {
+    const auto a = static_cast<std::size_t>(atom(bit));
+    if (problem.from.partials[a]) pending_ |= Mask{1} << bit;
+    if (!problem.to.partials[a]) continue;
+    finals_ |= Mask{1} << bit;
+    if (*problem.to.partials[a] == Reduction::kSum) sum_finals_ |= Mask{1} << bit;
+    for (const auto& other : problem.from.partials) {
+      if (other && !layout::can_mix(*other, *problem.to.partials[a])) can_mix_ = false;
+    }
+  }
+}
+
+// The nibble of a cut with blocks or given sizes behind `prefix`; ends that have the same cut share it.
+int PlanSpace::special_token(int dim, std::size_t place_in_dim, const AtomDim& cuts, std::uint64_t prefix) {
+  const AtomCut& cut = cuts.cuts[place_in_dim];
+  const int bit = bit_of_[static_cast<std::size_t>(cut.atom)];
+  const bool has_sizes = place_in_dim == 0 && cuts.sizes != nullptr;
+  for (std::size_t t = static_cast<std::size_t>(atoms()) + 1; t < tokens_.size(); ++t) {
+    const Token& known = tokens_[t];
+    if (known.dim != dim || known.bit != bit || known.prefix != prefix || known.blocks != cut.blocks) continue;
+    if (has_sizes == (known.sizes != nullptr) && (!has_sizes || *known.sizes == *cuts.sizes))
+      return static_cast<int>(t);
+  }
+  tokens_.push_back({.bit = bit,
+                     .size = tokens_[static_cast<std::size_t>(bit) + 1].size,
+                     .blocks = cut.blocks,
+                     .sizes = has_sizes ? cuts.sizes : nullptr,
+                     .dim = dim,
+                     .prefix = prefix});
+  TESSERA_CHECK_AS(NotSupported, tokens_.size() <= kMostTokens + 1,
+                   "plan: more cuts with blocks or given sizes than a plan takes; go through a layout in between");
+  return static_cast<int>(tokens_.size()) - 1;
+}
+
+void PlanSpace::read_words(const AtomLayout& layout, std::vector<std::uint64_t>& words) {
+  words.clear();
+  for (int d = 0; d < dims(); ++d) {
+    const auto whole = static_cast<std::size_t>(dim_of_[static_cast<std::size_t>(d)]);
+    const AtomDim& cuts = layout.dims[whole];
+    std::uint64_t word = 0;
+    const auto frozen = static_cast<std::size_t>(frozen_cuts_[whole]);
+    for (std::size_t i = frozen; i < cuts.cuts.size(); ++i) {
+      const int bit = bit_of_[static_cast<std::size_t>(cuts.cuts[i].atom)];
+      const int token = is_plain(cuts, i) ? bit + 1 : special_token(d, i, cuts, word);
+      word |= static_cast<std::uint64_t>(token) << (4 * (i - frozen));
+    }
+    words.push_back(word);
+  }
+}
+
+// Every list of the dimension that holds a special token: each such token behind its own prefix, then plain cuts; but
+// behind a cut with blocks only what the ends have there, since another cut could break the runs it left.
+void PlanSpace::add_special_lists(int dim) {
+  auto& numbers = special_[static_cast<std::size_t>(dim)];
+  const auto extend = [&](std::size_t from) {
+    const CutList parent = lists_[from];
+    const auto index = static_cast<std::int16_t>(from);
+    for (int t = 1; t < static_cast<int>(tokens_.size()); ++t) {
+      const Token& next = token(t);
+      if ((parent.mask >> next.bit & 1) != 0) continue;
+      if (next.is_plain() ? parent.dim < 0 || parent.has_blocks : next.dim != dim || next.prefix != parent.word)
+        continue;
+      numbers.push_back(static_cast<std::int16_t>(lists_.size()));
+      lists_.push_back(append(parent, index, t, next.bit, dim));
+      if (next.blocks != 1) lists_.back().has_blocks = true;
+    }
+  };
+  for (std::size_t i = 0; i < plain_->lists.size(); ++i) extend(i);
+  for (std::size_t i = 0; i < numbers.size(); ++i) extend(static_cast<std::size_t>(numbers[i]));
+}
+
+int PlanSpace::find_list(int dim, std::uint64_t word) const {
+  int found = 0;
+  for (int i = 0; i < list_count(); ++i) {
+    if (list(i).word == word && (list(i).dim < 0 || list(i).dim == dim)) found = i;
+  }
+  return found;
+}
+
+void PlanSpace::read_ends(const PlanProblem& problem) {
+  tokens_.resize(1);
+  for (int bit = 0; bit < atoms(); ++bit) tokens_.push_back({.bit = bit, .size = problem.atoms.size(atom(bit))});
+  read_words(problem.from, from_words_);
+  read_words(problem.to, to_words_);
+  plain_ = &plain_lists(atoms());
+  lists_ = plain_->lists;
+  special_.resize(static_cast<std::size_t>(dims()));
+  for (auto& numbers : special_) numbers.clear();
+  if (has_special()) {
+    for (int d = 0; d < dims(); ++d) add_special_lists(d);
+  }
+  from_lists_.clear();
+  to_lists_.clear();
+  for (int d = 0; d < dims(); ++d) {
+    from_lists_.push_back(static_cast<std::uint16_t>(find_list(d, from_words_[static_cast<std::size_t>(d)])));
+    to_lists_.push_back(static_cast<std::uint16_t>(find_list(d, to_words_[static_cast<std::size_t>(d)])));
+  }
+}
+
+void PlanSpace::compute_extents() {
+  const std::size_t count = lists_.size();
+  extents_.resize(count * static_cast<std::size_t>(dims()));
+  is_even_.resize(extents_.size());
+  is_all_even_ = !has_special();
+  static thread_local std::vector<std::int64_t> exact;
+  exact.resize(count);
+  for (int d = 0; d < dims(); ++d) {
+    exact[0] = sizes_[static_cast<std::size_t>(d)];
+    for (std::size_t i = 0; i < count; ++i) {
+      const CutList& cuts = lists_[i];
+      const Token& last = tokens_[cuts.last];
+      const std::int64_t whole = exact[static_cast<std::size_t>(cuts.parent)];
+      if (i > 0) exact[i] = piece(whole, last.size, last.blocks, last.sizes.get());
+      // Pieces are even when they were before and the last cut divides; given sizes may be all alike.
+      const bool was_even =
+          i == 0 ? frozen_even_[static_cast<std::size_t>(d)] != 0 : is_even_[place(d, cuts.parent)] != 0;
+      const bool is_even = was_even && (i == 0 || exact[i] * last.size == whole);
+      extents_[place(d, static_cast<int>(i))] = static_cast<double>(exact[i]);
+      is_even_[place(d, static_cast<int>(i))] = is_even ? 1 : 0;
+      if (!is_even) is_all_even_ = false;
+    }
+  }
+}
+
+void PlanSpace::compute_groups(const PlanProblem& problem) {
+  groups_.assign(std::size_t{1} << atoms_.size(), GroupCost{});
+  for (Mask mask = 1; mask <= all(); ++mask) {
+    const int bit = std::countr_zero(mask);
+    const LinkCost& link =
+        problem.model.of(problem.atoms.mesh.axis(problem.atoms.list[static_cast<std::size_t>(atom(bit))].axis));
+    GroupCost cost = groups_[mask & (mask - 1)];
+    cost.ranks *= static_cast<double>(token(bit + 1).size);
+    cost.latency_us = std::max(cost.latency_us, link.latency_us);
+    cost.us_per_byte = std::max(cost.us_per_byte, 1e-3 / link.gigabytes_per_s);
+    groups_[mask] = cost;
+  }
+}
+
+bool PlanSpace::has_special_tail(const CutList& list, int from) const {
+  if (list.dim < 0) return false;
+  for (int i = from; i < list.size; ++i) {
+    if (!token(token_at(list.word, i)).is_plain()) return true;
+  }
+  return false;
+}
+
+ListRelation PlanSpace::find_relation(int a, int b) const {
+  ListRelation relation;
+  relation.kind = ListRelation::kSame;
+  if (a == b) return relation;
+  const CutList& x = list(a);
+  const CutList& y = list(b);
+  const int from = common_prefix(x.word, y.word);
+  relation.from = static_cast<std::uint8_t>(from);
+  relation.axes = static_cast<std::uint8_t>(x.tail(from) | y.tail(from));
+  const double before = group(x.tail(from)).ranks;
+  const double after = group(y.tail(from)).ranks;
+  if (from == x.size) {
+    relation.kind = ListRelation::kGrown;
+  } else if (from == y.size) {
+    relation.kind = ListRelation::kShrunk;
+    relation.pieces = before;
+  } else {
+    relation.kind = ListRelation::kApart;
+    const bool is_special = has_special_tail(x, from) || has_special_tail(y, from);
+    relation.pieces = is_special ? before : pieces_met(before, after);
+    relation.has_same_product = !is_special && before == after;
+    relation.has_same_sequence = x.size == y.size;
+    for (int i = from; i < x.size && relation.has_same_sequence; ++i) {
+      const Token& p = token(token_at(x.word, i));
+      const Token& q = token(token_at(y.word, i));
+      const bool has_same_sizes = p.sizes && q.sizes ? *p.sizes == *q.sizes : !p.sizes && !q.sizes;
+      relation.has_same_sequence = p.size == q.size && p.blocks == q.blocks && has_same_sizes;
+    }
+  }
+  return relation;
+}
+
+double PlanSpace::numel(const std::uint16_t* lists) const {
+  double product = 1;
+  for (int d = 0; d < dims(); ++d) product *= extent(d, lists[d]);
+  return product;
+}
+
+void PlanSpace::build(const PlanProblem& problem) {
+  model_ = &problem.model;
+  itemsize_ = static_cast<double>(problem.itemsize);
+  choose_atoms(problem);
+  choose_dims(problem);
+  read_partials(problem);
+  read_ends(problem);
+  compute_extents();
+  compute_groups(problem);
+  relations_.clear();
+  if (lists_.size() <= kMostRelated) relations_.resize(lists_.size() * lists_.size());
+  from_ = {from_lists_.data(), numel(from_lists_.data()), pending_ != 0 ? kPending : 0};
+  to_ = {to_lists_.data(), numel(to_lists_.data()), finals_};
+  const double least = std::max(from_.numel, to_.numel);
+  most_numel_ = least;
+  if (problem.budget_nbytes > 0) {
+    most_numel_ = static_cast<double>(problem.budget_nbytes) / itemsize_;
+    TESSERA_CHECK(most_numel_ >= least, "plan: a budget of ",
+                  format_bytes(static_cast<std::uint64_t>(problem.budget_nbytes)),
+                  " is less than the larger part at the ends takes, ",
+                  format_bytes(static_cast<std::uint64_t>(least * itemsize_)), "; no plan keeps to it");
+  }
+}
+
+AtomLayout PlanSpace::to_layout(const PlanProblem& problem, const PlanState& state) const {
+  AtomLayout layout;
+  layout.dims.resize(problem.shape.size());
+  layout.partials = problem.from.partials;
+  for (int d = 0; d < dims(); ++d) {
+    const auto whole = static_cast<std::size_t>(dim_of_[static_cast<std::size_t>(d)]);
+    AtomDim& dim = layout.dims[whole];
+    for (int i = 0; i < frozen_cuts_[whole]; ++i) {
+      dim.cuts.push_back(problem.from.dims[whole].cuts[static_cast<std::size_t>(i)]);
+      dim.sizes = problem.from.dims[whole].sizes;
+    }
+    const CutList& cuts = list(state.lists[d]);
+    for (int i = 0; i < cuts.size; ++i) {
+      const Token& cut = token(token_at(cuts.word, i));
+      dim.cuts.push_back({atom(cut.bit), cut.blocks});
+      if (cut.sizes != nullptr) dim.sizes = cut.sizes;
+    }
+  }
+  for (int bit = 0; bit < atoms(); ++bit) {
+    auto& partial = layout.partials[static_cast<std::size_t>(atom(bit))];
+    if ((state.status & kPending) == 0) partial.reset();
+    if ((state.status >> bit & 1) != 0) partial = problem.to.partials[static_cast<std::size_t>(atom(bit))];
+  }
+  return layout;
+}
+
+}  // namespace tessera::layout::detail

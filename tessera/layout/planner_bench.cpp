@@ -1,0 +1,152 @@
+// Plans: how long they take to find, and how good they are. The pairs are those of testdata/redistribution_pairs.txt.
+// That all 2,000 are optimal is the campaign of planner_published_fuzz; here it is counted up to 3 axes.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tessera/base/testing/bench.h"
+#include "tessera/layout/detail/make_plan.h"
+#include "tessera/layout/planner.h"
+#include "tessera/layout/testing/exhaustive_planner.h"
+#include "tessera/layout/testing/greedy_planner.h"
+#include "tessera/layout/testing/random_requests.h"
+
+namespace tessera::layout {
+namespace {
+
+using testing::load_published_pairs;
+
+std::vector<PlanRequest> pairs_of(int axes) {
+  std::vector<PlanRequest> chosen;
+  for (const PlanRequest& request : load_published_pairs()) {
+    if (request.from.mesh().ndim() == axes) chosen.push_back(request);
+  }
+  return chosen;
+}
+
+double us_of(const PlanRequest& request, const CostModel& model) {
+  const auto start = std::chrono::steady_clock::now();
+  const Plan plan = detail::make_plan(request, model);
+  const auto end = std::chrono::steady_clock::now();
+  bench::do_not_optimize(plan.us);
+  return std::chrono::duration<double, std::micro>(end - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+// A sample is the median over all pairs of so many axes, each planned from nothing.
+TESSERA_BENCH(plan_cold) {
+  const double musts[] = {20, 60, 500};
+  const CostModel model;
+  for (int axes = 2; axes <= 4; ++axes) {
+    const std::string name = "plan_cold_" + std::to_string(axes);
+    if (!context.wants(name)) continue;
+    const auto pairs = pairs_of(axes);
+    context.measure({.name = name,
+                     .unit = "us",
+                     .ours =
+                         [&] {
+                           std::vector<double> times;
+                           for (const PlanRequest& request : pairs) times.push_back(us_of(request, model));
+                           return median(std::move(times));
+                         },
+                     .must = musts[axes - 2]});
+  }
+}
+
+TESSERA_BENCH(plan_warm) {
+  Planner planner;
+  auto pairs = pairs_of(3);
+  pairs.resize(64);
+  for (const PlanRequest& request : pairs) planner.plan(request);
+  std::size_t next = 0;
+  context.measure({.name = "plan_warm",
+                   .unit = "us",
+                   .ours = [&] { bench::do_not_optimize(planner.plan(pairs[next++ % 64]).get()); },
+                   .must = 0.1});
+}
+
+// Pairs that are no dearer than an exhaustive search finds.
+TESSERA_BENCH(plan_optimal) {
+  if (!context.wants("plan_quality_optimal")) return;
+  const CostModel model;
+  double optimal = 0;
+  double total = 0;
+  for (const PlanRequest& request : load_published_pairs()) {
+    if (request.from.mesh().ndim() > 3) continue;
+    const auto least = testing::exhaustive_cost(request, model);
+    const double us = detail::make_plan(request, model).us;
+    ++total;
+    if (least && std::abs(us - *least) <= 1e-5 + 1e-9 * *least) ++optimal;
+  }
+  context.measure({.name = "plan_quality_optimal",
+                   .unit = "of " + std::to_string(static_cast<int>(total)),
+                   .ours = [&] { return optimal; },
+                   .must = total,
+                   .better = bench::Better::kHigher});
+}
+
+// Where bytes are all that counts: the worst of them against the least there can be.
+TESSERA_BENCH(plan_bytes) {
+  if (!context.wants("plan_quality_bytes")) return;
+  CostModel model{.launch_us = 0, .copy_gigabytes_per_s = 1e9, .copy_launch_us = 0};
+  for (LinkCost& link : model.links) link = {0, 1};
+  double worst = 1;
+  for (const PlanRequest& request : load_published_pairs()) {
+    const auto least = static_cast<double>(least_nbytes(request));
+    if (least > 0) worst = std::max(worst, static_cast<double>(detail::make_plan(request, model).nbytes) / least);
+  }
+  context.measure({.name = "plan_quality_bytes", .unit = "x", .ours = [&] { return worst; }, .must = 1.05});
+}
+
+// The worst against a greedy planner, which may use as much memory as it likes.
+TESSERA_BENCH(plan_greedy) {
+  if (!context.wants("plan_quality_greedy")) return;
+  const CostModel model;
+  double worst = 0;
+  for (PlanRequest request : load_published_pairs()) {
+    const testing::GreedyPlan greedy = testing::greedy_plan(request, model);
+    request.budget_nbytes = greedy.largest_part_nbytes;
+    worst = std::max(worst, detail::make_plan(request, model).us / greedy.us);
+  }
+  context.measure({.name = "plan_quality_greedy", .unit = "x", .ours = [&] { return worst; }, .must = 1 + 1e-6});
+}
+
+// The same layouts on 8 ranks and on 100,000: nothing is ever counted rank by rank.
+TESSERA_BENCH(ranks_100k) {
+  const auto requests_on = [](const char* mesh) {
+    std::vector<PlanRequest> requests;
+    const Mesh parsed = Mesh::parse(mesh);
+    const char* const ways[][2] = {{"S0,R,R", "R,S0,R"}, {"S0,S1,R", "R,R,S0"},    {"P,S0,S1", "S0,S1,R"},
+                                   {"R,P,P", "S1,R,S0"}, {"S0,S0,S1", "S1,S1,S0"}, {"S0,R,S1", "R,R,R"}};
+    for (const auto& [from, to] : ways) {
+      requests.push_back(
+          {.from = Layout::parse(parsed, from), .to = Layout::parse(parsed, to), .shape = {200000, 400000}});
+    }
+    return requests;
+  };
+  const auto large = requests_on("x=20@network,y=50@network,z=100");
+  const auto small = requests_on("x=2@network,y=2@network,z=2");
+  const CostModel model;
+  context.measure({.name = "ranks_100k_plan",
+                   .unit = "us",
+                   .per = static_cast<double>(large.size()),
+                   .ours =
+                       [&] {
+                         for (const PlanRequest& request : large) us_of(request, model);
+                       },
+                   .reference_name = "8 ranks",
+                   .reference =
+                       [&] {
+                         for (const PlanRequest& request : small) us_of(request, model);
+                       },
+                   .must_ratio = 0.5});
+}
+
+}  // namespace
+}  // namespace tessera::layout
