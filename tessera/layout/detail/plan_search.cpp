@@ -11,6 +11,11 @@ bool is_same(const PlanSpace& space, const PlanState& a, const PlanState& b) {
   return a.status == b.status && std::equal(a.lists, a.lists + space.dims(), b.lists);
 }
 
+template <class Open>
+bool is_later(const Open& a, const Open& b) {
+  return std::tie(a.least_us, a.us, a.steps, a.node) > std::tie(b.least_us, b.us, b.steps, b.node);
+}
+
 }  // namespace
 
 // The plan that always exists: fold where the parts lie, exchange, make partial. No other may be dearer.
@@ -104,18 +109,24 @@ void PlanSearch::sharpen() {
   });
 }
 
-int PlanSearch::next() const {
-  int best = -1;
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    const Node& node = nodes_[i];
-    if (!node.is_reached || node.is_settled) continue;
-    if (best >= 0) {
-      const Node& other = nodes_[static_cast<std::size_t>(best)];
-      if (std::tie(node.us, node.steps) >= std::tie(other.us, other.steps)) continue;
-    }
-    best = static_cast<int>(i);
+void PlanSearch::open(std::size_t index) {
+  const Node& node = nodes_[index];
+  open_.push_back({node.us + node.least_to, node.us, node.steps, static_cast<std::uint32_t>(index)});
+  std::push_heap(open_.begin(), open_.end(), is_later<Open>);
+}
+
+bool PlanSearch::pop_next(std::size_t& index) {
+  while (!open_.empty()) {
+    std::pop_heap(open_.begin(), open_.end(), is_later<Open>);
+    const Open next = open_.back();
+    open_.pop_back();
+    if (next.least_us > ceiling()) return false;
+    const Node& node = nodes_[next.node];
+    if (node.us != next.us || node.steps != next.steps || next.node == target_) continue;
+    index = next.node;
+    return true;
   }
-  return best;
+  return false;
 }
 
 void PlanSearch::relax_from(std::size_t index) {
@@ -125,8 +136,9 @@ void PlanSearch::relax_from(std::size_t index) {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];
     if (least + node.least_to > ceiling()) break;
-    if (node.is_settled || (node.is_reached && least > node.us)) continue;
-    const double most = std::min(ceiling() - node.least_to, node.is_reached ? node.us + kPriceGrain : ceiling()) - from.us;
+    if (node.is_reached && least > node.us) continue;
+    const double most =
+        std::min(ceiling() - node.least_to, node.is_reached ? node.us + kPriceGrain : ceiling()) - from.us;
     if (!price_step(*space_, from.state, node.state, price, most)) continue;
     const double us = from.us + price.us;
     if (us + node.least_to > ceiling()) continue;
@@ -142,6 +154,7 @@ void PlanSearch::relax_from(std::size_t index) {
     node.axes = price.axes;
     node.is_reached = true;
     if (i == target_) best_us_ = std::min(best_us_, us);
+    open(i);
   }
 }
 
@@ -160,16 +173,14 @@ const std::vector<PathStep>& PlanSearch::run(const PlanSpace& space) {
     if (finals == 0) break;
   }
   sharpen();
+  open_.clear();
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (is_same(space, nodes_[i].state, space.to())) target_ = i;
-    if (is_same(space, nodes_[i].state, space.from())) nodes_[i].is_reached = true;
+    if (!is_same(space, nodes_[i].state, space.from())) continue;
+    nodes_[i].is_reached = true;
+    open(i);
   }
-  for (int i = next(); i >= 0; i = next()) {
-    const auto index = static_cast<std::size_t>(i);
-    nodes_[index].is_settled = true;
-    if (index == target_) break;
-    relax_from(index);
-  }
+  for (std::size_t i = 0; pop_next(i);) relax_from(i);
   for (auto i = static_cast<std::int32_t>(target_); nodes_[static_cast<std::size_t>(i)].before >= 0;) {
     const Node& node = nodes_[static_cast<std::size_t>(i)];
     PathStep step{{}, node.state};

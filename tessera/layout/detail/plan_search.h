@@ -1,6 +1,8 @@
 // The shortest path over the states of a PlanSpace: every state within the budget is looked at once and kept only if
-// bounds on both sides let it lie on a path that is no dearer than the best one known; then Dijkstra's algorithm over
-// those that are left, where every two states may be joined by a step.
+// bounds on both sides let it lie on a path that is no dearer than the best one known; then A* over those that are
+// left, where every two states may be joined by a step. The bounds never say too much, but need not agree with each
+// other from state to state, so a state may be looked at again when a better way to it turns up; the search ends when
+// no open state can lead to anything better.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +41,13 @@ class PlanSearch {
     StepKind kind = StepKind::kAllGather;  // of its last step
     Mask axes = 0;
     bool is_reached = false;
-    bool is_settled = false;
+  };
+  // A state to go on from, as it was when it was put here; stale once a better way to it is known.
+  struct Open {
+    double least_us = 0;  // of a whole path through it
+    double us = 0;
+    std::int32_t steps = 0;
+    std::uint32_t node = 0;
   };
 
   double direct_us();
@@ -47,7 +55,8 @@ class PlanSearch {
   void place_dim(int dim, Status status, Mask free, Mask listed, double numel);
   void keep(Status status, Mask listed, double numel);
   void sharpen();
-  int next() const;
+  void open(std::size_t index);
+  bool pop_next(std::size_t& index);
   void relax_from(std::size_t index);
   [[nodiscard]] double ceiling() const { return best_us_ * (1 + 1e-12) + 16 * kPriceGrain; }
 
@@ -57,8 +66,8 @@ class PlanSearch {
   std::vector<std::uint16_t> current_;     // lists of the state being made
   std::vector<std::uint16_t> list_store_;  // lists of all nodes
   std::vector<Node> nodes_;
+  std::vector<Open> open_;  // a heap, the least first
   std::size_t target_ = 0;
-  std::size_t reached_ = 0;
   std::vector<PathStep> path_;
 };
 

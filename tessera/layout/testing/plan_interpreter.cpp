@@ -176,18 +176,41 @@ class Interpreter {
     }
   }
 
-  [[nodiscard]] static std::vector<PartialAxis> without(std::span<const PartialAxis> all,
-                                                        std::span<const PartialAxis> gone) {
+  // What is partial in one layout and not, alike, in the other; over the parts of axes that both can be read in.
+  [[nodiscard]] std::vector<PartialAxis> without(std::span<const PartialAxis> all,
+                                                 std::span<const PartialAxis> gone) const {
+    const auto refined = [&](std::span<const PartialAxis> partials) {
+      std::vector<PartialAxis> atoms;
+      for (const PartialAxis& partial : partials) {
+        std::vector<std::int64_t> bounds = {partial.by.before, partial.by.before * partial.by.size};
+        for (const auto& others : {all, gone}) {
+          for (const PartialAxis& other : others) {
+            for (const std::int64_t bound : {other.by.before, other.by.before * other.by.size}) {
+              if (other.by.axis == partial.by.axis && bound > bounds[0] && bound < bounds[1]) bounds.push_back(bound);
+            }
+          }
+        }
+        std::sort(bounds.begin(), bounds.end());
+        bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+        for (std::size_t i = 1; i < bounds.size(); ++i)
+          atoms.push_back({{partial.by.axis, bounds[i - 1], bounds[i] / bounds[i - 1]}, partial.reduction});
+      }
+      return atoms;
+    };
     std::vector<PartialAxis> left;
-    for (const PartialAxis& partial : all) {
-      if (std::find(gone.begin(), gone.end(), partial) == gone.end()) left.push_back(partial);
+    const auto others = refined(gone);
+    for (const PartialAxis& partial : refined(all)) {
+      if (std::find(others.begin(), others.end(), partial) == others.end()) left.push_back(partial);
     }
     return left;
   }
 
   std::string fetch(const Step& step, std::size_t rank, const std::vector<std::size_t>& from,
                     const std::vector<bool>& held, Table& table) {
-    if (!std::ranges::equal(step.before.partials(), step.after.partials())) return "changes what is partial";
+    if (!without(step.before.partials(), step.after.partials()).empty() ||
+        !without(step.after.partials(), step.before.partials()).empty()) {
+      return "changes what is partial";
+    }
     std::int64_t received = 0;
     for (std::size_t i = 0; i < numel_; ++i) {
       if (!held[i]) continue;
