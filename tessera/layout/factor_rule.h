@@ -40,26 +40,32 @@ enum class FactorKind : std::uint8_t {
 
 /// One independent index of an operator.
 struct Factor {
-  std::string name;  ///< a letter, then letters and digits
-  FactorKind kind = FactorKind::kPass;
+  std::string name;                       ///< a letter, then letters and digits
+  FactorKind kind = FactorKind::kPass;    ///< what cutting it means
   Reduction reduction = Reduction::kSum;  ///< kReduce
   std::int64_t block = 1;                 ///< kBlocked
   std::int64_t size = 0;                  ///< 0: known from the shapes
+  /// Equal when all of it is.
   friend bool operator==(const Factor&, const Factor&) = default;
 };
 
 /// Whether sums of partial inputs are sums of partial results.
 enum class Linearity : std::uint8_t {
-  kNone,
+  kNone,   ///< they are not
   kJoint,  ///< f(a + c, b + d) = f(a, b) + f(c, d): add
   kMulti,  ///< linear in each alone: mul, mm
 };
 /// Whether min and max pass through an input.
-enum class Monotony : std::uint8_t { kNone, kUp, kDown };
+enum class Monotony : std::uint8_t {
+  kNone,  ///< neither
+  kUp,    ///< both
+  kDown,  ///< both, as each other
+};
 /// How partial values of an input flow.
 struct Algebra {
-  Linearity linearity = Linearity::kNone;
-  Monotony monotony = Monotony::kNone;
+  Linearity linearity = Linearity::kNone;  ///< of sum and avg
+  Monotony monotony = Monotony::kNone;     ///< of min and max
+  /// Equal when both are.
   friend bool operator==(const Algebra&, const Algebra&) = default;
 };
 
@@ -70,11 +76,11 @@ using OperandFactors = std::vector<DimFactors>;
 
 /// See the head of this file. Plain data.
 struct TESSERA_API FactorRule {
-  std::string name;  ///< of the operator
-  std::vector<Factor> factors;
-  std::vector<OperandFactors> inputs;
-  std::vector<OperandFactors> outputs;
-  std::vector<Algebra> algebra;  ///< of each input; none given: none of them has any
+  std::string name;                     ///< of the operator
+  std::vector<Factor> factors;          ///< at most 64; dimensions name them by their place here
+  std::vector<OperandFactors> inputs;   ///< the factors of each
+  std::vector<OperandFactors> outputs;  ///< the factors of each
+  std::vector<Algebra> algebra;         ///< of each input; none given: none of them has any
 
   /// "mm: [i,k],[k,j]->[i,j]; k=sum; multi, multi": parse() reads it. After the dimensions: factors that are not pass,
   /// (k=sum, s=replicate, b=blocked(4), p=permuted), sizes that shapes do not tell (a:4), then the algebra of each
@@ -89,6 +95,7 @@ struct TESSERA_API FactorRule {
   /// The size of each factor for these shapes; refuses shapes that disagree, naming operand, dimension and factor.
   [[nodiscard]] std::vector<std::int64_t> sizes(std::span<const Shape> inputs, std::span<const Shape> outputs) const;
 
+  /// Equal when all of it is, the order of factors included.
   friend bool operator==(const FactorRule&, const FactorRule&) = default;
 };
 
