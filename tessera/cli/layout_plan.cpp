@@ -147,6 +147,7 @@ ordered_json to_json(const Plan& plan) {
           {"us", plan.us},
           {"nbytes", plan.nbytes},
           {"peak_nbytes", plan.peak_nbytes},
+          {"is_exact", plan.is_exact},
           {"steps", to_json(plan.steps)}};
 }
 
@@ -184,7 +185,8 @@ void show(const PlanRequest& request, const Planner& planner, const Plan& plan, 
                                  {"us", fmt::format("{:.2f}", plan.us)},
                                  {"received", size(plan.nbytes)},
                                  {"least_received", size(least_nbytes(request))},
-                                 {"peak", size(plan.peak_nbytes)}}}};
+                                 {"peak", size(plan.peak_nbytes)},
+                                 {"exact", plan.is_exact ? "yes" : "no: too many axes"}}}};
   std::string text = to_text(head, style) + "\n" + to_text(step_table("STEP", plan, style), style);
   text += "\n" + to_text({{"gradient",
                            {{"from", dual.request.from.placements_text()},

@@ -119,7 +119,8 @@ double CostModel::copy_us(std::int64_t nbytes) const {
 
 std::string CostModel::text() const {
   std::string text = fmt::format(
-      "steps: {} us to start, then at the speed of the slowest axis; bytes are those of the rank with the largest part\n"
+      "steps: {} us to start, then at the speed of the slowest axis; bytes are those of the rank with the largest "
+      "part\n"
       "copies: {} us to start, {} GB/s on the device\n",
       launch_us, copy_launch_us, copy_gigabytes_per_s);
   for (const Link link : kLinks) {

@@ -52,6 +52,7 @@ std::string Plan::text() const {
     if (step.copy_nbytes > 0) text += fmt::format("{} copied, ", format_bytes(step.copy_nbytes));
     text += fmt::format("{:.2f} us\n", step.us);
   }
+  if (!is_exact) text += "the best that was found: too many axes to look at every plan\n";
   return text;
 }
 

@@ -5,13 +5,17 @@
 //   all-gather        the last cuts of a dimension go           [.. x y] -> [..]
 //   slice             cuts are added, each rank keeps its part  [..] -> [.. x y]            no communication
 //   all-to-all        last cuts of one dimension move to another [.. x], [..] -> [..], [.. x]
-//   reduce-scatter    partial axes become last cuts             partial x y, [..] -> [.. x y]
+//   reduce-scatter    partial axes become last cuts, of one dimension or several
+//                                                               partial x y, [..] -> [.. x y]
 //   all-reduce        partial axes are summed up                partial x y -> nothing
-//   permute           parts change owners whole                 [x y] -> [y x], [x] -> [y]
+//   permute           parts change owners whole: each dimension is cut into the same pieces as before, by other axes
+//                                                               [x y] -> [y x], [x] -> [y]
 //   box exchange      each rank fetches what it lacks of its new part, by intersection with what others hold
 //   partition         replicated to partial: the group's first rank keeps the values, others hold the neutral one
 //                     (avg, min, max: all keep them)            nothing -> partial x        no communication
 //   zero-fill         a part becomes a partial sum of the whole [.. x] -> partial sum x     no communication
+// Cuts with blocks or given sizes stand in between only as they stand in the source's or the target's list of that
+// dimension, and behind cuts with blocks only what stands there at one of the ends.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +53,10 @@ struct TESSERA_API Step {
   Layout after;
   std::int64_t nbytes = 0;       ///< that the busiest rank receives
   std::int64_t copy_nbytes = 0;  ///< moved inside the rank: packing, unpacking, slices
-  std::int64_t peak_nbytes = 0;  ///< of the tensor's parts before and after, and staging, at once
-  double us = 0;                 ///< by the cost model
+  /// The parts before and after, and one message where there are copies (they are made message by message). What is
+  /// all-reduced is there once.
+  std::int64_t peak_nbytes = 0;
+  double us = 0;  ///< by the cost model
 };
 
 /// A request for a plan.
@@ -70,6 +76,7 @@ struct TESSERA_API Plan {
   std::int64_t nbytes = 0;       ///< received by the busiest rank, all steps
   std::int64_t peak_nbytes = 0;  ///< the largest of the steps
   double us = 0;                 ///< sum of the steps
+  bool is_exact = true;          ///< nothing is cheaper; false: more axes than can be searched (see planner.h)
 
   /// A line per step: what, over which axes, to which layout, bytes, microseconds.
   [[nodiscard]] std::string text() const;

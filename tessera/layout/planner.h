@@ -1,9 +1,16 @@
 // Finds the cheapest plan, exactly: a shortest path over all layouts that the steps of plan.h can reach, with the cost
 // model's prices. The rules of the search, which hold for every plan:
 // - Partial axes that a plan settles with one reduction (sum and avg count as one) are settled in one step: a fold is
-//   not two folds in a row.
+//   not two folds in a row. Axes that are partial alike at both ends stay so.
+// - Axes become partial only as the target has them. One that is partial otherwise in the source is settled first.
 // - No part in between is larger than the larger of the parts at the ends, or than the budget asked for.
-// - Equal prices: fewer steps, then the order of kinds, axes and dimensions, so that every rank picks the same.
+// - Equal prices: fewer steps, then the order of kinds and of axes, so that every rank picks the same.
+// So a way round is never cheaper: cost(a, c) <= cost(a, b) + cost(b, c) wherever b keeps to the budget, has no cut
+// with blocks or given sizes of its own, and lies wholly before or wholly behind the one fold.
+//
+// Up to five axes (or parts of axes) that differ the search is exact in milliseconds. Six are searched up to a count of
+// steps; of more, those that both layouts treat alike are left alone, and more than six that differ are refused.
+// Plan::is_exact says whether anything was left out.
 #pragma once
 
 #include <cstddef>
@@ -58,8 +65,13 @@ class TESSERA_API Planner {
 /// The layout of a gradient that needs no more reduction: partial axes are replicated.
 TESSERA_API Layout gradient_layout(const Layout& layout);
 
-/// Bytes that the busiest rank must receive at least, by intersecting its new part with its old one; a reduction over n
-/// ranks adds its share, (n - 1) / n of what is reduced. A plan's bytes are held against it.
+/// Bytes that the busiest rank must receive at least; a plan's bytes are held against it. Without a fold: its new part
+/// less what it has of it, by intersecting the two (where one list of cuts begins with the other; else some rank has
+/// nothing of it). With a fold over n ranks, the least of
+///   (n - 1) * |y| + |new part - y|     over all y that cut the source's part further by free axes and those settled,
+///   2 (n - 1) / n * |x| + |new part - x|     over all x that cut it further by free axes (nothing is scattered).
+/// A target that is a partial sum of what the source has not partial may be reached with those axes cutting: zero-fill
+/// costs no bytes. Exact where every cut divides; elsewhere an estimate, since pieces differ.
 TESSERA_API std::int64_t least_nbytes(const PlanRequest& request);
 
 }  // namespace tessera::layout

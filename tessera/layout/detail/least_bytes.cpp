@@ -25,13 +25,16 @@ class LeastBytes {
     const Mask zero_fill = space_.sum_finals() & ~mask_of(to);
     each_extension(to, zero_fill, false, [&](const Lists& target) { targets_.push_back(target); });
     double least = std::numeric_limits<double>::infinity();
+    const Mask free = space_.all() & ~space_.pending() & ~mask_of(from);
     if (space_.pending() == 0) {
-      each_filled(from, zero_fill,
-                  [&](const Lists& source, Mask filled) { least = std::min(least, exchange(source, filled)); });
+      // Slices come first only to make room for a zero-fill.
+      each_extension(from, zero_fill == 0 ? 0 : free, false, [&](const Lists& sliced) {
+        each_filled(sliced, zero_fill,
+                    [&](const Lists& source, Mask filled) { least = std::min(least, exchange(source, filled)); });
+      });
       return least;
     }
     const double ranks = space_.group(space_.pending()).ranks;
-    const Mask free = space_.all() & ~space_.pending() & ~mask_of(from);
     each_extension(from, free, false, [&](const Lists& sliced) {
       const double reduced = std::ceil(space_.numel(sliced.data()) / ranks);
       least = std::min(least, 2 * (ranks - 1) * reduced + exchange(sliced, 0));

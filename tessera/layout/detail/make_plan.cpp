@@ -129,6 +129,7 @@ Plan make_plan(const PlanRequest& request, const CostModel& model) {
   PlanState before = space.from();
   Layout layout = request.from;
   const std::vector<PathStep>& path = search.run(space);
+  plan.is_exact = search.is_exact() && space.has_all_atoms();
   plan.steps.reserve(path.size());
   for (const PathStep& next : path) {
     Step step = make_step(space, ends.atoms, next.price, before, next.after);

@@ -24,6 +24,19 @@ double digit_overlap(const PlanSpace& space, const CutList& x, const CutList& y,
   return share / std::max(space.group(x.tail(i) & slow).ranks, space.group(y.tail(i) & slow).ranks);
 }
 
+// The same by volumes, for pieces of any size. Where the first cuts that differ are both slow the share counts as none:
+// to get from the one list to a prefix of the other every rank receives at least half of what it then has, which is no
+// less than what it can have in common with the other list.
+double volume_overlap(const PlanSpace& space, const CutList& x, const CutList& y, Mask slow) {
+  if (x.word != y.word) {
+    const int from = common_prefix(x.word, y.word);
+    const Mask a = from < x.size ? Mask{1} << space.token(token_at(x.word, from)).bit : 0;
+    const Mask b = from < y.size ? Mask{1} << space.token(token_at(y.word, from)).bit : 0;
+    if ((a & slow) != 0 && (b & slow) != 0) return 0;
+  }
+  return 1 / std::max(space.group(x.mask & slow).ranks, space.group(y.mask & slow).ranks);
+}
+
 }  // namespace
 
 void PlanBounds::build(const PlanSpace& space) {
@@ -74,11 +87,9 @@ void PlanBounds::build_overlaps(const PlanSpace& space, const PlanState& end, st
   for (const Level& level : levels_) {
     for (int d = 0; d < space.dims(); ++d) {
       const CutList& of_end = space.list(end.lists[d]);
-      const double end_ranks = space.group(of_end.mask & level.slow).ranks;
       for (int i = 0; i < space.list_count(); ++i) {
-        const CutList& list = space.list(i);
-        overlaps.push_back(space.is_all_even() ? digit_overlap(space, list, of_end, level.slow)
-                                               : 1 / std::max(end_ranks, space.group(list.mask & level.slow).ranks));
+        overlaps.push_back(space.is_all_even() ? digit_overlap(space, space.list(i), of_end, level.slow)
+                                               : volume_overlap(space, space.list(i), of_end, level.slow));
       }
     }
   }

@@ -9,8 +9,8 @@
 // - Fold. What is settled is received once: (n - 1) / n of the part at that time, which is no smaller than with every
 //   other atom cutting; and what the target has more than the n-th of that must be received as well.
 //
-// Where every piece is even the overlap of two lists is computed digit by digit; else by volumes alone, which errs on
-// the low side. Atoms that may become partial by zero-fill count as fast throughout: a zero-fill moves nothing.
+// Where every piece is even the overlap of two lists is computed digit by digit; else by volumes, which errs on the low
+// side. Atoms that may become partial by zero-fill count as fast throughout: a zero-fill moves nothing.
 #pragma once
 
 #include <vector>

@@ -139,6 +139,7 @@ void PlanSearch::relax_from(std::size_t index) {
     if (node.is_reached && least > node.us) continue;
     const double most =
         std::min(ceiling() - node.least_to, node.is_reached ? node.us + kPriceGrain : ceiling()) - from.us;
+    ++priced_;
     if (!price_step(*space_, from.state, node.state, price, most)) continue;
     const double us = from.us + price.us;
     if (us + node.least_to > ceiling()) continue;
@@ -162,6 +163,8 @@ const std::vector<PathStep>& PlanSearch::run(const PlanSpace& space) {
   space_ = &space;
   path_.clear();
   nodes_.clear();
+  priced_ = 0;
+  is_exact_ = true;
   list_store_.clear();
   if (is_same(space, space.from(), space.to())) return path_;
   bounds_.build(space);
@@ -180,7 +183,10 @@ const std::vector<PathStep>& PlanSearch::run(const PlanSpace& space) {
     nodes_[i].is_reached = true;
     open(i);
   }
-  for (std::size_t i = 0; pop_next(i);) relax_from(i);
+  for (std::size_t i = 0; is_exact_ && pop_next(i);) {
+    relax_from(i);
+    if (priced_ > kMostPriced && nodes_[target_].is_reached) is_exact_ = false;
+  }
   for (auto i = static_cast<std::int32_t>(target_); nodes_[static_cast<std::size_t>(i)].before >= 0;) {
     const Node& node = nodes_[static_cast<std::size_t>(i)];
     PathStep step{{}, node.state};

@@ -27,8 +27,10 @@ class PlanSearch {
   /// The cheapest path from the space's source to its target; fewer steps, then the order of kinds and axes, decide
   /// between equals. Empty: they are the same state.
   const std::vector<PathStep>& run(const PlanSpace& space);
-  /// States that the bounds left over, of the last run.
-  [[nodiscard]] std::size_t states_kept() const { return nodes_.size(); }
+  /// Whether the last run looked at everything that could be cheaper. It ends early after kMostPriced steps, which more
+  /// than five atoms in play may need: by a count and not by a clock, so that every rank ends alike.
+  [[nodiscard]] bool is_exact() const { return is_exact_; }
+  static constexpr std::size_t kMostPriced = 8'000'000;
 
  private:
   struct Node {
@@ -68,6 +70,8 @@ class PlanSearch {
   std::vector<Node> nodes_;
   std::vector<Open> open_;  // a heap, the least first
   std::size_t target_ = 0;
+  std::size_t priced_ = 0;
+  bool is_exact_ = true;
   std::vector<PathStep> path_;
 };
 

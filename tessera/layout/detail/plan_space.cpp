@@ -77,6 +77,7 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
     if (problem.from.partials[a] && problem.from.partials[a] == problem.to.partials[a]) in_play[a] = 0;
     left += in_play[a];
   }
+  const int wanted = left;
   frozen_cuts_.assign(problem.shape.size(), 0);
   int dims = 0;
   for (std::size_t d = 0; d < problem.shape.size(); ++d) {
@@ -101,6 +102,7 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
   TESSERA_CHECK_AS(NotSupported, left <= kMostInPlay, "plan: ", left, " axes (or parts of axes) of mesh ",
                    problem.atoms.mesh.text(), " are used differently by the two layouts; at most ", kMostInPlay,
                    " can change in one plan: go through a layout in between");
+  has_all_atoms_ = left == wanted;
   atoms_.clear();
   bit_of_.assign(count, -1);
   for (std::size_t a = 0; a < count; ++a) {

@@ -57,6 +57,8 @@ class PlanSpace {
   [[nodiscard]] int dims() const { return dim_count_; }
   [[nodiscard]] int atoms() const { return static_cast<int>(atoms_.size()); }
   [[nodiscard]] const CutList& list(int number) const { return lists_[static_cast<std::size_t>(number)]; }
+  /// Whether no atom was left out of play for the sake of fewer states.
+  [[nodiscard]] bool has_all_atoms() const { return has_all_atoms_; }
   [[nodiscard]] int list_count() const { return static_cast<int>(lists_.size()); }
   /// Elements of the largest piece of a dimension under a list.
   [[nodiscard]] double extent(int dim, int list) const { return extents_[place(dim, list)]; }
@@ -134,6 +136,7 @@ class PlanSpace {
   std::vector<std::int64_t> sizes_;  // of a dimension of the space, behind those cuts
   std::vector<std::uint8_t> frozen_even_;
   int dim_count_ = 0;
+  bool has_all_atoms_ = true;
 
   std::vector<Token> tokens_;  // [0] is none
   const PlainLists* plain_ = nullptr;

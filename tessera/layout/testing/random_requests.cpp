@@ -43,11 +43,12 @@ Shape random_shape(std::mt19937_64& random, const Mesh& mesh, const RequestKind&
       dims.push_back(kind.is_small ? below(random, 12 / count + 2) : 1 + below(random, 5000));
     } else {
       std::int64_t size = kind.is_small ? 1 : std::int64_t{1} << below(random, 7);
-      for (const Axis& axis : mesh.axes()) size *= !kind.is_small || chance(random, 70) ? axis.size : 1;
+      for (const Axis& axis : mesh.axes()) size *= chance(random, kind.is_small ? 70 : 85) ? axis.size : 1;
       dims.push_back(size);
     }
   }
-  while (kind.is_small && std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>()) > 1500)
+  const std::int64_t most = kind.is_small ? 1500 : std::int64_t{1} << 32;
+  while (std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>()) > most)
     *std::max_element(dims.begin(), dims.end()) /= 2;
   return Shape(std::span<const std::int64_t>(dims));
 }
