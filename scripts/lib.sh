@@ -126,8 +126,9 @@ print_stages() {
   printf '%-34s %8d\n' "so far" "$SECONDS"
 }
 
-# measure_peers SUITE OPTION...: runs the peers that bench/peers has for a suite; not when options narrow the bench.
+# measure_peers PROGRAM OPTION...: runs the peers that bench/peers has for a suite; not when options narrow the bench.
 measure_peers() {
-  (($# == 1)) && compgen -G "bench/peers/*_$1.py" >/dev/null || return 0
-  python3 bench/peers/compare.py "$1"
+  local suite=${1##*/bench_}
+  (($# == 1)) && compgen -G "bench/peers/*_$suite.py" >/dev/null || return 0
+  python3 bench/peers/compare.py "$suite" "$1"
 }

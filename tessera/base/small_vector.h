@@ -63,7 +63,11 @@ class SmallVector {
   }
 
   /// Adds an element.
-  void push_back(T item) { append({&item, 1}); }
+  void push_back(T item) {
+    if (size_ == capacity_) [[unlikely]]
+      grow(std::size_t{size_} + 1);
+    data_[size_++] = item;
+  }
   /// Adds copies of `items`, which are none of its own.
   void append(std::span<const T> items) {
     if (items.size() > capacity_ - size_) [[unlikely]]
@@ -88,7 +92,11 @@ class SmallVector {
   [[nodiscard]] T* in_place() noexcept { return reinterpret_cast<T*>(place_); }
   [[nodiscard]] bool is_in_place() const noexcept { return static_cast<const void*>(data_) == place_; }
   static void copy_to(T* to, std::span<const T> from) {
-    if (!from.empty()) std::memcpy(static_cast<void*>(to), from.data(), from.size_bytes());
+    if (from.size() == 1) {  // what lists hold nearly always, and not worth a call
+      *to = from[0];
+    } else if (!from.empty()) {
+      std::memcpy(static_cast<void*>(to), from.data(), from.size_bytes());
+    }
   }
   void take(SmallVector& other) noexcept {
     if (other.is_in_place()) {

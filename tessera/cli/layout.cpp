@@ -23,6 +23,7 @@ struct LayoutVerb {
 constexpr LayoutVerb kVerbs[] = {
     {"show", "Show what each rank holds, and draw who owns what", declare_layout_show},
     {"plan", "Find the cheapest way from one layout to another, and price it", declare_layout_plan},
+    {"explain", "Tell what an operator makes of its inputs' layouts, or how to make them fit", declare_layout_explain},
 };
 
 std::function<int()> declare(CLI::App& app) {

@@ -189,5 +189,53 @@ TEST(LayoutPlan, SaysWhatIsWrong) {
   EXPECT_TRUE(contains(wrong("--from S0 --to S1 --model /no/such/file").err, "/no/such/file"));
 }
 
+constexpr const char* kMm = "--rule 'mm: [i,k],[k,j]->[i,j]; k=sum; multi, multi'";
+
+TEST(LayoutExplain, TellsWhatComesOut) {
+  const Outcome outcome =
+      run(std::string("explain --mesh dp=2,tp=4 --most 0 --input 8x6:S0,S1 --input 6x4:R,S0 ") + kMm);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out,
+            "call.rule\tmm: [i,k],[k,j]->[i,j]; k=sum; multi, multi\n"
+            "call.mesh\tdp=2,tp=4\n"
+            "call.input_0\t8x6 {Shard(0), Shard(1)}\n"
+            "call.input_1\t6x4 {Replicate(), Shard(0)}\n"
+            "result.fits\tyes\n"
+            "result.output_0\t8x4 {Shard(0), Partial()}\n");
+}
+
+TEST(LayoutExplain, TellsTheConflictTheFixesAndTheCandidates) {
+  const std::string call = std::string("explain --mesh dp=2,tp=4 --input 4096x512:S0,R --input 512x1024:R,S0 ") + kMm;
+  const Outcome outcome = run(call + " --fixes 1 --most 2");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "result.conflict\tmm: axis tp cuts factor k in input 1")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out,
+                       "FIX\tUS\tRECEIVED\tOUTPUTS\tHOW\n1\t2.70\t0\t{Shard(0), Partial()}\tmove input 0 to "
+                       "{Shard(0), Shard(1)}: slice over tp, 0 B, 2.7 us\n"))
+      << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "CANDIDATE\tUS\tRECEIVED\tINPUTS\tOUTPUTS\tDROPPED\n1\t")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "us more than the best\n")) << outcome.out;
+  const json whole = json::parse(run(call + " --json").out);
+  EXPECT_EQ(whole["fits"], false);
+  EXPECT_EQ(whole["fixes"].size(), 3U);
+  EXPECT_EQ(whole["candidates"][0]["dropped"], "");
+  EXPECT_EQ(whole["candidates"][0]["inputs"], whole["fixes"][0]["inputs"]);
+}
+
+TEST(LayoutExplain, ReadsViewsAndSaysWhatIsWrong) {
+  EXPECT_TRUE(
+      contains(run("explain --mesh tp=4 --view 48 --input 6x8:S1").out, "result.output_0\t48 {Shard(0, blocks=6)}\n"));
+  const auto refused = [](const std::string& arguments, const std::string& word) {
+    const Outcome outcome = run("explain --mesh tp=4 " + arguments);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_TRUE(contains(outcome.err, word)) << outcome.err;
+  };
+  refused("--input 6x8:S1", "either the operator's --rule or the shape of a --view");
+  refused("--view 48 --input 6x8", "SHAPE:LAYOUT");
+  refused("--view 47 --input 6x8:R", "48 elements");
+  refused("--rule 'f: [i]->[i,j]; j=replicate' --input 4:R", "--output");
+  refused("--rule 'f: [i->[i]' --input 4:R", "expected");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -271,7 +271,7 @@ Shown read(const ShowOptions& options) {
     shown.shape = read_shape(*options.shape);
     check_fits(shown.layout, *shown.shape);
   }
-  for (const std::int32_t rank : options.ranks) shown.ranks.push_back(Rank(rank));
+  for (const std::int32_t rank : options.ranks) shown.ranks.emplace_back(rank);
   if (!options.ranks.empty()) return shown;
   const RankSet all = shown.layout.mesh().ranks();
   for (std::int64_t i = 0; i < std::min(all.size(), options.most); ++i) shown.ranks.push_back(all.at(i));

@@ -17,6 +17,7 @@ namespace tessera::cli {
 // InvalidArgument means that the command line makes no sense.
 std::function<int()> declare_layout_show(CLI::App& options);
 std::function<int()> declare_layout_plan(CLI::App& options);
+std::function<int()> declare_layout_explain(CLI::App& options);
 
 /// The shape of "8x6" or "8,6"; "scalar" or nothing: without dimensions. InvalidArgument says what is wrong.
 Shape read_shape(const std::string& text);

@@ -1,14 +1,16 @@
 // What a kind of device implements. Device, Stream, Event and Graph check arguments, keep the clocks and the capture
 // rules, and then call these classes; a backend makes the driver calls and nothing else.
 //
-// Every StreamBackend method but native(), progress() and error() is called with the stream's lock held, one at a time;
-// drain(), synchronize() and idle queries are called with no lock. A method either does its work or throws and has
-// changed nothing. What fails later is parked by the backend and thrown by synchronize().
+// Every StreamBackend method but native(), progress(), error() and capture_changes() is called with the stream's lock
+// held, one at a time; drain(), synchronize() and idle queries are called with no lock. A method either does its work
+// or throws and has changed nothing. What fails later is parked by the backend and thrown by synchronize().
 //
 // device/example is the smallest one there is, to be copied.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -136,6 +138,9 @@ class TESSERA_API StreamBackend {
   virtual void abort_capture() = 0;
   /// The driver's word on whether and where this stream captures; `dropped` is filled in by the caller.
   virtual CaptureInfo capture_info() = 0;
+  /// Counts up with every change of what capture_info() says of this stream, whoever makes it, and lives as long as
+  /// this object; null: nobody counts. Read without a lock.
+  [[nodiscard]] virtual const std::atomic<std::uint64_t>* capture_changes() const { return nullptr; }
   /// Incoming edges of a node of the capture.
   virtual Dependencies capture_predecessors(NodeId node) = 0;
   /// Replaces the dependencies of the next operation.

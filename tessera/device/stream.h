@@ -9,6 +9,7 @@
 // on an event recorded in a capture joins that capture (a fork); it must be joined back by an event before the end.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -144,6 +145,9 @@ class TESSERA_API Stream {
   void abort_capture() const;
   /// Where the capture of this stream stands; id 0 when it is not capturing. The driver's word, not a cache.
   [[nodiscard]] CaptureInfo capture_info() const;
+  /// A count that moves with every change of what capture_info() says, so that who has read it need not ask again;
+  /// good as long as this handle. Null where only asking tells: a driver that other libraries use too does not count.
+  [[nodiscard]] const std::atomic<std::uint64_t>* capture_changes() const;
   /// The incoming edges of a node of the capture that this stream takes part in.
   [[nodiscard]] Dependencies capture_predecessors(NodeId node) const;
   /// Replaces what the next captured operation of this stream depends on; see CaptureInfo::dropped.

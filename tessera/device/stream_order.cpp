@@ -261,6 +261,10 @@ CaptureInfo Stream::capture_info() const {
   return info;
 }
 
+const std::atomic<std::uint64_t>* Stream::capture_changes() const {
+  return stream_state(*this).backend->capture_changes();
+}
+
 Dependencies Stream::capture_predecessors(NodeId node) const {
   StreamState& stream = stream_state(*this);
   const std::lock_guard lock(stream.mutex);

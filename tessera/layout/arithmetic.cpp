@@ -169,8 +169,8 @@ std::int64_t IndexMap::global(std::int64_t local) const {
 }
 
 std::optional<std::int64_t> IndexMap::local(std::int64_t global) const {
-  std::int64_t rest = global - offset;
   if (global < offset) return std::nullopt;
+  std::int64_t rest = global - offset;
   std::int64_t index = 0;
   for (const Level& level : levels) {
     const std::int64_t place = rest / level.stride;

@@ -13,7 +13,6 @@ namespace {
 
 using tessera::detail::concat;
 using testing::Indices;
-using testing::MeshModel;
 using testing::OwnershipTable;
 using testing::Random;
 
@@ -108,7 +107,7 @@ std::string check_elements(const Triple& triple) {
   if (triple.shape.is_empty()) return {};
   std::vector<std::int64_t> index(triple.shape.size(), 0);
   for (std::int64_t left = triple.shape.numel(); left > 0; --left) {
-    const std::string problem = check_element(triple, index);
+    std::string problem = check_element(triple, index);
     if (!problem.empty()) return problem;
     for (std::size_t d = index.size(); d-- > 0;) {
       if (++index[d] < triple.shape[d]) break;

@@ -205,7 +205,8 @@ TEST(Layout, CountsHoldersOnAllThreads) {
     threads.emplace_back([&mesh] {
       for (int i = 0; i < 2000; ++i) {
         const Layout layout = Layout::parse(mesh, i % 2 == 0 ? "S(0,sizes=1/2)" : "S(0,sizes=2/1)");
-        const Layout copy = layout;
+        Layout copy;
+        copy = layout;
         ASSERT_EQ(copy.sizes(0)[0], i % 2 == 0 ? 1 : 2);
       }
     });
@@ -240,6 +241,7 @@ TEST(Layout, SaysWhereATextIsWrong) {
            {"S(0,order=0,order=0),R", {"column 13", "twice"}},
            {"S(0,blocks=0),R", {"column 5", "block"}},
            {"S(0,blocks=2,blocks=2),R", {"twice"}},
+           {"S(0,blocks=4611686018427387905),R", {"column 30", "2^62"}},
            {"S0,S(0,sizes=1/2/3/4)", {"column 4", "first cut"}},
            {"S(0,sizes=),R", {"column 11", "number"}},
            {"S(0,sizes=1/2/3),R", {"3 sizes", "'dp'"}},
@@ -255,6 +257,11 @@ TEST(Layout, SaysWhereATextIsWrong) {
   }
   expect_error<InvalidArgument>([] { Layout::parse("dp=2,tp=4{S0,R}"); }, {"column 13", "'tp'", "key=value"});
   expect_error<InvalidArgument>([] { Layout::parse("dp=2:2,tp=4:1 R,R"); }, {"'dp'", "multiple of 4"});
+}
+
+TEST(Layout, ReadsNumbersUpToTwoToThe62) {
+  const char* text = "x=2 {Shard(0, blocks=4611686018427387904)}";
+  EXPECT_EQ(Layout::parse(text).text(), text);
 }
 
 TEST(Layout, RefusesPlacementsThatDoNotSuitTheMesh) {

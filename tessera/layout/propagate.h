@@ -3,7 +3,10 @@
 // decision.
 //
 // The search goes axis by axis (sub-axis by sub-axis, where inputs use parts of axes): each cuts one factor, or none,
-// or carries partial values. It is exact, equal to trying everything, without doing so.
+// or carries partial values of a kind that some input has along it. Axes that cut one factor do so in any order; a list
+// with blocks or given sizes is taken as some input has it. Up to four axes in use it is exact, equal to trying all of
+// that, without doing so; beyond, a few candidates whose best plan communicates more than once may be priced too high
+// to be chosen. Equal prices: fewer inputs moved, then the text of the layouts, so that every rank finds the same.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +25,15 @@ namespace tessera::layout {
 
 /// An input of a call.
 struct Operand {
-  Shape shape;
-  Layout layout;  ///< all of one mesh
-  std::int64_t itemsize = 4;
+  Shape shape;                ///< global
+  Layout layout;              ///< all of one mesh
+  std::int64_t itemsize = 4;  ///< bytes of an element
 };
 
 /// Layouts of inputs that fit together, and what it takes to get there.
 struct TESSERA_API Fix {
-  std::vector<Layout> inputs;
-  std::vector<Layout> outputs;
+  std::vector<Layout> inputs;                      ///< of each input
+  std::vector<Layout> outputs;                     ///< of each output then
   std::vector<std::shared_ptr<const Plan>> moves;  ///< of each input; null: it stays
   std::int64_t nbytes = 0;                         ///< received by the busiest rank, all moves
   double us = 0;                                   ///< by the planner's cost model
@@ -60,11 +63,11 @@ TESSERA_API Propagation propagate_or_fix(const FactorRule& rule, std::span<const
 
 /// One way to run a call, and what speaks against it.
 struct Candidate {
-  std::vector<Layout> inputs;
-  std::vector<Layout> outputs;
-  double us = 0;
-  std::int64_t nbytes = 0;
-  std::string dropped;  ///< why it is not the answer; empty: it is
+  std::vector<Layout> inputs;   ///< of each input
+  std::vector<Layout> outputs;  ///< of each output; none where the rule does not allow it
+  double us = 0;                ///< to bring the inputs there
+  std::int64_t nbytes = 0;      ///< received by the busiest rank for it
+  std::string dropped;          ///< why it is not the answer; empty: it is
 };
 /// Every way for each axis to take part, priced, with the reason why each was dropped: for people. At most `most`, the
 /// cheapest first.

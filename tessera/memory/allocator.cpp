@@ -106,11 +106,10 @@ Request AllocatorState::request_for(std::size_t nbytes, const device::Stream& st
                 ", the allocator is of ", device.name(), "; allocate from Allocator::of(stream.device())");
   TESSERA_CHECK_AS(OutOfMemory, nbytes <= kMostNbytes, "allocate: ", nbytes, " bytes is more than any device has (",
                    format_bytes(kMostNbytes), " is the most that can be asked for); is the size negative?");
-  Request request{.nbytes = nbytes, .size = round(nbytes), .stream = stream, .slot = slot};
-  if ((slot.hazards() & (device::StreamSlot::kCapturing | device::StreamSlot::kForeign)) != 0) {
-    if (!host_writes) request.info = stream.capture_info();
-    if (request.info.id != CaptureId{}) {
-      request.capture = detail::find_scope(device_key, request.info.id);
+  Request request{.nbytes = nbytes, .size = round(nbytes), .stream = stream, .slot = slot, .moment = history.now()};
+  if (!host_writes) {
+    if (const CaptureId id = detail::capture_of(stream); id != CaptureId{}) {
+      request.capture = detail::find_scope(device_key, id);
       TESSERA_CHECK(request.capture != nullptr && request.capture->allocator == this, "allocate on ", stream.name(),
                     ", which is in a capture that was not begun through memory::GraphCapture with this allocator: "
                     "nobody would keep the memory for the graph; begin the capture with GraphCapture");
@@ -132,6 +131,7 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
   const Request request = request_for(nbytes, stream);
   Block* block = nullptr;
   Heap* heap = nullptr;
+  probe::Moment moment = request.moment;
   if (request.capture != nullptr) {
     heap = &detail::capture_heap_of(*request.pool);
     block = take_captured(request, *heap);
@@ -141,13 +141,14 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
   }
   if (block == nullptr) {
     block = take_or_grow(request, *heap);
+    moment = history.now();
     if (request.capture != nullptr) detail::note_captured_alloc(*request.capture, *block);
   }
   bool is_time_to_look = false;
   {
     const std::uint32_t stack = history.stack();
     const std::lock_guard lock(block->heap->lock);
-    finish(*block->heap, *block, nbytes, request.slot, history.now(), stack);
+    finish(*block->heap, *block, nbytes, request.slot, moment, stack);
     is_time_to_look = history.is_time_to_look(block->heap->allocations);
   }
   if ((special.load() & kChecked) != 0) device.note_allocated(block->address, block->size);
@@ -199,6 +200,7 @@ namespace {
 // The handle's deleter: blocks may outlive it.
 std::shared_ptr<AllocatorState> make_state(const device::Device& device, AllocatorOptions options) {
   TESSERA_CHECK(static_cast<bool>(device), "Allocator: the Device is empty");
+  AllocatorState::end_waiting();
   std::shared_ptr<AllocatorState> state(new AllocatorState(device, std::move(options)),
                                         [](AllocatorState* last) { last->retire(); });
   const std::lock_guard lock(state->slow_mutex);
@@ -254,6 +256,41 @@ void AllocatorState::retire() noexcept {
   }
   std::unique_lock<std::mutex> none;
   block_is_back(none, true);
+}
+
+namespace {
+
+// Allocators that ended while a graph was captured on their device. Never destroyed: who comes last may find it.
+struct WaitingToEnd {
+  std::mutex mutex;
+  std::vector<AllocatorState*> states;
+};
+WaitingToEnd& waiting_to_end() {
+  static auto* const one = new WaitingToEnd;
+  return *one;
+}
+
+}  // namespace
+
+void AllocatorState::end() noexcept {
+  if (device.captures() == 0 || TESSERA_MUTANT("memory.ends_in_capture")) {
+    delete this;
+    return;
+  }
+  WaitingToEnd& ended = waiting_to_end();
+  const std::lock_guard lock(ended.mutex);
+  ended.states.push_back(this);
+}
+
+void AllocatorState::end_waiting() noexcept {
+  WaitingToEnd& ended = waiting_to_end();
+  std::vector<std::unique_ptr<AllocatorState>> over;
+  const std::lock_guard lock(ended.mutex);
+  std::erase_if(ended.states, [&](AllocatorState* state) {
+    if (state->device.captures() > 0) return false;
+    over.emplace_back(state);
+    return true;
+  });
 }
 
 std::vector<Heap*> AllocatorState::all_heaps() {

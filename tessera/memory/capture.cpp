@@ -15,6 +15,7 @@ using detail::GraphKeeper;
 using detail::Heap;
 using detail::Phase;
 using detail::Request;
+using detail::StreamInCapture;
 using detail::Use;
 
 namespace {
@@ -22,16 +23,29 @@ namespace {
 // Pending blocks looked at before a proof is given up on.
 constexpr int kMostProofs = 256;
 
-// Tells the prover where a stream stands. The scope's lock is held.
-void advance(CaptureScope& scope, const device::StreamSlot& slot, const device::CaptureInfo& info) {
-  if (!info.dropped.empty()) [[unlikely]] {
-    std::size_t& seen = scope.dropped_seen[&slot];
-    if (info.dropped.size() > seen) {
-      scope.order->replaced(slot.id(), std::span(info.dropped).subspan(seen));
-      seen = info.dropped.size();
-    }
+// The stream of a slot as the capture knows it; null: it is gone. The scope's lock is held.
+StreamInCapture* find_stream(AllocatorState& state, CaptureScope& scope, const device::StreamSlot& slot) {
+  for (StreamInCapture& known : scope.streams) {
+    if (known.slot == &slot) return &known;
   }
-  scope.order->advance(slot.id(), info.dependencies);
+  const device::Stream stream = state.device.stream(slot.id());
+  return stream ? &scope.streams.emplace_back(stream) : nullptr;
+}
+
+// Tells the prover where a stream stands; false: not in this capture. What libraries capture is counted nowhere, so the
+// driver is asked unless it keeps count itself. The scope's lock is held.
+bool follow(CaptureScope& scope, StreamInCapture& at) {
+  const std::uint64_t now = at.changes != nullptr ? at.changes->load(std::memory_order_acquire) + 1 : 0;
+  if (now != 0 && now == at.told) return true;
+  const device::CaptureInfo info = at.stream.capture_info();
+  if (info.id != scope.id) return false;
+  if (info.dropped.size() > at.dropped) [[unlikely]] {
+    scope.order->replaced(at.slot->id(), std::span(info.dropped).subspan(at.dropped));
+    at.dropped = info.dropped.size();
+  }
+  scope.order->advance(at.slot->id(), info.dependencies);
+  at.told = now;
+  return true;
 }
 
 // Whether a pending block is a matter of proof at all. Uses from outside the capture are no obstacle where a replay can
@@ -46,6 +60,7 @@ bool is_provable(const CaptureScope& scope, const Block& block) {
 // Uses of a block that is taken or merged are the pool's from now on: whoever is given these bytes, in this capture or
 // a later one, comes after them.
 void hand_on_uses(Heap& heap, const Block& block) {
+  if (block.extra->uses.empty()) return;
   const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
   const std::lock_guard lock(heap.pool.uses_mutex);
   std::erase_if(heap.pool.past_uses, [](const PoolState::PastUse& past) { return past.use.is_done(); });
@@ -66,7 +81,8 @@ Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) 
   detail::Run run;
   const detail::Space& space = heap.spaces[Heap::is_large(request.size)];
   Block* const used = space.pending.find_if(request.size, kMostProofs, is_over);
-  Block* const unused = space.ready.find(request.size);
+  const bool is_exact = used != nullptr && used->size == request.size;
+  const Block* const unused = is_exact ? nullptr : space.ready.find(request.size);
   if (unused != nullptr && (used == nullptr || unused->size < used->size)) return heap.take(request.size);
   if (used != nullptr) {
     run = {used, used, used->size, 0};
@@ -76,7 +92,7 @@ Block* find_captured(AllocatorState& state, const Request& request, Heap& heap) 
   if (run.first == nullptr) return nullptr;
   Block* block = heap.take_run(run, request.size, [&](Block& pending) {
     hand_on_uses(heap, pending);
-    state.settle(heap, pending);
+    state.settle(heap, pending, request.moment);
   });
   state.counters.capture_reuses.fetch_add(1, std::memory_order_relaxed);
   return block;
@@ -95,8 +111,9 @@ void note_handed_out(CaptureScope& scope, Block& block) {
 Block* AllocatorState::take_captured(const Request& request, Heap& heap) {
   CaptureScope& scope = *request.capture;
   const std::lock_guard scope_lock(scope.mutex);
-  detail::know_stream(scope, request.stream);
-  advance(scope, request.slot, request.info);
+  StreamInCapture* const stream = find_stream(*this, scope, request.slot);
+  TESSERA_CHECK(stream != nullptr && follow(scope, *stream), "allocate on ", request.stream.name(), ": capture '",
+                scope.name, "', in which it takes part, was ended by other means than its GraphCapture");
   Block* block = nullptr;
   {
     const std::lock_guard lock(heap.lock);
@@ -112,11 +129,8 @@ namespace {
 bool mark_uses(AllocatorState& state, CaptureScope& scope, const Block& block, detail::Marks& marks) {
   const CaptureMoment since = block.graph == scope.graph ? block.moment : 0;
   const auto mark = [&](const device::StreamSlot& slot) {
-    const device::Stream* stream = detail::known_stream(state, scope, slot);
-    if (stream == nullptr) return false;
-    const device::CaptureInfo info = stream->capture_info();
-    if (info.id != scope.id) return false;
-    advance(scope, slot, info);
+    StreamInCapture* const stream = find_stream(state, scope, slot);
+    if (stream == nullptr || !follow(scope, *stream)) return false;
     scope.order->mark(slot.id(), marks, since);
     return true;
   };
@@ -144,49 +158,81 @@ CaptureScope* scope_of(AllocatorState& state, const Block& block) {
   return nullptr;
 }
 
+// What used a block of a capture heap, its own stream included, ready to be stamped.
+std::vector<Use> uses_outside(AllocatorState& state, Block& block) {
+  std::vector<Use> uses;
+  if (block.extra != nullptr) uses = std::move(block.extra->uses);
+  uses.push_back({block.slot, {}, {}, {}});
+  for (Use& use : uses) use.stream = state.device.stream(use.slot->id());
+  return uses;
+}
+
+// What used a block outside the capture that made it, ready to be stamped. What the capture itself did to it did not
+// run, only the graph will.
+std::vector<Use> uses_of_others(AllocatorState& state, const CaptureScope& scope, Block& block) {
+  std::vector<Use> uses;
+  if (block.extra == nullptr || TESSERA_MUTANT("memory.other_captures_use_forgotten")) return uses;
+  for (Use& use : block.extra->uses) {
+    if (use.slot->capture() != scope.id) uses.push_back({use.slot, state.device.stream(use.slot->id()), {}, {}});
+  }
+  return uses;
+}
+
 }  // namespace
+
+// A block of a capture heap is given back in a capture: it waits with marks. What ran on it outside is a past use.
+void AllocatorState::free_in_capture(CaptureScope& scope, Block& block) noexcept {
+  Heap& heap = *block.heap;
+  const probe::Moment moment = history.now();
+  const std::uint32_t stack = history.stack();
+  const std::lock_guard scope_lock(scope.mutex);
+  detail::Marks marks;
+  bool is_marked = false;
+  try {
+    is_marked = mark_uses(*this, scope, block, marks);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): no answer from the driver: the block waits for the capture's end
+  }
+  std::vector<Use> uses;
+  if (block.graph != scope.graph) {
+    uses = uses_outside(*this, block);
+  } else {
+    // Where another graph reads it, this one must not write over it, and a capture under way that has used it is not
+    // given it before it ends.
+    is_marked = is_marked && (block.extra == nullptr || !block.extra->is_input);
+    if (!is_marked) uses = uses_of_others(*this, scope, block);
+  }
+  for (Use& use : uses) {
+    if (use.slot == scope.before.slot) {
+      use = scope.before;  // it captures: whatever ran did so before
+    } else {
+      stamp(use);
+    }
+  }
+  const std::lock_guard lock(heap.lock);
+  detail::BlockExtra& extra = heap.extra(block);
+  if (uses.empty()) {
+    extra.uses.clear();
+  } else {
+    extra.uses = std::move(uses);
+  }
+  extra.capture = scope.id;
+  extra.is_barred = !is_marked;
+  extra.marks = std::move(marks);
+  heap.end_live(block);
+  note_block_freed(heap, block, true, moment, stack);
+  heap.make_pending(block);
+}
 
 // A block of a capture heap is given back: inside a capture with marks; outside when its eager uses, and the replays
 // that may have written it, have completed.
 void AllocatorState::free_captured(Block* block) noexcept {
-  Heap& heap = *block->heap;
   CaptureScope* scope = scope_of(*this, *block);
   const bool is_kept = block->extra != nullptr && !block->extra->keepers.empty();
-  if (scope != nullptr && !is_kept && detail::has_part(*scope, heap.pool)) {
-    const std::lock_guard scope_lock(scope->mutex);
-    detail::Marks marks;
-    bool is_marked = false;
-    try {
-      is_marked = mark_uses(*this, *scope, *block, marks);
-    } catch (...) {  // NOLINT(bugprone-empty-catch): no answer from the driver: the block waits for the capture's end
-    }
-    const bool is_own = block->graph == scope->graph;
-    std::vector<Use> uses;  // of its own none: nothing ran, only the graph will
-    if (!is_own) {
-      if (block->extra != nullptr) uses = std::move(block->extra->uses);
-      uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
-      for (Use& use : uses) {
-        if (use.slot == scope->before.slot) {
-          use = scope->before;  // it captures: whatever ran did so before
-        } else {
-          stamp(use);
-        }
-      }
-    }
-    const std::lock_guard lock(heap.lock);
-    detail::BlockExtra& extra = heap.extra(*block);
-    extra.uses = std::move(uses);
-    extra.capture = scope->id;
-    extra.is_barred = !is_marked;
-    extra.marks = marks;
-    heap.end_live(*block);
-    note_block_freed(heap, *block, true, history.now(), history.stack());
-    heap.make_pending(*block);
+  if (scope != nullptr && !is_kept && detail::has_part(*scope, block->heap->pool)) {
+    free_in_capture(*scope, *block);
     return;
   }
-  std::vector<Use> uses;
-  if (block->extra != nullptr) uses = std::move(block->extra->uses);
-  uses.push_back({block->slot, device.stream(block->slot->id()), {}, {}});
+  std::vector<Use> uses = uses_outside(*this, *block);
   std::erase_if(uses, [&](const Use& use) { return detail::is_idle(device, use); });
   for (Use& use : uses) stamp(use);
   if (detail::keep_for_graphs(*this, *block, uses)) return;
@@ -208,7 +254,7 @@ void AllocatorState::end_deferral(PoolState& pool, CaptureId capture) {
     block->extra->is_barred = false;
     block->extra->marks.clear();
     if (is_completed(*heap, *block) || block->extra->uses.empty()) {
-      settle(*heap, *block);
+      settle(*heap, *block, history.now());
       heap->make_ready(*block);
     } else {
       heap->make_pending(*block);
@@ -228,7 +274,7 @@ void AllocatorState::finish_kept(Block* block, const detail::SlotTicks& replays)
     forbid(*block);
     extra.keepers.clear();
     if (extra.uses.empty()) {
-      settle(heap, *block);
+      settle(heap, *block, history.now());
       heap.make_ready(*block);
     } else {
       heap.make_pending(*block);
@@ -263,17 +309,34 @@ Heap& capture_heap_of(PoolState& pool) {
   return heap;
 }
 
-bool has_part(CaptureScope& scope, const PoolState& pool) {
+namespace {
+
+bool is_listed(CaptureScope& scope, const PoolState& pool) {
   const std::lock_guard lock(scope.mutex);
   return std::any_of(scope.parts.begin(), scope.parts.end(),
                      [&](const GraphPart& part) { return part.pool.state().get() == &pool; });
 }
 
+}  // namespace
+
+bool has_part(CaptureScope& scope, const PoolState& pool) {
+  return &pool == scope.pool.state().get() || is_listed(scope, pool);
+}
+
 void add_part(CaptureScope& scope, const Pool& pool) {
-  if (has_part(scope, *pool.state())) return;
+  if (!has_part(scope, *pool.state())) make_part(scope, pool);
+}
+
+void make_part(CaptureScope& scope, const Pool& pool) {
+  PoolState& state = *pool.state();
+  // A replay holds this lock over its launch: not to be waited for under the scope's, which spins.
+  const std::lock_guard replay_lock(state.replay_mutex);
+  if (is_listed(scope, state)) return;  // another thread was quicker
+  const GraphKey key = state.replays.announce(scope.name);
+  state.graph_keys[scope.graph] = key;
+  state.graphs.fetch_add(1);
   const std::lock_guard lock(scope.mutex);
-  scope.parts.push_back({pool, {}});
-  pool.state()->graphs.fetch_add(1);
+  scope.parts.push_back({pool, key});
 }
 
 void note_captured_alloc(CaptureScope& scope, Block& block) {
@@ -281,27 +344,8 @@ void note_captured_alloc(CaptureScope& scope, Block& block) {
   note_handed_out(scope, block);
 }
 
-void know_stream(CaptureScope& scope, const device::Stream& stream) {
-  for (const device::Stream& known : scope.streams) {
-    if (known.state() == stream.state()) return;
-  }
-  scope.streams.push_back(stream);
-}
-
-const device::Stream* known_stream(AllocatorState& state, CaptureScope& scope, const device::StreamSlot& slot) {
-  for (const device::Stream& known : scope.streams) {
-    if (&known.slot() == &slot) return &known;
-  }
-  const device::Stream stream = state.device.stream(slot.id());
-  if (!stream) return nullptr;
-  scope.streams.push_back(stream);
-  return &scope.streams.back();
-}
-
 bool note_captured_use(AllocatorState& state, Block& block, const device::Stream& stream) {
-  // A wrapped stream may be in a capture we did not begin: the driver knows.
-  const CaptureId ours = stream.slot().capture();
-  const CaptureId id = ours != CaptureId{} ? ours : stream.capture_info().id;
+  const CaptureId id = capture_of(stream);
   if (id == CaptureId{}) return false;
   CaptureScope* scope = find_scope(state.device_key, id);
   TESSERA_CHECK(
@@ -314,6 +358,8 @@ bool note_captured_use(AllocatorState& state, Block& block, const device::Stream
       const std::lock_guard lock(scope->mutex);
       const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
       scope->inputs.push_back({{begin, begin + block.size}, &heap.pool, block.graph});
+      const std::lock_guard heap_lock(heap.lock);
+      heap.extra(block).is_input = !TESSERA_MUTANT("memory.capture_reuses_an_input");
     }
     return false;
   }

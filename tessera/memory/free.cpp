@@ -54,7 +54,8 @@ void Buffer::use_on(const device::Stream& stream) const {
   const std::lock_guard lock(heap.lock);
   auto& uses = heap.extra(*block_).uses;
   if (std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return use.slot == &slot; })) return;
-  uses.push_back({&slot, stream, {}, {}});
+  // In a capture nothing is recorded at the free, and a block of one finds its streams anew if it is freed outside.
+  uses.push_back({&slot, heap.slot == nullptr ? device::Stream() : stream, {}, {}});
 }
 
 // Takes the tick that stands for all of the stream's work so far, and where a wait may be wanted, an event.
@@ -153,7 +154,7 @@ void AllocatorState::block_is_back(std::unique_lock<std::mutex>& slow, bool is_r
     shrink_all_closed();
     slow.unlock();
   }
-  if (is_retired && retired_live.fetch_sub(1) == 1) delete this;
+  if (is_retired && retired_live.fetch_sub(1) == 1) end();
 }
 
 }  // namespace tessera::memory

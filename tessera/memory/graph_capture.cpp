@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/mutant.h"
 #include "tessera/memory/detail/capture_scope.h"
 #include "tessera/memory/detail/growth.h"
 #include "tessera/memory/null_upstream.h"
@@ -27,6 +28,7 @@ struct CapturedState {
   device::GraphExec exec;
   std::shared_ptr<GraphKeeper> keeper;
   std::size_t written = 0;
+  std::atomic<bool> has_waits{false};  // false: `waits` is empty for good
   std::mutex waits_mutex;
   std::vector<Use> waits;  // what used its memory before its capture, until known to be over
 };
@@ -56,6 +58,19 @@ void release_kept(GraphKeeper& keeper) noexcept {
   for (Block* block : kept) block->heap->pool.allocator.finish_kept(block, replays);
 }
 
+// The same for its parts in pools. A graph that was never made is nobody's writer.
+void leave_pools(const std::vector<GraphPart>& parts) noexcept {
+  for (const GraphPart& part : parts) {
+    PoolState& pool = *part.pool.state();
+    {
+      const std::lock_guard lock(pool.replay_mutex);
+      const bool was_made = pool.replays.remove(part.key);
+      if (!was_made) std::erase_if(pool.graph_keys, [&](const auto& known) { return known.second == part.key; });
+    }
+    pool.graphs.fetch_sub(1);
+  }
+}
+
 }  // namespace
 
 CaptureScope* find_scope(const device::DeviceState* device, CaptureId id) {
@@ -73,14 +88,7 @@ CaptureScope* find_scope(const device::DeviceState* device, CaptureId id) {
 
 CapturedState::~CapturedState() {
   exec.reset();
-  for (const GraphPart& part : parts) {
-    PoolState& state = *part.pool.state();
-    {
-      const std::lock_guard lock(state.replay_mutex);
-      if (part.key != GraphKey{}) state.replays.remove(part.key);
-    }
-    state.graphs.fetch_sub(1);
-  }
+  leave_pools(parts);
   release_kept(*keeper);
 }
 
@@ -95,14 +103,17 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
   scope.origin = stream;
   scope.graph = ++state.last_graph;
   scope.name = name.empty() ? "graph " + std::to_string(scope.graph) : std::move(name);
+  scope.before = {&stream.slot(), {}, stream.slot().upcoming(), {}};
   // Before the capture begins the driver may still be asked which of the pool's freed blocks are over.
   if (Heap* heap = pool.capture_heap.load()) {
     const std::lock_guard lock(state.slow_mutex);
     state.poll_users(*heap);
     state.promote_completed(*heap);
+    const std::lock_guard heap_lock(heap->lock);
+    if (heap->sums.live_blocks > 0) scope.before.stream = stream;
   }
-  scope.before = {&stream.slot(), stream, {}, {}};
-  state.stamp(scope.before);
+  // An event for what may be freed in the capture and was used before it.
+  if (scope.before.stream) state.stamp(scope.before);
   {
     // Who gives memory back asks for captures under the same lock.
     const std::lock_guard lock(state.slow_mutex);
@@ -116,7 +127,7 @@ void begin(CaptureScope& scope, const device::Stream& stream, std::string name) 
     stream.begin_capture();
   }
   scope.id = stream.capture_info().id;
-  detail::add_part(scope, scope.pool);
+  detail::make_part(scope, scope.pool);
   {
     detail::Scopes& known = detail::scopes();
     const std::lock_guard lock(known.mutex);
@@ -172,6 +183,7 @@ void leave(CaptureScope& scope) noexcept {
   }
   for (const detail::GraphPart& part : scope.parts) scope.allocator->end_deferral(*part.pool.state(), scope.id);
   order_after_past_uses(scope);
+  AllocatorState::end_waiting();
   scope.prover->order.reset();
   scope.prover->origin.reset();
   const std::lock_guard lock(scope.allocator->slow_mutex);
@@ -197,7 +209,7 @@ std::vector<detail::ByteRange> written_in(const CaptureScope& scope, const PoolS
 }
 
 // The graph takes part in the replays of a pool.
-void add_to_replays(detail::CapturedState& graph, detail::GraphPart& part, const CaptureScope& scope) {
+void add_to_replays(detail::CapturedState& graph, const detail::GraphPart& part, const CaptureScope& scope) {
   PoolState& pool = *part.pool.state();
   const std::vector<detail::ByteRange> writes = written_in(scope, pool);
   for (const auto& range : writes) graph.written += range.end - range.begin;
@@ -213,11 +225,13 @@ void add_to_replays(detail::CapturedState& graph, detail::GraphPart& part, const
   const std::lock_guard lock(pool.replay_mutex);
   std::vector<detail::GraphInput> inputs;
   for (const CaptureScope::Input& input : scope.inputs) {
+    if (input.pool != &pool) continue;
     const auto writer = pool.graph_keys.find(input.graph);
-    if (input.pool == &pool && writer != pool.graph_keys.end()) inputs.push_back({input.range, writer->second});
+    const bool has_writer = writer != pool.graph_keys.end();
+    if (!has_writer && TESSERA_MUTANT("memory.input_of_dropped_capture_forgotten")) continue;
+    inputs.push_back({input.range, has_writer ? writer->second : detail::GraphKey{}});
   }
-  part.key = pool.replays.add(scope.name, writes, inputs);
-  pool.graph_keys[scope.graph] = part.key;
+  pool.replays.add(part.key, writes, inputs);
 }
 
 }  // namespace
@@ -260,7 +274,7 @@ void GraphCapture::abandon() noexcept {
     log::warn("capture '", scope_->name, "' could not be dropped cleanly: ", error.what());
   }
   leave(*scope_);
-  for (const detail::GraphPart& part : scope_->parts) part.pool.state()->graphs.fetch_sub(1);
+  detail::leave_pools(scope_->parts);
   detail::release_kept(*scope_->keeper);
 }
 
@@ -269,18 +283,19 @@ CapturedGraph GraphCapture::end() {
   CaptureScope& scope = *scope_;
   device::Graph graph = scope.origin.end_capture();  // where this throws the capture goes on
   auto captured = std::make_shared<detail::CapturedState>();
+  captured->keeper = scope.keeper;
   captured->graph = std::move(graph);
   captured->allocator = scope.allocator;
-  captured->parts = scope.parts;
-  std::sort(captured->parts.begin(), captured->parts.end(),
-            [](const auto& a, const auto& b) { return a.pool.state().get() < b.pool.state().get(); });
   captured->pool = scope.pool;
   captured->name = scope.name;
-  captured->keeper = scope.keeper;
   leave(scope);
   const std::unique_ptr<CaptureScope> done = std::move(scope_);  // from here on `captured` owns all
+  captured->parts = std::move(scope.parts);
+  std::sort(captured->parts.begin(), captured->parts.end(),
+            [](const auto& a, const auto& b) { return a.pool.state().get() < b.pool.state().get(); });
   captured->exec = captured->graph.instantiate();
-  for (detail::GraphPart& part : captured->parts) add_to_replays(*captured, part, scope);
+  for (const detail::GraphPart& part : captured->parts) add_to_replays(*captured, part, scope);
+  captured->has_waits = !captured->waits.empty();
   return CapturedGraph(std::move(captured));
 }
 
@@ -288,13 +303,30 @@ namespace {
 
 // Memory that was freed outside captures may still be in use by what ran before: the replay comes after it.
 void wait_for_earlier_uses(detail::CapturedState& graph, const device::Stream& stream) {
+  if (!graph.has_waits.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(graph.waits_mutex);
-  if (graph.waits.empty()) return;
   std::erase_if(graph.waits, [](const detail::Use& use) { return use.slot->completed() >= use.tick; });
   for (const detail::Use& use : graph.waits) {
     if (use.slot != &stream.slot() && !stream.covers(use.slot->id(), use.tick)) stream.wait(use.event);
   }
+  if (graph.waits.empty()) graph.has_waits.store(false, std::memory_order_release);
 }
+
+// The replay locks of the pools that a graph has memory in, all held.
+class ReplayLocks {
+ public:
+  explicit ReplayLocks(const std::vector<detail::GraphPart>& parts) : parts_(parts) {
+    for (const detail::GraphPart& part : parts_) part.pool.state()->replay_mutex.lock();
+  }
+  ~ReplayLocks() {
+    for (const detail::GraphPart& part : parts_) part.pool.state()->replay_mutex.unlock();
+  }
+  ReplayLocks(const ReplayLocks&) = delete;
+  ReplayLocks& operator=(const ReplayLocks&) = delete;
+
+ private:
+  const std::vector<detail::GraphPart>& parts_;
+};
 
 }  // namespace
 
@@ -305,8 +337,7 @@ void CapturedGraph::replay(const device::Stream& stream) const {
     TESSERA_THROW(
         NotSupported, "replay of '", state_->name, "' on ", stream.name(),
         ", which is capturing: what it reads and writes could not be checked at the replay of the other graph");
-  std::vector<std::unique_lock<std::mutex>> locks;
-  for (const detail::GraphPart& part : state_->parts) locks.emplace_back(part.pool.state()->replay_mutex);
+  const ReplayLocks locks(state_->parts);
   const auto ordered = [&](StreamId id, Tick tick) {
     if (id == slot.id() && (slot.hazards() & device::StreamSlot::kOverlapping) == 0) return true;
     return stream.covers(id, tick) || state_->allocator->device.completed(id) >= tick;

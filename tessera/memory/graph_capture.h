@@ -11,7 +11,8 @@
 // Several graphs may share a pool, and so memory. A graph knows the bytes it writes, and the bytes it reads that
 // another graph of the pool must have written: those of buffers on which use_on() was called inside its capture (in a
 // capture say it also for the stream the buffer was allocated for). A replay whose input was overwritten since, or that
-// could run at the same time as a replay it shares memory with, is refused with an error that names both graphs.
+// could run at the same time as a replay it shares memory with, is refused with an error that names both graphs. A
+// buffer whose capture was dropped is written by no graph: what the holder put there is good until one overwrites it.
 //
 // A buffer from outside the pool on which use_on() was called in the capture is kept for the graph: freed meanwhile,
 // its memory comes back when the graph is gone. A buffer that is used without saying so must be kept by the caller.

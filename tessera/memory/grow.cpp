@@ -277,16 +277,32 @@ Block* grow_expandable(AllocatorState& state, const Request& request, Heap& heap
   std::rethrow_exception(failure);
 }
 
-Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
-  PoolState& pool = heap.pool;
-  const std::size_t granule = granule_of(state, pool);
-  std::size_t nbytes = round_up(size, granule);
+// A segment for a request of `size`: one that others will share where there is room for that, else one of its own.
+std::byte* take_fixed(AllocatorState& state, PoolState& pool, std::size_t size, std::size_t& nbytes) {
+  const auto take = [&] {
+    check_room(state, pool, nbytes);
+    return pool.upstream->allocate(nbytes);
+  };
+  const std::size_t own =
+      round_up(size, pool.options.no_split ? pool.upstream->granularity() : granule_of(state, pool));
+  nbytes = own;
   if (!pool.options.no_split && !TESSERA_MUTANT("memory.no_shared_segments") && size > (std::size_t{1} << 20) &&
       size < (std::size_t{10} << 20))
-    nbytes = round_up(std::max(state.policy.shared_segment_nbytes, nbytes), granule);
-  if (pool.options.no_split) nbytes = round_up(size, pool.upstream->granularity());
-  check_room(state, pool, nbytes);
-  std::byte* const address = pool.upstream->allocate(nbytes);
+    nbytes = round_up(std::max(state.policy.shared_segment_nbytes, own), granule_of(state, pool));
+  if (nbytes == own) return take();
+  try {
+    return take();
+  } catch (const OutOfMemory&) {
+    if (TESSERA_MUTANT("memory.only_shared_segments")) throw;
+    nbytes = own;
+    return take();
+  }
+}
+
+Block* grow_fixed(AllocatorState& state, Heap& heap, std::size_t size) {
+  PoolState& pool = heap.pool;
+  std::size_t nbytes = 0;
+  std::byte* const address = take_fixed(state, pool, size, nbytes);
   note_mapped(state, pool, nbytes);
   Block* block = nullptr;
   {
@@ -401,8 +417,8 @@ std::size_t AllocatorState::trim_all() {
 }
 
 void AllocatorState::collect_by_age() {
-  const std::size_t most = limit;
-  if (policy.collect_above <= 0 || most == 0 || TESSERA_MUTANT("memory.never_collects")) return;
+  const std::size_t most = limit != 0 ? limit.load() : default_pool->capacity;
+  if (policy.collect_above <= 0 || TESSERA_MUTANT("memory.never_collects")) return;
   if (static_cast<double>(reserved) < policy.collect_above * static_cast<double>(most)) return;
   std::uint64_t ages = 0;
   std::uint64_t blocks = 0;

@@ -43,7 +43,14 @@ class AddressOnlyUpstream final : public NullUpstream {
   }
   void unback(std::byte* address, std::size_t nbytes) override {
     auto& [base, range] = *std::prev(ranges_.upper_bound(address));
-    range.unmap(static_cast<std::size_t>(address - base), nbytes);
+    const auto begin = static_cast<std::size_t>(address - base);
+    std::size_t done = 0;
+    try {
+      for (; done < nbytes; done += granularity()) range.unmap(begin + done, granularity());
+    } catch (...) {
+      if (done > 0) back(address, done);
+      throw;
+    }
   }
 
   Device device_;

@@ -75,7 +75,8 @@ TESSERA_BENCH(replay_order) {
   detail::ReplayOrder order;
   std::vector<detail::GraphKey> graphs;
   for (std::uintptr_t i = 0; i < 32; ++i) {
-    graphs.push_back(order.add("size " + std::to_string(i), {{0x10000, 0x20000 + i * 512}}, {}));
+    graphs.push_back(order.announce("size " + std::to_string(i)));
+    order.add(graphs.back(), {{0x10000, 0x20000 + i * 512}}, {});
   }
   std::uint64_t tick = 0;
   std::size_t at = 0;

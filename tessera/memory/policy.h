@@ -53,7 +53,8 @@ struct TESSERA_API Policy {
   double pending_slack = 0.08;
   /// Most bytes to map; 0: what the upstream has. A request that would pass it goes through the retry ladder.
   std::size_t limit_nbytes = 0;
-  /// Above this share of the limit, cached memory older than the mean is given back before more is mapped; 0: never.
+  /// Above this share of the limit (without one: of all that the upstream has), cached memory older than the mean is
+  /// given back before more is mapped; 0: never.
   double collect_above = 0;
   /// Whether the ladder may wait on the host for streams so that pending and cached memory can be taken (never in
   /// capture). Without it a host far ahead of the device could see out-of-memory that waiting would have cured.

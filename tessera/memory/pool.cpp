@@ -74,6 +74,7 @@ void AllocatorState::shrink_closed(PoolState& pool) noexcept {
     left += pool.is_imaginary ? heap->sums.live_blocks : heap->sums.mapped;
   }
   if (left > 0 || pool.borrowers > 0) return;
+  if (device.captures() > 0 && !pool.is_imaginary) return;  // giving addresses back is giving back
   for (const auto& heap : pool.heaps) {
     free_segments(*heap);
     if (pool.is_imaginary) continue;

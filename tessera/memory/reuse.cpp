@@ -75,10 +75,14 @@ void recycle(AllocatorState& state, std::vector<Use>& uses) {
 
 }  // namespace
 
-void AllocatorState::settle(Heap& heap, Block& block) {
-  if (block.requested != 0) history.record_reusable(heap, block, false);
-  if (block.extra != nullptr) recycle(*this, block.extra->uses);
-  heap.drop_extra(block);
+void AllocatorState::settle(Heap& heap, Block& block, probe::Moment moment) {
+  if (block.requested != 0) history.record_reusable(heap, block, false, moment);
+  if (block.extra != nullptr && !block.extra->uses.empty()) recycle(*this, block.extra->uses);
+  if (block.extra != nullptr && heap.slot == nullptr) {
+    block.extra->clear();  // its next free in a capture needs it again
+  } else {
+    heap.drop_extra(block);
+  }
   block.requested = 0;
 }
 
@@ -99,7 +103,7 @@ Block* take_over_from(AllocatorState& state, const Request& request, Heap& heap,
       request.size, kMostTried, [&](const Block& block) { return state.is_over(heap, block, request.stream); });
   if (pending == nullptr) return nullptr;
   heap.take_pending(*pending, request.size);
-  state.settle(heap, *pending);
+  state.settle(heap, *pending, request.moment);
   return pending;
 }
 
@@ -171,7 +175,7 @@ Block* AllocatorState::take_by_wait(const Request& request, Heap& own, bool may_
     block = own.take_run(run, request.size, [&](Block& pending) {
       if (pending.extra == nullptr) return;
       for (Use& use : pending.extra->uses) uses.push_back(std::move(use));
-      if (pending.requested != 0) history.record_reusable(own, pending, run.cost > 0);
+      if (pending.requested != 0) history.record_reusable(own, pending, run.cost > 0, request.moment);
       own.drop_extra(pending);
       pending.requested = 0;
     });
@@ -227,7 +231,7 @@ std::size_t AllocatorState::promote_completed(Heap& heap) {
   for (Block* block : done) {
     nbytes += block->size;
     heap.end_pending(*block);
-    settle(heap, *block);
+    settle(heap, *block, history.now());
     heap.make_ready(*block);
   }
   return nbytes;

@@ -9,6 +9,10 @@
 namespace tessera::device::detail {
 namespace {
 
+// Launches of a stream remembered until they are seen to be complete; of those before it is not known what they came
+// after.
+constexpr std::size_t kMostRunning = 4096;
+
 std::uintptr_t begin_of(const Access& access) { return reinterpret_cast<std::uintptr_t>(access.address); }
 std::uintptr_t end_of(const Access& access) { return begin_of(access) + access.nbytes; }
 bool is_write(const Access& access) { return access.mode != AccessMode::kRead; }
@@ -53,12 +57,27 @@ void erase_interval(Map& map, std::uintptr_t begin, std::uintptr_t end) {
 void AccessChecker::launch(StreamState& stream, std::string_view label, std::span<const Access> accesses) {
   const std::string who = tessera::detail::concat("launch '", label, "' on ", stream.name);
   const std::lock_guard lock(mutex_);
+  note_completed(*stream.device);
   for (const Access& access : accesses) {
     check_given_out(who, access);
     check_order(stream, who, access);
   }
   const Use use{stream.id(), stream.take_tick(), std::make_shared<const std::string>(who)};
   for (const Access& access : accesses) note(use, access);
+  std::deque<Launch>& running = running_[use.stream];
+  if (running.size() == kMostRunning) running.pop_front();
+  running.push_back({use.tick, stream.clock});
+}
+
+void AccessChecker::note_completed(DeviceState& device) {
+  const std::lock_guard lock(device.mutex);
+  for (auto& [stream, running] : running_) {
+    const Tick completed = device.slots[stream.value()].completed();
+    over_.raise(stream, completed);
+    for (; !running.empty() && running.front().tick <= completed; running.pop_front()) {
+      if (!TESSERA_MUTANT("device.checker_forgets_what_came_before")) over_.merge(running.front().clock);
+    }
+  }
 }
 
 void AccessChecker::touch(std::string_view label, std::span<const Access> accesses) const {
@@ -81,11 +100,7 @@ void AccessChecker::check_order(StreamState& stream, std::string_view who, const
   if (access.nbytes == 0) return;
   auto is_before = [&](const Use& use) {
     if (TESSERA_MUTANT("device.checker_blind")) return true;
-    if (stream.covers(use.stream, use.tick)) return true;
-    // What the host has seen to be complete is over, whatever the streams know.
-    if (use.stream == stream.id()) return stream.slot->completed() >= use.tick;
-    const std::lock_guard lock(stream.device->mutex);
-    return stream.device->slots[use.stream.value()].completed() >= use.tick;
+    return stream.covers(use.stream, use.tick) || over_.covers(use.stream, use.tick);
   };
   auto demand = [&](const Use& use, std::string_view did) {
     TESSERA_CHECK(is_before(use), who, " ", shown(access), " while ", *use.who, " ", did,

@@ -1,10 +1,12 @@
 // Checked mode. Every launch declares the bytes it reads and writes; a launch that conflicts with work not ordered
 // before it, touches memory that is not given out, or declares nothing is refused before it runs, with an error that
 // names both launches and the missing edge. The verdict comes from the clocks, not from timing: a race is found even
-// when it did not happen.
+// when it did not happen. Only what the host has seen to be complete is over for all streams, and with it all that came
+// before.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,12 +15,14 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/device/clock.h"
 #include "tessera/device/graph.h"
 #include "tessera/device/launch.h"
 
 namespace tessera::device {
+struct DeviceState;
 struct StreamState;
-}
+}  // namespace tessera::device
 
 namespace tessera::device::detail {
 
@@ -51,12 +55,17 @@ class AccessChecker {
     std::vector<Use> writers;  // none or one
     std::vector<Use> readers;  // since that write, the latest of each stream
   };
+  struct Launch {
+    Tick tick;
+    VectorClock clock;  // what came before it, itself included
+  };
   struct Forbidden {
     std::uintptr_t end;
     std::string by;
   };
   using Spans = std::map<std::uintptr_t, Span>;
 
+  void note_completed(DeviceState& device);
   void check_given_out(std::string_view who, const Access& access) const;
   void check_order(StreamState& stream, std::string_view who, const Access& access) const;
   void note(const Use& use, const Access& access);
@@ -64,6 +73,8 @@ class AccessChecker {
 
   mutable std::mutex mutex_;
   Spans spans_;
+  std::map<StreamId, std::deque<Launch>> running_;  // not yet seen to be complete; by stream, the oldest first
+  VectorClock over_;                                // what was seen to be complete, and all that came before
   std::map<std::uintptr_t, Forbidden> forbidden_;
 };
 

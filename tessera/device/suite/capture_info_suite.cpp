@@ -1,5 +1,7 @@
 // Where a capture stands when its dependencies are many, or were replaced.
 #include <algorithm>
+#include <atomic>
+#include <utility>
 
 #include "tessera/device/suite/device_suite.h"
 
@@ -43,6 +45,37 @@ TEST_P(DeviceSuite, ManyDependenciesAreAllReported) {
   const std::vector<NodeInfo> nodes = stream.end_capture().nodes();
   EXPECT_EQ(nodes.size(), kSides + 2);
   EXPECT_GE(nodes.back().dependencies.size(), kSides);
+}
+
+// Who counts need not be asked again: a change that is not counted would be missed.
+TEST_P(DeviceSuite, ChangesOfACaptureAreCountedWhereAnyoneCounts) {
+  const Stream side = make_stream();
+  const std::atomic<std::uint64_t>* const changes = side.capture_changes();
+  if (changes == nullptr) GTEST_SKIP() << "only asking tells";
+  const Event fork = device.create_event(), later = device.create_event();
+  std::uint64_t seen = changes->load();
+  const auto has_changed = [&] {
+    const std::uint64_t before = std::exchange(seen, changes->load());
+    return seen != before;
+  };
+  stream.begin_capture();
+  note(stream, "root");
+  stream.record(fork);
+  EXPECT_FALSE(has_changed());
+  side.wait(fork);
+  EXPECT_TRUE(has_changed()) << "it joined";
+  note(side, "work");
+  EXPECT_TRUE(has_changed());
+  note(stream, "more");
+  EXPECT_FALSE(has_changed()) << "another stream did";
+  stream.record(later);
+  side.wait(later);
+  EXPECT_TRUE(has_changed());
+  side.set_capture_dependencies({tip_of(stream)});
+  EXPECT_TRUE(has_changed());
+  note(Stream::wrap(device, side.native()), "through another handle");
+  EXPECT_TRUE(has_changed());
+  stream.abort_capture();
 }
 
 TEST_P(DeviceSuite, DependenciesThatWereReplacedAreRemembered) {

@@ -50,6 +50,19 @@ TEST_P(DeviceSuite, ACheckedDeviceRefusesConflictsThatNothingOrders) {
   finish(on.two);
 }
 
+TEST_P(DeviceSuite, ACheckedDeviceKnowsThatWhatCameBeforeCompletedWorkIsOver) {
+  OPEN_CHECKED();
+  const Stream three = on.device.create_stream({.name = "three"});
+  Checked::touch(on.one, "reader", reads(on.data, 64));
+  on.one.record(on.event);
+  on.two.wait(on.event);
+  Checked::touch(on.two, "between", writes(on.data + 64, 64));
+  expect_refused([&] { Checked::touch(three, "writer", writes(on.data, 64)); }, {"reader", "writer"});
+  finish(on.two);
+  Checked::touch(three, "writer", writes(on.data, 64));
+  finish(three);
+}
+
 TEST_P(DeviceSuite, ACheckedDeviceRefusesMemoryThatWasFreed) {
   OPEN_CHECKED();
   Checked::touch(on.one, "before", writes(on.data, 64));

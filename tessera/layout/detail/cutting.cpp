@@ -39,21 +39,13 @@ int split_at(Digits& digits, std::int64_t size) {
   return 0;
 }
 
-// Back to the one form of a map: no digit of count 1, and none that goes on where the next one ends.
+// Back to the one form of a map: no digit of count 1. Two digits never make one progression: a cut into two or more
+// never keeps all of a block that has more than one index.
 void set_digits(IndexMap& map, const Digits& digits) {
   map.levels.clear();
   map.block = 1;
-  Digits kept;
   for (const Level& digit : digits) {
     if (digit.count == 1) continue;
-    Level* last = kept.empty() ? nullptr : &kept[kept.size() - 1];
-    if (last != nullptr && last->stride == digit.stride * digit.count) {
-      *last = {last->count * digit.count, digit.stride};
-    } else {
-      kept.push_back(digit);
-    }
-  }
-  for (const Level& digit : kept) {
     if (digit.stride == 1) {
       map.block = digit.count;  // the last one: strides go down
     } else {

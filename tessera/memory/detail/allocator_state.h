@@ -50,7 +50,7 @@ struct Request {
   const device::StreamSlot& slot;
   PoolState* pool = nullptr;
   CaptureScope* capture = nullptr;  ///< the capture the stream is in
-  device::CaptureInfo info = {};    ///< where the stream stands in it
+  probe::Moment moment = {};        ///< when it came
 };
 
 }  // namespace detail
@@ -77,6 +77,11 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   void shrink_closed(PoolState& pool) noexcept;
   void shrink_all_closed() noexcept;
   void retire() noexcept;  ///< the last handle is gone
+  /// The last handle and the last block are gone: gives everything back, after a capture that is under way. This object
+  /// is no more.
+  void end() noexcept;
+  /// Ends the allocators that had to wait for captures, where those are over.
+  static void end_waiting() noexcept;
   detail::Request request_for(std::size_t nbytes, const device::Stream& stream);
 
   // reuse.cpp: blocks that others used
@@ -87,7 +92,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   [[nodiscard]] bool is_completed(const detail::Heap& heap, const Block& block) const;
   std::size_t promote_completed(detail::Heap& heap);
   /// A pending block is over for its taker: from here on the heap's own tick speaks for it. The heap's lock is held.
-  void settle(detail::Heap& heap, Block& block);
+  void settle(detail::Heap& heap, Block& block, probe::Moment moment);
   /// Asks the driver how far the streams are that the heap's free blocks wait for. No heap lock is held.
   void poll_users(detail::Heap& heap);
 
@@ -122,6 +127,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   // capture.cpp
   Block* take_captured(const detail::Request& request, detail::Heap& heap);
   void free_captured(Block* block) noexcept;
+  void free_in_capture(detail::CaptureScope& scope, Block& block) noexcept;
   void end_deferral(PoolState& pool, CaptureId capture);
 
   // snapshot_take.cpp

@@ -47,6 +47,7 @@ struct BlockExtra {
   Marks marks;             ///< pending in a capture: nodes that must be over
   CaptureId capture;       ///< in which the marks were taken; 0: none
   bool is_barred = false;  ///< pending in a capture: a stream outside it used the block, so it waits for the end
+  bool is_input = false;   ///< live: of another graph than that in whose capture it was made
   std::vector<std::shared_ptr<GraphKeeper>> keepers;  ///< of graphs that captured a use of it
   std::size_t holds = 0;                              ///< freed: graphs that still hold it
 
@@ -55,6 +56,7 @@ struct BlockExtra {
     marks.clear();
     capture = {};
     is_barred = false;
+    is_input = false;
     keepers.clear();
     holds = 0;
   }

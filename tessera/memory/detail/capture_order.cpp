@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <utility>
 
 #include "tessera/base/error.h"
@@ -54,7 +55,6 @@ struct CaptureOrder::Lane {
   std::vector<Dependency> dependencies;
   std::vector<Index> indices;       // of the dependencies
   std::vector<Index> next_indices;  // of those to come, while the lane moves
-  std::vector<Index> proven;        // every node that has the bit, so that it can be taken away again
   std::vector<Uncovered> uncovered;
   std::size_t tidy_at = kTidyAt;  // size of `uncovered` at which it is worth a look
   bool is_lost = false;
@@ -62,7 +62,6 @@ struct CaptureOrder::Lane {
   void clear() {
     dependencies.clear();
     indices.clear();
-    proven.clear();
     uncovered.clear();
     tidy_at = kTidyAt;
     is_lost = false;
@@ -106,30 +105,18 @@ class CaptureOrder::Nodes {
     for (const Dependency& dependency : next) {
       const Index index = find_or_add(dependency.node);
       lane.next_indices.push_back(index);
-      reach(lane, index, is_full(dependency.kind));
+      if (const auto step = reach(lane, index, is_full(dependency.kind))) walk_from(lane, *step, now);
     }
     while (!steps_.empty()) {
       const Step step = steps_.back();
       steps_.pop_back();
-      ask_edges(step.node);
-      const Index first = nodes_[step.node].first_edge;
-      const Index last = first + nodes_[step.node].edges;
-      for (Index i = first; i < last; ++i) {
-        const Edge edge = edges_[i];
-        if (edge.is_full != 0) {
-          reach(lane, edge.from, step.proves);
-        } else if (step.is_new) {
-          if (!TESSERA_MUTANT("memory.weak_ancestors_unmarked")) lane.uncovered.push_back({edge.from, now});
-          reach(lane, edge.from, false);
-        }
-      }
+      walk_from(lane, step, now);
     }
   }
 
   // Nothing is proven for the lane any more; what it has seen stays seen.
   void clear_proven(Lane& lane) {
-    for (const Index index : lane.proven) nodes_[index].proven &= ~lane.bit;
-    lane.proven.clear();
+    for (Node& node : nodes_) node.proven &= ~lane.bit;
   }
 
   // Drops what has become proven, and of several entries for one node all but the latest.
@@ -159,33 +146,59 @@ class CaptureOrder::Nodes {
     Index edges = kNotAsked;
     std::uint32_t met = 0;  // number of the walk
   };
-  struct Edge {
-    Index from : 31;
-    Index is_full : 1;
+  // Edges and steps are words: what is stored in parts and loaded whole soon after makes the processor wait.
+  class Edge {
+   public:
+    Edge(Index from, bool is_full) : word_(from << 1 | Index{is_full}) {}
+    [[nodiscard]] Index from() const { return word_ >> 1; }
+    [[nodiscard]] bool is_full() const { return (word_ & 1) != 0; }
+
+   private:
+    Index word_;
   };
-  struct Step {
-    Index node;
-    bool proves;  // reached by full edges alone
-    bool is_new;  // the lane had not seen it
+  // A node to walk from.
+  class Step {
+   public:
+    Step(Index node, bool proves, bool is_new)
+        : word_(node | std::uint64_t{proves} << 32 | std::uint64_t{is_new} << 33) {}
+    [[nodiscard]] Index node() const { return static_cast<Index>(word_); }
+    [[nodiscard]] bool proves() const { return (word_ >> 32 & 1) != 0; }  // reached by full edges alone
+    [[nodiscard]] bool is_new() const { return (word_ >> 33 & 1) != 0; }  // the lane had not seen it
+   private:
+    std::uint64_t word_;
   };
 
-  void reach(Lane& lane, Index index, bool proves) {
+  // Comes to a node; where that is news, the walk goes on from there.
+  std::optional<Step> reach(const Lane& lane, Index index, bool proves) {
     Node& node = nodes_[index];
     const bool is_new = (node.seen & lane.bit) == 0;
     if (proves) {
       if ((node.proven & lane.bit) != 0) {
         node.met = walks_;
-        return;
+        return std::nullopt;
       }
       node.proven |= lane.bit;
       node.seen |= lane.bit;
-      lane.proven.push_back(index);
-      if (!is_new && TESSERA_MUTANT("memory.seen_taken_for_proven")) return;
+      if (!is_new && TESSERA_MUTANT("memory.seen_taken_for_proven")) return std::nullopt;
     } else {
-      if (!is_new) return;
+      if (!is_new) return std::nullopt;
       node.seen |= lane.bit;
     }
-    steps_.push_back({index, proves, is_new});
+    return Step(index, proves, is_new);
+  }
+
+  void walk_from(Lane& lane, Step step, CaptureMoment now) {
+    ask_edges(step.node());
+    const Index first = nodes_[step.node()].first_edge;
+    const Index last = first + nodes_[step.node()].edges;
+    for (Index i = first; i < last; ++i) {
+      const Edge edge = edges_[i];
+      if (!edge.is_full()) {
+        if (!step.is_new()) continue;
+        if (!TESSERA_MUTANT("memory.weak_ancestors_unmarked")) lane.uncovered.push_back({edge.from(), now});
+      }
+      if (const auto next = reach(lane, edge.from(), edge.is_full() && step.proves())) steps_.push_back(*next);
+    }
   }
 
   void ask_edges(Index index) {
@@ -194,8 +207,7 @@ class CaptureOrder::Nodes {
     predecessors_(nodes_[index].id, answer_);
     const auto first = static_cast<Index>(edges_.size());
     for (const Dependency& from : answer_) {
-      const Index source = find_or_add(from.node);
-      edges_.push_back({source, is_full(from.kind) ? 1U : 0U});
+      edges_.emplace_back(find_or_add(from.node), is_full(from.kind));
     }
     nodes_[index].first_edge = first;
     nodes_[index].edges = static_cast<Index>(answer_.size());

@@ -1,8 +1,8 @@
 // A capture under way, as the allocator sees it, and what outlives it in the graph.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,7 +27,19 @@ struct GraphKeeper {
 /// The memory of a graph in one pool.
 struct GraphPart {
   Pool pool;
-  GraphKey key;  ///< among the replays of the pool; 0: not there yet
+  GraphKey key;  ///< among the replays of the pool; announced until the capture ends
+};
+
+/// A stream that was met in a capture, and how much of what it did there the prover was told.
+struct StreamInCapture {
+  explicit StreamInCapture(const device::Stream& met)
+      : stream(met), slot(&met.slot()), changes(met.capture_changes()) {}
+
+  device::Stream stream;
+  const device::StreamSlot* slot;
+  const std::atomic<std::uint64_t>* changes;  ///< Stream::capture_changes
+  std::uint64_t told = 0;                     ///< value of `changes` + 1 when the driver was asked; 0: never
+  std::size_t dropped = 0;                    ///< of CaptureInfo::dropped
 };
 
 /// See the head of this file. `mutex` guards what stands behind it; taken before heap locks.
@@ -42,11 +54,10 @@ struct CaptureScope {
   ThreadScope thread_scope;
   std::shared_ptr<GraphKeeper> keeper = std::make_shared<GraphKeeper>();
 
-  std::mutex mutex;
+  HeapLock mutex;  ///< held around questions to the driver, which take no longer than a heap's own work
   std::unique_ptr<CaptureProver> prover;
   CaptureOrder* order = nullptr;  ///< the prover's
-  std::map<const device::StreamSlot*, std::size_t> dropped_seen;
-  std::vector<GraphPart> parts;  ///< the pools in which it has memory, that of the capture first
+  std::vector<GraphPart> parts;   ///< the pools in which it has memory, that of the capture first
   struct Write {
     ByteRange range;
     PoolState* pool = nullptr;  ///< it lies in
@@ -58,7 +69,7 @@ struct CaptureScope {
     std::uint32_t graph = 0;  ///< that wrote it
   };
   std::vector<Input> inputs;
-  std::vector<device::Stream> streams;  ///< that were met in the capture
+  std::vector<StreamInCapture> streams;
 };
 
 PoolState& pool_of(CaptureScope& scope);
@@ -66,15 +77,20 @@ Heap& capture_heap_of(PoolState& pool);
 /// The capture of this id on this device that was begun through GraphCapture; null: none.
 CaptureScope* find_scope(const device::DeviceState* device, CaptureId id);
 
-/// Remembers a stream, so that it is found by its slot. The scope's lock is held.
-void know_stream(CaptureScope& scope, const device::Stream& stream);
-/// The stream of a slot; null: it is gone. The scope's lock is held.
-const device::Stream* known_stream(AllocatorState& state, CaptureScope& scope, const device::StreamSlot& slot);
+/// The capture that the stream is in; 0: none. A wrapped stream may be in one that we did not begin: the driver knows.
+inline CaptureId capture_of(const device::Stream& stream) {
+  const device::StreamSlot& slot = stream.slot();
+  const CaptureId ours = slot.capture();
+  const bool is_foreign = (slot.hazards() & device::StreamSlot::kForeign) != 0;
+  return is_foreign && ours == CaptureId{} ? stream.capture_info().id : ours;
+}
 
-/// Whether the graph will have memory in the pool.
+/// Whether the graph will have memory in the pool: always in that of the capture.
 bool has_part(CaptureScope& scope, const PoolState& pool);
 /// Memory of `pool` is about to be handed out in the capture: the graph keeps the pool from now on.
 void add_part(CaptureScope& scope, const Pool& pool);
+/// The same for a pool that it has no part in yet: that of the capture, when it begins.
+void make_part(CaptureScope& scope, const Pool& pool);
 /// Whether the stream has nothing left to do. False where the driver does not say.
 bool is_idle(const device::Device& device, const Use& use);
 

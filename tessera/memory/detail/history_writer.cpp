@@ -112,10 +112,10 @@ void HistoryWriter::record_free(Heap& heap, const Block& block, bool is_pending,
                  heap.pool.number, label_string(current_label), probe::StringId(stack), is_pending});
 }
 
-void HistoryWriter::record_reusable(Heap& heap, const Block& block, bool by_wait) {
+void HistoryWriter::record_reusable(Heap& heap, const Block& block, bool by_wait, probe::Moment moment) {
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
   if (recorder == nullptr || heap.pool.number == 0) return;
-  recorder->write_at(next_moment(heap, recorder->begin()), probe::Ring::kMemory,
+  recorder->write_at(next_moment(heap, moment), probe::Ring::kMemory,
                      ReusableRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested,
                                     block.slot->id().value(), heap.pool.number, by_wait});
 }

@@ -44,7 +44,7 @@ class HistoryWriter {
   }
   void record_alloc(Heap& heap, const Block& block, probe::Moment moment);
   void record_free(Heap& heap, const Block& block, bool is_pending, probe::Moment moment, std::uint32_t stack);
-  void record_reusable(Heap& heap, const Block& block, bool by_wait);
+  void record_reusable(Heap& heap, const Block& block, bool by_wait, probe::Moment moment);
   void record_map(Heap& heap, std::byte* address, std::size_t nbytes, bool is_mapped, bool is_expandable);
   void record_oom(std::size_t nbytes, std::size_t device_free, StreamId stream, std::uint32_t pool);
 

@@ -8,7 +8,9 @@ OomFacts oom_facts(AllocatorState& state, const Request& request, const device::
   facts.device = state.name;
   facts.requested_nbytes = request.nbytes;
   facts.rounded_nbytes = request.size;
-  const std::size_t unit = std::max(state.policy.granule_nbytes, request.pool->upstream->granularity());
+  std::size_t unit = request.pool->upstream->granularity();
+  if (!request.pool->options.no_split || request.pool->expandable != nullptr)
+    unit = std::max(state.policy.granule_nbytes, unit);
   facts.growth_nbytes = (request.size + unit - 1) / unit * unit;
   facts.stream = request.slot.id();
   facts.pool = request.pool->id;

@@ -99,7 +99,7 @@ struct PoolState {
 
   std::mutex replay_mutex;  ///< guards what follows
   detail::ReplayOrder replays;
-  std::map<std::uint32_t, detail::GraphKey> graph_keys;  ///< by number of the graph
+  std::map<std::uint32_t, detail::GraphKey> graph_keys;  ///< by number of the graph; none where its capture was dropped
 
   std::mutex uses_mutex;             ///< guards what follows; no other lock is taken under it
   detail::SlotTicks replay_streams;  ///< where graphs were replayed, and the latest tick there

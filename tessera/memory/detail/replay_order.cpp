@@ -79,33 +79,45 @@ ReplayOrder::Input ReplayOrder::make_input(const GraphInput& input) const {
   made.range = input.range;
   made.writer = input.writer;
   made.writer_slot = find(input.writer);
+  if (!TESSERA_MUTANT("memory.unwritten_input_lost_from_the_start")) made.added = replays_;
   if (made.writer_slot == kRemoved) return made;
   const Graph& writer = graphs_[made.writer_slot];
+  made.writer_name = writer.name;
+  if (writer.is_announced) return made;
   const auto written = shared_bytes(writer.writes, input.range);
   TESSERA_CHECK(written.has_value() && written->begin == input.range.begin && written->end == input.range.end,
                 "replay order: an input of ", show(input.range), " is not within what its writer '", *writer.name,
                 "' writes");
-  made.writer_name = writer.name;
   return made;
 }
 
-GraphKey ReplayOrder::add(std::string name, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs) {
+GraphKey ReplayOrder::announce(std::string name) {
   Graph graph;
   graph.name = std::make_shared<const std::string>(std::move(name));
-  for (const ByteRange& range : writes) {
-    TESSERA_CHECK(range.begin < range.end, "replay order: graph '", *graph.name, "' writes no bytes at ", range.begin);
-  }
-  graph.writes = tidied(std::move(writes));
-  for (const GraphInput& input : inputs) graph.inputs.push_back(make_input(input));
+  graph.is_announced = true;
   const Slot mine = vacant_slot();
   graph.key = GraphKey(++keys_ << 32 | mine);
   graphs_[mine] = std::move(graph);
   latest_[mine] = {};
+  return graphs_[mine].key;
+}
+
+void ReplayOrder::add(GraphKey key, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs) {
+  const Slot mine = slot(key);
+  Graph& graph = graphs_[mine];
+  TESSERA_CHECK(graph.is_announced, "replay order: graph '", *graph.name, "' was added before");
+  for (const ByteRange& range : writes) {
+    TESSERA_CHECK(range.begin < range.end, "replay order: graph '", *graph.name, "' writes no bytes at ", range.begin);
+  }
+  std::vector<Input> made;
+  for (const GraphInput& input : inputs) made.push_back(make_input(input));
+  graph.writes = tidied(std::move(writes));
+  graph.inputs = std::move(made);
+  graph.is_announced = false;
   for (Slot other = 0; other < graphs_.size(); ++other) {
     if (graphs_[other].key != GraphKey()) relate(mine, other);
   }
   recall(mine);
-  return graphs_[mine].key;
 }
 
 // Bytes that one writes and the other reads or writes.
@@ -131,7 +143,7 @@ void ReplayOrder::relate(Slot a, Slot b) {
   graphs_[b].conflicts.push_back(a);
 }
 
-void ReplayOrder::remove(GraphKey key) {
+bool ReplayOrder::remove(GraphKey key) {
   const Slot gone = slot(key);
   const Graph graph = std::exchange(graphs_[gone], {});
   const Replay replay = std::exchange(latest_[gone], {});
@@ -145,6 +157,15 @@ void ReplayOrder::remove(GraphKey key) {
     }
     recall(other);
   }
+  if (!graph.is_announced) return true;
+  for (Graph& other : graphs_) {
+    for (Input& input : other.inputs) {
+      if (input.writer != key) continue;
+      input.writer = {};
+      input.writer_slot = kRemoved;
+    }
+  }
+  return false;
 }
 
 // Past bytes begin and end at `at`, where any lie there.
@@ -245,18 +266,23 @@ void ReplayOrder::recall(Input& input) const {
 }
 
 void ReplayOrder::replayed(GraphKey graph, StreamId stream, Tick tick) {
-  latest_[slot(graph)] = {++replays_, stream, tick};
+  const Replay latest{++replays_, stream, tick};
+  latest_[slot(graph)] = latest;
+  if (run_.number == 0 || run_.stream != stream) run_ = latest;
 }
 
 std::optional<std::string> ReplayOrder::refusal(GraphKey key, StreamId on, const Ordered& ordered) const {
   const Slot mine = slot(key);
   const Graph& graph = graphs_[mine];
   for (const Input& input : graph.inputs) {
+    const bool has_writer = input.writer != GraphKey();
     const bool is_removed = input.writer_slot == kRemoved;
-    const std::uint64_t written = is_removed ? input.written : latest_[input.writer_slot].number;
+    // What the holder put there counts as written when the reader was added.
+    const std::uint64_t before = has_writer ? input.written : input.added;
+    const std::uint64_t written = is_removed ? before : latest_[input.writer_slot].number;
     const PastReplay& past = input.past_overwriter;
     const bool is_lost = is_removed && past.name != nullptr;  // then the writer may show nowhere any more
-    const bool is_written = written != 0 || TESSERA_MUTANT("memory.unwritten_input_accepted");
+    const bool is_written = written != 0 || !has_writer || TESSERA_MUTANT("memory.unwritten_input_accepted");
     if (!is_written && !is_lost) return lost_input(graph, input, nullptr);
     if (past.replay.number > written) return lost_input(graph, input, past.name.get());
     for (const Slot other : input.overwriters) {
@@ -267,6 +293,8 @@ std::optional<std::string> ReplayOrder::refusal(GraphKey key, StreamId on, const
   }
   // What came before this graph's own latest replay is over before its next begins.
   const std::uint64_t own = TESSERA_MUTANT("memory.own_replays_conflict") ? 0 : latest_[mine].number;
+  // Mostly one stream makes all replays: then there is nobody to look at.
+  if (run_.stream == on && run_.number <= own + 1) return std::nullopt;
   const auto is_over = [&](const Replay& replay) {
     return replay.number <= own || replay.stream == on || ordered(replay.stream, replay.tick) ||
            TESSERA_MUTANT("memory.concurrent_replay_accepted");
@@ -283,6 +311,12 @@ std::optional<std::string> ReplayOrder::refusal(GraphKey key, StreamId on, const
 }
 
 std::string ReplayOrder::lost_input(const Graph& graph, const Input& input, const std::string* by) {
+  if (input.writer == GraphKey()) {
+    return fmt::format(
+        "graph '{}' reads {} that no graph wrote, which graph '{}' has overwritten since the capture: capture '{}' "
+        "again, or give graph '{}' a pool of its own",
+        *graph.name, show(input.range), *by, *graph.name, *by);
+  }
   const std::string writer =
       input.writer_name != nullptr ? "graph '" + *input.writer_name + "'" : std::string("a graph that is gone");
   const std::string reads = fmt::format("graph '{}' reads {} written by {}, ", *graph.name, show(input.range), writer);

@@ -2,7 +2,9 @@
 //
 // Each graph has the ranges it writes (what it was given during its capture) and its inputs: memory that live blocks of
 // other graphs held, with the graph expected to have written it. Two rules:
-//   dataflow     an input is good while its writer has been replayed and nothing has written over it since
+//   dataflow     an input is good while its writer has been replayed and nothing has written over it since; one that no
+//                graph writes (its capture was dropped: what is in it the holder put there) while no graph has written
+//                over it since the reader was added
 //   concurrency  the latest replay of any graph with which this one conflicts (one writes what the other reads or
 //   writes)
 //                is ordered before this replay or known complete
@@ -14,7 +16,8 @@
 //
 // Replays of one graph follow each other on the device, whatever their streams (GraphExec::launch), so a graph never
 // conflicts with itself, nor with what its own latest replay came after. Who conflicts with whom is found when graphs
-// come and go; a check only compares numbers. What a removed graph wrote and read stays known by address.
+// come and go; a check only compares numbers. What a removed graph wrote and read stays known by address. A graph is
+// announced when its capture begins, so that one whose capture ends before may name it as a writer.
 // Pure: no device call, no lock, not thread-safe.
 #pragma once
 
@@ -43,7 +46,7 @@ struct ByteRange {
 /// Memory that a graph reads and another has written.
 struct GraphInput {
   ByteRange range;  ///< must lie within what the writer writes
-  GraphKey writer;  ///< may have been removed: what it wrote last stays good until it is overwritten
+  GraphKey writer;  ///< may have been removed: what it wrote last stays good until it is overwritten; 0: no graph
 };
 
 /// The replays of the graphs that share a pool.
@@ -52,19 +55,22 @@ class ReplayOrder {
   /// Whether the work of a stream up to a tick is ordered before the replay in question, or known complete.
   using Ordered = std::function<bool(StreamId stream, Tick tick)>;
 
-  /// A new graph. `name` is for messages. Throws InvalidArgument where a range is empty or an input lies outside of
-  /// what its writer writes.
-  GraphKey add(std::string name, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs);
+  /// A graph that is being captured. `name` is for messages. Others may have it as a writer from now on.
+  GraphKey announce(std::string name);
+  /// An announced graph is there. Throws InvalidArgument where a range is empty or an input lies outside of what its
+  /// writer writes.
+  void add(GraphKey graph, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs);
   /// The graph will not be replayed again. Its output stays good until it is overwritten; replays that conflict with
-  /// its last one are still held against that.
-  void remove(GraphKey graph);
+  /// its last one are still held against that. Returns false where it was only announced: inputs that named it have no
+  /// writer.
+  bool remove(GraphKey graph);
 
   /// Why `graph` must not be replayed on stream `on` now: names the graphs, the bytes and the way out. Empty: it may.
   [[nodiscard]] std::optional<std::string> refusal(GraphKey graph, StreamId on, const Ordered& ordered) const;
   /// The graph was replayed on `stream`, whose work up to `tick` includes it.
   void replayed(GraphKey graph, StreamId stream, Tick tick);
 
-  /// Graphs there are.
+  /// Graphs there are, with those announced.
   [[nodiscard]] std::size_t size() const { return graphs_.size() - vacant_.size(); }
 
  private:
@@ -96,12 +102,14 @@ class ReplayOrder {
     std::shared_ptr<const std::string> writer_name;  // null: it was removed before
     Slot writer_slot = kRemoved;                     // kRemoved: `written` instead
     std::uint64_t written = 0;                       // number of the removed writer's last replay, as far as it shows
+    std::uint64_t added = 0;                         // replays there had been when the reader was added
     std::vector<Slot> overwriters;                   // other graphs that write any of it
     PastReplay past_overwriter;                      // the latest removed one
   };
   struct Graph {
     GraphKey key;
     std::shared_ptr<const std::string> name;
+    bool is_announced = false;      // and not added yet
     std::vector<ByteRange> writes;  // sorted, apart
     std::vector<Input> inputs;
     std::vector<Slot> conflicts;
@@ -132,6 +140,7 @@ class ReplayOrder {
   std::vector<Slot> vacant_;
   std::uint64_t keys_ = 0;
   std::uint64_t replays_ = 0;
+  Replay run_;  // the earliest replay since which all were on its stream
   Past past_;
 };
 

@@ -290,6 +290,25 @@ TEST_P(MemorySuite, AnAbandonedCaptureGivesItsMemoryBack) {
   EXPECT_EQ(pool.snapshot().totals().cached_nbytes, reserved_in(pool));
 }
 
+TEST_P(MemorySuite, AnAllocatorThatGoesDuringACaptureGivesBackAfterIt) {
+  Allocator brief(device);
+  Buffer buffer = brief.allocate(4 * kMiB, other);
+  other.synchronize();
+  const std::size_t before = device.memory_use().own_nbytes;
+  {
+    GraphCapture capture(allocator, stream);
+    const Buffer inside = allocator.allocate(512, stream);
+    fill(stream, inside, 1);
+    device.faults().count_calls(true);  // from 0
+    brief = {};
+    buffer.reset();
+    EXPECT_EQ(device.faults().calls(device::DriverCall::kUnmap), 0U);
+    static_cast<void>(capture.end());
+    device.faults().count_calls(false);
+  }
+  EXPECT_LE(device.memory_use().own_nbytes + 4 * kMiB, before + 2 * kMiB);  // what the capture took is still there
+}
+
 TEST_P(MemorySuite, TheMemoryOfAGraphsOwnPoolGoesBackWithIt) {
   {
     GraphCapture capture(allocator, stream);

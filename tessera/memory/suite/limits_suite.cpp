@@ -57,6 +57,16 @@ TEST_P(MemorySuite, KeepsTheLimitOfThePolicyInAllPoolsTogether) {
   expect_error<OutOfMemoryError>([&] { static_cast<void>(allocator.allocate(2 * kMiB, stream)); });
 }
 
+TEST_P(MemorySuite, ASegmentToShareThatDoesNotFitIsNoReasonToRefuse) {
+  use_policy({.expandable = false, .limit_nbytes = 12 * kMiB});  // a shared segment would take 20 MiB
+  const Buffer first = allocator.allocate(3 * kMiB, stream);
+  EXPECT_EQ(reserved(), 4 * kMiB);
+  const Buffer second = allocator.allocate(8 * kMiB, stream);
+  EXPECT_EQ(reserved(), 12 * kMiB);
+  expect_error<OutOfMemoryError>([&] { static_cast<void>(allocator.allocate(2 * kMiB, stream)); },
+                                 {"no room for 2 MiB", "limit"});
+}
+
 TEST_P(MemorySuite, LimitsToAShareOfTheCapacity) {
   allocator = with_capacity(device, 64 * kMiB);
   allocator.set_limit_fraction(0.5);
@@ -216,6 +226,17 @@ TEST_P(MemorySuite, CollectsNothingBelowTheShare) {
   const Buffer next = allocator.allocate(14 * kMiB, stream);
   EXPECT_EQ(allocator.statistics().collections, 0U);
   EXPECT_EQ(reserved(), 26 * kMiB);
+}
+
+TEST_P(MemorySuite, CollectsByTheCapacityWhereThereIsNoLimit) {
+  const Allocator small = with_capacity(device, 128 * kMiB, {.expandable = false, .collect_above = 0.5});
+  {
+    const Buffer one = small.allocate(34 * kMiB, stream);
+    const Buffer two = small.allocate(34 * kMiB, stream);
+  }
+  stream.synchronize();
+  const Buffer next = small.allocate(40 * kMiB, stream);
+  EXPECT_EQ(small.statistics().collections, 1U);
 }
 
 TEST_P(MemorySuite, ABlockOfManyPiecesIsCollectedWhole) {

@@ -317,6 +317,116 @@ TEST_P(MemorySuite, AGraphComesAfterEagerWorkOnWhatWasFreedInItsCapture) {
   EXPECT_TRUE(holds(next, 2));
 }
 
+TEST_P(MemorySuite, WhatAGraphReadsOfADroppedCaptureIsItsInputToo) {
+  const Pool pool = allocator.create_pool({});
+  Buffer made;
+  {
+    GraphCapture dropped(pool, stream);
+    made = allocator.allocate(2 * kMiB, stream);
+  }
+  fill(stream, made, 1);
+  const Buffer target = allocator.allocate(2 * kMiB, stream);
+  CapturedGraph reader;
+  {
+    GraphCapture capture(pool, stream, "reader");
+    made.use_on(stream);
+    target.use_on(stream);
+    stream.copy(target.data(), made.data(), 2 * kMiB);
+    reader = capture.end();
+  }
+  stream.synchronize();
+  std::byte* const address = made.data();
+  made.reset();
+  GraphCapture capture(pool, stream, "writer");
+  const Buffer next = allocator.allocate(2 * kMiB, stream);
+  ASSERT_EQ(next.data(), address);
+  fill(stream, next, 2);
+  const CapturedGraph writer = capture.end();
+  const device::Hold held = hold(stream);
+  reader.replay(stream);
+  expect_error<InvalidArgument>([&] { writer.replay(other); }, {"'writer'", "'reader'", "may still run"});
+  held.release();
+  EXPECT_TRUE(holds(target, 1));
+  writer.replay(other);
+  EXPECT_TRUE(holds(next, 2));
+  expect_error<InvalidArgument>([&] { reader.replay(stream); }, {"no graph wrote", "'writer' has overwritten"});
+}
+
+TEST_P(MemorySuite, AGraphReadsWhatACaptureThatEndsLaterWrites) {
+  const Pool pool = allocator.create_pool({});
+  const Buffer target = allocator.allocate(kMiB, other);
+  GraphCapture outer(pool, stream, "outer");
+  const Buffer made = allocator.allocate(kMiB, stream);
+  fill(stream, made, 1);
+  CapturedGraph reader;
+  {
+    GraphCapture inner(pool, other, "inner");
+    made.use_on(other);
+    target.use_on(other);
+    other.copy(target.data(), made.data(), kMiB);
+    reader = inner.end();
+  }
+  expect_error<InvalidArgument>([&] { reader.replay(other); }, {"replay graph 'outer' first"});
+  const CapturedGraph writer = outer.end();
+  expect_error<InvalidArgument>([&] { reader.replay(other); }, {"replay graph 'outer' first"});
+  const device::Hold held = hold(stream);
+  writer.replay(stream);
+  expect_error<InvalidArgument>([&] { reader.replay(other); }, {"'outer'", "may still run"});
+  held.release();
+  join(other, stream);
+  reader.replay(other);
+  EXPECT_TRUE(holds(target, 1));
+}
+
+TEST_P(MemorySuite, WhatTwoCapturesUsedIsFreeWhenBothHaveEnded) {
+  const Pool pool = allocator.create_pool({});
+  const Stream third = device.create_stream();
+  const Buffer target = allocator.allocate(2 * kMiB, other);
+  auto first = std::make_unique<GraphCapture>(pool, stream, "first");
+  Buffer made = allocator.allocate(2 * kMiB, stream);
+  const std::byte* const address = made.data();
+  GraphCapture second(pool, other, "second");
+  join(third, other);
+  made.use_on(other);
+  target.use_on(other);
+  other.copy(target.data(), made.data(), 2 * kMiB);
+  made.reset();
+  first.reset();
+  EXPECT_NE(allocator.allocate(2 * kMiB, third).data(), address);
+  join(other, third);
+  static_cast<void>(second.end());
+  device.synchronize();
+  GraphCapture later(pool, stream, "later");
+  const Buffer one = allocator.allocate(2 * kMiB, stream);
+  const Buffer two = allocator.allocate(2 * kMiB, stream);
+  EXPECT_TRUE(one.data() == address || two.data() == address);
+}
+
+TEST_P(MemorySuite, ACaptureDoesNotReuseWhatAnotherGraphReads) {
+  const Pool pool = allocator.create_pool({});
+  const Buffer target = allocator.allocate(2 * kMiB, other);
+  GraphCapture capture(pool, stream, "writer");
+  Buffer made = allocator.allocate(2 * kMiB, stream);
+  fill(stream, made, 1);
+  CapturedGraph reader;
+  {
+    GraphCapture inner(pool, other, "reader");
+    made.use_on(other);
+    target.use_on(other);
+    other.copy(target.data(), made.data(), 2 * kMiB);
+    reader = inner.end();
+  }
+  join(other, stream);
+  join(stream, other);
+  made.reset();
+  const Buffer next = allocator.allocate(2 * kMiB, stream);
+  fill(stream, next, 2);
+  const CapturedGraph writer = capture.end();
+  writer.replay(stream);
+  reader.replay(stream);
+  EXPECT_TRUE(holds(target, 1));
+}
+
 TEST_P(MemorySuite, AGraphKeepsABufferWhoseAllocatorIsGone) {
   Allocator gone(device);
   Buffer source = gone.allocate(kMiB, stream);

@@ -14,6 +14,7 @@ namespace tessera::memory::suite {
 namespace {
 
 using memory::detail::ByteRange;
+using memory::detail::GraphInput;
 using memory::detail::GraphKey;
 using memory::detail::ReplayOrder;
 using ::testing::AllOf;
@@ -23,6 +24,12 @@ constexpr StreamId kOne(1);
 constexpr StreamId kTwo(2);
 
 struct ReplayOrderTest : ::testing::Test {
+  // Announces and adds.
+  GraphKey add(std::string name, std::vector<ByteRange> writes, const std::vector<GraphInput>& inputs) {
+    const GraphKey key = order.announce(std::move(name));
+    order.add(key, std::move(writes), inputs);
+    return key;
+  }
   // Why not; "": it was replayed.
   std::string replay(GraphKey graph, StreamId on = kOne) {
     const auto why = order.refusal(graph, on, [&](StreamId, Tick tick) { return over.contains(tick.value()); });
@@ -39,7 +46,7 @@ struct ReplayOrderTest : ::testing::Test {
 TEST_F(ReplayOrderTest, IndependentGraphsReplayInAnyOrder) {
   std::vector<GraphKey> graphs;
   for (std::uintptr_t i = 1; i <= 32; ++i) {
-    graphs.push_back(order.add("size " + std::to_string(i), {{0x10000, 0x10000 + i * 512}}, {}));
+    graphs.push_back(add("size " + std::to_string(i), {{0x10000, 0x10000 + i * 512}}, {}));
   }
   std::mt19937 random(1);
   for (int round = 0; round < 20; ++round) {
@@ -49,8 +56,8 @@ TEST_F(ReplayOrderTest, IndependentGraphsReplayInAnyOrder) {
 }
 
 TEST_F(ReplayOrderTest, AnInputMustHaveBeenWritten) {
-  const GraphKey writer = order.add("prefill", {{0x1000, 0x3000}}, {});
-  const GraphKey reader = order.add("decode", {{0x8000, 0x9000}}, {{{0x1800, 0x2000}, writer}});
+  const GraphKey writer = add("prefill", {{0x1000, 0x3000}}, {});
+  const GraphKey reader = add("decode", {{0x8000, 0x9000}}, {{{0x1800, 0x2000}, writer}});
   EXPECT_THAT(replay(reader), AllOf(HasSubstr("'decode' reads 2048 bytes at 0x1800"), HasSubstr("never replayed"),
                                     HasSubstr("replay graph 'prefill' first")));
   EXPECT_EQ(replay(writer), "");
@@ -59,10 +66,10 @@ TEST_F(ReplayOrderTest, AnInputMustHaveBeenWritten) {
 }
 
 TEST_F(ReplayOrderTest, AnOverwrittenInputIsRefusedUntilItIsWrittenAgain) {
-  const GraphKey writer = order.add("prefill", {{0x1000, 0x3000}}, {});
-  const GraphKey beside = order.add("beside", {{0x1000, 0x1800}, {0x2000, 0x4000}}, {});
-  const GraphKey over_it = order.add("other", {{0x1FFF, 0x2001}}, {});
-  const GraphKey reader = order.add("decode", {{0x8000, 0x9000}}, {{{0x1800, 0x2000}, writer}});
+  const GraphKey writer = add("prefill", {{0x1000, 0x3000}}, {});
+  const GraphKey beside = add("beside", {{0x1000, 0x1800}, {0x2000, 0x4000}}, {});
+  const GraphKey over_it = add("other", {{0x1FFF, 0x2001}}, {});
+  const GraphKey reader = add("decode", {{0x8000, 0x9000}}, {{{0x1800, 0x2000}, writer}});
   ASSERT_EQ(replay(over_it), "");
   ASSERT_EQ(replay(writer), "");
   EXPECT_EQ(replay(beside), "");
@@ -75,8 +82,8 @@ TEST_F(ReplayOrderTest, AnOverwrittenInputIsRefusedUntilItIsWrittenAgain) {
 }
 
 TEST_F(ReplayOrderTest, AGraphThatOverwritesItsOwnInputNeedsItAnew) {
-  const GraphKey writer = order.add("prefill", {{0x1000, 0x2000}}, {});
-  const GraphKey reader = order.add("decode", {{0x1800, 0x1900}}, {{{0x1000, 0x2000}, writer}});
+  const GraphKey writer = add("prefill", {{0x1000, 0x2000}}, {});
+  const GraphKey reader = add("decode", {{0x1800, 0x1900}}, {{{0x1000, 0x2000}, writer}});
   ASSERT_EQ(replay(writer), "");
   EXPECT_EQ(replay(reader), "");
   EXPECT_THAT(replay(reader), HasSubstr("overwritten"));
@@ -85,9 +92,9 @@ TEST_F(ReplayOrderTest, AGraphThatOverwritesItsOwnInputNeedsItAnew) {
 }
 
 TEST_F(ReplayOrderTest, AConcurrentReplayOverSharedMemoryIsRefused) {
-  const GraphKey a = order.add("a", {{0x1000, 0x2000}}, {});
-  const GraphKey b = order.add("b", {{0x1F00, 0x3000}}, {});
-  const GraphKey apart = order.add("apart", {{0x4000, 0x5000}}, {});
+  const GraphKey a = add("a", {{0x1000, 0x2000}}, {});
+  const GraphKey b = add("b", {{0x1F00, 0x3000}}, {});
+  const GraphKey apart = add("apart", {{0x4000, 0x5000}}, {});
   ASSERT_EQ(replay(a, kOne), "");
   EXPECT_EQ(replay(apart, kTwo), "");
   EXPECT_THAT(replay(b, kTwo), AllOf(HasSubstr("graph 'b' shares 256 bytes at 0x1f00 with graph 'a'"),
@@ -96,8 +103,8 @@ TEST_F(ReplayOrderTest, AConcurrentReplayOverSharedMemoryIsRefused) {
 }
 
 TEST_F(ReplayOrderTest, OrderOrCompletionLetsAReplayPass) {
-  const GraphKey a = order.add("a", {{0x1000, 0x2000}}, {});
-  const GraphKey b = order.add("b", {{0x1000, 0x2000}}, {});
+  const GraphKey a = add("a", {{0x1000, 0x2000}}, {});
+  const GraphKey b = add("b", {{0x1000, 0x2000}}, {});
   ASSERT_EQ(replay(a, kOne), "");
   ASSERT_NE(replay(b, kTwo), "");
   over.insert(ticks);
@@ -106,17 +113,17 @@ TEST_F(ReplayOrderTest, OrderOrCompletionLetsAReplayPass) {
 }
 
 TEST_F(ReplayOrderTest, ReplaysOfOneGraphFollowEachOtherOnAnyStreams) {
-  const GraphKey other = order.add("other", {{0x1000, 0x2000}}, {});
-  const GraphKey a = order.add("a", {{0x1000, 0x2000}}, {});
+  const GraphKey other = add("other", {{0x1000, 0x2000}}, {});
+  const GraphKey a = add("a", {{0x1000, 0x2000}}, {});
   ASSERT_EQ(replay(other, kOne), "");
   ASSERT_EQ(replay(a, kOne), "");
   EXPECT_EQ(replay(a, kTwo), "") << "after its own latest replay, which came after the other graph's";
 }
 
 TEST_F(ReplayOrderTest, AWriterWaitsForReadersAndReadersForTheWriter) {
-  const GraphKey writer = order.add("writer", {{0x1000, 0x2000}}, {});
-  const GraphKey left = order.add("left", {{0x3000, 0x4000}}, {{{0x1000, 0x2000}, writer}});
-  const GraphKey right = order.add("right", {{0x5000, 0x6000}}, {{{0x1000, 0x2000}, writer}});
+  const GraphKey writer = add("writer", {{0x1000, 0x2000}}, {});
+  const GraphKey left = add("left", {{0x3000, 0x4000}}, {{{0x1000, 0x2000}, writer}});
+  const GraphKey right = add("right", {{0x5000, 0x6000}}, {{{0x1000, 0x2000}, writer}});
   ASSERT_EQ(replay(writer, kOne), "");
   EXPECT_THAT(replay(left, kTwo), HasSubstr("may still run"));
   over.insert(ticks);
@@ -126,13 +133,13 @@ TEST_F(ReplayOrderTest, AWriterWaitsForReadersAndReadersForTheWriter) {
 }
 
 TEST_F(ReplayOrderTest, TheOutputOfARemovedGraphIsGoodUntilOverwritten) {
-  const GraphKey writer = order.add("writer", {{0x1000, 0x2000}}, {});
-  const GraphKey before = order.add("before", {{0x3000, 0x4000}}, {{{0x1000, 0x1800}, writer}});
-  const GraphKey other = order.add("other", {{0x17FF, 0x1900}}, {});
+  const GraphKey writer = add("writer", {{0x1000, 0x2000}}, {});
+  const GraphKey before = add("before", {{0x3000, 0x4000}}, {{{0x1000, 0x1800}, writer}});
+  const GraphKey other = add("other", {{0x17FF, 0x1900}}, {});
   ASSERT_EQ(replay(writer), "");
   order.remove(writer);
   EXPECT_EQ(replay(before), "");
-  const GraphKey after = order.add("after", {{0x5000, 0x6000}}, {{{0x1400, 0x2000}, writer}});
+  const GraphKey after = add("after", {{0x5000, 0x6000}}, {{{0x1400, 0x2000}, writer}});
   EXPECT_EQ(replay(after), "");
   EXPECT_EQ(replay(other), "");
   EXPECT_THAT(replay(before), AllOf(HasSubstr("graph 'writer'"), HasSubstr("'other' has overwritten")));
@@ -143,19 +150,19 @@ TEST_F(ReplayOrderTest, TheOutputOfARemovedGraphIsGoodUntilOverwritten) {
 }
 
 TEST_F(ReplayOrderTest, AGraphRemovedBeforeItWasReplayedHasNoOutput) {
-  const GraphKey writer = order.add("writer", {{0x1000, 0x2000}}, {});
-  const GraphKey reader = order.add("reader", {{0x3000, 0x4000}}, {{{0x1000, 0x1800}, writer}});
+  const GraphKey writer = add("writer", {{0x1000, 0x2000}}, {});
+  const GraphKey reader = add("reader", {{0x3000, 0x4000}}, {{{0x1000, 0x1800}, writer}});
   order.remove(writer);
   EXPECT_THAT(replay(reader), AllOf(HasSubstr("graph 'writer'"), HasSubstr("removed before")));
 }
 
 TEST_F(ReplayOrderTest, TheLastReplayOfARemovedGraphMayStillRun) {
-  const GraphKey writer = order.add("writer", {{0x1000, 0x2000}}, {});
-  const GraphKey reader = order.add("reader", {{0x3000, 0x4000}}, {{{0x1000, 0x1800}, writer}});
+  const GraphKey writer = add("writer", {{0x1000, 0x2000}}, {});
+  const GraphKey reader = add("reader", {{0x3000, 0x4000}}, {{{0x1000, 0x1800}, writer}});
   ASSERT_EQ(replay(writer, kOne), "");
   ASSERT_EQ(replay(reader, kOne), "");
   order.remove(reader);
-  const GraphKey later = order.add("later", {{0x1700, 0x1710}}, {});
+  const GraphKey later = add("later", {{0x1700, 0x1710}}, {});
   EXPECT_THAT(replay(later, kTwo), HasSubstr("'writer'"));
   over.insert(1);
   EXPECT_THAT(replay(later, kTwo), AllOf(HasSubstr("'reader'"), HasSubstr("may still run")));
@@ -163,14 +170,45 @@ TEST_F(ReplayOrderTest, TheLastReplayOfARemovedGraphMayStillRun) {
   EXPECT_EQ(replay(later, kTwo), "");
 }
 
+TEST_F(ReplayOrderTest, AGraphMayReadWhatOneWritesThatIsStillBeingCaptured) {
+  const GraphKey writer = order.announce("writer");
+  const GraphKey reader = add("reader", {{0x3000, 0x4000}}, {{{0x1000, 0x1800}, writer}});
+  EXPECT_THAT(replay(reader), HasSubstr("replay graph 'writer' first"));
+  order.add(writer, {{0x1000, 0x2000}}, {});
+  EXPECT_THAT(replay(reader), HasSubstr("replay graph 'writer' first"));
+  ASSERT_EQ(replay(writer, kTwo), "");
+  EXPECT_THAT(replay(reader, kOne), HasSubstr("may still run"));
+  EXPECT_EQ(replay(reader, kTwo), "");
+  EXPECT_TRUE(order.remove(writer));
+  EXPECT_EQ(replay(reader, kTwo), "");
+}
+
+TEST_F(ReplayOrderTest, WhatNoGraphWroteIsGoodUntilOneOverwritesIt) {
+  const GraphKey dropped = order.announce("dropped");
+  const GraphKey before = add("before", {{0x3000, 0x4000}}, {{{0x1000, 0x1800}, dropped}});
+  const GraphKey other = add("other", {{0x17FF, 0x1900}}, {});
+  EXPECT_THAT(replay(before), HasSubstr("replay graph 'dropped' first"));
+  EXPECT_FALSE(order.remove(dropped));
+  EXPECT_EQ(replay(before, kOne), "");
+  EXPECT_THAT(replay(other, kTwo), AllOf(HasSubstr("1 bytes at 0x17ff with graph 'before'"), HasSubstr("still run")));
+  EXPECT_EQ(replay(other, kOne), "");
+  EXPECT_THAT(replay(before), AllOf(HasSubstr("no graph wrote"), HasSubstr("graph 'other' has overwritten"),
+                                    HasSubstr("capture 'before' again")));
+  const GraphKey after = add("after", {{0x5000, 0x6000}}, {{{0x1000, 0x1800}, GraphKey()}});
+  EXPECT_EQ(replay(after), "") << "what was in it when it was captured is what it wants";
+  ASSERT_EQ(replay(other), "");
+  order.remove(other);
+  EXPECT_THAT(replay(after), HasSubstr("graph 'other' has overwritten"));
+}
+
 TEST_F(ReplayOrderTest, WhatCannotBeIsRefused) {
-  const GraphKey writer = order.add("writer", {{0x1000, 0x2000}, {0x2000, 0x3000}}, {});
-  EXPECT_THROW((void)order.add("empty", {{0x1000, 0x1000}}, {}), InvalidArgument);
-  EXPECT_THROW((void)order.add("empty input", {}, {{{0x1000, 0x1000}, writer}}), InvalidArgument);
-  EXPECT_THROW((void)order.add("outside", {}, {{{0x2F00, 0x3001}, writer}}), InvalidArgument);
+  const GraphKey writer = add("writer", {{0x1000, 0x2000}, {0x2000, 0x3000}}, {});
+  EXPECT_THROW((void)add("empty", {{0x1000, 0x1000}}, {}), InvalidArgument);
+  EXPECT_THROW((void)add("empty input", {}, {{{0x1000, 0x1000}, writer}}), InvalidArgument);
+  EXPECT_THROW((void)add("outside", {}, {{{0x2F00, 0x3001}, writer}}), InvalidArgument);
   EXPECT_THROW(order.remove(GraphKey()), InvalidArgument);
-  EXPECT_EQ(order.size(), 1U);
-  EXPECT_NO_THROW((void)order.add("across", {}, {{{0x1800, 0x2800}, writer}}));
+  EXPECT_THROW(order.add(writer, {}, {}), InvalidArgument) << "it was added before";
+  EXPECT_NO_THROW((void)add("across", {}, {{{0x1800, 0x2800}, writer}}));
 }
 
 TEST(ReplayOrder, AgreesWithTheModelOfBytesOnRandomPrograms) {

@@ -221,7 +221,7 @@ void AllocatorProgram::allocate_step() {
   const int index = random_lane(false);
   if (index < 0) return;
   Item* made = allocate(index, random_size());
-  // Always, and all of it: the checker knows of a stream's work that it is over, but not that what came before is too.
+  // Always, and all of it: of work that is over the checker knows what came before only where that was a launch.
   if (made != nullptr) eager_work(index, *made, nullptr);
 }
 

@@ -153,7 +153,6 @@ void AllocatorProgram::captured_work(CaptureModel& capture, int inner) {
   for (const int id : held_) {
     const Item& one = item(id);
     const bool is_own = one.capture == capture.number;
-    if (is_open(one) && !is_own) continue;  // of another capture that is under way
     if (is_own || !one.is_captured) writable.push_back(id);
     readable.push_back(id);
   }
@@ -225,7 +224,10 @@ void AllocatorProgram::end_capture(int index, bool is_dropped) {
   if (given > 0) throw ProgramFailure(std::to_string(given) + " pieces were given back during a capture");
   if (is_dropped) {
     capture.capture.reset();
-    for (const int id : capture.model.made) item(id).capture = -1;  // no graph will ever write them
+    for (const int id : capture.model.made) {
+      item(id).capture = -1;
+      item(id).is_dropped = true;
+    }
     close_capture(index);
     return;
   }
@@ -243,6 +245,7 @@ void AllocatorProgram::end_capture(int index, bool is_dropped) {
     }
     capture.model.graph = capture.capture->end();
   }
+  capture.model.captured = replays_made_;
   graphs_.push_back(std::make_unique<GraphModel>(capture.model));
   close_capture(index);
 }
@@ -307,7 +310,12 @@ void AllocatorProgram::replayed(GraphModel& graph, int index) {
       throw ProgramFailure("step " + std::to_string(now_) + ": replay of '" + graph.graph.name() +
                            "' was let through though its input item " + std::to_string(id) +
                            (one.state == Value::kUnwritten ? " was never written" : " was overwritten"));
+    if (one.is_dropped && one.home == graph.pool && one.overwritten > graph.captured)
+      throw ProgramFailure("step " + std::to_string(now_) + ": replay of '" + graph.graph.name() +
+                           "' was let through though its input item " + std::to_string(id) +
+                           ", of a capture that was dropped, was overwritten since it was captured");
   }
+  ++replays_made_;
   for (const Operation& operation : graph.operations) {
     Item& to = item(operation.to);
     if (operation.kind == Operation::kHandOut) {
@@ -319,7 +327,10 @@ void AllocatorProgram::replayed(GraphModel& graph, int index) {
       wrote(to, from.state == Value::kKnown ? std::optional(from.value) : std::nullopt, false, true);
     }
   }
-  for (const int id : graph.read) item(id).readers.push_back(moment);
+  // Of what graphs share in their pool the replays know the readers; elsewhere it is the holder's to know them.
+  for (const int id : graph.read) {
+    if (!item(id).is_captured || item(id).home != graph.pool) item(id).readers.push_back(moment);
+  }
   for (const int id : graph.written) {
     item(id).writer = moment;
     item(id).readers.clear();

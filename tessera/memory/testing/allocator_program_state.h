@@ -44,11 +44,13 @@ struct Item {
   int home = 0;              ///< number of its pool
   int capture = -1;          ///< in which it was allocated; -1: none
   bool is_captured = false;  ///< lies where captures have their memory
+  bool is_dropped = false;   ///< its capture was: no graph writes it
   Value state = Value::kUnwritten;
   std::uint32_t value = 0;
   bool is_solid = false;        ///< the value is in every byte
   Moment writer;                ///< of eager work and, of a buffer from outside a graph's pool, of replays
   std::vector<Moment> readers;  ///< since then
+  int overwritten = 0;          ///< number of the last replay that wrote another buffer over it
   int born = 0;                 ///< step of the program
   int freed = 0;                ///< 0: held
 
@@ -74,6 +76,7 @@ struct GraphModel {
   std::set<int> made;     ///< items allocated in it
   std::set<int> read;     ///< other items it reads
   std::set<int> written;  ///< other items it writes
+  int captured = 0;       ///< after so many replays
   Moment last;            ///< replay
 };
 
@@ -181,6 +184,7 @@ class AllocatorProgram {
   std::optional<std::pair<int, PoolLayout>> layout_;
   int now_ = 0;
   int captures_made_ = 0;
+  int replays_made_ = 0;
   std::uint32_t last_value_ = 0;
 };
 

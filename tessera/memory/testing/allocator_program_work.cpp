@@ -40,8 +40,9 @@ void AllocatorProgram::wrote(Item& to, std::optional<std::uint32_t> value, bool 
   to.is_solid = is_solid;
   if (!to.is_captured) return;
   for (const auto& other : items_) {
-    if (other.get() == &to || !other->is_captured || other->state == Value::kUnwritten || !other->overlaps(to))
-      continue;
+    if (other.get() == &to || !other->is_captured || !other->overlaps(to)) continue;
+    if (by_graph) other->overwritten = replays_made_;
+    if (other->state == Value::kUnwritten) continue;
     if (by_graph) {
       other->state = Value::kOverwritten;
     } else if (other->state == Value::kKnown) {

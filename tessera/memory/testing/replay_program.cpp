@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "tessera/memory/detail/replay_order.h"
@@ -39,14 +40,15 @@ struct Replay {
 struct Span {
   int begin = 0;
   int end = 0;
-  int writer = -1;  // of an input
+  int writer = -1;  // of an input; -1: no graph
 };
 
 struct Graph {
   GraphKey key;
-  bool is_live = true;
+  enum { kAnnounced, kLive, kRemoved, kDropped } state = kAnnounced;
   std::vector<Span> writes;
   std::vector<Span> inputs;
+  int added = 0;    // after so many replays
   int latest = -1;  // replay
 
   [[nodiscard]] bool writes_byte(int byte) const {
@@ -81,8 +83,9 @@ class Program {
 
   void step() {
     const int what = random_.below(16);
-    if (what < 2 || live_ == 0) return add();
+    if (what < 2 || live_ == 0) return announce();
     if (what == 2) return remove();
+    if (announced_ >= 0 && random_.one_in(8)) return conclude();
     if (what < 6) return wait();
     if (what == 6) return complete();
     attempt(any_live(), any_stream());
@@ -91,7 +94,7 @@ class Program {
   int any_live() {
     for (;;) {
       const int number = random_.below(static_cast<int>(graphs_.size()));
-      if (graph(number).is_live) return number;
+      if (graph(number).state == Graph::kLive) return number;
     }
   }
 
@@ -100,39 +103,65 @@ class Program {
     return {first, first + 1 + random_.below(std::min(end - first, 12)), -1};
   }
 
-  void add() {
+  // A graph that will be there at once, or after others that may read what it writes.
+  void announce() {
     if (live_ == kMostLive) return remove();
     Graph made;
+    for (int i = 1 + random_.below(3); i > 0; --i) made.writes.push_back(any_span(0, kBytes));
+    made.key = order_.announce("g" + std::to_string(graphs_.size()));
+    graphs_.push_back(std::move(made));
+    const int number = static_cast<int>(graphs_.size()) - 1;
+    if (announced_ < 0 && random_.one_in(4)) {
+      announced_ = number;
+    } else {
+      add(number);
+    }
+  }
+
+  // The one that was announced is there, or never will be.
+  void conclude() {
+    const int number = std::exchange(announced_, -1);
+    if (live_ < kMostLive && !random_.one_in(3)) return add(number);
+    Graph& dropped = graph(number);
+    if (order_.remove(dropped.key)) failure_ = "a graph that was only announced was taken for one that was added";
+    dropped.state = Graph::kDropped;
+    for (Graph& other : graphs_) {
+      for (Span& input : other.inputs) input.writer = input.writer == number ? -1 : input.writer;
+    }
+  }
+
+  void add(int number) {
+    Graph& made = graph(number);
     std::vector<ByteRange> writes;
     std::vector<GraphInput> inputs;
-    for (int i = 1 + random_.below(3); i > 0; --i) {
-      made.writes.push_back(any_span(0, kBytes));
-      writes.push_back({address(made.writes.back().begin), address(made.writes.back().end)});
-    }
-    for (int i = random_.below(3); i > 0 && !graphs_.empty(); --i) {
+    for (const Span& span : made.writes) writes.push_back({address(span.begin), address(span.end)});
+    for (int i = random_.below(3); i > 0; --i) {
       // Of a graph that was removed, too: what it wrote lives on.
       const int writer =
           random_.one_in(4) || live_ == 0 ? random_.below(static_cast<int>(graphs_.size())) : last_live(any_live());
+      if (writer == number) continue;
       const auto& written = graph(writer).writes;
       const Span& in = written[static_cast<std::size_t>(random_.below(static_cast<int>(written.size())))];
       Span input = any_span(in.begin, in.end);
-      input.writer = writer;
+      const bool has_writer = graph(writer).state != Graph::kDropped && !random_.one_in(16);
+      if (has_writer) input.writer = writer;
       made.inputs.push_back(input);
-      inputs.push_back({{address(input.begin), address(input.end)}, graph(writer).key});
+      inputs.push_back({{address(input.begin), address(input.end)}, has_writer ? graph(writer).key : GraphKey()});
     }
-    made.key = order_.add("g" + std::to_string(graphs_.size()), std::move(writes), inputs);
-    graphs_.push_back(std::move(made));
+    order_.add(made.key, std::move(writes), inputs);
+    made.state = Graph::kLive;
+    made.added = static_cast<int>(replays_.size());
     ++live_;
   }
   [[nodiscard]] int last_live(int otherwise) const {
-    return last_replayed_ >= 0 && graphs_[static_cast<std::size_t>(last_replayed_)].is_live ? last_replayed_
-                                                                                            : otherwise;
+    const bool is_live = last_replayed_ >= 0 && graphs_[static_cast<std::size_t>(last_replayed_)].state == Graph::kLive;
+    return is_live ? last_replayed_ : otherwise;
   }
 
   void remove() {
     Graph& gone = graph(any_live());
-    order_.remove(gone.key);
-    gone.is_live = false;
+    if (!order_.remove(gone.key)) failure_ = "a graph that was added was taken for one only announced";
+    gone.state = Graph::kRemoved;
     --live_;
   }
 
@@ -170,7 +199,8 @@ class Program {
     for (const Span& input : g.inputs) {
       for (int i = input.begin; i < input.end; ++i) {
         const int writer = bytes_[static_cast<std::size_t>(i)].writer;
-        if (writer < 0 || replay(writer).graph != input.writer) return true;
+        if (input.writer < 0 && writer >= g.added) return true;
+        if (input.writer >= 0 && (writer < 0 || replay(writer).graph != input.writer)) return true;
       }
     }
     return false;
@@ -250,6 +280,7 @@ class Program {
   Clock complete_;
   Clock known_complete_;
   int live_ = 0;
+  int announced_ = -1;  // graph
   int last_replayed_ = -1;
   std::string failure_;
 };

@@ -46,11 +46,12 @@ class Capture {
 /// Where a stream stands in a capture. It belongs to the stream itself, so that every handle on the stream, wrapped
 /// ones too, sees the same capture. Guarded by its lock, which handles of one stream alone ever contend for.
 struct CaptureLane {
-  std::atomic<bool> may_capture{false};  ///< false: certainly not; read without the lock
-  SpinLock lock;                         ///< taken by each call of a handle that may touch the rest
-  std::shared_ptr<Capture> capture;      ///< null, or one that may have ended meanwhile
-  Dependencies dependencies;             ///< of the next node
-  NodeId last_launch;                    ///< the latest kernel or host node
+  std::atomic<bool> may_capture{false};   ///< false: certainly not; read without the lock
+  SpinLock lock;                          ///< taken by each call of a handle that may touch the rest
+  std::shared_ptr<Capture> capture;       ///< null, or one that may have ended meanwhile
+  Dependencies dependencies;              ///< of the next node
+  NodeId last_launch;                     ///< the latest kernel or host node
+  std::atomic<std::uint64_t> changes{0};  ///< of capture and dependencies; read without the lock
 
   /// Enters a capture at these nodes.
   void enter(std::shared_ptr<Capture> joined, Dependencies at) {
@@ -58,13 +59,17 @@ struct CaptureLane {
     dependencies = std::move(at);
     last_launch = {};
     may_capture = true;
+    note_change();
   }
   /// Leaves it.
   void leave() {
     capture = nullptr;
     dependencies.clear();
     may_capture = false;
+    note_change();
   }
+  /// After each change; the lock is held.
+  void note_change() { changes.store(changes.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
 };
 
 }  // namespace tessera::device::host::detail

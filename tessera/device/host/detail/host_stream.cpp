@@ -59,6 +59,7 @@ void HostStream::add_node(NewNode&& made) {
   if (!TESSERA_MUTANT("host.capture_forgets_order")) {
     lane_.dependencies.clear();
     lane_.dependencies.push_back({id});
+    lane_.note_change();
   }
   if (made.kind == NodeKind::kKernel || made.kind == NodeKind::kHost) lane_.last_launch = id;
 }
@@ -185,6 +186,7 @@ void HostStream::join_capture(CapturedPoint place, const HostEvent& event) {
         std::find(lane_.dependencies.begin(), lane_.dependencies.end(), dependency) != lane_.dependencies.end();
     if (!is_known) lane_.dependencies.push_back(dependency);
   }
+  lane_.note_change();
 }
 
 void HostStream::launch_graph(const std::shared_ptr<GraphExecBackend>& exec) {
@@ -236,6 +238,7 @@ void HostStream::set_capture_dependencies(std::span<const NodeId> nodes) {
   lane_.capture->check_nodes(nodes);
   lane_.dependencies.clear();
   for (const NodeId node : nodes) lane_.dependencies.push_back({node});
+  lane_.note_change();
 }
 
 bool HostStream::is_idle() {

@@ -39,6 +39,7 @@ class HostStream : public StreamBackend {
   std::unique_ptr<GraphBackend> end_capture() override;
   void abort_capture() override;
   CaptureInfo capture_info() override;
+  [[nodiscard]] const std::atomic<std::uint64_t>* capture_changes() const override { return &lane_.changes; }
   Dependencies capture_predecessors(NodeId node) override;
   void set_capture_dependencies(std::span<const NodeId> nodes) override;
 

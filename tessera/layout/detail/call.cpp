@@ -1,0 +1,371 @@
+#include "tessera/layout/detail/call.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+
+namespace tessera::layout::detail {
+namespace {
+
+using tessera::detail::concat;
+
+FactorSet bit(std::int32_t factor) { return FactorSet{1} << factor; }
+
+Reduction swapped(Reduction reduction) { return reduction == Reduction::kMin ? Reduction::kMax : Reduction::kMin; }
+
+// A dimension's factors with names and sizes.
+SmallVector<SizedFactor, 4> sized(const FactorRule& rule, std::span<const std::int64_t> sizes, const DimFactors& dim) {
+  SmallVector<SizedFactor, 4> out;
+  for (const std::int32_t f : dim) {
+    out.push_back({rule.factors[static_cast<std::size_t>(f)].name, sizes[static_cast<std::size_t>(f)]});
+  }
+  return out;
+}
+
+std::string names(std::span<const std::int32_t> inputs) {
+  std::string out = inputs.size() == 1 ? "input " : "inputs ";
+  for (std::size_t i = 0; i < inputs.size(); ++i) out += concat(i > 0 ? ", " : "", inputs[i]);
+  return out;
+}
+
+}  // namespace
+
+FactorSet factor_set(const OperandFactors& dims) {
+  FactorSet set = 0;
+  for (const DimFactors& dim : dims) {
+    for (const std::int32_t f : dim) set |= bit(f);
+  }
+  return set;
+}
+
+Call::Call(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs)
+    : rule_(rule), inputs_(inputs), outputs_(outputs) {
+  rule.check();
+  std::vector<Shape> shapes;
+  shapes.reserve(inputs.size());
+  for (const Operand& input : inputs) shapes.push_back(input.shape);
+  sizes_ = rule.sizes(shapes, outputs);
+  TESSERA_CHECK(!inputs.empty(), rule.name, ": without inputs there are no layouts to propagate");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    TESSERA_CHECK(static_cast<bool>(inputs[i].layout), rule.name, ": input ", i, " has no layout");
+    TESSERA_CHECK(inputs[i].layout.mesh() == inputs[0].layout.mesh(), rule.name, ": input ", i, " is on mesh ",
+                  inputs[i].layout.mesh().text(), ", input 0 on ", inputs[0].layout.mesh().text(),
+                  "; bring them to one mesh first");
+    in_inputs_.push_back(factor_set(rule.inputs[i]));
+  }
+  read_inputs();
+}
+
+void Call::read_inputs() {
+  std::vector<Layout>
+      nesting;  // the inputs that have atoms in common: of those that do not, the later ones are left out
+  nesting.reserve(inputs_.size());
+  for (const Operand& input : inputs_) nesting.push_back(input.layout);
+  std::string do_not_nest;
+  auto found = atoms_of(nesting, do_not_nest);
+  if (!found) {
+    nesting.clear();
+    for (const Operand& input : inputs_) {
+      nesting.push_back(input.layout);
+      std::string ignored;
+      if (auto more = atoms_of(nesting, ignored)) {
+        found = std::move(more);
+      } else {
+        nesting.pop_back();
+      }
+    }
+  }
+  atoms_ = std::move(*found);
+  unread_ = do_not_nest;
+  // An axis that cuts across two factors is read in two parts.
+  for (AtomSplit split; !read_over_atoms(split); split = {}) {
+    const auto at = atoms_.list.begin() + split.atom;
+    const SubAxis rest{at->axis, at->before * split.size, at->size / split.size};
+    at->size = split.size;
+    atoms_.list.insert(at + 1, rest);
+    unread_ = do_not_nest;
+  }
+}
+
+// False: an atom has to be split first.
+bool Call::read_over_atoms(AtomSplit& split) {
+  layouts_.assign(inputs_.size(), std::nullopt);
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    std::string why;
+    if (auto over_atoms = to_atoms(atoms_, inputs_[i].layout, inputs_[i].shape, why)) {
+      FactorLayout& out = layouts_[i].emplace();
+      if (read_input(*over_atoms, i, out, split, why)) continue;
+      layouts_[i].reset();
+      if (split.atom >= 0) return false;
+    }
+    if (unread_.empty()) unread_ = concat(input_name(i), ": ", why);
+  }
+  return true;
+}
+
+bool Call::read_input(const AtomLayout& layout, std::size_t input, FactorLayout& out, AtomSplit& split,
+                      std::string& why) const {
+  out.cuts.resize(rule_.factors.size());
+  out.uses.resize(atoms_.list.size());
+  std::vector<AtomDim> into;
+  for (std::size_t d = 0; d < layout.dims.size(); ++d) {
+    if (layout.dims[d].cuts.empty()) continue;
+    const DimFactors& dim = rule_.inputs[input][d];
+    into.assign(dim.size(), {});
+    const auto factors = sized(rule_, sizes_, dim);
+    if (!split_cuts(atoms_, layout.dims[d], factors, into, split, why)) {
+      why = concat("dimension ", d, ": ", why);
+      return false;
+    }
+    for (std::size_t k = 0; k < dim.size(); ++k) {
+      for (const AtomCut& cut : into[k].cuts) {
+        out.uses[static_cast<std::size_t>(cut.atom)] = {AtomUse::Kind::kCut, Reduction::kSum, dim[k]};
+      }
+      out.cuts[static_cast<std::size_t>(dim[k])] = std::move(into[k]);
+    }
+  }
+  for (std::size_t a = 0; a < layout.partials.size(); ++a) {
+    if (layout.partials[a]) out.uses[a] = {AtomUse::Kind::kPartial, *layout.partials[a], -1};
+  }
+  return true;
+}
+
+std::string Call::input_name(std::size_t input) const {
+  return concat("input ", input, " ", inputs_[input].layout.placements_text());
+}
+
+SmallVector<std::int32_t, 8> Call::joint_inputs() const {
+  SmallVector<std::int32_t, 8> out;
+  for (std::size_t i = 0; i < rule_.algebra.size(); ++i) {
+    if (rule_.algebra[i].linearity == Linearity::kJoint) out.push_back(static_cast<std::int32_t>(i));
+  }
+  return out;
+}
+
+std::optional<Reduction> Call::flow(std::span<const std::int32_t> partial, Reduction kind, std::string& why) const {
+  const auto algebra = [this](std::int32_t input) {
+    return rule_.algebra.empty() ? Algebra{} : rule_.algebra[static_cast<std::size_t>(input)];
+  };
+  if (kind == Reduction::kProd) {
+    why = concat("partial products (", names(partial), ") pass through no operator");
+    return std::nullopt;
+  }
+  if (kind == Reduction::kSum || kind == Reduction::kAvg) {
+    const bool is_joint =
+        std::ranges::all_of(partial, [&](std::int32_t input) { return algebra(input).linearity == Linearity::kJoint; });
+    if (is_joint) {
+      const auto joint = joint_inputs();
+      if (kind == Reduction::kAvg || partial.size() == joint.size()) return kind;
+      why = concat(rule_.name, " takes partial sums of all of ", names(joint), " or of none, and ", names(partial),
+                   partial.size() == 1 ? " is" : " are", " partial");
+      return std::nullopt;
+    }
+    if (partial.size() == 1 && algebra(partial[0]).linearity == Linearity::kMulti) return kind;
+    why = partial.size() == 1 ? concat(rule_.name, " is not linear in ", names(partial))
+                              : concat(rule_.name, " is not linear in ", names(partial), " together");
+    return std::nullopt;
+  }
+  const Monotony monotony = algebra(partial[0]).monotony;
+  if (partial.size() > 1 || monotony == Monotony::kNone) {
+    why = partial.size() > 1 ? concat(kind, " passes through one input at a time, and ", names(partial), " are partial")
+                             : concat(rule_.name, " is not monotone in ", names(partial));
+    return std::nullopt;
+  }
+  const Reduction out = monotony == Monotony::kUp ? kind : swapped(kind);
+  for (std::size_t f = 0; f < rule_.factors.size(); ++f) {
+    const Factor& factor = rule_.factors[f];
+    if (factor.kind != FactorKind::kReduce || factor.reduction == out) continue;
+    const bool is_kept = std::ranges::all_of(
+        rule_.outputs, [&](const auto& dims) { return (factor_set(dims) & bit(static_cast<std::int32_t>(f))) != 0; });
+    if (is_kept) continue;
+    why = concat(kind, " does not pass through ", factor.reduction, " over ", factor.name);
+    return std::nullopt;
+  }
+  return out;
+}
+
+bool Call::may_cut(std::int32_t factor, const AtomDim& cuts, std::string& why) const {
+  const auto f = static_cast<std::size_t>(factor);
+  const Factor& it = rule_.factors[f];
+  if (it.kind == FactorKind::kReplicate) {
+    const bool is_kept = std::ranges::any_of(
+        rule_.outputs, [&](const OperandFactors& dims) { return (factor_set(dims) & bit(factor)) != 0; });
+    why = concat("factor ", it.name, " (", sizes_[f], ") may not be cut: ", rule_.name,
+                 is_kept ? " looks at all of it" : " takes it apart, no result has it");
+    return false;
+  }
+  if (it.kind == FactorKind::kPermuted) {
+    why = concat("factor ", it.name, " (", sizes_[f], ") may not be cut: ", rule_.name, " reorders along it");
+    return false;
+  }
+  if (it.kind == FactorKind::kBlocked && !is_cut_in_blocks(atoms_, cuts, sizes_[f], it.block)) {
+    why = concat("factor ", it.name, " (", sizes_[f], ") may be cut in multiples of ", it.block, " alone");
+    return false;
+  }
+  return true;
+}
+
+bool Call::match_atom(std::int32_t atom, AtomRow& row, std::string& why) const {
+  std::size_t first = inputs_.size();  // the first input that is cut or partial
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const AtomUse& use = layouts_[i]->uses[static_cast<std::size_t>(atom)];
+    if (use.kind == AtomUse::Kind::kNothing) continue;
+    if (first == inputs_.size()) first = i;
+    const AtomUse& head = layouts_[first]->uses[static_cast<std::size_t>(atom)];
+    const auto does = [this](const AtomUse& it) {
+      return it.kind == AtomUse::Kind::kCut
+                 ? concat("cuts factor ", rule_.factors[static_cast<std::size_t>(it.factor)].name)
+                 : concat("is partial (", it.reduction, ")");
+    };
+    if (!(use == head)) {
+      why = concat(atom_name(atoms_, atom), " ", does(head), " in ", input_name(first), " and ", does(use), " in ",
+                   input_name(i));
+      return false;
+    }
+    if (use.kind == AtomUse::Kind::kCut) {
+      row.factor = use.factor;
+    } else {
+      row.partial.push_back(static_cast<std::int32_t>(i));
+      row.kind = use.reduction;
+    }
+  }
+  if (row.factor >= 0) {
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      if ((in_inputs_[i] & bit(row.factor)) == 0) continue;
+      if (layouts_[i]->uses[static_cast<std::size_t>(atom)].kind == AtomUse::Kind::kCut) continue;
+      why = concat(atom_name(atoms_, atom), " cuts factor ", rule_.factors[static_cast<std::size_t>(row.factor)].name,
+                   " in ", input_name(first), " but not in ", input_name(i));
+      return false;
+    }
+  } else if (!row.partial.empty()) {
+    const auto out = flow(row.partial, row.kind, why);
+    if (!out) {
+      why =
+          concat(atom_name(atoms_, atom), ": ", input_name(first), " is partial (", row.kind, ") along it, but ", why);
+      return false;
+    }
+    row.out = *out;
+  }
+  return true;
+}
+
+bool Call::match_factor(std::int32_t factor, AtomDim& cuts, std::string& why) const {
+  const auto f = static_cast<std::size_t>(factor);
+  const AtomDim* head = nullptr;
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if ((in_inputs_[i] & bit(factor)) == 0) continue;
+    const AtomDim& each = layouts_[i]->cuts[f];
+    if (head == nullptr) {
+      head = &each;
+      first = i;
+    } else if (!(each == *head)) {
+      why = concat(atom_name(atoms_, head->cuts[0].atom), head->cuts.size() > 1 ? " and others cut" : " cuts",
+                   " factor ", rule_.factors[f].name, " (", sizes_[f], ") into other pieces in ", input_name(first),
+                   " than in ", input_name(i));
+      return false;
+    }
+  }
+  if (head == nullptr || head->cuts.empty()) return true;
+  if (!may_cut(factor, *head, why)) {
+    why = concat(atom_name(atoms_, head->cuts[0].atom), " cuts factor ", rule_.factors[f].name, " in ",
+                 input_name(first), ", but ", why);
+    return false;
+  }
+  cuts = *head;
+  return true;
+}
+
+std::optional<Assignment> Call::match(std::string& why) const {
+  if (!unread_.empty()) {
+    why = unread_;
+    return std::nullopt;
+  }
+  Assignment out;
+  out.rows.resize(atoms_.list.size());
+  out.cuts.resize(rule_.factors.size());
+  for (std::size_t a = 0; a < out.rows.size(); ++a) {
+    if (!match_atom(static_cast<std::int32_t>(a), out.rows[a], why)) return std::nullopt;
+  }
+  for (std::size_t f = 0; f < out.cuts.size(); ++f) {
+    if (!match_factor(static_cast<std::int32_t>(f), out.cuts[f], why)) return std::nullopt;
+  }
+  return out;
+}
+
+bool Call::merge_operand(const OperandFactors& dims, const Assignment& assignment, AtomLayout& out,
+                         std::string& why) const {
+  out.dims.resize(dims.size());
+  out.partials.resize(atoms_.list.size());
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d].size() == 1) {
+      out.dims[d] = assignment.cuts[static_cast<std::size_t>(dims[d][0])];
+      continue;
+    }
+    SmallVector<const AtomDim*, 8> cuts;
+    for (const std::int32_t f : dims[d]) cuts.push_back(&assignment.cuts[static_cast<std::size_t>(f)]);
+    const auto factors = sized(rule_, sizes_, dims[d]);
+    if (!merge_cuts(atoms_, cuts, factors, out.dims[d], why)) {
+      why = concat("dimension ", d, ": ", why);
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<AtomLayout> Call::input_under(const Assignment& assignment, std::size_t input, std::string& why) const {
+  AtomLayout out;
+  if (!merge_operand(rule_.inputs[input], assignment, out, why)) {
+    why = concat("input ", input, ", ", why);
+    return std::nullopt;
+  }
+  for (std::size_t a = 0; a < assignment.rows.size(); ++a) {
+    const AtomRow& row = assignment.rows[a];
+    if (std::ranges::find(row.partial, static_cast<std::int32_t>(input)) != row.partial.end()) {
+      out.partials[a] = row.kind;
+    }
+  }
+  return out;
+}
+
+std::optional<std::vector<AtomLayout>> Call::outputs_over_atoms(const Assignment& assignment, std::string& why) const {
+  std::vector<AtomLayout> layouts(outputs_.size());
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    AtomLayout& out = layouts[o];
+    if (!merge_operand(rule_.outputs[o], assignment, out, why)) {
+      why = concat("output ", o, ", ", why);
+      return std::nullopt;
+    }
+    const FactorSet has = factor_set(rule_.outputs[o]);
+    std::optional<Reduction> first;
+    for (std::size_t a = 0; a < assignment.rows.size(); ++a) {
+      const AtomRow& row = assignment.rows[a];
+      if (row.factor >= 0 && (has & bit(row.factor)) == 0) {
+        out.partials[a] = rule_.factors[static_cast<std::size_t>(row.factor)].reduction;
+      } else if (!row.partial.empty()) {
+        out.partials[a] = row.out;
+      }
+      if (!out.partials[a]) continue;
+      if (!first) first = out.partials[a];
+      if (!can_mix(*first, *out.partials[a])) {
+        why = concat("output ", o, " would be partial in ", *first, " and, along ",
+                     atom_name(atoms_, static_cast<std::int32_t>(a)), ", in ", *out.partials[a]);
+        return std::nullopt;
+      }
+    }
+  }
+  return layouts;
+}
+
+std::optional<std::vector<Layout>> Call::outputs_under(const Assignment& assignment, std::string& why) const {
+  const auto over_atoms = outputs_over_atoms(assignment, why);
+  if (!over_atoms) return std::nullopt;
+  std::vector<Layout> layouts;
+  layouts.reserve(outputs_.size());
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    layouts.push_back(from_atoms(atoms_, (*over_atoms)[o], outputs_[o]));
+  }
+  return layouts;
+}
+
+}  // namespace tessera::layout::detail

@@ -1,0 +1,309 @@
+#include "tessera/layout/detail/factor_cuts.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+
+namespace tessera::layout::detail {
+namespace {
+
+using tessera::detail::concat;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+// The digits of an index; see the head of factor_cuts.h. None has size 1.
+class Digits {
+ public:
+  struct Digit {
+    std::int64_t size = 1;
+    std::int32_t atom = -1;  // -1: not cut
+  };
+
+  explicit Digits(std::int64_t size) {
+    if (size != 1) list_.push_back({size, -1});
+  }
+
+  [[nodiscard]] const SmallVector<Digit, 12>& list() const { return list_; }
+
+  // Cuts each of `blocks` blocks by an atom. False, and nothing changes: the cut is no digit.
+  bool cut(std::int32_t atom, std::int64_t parts, std::int64_t blocks) {
+    std::size_t at = 0;
+    std::int64_t inside = 1;  // blocks within the digit that is cut
+    for (; at < list_.size(); ++at) {
+      const Digit& digit = list_[at];
+      if (digit.atom >= 0) continue;
+      if (blocks % digit.size == 0) {
+        blocks /= digit.size;
+        continue;
+      }
+      if (digit.size % blocks != 0) return false;
+      inside = blocks;
+      blocks = 1;
+      break;
+    }
+    if (at == list_.size() || blocks != 1 || list_[at].size / inside % parts != 0) return false;
+    SmallVector<Digit, 12> next;
+    const auto add = [&next](Digit digit) {
+      if (digit.size != 1) next.push_back(digit);
+    };
+    for (std::size_t i = 0; i < at; ++i) next.push_back(list_[i]);
+    add({inside, -1});
+    add({parts, atom});
+    add({list_[at].size / inside / parts, -1});
+    for (std::size_t i = at + 1; i < list_.size(); ++i) next.push_back(list_[i]);
+    list_ = next;
+    return true;
+  }
+
+  // Cuts as many as are digits; returns how many those are.
+  std::size_t cut_all(const Atoms& atoms, const AtomDim& dim) {
+    std::size_t done = 0;
+    while (done < dim.cuts.size() && cut(dim.cuts[done].atom, atoms.size(dim.cuts[done].atom), dim.cuts[done].blocks)) {
+      ++done;
+    }
+    return done;
+  }
+
+ private:
+  SmallVector<Digit, 12> list_;
+};
+
+// What one factor got of the digits.
+struct Share {
+  std::size_t factor = 0;
+  std::int64_t uncut = 1;  // what a rank still counts through
+};
+
+std::string join(std::span<const SizedFactor> factors) {
+  std::string out;
+  for (const SizedFactor& each : factors) {
+    if (each.size != 1 || factors.size() == 1) out += concat(out.empty() ? "" : " x ", each.name, " (", each.size, ")");
+  }
+  return out;
+}
+
+std::int64_t product(std::span<const SizedFactor> factors) {
+  std::int64_t whole = 1;
+  for (const SizedFactor& each : factors) whole *= each.size;
+  return whole;
+}
+
+// The one factor that takes all cuts, where there is no choice; -1: there is one.
+int sole_factor(std::span<const SizedFactor> factors) {
+  int sole = static_cast<int>(factors.size()) - 1;
+  int nontrivial = 0;
+  for (std::size_t f = 0; f < factors.size(); ++f) {
+    if (factors[f].size == 0) return static_cast<int>(f);  // no elements: any place will do
+    if (factors[f].size == 1) continue;
+    ++nontrivial;
+    sole = static_cast<int>(f);
+  }
+  return nontrivial <= 1 ? sole : -1;
+}
+
+// Gives digits to factors. False: a digit crosses from one factor into the next.
+bool share_digits(const Atoms& atoms, Digits digits, std::span<const SizedFactor> factors, std::span<AtomDim> out,
+                  SmallVector<Share, 8>& shares, AtomSplit& split, std::string& why) {
+  SmallVector<Digits::Digit, 12> list = digits.list();
+  std::size_t at = 0;
+  for (std::size_t f = 0; f < factors.size(); ++f) {
+    if (factors[f].size == 1) continue;
+    Share share{f, 1};
+    std::int64_t rest = factors[f].size;
+    while (rest > 1) {
+      Digits::Digit& digit = list[at];
+      const bool splits = digit.atom < 0 && digit.size > rest;
+      if (splits ? digit.size % rest != 0 : rest % digit.size != 0) {
+        if (digit.atom >= 0 && digit.size % rest == 0) split = {digit.atom, rest};
+        const std::string what = digit.atom < 0 ? concat("blocks of the cuts") : concat(atom_name(atoms, digit.atom));
+        why = concat(what, digit.atom < 0 ? " do not meet " : concat(" cuts ", digit.size, " pieces across "),
+                     join(factors),
+                     digit.atom < 0 ? "" : concat(": ", rest, " of ", factors[f].name, " are left for it"));
+        return false;
+      }
+      if (digit.atom >= 0) {
+        out[f].cuts.push_back({digit.atom, share.uncut});
+        rest /= digit.size;
+        ++at;
+      } else if (splits) {
+        share.uncut *= rest;
+        digit.size /= rest;
+        rest = 1;
+      } else {
+        share.uncut *= digit.size;
+        rest /= digit.size;
+        ++at;
+      }
+    }
+    shares.push_back(share);
+  }
+  return true;
+}
+
+// The cuts from the first uneven one on: those of the last factor, or a single one whose pieces happen to be whole
+// pieces of a factor before it.
+bool share_tail(const Atoms& atoms, std::span<const AtomCut> tail, std::span<const SizedFactor> factors,
+                std::span<AtomDim> out, const SmallVector<Share, 8>& shares, std::string& why) {
+  std::int64_t before = 1;
+  for (std::size_t s = 0; s + 1 < shares.size(); ++s) before *= shares[s].uncut;
+  const bool in_last = std::ranges::all_of(tail, [&](const AtomCut& cut) { return cut.blocks % before == 0; });
+  if (in_last) {
+    for (const AtomCut& cut : tail)
+      out[shares[shares.size() - 1].factor].cuts.push_back({cut.atom, cut.blocks / before});
+    return true;
+  }
+  std::int64_t blocks = tail[0].blocks;
+  const std::int64_t parts = atoms.size(tail[0].atom);
+  for (std::size_t s = 0; s < shares.size() && tail.size() == 1; ++s) {
+    const std::int64_t uncut = shares[s].uncut;
+    if (blocks % uncut == 0) {
+      blocks /= uncut;
+      continue;
+    }
+    std::int64_t behind = 1;
+    for (std::size_t t = s + 1; t < shares.size(); ++t) behind *= shares[t].uncut;
+    const std::int64_t each = uncut / blocks;
+    if (uncut % blocks == 0 && ceil_div(each * behind, parts) == ceil_div(each, parts) * behind) {
+      out[shares[s].factor].cuts.push_back({tail[0].atom, blocks});
+      return true;
+    }
+    break;
+  }
+  why = concat(atom_name(atoms, tail[0].atom), " cuts ", product(factors), " = ", join(factors), " in ", parts,
+               " pieces that are not whole pieces of one of them");
+  return false;
+}
+
+}  // namespace
+
+std::string atom_name(const Atoms& atoms, std::int32_t atom) {
+  const SubAxis& by = atoms.list[static_cast<std::size_t>(atom)];
+  const Axis& axis = atoms.mesh.axis(by.axis);
+  if (axis.size == by.size) return "axis " + axis.name;
+  return concat("a part of axis ", axis.name, " (", by.size, " of ", axis.size, ")");
+}
+
+AtomDim canonical_cuts(const Atoms& atoms, const AtomDim& cuts, std::int64_t size) {
+  const bool is_plain = std::ranges::all_of(cuts.cuts, [](const AtomCut& cut) { return cut.blocks == 1; });
+  if (is_plain || cuts.sizes || size == 0 || cuts.cuts.size() == 1) return cuts;
+  Digits digits(size);
+  const std::size_t even = digits.cut_all(atoms, cuts);
+  AtomDim out;
+  std::int64_t uncut = 1;
+  for (const Digits::Digit& digit : digits.list()) {
+    if (digit.atom >= 0) {
+      out.cuts.push_back({digit.atom, uncut});
+    } else {
+      uncut *= digit.size;
+    }
+  }
+  for (std::size_t c = even; c < cuts.cuts.size(); ++c) out.cuts.push_back(cuts.cuts[c]);
+  return out;
+}
+
+bool split_cuts(const Atoms& atoms, const AtomDim& cuts, std::span<const SizedFactor> factors, std::span<AtomDim> out,
+                AtomSplit& split, std::string& why) {
+  if (cuts.cuts.empty()) return true;
+  if (factors.empty()) {
+    why = concat(atom_name(atoms, cuts.cuts[0].atom), " cuts a dimension of size 1 that is broadcast");
+    return false;
+  }
+  if (const int sole = sole_factor(factors); sole >= 0) {
+    const auto f = static_cast<std::size_t>(sole);
+    out[f] = canonical_cuts(atoms, cuts, factors[f].size);
+    return true;
+  }
+  if (cuts.sizes) {
+    why = concat(atom_name(atoms, cuts.cuts[0].atom), " cuts ", join(factors),
+                 " in pieces of given sizes, which are not split into factors");
+    return false;
+  }
+  Digits digits(product(factors));
+  const std::size_t even = digits.cut_all(atoms, cuts);
+  SmallVector<Share, 8> shares;
+  if (!share_digits(atoms, digits, factors, out, shares, split, why)) return false;
+  if (even == cuts.cuts.size()) return true;
+  return share_tail(atoms, std::span<const AtomCut>(cuts.cuts).subspan(even), factors, out, shares, why);
+}
+
+bool merge_cuts(const Atoms& atoms, std::span<const AtomDim* const> cuts, std::span<const SizedFactor> factors,
+                AtomDim& out, std::string& why) {
+  std::size_t last = 0;  // the last factor that is cut
+  std::size_t count = 0;
+  for (std::size_t f = 0; f < factors.size(); ++f) {
+    if (cuts[f]->cuts.empty()) continue;
+    last = f;
+    ++count;
+  }
+  if (count == 0) return true;
+  if (count == 1 && sole_factor(factors) == static_cast<int>(last)) {
+    out = *cuts[last];
+    return true;
+  }
+  const std::int64_t whole = product(factors);
+  std::int64_t uncut = 1;  // of the factors so far
+  for (std::size_t f = 0; f <= last; ++f) {
+    if (cuts[f]->cuts.empty()) {
+      uncut *= factors[f].size;
+      continue;
+    }
+    if (whole == 0 || factors[f].size == 1) {  // reading it back would find another factor cut
+      why = concat(atom_name(atoms, cuts[f]->cuts[0].atom), " cuts factor ", factors[f].name, " (", factors[f].size,
+                   "), which does not show in ", join(factors));
+      return false;
+    }
+    for (const AtomCut& cut : cuts[f]->cuts) out.cuts.push_back({cut.atom, cut.blocks * uncut});
+    Digits digits(factors[f].size);
+    const std::size_t even = cuts[f]->sizes ? 0 : digits.cut_all(atoms, *cuts[f]);
+    std::int64_t rest = 1;
+    for (const Digits::Digit& digit : digits.list()) rest *= digit.atom < 0 ? digit.size : 1;
+    uncut *= rest;
+    if (even == cuts[f]->cuts.size()) continue;
+    std::int64_t behind = 1;
+    for (std::size_t g = f + 1; g < factors.size(); ++g) behind *= factors[g].size;
+    const AtomCut& odd = cuts[f]->cuts[even];
+    const std::int64_t parts = atoms.size(odd.atom);
+    if (!cuts[f]->sizes && f == last) {
+      if (behind == 1) continue;
+      const std::int64_t each = rest / odd.blocks;
+      const bool is_last_cut = even + 1 == cuts[f]->cuts.size();
+      if (is_last_cut && ceil_div(each * behind, parts) == ceil_div(each, parts) * behind) continue;
+    }
+    why = cuts[f]->sizes ? concat(atom_name(atoms, odd.atom), " cuts factor ", factors[f].name, " (", factors[f].size,
+                                  ") in pieces of given sizes, which are not merged with ", join(factors))
+                         : concat(atom_name(atoms, odd.atom), " cuts factor ", factors[f].name, " (", factors[f].size,
+                                  ") in ", parts, " uneven pieces; merged with ", join(factors.subspan(f + 1)),
+                                  " they would not be ceil-chunks of ", whole);
+    return false;
+  }
+  return true;
+}
+
+bool is_cut_in_blocks(const Atoms& atoms, const AtomDim& cuts, std::int64_t size, std::int64_t block) {
+  SmallVector<std::int64_t, 8> pieces{size};  // the different sizes of pieces so far
+  for (std::size_t c = 0; c < cuts.cuts.size(); ++c) {
+    SmallVector<std::int64_t, 8> next;
+    const auto add = [&next](std::int64_t piece) {
+      if (piece > 0 && std::ranges::find(next, piece) == next.end()) next.push_back(piece);
+    };
+    if (c == 0 && cuts.sizes) {
+      for (const std::int64_t each : *cuts.sizes) {
+        if (each % block != 0) return false;
+        add(each);
+      }
+    } else {
+      for (const std::int64_t piece : pieces) {
+        const std::int64_t blocks = cuts.cuts[c].blocks;
+        const std::int64_t each = piece / blocks;
+        const std::int64_t chunk = ceil_div(each, atoms.size(cuts.cuts[c].atom));
+        if (each % block != 0 || chunk % block != 0) return false;
+        add(chunk * blocks);
+        add(each % std::max<std::int64_t>(chunk, 1) * blocks);
+      }
+    }
+    pieces = next;
+  }
+  return true;
+}
+
+}  // namespace tessera::layout::detail

@@ -1,0 +1,95 @@
+#include "tessera/layout/propagate.h"
+
+#include <fmt/format.h>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+#include "tessera/layout/detail/call.h"
+#include "tessera/layout/detail/fix_search.h"
+#include "tessera/layout/detail/layout_state.h"
+
+namespace tessera::layout {
+namespace {
+
+// The outputs where inputs fit together as they are, or why they do not.
+Propagation match(const detail::Call& call) {
+  Propagation out;
+  if (const auto found = call.match(out.conflict)) {
+    if (auto outputs = call.outputs_under(*found, out.conflict)) out.outputs = std::move(*outputs);
+  }
+  if (!out.conflict.empty()) out.conflict = call.rule().name + ": " + out.conflict;
+  return out;
+}
+
+std::string steps_text(const Plan& plan) {
+  std::string out;
+  for (const Step& step : plan.steps) {
+    out += out.empty() ? "" : ", then ";
+    out += to_string(step.kind);
+    for (std::size_t i = 0; i < step.axes.size(); ++i) {
+      out += i == 0 ? " over " : " and ";
+      out += detail::name_of(plan.request.to.mesh(), step.axes[i]);
+    }
+  }
+  return out;
+}
+
+std::string why_dropped(const detail::FoundFix& fix, double best_us, bool is_answer) {
+  if (!fix.invalid.empty()) return fix.invalid;
+  if (is_answer) return {};
+  if (fix.us <= best_us) return "costs as much as the best, which moves fewer inputs or comes first";
+  const double more_us = fix.us - best_us;
+  return fmt::format("{:.{}f} us more than the best", more_us, more_us < 1 ? 4 : 1);
+}
+
+}  // namespace
+
+std::string Fix::text() const {
+  std::string out;
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    if (!moves[i]) continue;
+    out +=
+        fmt::format("{}move input {} to {}: {}, {}, {:.1f} us", out.empty() ? "" : "; ", i, inputs[i].placements_text(),
+                    steps_text(*moves[i]), format_bytes(static_cast<std::uint64_t>(moves[i]->nbytes)), moves[i]->us);
+  }
+  return out.empty() ? "nothing moves" : out;
+}
+
+Propagation propagate(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs) {
+  return match(detail::Call(rule, inputs, outputs));
+}
+
+Propagation propagate_or_fix(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs,
+                             Planner& planner, int most) {
+  const detail::Call call(rule, inputs, outputs);
+  Propagation out = match(call);
+  if (out.is_match() || most <= 0) return out;
+  for (detail::FoundFix& fix : detail::FixSearch(call, planner, false).run(static_cast<std::size_t>(most))) {
+    out.fixes.push_back({std::move(fix.inputs), std::move(fix.outputs), std::move(fix.moves), fix.nbytes, fix.us});
+  }
+  return out;
+}
+
+std::vector<Candidate> explain(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs,
+                               Planner& planner, std::size_t most) {
+  const detail::Call call(rule, inputs, outputs);
+  std::vector<detail::FoundFix> found = detail::FixSearch(call, planner, true).run(most);
+  std::vector<Candidate> out;
+  double best_us = 0;
+  bool has_answer = false;
+  for (const detail::FoundFix& fix : found) {
+    if (!fix.invalid.empty() || has_answer) continue;
+    best_us = fix.us;
+    has_answer = true;
+  }
+  has_answer = false;
+  for (detail::FoundFix& fix : found) {
+    const bool is_answer = fix.invalid.empty() && !has_answer;
+    has_answer = has_answer || is_answer;
+    std::string dropped = why_dropped(fix, best_us, is_answer);
+    out.push_back({std::move(fix.inputs), std::move(fix.outputs), fix.us, fix.nbytes, std::move(dropped)});
+  }
+  return out;
+}
+
+}  // namespace tessera::layout
