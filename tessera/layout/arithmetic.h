@@ -17,13 +17,15 @@ namespace tessera::layout {
 /// (i_0, ..., i_k, j) over the counts of the levels and the block, major to minor; the global index is
 /// offset + sum of i_l * stride_l + j. Without levels it is one contiguous run.
 struct TESSERA_API IndexMap {
+  /// `count` of what the inner levels are, `stride` apart.
   struct Level {
-    std::int64_t count = 1;
-    std::int64_t stride = 1;
+    std::int64_t count = 1;   ///< at least 2
+    std::int64_t stride = 1;  ///< in indices
+    /// The same numbers.
     friend bool operator==(const Level&, const Level&) = default;
   };
-  std::int64_t offset = 0;
-  std::int64_t block = 0;        ///< length of a run
+  std::int64_t offset = 0;       ///< the first index; of nothing: the size of the dimension
+  std::int64_t block = 0;        ///< length of a run; of nothing: 0
   SmallVector<Level, 2> levels;  ///< outer to inner; none: contiguous
 
   /// How many indices the rank holds.
@@ -34,36 +36,40 @@ struct TESSERA_API IndexMap {
   [[nodiscard]] std::optional<std::int64_t> local(std::int64_t global) const;
   /// Whether it is one run.
   [[nodiscard]] bool is_contiguous() const { return levels.empty(); }
+  /// The same indices in the same order: maps have one form.
   friend bool operator==(const IndexMap&, const IndexMap&) = default;
 };
 
 /// A rectangle of a tensor: per dimension [offset, offset + size).
 struct TESSERA_API Box {
-  SmallVector<std::int64_t, 8> offset;
-  SmallVector<std::int64_t, 8> size;
+  SmallVector<std::int64_t, 8> offset;  ///< where it begins
+  SmallVector<std::int64_t, 8> size;    ///< how far it goes; as many numbers
 
   /// How many elements; 1 without dimensions.
   [[nodiscard]] std::int64_t numel() const;
   /// "[2:4, 0:512]".
   [[nodiscard]] std::string text() const;
+  /// The same numbers.
   friend bool operator==(const Box&, const Box&) = default;
 };
 /// What lies in both; of size 0 in some dimension when nothing does. They have as many dimensions each.
 TESSERA_API Box intersect(const Box& a, const Box& b);
 
-/// Refuses a shape that the layout does not fit: too few dimensions, blocks that do not divide a dimension on every
-/// rank, given sizes that do not add up to it. The error names the dimension and the axis.
+/// Refuses a shape that the layout does not fit: too few dimensions, one above 2^62, given sizes that do not add up to
+/// a dimension, blocks that do not divide what is left of it on every rank, and cuts that break runs: what comes after
+/// a cut with blocks takes whole runs, or stays inside of one. The error names the dimension and the axis. All
+/// functions below check it too.
 TESSERA_API void check_fits(const Layout& layout, const Shape& shape);
 
-// A rank off the mesh holds nothing: shapes of 0, empty boxes.
+// A rank off the mesh holds nothing: shapes of 0, empty boxes. (Of a scalar this cannot be told: ask the mesh.)
 
 /// The shape of the rank's part.
 TESSERA_API Shape local_shape(const Layout& layout, const Shape& shape, Rank rank);
-/// The indices of one dimension that the rank holds.
+/// The indices of one dimension (counted from the end when negative) that the rank holds.
 TESSERA_API IndexMap index_map(const Layout& layout, const Shape& shape, int dim, Rank rank);
 /// The rank's part as a rectangle; InvalidArgument where it is not one (a cut with blocks).
 TESSERA_API Box local_box(const Layout& layout, const Shape& shape, Rank rank);
-/// The ranks that hold the element at `index`.
+/// The ranks that hold the element at `index`, in the order of the mesh's axes.
 TESSERA_API RankSet owners(const Layout& layout, const Shape& shape, std::span<const std::int64_t> index);
 /// Elements of the largest part. Plans are priced by it, so that they are the same on all ranks.
 TESSERA_API std::int64_t largest_local_numel(const Layout& layout, const Shape& shape);

@@ -4,6 +4,7 @@
 
 #include "tessera/base/testing/bench.h"
 #include "tessera/layout/arithmetic.h"
+#include "tessera/layout/detail/atoms.h"
 
 namespace tessera::layout {
 namespace {
@@ -73,6 +74,17 @@ TESSERA_BENCH(layouts) {
                      bench::do_not_optimize(Layout::parse(mesh, "S0,S1,R"));
                    }});
   context.measure({.name = "layout_copy", .unit = "ns", .ours = [&] { bench::do_not_optimize(Layout(layout)); }});
+  const Layout both[] = {layout, Layout::parse(mesh, "P,R,2:S0*4:R")};
+  const Shape shape{4096, 8192, 512};
+  std::string why;
+  const detail::Atoms atoms = *detail::atoms_of(both, why);
+  const detail::AtomLayout over = *detail::to_atoms(atoms, layout, shape, why);
+  context.measure({.name = "to_atoms", .unit = "us", .ours = [&] {
+                     bench::do_not_optimize(detail::to_atoms(atoms, layout, shape, why));
+                   }});
+  context.measure({.name = "from_atoms_known", .unit = "us", .ours = [&] {
+                     bench::do_not_optimize(detail::from_atoms(atoms, over, shape));
+                   }});
 }
 
 }  // namespace

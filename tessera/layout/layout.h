@@ -39,44 +39,49 @@ TESSERA_API bool can_mix(Reduction a, Reduction b);
 /// A mesh axis, or a part of it. An axis of size n is read as before x size x after, major to minor; the part's
 /// coordinate is (coordinate / after) % size.
 struct SubAxis {
-  std::int32_t axis = 0;
-  std::int64_t before = 1;
-  std::int64_t size = 1;
+  std::int32_t axis = 0;    ///< of the mesh
+  std::int64_t before = 1;  ///< ranks of the parts that are major to it
+  std::int64_t size = 1;    ///< its ranks
+  /// By axis, then major to minor.
   friend auto operator<=>(const SubAxis&, const SubAxis&) = default;
 };
 
 /// One cut of a dimension.
 struct Cut {
-  SubAxis by;
+  SubAxis by;               ///< whose ranks get the pieces
   std::int64_t blocks = 1;  ///< what is cut is divided into this many equal blocks first, and each is cut
+  /// By sub-axis, then blocks.
   friend auto operator<=>(const Cut&, const Cut&) = default;
 };
 
 /// The cuts of one dimension, the first the coarsest.
 struct DimCuts {
-  std::vector<Cut> cuts;
+  std::vector<Cut> cuts;                                        ///< in the order of cutting
   std::shared_ptr<const std::vector<std::int64_t>> sizes = {};  ///< of the first cut's pieces; null: ceil-chunks
 };
 
 /// A (sub-)axis along which each rank holds only its part of every value.
 struct PartialAxis {
-  SubAxis by;
-  Reduction reduction = Reduction::kSum;
+  SubAxis by;                             ///< whose ranks hold the parts
+  Reduction reduction = Reduction::kSum;  ///< makes the whole of them
+  /// By sub-axis, then reduction.
   friend auto operator<=>(const PartialAxis&, const PartialAxis&) = default;
 };
 
 /// A layout as plain data, in any order; Layout::create brings it to its one canonical form.
 struct LayoutParts {
-  std::vector<DimCuts> dims;  ///< dimensions behind the last are not cut
-  std::vector<PartialAxis> partials;
+  std::vector<DimCuts> dims;          ///< dimensions behind the last are not cut
+  std::vector<PartialAxis> partials;  ///< all of one kind, but for sum and avg
 };
 
 /// What one mesh axis does, as users write it: Shard(0), Replicate(), Partial().
 struct Placement {
+  /// The three there are.
   enum class Kind : std::uint8_t { kReplicate, kShard, kPartial };
-  Kind kind = Kind::kReplicate;
+  Kind kind = Kind::kReplicate;           ///< which
   int dim = 0;                            ///< kShard
   Reduction reduction = Reduction::kSum;  ///< kPartial
+  /// The same in all of this.
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 /// The axis cuts dimension `dim`. Several axes that cut one dimension do so in mesh order.
@@ -90,8 +95,9 @@ inline Placement Partial(Reduction reduction = Reduction::kSum) { return {Placem
 using LayoutId = Id<struct LayoutTag, std::uint64_t>;
 /// Names a layout in any process, of any run.
 struct LayoutHash {
-  std::uint64_t high = 0;
-  std::uint64_t low = 0;
+  std::uint64_t high = 0;  ///< upper half
+  std::uint64_t low = 0;   ///< lower half
+  /// As a number of 128 bits.
   friend auto operator<=>(const LayoutHash&, const LayoutHash&) = default;
 };
 
@@ -105,8 +111,11 @@ class TESSERA_API Layout {
  public:
   /// Empty; only assigning, comparing and asking for emptiness are allowed.
   Layout() noexcept = default;
+  /// The same layout.
   Layout(const Layout& other) noexcept;
+  /// Takes it over; the other is empty then.
   Layout(Layout&& other) noexcept : state_(other.state_) { other.state_ = nullptr; }
+  /// Becomes the other one.
   Layout& operator=(Layout other) noexcept;
   ~Layout();
 
@@ -116,8 +125,9 @@ class TESSERA_API Layout {
   /// Likewise: Layout::create(mesh, {Shard(0), Replicate()}).
   static Layout create(const Mesh& mesh, std::initializer_list<Placement> placements);
   /// From cuts by dimension. An axis (or part of one) used twice, mixed partial kinds, parts that do not divide their
-  /// axis are refused with the name of the axis. What has size 1 is dropped. Two cuts by adjacent parts of an axis are
-  /// not one cut by the whole: of a size that does not divide they make other pieces.
+  /// axis or break the parts it was flattened from are refused with the name of the axis. What has size 1 is dropped.
+  /// Two cuts by adjacent parts of an axis are not one cut by the whole: of a size that does not divide they make other
+  /// pieces.
   static Layout create(const Mesh& mesh, LayoutParts parts);
   /// Nothing cut, nothing partial.
   static Layout replicated(const Mesh& mesh);

@@ -35,15 +35,16 @@ TESSERA_API Link parse_link(std::string_view text);
 
 /// `size` ranks, `stride` apart.
 struct RankStep {
-  std::int64_t size = 1;
-  std::int64_t stride = 1;
+  std::int64_t size = 1;    ///< how many
+  std::int64_t stride = 1;  ///< from one to the next
+  /// The same numbers.
   friend bool operator==(const RankStep&, const RankStep&) = default;
 };
 
 /// Ranks in closed form: first + sum of i_k * stride_k. The order is that of the steps, the last one fastest.
 struct TESSERA_API RankSet {
-  std::int64_t first = 0;
-  SmallVector<RankStep, 6> steps;
+  std::int64_t first = 0;          ///< the rank at place 0
+  SmallVector<RankStep, 6> steps;  ///< none of size 1; two in a row that make one progression are one
 
   /// How many there are.
   [[nodiscard]] std::int64_t size() const;
@@ -51,24 +52,26 @@ struct TESSERA_API RankSet {
   [[nodiscard]] Rank at(std::int64_t place) const;
   /// The place of a rank; -1: it is not among them.
   [[nodiscard]] std::int64_t place_of(Rank rank) const;
+  /// The same ranks in the same order, where steps are as said above.
   friend bool operator==(const RankSet&, const RankSet&) = default;
 };
 
 /// What is said of an axis when a mesh is made.
 struct TESSERA_API AxisSpec {
-  std::string name;       ///< a letter or '_', then letters, digits and '_'
-  std::int64_t size = 1;  ///< at least 1; an axis of size 1 costs nothing anywhere
-  Link link = Link::kNvlink;
+  std::string name;           ///< a letter or '_', then letters, digits and '_'
+  std::int64_t size = 1;      ///< at least 1; an axis of size 1 costs nothing anywhere
+  Link link = Link::kNvlink;  ///< what its ranks talk over
   std::vector<std::pair<std::string, std::string>> options = {};  ///< for the communicator: ("backend", "nccl")
 };
 
 /// An axis of a mesh.
 struct Axis {
-  std::string name;
-  std::int64_t size = 1;
-  SmallVector<RankStep, 2> parts;  ///< major to minor
-  Link link = Link::kNvlink;
+  std::string name;                                          ///< unlike all others of the mesh
+  std::int64_t size = 1;                                     ///< ranks along it
+  SmallVector<RankStep, 2> parts;                            ///< major to minor; one of size 1 where the axis is
+  Link link = Link::kNvlink;                                 ///< what its ranks talk over
   std::vector<std::pair<std::string, std::string>> options;  ///< sorted by key
+  /// The same axis in all of this.
   friend bool operator==(const Axis&, const Axis&) = default;
 };
 
@@ -127,7 +130,8 @@ class TESSERA_API Mesh {
   [[nodiscard]] Mesh unflatten(std::string_view name, std::span<const AxisSpec> into) const;
 
   /// "dp=2@network,tp=4{backend=nccl}": what parse() reads. `@nvlink` is left out. A mesh that is not row-major from
-  /// rank 0 says where it starts and its strides, and parts of a flattened axis: "8+x=2:16*4:1".
+  /// rank 0 says where it starts and its strides, and parts of a flattened axis: "8+x=2:16*4:1". A mesh without axes is
+  /// its one rank: "8+".
   [[nodiscard]] const std::string& text() const;
 
   /// The same mesh.

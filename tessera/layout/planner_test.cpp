@@ -205,6 +205,19 @@ TEST(Planner, CountsAndForgets) {
   EXPECT_EQ(counts.entries, 2U);
 }
 
+TEST(Planner, TellsRequestsApart) {
+  Planner planner;
+  PlanRequest asked = request(Mesh::parse("x=4"), "S0", "R", {8, 8});
+  const std::int64_t nbytes = planner.plan(asked)->nbytes;
+  asked.itemsize = 8;
+  EXPECT_EQ(planner.plan(asked)->nbytes, 2 * nbytes);
+  asked.budget_nbytes = 4096;
+  EXPECT_EQ(planner.plan(asked)->request.budget_nbytes, 4096);
+  asked.shape = {16, 8};
+  EXPECT_EQ(planner.plan(asked)->nbytes, 4 * nbytes);
+  EXPECT_EQ(planner.counts().hits, 0U);
+}
+
 TEST(Planner, IsSafeToShare) {
   Planner planner({}, 16);
   std::vector<PlanRequest> requests;

@@ -154,7 +154,7 @@ ModelledMesh random_mesh(Random& random, std::int64_t most_ranks) {
   std::vector<AxisSpec> axes;
   std::int64_t left = most_ranks;
   for (std::int64_t i = pick(random, 1, 4); i > 0; --i) {
-    names.push_back("a" + std::to_string(names.size()));
+    names.push_back(tessera::detail::concat('a', names.size()));
     sizes.push_back(std::min(pick(random, 1, 6), left));
     axes.push_back({names.back(), sizes.back()});
     left /= sizes.back();
@@ -163,7 +163,7 @@ ModelledMesh random_mesh(Random& random, std::int64_t most_ranks) {
   ModelledMesh made{Mesh::create(axes, Rank(static_cast<std::int32_t>(first))),
                     MeshModel::row_major(names, sizes, first)};
   for (std::int64_t i = random() % 2 == 0 ? 0 : pick(random, 1, 3); i > 0; --i) {
-    change(random, made, "b" + std::to_string(i));
+    change(random, made, tessera::detail::concat('b', i));
   }
   return made;
 }
