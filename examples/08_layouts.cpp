@@ -1,5 +1,5 @@
-// Layouts: who holds what, what an operator makes of it, and how to get from one layout to another. Pure arithmetic: the
-// eight ranks of this program do not exist.
+// Layouts: who holds what, what an operator makes of it, and how to get from one layout to another. Pure arithmetic:
+// the eight ranks of this program do not exist.
 #include <tessera/tessera.h>
 
 #include <array>

@@ -40,6 +40,7 @@ namespace tessera::layout {
 struct LinkCost {
   double latency_us = 0;       ///< a hop
   double gigabytes_per_s = 1;  ///< received by one rank; 10^9 bytes
+  /// The same numbers.
   friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };
 
@@ -73,6 +74,7 @@ struct TESSERA_API CostModel {
   /// Refuses negative times, and speeds that are not above 0.
   void check() const;
 
+  /// The same numbers.
   friend bool operator==(const CostModel&, const CostModel&) = default;
 };
 

@@ -29,6 +29,7 @@
 
 namespace tessera::layout {
 
+/// What a step does: see the head of this file.
 enum class StepKind : std::uint8_t {
   kAllGather,
   kSlice,
@@ -47,12 +48,12 @@ TESSERA_API bool communicates(StepKind kind);
 
 /// One step of a plan.
 struct TESSERA_API Step {
-  StepKind kind = StepKind::kSlice;
-  std::vector<SubAxis> axes;  ///< the group: ranks that differ along these; major to minor
-  Layout before;
-  Layout after;
-  std::int64_t nbytes = 0;       ///< that the busiest rank receives
-  std::int64_t copy_nbytes = 0;  ///< moved inside the rank: packing, unpacking, slices
+  StepKind kind = StepKind::kSlice;  ///< what it does
+  std::vector<SubAxis> axes;         ///< the group: ranks that differ along these; major to minor
+  Layout before;                     ///< of the whole tensor
+  Layout after;                      ///< likewise
+  std::int64_t nbytes = 0;           ///< that the busiest rank receives
+  std::int64_t copy_nbytes = 0;      ///< moved inside the rank: packing, unpacking, slices
   /// The parts before and after, and one message where there are copies (they are made message by message). What is
   /// all-reduced is there once.
   std::int64_t peak_nbytes = 0;
@@ -61,17 +62,17 @@ struct TESSERA_API Step {
 
 /// A request for a plan.
 struct TESSERA_API PlanRequest {
-  Layout from;
-  Layout to;  ///< on the same mesh
-  Shape shape;
-  std::int64_t itemsize = 4;
+  Layout from;                ///< as it is
+  Layout to;                  ///< as it is to be; on the same mesh
+  Shape shape;                ///< of the whole tensor
+  std::int64_t itemsize = 4;  ///< bytes of an element
   /// Most bytes of a rank's part in between; 0: the larger of the parts at the ends.
   std::int64_t budget_nbytes = 0;
 };
 
 /// See the head of this file.
 struct TESSERA_API Plan {
-  PlanRequest request;
+  PlanRequest request;           ///< what it was made for
   std::vector<Step> steps;       ///< none: the layouts are the same
   std::int64_t nbytes = 0;       ///< received by the busiest rank, all steps
   std::int64_t peak_nbytes = 0;  ///< the largest of the steps

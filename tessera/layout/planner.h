@@ -26,10 +26,10 @@ namespace tessera::layout {
 
 /// How often plans were found in the cache.
 struct PlannerCounts {
-  std::uint64_t hits = 0;
-  std::uint64_t misses = 0;
-  std::uint64_t evictions = 0;
-  std::size_t entries = 0;
+  std::uint64_t hits = 0;       ///< found
+  std::uint64_t misses = 0;     ///< made
+  std::uint64_t evictions = 0;  ///< dropped for others
+  std::size_t entries = 0;      ///< kept now
 };
 
 /// See the head of this file. Thread-safe. Keeps the plans it made, the least recently used go first.
