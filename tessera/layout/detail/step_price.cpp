@@ -112,7 +112,8 @@ bool price_move(const PlanSpace& space, const PlanState& a, const PlanState& b, 
   if (relation.axes == 0) return false;
   bool is_found = false;
   const double received = b.numel - relation.kept;  // no kind of step receives less
-  if (relation.apart + relation.shrunk > 0 && received * space.itemsize() * space.group(relation.axes).us_per_byte > limit_us)
+  if (relation.apart + relation.shrunk > 0 &&
+      received * space.itemsize() * space.group(relation.axes).us_per_byte > limit_us)
     return false;
   const double ranks = space.group(relation.axes).ranks;
   if (relation.apart == 0 && relation.shrunk == 1 && relation.grown == 0) {
