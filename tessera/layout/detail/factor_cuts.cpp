@@ -102,8 +102,8 @@ int sole_factor(std::span<const SizedFactor> factors) {
 }
 
 // Gives digits to factors. False: a digit crosses from one factor into the next.
-bool share_digits(const Atoms& atoms, Digits digits, std::span<const SizedFactor> factors, std::span<AtomDim> out,
-                  SmallVector<Share, 8>& shares, AtomSplit& split, std::string& why) {
+bool share_digits(const Atoms& atoms, const Digits& digits, std::span<const SizedFactor> factors,
+                  std::span<AtomDim> out, SmallVector<Share, 8>& shares, AtomSplit& split, std::string& why) {
   SmallVector<Digits::Digit, 12> list = digits.list();
   std::size_t at = 0;
   for (std::size_t f = 0; f < factors.size(); ++f) {

@@ -51,10 +51,10 @@ void FixSearch::expand(const Node& node) {
   }
   for (std::size_t r = 0; r < rows_[atom].size(); ++r) {
     Node next = node;
-    next.choice.rows.push_back(static_cast<std::uint8_t>(r));
+    next.choice.rows.push_back(static_cast<std::uint16_t>(r));
     next.us = 0;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      next.places[i] = inputs_[i].next(node.places[i], atom, static_cast<std::uint8_t>(r));
+      next.places[i] = inputs_[i].next(node.places[i], atom, static_cast<std::uint16_t>(r));
       next.us += inputs_[i].least(atom + 1, next.places[i]);
     }
     push(std::move(next));

@@ -51,7 +51,7 @@ InputMoves::InputMoves(const Call& call, std::size_t input, const std::vector<st
     for (const RowChoice& each : rows[a]) {
       const AtomUse use = use_in(each.row, input, call.factors_of(input));
       const auto known = std::ranges::find(uses_[a], use);
-      use_of_row_[a].push_back(static_cast<std::uint8_t>(known - uses_[a].begin()));
+      use_of_row_[a].push_back(static_cast<std::uint16_t>(known - uses_[a].begin()));
       if (known == uses_[a].end()) uses_[a].push_back(use);
     }
     places *= static_cast<double>(uses_[a].size() + 1);
@@ -77,8 +77,8 @@ void InputMoves::fill(std::size_t depth, std::uint32_t place, Choice& choice, st
   }
   choice.rows.push_back(0);
   for (std::size_t u = 0; u < uses_[depth].size(); ++u) {
-    const auto row = std::ranges::find(use_of_row_[depth], static_cast<std::uint8_t>(u));
-    choice.rows[depth] = static_cast<std::uint8_t>(row - use_of_row_[depth].begin());
+    const auto row = std::ranges::find(use_of_row_[depth], static_cast<std::uint16_t>(u));
+    choice.rows[depth] = static_cast<std::uint16_t>(row - use_of_row_[depth].begin());
     const AtomUse& use = uses_[depth][u];
     const std::uint32_t bit = use.kind == AtomUse::Kind::kCut ? std::uint32_t{1} << depth : 0;
     if (bit != 0) atoms_of[static_cast<std::size_t>(use.factor)] |= bit;
@@ -87,7 +87,7 @@ void InputMoves::fill(std::size_t depth, std::uint32_t place, Choice& choice, st
     if (bit != 0) atoms_of[static_cast<std::size_t>(use.factor)] &= ~bit;
     least = std::min(least, least_[depth + 1][at]);
   }
-  SmallVector<std::uint8_t, 8> shorter;
+  SmallVector<std::uint16_t, 8> shorter;
   shorter.append({choice.rows.data(), depth});
   choice.rows = shorter;
 }
@@ -154,8 +154,10 @@ MoveTarget& InputMoves::find(const Choice& choice) {
   std::u16string key;
   for (const std::size_t f : factors_) key.push_back(choice.lists[f]);
   for (std::size_t a = 0; a < rows_.size(); ++a) {
-    const std::uint8_t index = use_of_row_[a][choice.rows[a]];
-    if (uses_[a][index].kind == AtomUse::Kind::kPartial) key.push_back(static_cast<char16_t>(a << 8U | index));
+    const std::uint16_t index = use_of_row_[a][choice.rows[a]];
+    if (uses_[a][index].kind != AtomUse::Kind::kPartial) continue;
+    key.push_back(static_cast<char16_t>(a));
+    key.push_back(index);
   }
   const auto [place, is_new] = targets_.try_emplace(key);
   MoveTarget& target = place->second;

@@ -18,7 +18,7 @@ namespace tessera::layout::detail {
 
 /// What the search has chosen: a row for each of the first atoms, and, when all have one, a list for each factor.
 struct Choice {
-  SmallVector<std::uint8_t, 8> rows;
+  SmallVector<std::uint16_t, 8> rows;
   SmallVector<std::uint16_t, 8> lists;
 };
 
@@ -37,7 +37,7 @@ class InputMoves {
              Planner& planner);
 
   /// The place in the table behind `place`, one atom further.
-  [[nodiscard]] std::uint32_t next(std::uint32_t place, std::size_t atom, std::uint8_t row) const {
+  [[nodiscard]] std::uint32_t next(std::uint32_t place, std::size_t atom, std::uint16_t row) const {
     return place * static_cast<std::uint32_t>(uses_[atom].size()) + use_of_row_[atom][row];
   }
   /// Least cost behind a place after so many atoms; infinite: there is no target.
@@ -67,11 +67,11 @@ class InputMoves {
   const std::vector<std::vector<RowChoice>>& rows_;
   ListPool& pool_;
   Planner& planner_;
-  std::vector<std::size_t> factors_;                   // of the input
-  std::vector<std::vector<AtomUse>> uses_;             // by atom: what rows can do to this input
-  std::vector<std::vector<std::uint8_t>> use_of_row_;  // by atom and row
-  std::vector<std::uint16_t> now_;                     // by factor: the list it has now
-  std::vector<std::vector<double>> least_;             // by depth and place
+  std::vector<std::size_t> factors_;                    // of the input
+  std::vector<std::vector<AtomUse>> uses_;              // by atom: what rows can do to this input
+  std::vector<std::vector<std::uint16_t>> use_of_row_;  // by atom and row
+  std::vector<std::uint16_t> now_;                      // by factor: the list it has now
+  std::vector<std::vector<double>> least_;              // by depth and place
   MoveBounds bounds_;
   AtomLayout scratch_;
   std::unordered_map<std::u16string, MoveTarget> targets_;

@@ -50,7 +50,7 @@ MoveBounds::Ground& MoveBounds::ground_for(const std::vector<std::optional<Reduc
   ground.bounds.build(space);
   ground.bit_of.assign(atoms_.list.size(), -1);
   for (int bit = 0; bit < space.atoms(); ++bit) {
-    ground.bit_of[static_cast<std::size_t>(space.atom(bit))] = static_cast<std::int8_t>(bit);
+    ground.bit_of[static_cast<std::size_t>(space.atom(bit))] = bit;
     const double latency_us = space.group(Mask{1} << bit).latency_us;
     ground.least_latency_us = bit == 0 ? latency_us : std::min(ground.least_latency_us, latency_us);
   }
@@ -77,7 +77,7 @@ bool MoveBounds::state_of(const Ground& ground, const AtomLayout& to, Mask& list
       if (!is_plain(to.dims[d])) return false;
       std::uint64_t word = 0;
       for (std::size_t i = 0; i < to.dims[d].cuts.size(); ++i) {
-        const int bit = ground.bit_of[static_cast<std::size_t>(to.dims[d].cuts[i].atom)];
+        const std::int32_t bit = ground.bit_of[static_cast<std::size_t>(to.dims[d].cuts[i].atom)];
         word |= static_cast<std::uint64_t>(bit + 1) << (4 * i);
       }
       const auto found = ground.by_word.find(word);

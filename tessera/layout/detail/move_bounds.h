@@ -51,8 +51,8 @@ class MoveBounds {
     std::vector<std::optional<Reduction>> partials;  // of the targets
     PlanSpace space;
     PlanBounds bounds;
-    std::vector<int> dims;            // of the tensor, by dimension of the space
-    std::vector<std::int8_t> bit_of;  // by atom; -1: not in play
+    std::vector<int> dims;             // of the tensor, by dimension of the space
+    std::vector<std::int32_t> bit_of;  // by atom; -1: not in play
     std::unordered_map<std::uint64_t, std::uint16_t> by_word;
     double least_latency_us = 0;
     bool is_usable = false;

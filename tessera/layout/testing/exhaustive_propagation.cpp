@@ -85,7 +85,7 @@ class Enumeration {
     }
   }
 
-  void combine(ExhaustiveFix so_far) {
+  void combine(const ExhaustiveFix& so_far) {
     const std::size_t i = so_far.inputs.size();
     if (i == inputs_.size()) {
       offer(so_far);
@@ -97,7 +97,7 @@ class Enumeration {
       more.inputs.push_back(each.layout);
       more.us += each.us;
       more.moved += each.stays ? 0 : 1;
-      combine(std::move(more));
+      combine(more);
     }
   }
 
