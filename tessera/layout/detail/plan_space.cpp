@@ -62,9 +62,9 @@ bool is_cut(const AtomLayout& layout, std::int32_t atom) {
 double pieces_met(double before, double after) {
   const auto x = static_cast<std::int64_t>(before);
   const auto y = static_cast<std::int64_t>(after);
-  if (x % y == 0) return static_cast<double>(x / y);
   const std::int64_t divisor = std::gcd(x, y);
-  return static_cast<double>(1 + ceil_div(x / divisor - 1, y / divisor));
+  const std::int64_t met = 1 + ceil_div(x / divisor - 1, y / divisor);
+  return static_cast<double>(met);
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
   bit_of_.assign(count, -1);
   for (std::size_t a = 0; a < count; ++a) {
     if (in_play[a] == 0) continue;
-    bit_of_[a] = static_cast<std::int8_t>(atoms_.size());
+    bit_of_[a] = static_cast<std::int16_t>(atoms_.size());
     atoms_.push_back(static_cast<std::int32_t>(a));
   }
 }

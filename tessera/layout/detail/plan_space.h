@@ -129,11 +129,11 @@ class PlanSpace {
   void compute_extents();
   void compute_groups(const PlanProblem& problem);
 
-  std::vector<std::int32_t> atoms_;  // in play, by bit
-  std::vector<std::int8_t> bit_of_;  // by atom; -1: not in play
-  std::vector<int> dim_of_;          // the tensor's dimension behind a dimension of the space
-  std::vector<int> frozen_cuts_;     // leading cuts of a tensor's dimension that stay
-  std::vector<std::int64_t> sizes_;  // of a dimension of the space, behind those cuts
+  std::vector<std::int32_t> atoms_;   // in play, by bit
+  std::vector<std::int16_t> bit_of_;  // by atom; -1: not in play
+  std::vector<int> dim_of_;           // the tensor's dimension behind a dimension of the space
+  std::vector<int> frozen_cuts_;      // leading cuts of a tensor's dimension that stay
+  std::vector<std::int64_t> sizes_;   // of a dimension of the space, behind those cuts
   std::vector<std::uint8_t> frozen_even_;
   int dim_count_ = 0;
   bool has_all_atoms_ = true;
