@@ -16,7 +16,6 @@ python3             command python3
 libfmt-dev          header fmt/format.h
 libspdlog-dev       header spdlog/spdlog.h
 nlohmann-json3-dev  header nlohmann/json.hpp
-libxxhash-dev       header xxhash.h
 libcli11-dev        header CLI/CLI.hpp
 libgtest-dev        header gtest/gtest.h
 libgmock-dev        header gmock/gmock.h

@@ -87,6 +87,14 @@ MemoryFile load_memory(const std::string& path) {
   return file;
 }
 
+memory::Symbols symbols_of(const MemoryFile& file, bool is_wanted) {
+  if (!is_wanted) return {};
+  std::vector<std::string> notes;
+  memory::Symbols symbols = memory::symbolize(file.snapshots, &notes);
+  for (const std::string& note : notes) std::fprintf(stderr, "tessera: %s\n", note.c_str());
+  return symbols;
+}
+
 std::string size_text(std::uint64_t nbytes, Style style) {
   return style.is_terminal ? format_bytes(nbytes) : std::to_string(nbytes);
 }

@@ -22,12 +22,7 @@ struct Options {
 
 int dump(const Options& options) {
   const MemoryFile file = load_memory(options.file);
-  memory::Symbols symbols;
-  if (options.symbolize) {
-    std::vector<std::string> notes;
-    symbols = memory::symbolize(file.snapshots, &notes);
-    for (const std::string& note : notes) std::fprintf(stderr, "tessera: %s\n", note.c_str());
-  }
+  const memory::Symbols symbols = symbols_of(file, options.symbolize);
   const auto format = options.format == "json" ? memory::TorchFormat::kJson : memory::TorchFormat::kPickle;
   if (options.output == "-") {
     memory::write_torch_snapshot(std::cout, file.snapshots, format, symbols);

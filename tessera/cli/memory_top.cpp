@@ -145,12 +145,7 @@ void show(const MemoryFile& file, const Options& options, const memory::Symbols&
 
 int top(const Options& options) {
   const MemoryFile file = load_memory(options.file);
-  memory::Symbols symbols;
-  if (options.symbolize) {
-    std::vector<std::string> notes;
-    symbols = memory::symbolize(file.snapshots, &notes);
-    for (const std::string& note : notes) std::fprintf(stderr, "tessera: %s\n", note.c_str());
-  }
+  const memory::Symbols symbols = symbols_of(file, options.symbolize);
   options.json ? show_json(file, options, symbols) : show(file, options, symbols);
   return kDone;
 }

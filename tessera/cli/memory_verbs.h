@@ -33,6 +33,9 @@ struct MemoryFile {
 /// Notes and problems go to stderr as well, each on a line.
 MemoryFile load_memory(const std::string& path);
 
+/// Names of the functions in the file's stacks, where `is_wanted`. What could not be found goes to stderr.
+memory::Symbols symbols_of(const MemoryFile& file, bool is_wanted);
+
 /// Bytes: "1.5 GiB" on a terminal, "1610612736" in a pipe.
 std::string size_text(std::uint64_t nbytes, Style style);
 /// "pool 'decode'" without the word: its name, or its number.

@@ -112,10 +112,7 @@ const LinkCost& CostModel::of(const Axis& axis) const {
   return links[static_cast<std::size_t>(axis.link)];
 }
 
-double CostModel::copy_us(std::int64_t nbytes) const {
-  if (nbytes <= 0) return 0;
-  return copy_launch_us + static_cast<double>(nbytes) / (copy_gigabytes_per_s * 1e3);
-}
+double CostModel::copy_us(double nbytes) const { return copy_launch_us + nbytes / (copy_gigabytes_per_s * 1e3); }
 
 std::string CostModel::text() const {
   std::string text = fmt::format(

@@ -59,8 +59,8 @@ struct TESSERA_API CostModel {
 
   /// The cost of an axis: its own where there is one, else its link's.
   [[nodiscard]] const LinkCost& of(const Axis& axis) const;
-  /// One launch and a copy of this many bytes; 0 for none.
-  [[nodiscard]] double copy_us(std::int64_t nbytes) const;
+  /// Starting a copy of this many bytes, and making it.
+  [[nodiscard]] double copy_us(double nbytes) const;
 
   /// The assumptions, a line each, for people.
   [[nodiscard]] std::string text() const;

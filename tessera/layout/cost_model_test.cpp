@@ -39,7 +39,7 @@ TEST(CostModel, PrefersTheNumbersOfAnAxis) {
 
 TEST(CostModel, PricesCopies) {
   const CostModel model{.copy_gigabytes_per_s = 1000, .copy_launch_us = 2};
-  EXPECT_EQ(model.copy_us(0), 0);
+  EXPECT_EQ(model.copy_us(0), 2);
   EXPECT_DOUBLE_EQ(model.copy_us(5000000), 2 + 5);
 }
 

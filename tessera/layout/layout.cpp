@@ -1,8 +1,5 @@
 #include "tessera/layout/layout.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -54,6 +51,15 @@ std::uint64_t key_of(const Mesh& mesh, const LayoutParts& parts) {
     mix(static_cast<std::int64_t>(partial.reduction));
   }
   return key;
+}
+
+// FNV-1a over 128 bits: specified, a line long, and made once a layout, so that its speed does not matter.
+LayoutHash hash_of(std::string_view text) {
+  __extension__ using Wide = unsigned __int128;
+  constexpr Wide kPrime = (Wide{1} << 88) + 0x13B;
+  Wide hash = (Wide{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
+  return {static_cast<std::uint64_t>(hash >> 64), static_cast<std::uint64_t>(hash)};
 }
 
 detail::PlacedCut place(const Mesh& mesh, const Cut& cut) {
@@ -117,8 +123,7 @@ std::unique_ptr<LayoutState> make_state(const Mesh& mesh, LayoutParts parts, std
   state->key = key;
   state->placements_text = detail::placements_text(mesh, state->parts);
   const std::string text = mesh.text() + ' ' + state->placements_text;
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  state->hash = {hash.high64, hash.low64};
+  state->hash = hash_of(text);
   state->first_rank = mesh.ranks().first;
   place_dims(*state);
   place_replicas(*state);

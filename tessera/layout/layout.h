@@ -93,7 +93,7 @@ inline Placement Partial(Reduction reduction = Reduction::kSum) { return {Placem
 
 /// Numbers a layout within this process; never 0, never reused.
 using LayoutId = Id<struct LayoutTag, std::uint64_t>;
-/// Names a layout in any process, of any run.
+/// Names a layout in any process, of any run: FNV-1a of its text, over 128 bits.
 struct LayoutHash {
   std::uint64_t high = 0;  ///< upper half
   std::uint64_t low = 0;   ///< lower half

@@ -47,15 +47,6 @@ Key key_of(const PlanRequest& request) {
   return {request.from.id(), request.to.id(), &request.shape, request.itemsize, request.budget_nbytes};
 }
 
-bool is_cut(const detail::AtomLayout& layout, std::int32_t atom) {
-  for (const detail::AtomDim& dim : layout.dims) {
-    for (const detail::AtomCut& cut : dim.cuts) {
-      if (cut.atom == atom) return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 struct Planner::State {
@@ -115,6 +106,13 @@ std::optional<Step> Planner::step(const PlanRequest& request) const {
   return detail::make_step(request, state_->model);
 }
 
+Layout gradient_layout(const Layout& layout) {
+  if (layout.partials().empty()) return layout;
+  LayoutParts parts = layout.parts();
+  parts.partials.clear();
+  return Layout::create(layout.mesh(), std::move(parts));
+}
+
 std::shared_ptr<const Plan> Planner::dual(const Plan& plan) {
   const PlanRequest& forward = plan.request;
   PlanRequest request = forward;
@@ -131,7 +129,7 @@ std::shared_ptr<const Plan> Planner::dual(const Plan& plan) {
   for (std::size_t a = 0; a < atoms->list.size(); ++a) {
     const auto atom = static_cast<std::int32_t>(a);
     gradient.partials[a].reset();
-    if (!is_cut(*source, atom) || is_cut(*target, atom) || target->partials[a]) continue;
+    if (!source->is_cut_by(atom) || target->is_cut_by(atom) || target->partials[a]) continue;
     gradient.partials[a] = Reduction::kSum;
     has_gathered = true;
   }

@@ -34,9 +34,9 @@ std::string steps_text(const Plan& plan) {
   return out;
 }
 
-std::string why_dropped(const detail::FoundFix& fix, double best_us, bool is_answer) {
+// `best_us`: of the answer.
+std::string why_dropped(const detail::FoundFix& fix, double best_us) {
   if (!fix.invalid.empty()) return fix.invalid;
-  if (is_answer) return {};
   if (fix.us <= best_us) return "costs as much as the best, which moves fewer inputs or comes first";
   const double more_us = fix.us - best_us;
   return fmt::format("{:.{}f} us more than the best", more_us, more_us < 1 ? 4 : 1);
@@ -73,20 +73,12 @@ Propagation propagate_or_fix(const FactorRule& rule, std::span<const Operand> in
 std::vector<Candidate> explain(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs,
                                Planner& planner, std::size_t most) {
   const detail::Call call(rule, inputs, outputs);
-  std::vector<detail::FoundFix> found = detail::FixSearch(call, planner, true).run(most);
   std::vector<Candidate> out;
-  double best_us = 0;
-  bool has_answer = false;
-  for (const detail::FoundFix& fix : found) {
-    if (!fix.invalid.empty() || has_answer) continue;
-    best_us = fix.us;
-    has_answer = true;
-  }
-  has_answer = false;
+  const detail::FoundFix* answer = nullptr;  // the first that the rule allows: they come cheapest first
+  std::vector<detail::FoundFix> found = detail::FixSearch(call, planner, true).run(most);
   for (detail::FoundFix& fix : found) {
-    const bool is_answer = fix.invalid.empty() && !has_answer;
-    has_answer = has_answer || is_answer;
-    std::string dropped = why_dropped(fix, best_us, is_answer);
+    if (answer == nullptr && fix.invalid.empty()) answer = &fix;
+    std::string dropped = answer == &fix ? std::string() : why_dropped(fix, answer != nullptr ? answer->us : 0);
     out.push_back({std::move(fix.inputs), std::move(fix.outputs), fix.us, fix.nbytes, std::move(dropped)});
   }
   return out;

@@ -161,6 +161,8 @@ TEST(AddressOnlyUpstream, ReservesOfTheDeviceAndTakesOneGranule) {
   EXPECT_EQ(device.memory_use().own_nbytes, unit);
   EXPECT_THROW(upstream->map(base + unit, unit), InvalidArgument);
   EXPECT_THROW(upstream->map(base, std::size_t{8} << 20), InvalidArgument);
+  device.faults().fail(device::DriverCall::kUnmap, 2);  // the second of its two granules: all of it stays
+  EXPECT_THROW(upstream->unmap(base + unit, 2 * unit), DeviceError);
   upstream->unmap(base + unit, 2 * unit);
   upstream->release(base, 4 * unit);
   device.faults().fail(device::DriverCall::kReserve, 1);

@@ -131,6 +131,18 @@ DimCuts dim_from_atoms(const Atoms& atoms, const AtomDim& dim, std::size_t index
 
 }  // namespace
 
+std::size_t common_cuts(const AtomDim& a, const AtomDim& b) {
+  if (!are_same_sizes(a.sizes, b.sizes)) return 0;
+  const auto [end, other] = std::ranges::mismatch(a.cuts, b.cuts);
+  return static_cast<std::size_t>(end - a.cuts.begin());
+}
+
+bool AtomLayout::is_cut_by(std::int32_t atom) const {
+  return std::ranges::any_of(dims, [atom](const AtomDim& dim) {
+    return std::ranges::any_of(dim.cuts, [atom](const AtomCut& cut) { return cut.atom == atom; });
+  });
+}
+
 std::optional<Atoms> atoms_of(std::span<const Layout> layouts, std::string& why) {
   TESSERA_CHECK(!layouts.empty(), "atoms: no layouts are given");
   Atoms atoms{layouts.front().mesh(), {}};

@@ -27,20 +27,30 @@ struct AtomCut {
   friend bool operator==(const AtomCut&, const AtomCut&) = default;
 };
 
+/// Given sizes of pieces; null: ceil-chunks.
+using GivenSizes = std::shared_ptr<const std::vector<std::int64_t>>;
+/// Whether both are none, or the same sizes.
+inline bool are_same_sizes(const GivenSizes& a, const GivenSizes& b) { return a == b || (a && b && *a == *b); }
+
 /// The cuts of one dimension over atoms.
 struct AtomDim {
   SmallVector<AtomCut, 6> cuts;
-  std::shared_ptr<const std::vector<std::int64_t>> sizes = {};  ///< of the first cut; null: ceil-chunks
+  GivenSizes sizes = {};  ///< of the first cut's pieces
   friend bool operator==(const AtomDim& a, const AtomDim& b) {
-    return a.cuts == b.cuts && (a.sizes == b.sizes || (a.sizes && b.sizes && *a.sizes == *b.sizes));
+    return a.cuts == b.cuts && are_same_sizes(a.sizes, b.sizes);
   }
 };
+/// How many leading cuts the two have in common.
+std::size_t common_cuts(const AtomDim& a, const AtomDim& b);
 
 /// A layout over atoms.
 struct AtomLayout {
   std::vector<AtomDim> dims;                       ///< as many as the tensor has
   std::vector<std::optional<Reduction>> partials;  ///< by atom
   friend bool operator==(const AtomLayout&, const AtomLayout&) = default;
+
+  /// Whether the atom cuts some dimension.
+  [[nodiscard]] bool is_cut_by(std::int32_t atom) const;
 };
 
 /// The atoms of a mesh for a set of layouts: all of it but size-1 axes, by axis, major to minor.

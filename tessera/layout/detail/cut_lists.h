@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "tessera/layout/detail/atoms.h"
+
 namespace tessera::layout::detail {
 
 /// Most atoms of one search; see PlanSpace for what happens beyond.
@@ -24,7 +26,7 @@ struct Token {
   int bit = 0;  ///< of the atom
   std::int64_t size = 1;
   std::int64_t blocks = 1;
-  std::shared_ptr<const std::vector<std::int64_t>> sizes = {};
+  GivenSizes sizes = {};
   int dim = -1;              ///< the only dimension it stands in; -1: any
   std::uint64_t prefix = 0;  ///< and the list it stands behind there
 

@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
+#include "tessera/layout/detail/cutting.h"
 
 namespace tessera::layout::detail {
 namespace {
 
 using tessera::detail::concat;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 // The digits of an index; see the head of factor_cuts.h. None has size 1.
 class Digits {
@@ -163,7 +162,7 @@ bool share_tail(const Atoms& atoms, std::span<const AtomCut> tail, std::span<con
     std::int64_t behind = 1;
     for (std::size_t t = s + 1; t < shares.size(); ++t) behind *= shares[t].uncut;
     const std::int64_t each = uncut / blocks;
-    if (uncut % blocks == 0 && ceil_div(each * behind, parts) == ceil_div(each, parts) * behind) {
+    if (uncut % blocks == 0 && chunk_of(each * behind, parts) == chunk_of(each, parts) * behind) {
       out[shares[s].factor].cuts.push_back({tail[0].atom, blocks});
       return true;
     }
@@ -267,7 +266,7 @@ bool merge_cuts(const Atoms& atoms, std::span<const AtomDim* const> cuts, std::s
       if (behind == 1) continue;
       const std::int64_t each = rest / odd.blocks;
       const bool is_last_cut = even + 1 == cuts[f]->cuts.size();
-      if (is_last_cut && ceil_div(each * behind, parts) == ceil_div(each, parts) * behind) continue;
+      if (is_last_cut && chunk_of(each * behind, parts) == chunk_of(each, parts) * behind) continue;
     }
     why = cuts[f]->sizes ? concat(atom_name(atoms, odd.atom), " cuts factor ", factors[f].name, " (", factors[f].size,
                                   ") in pieces of given sizes, which are not merged with ", join(factors))
@@ -295,7 +294,7 @@ bool is_cut_in_blocks(const Atoms& atoms, const AtomDim& cuts, std::int64_t size
       for (const std::int64_t piece : pieces) {
         const std::int64_t blocks = cuts.cuts[c].blocks;
         const std::int64_t each = piece / blocks;
-        const std::int64_t chunk = ceil_div(each, atoms.size(cuts.cuts[c].atom));
+        const std::int64_t chunk = chunk_of(each, atoms.size(cuts.cuts[c].atom));
         if (each % block != 0 || chunk % block != 0) return false;
         add(chunk * blocks);
         add(each % std::max<std::int64_t>(chunk, 1) * blocks);

@@ -160,14 +160,3 @@ std::optional<Step> make_step(const PlanRequest& request, const CostModel& model
 }
 
 }  // namespace tessera::layout::detail
-
-namespace tessera::layout {
-
-Layout gradient_layout(const Layout& layout) {
-  if (layout.partials().empty()) return layout;
-  LayoutParts parts = layout.parts();
-  parts.partials.clear();
-  return Layout::create(layout.mesh(), std::move(parts));
-}
-
-}  // namespace tessera::layout

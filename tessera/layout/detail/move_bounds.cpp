@@ -179,12 +179,11 @@ void MoveBounds::find_sliced(Ground& ground) const {
       }
     }
   }
-  const double per_element = space.itemsize() * 1e-3 / model_.copy_gigabytes_per_s;
   for (Sliced& each : ground.sliced) {
     int count = 0;
     for (std::size_t d = 0; d < dims; ++d) count += each.lists[d] != start[d] ? 1 : 0;
     // Of several slices the cheapest order is not looked for: each makes at least what is left at the end.
-    each.us = std::max(0.0, count * (model_.copy_launch_us + each.numel * per_element) - (count > 0 ? kSlack : 0));
+    each.us = std::max(0.0, count * model_.copy_us(each.numel * space.itemsize()) - (count > 0 ? kSlack : 0));
   }
   std::ranges::stable_sort(ground.sliced, {}, &Sliced::us);
 }
@@ -195,9 +194,8 @@ double MoveBounds::once_us(Ground& ground, const PlanState& to, double enough) c
   const PlanSpace& space = ground.space;
   const auto dims = static_cast<std::size_t>(space.dims());
   if (ground.sliced.empty()) find_sliced(ground);
-  const double per_element = space.itemsize() * 1e-3 / model_.copy_gigabytes_per_s;
   const double most_numel = std::max(space.from().numel, to.numel);
-  const double slice_us = std::max(0.0, model_.copy_launch_us + to.numel * per_element - kSlack);
+  const double slice_us = std::max(0.0, model_.copy_us(to.numel * space.itemsize()) - kSlack);
   double best = enough;
   std::vector<std::uint16_t> before(to.lists, to.lists + dims);  // the target without some of its last cuts
   StepPrice price;

@@ -5,6 +5,7 @@
 
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
+#include "tessera/layout/detail/cutting.h"
 
 namespace tessera::layout::detail {
 namespace {
@@ -27,11 +28,9 @@ double state_count(int atoms, int dims) {
   return total;
 }
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
-
 std::int64_t piece(std::int64_t whole, std::int64_t size, std::int64_t blocks, const std::vector<std::int64_t>* sizes) {
   if (sizes != nullptr) return *std::max_element(sizes->begin(), sizes->end());
-  return blocks == 1 ? ceil_div(whole, size) : blocks * ceil_div(whole / blocks, size);
+  return blocks == 1 ? chunk_of(whole, size) : blocks * chunk_of(whole / blocks, size);
 }
 
 // Whether the cut may stand anywhere: it has neither blocks nor given sizes, and none with blocks stands before it.
@@ -42,28 +41,12 @@ bool is_plain(const AtomDim& dim, std::size_t cut) {
   return cut > 0 || dim.sizes == nullptr;
 }
 
-std::size_t common_cuts(const AtomDim& a, const AtomDim& b) {
-  const bool same_sizes = a.sizes == b.sizes || (a.sizes && b.sizes && *a.sizes == *b.sizes);
-  std::size_t i = 0;
-  while (same_sizes && i < a.cuts.size() && i < b.cuts.size() && a.cuts[i] == b.cuts[i]) ++i;
-  return i;
-}
-
-bool is_cut(const AtomLayout& layout, std::int32_t atom) {
-  for (const AtomDim& dim : layout.dims) {
-    for (const AtomCut& cut : dim.cuts) {
-      if (cut.atom == atom) return true;
-    }
-  }
-  return false;
-}
-
 // How many of `before` equal pieces one of `after` equal pieces of the same whole meets at most.
 double pieces_met(double before, double after) {
   const auto x = static_cast<std::int64_t>(before);
   const auto y = static_cast<std::int64_t>(after);
   const std::int64_t divisor = std::gcd(x, y);
-  const std::int64_t met = 1 + ceil_div(x / divisor - 1, y / divisor);
+  const std::int64_t met = 1 + chunk_of(x / divisor - 1, y / divisor);
   return static_cast<double>(met);
 }
 
@@ -87,7 +70,7 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
   for (std::size_t a = count; a-- > 0 && is_too_many();) {
     const auto atom = static_cast<std::int32_t>(a);
     if (in_play[a] == 0 || problem.from.partials[a] || problem.to.partials[a]) continue;
-    if (is_cut(problem.from, atom) || is_cut(problem.to, atom)) continue;
+    if (problem.from.is_cut_by(atom) || problem.to.is_cut_by(atom)) continue;
     in_play[a] = 0;
     --left;
   }
@@ -157,8 +140,7 @@ int PlanSpace::special_token(int dim, std::size_t place_in_dim, const AtomDim& c
   for (std::size_t t = static_cast<std::size_t>(atoms()) + 1; t < tokens_.size(); ++t) {
     const Token& known = tokens_[t];
     if (known.dim != dim || known.bit != bit || known.prefix != prefix || known.blocks != cut.blocks) continue;
-    if (has_sizes == (known.sizes != nullptr) && (!has_sizes || *known.sizes == *cuts.sizes))
-      return static_cast<int>(t);
+    if (are_same_sizes(known.sizes, has_sizes ? cuts.sizes : nullptr)) return static_cast<int>(t);
   }
   tokens_.push_back({.bit = bit,
                      .size = tokens_[static_cast<std::size_t>(bit) + 1].size,
@@ -308,8 +290,7 @@ ListRelation PlanSpace::find_relation(int a, int b) const {
     for (int i = from; i < x.size && relation.has_same_sequence; ++i) {
       const Token& p = token(token_at(x.word, i));
       const Token& q = token(token_at(y.word, i));
-      const bool has_same_sizes = p.sizes && q.sizes ? *p.sizes == *q.sizes : !p.sizes && !q.sizes;
-      relation.has_same_sequence = p.size == q.size && p.blocks == q.blocks && has_same_sizes;
+      relation.has_same_sequence = p.size == q.size && p.blocks == q.blocks && are_same_sizes(p.sizes, q.sizes);
     }
   }
   return relation;

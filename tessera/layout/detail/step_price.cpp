@@ -92,8 +92,7 @@ void offer(const PlanSpace& space, StepPrice step, StepPrice& best, bool& is_fou
     const GroupCost& group = space.group(step.axes);
     us = model.launch_us + step.hops * group.latency_us + step.nbytes * group.us_per_byte;
   }
-  if (is_local || step.copy_nbytes > 0)
-    us += model.copy_launch_us + step.copy_nbytes * 1e-3 / model.copy_gigabytes_per_s;
+  if (is_local || step.copy_nbytes > 0) us += model.copy_us(step.copy_nbytes);
   step.us = on_grain(us);
   if (is_found && step.us >= best.us) return;
   best = step;

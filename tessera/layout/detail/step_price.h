@@ -1,5 +1,5 @@
 // What leads from one state to another in one step, and for how much. The rules are those of plan.h, the prices those
-// of cost_model.h; testing/exhaustive_planner.cpp states both once more, in the plain way.
+// of cost_model.h; testing/step_definition.cpp states both once more, in the plain way.
 #pragma once
 
 #include <cstdint>

@@ -46,12 +46,7 @@ class Greedy {
 
  private:
   [[nodiscard]] std::size_t common(std::size_t d) const {
-    const AtomDim& a = current_.dims[d];
-    const AtomDim& b = ends_.to.dims[d];
-    const bool same_sizes = a.sizes && b.sizes ? *a.sizes == *b.sizes : !a.sizes && !b.sizes;
-    std::size_t n = 0;
-    while (same_sizes && n < a.cuts.size() && n < b.cuts.size() && a.cuts[n] == b.cuts[n]) ++n;
-    return n;
+    return detail::common_cuts(current_.dims[d], ends_.to.dims[d]);
   }
 
   void note_part() {

@@ -19,6 +19,15 @@ Allocator fresh_pinned(const Device& device) {
   return Allocator(device, {.upstream = pinned_upstream(device), .host_writes = true});
 }
 
+// A graph that copies staging memory to a buffer of its own, `result`.
+CapturedGraph capture_copy(GraphCapture&& capture, const Allocator& allocator, const Stream& stream,
+                           const Buffer& staging, Buffer& result) {
+  result = allocator.allocate(kStaging, stream);
+  staging.use_on(stream);
+  stream.copy(result.data(), staging.data(), kStaging);
+  return capture.end();
+}
+
 }  // namespace
 
 TEST_P(MemorySuite, TheHostWritesPinnedMemoryAndTheDeviceReadsIt) {
@@ -131,14 +140,7 @@ TEST_P(MemorySuite, APinnedBlockUsedByACapturedCopyIsKeptWhileTheGraphLives) {
   const std::byte* const unused_at = unused.data();
   std::memset(used.data(), 7, kStaging);
   Buffer result;
-  CapturedGraph graph;
-  {
-    GraphCapture capture(pool, stream);
-    result = allocator.allocate(kStaging, stream);
-    used.use_on(stream);
-    stream.copy(result.data(), used.data(), kStaging);
-    graph = capture.end();
-  }
+  CapturedGraph graph = capture_copy(GraphCapture(pool, stream), allocator, stream, used, result);
   used.reset();
   unused.reset();
   EXPECT_EQ(pinned.statistics().now.pending_nbytes, kStaging);
@@ -234,14 +236,7 @@ TEST_P(MemorySuite, BlocksOutliveAPinnedAllocatorWhileAGraphKeepsOne) {
   Buffer kept = pinned.allocate(kStaging, stream);
   Buffer live = pinned.allocate(kStaging, stream);
   Buffer result;
-  CapturedGraph graph;
-  {
-    GraphCapture capture(allocator, stream);
-    result = allocator.allocate(kStaging, stream);
-    kept.use_on(stream);
-    stream.copy(result.data(), kept.data(), kStaging);
-    graph = capture.end();
-  }
+  CapturedGraph graph = capture_copy(GraphCapture(allocator, stream), allocator, stream, kept, result);
   std::memset(kept.data(), 8, kStaging);
   kept.reset();
   pinned = {};
@@ -255,15 +250,8 @@ TEST_P(MemorySuite, BlocksOutliveAPinnedAllocatorWhileAGraphKeepsOne) {
 TEST_P(MemorySuite, AGraphKeepsAPinnedBlockOfAnAllocatorThatIsGone) {
   Allocator pinned = fresh_pinned(device);
   Buffer kept = pinned.allocate(kStaging, stream);
-  CapturedGraph graph;
   Buffer result;
-  {
-    GraphCapture capture(allocator, stream);
-    result = allocator.allocate(kStaging, stream);
-    kept.use_on(stream);
-    stream.copy(result.data(), kept.data(), kStaging);
-    graph = capture.end();
-  }
+  CapturedGraph graph = capture_copy(GraphCapture(allocator, stream), allocator, stream, kept, result);
   std::memset(kept.data(), 8, kStaging);
   kept.reset();
   pinned = {};  // with no block live
