@@ -6,6 +6,7 @@ namespace tessera {
 
 namespace detail {
 constinit thread_local probe::Recorder* cached_recorder = nullptr;
+constinit thread_local std::uint64_t rank_changes = 0;
 }  // namespace detail
 
 namespace {
@@ -54,9 +55,11 @@ const RankPlace& current_place() { return current_slot()->place(); }
 
 RankScope::RankScope(std::shared_ptr<RankContext> rank) : previous_(std::exchange(current_slot(), std::move(rank))) {
   detail::cached_recorder = nullptr;
+  ++detail::rank_changes;
 }
 RankScope::~RankScope() {
   detail::cached_recorder = nullptr;
+  ++detail::rank_changes;
   current_slot() = std::move(previous_);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,9 @@ namespace detail {
 /// The recorder of the rank this thread works for; null: not asked for since the rank last changed. Kept by
 /// tessera/base/probe, so that recording need not go through the rank. Initial-exec: no call to find it.
 [[gnu::tls_model("initial-exec")]] extern TESSERA_API constinit thread_local probe::Recorder* cached_recorder;
+/// Moves whenever this thread starts to work for another rank, so that what a thread remembers of its rank can be known
+/// to be old.
+[[gnu::tls_model("initial-exec")]] extern TESSERA_API constinit thread_local std::uint64_t rank_changes;
 }  // namespace detail
 
 /// Where a rank stands in its world.

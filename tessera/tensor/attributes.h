@@ -1,0 +1,160 @@
+// The arguments of an operator that are not tensors, as a plain struct of its own:
+//
+//   struct SoftmaxAttributes {
+//     std::int64_t dim = 0;
+//     TESSERA_ATTRIBUTES(dim)
+//   };
+//
+// Kernels and gradients read the struct; what handles any operator (records, caches, errors) sees a pointer and a table
+// of functions made from the named fields: compare, hash, print, copy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "tessera/base/dtype.h"
+#include "tessera/base/error.h"
+#include "tessera/base/export.h"
+#include "tessera/base/shape.h"
+#include "tessera/base/small_vector.h"
+#include "tessera/layout/arithmetic.h"
+#include "tessera/tensor/scalar.h"
+
+namespace tessera::tensor {
+
+/// A list of integers: dims, sizes, indices.
+using IntList = SmallVector<std::int64_t, 8>;
+
+/// Names the fields of an attributes struct, all of them.
+#define TESSERA_ATTRIBUTES(...)                             \
+  static constexpr std::string_view kFields = #__VA_ARGS__; \
+  [[nodiscard]] auto fields() const { return std::tie(__VA_ARGS__); }
+
+/// Attributes of an operator that has none.
+struct NoAttributes {
+  static constexpr std::string_view kFields = {};
+  [[nodiscard]] std::tuple<> fields() const { return {}; }  ///< none
+};
+
+namespace detail {
+
+TESSERA_API std::string attribute_text(bool value);
+TESSERA_API std::string attribute_text(std::int64_t value);
+TESSERA_API std::string attribute_text(double value);
+TESSERA_API std::string attribute_text(const Scalar& value);
+TESSERA_API std::string attribute_text(DType value);
+TESSERA_API std::string attribute_text(const Shape& value);
+TESSERA_API std::string attribute_text(const IntList& value);
+TESSERA_API std::string attribute_text(const std::string& value);
+TESSERA_API std::string attribute_text(const layout::IndexMap& value);
+TESSERA_API std::string attribute_text(const std::vector<layout::IndexMap>& value);
+/// "dim=1, keepdim=false" from the names, split at commas, and the values.
+TESSERA_API std::string fields_text(std::string_view names, std::span<const std::string> values);
+
+}  // namespace detail
+
+/// What can be done with the attributes of one type.
+struct AttributesType {
+  std::string_view fields;                              ///< their names, with commas between
+  bool (*equal)(const void* a, const void* b);          ///< the same values
+  std::size_t (*hash)(const void* at);                  ///< of the values
+  std::string (*text)(const void* at);                  ///< "dim=1, keepdim=false"
+  std::shared_ptr<const void> (*copy)(const void* at);  ///< for who keeps them
+};
+
+/// The table for A.
+template <class A>
+const AttributesType& attributes_type() {
+  static constexpr AttributesType kType = {
+      A::kFields,
+      [](const void* a, const void* b) {
+        return static_cast<const A*>(a)->fields() == static_cast<const A*>(b)->fields();
+      },
+      // The text names the values exactly and is made only where a call is new to a cache.
+      [](const void* at) {
+        return std::apply(
+            [](const auto&... field) {
+              std::size_t sum = 0;
+              ((sum = sum * 1099511628211U + std::hash<std::string>()(detail::attribute_text(field))), ...);
+              return sum;
+            },
+            static_cast<const A*>(at)->fields());
+      },
+      [](const void* at) {
+        return std::apply(
+            [](const auto&... field) {
+              const std::vector<std::string> values = {detail::attribute_text(field)...};
+              return detail::fields_text(A::kFields, values);
+            },
+            static_cast<const A*>(at)->fields());
+      },
+      [](const void* at) -> std::shared_ptr<const void> {
+        return std::make_shared<const A>(*static_cast<const A*>(at));
+      },
+  };
+  return kType;
+}
+
+/// A look at somebody's attributes. A value that must not outlive them.
+class AttributesRef {
+ public:
+  /// Of an operator that has none.
+  AttributesRef() : AttributesRef(kNone) {}
+  /// A look at `attributes`.
+  template <class A>
+  requires requires(const A& a) { a.fields(); }
+  AttributesRef(const A& attributes)  // NOLINT(google-explicit-constructor): passed straight to a call
+      : at_(&attributes), type_(&attributes_type<A>()) {}
+  /// A look at attributes that were copied.
+  AttributesRef(const void* at, const AttributesType& type) : at_(at), type_(&type) {}
+
+  /// As A; InvalidArgument when they are not.
+  template <class A>
+  [[nodiscard]] const A& as() const {
+    TESSERA_CHECK(type_ == &attributes_type<A>(), "attributes (", text(), ") read as (", A::kFields, ")");
+    return *static_cast<const A*>(at_);
+  }
+  /// "dim=1, keepdim=false".
+  [[nodiscard]] std::string text() const { return type_->text(at_); }
+  /// Hash of the values.
+  [[nodiscard]] std::size_t hash() const { return type_->hash(at_); }
+  /// The same type and values.
+  friend bool operator==(const AttributesRef& a, const AttributesRef& b) {
+    return a.type_ == b.type_ && a.type_->equal(a.at_, b.at_);
+  }
+  /// Their type.
+  [[nodiscard]] const AttributesType& type() const { return *type_; }
+  /// Where they are.
+  [[nodiscard]] const void* data() const { return at_; }
+
+ private:
+  static constexpr NoAttributes kNone = {};
+  const void* at_;
+  const AttributesType* type_;
+};
+
+/// Attributes that are kept: a shared copy.
+class Attributes {
+ public:
+  /// Of an operator that has none.
+  Attributes() = default;
+  /// A copy of these; none of an empty struct.
+  explicit Attributes(const AttributesRef& from) : type_(&from.type()) {
+    if (!type_->fields.empty()) copy_ = type_->copy(from.data());
+  }
+  /// A look at them.
+  [[nodiscard]] AttributesRef ref() const { return copy_ ? AttributesRef(copy_.get(), *type_) : AttributesRef(); }
+
+ private:
+  std::shared_ptr<const void> copy_;
+  const AttributesType* type_ = nullptr;
+};
+
+}  // namespace tessera::tensor

@@ -1,0 +1,211 @@
+#include "tessera/tensor/call.h"
+
+#include <atomic>
+#include <vector>
+
+namespace tessera::tensor {
+namespace {
+
+constinit std::atomic<HookFn> hooks[2] = {};
+constinit thread_local bool grad_enabled = true;
+
+[[noreturn]] void refuse_hook(const Call& call, const char* layer, const char* what) {
+  TESSERA_THROW(NotSupported, call.op.name(), ": ", what, ", but the ", layer,
+                " layer is not part of this program; called as ", call.text());
+}
+
+// The device a call runs on: that of its tensors, which must all be there.
+const device::Device* device_of(const Call& call) {
+  const device::Device* device = nullptr;
+  for (const auto& list : {call.inputs, std::span<const Tensor>(call.outputs)}) {
+    for (const Tensor& tensor : list) {
+      if (!tensor) continue;
+      if (device == nullptr) {
+        device = &tensor.device();
+      } else if (device->state() != tensor.device().state()) [[unlikely]] {
+        TESSERA_CHECK_CALL(call, false, "tensors on ", device->name(), " and ", tensor.device().name(),
+                           "; copy one with to()");
+      }
+    }
+  }
+  return device;
+}
+
+bool is_same_view(const Tensor& a, const Tensor& b) {
+  return a.offset() == b.offset() && a.dtype() == b.dtype() && a.shape() == b.shape() && a.strides() == b.strides();
+}
+
+bool may_overlap(const Tensor& a, const Tensor& b) {
+  const auto bytes = [](const Tensor& t) { return static_cast<std::int64_t>(itemsize(t.dtype())); };
+  const auto x = view_bounds(a.shape(), a.strides(), a.offset());
+  const auto y = view_bounds(b.shape(), b.strides(), b.offset());
+  if (!x || !y) return false;
+  return x->min * bytes(a) < (y->max + 1) * bytes(b) && y->min * bytes(b) < (x->max + 1) * bytes(a);
+}
+
+bool has_repeated_elements(const Tensor& tensor) {
+  for (std::size_t i = 0; i < tensor.shape().size(); ++i) {
+    if (tensor.strides()[i] == 0 && tensor.shape()[i] > 1) return true;
+  }
+  return false;
+}
+
+void check_given_output(const Call& call, const Tensor& out, const OutputInfo& info) {
+  TESSERA_CHECK_CALL(call, out.shape() == info.shape, "the result has shape ", info.shape, ", but the tensor to write ",
+                     "into is ", describe(out));
+  TESSERA_CHECK_CALL(call, out.dtype() == info.dtype, "the result is ", info.dtype,
+                     ", but the tensor to write into is ", describe(out));
+  TESSERA_CHECK_CALL(call, !has_repeated_elements(out), "cannot write into ", describe(out), " with strides ",
+                     out.strides(), ": several of its elements share memory; clone it first");
+  for (const Tensor& input : call.inputs) {
+    if (!input || &input.storage() != &out.storage()) continue;
+    if (is_same_view(input, out)) {
+      TESSERA_CHECK_CALL(call, call.op->def.traits.is_pointwise, "cannot write over its own input");
+    } else {
+      TESSERA_CHECK_CALL(call, !may_overlap(input, out), "the tensor to write into, ", describe(out),
+                         ", shares memory with an input; clone one of them");
+    }
+  }
+}
+
+void prepare_output(const Call& call, Tensor& out, OutputInfo& info, const CurrentDevice& where) {
+  if (out) {
+    check_given_output(call, out, info);
+    out.storage().use_on(*where.stream);
+    out.storage().bump_version();
+  } else {
+    out = Tensor::allocate(std::move(info.shape), info.dtype, where);
+  }
+}
+
+[[noreturn]] void refuse_kind(const Call& call, DeviceKind kind) {
+  std::string have;
+  for (std::size_t i = 0; i < kMostDeviceKinds; ++i) {
+    if (call.op->kernels[i] == nullptr) continue;
+    have += have.empty() ? "" : ", ";
+    have += device_kind_name(static_cast<DeviceKind>(i));
+  }
+  TESSERA_THROW(NotSupported, call.op.name(), " has no kernel for ", device_kind_name(kind),
+                "; it has one for: ", have.empty() ? "no device" : have, "; called as ", call.text());
+}
+
+void run_kernel(const Call& call, const CurrentDevice& where) {
+  const OperatorState& op = *call.op.operator->();
+  const KernelFn kernel = op.kernels[where.context->kind];
+  if (kernel == nullptr) [[unlikely]]
+    refuse_kind(call, where.context->kind);
+  if (call.outputs.size() == 1) {
+    OutputInfo info;
+    op.def.infer(call, std::span(&info, 1));
+    prepare_output(call, call.outputs[0], info, where);
+  } else {
+    std::vector<OutputInfo> infos(call.outputs.size());
+    op.def.infer(call, infos);
+    for (std::size_t i = 0; i < infos.size(); ++i) prepare_output(call, call.outputs[i], infos[i], where);
+  }
+  for (const Tensor& input : call.inputs) {
+    if (input) input.storage().use_on(*where.stream);
+  }
+  kernel(KernelCall{call, where});
+}
+
+void call_kernel(const Call& call) {
+  if (call.op->def.view != nullptr) {
+    call.outputs[0] = call.op->def.view(call);
+    return;
+  }
+  const device::Device* device = device_of(call);
+  TESSERA_CHECK_CALL(call, device != nullptr, "no tensor says on which device; use call_on()");
+  run_kernel(call, current_device(*device));
+}
+
+void call_below_autograd(const Call& call) {
+  bool has_layout = false;
+  for (const Tensor& input : call.inputs) has_layout |= input && input.has_layout();
+  if (!has_layout) {
+    call_kernel(call);
+    return;
+  }
+  const HookFn hook = hooks[static_cast<int>(HookKind::kShard)].load(std::memory_order_acquire);
+  if (hook == nullptr) refuse_hook(call, "shard", "a tensor has a layout");
+  hook(call);
+}
+
+void check_arguments(const Call& call) {
+  const OperatorState& op = *call.op.operator->();
+  std::size_t least = 0;
+  std::size_t lists = 0;
+  for (const OpArgument& argument : op.inputs) (argument.is_list ? lists : least) += 1;
+  const std::size_t given = call.inputs.size();
+  TESSERA_CHECK_CALL(call, lists == 0 ? given == least : given >= least && (given - least) % lists == 0, "takes ",
+                     least, lists == 0 ? "" : " or more", " tensors, ", given, " given");
+  if (lists != 0) return;
+  for (std::size_t i = 0; i < given; ++i) {
+    TESSERA_CHECK_CALL(call, call.inputs[i] || op.inputs[i].is_optional, "argument ", op.inputs[i].name,
+                       " is no tensor");
+  }
+}
+
+}  // namespace
+
+void call_into(const Call& call) {
+  check_arguments(call);
+  bool is_tracked = false;
+  for (const Tensor& input : call.inputs) is_tracked |= input && input.is_tracked();
+  if (is_tracked && grad_enabled) {
+    const HookFn hook = hooks[static_cast<int>(HookKind::kAutograd)].load(std::memory_order_acquire);
+    if (hook == nullptr) refuse_hook(call, "autograd", "a tensor asks for its gradient");
+    hook(call);
+    return;
+  }
+  call_below_autograd(call);
+}
+
+void call_below(HookKind kind, const Call& call) {
+  if (kind == HookKind::kAutograd) {
+    call_below_autograd(call);
+  } else {
+    call_kernel(call);
+  }
+}
+
+Tensor call(const Operator& op, std::initializer_list<Tensor> inputs, const AttributesRef& attributes) {
+  Tensor out;
+  call_into({op, std::span(inputs.begin(), inputs.size()), attributes, std::span(&out, 1)});
+  return out;
+}
+
+void call_out(const Operator& op, const Tensor& out, std::initializer_list<Tensor> inputs,
+              const AttributesRef& attributes) {
+  Tensor result = out;
+  const Call made{op, std::span(inputs.begin(), inputs.size()), attributes, std::span(&result, 1)};
+  TESSERA_CHECK_CALL(made, out, "there is no tensor to write into");
+  call_into(made);
+}
+
+Tensor call_on(const device::Device& device, const Operator& op, const AttributesRef& attributes) {
+  Tensor out;
+  run_kernel({op, {}, attributes, std::span(&out, 1)}, current_device(device));
+  return out;
+}
+
+std::vector<OutputInfo> infer(const Call& call) {
+  std::vector<OutputInfo> infos(call.outputs.empty() ? call.op->outputs.size() : call.outputs.size());
+  TESSERA_CHECK_CALL(call, call.op->def.infer != nullptr, "is a view whose shape only calling it tells");
+  call.op->def.infer(call, infos);
+  return infos;
+}
+
+void set_hook(HookKind kind, HookFn hook) { hooks[static_cast<int>(kind)].store(hook, std::memory_order_release); }
+
+bool is_grad_enabled() { return grad_enabled; }
+GradModeScope::GradModeScope(bool enabled) : previous_(std::exchange(grad_enabled, enabled)) {}
+GradModeScope::~GradModeScope() { grad_enabled = previous_; }
+
+int normalized_dim(const Call& call, std::int64_t dim, int ndim) {
+  const int range = std::max(ndim, 1);  // a scalar counts as one dimension of one element
+  TESSERA_CHECK_CALL(call, dim >= -range && dim < range, "dimension ", dim, " of a tensor of ", ndim, " dimensions");
+  return static_cast<int>(dim < 0 ? dim + range : dim);
+}
+
+}  // namespace tessera::tensor

@@ -1,0 +1,62 @@
+// How a call of an operator gets to its kernel. It passes, in this order:
+//
+//   autograd   when gradients are on and an input is tracked: records the call, at the global level
+//   shard      when an input has a layout: turns the global call into this rank's local one
+//   kernel     infers the results, allocates them on the current stream, runs the kernel of the device's kind
+//
+// The two upper steps belong to layers above this one, which put themselves in by set_hook(); without them a call that
+// needs one is refused with a word.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+
+#include "tessera/base/export.h"
+#include "tessera/tensor/op_def.h"
+
+namespace tessera::tensor {
+
+/// Calls an operator that has one result. `where`: for operators without tensor inputs, the device it is made on.
+TESSERA_API Tensor call(const Operator& op, std::initializer_list<Tensor> inputs, const AttributesRef& attributes = {});
+/// Likewise, into `out`: of the inferred shape and dtype, and overlapping no input unless it is one. This is also how a
+/// call happens in place.
+TESSERA_API void call_out(const Operator& op, const Tensor& out, std::initializer_list<Tensor> inputs,
+                          const AttributesRef& attributes = {});
+/// Calls an operator with any number of inputs and results. Outputs that are tensors are written into.
+TESSERA_API void call_into(const Call& call);
+/// Calls an operator that makes a tensor from nothing, on `device`.
+TESSERA_API Tensor call_on(const device::Device& device, const Operator& op, const AttributesRef& attributes);
+
+/// The steps above the kernel.
+enum class HookKind : std::uint8_t { kAutograd, kShard };
+/// Called instead of the rest when its step applies; goes on by call_below(kind, call).
+using HookFn = void (*)(const Call& call);
+/// Puts a layer in. Called once each, before any call that needs it.
+TESSERA_API void set_hook(HookKind kind, HookFn hook);
+/// The rest of a call behind a step.
+TESSERA_API void call_below(HookKind kind, const Call& call);
+
+/// The results that a call would have, from shapes and dtypes alone.
+TESSERA_API std::vector<OutputInfo> infer(const Call& call);
+
+/// Whether calls on this thread are recorded for gradients.
+TESSERA_API bool is_grad_enabled();
+/// Switches recording for this thread while it lives.
+class TESSERA_API GradModeScope {
+ public:
+  /// On or off.
+  explicit GradModeScope(bool enabled);
+  /// As before.
+  ~GradModeScope();
+  GradModeScope(const GradModeScope&) = delete;
+  GradModeScope& operator=(const GradModeScope&) = delete;
+
+ private:
+  bool previous_;
+};
+
+/// The axes of a call: dimension `dim` of a tensor of `ndim`, counted from the end when negative; InvalidArgument names
+/// the call.
+TESSERA_API int normalized_dim(const Call& call, std::int64_t dim, int ndim);
+
+}  // namespace tessera::tensor

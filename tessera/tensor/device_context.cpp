@@ -1,0 +1,123 @@
+#include "tessera/tensor/device_context.h"
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+
+namespace tessera::tensor {
+namespace {
+
+// The kinds seen so far. Never destroyed: operators register from static initialisers and are asked for at exit.
+struct Kinds {
+  Kinds() {
+    names.reserve(kMostDeviceKinds);  // so that they stay where they are
+    names.emplace_back("host");
+  }
+  std::mutex mutex;
+  std::vector<std::string> names;
+};
+Kinds& kinds() {
+  static auto* all = new Kinds();
+  return *all;
+}
+
+// The contexts of one rank.
+struct RankDevices {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<DeviceContext>> contexts;
+
+  const DeviceContext& of(const device::Device& device) {
+    const std::lock_guard lock(mutex);
+    for (const auto& context : contexts) {
+      if (context->device.state() == device.state()) return *context;
+    }
+    const device::DeviceProperties& properties = device.properties();
+    contexts.push_back(std::make_unique<DeviceContext>(
+        DeviceContext{device, memory::Allocator::of(device), device.default_stream(), device_kind(properties.kind)}));
+    return *contexts.back();
+  }
+};
+
+// What a thread remembers of a device: good while the thread works for the same rank.
+struct Remembered {
+  const device::DeviceState* device = nullptr;
+  std::uint64_t rank_changes = 0;
+  const DeviceContext* context = nullptr;
+  const device::Stream* stream = nullptr;
+};
+constinit thread_local std::array<Remembered, 4> remembered = {};
+constinit thread_local StreamScope* innermost = nullptr;
+
+}  // namespace
+
+// Finds and forgets current streams.
+struct CurrentStreams {
+  static const device::Stream* innermost_on(const device::DeviceState* device) {
+    for (const StreamScope* scope = innermost; scope != nullptr; scope = scope->outer_) {
+      if (scope->device_ == device) return &scope->stream_;
+    }
+    return nullptr;
+  }
+  static void forget(const device::DeviceState* device) {
+    for (Remembered& entry : remembered) {
+      if (entry.device == device) entry.device = nullptr;
+    }
+  }
+};
+
+DeviceKind device_kind(std::string_view name) {
+  Kinds& all = kinds();
+  const std::lock_guard lock(all.mutex);
+  for (std::size_t i = 0; i < all.names.size(); ++i) {
+    if (all.names[i] == name) return static_cast<DeviceKind>(i);
+  }
+  TESSERA_CHECK(all.names.size() < kMostDeviceKinds, "device kind '", name, "': there are ", kMostDeviceKinds,
+                " kinds already; raise kMostDeviceKinds");
+  all.names.emplace_back(name);
+  return static_cast<DeviceKind>(all.names.size() - 1);
+}
+
+std::string_view device_kind_name(DeviceKind kind) {
+  Kinds& all = kinds();
+  const std::lock_guard lock(all.mutex);
+  TESSERA_CHECK(kind < all.names.size(), "there is no device kind of number ", int{kind});
+  return all.names[kind];
+}
+
+CurrentDevice current_device(const device::Device& device) {
+  const device::DeviceState* state = device.state().get();
+  for (const Remembered& entry : remembered) {
+    if (entry.device == state && entry.rank_changes == tessera::detail::rank_changes) {
+      return {entry.context, entry.stream};
+    }
+  }
+  TESSERA_CHECK(device, "no device was given");
+  RankDevices& devices = current_rank()->part<RankDevices>([] { return std::make_shared<RankDevices>(); });
+  const DeviceContext& context = devices.of(device);
+  const device::Stream* stream = CurrentStreams::innermost_on(state);
+  if (stream == nullptr) stream = &context.default_stream;
+  CurrentStreams::forget(state);
+  for (std::size_t i = remembered.size() - 1; i > 0; --i) remembered[i] = remembered[i - 1];
+  remembered[0] = {state, tessera::detail::rank_changes, &context, stream};
+  return {&context, stream};
+}
+
+const device::Stream& current_stream(const device::Device& device) { return *current_device(device).stream; }
+
+StreamScope::StreamScope(device::Stream stream)
+    : stream_(std::move(stream)), device_(stream_.device().state().get()), outer_(innermost) {
+  innermost = this;
+  CurrentStreams::forget(device_);
+}
+
+StreamScope::~StreamScope() {
+  innermost = outer_;
+  CurrentStreams::forget(device_);
+}
+
+}  // namespace tessera::tensor

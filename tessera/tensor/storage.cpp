@@ -1,0 +1,49 @@
+#include "tessera/tensor/storage.h"
+
+#include <algorithm>
+
+#include "tessera/base/log.h"
+
+namespace tessera::tensor {
+
+Storage::Storage(std::size_t nbytes, const CurrentDevice& where)
+    : buffer_(nbytes == 0 ? memory::Buffer() : where.context->allocator.allocate(nbytes, *where.stream)),
+      data_(buffer_ ? buffer_.data() : nullptr),
+      nbytes_(nbytes),
+      device_(where.context->device),
+      stream_(where.stream->id()),
+      kind_(where.context->kind) {}
+
+Storage::Storage(void* data, std::size_t nbytes, const device::Device& device, std::shared_ptr<void> owner)
+    : data_(static_cast<std::byte*>(data)),
+      nbytes_(nbytes),
+      device_(device),
+      kind_(tensor::device_kind(device.properties().kind)),
+      owner_(owner ? std::move(owner) : std::make_shared<char>()) {}
+
+Storage::~Storage() {
+  if (!owner_) return;
+  // Whoever owns the bytes must not be let go of before the work that uses them is done: each stream that used them
+  // drops its hold when it gets there.
+  for (const StreamId id : uses_) {
+    try {
+      const device::Stream stream = device_.stream(id);
+      if (!stream) continue;  // gone, and so is its work
+      if (stream.is_capturing()) continue;
+      stream.run([owner = owner_] {}, {.label = "release", .accesses = std::span<const device::Access>()});
+    } catch (const std::exception& error) {
+      log::warn("memory from outside is let go of before the work on it is known to be done: ", error.what());
+    }
+  }
+}
+
+void Storage::note_use(const device::Stream& stream) const {
+  if (!owner_) {
+    if (buffer_) buffer_.use_on(stream);
+    return;
+  }
+  const std::lock_guard lock(uses_mutex_);
+  if (std::ranges::find(uses_, stream.id()) == uses_.end()) uses_.push_back(stream.id());
+}
+
+}  // namespace tessera::tensor

@@ -1,0 +1,66 @@
+// The bytes behind tensors: a buffer of a device that one or more views share, and a count of the writes to it.
+//
+// Bytes come from the caching allocator, or from outside (a mapped file, another library) with something that keeps
+// them alive. Freed storage of the allocator is reused in stream order; outside bytes are let go of only behind the
+// work on the streams that used them. What was used in a capture must live as long as the graph: that is on the caller.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "tessera/base/export.h"
+#include "tessera/base/small_vector.h"
+#include "tessera/device/device.h"
+#include "tessera/memory/buffer.h"
+#include "tessera/tensor/detail/counted.h"
+#include "tessera/tensor/device_context.h"
+
+namespace tessera::tensor {
+
+/// See the head of this file. Shared by handle; use_on() and the version may be called from any thread.
+class TESSERA_API Storage final : public detail::Counted {
+ public:
+  /// New bytes for work on `where`'s stream.
+  Storage(std::size_t nbytes, const CurrentDevice& where);
+  /// Bytes from outside, on `device`, kept alive by `owner`.
+  Storage(void* data, std::size_t nbytes, const device::Device& device, std::shared_ptr<void> owner);
+  ~Storage();
+
+  /// First byte; null when there are none.
+  [[nodiscard]] std::byte* data() const { return data_; }
+  /// How many bytes.
+  [[nodiscard]] std::size_t nbytes() const { return nbytes_; }
+  /// Where they are.
+  [[nodiscard]] const device::Device& device() const { return device_; }
+  /// The kind of that device.
+  [[nodiscard]] DeviceKind kind() const { return kind_; }
+  /// Whether they come from outside.
+  [[nodiscard]] bool is_external() const { return owner_ != nullptr; }
+  /// Says that work on `stream` uses the bytes.
+  void use_on(const device::Stream& stream) const {
+    if (stream.id() != stream_ || owner_ != nullptr) note_use(stream);
+  }
+  /// Writes through any of the tensors that share it, so far.
+  [[nodiscard]] std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  /// Counts a write.
+  void bump_version() const { version_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  void note_use(const device::Stream& stream) const;
+
+  memory::Buffer buffer_;
+  std::byte* data_ = nullptr;
+  std::size_t nbytes_ = 0;
+  device::Device device_;
+  StreamId stream_;  // of the buffer
+  DeviceKind kind_ = kHostKind;
+  mutable std::atomic<std::uint64_t> version_{0};
+  std::shared_ptr<void> owner_;
+  mutable std::mutex uses_mutex_;          // for uses_
+  mutable SmallVector<StreamId, 2> uses_;  // outside bytes: where they were used
+};
+
+}  // namespace tessera::tensor

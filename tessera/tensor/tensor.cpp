@@ -1,0 +1,133 @@
+#include "tessera/tensor/tensor.h"
+
+#include <utility>
+
+#include "tessera/base/checked.h"
+
+namespace tessera::tensor {
+
+using detail::Ref;
+using detail::TensorState;
+
+detail::TensorState::~TensorState() = default;
+
+Tensor Tensor::allocate(const Shape& shape, DType dtype, const device::Device& device) {
+  return allocate(shape, dtype, current_device(device));
+}
+
+Tensor Tensor::allocate(Shape shape, DType dtype, const CurrentDevice& where) {
+  auto state = Ref<TensorState>::adopt(new TensorState());
+  const std::size_t bytes = tessera::nbytes(shape, dtype);
+  state->storage = Ref<Storage>::adopt(new Storage(bytes, where));
+  state->numel = shape.numel();
+  state->strides = contiguous_strides(shape);
+  state->shape = std::move(shape);
+  state->dtype = dtype;
+  return Tensor(std::move(state));
+}
+
+namespace {
+
+// Elements of a storage that a view touches, one past the last; refuses views that start before it.
+std::int64_t end_of_view(const Shape& shape, const Strides& strides, std::int64_t offset) {
+  const auto bounds = view_bounds(shape, strides, offset);
+  if (!bounds) return 0;
+  TESSERA_CHECK(bounds->min >= 0, "a view of shape ", shape, ", strides ", strides, " and offset ", offset, " starts ",
+                -bounds->min, " elements before its storage");
+  return bounds->max + 1;
+}
+
+}  // namespace
+
+Tensor Tensor::wrap(void* data, Shape shape, DType dtype, const device::Device& device, std::shared_ptr<void> owner,
+                    const Strides* strides) {
+  const std::size_t item = itemsize(dtype);
+  const std::size_t alignment = is_complex(dtype) ? item / 2 : item;
+  TESSERA_CHECK(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "data of ", dtype, " at ",
+                static_cast<const void*>(data), " must be aligned to ", alignment, " bytes: copy it");
+  auto state = Ref<TensorState>::adopt(new TensorState());
+  state->numel = shape.numel();
+  state->strides = strides != nullptr ? *strides : contiguous_strides(shape);
+  const auto bounds = view_bounds(shape, state->strides);
+  // Negative strides reach before the pointer: the storage starts at the lowest element.
+  const std::int64_t before = bounds ? -bounds->min : 0;
+  const std::int64_t elements = bounds ? bounds->max - bounds->min + 1 : 0;
+  TESSERA_CHECK(data != nullptr || elements == 0, "null data for ", elements, " elements of ", dtype);
+  state->storage =
+      Ref<Storage>::adopt(new Storage(static_cast<std::byte*>(data) - before * static_cast<std::int64_t>(item),
+                                      static_cast<std::size_t>(elements) * item, device, std::move(owner)));
+  state->offset = before;
+  state->is_contiguous = tessera::is_contiguous(shape, state->strides);
+  state->shape = std::move(shape);
+  state->dtype = dtype;
+  return Tensor(std::move(state));
+}
+
+Tensor Tensor::sharded(Shape global, DType dtype, layout::Layout layout, Tensor local) {
+  TESSERA_CHECK(layout, "a sharded tensor needs a layout");
+  TESSERA_CHECK(!local || !local.has_layout(), "the local part of a sharded tensor is plain, not ", describe(local));
+  TESSERA_CHECK(!local || local.dtype() == dtype, "a part of ", local.dtype(), " for a tensor of ", dtype);
+  auto state = Ref<TensorState>::adopt(new TensorState());
+  state->numel = global.numel();
+  state->shape = std::move(global);
+  state->dtype = dtype;
+  state->is_contiguous = false;
+  state->has_layout = true;
+  state->layout = std::move(layout);
+  state->local = local.state_;
+  return Tensor(std::move(state));
+}
+
+Tensor Tensor::local() const { return state_->has_layout ? Tensor(state_->local) : *this; }
+
+Tensor Tensor::as_strided(Shape shape, Strides strides, std::int64_t offset) const {
+  check_plain("as_strided");
+  const std::int64_t end = end_of_view(shape, strides, offset);
+  const auto have = static_cast<std::int64_t>(state_->storage->nbytes() / itemsize(dtype()));
+  TESSERA_CHECK(end <= have, "a view of shape ", shape, ", strides ", strides, " and offset ", offset,
+                " ends at element ", end, " of a storage of ", have);
+  auto state = Ref<TensorState>::adopt(new TensorState());
+  state->storage = state_->storage;
+  state->numel = shape.numel();
+  state->offset = offset;
+  state->dtype = state_->dtype;
+  state->is_contiguous = tessera::is_contiguous(shape, strides);
+  state->shape = std::move(shape);
+  state->strides = std::move(strides);
+  return Tensor(std::move(state));
+}
+
+Tensor Tensor::detach() const {
+  auto state = Ref<TensorState>::adopt(new TensorState());
+  state->storage = state_->storage;
+  state->shape = state_->shape;
+  state->strides = state_->strides;
+  state->offset = state_->offset;
+  state->numel = state_->numel;
+  state->dtype = state_->dtype;
+  state->is_contiguous = state_->is_contiguous;
+  state->has_layout = state_->has_layout;
+  state->layout = state_->layout;
+  state->local = state_->local;
+  return Tensor(std::move(state));
+}
+
+const detail::TensorState& Tensor::local_state() const {
+  TESSERA_CHECK(state_->local, "this rank is off the mesh of ", describe(*this), " and holds no part of it");
+  return *state_->local;
+}
+
+void Tensor::refuse_layout(const char* what) const {
+  TESSERA_THROW(InvalidArgument, what, "() of ", describe(*this),
+                ": its elements lie on many ranks; local() gives this rank's part");
+}
+
+std::string describe(const Tensor& tensor) {
+  if (!tensor) return "no tensor";
+  std::string text(to_string(tensor.dtype()));
+  text += to_string(tensor.shape());
+  if (tensor.has_layout()) return text + " " + tensor.layout().text();
+  return text + " on " + tensor.device().name();
+}
+
+}  // namespace tessera::tensor
