@@ -10,7 +10,6 @@
 namespace tessera::memory {
 
 using detail::Heap;
-using detail::Phase;
 using detail::Use;
 
 void Buffer::free(Block* block) noexcept {

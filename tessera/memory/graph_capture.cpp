@@ -260,7 +260,7 @@ Pool own_pool(const Allocator& allocator, const std::string& name) {
 
 }  // namespace
 
-GraphCapture::GraphCapture(const Allocator& allocator, const device::Stream& stream, std::string name)
+GraphCapture::GraphCapture(const Allocator& allocator, const device::Stream& stream, const std::string& name)
     : GraphCapture(own_pool(allocator, name), stream, name) {}
 
 GraphCapture::~GraphCapture() {

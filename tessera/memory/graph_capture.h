@@ -67,7 +67,7 @@ class TESSERA_API GraphCapture {
   /// Begins a capture on `stream` into `pool`. `name` shows in errors and reports; default: "graph N".
   GraphCapture(Pool pool, const device::Stream& stream, std::string name = {});
   /// The same into a pool of its own.
-  GraphCapture(const Allocator& allocator, const device::Stream& stream, std::string name = {});
+  GraphCapture(const Allocator& allocator, const device::Stream& stream, const std::string& name = {});
   /// Drops the capture unless it was ended.
   ~GraphCapture();
   GraphCapture(const GraphCapture&) = delete;

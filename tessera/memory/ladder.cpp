@@ -258,7 +258,7 @@ void Ladder::fail() {
   }
   if (TESSERA_MUTANT("memory.observers_forgotten")) observers.clear();
   for (const auto& observer : observers) observer(error.report());
-  throw error;
+  throw OutOfMemoryError(error);
 }
 
 }  // namespace

@@ -9,11 +9,6 @@
 #include "tessera/memory/detail/growth.h"
 
 namespace tessera::memory {
-
-using detail::Heap;
-using detail::Phase;
-using detail::Segment;
-
 namespace {
 
 PoolState& state_of(const Pool& pool) {

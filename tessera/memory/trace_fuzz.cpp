@@ -118,7 +118,7 @@ std::string run_one(std::uint64_t seed) {
   if (trace.logged_failures != program.expected.logged_failures) return "the count of failures is wrong";
   for (int i = 0; i < 8; ++i) {
     try {
-      const std::string problem = nonsense_in(parse_rmm_csv(spoilt(program.text, random)));
+      std::string problem = nonsense_in(parse_rmm_csv(spoilt(program.text, random)));
       if (!problem.empty()) return problem;
     } catch (const InvalidArgument&) {
     }

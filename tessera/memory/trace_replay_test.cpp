@@ -137,7 +137,7 @@ TEST(Replay, RandomLogsKeepTheirSums) {
 }
 
 TEST(Replay, LogsThatMakeNoSenseAreRefused) {
-  const auto refused = [](Trace trace) { EXPECT_THROW(replay(trace, {}, kPlenty), InvalidArgument); };
+  const auto refused = [](const Trace& trace) { EXPECT_THROW(replay(trace, {}, kPlenty), InvalidArgument); };
   refused({.ops = {{true, 1, 8, 0}}, .keys = 1, .streams = 1});
   refused({.ops = {{true, 0, 8, 1}}, .keys = 1, .streams = 1});
   refused({.ops = {{false, 0, 8, 0}}, .keys = 1, .streams = 1});

@@ -101,7 +101,7 @@ Layout random_layout(std::mt19937_64& random, const Mesh& mesh, const Shape& sha
       }
     }
     try {
-      const Layout layout = Layout::create(mesh, parts);
+      Layout layout = Layout::create(mesh, parts);
       check_fits(layout, shape);
       return layout;
     } catch (const Error&) {
