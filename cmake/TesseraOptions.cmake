@@ -28,6 +28,22 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 
+# Highway: vector code for the processor at hand, chosen at run time among these two. More targets would make more code
+# of the same source; wider vectors gain little where memory is the bound.
+find_package(hwy REQUIRED)
+add_library(tessera_vectors INTERFACE)
+target_link_libraries(tessera_vectors INTERFACE hwy::hwy)
+target_compile_definitions(tessera_vectors INTERFACE
+  "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL|HWY_AVX3_ZEN4)")
+
+# OpenBLAS, the serial one: threads are ours. Linked statically, so that nobody else's BLAS takes its place.
+find_path(TESSERA_OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas-serial REQUIRED NO_CMAKE_SYSTEM_PATH
+  HINTS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE})
+find_library(TESSERA_OPENBLAS libopenblas.a PATH_SUFFIXES openblas-serial REQUIRED)
+add_library(tessera_blas INTERFACE)
+target_include_directories(tessera_blas SYSTEM INTERFACE ${TESSERA_OPENBLAS_INCLUDE})
+target_link_libraries(tessera_blas INTERFACE ${TESSERA_OPENBLAS} m)
+
 # Flags of every object of ours. Frame pointers stay everywhere: native stacks are walked by them.
 add_library(tessera_flags INTERFACE)
 target_compile_options(tessera_flags INTERFACE

@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 jobs=$(nproc)
 
-# Debian package and how to see that it is there: a command, or a header the compiler finds. The only list of packages.
+# Debian package and how to see that it is there: a command, a header the compiler finds, or a file. The only list of packages.
 packages_build="
 g++                 command c++
 cmake               command cmake
@@ -19,6 +19,9 @@ nlohmann-json3-dev  header nlohmann/json.hpp
 libcli11-dev        header CLI/CLI.hpp
 libgtest-dev        header gtest/gtest.h
 libgmock-dev        header gmock/gmock.h
+libhwy-dev          header hwy/highway.h
+libopenblas-serial-dev  file /usr/lib/*/openblas-serial/libopenblas.a
+librandom123-dev    header Random123/philox.h
 "
 packages_lint="
 clang-format        command clang-format
@@ -38,6 +41,7 @@ die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 is_present() {
   case $1 in
     command) command -v "$2" >/dev/null ;;
+    file) compgen -G "$2" >/dev/null ;;
     header) command -v c++ >/dev/null && printf '#include <%s>\n' "$2" | c++ -std=c++20 -E -x c++ - -o /dev/null 2>/dev/null ;;
   esac
 }

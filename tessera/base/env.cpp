@@ -51,6 +51,7 @@ enum Row {
   kHostChecked,
   kCudaConnections,
   kMemoryPolicy,
+  kThreads,
   kRows
 };
 
@@ -74,6 +75,7 @@ constexpr Variable kTable[] = {
     {"TESSERA_CUDA_CONNECTIONS", Kind::kInteger, "32", "hardware queues asked of the CUDA driver", {}, 1, 32},
     {"TESSERA_MEMORY_POLICY", Kind::kSettings, "",
      "what allocators do where there is a choice (memory::Policy); empty: the defaults"},
+    {"TESSERA_THREADS", Kind::kInteger, "0", "threads of a rank's host kernels; 0: its share of the cores", {}, 0, 1024},
 };
 static_assert(std::size(kTable) == kRows);
 
@@ -175,6 +177,7 @@ std::uint64_t host_capacity() { return bytes(kHostCapacity); }
 bool host_checked() { return choice(kHostChecked) == "1"; }
 int cuda_connections() { return static_cast<int>(integer(kCudaConnections)); }
 std::string memory_policy() { return text_of(row(kMemoryPolicy)); }
+int threads() { return static_cast<int>(integer(kThreads)); }
 
 std::vector<Entry> table() {
   std::vector<Entry> entries;

@@ -44,6 +44,9 @@ TESSERA_API int cuda_connections();
 /// Names and values are checked by who reads it (memory::Policy::parse).
 TESSERA_API std::string memory_policy();
 
+/// TESSERA_THREADS: threads that host kernels of one rank may use; 0: the cores, shared among the ranks of the machine.
+TESSERA_API int threads();
+
 /// One variable as it stands now.
 struct Entry {
   std::string name;           ///< TESSERA_...

@@ -1,0 +1,160 @@
+#include "tessera/ops/detail/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tessera/base/env.h"
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+
+namespace tessera::ops::detail {
+namespace {
+
+int default_budget() {
+  if (const int asked = env::threads(); asked > 0) return asked;
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return std::max(1, cores / std::max(1, current_place().local_world_size));
+}
+
+// One loop: threads take pieces by counting up, and the first error is kept.
+struct Loop {
+  Loop(std::int64_t all, std::int64_t each, PieceFn of) : count(all), grain(each), piece(of) {}
+
+  std::int64_t count;
+  std::int64_t grain;
+  PieceFn piece;
+  std::atomic<std::int64_t> next{0};
+  std::atomic<std::int64_t> first_failed{INT64_MAX};
+  std::mutex error_mutex;
+  std::exception_ptr error;
+
+  void work() {
+    while (true) {
+      const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+      if (begin >= count) return;
+      try {
+        piece.call(piece.body, begin, std::min(begin + grain, count));
+      } catch (...) {
+        keep_error(begin);
+      }
+    }
+  }
+  void keep_error(std::int64_t begin) {
+    const std::lock_guard lock(error_mutex);
+    if (begin >= first_failed) return;
+    first_failed = begin;
+    error = std::current_exception();
+  }
+};
+
+// The helping threads of one rank; they sleep between loops.
+class ThreadPool {
+ public:
+  ThreadPool() : budget_(default_budget()) {}
+  ~ThreadPool() { stop(); }
+
+  int budget() const { return budget_.load(std::memory_order_relaxed); }
+  void set_budget(int threads) {
+    const std::lock_guard lock(busy_);
+    stop();
+    budget_ = threads;
+  }
+
+  // Runs the loop with the helpers, or on the caller alone when they are taken.
+  void run(Loop& loop) {
+    const std::unique_lock busy(busy_, std::try_to_lock);
+    if (!busy.owns_lock() || budget() == 1) {
+      loop.work();
+      return;
+    }
+    start();
+    {
+      const std::lock_guard lock(mutex_);
+      loop_ = &loop;
+      working_ = static_cast<int>(threads_.size());
+      ++round_;
+    }
+    wake_.notify_all();
+    loop.work();
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return working_ == 0; });
+    loop_ = nullptr;
+  }
+
+ private:
+  void start() {
+    while (static_cast<int>(threads_.size()) < budget() - 1) {
+      threads_.emplace_back("ops", [this, seen = round_] { help(seen); });
+    }
+  }
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopping_ = true;
+    }
+    wake_.notify_all();
+    threads_.clear();
+    is_stopping_ = false;
+  }
+  void help(std::uint64_t seen) {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [&] { return is_stopping_ || round_ != seen; });
+      if (is_stopping_) return;
+      seen = round_;
+      Loop* loop = loop_;
+      lock.unlock();
+      loop->work();
+      lock.lock();
+      if (--working_ == 0) done_.notify_one();
+    }
+  }
+
+  std::atomic<int> budget_;
+  std::mutex busy_;  // held by the loop that has the helpers
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  Loop* loop_ = nullptr;
+  std::uint64_t round_ = 0;
+  int working_ = 0;
+  bool is_stopping_ = false;
+  std::vector<Thread> threads_;
+};
+
+ThreadPool& pool() {
+  return current_rank()->part<ThreadPool>([] { return std::make_shared<ThreadPool>(); });
+}
+
+// A loop that a piece of a loop starts runs on its caller alone.
+constinit thread_local bool is_in_piece = false;
+
+}  // namespace
+
+int thread_budget() { return pool().budget(); }
+
+void set_thread_budget(int threads) {
+  TESSERA_CHECK(threads >= 1, "a budget of ", threads, " threads: at least 1");
+  pool().set_budget(threads);
+}
+
+void run_pieces(std::int64_t count, std::int64_t grain, PieceFn piece) {
+  TESSERA_CHECK(grain >= 1, "pieces of ", grain, ": at least 1");
+  Loop loop(count, grain, piece);
+  if (is_in_piece) {
+    loop.work();
+  } else {
+    is_in_piece = true;
+    pool().run(loop);
+    is_in_piece = false;
+  }
+  if (loop.error) std::rethrow_exception(loop.error);
+}
+
+}  // namespace tessera::ops::detail

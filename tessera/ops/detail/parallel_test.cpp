@@ -1,0 +1,58 @@
+#include "tessera/ops/detail/parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+namespace tessera::ops::detail {
+namespace {
+
+class Budget : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    before_ = thread_budget();
+    set_thread_budget(GetParam());
+  }
+  void TearDown() override { set_thread_budget(before_); }
+
+ private:
+  int before_ = 1;
+};
+
+TEST_P(Budget, EveryPieceRunsOnceWithTheSameEnds) {
+  for (const std::int64_t count : {0, 1, 7, 8, 9, 1000}) {
+    std::vector<std::atomic<int>> seen(static_cast<std::size_t>(count));
+    parallel_for(count, 8, [&](std::int64_t begin, std::int64_t end) {
+      EXPECT_EQ(begin % 8, 0);
+      EXPECT_EQ(end, std::min(begin + 8, count));
+      for (std::int64_t i = begin; i < end; ++i) ++seen[static_cast<std::size_t>(i)];
+    });
+    for (const auto& times : seen) EXPECT_EQ(times, 1);
+  }
+}
+
+TEST_P(Budget, TheErrorOfTheFirstPieceIsThrown) {
+  try {
+    parallel_for(100, 1, [](std::int64_t begin, std::int64_t) {
+      if (begin >= 3) throw std::runtime_error(std::to_string(begin));
+    });
+    FAIL() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "3");
+  }
+}
+
+TEST_P(Budget, ALoopInsideALoopRuns) {
+  std::atomic<std::int64_t> sum = 0;
+  parallel_for(16, 1, [&](std::int64_t, std::int64_t) {
+    parallel_for(16, 1, [&](std::int64_t begin, std::int64_t) { sum += begin; });
+  });
+  EXPECT_EQ(sum, 16 * 120);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, Budget, testing::Values(1, 2, 5));
+
+}  // namespace
+}  // namespace tessera::ops::detail
