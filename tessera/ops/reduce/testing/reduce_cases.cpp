@@ -171,5 +171,154 @@ const OpCase kAll{{.op = "all", .samples = truth_samples, .reference = [](Arrays
                      });
                    }}};
 
+const OpCase kVar{{.op = "var",
+                   .samples =
+                       [](Random& random) {
+                         auto samples = samples_over(random, [](const IntList& dims, bool keepdim) {
+                           return kept(VarAttributes{dims, keepdim, 1});
+                         });
+                         samples.push_back({.inputs = {uniform(random, {5, 7}, 1000, 1001)},
+                                            .attributes = kept(VarAttributes{{1}, false, 0})});
+                         return samples;
+                       },
+                   .reference =
+                       [](Arrays in, const AttributesRef& ref) {
+                         const auto& a = ref.as<VarAttributes>();
+                         return folded(in[0], a.dims, a.keepdim, [&](const Values& values) {
+                           const auto n = static_cast<double>(values.size());
+                           double squares = 0;
+                           for (const double v : values) squares += std::pow(v - sum_of(values) / n, 2);
+                           return squares / std::max(0.0, n - static_cast<double>(a.correction));
+                         });
+                       }}};
+
+double norm_of(const Values& values, double p) {
+  double sum = p == -kInf ? kInf : 0;
+  for (const double v : values) {
+    const double size = std::abs(v);
+    if (std::isinf(p)) {
+      sum = p > 0 ? std::max(sum, size) : std::min(sum, size);
+    } else {
+      sum += p == 0 ? (v != 0 ? 1 : 0) : std::pow(size, p);
+    }
+  }
+  return std::isinf(p) || p == 0 ? sum : std::pow(sum, 1 / p);
+}
+
+const OpCase kNorm{{.op = "norm",
+                    .samples =
+                        [](Random& random) {
+                          std::vector<OpSample> samples;
+                          for (const double p : {2.0, 1.0, 3.0, 0.0, kInf, -kInf}) {
+                            for (OpSample& sample : samples_over(
+                                     random,
+                                     [&](const IntList&dims, bool keepdim) {
+                                       return kept(NormAttributes{p, dims, keepdim});
+                                     },
+                                     false)) {
+                              for (double& value : sample.inputs[0].value.values) value += value < 0 ? -0.1 : 0.1;
+                              sample.inputs[0].is_differentiable = p != 0;
+                              samples.push_back(std::move(sample));
+                            }
+                          }
+                          return samples;
+                        },
+                    .reference =
+                        [](Arrays in, const AttributesRef& ref) {
+                          const auto& a = ref.as<NormAttributes>();
+                          return folded(in[0], a.dims, a.keepdim,
+                                        [&](const Values& values) { return norm_of(values, a.p); });
+                        }}};
+
+const OpCase kLogsumexp{{.op = "logsumexp",
+                         .samples =
+                             [](Random& random) {
+                               auto samples = plain_samples(random);
+                               samples.push_back({.inputs = {uniform(random, {5, 7}, 700, 720)},
+                                                  .attributes = kept(ReduceAttributes{{1}, false})});
+                               return samples;
+                             },
+                         .reference =
+                             [](Arrays in, const AttributesRef& ref) {
+                               return plain_reference(in, ref, [](const Values& values) {
+                                 if (values.empty()) return -kInf;
+                                 const double most = *std::ranges::max_element(values);
+                                 double sum = 0;
+                                 for (const double v : values) sum += std::exp(v - most);
+                                 return most + std::log(sum);
+                               });
+                             }}};
+
+std::vector<OpSample> search_samples(Random& random) {
+  std::vector<OpSample> samples = {
+      {.inputs = {normal(random, {5, 7})}, .attributes = kept(ArgAttributes{1, false})},
+      {.inputs = {normal(random, {5, 7})}, .attributes = kept(ArgAttributes{0, true})},
+      {.inputs = {normal(random, {3, 4, 5})}, .attributes = kept(ArgAttributes{-2, false})},
+      {.inputs = {integers(random, {5, 7}, 0, 3)}, .attributes = kept(ArgAttributes{1, false}), .note = "ties"},
+      {.inputs = {normal(random, {0, 3})}, .attributes = kept(ArgAttributes{1, false})},
+      {.inputs = {normal(random, {})}, .attributes = kept(ArgAttributes{0, false})}};
+  for (OpSample& sample : samples) sample.inputs[0].is_differentiable = false;
+  return samples;
+}
+
+template <bool kMax>
+std::vector<Array> search_reference(Arrays in, const AttributesRef& ref) {
+  const auto& a = ref.as<ArgAttributes>();
+  return folded(in[0], IntList{a.dim}, a.keepdim, [](const Values& values) {
+    const auto found = kMax ? std::ranges::max_element(values) : std::ranges::min_element(values);
+    return static_cast<double>(found - values.begin());
+  });
+}
+
+const OpCase kArgmax{{.op = "argmax", .samples = search_samples, .reference = search_reference<true>}};
+const OpCase kArgmin{{.op = "argmin", .samples = search_samples, .reference = search_reference<false>}};
+
+const OpCase kCumsum{{.op = "cumsum",
+                      .samples = [](Random& random) -> std::vector<OpSample> {
+                        return {{.inputs = {normal(random, {5, 7})}, .attributes = kept(CumsumAttributes{1})},
+                                {.inputs = {normal(random, {3, 4, 5})}, .attributes = kept(CumsumAttributes{-2})},
+                                {.inputs = {bools(random, {600})}, .attributes = kept(CumsumAttributes{0})},
+                                {.inputs = {normal(random, {0, 3})}, .attributes = kept(CumsumAttributes{0})},
+                                {.inputs = {normal(random, {})}, .attributes = kept(CumsumAttributes{0})}};
+                      },
+                      .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
+                        Array out = in[0];
+                        const std::int64_t dim = ref.as<CumsumAttributes>().dim;
+                        const auto d = static_cast<std::size_t>(dim < 0 ? dim + out.shape.ndim() : dim);
+                        if (out.shape.size() == 0) return {out};
+                        std::int64_t step = 1;
+                        for (std::size_t i = d + 1; i < out.shape.size(); ++i) step *= out.shape[i];
+                        for (std::int64_t i = 0; i < out.shape.numel(); ++i) {
+                          if (digits(out.shape, i)[d] == 0) continue;
+                          out.values[static_cast<std::size_t>(i)] += out.values[static_cast<std::size_t>(i - step)];
+                        }
+                        return {out};
+                      }}};
+
+const OpCase kHistc{{.op = "histc",
+                     .samples =
+                         [](Random& random) {
+                           std::vector<OpSample> samples = {
+                               {.inputs = {normal(random, {5, 7})}, .attributes = kept(HistcAttributes{4, -1, 2})},
+                               {.inputs = {integers(random, {20}, 0, 5)}, .attributes = kept(HistcAttributes{4, 0, 4})},
+                               {.inputs = {normal(random, {0, 7})}, .attributes = kept(HistcAttributes{3, -1, 2})}};
+                           for (OpSample& sample : samples) sample.inputs[0].is_differentiable = false;
+                           return samples;
+                         },
+                     .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
+                       const auto& a = ref.as<HistcAttributes>();
+                       Array out(Shape({a.bins}));
+                       for (const double v : in[0].values) {
+                         for (std::int64_t b = 0; b < a.bins; ++b) {
+                           const double width = (a.high - a.low) / static_cast<double>(a.bins);
+                           const double low = a.low + width * static_cast<double>(b);
+                           const bool is_last = b + 1 == a.bins;
+                           const bool is_inside = v >= low && (is_last ? v <= a.high : v < low + width);
+                           out.values[static_cast<std::size_t>(b)] += is_inside ? 1 : 0;
+                         }
+                       }
+                       return {out};
+                     }}};
+
 }  // namespace
 }  // namespace tessera::ops::testing
