@@ -23,7 +23,7 @@ namespace tessera::ops::testing {
 /// How much is tried.
 struct ValidatorOptions {
   std::uint64_t seed = 1;
-  std::size_t most = 64;     // combinations of a sample on a mesh of several axes; of more, so many are drawn
+  std::size_t most = 64;       // combinations of a sample on a mesh of several axes; of more, so many are drawn
   std::size_t most_wrong = 3;  // of an operator; then it is left
 };
 
