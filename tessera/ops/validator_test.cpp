@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <set>
 
@@ -202,7 +203,7 @@ constexpr char kWrongMulMaxRule[] = "mul: [i,j],[i,j]->[i,j]; multi+up, multi";
 constexpr char kWrongLogRule[] = "log: [i,j]->[i,j]; none+up";
 constexpr char kWrongBiasRule[] = "addmm: [i,k],[k,j],[j]->[i,j]; k=sum";
 
-void register_wrong() {
+const bool kHasWrong = [] {
   using tensor::register_op;
   const auto infer = infer_like_first;
   const auto rows = infer_rows<DType::kF64>;
@@ -288,10 +289,10 @@ void register_wrong() {
                .host = kernel<softmax_rows>,
                .rule = rule<kCooperateRule>,
                .cooperation = &kAlone});
-}
+  return true;
+}();
 
 TEST(Validator, ReportsRulesThatAreWrong) {
-  register_wrong();
   const Wrong all[] = {
       {matrix_case("wrong.abs"), "Partial()"},
       {matrix_case("wrong.argmax"), "Partial(m"},
@@ -318,6 +319,82 @@ TEST(Validator, ReportsRulesThatAreWrong) {
   }
 }
 
+// ---- what could be admitted ----
+
+constexpr char kNarrowRule[] = "add: [i,j],[i,j]->[i,j]";
+
+TEST(Validator, FindsWhatCouldBeAdmitted) {
+  tensor::register_op({.name = "narrow.add",
+                       .inputs = "a, b",
+                       .infer = infer_like_first,
+                       .host = kernel<each_pair<plus>>,
+                       .rule = rule<kNarrowRule>});
+  const std::vector<std::string> found = find_missing(matrix_case("narrow.add", 2));
+  const auto has = [&](const std::string& what) {
+    return std::ranges::any_of(found, [&](const std::string& line) { return line.find(what) != std::string::npos; });
+  };
+  EXPECT_TRUE(has("{Partial()}, {Partial()} -> {Partial()}"));
+  EXPECT_TRUE(has("{Partial(max)}, {Replicate()} -> {Partial(max)}"));
+  EXPECT_FALSE(has("{Partial()}, {Replicate()}"));
+  EXPECT_FALSE(has("{Shard(0)}, {Shard(1)}"));
+  EXPECT_TRUE(find_missing(matrix_case("right.softmax")).empty());
+}
+
+// ---- gradients ----
+
+Tensor plain_call(const char* op, const std::vector<Tensor>& inputs) {
+  const PlainAttributes attributes;
+  Tensor out;
+  tensor::call_into({tensor::find_op(op), inputs, attributes, std::span(&out, 1)});
+  return out;
+}
+
+void mul_gradient(tensor::GradientCall& call) {
+  call.set(0, plain_call("right.mul", {call.grad(), call.input(1)}));
+  call.set(1, plain_call("right.mul", {call.grad(), call.input(0)}));
+}
+
+TEST(ValidatorBackward, PassesGradientsThatFollowTheirLayouts) {
+  tensor::register_op({.name = "right.differentiable_mul",
+                       .inputs = "a, b",
+                       .infer = infer_like_first,
+                       .host = kernel<each_pair<times>>,
+                       .gradient = mul_gradient,
+                       .saves = "a, b",
+                       .rule = rule<kMulRule>});
+  const Validation found = validate_backward(matrix_case("right.differentiable_mul", 2));
+  EXPECT_EQ(first_wrong(found), "");
+  EXPECT_GT(found.tried, 10);
+}
+
+// The gradient of a value times the number of rows, taken from a local tensor: right on one rank alone.
+void rows_gradient(tensor::GradientCall& call) {
+  const auto rows = static_cast<double>(call.grad().local().shape()[0]);
+  Tensor sum = call.grad();
+  for (int i = 1; i < static_cast<int>(rows); ++i) sum = plain_call("right.add", {sum, call.grad()});
+  call.set(0, sum);
+}
+
+TEST(ValidatorBackward, ReportsGradientsThatAreWrong) {
+  tensor::register_op({.name = "wrong.rows",
+                       .inputs = "x",
+                       .infer = infer_like_first,
+                       .host = kernel<each<absolute>>,
+                       .gradient = rows_gradient,
+                       .rule = rule<kPlainRule>});
+  const std::string report = first_wrong(validate_backward(matrix_case("wrong.rows")));
+  EXPECT_NE(report.find("Shard(0"), std::string::npos) << report;
+  EXPECT_NE(report.find("gradient of input 0"), std::string::npos) << report;
+  tensor::register_op(
+      {.name = "wrong.differentiable_abs",
+       .inputs = "x",
+       .infer = infer_like_first,
+       .host = kernel<each<absolute>>,
+       .gradient = [](tensor::GradientCall& call) { call.set(0, plain_call("wrong.abs", {call.grad()})); },
+       .rule = rule<kPlainRule>});
+  EXPECT_NE(first_wrong(validate_backward(matrix_case("wrong.differentiable_abs"))).find("pending"), std::string::npos);
+}
+
 // ---- all operators ----
 
 TEST(Validator, EveryRuleHoldsInEveryCombinationItAdmits) {
@@ -330,6 +407,29 @@ TEST(Validator, EveryRuleHoldsInEveryCombinationItAdmits) {
     all.add(found);
   }
   std::printf("%lld operators, %s\n", static_cast<long long>(operators), all.text().c_str());
+}
+
+TEST(ValidatorBackward, EveryGradientHoldsInEveryCombination) {
+  Validation all;
+  std::int64_t operators = 0;
+  for (const OpCaseInfo& info : all_cases()) {
+    const Validation found = validate_backward(info, {.most = 16});
+    for (const std::string& wrong : found.wrong) ADD_FAILURE() << wrong;
+    operators += found.tried > 0 ? 1 : 0;
+    if (found.moves > 0) {
+      std::printf("%s: %lld inputs of its gradient are gathered: %s\n", info.op.c_str(),
+                  static_cast<long long>(found.moves), found.notes[0].c_str());
+    }
+    all.add(found);
+  }
+  std::printf("%lld operators, %s\n", static_cast<long long>(operators), all.text().c_str());
+}
+
+// For people: --gtest_also_run_disabled_tests --gtest_filter=*Lists*
+TEST(Validator, DISABLED_ListsWhatCouldBeAdmitted) {
+  for (const OpCaseInfo& info : all_cases()) {
+    for (const std::string& line : find_missing(info)) std::printf("%s\n", line.c_str());
+  }
 }
 
 }  // namespace

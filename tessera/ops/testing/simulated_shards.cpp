@@ -91,6 +91,7 @@ class Cooperating {
   }
 
   void run(std::span<Parts> results) {
+    const WaitAtEnd wait;
     const tensor::Cooperation& how = *global_.op->def.cooperation;
     for (const tensor::CooperativePhase& phase : how.phases) {
       std::vector<std::vector<Whole>> statistics(locals_.size());
@@ -173,6 +174,14 @@ std::vector<Parts> call_on_ranks(const tensor::Operator& op, std::span<const Par
   return results;
 }
 
+WaitAtEnd::~WaitAtEnd() {
+  try {
+    device::Device::get("host").synchronize();
+  } catch (const Error&) {  // what failed is seen where its results are read
+    return;
+  }
+}
+
 RuleOperands rule_of(const tensor::Call& call) {
   RuleOperands out{call.op->def.rule(call), {}};
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -201,7 +210,10 @@ SimulatedShards::SimulatedShards(const layout::Mesh& mesh) : mesh_(mesh) {
   tensor::set_hook(tensor::HookKind::kShard, &SimulatedShards::answer);
 }
 
-SimulatedShards::~SimulatedShards() { current = nullptr; }
+SimulatedShards::~SimulatedShards() {
+  current = nullptr;
+  const WaitAtEnd wait;
+}
 
 void SimulatedShards::answer(const tensor::Call& call) {
   TESSERA_CHECK(current != nullptr, "a sharded call outside of a simulation: ", call.text());
@@ -241,6 +253,7 @@ void SimulatedShards::gather(const tensor::Call& call, std::vector<Parts>& input
     const auto whole = recombine(inputs[i], wrong);
     TESSERA_CHECK_AS(MismatchError, whole.has_value(), call.op.name(), ": input ", i, ": ", wrong);
     inputs[i] = on_every_rank(to_tensor(*whole), mesh_);
+    gathered_.push_back(inputs[i]);
   }
 }
 

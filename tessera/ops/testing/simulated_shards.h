@@ -30,6 +30,14 @@ struct ClaimedOutput {
 std::vector<Parts> call_on_ranks(const tensor::Operator& op, std::span<const Parts> inputs,
                                  const tensor::AttributesRef& attributes, std::span<const ClaimedOutput> outputs);
 
+/// Waits for the host device when it goes, whatever happened: stands behind memory that enqueued work reads.
+struct WaitAtEnd {
+  WaitAtEnd() = default;
+  WaitAtEnd(const WaitAtEnd&) = delete;
+  WaitAtEnd& operator=(const WaitAtEnd&) = delete;
+  ~WaitAtEnd();
+};
+
 /// How a call's tensors stand in its rule: an optional argument that is left out may have no place there.
 struct RuleOperands {
   layout::FactorRule rule;
@@ -74,6 +82,7 @@ class SimulatedShards {
 
   layout::Mesh mesh_;
   std::unordered_map<const tensor::detail::TensorState*, Entry> entries_;
+  std::vector<Parts> gathered_;  // kept for the work that reads them
   std::vector<std::string> moves_;
   std::int64_t local_calls_ = 0;
 };
