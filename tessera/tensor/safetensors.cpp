@@ -14,6 +14,7 @@
 #include "tessera/base/nearest.h"
 #include "tessera/tensor/detail/host_elements.h"
 #include "tessera/tensor/detail/safetensors_header.h"
+#include "tessera/tensor/detail/streaming_copy.h"
 
 namespace tessera::tensor {
 namespace detail {
@@ -123,7 +124,16 @@ Tensor SafetensorsFile::copy(const SafetensorsEntry& entry, const device::Device
   const CurrentDevice where = current_device(device);
   Tensor tensor = Tensor::allocate(entry.shape, entry.dtype, where);
   if (tensor.nbytes() == 0) return tensor;
-  where.stream->copy(tensor.data(), file_->elements_of(entry), tensor.nbytes(), "safetensors");
+  std::byte* to = tensor.data();
+  const std::byte* from = file_->elements_of(entry);
+  const std::size_t nbytes = tensor.nbytes();
+  const device::Access accesses[] = {device::writes(to, nbytes)};
+  if (where.context->kind == kHostKind) {
+    where.stream->run([file = file_, to, from, nbytes] { detail::streaming_copy(to, from, nbytes); },
+                      {.label = "safetensors", .accesses = accesses});
+    return tensor;
+  }
+  where.stream->copy(to, from, nbytes, "safetensors");
   // The pages must stay until the copy is done.
   where.stream->run([file = file_] {}, {.label = "release", .accesses = std::span<const device::Access>()});
   return tensor;
