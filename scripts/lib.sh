@@ -81,14 +81,6 @@ require() {
   require_cmake
 }
 
-# require_here LIST: for machines without a network: names what is missing and stops. Does without what only saves time.
-require_here() {
-  local absent
-  absent=$(missing "$1" "ccache git")
-  [[ -z $absent ]] || die "missing on this machine (names of Debian packages): $absent"
-  require_cmake
-}
-
 require_cmake() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')

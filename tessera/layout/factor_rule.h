@@ -36,6 +36,9 @@ enum class FactorKind : std::uint8_t {
   kReplicate,  ///< may not be cut: the operator looks at all of it
   kBlocked,    ///< may be cut where every piece is a multiple of `block`
   kPermuted,   ///< may not be cut without moving elements: the operator reorders along it
+  /// May be cut: ranks then share small statistics while they compute. Results that lack the factor are whole on every
+  /// rank, not partial.
+  kCooperate,
 };
 
 /// One independent index of an operator.
@@ -83,7 +86,7 @@ struct TESSERA_API FactorRule {
   std::vector<Algebra> algebra;         ///< of each input; none given: none of them has any
 
   /// "mm: [i,k],[k,j]->[i,j]; k=sum; multi, multi": parse() reads it. After the dimensions: factors that are not pass,
-  /// (k=sum, s=replicate, b=blocked(4), p=permuted), sizes that shapes do not tell (a:4), then the algebra of each
+  /// (k=sum, s=replicate, b=blocked(4), p=permuted, c=cooperate), sizes that shapes do not tell (a:4), then the algebra of each
   /// input (none, joint, multi, with +up or +down).
   [[nodiscard]] std::string text() const;
   /// The rule of this text, checked; InvalidArgument says at which place what was expected.

@@ -28,6 +28,7 @@ TEST(FactorRule, PrintsWhatItReads) {
            "softmax: [i,s]->[i,s]; s=replicate",
            "quantize: [i,b]->[i,b]; b=blocked(32)",
            "flip: [i,p]->[i,p]; p=permuted",
+           "logsumexp: [i,c]->[i]; c=cooperate",
            "view: [(a b),c]->[a,(b c)]; a:4, c:6",
            "scale: []->[]",
            "zeros: ->[a,b]; a:4, b:3",

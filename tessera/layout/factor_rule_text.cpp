@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kLinearities[] = {"none", "joint", "multi"};
 constexpr std::string_view kMonotonies[] = {"", "up", "down"};
-constexpr std::string_view kKinds[] = {"sum", "avg", "min", "max", "prod", "replicate", "blocked", "permuted"};
+constexpr std::string_view kKinds[] = {"sum",       "avg",     "min",      "max",      "prod",
+                                       "replicate", "blocked", "permuted", "cooperate"};
 
 bool is_name_letter(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
@@ -141,6 +142,8 @@ class Reader {
       it.kind = FactorKind::kReplicate;
     } else if (kind == "permuted") {
       it.kind = FactorKind::kPermuted;
+    } else if (kind == "cooperate") {
+      it.kind = FactorKind::kCooperate;
     } else if (kind == "blocked") {
       it.kind = FactorKind::kBlocked;
       expect('(');
@@ -155,7 +158,7 @@ class Reader {
         return;
       }
       at_ = kind_at;
-      fail("sum, min, max, prod, replicate, blocked(n) or permuted" + did_you_mean(kind, kKinds));
+      fail("sum, min, max, prod, replicate, blocked(n), permuted or cooperate" + did_you_mean(kind, kKinds));
     }
   }
 
@@ -237,6 +240,7 @@ std::string FactorRule::text() const {
       case FactorKind::kReduce: (item(factor) += '=') += to_string(factor.reduction); break;
       case FactorKind::kReplicate: item(factor) += "=replicate"; break;
       case FactorKind::kPermuted: item(factor) += "=permuted"; break;
+      case FactorKind::kCooperate: item(factor) += "=cooperate"; break;
       case FactorKind::kBlocked: item(factor) += "=blocked(" + std::to_string(factor.block) + ")"; break;
     }
     if (factor.size != 0) item(factor) += ":" + std::to_string(factor.size);

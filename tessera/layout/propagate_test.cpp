@@ -192,6 +192,20 @@ TEST(Propagate, KindsOfFactors) {
   expect_words(one("quantize: [i,b]->[i,b]; b=blocked(4)", 8, "{Shard(1, blocks=2)}"), {"multiples of 4"});
 }
 
+// What cooperating ranks compute is not a function of each one's part alone, so layouts are looked at without values.
+TEST(Propagate, CooperatingFactorsMayBeCutAndLeaveNothingPartial) {
+  const Mesh mesh = Mesh::parse("dp=2,tp=2");
+  const auto outputs = [&](const char* rule, const Shape& shape, const char* layout, const Shape& out) {
+    const Operand input{shape, Layout::parse(mesh, layout)};
+    const Shape outs[] = {out};
+    const Propagation found = propagate(FactorRule::parse(rule), {&input, 1}, outs);
+    return found.is_match() ? found.outputs[0].placements_text() : found.conflict;
+  };
+  EXPECT_EQ(outputs("softmax: [i,c]->[i,c]; c=cooperate", {4, 7}, "S0,S1", {4, 7}), "{Shard(0), Shard(1)}");
+  EXPECT_EQ(outputs("logsumexp: [i,c]->[i]; c=cooperate", {4, 7}, "S0,S1", {4}), "{Shard(0), Replicate()}");
+  expect_words(outputs("logsumexp: [i,c]->[i]; c=cooperate", {4, 7}, "S0,P", {4}), {"axis tp", "is not linear"});
+}
+
 TEST(Propagate, ViewsSplitAndMergeCuts) {
   Calls calls("dp=2,tp=4");
   EXPECT_EQ(calls.view({8, 6}, "S0,R", {48}), "{Shard(0), Replicate()}");

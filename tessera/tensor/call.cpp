@@ -178,6 +178,7 @@ void call_into(const Call& call) {
   check_arguments(call);
   bool is_tracked = false;
   for (const Tensor& input : call.inputs) is_tracked |= input && input.is_tracked();
+  for (const Tensor& output : call.outputs) is_tracked |= output && output.is_tracked();  // one that is written into
   if (is_tracked && grad_enabled) {
     const HookFn hook = hooks[static_cast<int>(HookKind::kAutograd)].load(std::memory_order_acquire);
     if (hook == nullptr) refuse_hook(call, "autograd", "a tensor asks for its gradient");

@@ -24,6 +24,7 @@
 namespace tessera::tensor {
 
 struct OperatorState;
+struct Cooperation;
 
 /// A registered operator. A cheap handle.
 class TESSERA_API Operator {
@@ -113,9 +114,8 @@ struct Cost {
 
 /// What is special about an operator.
 struct OpTraits {
-  bool is_view = false;         ///< its result shares the storage of its first input: `view` makes it, no kernel runs
-  bool is_random = false;       ///< draws numbers: a recomputation must draw the same
-  bool is_cooperative = false;  ///< along a cut factor it runs small collectives of its own
+  bool is_view = false;    ///< its result shares the storage of its first input: `view` makes it, no kernel runs
+  bool is_random = false;  ///< draws numbers: a recomputation must draw the same
   /// Each element of the result depends on the same place of the inputs only, so that it may be written over an input.
   bool is_pointwise = false;
 };
@@ -148,6 +148,8 @@ struct OpDef {
   Attributes (*localize)(const LocalizeCall& call) = nullptr;
   /// What a call costs.
   Cost (*cost)(const Call& call) = nullptr;
+  /// How ranks work together where a factor that its rule marks with =cooperate is cut (cooperation.h).
+  const Cooperation* cooperation = nullptr;
   OpTraits traits = {};  ///< what is special about it
 };
 

@@ -341,7 +341,8 @@ std::optional<std::vector<AtomLayout>> Call::outputs_over_atoms(const Assignment
     for (std::size_t a = 0; a < assignment.rows.size(); ++a) {
       const AtomRow& row = assignment.rows[a];
       if (row.factor >= 0 && (has & bit(row.factor)) == 0) {
-        out.partials[a] = rule_.factors[static_cast<std::size_t>(row.factor)].reduction;
+        const Factor& lacking = rule_.factors[static_cast<std::size_t>(row.factor)];
+        if (lacking.kind == FactorKind::kReduce) out.partials[a] = lacking.reduction;
       } else if (!row.partial.empty()) {
         out.partials[a] = row.out;
       }

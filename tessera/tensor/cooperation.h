@@ -1,0 +1,44 @@
+// How an operator computes along a factor that is cut over ranks, where each rank's part alone is not enough: softmax
+// along a cut dimension, norms, argmax. It goes in phases. In each, every rank computes small statistics of its part
+// (of the reduced or of the output shape, never of the input's), they are reduced over the ranks that cut the factor,
+// and all get the results; after the last, each rank finishes its part of the outputs:
+//
+//   softmax   max over the part -> max;   sum of exp(x - max) -> sum;   finish: exp(x - max) / sum
+//
+// This is all the communication the operator has, and it is plain to see before it happens. Who runs the collectives
+// (the shard layer, or a test that plays all ranks in a loop) is not the operator's business.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "tessera/base/export.h"
+#include "tessera/layout/factor_rule.h"
+#include "tessera/tensor/op_def.h"
+
+namespace tessera::tensor {
+
+/// A call as one of the cooperating ranks sees it.
+struct CooperativeCall {
+  const Call& local;                             ///< this rank's parts, and attributes of the local call
+  const Call& global;                            ///< the whole call; its tensors are looked at for shapes alone
+  std::span<const layout::LocalOperand> inputs;  ///< where this rank's parts lie
+  std::span<const Tensor> reduced;               ///< what earlier phases gave, reduced over the ranks, in order
+};
+
+/// One exchange of statistics.
+struct CooperativePhase {
+  /// This rank's statistics. Ranks whose part is empty give the identity of the reduction.
+  std::vector<Tensor> (*statistics)(const CooperativeCall& call);
+  /// How each of them is reduced.
+  std::vector<layout::Reduction> reductions;
+};
+
+/// See the head of this file. Given by OpDef::cooperation; the operator's rule marks the factors with =cooperate.
+struct Cooperation {
+  std::vector<CooperativePhase> phases;  ///< in order
+  /// This rank's part of every output, from all that was reduced.
+  std::vector<Tensor> (*finish)(const CooperativeCall& call);
+};
+
+}  // namespace tessera::tensor
