@@ -79,6 +79,27 @@ TEST(Attributes, AreReadOnlyAsWhatTheyAre) {
   expect_error<InvalidArgument>([&] { (void)AttributesRef(a).as<SameFields>(); }, {"read as"});
 }
 
+TEST(Attributes, AMismatchSaysWhatWasAskedForAndCanMakeIt) {
+  try {
+    (void)AttributesRef().as<AllKinds>();
+    FAIL() << "nothing was thrown";
+  } catch (const AttributesMismatch& error) {
+    EXPECT_EQ(error.asked(), attributes_type<AllKinds>());
+    const auto made = error.asked().make();
+    EXPECT_EQ(AttributesRef(made.get(), error.asked()).as<AllKinds>().scale, 0.5);
+  }
+}
+
+// The library and a program that uses it have a table each for one struct.
+TEST(Attributes, TablesOfOneStructAreOneType) {
+  AttributesType other = attributes_type<ReduceAttributes>();
+  const ReduceAttributes a{{3}, true};
+  const AttributesRef foreign(&a, other);
+  EXPECT_EQ(foreign.as<ReduceAttributes>().dims[0], 3);
+  EXPECT_TRUE(foreign == AttributesRef(a));
+  EXPECT_THROW((void)foreign.as<SameFields>(), AttributesMismatch);
+}
+
 TEST(Attributes, KeptOnesAreACopy) {
   Attributes kept;
   {
