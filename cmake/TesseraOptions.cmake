@@ -34,7 +34,7 @@ find_package(hwy REQUIRED)
 add_library(tessera_vectors INTERFACE)
 target_link_libraries(tessera_vectors INTERFACE hwy::hwy)
 target_compile_definitions(tessera_vectors INTERFACE
-  "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL|HWY_AVX3_ZEN4)")
+  "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL)")
 
 # OpenBLAS, the serial one: threads are ours. Linked statically, so that nobody else's BLAS takes its place.
 find_path(TESSERA_OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas-serial REQUIRED NO_CMAKE_SYSTEM_PATH

@@ -313,6 +313,20 @@ std::optional<Whole> recombine(const Parts& parts, std::string& wrong) {
   return out;
 }
 
+Whole reduced(const std::vector<const Whole*>& parts, Reduction reduction) {
+  Whole out = *parts[0];
+  const bool is_average = reduction == Reduction::kAvg;
+  for (std::size_t p = 1; p < parts.size(); ++p) {
+    TESSERA_CHECK_AS(MismatchError, parts[p]->shape == out.shape && parts[p]->dtype == out.dtype,
+                     "ranks give statistics of ", out.dtype, out.shape, " and ", parts[p]->dtype, parts[p]->shape);
+    for (std::size_t i = 0; i < out.values.size(); ++i) {
+      out.values[i] = combined(is_average ? Reduction::kSum : reduction, out.values[i], parts[p]->values[i]);
+    }
+  }
+  for (double& value : out.values) value /= is_average ? static_cast<double>(parts.size()) : 1;
+  return out;
+}
+
 std::string difference(const Whole& got, const Whole& want, double tolerance) {
   if (got.shape != want.shape || got.dtype != want.dtype) {
     return concat(got.dtype, got.shape, ", not ", want.dtype, want.shape);

@@ -44,12 +44,15 @@ Parts cut(const Whole& whole, const layout::Layout& layout, int style = 0);
 /// computed: synchronise first.
 std::optional<Whole> recombine(const Parts& parts, std::string& wrong);
 
+/// Tensors of one shape reduced element by element; MismatchError where the shapes differ.
+Whole reduced(const std::vector<const Whole*>& parts, layout::Reduction reduction);
+
 /// A dense tensor on the host, in memory of its own.
 Tensor to_tensor(const Whole& whole);
 /// The elements of a tensor that has been computed.
 Whole read(const Tensor& tensor);
-/// Empty when they have the same shape and dtype and close elements: relative to max(1, |wanted|) for floating ones, equal
-/// for others. Else the first that differs.
+/// Empty when they have the same shape and dtype and close elements: relative to max(1, |wanted|) for floating ones,
+/// equal for others. Else the first that differs.
 std::string difference(const Whole& got, const Whole& want, double tolerance);
 
 /// What each rank holds of a tensor of this shape, for OpDef::localize; in the order of the mesh's ranks.

@@ -1,6 +1,9 @@
 #include "tessera/ops/testing/simulated_shards.h"
 
+#include <algorithm>
+
 #include "tessera/base/error.h"
+#include "tessera/tensor/cooperation.h"
 
 namespace tessera::ops::testing {
 namespace {
@@ -11,32 +14,39 @@ using tessera::detail::concat;
 thread_local SimulatedShards* current = nullptr;
 
 // The call of one rank.
+struct LocalCall {
+  std::vector<Tensor> inputs;
+  std::vector<layout::LocalOperand> operands;  // of the inputs
+  tensor::Attributes localized;
+  tensor::AttributesRef attributes;
+};
+
+LocalCall local_call(const tensor::Call& global, std::size_t rank, std::span<const Parts> inputs,
+                     std::span<const ClaimedOutput> outputs) {
+  LocalCall out{{}, {}, {}, global.attributes};
+  for (const Parts& input : inputs) {
+    out.inputs.push_back(input.layout ? input.by_rank[rank] : Tensor());
+    out.operands.push_back(input.layout ? local_operands(input.layout, input.shape)[rank] : layout::LocalOperand());
+  }
+  if (global.op->def.localize == nullptr) return out;
+  std::vector<layout::LocalOperand> of_outputs;
+  for (const ClaimedOutput& output : outputs) of_outputs.push_back(local_operands(output.layout, output.shape)[rank]);
+  out.localized = global.op->def.localize({global, out.operands, of_outputs});
+  out.attributes = out.localized.ref();
+  return out;
+}
+
 void call_on_rank(const tensor::Call& global, std::size_t rank, std::span<const Parts> inputs,
                   std::span<const ClaimedOutput> outputs, std::span<Parts> results) {
-  std::vector<Tensor> locals;
-  for (const Parts& input : inputs) locals.push_back(input.layout ? input.by_rank[rank] : Tensor());
-  tensor::Attributes localized;
-  tensor::AttributesRef attributes = global.attributes;
-  if (global.op->def.localize != nullptr) {
-    std::vector<layout::LocalOperand> of_inputs;
-    std::vector<layout::LocalOperand> of_outputs;
-    for (const Parts& input : inputs) {
-      of_inputs.push_back(input.layout ? local_operands(input.layout, input.shape)[rank] : layout::LocalOperand());
-    }
-    for (const ClaimedOutput& output : outputs) {
-      of_outputs.push_back(local_operands(output.layout, output.shape)[rank]);
-    }
-    localized = global.op->def.localize({global, of_inputs, of_outputs});
-    attributes = localized.ref();
-  }
+  const LocalCall local = local_call(global, rank, inputs, outputs);
   std::vector<Tensor> computed(outputs.size());
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     if (results[o].by_rank.size() > rank) computed[o] = results[o].by_rank[rank];  // to be written into
   }
-  if (locals.empty()) {
-    computed = {tensor::call_on(device::Device::get("host"), global.op, attributes)};
+  if (local.inputs.empty()) {
+    computed = {tensor::call_on(device::Device::get("host"), global.op, local.attributes)};
   } else {
-    tensor::call_into({global.op, locals, attributes, computed});
+    tensor::call_into({global.op, local.inputs, local.attributes, computed});
   }
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     if (results[o].by_rank.size() <= rank) results[o].by_rank.push_back(computed[o]);
@@ -48,9 +58,97 @@ Parts on_every_rank(const Tensor& tensor, const layout::Mesh& mesh) {
           std::vector<Tensor>(static_cast<std::size_t>(mesh.size()), tensor)};
 }
 
+// The axes that cut a factor along which ranks work together.
+std::vector<int> cooperating_axes(const tensor::Call& global, std::span<const Parts> inputs) {
+  if (global.op->def.cooperation == nullptr) return {};
+  const RuleOperands operands = rule_of(global);
+  std::vector<int> axes;
+  for (std::size_t i = 0; i < operands.inputs.size(); ++i) {
+    const Parts& input = inputs[operands.inputs[i]];
+    for (int d = 0; input.layout && d < input.layout.ndim(); ++d) {
+      const auto& factors = operands.rule.inputs[i][static_cast<std::size_t>(d)];
+      const bool cooperates = std::ranges::any_of(factors, [&](std::int32_t f) {
+        return operands.rule.factors[static_cast<std::size_t>(f)].kind == layout::FactorKind::kCooperate;
+      });
+      for (const layout::Cut& by : input.layout.cuts(d)) {
+        if (cooperates && std::ranges::find(axes, by.by.axis) == axes.end()) axes.push_back(by.by.axis);
+      }
+    }
+  }
+  return axes;
+}
+
+// Plays an operator's collectives: all ranks' statistics of a phase, then reduced, then the next phase.
+class Cooperating {
+ public:
+  Cooperating(const tensor::Call& global, std::span<const Parts> inputs, std::span<const ClaimedOutput> outputs,
+              const std::vector<int>& axes)
+      : global_(global), mesh_(outputs[0].layout.mesh()), axes_(axes) {
+    for (std::int64_t rank = 0; rank < mesh_.size(); ++rank) {
+      locals_.push_back(local_call(global, static_cast<std::size_t>(rank), inputs, outputs));
+    }
+    reduced_.resize(locals_.size());
+  }
+
+  void run(std::span<Parts> results) {
+    const WaitAtEnd wait;
+    const tensor::Cooperation& how = *global_.op->def.cooperation;
+    for (const tensor::CooperativePhase& phase : how.phases) {
+      std::vector<std::vector<Whole>> statistics(locals_.size());
+      std::vector<std::vector<Tensor>> computed;
+      for (std::size_t r = 0; r < locals_.size(); ++r) computed.push_back(on_rank(r, phase.statistics, results.size()));
+      device::Device::get("host").synchronize();
+      for (std::size_t r = 0; r < locals_.size(); ++r) {
+        for (const Tensor& each : computed[r]) statistics[r].push_back(read(each));
+      }
+      for (std::size_t r = 0; r < locals_.size(); ++r) reduce(phase, statistics, r);
+    }
+    for (std::size_t r = 0; r < locals_.size(); ++r) {
+      const std::vector<Tensor> outputs = on_rank(r, how.finish, results.size());
+      for (std::size_t o = 0; o < results.size(); ++o) results[o].by_rank.push_back(outputs[o]);
+    }
+  }
+
+ private:
+  std::vector<Tensor> on_rank(std::size_t rank, std::vector<Tensor> (*compute)(const tensor::CooperativeCall&),
+                              std::size_t outputs) {
+    try {
+      std::vector<Tensor> none(outputs);
+      const LocalCall& local = locals_[rank];
+      const tensor::Call call{global_.op, local.inputs, local.attributes, none};
+      return compute({call, global_, local.operands, reduced_[rank]});
+    } catch (const Error& error) {
+      TESSERA_THROW(MismatchError, "rank ", rank, " cannot run it on its parts: ", error.message());
+    }
+  }
+
+  void reduce(const tensor::CooperativePhase& phase, const std::vector<std::vector<Whole>>& statistics,
+              std::size_t rank) {
+    const layout::RankSet group = mesh_.group(axes_, mesh_.ranks().at(static_cast<std::int64_t>(rank)));
+    for (std::size_t s = 0; s < statistics[rank].size(); ++s) {
+      std::vector<const Whole*> parts;
+      for (std::int64_t g = 0; g < group.size(); ++g) {
+        parts.push_back(&statistics[static_cast<std::size_t>(mesh_.ranks().place_of(group.at(g)))][s]);
+      }
+      reduced_[rank].push_back(to_tensor(reduced(parts, phase.reductions[s])));
+    }
+  }
+
+  const tensor::Call& global_;
+  const layout::Mesh& mesh_;
+  const std::vector<int>& axes_;
+  std::vector<LocalCall> locals_;             // by rank
+  std::vector<std::vector<Tensor>> reduced_;  // by rank
+};
+
 void run_ranks(const tensor::Call& global, std::span<const Parts> inputs, std::span<const ClaimedOutput> outputs,
                std::span<Parts> results) {
   const std::int64_t ranks = outputs[0].layout.mesh().size();
+  const std::vector<int> axes = cooperating_axes(global, inputs);
+  if (!axes.empty()) {
+    Cooperating(global, inputs, outputs, axes).run(results);
+    return;
+  }
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     try {
       call_on_rank(global, static_cast<std::size_t>(rank), inputs, outputs, results);
@@ -74,6 +172,14 @@ std::vector<Parts> call_on_ranks(const tensor::Operator& op, std::span<const Par
   for (const ClaimedOutput& output : outputs) results.push_back({output.shape, output.dtype, output.layout, {}});
   run_ranks({op, globals, attributes, none}, inputs, outputs, results);
   return results;
+}
+
+WaitAtEnd::~WaitAtEnd() {
+  try {
+    device::Device::get("host").synchronize();
+  } catch (const Error&) {  // what failed is seen where its results are read
+    return;
+  }
 }
 
 RuleOperands rule_of(const tensor::Call& call) {
@@ -104,7 +210,10 @@ SimulatedShards::SimulatedShards(const layout::Mesh& mesh) : mesh_(mesh) {
   tensor::set_hook(tensor::HookKind::kShard, &SimulatedShards::answer);
 }
 
-SimulatedShards::~SimulatedShards() { current = nullptr; }
+SimulatedShards::~SimulatedShards() {
+  current = nullptr;
+  const WaitAtEnd wait;
+}
 
 void SimulatedShards::answer(const tensor::Call& call) {
   TESSERA_CHECK(current != nullptr, "a sharded call outside of a simulation: ", call.text());
@@ -144,6 +253,7 @@ void SimulatedShards::gather(const tensor::Call& call, std::vector<Parts>& input
     const auto whole = recombine(inputs[i], wrong);
     TESSERA_CHECK_AS(MismatchError, whole.has_value(), call.op.name(), ": input ", i, ": ", wrong);
     inputs[i] = on_every_rank(to_tensor(*whole), mesh_);
+    gathered_.push_back(inputs[i]);
   }
 }
 

@@ -4,13 +4,15 @@
 // call a rank through the normal path, attributes localized. Inputs that do not fit together are gathered (the parts
 // put together and given to every rank), and each gathered input is counted as a move.
 //
-// Operators that run collectives of their own along a cut factor would have them played here.
+// An operator that states collectives of its own has them played where a factor that its rule marks so is cut: plain
+// functions over all ranks' statistics.
 #pragma once
 
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "tessera/layout/propagate.h"
 #include "tessera/ops/testing/recombine.h"
 #include "tessera/tensor/call.h"
 
@@ -23,10 +25,18 @@ struct ClaimedOutput {
   layout::Layout layout;
 };
 
-/// Makes the call on every rank of the mesh; the outputs are taken to be as claimed, recombine() tells whether they are. The
-/// work is only enqueued. An error of a rank's call names the rank.
+/// Makes the call on every rank of the mesh; the outputs are taken to be as claimed, recombine() tells whether they
+/// are. The work is only enqueued. An error of a rank's call names the rank.
 std::vector<Parts> call_on_ranks(const tensor::Operator& op, std::span<const Parts> inputs,
                                  const tensor::AttributesRef& attributes, std::span<const ClaimedOutput> outputs);
+
+/// Waits for the host device when it goes, whatever happened: stands behind memory that enqueued work reads.
+struct WaitAtEnd {
+  WaitAtEnd() = default;
+  WaitAtEnd(const WaitAtEnd&) = delete;
+  WaitAtEnd& operator=(const WaitAtEnd&) = delete;
+  ~WaitAtEnd();
+};
 
 /// How a call's tensors stand in its rule: an optional argument that is left out may have no place there.
 struct RuleOperands {
@@ -72,6 +82,7 @@ class SimulatedShards {
 
   layout::Mesh mesh_;
   std::unordered_map<const tensor::detail::TensorState*, Entry> entries_;
+  std::vector<Parts> gathered_;  // kept for the work that reads them
   std::vector<std::string> moves_;
   std::int64_t local_calls_ = 0;
 };

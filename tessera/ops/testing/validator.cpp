@@ -181,7 +181,8 @@ Validation validate(const OpCaseInfo& info, const ValidatorOptions& options) {
       const std::optional<Subject> negated = subject.negated();
       for (const Mesh& mesh : validator_meshes()) validate_on(subject, negated, mesh, options, random, out);
     } catch (const Error& error) {
-      out.wrong.push_back(concat(info.op, " ", sample.attributes.ref().text(), " ", sample.note, ": ", error.message()));
+      out.wrong.push_back(
+          concat(info.op, " ", sample.attributes.ref().text(), " ", sample.note, ": ", error.message()));
     }
   }
   return out;

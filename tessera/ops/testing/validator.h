@@ -23,7 +23,7 @@ namespace tessera::ops::testing {
 /// How much is tried.
 struct ValidatorOptions {
   std::uint64_t seed = 1;
-  std::size_t most = 64;     // combinations of a sample on a mesh of several axes; of more, so many are drawn
+  std::size_t most = 64;       // combinations of a sample on a mesh of several axes; of more, so many are drawn
   std::size_t most_wrong = 3;  // of an operator; then it is left
 };
 
@@ -51,7 +51,7 @@ struct Validation {
 Validation validate(const OpCaseInfo& info, const ValidatorOptions& options = {});
 /// Likewise its gradient: of each combination, the gradients of the inputs computed from the cut inputs, results and
 /// gradient of the result (cut as the result is; replicated or pending where it is not cut) must be those of the whole.
-/// A gradient has the input's cuts, and is partial (sum) at most where the input is replicated.
+/// A gradient has the input's cuts, and is partial (sum or avg) at most where the input is replicated.
 Validation validate_backward(const OpCaseInfo& info, const ValidatorOptions& options = {});
 /// Combinations on a mesh of two ranks that are right in every sample and that the rule does not admit, one line each:
 /// "add: {Shard(0)}, {Shard(0)} -> {Shard(0)} (3 samples)".

@@ -1,6 +1,6 @@
-// Which combinations of layouts a rule admits. On a mesh of one axis all are asked. A rule whose dimensions are one factor
-// each looks at every axis by itself, so that on a mesh of several axes only combinations of what each may do alone are
-// asked; of a view's all are.
+// Which combinations of layouts a rule admits. On a mesh of one axis all are asked. A rule whose dimensions are one
+// factor each looks at every axis by itself, so that on a mesh of several axes only combinations of what each may do
+// alone are asked; of a view's all are.
 #include <algorithm>
 #include <memory>
 
@@ -165,8 +165,7 @@ std::vector<Placement> placements_of(const Whole& input) {
   std::vector<Placement> out = {layout::Replicate()};
   for (int d = 0; d < input.shape.ndim(); ++d) out.push_back(layout::Shard(d));
   if (!is_signed(input.dtype) && input.dtype != DType::kBool) return out;  // parts of unsigned sums would wrap
-  for (const Reduction kind :
-       {Reduction::kSum, Reduction::kAvg, Reduction::kMin, Reduction::kMax, Reduction::kProd}) {
+  for (const Reduction kind : {Reduction::kSum, Reduction::kAvg, Reduction::kMin, Reduction::kMax, Reduction::kProd}) {
     if (input.dtype == DType::kBool && (kind == Reduction::kSum || kind == Reduction::kAvg)) continue;
     out.push_back(layout::Partial(kind));
   }

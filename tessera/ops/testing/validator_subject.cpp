@@ -74,8 +74,8 @@ void Subject::call_whole() {
   const layout::Mesh one = layout::Mesh::create({{"x", 1}});
   std::vector<Tensor> sharded;
   for (const Tensor& tensor : tensors_) {
-    sharded.push_back(
-        tensor ? Tensor::sharded(tensor.shape(), tensor.dtype(), Layout::replicated(one), tensor) : Tensor());
+    sharded.push_back(tensor ? Tensor::sharded(tensor.shape(), tensor.dtype(), Layout::replicated(one), tensor)
+                             : Tensor());
   }
   std::vector<Tensor> none(outputs_.size());
   rule_ = rule_of({op_, sharded, attributes(), none});
@@ -93,7 +93,8 @@ std::string Subject::text() const {
 }
 
 std::optional<Subject> Subject::negated() const {
-  if (std::ranges::none_of(sample_->inputs, [](const SampleInput& input) { return !input.dtype && !input.is_absent; })) {
+  if (std::ranges::none_of(sample_->inputs,
+                           [](const SampleInput& input) { return !input.dtype && !input.is_absent; })) {
     return std::nullopt;
   }
   Subject out;
@@ -113,8 +114,7 @@ std::optional<Subject> Subject::negated() const {
 
 std::optional<Combination> Subject::admitted(std::vector<Layout> inputs, const layout::Mesh& mesh) const {
   std::vector<Tensor> none(outputs_.size());
-  layout::Propagation found =
-      propagate_call(*rule_, {op_, tensors_, attributes(), none}, inputs, output_shapes_, mesh);
+  layout::Propagation found = propagate_call(*rule_, {op_, tensors_, attributes(), none}, inputs, output_shapes_, mesh);
   if (!found.is_match()) return std::nullopt;
   return Combination{std::move(inputs), std::move(found.outputs)};
 }
