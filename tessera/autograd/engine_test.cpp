@@ -1,6 +1,8 @@
-// Running the tape: sums over paths, accumulation, chosen inputs, second derivatives, what is freed and what is refused.
+// Running the tape: sums over paths, accumulation, chosen inputs, second derivatives, what is freed and what is
+// refused.
 #include <gtest/gtest.h>
 
+#include "tessera/autograd/hooks.h"
 #include "tessera/autograd/testing/test_ops.h"
 #include "tessera/base/testing/expect_error.h"
 
@@ -19,7 +21,7 @@ TEST(Backward, GivesTheGradientOfALeaf) {
 
 TEST(Backward, SumsOverThePathsOfADiamond) {
   const Tensor x = leaf_of({1}, {2});
-  const Tensor y = mul(x, x);                              // 4
+  const Tensor y = mul(x, x);                                 // 4
   const Tensor z = add(mul(y, tensor_of({1}, {3})), exp(y));  // 3y + e^y
   backward(z);
   EXPECT_DOUBLE_EQ(values_of(grad(x))[0], 4 * (3 + std::exp(4.0)));

@@ -75,7 +75,8 @@ TEST(InPlace, IsRefusedOnALeafUnlessUnderNoGrad) {
 TEST(InPlace, IsRefusedIntoATensorThatIsNoInput) {
   const Tensor x = leaf_of({1}, {3});
   const Tensor out = tensor_of({1}, {0});
-  expect_error<InvalidArgument>([&] { tensor::call_out(kNeg, out, {x}); }, {"test.neg", "none of its inputs", "NoGrad"});
+  expect_error<InvalidArgument>([&] { tensor::call_out(kNeg, out, {x}); },
+                                {"test.neg", "none of its inputs", "NoGrad"});
   const Tensor y = neg(x);
   expect_error<InvalidArgument>([&] { tensor::call_out(kNeg, y, {out}); }, {"none of its inputs"});
 }
@@ -150,8 +151,11 @@ TEST(Saved, MakesNoCircle) {
 }
 
 TEST(Record, ChecksArgumentsAsWithoutIt) {
-  expect_error<InvalidArgument>([&] { (void)add(leaf_of({1}, {3}), tensor_of({2}, {1, 2})); },
-                                {"test.add: shapes differ"});
+  expect_error<InvalidArgument>(
+      [&] {
+        (void)add(leaf_of({1}, {3}), tensor_of({2}, {1, 2}));
+      },
+      {"test.add: shapes differ"});
 }
 
 }  // namespace

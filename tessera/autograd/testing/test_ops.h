@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "tessera/autograd/autograd.h"
-#include "tessera/autograd/hooks.h"
 #include "tessera/tensor/call.h"
 
 namespace tessera::autograd::testing {
@@ -135,51 +134,58 @@ inline const Operator kExp = register_op({.name = "test.exp",
                                           .saves = "out",
                                           .traits = {.is_pointwise = true}});
 /// exp again, without a gradient.
-inline const Operator kOpaque = register_op(
-    {.name = "test.opaque", .inputs = "x", .infer = infer_like_first, .host = unary_kernel<exponential>});
+inline const Operator kOpaque =
+    register_op({.name = "test.opaque", .inputs = "x", .infer = infer_like_first, .host = unary_kernel<exponential>});
 
 /// 1 where positive, as i64.
-inline const Operator kIsPositive = register_op(
-    {.name = "test.is_positive",
-     .inputs = "x",
-     .infer = [](const Call& call, std::span<OutputInfo> out) { out[0] = {call.inputs[0].shape(), DType::kI64}; },
-     .host =
-         [](const KernelCall& call) {
-           const Elements x(call.inputs[0]);
-           auto* out = call.outputs[0].data_as<std::int64_t>();
-           enqueue(call, [=] {
-             for (std::int64_t i = 0; i < x.count; ++i) out[i] = x[i] > 0 ? 1 : 0;
-           });
-         }});
+inline const Operator kIsPositive = register_op({.name = "test.is_positive",
+                                                 .inputs = "x",
+                                                 .infer =
+                                                     [](const Call& call, std::span<OutputInfo> out) {
+                                                       out[0] = {call.inputs[0].shape(), DType::kI64};
+                                                     },
+                                                 .host =
+                                                     [](const KernelCall& call) {
+                                                       const Elements x(call.inputs[0]);
+                                                       auto* out = call.outputs[0].data_as<std::int64_t>();
+                                                       enqueue(call, [=] {
+                                                         for (std::int64_t i = 0; i < x.count; ++i)
+                                                           out[i] = x[i] > 0 ? 1 : 0;
+                                                       });
+                                                     }});
 
-inline const Operator kSum = register_op(
-    {.name = "test.sum",
-     .inputs = "x",
-     .infer = [](const Call&, std::span<OutputInfo> out) { out[0] = {Shape(), DType::kF64}; },
-     .host =
-         [](const KernelCall& call) {
-           const Elements x(call.inputs[0]);
-           double* out = call.outputs[0].data_as<double>();
-           enqueue(call, [=] {
-             *out = 0;
-             for (std::int64_t i = 0; i < x.count; ++i) *out += x[i];
-           });
-         },
-     .gradient = [](GradientCall& call) { call.set(0, spread(call.grad(), call.input_shape(0))); }});
-inline const Operator kSpread = register_op(
-    {.name = "test.spread",
-     .inputs = "x",
-     .infer = [](const Call& call,
-                 std::span<OutputInfo> out) { out[0] = {call.as<SpreadAttributes>().shape, DType::kF64}; },
-     .host =
-         [](const KernelCall& call) {
-           const double* x = call.inputs[0].data_as<double>();
-           const Elements out(call.outputs[0]);
-           enqueue(call, [=] {
-             for (std::int64_t i = 0; i < out.count; ++i) out[i] = *x;
-           });
-         },
-     .gradient = [](GradientCall& call) { call.set(0, sum(call.grad())); }});
+inline const Operator kSum =
+    register_op({.name = "test.sum",
+                 .inputs = "x",
+                 .infer =
+                     [](const Call&, std::span<OutputInfo> out) {
+                       out[0] = {Shape(), DType::kF64};
+                     },
+                 .host =
+                     [](const KernelCall& call) {
+                       const Elements x(call.inputs[0]);
+                       double* out = call.outputs[0].data_as<double>();
+                       enqueue(call, [=] {
+                         *out = 0;
+                         for (std::int64_t i = 0; i < x.count; ++i) *out += x[i];
+                       });
+                     },
+                 .gradient = [](GradientCall& call) { call.set(0, spread(call.grad(), call.input_shape(0))); }});
+inline const Operator kSpread = register_op({.name = "test.spread",
+                                             .inputs = "x",
+                                             .infer =
+                                                 [](const Call& call, std::span<OutputInfo> out) {
+                                                   out[0] = {call.as<SpreadAttributes>().shape, DType::kF64};
+                                                 },
+                                             .host =
+                                                 [](const KernelCall& call) {
+                                                   const double* x = call.inputs[0].data_as<double>();
+                                                   const Elements out(call.outputs[0]);
+                                                   enqueue(call, [=] {
+                                                     for (std::int64_t i = 0; i < out.count; ++i) out[i] = *x;
+                                                   });
+                                                 },
+                                             .gradient = [](GradientCall& call) { call.set(0, sum(call.grad())); }});
 
 /// Two results: x and -x.
 inline const Operator kBoth = register_op({.name = "test.both",
@@ -208,61 +214,61 @@ inline const Operator kBoth = register_op({.name = "test.both",
                                                  call.set(0, total);
                                                }});
 
-inline const Operator kTranspose = register_op(
-    {.name = "test.transpose",
-     .inputs = "x",
-     .infer =
-         [](const Call& call, std::span<OutputInfo> out) {
-           out[0] = {Shape({call.inputs[0].size(1), call.inputs[0].size(0)}), call.inputs[0].dtype()};
-         },
-     .view =
-         [](const Call& call) {
-           const Tensor& x = call.inputs[0];
-           return x.as_strided({x.size(1), x.size(0)}, {x.strides()[1], x.strides()[0]}, x.offset());
-         },
-     .gradient = [](GradientCall& call) { call.set(0, transpose(call.grad())); },
-     .traits = {.is_view = true}});
+inline const Operator kTranspose =
+    register_op({.name = "test.transpose",
+                 .inputs = "x",
+                 .infer =
+                     [](const Call& call, std::span<OutputInfo> out) {
+                       out[0] = {Shape({call.inputs[0].size(1), call.inputs[0].size(0)}), call.inputs[0].dtype()};
+                     },
+                 .view =
+                     [](const Call& call) {
+                       const Tensor& x = call.inputs[0];
+                       return x.as_strided({x.size(1), x.size(0)}, {x.strides()[1], x.strides()[0]}, x.offset());
+                     },
+                 .gradient = [](GradientCall& call) { call.set(0, transpose(call.grad())); },
+                 .traits = {.is_view = true}});
 
-inline const Operator kMm = register_op(
-    {.name = "test.mm",
-     .inputs = "a, b",
-     .infer =
-         [](const Call& call, std::span<OutputInfo> out) {
-           out[0] = {Shape({call.inputs[0].size(0), call.inputs[1].size(1)}), DType::kF64};
-         },
-     .host =
-         [](const KernelCall& call) {
-           const Elements a(call.inputs[0]);
-           const Elements b(call.inputs[1]);
-           const Elements out(call.outputs[0]);
-           enqueue(call, [=] {
-             const std::int64_t n = a.shape[1];
-             const std::int64_t columns = b.shape[1];
-             for (std::int64_t i = 0; i < out.count; ++i) {
-               double total = 0;
-               for (std::int64_t k = 0; k < n; ++k) total += a[i / columns * n + k] * b[k * columns + i % columns];
-               out[i] = total;
-             }
-           });
-         },
-     .gradient =
-         [](GradientCall& call) {
-           if (call.needs(0)) call.set(0, mm(call.grad(), transpose(call.input(1))));
-           if (call.needs(1)) call.set(1, mm(transpose(call.input(0)), call.grad()));
-         },
-     .saves = "a, b"});
+inline const Operator kMm =
+    register_op({.name = "test.mm",
+                 .inputs = "a, b",
+                 .infer =
+                     [](const Call& call, std::span<OutputInfo> out) {
+                       out[0] = {Shape({call.inputs[0].size(0), call.inputs[1].size(1)}), DType::kF64};
+                     },
+                 .host =
+                     [](const KernelCall& call) {
+                       const Elements a(call.inputs[0]);
+                       const Elements b(call.inputs[1]);
+                       const Elements out(call.outputs[0]);
+                       enqueue(call, [=] {
+                         const std::int64_t n = a.shape[1];
+                         const std::int64_t columns = b.shape[1];
+                         for (std::int64_t i = 0; i < out.count; ++i) {
+                           double total = 0;
+                           for (std::int64_t k = 0; k < n; ++k)
+                             total += a[i / columns * n + k] * b[k * columns + i % columns];
+                           out[i] = total;
+                         }
+                       });
+                     },
+                 .gradient =
+                     [](GradientCall& call) {
+                       if (call.needs(0)) call.set(0, mm(call.grad(), transpose(call.input(1))));
+                       if (call.needs(1)) call.set(1, mm(transpose(call.input(0)), call.grad()));
+                     },
+                 .saves = "a, b"});
 
 inline Tensor add(const Tensor& a, const Tensor& b) { return tensor::call(kAdd, {a, b}); }
 inline Tensor mul(const Tensor& a, const Tensor& b) { return tensor::call(kMul, {a, b}); }
 inline Tensor neg(const Tensor& x) { return tensor::call(kNeg, {x}); }
 inline Tensor exp(const Tensor& x) { return tensor::call(kExp, {x}); }
 inline Tensor sum(const Tensor& x) { return tensor::call(kSum, {x}); }
-inline Tensor spread(const Tensor& x, const Shape& shape) { return tensor::call(kSpread, {x}, SpreadAttributes{shape}); }
+inline Tensor spread(const Tensor& x, const Shape& shape) {
+  return tensor::call(kSpread, {x}, SpreadAttributes{shape});
+}
 inline Tensor mm(const Tensor& a, const Tensor& b) { return tensor::call(kMm, {a, b}); }
 inline Tensor transpose(const Tensor& x) { return tensor::call(kTranspose, {x}); }
-
-/// Gradients in this program are added by test.add.
-inline const GradientSum kSumBefore = set_gradient_sum(add);
 
 /// A tensor of these values.
 inline Tensor tensor_of(const Shape& shape, const std::vector<double>& values,
