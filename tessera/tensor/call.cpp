@@ -1,6 +1,8 @@
 #include "tessera/tensor/call.h"
 
 #include <atomic>
+#include <cstdlib>
+#include <utility>
 #include <vector>
 
 namespace tessera::tensor {
@@ -32,20 +34,43 @@ const device::Device* device_of(const Call& call) {
 }
 
 bool is_same_view(const Tensor& a, const Tensor& b) {
-  return a.offset() == b.offset() && a.dtype() == b.dtype() && a.shape() == b.shape() && a.strides() == b.strides();
+  return a.data() == b.data() && a.dtype() == b.dtype() && a.shape() == b.shape() && a.strides() == b.strides();
 }
 
+// Addresses count, not storages: memory from outside may have been wrapped twice.
 bool may_overlap(const Tensor& a, const Tensor& b) {
+  const Storage& of_a = a.storage();
+  const Storage& of_b = b.storage();
+  if (of_a.data() + of_a.nbytes() <= of_b.data() || of_b.data() + of_b.nbytes() <= of_a.data()) return false;
   const auto bytes = [](const Tensor& t) { return static_cast<std::int64_t>(itemsize(t.dtype())); };
-  const auto x = view_bounds(a.shape(), a.strides(), a.offset());
-  const auto y = view_bounds(b.shape(), b.strides(), b.offset());
+  const auto x = view_bounds(a.shape(), a.strides());
+  const auto y = view_bounds(b.shape(), b.strides());
   if (!x || !y) return false;
-  return x->min * bytes(a) < (y->max + 1) * bytes(b) && y->min * bytes(b) < (x->max + 1) * bytes(a);
+  return a.data() + x->min * bytes(a) < b.data() + (y->max + 1) * bytes(b) &&
+         b.data() + y->min * bytes(b) < a.data() + (x->max + 1) * bytes(a);
 }
 
+// Whether two indices may name the same element. Certain that they do not: every step, from the smallest up, is longer
+// than all that the smaller ones reach together. What view operators make of dense tensors is, but for expand().
 bool has_repeated_elements(const Tensor& tensor) {
+  if (tensor.is_contiguous() || tensor.numel() == 0) return false;
+  struct Dim {
+    std::int64_t step;
+    std::int64_t reach;
+  };
+  SmallVector<Dim, 8> dims;
   for (std::size_t i = 0; i < tensor.shape().size(); ++i) {
-    if (tensor.strides()[i] == 0 && tensor.shape()[i] > 1) return true;
+    if (tensor.shape()[i] == 1) continue;
+    const std::int64_t step = std::abs(tensor.strides()[i]);
+    dims.push_back({step, step * (tensor.shape()[i] - 1)});
+  }
+  for (std::size_t i = 1; i < dims.size(); ++i) {
+    for (std::size_t j = i; j > 0 && dims[j].step < dims[j - 1].step; --j) std::swap(dims[j], dims[j - 1]);
+  }
+  std::int64_t reach = 0;
+  for (const Dim& dim : dims) {
+    if (dim.step <= reach) return true;
+    reach += dim.reach;
   }
   return false;
 }
@@ -58,8 +83,8 @@ void check_given_output(const Call& call, const Tensor& out, const OutputInfo& i
   TESSERA_CHECK_CALL(call, !has_repeated_elements(out), "cannot write into ", describe(out), " with strides ",
                      out.strides(), ": several of its elements share memory; clone it first");
   for (const Tensor& input : call.inputs) {
-    if (!input || &input.storage() != &out.storage()) continue;
-    if (is_same_view(input, out)) {
+    if (!input) continue;
+    if (out.numel() != 0 && is_same_view(input, out)) {
       TESSERA_CHECK_CALL(call, call.op->def.traits.is_pointwise, "cannot write over its own input");
     } else {
       TESSERA_CHECK_CALL(call, !may_overlap(input, out), "the tensor to write into, ", describe(out),
@@ -111,6 +136,7 @@ void run_kernel(const Call& call, const CurrentDevice& where) {
 
 void call_kernel(const Call& call) {
   if (call.op->def.view != nullptr) {
+    TESSERA_CHECK_CALL(call, !call.outputs[0], "is a view: there is nothing to write into ", describe(call.outputs[0]));
     call.outputs[0] = call.op->def.view(call);
     return;
   }
@@ -152,6 +178,7 @@ void call_into(const Call& call) {
   check_arguments(call);
   bool is_tracked = false;
   for (const Tensor& input : call.inputs) is_tracked |= input && input.is_tracked();
+  for (const Tensor& output : call.outputs) is_tracked |= output && output.is_tracked();  // one that is written into
   if (is_tracked && grad_enabled) {
     const HookFn hook = hooks[static_cast<int>(HookKind::kAutograd)].load(std::memory_order_acquire);
     if (hook == nullptr) refuse_hook(call, "autograd", "a tensor asks for its gradient");
@@ -185,7 +212,9 @@ void call_out(const Operator& op, const Tensor& out, std::initializer_list<Tenso
 
 Tensor call_on(const device::Device& device, const Operator& op, const AttributesRef& attributes) {
   Tensor out;
-  run_kernel({op, {}, attributes, std::span(&out, 1)}, current_device(device));
+  const Call made{op, {}, attributes, std::span(&out, 1)};
+  check_arguments(made);
+  run_kernel(made, current_device(device));
   return out;
 }
 

@@ -50,12 +50,14 @@ Tensor Tensor::wrap(void* data, Shape shape, DType dtype, const device::Device& 
   state->strides = strides != nullptr ? *strides : contiguous_strides(shape);
   const auto bounds = view_bounds(shape, state->strides);
   // Negative strides reach before the pointer: the storage starts at the lowest element.
-  const std::int64_t before = bounds ? -bounds->min : 0;
-  const std::int64_t elements = bounds ? bounds->max - bounds->min + 1 : 0;
+  const std::int64_t before = bounds ? checked_mul(bounds->min, std::int64_t{-1}, "start of a view") : 0;
+  const std::int64_t elements =
+      bounds ? checked_add(checked_add(bounds->max, before, "elements of a view"), std::int64_t{1}) : 0;
+  const std::int64_t total = checked_mul(elements, static_cast<std::int64_t>(item), "bytes of a view");
   TESSERA_CHECK(data != nullptr || elements == 0, "null data for ", elements, " elements of ", dtype);
   state->storage =
       Ref<Storage>::adopt(new Storage(static_cast<std::byte*>(data) - before * static_cast<std::int64_t>(item),
-                                      static_cast<std::size_t>(elements) * item, device, std::move(owner)));
+                                      static_cast<std::size_t>(total), device, std::move(owner)));
   state->offset = before;
   state->is_contiguous = tessera::is_contiguous(shape, state->strides);
   state->shape = std::move(shape);
@@ -67,6 +69,10 @@ Tensor Tensor::sharded(Shape global, DType dtype, layout::Layout layout, Tensor 
   TESSERA_CHECK(layout, "a sharded tensor needs a layout");
   TESSERA_CHECK(!local || !local.has_layout(), "the local part of a sharded tensor is plain, not ", describe(local));
   TESSERA_CHECK(!local || local.dtype() == dtype, "a part of ", local.dtype(), " for a tensor of ", dtype);
+  TESSERA_CHECK(layout.ndim() <= global.ndim(), "layout ", layout.text(), " cuts dimension ", layout.ndim() - 1,
+                ", but shape ", global, " has ", global.ndim());
+  TESSERA_CHECK(!local || local.ndim() == global.ndim(), "a part of shape ", local.shape(), " for a tensor of shape ",
+                global, ": both must have the same number of dimensions");
   auto state = Ref<TensorState>::adopt(new TensorState());
   state->numel = global.numel();
   state->shape = std::move(global);
@@ -81,16 +87,20 @@ Tensor Tensor::sharded(Shape global, DType dtype, layout::Layout layout, Tensor 
 Tensor Tensor::local() const { return state_->has_layout ? Tensor(state_->local) : *this; }
 
 Tensor Tensor::as_strided(Shape shape, Strides strides, std::int64_t offset) const {
+  return reinterpreted(dtype(), std::move(shape), std::move(strides), offset);
+}
+
+Tensor Tensor::reinterpreted(DType dtype, Shape shape, Strides strides, std::int64_t offset) const {
   check_plain("as_strided");
   const std::int64_t end = end_of_view(shape, strides, offset);
-  const auto have = static_cast<std::int64_t>(state_->storage->nbytes() / itemsize(dtype()));
+  const auto have = static_cast<std::int64_t>(state_->storage->nbytes() / itemsize(dtype));
   TESSERA_CHECK(end <= have, "a view of shape ", shape, ", strides ", strides, " and offset ", offset,
                 " ends at element ", end, " of a storage of ", have);
   auto state = Ref<TensorState>::adopt(new TensorState());
   state->storage = state_->storage;
   state->numel = shape.numel();
   state->offset = offset;
-  state->dtype = state_->dtype;
+  state->dtype = dtype;
   state->is_contiguous = tessera::is_contiguous(shape, strides);
   state->shape = std::move(shape);
   state->strides = std::move(strides);

@@ -41,7 +41,9 @@ auto with_type(DType dtype, F&& body) {
   TESSERA_THROW(InvalidArgument, "arrays hold no ", dtype);
 }
 
-double element(const std::byte* at, DType dtype) {
+}  // namespace
+
+double read_element(const std::byte* at, DType dtype) {
   return with_type(dtype, [&](auto* type) {
     std::remove_pointer_t<decltype(type)> value;
     std::memcpy(&value, at, sizeof value);
@@ -49,13 +51,15 @@ double element(const std::byte* at, DType dtype) {
   });
 }
 
-void set_element(std::byte* at, DType dtype, double to) {
+void write_element(std::byte* at, DType dtype, double to) {
   with_type(dtype, [&](auto* type) {
     const auto value = static_cast<std::remove_pointer_t<decltype(type)>>(to);
     std::memcpy(at, &value, sizeof value);
     return 0.0;
   });
 }
+
+namespace {
 
 std::int64_t offset_of(const Tensor& tensor, std::int64_t place) {
   const auto index = digits(tensor.shape(), place);
@@ -118,7 +122,7 @@ Tensor to_tensor(const Array& array, DType dtype, bool strided) {
       strided ? strided_memory(array.shape, dtype) : Tensor::allocate(array.shape, dtype, device::Device::get("host"));
   tensor.device().synchronize();  // what had the memory before is over
   for (std::int64_t i = 0; i < tensor.numel(); ++i) {
-    set_element(tensor.data() + offset_of(tensor, i), dtype, array.values[static_cast<std::size_t>(i)]);
+    write_element(tensor.data() + offset_of(tensor, i), dtype, array.values[static_cast<std::size_t>(i)]);
   }
   return tensor;
 }
@@ -127,7 +131,7 @@ Array to_array(const Tensor& tensor) {
   tensor.device().synchronize();
   Array array(tensor.shape());
   for (std::int64_t i = 0; i < tensor.numel(); ++i) {
-    array.values[static_cast<std::size_t>(i)] = element(tensor.data() + offset_of(tensor, i), tensor.dtype());
+    array.values[static_cast<std::size_t>(i)] = read_element(tensor.data() + offset_of(tensor, i), tensor.dtype());
   }
   return array;
 }
@@ -136,8 +140,8 @@ Array rounded(const Array& array, DType dtype) {
   Array result = array;
   std::byte one[16];
   for (double& value : result.values) {
-    set_element(one, dtype, value);
-    value = element(one, dtype);
+    write_element(one, dtype, value);
+    value = read_element(one, dtype);
   }
   return result;
 }

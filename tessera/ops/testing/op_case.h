@@ -89,6 +89,10 @@ SampleInput absent();
 Tensor to_tensor(const Array& array, DType dtype, bool strided = false);
 /// The values of a tensor of any dtype but complex, read after its device has done its work.
 Array to_array(const Tensor& tensor);
+/// An element of any dtype but complex, as a double.
+double read_element(const std::byte* at, DType dtype);
+/// Writes one, rounded to the dtype.
+void write_element(std::byte* at, DType dtype, double to);
 /// The array with each value rounded to the dtype.
 Array rounded(const Array& array, DType dtype);
 /// Index of a place: its digits over `shape`, last fastest.

@@ -1,0 +1,84 @@
+#include "tessera/autograd/autograd.h"
+#include "tessera/autograd/detail/run.h"
+
+namespace tessera::autograd {
+namespace {
+
+using detail::Run;
+
+// The number 1 in every dtype that has gradients, to be copied from.
+const void* one_of(DType dtype) {
+  static const double kF64[] = {1, 0};
+  static const float kF32[] = {1, 0};
+  static const f16 kF16{1.0F};
+  static const bf16 kBF16{1.0F};
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kC128: return kF64;
+    case DType::kF32:
+    case DType::kC64: return kF32;
+    case DType::kF16: return &kF16;
+    case DType::kBF16: return &kBF16;
+    default: return nullptr;
+  }
+}
+
+Tensor one_like(const Tensor& loss) {
+  const void* one = one_of(loss.dtype());
+  TESSERA_CHECK(loss.numel() == 1 && !loss.has_layout() && one != nullptr, "backward: the gradient of ",
+                tensor::describe(loss), " must be given; only a plain loss of one element has 1 for it");
+  const tensor::CurrentDevice where = tensor::current_device(loss.device());
+  Tensor gradient = Tensor::allocate(loss.shape(), loss.dtype(), where);
+  where.stream->copy(gradient.data(), one, itemsize(loss.dtype()), "gradient_of_loss");
+  return gradient;
+}
+
+void start(Run& run, const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients, const char* what) {
+  TESSERA_CHECK(!outputs.empty(), what, ": no tensor to start from");
+  TESSERA_CHECK(gradients.empty() || gradients.size() == outputs.size(), what, ": ", gradients.size(),
+                " gradients for ", outputs.size(), " tensors");
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& output = outputs[i];
+    TESSERA_CHECK(output, what, ": output ", i, " is no tensor");
+    TESSERA_CHECK(
+        output.is_tracked(), what, ": ", tensor::describe(output),
+        " was computed from nothing that asks for a gradient, or under NoGrad; set_requires_grad() makes a leaf");
+    Tensor gradient = i < gradients.size() && gradients[i] ? gradients[i] : one_like(output);
+    TESSERA_CHECK(gradient.shape() == output.shape() && gradient.dtype() == output.dtype(), what, ": a gradient ",
+                  tensor::describe(gradient), " for ", tensor::describe(output));
+    run.start_at(output, std::move(gradient));
+  }
+}
+
+}  // namespace
+
+void backward(const Tensor& loss, const Tensor& gradient, const BackwardOptions& options) {
+  backward(std::vector<Tensor>{loss}, std::vector<Tensor>{gradient}, options);
+}
+
+void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients,
+              const BackwardOptions& options) {
+  Run run(options.retain_graph || options.create_graph, options.create_graph);
+  start(run, outputs, gradients, "backward");
+  run.execute();
+}
+
+std::vector<Tensor> gradients(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                              const std::vector<Tensor>& grad_outputs, const GradientsOptions& options) {
+  if (inputs.empty()) return {};
+  Run run(options.retain_graph || options.create_graph, options.create_graph);
+  start(run, outputs, grad_outputs, "gradients");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    TESSERA_CHECK(inputs[i] && inputs[i].is_tracked(), "gradients: input ", i, ", ", tensor::describe(inputs[i]),
+                  ", does not ask for a gradient; set_requires_grad() makes it");
+    run.want(inputs[i]);
+  }
+  std::vector<Tensor> results = run.execute();
+  for (std::size_t i = 0; i < results.size() && !options.allow_unused; ++i) {
+    TESSERA_CHECK(results[i], "gradients: no output depends on input ", i, ", ", tensor::describe(inputs[i]),
+                  "; allow_unused gives no tensor for such");
+  }
+  return results;
+}
+
+}  // namespace tessera::autograd

@@ -1,0 +1,130 @@
+#include "tessera/autograd/checkpoint.h"
+
+#include <atomic>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/autograd/detail/node.h"
+
+namespace tessera::autograd {
+namespace detail {
+namespace {
+
+constinit std::atomic<const RandomReplay*> random_replay = nullptr;
+
+// Keeps the inputs of a checkpoint like those of a call: versioned, and packed by the hooks around it. It is never run.
+class InputsNode final : public Node {
+ public:
+  explicit InputsNode(std::span<const Tensor> tensors) {
+    connect(tensors);
+    saved.init(tensors.size());
+    for (std::size_t i = 0; i < tensors.size(); ++i) save(saved[i], tensors[i], Saved::Role::kInput, i);
+  }
+  [[nodiscard]] std::string name() const override { return "checkpoint"; }
+  void differentiate(std::span<Tensor> /*gradients*/, bool /*attach*/) override {}
+};
+
+// The random numbers of a stretch of code begin where they began before; afterwards they go on from where they were.
+class RandomScope {
+ public:
+  explicit RandomScope(const std::shared_ptr<void>& begin) : replay_(random_replay.load(std::memory_order_acquire)) {
+    if (replay_ == nullptr) return;
+    now_ = replay_->state();
+    replay_->set_state(begin);
+  }
+  ~RandomScope() {
+    if (replay_ != nullptr) replay_->set_state(now_);
+  }
+  RandomScope(const RandomScope&) = delete;
+  RandomScope& operator=(const RandomScope&) = delete;
+
+ private:
+  const RandomReplay* replay_;
+  std::shared_ptr<void> now_;
+};
+
+// One checkpoint: how to compute again what its calls would have saved, and, from a recomputation until they are asked
+// for, those values in the order in which they are saved.
+class Frame {
+ public:
+  Frame(CheckpointBody body, const std::vector<Tensor>& inputs)
+      : body_(std::move(body)), inputs_(NodeRef::adopt(new InputsNode(inputs))) {
+    if (const RandomReplay* replay = random_replay.load(std::memory_order_acquire)) random_ = replay->state();
+  }
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) const { return body_(inputs); }
+  /// A value is saved in the first computation: its number.
+  std::size_t note() { return count_++; }
+  /// The value of a number.
+  Tensor value(std::size_t number) {
+    const std::lock_guard lock(mutex_);
+    if (values_.size() <= number || !values_[number]) recompute();
+    return std::exchange(values_[number], {});
+  }
+
+ private:
+  void recompute();
+
+  CheckpointBody body_;
+  NodeRef inputs_;
+  std::shared_ptr<void> random_;
+  std::size_t count_ = 0;
+  std::mutex mutex_;  // two runs may come to parts of one checkpoint that share no call
+  std::vector<Tensor> values_;
+};
+
+void Frame::recompute() {
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < inputs_->saved.size(); ++i) {
+    Tensor held;
+    Tensor input = inputs_->unpack(inputs_->saved[i], held, false);
+    if (input && inputs_->edges[i].target) {
+      input = input.detach();
+      set_requires_grad(input, true);
+    }
+    inputs.push_back(std::move(input));
+  }
+  std::vector<Tensor> values;
+  {
+    const RandomScope random(random_);
+    const EnableGrad enabled;
+    const SavedHooksScope collecting(
+        {.pack = [&values](const Tensor& tensor) -> std::shared_ptr<void> {
+           values.push_back(tensor);
+           return std::make_shared<Tensor>(tensor);
+         },
+         .unpack = [](const std::shared_ptr<void>& packed) { return *static_cast<const Tensor*>(packed.get()); }});
+    (void)body_(inputs);
+  }
+  TESSERA_CHECK(values.size() == count_, "checkpoint: computed again, its body saves ", values.size(),
+                " tensors for gradients instead of ", count_, ": it must do the same each time");
+  values_ = std::move(values);
+}
+
+struct Token {
+  std::shared_ptr<Frame> frame;
+  std::size_t number;
+};
+
+}  // namespace
+}  // namespace detail
+
+void set_random_replay(RandomReplay replay) {
+  static RandomReplay kept;
+  kept = replay;
+  detail::random_replay.store(replay.state == nullptr ? nullptr : &kept, std::memory_order_release);
+}
+
+std::vector<Tensor> checkpoint(CheckpointBody body, const std::vector<Tensor>& inputs) {
+  if (!tensor::is_grad_enabled()) return body(inputs);
+  const auto frame = std::make_shared<detail::Frame>(std::move(body), inputs);
+  const SavedHooksScope dropping({.pack = [frame](const Tensor& /*tensor*/) -> std::shared_ptr<void> {
+                                    return std::make_shared<detail::Token>(detail::Token{frame, frame->note()});
+                                  },
+                                  .unpack =
+                                      [](const std::shared_ptr<void>& packed) {
+                                        const auto& token = *static_cast<const detail::Token*>(packed.get());
+                                        return token.frame->value(token.number);
+                                      }});
+  return frame->run(inputs);
+}
+
+}  // namespace tessera::autograd

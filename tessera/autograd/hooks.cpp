@@ -1,0 +1,80 @@
+#include "tessera/autograd/hooks.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "tessera/autograd/detail/run.h"
+
+namespace tessera::autograd {
+
+using detail::LeafNode;
+using detail::Node;
+using detail::NodeRef;
+using detail::State;
+
+namespace {
+
+// A function, so that a thread's copy is made when first asked for.
+std::shared_ptr<const SavedHooks>& current_hooks() {
+  thread_local std::shared_ptr<const SavedHooks> hooks;
+  return hooks;
+}
+
+const State& tracked(const Tensor& tensor, const char* what) {
+  const State* state = tensor ? detail::state_of(tensor) : nullptr;
+  TESSERA_CHECK(state != nullptr, what, ": no gradient flows to ", tensor::describe(tensor),
+                "; set_requires_grad() makes it a leaf");
+  return *state;
+}
+
+}  // namespace
+
+std::uint64_t detail::next_hook_id() {
+  static std::atomic<std::uint64_t> last = 0;
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+SavedHooksScope::SavedHooksScope(SavedHooks hooks)
+    : previous_(std::exchange(current_hooks(), std::make_shared<const SavedHooks>(std::move(hooks)))) {}
+SavedHooksScope::SavedHooksScope(std::nullptr_t) : previous_(std::exchange(current_hooks(), nullptr)) {}
+SavedHooksScope::~SavedHooksScope() { current_hooks() = std::move(previous_); }
+const std::shared_ptr<const SavedHooks>& SavedHooksScope::current() { return current_hooks(); }
+
+void HookHandle::remove() {
+  if (remove_) std::exchange(remove_, nullptr)();
+}
+
+HookHandle on_gradient(const Tensor& tensor, GradientHook hook) {
+  const State& state = tracked(tensor, "on_gradient");
+  Node& node = *state.node;
+  if (!node.hooks) node.hooks = std::make_unique<detail::NodeHooks>();
+  auto& lists = node.hooks->by_output;
+  auto list = std::ranges::find(lists, state.output, [](const auto& entry) { return entry.first; });
+  if (list == lists.end()) list = lists.insert(list, {state.output, {}});
+  const std::uint64_t id = detail::next_hook_id();
+  list->second.emplace_back(id, std::move(hook));
+  return HookHandle([held = state.node, id] {
+    for (auto& entry : held->hooks->by_output) {
+      std::erase_if(entry.second, [id](const auto& added) { return added.first == id; });
+    }
+  });
+}
+
+HookHandle on_gradient_ready(const Tensor& leaf, ReadyHook hook) {
+  const State& state = tracked(leaf, "on_gradient_ready");
+  TESSERA_CHECK(state.node->is_leaf, "on_gradient_ready: ", tensor::describe(leaf), " is a result of ",
+                state.node->title(), " and accumulates nothing; on_gradient() sees its gradient");
+  auto& node = static_cast<LeafNode&>(*state.node);
+  const std::uint64_t id = detail::next_hook_id();
+  const std::lock_guard lock(node.mutex);
+  node.ready_hooks.emplace_back(id, std::move(hook));
+  return HookHandle([held = state.node, id] {
+    auto& of = static_cast<LeafNode&>(*held);
+    const std::lock_guard guard(of.mutex);
+    std::erase_if(of.ready_hooks, [id](const auto& added) { return added.first == id; });
+  });
+}
+
+void at_end_of_run(std::function<void()> callback) { detail::Run::at_end(std::move(callback)); }
+
+}  // namespace tessera::autograd

@@ -1,0 +1,136 @@
+// Leaves: what asks for gradients, and the accumulation into it.
+#include <atomic>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/autograd/detail/node.h"
+#include "tessera/autograd/detail/run.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/pointwise/pointwise.h"
+
+namespace tessera::autograd {
+namespace detail {
+namespace {
+
+constinit std::atomic<GradientSum> gradient_sum = nullptr;
+
+bool has_repeated_elements(const Tensor& tensor) {
+  for (std::size_t i = 0; i < tensor.shape().size(); ++i) {
+    if (tensor.strides()[i] == 0 && tensor.shape()[i] > 1) return true;
+  }
+  return false;
+}
+
+// Whether nobody else holds the elements of a plain tensor, which `holders` handles of ours do.
+bool is_only_ours(const Tensor& plain, std::uint32_t holders) {
+  return plain.state()->count() == holders && plain.state()->storage->count() == 1 && !has_repeated_elements(plain);
+}
+
+// A gradient that only the leaf holds, since it may be changed in place (clipped, scaled, reduced) from now on.
+Tensor owned(Tensor gradient) {
+  bool is_ours = false;
+  if (gradient.has_layout()) {
+    const Tensor local = gradient.local();  // held by it and by the whole
+    is_ours = gradient.state()->count() == 1 && (!local || is_only_ours(local, 2));
+  } else {
+    is_ours = is_only_ours(gradient, 1);
+  }
+  if (is_ours && !gradient.is_tracked()) return gradient;
+  const NoGrad no_grad;
+  return ops::clone(gradient);
+}
+
+LeafNode* leaf_of(const Tensor& tensor, const char* what) {
+  TESSERA_CHECK(tensor, what, ": no tensor was given");
+  const State* state = state_of(tensor);
+  if (state == nullptr) return nullptr;
+  TESSERA_CHECK(state->node->is_leaf, what, ": ", tensor::describe(tensor), " is a result of ", state->node->title(),
+                ", which keeps no gradient; gradients() gives it, detach() makes a tensor outside of the record");
+  return static_cast<LeafNode*>(state->node.get());
+}
+
+}  // namespace
+
+Tensor sum_of_gradients(const Tensor& a, const Tensor& b) {
+  const GradientSum sum = gradient_sum.load(std::memory_order_acquire);
+  return sum != nullptr ? sum(a, b) : ops::add(a, b);
+}
+
+LeafNode::LeafNode() { is_leaf = true; }
+
+void LeafNode::differentiate(std::span<Tensor> /*gradients*/, bool /*attach*/) {}
+
+void LeafNode::accumulate(Tensor gradient, const Where& on, bool create_graph) {
+  if (!create_graph) gradient = owned(std::move(gradient));
+  std::vector<std::pair<std::uint64_t, ReadyHook>> hooks_now;
+  for (;;) {
+    Tensor before;
+    Where before_on;
+    {
+      const std::lock_guard lock(mutex);
+      before = grad;
+      before_on = written;
+    }
+    // Added with the lock open, since it puts work on a stream, which may wait. Another thread that adds to the same
+    // leaf meanwhile makes this one begin again.
+    Tensor after = gradient;
+    if (before) {
+      order(before_on, on);
+      after = sum_of_gradients(before, gradient);
+    }
+    const std::lock_guard lock(mutex);
+    if (!(grad == before)) continue;
+    grad = std::move(after);
+    written = on;
+    hooks_now = ready_hooks;
+    gradient = grad;
+    break;
+  }
+  for (const auto& [id, hook] : hooks_now) hook(gradient);
+}
+
+}  // namespace detail
+
+using detail::LeafNode;
+using detail::NodeRef;
+using detail::State;
+
+GradientSum set_gradient_sum(GradientSum sum) { return detail::gradient_sum.exchange(sum, std::memory_order_acq_rel); }
+
+void set_requires_grad(const Tensor& tensor, bool requires_grad) {
+  const LeafNode* leaf = detail::leaf_of(tensor, "set_requires_grad");
+  TESSERA_CHECK(!requires_grad || detail::is_differentiable(tensor.dtype()),
+                "set_requires_grad: ", tensor::describe(tensor),
+                " can have no gradient: only floating and complex tensors can");
+  if ((leaf != nullptr) == requires_grad) return;
+  std::unique_ptr<State> state;
+  if (requires_grad) state = std::make_unique<State>(NodeRef::adopt(new LeafNode()), 0);
+  tensor.set_gradient_state(std::move(state));
+}
+
+bool requires_grad(const Tensor& tensor) { return tensor && tensor.is_tracked(); }
+
+bool is_leaf(const Tensor& tensor) {
+  const State* state = detail::state_of(tensor);
+  return state == nullptr || state->node->is_leaf;
+}
+
+Tensor grad(const Tensor& leaf) {
+  LeafNode* node = detail::leaf_of(leaf, "grad");
+  if (node == nullptr) return {};
+  const std::lock_guard lock(node->mutex);
+  return node->grad;
+}
+
+void set_grad(const Tensor& leaf, const Tensor& gradient) {
+  LeafNode* node = detail::leaf_of(leaf, "set_grad");
+  TESSERA_CHECK(node != nullptr, "set_grad: ", tensor::describe(leaf), " does not ask for a gradient; ",
+                "set_requires_grad() makes it");
+  TESSERA_CHECK(!gradient || (gradient.shape() == leaf.shape() && gradient.dtype() == leaf.dtype()),
+                "set_grad: a gradient ", tensor::describe(gradient), " for ", tensor::describe(leaf));
+  detail::Where where = gradient ? detail::Where::of(gradient) : detail::Where();
+  const std::lock_guard lock(node->mutex);
+  node->grad = gradient;
+  node->written = std::move(where);
+}
+
+}  // namespace tessera::autograd

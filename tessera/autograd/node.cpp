@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <array>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/autograd/detail/node.h"
+
+namespace tessera::autograd::detail {
+namespace {
+
+// Nodes of this thread that nobody holds. The first to come in deletes them all in a loop, those included that are
+// let go of by the deleted ones.
+constinit thread_local Node* retired = nullptr;
+constinit thread_local bool is_retiring = false;
+
+// The highest number that this thread has given to a node.
+constinit thread_local std::uint64_t last_sequence = 0;
+
+// Off the mesh a rank holds nothing that could change.
+std::uint64_t version_of(const Tensor& tensor) { return tensor.has_layout() && !tensor.local() ? 0 : tensor.version(); }
+
+void refuse_stale_view(const Node& node, const State& view) {
+  TESSERA_CHECK(view.base->overwritten.load(std::memory_order_relaxed) >> (view.base_output % 64) % 2 == 0, node.name(),
+                ": an input is a view of a result of ", view.base->title(),
+                " that was changed in place after the view was taken: take the view again");
+}
+
+}  // namespace
+
+void retire(Node* node) noexcept {
+  node->next_retired = retired;
+  retired = node;
+  if (is_retiring) return;
+  is_retiring = true;
+  while (retired != nullptr) {
+    Node* next = retired;
+    retired = next->next_retired;
+    delete next;
+  }
+  is_retiring = false;
+}
+
+Where Where::of(const Tensor& tensor) {
+  if (tensor.has_layout() && !tensor.local()) return {};
+  const tensor::CurrentDevice now = tensor::current_device(tensor.device());
+  Where where{now.context, {}};
+  if (now.stream->state() != now.context->default_stream.state()) where.side = *now.stream;
+  return where;
+}
+
+void order(const Where& from, const Where& to) {
+  if (from.context == nullptr || to.context == nullptr || from == to) return;
+  const device::Event event = from.context->device.create_event();
+  from.stream().record(event);
+  to.stream().wait(event);
+}
+
+Node::~Node() = default;
+
+void Node::connect(std::span<const Tensor> tensors) {
+  edges.init(tensors.size());
+  inputs.init(tensors.size());
+  std::uint64_t highest = last_sequence;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i]) continue;
+    inputs[i].shape = tensors[i].shape();
+    inputs[i].dtype = tensors[i].dtype();
+    const State* state = state_of(tensors[i]);
+    if (state == nullptr) continue;
+    if (state->base) refuse_stale_view(*this, *state);
+    edges[i].target = state->node;
+    edges[i].output = state->output;
+    highest = std::max(highest, state->node->sequence);
+  }
+  sequence = last_sequence = highest + 1;
+  label = memory::detail::current_label;
+}
+
+void Node::produce(std::span<Tensor> results, const Tensor* view_of) {
+  outputs.init(results.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Tensor& result = results[i];
+    if (!result) continue;
+    outputs[i].shape = result.shape();
+    outputs[i].dtype = result.dtype();
+    if (!is_differentiable(result.dtype())) continue;
+    auto state = std::make_unique<State>(NodeRef::share(this), static_cast<std::uint32_t>(i));
+    if (view_of != nullptr) {
+      state->is_view = true;
+      if (const State* of = state_of(*view_of); of != nullptr && of->is_view) {
+        state->base = of->base;
+        state->base_output = of->base_output;
+      } else if (of != nullptr && !of->node->is_leaf) {
+        state->base = of->node;
+        state->base_output = of->output;
+      }
+      if (result == *view_of) result = result.detach();  // a view may be the tensor itself, which has its own history
+    }
+    result.set_gradient_state(std::move(state));
+  }
+}
+
+void Node::save(Saved& into, const Tensor& value, Saved::Role role, std::size_t place) {
+  into.role = role;
+  into.place = static_cast<std::uint32_t>(place);
+  if (!value) return;
+  // A leaf is never given another history, so it can be kept as it is. Any other tensor may become, by a call in place,
+  // the result of a call that depends on this one: a circle.
+  const State* state = state_of(value);
+  Tensor kept = role == Saved::Role::kInput && state != nullptr && state->node->is_leaf ? value : value.detach();
+  if (const auto packing = SavedHooksScope::current()) {
+    const SavedHooksScope none(nullptr);
+    const NoGrad no_grad;
+    into.packed = std::make_unique<Packed>(Packed{packing, packing->pack(kept)});
+    return;
+  }
+  into.version = version_of(kept);
+  into.tensor = std::move(kept);
+}
+
+const Tensor& Node::unpack(const Saved& from, Tensor& held, bool attach) {
+  if (held) return held;
+  const std::uint32_t place = from.place;
+  if (from.packed) {
+    {
+      const SavedHooksScope none(nullptr);
+      const NoGrad no_grad;
+      held = from.packed->hooks->unpack(from.packed->value);
+    }
+    const OperandInfo* was = from.role == Saved::Role::kInput    ? &inputs[place]
+                             : from.role == Saved::Role::kOutput ? &outputs[place]
+                                                                 : nullptr;
+    TESSERA_CHECK(held, title(), ": the hook that unpacks saved tensors returned no tensor");
+    TESSERA_CHECK(was == nullptr || (held.shape() == was->shape && held.dtype() == was->dtype), title(),
+                  ": a saved tensor was ", was->dtype, was->shape, ", but was unpacked as ", tensor::describe(held));
+  } else {
+    if (!from.tensor) return from.tensor;
+    const std::uint64_t now = version_of(from.tensor);
+    TESSERA_CHECK(now == from.version, title(), ": ", from.role == Saved::Role::kOutput ? "its result " : "its input ",
+                  tensor::describe(from.tensor), ", saved for the gradient at version ", from.version,
+                  ", was changed in place before backward and is at version ", now, ": clone it before changing it");
+    if (!attach) return from.tensor;
+    held = from.tensor;
+  }
+  if (!attach || !is_differentiable(held.dtype())) return held;
+  // Its history is the one it had when it was saved, whatever became of the tensor since.
+  if (from.role == Saved::Role::kOutput) {
+    held = held.detach();
+    held.set_gradient_state(std::make_unique<State>(NodeRef::share(this), place));
+  } else if (from.role == Saved::Role::kInput && edges[place].target) {
+    held = held.detach();
+    held.set_gradient_state(std::make_unique<State>(edges[place].target, edges[place].output));
+  }
+  return held;
+}
+
+void Node::consume() noexcept {
+  is_consumed = true;
+  for (Saved& slot : saved) {
+    slot.tensor = {};
+    slot.packed.reset();
+  }
+}
+
+void Node::run_hooks(std::uint32_t output, Tensor& gradient) {
+  for (const auto& [of, list] : hooks->by_output) {
+    if (of != output) continue;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      Tensor changed = list[i].second(gradient);
+      if (!changed) continue;
+      TESSERA_CHECK(changed.shape() == gradient.shape() && changed.dtype() == gradient.dtype(),
+                    "a hook on a gradient of ", title(), " changed ", tensor::describe(gradient), " to ",
+                    tensor::describe(changed), ": shape and dtype must stay");
+      gradient = std::move(changed);
+    }
+    return;
+  }
+}
+
+std::string Node::title() const {
+  return label == 0 ? name() : name() + " (label '" + memory::Label::text_of(label) + "')";
+}
+
+}  // namespace tessera::autograd::detail

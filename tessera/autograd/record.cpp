@@ -1,0 +1,170 @@
+// Recording: what a call that autograd sees goes through on its way to the kernel.
+#include <bit>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/autograd/detail/node.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::autograd::detail {
+namespace {
+
+using tensor::Call;
+using tensor::OpArgument;
+using tensor::OperatorState;
+
+// Calls body(place) for every tensor of the arguments whose bits are set, lists taken apart.
+template <class F>
+void for_each_place(const std::vector<OpArgument>& arguments, std::uint64_t bits, std::size_t count, const F& body) {
+  if (bits == 0) return;
+  std::size_t lists = 0;
+  for (const OpArgument& argument : arguments) lists += argument.is_list ? 1 : 0;
+  const std::size_t singles = arguments.size() - lists;
+  const std::size_t length = lists == 0 ? 1 : (count - singles) / lists;
+  std::size_t place = 0;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::size_t tensors = arguments[i].is_list ? length : 1;
+    if ((bits >> i & 1) != 0) {
+      for (std::size_t k = 0; k < tensors; ++k) body(place + k);
+    }
+    place += tensors;
+  }
+}
+
+// A recorded call of an operator.
+class OpNode final : public Node {
+ public:
+  explicit OpNode(const Call& call) : op_(call.op), attributes_(call.attributes) {}
+  [[nodiscard]] std::string name() const override { return op_.name(); }
+  void differentiate(std::span<Tensor> gradients, bool attach) override;
+  void save_inputs(const Call& call);
+  void save_outputs(const Call& call);
+  [[nodiscard]] const OperatorState& op() const { return *op_.operator->(); }
+  [[nodiscard]] const tensor::Attributes& attributes() const { return attributes_; }
+
+ private:
+  tensor::Operator op_;
+  tensor::Attributes attributes_;
+  std::size_t filled_ = 0;  // of saved
+};
+
+void OpNode::save_inputs(const Call& call) {
+  std::size_t count = 0;
+  for_each_place(op().inputs, op().saved_inputs, call.inputs.size(), [&](std::size_t) { ++count; });
+  for_each_place(op().outputs, op().saved_outputs, call.outputs.size(), [&](std::size_t) { ++count; });
+  saved.init(count);
+  for_each_place(op().inputs, op().saved_inputs, call.inputs.size(),
+                 [&](std::size_t place) { save(saved[filled_++], call.inputs[place], Saved::Role::kInput, place); });
+}
+
+void OpNode::save_outputs(const Call& call) {
+  for_each_place(op().outputs, op().saved_outputs, call.outputs.size(),
+                 [&](std::size_t place) { save(saved[filled_++], call.outputs[place], Saved::Role::kOutput, place); });
+}
+
+// What the gradient of an operator sees of its call.
+class OpGradient final : public tensor::GradientCall {
+ public:
+  OpGradient(OpNode& node, std::span<Tensor> gradients, bool attach)
+      : node_(node), gradients_(gradients), attach_(attach) {
+    held_.init(node.saved.size());
+  }
+  [[nodiscard]] const Tensor& grad(int output) const override { return node_.outputs[at(output)].grad; }
+  [[nodiscard]] const Tensor& input(int index) const override { return saved(Saved::Role::kInput, index); }
+  [[nodiscard]] const Tensor& output(int index) const override { return saved(Saved::Role::kOutput, index); }
+  [[nodiscard]] const Shape& input_shape(int index) const override { return node_.inputs[at(index)].shape; }
+  [[nodiscard]] DType input_dtype(int index) const override { return node_.inputs[at(index)].dtype; }
+  [[nodiscard]] int inputs() const override { return static_cast<int>(node_.inputs.size()); }
+  [[nodiscard]] bool needs(int input) const override { return node_.edges[at(input)].is_wanted != 0; }
+  void set(int input, Tensor gradient) override {
+    if (needs(input)) gradients_[at(input)] = std::move(gradient);
+  }
+  [[nodiscard]] tensor::AttributesRef attributes() const override { return node_.attributes().ref(); }
+
+ private:
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+  const Tensor& saved(Saved::Role role, int index) const {
+    for (std::size_t i = 0; i < node_.saved.size(); ++i) {
+      const Saved& slot = node_.saved[i];
+      if (slot.role == role && slot.place == at(index)) return node_.unpack(slot, held_[i], attach_);
+    }
+    TESSERA_THROW(InvalidArgument, node_.name(), ": its gradient reads ",
+                  role == Saved::Role::kInput ? "input " : "output ", index, ", which OpDef::saves does not name");
+  }
+
+  OpNode& node_;
+  std::span<Tensor> gradients_;
+  bool attach_;
+  mutable FixedArray<Tensor, 2> held_;  // unpacked values, by their place in saved
+};
+
+void OpNode::differentiate(std::span<Tensor> gradients, bool attach) {
+  TESSERA_CHECK_AS(NotSupported, op().def.gradient != nullptr, title(), " has no gradient, and backward needs it; ",
+                   "detach() its input or its result where none is wanted");
+  OpGradient call(*this, gradients, attach);
+  op().def.gradient(call);
+}
+
+const tensor::Storage* storage_of(const Tensor& tensor) {
+  const Tensor local = tensor.local();
+  return local ? &local.storage() : nullptr;
+}
+
+// A call that writes over a tensor gives it a new history. That is right only where nothing else shares the memory and
+// the old history.
+void check_given(const Call& call, const Tensor& out) {
+  bool is_input = false;
+  for (const Tensor& input : call.inputs) is_input |= input == out;
+  TESSERA_CHECK_CALL(call, is_input, "cannot record a call that writes into a given tensor, ", tensor::describe(out),
+                     ", which is none of its inputs; leave it out, or write under NoGrad");
+  const State* state = state_of(out);
+  TESSERA_CHECK_CALL(call, state == nullptr || !state->node->is_leaf, "cannot change ", tensor::describe(out),
+                     " in place: it is a leaf that asks for its gradient; under NoGrad it can be");
+  TESSERA_CHECK_CALL(call, state == nullptr || !state->is_view, "cannot change ", tensor::describe(out),
+                     " in place: it is a view of a tensor that gradients flow to; clone it first");
+  const tensor::Storage* storage = storage_of(out);
+  TESSERA_CHECK_CALL(call, state != nullptr || storage == nullptr || storage->count() == 1, "cannot change ",
+                     tensor::describe(out), " in place and record it: other tensors share its memory, and gradients ",
+                     "would not reach them; clone it first");
+}
+
+const Tensor* first_tensor(const Call& call) {
+  for (const Tensor& input : call.inputs) {
+    if (input) return &input;
+  }
+  return nullptr;
+}
+
+void record(const Call& call) {
+  bool has_given = false;
+  for (const Tensor& out : call.outputs) {
+    if (!out) continue;
+    has_given = true;
+    check_given(call, out);
+  }
+  auto* node = new OpNode(call);
+  const NodeRef held = NodeRef::adopt(node);
+  node->connect(call.inputs);
+  if (node->op().def.gradient != nullptr) node->save_inputs(call);  // before it may write over one of them
+  {
+    const NoGrad no_grad;
+    tensor::call_below(tensor::HookKind::kAutograd, call);
+  }
+  bool is_differentiable_at_all = false;
+  for (const Tensor& out : call.outputs) is_differentiable_at_all |= out && is_differentiable(out.dtype());
+  if (!is_differentiable_at_all) return;
+  if (const Tensor* first = first_tensor(call)) node->where = Where::of(*first);
+  if (has_given) {
+    for (const Tensor& out : call.outputs) {
+      if (const State* old = state_of(out)) {
+        old->node->overwritten.fetch_or(std::uint64_t{1} << old->output % 64, std::memory_order_relaxed);
+      }
+    }
+  }
+  node->produce(call.outputs, node->op().def.view != nullptr ? &call.inputs[0] : nullptr);
+  if (node->op().def.gradient != nullptr) node->save_outputs(call);
+}
+
+[[maybe_unused]] const bool kIsInstalled = (tensor::set_hook(tensor::HookKind::kAutograd, record), true);
+
+}  // namespace
+}  // namespace tessera::autograd::detail

@@ -1,0 +1,241 @@
+#include "tessera/ops/detail/tiles.h"
+
+#include <cstring>
+
+#include "tessera/ops/detail/loops.h"
+#include "tessera/ops/detail/parallel.h"
+
+namespace tessera::ops::detail {
+namespace {
+
+constexpr std::size_t kMost = Loop::kMost;
+// Runs shorter than this are gathered into tiles: a call of the kernel costs more than copying them.
+constexpr std::int64_t kShortRun = 48;
+
+// Operands of a call that lie dense in the compute type, or are numbers: small enough to be enqueued in place.
+struct DenseCall {
+  TileKernel kernel;
+  void* operands[kMost];  // addresses; of a number its bits
+  std::int64_t numel;
+  std::uint8_t count;
+  std::uint8_t item;
+  std::uint8_t numbers = 0;  // a bit for each operand that is one
+
+  void run() const {
+    parallel_for(numel, kPiece, [this](std::int64_t begin, std::int64_t end) {
+      numbers == 0 ? run_whole(begin, end) : run_tiled(begin, end);
+    });
+  }
+
+ private:
+  void run_whole(std::int64_t begin, std::int64_t end) const {
+    void* at[kMost];
+    for (std::size_t o = 0; o < count; ++o) at[o] = static_cast<std::byte*>(operands[o]) + begin * item;
+    kernel(at, end - begin);
+  }
+
+  void run_tiled(std::int64_t begin, std::int64_t end) const {
+    alignas(64) std::byte tiles[kMost][kTile * 8];
+    void* at[kMost];
+    for (std::size_t o = 0; o < count; ++o) {
+      if (!is_number(o)) continue;
+      const std::int64_t n = std::min(kTile, end - begin);
+      for (std::int64_t i = 0; i < n; ++i) std::memcpy(tiles[o] + i * item, &operands[o], item);
+      at[o] = tiles[o];
+    }
+    for (std::int64_t i = begin; i < end; i += kTile) {
+      for (std::size_t o = 0; o < count; ++o) {
+        if (!is_number(o)) at[o] = static_cast<std::byte*>(operands[o]) + i * item;
+      }
+      kernel(at, std::min(kTile, end - i));
+    }
+  }
+
+  [[nodiscard]] bool is_number(std::size_t operand) const { return (numbers >> operand & 1) != 0; }
+};
+static_assert(sizeof(DenseCall) <= 80, "enqueued without an allocation");
+
+// Any operands.
+struct TiledCall {
+  struct Operand {
+    std::byte* data;
+    DType dtype;
+    bool is_dense;     // in the compute type, step 1
+    bool is_constant;  // one element throughout
+    std::byte number[8];
+    [[nodiscard]] std::byte* at(std::int64_t offset) const {
+      return data + offset * static_cast<std::int64_t>(itemsize(dtype));
+    }
+    // A closure is moved after it is made: the address of a number is taken when it runs.
+    [[nodiscard]] const std::byte* first() const { return data != nullptr ? data : number; }
+  };
+  TileKernel kernel;
+  Compute compute;
+  Loop loop;
+  Operand operands[kMost];
+
+  void run() const {
+    switch (compute) {
+      case Compute::kF32: return run_in<float>();
+      case Compute::kF64: return run_in<double>();
+      case Compute::kI64: return run_in<std::int64_t>();
+      case Compute::kC64: return run_in<std::complex<float>>();
+    }
+  }
+
+ private:
+  template <class T>
+  struct Tiles {
+    // As bytes, so that making them touches nothing.
+    alignas(64) std::byte memory[kMost][kTile * sizeof(T)];
+    T* operator[](std::size_t operand) { return reinterpret_cast<T*>(memory[operand]); }
+  };
+  // Where results of a gathered tile go.
+  struct Segment {
+    std::int64_t offset;
+    std::int64_t n;
+  };
+
+  template <class T>
+  void run_in() const {
+    parallel_for(loop.numel(), kPiece, [this](std::int64_t begin, std::int64_t end) {
+      Tiles<T> tiles;
+      for (std::size_t o = 1; o < loop.operands(); ++o) {
+        if (operands[o].is_constant) load(tiles[o], operands[o].first(), operands[o].dtype, 0, kTile);
+      }
+      loop.run() < kShortRun ? run_gathered<T>(tiles, begin, end) : run_long<T>(tiles, begin, end);
+    });
+  }
+
+  template <class T>
+  void run_long(Tiles<T>& tiles, std::int64_t begin, std::int64_t end) const {
+    bool needs_tiles = false;
+    for (std::size_t o = 0; o < loop.operands(); ++o) needs_tiles |= !operands[o].is_dense;
+    loop.for_runs(begin, end, [&](const std::int64_t* offsets, std::int64_t n) {
+      const std::int64_t most = needs_tiles ? kTile : n;
+      for (std::int64_t i = 0; i < n; i += most) {
+        const std::int64_t m = std::min(most, n - i);
+        void* at[kMost];
+        for (std::size_t o = 0; o < loop.operands(); ++o) {
+          const Operand& operand = operands[o];
+          std::byte* from = operand.at(offsets[o] + i * loop.step(o));
+          at[o] = operand.is_dense ? static_cast<void*>(from) : tiles[o];
+          if (o > 0 && !operand.is_dense && !operand.is_constant) load(tiles[o], from, operand.dtype, loop.step(o), m);
+        }
+        kernel(at, m);
+        if (!operands[0].is_dense) {
+          store(tiles[0], operands[0].at(offsets[0] + i * loop.step(0)), operands[0].dtype, loop.step(0), m);
+        }
+      }
+    });
+  }
+
+  template <class T>
+  void run_gathered(Tiles<T>& tiles, std::int64_t begin, std::int64_t end) const {
+    Segment segments[kTile];
+    std::size_t count = 0;
+    std::int64_t filled = 0;
+    const auto flush = [&] {
+      void* at[kMost];
+      for (std::size_t o = 0; o < loop.operands(); ++o) at[o] = tiles[o];
+      kernel(at, filled);
+      const T* from = tiles[0];
+      for (std::size_t s = 0; s < count; from += segments[s].n, ++s) {
+        store(from, operands[0].at(segments[s].offset), operands[0].dtype, loop.step(0), segments[s].n);
+      }
+      count = 0;
+      filled = 0;
+    };
+    loop.for_runs(begin, end, [&](const std::int64_t* offsets, std::int64_t n) {
+      if (filled + n > kTile) flush();
+      for (std::size_t o = 1; o < loop.operands(); ++o) {
+        if (operands[o].is_constant) continue;
+        load(tiles[o] + filled, operands[o].at(offsets[o]), operands[o].dtype, loop.step(o), n);
+      }
+      segments[count++] = {offsets[0], n};
+      filled += n;
+    });
+    if (filled > 0) flush();
+  }
+};
+
+bool is_dense_like(const Tensor& tensor, const Tensor& out, DType dtype) {
+  return tensor.dtype() == dtype && tensor.is_contiguous() && (&tensor == &out || tensor.shape() == out.shape());
+}
+
+void enqueue(const tensor::KernelCall& call, std::span<const TileInput> inputs, device::HostFunction body) {
+  device::Access accesses[kMost];
+  std::size_t count = 0;
+  const auto declare = [&](const Tensor& tensor, device::AccessMode mode) {
+    const ByteRange range = byte_range(tensor);
+    accesses[count++] = {range.address, range.nbytes, mode};
+  };
+  for (const TileInput& input : inputs) {
+    if (input.tensor != nullptr) declare(*input.tensor, device::AccessMode::kRead);
+  }
+  declare(call.outputs[0], device::AccessMode::kWrite);
+  call.stream().run(std::move(body), {.label = call.op.name(), .accesses = std::span(accesses, count)});
+}
+
+void launch_general(const tensor::KernelCall& call, Compute compute, TileKernel kernel,
+                    std::span<const TileInput> inputs) {
+  const Tensor& out = call.outputs[0];
+  const Tensor* tensors[kMost] = {&out};
+  for (std::size_t i = 0; i < inputs.size(); ++i) tensors[i + 1] = inputs[i].tensor;
+  TiledCall tiled{kernel, compute, Loop(std::span(tensors, inputs.size() + 1)), {}};
+  const DType dtype = dtype_of(compute);
+  tiled.operands[0] = {out.data(), out.dtype(), out.dtype() == dtype && tiled.loop.step(0) == 1, false, {}};
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    TiledCall::Operand& operand = tiled.operands[i + 1];
+    const bool is_constant = tiled.loop.is_constant(i + 1);
+    if (inputs[i].tensor == nullptr) {
+      operand = {nullptr, dtype, false, true, {}};
+      std::memcpy(operand.number, inputs[i].number, sizeof operand.number);
+    } else {
+      const Tensor& tensor = *inputs[i].tensor;
+      const bool is_dense = !is_constant && tensor.dtype() == dtype && tiled.loop.step(i + 1) == 1;
+      operand = {tensor.data(), tensor.dtype(), is_dense, is_constant, {}};
+    }
+  }
+  enqueue(call, inputs, [tiled = std::move(tiled)] { tiled.run(); });
+}
+
+}  // namespace
+
+TileInput TileInput::of(const Scalar& number, Compute compute) {
+  TileInput input;
+  const auto put = [&](auto value) { std::memcpy(input.number, &value, sizeof value); };
+  switch (compute) {
+    case Compute::kF32: put(static_cast<float>(number.as_double())); break;
+    case Compute::kF64: put(number.as_double()); break;
+    case Compute::kI64: put(number.as_int64()); break;
+    case Compute::kC64: put(std::complex<float>(number.as_complex())); break;
+  }
+  return input;
+}
+
+void launch_tiles(const tensor::KernelCall& call, Compute compute, TileKernel kernel,
+                  std::span<const TileInput> inputs) {
+  const Tensor& out = call.outputs[0];
+  if (out.numel() == 0) return;
+  const DType dtype = dtype_of(compute);
+  DenseCall dense{kernel,
+                  {out.data()},
+                  out.numel(),
+                  static_cast<std::uint8_t>(inputs.size() + 1),
+                  static_cast<std::uint8_t>(itemsize(dtype))};
+  bool is_dense = is_dense_like(out, out, dtype);
+  for (std::size_t i = 0; i < inputs.size() && is_dense; ++i) {
+    if (inputs[i].tensor == nullptr) {
+      dense.numbers |= static_cast<std::uint8_t>(1U << (i + 1));
+      std::memcpy(&dense.operands[i + 1], inputs[i].number, 8);
+    } else {
+      is_dense = is_dense_like(*inputs[i].tensor, out, dtype);
+      dense.operands[i + 1] = inputs[i].tensor->data();
+    }
+  }
+  if (!is_dense) return launch_general(call, compute, kernel, inputs);
+  enqueue(call, inputs, [dense] { dense.run(); });
+}
+
+}  // namespace tessera::ops::detail

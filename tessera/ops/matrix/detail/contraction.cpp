@@ -1,0 +1,165 @@
+#include "tessera/ops/matrix/detail/contraction.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace tessera::ops::detail {
+namespace {
+
+constexpr std::int64_t kNoSize = -1;
+using LabelSizes = std::array<std::int64_t, 128>;
+
+bool is_label_text(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (std::isalpha(static_cast<unsigned char>(text[i])) == 0 || text.find(text[i], i + 1) != text.npos) return false;
+  }
+  return true;
+}
+
+void add_sizes(const tensor::Call& call, const std::string& labels, const Shape& shape, LabelSizes& sizes) {
+  TESSERA_CHECK_CALL(call, labels.size() == shape.size(), "labels '", labels, "' of a tensor of shape ", shape);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    std::int64_t& size = sizes[static_cast<std::size_t>(labels[i])];
+    TESSERA_CHECK_CALL(call, size == kNoSize || size == shape[i], "'", labels[i], "' is ", size, " in one tensor and ",
+                       shape[i], " in the other");
+    size = shape[i];
+  }
+}
+
+bool has(const std::string& labels, char label) { return labels.find(label) != std::string::npos; }
+
+// Steps of a label in a plain tensor; 0 where it has none.
+std::int64_t step(const std::string& labels, const Tensor& tensor, char label) {
+  const std::size_t at = labels.find(label);
+  return at == std::string::npos ? 0 : tensor.strides()[at];
+}
+
+// Puts a dimension behind the others of its group, merged with the last where both lie as one.
+void append_merged(SmallVector<GemmLoop, 4>& group, const GemmLoop& dim) {
+  if (dim.size == 1) return;
+  if (!group.empty()) {
+    GemmLoop& outer = group[group.size() - 1];
+    if (outer.a == dim.a * dim.size && outer.b == dim.b * dim.size && outer.c == dim.c * dim.size) {
+      outer = {outer.size * dim.size, dim.a, dim.b, dim.c};
+      return;
+    }
+  }
+  group.push_back(dim);
+}
+
+// The dimension that the matrix has: the largest. The rest become loops.
+GemmLoop take_largest(const SmallVector<GemmLoop, 4>& group, SmallVector<GemmLoop, 4>& loops) {
+  if (group.empty()) return {1, 1, 1, 1};
+  std::size_t largest = 0;
+  for (std::size_t i = 1; i < group.size(); ++i) {
+    if (group[i].size > group[largest].size) largest = i;
+  }
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    if (i != largest) loops.push_back(group[i]);
+  }
+  return group[largest];
+}
+
+}  // namespace
+
+ContractionLabels parse_contraction(const tensor::Call& call, std::string_view labels) {
+  const std::size_t comma = labels.find(',');
+  const std::size_t arrow = labels.find("->");
+  const bool has_parts = comma != labels.npos && arrow != labels.npos && comma < arrow;
+  TESSERA_CHECK_CALL(call, has_parts, "labels '", labels, "', not like 'ik,kj->ij'");
+  const ContractionLabels parts = {std::string(labels.substr(0, comma)),
+                                   std::string(labels.substr(comma + 1, arrow - comma - 1)),
+                                   std::string(labels.substr(arrow + 2))};
+  for (const std::string& part : {parts.a, parts.b, parts.c}) {
+    TESSERA_CHECK_CALL(call, is_label_text(part), "labels '", part, "' in '", labels, "' are not letters, each once");
+  }
+  return parts;
+}
+
+Shape contraction_shape(const tensor::Call& call, const ContractionLabels& labels, const Shape& a, const Shape& b) {
+  LabelSizes sizes;
+  sizes.fill(kNoSize);
+  add_sizes(call, labels.a, a, sizes);
+  add_sizes(call, labels.b, b, sizes);
+  for (const char label : labels.a + labels.b) {
+    TESSERA_CHECK_CALL(call, has(labels.a, label) + has(labels.b, label) + has(labels.c, label) >= 2, "'", label,
+                       "' stands in one tensor alone: sum over it first, as einsum does");
+  }
+  SmallVector<std::int64_t, 8> shape;
+  for (const char label : labels.c) {
+    const std::int64_t size = sizes[static_cast<std::size_t>(label)];
+    TESSERA_CHECK_CALL(call, size != kNoSize, "'", label, "' of the result stands in no input");
+    shape.push_back(size);
+  }
+  return Shape(std::span<const std::int64_t>(shape));
+}
+
+Gemm plan_contraction(const ContractionLabels& labels, const Tensor& a, const Tensor& b, const Tensor& c) {
+  Gemm gemm;
+  gemm.dtype = c.dtype();
+  SmallVector<GemmLoop, 4> rows;
+  SmallVector<GemmLoop, 4> cols;
+  SmallVector<GemmLoop, 4> depth;
+  for (std::size_t i = 0; i < labels.c.size(); ++i) {
+    const char label = labels.c[i];
+    const GemmLoop dim = {c.shape()[i], step(labels.a, a, label), step(labels.b, b, label), c.strides()[i]};
+    append_merged(!has(labels.b, label) ? rows : !has(labels.a, label) ? cols : gemm.loops, dim);
+  }
+  for (std::size_t i = 0; i < labels.a.size(); ++i) {
+    if (has(labels.c, labels.a[i])) continue;
+    append_merged(depth, {a.shape()[i], a.strides()[i], step(labels.b, b, labels.a[i]), 0});
+  }
+  const GemmLoop m = take_largest(rows, gemm.loops);
+  const GemmLoop n = take_largest(cols, gemm.loops);
+  gemm.sizes = {m.size, n.size, 1};
+  for (const GemmLoop& dim : depth) gemm.sizes.k *= dim.size;
+  const bool is_one = depth.size() <= 1;
+  const GemmLoop k = is_one && !depth.empty() ? depth[0] : GemmLoop{1, 1, 1, 0};
+  gemm.a = {a.data(), m.a, k.a};
+  gemm.b = {b.data(), k.b, n.b};
+  gemm.c = {c.data(), m.c, n.c};
+  if (!is_one) gemm.k_dims = depth;
+  return gemm;
+}
+
+layout::FactorRule contraction_rule(const std::string& name, const ContractionLabels& labels) {
+  layout::FactorRule rule;
+  rule.name = name;
+  std::array<std::int32_t, 128> places;
+  places.fill(-1);
+  const auto factors_of = [&](const std::string& part) {
+    layout::OperandFactors factors;
+    for (const char label : part) {
+      std::int32_t& place = places[static_cast<std::size_t>(label)];
+      if (place < 0) {
+        place = static_cast<std::int32_t>(rule.factors.size());
+        layout::Factor factor;
+        factor.name = std::string(1, label);
+        if (!has(labels.c, label)) factor.kind = layout::FactorKind::kReduce;
+        rule.factors.push_back(std::move(factor));
+      }
+      layout::DimFactors one;
+      one.push_back(place);
+      factors.push_back(one);
+    }
+    return factors;
+  };
+  rule.inputs = {factors_of(labels.a), factors_of(labels.b)};
+  rule.outputs = {factors_of(labels.c)};
+  rule.algebra = {{layout::Linearity::kMulti}, {layout::Linearity::kMulti}};
+  return rule;
+}
+
+tensor::Cost contraction_cost(const ContractionLabels& labels, const Shape& a, const Shape& b, const Shape& c,
+                              DType dtype) {
+  double work = is_complex(dtype) ? 8 : 2;
+  for (const std::int64_t size : c) work *= static_cast<double>(size);
+  for (std::size_t i = 0; i < labels.a.size(); ++i) {
+    if (!has(labels.c, labels.a[i])) work *= static_cast<double>(a[i]);
+  }
+  const auto elements = static_cast<double>(a.numel() + b.numel() + c.numel());
+  return {work, elements * static_cast<double>(itemsize(dtype))};
+}
+
+}  // namespace tessera::ops::detail

@@ -1,0 +1,213 @@
+#include "tessera/ops/matrix/detail/gemm.h"
+
+#include <algorithm>
+#include <climits>
+#include <complex>
+#include <utility>
+
+#include "tessera/ops/detail/parallel.h"
+
+namespace tessera::ops::detail {
+namespace {
+
+// Large enough that cutting costs BLAS nothing to speak of, small enough that two threads have something to share.
+constexpr std::int64_t kTileRows = 512;
+constexpr std::int64_t kTileCols = 1024;
+// Of packed operands: how much of k is packed at a time.
+constexpr std::int64_t kPackedDepth = 1024;
+// Work of a piece of the loop, in multiplications, below which a thread is not worth waking.
+constexpr std::int64_t kPieceWork = std::int64_t{1} << 20;
+
+// An operand as rows of the panel that BLAS reads: rows are i of a, j of b (so b's panel is transposed).
+struct Side {
+  std::byte* data;
+  std::int64_t row;    // step of i or j
+  std::int64_t depth;  // step of k
+  std::int64_t rows;   // all of them
+  std::int64_t GemmLoop::*loop_step;
+};
+
+bool fits_blas(std::int64_t stride, std::int64_t least) {
+  return stride >= std::max<std::int64_t>(least, 1) && stride <= INT_MAX;
+}
+
+template <class T>
+struct Job {
+  explicit Job(const Gemm& of) : gemm(of), item(static_cast<std::int64_t>(itemsize(of.dtype))) {
+    normalize();
+    a = {gemm.a.data, gemm.a.row, gemm.a.col, gemm.sizes.m, &GemmLoop::a};
+    b = {gemm.b.data, gemm.b.col, gemm.b.row, gemm.sizes.n, &GemmLoop::b};
+    is_own_type = gemm.dtype == ::tessera::dtype_of<T>();
+    is_c_direct = is_own_type && gemm.c.col == 1 && fits_blas(gemm.c.row, gemm.sizes.n);
+    is_a_direct = is_direct(a);
+    is_b_direct = is_direct(b);
+    row_tiles = (gemm.sizes.m + kTileRows - 1) / kTileRows;
+    col_tiles = (gemm.sizes.n + kTileCols - 1) / kTileCols;
+  }
+
+  // A result that lies by columns is the transposed product lying by rows.
+  void normalize() {
+    if (gemm.sizes.n == 1) gemm.c.col = 1;
+    if (gemm.sizes.m == 1) gemm.c.row = std::max<std::int64_t>(gemm.sizes.n, 1);
+    if (gemm.c.col == 1 || gemm.c.row != 1) return;
+    std::swap(gemm.sizes.m, gemm.sizes.n);
+    std::swap(gemm.a, gemm.b);
+    std::swap(gemm.a.row, gemm.a.col);
+    std::swap(gemm.b.row, gemm.b.col);
+    std::swap(gemm.c.row, gemm.c.col);
+    for (std::size_t i = 0; i < gemm.loops.size(); ++i) std::swap(gemm.loops[i].a, gemm.loops[i].b);
+    for (std::size_t i = 0; i < gemm.k_dims.size(); ++i) std::swap(gemm.k_dims[i].a, gemm.k_dims[i].b);
+  }
+
+  bool is_direct(Side& side) const {
+    if (!is_own_type || !gemm.k_dims.empty()) return false;
+    const std::int64_t k = gemm.sizes.k;
+    if (k == 1 && side.depth != 1) side.depth = 1;
+    if (side.rows == 1 && side.depth == 1) side.row = std::max<std::int64_t>(k, 1);
+    if (side.rows == 1 && side.depth != 1) side.row = 1;
+    return (side.depth == 1 && fits_blas(side.row, k)) || (side.row == 1 && fits_blas(side.depth, side.rows));
+  }
+
+  // Offsets of this index of the loops, in elements.
+  void place(std::int64_t index, std::int64_t& in_a, std::int64_t& in_b, std::int64_t& in_c) const {
+    for (std::size_t i = gemm.loops.size(); i-- > 0;) {
+      const GemmLoop& loop = gemm.loops[i];
+      const std::int64_t digit = index % loop.size;
+      index /= loop.size;
+      in_a += digit * loop.a;
+      in_b += digit * loop.b;
+      in_c += digit * loop.c;
+    }
+  }
+
+  // `count` rows from `first` on, k from `from` on, as they lie.
+  BlasMatrix<T> in_place(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t from) const {
+    const T* at = reinterpret_cast<const T*>(side.data) + offset + first * side.row + from * side.depth;
+    const bool by_rows = side.depth == 1 && fits_blas(side.row, gemm.sizes.k);
+    return {at, by_rows ? side.row : side.depth, !by_rows};
+  }
+
+  // The same, packed into `panel`: rows one after the other, or k by k where the operand lies so.
+  BlasMatrix<T> packed(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t count, std::int64_t from,
+                       std::int64_t depth, std::vector<T>& panel) const {
+    panel.resize(static_cast<std::size_t>(count * depth));
+    const bool by_depth = gemm.k_dims.empty() && std::abs(side.row) < std::abs(side.depth);
+    const std::int64_t lines = by_depth ? depth : count;
+    for (std::int64_t i = 0; i < lines; ++i) {
+      if (by_depth) {
+        const std::int64_t start = offset + first * side.row + (from + i) * side.depth;
+        load(panel.data() + i * count, side.data + start * item, gemm.dtype, side.row, count);
+      } else if (gemm.k_dims.empty()) {
+        const std::int64_t start = offset + (first + i) * side.row + from * side.depth;
+        load(panel.data() + i * depth, side.data + start * item, gemm.dtype, side.depth, depth);
+      } else {
+        load_folded(side, offset + (first + i) * side.row, from, depth, panel.data() + i * depth);
+      }
+    }
+    return {panel.data(), by_depth ? count : depth, by_depth};
+  }
+
+  // One row along k where k is several dimensions: runs of the innermost one.
+  void load_folded(const Side& side, std::int64_t offset, std::int64_t from, std::int64_t depth, T* to) const {
+    const std::size_t last = gemm.k_dims.size() - 1;
+    const std::int64_t run = gemm.k_dims[last].size;
+    for (std::int64_t at = from; at < from + depth;) {
+      std::int64_t start = offset + (at % run) * (gemm.k_dims[last].*side.loop_step);
+      std::int64_t rest = at / run;
+      for (std::size_t i = last; i-- > 0;) {
+        start += (rest % gemm.k_dims[i].size) * (gemm.k_dims[i].*side.loop_step);
+        rest /= gemm.k_dims[i].size;
+      }
+      const std::int64_t count = std::min(run - at % run, from + depth - at);
+      load(to + (at - from), side.data + start * item, gemm.dtype, gemm.k_dims[last].*side.loop_step, count);
+      at += count;
+    }
+  }
+
+  void tile(std::int64_t index, std::vector<T>& a_panel, std::vector<T>& b_panel, std::vector<T>& c_panel) const {
+    const std::int64_t first_col = index % col_tiles * kTileCols;
+    const std::int64_t first_row = index / col_tiles % row_tiles * kTileRows;
+    const std::int64_t m = std::min(kTileRows, gemm.sizes.m - first_row);
+    const std::int64_t n = std::min(kTileCols, gemm.sizes.n - first_col);
+    std::int64_t in_a = 0;
+    std::int64_t in_b = 0;
+    std::int64_t in_c = 0;
+    place(index / (col_tiles * row_tiles), in_a, in_b, in_c);
+    in_c += first_row * gemm.c.row + first_col * gemm.c.col;
+    if (!is_c_direct) c_panel.resize(static_cast<std::size_t>(m * n));
+    T* c = is_c_direct ? reinterpret_cast<T*>(gemm.c.data) + in_c : c_panel.data();
+    const std::int64_t c_row = is_c_direct ? gemm.c.row : n;
+    const std::int64_t k = gemm.sizes.k;
+    const std::int64_t step = is_a_direct && is_b_direct ? k : std::min(k, kPackedDepth);
+    for (std::int64_t from = 0; from < k; from += step) {
+      const std::int64_t depth = std::min(step, k - from);
+      const BlasMatrix<T> left =
+          is_a_direct ? in_place(a, in_a, first_row, from) : packed(a, in_a, first_row, m, from, depth, a_panel);
+      BlasMatrix<T> right =
+          is_b_direct ? in_place(b, in_b, first_col, from) : packed(b, in_b, first_col, n, from, depth, b_panel);
+      right.is_transposed = !right.is_transposed;  // a side's rows are b's columns
+      blas_gemm({m, n, depth}, T(1), left, right, from == 0 ? T(0) : T(1), c, c_row);
+    }
+    if (k == 0) {
+      for (std::int64_t i = 0; i < m; ++i) std::fill_n(c + i * c_row, n, T(0));
+    }
+    if (is_c_direct) return;
+    for (std::int64_t i = 0; i < m; ++i) {
+      store(c + i * n, gemm.c.data + (in_c + i * gemm.c.row) * item, gemm.dtype, gemm.c.col, n);
+    }
+  }
+
+  void run() const {
+    std::int64_t tiles = row_tiles * col_tiles;
+    for (const GemmLoop& loop : gemm.loops) tiles *= loop.size;
+    const std::int64_t work =
+        std::min(gemm.sizes.m, kTileRows) * std::min(gemm.sizes.n, kTileCols) * std::max<std::int64_t>(gemm.sizes.k, 1);
+    parallel_for(tiles, std::max<std::int64_t>(kPieceWork / std::max<std::int64_t>(work, 1), 1),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   std::vector<T> a_panel;
+                   std::vector<T> b_panel;
+                   std::vector<T> c_panel;
+                   for (std::int64_t i = begin; i < end; ++i) tile(i, a_panel, b_panel, c_panel);
+                 });
+  }
+
+  Gemm gemm;
+  std::int64_t item;
+  Side a;
+  Side b;
+  bool is_own_type;
+  bool is_c_direct;
+  bool is_a_direct;
+  bool is_b_direct;
+  std::int64_t row_tiles;
+  std::int64_t col_tiles;
+};
+
+}  // namespace
+
+void run_gemm(const Gemm& gemm) {
+  switch (compute_of(gemm.dtype)) {
+    case Compute::kF32: return Job<float>(gemm).run();
+    case Compute::kF64: return Job<double>(gemm).run();
+    case Compute::kI64: return Job<std::int64_t>(gemm).run();
+    case Compute::kC64: return Job<std::complex<float>>(gemm).run();
+  }
+}
+
+bool is_matrix_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kF64:
+    case DType::kBF16:
+    case DType::kF16:
+    case DType::kC64:
+    case DType::kI64:
+    case DType::kI32:
+    case DType::kI16:
+    case DType::kI8:
+    case DType::kU8: return true;
+    default: return false;
+  }
+}
+
+}  // namespace tessera::ops::detail

@@ -1,0 +1,194 @@
+#include "tessera/ops/nn/cross_entropy.h"
+
+#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/nn/detail/cross_entropy_rows.h"
+#include "tessera/ops/nn/detail/row_rule.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::ops {
+namespace {
+
+using detail::CrossEntropyRows;
+using detail::Rows;
+using tensor::Call;
+using tensor::GradientCall;
+using tensor::KernelCall;
+
+Shape rows_shape(const Shape& shape) { return Shape(shape.values().first(shape.size() - 1)); }
+
+Shape loss_shape(const Call& call, const Shape& logits) {
+  return call.as<CrossEntropyAttributes>().reduction == "none" ? rows_shape(logits) : Shape();
+}
+
+void check_logits(const Call& call, std::size_t at) {
+  detail::check_floating(call, at);
+  TESSERA_CHECK_CALL(call, call.inputs[at].ndim() >= 1, "logits have no dimension of classes");
+}
+
+void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
+  check_logits(call, 0);
+  const Tensor& logits = call.inputs[0];
+  detail::check_cross_entropy(call, 1, rows_shape(logits.shape()));
+  const DType dtype = detail::statistics_dtype(logits.dtype());
+  outputs[0] = {loss_shape(call, logits.shape()), dtype};
+  outputs[1] = {rows_shape(logits.shape()), dtype};
+}
+
+void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
+  check_logits(call, 1);
+  const Tensor& logits = call.inputs[1];
+  detail::check_cross_entropy(call, 2, rows_shape(logits.shape()));
+  TESSERA_CHECK_CALL(call, call.inputs[0].shape() == loss_shape(call, logits.shape()), "the gradient is ",
+                     call.inputs[0].shape(), ", not ", loss_shape(call, logits.shape()), " as the loss");
+  TESSERA_CHECK_CALL(call, call.inputs[3].shape() == rows_shape(logits.shape()), "logsumexp is ",
+                     call.inputs[3].shape(), ", not ", rows_shape(logits.shape()));
+  outputs[0] = {logits.shape(), logits.dtype()};
+}
+
+struct Forward {
+  CrossEntropyRows how;
+  Rows logits, targets, loss, logsumexp;
+};
+
+template <class T>
+void put(const Rows& to, std::int64_t row, T value) {
+  T one[1] = {value};
+  *to.begin_write(row, one) = value;
+  to.finish(row, one);
+}
+
+template <class T>
+void run_forward(const Forward& of) {
+  const std::int64_t classes = of.logits.length();
+  std::vector<double> losses(static_cast<std::size_t>(of.logits.count()));
+  detail::for_row_pieces<T>(of.logits.count(), classes, 1, [&](std::int64_t begin, std::int64_t end, T* scratch) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      T logsumexp = 0;
+      const std::int64_t target = of.how.target(of.targets, row, classes);
+      const double loss = of.how.loss(of.logits.read(row, scratch), classes, target, logsumexp);
+      losses[static_cast<std::size_t>(row)] = loss;
+      put(of.logsumexp, row, logsumexp);
+      if (!of.how.is_reduced) put(of.loss, row, static_cast<T>(loss));
+    }
+  });
+  if (of.how.is_reduced) put(of.loss, 0, static_cast<T>(of.how.total(losses, of.targets)));
+}
+
+struct Backward {
+  CrossEntropyRows how;
+  Rows grad, logits, targets, logsumexp, grad_logsumexp, dx;
+};
+
+template <class T>
+void run_backward(const Backward& of) {
+  const std::int64_t classes = of.logits.length();
+  const T share = static_cast<T>(1 / of.how.divisor(of.targets));
+  detail::for_row_pieces<T>(of.logits.count(), classes, 2, [&](std::int64_t begin, std::int64_t end, T* scratch) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      T one[2];
+      const std::int64_t target = of.how.target(of.targets, row, classes);
+      const T by = *of.grad.read(of.how.is_reduced ? 0 : row, one) * share;
+      T* dx = of.dx.begin_write(row, scratch + classes);
+      of.how.gradient(of.logits.read(row, scratch), classes, target, *of.logsumexp.read(row, one + 1), by, dx);
+      of.dx.finish(row, scratch + classes);
+    }
+  });
+}
+
+void kernel(const KernelCall& call) {
+  const Tensor& logits = call.inputs[0];
+  const auto of = std::make_shared<const Forward>(Forward{CrossEntropyRows(call.as<CrossEntropyAttributes>()),
+                                                          Rows(logits, logits.ndim() - 1), Rows(call.inputs[1], -1),
+                                                          Rows(call.outputs[0], -1), Rows(call.outputs[1], -1)});
+  detail::with_floating(logits.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    detail::enqueue(call, [of] { run_forward<T>(*of); });
+  });
+}
+
+void backward_kernel(const KernelCall& call) {
+  const Tensor& logits = call.inputs[1];
+  const auto of = std::make_shared<const Backward>(Backward{
+      CrossEntropyRows(call.as<CrossEntropyAttributes>()), Rows(call.inputs[0], -1), Rows(logits, logits.ndim() - 1),
+      Rows(call.inputs[2], -1), Rows(call.inputs[3], -1), Rows(call.outputs[0], logits.ndim() - 1)});
+  detail::with_floating(logits.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    detail::enqueue(call, [of] { run_backward<T>(*of); });
+  });
+}
+
+layout::FactorRule rule(const Call& call) {
+  const int ndim = call.inputs[0].ndim();
+  detail::RowRule rule(call, ndim, ndim - 1, detail::cross_entropy_rows_kind(call, true));
+  rule.add_input_whole();
+  rule.add_input_rows();
+  if (call.as<CrossEntropyAttributes>().reduction == "none") {
+    rule.add_output_rows();
+  } else {
+    rule.add_output_scalar();
+  }
+  rule.add_output_rows();
+  return rule.take();
+}
+
+layout::FactorRule backward_rule(const Call& call) {
+  const int ndim = call.inputs[1].ndim();
+  detail::RowRule rule(call, ndim, ndim - 1, detail::cross_entropy_rows_kind(call, false));
+  if (call.as<CrossEntropyAttributes>().reduction == "none") {
+    rule.add_input_rows(layout::Linearity::kMulti);
+  } else {
+    rule.add_input_scalar(layout::Linearity::kMulti);
+  }
+  rule.add_input_whole();
+  rule.add_input_rows();
+  rule.add_input_rows();
+  rule.add_output_whole();
+  return rule.take();
+}
+
+tensor::Cost cost(const Call& call) { return detail::row_cost(call, 4); }
+tensor::Cost backward_cost(const Call& call) {
+  tensor::Cost of = detail::row_cost(call, 0);
+  of.flops = 4 * static_cast<double>(call.inputs[1].numel());
+  return of;
+}
+
+void gradient(GradientCall& call) {
+  TESSERA_CHECK_AS(NotSupported, !call.grad(1), "cross_entropy: its logsumexp has no gradient; use logsumexp()");
+  if (!call.grad() || !call.needs(0)) return;
+  call.set(0, cross_entropy_backward(call.grad(), call.input(0), call.input(1), call.output(1),
+                                     call.as<CrossEntropyAttributes>()));
+}
+
+const tensor::Operator kCrossEntropy = tensor::register_op({.name = "cross_entropy",
+                                                            .inputs = "logits, targets",
+                                                            .outputs = "loss, logsumexp",
+                                                            .infer = infer,
+                                                            .host = kernel,
+                                                            .gradient = gradient,
+                                                            .saves = "logits, targets, logsumexp",
+                                                            .rule = rule,
+                                                            .cost = cost});
+const tensor::Operator kCrossEntropyBackward = tensor::register_op({.name = "cross_entropy_backward",
+                                                                    .inputs = "grad, logits, targets, logsumexp, grad_logsumexp?",
+                                                                    .outputs = "dx",
+                                                                    .infer = infer_backward,
+                                                                    .host = backward_kernel,
+                                                                    .rule = backward_rule,
+                                                                    .cost = backward_cost});
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyAttributes& how) {
+  const Tensor inputs[] = {logits, targets};
+  Tensor outputs[2];
+  tensor::call_into({kCrossEntropy, inputs, how, outputs});
+  return outputs[0];
+}
+
+Tensor cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& targets, const Tensor& logsumexp,
+                              const CrossEntropyAttributes& how) {
+  return tensor::call(kCrossEntropyBackward, {grad, logits, targets, logsumexp}, how);
+}
+
+}  // namespace tessera::ops

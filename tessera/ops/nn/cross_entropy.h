@@ -1,0 +1,45 @@
+// Cross entropy of class scores against class indices; and of scores that are a linear map of something, without ever
+// holding all of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tessera/base/export.h"
+#include "tessera/tensor/attributes.h"
+#include "tessera/tensor/tensor.h"
+
+namespace tessera::ops {
+
+/// How losses of rows become the result.
+struct CrossEntropyAttributes {
+  std::int64_t ignore_index = -100;  ///< rows of this target count for nothing
+  double label_smoothing = 0;        ///< share of the target that is spread over all classes
+  std::string reduction = "mean";    ///< "mean" over rows that count, "sum", or "none": a loss for each row
+  /// Of "mean": how many rows count, over all ranks. 0: those of `targets`, which may then not be cut.
+  double count = 0;
+  TESSERA_ATTRIBUTES(ignore_index, label_smoothing, reduction, count)
+};
+
+/// Loss of logits [..., classes] against targets [...] (i64 or i32), in f32 (f64 for f64). The mean of no rows is 0.
+TESSERA_API Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyAttributes& how = {});
+/// The gradient of the logits, from that of the loss and the logsumexp that the loss kept.
+TESSERA_API Tensor cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& targets,
+                                          const Tensor& logsumexp, const CrossEntropyAttributes& how = {});
+
+/// Loss of logits x weight^T, for x [..., features] and weight [classes, features]. Logits are made a few rows at a
+/// time, and made again for the gradient.
+TESSERA_API Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                                        const CrossEntropyAttributes& how = {});
+/// Gradients of linear_cross_entropy.
+struct LinearCrossEntropyGradients {
+  Tensor x;       ///< of the rows
+  Tensor weight;  ///< summed over rows
+};
+/// Likewise, from the gradient of the loss and the logsumexp that the loss kept.
+TESSERA_API LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, const Tensor& x,
+                                                                      const Tensor& weight, const Tensor& targets,
+                                                                      const Tensor& logsumexp,
+                                                                      const CrossEntropyAttributes& how = {});
+
+}  // namespace tessera::ops

@@ -1,0 +1,51 @@
+#include "tessera/ops/nn/detail/cross_entropy_rows.h"
+
+namespace tessera::ops::detail {
+
+std::int64_t CrossEntropyRows::target(const Rows& targets, std::int64_t row, std::int64_t classes) const {
+  std::int64_t one[1];
+  const std::int64_t target = *targets.read(row, one);
+  if (target == ignore_index) return -1;
+  TESSERA_CHECK(target >= 0 && target < classes, "cross_entropy: target ", target, " of row ", row, " is none of ",
+                classes, " classes, nor the ignored index ", ignore_index);
+  return target;
+}
+
+double CrossEntropyRows::divisor(const Rows& targets) const {
+  if (!is_mean) return 1;
+  if (count > 0) return count;
+  std::int64_t counted = 0;
+  for (std::int64_t row = 0; row < targets.count(); ++row) {
+    std::int64_t one[1];
+    counted += *targets.read(row, one) != ignore_index ? 1 : 0;
+  }
+  return static_cast<double>(std::max<std::int64_t>(counted, 1));
+}
+
+double CrossEntropyRows::total(const std::vector<double>& losses, const Rows& targets) const {
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  return sum / divisor(targets);
+}
+
+void check_cross_entropy(const tensor::Call& call, std::size_t at, const Shape& rows) {
+  const auto& how = call.as<CrossEntropyAttributes>();
+  const Tensor& targets = call.inputs[at];
+  TESSERA_CHECK_CALL(call, targets.shape() == rows, "targets are ", targets.shape(), ", not one for each row of ",
+                     rows);
+  TESSERA_CHECK_CALL(call, targets.dtype() == DType::kI64 || targets.dtype() == DType::kI32, "targets are ",
+                     targets.dtype(), ", not class indices in i64 or i32");
+  TESSERA_CHECK_CALL(call, how.reduction == "mean" || how.reduction == "sum" || how.reduction == "none", "reduction '",
+                     how.reduction, "', not mean, sum or none");
+  TESSERA_CHECK_CALL(call, how.label_smoothing >= 0 && how.label_smoothing <= 1, "label smoothing ",
+                     how.label_smoothing, ", not from 0 to 1");
+  TESSERA_CHECK_CALL(call, how.count >= 0, "a count of ", how.count, " rows");
+}
+
+layout::FactorKind cross_entropy_rows_kind(const tensor::Call& call, bool is_forward) {
+  const auto& how = call.as<CrossEntropyAttributes>();
+  if (how.reduction == "mean" && how.count == 0) return layout::FactorKind::kReplicate;  // every row must be counted
+  return is_forward && how.reduction != "none" ? layout::FactorKind::kReduce : layout::FactorKind::kPass;
+}
+
+}  // namespace tessera::ops::detail

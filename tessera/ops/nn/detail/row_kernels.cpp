@@ -1,0 +1,394 @@
+#include "tessera/ops/nn/detail/row_kernels.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tessera/ops/nn/detail/row_kernels.cpp"  // NOLINT
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "tessera/ops/nn/detail/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::ops::detail::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+using Tag = hn::ScalableTag<T>;
+template <class T>
+using Vec = hn::Vec<Tag<T>>;
+
+// `count` elements, fewer than a vector, with `fill` behind them.
+template <class T>
+HWY_INLINE Vec<T> LoadTail(const T* from, std::int64_t count, T fill) {
+  const Tag<T> d;
+  HWY_ALIGN T padded[hn::MaxLanes(d)];
+  hn::Store(hn::Set(d, fill), d, padded);
+  std::memcpy(padded, from, static_cast<std::size_t>(count) * sizeof(T));
+  return hn::Load(d, padded);
+}
+template <class T>
+HWY_INLINE void StoreTail(Vec<T> from, T* to, std::int64_t count) {
+  const Tag<T> d;
+  HWY_ALIGN T padded[hn::MaxLanes(d)];
+  hn::Store(from, d, padded);
+  std::memcpy(to, padded, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+// A row that is read or written, `i` elements in: a whole vector, or `count` elements of it at the end.
+template <class T>
+struct Source {
+  const T* at;
+  T fill = 0;
+  HWY_INLINE Vec<T> operator()(std::int64_t i) const { return hn::LoadU(Tag<T>(), at + i); }
+  HWY_INLINE Vec<T> operator()(std::int64_t i, std::int64_t count) const { return LoadTail(at + i, count, fill); }
+};
+// Likewise, or nothing but `fill` where there is no row.
+template <class T>
+struct OptionalSource {
+  const T* at;
+  T fill;
+  HWY_INLINE Vec<T> operator()(std::int64_t i) const {
+    return at == nullptr ? hn::Set(Tag<T>(), fill) : hn::LoadU(Tag<T>(), at + i);
+  }
+  HWY_INLINE Vec<T> operator()(std::int64_t i, std::int64_t count) const {
+    return at == nullptr ? hn::Set(Tag<T>(), fill) : LoadTail(at + i, count, fill);
+  }
+};
+
+// to = f(vectors of the sources), over the row.
+template <class T, class F, class... S>
+HWY_INLINE void Map(T* to, std::int64_t n, const F& f, const S&... sources) {
+  const Tag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto first = f(sources(i)...);
+    const auto second = f(sources(i + lanes)...);
+    hn::StoreU(first, d, to + i);
+    hn::StoreU(second, d, to + i + lanes);
+  }
+  for (; i + lanes <= n; i += lanes) hn::StoreU(f(sources(i)...), d, to + i);
+  if (i < n) StoreTail<T>(f(sources(i, n - i)...), to + i, n - i);
+}
+
+// Folds f(accumulator, vectors) over the row in four accumulators that start as `start`. What lies behind the end is
+// the sources' fill, which must change nothing.
+template <class T, class F, class Join, class... S>
+HWY_INLINE Vec<T> Fold(std::int64_t n, T start, const F& f, const Join& join, const S&... sources) {
+  const Tag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto a = hn::Set(d, start);
+  auto b = a;
+  auto c = a;
+  auto e = a;
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    a = f(a, sources(i)...);
+    b = f(b, sources(i + lanes)...);
+    c = f(c, sources(i + 2 * lanes)...);
+    e = f(e, sources(i + 3 * lanes)...);
+  }
+  for (; i + lanes <= n; i += lanes) a = f(a, sources(i)...);
+  if (i < n) b = f(b, sources(i, n - i)...);
+  return join(join(a, b), join(c, e));
+}
+
+template <class T>
+struct AddOf {
+  HWY_INLINE Vec<T> operator()(Vec<T> a, Vec<T> b) const { return hn::Add(a, b); }
+};
+template <class T>
+struct MaxOf {
+  HWY_INLINE Vec<T> operator()(Vec<T> a, Vec<T> b) const { return hn::Max(a, b); }
+};
+template <class T>
+struct MulAddOf {
+  HWY_INLINE Vec<T> operator()(Vec<T> sum, Vec<T> x, Vec<T> y) const { return hn::MulAdd(x, y, sum); }
+};
+
+template <class T>
+HWY_INLINE T Total(Vec<T> sums) {
+  return hn::GetLane(hn::SumOfLanes(Tag<T>(), sums));
+}
+
+template <class T>
+T Max(const T* x, std::int64_t n) {
+  constexpr T kLeast = -std::numeric_limits<T>::infinity();
+  const auto most = Fold<T>(n, kLeast, MaxOf<T>(), MaxOf<T>(), Source<T>{x, kLeast});
+  return hn::GetLane(hn::MaxOfLanes(Tag<T>(), most));
+}
+
+// Adds exp(x - shift) to the sum and, where there is a place, stores it.
+template <class T>
+T ExpSum(const T* x, T shift, T* y, std::int64_t n) {
+  const Tag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto by = hn::Set(d, shift);
+  auto a = hn::Zero(d);
+  auto b = a;
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto first = ExpNonPositive(d, hn::Sub(hn::LoadU(d, x + i), by));
+    const auto second = ExpNonPositive(d, hn::Sub(hn::LoadU(d, x + i + lanes), by));
+    hn::StoreU(first, d, y + i);
+    hn::StoreU(second, d, y + i + lanes);
+    a = hn::Add(a, first);
+    b = hn::Add(b, second);
+  }
+  for (; i + lanes <= n; i += lanes) {
+    const auto value = ExpNonPositive(d, hn::Sub(hn::LoadU(d, x + i), by));
+    hn::StoreU(value, d, y + i);
+    a = hn::Add(a, value);
+  }
+  if (i < n) {
+    const auto value = ExpNonPositive(d, hn::Sub(LoadTail<T>(x + i, n - i, -std::numeric_limits<T>::infinity()), by));
+    StoreTail<T>(value, y + i, n - i);
+    b = hn::Add(b, value);
+  }
+  return Total<T>(hn::Add(a, b));
+}
+
+template <class T>
+struct AddExp {
+  Vec<T> shift;
+  HWY_INLINE Vec<T> operator()(Vec<T> sum, Vec<T> x) const {
+    return hn::Add(sum, ExpNonPositive(Tag<T>(), hn::Sub(x, shift)));
+  }
+};
+template <class T>
+T SumExp(const T* x, T shift, std::int64_t n) {
+  const auto sums = Fold<T>(n, T(0), AddExp<T>{hn::Set(Tag<T>(), shift)}, AddOf<T>(),
+                            Source<T>{x, -std::numeric_limits<T>::infinity()});
+  return Total<T>(sums);
+}
+
+template <class T>
+struct Times {
+  Vec<T> by;
+  HWY_INLINE Vec<T> operator()(Vec<T> x) const { return hn::Mul(x, by); }
+};
+template <class T>
+void Scale(const T* x, T by, T* y, std::int64_t n) {
+  Map<T>(y, n, Times<T>{hn::Set(Tag<T>(), by)}, Source<T>{x});
+}
+template <class T>
+struct Plus {
+  Vec<T> by;
+  HWY_INLINE Vec<T> operator()(Vec<T> x) const { return hn::Add(x, by); }
+};
+template <class T>
+void Shift(const T* x, T by, T* y, std::int64_t n) {
+  Map<T>(y, n, Plus<T>{hn::Set(Tag<T>(), by)}, Source<T>{x});
+}
+
+template <class T>
+T Sum(const T* x, std::int64_t n) {
+  return Total<T>(Fold<T>(n, T(0), AddOf<T>(), AddOf<T>(), Source<T>{x}));
+}
+template <class T>
+T Dot(const T* x, const T* y, std::int64_t n) {
+  return Total<T>(Fold<T>(n, T(0), MulAddOf<T>(), AddOf<T>(), Source<T>{x}, Source<T>{y}));
+}
+
+template <class T>
+struct AddScaledOf {
+  Vec<T> by;
+  HWY_INLINE Vec<T> operator()(Vec<T> y, Vec<T> x) const { return hn::MulAdd(x, by, y); }
+};
+template <class T>
+void AddScaled(const T* x, T by, T* y, std::int64_t n) {
+  Map<T>(y, n, AddScaledOf<T>{hn::Set(Tag<T>(), by)}, Source<T>{y}, Source<T>{x});
+}
+
+template <class T>
+struct SoftmaxGradientOf {
+  Vec<T> dot;
+  HWY_INLINE Vec<T> operator()(Vec<T> grad, Vec<T> y) const { return hn::Mul(y, hn::Sub(grad, dot)); }
+};
+template <class T>
+void SoftmaxGradient(const T* grad, const T* y, T* dx, std::int64_t n) {
+  Map<T>(dx, n, SoftmaxGradientOf<T>{hn::Set(Tag<T>(), Dot<T>(grad, y, n))}, Source<T>{grad}, Source<T>{y});
+}
+
+template <class T>
+void AttentionGradient(const T* p, const T* dp, T delta, T* ds, std::int64_t n) {
+  Map<T>(ds, n, SoftmaxGradientOf<T>{hn::Set(Tag<T>(), delta)}, Source<T>{dp}, Source<T>{p});
+}
+
+template <class T>
+struct LogSoftmaxGradientOf {
+  Vec<T> sum;
+  HWY_INLINE Vec<T> operator()(Vec<T> grad, Vec<T> y) const {
+    return hn::NegMulAdd(ExpNonPositive(Tag<T>(), y), sum, grad);
+  }
+};
+template <class T>
+void LogSoftmaxGradient(const T* grad, const T* y, T* dx, std::int64_t n) {
+  Map<T>(dx, n, LogSoftmaxGradientOf<T>{hn::Set(Tag<T>(), Sum<T>(grad, n))}, Source<T>{grad}, Source<T>{y});
+}
+
+template <class T>
+struct CrossEntropyGradientOf {
+  Vec<T> shift;
+  Vec<T> by;
+  Vec<T> every;
+  HWY_INLINE Vec<T> operator()(Vec<T> x) const {
+    return hn::Mul(by, hn::Sub(ExpNonPositive(Tag<T>(), hn::Sub(x, shift)), every));
+  }
+};
+template <class T>
+void CrossEntropyGradient(const T* x, T shift, T by, T every, T* dx, std::int64_t n) {
+  const Tag<T> d;
+  Map<T>(dx, n, CrossEntropyGradientOf<T>{hn::Set(d, shift), hn::Set(d, by), hn::Set(d, every)}, Source<T>{x});
+}
+
+template <class T>
+struct NormOf {
+  Vec<T> rstd;
+  Vec<T> minus_mean_rstd;
+  HWY_INLINE Vec<T> operator()(Vec<T> x, Vec<T> weight, Vec<T> bias) const {
+    return hn::MulAdd(hn::MulAdd(x, rstd, minus_mean_rstd), weight, bias);
+  }
+};
+template <class T>
+struct SquaredDistance {
+  Vec<T> mean;
+  HWY_INLINE Vec<T> operator()(Vec<T> sum, Vec<T> x) const {
+    const auto distance = hn::Sub(x, mean);
+    return hn::MulAdd(distance, distance, sum);
+  }
+};
+// Two passes, since the sum of squares alone loses the variance of what is far from zero.
+template <class T>
+NormStatistics<T> LayerNorm(const T* x, const NormParameters<T>& with, double eps, T* y, std::int64_t n) {
+  const Tag<T> d;
+  const T mean = Sum<T>(x, n) / static_cast<T>(n);
+  const auto sums = Fold<T>(n, T(0), SquaredDistance<T>{hn::Set(d, mean)}, AddOf<T>(), Source<T>{x, mean});
+  const T rstd = T(1) / std::sqrt(Total<T>(sums) / static_cast<T>(n) + static_cast<T>(eps));
+  Map<T>(y, n, NormOf<T>{hn::Set(d, rstd), hn::Set(d, -mean * rstd)}, Source<T>{x},
+         OptionalSource<T>{with.weight, T(1)}, OptionalSource<T>{with.bias, T(0)});
+  return {mean, rstd};
+}
+
+// dx = rstd * (g - mean(g) - xhat * mean(g xhat)), where g = grad * weight.
+template <class T>
+void LayerNormGradient(const NormGradientRow<T>& row, const T* weight, const NormStatistics<T>& statistics,
+                       std::int64_t n) {
+  const Tag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto rstd = hn::Set(d, statistics.rstd);
+  const auto shift = hn::Set(d, -statistics.mean * statistics.rstd);
+  const OptionalSource<T> weights{weight, T(1)};
+  const Source<T> grads{row.grad};
+  const Source<T> xs{row.x};
+  auto sum = hn::Zero(d);
+  auto dot = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto grad = grads(i);
+    const auto hat = hn::MulAdd(xs(i), rstd, shift);
+    const auto g = hn::Mul(grad, weights(i));
+    sum = hn::Add(sum, g);
+    dot = hn::MulAdd(g, hat, dot);
+    hn::StoreU(hn::MulAdd(grad, hat, hn::LoadU(d, row.dweight + i)), d, row.dweight + i);
+    hn::StoreU(hn::Add(grad, hn::LoadU(d, row.dbias + i)), d, row.dbias + i);
+  }
+  if (i < n) {
+    const std::int64_t rest = n - i;
+    const auto grad = grads(i, rest);
+    const auto hat = hn::MulAdd(xs(i, rest), rstd, shift);
+    const auto g = hn::Mul(grad, weights(i, rest));
+    sum = hn::Add(sum, g);
+    dot = hn::MulAdd(g, hat, dot);
+    StoreTail<T>(hn::MulAdd(grad, hat, LoadTail<T>(row.dweight + i, rest, 0)), row.dweight + i, rest);
+    StoreTail<T>(hn::Add(grad, LoadTail<T>(row.dbias + i, rest, 0)), row.dbias + i, rest);
+  }
+  const auto mean_g = hn::Set(d, Total<T>(sum) / static_cast<T>(n));
+  const auto mean_dot = hn::Set(d, Total<T>(dot) / static_cast<T>(n));
+  const auto f = [&](Vec<T> grad, Vec<T> x, Vec<T> w) HWY_ATTR {
+    const auto hat = hn::MulAdd(x, rstd, shift);
+    return hn::Mul(rstd, hn::NegMulAdd(hat, mean_dot, hn::Sub(hn::Mul(grad, w), mean_g)));
+  };
+  Map<T>(row.dx, n, f, grads, xs, weights);
+}
+
+template <class T>
+T RmsNorm(const T* x, const T* weight, double eps, T* y, std::int64_t n) {
+  const Tag<T> d;
+  const T rstd = T(1) / std::sqrt(Dot<T>(x, x, n) / static_cast<T>(n) + static_cast<T>(eps));
+  const auto by = hn::Set(d, rstd);
+  const auto f = [&](Vec<T> value, Vec<T> w) HWY_ATTR { return hn::Mul(hn::Mul(value, by), w); };
+  Map<T>(y, n, f, Source<T>{x}, OptionalSource<T>{weight, T(1)});
+  return rstd;
+}
+
+// dx = rstd * (g - xhat * mean(g xhat)), where g = grad * weight and xhat = x * rstd.
+template <class T>
+void RmsNormGradient(const NormGradientRow<T>& row, const T* weight, T rstd_value, std::int64_t n) {
+  const Tag<T> d;
+  const auto rstd = hn::Set(d, rstd_value);
+  const OptionalSource<T> weights{weight, T(1)};
+  const Source<T> grads{row.grad};
+  const Source<T> xs{row.x};
+  const auto add = [&](Vec<T> sum, Vec<T> grad, Vec<T> x, Vec<T> w)
+                       HWY_ATTR { return hn::MulAdd(hn::Mul(grad, w), hn::Mul(x, rstd), sum); };
+  const T dot = Total<T>(Fold<T>(n, T(0), add, AddOf<T>(), grads, xs, weights));
+  const auto share = [&](Vec<T> sum, Vec<T> grad, Vec<T> x)
+                         HWY_ATTR { return hn::MulAdd(grad, hn::Mul(x, rstd), sum); };
+  Map<T>(row.dweight, n, share, Source<T>{row.dweight}, grads, xs);
+  const auto mean_dot = hn::Set(d, dot / static_cast<T>(n));
+  const auto f = [&](Vec<T> grad, Vec<T> x, Vec<T> w)
+                     HWY_ATTR { return hn::Mul(rstd, hn::NegMulAdd(hn::Mul(x, rstd), mean_dot, hn::Mul(grad, w))); };
+  Map<T>(row.dx, n, f, grads, xs, weights);
+}
+
+template <class T>
+const RowKernels<T>* Kernels() {
+  static constexpr RowKernels<T> kAll = {
+      &Max<T>,
+      &ExpSum<T>,
+      &SumExp<T>,
+      &Scale<T>,
+      &Shift<T>,
+      &Sum<T>,
+      &Dot<T>,
+      &AddScaled<T>,
+      &SoftmaxGradient<T>,
+      &LogSoftmaxGradient<T>,
+      &CrossEntropyGradient<T>,
+      &AttentionGradient<T>,
+      &LayerNorm<T>,
+      &LayerNormGradient<T>,
+      &RmsNorm<T>,
+      &RmsNormGradient<T>,
+  };
+  return &kAll;
+}
+const RowKernels<float>* FloatKernels() { return Kernels<float>(); }
+const RowKernels<double>* DoubleKernels() { return Kernels<double>(); }
+
+}  // namespace tessera::ops::detail::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::ops::detail {
+
+HWY_EXPORT(FloatKernels);
+HWY_EXPORT(DoubleKernels);
+
+template <>
+const RowKernels<float>& row_kernels<float>() {
+  static const RowKernels<float>* const all = HWY_DYNAMIC_DISPATCH(FloatKernels)();
+  return *all;
+}
+template <>
+const RowKernels<double>& row_kernels<double>() {
+  static const RowKernels<double>* const all = HWY_DYNAMIC_DISPATCH(DoubleKernels)();
+  return *all;
+}
+
+}  // namespace tessera::ops::detail
+#endif

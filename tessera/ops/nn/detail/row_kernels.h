@@ -1,0 +1,81 @@
+// The inner loops of row-wise operators, as functions on dense rows of float or double, compiled for each vector width
+// and chosen for the processor at hand. Ends of rows run the same vector code on a padded copy.
+//
+// Sums are made in four vectors side by side, folded at the end in a fixed order: the bits depend on the row alone.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::ops::detail {
+
+/// Mean and 1 / standard deviation of a row.
+template <class T>
+struct NormStatistics {
+  T mean = 0;
+  T rstd = 0;
+};
+
+/// Parameters of a norm; null where there are none.
+template <class T>
+struct NormParameters {
+  const T* weight = nullptr;
+  const T* bias = nullptr;
+};
+
+/// Rows of a norm's gradient: what it reads and where it adds the parameters' shares.
+template <class T>
+struct NormGradientRow {
+  const T* grad;
+  const T* x;
+  T* dx;
+  T* dweight;  // added to
+  T* dbias;    // added to; null: none
+};
+
+/// All of them for one vector width.
+template <class T>
+struct RowKernels {
+  /// The greatest value; -infinity of none.
+  T (*max)(const T* x, std::int64_t n);
+  /// y = exp(x - shift) where x <= shift, and their sum.
+  T (*exp_sum)(const T* x, T shift, T* y, std::int64_t n);
+  /// The sum alone.
+  T (*sum_exp)(const T* x, T shift, std::int64_t n);
+  /// y = x * by.
+  void (*scale)(const T* x, T by, T* y, std::int64_t n);
+  /// y = x + by.
+  void (*shift)(const T* x, T by, T* y, std::int64_t n);
+  /// Sum of x.
+  T (*sum)(const T* x, std::int64_t n);
+  /// Sum of x * y.
+  T (*dot)(const T* x, const T* y, std::int64_t n);
+  /// y += by * x.
+  void (*add_scaled)(const T* x, T by, T* y, std::int64_t n);
+  /// dx = y * (grad - dot(grad, y)).
+  void (*softmax_gradient)(const T* grad, const T* y, T* dx, std::int64_t n);
+  /// dx = grad - exp(y) * sum(grad).
+  void (*log_softmax_gradient)(const T* grad, const T* y, T* dx, std::int64_t n);
+  /// dx = by * (exp(x - shift) - every).
+  void (*cross_entropy_gradient)(const T* x, T shift, T by, T every, T* dx, std::int64_t n);
+  /// ds = p * (dp - delta).
+  void (*attention_gradient)(const T* p, const T* dp, T delta, T* ds, std::int64_t n);
+  /// y = (x - mean) * rstd * weight + bias.
+  NormStatistics<T> (*layer_norm)(const T* x, const NormParameters<T>& with, double eps, T* y, std::int64_t n);
+  /// See NormGradientRow.
+  void (*layer_norm_gradient)(const NormGradientRow<T>& row, const T* weight, const NormStatistics<T>& statistics,
+                              std::int64_t n);
+  /// y = x * rstd * weight, where rstd = 1 / sqrt(mean of squares + eps), which is returned.
+  T (*rms_norm)(const T* x, const T* weight, double eps, T* y, std::int64_t n);
+  /// See NormGradientRow.
+  void (*rms_norm_gradient)(const NormGradientRow<T>& row, const T* weight, T rstd, std::int64_t n);
+};
+
+/// Those for this processor.
+template <class T>
+const RowKernels<T>& row_kernels();
+template <>
+const RowKernels<float>& row_kernels<float>();
+template <>
+const RowKernels<double>& row_kernels<double>();
+
+}  // namespace tessera::ops::detail

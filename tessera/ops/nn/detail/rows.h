@@ -1,0 +1,124 @@
+// A plain tensor as rows along one dimension, for kernels that work on dense rows of a compute type: what lies dense in
+// that type is used where it lies; other rows are loaded into scratch, and stored back from there.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/base/small_vector.h"
+#include "tessera/ops/detail/elements.h"
+#include "tessera/ops/detail/parallel.h"
+
+namespace tessera::ops::detail {
+
+/// Where the rows of a tensor lie; no tensor: there are none. A small value, good as long as the memory is.
+class Rows {
+ public:
+  /// No rows.
+  Rows() = default;
+  /// Rows along `dim`, last of the other dimensions fastest. A scalar is one row of one element.
+  Rows(const Tensor& tensor, int dim) {
+    if (!tensor) return;
+    data_ = tensor.data();
+    dtype_ = tensor.dtype();
+    for (int i = 0; i < tensor.ndim(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (i == dim) {
+        step_ = tensor.strides()[at];
+        length_ = tensor.shape()[at];
+      } else {
+        append(tensor.shape()[at], tensor.strides()[at]);
+      }
+    }
+    if (length_ == 1) step_ = 1;
+  }
+
+  /// Whether there is a tensor.
+  [[nodiscard]] bool has_rows() const { return data_ != nullptr; }
+  /// How many rows.
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  /// Elements of a row.
+  [[nodiscard]] std::int64_t length() const { return length_; }
+  /// The row as T: in place, or loaded into `scratch` of at least length() elements.
+  template <class T>
+  const T* read(std::int64_t row, T* scratch) const {
+    const std::byte* at = place(row);
+    if (is_dense<T>()) return reinterpret_cast<const T*>(at);
+    load(scratch, at, dtype_, step_, length_);
+    return scratch;
+  }
+  /// Where to write a row as T before finish().
+  template <class T>
+  T* begin_write(std::int64_t row, T* scratch) const {
+    return is_dense<T>() ? reinterpret_cast<T*>(place(row)) : scratch;
+  }
+  /// Stores what was written into scratch; nothing where it was in place.
+  template <class T>
+  void finish(std::int64_t row, const T* scratch) const {
+    if (!is_dense<T>()) store(scratch, place(row), dtype_, step_, length_);
+  }
+
+ private:
+  struct Dim {
+    std::int64_t size;
+    std::int64_t stride;
+  };
+  template <class T>
+  [[nodiscard]] bool is_dense() const {
+    return step_ == 1 && dtype_ == ::tessera::dtype_of<T>();
+  }
+  void append(std::int64_t size, std::int64_t stride) {
+    count_ *= size;
+    if (size == 1) return;
+    if (!dims_.empty() && dims_[dims_.size() - 1].stride == stride * size) {
+      dims_[dims_.size() - 1] = {dims_[dims_.size() - 1].size * size, stride};
+    } else {
+      dims_.push_back({size, stride});
+    }
+  }
+  [[nodiscard]] std::byte* place(std::int64_t row) const {
+    std::int64_t offset = 0;
+    for (std::size_t i = dims_.size(); i-- > 0; row /= dims_[i].size) offset += row % dims_[i].size * dims_[i].stride;
+    return data_ + offset * static_cast<std::int64_t>(itemsize(dtype_));
+  }
+
+  std::byte* data_ = nullptr;
+  DType dtype_ = DType::kF32;
+  std::int64_t step_ = 1;
+  std::int64_t length_ = 1;
+  std::int64_t count_ = 1;
+  SmallVector<Dim, 3> dims_;
+};
+
+/// Rows of one piece of a loop: a function of their length alone, so that results never depend on threads.
+inline std::int64_t rows_per_piece(std::int64_t length) {
+  return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(length, 1));
+}
+
+/// Calls body(begin, end, scratch) on pieces of `count` rows; scratch holds `buffers` rows of `length`.
+template <class T, class F>
+void for_row_pieces(std::int64_t count, std::int64_t length, std::int64_t buffers, const F& body) {
+  parallel_for(count, rows_per_piece(length), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<T> scratch(static_cast<std::size_t>(buffers * length));
+    body(begin, end, scratch.data());
+  });
+}
+
+/// Calls `body` with a null pointer of the compute type of floating elements: float or double.
+template <class F>
+void with_floating(DType dtype, const F& body) {
+  if (dtype == DType::kF64) {
+    body(static_cast<double*>(nullptr));
+  } else {
+    body(static_cast<float*>(nullptr));
+  }
+}
+
+/// Whether row-wise operators compute in it: f32, f64, bf16, f16.
+inline bool is_computed_floating(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
+/// What statistics of such a tensor are kept in.
+inline DType statistics_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+}  // namespace tessera::ops::detail

@@ -1,0 +1,342 @@
+#include "tessera/ops/nn/norm.h"
+
+#include <algorithm>
+
+#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/nn/detail/row_kernels.h"
+#include "tessera/ops/nn/detail/row_rule.h"
+#include "tessera/ops/nn/detail/rows.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::ops {
+namespace {
+
+using detail::Rows;
+using tensor::Call;
+using tensor::GradientCall;
+using tensor::KernelCall;
+
+Shape rows_shape(const Shape& shape) { return Shape(shape.values().first(shape.size() - 1)); }
+
+void check_parameter(const Call& call, std::size_t input, const Tensor& x) {
+  const Tensor& parameter = call.inputs[input];
+  if (!parameter) return;
+  TESSERA_CHECK_CALL(call, parameter.shape() == Shape({x.size(-1)}) && parameter.dtype() == x.dtype(),
+                     call.op->inputs[input].name, " is ", parameter.dtype(), parameter.shape(), ", not ", x.dtype(),
+                     Shape({x.size(-1)}));
+}
+
+void check_rows(const Call& call, std::size_t x) {
+  detail::check_floating(call, x);
+  TESSERA_CHECK_CALL(call, call.inputs[x].ndim() >= 1, "normalises the last dimension, and ", call.op->inputs[x].name,
+                     " has none");
+}
+
+void check_statistics(const Call& call, std::size_t input, const Tensor& x) {
+  detail::check_floating(call, input);
+  TESSERA_CHECK_CALL(call, call.inputs[input].shape() == rows_shape(x.shape()), call.op->inputs[input].name, " is ",
+                     call.inputs[input].shape(), ", not ", rows_shape(x.shape()));
+}
+
+void infer_layer_norm(const Call& call, std::span<tensor::OutputInfo> outputs) {
+  check_rows(call, 0);
+  const Tensor& x = call.inputs[0];
+  check_parameter(call, 1, x);
+  check_parameter(call, 2, x);
+  outputs[0] = {x.shape(), x.dtype()};
+  outputs[1] = outputs[2] = {rows_shape(x.shape()), detail::statistics_dtype(x.dtype())};
+}
+
+void infer_rms_norm(const Call& call, std::span<tensor::OutputInfo> outputs) {
+  check_rows(call, 0);
+  const Tensor& x = call.inputs[0];
+  check_parameter(call, 1, x);
+  outputs[0] = {x.shape(), x.dtype()};
+  outputs[1] = {rows_shape(x.shape()), detail::statistics_dtype(x.dtype())};
+}
+
+void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
+  check_rows(call, 0);
+  detail::check_same(call, 0, 1);
+  const Tensor& x = call.inputs[1];
+  check_parameter(call, 2, x);
+  for (std::size_t i = 3; i < call.inputs.size(); ++i) check_statistics(call, i, x);
+  outputs[0] = {x.shape(), x.dtype()};
+  for (std::size_t i = 1; i < outputs.size(); ++i) outputs[i] = {Shape({x.size(-1)}), x.dtype()};
+}
+
+// One value a row, read and written as such.
+int no_dim() { return -1; }
+
+// A parameter as dense T, loaded once a call; null where there is none.
+template <class T>
+const T* parameter(const Rows& of, std::vector<T>& scratch) {
+  if (!of.has_rows()) return nullptr;
+  scratch.resize(static_cast<std::size_t>(of.length()));
+  return of.read(0, scratch.data());
+}
+
+struct Forward {
+  Rows x, weight, bias, y, mean, rstd;
+  double eps;
+};
+
+template <class T>
+void run_layer_norm(const Forward& of) {
+  const auto& kernels = detail::row_kernels<T>();
+  const std::int64_t n = of.x.length();
+  std::vector<T> weight_scratch;
+  std::vector<T> bias_scratch;
+  const detail::NormParameters<T> with = {parameter(of.weight, weight_scratch), parameter(of.bias, bias_scratch)};
+  detail::for_row_pieces<T>(of.x.count(), n, 2, [&](std::int64_t begin, std::int64_t end, T* scratch) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* x = of.x.read(row, scratch);
+      T* y = of.y.begin_write(row, scratch + n);
+      const detail::NormStatistics<T> statistics = kernels.layer_norm(x, with, of.eps, y, n);
+      of.y.finish(row, scratch + n);
+      T one[1];
+      *of.mean.begin_write(row, one) = statistics.mean;
+      of.mean.finish(row, one);
+      *of.rstd.begin_write(row, one) = statistics.rstd;
+      of.rstd.finish(row, one);
+    }
+  });
+}
+
+template <class T>
+void run_rms_norm(const Forward& of) {
+  const auto& kernels = detail::row_kernels<T>();
+  const std::int64_t n = of.x.length();
+  std::vector<T> weight_scratch;
+  const T* weight = parameter(of.weight, weight_scratch);
+  detail::for_row_pieces<T>(of.x.count(), n, 2, [&](std::int64_t begin, std::int64_t end, T* scratch) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* x = of.x.read(row, scratch);
+      T* y = of.y.begin_write(row, scratch + n);
+      T one[1];
+      *of.rstd.begin_write(row, one) = kernels.rms_norm(x, weight, of.eps, y, n);
+      of.rstd.finish(row, one);
+      of.y.finish(row, scratch + n);
+    }
+  });
+}
+
+struct Backward {
+  Rows grad, x, weight, mean, rstd, dx, dweight, dbias;
+};
+
+// Rows are cut into at most 64 pieces, each with sums of its own for the parameters, added up in order.
+template <class T>
+void run_backward(const Backward& of) {
+  const auto& kernels = detail::row_kernels<T>();
+  const std::int64_t n = of.x.length();
+  const std::int64_t rows = of.x.count();
+  const bool has_mean = of.mean.has_rows();
+  std::vector<T> weight_scratch;
+  const T* weight = parameter(of.weight, weight_scratch);
+  const std::int64_t grain = std::max(detail::rows_per_piece(n), (rows + 63) / 64);
+  const std::int64_t pieces = (rows + grain - 1) / grain;
+  std::vector<T> sums(static_cast<std::size_t>(std::max<std::int64_t>(pieces, 1) * 2 * n));
+  detail::parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<T> scratch(static_cast<std::size_t>(3 * n));
+    T* dweight = sums.data() + begin / grain * 2 * n;
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* grad = of.grad.read(row, scratch.data());
+      const T* x = of.x.read(row, scratch.data() + n);
+      T* dx = of.dx.begin_write(row, scratch.data() + 2 * n);
+      T one[1];
+      const T rstd = *of.rstd.read(row, one);
+      if (has_mean) {
+        const T mean = *of.mean.read(row, one);
+        kernels.layer_norm_gradient({grad, x, dx, dweight, dweight + n}, weight, {mean, rstd}, n);
+      } else {
+        kernels.rms_norm_gradient({grad, x, dx, dweight, nullptr}, weight, rstd, n);
+      }
+      of.dx.finish(row, scratch.data() + 2 * n);
+    }
+  });
+  for (std::int64_t piece = 1; piece < pieces; ++piece) {
+    kernels.add_scaled(sums.data() + piece * 2 * n, T(1), sums.data(), 2 * n);
+  }
+  for (const bool is_bias : {false, true}) {
+    const Rows& to = is_bias ? of.dbias : of.dweight;
+    if (!to.has_rows() || n == 0) continue;
+    T* from = sums.data() + (is_bias ? n : 0);
+    T* at = to.begin_write(0, from);
+    if (at != from) std::copy_n(from, n, at);
+    to.finish(0, from);
+  }
+}
+
+template <bool kIsLayerNorm>
+void kernel(const KernelCall& call) {
+  const Tensor& x = call.inputs[0];
+  const int last = x.ndim() - 1;
+  Forward of = {Rows(x, last),
+                Rows(call.inputs[1], 0),
+                Rows(kIsLayerNorm ? call.inputs[2] : Tensor(), 0),
+                Rows(call.outputs[0], last),
+                Rows(kIsLayerNorm ? call.outputs[1] : Tensor(), no_dim()),
+                Rows(call.outputs[kIsLayerNorm ? 2 : 1], no_dim()),
+                call.as<NormAttributes>().eps};
+  detail::with_floating(x.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    detail::enqueue(call, [of = std::move(of)] {
+      if constexpr (kIsLayerNorm) {
+        run_layer_norm<T>(of);
+      } else {
+        run_rms_norm<T>(of);
+      }
+    });
+  });
+}
+
+template <bool kIsLayerNorm>
+void backward_kernel(const KernelCall& call) {
+  const Tensor& x = call.inputs[1];
+  const int last = x.ndim() - 1;
+  Backward of = {Rows(call.inputs[0], last),
+                 Rows(x, last),
+                 Rows(call.inputs[2], 0),
+                 Rows(kIsLayerNorm ? call.inputs[3] : Tensor(), no_dim()),
+                 Rows(call.inputs[kIsLayerNorm ? 4 : 3], no_dim()),
+                 Rows(call.outputs[0], last),
+                 Rows(call.outputs[1], 0),
+                 Rows(kIsLayerNorm ? call.outputs[2] : Tensor(), 0)};
+  detail::with_floating(x.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    detail::enqueue(call, [of = std::move(of)] { run_backward<T>(of); });
+  });
+}
+
+template <bool kIsLayerNorm>
+layout::FactorRule rule(const Call& call) {
+  const int ndim = call.inputs[0].ndim();
+  detail::RowRule rule(call, ndim, ndim - 1);
+  rule.add_input_whole();
+  for (std::size_t i = 1; i < call.inputs.size(); ++i) {
+    if (call.inputs[i]) {
+      rule.add_input_row();
+    } else {
+      rule.add_input_absent();
+    }
+  }
+  rule.add_output_whole();
+  rule.add_output_rows();
+  if (kIsLayerNorm) rule.add_output_rows();
+  return rule.take();
+}
+
+// The parameters' gradients are sums over rows; all is linear in the gradient.
+template <bool kIsLayerNorm>
+layout::FactorRule backward_rule(const Call& call) {
+  const int ndim = call.inputs[0].ndim();
+  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kReduce);
+  rule.add_input_whole(layout::Linearity::kMulti);
+  rule.add_input_whole();
+  if (call.inputs[2]) {
+    rule.add_input_row();
+  } else {
+    rule.add_input_absent();
+  }
+  rule.add_input_rows();
+  if (kIsLayerNorm) rule.add_input_rows();
+  rule.add_output_whole();
+  rule.add_output_row();
+  if (kIsLayerNorm) rule.add_output_row();
+  return rule.take();
+}
+
+template <int kFlops>
+tensor::Cost cost(const Call& call) {
+  return detail::row_cost(call, kFlops);
+}
+
+void refuse_statistics(GradientCall& call, int first, int last) {
+  for (int i = first; i <= last; ++i) {
+    TESSERA_CHECK_AS(NotSupported, !call.grad(i), "the statistics of a norm have no gradient; compute them by mean()");
+  }
+}
+
+void layer_norm_gradient(GradientCall& call) {
+  refuse_statistics(call, 1, 2);
+  if (!call.grad()) return;
+  NormGradients of = layer_norm_backward(call.grad(), call.input(0), call.input(1), call.output(1), call.output(2));
+  if (call.needs(0)) call.set(0, std::move(of.x));
+  if (call.needs(1)) call.set(1, std::move(of.weight));
+  if (call.needs(2)) call.set(2, std::move(of.bias));
+}
+
+void rms_norm_gradient(GradientCall& call) {
+  refuse_statistics(call, 1, 1);
+  if (!call.grad()) return;
+  NormGradients of = rms_norm_backward(call.grad(), call.input(0), call.input(1), call.output(1));
+  if (call.needs(0)) call.set(0, std::move(of.x));
+  if (call.needs(1)) call.set(1, std::move(of.weight));
+}
+
+const tensor::Operator kLayerNorm = tensor::register_op({.name = "layer_norm",
+                                                         .inputs = "x, weight?, bias?",
+                                                         .outputs = "out, mean, rstd",
+                                                         .infer = infer_layer_norm,
+                                                         .host = kernel<true>,
+                                                         .gradient = layer_norm_gradient,
+                                                         .saves = "x, weight, mean, rstd",
+                                                         .rule = rule<true>,
+                                                         .cost = cost<8>});
+const tensor::Operator kRmsNorm = tensor::register_op({.name = "rms_norm",
+                                                       .inputs = "x, weight?",
+                                                       .outputs = "out, rstd",
+                                                       .infer = infer_rms_norm,
+                                                       .host = kernel<false>,
+                                                       .gradient = rms_norm_gradient,
+                                                       .saves = "x, weight, rstd",
+                                                       .rule = rule<false>,
+                                                       .cost = cost<4>});
+const tensor::Operator kLayerNormBackward = tensor::register_op({.name = "layer_norm_backward",
+                                                                 .inputs = "grad, x, weight?, mean, rstd",
+                                                                 .outputs = "dx, dweight, dbias",
+                                                                 .infer = infer_backward,
+                                                                 .host = backward_kernel<true>,
+                                                                 .rule = backward_rule<true>,
+                                                                 .cost = cost<14>});
+const tensor::Operator kRmsNormBackward = tensor::register_op({.name = "rms_norm_backward",
+                                                               .inputs = "grad, x, weight?, rstd",
+                                                               .outputs = "dx, dweight",
+                                                               .infer = infer_backward,
+                                                               .host = backward_kernel<false>,
+                                                               .rule = backward_rule<false>,
+                                                               .cost = cost<10>});
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  const Tensor inputs[] = {x, weight, bias};
+  Tensor outputs[3];
+  tensor::call_into({kLayerNorm, inputs, NormAttributes{eps}, outputs});
+  return outputs[0];
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  const Tensor inputs[] = {x, weight};
+  Tensor outputs[2];
+  tensor::call_into({kRmsNorm, inputs, NormAttributes{eps}, outputs});
+  return outputs[0];
+}
+
+NormGradients layer_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                                  const Tensor& rstd) {
+  const Tensor inputs[] = {grad, x, weight, mean, rstd};
+  Tensor outputs[3];
+  tensor::call_into({kLayerNormBackward, inputs, {}, outputs});
+  return {outputs[0], outputs[1], outputs[2]};
+}
+
+NormGradients rms_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight, const Tensor& rstd) {
+  const Tensor inputs[] = {grad, x, weight, rstd};
+  Tensor outputs[2];
+  tensor::call_into({kRmsNormBackward, inputs, {}, outputs});
+  return {outputs[0], outputs[1], {}};
+}
+
+}  // namespace tessera::ops

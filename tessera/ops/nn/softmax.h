@@ -1,0 +1,27 @@
+// Softmax and its logarithm along one dimension.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/base/export.h"
+#include "tessera/tensor/attributes.h"
+#include "tessera/tensor/tensor.h"
+
+namespace tessera::ops {
+
+/// Attributes of softmax, log_softmax and their gradients.
+struct SoftmaxAttributes {
+  std::int64_t dim = -1;  ///< along which; counted from the end when negative
+  TESSERA_ATTRIBUTES(dim)
+};
+
+/// exp(x) over its sum along `dim`.
+TESSERA_API Tensor softmax(const Tensor& x, std::int64_t dim);
+/// Its logarithm: x - log(sum(exp(x))).
+TESSERA_API Tensor log_softmax(const Tensor& x, std::int64_t dim);
+/// The gradient of softmax from that of its result and the result.
+TESSERA_API Tensor softmax_backward(const Tensor& grad, const Tensor& out, std::int64_t dim);
+/// Likewise of log_softmax.
+TESSERA_API Tensor log_softmax_backward(const Tensor& grad, const Tensor& out, std::int64_t dim);
+
+}  // namespace tessera::ops

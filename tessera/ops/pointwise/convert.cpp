@@ -1,0 +1,262 @@
+#include "tessera/ops/pointwise/convert.h"
+
+#include <cstring>
+
+#include "tessera/ops/detail/elements.h"
+#include "tessera/ops/detail/loops.h"
+#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/detail/tiles.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::ops {
+namespace {
+
+using detail::kPiece;
+using detail::kTile;
+using detail::Loop;
+using layout::Linearity;
+using layout::Monotony;
+
+// The first of two operands, and its elements as the second's.
+struct Move {
+  Loop loop;
+  std::byte* to;
+  const std::byte* from;
+  DType to_dtype;
+  DType from_dtype;
+
+  [[nodiscard]] std::byte* to_at(std::int64_t offset) const {
+    return to + offset * static_cast<std::int64_t>(itemsize(to_dtype));
+  }
+  [[nodiscard]] const std::byte* from_at(std::int64_t offset) const {
+    return from + offset * static_cast<std::int64_t>(itemsize(from_dtype));
+  }
+};
+
+// Elements of `kItem` bytes, as they are.
+template <std::size_t kItem>
+void move_bytes(const Move& move) {
+  struct Item {
+    std::byte bytes[kItem];
+  };
+  const std::int64_t to_step = move.loop.step(0);
+  const std::int64_t from_step = move.loop.step(1);
+  detail::parallel_for(move.loop.numel(), kPiece, [&](std::int64_t begin, std::int64_t end) {
+    move.loop.for_runs(begin, end, [&](const std::int64_t* offsets, std::int64_t n) {
+      auto* to = reinterpret_cast<Item*>(move.to_at(offsets[0]));
+      const auto* from = reinterpret_cast<const Item*>(move.from_at(offsets[1]));
+      if (to_step == 1 && from_step == 1) {
+        std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(n) * kItem);
+      } else {
+        for (std::int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
+      }
+    });
+  });
+}
+
+// Through tiles of T, which holds every element of the source.
+template <class T>
+void move_through(const Move& move) {
+  const bool is_read_in_place = move.from_dtype == tessera::dtype_of<T>() && move.loop.step(1) == 1;
+  detail::parallel_for(move.loop.numel(), kPiece, [&](std::int64_t begin, std::int64_t end) {
+    alignas(64) std::byte memory[kTile * sizeof(T)];
+    T* tile = reinterpret_cast<T*>(memory);
+    move.loop.for_runs(begin, end, [&](const std::int64_t* offsets, std::int64_t n) {
+      for (std::int64_t i = 0; i < n; i += kTile) {
+        const std::int64_t m = std::min(kTile, n - i);
+        const std::byte* from = move.from_at(offsets[1] + i * move.loop.step(1));
+        if (!is_read_in_place) detail::load(tile, from, move.from_dtype, move.loop.step(1), m);
+        detail::store(is_read_in_place ? reinterpret_cast<const T*>(from) : tile,
+                      move.to_at(offsets[0] + i * move.loop.step(0)), move.to_dtype, move.loop.step(0), m);
+      }
+    });
+  });
+}
+
+// u64 fits no compute type: straight to the floating target, rounded once.
+void move_u64(const Move& move) {
+  detail::with_element_type(move.to_dtype, [&](auto* type) {
+    using To = std::remove_pointer_t<decltype(type)>;
+    detail::parallel_for(move.loop.numel(), kPiece, [&](std::int64_t begin, std::int64_t end) {
+      move.loop.for_runs(begin, end, [&](const std::int64_t* offsets, std::int64_t n) {
+        auto* to = reinterpret_cast<To*>(move.to_at(offsets[0]));
+        const auto* from = reinterpret_cast<const std::uint64_t*>(move.from_at(offsets[1]));
+        for (std::int64_t i = 0; i < n; ++i) {
+          to[i * move.loop.step(0)] = detail::convert<To>(from[i * move.loop.step(1)]);
+        }
+      });
+    });
+  });
+}
+
+void run_move(const Move& move) {
+  if (move.to_dtype == move.from_dtype) {
+    switch (itemsize(move.to_dtype)) {
+      case 1: return move_bytes<1>(move);
+      case 2: return move_bytes<2>(move);
+      case 4: return move_bytes<4>(move);
+      case 8: return move_bytes<8>(move);
+      default: return move_bytes<16>(move);
+    }
+  }
+  if (move.to_dtype == DType::kC128 || move.from_dtype == DType::kC128) {
+    return move_through<std::complex<double>>(move);
+  }
+  if (move.from_dtype == DType::kU64 && (is_floating(move.to_dtype) || is_complex(move.to_dtype))) {
+    return move_u64(move);
+  }
+  switch (detail::compute_of(move.from_dtype)) {
+    case detail::Compute::kF32: return move_through<float>(move);
+    case detail::Compute::kF64: return move_through<double>(move);
+    case detail::Compute::kI64: return move_through<std::int64_t>(move);
+    case detail::Compute::kC64: return move_through<std::complex<float>>(move);
+  }
+}
+
+void run_host(const tensor::KernelCall& call) {
+  const Tensor& out = call.outputs[0];
+  const Tensor& x = call.inputs[0];
+  if (out.numel() == 0) return;
+  const detail::ByteRange read = detail::byte_range(x);
+  const detail::ByteRange written = detail::byte_range(out);
+  const device::Access accesses[] = {device::reads(read.address, read.nbytes),
+                                     device::writes(written.address, written.nbytes)};
+  call.stream().run([move = Move{Loop({&out, &x}), out.data(), x.data(), out.dtype(), x.dtype()}] { run_move(move); },
+                    {.label = call.op.name(), .accesses = accesses});
+}
+
+void infer_cast(const tensor::Call& call, std::span<tensor::OutputInfo> outputs) {
+  outputs[0] = {call.inputs[0].shape(), call.as<CastAttributes>().dtype};
+}
+void infer_copy(const tensor::Call& call, std::span<tensor::OutputInfo> outputs) {
+  outputs[0] = {call.inputs[0].shape(), call.inputs[0].dtype()};
+}
+
+// Sums pass through a cast as they pass through any operator of the result's dtype, which rounds each part: a cast
+// rounds no more than an add in that dtype would. To an integer from a floating number parts lose their fractions, to
+// bool sums mean nothing. Order is kept by all but what wraps or takes a part of a complex number.
+layout::Algebra algebra_of_cast(DType from, DType to) {
+  if (is_complex(from)) return {is_integral(to) || to == DType::kBool ? Linearity::kNone : Linearity::kJoint};
+  if (to == DType::kBool || from == DType::kBool) return {};
+  if (is_complex(to)) return {Linearity::kJoint, Monotony::kNone};
+  if (is_floating(to)) return {Linearity::kJoint, Monotony::kUp};
+  if (is_floating(from)) return {Linearity::kNone, Monotony::kUp};
+  // Sums of the low bits are low bits of the sums, but only towards fewer bits.
+  return {itemsize(to) <= itemsize(from) ? Linearity::kJoint : Linearity::kNone, Monotony::kNone};
+}
+
+layout::FactorRule rule_of_cast(const tensor::Call& call) {
+  const Shape shapes[] = {call.inputs[0].shape()};
+  return layout::pointwise_rule("cast", shapes,
+                                algebra_of_cast(call.inputs[0].dtype(), call.as<CastAttributes>().dtype));
+}
+layout::FactorRule rule_of_copy(const tensor::Call& call) {
+  const Shape shapes[] = {call.inputs[0].shape()};
+  return layout::pointwise_rule("copy", shapes, {Linearity::kJoint, Monotony::kUp});
+}
+
+tensor::Cost cost_of_move(const tensor::Call& call) {
+  tensor::OutputInfo info;
+  call.op->def.infer(call, std::span(&info, 1));
+  const auto read = static_cast<double>(nbytes(call.inputs[0].shape(), call.inputs[0].dtype()));
+  return {.nbytes = read + static_cast<double>(nbytes(info.shape, info.dtype))};
+}
+
+void cast_gradient(tensor::GradientCall& call) { call.set(0, cast(call.grad(), call.input_dtype(0))); }
+void copy_gradient(tensor::GradientCall& call) { call.set(0, call.grad()); }
+
+const tensor::Operator kCast = tensor::register_op({.name = "cast",
+                                                    .inputs = "x",
+                                                    .infer = infer_cast,
+                                                    .host = run_host,
+                                                    .gradient = cast_gradient,
+                                                    .rule = rule_of_cast,
+                                                    .cost = cost_of_move,
+                                                    .traits = {.is_pointwise = true}});
+const tensor::Operator kCopy = tensor::register_op({.name = "copy",
+                                                    .inputs = "x",
+                                                    .infer = infer_copy,
+                                                    .host = run_host,
+                                                    .gradient = copy_gradient,
+                                                    .rule = rule_of_copy,
+                                                    .cost = cost_of_move,
+                                                    .traits = {.is_pointwise = true}});
+
+// `from` seen under the shape of `to`.
+Tensor broadcast_to(const Tensor& from, const Shape& shape) {
+  TESSERA_CHECK(from.shape().size() <= shape.size() && broadcast(from.shape(), shape) == shape,
+                "copy_: ", describe(from), " does not broadcast to ", shape);
+  TESSERA_CHECK(!from.is_tracked() || !tensor::is_grad_enabled(), "copy_: ", describe(from),
+                " asks for its gradient and is broadcast to ", shape, ": expand it first");
+  std::vector<std::int64_t> strides(shape.size(), 0);
+  const std::size_t lead = shape.size() - from.shape().size();
+  for (std::size_t d = 0; d < from.shape().size(); ++d) {
+    if (from.shape()[d] == shape[lead + d]) strides[lead + d] = from.strides()[d];
+  }
+  return from.as_strided(shape, Strides(strides), from.offset());
+}
+
+// Work on `later` from here on comes behind the work on `earlier`, which is of another device: events order streams of
+// one device only, so a function on the later stream waits.
+void order(const device::Stream& earlier, const device::Stream& later) {
+  const device::Event event = earlier.device().create_event();
+  earlier.record(event);
+  later.run([event] { event.synchronize(); }, {.label = "wait", .accesses = std::span<const device::Access>()});
+}
+
+// Dense tensors of one dtype and shape on two devices. The copy runs on a stream of the device that is not the host.
+void copy_between(const Tensor& to, const Tensor& from) {
+  const device::Stream& of_to = tensor::current_stream(to.device());
+  const device::Stream& of_from = tensor::current_stream(from.device());
+  const bool on_source = from.device_kind() != tensor::kHostKind;
+  const device::Stream& mover = on_source ? of_from : of_to;
+  const device::Stream& other = on_source ? of_to : of_from;
+  to.storage().use_on(of_to);
+  from.storage().use_on(of_from);
+  order(other, mover);
+  mover.copy(to.data(), from.data(), from.nbytes(), "copy");
+  order(mover, other);
+}
+
+}  // namespace
+
+Tensor cast(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  return tensor::call(kCast, {x}, CastAttributes{dtype});
+}
+void cast_out(const Tensor& out, const Tensor& x) { tensor::call_out(kCast, out, {x}, CastAttributes{out.dtype()}); }
+Tensor clone(const Tensor& x) { return tensor::call(kCopy, {x}); }
+Tensor contiguous(const Tensor& x) {
+  if (x.has_layout()) return x;  // parts are laid out by who makes them
+  return x.is_contiguous() ? x : clone(x);
+}
+
+void copy_(const Tensor& to_tensor, const Tensor& from_tensor) {
+  const bool is_shaped = from_tensor.shape() == to_tensor.shape();
+  const Tensor from = is_shaped ? from_tensor : broadcast_to(from_tensor, to_tensor.shape());
+  if (to_tensor.device() == from.device()) {
+    if (to_tensor.dtype() == from.dtype()) {
+      tensor::call_out(kCopy, to_tensor, {from});
+    } else {
+      cast_out(to_tensor, from);
+    }
+    return;
+  }
+  const Tensor packed = contiguous(cast(from, to_tensor.dtype()));
+  if (to_tensor.is_contiguous()) {
+    to_tensor.storage().bump_version();
+    copy_between(to_tensor, packed);
+  } else {
+    tensor::call_out(kCopy, to_tensor, {to(packed, to_tensor.device())});
+  }
+}
+
+Tensor to(const Tensor& x, const device::Device& device) {
+  if (x.device() == device) return x;
+  const Tensor packed = contiguous(x.detach());
+  Tensor there = Tensor::allocate(x.shape(), x.dtype(), device);
+  if (x.numel() > 0) copy_between(there, packed);
+  return there;
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,17 @@
+#include "tessera/ops/pointwise/detail/gradients.h"
+
+#include "tessera/ops/pointwise/complex.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/reduce/reduce.h"
+
+namespace tessera::ops::detail {
+
+void give(tensor::GradientCall& call, int input, Tensor gradient) {
+  if (gradient.shape() != call.input_shape(input)) gradient = sum_to(gradient, call.input_shape(input));
+  if (gradient.dtype() != call.input_dtype(input)) gradient = cast(gradient, call.input_dtype(input));
+  call.set(input, std::move(gradient));
+}
+
+Tensor conj_of(const Tensor& x) { return is_complex(x.dtype()) ? conj(x) : x; }
+
+}  // namespace tessera::ops::detail

@@ -1,0 +1,130 @@
+#include "tessera/ops/pointwise/detail/row.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/ops/pointwise/promote.h"
+
+namespace tessera::ops::detail {
+namespace {
+
+bool is_computed(DType dtype, std::uint8_t types) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16: return (types & kFloats) != 0;
+    case DType::kI64:
+    case DType::kI32:
+    case DType::kI16:
+    case DType::kI8:
+    case DType::kU8: return (types & (kIntegers | kIntegersAsFloats)) != 0;
+    case DType::kBool: return (types & (kBools | kIntegersAsFloats)) != 0;
+    case DType::kC64: return (types & kComplex) != 0;
+    default: return false;
+  }
+}
+
+bool is_storage_only(DType dtype) {
+  return dtype == DType::kC128 || dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64 ||
+         dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
+}
+
+[[noreturn]] void refuse_dtype(const tensor::Call& call, DType dtype) {
+  TESSERA_CHECK_CALL(call, !is_storage_only(dtype), dtype, " is stored and cast, but not computed with: cast it first");
+  TESSERA_CHECK_CALL(call, false, "does not compute with ", dtype);
+  std::abort();
+}
+
+// The shape that all tensors broadcast to.
+Shape broadcast_shape(const tensor::Call& call) {
+  const Shape& first = call.inputs[0].shape();
+  const bool is_alike = std::ranges::all_of(call.inputs, [&](const Tensor& t) { return t.shape() == first; });
+  if (is_alike) return first;
+  std::vector<std::int64_t> dims;
+  for (const Tensor& input : call.inputs) {
+    const Shape& shape = input.shape();
+    if (shape.size() > dims.size()) dims.insert(dims.begin(), shape.size() - dims.size(), 1);
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      std::int64_t& dim = dims[dims.size() - shape.size() + d];
+      TESSERA_CHECK_CALL(call, dim == shape[d] || dim == 1 || shape[d] == 1, "shapes do not broadcast: dimension ",
+                         static_cast<std::int64_t>(d) - input.ndim(), " is ", dim, " and ", shape[d]);
+      if (dim == 1) dim = shape[d];
+    }
+  }
+  return Shape(dims);
+}
+
+}  // namespace
+
+DType computed_dtype(const Row& row, const tensor::Call& call) {
+  const std::size_t first = row.first_is_mask ? 1 : 0;
+  DType dtype = call.inputs[first].dtype();
+  for (std::size_t i = first + 1; i < call.inputs.size(); ++i) dtype = promote(dtype, call.inputs[i].dtype());
+  if (row.numbers == Numbers::kLast || row.numbers == Numbers::kFirst) {
+    dtype = promote(dtype, call.as<ScalarAttributes>().value);
+  } else if (row.numbers == Numbers::kRange) {
+    const auto& range = call.as<ClampAttributes>();
+    dtype = promote(promote(dtype, range.low), range.high);
+  }
+  if (!is_computed(dtype, row.types)) [[unlikely]]
+    refuse_dtype(call, dtype);
+  if ((row.types & kIntegersAsFloats) != 0 && !is_floating(dtype) && !is_complex(dtype)) return DType::kF32;
+  return dtype;
+}
+
+void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::OutputInfo> outputs) {
+  const DType dtype = computed_dtype(row, call);
+  TESSERA_CHECK_CALL(call, !row.first_is_mask || call.inputs[0].dtype() == DType::kBool, "the mask is ",
+                     call.inputs[0].dtype(), ", not bool");
+  outputs[0].shape = call.inputs.size() == 1 ? call.inputs[0].shape() : broadcast_shape(call);
+  switch (row.result) {
+    case Result::kSame: outputs[0].dtype = dtype; break;
+    case Result::kBool: outputs[0].dtype = DType::kBool; break;
+    case Result::kReal: outputs[0].dtype = real_of(dtype); break;
+  }
+}
+
+void run_row(const Row& row, const tensor::KernelCall& call) {
+  const Compute compute = compute_of(computed_dtype(row, call));
+  const TileKernel kernel = row.kernels().by_compute[static_cast<int>(compute)];
+  TileInput inputs[5];
+  std::size_t count = 0;
+  if (row.numbers == Numbers::kFirst) inputs[count++] = TileInput::of(call.as<ScalarAttributes>().value, compute);
+  for (const Tensor& tensor : call.inputs) inputs[count++] = TileInput::of(tensor);
+  if (row.numbers == Numbers::kLast) inputs[count++] = TileInput::of(call.as<ScalarAttributes>().value, compute);
+  if (row.numbers == Numbers::kRange) {
+    const auto& range = call.as<ClampAttributes>();
+    inputs[count++] = TileInput::of(range.low, compute);
+    inputs[count++] = TileInput::of(range.high, compute);
+  }
+  launch_tiles(call, compute, kernel, std::span(inputs, count));
+}
+
+layout::FactorRule rule_of_row(const Row& row, const tensor::Call& call) {
+  std::vector<Shape> shapes;
+  for (const Tensor& input : call.inputs) shapes.push_back(input.shape());
+  layout::FactorRule rule = layout::pointwise_rule(std::string(row.name), shapes);
+  const DType dtype = computed_dtype(row, call);
+  // Sums of bools are no sums, and differences of unsigned integers wrap far from their order.
+  if (dtype == DType::kBool) return rule;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    layout::Algebra algebra = row.algebra[i];
+    if (dtype == DType::kU8 || row.result == Result::kBool) algebra.monotony = layout::Monotony::kNone;
+    rule.algebra.push_back(algebra);
+  }
+  if (std::ranges::all_of(rule.algebra, [](const layout::Algebra& a) { return a == kOpaque; })) rule.algebra.clear();
+  return rule;
+}
+
+tensor::Cost cost_of_row(const Row& row, const tensor::Call& call) {
+  tensor::OutputInfo info;
+  infer_row(row, call, std::span(&info, 1));
+  tensor::Cost cost{.flops = row.flops * static_cast<double>(info.shape.numel()),
+                    .nbytes = static_cast<double>(nbytes(info.shape, info.dtype))};
+  for (const Tensor& input : call.inputs) cost.nbytes += static_cast<double>(nbytes(input.shape(), input.dtype()));
+  return cost;
+}
+
+}  // namespace tessera::ops::detail

@@ -1,0 +1,94 @@
+// A pointwise operator as a row of data: what it takes, the kernels it runs, how it is sharded, what it costs. Shape,
+// dtype, broadcasting, conversion and threads are the same for all rows and live here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "tessera/layout/factor_rule.h"
+#include "tessera/ops/detail/tiles.h"
+#include "tessera/tensor/op_def.h"
+
+namespace tessera::ops::detail {
+
+/// What elements a row computes with.
+enum Types : std::uint8_t {
+  kFloats = 1,             // f64, f32, bf16, f16: every row does
+  kIntegers = 2,           // signed integers and u8, as integers
+  kBools = 4,              // as the integers 0 and 1
+  kComplex = 8,            // c64
+  kIntegersAsFloats = 16,  // integers and bool are made f32 first: exp(2)
+  kAll = kFloats | kIntegers | kBools | kComplex,
+  kFunctions = kFloats | kIntegersAsFloats,
+};
+
+/// What a row's result is, beside the dtype that it computes with.
+enum class Result : std::uint8_t {
+  kSame,
+  kBool,  // a claim
+  kReal,  // the real dtype of a complex one
+};
+
+/// Kernels by Compute; null: not computed in it.
+struct TileKernels {
+  TileKernel by_compute[4] = {};
+};
+
+/// Numbers among the arguments of a row.
+enum class Numbers : std::uint8_t {
+  kNone,
+  kLast,   // ScalarAttributes, behind the tensors
+  kFirst,  // ScalarAttributes, before the tensors
+  kRange,  // ClampAttributes, behind the tensors
+};
+
+/// Algebra of the inputs of a row.
+using RowAlgebra = std::array<layout::Algebra, 4>;
+inline constexpr layout::Algebra kOpaque = {};
+inline constexpr layout::Algebra kLinear = {layout::Linearity::kJoint, layout::Monotony::kNone};
+inline constexpr layout::Algebra kMulti = {layout::Linearity::kMulti, layout::Monotony::kNone};
+inline constexpr layout::Algebra kRising = {layout::Linearity::kNone, layout::Monotony::kUp};
+inline constexpr layout::Algebra kFalling = {layout::Linearity::kNone, layout::Monotony::kDown};
+inline constexpr layout::Algebra kLinearRising = {layout::Linearity::kJoint, layout::Monotony::kUp};
+inline constexpr layout::Algebra kLinearFalling = {layout::Linearity::kJoint, layout::Monotony::kDown};
+
+/// See the head of this file.
+struct Row {
+  std::string_view name;
+  std::string_view inputs;
+  std::uint8_t types = kFloats;
+  const TileKernels& (*kernels)() = nullptr;
+  RowAlgebra algebra = {};
+  void (*gradient)(tensor::GradientCall&) = nullptr;
+  std::string_view saves = {};
+  Result result = Result::kSame;
+  Numbers numbers = Numbers::kNone;
+  bool first_is_mask = false;  // the first input is a claim, and has no say in the dtype
+  double flops = 1;
+};
+
+/// The parts of a row's OpDef.
+TESSERA_API void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::OutputInfo> outputs);
+TESSERA_API void run_row(const Row& row, const tensor::KernelCall& call);
+TESSERA_API layout::FactorRule rule_of_row(const Row& row, const tensor::Call& call);
+TESSERA_API tensor::Cost cost_of_row(const Row& row, const tensor::Call& call);
+/// The dtype that a call computes with.
+TESSERA_API DType computed_dtype(const Row& row, const tensor::Call& call);
+
+/// Registers the operator of a row.
+template <const Row& kRow>
+tensor::Operator register_row() {
+  return tensor::register_op(
+      {.name = kRow.name,
+       .inputs = kRow.inputs,
+       .infer = [](const tensor::Call& call, std::span<tensor::OutputInfo> outputs) { infer_row(kRow, call, outputs); },
+       .host = [](const tensor::KernelCall& call) { run_row(kRow, call); },
+       .gradient = kRow.gradient,
+       .saves = kRow.saves,
+       .rule = [](const tensor::Call& call) { return rule_of_row(kRow, call); },
+       .cost = [](const tensor::Call& call) { return cost_of_row(kRow, call); },
+       .traits = {.is_pointwise = true}});
+}
+
+}  // namespace tessera::ops::detail

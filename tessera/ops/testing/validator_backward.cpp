@@ -1,0 +1,197 @@
+// Gradients of sharded calls. The operator's gradient is run twice, by the same function: on whole tensors, and on
+// tensors of all ranks in a simulation, which propagates layouts through every operator that the gradient calls.
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/layout/planner.h"
+#include "tessera/ops/testing/validator.h"
+#include "tessera/ops/testing/validator_subject.h"
+
+namespace tessera::ops::testing {
+namespace {
+
+using layout::Layout;
+using layout::Mesh;
+using tessera::detail::concat;
+
+// A gradient's view of a call that was made before.
+class MadeCall final : public tensor::GradientCall {
+ public:
+  MadeCall(const Subject& subject, std::vector<Tensor> inputs, std::vector<Tensor> outputs, std::vector<Tensor> grads)
+      : subject_(subject), inputs_(std::move(inputs)), outputs_(std::move(outputs)), grads_(std::move(grads)) {
+    gradients_.resize(inputs_.size());
+  }
+
+  [[nodiscard]] const Tensor& grad(int output) const override { return grads_[static_cast<std::size_t>(output)]; }
+  [[nodiscard]] const Tensor& input(int index) const override { return inputs_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] const Tensor& output(int index) const override { return outputs_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] const Shape& input_shape(int index) const override {
+    return subject_.inputs()[static_cast<std::size_t>(index)].shape;
+  }
+  [[nodiscard]] DType input_dtype(int index) const override {
+    return subject_.inputs()[static_cast<std::size_t>(index)].dtype;
+  }
+  [[nodiscard]] int inputs() const override { return static_cast<int>(inputs_.size()); }
+  [[nodiscard]] bool needs(int input) const override {
+    return subject_.is_differentiable(static_cast<std::size_t>(input));
+  }
+  void set(int input, Tensor gradient) override { gradients_[static_cast<std::size_t>(input)] = std::move(gradient); }
+  [[nodiscard]] tensor::AttributesRef attributes() const override { return subject_.attributes(); }
+
+  [[nodiscard]] const std::vector<Tensor>& gradients() const { return gradients_; }
+
+ private:
+  const Subject& subject_;
+  std::vector<Tensor> inputs_;
+  std::vector<Tensor> outputs_;
+  std::vector<Tensor> grads_;
+  std::vector<Tensor> gradients_;
+};
+
+// A sample with gradients of its results, and those of its inputs computed on the whole.
+struct BackwardSubject {
+  const Subject& subject;
+  std::vector<Whole> grads;                // of the results; of those that are not floating nothing
+  std::vector<std::optional<Whole>> want;  // of the inputs; none: zero, or not asked for
+};
+
+BackwardSubject whole_gradients(const Subject& subject, Random& random) {
+  BackwardSubject out{subject, {}, {}};
+  std::vector<Tensor> grads;
+  for (const Whole& result : subject.outputs()) {
+    const bool flows = is_floating(result.dtype) || is_complex(result.dtype);
+    Whole& grad = out.grads.emplace_back(Whole{result.shape, result.dtype, result.values});
+    std::normal_distribution<double> normal;
+    for (double& value : grad.values) value = normal(random);
+    grads.push_back(flows ? to_tensor(grad) : Tensor());
+  }
+  const WaitAtEnd wait;
+  MadeCall call(subject, subject.tensors(), subject.output_tensors(), grads);
+  subject.op()->def.gradient(call);
+  device::Device::get("host").synchronize();
+  for (const Tensor& each : call.gradients()) out.want.push_back(each ? std::optional(read(each)) : std::nullopt);
+  return out;
+}
+
+// The gradient of a result in this layout; pending: partial along the axes that do nothing in the result.
+Layout layout_of_gradient(const Layout& result, bool is_pending) {
+  const Layout settled = layout::gradient_layout(result);
+  if (!is_pending) return settled;
+  layout::LayoutParts parts = settled.parts();
+  for (std::int32_t axis = 0; axis < result.mesh().ndim(); ++axis) {
+    const auto uses = [axis](const auto& each) { return each.by.axis == axis; };
+    bool is_used = std::ranges::any_of(result.partials(), uses);
+    for (int d = 0; d < result.ndim(); ++d) is_used |= std::ranges::any_of(result.cuts(d), uses);
+    if (!is_used) parts.partials.push_back({{axis, 1, result.mesh().axis(axis).size}, layout::Reduction::kSum});
+  }
+  return Layout::create(result.mesh(), std::move(parts));
+}
+
+// Empty when the gradient can become the input's own layout with no more than dropping what other ranks have: the same
+// cuts, or fewer, and pending sums only where the input is replicated.
+std::string misplaced(const Layout& gradient, const Layout& input) {
+  for (const layout::PartialAxis& partial : gradient.partials()) {
+    const auto uses = [&](const auto& each) { return each.by.axis == partial.by.axis; };
+    bool is_cut = false;
+    for (int d = 0; d < input.ndim(); ++d) is_cut |= std::ranges::any_of(input.cuts(d), uses);
+    if (is_cut || !layout::can_mix(partial.reduction, layout::Reduction::kSum)) {
+      return concat("is ", gradient.placements_text(), " for an input ", input.placements_text());
+    }
+  }
+  for (int d = 0; d < gradient.ndim(); ++d) {
+    const auto have = gradient.cuts(d);
+    const auto want = input.cuts(d);
+    if (have.size() > want.size() || !std::ranges::equal(have, want.first(have.size()))) {
+      return concat("is ", gradient.placements_text(), " for an input ", input.placements_text());
+    }
+  }
+  return {};
+}
+
+// What is wrong with the gradients of a combination; empty: nothing.
+std::string check_combination(const BackwardSubject& backward, const Combination& combination, bool is_pending,
+                              Validation& out) {
+  const Subject& subject = backward.subject;
+  const std::vector<Parts> cut_inputs = subject.cut_inputs(combination, 0);
+  SimulatedShards shards(combination.mesh());
+  std::vector<Parts> results =
+      call_on_ranks(subject.op(), cut_inputs, subject.attributes(), subject.claims(combination));
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
+  std::vector<Tensor> grads;
+  for (const Parts& each : cut_inputs) inputs.push_back(each.layout ? shards.add(each) : Tensor());
+  for (std::size_t o = 0; o < results.size(); ++o) {
+    const bool flows = is_floating(results[o].dtype) || is_complex(results[o].dtype);
+    const Layout layout = layout_of_gradient(combination.outputs[o], is_pending);
+    grads.push_back(flows ? shards.add(cut(backward.grads[o], layout)) : Tensor());
+    outputs.push_back(shards.add(std::move(results[o])));
+  }
+  MadeCall call(subject, inputs, outputs, grads);
+  subject.op()->def.gradient(call);
+  device::Device::get("host").synchronize();
+  out.local_calls += shards.local_calls();
+  out.moves += static_cast<std::int64_t>(shards.moves().size());
+  if (!shards.moves().empty() && out.notes.empty()) out.notes.push_back(shards.moves()[0]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& got = call.gradients()[i];
+    if (!subject.is_differentiable(i) || (!got && !backward.want[i])) continue;
+    if (!got || !backward.want[i]) return concat("gradient of input ", i, " is given for the whole or the parts alone");
+    const Layout layout = got.has_layout() ? got.layout() : Layout::replicated(combination.mesh());
+    const std::string wrong = difference(shards.whole_of(got), *backward.want[i], subject.tolerance() * 10, layout);
+    if (!wrong.empty()) return concat("gradient of input ", i, " ", describe(got), ": ", wrong);
+    const std::string place = misplaced(layout, combination.inputs[i]);
+    if (place.empty()) continue;
+    out.moves += 1;
+    if (out.notes.empty()) out.notes.push_back(concat("gradient of input ", i, " ", place));
+  }
+  return {};
+}
+
+void check_on(const BackwardSubject& backward, const Mesh& mesh, const ValidatorOptions& options, Random& random,
+              Validation& out) {
+  const Combinations found = admitted_combinations(backward.subject, mesh, options.most, random);
+  out.admitted += found.admitted;
+  for (const Combination& combination : found.list) {
+    if (out.wrong.size() >= options.most_wrong) return;
+    out.tried += 1;
+    out.partial += combination.is_partial() ? 1 : 0;
+    for (const bool is_pending : {false, true}) {
+      std::string wrong;
+      try {
+        wrong = check_combination(backward, combination, is_pending, out);
+      } catch (const Error& error) {
+        wrong = error.message();
+      }
+      if (wrong.empty()) continue;
+      out.wrong.push_back(
+          concat(backward.subject.text(), " on ", combination.text(), is_pending ? ", pending" : "", ": ", wrong));
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+Validation validate_backward(const OpCaseInfo& info, const ValidatorOptions& options) {
+  Validation out;
+  const tensor::Operator op = tensor::find_op(info.op);
+  if (op->def.gradient == nullptr || op->def.rule == nullptr) return out;
+  Random random(options.seed);
+  for (const OpSample& sample : info.samples(random)) {
+    if (sample.inputs.empty() || out.wrong.size() >= options.most_wrong) continue;
+    try {
+      const Subject subject(info, sample);
+      bool is_asked = false;
+      for (std::size_t i = 0; i < subject.inputs().size(); ++i) is_asked |= subject.is_differentiable(i);
+      if (!is_asked) continue;
+      const BackwardSubject backward = whole_gradients(subject, random);
+      for (const Mesh& mesh : validator_meshes()) check_on(backward, mesh, options, random, out);
+    } catch (const Error& error) {
+      out.wrong.push_back(
+          concat(info.op, " ", sample.attributes.ref().text(), " ", sample.note, ": ", error.message()));
+    }
+  }
+  return out;
+}
+
+}  // namespace tessera::ops::testing
