@@ -89,24 +89,12 @@ void mm_kernel(const KernelCall& call) {
   const Tensor& b = call.inputs[1];
   const Tensor& c = call.outputs[0];
   if (c.numel() == 0) return;
-  // Kept small, so that enqueueing a small product allocates nothing.
-  const detail::GemmSizes sizes = {a.shape()[0], b.shape()[1], a.shape()[1]};
-  const auto operand = [](const Tensor& x) { return detail::GemmOperand{x.data(), x.strides()[0], x.strides()[1]}; };
-  const detail::GemmOperand of[3] = {operand(a), operand(b), operand(c)};
-  struct Small {
-    detail::GemmSizes sizes;
-    detail::GemmOperand a, b, c;
-    DType dtype;
-  };
-  detail::enqueue(call, [small = Small{sizes, of[0], of[1], of[2], c.dtype()}] {
-    detail::Gemm gemm;
-    gemm.dtype = small.dtype;
-    gemm.sizes = small.sizes;
-    gemm.a = small.a;
-    gemm.b = small.b;
-    gemm.c = small.c;
-    detail::run_gemm(gemm);
-  });
+  detail::Gemm gemm;
+  gemm.sizes = {a.shape()[0], b.shape()[1], a.shape()[1]};
+  gemm.a = {a.data(), a.strides()[0], a.strides()[1], a.dtype()};
+  gemm.b = {b.data(), b.strides()[0], b.strides()[1], b.dtype()};
+  gemm.c = {c.data(), c.strides()[0], c.strides()[1], c.dtype()};
+  detail::enqueue(call, [gemm = std::move(gemm)] { detail::run_gemm(gemm); });
 }
 
 template <ContractionLabels (*kLabels)(const Call&)>

@@ -44,8 +44,8 @@ struct LinearCrossEntropyGradients {
   Tensor x;       ///< of the rows
   Tensor weight;  ///< summed over rows
 };
-/// Likewise, from the gradient of the loss and the logsumexp that the loss kept.
-TESSERA_API LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, const Tensor& x,
+/// From the gradient of the loss (and of the logsumexp) and the logsumexp that the loss kept.
+TESSERA_API LinearCrossEntropyGradients linear_cross_entropy_backward(const CrossEntropyResult& grad, const Tensor& x,
                                                                       const Tensor& weight, const Tensor& targets,
                                                                       const Tensor& logsumexp,
                                                                       const CrossEntropyAttributes& how = {});
