@@ -208,6 +208,20 @@ std::vector<std::int64_t> packed(const std::vector<double>& values, DType dtype)
   return words;
 }
 
+// "element [1, 2] (ranks 0, 2)".
+std::string element_text(const Whole& whole, std::size_t at, const Layout& layout) {
+  const auto place = static_cast<std::int64_t>(at / width_of(whole.dtype));
+  const auto index = digits(whole.shape, place);
+  std::string out = concat("element ", Shape(std::span<const std::int64_t>(index)));
+  const Holding& holding = holding_of(layout, whole.shape);
+  std::string ranks;
+  for (std::size_t r = 0; r < holding.held.size(); ++r) {
+    if (std::ranges::find(holding.held[r].places, place) == holding.held[r].places.end()) continue;
+    ranks += concat(ranks.empty() ? "" : ", ", r);
+  }
+  return concat(out, ranks.find(',') == std::string::npos ? " (rank " : " (ranks ", ranks, ")");
+}
+
 }  // namespace
 
 const std::vector<layout::LocalOperand>& local_operands(const Layout& layout, const Shape& shape) {
@@ -297,8 +311,8 @@ std::optional<Whole> recombine(const Parts& parts, std::string& wrong) {
       value /= static_cast<double>(holding.averaged);
       const std::size_t at = static_cast<std::size_t>(held.places[i / width]) * width + i % width;
       if (is_known[at] && !is_same(out.values[at], value)) {
-        wrong = concat("replicas differ: element ", at, " is ", value, " on rank ", r, ", ", out.values[at],
-                       " on an earlier one");
+        wrong = concat("replicas differ: ", element_text(out, at, parts.layout), " is ", value, " on rank ", r, ", ",
+                       out.values[at], " on an earlier one");
         return std::nullopt;
       }
       out.values[at] = value;
@@ -327,7 +341,7 @@ Whole reduced(const std::vector<const Whole*>& parts, Reduction reduction) {
   return out;
 }
 
-std::string difference(const Whole& got, const Whole& want, double tolerance) {
+std::string difference(const Whole& got, const Whole& want, double tolerance, const Layout& layout) {
   if (got.shape != want.shape || got.dtype != want.dtype) {
     return concat(got.dtype, got.shape, ", not ", want.dtype, want.shape);
   }
@@ -337,7 +351,7 @@ std::string difference(const Whole& got, const Whole& want, double tolerance) {
     const double b = want.values[i];
     if (is_same(a, b)) continue;
     if (is_exact || !(std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b)))) {
-      return concat("element ", i, " is ", a, ", the whole has ", b);
+      return concat(element_text(want, i, layout), " is ", a, ", the whole has ", b);
     }
   }
   return {};

@@ -52,8 +52,8 @@ Tensor to_tensor(const Whole& whole);
 /// The elements of a tensor that has been computed.
 Whole read(const Tensor& tensor);
 /// Empty when they have the same shape and dtype and close elements: relative to max(1, |wanted|) for floating ones,
-/// equal for others. Else the first that differs.
-std::string difference(const Whole& got, const Whole& want, double tolerance);
+/// equal for others. Else the first that differs, and which ranks have it in this layout.
+std::string difference(const Whole& got, const Whole& want, double tolerance, const layout::Layout& layout);
 
 /// What each rank holds of a tensor of this shape, for OpDef::localize; in the order of the mesh's ranks.
 const std::vector<layout::LocalOperand>& local_operands(const layout::Layout& layout, const Shape& shape);

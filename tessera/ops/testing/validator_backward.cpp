@@ -136,9 +136,10 @@ std::string check_combination(const BackwardSubject& backward, const Combination
     const Tensor& got = call.gradients()[i];
     if (!subject.is_differentiable(i) || (!got && !backward.want[i])) continue;
     if (!got || !backward.want[i]) return concat("gradient of input ", i, " is given for the whole or the parts alone");
-    const std::string wrong = difference(shards.whole_of(got), *backward.want[i], subject.tolerance() * 10);
+    const Layout layout = got.has_layout() ? got.layout() : Layout::replicated(combination.mesh());
+    const std::string wrong = difference(shards.whole_of(got), *backward.want[i], subject.tolerance() * 10, layout);
     if (!wrong.empty()) return concat("gradient of input ", i, " ", describe(got), ": ", wrong);
-    const std::string place = got.has_layout() ? misplaced(got.layout(), combination.inputs[i]) : std::string();
+    const std::string place = misplaced(layout, combination.inputs[i]);
     if (place.empty()) continue;
     out.moves += 1;
     if (out.notes.empty()) out.notes.push_back(concat("gradient of input ", i, " ", place));
