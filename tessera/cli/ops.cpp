@@ -45,7 +45,7 @@ constexpr Trait kTraits[] = {
     {"view", [](const Operator& op) { return op->def.traits.is_view; }},
     {"pointwise", [](const Operator& op) { return op->def.traits.is_pointwise; }},
     {"random", [](const Operator& op) { return op->def.traits.is_random; }},
-    {"cooperative", [](const Operator& op) { return op->def.traits.is_cooperative; }},
+    {"cooperative", [](const Operator& op) { return op->def.cooperation != nullptr; }},
 };
 
 const Trait& find_trait(const std::string& name) {
@@ -168,12 +168,15 @@ void show_markdown(const std::vector<Operator>& ops) {
   text += line + "\n";
   for (const Operator& op : ops) {
     const OpExample example = find_example(op);
-    text += fmt::format("| `{}` | {} -> {} | {} |", op.name(), arguments_text(op->inputs), arguments_text(op->outputs),
-                        fmt::join(example.attributes, ", "));
+    const std::string arguments = arguments_text(op->inputs);
+    text += fmt::format("| `{}` | {}{}-> {} |", op.name(), arguments, arguments.empty() ? "" : " ",
+                        arguments_text(op->outputs));
+    if (!example.attributes.empty()) text += fmt::format(" {}", fmt::join(example.attributes, ", "));
+    text += " |";
     for (const Trait& trait : kTraits) text += trait.has(op) ? " yes |" : " |";
     text += "\n";
   }
-  // A star or an underscore between words would be taken for emphasis.
+  // Stars of a table would be taken for emphasis.
   std::string escaped;
   bool is_table = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
