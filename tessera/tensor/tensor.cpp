@@ -87,16 +87,20 @@ Tensor Tensor::sharded(Shape global, DType dtype, layout::Layout layout, Tensor 
 Tensor Tensor::local() const { return state_->has_layout ? Tensor(state_->local) : *this; }
 
 Tensor Tensor::as_strided(Shape shape, Strides strides, std::int64_t offset) const {
+  return reinterpreted(dtype(), std::move(shape), std::move(strides), offset);
+}
+
+Tensor Tensor::reinterpreted(DType dtype, Shape shape, Strides strides, std::int64_t offset) const {
   check_plain("as_strided");
   const std::int64_t end = end_of_view(shape, strides, offset);
-  const auto have = static_cast<std::int64_t>(state_->storage->nbytes() / itemsize(dtype()));
+  const auto have = static_cast<std::int64_t>(state_->storage->nbytes() / itemsize(dtype));
   TESSERA_CHECK(end <= have, "a view of shape ", shape, ", strides ", strides, " and offset ", offset,
                 " ends at element ", end, " of a storage of ", have);
   auto state = Ref<TensorState>::adopt(new TensorState());
   state->storage = state_->storage;
   state->numel = shape.numel();
   state->offset = offset;
-  state->dtype = state_->dtype;
+  state->dtype = dtype;
   state->is_contiguous = tessera::is_contiguous(shape, strides);
   state->shape = std::move(shape);
   state->strides = std::move(strides);

@@ -133,6 +133,8 @@ class TESSERA_API Tensor {
   /// A view of the same storage: another shape, strides, and offset (absolute, in elements). Refuses what would leave
   /// the storage. Plain tensors only; outside autograd.
   [[nodiscard]] Tensor as_strided(Shape shape, Strides strides, std::int64_t offset) const;
+  /// Likewise, with the bytes read as another dtype; strides and offset count its elements.
+  [[nodiscard]] Tensor reinterpreted(DType dtype, Shape shape, Strides strides, std::int64_t offset) const;
   /// The same elements, outside autograd.
   [[nodiscard]] Tensor detach() const;
 

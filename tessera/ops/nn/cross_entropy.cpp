@@ -76,7 +76,7 @@ void run_forward(const Forward& of) {
 
 struct Backward {
   CrossEntropyRows how;
-  Rows grad, logits, targets, logsumexp, dx;
+  Rows grad, logits, targets, logsumexp, grad_logsumexp, dx;
 };
 
 template <class T>
@@ -170,7 +170,7 @@ const tensor::Operator kCrossEntropy = tensor::register_op({.name = "cross_entro
                                                             .rule = rule,
                                                             .cost = cost});
 const tensor::Operator kCrossEntropyBackward = tensor::register_op({.name = "cross_entropy_backward",
-                                                                    .inputs = "grad, logits, targets, logsumexp",
+                                                                    .inputs = "grad, logits, targets, logsumexp, grad_logsumexp?",
                                                                     .outputs = "dx",
                                                                     .infer = infer_backward,
                                                                     .host = backward_kernel,

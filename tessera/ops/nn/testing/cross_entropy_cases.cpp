@@ -1,0 +1,111 @@
+// Cases of cross entropy: plain loops over rows and classes.
+#include <cmath>
+
+#include "tessera/ops/nn/cross_entropy.h"
+#include "tessera/ops/testing/op_case.h"
+
+namespace tessera::ops::testing {
+namespace {
+
+double divisor(const Array& targets, const CrossEntropyAttributes& how) {
+  if (how.reduction != "mean") return 1;
+  if (how.count > 0) return how.count;
+  double count = 0;
+  for (const double target : targets.values) count += target != static_cast<double>(how.ignore_index) ? 1 : 0;
+  return std::max(count, 1.0);
+}
+
+// What a row wants of a class.
+double wanted(double target, std::size_t i, std::size_t classes, const CrossEntropyAttributes& how) {
+  return how.label_smoothing / static_cast<double>(classes) +
+         (static_cast<double>(i) == target ? 1 - how.label_smoothing : 0);
+}
+
+std::vector<Array> loss_reference(const Array& logits, const Array& targets, const CrossEntropyAttributes& how) {
+  const auto classes = static_cast<std::size_t>(logits.shape.dim(-1));
+  Array rows(targets.shape);
+  Array all(targets.shape);
+  double total = 0;
+  for (std::size_t row = 0; row < rows.values.size(); ++row) {
+    double sum = 0;
+    for (std::size_t i = 0; i < classes; ++i) sum += std::exp(logits.values[row * classes + i]);
+    all.values[row] = std::log(sum);
+    const double target = targets.values[row];
+    if (target == static_cast<double>(how.ignore_index)) continue;
+    for (std::size_t i = 0; i < classes; ++i) {
+      rows.values[row] += wanted(target, i, classes, how) * (std::log(sum) - logits.values[row * classes + i]);
+    }
+    total += rows.values[row];
+  }
+  if (how.reduction == "none") return {rows, all};
+  return {Array(Shape(), total / divisor(targets, how)), all};
+}
+
+Array logits_gradient(const Array& grad, const Array& logits, const Array& targets, const Array& all,
+                      const CrossEntropyAttributes& how) {
+  const auto classes = static_cast<std::size_t>(logits.shape.dim(-1));
+  Array dx(logits.shape);
+  for (std::size_t row = 0; row < targets.values.size(); ++row) {
+    const double target = targets.values[row];
+    if (target == static_cast<double>(how.ignore_index)) continue;
+    const double by = grad.values[how.reduction == "none" ? row : 0] / divisor(targets, how);
+    for (std::size_t i = 0; i < classes; ++i) {
+      const double p = std::exp(logits.values[row * classes + i] - all.values[row]);
+      dx.values[row * classes + i] = by * (p - wanted(target, i, classes, how));
+    }
+  }
+  return dx;
+}
+
+const CrossEntropyAttributes kHow[] = {{.reduction = "mean"},
+                                       {.ignore_index = 2, .reduction = "mean"},
+                                       {.label_smoothing = 0.2, .reduction = "sum"},
+                                       {.ignore_index = 1, .label_smoothing = 0.1, .reduction = "none"},
+                                       {.ignore_index = 0, .reduction = "mean", .count = 3}};
+struct Sizes {
+  Shape rows;
+  std::int64_t classes;
+};
+const Sizes kSizes[] = {{{5}, 7}, {{2, 3}, 33}, {{0}, 4}, {{}, 3}};
+
+std::vector<OpSample> samples(Random& random) {
+  std::vector<OpSample> all;
+  for (const Sizes& sizes : kSizes) {
+    for (const CrossEntropyAttributes& how : kHow) {
+      std::vector<std::int64_t> shape(sizes.rows.begin(), sizes.rows.end());
+      shape.push_back(sizes.classes);
+      all.push_back({.inputs = {normal(random, Shape(std::span<const std::int64_t>(shape))),
+                                integers(random, sizes.rows, 0, sizes.classes)},
+                     .attributes = tensor::Attributes(how),
+                     .outputs = 2});
+    }
+  }
+  return all;
+}
+
+std::vector<OpSample> backward_samples(Random& random) {
+  std::vector<OpSample> all = samples(random);
+  for (OpSample& sample : all) {
+    const Shape rows = sample.inputs[1].value.shape;
+    const bool is_none = sample.attributes.ref().as<CrossEntropyAttributes>().reduction == "none";
+    sample.inputs.insert(sample.inputs.begin(), normal(random, is_none ? rows : Shape()));
+    sample.inputs.push_back(uniform(random, rows, 4, 6));
+    sample.outputs = 1;
+  }
+  return all;
+}
+
+const OpCase kCrossEntropy{{.op = "cross_entropy",
+                            .samples = samples,
+                            .reference = [](std::span<const Array> in, const tensor::AttributesRef& attributes) {
+                              return loss_reference(in[0], in[1], attributes.as<CrossEntropyAttributes>());
+                            }}};
+const OpCase kCrossEntropyBackward{
+    {.op = "cross_entropy_backward",
+     .samples = backward_samples,
+     .reference = [](std::span<const Array> in, const tensor::AttributesRef& attributes) -> std::vector<Array> {
+       return {logits_gradient(in[0], in[1], in[2], in[3], attributes.as<CrossEntropyAttributes>())};
+     }}};
+
+}  // namespace
+}  // namespace tessera::ops::testing
