@@ -230,7 +230,12 @@ std::vector<Row> admitted_rows(const Subject& subject, std::int64_t size, Random
     auto layouts = layouts_of(subject, mesh, {&row});
     if (subject.admitted(std::move(*layouts), mesh) && std::ranges::find(rows, row) == rows.end()) rows.push_back(row);
   };
-  for (const Row& row : rows_by_rule(subject)) ask(row);
+  for (const Row& row : rows_by_rule(subject)) {
+    bool is_sensible = true;  // as placements_of() has it
+    for (std::size_t i = 0; i < row.size(); ++i)
+      is_sensible &= std::ranges::find(choices[i], row[i]) != choices[i].end();
+    if (is_sensible) ask(row);
+  }
   for_each_choice(counts, random, [&](const std::vector<std::size_t>& choice) {
     Row row;
     for (std::size_t i = 0; i < choice.size(); ++i) row.push_back(choices[i][choice[i]]);
