@@ -42,16 +42,17 @@ std::vector<Array> loss_reference(const Array& logits, const Array& targets, con
 }
 
 Array logits_gradient(const Array& grad, const Array& logits, const Array& targets, const Array& all,
-                      const CrossEntropyAttributes& how) {
+                      const Array* all_grad, const CrossEntropyAttributes& how) {
   const auto classes = static_cast<std::size_t>(logits.shape.dim(-1));
   Array dx(logits.shape);
   for (std::size_t row = 0; row < targets.values.size(); ++row) {
     const double target = targets.values[row];
-    if (target == static_cast<double>(how.ignore_index)) continue;
-    const double by = grad.values[how.reduction == "none" ? row : 0] / divisor(targets, how);
+    const bool counts = target != static_cast<double>(how.ignore_index);
+    const double by = counts ? grad.values[how.reduction == "none" ? row : 0] / divisor(targets, how) : 0;
     for (std::size_t i = 0; i < classes; ++i) {
       const double p = std::exp(logits.values[row * classes + i] - all.values[row]);
-      dx.values[row * classes + i] = by * (p - wanted(target, i, classes, how));
+      dx.values[row * classes + i] =
+          by * (p - wanted(target, i, classes, how)) + (all_grad != nullptr ? all_grad->values[row] * p : 0);
     }
   }
   return dx;
@@ -90,6 +91,7 @@ std::vector<OpSample> backward_samples(Random& random) {
     const bool is_none = sample.attributes.ref().as<CrossEntropyAttributes>().reduction == "none";
     sample.inputs.insert(sample.inputs.begin(), normal(random, is_none ? rows : Shape()));
     sample.inputs.push_back(uniform(random, rows, 4, 6));
+    sample.inputs.push_back(is_none ? normal(random, rows) : absent());
     sample.outputs = 1;
   }
   return all;
@@ -104,7 +106,8 @@ const OpCase kCrossEntropyBackward{
     {.op = "cross_entropy_backward",
      .samples = backward_samples,
      .reference = [](std::span<const Array> in, const tensor::AttributesRef& attributes) -> std::vector<Array> {
-       return {logits_gradient(in[0], in[1], in[2], in[3], attributes.as<CrossEntropyAttributes>())};
+       const auto& how = attributes.as<CrossEntropyAttributes>();
+       return {logits_gradient(in[0], in[1], in[2], in[3], how.reduction == "none" ? &in[4] : nullptr, how)};
      }}};
 
 }  // namespace
