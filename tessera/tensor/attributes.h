@@ -42,7 +42,7 @@ using IntList = SmallVector<std::int64_t, 8>;
 
 /// Attributes of an operator that has none.
 struct NoAttributes {
-  static constexpr std::string_view kFields = {};
+  static constexpr std::string_view kFields = {};           ///< none
   [[nodiscard]] std::tuple<> fields() const { return {}; }  ///< none
 };
 

@@ -115,6 +115,19 @@ TEST(Tensor, ViewsStayInsideTheStorage) {
   expect_error<InvalidArgument>([&] { (void)x.as_strided({}, {}, -1); }, {"before its storage"});
 }
 
+TEST(Tensor, BytesCanBeReadAsAnotherDType) {
+  const Tensor x = Tensor::allocate({2, 4}, DType::kF32, host());
+  const Tensor pairs = x.reinterpreted(DType::kC64, {2, 2}, {2, 1}, 0);
+  EXPECT_EQ(pairs.data(), x.data());
+  EXPECT_EQ(describe(pairs), "c64[2, 2] on host");
+  EXPECT_EQ(x.reinterpreted(DType::kU8, {4}, {1}, 28).data(), x.data() + 28);
+  expect_error<InvalidArgument>([&] { (void)x.reinterpreted(DType::kF64, {5}, {1}, 0); }, {"of a storage of 4"});
+  alignas(8) char data[24] = {};
+  const Tensor odd = Tensor::wrap(data + 2, {16}, DType::kU8, host(), nullptr);
+  expect_error<InvalidArgument>([&] { (void)odd.reinterpreted(DType::kF32, {1}, {1}, 0); },
+                                {"u8[16] on host", "aligned to elements of f32"});
+}
+
 TEST(Tensor, DetachLeavesAutogradBehindAndSharesTheVersion) {
   const Tensor x = Tensor::allocate({2}, DType::kF32, host());
   x.set_gradient_state(std::make_unique<Tracked>());

@@ -181,8 +181,7 @@ void gradient(GradientCall& call) {
   if (!call.grad() && !call.grad(1)) return;
   TESSERA_CHECK_AS(NotSupported, call.grad(), "scaled_dot_product_attention: a gradient of its logsumexp alone");
   AttentionGradients of = scaled_dot_product_attention_backward(
-      {call.grad(), call.grad(1)}, call.input(0), call.input(1),
-      call.input(2), {call.output(0), call.output(1)},
+      {call.grad(), call.grad(1)}, call.input(0), call.input(1), call.input(2), {call.output(0), call.output(1)},
       call.as<AttentionBias>(), {call.input(3), call.input(4)});
   if (call.needs(0)) call.set(0, std::move(of.q));
   if (call.needs(1)) call.set(1, std::move(of.k));
@@ -225,8 +224,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
 AttentionGradients scaled_dot_product_attention_backward(const AttentionResult& grad, const Tensor& q, const Tensor& k,
                                                          const Tensor& v, const AttentionResult& forward,
                                                          const AttentionBias& bias, const SequenceOffsets& offsets) {
-  const Tensor inputs[] = {grad.out,          q,         k,         v,             forward.out,
-                           forward.logsumexp, offsets.q, offsets.k, grad.logsumexp};
+  const Tensor inputs[] = {grad.out, q, k, v, forward.out, forward.logsumexp, offsets.q, offsets.k, grad.logsumexp};
   Tensor outputs[3];
   tensor::call_into({kAttentionBackward, inputs, bias, outputs});
   return {outputs[0], outputs[1], outputs[2]};

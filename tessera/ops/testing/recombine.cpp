@@ -187,6 +187,30 @@ double combined(Reduction reduction, double a, double b) {
   }
 }
 
+// Half the distance from 1 to the next number.
+double epsilon(DType dtype) {
+  switch (real_of(dtype)) {
+    case DType::kF64: return 1.2e-16;
+    case DType::kF32: return 6e-8;
+    case DType::kF16: return 5e-4;
+    case DType::kBF16: return 4e-3;
+    case DType::kF8E4M3: return 0.0625;
+    case DType::kF8E5M2: return 0.125;
+    default: return 0;
+  }
+}
+
+// What rounding parts of a sum to the dtype may add up to.
+double rounding_of(const std::vector<Whole>& parts, DType dtype, std::int64_t count) {
+  double largest = 0;
+  for (const Whole& part : parts) {
+    for (const double value : part.values) {
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    }
+  }
+  return 2 * epsilon(dtype) * largest * static_cast<double>(count);
+}
+
 bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 Tensor own_memory(const Shape& shape, DType dtype, std::vector<std::int64_t>& words) {
@@ -319,6 +343,7 @@ std::optional<Whole> recombine(const Parts& parts, std::string& wrong) {
       is_known[at] = true;
     }
   }
+  if (holding.parts > 1) out.rounding = rounding_of(computed, parts.dtype, holding.parts);
   const auto unknown = std::ranges::find(is_known, false);
   if (unknown != is_known.end()) {
     wrong = concat("no rank has element ", unknown - is_known.begin());
@@ -350,7 +375,7 @@ std::string difference(const Whole& got, const Whole& want, double tolerance, co
     const double a = got.values[i];
     const double b = want.values[i];
     if (is_same(a, b)) continue;
-    if (is_exact || !(std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b)))) {
+    if (is_exact || !(std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b)) + got.rounding)) {
       return concat(element_text(want, i, layout), " is ", a, ", the whole has ", b);
     }
   }

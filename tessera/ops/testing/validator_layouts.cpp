@@ -23,6 +23,7 @@ template <class Body>
 void for_each_choice(const std::vector<std::size_t>& counts, Random& random, Body&& body) {
   double all = 1;
   for (const std::size_t count : counts) all *= static_cast<double>(count);
+  if (all == 0) return;
   std::vector<std::size_t> choice(counts.size(), 0);
   if (all > static_cast<double>(kMostAsked)) {
     for (std::size_t n = 0; n < kMostAsked; ++n) {
@@ -60,6 +61,36 @@ std::optional<std::vector<Layout>> layouts_of(const Subject& subject, const Mesh
     out.push_back(subject.has(i) ? Layout::create(mesh, placements) : Layout());
   }
   return out;
+}
+
+// What the rule itself speaks of: each factor cut where it stands, each input partial alone, all linear ones together.
+// Where inputs are so many that not all rows can be asked, these are.
+std::vector<Row> rows_by_rule(const Subject& subject) {
+  const RuleOperands& operands = *subject.rule();
+  const Row nothing(subject.inputs().size(), layout::Replicate());
+  std::vector<Row> rows = {nothing};
+  for (std::size_t f = 0; f < operands.rule.factors.size(); ++f) {
+    Row& row = rows.emplace_back(nothing);
+    for (std::size_t k = 0; k < operands.inputs.size(); ++k) {
+      const auto& dims = operands.rule.inputs[k];
+      for (std::size_t d = 0; d < dims.size(); ++d) {
+        const bool is_here = !dims[d].empty() && dims[d][0] == static_cast<std::int32_t>(f);
+        if (is_here) row[operands.inputs[k]] = layout::Shard(static_cast<int>(d));
+      }
+    }
+  }
+  for (const Reduction kind : {Reduction::kSum, Reduction::kAvg, Reduction::kMin, Reduction::kMax}) {
+    Row joint = nothing;
+    for (std::size_t k = 0; k < operands.rule.algebra.size(); ++k) {
+      Row alone = nothing;
+      alone[operands.inputs[k]] = layout::Partial(kind);
+      rows.push_back(std::move(alone));
+      const bool is_joint = operands.rule.algebra[k].linearity == layout::Linearity::kJoint;
+      if (is_joint) joint[operands.inputs[k]] = layout::Partial(kind);
+    }
+    rows.push_back(std::move(joint));
+  }
+  return rows;
 }
 
 bool is_compound(const Subject& subject) {
@@ -195,11 +226,20 @@ std::vector<Row> admitted_rows(const Subject& subject, std::int64_t size, Random
     counts.push_back(choices.back().size());
   }
   std::vector<Row> rows;
+  const auto ask = [&](const Row& row) {
+    auto layouts = layouts_of(subject, mesh, {&row});
+    if (subject.admitted(std::move(*layouts), mesh) && std::ranges::find(rows, row) == rows.end()) rows.push_back(row);
+  };
+  for (const Row& row : rows_by_rule(subject)) {
+    bool is_sensible = true;  // as placements_of() has it
+    for (std::size_t i = 0; i < row.size(); ++i)
+      is_sensible &= std::ranges::find(choices[i], row[i]) != choices[i].end();
+    if (is_sensible) ask(row);
+  }
   for_each_choice(counts, random, [&](const std::vector<std::size_t>& choice) {
     Row row;
     for (std::size_t i = 0; i < choice.size(); ++i) row.push_back(choices[i][choice[i]]);
-    auto layouts = layouts_of(subject, mesh, {&row});
-    if (subject.admitted(std::move(*layouts), mesh) && std::ranges::find(rows, row) == rows.end()) rows.push_back(row);
+    ask(row);
   });
   return rows;
 }

@@ -236,7 +236,7 @@ struct CrossEntropyGradientOf {
   Vec<T> by;
   Vec<T> every;
   HWY_INLINE Vec<T> operator()(Vec<T> x) const {
-    return hn::Mul(by, hn::Sub(ExpNonPositive(Tag<T>(), hn::Sub(x, shift)), every));
+    return hn::MulSub(by, ExpNonPositive(Tag<T>(), hn::Sub(x, shift)), every);
   }
 };
 template <class T>
