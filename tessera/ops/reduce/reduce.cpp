@@ -1,0 +1,267 @@
+// sum, mean, prod, amax, amin, any and all: each names its fold, map and finish to the machine in detail/reduction.h.
+#include "tessera/ops/reduce/reduce.h"
+
+#include "tessera/ops/reduce/detail/reduce_dims.h"
+#include "tessera/ops/shape/shape.h"
+
+namespace tessera::ops {
+namespace {
+
+using detail::Finish;
+using detail::Fold;
+using detail::Map;
+using layout::FactorKind;
+using layout::FactorRule;
+using tensor::Call;
+using tensor::GradientCall;
+using tensor::IntList;
+using tensor::KernelCall;
+using tensor::OutputInfo;
+
+bool is_counted(DType dtype) { return is_integral(dtype) || dtype == DType::kBool; }
+
+template <class A>
+Shape shape_left(const Call& call) {
+  const auto& a = call.as<A>();
+  return detail::reduced_shape(call.inputs[0].shape(), detail::reduced_dims(call, a.dims), a.keepdim);
+}
+
+template <class A>
+FactorRule rule_by(const Call& call, layout::Reduction reduction, layout::Algebra algebra) {
+  const auto& a = call.as<A>();
+  return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kReduce, reduction, algebra);
+}
+
+constexpr layout::Algebra kLinear = {layout::Linearity::kJoint, layout::Monotony::kNone};
+constexpr layout::Algebra kMonotone = {layout::Linearity::kNone, layout::Monotony::kUp};
+
+// sum
+
+void infer_sum(const Call& call, std::span<OutputInfo> outputs) {
+  const auto& a = call.as<SumAttributes>();
+  detail::check_computable(call, call.inputs[0]);
+  const DType storage_only[] = {DType::kF8E4M3, DType::kF8E5M2, DType::kC128, DType::kU16, DType::kU32, DType::kU64};
+  TESSERA_CHECK_CALL(call, std::ranges::find(storage_only, a.dtype) == std::end(storage_only), "cannot add up in ",
+                     a.dtype, "; cast the result");
+  TESSERA_CHECK_CALL(call, is_complex(a.dtype) || !is_complex(call.inputs[0].dtype()), "adds complex numbers up in ",
+                     a.dtype, ", which would lose parts; take real() or imag() first");
+  outputs[0] = {shape_left<SumAttributes>(call), a.dtype};
+}
+
+void sum_kernel(const KernelCall& call) {
+  const auto& a = call.as<SumAttributes>();
+  detail::Reduction reduction;
+  reduction.compute = detail::compute_of(a.dtype);
+  if (a.dtype == DType::kBool) {  // a sum of truth values is whether there is one
+    reduction.fold = Fold::kMax;
+    reduction.map = Map::kNonZero;
+  }
+  detail::enqueue_reduction(call, a.dims, std::move(reduction));
+}
+
+FactorRule rule_of_sum(const Call& call) {
+  if (call.as<SumAttributes>().dtype == DType::kBool) {
+    return rule_by<SumAttributes>(call, layout::Reduction::kMax, kMonotone);
+  }
+  const bool is_exact =
+      call.inputs[0].dtype() == call.as<SumAttributes>().dtype || !is_counted(call.as<SumAttributes>().dtype);
+  return rule_by<SumAttributes>(call, layout::Reduction::kSum, is_exact ? kLinear : layout::Algebra{});
+}
+
+// mean
+
+void infer_mean(const Call& call, std::span<OutputInfo> outputs) {
+  const Tensor& x = call.inputs[0];
+  detail::check_computable(call, x);
+  TESSERA_CHECK_CALL(call, !is_counted(x.dtype()), "takes floating-point or complex numbers, not ", x.dtype(),
+                     "; cast it first");
+  outputs[0] = {shape_left<MeanAttributes>(call), x.dtype()};
+}
+
+std::int64_t mean_count(const Call& call) {
+  const auto& a = call.as<MeanAttributes>();
+  if (a.count >= 0) return a.count;
+  return detail::reduced_count(call.inputs[0].shape(), detail::reduced_dims(call, a.dims));
+}
+
+void mean_kernel(const KernelCall& call) {
+  detail::Reduction reduction;
+  reduction.compute = detail::compute_of(call.inputs[0].dtype());
+  reduction.finish = Finish::kDivide;
+  reduction.parameter = static_cast<double>(mean_count(call));
+  detail::enqueue_reduction(call, call.as<MeanAttributes>().dims, std::move(reduction));
+}
+
+FactorRule rule_of_mean(const Call& call) { return rule_by<MeanAttributes>(call, layout::Reduction::kSum, kLinear); }
+
+tensor::Attributes localize_mean(const tensor::LocalizeCall& call) {
+  MeanAttributes local = call.global.as<MeanAttributes>();
+  local.count = mean_count(call.global);
+  return tensor::Attributes(tensor::AttributesRef(local));
+}
+
+// prod
+
+void infer_prod(const Call& call, std::span<OutputInfo> outputs) {
+  const DType dtype = call.inputs[0].dtype();
+  detail::check_computable(call, call.inputs[0]);
+  TESSERA_CHECK_CALL(call, !is_complex(dtype), "does not compute in ", dtype);
+  outputs[0] = {shape_left<ReduceAttributes>(call), is_counted(dtype) ? DType::kI64 : dtype};
+}
+
+void prod_kernel(const KernelCall& call) {
+  detail::Reduction reduction;
+  reduction.compute = detail::compute_of(call.inputs[0].dtype());
+  reduction.fold = Fold::kProd;
+  detail::enqueue_reduction(call, call.as<ReduceAttributes>().dims, std::move(reduction));
+}
+
+FactorRule rule_of_prod(const Call& call) { return rule_by<ReduceAttributes>(call, layout::Reduction::kProd, {}); }
+
+// amax and amin
+
+void infer_extreme(const Call& call, std::span<OutputInfo> outputs) {
+  const DType dtype = call.inputs[0].dtype();
+  detail::check_computable(call, call.inputs[0]);
+  TESSERA_CHECK_CALL(call, !is_complex(dtype), "complex numbers have no order");
+  outputs[0] = {shape_left<ReduceAttributes>(call), dtype};
+}
+
+template <Fold kFold>
+void extreme_kernel(const KernelCall& call) {
+  detail::Reduction reduction;
+  reduction.compute = detail::compute_of(call.inputs[0].dtype());
+  reduction.fold = kFold;
+  detail::enqueue_reduction(call, call.as<ReduceAttributes>().dims, std::move(reduction));
+}
+
+FactorRule rule_of_amax(const Call& call) {
+  return rule_by<ReduceAttributes>(call, layout::Reduction::kMax, kMonotone);
+}
+FactorRule rule_of_amin(const Call& call) {
+  return rule_by<ReduceAttributes>(call, layout::Reduction::kMin, kMonotone);
+}
+
+// any and all
+
+void infer_truth(const Call& call, std::span<OutputInfo> outputs) {
+  detail::check_computable(call, call.inputs[0]);
+  TESSERA_CHECK_CALL(call, !is_complex(call.inputs[0].dtype()), "does not compute in ", call.inputs[0].dtype());
+  outputs[0] = {shape_left<ReduceAttributes>(call), DType::kBool};
+}
+
+template <Fold kFold>
+void truth_kernel(const KernelCall& call) {
+  detail::Reduction reduction;
+  reduction.compute = detail::compute_of(call.inputs[0].dtype());
+  reduction.fold = kFold;
+  reduction.map = Map::kNonZero;
+  detail::enqueue_reduction(call, call.as<ReduceAttributes>().dims, std::move(reduction));
+}
+
+// Of bool both are monotone; a maximum of numbers says nothing of whether one of them is zero.
+FactorRule rule_of_any(const Call& call) {
+  const bool is_bool = call.inputs[0].dtype() == DType::kBool;
+  return rule_by<ReduceAttributes>(call, layout::Reduction::kMax, is_bool ? kMonotone : layout::Algebra{});
+}
+FactorRule rule_of_all(const Call& call) {
+  const bool is_bool = call.inputs[0].dtype() == DType::kBool;
+  return rule_by<ReduceAttributes>(call, layout::Reduction::kMin, is_bool ? kMonotone : layout::Algebra{});
+}
+
+// Gradients
+
+template <class A>
+Tensor broadcast_back(GradientCall& call, const Tensor& grad) {
+  const auto& a = call.as<A>();
+  return expand(detail::with_reduced_dims(grad, call.input_shape(0), a.dims, a.keepdim), call.input_shape(0).values());
+}
+
+void sum_gradient(GradientCall& call) { call.set(0, broadcast_back<SumAttributes>(call, call.grad())); }
+
+const tensor::Operator kSum = tensor::register_op({.name = "sum",
+                                                   .inputs = "x",
+                                                   .infer = infer_sum,
+                                                   .host = sum_kernel,
+                                                   .gradient = sum_gradient,
+                                                   .rule = rule_of_sum,
+                                                   .cost = detail::reduce_cost});
+const tensor::Operator kMean = tensor::register_op({.name = "mean",
+                                                    .inputs = "x",
+                                                    .infer = infer_mean,
+                                                    .host = mean_kernel,
+                                                    .rule = rule_of_mean,
+                                                    .localize = localize_mean,
+                                                    .cost = detail::reduce_cost});
+const tensor::Operator kProd = tensor::register_op({.name = "prod",
+                                                    .inputs = "x",
+                                                    .infer = infer_prod,
+                                                    .host = prod_kernel,
+                                                    .rule = rule_of_prod,
+                                                    .cost = detail::reduce_cost});
+const tensor::Operator kAmax = tensor::register_op({.name = "amax",
+                                                    .inputs = "x",
+                                                    .infer = infer_extreme,
+                                                    .host = extreme_kernel<Fold::kMax>,
+                                                    .rule = rule_of_amax,
+                                                    .cost = detail::reduce_cost});
+const tensor::Operator kAmin = tensor::register_op({.name = "amin",
+                                                    .inputs = "x",
+                                                    .infer = infer_extreme,
+                                                    .host = extreme_kernel<Fold::kMin>,
+                                                    .rule = rule_of_amin,
+                                                    .cost = detail::reduce_cost});
+const tensor::Operator kAny = tensor::register_op({.name = "any",
+                                                   .inputs = "x",
+                                                   .infer = infer_truth,
+                                                   .host = truth_kernel<Fold::kMax>,
+                                                   .rule = rule_of_any,
+                                                   .cost = detail::reduce_cost});
+const tensor::Operator kAll = tensor::register_op({.name = "all",
+                                                   .inputs = "x",
+                                                   .infer = infer_truth,
+                                                   .host = truth_kernel<Fold::kMin>,
+                                                   .rule = rule_of_all,
+                                                   .cost = detail::reduce_cost});
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const IntList& dims, bool keepdim, std::optional<DType> dtype) {
+  const DType result = dtype.value_or(is_counted(x.dtype()) ? DType::kI64 : x.dtype());
+  return tensor::call(kSum, {x}, SumAttributes{dims, keepdim, result});
+}
+Tensor mean(const Tensor& x, const IntList& dims, bool keepdim) {
+  return tensor::call(kMean, {x}, MeanAttributes{dims, keepdim, -1});
+}
+Tensor prod(const Tensor& x, const IntList& dims, bool keepdim) {
+  return tensor::call(kProd, {x}, ReduceAttributes{dims, keepdim});
+}
+Tensor amax(const Tensor& x, const IntList& dims, bool keepdim) {
+  return tensor::call(kAmax, {x}, ReduceAttributes{dims, keepdim});
+}
+Tensor amin(const Tensor& x, const IntList& dims, bool keepdim) {
+  return tensor::call(kAmin, {x}, ReduceAttributes{dims, keepdim});
+}
+Tensor any(const Tensor& x, const IntList& dims, bool keepdim) {
+  return tensor::call(kAny, {x}, ReduceAttributes{dims, keepdim});
+}
+Tensor all(const Tensor& x, const IntList& dims, bool keepdim) {
+  return tensor::call(kAll, {x}, ReduceAttributes{dims, keepdim});
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  const std::size_t lead = x.shape().size() - std::min(x.shape().size(), shape.size());
+  IntList dims;
+  bool fits = x.shape().size() >= shape.size();
+  for (std::size_t d = 0; d < x.shape().size(); ++d) {
+    const std::int64_t to = d < lead ? 1 : shape[d - lead];
+    if (d < lead || to != x.shape()[d]) dims.push_back(static_cast<std::int64_t>(d));
+    fits = fits && (to == 1 || to == x.shape()[d]);
+  }
+  TESSERA_CHECK(fits, "sum_to: ", shape, " is not a shape that is broadcast to ", describe(x));
+  const Tensor summed = dims.empty() ? x : sum(x, dims, true, x.dtype());
+  return lead == 0 ? summed : view(summed, shape.values());
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,48 @@
+// Small steps in building factor rules dimension by dimension.
+#pragma once
+
+#include <string>
+
+#include "tessera/layout/factor_rule.h"
+
+namespace tessera::ops::detail {
+
+/// Moves values and looks at none: everything partial passes.
+inline constexpr layout::Algebra kMoves = {layout::Linearity::kJoint, layout::Monotony::kUp};
+
+/// Adds a factor; gives its place.
+inline std::int32_t add_factor(layout::FactorRule& rule, layout::FactorKind kind, std::int64_t size = 0,
+                               layout::Reduction reduction = layout::Reduction::kSum) {
+  layout::Factor factor;
+  factor.name = "d" + std::to_string(rule.factors.size());
+  factor.kind = kind;
+  factor.reduction = reduction;
+  factor.size = size;
+  rule.factors.push_back(factor);
+  return static_cast<std::int32_t>(rule.factors.size() - 1);
+}
+
+/// A rule with no factors yet.
+inline layout::FactorRule empty_rule(std::string name, std::size_t inputs, std::size_t outputs,
+                                     layout::Algebra algebra = {}) {
+  layout::FactorRule rule;
+  rule.name = std::move(name);
+  rule.inputs.resize(inputs);
+  rule.outputs.resize(outputs);
+  rule.algebra.assign(inputs, algebra);
+  return rule;
+}
+
+/// The dimension `size` stays whole: one factor of the operand that may not be cut.
+inline void keep_whole(layout::FactorRule& rule, layout::OperandFactors& operand, std::int64_t size) {
+  operand.push_back({add_factor(rule, layout::FactorKind::kReplicate, size)});
+}
+
+/// A dimension that an input and an output share.
+inline void pass_dim(layout::FactorRule& rule, std::size_t input = 0, std::size_t output = 0) {
+  const std::int32_t factor = add_factor(rule, layout::FactorKind::kPass);
+  rule.inputs[input].push_back({factor});
+  rule.outputs[output].push_back({factor});
+}
+
+}  // namespace tessera::ops::detail

@@ -1,0 +1,147 @@
+// The forms of views that are written with the operators view, permute and slice.
+#include "tessera/ops/shape/shape.h"
+
+namespace tessera::ops {
+namespace {
+
+using tensor::IntList;
+
+int checked_dim(const char* op, const Tensor& x, std::int64_t dim, int ndim) {
+  TESSERA_CHECK(dim >= -ndim && dim < ndim, op, ": dimension ", dim, " is not among the ", ndim, " of ", describe(x));
+  return static_cast<int>(dim < 0 ? dim + ndim : dim);
+}
+
+}  // namespace
+
+namespace detail {
+
+// The size written -1 is what the others leave of `numel`.
+Shape resolved_sizes(const char* op, const Tensor& x, std::int64_t numel, std::span<const std::int64_t> sizes) {
+  std::int64_t known = 1;
+  std::size_t open = sizes.size();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] != -1) {
+      TESSERA_CHECK(sizes[i] >= 0 && !__builtin_mul_overflow(known, sizes[i], &known), op, ": a size of ", sizes[i],
+                    " for ", describe(x));
+      continue;
+    }
+    TESSERA_CHECK(open == sizes.size(), op, ": more than one size of -1 for ", describe(x));
+    open = i;
+  }
+  IntList out;
+  for (const std::int64_t size : sizes) out.push_back(size);
+  if (open < sizes.size()) {
+    TESSERA_CHECK(known > 0 && numel % known == 0, op, ": no size in place of -1 makes ", numel, " elements of ", known,
+                  " for ", describe(x));
+    out[open] = numel / known;
+  }
+  return Shape(std::span<const std::int64_t>(out));
+}
+
+}  // namespace detail
+
+Tensor reshape(const Tensor& x, std::span<const std::int64_t> sizes) {
+  const Shape shape = detail::resolved_sizes("reshape", x, x.numel(), sizes);
+  return view(x, shape.values());
+}
+
+Tensor transpose(const Tensor& x, std::int64_t dim0, std::int64_t dim1) {
+  const int a = checked_dim("transpose", x, dim0, x.ndim());
+  const int b = checked_dim("transpose", x, dim1, x.ndim());
+  IntList dims;
+  for (int d = 0; d < x.ndim(); ++d) dims.push_back(d == a ? b : d == b ? a : d);
+  return permute(x, dims);
+}
+
+Tensor squeeze(const Tensor& x, const IntList& dims) {
+  std::vector<bool> goes(x.shape().size(), dims.empty());
+  for (const std::int64_t dim : dims) goes[static_cast<std::size_t>(checked_dim("squeeze", x, dim, x.ndim()))] = true;
+  IntList sizes;
+  for (std::size_t i = 0; i < x.shape().size(); ++i) {
+    if (!goes[i] || x.shape()[i] != 1) sizes.push_back(x.shape()[i]);
+  }
+  return view(x, sizes);
+}
+
+Tensor unsqueeze(const Tensor& x, std::int64_t dim) {
+  const int at = checked_dim("unsqueeze", x, dim, x.ndim() + 1);
+  IntList sizes;
+  for (int d = 0; d <= x.ndim(); ++d) sizes.push_back(d == at ? 1 : x.size(d < at ? d : d - 1));
+  return view(x, sizes);
+}
+
+Tensor flatten(const Tensor& x, std::int64_t first, std::int64_t last) {
+  if (x.ndim() == 0) return view(x, {1});
+  const int a = checked_dim("flatten", x, first, x.ndim());
+  const int b = checked_dim("flatten", x, last, x.ndim());
+  TESSERA_CHECK(a <= b, "flatten: dimension ", first, " does not come before ", last, " in ", describe(x));
+  IntList sizes;
+  std::int64_t merged = 1;
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (d < a || d > b) {
+      sizes.push_back(x.size(d));
+    } else if (merged *= x.size(d); d == b) {
+      sizes.push_back(merged);
+    }
+  }
+  return reshape(x, sizes);
+}
+
+Tensor unflatten(const Tensor& x, std::int64_t dim, std::span<const std::int64_t> sizes) {
+  const int at = checked_dim("unflatten", x, dim, x.ndim());
+  const Shape parts = detail::resolved_sizes("unflatten", x, x.size(at), sizes);
+  TESSERA_CHECK(parts.numel() == x.size(at), "unflatten: dimension ", at, " of ", describe(x), " is not ", parts);
+  IntList all;
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (d == at) {
+      all.append(parts.values());
+    } else {
+      all.push_back(x.size(d));
+    }
+  }
+  return view(x, all);
+}
+
+Tensor narrow(const Tensor& x, std::int64_t dim, std::int64_t start, std::int64_t length) {
+  const int at = checked_dim("narrow", x, dim, x.ndim());
+  const std::int64_t size = x.size(at);
+  const std::int64_t from = start < 0 ? start + size : start;
+  TESSERA_CHECK(from >= 0 && length >= 0 && from <= size && length <= size - from, "narrow: ", length, " indices from ",
+                start, " on are not in dimension ", at, " of ", describe(x));
+  return slice(x, at, from, from + length);
+}
+
+std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, std::int64_t dim) {
+  const int at = checked_dim("split", x, dim, x.ndim());
+  std::int64_t sum = 0;
+  for (const std::int64_t size : sizes) sum += size;
+  TESSERA_CHECK(sum == x.size(at), "split: sizes add up to ", sum, ", dimension ", at, " of ", describe(x), " has ",
+                x.size(at));
+  std::vector<Tensor> pieces;
+  std::int64_t start = 0;
+  for (const std::int64_t size : sizes) {
+    pieces.push_back(narrow(x, at, start, size));
+    start += size;
+  }
+  return pieces;
+}
+
+std::vector<Tensor> split(const Tensor& x, std::int64_t size, std::int64_t dim) {
+  const int at = checked_dim("split", x, dim, x.ndim());
+  TESSERA_CHECK(size >= 1, "split: pieces of ", size, " of ", describe(x), ": at least 1");
+  IntList sizes;
+  std::int64_t rest = x.size(at);
+  do {
+    sizes.push_back(std::min(size, rest));
+    rest -= std::min(size, rest);
+  } while (rest > 0);
+  return split(x, sizes, at);
+}
+
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t count, std::int64_t dim) {
+  const int at = checked_dim("chunk", x, dim, x.ndim());
+  TESSERA_CHECK(count >= 1, "chunk: ", count, " pieces of ", describe(x), ": at least 1");
+  return split(x, std::max<std::int64_t>(1, (x.size(at) + count - 1) / count), at);
+}
+
+}  // namespace tessera::ops
