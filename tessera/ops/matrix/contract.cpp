@@ -1,8 +1,11 @@
 // The operators behind every product: mm, bmm, linear without bias, and contract, the general one. Gradients are
 // products again.
 #include "tessera/ops/matrix/detail/contraction.h"
+#include "tessera/ops/matrix/detail/einsum_terms.h"
 #include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/matrix/matrix.h"
+#include "tessera/ops/pointwise/complex.h"
+#include "tessera/ops/shape/shape.h"
 #include "tessera/tensor/call.h"
 
 namespace tessera::ops {
@@ -86,24 +89,12 @@ void mm_kernel(const KernelCall& call) {
   const Tensor& b = call.inputs[1];
   const Tensor& c = call.outputs[0];
   if (c.numel() == 0) return;
-  // Kept small, so that enqueueing a small product allocates nothing.
-  const detail::GemmSizes sizes = {a.shape()[0], b.shape()[1], a.shape()[1]};
-  const auto operand = [](const Tensor& x) { return detail::GemmOperand{x.data(), x.strides()[0], x.strides()[1]}; };
-  const detail::GemmOperand of[3] = {operand(a), operand(b), operand(c)};
-  struct Small {
-    detail::GemmSizes sizes;
-    detail::GemmOperand a, b, c;
-    DType dtype;
-  };
-  detail::enqueue(call, [small = Small{sizes, of[0], of[1], of[2], c.dtype()}] {
-    detail::Gemm gemm;
-    gemm.dtype = small.dtype;
-    gemm.sizes = small.sizes;
-    gemm.a = small.a;
-    gemm.b = small.b;
-    gemm.c = small.c;
-    detail::run_gemm(gemm);
-  });
+  detail::Gemm gemm;
+  gemm.sizes = {a.shape()[0], b.shape()[1], a.shape()[1]};
+  gemm.a = {a.data(), a.strides()[0], a.strides()[1], a.dtype()};
+  gemm.b = {b.data(), b.strides()[0], b.strides()[1], b.dtype()};
+  gemm.c = {c.data(), c.strides()[0], c.strides()[1], c.dtype()};
+  detail::enqueue(call, [gemm = std::move(gemm)] { detail::run_gemm(gemm); });
 }
 
 template <ContractionLabels (*kLabels)(const Call&)>
@@ -119,18 +110,31 @@ tensor::Cost cost(const Call& call) {
   return detail::contraction_cost(labels, a, b, detail::contraction_shape(call, labels, a, b), call.inputs[0].dtype());
 }
 
+// What a gradient is multiplied with: the other factor, conjugated where it is complex.
+Tensor factor(GradientCall& call, int input) {
+  const Tensor& x = call.input(input);
+  return is_complex(x.dtype()) ? conj(x) : x;
+}
+
 // In da = dc b each label of a stands in c or b, and so on: products are closed under differentiation.
 void product_gradient(GradientCall& call, const ContractionLabels& labels) {
   if (call.needs(0)) {
-    call.set(0, contract(call.grad(), call.input(1), labels.c + "," + labels.b + "->" + labels.a));
+    call.set(0, contract(call.grad(), factor(call, 1), labels.c + "," + labels.b + "->" + labels.a));
   }
   if (call.needs(1)) {
-    call.set(1, contract(call.input(0), call.grad(), labels.a + "," + labels.c + "->" + labels.b));
+    call.set(1, contract(factor(call, 0), call.grad(), labels.a + "," + labels.c + "->" + labels.b));
   }
 }
 
-void mm_gradient(GradientCall& call) { product_gradient(call, {"ik", "kj", "ij"}); }
-void bmm_gradient(GradientCall& call) { product_gradient(call, {"nik", "nkj", "nij"}); }
+// By themselves and transposed views, so that a device needs no more than they are to train.
+void mm_gradient(GradientCall& call) {
+  if (call.needs(0)) call.set(0, mm(call.grad(), transpose(factor(call, 1), 0, 1)));
+  if (call.needs(1)) call.set(1, mm(transpose(factor(call, 0), 0, 1), call.grad()));
+}
+void bmm_gradient(GradientCall& call) {
+  if (call.needs(0)) call.set(0, bmm(call.grad(), transpose(factor(call, 1), 1, 2)));
+  if (call.needs(1)) call.set(1, bmm(transpose(factor(call, 0), 1, 2), call.grad()));
+}
 void linear_gradient(GradientCall& call) {
   const std::string leading = std::string("abcdefghlmnopqrstuvw").substr(0, call.input_shape(0).size() - 1);
   product_gradient(call, {leading + "k", "jk", leading + "j"});
@@ -186,8 +190,6 @@ Tensor contract(const Tensor& a, const Tensor& b, std::string_view labels) {
   return tensor::call(kContract, {a, b}, ContractAttributes{std::string(labels)});
 }
 
-namespace detail {
-Tensor linear_without_bias(const Tensor& x, const Tensor& weight) { return tensor::call(kLinear, {x, weight}); }
-}  // namespace detail
+Tensor detail::linear_without_bias(const Tensor& x, const Tensor& weight) { return tensor::call(kLinear, {x, weight}); }
 
 }  // namespace tessera::ops

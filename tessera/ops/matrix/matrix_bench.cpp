@@ -28,15 +28,14 @@ void measure_square(bench::Context& context, const std::string& name, int size) 
   const Tensor a = random_tensor({size, size});
   const Tensor b = random_tensor({size, size});
   const Tensor out = random_tensor({size, size});
-  context.measure({.name = name,
-                   .unit = "us",
-                   .ours = [&] { mm_out(out, a, b); },
-                   .reference_name = "cblas_sgemm",
-                   .reference =
-                       [&] {
-                         sgemm(size, size, size, a.data_as<float>(), b.data_as<float>(), false, out.data_as<float>());
-                       },
-                   .must_ratio = 0.95});
+  context.measure(
+      {.name = name,
+       .unit = "us",
+       .ours = [&] { mm_out(out, a, b); },
+       .reference_name = "cblas_sgemm",
+       .reference =
+           [&] { sgemm(size, size, size, a.data_as<float>(), b.data_as<float>(), false, out.data_as<float>()); },
+       .must_ratio = 0.95});
 }
 
 TESSERA_BENCH(matrix) {
@@ -50,7 +49,10 @@ TESSERA_BENCH(matrix) {
     context.measure(
         {.name = "linear_transposed",
          .unit = "us",
-         .ours = [&] { mm_out(out, x, weight.as_strided({1024, 2048}, {1, 1024}, 0)); },
+         .ours =
+             [&] {
+               mm_out(out, x, weight.as_strided({1024, 2048}, {1, 1024}, 0));
+             },
          .reference_name = "cblas_sgemm, transposed",
          .reference =
              [&] { sgemm(512, 2048, 1024, x.data_as<float>(), weight.data_as<float>(), true, out.data_as<float>()); },

@@ -42,6 +42,8 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
                      call.inputs[0].shape(), ", not ", loss_shape(call, logits.shape()), " as the loss");
   TESSERA_CHECK_CALL(call, call.inputs[3].shape() == rows_shape(logits.shape()), "logsumexp is ",
                      call.inputs[3].shape(), ", not ", rows_shape(logits.shape()));
+  TESSERA_CHECK_CALL(call, !call.inputs[4] || call.inputs[4].shape() == rows_shape(logits.shape()),
+                     "the gradient of logsumexp is ", call.inputs[4].shape());
   outputs[0] = {logits.shape(), logits.dtype()};
 }
 
@@ -76,7 +78,7 @@ void run_forward(const Forward& of) {
 
 struct Backward {
   CrossEntropyRows how;
-  Rows grad, logits, targets, logsumexp, dx;
+  Rows grad, logits, targets, logsumexp, grad_logsumexp, dx;
 };
 
 template <class T>
@@ -85,11 +87,12 @@ void run_backward(const Backward& of) {
   const T share = static_cast<T>(1 / of.how.divisor(of.targets));
   detail::for_row_pieces<T>(of.logits.count(), classes, 2, [&](std::int64_t begin, std::int64_t end, T* scratch) {
     for (std::int64_t row = begin; row < end; ++row) {
-      T one[2];
+      T one[3];
       const std::int64_t target = of.how.target(of.targets, row, classes);
+      const T by_all = of.grad_logsumexp.has_rows() ? *of.grad_logsumexp.read(row, one + 2) : T(0);
       const T by = *of.grad.read(of.how.is_reduced ? 0 : row, one) * share;
       T* dx = of.dx.begin_write(row, scratch + classes);
-      of.how.gradient(of.logits.read(row, scratch), classes, target, *of.logsumexp.read(row, one + 1), by, dx);
+      of.how.gradient(of.logits.read(row, scratch), classes, target, *of.logsumexp.read(row, one + 1), by, by_all, dx);
       of.dx.finish(row, scratch + classes);
     }
   });
@@ -108,9 +111,10 @@ void kernel(const KernelCall& call) {
 
 void backward_kernel(const KernelCall& call) {
   const Tensor& logits = call.inputs[1];
-  const auto of = std::make_shared<const Backward>(Backward{
-      CrossEntropyRows(call.as<CrossEntropyAttributes>()), Rows(call.inputs[0], -1), Rows(logits, logits.ndim() - 1),
-      Rows(call.inputs[2], -1), Rows(call.inputs[3], -1), Rows(call.outputs[0], logits.ndim() - 1)});
+  const auto of = std::make_shared<const Backward>(
+      Backward{CrossEntropyRows(call.as<CrossEntropyAttributes>()), Rows(call.inputs[0], -1),
+               Rows(logits, logits.ndim() - 1), Rows(call.inputs[2], -1), Rows(call.inputs[3], -1),
+               Rows(call.inputs[4], -1), Rows(call.outputs[0], logits.ndim() - 1)});
   detail::with_floating(logits.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     detail::enqueue(call, [of] { run_backward<T>(*of); });
@@ -142,6 +146,11 @@ layout::FactorRule backward_rule(const Call& call) {
   rule.add_input_whole();
   rule.add_input_rows();
   rule.add_input_rows();
+  if (call.inputs[4]) {
+    rule.add_input_rows();
+  } else {
+    rule.add_input_absent();
+  }
   rule.add_output_whole();
   return rule.take();
 }
@@ -154,9 +163,9 @@ tensor::Cost backward_cost(const Call& call) {
 }
 
 void gradient(GradientCall& call) {
-  TESSERA_CHECK_AS(NotSupported, !call.grad(1), "cross_entropy: its logsumexp has no gradient; use logsumexp()");
-  if (!call.grad() || !call.needs(0)) return;
-  call.set(0, cross_entropy_backward(call.grad(), call.input(0), call.input(1), call.output(1),
+  if (!call.needs(0) || (!call.grad() && !call.grad(1))) return;
+  TESSERA_CHECK_AS(NotSupported, call.grad(), "cross_entropy: a gradient of its logsumexp alone; use logsumexp()");
+  call.set(0, cross_entropy_backward({call.grad(), call.grad(1)}, call.input(0), call.input(1), call.output(1),
                                      call.as<CrossEntropyAttributes>()));
 }
 
@@ -169,26 +178,32 @@ const tensor::Operator kCrossEntropy = tensor::register_op({.name = "cross_entro
                                                             .saves = "logits, targets, logsumexp",
                                                             .rule = rule,
                                                             .cost = cost});
-const tensor::Operator kCrossEntropyBackward = tensor::register_op({.name = "cross_entropy_backward",
-                                                                    .inputs = "grad, logits, targets, logsumexp",
-                                                                    .outputs = "dx",
-                                                                    .infer = infer_backward,
-                                                                    .host = backward_kernel,
-                                                                    .rule = backward_rule,
-                                                                    .cost = backward_cost});
+const tensor::Operator kCrossEntropyBackward =
+    tensor::register_op({.name = "cross_entropy_backward",
+                         .inputs = "grad, logits, targets, logsumexp, grad_logsumexp?",
+                         .outputs = "dx",
+                         .infer = infer_backward,
+                         .host = backward_kernel,
+                         .rule = backward_rule,
+                         .cost = backward_cost});
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyAttributes& how) {
+CrossEntropyResult cross_entropy_with_logsumexp(const Tensor& logits, const Tensor& targets,
+                                                const CrossEntropyAttributes& how) {
   const Tensor inputs[] = {logits, targets};
   Tensor outputs[2];
   tensor::call_into({kCrossEntropy, inputs, how, outputs});
-  return outputs[0];
+  return {outputs[0], outputs[1]};
 }
 
-Tensor cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& targets, const Tensor& logsumexp,
-                              const CrossEntropyAttributes& how) {
-  return tensor::call(kCrossEntropyBackward, {grad, logits, targets, logsumexp}, how);
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyAttributes& how) {
+  return cross_entropy_with_logsumexp(logits, targets, how).loss;
+}
+
+Tensor cross_entropy_backward(const CrossEntropyResult& grad, const Tensor& logits, const Tensor& targets,
+                              const Tensor& logsumexp, const CrossEntropyAttributes& how) {
+  return tensor::call(kCrossEntropyBackward, {grad.loss, logits, targets, logsumexp, grad.logsumexp}, how);
 }
 
 }  // namespace tessera::ops

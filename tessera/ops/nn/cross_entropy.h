@@ -23,8 +23,16 @@ struct CrossEntropyAttributes {
 
 /// Loss of logits [..., classes] against targets [...] (i64 or i32), in f32 (f64 for f64). The mean of no rows is 0.
 TESSERA_API Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyAttributes& how = {});
-/// The gradient of the logits, from that of the loss and the logsumexp that the loss kept.
-TESSERA_API Tensor cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& targets,
+/// The loss, and the logsumexp of each row that its gradient needs.
+struct CrossEntropyResult {
+  Tensor loss;       ///< a scalar, or one value a row
+  Tensor logsumexp;  ///< one value a row
+};
+/// Likewise, with the logsumexp.
+TESSERA_API CrossEntropyResult cross_entropy_with_logsumexp(const Tensor& logits, const Tensor& targets,
+                                                            const CrossEntropyAttributes& how = {});
+/// The gradient of the logits, from that of the loss and, where there is one, of the logsumexp.
+TESSERA_API Tensor cross_entropy_backward(const CrossEntropyResult& grad, const Tensor& logits, const Tensor& targets,
                                           const Tensor& logsumexp, const CrossEntropyAttributes& how = {});
 
 /// Loss of logits x weight^T, for x [..., features] and weight [classes, features]. Logits are made a few rows at a
@@ -36,8 +44,8 @@ struct LinearCrossEntropyGradients {
   Tensor x;       ///< of the rows
   Tensor weight;  ///< summed over rows
 };
-/// Likewise, from the gradient of the loss and the logsumexp that the loss kept.
-TESSERA_API LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, const Tensor& x,
+/// From the gradient of the loss (and of the logsumexp) and the logsumexp that the loss kept.
+TESSERA_API LinearCrossEntropyGradients linear_cross_entropy_backward(const CrossEntropyResult& grad, const Tensor& x,
                                                                       const Tensor& weight, const Tensor& targets,
                                                                       const Tensor& logsumexp,
                                                                       const CrossEntropyAttributes& how = {});

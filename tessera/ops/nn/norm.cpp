@@ -6,6 +6,9 @@
 #include "tessera/ops/nn/detail/row_kernels.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/ops/nn/detail/rows.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/ops/shape/shape.h"
 #include "tessera/tensor/call.h"
 
 namespace tessera::ops {
@@ -33,11 +36,9 @@ void check_rows(const Call& call, std::size_t x) {
 }
 
 void check_statistics(const Call& call, std::size_t input, const Tensor& x) {
-  const Tensor& statistics = call.inputs[input];
-  const DType dtype = detail::statistics_dtype(x.dtype());
-  TESSERA_CHECK_CALL(call, statistics.shape() == rows_shape(x.shape()) && statistics.dtype() == dtype,
-                     call.op->inputs[input].name, " is ", statistics.dtype(), statistics.shape(), ", not ", dtype,
-                     rows_shape(x.shape()));
+  detail::check_floating(call, input);
+  TESSERA_CHECK_CALL(call, call.inputs[input].shape() == rows_shape(x.shape()), call.op->inputs[input].name, " is ",
+                     call.inputs[input].shape(), ", not ", rows_shape(x.shape()));
 }
 
 void infer_layer_norm(const Call& call, std::span<tensor::OutputInfo> outputs) {
@@ -254,27 +255,39 @@ tensor::Cost cost(const Call& call) {
   return detail::row_cost(call, kFlops);
 }
 
-void refuse_statistics(GradientCall& call, int first, int last) {
-  for (int i = first; i <= last; ++i) {
-    TESSERA_CHECK_AS(NotSupported, !call.grad(i), "the statistics of a norm have no gradient; compute them by mean()");
-  }
+// What flows into x from the gradients of the statistics, for who uses them: mean has 1 / n everywhere, rstd has
+// -rstd^3 (x - mean) / n.
+void add_statistics(GradientCall& call, Tensor& dx, const Tensor& mean, const Tensor& mean_grad, const Tensor& rstd,
+                    const Tensor& rstd_grad) {
+  const Tensor& x = call.input(0);
+  const double share = 1 / static_cast<double>(std::max<std::int64_t>(x.size(-1), 1));
+  const auto add_term = [&](const Tensor& term) {
+    const Tensor typed = term.dtype() == x.dtype() ? term : cast(term, x.dtype());
+    dx = dx ? add(dx, typed) : expand(typed, x.shape().values());
+  };
+  if (mean_grad) add_term(mul(unsqueeze(mean_grad, -1), share));
+  if (!rstd_grad) return;
+  const Tensor by = mul(mul(rstd_grad, mul(rstd, mul(rstd, rstd))), -share);
+  add_term(mul(mean ? sub(x, unsqueeze(mean, -1)) : x, unsqueeze(by, -1)));
 }
 
 void layer_norm_gradient(GradientCall& call) {
-  refuse_statistics(call, 1, 2);
-  if (!call.grad()) return;
-  NormGradients of = layer_norm_backward(call.grad(), call.input(0), call.input(1), call.output(1), call.output(2));
-  if (call.needs(0)) call.set(0, std::move(of.x));
-  if (call.needs(1)) call.set(1, std::move(of.weight));
-  if (call.needs(2)) call.set(2, std::move(of.bias));
+  NormGradients of;
+  if (call.grad()) {
+    of = layer_norm_backward(call.grad(), call.input(0), call.input(1), call.output(1), call.output(2));
+  }
+  if (call.needs(0)) add_statistics(call, of.x, call.output(1), call.grad(1), call.output(2), call.grad(2));
+  if (call.needs(0) && of.x) call.set(0, std::move(of.x));
+  if (call.needs(1) && of.weight) call.set(1, std::move(of.weight));
+  if (call.needs(2) && of.bias) call.set(2, std::move(of.bias));
 }
 
 void rms_norm_gradient(GradientCall& call) {
-  refuse_statistics(call, 1, 1);
-  if (!call.grad()) return;
-  NormGradients of = rms_norm_backward(call.grad(), call.input(0), call.input(1), call.output(1));
-  if (call.needs(0)) call.set(0, std::move(of.x));
-  if (call.needs(1)) call.set(1, std::move(of.weight));
+  NormGradients of;
+  if (call.grad()) of = rms_norm_backward(call.grad(), call.input(0), call.input(1), call.output(1));
+  if (call.needs(0)) add_statistics(call, of.x, {}, {}, call.output(1), call.grad(1));
+  if (call.needs(0) && of.x) call.set(0, std::move(of.x));
+  if (call.needs(1) && of.weight) call.set(1, std::move(of.weight));
 }
 
 const tensor::Operator kLayerNorm = tensor::register_op({.name = "layer_norm",

@@ -39,7 +39,8 @@ std::string check(const Trial& trial) {
   for (std::size_t o = 0; o < trial.outputs.size(); ++o) {
     std::string wrong;
     const auto whole = recombine(trial.outputs[o], wrong);
-    if (whole) wrong = difference(*whole, trial.subject->outputs()[o], trial.subject->tolerance());
+    if (whole)
+      wrong = difference(*whole, trial.subject->outputs()[o], trial.subject->tolerance(), trial.outputs[o].layout);
     if (!wrong.empty()) return concat("output ", o, ": ", wrong);
   }
   return {};

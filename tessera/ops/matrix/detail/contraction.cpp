@@ -97,7 +97,6 @@ Shape contraction_shape(const tensor::Call& call, const ContractionLabels& label
 
 Gemm plan_contraction(const ContractionLabels& labels, const Tensor& a, const Tensor& b, const Tensor& c) {
   Gemm gemm;
-  gemm.dtype = c.dtype();
   SmallVector<GemmLoop, 4> rows;
   SmallVector<GemmLoop, 4> cols;
   SmallVector<GemmLoop, 4> depth;
@@ -116,9 +115,9 @@ Gemm plan_contraction(const ContractionLabels& labels, const Tensor& a, const Te
   for (const GemmLoop& dim : depth) gemm.sizes.k *= dim.size;
   const bool is_one = depth.size() <= 1;
   const GemmLoop k = is_one && !depth.empty() ? depth[0] : GemmLoop{1, 1, 1, 0};
-  gemm.a = {a.data(), m.a, k.a};
-  gemm.b = {b.data(), k.b, n.b};
-  gemm.c = {c.data(), m.c, n.c};
+  gemm.a = {a.data(), m.a, k.a, a.dtype()};
+  gemm.b = {b.data(), k.b, n.b, b.dtype()};
+  gemm.c = {c.data(), m.c, n.c, c.dtype()};
   if (!is_one) gemm.k_dims = depth;
   return gemm;
 }

@@ -24,7 +24,12 @@ struct Side {
   std::int64_t row;    // step of i or j
   std::int64_t depth;  // step of k
   std::int64_t rows;   // all of them
+  DType dtype;
   std::int64_t GemmLoop::*loop_step;
+
+  [[nodiscard]] std::byte* at(std::int64_t offset) const {
+    return data + offset * static_cast<std::int64_t>(itemsize(dtype));
+  }
 };
 
 bool fits_blas(std::int64_t stride, std::int64_t least) {
@@ -33,12 +38,11 @@ bool fits_blas(std::int64_t stride, std::int64_t least) {
 
 template <class T>
 struct Job {
-  explicit Job(const Gemm& of) : gemm(of), item(static_cast<std::int64_t>(itemsize(of.dtype))) {
+  explicit Job(const Gemm& of) : gemm(of) {
     normalize();
-    a = {gemm.a.data, gemm.a.row, gemm.a.col, gemm.sizes.m, &GemmLoop::a};
-    b = {gemm.b.data, gemm.b.col, gemm.b.row, gemm.sizes.n, &GemmLoop::b};
-    is_own_type = gemm.dtype == ::tessera::dtype_of<T>();
-    is_c_direct = is_own_type && gemm.c.col == 1 && fits_blas(gemm.c.row, gemm.sizes.n);
+    a = {gemm.a.data, gemm.a.row, gemm.a.col, gemm.sizes.m, gemm.a.dtype, &GemmLoop::a};
+    b = {gemm.b.data, gemm.b.col, gemm.b.row, gemm.sizes.n, gemm.b.dtype, &GemmLoop::b};
+    is_c_direct = gemm.c.dtype == ::tessera::dtype_of<T>() && gemm.c.col == 1 && fits_blas(gemm.c.row, gemm.sizes.n);
     is_a_direct = is_direct(a);
     is_b_direct = is_direct(b);
     row_tiles = (gemm.sizes.m + kTileRows - 1) / kTileRows;
@@ -60,7 +64,7 @@ struct Job {
   }
 
   bool is_direct(Side& side) const {
-    if (!is_own_type || !gemm.k_dims.empty()) return false;
+    if (side.dtype != ::tessera::dtype_of<T>() || !gemm.k_dims.empty()) return false;
     const std::int64_t k = gemm.sizes.k;
     if (k == 1 && side.depth != 1) side.depth = 1;
     if (side.rows == 1 && side.depth == 1) side.row = std::max<std::int64_t>(k, 1);
@@ -96,10 +100,10 @@ struct Job {
     for (std::int64_t i = 0; i < lines; ++i) {
       if (by_depth) {
         const std::int64_t start = offset + first * side.row + (from + i) * side.depth;
-        load(panel.data() + i * count, side.data + start * item, gemm.dtype, side.row, count);
+        load(panel.data() + i * count, side.at(start), side.dtype, side.row, count);
       } else if (gemm.k_dims.empty()) {
         const std::int64_t start = offset + (first + i) * side.row + from * side.depth;
-        load(panel.data() + i * depth, side.data + start * item, gemm.dtype, side.depth, depth);
+        load(panel.data() + i * depth, side.at(start), side.dtype, side.depth, depth);
       } else {
         load_folded(side, offset + (first + i) * side.row, from, depth, panel.data() + i * depth);
       }
@@ -119,7 +123,7 @@ struct Job {
         rest /= gemm.k_dims[i].size;
       }
       const std::int64_t count = std::min(run - at % run, from + depth - at);
-      load(to + (at - from), side.data + start * item, gemm.dtype, gemm.k_dims[last].*side.loop_step, count);
+      load(to + (at - from), side.at(start), side.dtype, gemm.k_dims[last].*side.loop_step, count);
       at += count;
     }
   }
@@ -146,14 +150,15 @@ struct Job {
       BlasMatrix<T> right =
           is_b_direct ? in_place(b, in_b, first_col, from) : packed(b, in_b, first_col, n, from, depth, b_panel);
       right.is_transposed = !right.is_transposed;  // a side's rows are b's columns
-      blas_gemm({m, n, depth}, T(1), left, right, from == 0 ? T(0) : T(1), c, c_row);
+      blas_gemm({m, n, depth}, T(1), left, right, from == 0 && !gemm.is_added ? T(0) : T(1), c, c_row);
     }
-    if (k == 0) {
+    if (k == 0 && !gemm.is_added) {
       for (std::int64_t i = 0; i < m; ++i) std::fill_n(c + i * c_row, n, T(0));
     }
     if (is_c_direct) return;
+    const auto item = static_cast<std::int64_t>(itemsize(gemm.c.dtype));
     for (std::int64_t i = 0; i < m; ++i) {
-      store(c + i * n, gemm.c.data + (in_c + i * gemm.c.row) * item, gemm.dtype, gemm.c.col, n);
+      store(c + i * n, gemm.c.data + (in_c + i * gemm.c.row) * item, gemm.c.dtype, gemm.c.col, n);
     }
   }
 
@@ -172,10 +177,8 @@ struct Job {
   }
 
   Gemm gemm;
-  std::int64_t item;
   Side a;
   Side b;
-  bool is_own_type;
   bool is_c_direct;
   bool is_a_direct;
   bool is_b_direct;
@@ -186,7 +189,7 @@ struct Job {
 }  // namespace
 
 void run_gemm(const Gemm& gemm) {
-  switch (compute_of(gemm.dtype)) {
+  switch (compute_of(gemm.c.dtype)) {
     case Compute::kF32: return Job<float>(gemm).run();
     case Compute::kF64: return Job<double>(gemm).run();
     case Compute::kI64: return Job<std::int64_t>(gemm).run();

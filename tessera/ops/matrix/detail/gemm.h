@@ -21,6 +21,7 @@ struct GemmOperand {
   std::byte* data = nullptr;
   std::int64_t row = 0;
   std::int64_t col = 0;
+  DType dtype = DType::kF32;  // all three are computed in one type
 };
 
 /// A dimension over which the product is repeated; a step of 0 where an operand does not have it.
@@ -33,13 +34,13 @@ struct GemmLoop {
 
 /// c[i, j] = sum over x of a[i, x] b[x, j], for every index of the loops.
 struct Gemm {
-  DType dtype = DType::kF32;
   GemmSizes sizes;
   GemmOperand a;
   GemmOperand b;
   GemmOperand c;
   SmallVector<GemmLoop, 4> loops;   // outermost first
   SmallVector<GemmLoop, 4> k_dims;  // where k is several dimensions that do not merge: all of them, outermost first
+  bool is_added = false;            // to what c holds; c lies by rows or columns, in the compute type
 };
 
 /// Runs it on the threads of the rank; called when a kernel runs. Writes zeros where k is empty.

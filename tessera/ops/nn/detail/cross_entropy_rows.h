@@ -45,12 +45,12 @@ struct CrossEntropyRows {
     const double mean = static_cast<double>(kernels.sum(x, classes)) / static_cast<double>(classes);
     return (1 - smoothing) * of_target + smoothing * (all - mean);
   }
-  /// dx = by * (softmax(x) - what was wanted).
+  /// dx = by * (softmax(x) - what was wanted) + by_all * softmax(x).
   template <class T>
-  void gradient(const T* x, std::int64_t classes, std::int64_t target, T logsumexp, T by, T* dx) const {
-    const T every = static_cast<T>(smoothing / static_cast<double>(classes));
+  void gradient(const T* x, std::int64_t classes, std::int64_t target, T logsumexp, T by, T by_all, T* dx) const {
     if (target < 0) by = 0;
-    row_kernels<T>().cross_entropy_gradient(x, logsumexp, by, every, dx, classes);
+    const T every = by * static_cast<T>(smoothing / static_cast<double>(classes));
+    row_kernels<T>().cross_entropy_gradient(x, logsumexp, by + by_all, every, dx, classes);
     if (target >= 0) dx[target] -= by * static_cast<T>(1 - smoothing);
   }
   /// The result from the losses of all rows, added in order.

@@ -214,6 +214,11 @@ void SoftmaxGradient(const T* grad, const T* y, T* dx, std::int64_t n) {
 }
 
 template <class T>
+void AttentionGradient(const T* p, const T* dp, T delta, T* ds, std::int64_t n) {
+  Map<T>(ds, n, SoftmaxGradientOf<T>{hn::Set(Tag<T>(), delta)}, Source<T>{dp}, Source<T>{p});
+}
+
+template <class T>
 struct LogSoftmaxGradientOf {
   Vec<T> sum;
   HWY_INLINE Vec<T> operator()(Vec<T> grad, Vec<T> y) const {
@@ -231,7 +236,7 @@ struct CrossEntropyGradientOf {
   Vec<T> by;
   Vec<T> every;
   HWY_INLINE Vec<T> operator()(Vec<T> x) const {
-    return hn::Mul(by, hn::Sub(ExpNonPositive(Tag<T>(), hn::Sub(x, shift)), every));
+    return hn::MulSub(by, ExpNonPositive(Tag<T>(), hn::Sub(x, shift)), every);
   }
 };
 template <class T>
@@ -354,6 +359,7 @@ const RowKernels<T>* Kernels() {
       &SoftmaxGradient<T>,
       &LogSoftmaxGradient<T>,
       &CrossEntropyGradient<T>,
+      &AttentionGradient<T>,
       &LayerNorm<T>,
       &LayerNormGradient<T>,
       &RmsNorm<T>,

@@ -55,8 +55,10 @@ struct RowKernels {
   void (*softmax_gradient)(const T* grad, const T* y, T* dx, std::int64_t n);
   /// dx = grad - exp(y) * sum(grad).
   void (*log_softmax_gradient)(const T* grad, const T* y, T* dx, std::int64_t n);
-  /// dx = by * (exp(x - shift) - every).
+  /// dx = by * exp(x - shift) - every.
   void (*cross_entropy_gradient)(const T* x, T shift, T by, T every, T* dx, std::int64_t n);
+  /// ds = p * (dp - delta).
+  void (*attention_gradient)(const T* p, const T* dp, T delta, T* ds, std::int64_t n);
   /// y = (x - mean) * rstd * weight + bias.
   NormStatistics<T> (*layer_norm)(const T* x, const NormParameters<T>& with, double eps, T* y, std::int64_t n);
   /// See NormGradientRow.

@@ -1,0 +1,62 @@
+// Products that are made of others: with broadcasting, with something added.
+#include "tessera/ops/matrix/detail/einsum_terms.h"
+#include "tessera/ops/matrix/matrix.h"
+#include "tessera/ops/pointwise/pointwise.h"
+
+namespace tessera::ops {
+namespace {
+
+bool is_one(const Scalar& scalar) { return scalar.as_complex() == std::complex<double>(1, 0); }
+
+// A beta of 0 leaves the input out, whatever it holds.
+Tensor scaled_sum(const Tensor& input, const Tensor& product, const Scalar& beta, const Scalar& alpha) {
+  const Tensor scaled = is_one(alpha) ? product : mul(product, alpha);
+  if (!beta.as_bool()) {
+    const Shape shape = broadcast(input.shape(), product.shape());
+    TESSERA_CHECK(shape == product.shape(), "adds ", describe(input), " to a product of shape ", product.shape());
+    return scaled;
+  }
+  return add(is_one(beta) ? input : mul(input, beta), scaled);
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  // Adding the bias is a step of its own: inside the product it would be added once for each piece of a cut sum.
+  const Tensor product = detail::linear_without_bias(x, weight);
+  if (!bias) return product;
+  TESSERA_CHECK(bias.ndim() == 1 && bias.size(0) == weight.size(0), "linear: the bias is ", describe(bias),
+                ", not one value for each row of the weight, ", describe(weight));
+  return add(product, bias);
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  TESSERA_CHECK(a.ndim() > 0 && b.ndim() > 0, "matmul: multiplies ", describe(a), " with ", describe(b),
+                "; a scalar is multiplied by mul()");
+  const std::int64_t b_rows = b.size(b.ndim() == 1 ? 0 : -2);
+  TESSERA_CHECK(a.size(-1) == b_rows, "matmul: ", describe(a), " has ", a.size(-1), " columns, ", describe(b), " has ",
+                b_rows, " rows");
+  if (a.ndim() == 2 && b.ndim() == 2) return mm(a, b);
+  if (a.ndim() == 3 && b.ndim() == 3 && a.size(0) == b.size(0)) return bmm(a, b);
+  const std::string letters = "abcdefghlmnopqrstuvw";
+  const auto leading = [&](const Tensor& x) {
+    const auto count = static_cast<std::size_t>(std::max(x.ndim() - 2, 0));
+    TESSERA_CHECK(count <= letters.size(), "matmul: ", describe(x), " has more than 22 dimensions");
+    return letters.substr(letters.size() - count);
+  };
+  const std::string left = leading(a);
+  const std::string right = leading(b);
+  const std::string batch = left.size() > right.size() ? left : right;
+  return detail::sum_of_products("matmul",
+                                 {{a, left + (a.ndim() == 1 ? "k" : "ik")}, {b, right + (b.ndim() == 1 ? "k" : "kj")}},
+                                 batch + (a.ndim() == 1 ? "" : "i") + (b.ndim() == 1 ? "" : "j"));
+}
+
+Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
+  return scaled_sum(input, mm(a, b), beta, alpha);
+}
+Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
+  return scaled_sum(input, bmm(a, b), beta, alpha);
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,46 @@
+// Attention by tiles: scores of a block of queries against a block of keys are made by BLAS, turned into probabilities
+// row by row, and used by BLAS again before the next tile overwrites them.
+//
+// Forward: a task is a block of queries of one head of one sequence; it walks the keys with a running maximum and sum.
+// Backward: a task is one kv head of one sequence with all query heads that share it. Tasks depend on shapes and
+// offsets alone, and each is computed in one order on one thread: the same bits for any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/ops/nn/attention.h"
+#include "tessera/ops/nn/detail/rows.h"
+
+namespace tessera::ops::detail {
+
+/// A tensor [batch, heads, sequence, width] by its strides.
+struct AttentionOperand {
+  AttentionOperand() = default;
+  explicit AttentionOperand(const Tensor& tensor);
+
+  std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+  std::int64_t col = 1;
+};
+
+/// All that a run needs.
+struct AttentionCall {
+  AttentionOperand q, k, v, out, logsumexp;
+  AttentionOperand grad, grad_logsumexp, dq, dk, dv;  // backward; grad_logsumexp: may have no data
+  Rows offsets_q, offsets_k;
+  std::int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, d = 0, e = 0;
+  AttentionBias bias;
+};
+
+/// Computes out and logsumexp; T is float or double.
+template <class T>
+void run_attention(const AttentionCall& call);
+/// Computes dq, dk and dv.
+template <class T>
+void run_attention_backward(const AttentionCall& call);
+
+}  // namespace tessera::ops::detail
