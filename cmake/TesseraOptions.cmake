@@ -36,13 +36,15 @@ target_link_libraries(tessera_vectors INTERFACE hwy::hwy)
 target_compile_definitions(tessera_vectors INTERFACE
   "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL)")
 
-# OpenBLAS, the serial one: threads are ours. Linked statically, so that nobody else's BLAS takes its place.
+# OpenBLAS, the serial one: threads are ours. Linked statically, so that nobody else's BLAS takes its place, and so that
+# its work memory can be given out under a lock (ops/matrix/detail/blas_memory.cpp): by itself it is for one thread.
 find_path(TESSERA_OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas-serial REQUIRED NO_CMAKE_SYSTEM_PATH
   HINTS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE})
 find_library(TESSERA_OPENBLAS libopenblas.a PATH_SUFFIXES openblas-serial REQUIRED)
 add_library(tessera_blas INTERFACE)
 target_include_directories(tessera_blas SYSTEM INTERFACE ${TESSERA_OPENBLAS_INCLUDE})
 target_link_libraries(tessera_blas INTERFACE ${TESSERA_OPENBLAS} m)
+target_link_options(tessera_blas INTERFACE LINKER:--wrap=blas_memory_alloc LINKER:--wrap=blas_memory_free)
 
 # Flags of every object of ours. Frame pointers stay everywhere: native stacks are walked by them.
 add_library(tessera_flags INTERFACE)

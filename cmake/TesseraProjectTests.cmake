@@ -27,6 +27,7 @@ if(NOT TESSERA_SANITIZE)
       set(without_cuda --without-cuda)
     endif()
     tessera_gate(symbols ${Python3_EXECUTABLE} ${tools}/check_symbols.py --library $<TARGET_FILE:tessera> ${without_cuda})
+    tessera_gate(operators ${Python3_EXECUTABLE} ${tools}/check_operators.py --program $<TARGET_FILE:tessera_cli> ${without_cuda})
   endif()
 
   add_test(NAME consumer

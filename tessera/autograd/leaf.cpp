@@ -4,17 +4,14 @@
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/detail/node.h"
 #include "tessera/autograd/detail/run.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/pointwise/pointwise.h"
 
 namespace tessera::autograd {
 namespace detail {
 namespace {
 
 constinit std::atomic<GradientSum> gradient_sum = nullptr;
-
-Tensor added(const Tensor& a, const Tensor& b) {
-  static const tensor::Operator kAdd = tensor::find_op("add");
-  return tensor::call(kAdd, {a, b});
-}
 
 bool has_repeated_elements(const Tensor& tensor) {
   for (std::size_t i = 0; i < tensor.shape().size(); ++i) {
@@ -23,53 +20,23 @@ bool has_repeated_elements(const Tensor& tensor) {
   return false;
 }
 
-// The elements one by one, in their order.
-void copy_strided(std::byte* to, const Tensor& from, const device::Stream& stream) {
-  const auto item = static_cast<std::int64_t>(itemsize(from.dtype()));
-  const auto bounds = view_bounds(from.shape(), from.strides());
-  const std::byte* first = from.data();
-  const device::Access accesses[] = {
-      device::reads(first + bounds->min * item, static_cast<std::size_t>((bounds->max - bounds->min + 1) * item)),
-      device::writes(to, from.nbytes())};
-  stream.run(
-      [to, first, item, shape = from.shape(), strides = from.strides(), count = from.numel()] {
-        for (std::int64_t i = 0; i < count; ++i) {
-          std::int64_t at = 0;
-          std::int64_t rest = i;
-          for (std::size_t d = shape.size(); d-- > 0; rest /= shape[d]) at += rest % shape[d] * strides[d];
-          std::copy_n(first + at * item, item, to + i * item);
-        }
-      },
-      {.label = "copy_gradient", .accesses = accesses});
-}
-
-Tensor copy_of(const Tensor& plain) {
-  const tensor::CurrentDevice where = tensor::current_device(plain.device());
-  if (!plain.is_contiguous() && plain.device_kind() != tensor::kHostKind) return plain;
-  Tensor copy = Tensor::allocate(plain.shape(), plain.dtype(), where);
-  if (plain.numel() == 0) return copy;
-  plain.storage().use_on(*where.stream);
-  if (plain.is_contiguous()) {
-    where.stream->copy(copy.data(), plain.data(), plain.nbytes(), "copy_gradient");
-  } else {
-    copy_strided(copy.data(), plain, *where.stream);
-  }
-  return copy;
+// Whether nobody else holds the elements of a plain tensor, which `holders` handles of ours do.
+bool is_only_ours(const Tensor& plain, std::uint32_t holders) {
+  return plain.state()->count() == holders && plain.state()->storage->count() == 1 && !has_repeated_elements(plain);
 }
 
 // A gradient that only the leaf holds, since it may be changed in place (clipped, scaled, reduced) from now on.
 Tensor owned(Tensor gradient) {
+  bool is_ours = false;
   if (gradient.has_layout()) {
-    const Tensor local = gradient.local();
-    // The whole and its part are held by the gradient itself, and `local` here.
-    const bool is_ours = !local || (gradient.state()->count() == 1 && local.state()->count() == 2 &&
-                                    local.state()->storage->count() == 1 && !has_repeated_elements(local));
-    if (is_ours && !gradient.is_tracked()) return gradient;
-    return Tensor::sharded(gradient.shape(), gradient.dtype(), gradient.layout(), local ? copy_of(local) : local);
+    const Tensor local = gradient.local();  // held by it and by the whole
+    is_ours = gradient.state()->count() == 1 && (!local || is_only_ours(local, 2));
+  } else {
+    is_ours = is_only_ours(gradient, 1);
   }
-  const bool is_ours =
-      gradient.state()->count() == 1 && gradient.state()->storage->count() == 1 && !has_repeated_elements(gradient);
-  return is_ours && !gradient.is_tracked() ? gradient : copy_of(gradient);
+  if (is_ours && !gradient.is_tracked()) return gradient;
+  const NoGrad no_grad;
+  return ops::clone(gradient);
 }
 
 LeafNode* leaf_of(const Tensor& tensor, const char* what) {
@@ -85,7 +52,7 @@ LeafNode* leaf_of(const Tensor& tensor, const char* what) {
 
 Tensor sum_of_gradients(const Tensor& a, const Tensor& b) {
   const GradientSum sum = gradient_sum.load(std::memory_order_acquire);
-  return sum != nullptr ? sum(a, b) : added(a, b);
+  return sum != nullptr ? sum(a, b) : ops::add(a, b);
 }
 
 LeafNode::LeafNode() { is_leaf = true; }

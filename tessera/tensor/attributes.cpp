@@ -39,6 +39,11 @@ std::string attribute_text(const std::vector<layout::IndexMap>& value) {
   return text + "]";
 }
 
+void refuse_attributes(const std::string& text, const AttributesType& asked) {
+  throw AttributesMismatch({__FILE__, __LINE__},
+                           tessera::detail::concat("attributes (", text, ") read as (", asked.fields, ")"), asked);
+}
+
 std::string fields_text(std::string_view names, std::span<const std::string> values) {
   std::string text;
   for (const std::string& value : values) {

@@ -17,6 +17,9 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/dtype.h"
@@ -39,7 +42,7 @@ using IntList = SmallVector<std::int64_t, 8>;
 
 /// Attributes of an operator that has none.
 struct NoAttributes {
-  static constexpr std::string_view kFields = {};
+  static constexpr std::string_view kFields = {};           ///< none
   [[nodiscard]] std::tuple<> fields() const { return {}; }  ///< none
 };
 
@@ -62,17 +65,41 @@ TESSERA_API std::string fields_text(std::string_view names, std::span<const std:
 
 /// What can be done with the attributes of one type.
 struct AttributesType {
+  const std::type_info* type;                           ///< the struct: a program and the library have a table each
   std::string_view fields;                              ///< their names, with commas between
   bool (*equal)(const void* a, const void* b);          ///< the same values
   std::size_t (*hash)(const void* at);                  ///< of the values
   std::string (*text)(const void* at);                  ///< "dim=1, keepdim=false"
   std::shared_ptr<const void> (*copy)(const void* at);  ///< for who keeps them
+  std::shared_ptr<const void> (*make)();                ///< with their defaults; null: they have none
+
+  /// Of the same struct.
+  friend bool operator==(const AttributesType& a, const AttributesType& b) { return &a == &b || *a.type == *b.type; }
 };
+
+/// Attributes were read as others than they are. Says which, for who asks an operator what it takes.
+class TESSERA_API AttributesMismatch : public InvalidArgument {
+ public:
+  /// `asked`: what they were read as.
+  AttributesMismatch(SourcePlace place, std::string message, const AttributesType& asked)
+      : InvalidArgument(place, std::move(message)), asked_(&asked) {}
+  /// What they were read as.
+  [[nodiscard]] const AttributesType& asked() const { return *asked_; }
+
+ private:
+  const AttributesType* asked_;
+};
+
+namespace detail {
+/// Throws AttributesMismatch.
+[[noreturn]] TESSERA_API void refuse_attributes(const std::string& text, const AttributesType& asked);
+}  // namespace detail
 
 /// The table for A.
 template <class A>
 const AttributesType& attributes_type() {
   static constexpr AttributesType kType = {
+      &typeid(A),
       A::kFields,
       [](const void* a, const void* b) {
         return static_cast<const A*>(a)->fields() == static_cast<const A*>(b)->fields();
@@ -98,6 +125,10 @@ const AttributesType& attributes_type() {
       [](const void* at) -> std::shared_ptr<const void> {
         return std::make_shared<const A>(*static_cast<const A*>(at));
       },
+      []() -> std::shared_ptr<const void> {
+        if constexpr (std::is_default_constructible_v<A>) return std::make_shared<const A>();
+        return nullptr;
+      },
   };
   return kType;
 }
@@ -115,10 +146,12 @@ class AttributesRef {
   /// A look at attributes that were copied.
   AttributesRef(const void* at, const AttributesType& type) : at_(at), type_(&type) {}
 
-  /// As A; InvalidArgument when they are not.
+  /// As A; AttributesMismatch when they are not.
   template <class A>
   [[nodiscard]] const A& as() const {
-    TESSERA_CHECK(type_ == &attributes_type<A>(), "attributes (", text(), ") read as (", A::kFields, ")");
+    const AttributesType& asked = attributes_type<A>();
+    if (type_ != &asked && *type_ != asked) [[unlikely]]
+      detail::refuse_attributes(text(), asked);
     return *static_cast<const A*>(at_);
   }
   /// "dim=1, keepdim=false".
@@ -127,7 +160,7 @@ class AttributesRef {
   [[nodiscard]] std::size_t hash() const { return type_->hash(at_); }
   /// The same type and values.
   friend bool operator==(const AttributesRef& a, const AttributesRef& b) {
-    return a.type_ == b.type_ && a.type_->equal(a.at_, b.at_);
+    return *a.type_ == *b.type_ && a.type_->equal(a.at_, b.at_);
   }
   /// Their type.
   [[nodiscard]] const AttributesType& type() const { return *type_; }

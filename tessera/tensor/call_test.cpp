@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/device/host/host_device.h"
+#include "tessera/layout/layout.h"
 
 namespace tessera::tensor {
 namespace {
@@ -61,6 +63,174 @@ TEST(Call, ErrorsNameTheOperatorTheArgumentsAndTheShapes) {
         (void)call(kAdd, {filled({2}, 1), filled({3}, 2)});
       },
       {"test.add: shapes differ; called as test.add(a: f32[2] on host, b: f32[3] on host)"});
+}
+
+// The same kernel for an operator that may not write over its inputs.
+const Operator kAddApart =
+    register_op({.name = "test.add_apart", .inputs = "a, b", .infer = infer_like_first, .host = add_floats});
+const Operator kFirstHalf = register_op({.name = "test.first_half",
+                                         .inputs = "x",
+                                         .view =
+                                             [](const Call& call) {
+                                               const Tensor& x = call.inputs[0];
+                                               return x.as_strided({x.numel() / 2}, {1}, x.offset());
+                                             },
+                                         .traits = {.is_view = true}});
+const Operator kNoKernel =
+    register_op({.name = "test.no_kernel", .inputs = "a?, b", .infer = [](const Call&, std::span<OutputInfo>) {}});
+const Operator kList = register_op({.name = "test.list",
+                                    .inputs = "x, rest*",
+                                    .infer =
+                                        [](const Call& call, std::span<OutputInfo> outputs) {
+                                          outputs[0] = {{static_cast<std::int64_t>(call.inputs.size())}, DType::kF32};
+                                        },
+                                    .host = [](const KernelCall&) {}});
+
+TEST(CallOut, RefusesAnotherShapeOrDType) {
+  const Tensor a = filled({4}, 1);
+  expect_error<InvalidArgument>(
+      [&] {
+        call_out(kAdd, filled({5}, 0), {a, a});
+      },
+      {"the result has shape [4], but the tensor to write into is f32[5]"});
+  const Tensor ints = Tensor::allocate({4}, DType::kI32, a.device());
+  expect_error<InvalidArgument>([&] { call_out(kAdd, ints, {a, a}); }, {"the result is f32", "i32[4]"});
+  expect_error<InvalidArgument>([&] { call_out(kAdd, Tensor(), {a, a}); }, {"no tensor to write into"});
+}
+
+TEST(CallOut, RefusesElementsThatShareMemory) {
+  const Tensor memory = filled({16}, 0);
+  const auto refused = [&](const Shape& shape, const Strides& strides) {
+    const Tensor a = filled(shape, 1);
+    expect_error<InvalidArgument>(
+        [&] {
+          call_out(kAdd, memory.as_strided(shape, strides, 4), {a, a});
+        },
+        {"share memory; clone it first"});
+  };
+  refused({2, 2}, {0, 1});
+  refused({3, 2}, {1, 1});
+  refused({2, 3}, {2, 1});
+  refused({3, 3}, {2, -2});
+  for (const auto& strides : {Strides{1, 2}, Strides{-1, 4}, Strides{3, 1}, Strides{5, 3}}) {
+    const Tensor a = filled({2, 2}, 1);
+    EXPECT_NO_THROW(call_out(kAdd, memory.as_strided({2, 2}, strides, 4), {a, a})) << to_string(strides);
+  }
+  const Tensor one = filled({1, 2}, 1);
+  EXPECT_NO_THROW(call_out(kAdd, memory.as_strided({1, 2}, {0, 1}, 0), {one, one})) << "one element repeats nothing";
+}
+
+TEST(CallOut, RefusesToWriteOverPartOfAnInput) {
+  const Tensor memory = filled({8}, 0);
+  const Tensor low = memory.as_strided({4}, {1}, 0);
+  const Tensor high = memory.as_strided({4}, {1}, 4);
+  const Tensor middle = memory.as_strided({4}, {1}, 2);
+  EXPECT_NO_THROW(call_out(kAdd, high, {low, low}));
+  EXPECT_NO_THROW(call_out(kAdd, low, {low, high})) << "exactly itself, by a pointwise operator";
+  expect_error<InvalidArgument>([&] { call_out(kAdd, middle, {low, low}); }, {"shares memory with an input"});
+  expect_error<InvalidArgument>([&] { call_out(kAddApart, low, {low, high}); }, {"cannot write over its own input"});
+  EXPECT_NO_THROW(call_out(kAddApart, high, {low, low}));
+}
+
+TEST(CallOut, SeesMemoryThatWasWrappedTwice) {
+  float data[8] = {};
+  const device::Device host = device::Device::get("host");
+  const Tensor a = Tensor::wrap(data, {4}, DType::kF32, host, nullptr);
+  const Tensor b = Tensor::wrap(data + 2, {4}, DType::kF32, host, nullptr);
+  const Tensor same = Tensor::wrap(data, {4}, DType::kF32, host, nullptr);
+  expect_error<InvalidArgument>([&] { call_out(kAdd, b, {a, a}); }, {"shares memory with an input"});
+  expect_error<InvalidArgument>([&] { call_out(kAddApart, same, {a, a}); }, {"its own input"});
+  EXPECT_NO_THROW(call_out(kAdd, same, {a, a}));
+}
+
+TEST(CallOut, RefusesAViewOperator) {
+  const Tensor x = filled({4}, 1);
+  EXPECT_EQ(call(kFirstHalf, {x}).data(), x.data());
+  expect_error<InvalidArgument>([&] { call_out(kFirstHalf, filled({2}, 0), {x}); }, {"test.first_half: is a view"});
+}
+
+TEST(Call, RefusesTensorsOnTwoDevices) {
+  const device::Device other = device::host::make_host_device({.name = "other"});
+  const Tensor there = Tensor::allocate({2}, DType::kF32, other);
+  expect_error<InvalidArgument>(
+      [&] {
+        (void)call(kAdd, {filled({2}, 1), there});
+      },
+      {"test.add: tensors on host and other", "copy one with to()"});
+  expect_error<InvalidArgument>([&] { call_out(kAdd, there, {filled({2}, 1), filled({2}, 1)}); }, {"tensors on"});
+}
+
+TEST(Call, CountsItsArguments) {
+  const Tensor a = filled({2}, 1);
+  expect_error<InvalidArgument>([&] { (void)call(kAdd, {a}); }, {"test.add: takes 2 tensors, 1 given"});
+  expect_error<InvalidArgument>([&] { (void)call(kAdd, {a, Tensor()}); }, {"argument b is no tensor"});
+  expect_error<InvalidArgument>([&] { (void)call(kNoKernel, {Tensor(), Tensor()}); }, {"argument b is no tensor"});
+  expect_error<InvalidArgument>([&] { (void)call_on(a.device(), kAdd, {}); }, {"takes 2 tensors, 0 given"});
+  expect_error<InvalidArgument>([&] { (void)call(kList, {}); }, {"takes 1 or more tensors, 0 given"});
+  EXPECT_EQ(call(kList, {a}).shape(), Shape({1}));
+  EXPECT_EQ(call(kList, {a, a, a}).shape(), Shape({3}));
+}
+
+TEST(Call, SaysWhichDevicesHaveAKernel) {
+  const Tensor a = filled({2}, 1);
+  expect_error<NotSupported>(
+      [&] {
+        (void)call(kNoKernel, {a, a});
+      },
+      {"test.no_kernel has no kernel for host", "it has one for: no device"});
+}
+
+TEST(Call, WithoutTheLayersAboveSaysWhatIsMissing) {
+  const Tensor a = filled({2}, 1);
+  const Tensor whole = Tensor::sharded({4}, DType::kF32, layout::Layout::parse("dp=2 {Shard(0)}"), a);
+  expect_error<NotSupported>([&] { (void)call(kAdd, {whole, whole}); }, {"a tensor has a layout", "shard layer"});
+  struct Tracked : GradientState {
+    Tracked() { is_tracked = true; }
+  };
+  const Tensor tracked = a.detach();
+  tracked.set_gradient_state(std::make_unique<Tracked>());
+  expect_error<NotSupported>([&] { (void)call(kAdd, {tracked, a}); }, {"asks for its gradient", "autograd layer"});
+  const GradModeScope off(false);
+  EXPECT_NO_THROW((void)call(kAdd, {tracked, a}));
+}
+
+TEST(Call, RunsOnTheCurrentStreamAndInfersWithoutRunning) {
+  const device::Device device = device::host::make_host_device({.mode = device::host::Mode::kThreaded});
+  const Tensor a = Tensor::allocate({3}, DType::kF32, device);
+  const device::Stream side = device.create_stream();
+  device.synchronize();
+  const Tick before = side.stamp();
+  {
+    const StreamScope scope(side);
+    const Tensor out = call(kAdd, {a, a});
+    side.synchronize();
+  }
+  EXPECT_GE(side.completed(), before);
+  const Tensor inputs[] = {a, a};
+  const auto infos = infer({kAdd, inputs, {}, {}});
+  ASSERT_EQ(infos.size(), 1U);
+  EXPECT_EQ(infos[0].shape, Shape({3}));
+}
+
+TEST(GradMode, IsForOneThreadAndEnds) {
+  EXPECT_TRUE(is_grad_enabled());
+  {
+    const GradModeScope off(false);
+    EXPECT_FALSE(is_grad_enabled());
+    const GradModeScope on(true);
+    EXPECT_TRUE(is_grad_enabled());
+  }
+  EXPECT_TRUE(is_grad_enabled());
+}
+
+TEST(NormalizedDim, CountsFromTheEndAndNamesTheCall) {
+  const Tensor a = filled({2, 3}, 1);
+  const Tensor inputs[] = {a, a};
+  const Call made{kAdd, inputs, {}, {}};
+  EXPECT_EQ(normalized_dim(made, -1, 2), 1);
+  EXPECT_EQ(normalized_dim(made, 0, 0), 0) << "a scalar counts as one dimension";
+  expect_error<InvalidArgument>([&] { (void)normalized_dim(made, 2, 2); }, {"test.add: dimension 2 of a tensor of 2"});
+  expect_error<InvalidArgument>([&] { (void)normalized_dim(made, -3, 2); }, {"dimension -3"});
 }
 
 }  // namespace

@@ -91,12 +91,12 @@ std::string_view device_kind_name(DeviceKind kind) {
 
 CurrentDevice current_device(const device::Device& device) {
   const device::DeviceState* state = device.state().get();
+  TESSERA_CHECK(state != nullptr, "no device was given");  // first: forgotten entries are null too
   for (const Remembered& entry : remembered) {
     if (entry.device == state && entry.rank_changes == tessera::detail::rank_changes) {
       return {entry.context, entry.stream};
     }
   }
-  TESSERA_CHECK(device, "no device was given");
   RankDevices& devices = current_rank()->part<RankDevices>([] { return std::make_shared<RankDevices>(); });
   const DeviceContext& context = devices.of(device);
   const device::Stream* stream = CurrentStreams::innermost_on(state);

@@ -63,8 +63,20 @@ std::uint64_t place_of(const std::vector<OpArgument>& arguments, const std::stri
 
 void check_def(const OpDef& def) {
   if (def.name.empty()) refuse(def.name, "has no name");
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  };
+  if (!std::ranges::all_of(def.name, is_plain)) refuse(def.name, "names have letters, digits, underscores and dots");
   if (def.infer == nullptr && def.view == nullptr) refuse(def.name, "has neither infer nor view");
   if (def.traits.is_view != (def.view != nullptr)) refuse(def.name, "a view has `view`, and nothing else has");
+}
+
+void check_unique(const std::string& op, const std::vector<OpArgument>& arguments) {
+  for (const OpArgument& argument : arguments) {
+    if (std::ranges::count(arguments, argument.name, &OpArgument::name) > 1) {
+      refuse(op, "has two arguments '" + argument.name + "'");
+    }
+  }
 }
 
 void add_kernel(OperatorState& state, DeviceKind kind, KernelFn kernel) {
@@ -114,6 +126,8 @@ Operator register_op(const OpDef& def) {
   state.def = def;
   state.inputs = parse_arguments(def.inputs);
   state.outputs = parse_arguments(def.outputs);
+  check_unique(state.name, state.inputs);
+  check_unique(state.name, state.outputs);
   if (state.inputs.size() > 64 || state.outputs.size() > 64) refuse(def.name, "has more than 64 arguments");
   for (const std::string& name : split_names(def.saves)) {
     const std::uint64_t input = place_of(state.inputs, name);

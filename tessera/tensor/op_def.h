@@ -51,7 +51,7 @@ struct TESSERA_API Call {
   Operator op;                     ///< the operator
   std::span<const Tensor> inputs;  ///< in the order of OpDef::inputs; no tensor where an optional one is left out
   AttributesRef attributes;        ///< the rest of its arguments
-  std::span<Tensor> outputs;       ///< results; before the call no tensors, or those to be written into
+  std::span<Tensor> outputs;       ///< results; before the call no tensors, or those that are written into
 
   /// The attributes as A.
   template <class A>
@@ -164,7 +164,7 @@ struct TESSERA_API KernelRegistration {
   KernelRegistration(std::string_view op, std::string_view device_kind, KernelFn kernel);
 };
 
-/// One argument of OpDef::inputs or ::outputs.
+/// One argument: a name of OpDef::inputs or of OpDef::outputs.
 struct OpArgument {
   std::string name;          ///< without the mark
   bool is_optional = false;  ///< may be no tensor

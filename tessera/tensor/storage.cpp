@@ -32,7 +32,7 @@ Storage::~Storage() {
       if (stream.is_capturing()) continue;
       stream.run([owner = owner_] {}, {.label = "release", .accesses = std::span<const device::Access>()});
     } catch (const std::exception& error) {
-      log::warn("memory from outside is let go of before the work on it is known to be done: ", error.what());
+      log::warn("memory from outside is let go of before the work on it is known to have ended: ", error.what());
     }
   }
 }

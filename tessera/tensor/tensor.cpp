@@ -42,7 +42,7 @@ std::int64_t end_of_view(const Shape& shape, const Strides& strides, std::int64_
 Tensor Tensor::wrap(void* data, Shape shape, DType dtype, const device::Device& device, std::shared_ptr<void> owner,
                     const Strides* strides) {
   const std::size_t item = itemsize(dtype);
-  const std::size_t alignment = is_complex(dtype) ? item / 2 : item;
+  const std::size_t alignment = itemsize(real_of(dtype));
   TESSERA_CHECK(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "data of ", dtype, " at ",
                 static_cast<const void*>(data), " must be aligned to ", alignment, " bytes: copy it");
   auto state = Ref<TensorState>::adopt(new TensorState());
@@ -91,11 +91,14 @@ Tensor Tensor::as_strided(Shape shape, Strides strides, std::int64_t offset) con
 }
 
 Tensor Tensor::reinterpreted(DType dtype, Shape shape, Strides strides, std::int64_t offset) const {
-  check_plain("as_strided");
+  check_plain(dtype == state_->dtype ? "as_strided" : "reinterpreted");
   const std::int64_t end = end_of_view(shape, strides, offset);
   const auto have = static_cast<std::int64_t>(state_->storage->nbytes() / itemsize(dtype));
   TESSERA_CHECK(end <= have, "a view of shape ", shape, ", strides ", strides, " and offset ", offset,
                 " ends at element ", end, " of a storage of ", have);
+  TESSERA_CHECK(dtype == state_->dtype ||
+                    reinterpret_cast<std::uintptr_t>(state_->storage->data()) % itemsize(real_of(dtype)) == 0,
+                "the bytes behind ", describe(*this), " are not aligned to elements of ", dtype, ": copy them");
   auto state = Ref<TensorState>::adopt(new TensorState());
   state->storage = state_->storage;
   state->numel = shape.numel();

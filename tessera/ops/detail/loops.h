@@ -41,8 +41,8 @@ class TESSERA_API Loop {
   /// Length of the innermost dimension.
   [[nodiscard]] std::int64_t run() const { return sizes_.empty() ? 1 : sizes_[sizes_.size() - 1]; }
 
-  /// Calls body(offsets, n) for the runs of elements [begin, end): `offsets` says for each operand where the run begins,
-  /// in elements from its first one; from there on it goes by step(operand).
+  /// Calls body(offsets, n) for the runs of elements [begin, end): `offsets` says for each operand where the run
+  /// begins, in elements from its first one; from there on it goes by step(operand).
   template <class F>
   void for_runs(std::int64_t begin, std::int64_t end, F&& body) const {
     Place place = place_of(begin);
@@ -66,9 +66,9 @@ class TESSERA_API Loop {
 
   std::size_t count_;
   std::int64_t numel_;
-  SmallVector<std::int64_t, 8> sizes_;            // outer to inner
-  SmallVector<std::int64_t, 8> strides_[kMost];   // of each operand, in elements
-  std::array<std::int64_t, kMost> first_ = {};    // where the walk begins: not at 0 where a dimension was turned round
+  SmallVector<std::int64_t, 8> sizes_;           // outer to inner
+  SmallVector<std::int64_t, 8> strides_[kMost];  // of each operand, in elements
+  std::array<std::int64_t, kMost> first_ = {};   // where the walk begins: not at 0 where a dimension was turned round
 };
 
 }  // namespace tessera::ops::detail

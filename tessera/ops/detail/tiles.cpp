@@ -120,8 +120,7 @@ struct TiledCall {
           const Operand& operand = operands[o];
           std::byte* from = operand.at(offsets[o] + i * loop.step(o));
           at[o] = operand.is_dense ? static_cast<void*>(from) : tiles[o];
-          if (o > 0 && !operand.is_dense && !operand.is_constant)
-            load(tiles[o], from, operand.dtype, loop.step(o), m);
+          if (o > 0 && !operand.is_dense && !operand.is_constant) load(tiles[o], from, operand.dtype, loop.step(o), m);
         }
         kernel(at, m);
         if (!operands[0].is_dense) {

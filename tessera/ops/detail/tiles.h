@@ -20,7 +20,7 @@ using TileKernel = void (*)(void* const* operands, std::int64_t n);
 
 /// An argument of a tile kernel: a tensor, or one number of the compute type.
 struct TileInput {
-  const Tensor* tensor = nullptr;     ///< null: a number
+  const Tensor* tensor = nullptr;       ///< null: a number
   alignas(8) std::byte number[8] = {};  ///< its bits
 
   /// A tensor, broadcast to the result.

@@ -153,8 +153,8 @@ HWY_INLINE V normal_tail_of(D d, V x) {
     // Past 14 the result is below the least float.
     const V t = hn::Min(hn::Abs(x), number(d, 14.2));
     const V half = number(d, 0.5);
-    return hn::Mul(half, erfc_of_positive(d, hn::Mul(t, number(d, 0.70710678118654752)),
-                                          hn::Neg(hn::Mul(half, hn::Mul(t, t)))));
+    return hn::Mul(
+        half, erfc_of_positive(d, hn::Mul(t, number(d, 0.70710678118654752)), hn::Neg(hn::Mul(half, hn::Mul(t, t)))));
   }
 }
 template <class D, class V>
@@ -190,8 +190,8 @@ template <class D, class V>
 HWY_INLINE V gelu_tanh_slope_of(D d, V x) {
   const V t = hn::Min(hn::Max(x, number(d, -100)), number(d, 100));
   const V s = sigmoid_of(d, gelu_tanh_argument(d, t));
-  const V slope = hn::MulAdd(hn::Mul(t, t), number(d, 3 * 0.044715 * 1.59576912160573071176),
-                             number(d, 1.59576912160573071176));
+  const V slope =
+      hn::MulAdd(hn::Mul(t, t), number(d, 3 * 0.044715 * 1.59576912160573071176), number(d, 1.59576912160573071176));
   const V y = hn::MulAdd(hn::Mul(t, slope), hn::Mul(s, hn::Sub(number(d, 1), s)), s);
   return hn::IfThenElse(hn::Eq(x, x), y, x);
 }

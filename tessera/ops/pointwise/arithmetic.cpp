@@ -133,13 +133,13 @@ Tensor power_gradient(const Tensor& g, const Tensor& x, const Scalar& s) {
     if (call.needs(0)) give_if_any(call, 0, gradient_a);                                                           \
     if (call.needs(1)) give_if_any(call, 1, gradient_b);                                                           \
   }
-#define TESSERA_NUMBER_GRADIENT(name, kernel, types, place, algebra, saves, gradient)  \
-  void name##_gradient_of(tensor::GradientCall& call) {                                \
-    [[maybe_unused]] const Tensor& g = call.grad();                                    \
-    [[maybe_unused]] const Scalar& s = call.as<ScalarAttributes>().value;              \
-    [[maybe_unused]] const auto x = [&]() -> const Tensor& { return call.input(0); };  \
-    [[maybe_unused]] const auto y = [&]() -> const Tensor& { return call.output(); };  \
-    give_if_any(call, 0, gradient);                                                    \
+#define TESSERA_NUMBER_GRADIENT(name, kernel, types, place, algebra, saves, gradient) \
+  void name##_gradient_of(tensor::GradientCall& call) {                               \
+    [[maybe_unused]] const Tensor& g = call.grad();                                   \
+    [[maybe_unused]] const Scalar& s = call.as<ScalarAttributes>().value;             \
+    [[maybe_unused]] const auto x = [&]() -> const Tensor& { return call.input(0); }; \
+    [[maybe_unused]] const auto y = [&]() -> const Tensor& { return call.output(); }; \
+    give_if_any(call, 0, gradient);                                                   \
   }
 void give_if_any(tensor::GradientCall& call, int input, const Tensor& gradient) {
   if (gradient) give(call, input, gradient);
@@ -148,30 +148,28 @@ TESSERA_ROWS(TESSERA_GRADIENT)
 TESSERA_NUMBER_ROWS(TESSERA_NUMBER_GRADIENT)
 
 namespace rows {
-#define TESSERA_OPERATOR(row_name, kinds, of_a, of_b, flops_each, vector, element, saved, ...) \
-  constexpr Row row_name##_row = {                                                             \
-      .name = #row_name,                                                                       \
-      .inputs = "a, b",                                                                        \
-      .types = (kinds),                                                                        \
-      .kernels = []() -> const TileKernels& {                                                  \
-        return HWY_DYNAMIC_DISPATCH(arithmetic_kernels)()[Index::k_##row_name];                \
-      },                                                                                       \
-      .algebra = {of_a, of_b},                                                                 \
-      .gradient = row_name##_gradient_of,                                                      \
-      .saves = saved,                                                                          \
-      .flops = flops_each};                                                                    \
+#define TESSERA_OPERATOR(row_name, kinds, of_a, of_b, flops_each, vector, element, saved, ...)              \
+  constexpr Row row_name##_row = {.name = #row_name,                                                        \
+                                  .inputs = "a, b",                                                         \
+                                  .types = (kinds),                                                         \
+                                  .kernels = []() -> const TileKernels& {                                   \
+                                    return HWY_DYNAMIC_DISPATCH(arithmetic_kernels)()[Index::k_##row_name]; \
+                                  },                                                                        \
+                                  .algebra = {of_a, of_b},                                                  \
+                                  .gradient = row_name##_gradient_of,                                       \
+                                  .saves = saved,                                                           \
+                                  .flops = flops_each};                                                     \
   const tensor::Operator row_name = register_row<row_name##_row>();
 #define TESSERA_NUMBER_OPERATOR(row_name, kernel, kinds, place, of_x, saved, ...) \
-  constexpr Row row_name##_row = {                                                \
-      .name = #row_name,                                                          \
-      .inputs = "x",                                                              \
-      .types = (kinds),                                                           \
-      .kernels = kernel##_row.kernels,                                            \
-      .algebra = {of_x},                                                          \
-      .gradient = row_name##_gradient_of,                                         \
-      .saves = saved,                                                             \
-      .numbers = Numbers::place,                                                  \
-      .flops = kernel##_row.flops};                                               \
+  constexpr Row row_name##_row = {.name = #row_name,                              \
+                                  .inputs = "x",                                  \
+                                  .types = (kinds),                               \
+                                  .kernels = kernel##_row.kernels,                \
+                                  .algebra = {of_x},                              \
+                                  .gradient = row_name##_gradient_of,             \
+                                  .saves = saved,                                 \
+                                  .numbers = Numbers::place,                      \
+                                  .flops = kernel##_row.flops};                   \
   const tensor::Operator row_name = register_row<row_name##_row>();
 TESSERA_ROWS(TESSERA_OPERATOR)
 TESSERA_NUMBER_ROWS(TESSERA_NUMBER_OPERATOR)
@@ -182,13 +180,15 @@ TESSERA_NUMBER_ROWS(TESSERA_NUMBER_OPERATOR)
 #define TESSERA_FORMS(name, ...) TESSERA_POINTWISE_FORMS_2(name)
 TESSERA_ROWS(TESSERA_FORMS)
 
-#define TESSERA_NUMBER_FORMS(name)                                                                                  \
-  Tensor name(const Tensor& a, const Scalar& b) { return tensor::call(rows::name##_scalar, {a}, ScalarAttributes{b}); } \
-  void name##_(const Tensor& a, const Scalar& b) {                                                                  \
-    tensor::call_out(rows::name##_scalar, a, {a}, ScalarAttributes{b});                                             \
-  }                                                                                                                 \
-  void name##_out(const Tensor& out, const Tensor& a, const Scalar& b) {                                            \
-    tensor::call_out(rows::name##_scalar, out, {a}, ScalarAttributes{b});                                           \
+#define TESSERA_NUMBER_FORMS(name)                                        \
+  Tensor name(const Tensor& a, const Scalar& b) {                         \
+    return tensor::call(rows::name##_scalar, {a}, ScalarAttributes{b});   \
+  }                                                                       \
+  void name##_(const Tensor& a, const Scalar& b) {                        \
+    tensor::call_out(rows::name##_scalar, a, {a}, ScalarAttributes{b});   \
+  }                                                                       \
+  void name##_out(const Tensor& out, const Tensor& a, const Scalar& b) {  \
+    tensor::call_out(rows::name##_scalar, out, {a}, ScalarAttributes{b}); \
   }
 TESSERA_NUMBER_FORMS(add)
 TESSERA_NUMBER_FORMS(sub)

@@ -44,8 +44,10 @@ HWY_INLINE auto is_true(D d, V x) {
 }
 template <class T>
 bool is_finite(T x) {
-  if constexpr (std::is_integral_v<T>) return true;
-  else return std::isfinite(x.real()) && std::isfinite(x.imag());
+  if constexpr (std::is_integral_v<T>)
+    return true;
+  else
+    return std::isfinite(x.real()) && std::isfinite(x.imag());
 }
 template <class D, class M>
 HWY_INLINE hn::Vec<D> claim(D d, M mask) {
@@ -63,8 +65,8 @@ TESSERA_ROWS_1(TESSERA_KERNEL_1)
 const TileKernels* compare_kernels() {
 #define TESSERA_ENTRY_2(name, types, ...) kernels_of<name##_kernel, 2, (types)>(),
 #define TESSERA_ENTRY_1(name, types, ...) kernels_of<name##_kernel, 1, (types)>(),
-  static constexpr TileKernels kKernels[] = {
-      TESSERA_ORDER_ROWS(TESSERA_ENTRY_2) TESSERA_LOGIC_ROWS(TESSERA_ENTRY_2) TESSERA_ROWS_1(TESSERA_ENTRY_1)};
+  static constexpr TileKernels kKernels[] = {TESSERA_ORDER_ROWS(TESSERA_ENTRY_2) TESSERA_LOGIC_ROWS(TESSERA_ENTRY_2)
+                                                 TESSERA_ROWS_1(TESSERA_ENTRY_1)};
 #undef TESSERA_ENTRY_1
 #undef TESSERA_ENTRY_2
   return kKernels;
@@ -85,14 +87,14 @@ enum Index { TESSERA_ORDER_ROWS(TESSERA_INDEX) TESSERA_LOGIC_ROWS(TESSERA_INDEX)
 
 namespace rows {
 using namespace detail;  // NOLINT(google-build-using-namespace): the words of the table
-#define TESSERA_ROW(row_name, names, kinds, kernel, place)                                                             \
-  constexpr Row row_name##_row = {                                                                                     \
-      .name = #row_name,                                                                                               \
-      .inputs = names,                                                                                                 \
-      .types = (kinds),                                                                                                \
-      .kernels = []() -> const TileKernels& { return HWY_DYNAMIC_DISPATCH(compare_kernels)()[Index::k_##kernel]; },    \
-      .result = Result::kBool,                                                                                         \
-      .numbers = Numbers::place};                                                                                      \
+#define TESSERA_ROW(row_name, names, kinds, kernel, place)                                                          \
+  constexpr Row row_name##_row = {                                                                                  \
+      .name = #row_name,                                                                                            \
+      .inputs = names,                                                                                              \
+      .types = (kinds),                                                                                             \
+      .kernels = []() -> const TileKernels& { return HWY_DYNAMIC_DISPATCH(compare_kernels)()[Index::k_##kernel]; }, \
+      .result = Result::kBool,                                                                                      \
+      .numbers = Numbers::place};                                                                                   \
   const tensor::Operator row_name = register_row<row_name##_row>();
 #define TESSERA_OPERATOR_2(row_name, kinds, ...) TESSERA_ROW(row_name, "a, b", kinds, row_name, kNone)
 #define TESSERA_OPERATOR_1(row_name, kinds, ...) TESSERA_ROW(row_name, "x", kinds, row_name, kNone)

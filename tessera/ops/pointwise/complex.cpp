@@ -69,9 +69,10 @@ const tensor::Operator kImag =
                          .inputs = "x",
                          .infer = infer_part,
                          .view = part_view<1>,
-                         .gradient = [](tensor::GradientCall& call) {
-                           call.set(0, mul(cast(call.grad(), DType::kC64), Scalar(std::complex<double>(0, 1))));
-                         },
+                         .gradient =
+                             [](tensor::GradientCall& call) {
+                               call.set(0, mul(cast(call.grad(), DType::kC64), Scalar(std::complex<double>(0, 1))));
+                             },
                          .rule = rule_of_part,
                          .traits = {.is_view = true}});
 
@@ -102,16 +103,14 @@ Tensor as_real_view(const Call& call) {
   const Tensor& x = call.inputs[0];
   return x.reinterpreted(DType::kF32, with_pair(x.shape()), real_strides(x, {1}), 2 * x.offset());
 }
-const tensor::Operator kViewAsReal =
-    tensor::register_op({.name = "view_as_real",
-                         .inputs = "x",
-                         .infer = infer_as_real,
-                         .view = as_real_view,
-                         .gradient = [](tensor::GradientCall& call) {
-                           call.set(0, view_as_complex(contiguous(call.grad())));
-                         },
-                         .rule = [](const Call& call) { return pair_rule(call, call.inputs[0].shape(), true); },
-                         .traits = {.is_view = true}});
+const tensor::Operator kViewAsReal = tensor::register_op(
+    {.name = "view_as_real",
+     .inputs = "x",
+     .infer = infer_as_real,
+     .view = as_real_view,
+     .gradient = [](tensor::GradientCall& call) { call.set(0, view_as_complex(contiguous(call.grad()))); },
+     .rule = [](const Call& call) { return pair_rule(call, call.inputs[0].shape(), true); },
+     .traits = {.is_view = true}});
 
 void infer_as_complex(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];

@@ -184,8 +184,8 @@ const tensor::Operator kCopy = tensor::register_op({.name = "copy",
 
 // `from` seen under the shape of `to`.
 Tensor broadcast_to(const Tensor& from, const Shape& shape) {
-  TESSERA_CHECK(from.shape().size() <= shape.size() && broadcast(from.shape(), shape) == shape, "copy_: ",
-                describe(from), " does not broadcast to ", shape);
+  TESSERA_CHECK(from.shape().size() <= shape.size() && broadcast(from.shape(), shape) == shape,
+                "copy_: ", describe(from), " does not broadcast to ", shape);
   TESSERA_CHECK(!from.is_tracked() || !tensor::is_grad_enabled(), "copy_: ", describe(from),
                 " asks for its gradient and is broadcast to ", shape, ": expand it first");
   std::vector<std::int64_t> strides(shape.size(), 0);

@@ -107,17 +107,17 @@ TESSERA_ROWS(TESSERA_GRADIENT)
 
 namespace rows {
 using namespace detail;  // NOLINT(google-build-using-namespace): the words of the table
-#define TESSERA_OPERATOR(row_name, kinds, algebra_of_x, flops_each, vector, element, saved, gradient_of_x)            \
-  constexpr Row row_name##_row = {                                                                                    \
-      .name = #row_name,                                                                                              \
-      .inputs = "x",                                                                                              \
-      .types = (kinds),                                                                                           \
+#define TESSERA_OPERATOR(row_name, kinds, algebra_of_x, flops_each, vector, element, saved, gradient_of_x)             \
+  constexpr Row row_name##_row = {                                                                                     \
+      .name = #row_name,                                                                                               \
+      .inputs = "x",                                                                                                   \
+      .types = (kinds),                                                                                                \
       .kernels = []() -> const TileKernels& { return HWY_DYNAMIC_DISPATCH(function_kernels)()[Index::k_##row_name]; }, \
-      .algebra = {algebra_of_x},                                                                                  \
-      .gradient = row_name##_gradient_of,                                                                             \
-      .saves = saved,                                                                                             \
-      .result = Index::k_##row_name == Index::k_abs ? Result::kReal : Result::kSame,                                  \
-      .flops = flops_each};                                                                                       \
+      .algebra = {algebra_of_x},                                                                                       \
+      .gradient = row_name##_gradient_of,                                                                              \
+      .saves = saved,                                                                                                  \
+      .result = Index::k_##row_name == Index::k_abs ? Result::kReal : Result::kSame,                                   \
+      .flops = flops_each};                                                                                            \
   const tensor::Operator row_name = register_row<row_name##_row>();
 TESSERA_ROWS(TESSERA_OPERATOR)
 #undef TESSERA_OPERATOR

@@ -1,5 +1,5 @@
-// Functions of one tensor, element by element. Each has three forms: a new tensor; in place, with a trailing underscore;
-// and into a given tensor. Integers are made f32 where the result is no integer.
+// Functions of one tensor, element by element. Each has three forms: a new tensor; in place, with a trailing
+// underscore; and into a given tensor. Integers are made f32 where the result is no integer.
 #pragma once
 
 #include "tessera/base/export.h"

@@ -5,8 +5,9 @@
 #include <cstring>
 #include <vector>
 
+#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
-#include "tessera/ops/shape/detail/enqueue.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/tensor/call.h"
@@ -63,28 +64,11 @@ void run_copies(const KernelCall& call, std::vector<detail::ElementsCopy> copies
   });
 }
 
-// Fills all of `out` with an element first.
+// Fills all of `out` with a number first.
 void run_filled(const KernelCall& call, const Scalar& value, const detail::ElementsCopy& copy) {
   const Tensor& out = call.outputs[0];
-  std::array<std::byte, 16> element{};
-  detail::with_element_type(out.dtype(), [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    T converted{};
-    if (value.kind() == Scalar::Kind::kComplex) {
-      converted = detail::convert<T>(value.as_complex());
-    } else if (value.kind() == Scalar::Kind::kFloating) {
-      converted = detail::convert<T>(value.as_double());
-    } else {
-      converted = detail::convert<T>(value.as_int64());
-    }
-    std::memcpy(element.data(), &converted, sizeof converted);
-  });
-  const detail::ElementsCopy fill = copy_of(out, out, whole_sides(out.shape()));
-  detail::enqueue(call, [copy, fill, element] {
-    const auto bytes = static_cast<std::int64_t>(fill.nbytes);
-    fill.loop.for_rows(0, fill.loop.rows(), [&](const auto& at) {
-      detail::fill_row(fill.to + at[0] * bytes, fill.loop.step(0), element.data(), fill.nbytes, fill.loop.inner());
-    });
+  detail::enqueue(call, [copy, whole = detail::whole_copy(out, out), element = detail::element_of(value, out.dtype())] {
+    whole.fill(element.data());
     copy.run();
   });
 }

@@ -187,6 +187,30 @@ double combined(Reduction reduction, double a, double b) {
   }
 }
 
+// Half the distance from 1 to the next number.
+double epsilon(DType dtype) {
+  switch (real_of(dtype)) {
+    case DType::kF64: return 1.2e-16;
+    case DType::kF32: return 6e-8;
+    case DType::kF16: return 5e-4;
+    case DType::kBF16: return 4e-3;
+    case DType::kF8E4M3: return 0.0625;
+    case DType::kF8E5M2: return 0.125;
+    default: return 0;
+  }
+}
+
+// What rounding parts of a sum to the dtype may add up to.
+double rounding_of(const std::vector<Whole>& parts, DType dtype, std::int64_t count) {
+  double largest = 0;
+  for (const Whole& part : parts) {
+    for (const double value : part.values) {
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    }
+  }
+  return 2 * epsilon(dtype) * largest * static_cast<double>(count);
+}
+
 bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 Tensor own_memory(const Shape& shape, DType dtype, std::vector<std::int64_t>& words) {
@@ -206,6 +230,20 @@ std::vector<std::int64_t> packed(const std::vector<double>& values, DType dtype)
   }
   for (std::size_t i = 0; i < values.size(); ++i) write_element(bytes + i * itemsize(real), real, values[i]);
   return words;
+}
+
+// "element [1, 2] (ranks 0, 2)".
+std::string element_text(const Whole& whole, std::size_t at, const Layout& layout) {
+  const auto place = static_cast<std::int64_t>(at / width_of(whole.dtype));
+  const auto index = digits(whole.shape, place);
+  std::string out = concat("element ", Shape(std::span<const std::int64_t>(index)));
+  const Holding& holding = holding_of(layout, whole.shape);
+  std::string ranks;
+  for (std::size_t r = 0; r < holding.held.size(); ++r) {
+    if (std::ranges::find(holding.held[r].places, place) == holding.held[r].places.end()) continue;
+    ranks += concat(ranks.empty() ? "" : ", ", r);
+  }
+  return concat(out, ranks.find(',') == std::string::npos ? " (rank " : " (ranks ", ranks, ")");
 }
 
 }  // namespace
@@ -297,14 +335,15 @@ std::optional<Whole> recombine(const Parts& parts, std::string& wrong) {
       value /= static_cast<double>(holding.averaged);
       const std::size_t at = static_cast<std::size_t>(held.places[i / width]) * width + i % width;
       if (is_known[at] && !is_same(out.values[at], value)) {
-        wrong = concat("replicas differ: element ", at, " is ", value, " on rank ", r, ", ", out.values[at],
-                       " on an earlier one");
+        wrong = concat("replicas differ: ", element_text(out, at, parts.layout), " is ", value, " on rank ", r, ", ",
+                       out.values[at], " on an earlier one");
         return std::nullopt;
       }
       out.values[at] = value;
       is_known[at] = true;
     }
   }
+  if (holding.parts > 1) out.rounding = rounding_of(computed, parts.dtype, holding.parts);
   const auto unknown = std::ranges::find(is_known, false);
   if (unknown != is_known.end()) {
     wrong = concat("no rank has element ", unknown - is_known.begin());
@@ -327,7 +366,7 @@ Whole reduced(const std::vector<const Whole*>& parts, Reduction reduction) {
   return out;
 }
 
-std::string difference(const Whole& got, const Whole& want, double tolerance) {
+std::string difference(const Whole& got, const Whole& want, double tolerance, const Layout& layout) {
   if (got.shape != want.shape || got.dtype != want.dtype) {
     return concat(got.dtype, got.shape, ", not ", want.dtype, want.shape);
   }
@@ -336,8 +375,8 @@ std::string difference(const Whole& got, const Whole& want, double tolerance) {
     const double a = got.values[i];
     const double b = want.values[i];
     if (is_same(a, b)) continue;
-    if (is_exact || !(std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b)))) {
-      return concat("element ", i, " is ", a, ", the whole has ", b);
+    if (is_exact || !(std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b)) + got.rounding)) {
+      return concat(element_text(want, i, layout), " is ", a, ", the whole has ", b);
     }
   }
   return {};

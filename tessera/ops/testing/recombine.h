@@ -24,6 +24,7 @@ struct Whole {
   Shape shape;
   DType dtype = DType::kF64;
   std::vector<double> values;
+  double rounding = 0;  // of elements that were put together from larger parts: how far off they may be
 };
 
 /// A tensor as all ranks of a mesh hold it.
@@ -52,8 +53,9 @@ Tensor to_tensor(const Whole& whole);
 /// The elements of a tensor that has been computed.
 Whole read(const Tensor& tensor);
 /// Empty when they have the same shape and dtype and close elements: relative to max(1, |wanted|) for floating ones,
-/// equal for others. Else the first that differs.
-std::string difference(const Whole& got, const Whole& want, double tolerance);
+/// equal for others, beside what rounding of the parts makes. Else the first that differs, and which ranks have it in
+/// this layout.
+std::string difference(const Whole& got, const Whole& want, double tolerance, const layout::Layout& layout);
 
 /// What each rank holds of a tensor of this shape, for OpDef::localize; in the order of the mesh's ranks.
 const std::vector<layout::LocalOperand>& local_operands(const layout::Layout& layout, const Shape& shape);

@@ -51,19 +51,21 @@ class MadeCall final : public tensor::GradientCall {
 // A sample with gradients of its results, and those of its inputs computed on the whole.
 struct BackwardSubject {
   const Subject& subject;
-  std::vector<Whole> grads;                // of the results; of those that are not floating nothing
-  std::vector<std::optional<Whole>> want;  // of the inputs; none: zero, or not asked for
+  std::vector<std::optional<Whole>> grads;  // of the results; none: nothing depends on it
+  std::vector<std::optional<Whole>> want;   // of the inputs; none: zero, or not asked for
 };
 
-BackwardSubject whole_gradients(const Subject& subject, Random& random) {
+// Gradients of the inputs on the whole; of the results, only those up to `outputs` have one.
+BackwardSubject whole_gradients(const Subject& subject, std::size_t outputs, Random& random) {
   BackwardSubject out{subject, {}, {}};
   std::vector<Tensor> grads;
   for (const Whole& result : subject.outputs()) {
     const bool flows = is_floating(result.dtype) || is_complex(result.dtype);
-    Whole& grad = out.grads.emplace_back(Whole{result.shape, result.dtype, result.values});
+    Whole grad{result.shape, result.dtype, result.values};
     std::normal_distribution<double> normal;
     for (double& value : grad.values) value = normal(random);
-    grads.push_back(flows ? to_tensor(grad) : Tensor());
+    out.grads.push_back(flows && grads.size() < outputs ? std::optional(grad) : std::nullopt);
+    grads.push_back(out.grads.back() ? to_tensor(grad) : Tensor());
   }
   const WaitAtEnd wait;
   MadeCall call(subject, subject.tensors(), subject.output_tensors(), grads);
@@ -71,6 +73,15 @@ BackwardSubject whole_gradients(const Subject& subject, Random& random) {
   device::Device::get("host").synchronize();
   for (const Tensor& each : call.gradients()) out.want.push_back(each ? std::optional(read(each)) : std::nullopt);
   return out;
+}
+
+// Results beside the first are often statistics that nothing is to be differentiated by.
+BackwardSubject whole_gradients(const Subject& subject, Random& random) {
+  try {
+    return whole_gradients(subject, subject.outputs().size(), random);
+  } catch (const Error&) {
+    return whole_gradients(subject, 1, random);
+  }
 }
 
 // The gradient of a result in this layout; pending: partial along the axes that do nothing in the result.
@@ -121,9 +132,8 @@ std::string check_combination(const BackwardSubject& backward, const Combination
   std::vector<Tensor> grads;
   for (const Parts& each : cut_inputs) inputs.push_back(each.layout ? shards.add(each) : Tensor());
   for (std::size_t o = 0; o < results.size(); ++o) {
-    const bool flows = is_floating(results[o].dtype) || is_complex(results[o].dtype);
     const Layout layout = layout_of_gradient(combination.outputs[o], is_pending);
-    grads.push_back(flows ? shards.add(cut(backward.grads[o], layout)) : Tensor());
+    grads.push_back(backward.grads[o] ? shards.add(cut(*backward.grads[o], layout)) : Tensor());
     outputs.push_back(shards.add(std::move(results[o])));
   }
   MadeCall call(subject, inputs, outputs, grads);
@@ -136,9 +146,10 @@ std::string check_combination(const BackwardSubject& backward, const Combination
     const Tensor& got = call.gradients()[i];
     if (!subject.is_differentiable(i) || (!got && !backward.want[i])) continue;
     if (!got || !backward.want[i]) return concat("gradient of input ", i, " is given for the whole or the parts alone");
-    const std::string wrong = difference(shards.whole_of(got), *backward.want[i], subject.tolerance() * 10);
+    const Layout layout = got.has_layout() ? got.layout() : Layout::replicated(combination.mesh());
+    const std::string wrong = difference(shards.whole_of(got), *backward.want[i], subject.tolerance() * 10, layout);
     if (!wrong.empty()) return concat("gradient of input ", i, " ", describe(got), ": ", wrong);
-    const std::string place = got.has_layout() ? misplaced(got.layout(), combination.inputs[i]) : std::string();
+    const std::string place = misplaced(layout, combination.inputs[i]);
     if (place.empty()) continue;
     out.moves += 1;
     if (out.notes.empty()) out.notes.push_back(concat("gradient of input ", i, " ", place));
@@ -175,6 +186,7 @@ Validation validate_backward(const OpCaseInfo& info, const ValidatorOptions& opt
   Validation out;
   const tensor::Operator op = tensor::find_op(info.op);
   if (op->def.gradient == nullptr || op->def.rule == nullptr) return out;
+  if (!info.samples) return out;
   Random random(options.seed);
   for (const OpSample& sample : info.samples(random)) {
     if (sample.inputs.empty() || out.wrong.size() >= options.most_wrong) continue;

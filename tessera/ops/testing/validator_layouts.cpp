@@ -2,6 +2,7 @@
 // factor each looks at every axis by itself, so that on a mesh of several axes only combinations of what each may do
 // alone are asked; of a view's all are.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "tessera/base/error.h"
@@ -17,15 +18,22 @@ using layout::Placement;
 using layout::Reduction;
 
 constexpr std::size_t kMostAsked = 20000;  // combinations of a sample on one mesh
+constexpr std::size_t kDrawn = 1000;       // of those, where there are more
 
-// Calls body(digits) for every combination of one of `counts` each; of more than kMostAsked, so many are drawn.
-template <class Body>
-void for_each_choice(const std::vector<std::size_t>& counts, Random& random, Body&& body) {
+double product_of(const std::vector<std::size_t>& counts) {
   double all = 1;
   for (const std::size_t count : counts) all *= static_cast<double>(count);
+  return all;
+}
+
+// Calls body(digits) for every combination of one of `counts` each; of more than kMostAsked, some are drawn.
+template <class Body>
+void for_each_choice(const std::vector<std::size_t>& counts, Random& random, Body&& body) {
+  const double all = product_of(counts);
+  if (all == 0) return;
   std::vector<std::size_t> choice(counts.size(), 0);
   if (all > static_cast<double>(kMostAsked)) {
-    for (std::size_t n = 0; n < kMostAsked; ++n) {
+    for (std::size_t n = 0; n < kDrawn; ++n) {
       for (std::size_t i = 0; i < choice.size(); ++i) choice[i] = random() % counts[i];
       body(choice);
     }
@@ -62,7 +70,43 @@ std::optional<std::vector<Layout>> layouts_of(const Subject& subject, const Mesh
   return out;
 }
 
-bool is_compound(const Subject& subject) {
+// What the rule itself speaks of: each factor cut where it stands, each input partial alone, all linear ones together.
+// Where inputs are so many that not all rows can be asked, these are.
+std::vector<Row> rows_by_rule(const Subject& subject) {
+  const RuleOperands& operands = *subject.rule();
+  const Row nothing(subject.inputs().size(), layout::Replicate());
+  std::vector<Row> rows = {nothing};
+  for (std::size_t f = 0; f < operands.rule.factors.size(); ++f) {
+    Row& row = rows.emplace_back(nothing);
+    for (std::size_t k = 0; k < operands.inputs.size(); ++k) {
+      const auto& dims = operands.rule.inputs[k];
+      for (std::size_t d = 0; d < dims.size(); ++d) {
+        const bool is_here = !dims[d].empty() && dims[d][0] == static_cast<std::int32_t>(f);
+        if (is_here) row[operands.inputs[k]] = layout::Shard(static_cast<int>(d));
+      }
+    }
+  }
+  for (const Reduction kind : {Reduction::kSum, Reduction::kAvg, Reduction::kMin, Reduction::kMax}) {
+    Row joint = nothing;
+    for (std::size_t k = 0; k < operands.rule.algebra.size(); ++k) {
+      Row alone = nothing;
+      alone[operands.inputs[k]] = layout::Partial(kind);
+      rows.push_back(std::move(alone));
+      const bool is_joint = operands.rule.algebra[k].linearity == layout::Linearity::kJoint;
+      if (is_joint) joint[operands.inputs[k]] = layout::Partial(kind);
+    }
+    rows.push_back(std::move(joint));
+  }
+  return rows;
+}
+
+// Whether a dimension is several factors, and its layouts are few enough to be asked one by one.
+bool is_small_compound(const Subject& subject, const Mesh& mesh) {
+  double all = 1;
+  for (const Whole& input : subject.inputs()) {
+    all *= std::pow(static_cast<double>(placements_of(input).size()), mesh.ndim());
+  }
+  if (all > static_cast<double>(kMostAsked)) return false;
   for (const auto& operand : subject.rule()->rule.inputs) {
     for (const auto& dim : operand) {
       if (dim.size() > 1) return true;
@@ -90,30 +134,36 @@ std::optional<Combination> in_other_order(const Subject& subject, const Combinat
   return is_other ? subject.admitted(std::move(inputs), of.mesh()) : std::nullopt;
 }
 
-// The same combination on a mesh of one axis with other pieces for each cut: sizes that are given, or blocks.
+constexpr int kPieces = 3;
+
+// Other pieces for the one cut of a dimension: all on the last rank, one element on the first and the rest on the last,
+// or in two blocks. No: the dimension has no such pieces.
+bool take_pieces(layout::DimCuts& dim, std::int64_t size, std::int64_t ranks, int variant) {
+  if (variant == 2) {
+    dim.cuts[0].blocks = 2;
+    return size % 2 == 0;
+  }
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks), 0);
+  sizes.back() = size;
+  if (variant == 1 && size > 1) {
+    sizes.front() = 1;
+    sizes.back() = size - 1;
+  }
+  dim.sizes = std::make_shared<const std::vector<std::int64_t>>(std::move(sizes));
+  return true;
+}
+
+// The same combination on a mesh of one axis with other pieces for each cut.
 std::optional<Combination> with_pieces(const Subject& subject, const Combination& of, int variant) {
   std::vector<Layout> inputs = of.inputs;
-  const std::int64_t ranks = of.mesh().size();
   bool is_other = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i]) continue;
     layout::LayoutParts parts = inputs[i].parts();
     for (std::size_t d = 0; d < parts.dims.size(); ++d) {
       if (parts.dims[d].cuts.empty()) continue;
-      const std::int64_t size = subject.inputs()[i].shape[d];
       is_other = true;
-      if (variant == 2) {
-        if (size % 2 != 0) return std::nullopt;
-        parts.dims[d].cuts[0].blocks = 2;
-        continue;
-      }
-      std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks), 0);  // all on the last rank, or one on the first
-      sizes.back() = size;
-      if (variant == 1 && size > 1) {
-        sizes.front() = 1;
-        sizes.back() = size - 1;
-      }
-      parts.dims[d].sizes = std::make_shared<const std::vector<std::int64_t>>(std::move(sizes));
+      if (!take_pieces(parts.dims[d], subject.inputs()[i].shape[d], of.mesh().size(), variant)) return std::nullopt;
     }
     inputs[i] = Layout::create(of.mesh(), std::move(parts));
   }
@@ -156,6 +206,14 @@ std::vector<Combination> layouts_of_result(const Subject& subject, const Mesh& m
     const std::vector<Layout> outputs(subject.outputs().size(), Layout::create(mesh, chosen));
     out.push_back({{}, outputs});
   });
+  if (mesh.ndim() > 1) return out;
+  for (std::size_t d = 0; d < subject.outputs()[0].shape.size(); ++d) {
+    for (int variant = 0; variant < kPieces; ++variant) {
+      layout::LayoutParts parts = out[d + 1].outputs[0].parts();
+      if (!take_pieces(parts.dims[d], subject.outputs()[0].shape[d], mesh.size(), variant)) continue;
+      out.push_back({{}, std::vector<Layout>(subject.outputs().size(), Layout::create(mesh, std::move(parts)))});
+    }
+  }
   return out;
 }
 
@@ -181,11 +239,20 @@ std::vector<Row> admitted_rows(const Subject& subject, std::int64_t size, Random
     counts.push_back(choices.back().size());
   }
   std::vector<Row> rows;
+  const auto ask = [&](const Row& row) {
+    auto layouts = layouts_of(subject, mesh, {&row});
+    if (subject.admitted(std::move(*layouts), mesh) && std::ranges::find(rows, row) == rows.end()) rows.push_back(row);
+  };
+  for (const Row& row : rows_by_rule(subject)) {
+    bool is_sensible = true;  // as placements_of() has it
+    for (std::size_t i = 0; i < row.size(); ++i)
+      is_sensible &= std::ranges::find(choices[i], row[i]) != choices[i].end();
+    if (is_sensible) ask(row);
+  }
   for_each_choice(counts, random, [&](const std::vector<std::size_t>& choice) {
     Row row;
     for (std::size_t i = 0; i < choice.size(); ++i) row.push_back(choices[i][choice[i]]);
-    auto layouts = layouts_of(subject, mesh, {&row});
-    if (subject.admitted(std::move(*layouts), mesh) && std::ranges::find(rows, row) == rows.end()) rows.push_back(row);
+    ask(row);
   });
   return rows;
 }
@@ -218,14 +285,14 @@ Combinations admitted_combinations(const Subject& subject, const Mesh& mesh, std
   Combinations out;
   if (subject.rule() == nullptr) {
     out.list = layouts_of_result(subject, mesh, random);
-  } else if (is_compound(subject) && mesh.ndim() < 3) {
+  } else if (mesh.ndim() == 2 && is_small_compound(subject, mesh)) {
     out.list = all_combinations(subject, mesh);
   } else {
     out.list = combinations_of_rows(subject, mesh, random);
   }
   const std::size_t plain = out.list.size();
   for (std::size_t c = 0; c < plain && subject.rule() != nullptr; ++c) {
-    for (int variant = 0; mesh.ndim() == 1 && variant < 3; ++variant) {
+    for (int variant = 0; mesh.ndim() == 1 && variant < kPieces; ++variant) {
       if (auto found = with_pieces(subject, out.list[c], variant)) out.list.push_back(std::move(*found));
     }
     if (mesh.ndim() == 2) {

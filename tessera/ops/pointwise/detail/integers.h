@@ -8,23 +8,31 @@ namespace tessera::ops::detail {
 
 template <class T>
 constexpr T wrap_add(T a, T b) {
-  if constexpr (!std::is_integral_v<T>) return a + b;
-  else return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  if constexpr (!std::is_integral_v<T>)
+    return a + b;
+  else
+    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
 }
 template <class T>
 constexpr T wrap_sub(T a, T b) {
-  if constexpr (!std::is_integral_v<T>) return a - b;
-  else return static_cast<T>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+  if constexpr (!std::is_integral_v<T>)
+    return a - b;
+  else
+    return static_cast<T>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
 }
 template <class T>
 constexpr T wrap_mul(T a, T b) {
-  if constexpr (!std::is_integral_v<T>) return a * b;
-  else return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  if constexpr (!std::is_integral_v<T>)
+    return a * b;
+  else
+    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
 }
 template <class T>
 constexpr T wrap_neg(T a) {
-  if constexpr (!std::is_integral_v<T>) return -a;
-  else return static_cast<T>(0 - static_cast<std::uint64_t>(a));
+  if constexpr (!std::is_integral_v<T>)
+    return -a;
+  else
+    return static_cast<T>(0 - static_cast<std::uint64_t>(a));
 }
 /// Rounded down; 0 when b is 0.
 constexpr std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {

@@ -82,8 +82,7 @@ tensor::Operator register_row() {
   return tensor::register_op(
       {.name = kRow.name,
        .inputs = kRow.inputs,
-       .infer = [](const tensor::Call& call,
-                   std::span<tensor::OutputInfo> outputs) { infer_row(kRow, call, outputs); },
+       .infer = [](const tensor::Call& call, std::span<tensor::OutputInfo> outputs) { infer_row(kRow, call, outputs); },
        .host = [](const tensor::KernelCall& call) { run_row(kRow, call); },
        .gradient = kRow.gradient,
        .saves = kRow.saves,

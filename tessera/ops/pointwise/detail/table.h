@@ -22,27 +22,25 @@
     }                                                     \
   };
 /// A kernel of two inputs a and b.
-#define TESSERA_POINTWISE_KERNEL_2(name, vector, element)       \
-  struct name##_kernel {                                        \
-    template <class D, class V>                                 \
-    static HWY_INLINE V vec([[maybe_unused]] D d, V a, V b) {   \
-      return vector;                                            \
-    }                                                           \
-    template <class T>                                          \
+#define TESSERA_POINTWISE_KERNEL_2(name, vector, element)         \
+  struct name##_kernel {                                          \
+    template <class D, class V>                                   \
+    static HWY_INLINE V vec([[maybe_unused]] D d, V a, V b) {     \
+      return vector;                                              \
+    }                                                             \
+    template <class T>                                            \
     static auto one([[maybe_unused]] T a, [[maybe_unused]] T b) { \
-      return element;                                           \
-    }                                                           \
+      return element;                                             \
+    }                                                             \
   };
 
 /// The functions of an operator of one input: a new tensor, in place, into a given one.
-#define TESSERA_POINTWISE_FORMS_1(name)                                                                   \
-  Tensor name(const Tensor& x) { return tensor::call(rows::name, {x}); }                                  \
-  void name##_(const Tensor& x) { tensor::call_out(rows::name, x, {x}); }                                 \
+#define TESSERA_POINTWISE_FORMS_1(name)                                   \
+  Tensor name(const Tensor& x) { return tensor::call(rows::name, {x}); }  \
+  void name##_(const Tensor& x) { tensor::call_out(rows::name, x, {x}); } \
   void name##_out(const Tensor& out, const Tensor& x) { tensor::call_out(rows::name, out, {x}); }
 /// Likewise of two.
-#define TESSERA_POINTWISE_FORMS_2(name)                                                                          \
-  Tensor name(const Tensor& a, const Tensor& b) { return tensor::call(rows::name, {a, b}); }                     \
-  void name##_(const Tensor& a, const Tensor& b) { tensor::call_out(rows::name, a, {a, b}); }                    \
-  void name##_out(const Tensor& out, const Tensor& a, const Tensor& b) {                                         \
-    tensor::call_out(rows::name, out, {a, b});                                                                   \
-  }
+#define TESSERA_POINTWISE_FORMS_2(name)                                                       \
+  Tensor name(const Tensor& a, const Tensor& b) { return tensor::call(rows::name, {a, b}); }  \
+  void name##_(const Tensor& a, const Tensor& b) { tensor::call_out(rows::name, a, {a, b}); } \
+  void name##_out(const Tensor& out, const Tensor& a, const Tensor& b) { tensor::call_out(rows::name, out, {a, b}); }

@@ -2,29 +2,10 @@
 
 #include <cstring>
 
+#include "tessera/ops/detail/elements.h"
 #include "tessera/ops/detail/parallel.h"
 
 namespace tessera::ops::detail {
-namespace {
-
-struct Bytes16 {
-  std::uint64_t word[2];
-};
-
-// Calls body with a value of the unsigned type of this size.
-template <class F>
-void with_word(std::size_t nbytes, const F& body) {
-  switch (nbytes) {
-    case 1: return body(std::uint8_t{});
-    case 2: return body(std::uint16_t{});
-    case 4: return body(std::uint32_t{});
-    case 8: return body(std::uint64_t{});
-    default: return body(Bytes16{});
-  }
-}
-
-}  // namespace
-
 void copy_row(std::byte* to, std::int64_t to_step, const std::byte* from, std::int64_t from_step, std::size_t nbytes,
               std::int64_t n) {
   if (n <= 0) return;
@@ -45,6 +26,44 @@ void fill_row(std::byte* to, std::int64_t step, const std::byte* value, std::siz
     std::memcpy(&word, value, sizeof word);
     auto* out = reinterpret_cast<decltype(word)*>(to);
     for (std::int64_t i = 0; i < n; ++i) out[i * step] = word;
+  });
+}
+
+ElementsCopy whole_copy(const Tensor& to, const Tensor& from) {
+  ElementsCopy copy;
+  for (std::size_t d = 0; d < to.shape().size(); ++d) {
+    copy.loop.add(to.shape()[d], {to.strides()[d], from.strides()[d]});
+  }
+  copy.loop.collapse();
+  copy.to = to.data();
+  copy.from = from.data();
+  copy.nbytes = itemsize(to.dtype());
+  return copy;
+}
+
+std::array<std::byte, 16> element_of(const Scalar& value, DType dtype) {
+  std::array<std::byte, 16> element{};
+  with_element_type(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    T converted{};
+    if (value.kind() == Scalar::Kind::kComplex) {
+      converted = convert<T>(value.as_complex());
+    } else if (value.kind() == Scalar::Kind::kFloating) {
+      converted = convert<T>(value.as_double());
+    } else {
+      converted = convert<T>(value.as_int64());
+    }
+    std::memcpy(element.data(), &converted, sizeof converted);
+  });
+  return element;
+}
+
+void ElementsCopy::fill(const std::byte* value) const {
+  const auto bytes = static_cast<std::int64_t>(nbytes);
+  const std::int64_t inner = loop.inner();
+  parallel_for(loop.rows(), rows_per_piece(inner), [&](std::int64_t begin, std::int64_t end) {
+    loop.for_rows(begin, end,
+                  [&](const auto& at) { fill_row(to + at[0] * bytes, loop.step(0), value, nbytes, inner); });
   });
 }
 

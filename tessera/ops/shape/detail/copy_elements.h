@@ -2,12 +2,32 @@
 // made of. Elements are bytes here, of 1, 2, 4, 8 or 16 each.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "tessera/ops/shape/detail/strided_loop.h"
 
 namespace tessera::ops::detail {
+
+/// As large as the largest element.
+struct Bytes16 {
+  std::uint64_t word[2];
+};
+/// Calls body with a value of the plain type of this many bytes.
+template <class F>
+void with_word(std::size_t nbytes, const F& body) {
+  switch (nbytes) {
+    case 1: return body(std::uint8_t{});
+    case 2: return body(std::uint16_t{});
+    case 4: return body(std::uint32_t{});
+    case 8: return body(std::uint64_t{});
+    default: return body(Bytes16{});
+  }
+}
+
+/// The bytes of a number as an element of `dtype`.
+std::array<std::byte, 16> element_of(const Scalar& value, DType dtype);
 
 /// Copies `n` elements of `nbytes` each, steps in elements.
 void copy_row(std::byte* to, std::int64_t to_step, const std::byte* from, std::int64_t from_step, std::size_t nbytes,
@@ -24,6 +44,10 @@ struct ElementsCopy {
 
   /// Runs on the threads of the rank.
   void run() const;
+  /// Sets every element that is written to the one at `value` instead.
+  void fill(const std::byte* value) const;
 };
+/// All of one tensor to another of its shape.
+ElementsCopy whole_copy(const Tensor& to, const Tensor& from);
 
 }  // namespace tessera::ops::detail

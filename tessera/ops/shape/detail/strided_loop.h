@@ -32,7 +32,8 @@ class StridedLoop {
 
   void collapse() {
     const StridedLoop from = *this;
-    *this = StridedLoop();
+    sizes_.clear();
+    for (auto& strides : strides_) strides.clear();
     for (std::size_t d = 0; d < from.sizes_.size(); ++d) {
       if (from.sizes_[d] != 1 && !merge(from, d)) add(from.sizes_[d], from.strides_at(d));
     }

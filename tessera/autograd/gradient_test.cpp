@@ -1,0 +1,242 @@
+// Every operator's gradient against central differences, in f64, from the samples that the operator is tested by
+// anyway: the slope of a random projection of the results along random directions of the inputs. Then the same again
+// for the gradients themselves. What cannot be checked is named here, and nothing else is left out.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/ops/testing/op_case.h"
+
+namespace tessera::autograd {
+namespace {
+
+using ops::testing::Array;
+using ops::testing::OpCaseInfo;
+using ops::testing::OpSample;
+using ops::testing::Random;
+using Arrays = std::vector<Array>;
+
+// Operators with a gradient that no differences can check, with the reason.
+const std::map<std::string, std::string> kUnchecked = {};
+// Operators whose gradient is not made to be differentiated again.
+const std::map<std::string, std::string> kOnceDifferentiable = {};
+
+constexpr double kStep = 1e-5;
+constexpr double kTolerance = 1e-6;
+
+Array random_like(const Array& like, Random& random) {
+  Array out(like.shape);
+  std::normal_distribution<double> normal;
+  for (double& value : out.values) value = normal(random);
+  return out;
+}
+
+double dot(const Array& a, const Array& b) {
+  double total = 0;
+  for (std::size_t i = 0; i < a.values.size(); ++i) total += a.values[i] * b.values[i];
+  return total;
+}
+
+// One sample as a function of its differentiable inputs.
+class Sampled {
+ public:
+  Sampled(const OpCaseInfo& info, const OpSample& sample, bool strided)
+      : op_(tensor::find_op(info.op)), sample_(sample), strided_(strided) {
+    for (std::size_t i = 0; i < sample.inputs.size(); ++i) {
+      const auto& input = sample.inputs[i];
+      if (!input.is_absent && !input.dtype && input.is_differentiable) free_.push_back(i);
+    }
+  }
+  [[nodiscard]] bool has_free() const { return !free_.empty(); }
+  [[nodiscard]] Arrays point() const {
+    Arrays out;
+    for (const std::size_t i : free_) out.push_back(sample_.inputs[i].value);
+    return out;
+  }
+
+  struct Result {
+    std::vector<Tensor> leaves;
+    std::vector<Tensor> outputs;  // those that have gradients
+  };
+  [[nodiscard]] Result run(const Arrays& at) const {
+    Result result;
+    std::vector<Tensor> inputs;
+    for (std::size_t i = 0, next = 0; i < sample_.inputs.size(); ++i) {
+      const auto& input = sample_.inputs[i];
+      if (input.is_absent) {
+        inputs.emplace_back();
+      } else if (next < free_.size() && free_[next] == i) {
+        inputs.push_back(ops::testing::to_tensor(at[next++], DType::kF64, strided_));
+        set_requires_grad(inputs.back(), true);
+        result.leaves.push_back(inputs.back());
+      } else {
+        inputs.push_back(ops::testing::to_tensor(input.value, input.dtype.value_or(DType::kF64), strided_));
+      }
+    }
+    std::vector<Tensor> outputs(static_cast<std::size_t>(sample_.outputs));
+    tensor::call_into({op_, inputs, sample_.attributes.ref(), outputs});
+    for (const Tensor& output : outputs) {
+      if (is_floating(output.dtype())) result.outputs.push_back(output);
+    }
+    return result;
+  }
+
+  /// The projection of the results.
+  [[nodiscard]] double value(const Arrays& at, const Arrays& onto) const {
+    const NoGrad off;
+    const Result result = run(at);
+    double total = 0;
+    for (std::size_t i = 0; i < onto.size(); ++i) total += dot(ops::testing::to_array(result.outputs[i]), onto[i]);
+    return total;
+  }
+  /// Its gradient; zeros where there is none.
+  [[nodiscard]] Arrays gradient(const Arrays& at, const Arrays& onto) const {
+    const Result result = run(at);
+    return arrays_of(
+        gradients(tracked(result, onto).first, result.leaves, tracked(result, onto).second, {.allow_unused = true}),
+        at);
+  }
+  /// The gradient of the gradient's projection onto `again`.
+  [[nodiscard]] Arrays second_gradient(const Arrays& at, const Arrays& onto, const Arrays& again) const {
+    const Result result = run(at);
+    const auto [outputs, grads] = tracked(result, onto);
+    const auto first = gradients(outputs, result.leaves, grads, {.create_graph = true, .allow_unused = true});
+    std::vector<Tensor> from;
+    std::vector<Tensor> along;
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      if (!first[i] || !requires_grad(first[i])) continue;
+      from.push_back(first[i]);
+      along.push_back(ops::testing::to_tensor(again[i], DType::kF64));
+    }
+    if (from.empty()) return arrays_of(std::vector<Tensor>(at.size()), at);
+    return arrays_of(gradients(from, result.leaves, along, {.allow_unused = true}), at);
+  }
+
+ private:
+  static std::pair<std::vector<Tensor>, std::vector<Tensor>> tracked(const Result& result, const Arrays& onto) {
+    std::pair<std::vector<Tensor>, std::vector<Tensor>> out;
+    for (std::size_t i = 0; i < result.outputs.size(); ++i) {
+      if (!requires_grad(result.outputs[i])) continue;
+      out.first.push_back(result.outputs[i]);
+      out.second.push_back(ops::testing::to_tensor(onto[i], DType::kF64));
+    }
+    return out;
+  }
+  static Arrays arrays_of(const std::vector<Tensor>& tensors, const Arrays& like) {
+    Arrays out;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      out.push_back(tensors[i] ? ops::testing::to_array(tensors[i]) : Array(like[i].shape));
+    }
+    return out;
+  }
+
+  tensor::Operator op_;
+  const OpSample& sample_;
+  bool strided_;
+  std::vector<std::size_t> free_;
+};
+
+// Compares <gradient, direction> with the slope of `value` along random directions: of all inputs, then of each alone.
+template <class F>
+void expect_slopes(const Arrays& at, const Arrays& gradient, Random& random, const F& value) {
+  for (std::size_t which = 0; which <= at.size(); ++which) {
+    Arrays directions;
+    Arrays ahead = at;
+    Arrays behind = at;
+    double want = 0;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      const Array direction = which == 0 || which == i + 1 ? random_like(at[i], random) : Array(at[i].shape);
+      for (std::size_t k = 0; k < direction.values.size(); ++k) {
+        ahead[i].values[k] += kStep * direction.values[k];
+        behind[i].values[k] -= kStep * direction.values[k];
+      }
+      want += dot(gradient[i], direction);
+    }
+    const double slope = (value(ahead) - value(behind)) / (2 * kStep);
+    ASSERT_NEAR(want, slope, kTolerance * std::max(1.0, std::abs(slope)))
+        << (which == 0 ? std::string("along all inputs") : "along input " + std::to_string(which - 1));
+  }
+}
+
+Arrays projections(const Sampled& sampled, Random& random) {
+  Arrays onto;
+  for (const Tensor& output : sampled.run(sampled.point()).outputs) {
+    onto.push_back(random_like(Array(output.shape()), random));
+  }
+  return onto;
+}
+
+void check_first(const OpCaseInfo& info, const OpSample& sample, bool strided) {
+  const Sampled sampled(info, sample, strided);
+  if (!sampled.has_free()) return;
+  Random random(11);
+  const Arrays onto = projections(sampled, random);
+  if (onto.empty()) return;
+  expect_slopes(sampled.point(), sampled.gradient(sampled.point(), onto), random,
+                [&](const Arrays& at) { return sampled.value(at, onto); });
+}
+
+void check_second(const OpCaseInfo& info, const OpSample& sample) {
+  const Sampled sampled(info, sample, false);
+  if (!sampled.has_free()) return;
+  Random random(13);
+  const Arrays onto = projections(sampled, random);
+  if (onto.empty()) return;
+  Arrays again;
+  for (const Array& input : sampled.point()) again.push_back(random_like(input, random));
+  expect_slopes(sampled.point(), sampled.second_gradient(sampled.point(), onto, again), random, [&](const Arrays& at) {
+    const Arrays first = sampled.gradient(at, onto);
+    double total = 0;
+    for (std::size_t i = 0; i < first.size(); ++i) total += dot(first[i], again[i]);
+    return total;
+  });
+}
+
+// Runs `check` on all samples of all operators that have a gradient, but those named.
+template <class F>
+void for_each_sample(const std::map<std::string, std::string>& left_out, const F& check) {
+  for (const OpCaseInfo& info : ops::testing::all_cases()) {
+    if (tensor::find_op(info.op)->def.gradient == nullptr || kUnchecked.contains(info.op) ||
+        left_out.contains(info.op)) {
+      continue;
+    }
+    Random random(5);
+    for (const OpSample& sample : info.samples(random)) {
+      SCOPED_TRACE(info.op + "(" + sample.attributes.ref().text() + ") " + sample.note);
+      try {
+        check(info, sample);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+    }
+  }
+}
+
+TEST(Gradient, OfEveryOperatorIsTheSlope) {
+  for_each_sample({}, [](const OpCaseInfo& info, const OpSample& sample) {
+    for (const bool strided : {false, true}) check_first(info, sample, strided);
+  });
+}
+
+TEST(Gradient, OfEveryGradientIsItsSlope) { for_each_sample(kOnceDifferentiable, check_second); }
+
+TEST(Gradient, IsCheckedForEveryOperatorThatHasOne) {
+  std::set<std::string> checked;
+  for (const OpCaseInfo& info : ops::testing::all_cases()) {
+    Random random(5);
+    for (const OpSample& sample : info.samples(random)) {
+      if (info.is_checked_by_differences && Sampled(info, sample, false).has_free()) checked.insert(info.op);
+    }
+  }
+  for (const tensor::Operator op : tensor::all_ops()) {
+    if (op->def.gradient == nullptr) continue;
+    EXPECT_NE(checked.contains(op.name()), kUnchecked.contains(op.name()))
+        << op.name() << (checked.contains(op.name()) ? " is checked and named as if not" : " is not checked");
+  }
+}
+
+}  // namespace
+}  // namespace tessera::autograd

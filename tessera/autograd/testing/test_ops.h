@@ -1,0 +1,298 @@
+// Small operators over f64 for the tests of the tape, each in a few lines of plain loops: with and without gradients,
+// saving inputs, saving the result, a view, two results, results without gradients. Registered in the programs that
+// include this.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::autograd::testing {
+
+using tensor::Call;
+using tensor::GradientCall;
+using tensor::KernelCall;
+using tensor::Operator;
+using tensor::OutputInfo;
+using tensor::register_op;
+
+struct SpreadAttributes {
+  Shape shape;
+  TESSERA_ATTRIBUTES(shape)
+};
+
+/// The elements of a tensor as the kernels below read and write them.
+struct Elements {
+  explicit Elements(const Tensor& tensor)
+      : data(tensor.data_as<double>()), shape(tensor.shape()), strides(tensor.strides()), count(tensor.numel()) {}
+  [[nodiscard]] double& operator[](std::int64_t place) const {
+    std::int64_t at = 0;
+    for (std::size_t d = shape.size(); d-- > 0; place /= shape[d]) at += place % shape[d] * strides[d];
+    return data[at];
+  }
+  double* data;
+  Shape shape;
+  Strides strides;
+  std::int64_t count;
+};
+
+inline std::pair<const std::byte*, std::size_t> bytes_of(const Tensor& tensor) {
+  const auto bounds = view_bounds(tensor.shape(), tensor.strides());
+  if (!bounds) return {tensor.data(), 0};
+  const auto item = static_cast<std::int64_t>(itemsize(tensor.dtype()));
+  return {tensor.data() + bounds->min * item, static_cast<std::size_t>((bounds->max - bounds->min + 1) * item)};
+}
+
+/// Enqueues `body`, with the accesses of all tensors of the call.
+inline void enqueue(const KernelCall& call, std::function<void()> body) {
+  std::vector<device::Access> accesses;
+  for (const Tensor& input : call.inputs) {
+    const auto [at, nbytes] = bytes_of(input);
+    accesses.push_back(device::reads(at, nbytes));
+  }
+  for (const Tensor& output : call.outputs) {
+    const auto [at, nbytes] = bytes_of(output);
+    accesses.push_back(device::writes(const_cast<std::byte*>(at), nbytes));
+  }
+  call.stream().run([body = std::move(body)] { body(); }, {.label = call.op.name(), .accesses = accesses});
+}
+
+inline void infer_like_first(const Call& call, std::span<OutputInfo> outputs) {
+  for (const Tensor& input : call.inputs) {
+    TESSERA_CHECK_CALL(call, input.shape() == call.inputs[0].shape(), "shapes differ");
+  }
+  for (OutputInfo& output : outputs) output = {call.inputs[0].shape(), call.inputs[0].dtype()};
+}
+
+template <double (*F)(double, double)>
+void binary_kernel(const KernelCall& call) {
+  const Elements a(call.inputs[0]);
+  const Elements b(call.inputs[1]);
+  const Elements out(call.outputs[0]);
+  enqueue(call, [=] {
+    for (std::int64_t i = 0; i < out.count; ++i) out[i] = F(a[i], b[i]);
+  });
+}
+template <double (*F)(double)>
+void unary_kernel(const KernelCall& call) {
+  const Elements x(call.inputs[0]);
+  const Elements out(call.outputs[0]);
+  enqueue(call, [=] {
+    for (std::int64_t i = 0; i < out.count; ++i) out[i] = F(x[i]);
+  });
+}
+
+inline double plus(double a, double b) { return a + b; }
+inline double times(double a, double b) { return a * b; }
+inline double minus(double x) { return -x; }
+inline double exponential(double x) { return std::exp(x); }
+
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor neg(const Tensor& x);
+Tensor sum(const Tensor& x);
+Tensor spread(const Tensor& x, const Shape& shape);
+Tensor mm(const Tensor& a, const Tensor& b);
+Tensor transpose(const Tensor& x);
+
+inline void add_gradient(GradientCall& call) {
+  for (const int i : {0, 1}) call.set(i, call.grad());
+}
+inline void mul_gradient(GradientCall& call) {
+  if (call.needs(0)) call.set(0, mul(call.grad(), call.input(1)));
+  if (call.needs(1)) call.set(1, mul(call.grad(), call.input(0)));
+}
+inline void neg_gradient(GradientCall& call) { call.set(0, neg(call.grad())); }
+inline void exp_gradient(GradientCall& call) { call.set(0, mul(call.grad(), call.output())); }
+
+inline const Operator kAdd = register_op({.name = "test.add",
+                                          .inputs = "a, b",
+                                          .infer = infer_like_first,
+                                          .host = binary_kernel<plus>,
+                                          .gradient = add_gradient,
+                                          .traits = {.is_pointwise = true}});
+inline const Operator kMul = register_op({.name = "test.mul",
+                                          .inputs = "a, b",
+                                          .infer = infer_like_first,
+                                          .host = binary_kernel<times>,
+                                          .gradient = mul_gradient,
+                                          .saves = "a, b",
+                                          .traits = {.is_pointwise = true}});
+inline const Operator kNeg = register_op({.name = "test.neg",
+                                          .inputs = "x",
+                                          .infer = infer_like_first,
+                                          .host = unary_kernel<minus>,
+                                          .gradient = neg_gradient,
+                                          .traits = {.is_pointwise = true}});
+inline const Operator kExp = register_op({.name = "test.exp",
+                                          .inputs = "x",
+                                          .infer = infer_like_first,
+                                          .host = unary_kernel<exponential>,
+                                          .gradient = exp_gradient,
+                                          .saves = "out",
+                                          .traits = {.is_pointwise = true}});
+/// exp again, without a gradient.
+inline const Operator kOpaque =
+    register_op({.name = "test.opaque", .inputs = "x", .infer = infer_like_first, .host = unary_kernel<exponential>});
+
+/// 1 where positive, as i64.
+inline const Operator kIsPositive = register_op({.name = "test.is_positive",
+                                                 .inputs = "x",
+                                                 .infer =
+                                                     [](const Call& call, std::span<OutputInfo> out) {
+                                                       out[0] = {call.inputs[0].shape(), DType::kI64};
+                                                     },
+                                                 .host =
+                                                     [](const KernelCall& call) {
+                                                       const Elements x(call.inputs[0]);
+                                                       auto* out = call.outputs[0].data_as<std::int64_t>();
+                                                       enqueue(call, [=] {
+                                                         for (std::int64_t i = 0; i < x.count; ++i)
+                                                           out[i] = x[i] > 0 ? 1 : 0;
+                                                       });
+                                                     }});
+
+inline const Operator kSum =
+    register_op({.name = "test.sum",
+                 .inputs = "x",
+                 .infer =
+                     [](const Call&, std::span<OutputInfo> out) {
+                       out[0] = {Shape(), DType::kF64};
+                     },
+                 .host =
+                     [](const KernelCall& call) {
+                       const Elements x(call.inputs[0]);
+                       double* out = call.outputs[0].data_as<double>();
+                       enqueue(call, [=] {
+                         *out = 0;
+                         for (std::int64_t i = 0; i < x.count; ++i) *out += x[i];
+                       });
+                     },
+                 .gradient = [](GradientCall& call) { call.set(0, spread(call.grad(), call.input_shape(0))); }});
+inline const Operator kSpread = register_op({.name = "test.spread",
+                                             .inputs = "x",
+                                             .infer =
+                                                 [](const Call& call, std::span<OutputInfo> out) {
+                                                   out[0] = {call.as<SpreadAttributes>().shape, DType::kF64};
+                                                 },
+                                             .host =
+                                                 [](const KernelCall& call) {
+                                                   const double* x = call.inputs[0].data_as<double>();
+                                                   const Elements out(call.outputs[0]);
+                                                   enqueue(call, [=] {
+                                                     for (std::int64_t i = 0; i < out.count; ++i) out[i] = *x;
+                                                   });
+                                                 },
+                                             .gradient = [](GradientCall& call) { call.set(0, sum(call.grad())); }});
+
+/// Two results: x and -x.
+inline const Operator kBoth = register_op({.name = "test.both",
+                                           .inputs = "x",
+                                           .outputs = "same, negative",
+                                           .infer = infer_like_first,
+                                           .host =
+                                               [](const KernelCall& call) {
+                                                 const Elements x(call.inputs[0]);
+                                                 const Elements same(call.outputs[0]);
+                                                 const Elements negative(call.outputs[1]);
+                                                 enqueue(call, [=] {
+                                                   for (std::int64_t i = 0; i < x.count; ++i) {
+                                                     same[i] = x[i];
+                                                     negative[i] = -x[i];
+                                                   }
+                                                 });
+                                               },
+                                           .gradient =
+                                               [](GradientCall& call) {
+                                                 Tensor total = call.grad(0);
+                                                 if (call.grad(1)) {
+                                                   const Tensor other = neg(call.grad(1));
+                                                   total = total ? tensor::call(kAdd, {total, other}) : other;
+                                                 }
+                                                 call.set(0, total);
+                                               }});
+
+inline const Operator kTranspose =
+    register_op({.name = "test.transpose",
+                 .inputs = "x",
+                 .infer =
+                     [](const Call& call, std::span<OutputInfo> out) {
+                       out[0] = {Shape({call.inputs[0].size(1), call.inputs[0].size(0)}), call.inputs[0].dtype()};
+                     },
+                 .view =
+                     [](const Call& call) {
+                       const Tensor& x = call.inputs[0];
+                       return x.as_strided({x.size(1), x.size(0)}, {x.strides()[1], x.strides()[0]}, x.offset());
+                     },
+                 .gradient = [](GradientCall& call) { call.set(0, transpose(call.grad())); },
+                 .traits = {.is_view = true}});
+
+inline const Operator kMm =
+    register_op({.name = "test.mm",
+                 .inputs = "a, b",
+                 .infer =
+                     [](const Call& call, std::span<OutputInfo> out) {
+                       out[0] = {Shape({call.inputs[0].size(0), call.inputs[1].size(1)}), DType::kF64};
+                     },
+                 .host =
+                     [](const KernelCall& call) {
+                       const Elements a(call.inputs[0]);
+                       const Elements b(call.inputs[1]);
+                       const Elements out(call.outputs[0]);
+                       enqueue(call, [=] {
+                         const std::int64_t n = a.shape[1];
+                         const std::int64_t columns = b.shape[1];
+                         for (std::int64_t i = 0; i < out.count; ++i) {
+                           double total = 0;
+                           for (std::int64_t k = 0; k < n; ++k)
+                             total += a[i / columns * n + k] * b[k * columns + i % columns];
+                           out[i] = total;
+                         }
+                       });
+                     },
+                 .gradient =
+                     [](GradientCall& call) {
+                       if (call.needs(0)) call.set(0, mm(call.grad(), transpose(call.input(1))));
+                       if (call.needs(1)) call.set(1, mm(transpose(call.input(0)), call.grad()));
+                     },
+                 .saves = "a, b"});
+
+inline Tensor add(const Tensor& a, const Tensor& b) { return tensor::call(kAdd, {a, b}); }
+inline Tensor mul(const Tensor& a, const Tensor& b) { return tensor::call(kMul, {a, b}); }
+inline Tensor neg(const Tensor& x) { return tensor::call(kNeg, {x}); }
+inline Tensor exp(const Tensor& x) { return tensor::call(kExp, {x}); }
+inline Tensor sum(const Tensor& x) { return tensor::call(kSum, {x}); }
+inline Tensor spread(const Tensor& x, const Shape& shape) {
+  return tensor::call(kSpread, {x}, SpreadAttributes{shape});
+}
+inline Tensor mm(const Tensor& a, const Tensor& b) { return tensor::call(kMm, {a, b}); }
+inline Tensor transpose(const Tensor& x) { return tensor::call(kTranspose, {x}); }
+
+/// A tensor of these values.
+inline Tensor tensor_of(const Shape& shape, const std::vector<double>& values,
+                        const device::Device& device = device::Device::get("host")) {
+  Tensor t = Tensor::allocate(shape, DType::kF64, device);
+  device.synchronize();
+  std::copy(values.begin(), values.end(), t.data_as<double>());
+  return t;
+}
+/// A leaf of these values that asks for its gradient.
+inline Tensor leaf_of(const Shape& shape, const std::vector<double>& values,
+                      const device::Device& device = device::Device::get("host")) {
+  Tensor t = tensor_of(shape, values, device);
+  set_requires_grad(t, true);
+  return t;
+}
+/// The elements, once they are there; none of no tensor.
+inline std::vector<double> values_of(const Tensor& tensor) {
+  if (!tensor) return {};
+  tensor.device().synchronize();
+  const Elements elements(tensor);
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < elements.count; ++i) values.push_back(elements[i]);
+  return values;
+}
+
+}  // namespace tessera::autograd::testing

@@ -1,0 +1,18 @@
+#include "tessera/ops/index/detail/index_reader.h"
+
+namespace tessera::ops::detail {
+
+tensor::Cost moved_cost(const tensor::Call& call) {
+  tensor::Cost cost;
+  for (const tensor::OutputInfo& info : tensor::infer(call)) {
+    cost.nbytes += 2 * static_cast<double>(info.shape.numel()) * static_cast<double>(itemsize(info.dtype));
+  }
+  return cost;
+}
+
+void IndexReader::refuse(std::int64_t index) const {
+  TESSERA_THROW(InvalidArgument, op, ": index ", index, " is out of range: dimension ", dim, " has ", size,
+                " (indices are 0 to ", size - 1, ")");
+}
+
+}  // namespace tessera::ops::detail

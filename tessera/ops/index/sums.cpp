@@ -1,0 +1,432 @@
+// index_add, index_sum, scatter_add and scatter_sum. Elements that meet in one place are added in the order of the
+// index and rounded once.
+//
+// Whole slices (index_*): the index is sorted by row, keeping its order, and every row of the result adds up its own,
+// so that threads never meet. Single elements (scatter_*): line by line.
+#include <complex>
+#include <vector>
+
+#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/index/detail/lines.h"
+#include "tessera/ops/index/index.h"
+#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/reduce/detail/reduce_dims.h"
+#include "tessera/ops/shape/detail/copy_elements.h"
+
+namespace tessera::ops {
+namespace {
+
+using layout::FactorKind;
+using layout::FactorRule;
+using layout::IndexMap;
+using tensor::Call;
+using tensor::GradientCall;
+using tensor::IntList;
+using tensor::KernelCall;
+using tensor::OutputInfo;
+
+constexpr layout::Algebra kLinear = {layout::Linearity::kJoint, layout::Monotony::kNone};
+
+// Calls body with a value of the type that this dtype is computed in.
+template <class F>
+void with_compute(DType dtype, const F& body) {
+  switch (detail::compute_of(dtype)) {
+    case detail::Compute::kF32: return body(float{});
+    case detail::Compute::kF64: return body(double{});
+    case detail::Compute::kI64: return body(std::int64_t{});
+    case detail::Compute::kC64: return body(std::complex<float>{});
+  }
+}
+
+struct SliceSums {
+  detail::StridedLoop<3> rest;  // result, x, source: all dimensions but the indexed one
+  detail::IndexReader index;
+  std::int64_t index_step = 1;
+  std::int64_t count = 0;
+  std::int64_t rows = 0;  // of the result
+  IndexMap map;           // which they are
+  bool has_map = false;
+  std::array<std::int64_t, 3> step{};  // of each along the indexed dimension
+  std::array<const std::byte*, 3> data{};
+  DType dtype = DType::kF32;
+
+  // Places of the index by row: those of row r are places[starts[r]] to places[starts[r + 1]].
+  void sort_places(std::vector<std::int64_t>& starts, std::vector<std::int64_t>& places) const {
+    std::vector<std::int64_t> row_of(static_cast<std::size_t>(count));
+    starts.assign(static_cast<std::size_t>(rows) + 2, 0);
+    for (std::int64_t n = 0; n < count; ++n) {
+      const std::int64_t global = index.at(n * index_step);
+      const std::int64_t row = has_map ? map.local(global).value_or(rows) : global;
+      row_of[static_cast<std::size_t>(n)] = row;
+      ++starts[static_cast<std::size_t>(row) + 1];
+    }
+    for (std::size_t r = 1; r < starts.size(); ++r) starts[r] += starts[r - 1];
+    std::vector<std::int64_t> next(starts.begin(), starts.end());
+    places.resize(static_cast<std::size_t>(count));
+    for (std::int64_t n = 0; n < count; ++n) {
+      const auto row = static_cast<std::size_t>(row_of[static_cast<std::size_t>(n)]);
+      places[static_cast<std::size_t>(next[row]++)] = n;
+    }
+  }
+
+  [[nodiscard]] std::byte* address(std::size_t of, std::int64_t offset) const {
+    return const_cast<std::byte*>(data[of]) + offset * static_cast<std::int64_t>(itemsize(dtype));
+  }
+
+  // One stretch of one row: x, then each of its places.
+  template <class T>
+  void add_up(const std::array<std::int64_t, 3>& at, std::int64_t n, std::int64_t row,
+              std::span<const std::int64_t> places) const {
+    constexpr std::int64_t kTile = 512;
+    T sums[kTile];
+    T some[kTile];
+    for (std::int64_t start = 0; start < n; start += kTile) {
+      const std::int64_t m = std::min(kTile, n - start);
+      std::fill_n(sums, m, T(0));
+      if (data[1] != nullptr) {
+        detail::load(sums, address(1, at[1] + row * step[1] + start * rest.step(1)), dtype, rest.step(1), m);
+      }
+      for (const std::int64_t place : places) {
+        detail::load(some, address(2, at[2] + place * step[2] + start * rest.step(2)), dtype, rest.step(2), m);
+        for (std::int64_t i = 0; i < m; ++i) sums[i] += some[i];
+      }
+      detail::store(sums, address(0, at[0] + row * step[0] + start * rest.step(0)), dtype, rest.step(0), m);
+    }
+  }
+
+  void operator()() const {
+    std::vector<std::int64_t> starts;
+    std::vector<std::int64_t> places;
+    sort_places(starts, places);
+    if (rest.numel() == 0) return;
+    const std::int64_t lines = rest.rows();
+    const std::int64_t inner = rest.inner();
+    with_compute(dtype, [&](auto zero) {
+      detail::parallel_for(rows * lines, detail::rows_per_piece(inner), [&](std::int64_t begin, std::int64_t end) {
+        for (; begin < end; begin = std::min(end, (begin / lines + 1) * lines)) {
+          const std::int64_t row = begin / lines;
+          const std::span<const std::int64_t> all(places);
+          const auto mine = all.subspan(static_cast<std::size_t>(starts[static_cast<std::size_t>(row)]),
+                                        static_cast<std::size_t>(starts[static_cast<std::size_t>(row) + 1] -
+                                                                 starts[static_cast<std::size_t>(row)]));
+          rest.for_rows(begin - row * lines, std::min(end - row * lines, lines),
+                        [&](const auto& at) { add_up<decltype(zero)>(at, inner, row, mine); });
+        }
+      });
+    });
+  }
+};
+
+void enqueue_slice_sums(const KernelCall& call, const Tensor* x, const Tensor& index, const Tensor& source,
+                        std::size_t dim, std::int64_t size, const IndexMap& map) {
+  const Tensor& out = call.outputs[0];
+  SliceSums kernel;
+  const auto steps = [&](std::size_t d) {
+    return std::array<std::int64_t, 3>{out.strides()[d], x == nullptr ? 0 : x->strides()[d], source.strides()[d]};
+  };
+  for (std::size_t d = 0; d < out.shape().size(); ++d) {
+    if (d != dim) kernel.rest.add(out.shape()[d], steps(d));
+  }
+  kernel.rest.collapse();
+  kernel.step = steps(dim);
+  kernel.index =
+      detail::IndexReader(index, size, x == nullptr ? "index_sum" : "index_add", static_cast<std::int64_t>(dim));
+  kernel.index_step = index.strides()[0];
+  kernel.count = index.numel();
+  kernel.rows = out.shape()[dim];
+  kernel.map = map;
+  kernel.has_map = map != IndexMap();
+  kernel.data = {out.data(), x == nullptr ? nullptr : x->data(), source.data()};
+  kernel.dtype = out.dtype();
+  detail::enqueue(call, std::move(kernel));
+}
+
+void check_slices(const Call& call, const Tensor& index, const Tensor& source, std::size_t dim) {
+  detail::check_index(call, index);
+  detail::check_computable(call, source);
+  TESSERA_CHECK_CALL(call, index.ndim() == 1, "the index has ", index.ndim(), " dimensions, not 1");
+  TESSERA_CHECK_CALL(call, source.shape()[dim] == index.numel(), index.numel(), " indices for ", source.shape()[dim],
+                     " slices of the source");
+}
+
+// index_add
+
+std::size_t add_dim(const Call& call) {
+  TESSERA_CHECK_CALL(call, call.inputs[0].ndim() > 0, "tensors of no dimensions have no slices");
+  return static_cast<std::size_t>(tensor::normalized_dim(call, call.as<IndexAttributes>().dim, call.inputs[0].ndim()));
+}
+
+void infer_index_add(const Call& call, std::span<OutputInfo> outputs) {
+  const Tensor& x = call.inputs[0];
+  const Tensor& source = call.inputs[2];
+  const std::size_t dim = add_dim(call);
+  bool is_alike = x.ndim() == source.ndim() && x.dtype() == source.dtype();
+  for (std::size_t d = 0; is_alike && d < x.shape().size(); ++d) {
+    is_alike = d == dim || x.shape()[d] == source.shape()[d];
+  }
+  TESSERA_CHECK_CALL(call, is_alike, "x and the source differ in dtype, or in more than dimension ", dim);
+  check_slices(call, call.inputs[1], source, dim);
+  outputs[0] = {x.shape(), x.dtype()};
+}
+
+void index_add_kernel(const KernelCall& call) {
+  const std::size_t dim = add_dim(call);
+  enqueue_slice_sums(call, &call.inputs[0], call.inputs[1], call.inputs[2], dim, call.inputs[0].shape()[dim], {});
+}
+
+void index_add_gradient(GradientCall& call) {
+  if (call.needs(0)) call.set(0, call.grad());
+  if (call.needs(2)) call.set(2, index_select(call.grad(), call.as<IndexAttributes>().dim, call.input(1)));
+}
+
+FactorRule rule_of_index_add(const Call& call) {
+  const std::size_t dim = add_dim(call);
+  FactorRule rule = detail::empty_rule("index_add", 3, 1);
+  rule.algebra[0] = rule.algebra[2] = kLinear;
+  for (std::size_t d = 0; d < call.inputs[0].shape().size(); ++d) {
+    const std::int32_t factor = detail::add_factor(rule, d == dim ? FactorKind::kReplicate : FactorKind::kPass);
+    rule.inputs[0].push_back({factor});
+    rule.outputs[0].push_back({factor});
+    const std::int32_t places = d == dim ? detail::add_factor(rule, FactorKind::kReplicate) : factor;
+    rule.inputs[2].push_back({places});
+    if (d == dim) rule.inputs[1].push_back({places});
+  }
+  return rule;
+}
+
+// index_sum
+
+std::size_t sum_dim(const Call& call) {
+  TESSERA_CHECK_CALL(call, call.inputs[0].ndim() > 0, "tensors of no dimensions have no slices");
+  return static_cast<std::size_t>(
+      tensor::normalized_dim(call, call.as<IndexSumAttributes>().dim, call.inputs[0].ndim()));
+}
+
+Shape sum_shape(const Shape& source, std::size_t dim, std::int64_t size) {
+  IntList sizes;
+  for (std::size_t d = 0; d < source.size(); ++d) sizes.push_back(d == dim ? size : source[d]);
+  return Shape(std::span<const std::int64_t>(sizes));
+}
+
+void infer_index_sum(const Call& call, std::span<OutputInfo> outputs) {
+  const auto& a = call.as<IndexSumAttributes>();
+  const Tensor& source = call.inputs[0];
+  const std::size_t dim = sum_dim(call);
+  check_slices(call, call.inputs[1], source, dim);
+  TESSERA_CHECK_CALL(call, a.size >= 0, "a size of ", a.size);
+  const std::int64_t size = a.map == IndexMap() ? a.size : a.map.size();
+  outputs[0] = {sum_shape(source.shape(), dim, size), source.dtype()};
+}
+
+void index_sum_kernel(const KernelCall& call) {
+  const auto& a = call.as<IndexSumAttributes>();
+  enqueue_slice_sums(call, nullptr, call.inputs[1], call.inputs[0], sum_dim(call), a.size, a.map);
+}
+
+void index_sum_gradient(GradientCall& call) {
+  if (call.needs(0)) call.set(0, index_select(call.grad(), call.as<IndexSumAttributes>().dim, call.input(1)));
+}
+
+// Every rank adds up the rows that it holds, from the slices that it has.
+FactorRule rule_of_index_sum(const Call& call) {
+  const auto& a = call.as<IndexSumAttributes>();
+  const std::size_t dim = sum_dim(call);
+  FactorRule rule = detail::empty_rule("index_sum", 2, 1);
+  rule.algebra[0] = kLinear;
+  for (std::size_t d = 0; d < call.inputs[0].shape().size(); ++d) {
+    if (d != dim) {
+      detail::pass_dim(rule);
+      continue;
+    }
+    const std::int32_t places = detail::add_factor(rule, FactorKind::kReduce);
+    rule.inputs[0].push_back({places});
+    rule.inputs[1].push_back({places});
+    const FactorKind kind = a.size > 0 ? FactorKind::kPass : FactorKind::kReplicate;
+    rule.outputs[0].push_back({detail::add_factor(rule, kind, a.size)});
+  }
+  return rule;
+}
+
+tensor::Attributes localize_index_sum(const tensor::LocalizeCall& call) {
+  IndexSumAttributes local = call.global.as<IndexSumAttributes>();
+  local.map = call.outputs[0].index[sum_dim(call.global)];
+  return tensor::Attributes(tensor::AttributesRef(local));
+}
+
+// scatter_add and scatter_sum
+
+struct LineSums {
+  detail::ElementsCopy start;  // x to the result; of scatter_sum filled with zeros instead
+  bool has_x = false;
+  detail::Lines<3> lines;  // result, index, source
+  detail::IndexReader index;
+  std::array<const std::byte*, 3> data{};
+  DType dtype = DType::kF32;
+
+  template <class T>
+  void line(const std::array<std::int64_t, 3>& at, std::vector<T>& sums) const {
+    constexpr std::int64_t kTile = 512;
+    const auto bytes = static_cast<std::int64_t>(itemsize(dtype));
+    std::byte* to = const_cast<std::byte*>(data[0]) + at[0] * bytes;
+    detail::load(sums.data(), to, dtype, lines.step[0], index.size);
+    T some[kTile];
+    for (std::int64_t start_at = 0; start_at < lines.length; start_at += kTile) {
+      const std::int64_t n = std::min(kTile, lines.length - start_at);
+      detail::load(some, data[2] + (at[2] + start_at * lines.step[2]) * bytes, dtype, lines.step[2], n);
+      for (std::int64_t i = 0; i < n; ++i) {
+        sums[static_cast<std::size_t>(index.at(at[1] + (start_at + i) * lines.step[1]))] += some[i];
+      }
+    }
+    detail::store(sums.data(), to, dtype, lines.step[0], index.size);
+  }
+
+  void operator()() const {
+    static constexpr std::byte kZero[16] = {};
+    if (has_x) {
+      start.run();
+    } else {
+      start.fill(kZero);
+    }
+    if (lines.length == 0) return;
+    with_compute(dtype, [&](auto zero) {
+      const std::int64_t grain = detail::rows_per_piece(lines.length + index.size);
+      detail::parallel_for(lines.loop.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+        std::vector<decltype(zero)> sums(static_cast<std::size_t>(index.size));
+        lines.for_each(begin, end, [&](const auto& at) { line(at, sums); });
+      });
+    });
+  }
+};
+
+void enqueue_line_sums(const KernelCall& call, const Tensor* x, const Tensor& index, const Tensor& source,
+                       std::size_t dim) {
+  const Tensor& out = call.outputs[0];
+  LineSums kernel{detail::whole_copy(out, x == nullptr ? out : *x),
+                  x != nullptr,
+                  detail::Lines<3>(index.shape(), dim, {&out, &index, &source}),
+                  detail::IndexReader(index, out.shape()[dim], x == nullptr ? "scatter_sum" : "scatter_add",
+                                      static_cast<std::int64_t>(dim)),
+                  {out.data(), index.data(), source.data()},
+                  out.dtype()};
+  detail::enqueue(call, std::move(kernel));
+}
+
+std::size_t scatter_add_dim(const Call& call) {
+  return detail::line_dim(call, call.inputs[0], call.inputs[1], call.as<IndexAttributes>().dim);
+}
+
+void infer_scatter_add(const Call& call, std::span<OutputInfo> outputs) {
+  const Tensor& x = call.inputs[0];
+  const Tensor& source = call.inputs[2];
+  scatter_add_dim(call);
+  detail::check_computable(call, x);
+  TESSERA_CHECK_CALL(call, source.shape() == call.inputs[1].shape() && source.dtype() == x.dtype(),
+                     "the source must have the shape of the index and the dtype of x");
+  outputs[0] = {x.shape(), x.dtype()};
+}
+
+void scatter_add_kernel(const KernelCall& call) {
+  enqueue_line_sums(call, &call.inputs[0], call.inputs[1], call.inputs[2], scatter_add_dim(call));
+}
+
+void scatter_add_gradient(GradientCall& call) {
+  if (call.needs(0)) call.set(0, call.grad());
+  if (call.needs(2)) call.set(2, gather(call.grad(), call.as<IndexAttributes>().dim, call.input(1)));
+}
+
+FactorRule rule_of_scatter_add(const Call& call) {
+  const std::size_t dim = scatter_add_dim(call);
+  FactorRule rule = detail::empty_rule("scatter_add", 3, 1);
+  rule.algebra[0] = rule.algebra[2] = kLinear;
+  const Shape& x = call.inputs[0].shape();
+  const detail::LineRule lines{x, call.inputs[1].shape(), dim, FactorKind::kReplicate, 0, FactorKind::kReplicate};
+  lines.add(rule, {&rule.inputs[0], &rule.outputs[0]}, {&rule.inputs[1], &rule.inputs[2]});
+  return rule;
+}
+
+void infer_scatter_sum(const Call& call, std::span<OutputInfo> outputs) {
+  const auto& a = call.as<IndexSumAttributes>();
+  const Tensor& source = call.inputs[0];
+  const std::size_t dim = sum_dim(call);
+  detail::check_index(call, call.inputs[1]);
+  detail::check_computable(call, source);
+  TESSERA_CHECK_CALL(call, a.size >= 0, "a size of ", a.size);
+  TESSERA_CHECK_CALL(call, source.shape() == call.inputs[1].shape(), "the source must have the shape of the index");
+  outputs[0] = {sum_shape(source.shape(), dim, a.size), source.dtype()};
+}
+
+void scatter_sum_kernel(const KernelCall& call) {
+  enqueue_line_sums(call, nullptr, call.inputs[1], call.inputs[0], sum_dim(call));
+}
+
+void scatter_sum_gradient(GradientCall& call) {
+  if (call.needs(0)) call.set(0, gather(call.grad(), call.as<IndexSumAttributes>().dim, call.input(1)));
+}
+
+FactorRule rule_of_scatter_sum(const Call& call) {
+  const std::size_t dim = sum_dim(call);
+  FactorRule rule = detail::empty_rule("scatter_sum", 2, 1);
+  rule.algebra[0] = kLinear;
+  const std::int64_t size = call.as<IndexSumAttributes>().size;
+  const Shape& index = call.inputs[1].shape();
+  const detail::LineRule lines{Shape(), index, dim, FactorKind::kReplicate, size, FactorKind::kReduce};
+  lines.add(rule, {&rule.outputs[0]}, {&rule.inputs[0], &rule.inputs[1]});
+  return rule;
+}
+
+tensor::Cost sums_cost(const Call& call) {
+  tensor::Cost cost = detail::moved_cost(call);
+  cost.flops = static_cast<double>(call.inputs.back().numel());
+  return cost;
+}
+
+const tensor::Operator kIndexAdd = tensor::register_op({.name = "index_add",
+                                                        .inputs = "x, index, source",
+                                                        .infer = infer_index_add,
+                                                        .host = index_add_kernel,
+                                                        .gradient = index_add_gradient,
+                                                        .saves = "index",
+                                                        .rule = rule_of_index_add,
+                                                        .cost = sums_cost});
+const tensor::Operator kIndexSum = tensor::register_op({.name = "index_sum",
+                                                        .inputs = "source, index",
+                                                        .infer = infer_index_sum,
+                                                        .host = index_sum_kernel,
+                                                        .gradient = index_sum_gradient,
+                                                        .saves = "index",
+                                                        .rule = rule_of_index_sum,
+                                                        .localize = localize_index_sum,
+                                                        .cost = sums_cost});
+const tensor::Operator kScatterAdd = tensor::register_op({.name = "scatter_add",
+                                                          .inputs = "x, index, source",
+                                                          .infer = infer_scatter_add,
+                                                          .host = scatter_add_kernel,
+                                                          .gradient = scatter_add_gradient,
+                                                          .saves = "index",
+                                                          .rule = rule_of_scatter_add,
+                                                          .cost = sums_cost});
+const tensor::Operator kScatterSum = tensor::register_op({.name = "scatter_sum",
+                                                          .inputs = "source, index",
+                                                          .infer = infer_scatter_sum,
+                                                          .host = scatter_sum_kernel,
+                                                          .gradient = scatter_sum_gradient,
+                                                          .saves = "index",
+                                                          .rule = rule_of_scatter_sum,
+                                                          .cost = sums_cost});
+
+}  // namespace
+
+Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  return tensor::call(kIndexAdd, {x, index, source}, IndexAttributes{dim});
+}
+Tensor index_sum(const Tensor& source, std::int64_t dim, const Tensor& index, std::int64_t size) {
+  return tensor::call(kIndexSum, {source, index}, IndexSumAttributes{dim, size, {}});
+}
+Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  return tensor::call(kScatterAdd, {x, index, source}, IndexAttributes{dim});
+}
+Tensor scatter_sum(const Tensor& source, std::int64_t dim, const Tensor& index, std::int64_t size) {
+  return tensor::call(kScatterSum, {source, index}, IndexSumAttributes{dim, size, {}});
+}
+
+}  // namespace tessera::ops

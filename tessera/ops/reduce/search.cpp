@@ -1,0 +1,137 @@
+// argmax and argmin: lines of elements along a dimension are searched one by one, from the front.
+#include <cmath>
+
+#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/reduce/detail/reduce_dims.h"
+#include "tessera/ops/reduce/reduce.h"
+#include "tessera/ops/shape/detail/rule_parts.h"
+#include "tessera/ops/shape/shape.h"
+
+namespace tessera::ops {
+namespace {
+
+using tensor::Call;
+using tensor::IntList;
+using tensor::KernelCall;
+using tensor::OutputInfo;
+
+void infer_search(const Call& call, std::span<OutputInfo> outputs) {
+  const auto& a = call.as<ArgAttributes>();
+  const Tensor& x = call.inputs[0];
+  detail::check_computable(call, x);
+  TESSERA_CHECK_CALL(call, !is_complex(x.dtype()), "complex numbers have no order");
+  const int dim = tensor::normalized_dim(call, a.dim, x.ndim());
+  TESSERA_CHECK_CALL(call, x.ndim() == 0 || x.size(dim) > 0, "dimension ", dim, " is empty: no index is the answer");
+  outputs[0] = {detail::reduced_shape(x.shape(), detail::reduced_dims(call, IntList{dim}), a.keepdim), DType::kI64};
+}
+
+struct Search {
+  detail::StridedLoop<2> lines;  // result, input
+  std::int64_t length = 1;
+  std::int64_t step = 0;
+  const std::byte* from = nullptr;
+  std::int64_t* to = nullptr;
+  DType in = DType::kF32;
+  bool is_max = true;
+
+  template <class T>
+  std::int64_t line(const std::byte* at) const {
+    constexpr std::int64_t kTile = 512;
+    T tile[kTile];
+    T best{};
+    std::int64_t found = -1;
+    for (std::int64_t start = 0; start < length; start += kTile) {
+      const std::int64_t n = std::min(kTile, length - start);
+      detail::load(tile, at + start * step * static_cast<std::int64_t>(itemsize(in)), in, step, n);
+      for (std::int64_t i = 0; i < n; ++i) {
+        if constexpr (std::is_floating_point_v<T>) {
+          if (std::isnan(tile[i])) return start + i;
+        }
+        if (found >= 0 && !(is_max ? tile[i] > best : tile[i] < best)) continue;
+        best = tile[i];
+        found = start + i;
+      }
+    }
+    return found;
+  }
+
+  template <class T>
+  void run() const {
+    detail::parallel_for(lines.numel(), detail::rows_per_piece(length), [&](std::int64_t begin, std::int64_t end) {
+      lines.for_runs(begin, end, [&](const auto& at, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; ++i) {
+          const std::int64_t offset = at[1] + i * lines.step(1);
+          to[at[0] + i * lines.step(0)] = line<T>(from + offset * static_cast<std::int64_t>(itemsize(in)));
+        }
+      });
+    });
+  }
+
+  void operator()() const {
+    if (lines.numel() == 0) return;
+    switch (detail::compute_of(in)) {
+      case detail::Compute::kF64: return run<double>();
+      case detail::Compute::kI64: return run<std::int64_t>();
+      default: return run<float>();
+    }
+  }
+};
+
+void run_search(const KernelCall& call, bool is_max) {
+  const Tensor& x = call.inputs[0];
+  const Tensor& out = call.outputs[0];
+  const auto dim = static_cast<std::size_t>(tensor::normalized_dim(call, call.as<ArgAttributes>().dim, x.ndim()));
+  Search search;
+  std::size_t next = 0;
+  for (std::size_t d = 0; d < x.shape().size(); ++d) {
+    if (d == dim) {
+      search.length = x.shape()[d];
+      search.step = x.strides()[d];
+      next += call.as<ArgAttributes>().keepdim ? 1 : 0;
+    } else {
+      search.lines.add(x.shape()[d], {out.strides()[next++], x.strides()[d]});
+    }
+  }
+  search.lines.collapse();
+  search.from = x.data();
+  search.to = out.data_as<std::int64_t>();
+  search.in = x.dtype();
+  search.is_max = is_max;
+  detail::enqueue(call, std::move(search));
+}
+
+void argmax_kernel(const KernelCall& call) { run_search(call, true); }
+void argmin_kernel(const KernelCall& call) { run_search(call, false); }
+
+layout::FactorRule rule_of_search(const Call& call) {
+  const auto& a = call.as<ArgAttributes>();
+  return detail::reduce_rule(call, IntList{a.dim}, a.keepdim, layout::FactorKind::kReplicate, layout::Reduction::kSum,
+                             {});
+}
+
+const tensor::Operator kArgmax = tensor::register_op({.name = "argmax",
+                                                      .inputs = "x",
+                                                      .infer = infer_search,
+                                                      .host = argmax_kernel,
+                                                      .rule = rule_of_search,
+                                                      .cost = detail::reduce_cost});
+const tensor::Operator kArgmin = tensor::register_op({.name = "argmin",
+                                                      .inputs = "x",
+                                                      .infer = infer_search,
+                                                      .host = argmin_kernel,
+                                                      .rule = rule_of_search,
+                                                      .cost = detail::reduce_cost});
+
+}  // namespace
+
+Tensor argmax(const Tensor& x, std::int64_t dim, bool keepdim) {
+  return tensor::call(kArgmax, {x}, ArgAttributes{dim, keepdim});
+}
+Tensor argmax(const Tensor& x) { return argmax(reshape(x, {-1}), 0); }
+Tensor argmin(const Tensor& x, std::int64_t dim, bool keepdim) {
+  return tensor::call(kArgmin, {x}, ArgAttributes{dim, keepdim});
+}
+Tensor argmin(const Tensor& x) { return argmin(reshape(x, {-1}), 0); }
+
+}  // namespace tessera::ops
