@@ -51,7 +51,8 @@ struct Validation {
 Validation validate(const OpCaseInfo& info, const ValidatorOptions& options = {});
 /// Likewise its gradient: of each combination, the gradients of the inputs computed from the cut inputs, results and
 /// gradient of the result (cut as the result is; replicated or pending where it is not cut) must be those of the whole.
-/// A gradient has the input's cuts, and is partial (sum or avg) at most where the input is replicated.
+/// A gradient has the input's cuts, and is partial (sum or avg) at most where the input is replicated; nothing has to
+/// be moved for it, but where an input of the call is partial.
 Validation validate_backward(const OpCaseInfo& info, const ValidatorOptions& options = {});
 /// Combinations on a mesh of two ranks that are right in every sample and that the rule does not admit, one line each:
 /// "add: {Shard(0)}, {Shard(0)} -> {Shard(0)} (3 samples)".
