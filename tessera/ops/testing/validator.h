@@ -31,6 +31,7 @@ struct ValidatorOptions {
 struct Validation {
   std::vector<std::string> wrong;  // "mm(...) {Shard(0)}, ... -> ...: what", at most ValidatorOptions::most_wrong
   std::vector<std::string> notes;  // what could not be tried, and why
+  std::vector<std::string> stuck;  // backward: what had to move and should not, at most a few
   std::int64_t admitted = 0;       // combinations that the rules admit
   std::int64_t tried = 0;          // of these
   std::int64_t vacuous = 0;        // of these, with results that prove nothing
