@@ -1,6 +1,11 @@
 // var, norm and logsumexp.
 #include <cmath>
+#include <limits>
 
+#include "tessera/ops/index/index.h"
+#include "tessera/ops/pointwise/compare.h"
+#include "tessera/ops/pointwise/functions.h"
+#include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/reduce/reduce.h"
 
@@ -13,6 +18,7 @@ using detail::Map;
 using layout::FactorKind;
 using layout::FactorRule;
 using tensor::Call;
+using tensor::GradientCall;
 using tensor::IntList;
 using tensor::KernelCall;
 using tensor::OutputInfo;
@@ -80,22 +86,69 @@ FactorRule rule_of_norm(const Call& call) {
   return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kReduce, reduction, {});
 }
 
+// Gradients
+
+template <class A>
+Tensor raised(GradientCall& call, const Tensor& result) {
+  const auto& a = call.as<A>();
+  return detail::with_reduced_dims(result, call.input_shape(0), a.dims, a.keepdim);
+}
+
+void var_gradient(GradientCall& call) {
+  const auto& a = call.as<VarAttributes>();
+  const Shape& shape = call.input_shape(0);
+  const std::int64_t count = detail::reduced_count(shape, detail::reduced_dims(shape.ndim(), a.dims));
+  const double scale = 2.0 / static_cast<double>(std::max<std::int64_t>(0, count - a.correction));
+  const Tensor deviation = sub(call.input(0), mean(call.input(0), a.dims, true));
+  call.set(0, mul(raised<VarAttributes>(call, mul(call.grad(), scale)), deviation));
+}
+
+// Of the greatest and the least, equals share the gradient evenly. Where the norm is 0 the gradient is 0.
+void norm_gradient(GradientCall& call) {
+  const auto& a = call.as<NormAttributes>();
+  const Tensor& x = call.input(0);
+  const Tensor grad = raised<NormAttributes>(call, call.grad());
+  if (a.p == 0) return;  // a count does not change
+  if (a.p == 1) return call.set(0, mul(grad, sign(x)));
+  const Tensor out = raised<NormAttributes>(call, call.output());
+  if (std::isinf(a.p)) {
+    const Tensor is_it = eq(abs(x), out);
+    const Tensor count = sum(is_it, a.dims, true, x.dtype());
+    return call.set(0, where(is_it, mul(div(grad, count), sign(x)), 0));
+  }
+  const Tensor safe = masked_fill(out, eq(out, 0), 1);
+  if (a.p == 2) return call.set(0, mul(grad, div(x, safe)));
+  call.set(0, mul(grad, mul(sign(x), pow(div(abs(x), safe), a.p - 1))));
+}
+
+void logsumexp_gradient(GradientCall& call) {
+  const Tensor out = raised<ReduceAttributes>(call, call.output());
+  const Tensor shift = masked_fill(out, eq(out, -std::numeric_limits<double>::infinity()), 0);
+  call.set(0, mul(raised<ReduceAttributes>(call, call.grad()), exp(sub(call.input(0), shift))));
+}
+
 const tensor::Operator kVar = tensor::register_op({.name = "var",
                                                    .inputs = "x",
                                                    .infer = infer_statistic<VarAttributes>,
                                                    .host = var_kernel,
+                                                   .gradient = var_gradient,
+                                                   .saves = "x",
                                                    .rule = whole_rule<VarAttributes>,
                                                    .cost = detail::reduce_cost});
 const tensor::Operator kNorm = tensor::register_op({.name = "norm",
                                                     .inputs = "x",
                                                     .infer = infer_norm,
                                                     .host = norm_kernel,
+                                                    .gradient = norm_gradient,
+                                                    .saves = "x, out",
                                                     .rule = rule_of_norm,
                                                     .cost = detail::reduce_cost});
 const tensor::Operator kLogsumexp = tensor::register_op({.name = "logsumexp",
                                                          .inputs = "x",
                                                          .infer = infer_statistic<ReduceAttributes>,
                                                          .host = logsumexp_kernel,
+                                                         .gradient = logsumexp_gradient,
+                                                         .saves = "x, out",
                                                          .rule = whole_rule<ReduceAttributes>,
                                                          .cost = detail::reduce_cost});
 

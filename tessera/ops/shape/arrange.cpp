@@ -5,8 +5,9 @@
 #include <cstring>
 #include <vector>
 
+#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
-#include "tessera/ops/shape/detail/enqueue.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/tensor/call.h"

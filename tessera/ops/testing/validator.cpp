@@ -173,6 +173,7 @@ std::vector<Mesh> validator_meshes() {
 Validation validate(const OpCaseInfo& info, const ValidatorOptions& options) {
   Validation out;
   const tensor::Operator op = tensor::find_op(info.op);
+  if (!info.samples) return out;
   Random random(options.seed);
   for (const OpSample& sample : info.samples(random)) {
     const bool is_tried = sample.inputs.empty() ? op->def.localize != nullptr : op->def.rule != nullptr;

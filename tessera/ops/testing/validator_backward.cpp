@@ -186,6 +186,7 @@ Validation validate_backward(const OpCaseInfo& info, const ValidatorOptions& opt
   Validation out;
   const tensor::Operator op = tensor::find_op(info.op);
   if (op->def.gradient == nullptr || op->def.rule == nullptr) return out;
+  if (!info.samples) return out;
   Random random(options.seed);
   for (const OpSample& sample : info.samples(random)) {
     if (sample.inputs.empty() || out.wrong.size() >= options.most_wrong) continue;
