@@ -212,7 +212,8 @@ void call_out(const Operator& op, const Tensor& out, std::initializer_list<Tenso
 
 Tensor call_on(const device::Device& device, const Operator& op, const AttributesRef& attributes) {
   Tensor out;
-  const Call made{op, {}, attributes, std::span(&out, 1)};
+  const std::vector<Tensor> absent(op->inputs.size());  // optional arguments, all left out
+  const Call made{op, absent, attributes, std::span(&out, 1)};
   check_arguments(made);
   run_kernel(made, current_device(device));
   return out;

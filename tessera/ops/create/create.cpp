@@ -1,0 +1,239 @@
+#include "tessera/ops/create/create.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "tessera/ops/create/detail/fill.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::ops {
+namespace {
+
+using tensor::Attributes;
+using tensor::Call;
+using tensor::KernelCall;
+using tensor::LocalizeCall;
+using tensor::OutputInfo;
+
+device::Device device_of(const CreateOptions& options) {
+  return options.device ? options.device : device::Device::get("host");
+}
+
+// full ---------------------------------------------------------------------------------------------------------------
+
+void infer_full(const Call& call, std::span<OutputInfo> outputs) {
+  const auto& attributes = call.as<FullAttributes>();
+  outputs[0] = {attributes.shape, attributes.dtype};
+}
+
+// One element, in the dtype of the tensor.
+struct Item {
+  alignas(16) std::byte bytes[16] = {};
+};
+Item item_of(const Scalar& value, DType dtype) {
+  Item item;
+  const auto put = [&](const auto& number) { detail::store(&number, item.bytes, dtype, 1, 1); };
+  if (value.kind() == Scalar::Kind::kComplex) {
+    put(value.as_complex());
+  } else if (value.kind() == Scalar::Kind::kFloating) {
+    put(value.as_double());
+  } else {
+    put(value.as_int64());
+  }
+  return item;
+}
+
+// Copies of the item, `kItem` bytes long, to every element.
+template <std::size_t kItem>
+void fill_items(const detail::Loop& loop, std::byte* data, const Item& item) {
+  struct Element {
+    std::byte bytes[kItem];
+  };
+  Element element;
+  std::memcpy(&element, item.bytes, kItem);
+  detail::parallel_for(loop.numel(), detail::kPiece, [&](std::int64_t begin, std::int64_t end) {
+    loop.for_runs(begin, end, [&](const std::int64_t* offsets, std::int64_t n) {
+      auto* to = reinterpret_cast<Element*>(data) + offsets[0];
+      const std::int64_t step = loop.step(0);
+      if (step == 1) {
+        std::fill_n(to, n, element);
+      } else {
+        for (std::int64_t i = 0; i < n; ++i) to[i * step] = element;
+      }
+    });
+  });
+}
+
+void run_full(const KernelCall& call) {
+  const Tensor& out = call.outputs[0];
+  if (out.numel() == 0) return;
+  const detail::ByteRange written = detail::byte_range(out);
+  const device::Access accesses[] = {device::writes(written.address, written.nbytes)};
+  call.stream().run(
+      [loop = detail::Loop({&out}), data = out.data(), size = itemsize(out.dtype()),
+       item = item_of(call.as<FullAttributes>().value, out.dtype())] {
+        switch (size) {
+          case 1: return fill_items<1>(loop, data, item);
+          case 2: return fill_items<2>(loop, data, item);
+          case 4: return fill_items<4>(loop, data, item);
+          case 8: return fill_items<8>(loop, data, item);
+          default: return fill_items<16>(loop, data, item);
+        }
+      },
+      {.label = call.op.name(), .accesses = accesses});
+}
+
+tensor::Cost cost_of_creation(const Call& call) {
+  OutputInfo info;
+  call.op->def.infer(call, std::span(&info, 1));
+  return {.nbytes = static_cast<double>(nbytes(info.shape, info.dtype))};
+}
+
+Attributes localize_full(const LocalizeCall& call) {
+  FullAttributes local = call.global.as<FullAttributes>();
+  local.shape = call.outputs[0].shape;
+  return Attributes(local);
+}
+
+const tensor::Operator kFull = tensor::register_op(
+    {.name = "full",
+     .inputs = "",
+     .infer = infer_full,
+     .host = run_full,
+     .rule = [](const Call& call) { return detail::rule_from_nothing(call, call.as<FullAttributes>().shape); },
+     .localize = localize_full,
+     .cost = cost_of_creation});
+
+// arange -------------------------------------------------------------------------------------------------------------
+
+void infer_arange(const Call& call, std::span<OutputInfo> outputs) {
+  const auto& attributes = call.as<ArangeAttributes>();
+  outputs[0] = {Shape({attributes.size}), attributes.dtype};
+}
+
+void run_arange(const KernelCall& call) {
+  const auto& attributes = call.as<ArangeAttributes>();
+  detail::Places places(Shape({attributes.size}), Shape({0}), attributes.index);
+  if (attributes.start.kind() == Scalar::Kind::kFloating || attributes.step.kind() == Scalar::Kind::kFloating) {
+    const double start = attributes.start.as_double();
+    const double step = attributes.step.as_double();
+    detail::launch_fill<double>(call, std::move(places), [=](double* tile, std::uint64_t first, std::int64_t n) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        tile[i] = std::fma(static_cast<double>(first + static_cast<std::uint64_t>(i)), step, start);
+      }
+    });
+    return;
+  }
+  const std::int64_t start = attributes.start.as_int64();
+  const std::int64_t step = attributes.step.as_int64();
+  detail::launch_fill<std::int64_t>(call, std::move(places),
+                                    [=](std::int64_t* tile, std::uint64_t first, std::int64_t n) {
+                                      for (std::int64_t i = 0; i < n; ++i)
+                                        tile[i] = start + (static_cast<std::int64_t>(first) + i) * step;
+                                    });
+}
+
+Attributes localize_arange(const LocalizeCall& call) {
+  ArangeAttributes local = call.global.as<ArangeAttributes>();
+  local.size = call.outputs[0].shape[0];
+  local.index = call.outputs[0].index;
+  return Attributes(local);
+}
+
+const tensor::Operator kArange = tensor::register_op(
+    {.name = "arange",
+     .inputs = "",
+     .infer = infer_arange,
+     .host = run_arange,
+     .rule =
+         [](const Call& call) { return detail::rule_from_nothing(call, Shape({call.as<ArangeAttributes>().size})); },
+     .localize = localize_arange,
+     .cost = cost_of_creation});
+
+std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& step) {
+  TESSERA_CHECK(step.as_double() != 0, "arange: a step of 0");
+  const bool is_whole = start.kind() <= Scalar::Kind::kInteger && end.kind() <= Scalar::Kind::kInteger &&
+                        step.kind() <= Scalar::Kind::kInteger;
+  if (is_whole) {
+    const std::int64_t length = end.as_int64() - start.as_int64();
+    const std::int64_t by = step.as_int64();
+    return (length > 0) != (by > 0) || length == 0 ? 0 : (length + by - (by > 0 ? 1 : -1)) / by;
+  }
+  const double size = std::ceil((end.as_double() - start.as_double()) / step.as_double());
+  TESSERA_CHECK(size < 9e15, "arange: from ", start.as_double(), " to ", end.as_double(), " by ", step.as_double(),
+                " are no elements that can be counted");
+  return std::max<std::int64_t>(0, static_cast<std::int64_t>(size));
+}
+
+// eye ----------------------------------------------------------------------------------------------------------------
+
+void infer_eye(const Call& call, std::span<OutputInfo> outputs) {
+  const auto& attributes = call.as<EyeAttributes>();
+  TESSERA_CHECK_CALL(call, attributes.shape.ndim() == 2, "makes a matrix, not ", attributes.shape);
+  outputs[0] = {attributes.shape, attributes.dtype};
+}
+
+void run_eye(const KernelCall& call) {
+  const auto& attributes = call.as<EyeAttributes>();
+  // With rows of 2^31 in the whole, a global place tells row and column apart whatever the columns are.
+  constexpr std::int64_t kRow = std::int64_t{1} << 31;
+  std::vector<layout::IndexMap> index = attributes.index;
+  if (index.empty()) {
+    for (const std::int64_t size : attributes.shape) index.push_back({.offset = 0, .block = size, .levels = {}});
+  }
+  detail::Places places(attributes.shape, Shape({kRow, kRow}), index);
+  detail::launch_fill<float>(call, std::move(places), [](float* tile, std::uint64_t first, std::int64_t n) {
+    const auto row = static_cast<std::int64_t>(first) / kRow;
+    const auto column = static_cast<std::int64_t>(first) % kRow;
+    for (std::int64_t i = 0; i < n; ++i) tile[i] = column + i == row ? 1.0F : 0.0F;
+  });
+}
+
+Attributes localize_eye(const LocalizeCall& call) {
+  EyeAttributes local = call.global.as<EyeAttributes>();
+  local.shape = call.outputs[0].shape;
+  local.index = call.outputs[0].index;
+  return Attributes(local);
+}
+
+const tensor::Operator kEye = tensor::register_op(
+    {.name = "eye",
+     .inputs = "",
+     .infer = infer_eye,
+     .host = run_eye,
+     .rule = [](const Call& call) { return detail::rule_from_nothing(call, call.as<EyeAttributes>().shape); },
+     .localize = localize_eye,
+     .cost = cost_of_creation});
+
+}  // namespace
+
+Tensor empty(const Shape& shape, const CreateOptions& options) {
+  return Tensor::allocate(shape, options.dtype, device_of(options));
+}
+Tensor full(const Shape& shape, const Scalar& value, const CreateOptions& options) {
+  return tensor::call_on(device_of(options), kFull, FullAttributes{shape, options.dtype, value});
+}
+Tensor zeros(const Shape& shape, const CreateOptions& options) { return full(shape, 0, options); }
+Tensor ones(const Shape& shape, const CreateOptions& options) { return full(shape, 1, options); }
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const CreateOptions& options) {
+  return tensor::call_on(device_of(options), kArange,
+                         ArangeAttributes{arange_size(start, end, step), options.dtype, start, step, {}});
+}
+Tensor arange(const Scalar& end, const CreateOptions& options) { return arange(0, end, 1, options); }
+Tensor eye(std::int64_t rows, std::int64_t columns, const CreateOptions& options) {
+  return tensor::call_on(device_of(options), kEye, EyeAttributes{Shape({rows, columns}), options.dtype, {}});
+}
+
+Tensor empty_like(const Tensor& x) { return Tensor::allocate(x.shape(), x.dtype(), x.device()); }
+Tensor full_like(const Tensor& x, const Scalar& value) {
+  return full(x.shape(), value, {.dtype = x.dtype(), .device = x.device()});
+}
+Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
+Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
+
+void fill_(const Tensor& x, const Scalar& value) {
+  tensor::call_out(kFull, x, {}, FullAttributes{x.shape(), x.dtype(), value});
+}
+void zero_(const Tensor& x) { fill_(x, 0); }
+
+}  // namespace tessera::ops

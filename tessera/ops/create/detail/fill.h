@@ -1,0 +1,100 @@
+// How a kernel fills a tensor from the global indices of its elements.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "tessera/base/export.h"
+#include "tessera/layout/arithmetic.h"
+#include "tessera/layout/factor_rule.h"
+#include "tessera/ops/detail/elements.h"
+#include "tessera/ops/detail/loops.h"
+#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/detail/tiles.h"
+#include "tessera/tensor/op_def.h"
+
+namespace tessera::ops::detail {
+
+/// The elements of a tensor in the order of their local indices, last dimension fastest, and what their global places
+/// are: a plain tensor's are its own, a shard's are told by index maps.
+class TESSERA_API Places {
+ public:
+  /// Of a tensor of `shape`; with maps, a part of one of `global`.
+  Places(const Shape& shape, const Shape& global, const std::vector<layout::IndexMap>& index);
+
+  /// Calls body(place, global, n) for runs of [begin, end) whose global places follow each other: `place` counts the
+  /// elements of the tensor, `global` those of the whole.
+  template <class F>
+  void for_runs(std::int64_t begin, std::int64_t end, F&& body) const {
+    while (begin < end) {
+      const std::int64_t n = std::min(end - begin, run_of(begin));
+      body(begin, global_of(begin), n);
+      begin += n;
+    }
+  }
+
+ private:
+  // Elements from `place` on whose global places follow each other, at least 1.
+  [[nodiscard]] std::int64_t run_of(std::int64_t place) const;
+  [[nodiscard]] std::int64_t global_of(std::int64_t place) const;
+
+  Shape shape_;
+  Shape global_;
+  std::vector<layout::IndexMap> index_;
+};
+
+/// The rule of an operator without tensors: every dimension may be cut. `inputs` are numbers of no dimensions.
+TESSERA_API layout::FactorRule rule_from_nothing(const tensor::Call& call, const Shape& shape);
+
+/// Enqueues a fill of the call's result. `draw(T* tile, std::uint64_t global, std::int64_t n)` writes the values of `n`
+/// elements that follow each other in the whole tensor, as T; they are stored as the result's dtype. `prepare()` runs
+/// before, on the stream.
+template <class T, class Draw>
+void launch_fill(const tensor::KernelCall& call, Places places, Draw draw) {
+  const Tensor& out = call.outputs[0];
+  if (out.numel() == 0) return;
+  const ByteRange written = byte_range(out);
+  device::Access accesses[2] = {device::writes(written.address, written.nbytes)};
+  std::size_t count = 1;
+  if (!call.inputs.empty() && call.inputs[0]) accesses[count++] = device::reads(call.inputs[0].data(), 8);
+  // A dense tensor is stored run by run; another is walked in the order of its indices.
+  struct Target {
+    std::byte* data;
+    DType dtype;
+    Shape shape;
+    Strides strides;
+    bool is_dense;
+    [[nodiscard]] std::byte* at(std::int64_t place) const {
+      std::int64_t offset = place;
+      if (!is_dense) {
+        offset = 0;
+        for (std::size_t d = shape.size(); d-- > 0; place /= shape[d]) offset += place % shape[d] * strides[d];
+      }
+      return data + offset * static_cast<std::int64_t>(itemsize(dtype));
+    }
+  };
+  auto body = [places = std::move(places), draw = std::move(draw),
+               target = Target{out.data(), out.dtype(), out.shape(), out.strides(), out.is_contiguous()},
+               numel = out.numel()] {
+    auto prepared = draw;
+    if constexpr (requires { prepared.prepare(); }) prepared.prepare();
+    parallel_for(numel, kPiece, [&](std::int64_t begin, std::int64_t end) {
+      alignas(64) std::byte memory[kTile * sizeof(T)];
+      T* tile = reinterpret_cast<T*>(memory);
+      places.for_runs(begin, end, [&](std::int64_t place, std::int64_t global, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; i += kTile) {
+          const std::int64_t m = std::min(kTile, n - i);
+          prepared(tile, static_cast<std::uint64_t>(global + i), m);
+          if (target.is_dense) {
+            store(tile, target.at(place + i), target.dtype, 1, m);
+          } else {
+            for (std::int64_t k = 0; k < m; ++k) store(tile + k, target.at(place + i + k), target.dtype, 1, 1);
+          }
+        }
+      });
+    });
+  };
+  call.stream().run(std::move(body), {.label = call.op.name(), .accesses = std::span(accesses, count)});
+}
+
+}  // namespace tessera::ops::detail

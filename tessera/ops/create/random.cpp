@@ -1,0 +1,326 @@
+#include "tessera/ops/create/random.h"
+
+#include <bit>
+#include <cmath>
+
+#include "tessera/ops/create/detail/fill.h"
+#include "tessera/ops/create/generator.h"
+#include "tessera/ops/detail/draws.h"
+#include "tessera/ops/detail/philox.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::ops {
+namespace {
+
+using detail::DrawKey;
+using tensor::Attributes;
+using tensor::Call;
+using tensor::KernelCall;
+using tensor::OutputInfo;
+
+// What all draws start from; the counter in device memory is read when the work runs.
+struct Keyed {
+  DrawKey key;
+  const std::int64_t* counter = nullptr;
+  void prepare() {
+    if (counter != nullptr) key.call += static_cast<std::uint64_t>(*counter);
+  }
+};
+
+Keyed keyed(const KernelCall& call) {
+  const auto& attributes = call.as<RandomAttributes>();
+  Keyed result{{static_cast<std::uint64_t>(attributes.seed), static_cast<std::uint64_t>(attributes.call)}};
+  if (!call.inputs.empty() && call.inputs[0]) result.counter = call.inputs[0].data_as<std::int64_t>();
+  return result;
+}
+
+detail::Places places_of(const KernelCall& call) {
+  const auto& attributes = call.as<RandomAttributes>();
+  return detail::Places(attributes.shape, attributes.global, attributes.index);
+}
+
+void infer_random(const Call& call, std::span<OutputInfo> outputs) {
+  const auto& attributes = call.as<RandomAttributes>();
+  if (!call.inputs.empty() && call.inputs[0]) {
+    TESSERA_CHECK_CALL(call, call.inputs[0].dtype() == DType::kI64 && call.inputs[0].numel() == 1,
+                       "the counter is one i64");
+  }
+  TESSERA_CHECK_CALL(call, !is_complex(attributes.dtype), "draws no ", attributes.dtype);
+  outputs[0] = {attributes.shape, attributes.dtype};
+}
+
+Attributes localize_random(const tensor::LocalizeCall& call) {
+  RandomAttributes local = call.global.as<RandomAttributes>();
+  local.global = local.shape;
+  local.shape = call.outputs[0].shape;
+  local.index = call.outputs[0].index;
+  return Attributes(local);
+}
+
+// The kinds of draws
+// ---------------------------------------------------------------------------------------------------
+
+struct UniformDraw : Keyed {
+  float low;
+  float range;
+  void operator()(float* tile, std::uint64_t first, std::int64_t n) const {
+    detail::draw_uniform(tile, key, first, n);
+    if (low == 0 && range == 1) return;
+    for (std::int64_t i = 0; i < n; ++i) tile[i] = std::fma(tile[i], range, low);
+  }
+};
+void run_uniform(const KernelCall& call) {
+  const auto& attributes = call.as<RandomAttributes>();
+  const double low = attributes.a.as_double();
+  detail::launch_fill<float>(
+      call, places_of(call),
+      UniformDraw{keyed(call), static_cast<float>(low), static_cast<float>(attributes.b.as_double() - low)});
+}
+
+struct NormalDraw : Keyed {
+  float mean;
+  float std;
+  void operator()(float* tile, std::uint64_t first, std::int64_t n) const {
+    detail::draw_normal(tile, key, first, n);
+    if (mean == 0 && std == 1) return;
+    for (std::int64_t i = 0; i < n; ++i) tile[i] = std::fma(tile[i], std, mean);
+  }
+};
+void run_normal(const KernelCall& call) {
+  const auto& attributes = call.as<RandomAttributes>();
+  detail::launch_fill<float>(call, places_of(call),
+                             NormalDraw{keyed(call), static_cast<float>(attributes.a.as_double()),
+                                        static_cast<float>(attributes.b.as_double())});
+}
+
+struct TruncatedDraw : NormalDraw {
+  float low;
+  float high;
+  void operator()(float* tile, std::uint64_t first, std::int64_t n) const {
+    NormalDraw::operator()(tile, first, n);
+    for (std::int64_t i = 0; i < n; ++i) {
+      // Attempts have calls of their own, far from those that the generator counts.
+      for (std::uint64_t attempt = 1; !(tile[i] >= low && tile[i] <= high); ++attempt) {
+        if (attempt == kMostAttempts) {
+          tile[i] = std::min(std::max(tile[i], low), high);
+          break;
+        }
+        NormalDraw again = *this;
+        again.key.call ^= attempt << 48;
+        again(tile + i, first + static_cast<std::uint64_t>(i), 1);
+      }
+    }
+  }
+  static constexpr std::uint64_t kMostAttempts = 1024;  // 0.95^1024 is 1e-23
+};
+void infer_truncated(const Call& call, std::span<OutputInfo> outputs) {
+  infer_random(call, outputs);
+  const auto& attributes = call.as<RandomAttributes>();
+  const double mean = attributes.a.as_double();
+  const double std = attributes.b.as_double();
+  TESSERA_CHECK_CALL(call, std > 0, "a standard deviation of ", std);
+  const auto below = [&](double x) { return 0.5 * std::erfc((mean - x) / std / std::sqrt(2.0)); };
+  const double share = below(attributes.high.as_double()) - below(attributes.low.as_double());
+  TESSERA_CHECK_CALL(call, share >= 0.05, "the range holds ", share * 100,
+                     "% of the distribution: too little to draw from");
+}
+void run_truncated(const KernelCall& call) {
+  const auto& attributes = call.as<RandomAttributes>();
+  detail::launch_fill<float>(call, places_of(call),
+                             TruncatedDraw{{keyed(call), static_cast<float>(attributes.a.as_double()),
+                                            static_cast<float>(attributes.b.as_double())},
+                                           static_cast<float>(attributes.low.as_double()),
+                                           static_cast<float>(attributes.high.as_double())});
+}
+
+struct BernoulliDraw : Keyed {
+  float p;
+  void operator()(float* tile, std::uint64_t first, std::int64_t n) const {
+    detail::draw_uniform(tile, key, first, n);
+    for (std::int64_t i = 0; i < n; ++i) tile[i] = tile[i] < p ? 1.0F : 0.0F;
+  }
+};
+void infer_bernoulli(const Call& call, std::span<OutputInfo> outputs) {
+  infer_random(call, outputs);
+  const double p = call.as<RandomAttributes>().a.as_double();
+  TESSERA_CHECK_CALL(call, p >= 0 && p <= 1, "a probability of ", p);
+}
+void run_bernoulli(const KernelCall& call) {
+  detail::launch_fill<float>(call, places_of(call),
+                             BernoulliDraw{keyed(call), static_cast<float>(call.as<RandomAttributes>().a.as_double())});
+}
+
+// The upper half of the product of a random word and the range: 32 bits of it, or 64 for long ranges.
+struct IntegerDraw : Keyed {
+  std::int64_t low;
+  std::uint64_t range;  // 0: 2^64
+  void operator()(std::int64_t* tile, std::uint64_t first, std::int64_t n) const {
+    if (range != 0 && range <= (std::uint64_t{1} << 32)) {
+      std::uint32_t words[detail::kTile];
+      detail::draw_words(words, key, first, n);
+      for (std::int64_t i = 0; i < n; ++i) put(tile[i], words[i] * range >> 32);
+      return;
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::uint64_t element = first + static_cast<std::uint64_t>(i);
+      std::uint32_t words[4];
+      detail::words_of_block(key.seed, key.call, element / 2, words);
+      const std::uint64_t word = words[element % 2 * 2] | std::uint64_t{words[element % 2 * 2 + 1]} << 32;
+      put(tile[i], range == 0 ? word : static_cast<std::uint64_t>(Wide{word} * range >> 64));
+    }
+  }
+
+ private:
+  __extension__ using Wide = unsigned __int128;
+  void put(std::int64_t& to, std::uint64_t offset) const {
+    to = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + offset);
+  }
+};
+void infer_integers(const Call& call, std::span<OutputInfo> outputs) {
+  infer_random(call, outputs);
+  const auto& attributes = call.as<RandomAttributes>();
+  TESSERA_CHECK_CALL(call, attributes.a.as_int64() < attributes.b.as_int64(), "no integer is at least ",
+                     attributes.a.as_int64(), " and below ", attributes.b.as_int64());
+}
+void run_integers(const KernelCall& call) {
+  const auto& attributes = call.as<RandomAttributes>();
+  const std::int64_t low = attributes.a.as_int64();
+  const auto range = static_cast<std::uint64_t>(attributes.b.as_int64()) - static_cast<std::uint64_t>(low);
+  detail::launch_fill<std::int64_t>(call, places_of(call), IntegerDraw{keyed(call), low, range});
+}
+
+// A permutation of the integers below a power of two, as a Feistel network with keys from the generator; places that
+// land past the end go through it again. So each element is found alone, and shards agree.
+struct PermutationDraw : Keyed {
+  std::uint64_t n;
+  int half;  // bits of each half
+  static constexpr int kRounds = 12;
+  std::uint32_t keys[kRounds] = {};
+
+  void prepare() {
+    Keyed::prepare();
+    detail::draw_words(keys, key, 0, kRounds);
+  }
+  void operator()(std::int64_t* tile, std::uint64_t first, std::int64_t count) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::uint64_t at = first + static_cast<std::uint64_t>(i);
+      do {
+        at = mixed(at);
+      } while (at >= n);
+      tile[i] = static_cast<std::int64_t>(at);
+    }
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t mixed(std::uint64_t at) const {
+    const auto mask = static_cast<std::uint32_t>((std::uint64_t{1} << half) - 1);
+    auto left = static_cast<std::uint32_t>(at >> half);
+    auto right = static_cast<std::uint32_t>(at) & mask;
+    for (const std::uint32_t round_key : keys) {
+      std::uint64_t word = (right ^ round_key) * std::uint64_t{0x9E3779B97F4A7C15U};
+      word ^= word >> 29;
+      word *= 0xBF58476D1CE4E5B9U;
+      const std::uint32_t next = (left ^ static_cast<std::uint32_t>(word >> 32)) & mask;
+      left = right;
+      right = next;
+    }
+    return std::uint64_t{left} << half | right;
+  }
+};
+void infer_permutation(const Call& call, std::span<OutputInfo> outputs) {
+  infer_random(call, outputs);
+  const auto& attributes = call.as<RandomAttributes>();
+  TESSERA_CHECK_CALL(call, attributes.shape.ndim() == 1, "gives a tensor of one dimension, not ", attributes.shape);
+  TESSERA_CHECK_CALL(call, attributes.a.as_int64() < (std::int64_t{1} << 62), "too many elements");
+}
+void run_permutation(const KernelCall& call) {
+  const auto n = static_cast<std::uint64_t>(call.as<RandomAttributes>().a.as_int64());
+  // At least 8 bits: fewer have too few permutations of this form.
+  const int bits = std::max(8, static_cast<int>(std::bit_width(n)));
+  detail::launch_fill<std::int64_t>(call, places_of(call), PermutationDraw{keyed(call), n, (bits + 1) / 2});
+}
+
+// Operators
+// -------------------------------------------------------------------------------------------------------------
+
+using Infer = void (*)(const Call&, std::span<OutputInfo>);
+tensor::Operator register_random(std::string_view name, Infer infer, void (*kernel)(const KernelCall&)) {
+  return tensor::register_op(
+      {.name = name,
+       .inputs = "counter?",
+       .infer = infer,
+       .host = kernel,
+       .rule = [](const Call& call) { return detail::rule_from_nothing(call, call.as<RandomAttributes>().shape); },
+       .localize = localize_random,
+       .cost = [](const Call& call) -> tensor::Cost {
+         const auto& attributes = call.as<RandomAttributes>();
+         const auto count = static_cast<double>(attributes.shape.numel());
+         return {.flops = 30 * count, .nbytes = count * static_cast<double>(itemsize(attributes.dtype))};
+       },
+       .traits = {.is_random = true}});
+}
+const tensor::Operator kRand = register_random("rand", infer_random, run_uniform);
+const tensor::Operator kRandn = register_random("randn", infer_random, run_normal);
+const tensor::Operator kTruncNormal = register_random("trunc_normal", infer_truncated, run_truncated);
+const tensor::Operator kBernoulli = register_random("bernoulli", infer_bernoulli, run_bernoulli);
+const tensor::Operator kRandint = register_random("randint", infer_integers, run_integers);
+const tensor::Operator kRandperm = register_random("randperm", infer_permutation, run_permutation);
+
+RandomAttributes drawn(const Shape& shape, DType dtype, const Scalar& a, const Scalar& b) {
+  const GeneratorState state = next_call();
+  RandomAttributes attributes;
+  attributes.shape = shape;
+  attributes.dtype = dtype;
+  attributes.seed = static_cast<std::int64_t>(state.seed);
+  attributes.call = static_cast<std::int64_t>(state.call);
+  attributes.a = a;
+  attributes.b = b;
+  return attributes;
+}
+
+Tensor make(const tensor::Operator& op, const Shape& shape, const CreateOptions& options, const Scalar& a,
+            const Scalar& b) {
+  const device::Device device = options.device ? options.device : device::Device::get("host");
+  return tensor::call_on(device, op, drawn(shape, options.dtype, a, b));
+}
+
+void fill(const tensor::Operator& op, const Tensor& x, const Tensor& counter, const Scalar& a, const Scalar& b) {
+  tensor::call_out(op, x, {counter}, drawn(x.shape(), x.dtype(), a, b));
+}
+
+Tensor filled_like(const tensor::Operator& op, const Tensor& x, const Tensor& counter, const Scalar& a,
+                   const Scalar& b) {
+  const Tensor out = empty_like(x);
+  fill(op, out, counter, a, b);
+  return out;
+}
+
+}  // namespace
+
+Tensor rand(const Shape& shape, const CreateOptions& options) { return make(kRand, shape, options, 0, 1); }
+Tensor randn(const Shape& shape, const CreateOptions& options) { return make(kRandn, shape, options, 0, 1); }
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const CreateOptions& options) {
+  return make(kRandint, shape, options, low, high);
+}
+Tensor bernoulli(const Shape& shape, double p, const CreateOptions& options) {
+  return make(kBernoulli, shape, options, p, 1);
+}
+Tensor randperm(std::int64_t n, const CreateOptions& options) { return make(kRandperm, Shape({n}), options, n, 1); }
+
+Tensor rand_like(const Tensor& x, const Tensor& counter) { return filled_like(kRand, x, counter, 0, 1); }
+Tensor randn_like(const Tensor& x, const Tensor& counter) { return filled_like(kRandn, x, counter, 0, 1); }
+Tensor bernoulli_like(const Tensor& x, double p, const Tensor& counter) {
+  return filled_like(kBernoulli, x, counter, p, 1);
+}
+
+void uniform_(const Tensor& x, double low, double high, const Tensor& counter) { fill(kRand, x, counter, low, high); }
+void normal_(const Tensor& x, double mean, double std, const Tensor& counter) { fill(kRandn, x, counter, mean, std); }
+void trunc_normal_(const Tensor& x, double mean, double std, double low, double high, const Tensor& counter) {
+  RandomAttributes attributes = drawn(x.shape(), x.dtype(), mean, std);
+  attributes.low = low;
+  attributes.high = high;
+  tensor::call_out(kTruncNormal, x, {counter}, attributes);
+}
+void bernoulli_(const Tensor& x, double p, const Tensor& counter) { fill(kBernoulli, x, counter, p, 1); }
+
+}  // namespace tessera::ops
