@@ -327,7 +327,10 @@ const OpCase kSampleIndex{
                {.inputs = {uniform(random, {6}, 0, 1), uniform(random, {0}, 0, 1)}},
                {.inputs = {uniform(random, {2, 3, 4}, 0, 1), uniform(random, {2, 3, 5}, 0, 0.99)}}};
            for (OpSample& sample : samples) {
-             for (SampleInput& input : sample.inputs) input.is_differentiable = false;
+             for (SampleInput& input : sample.inputs) {
+               input.is_differentiable = false;
+               input.dtype = DType::kF32;  // as they are: other numbers would be no probabilities
+             }
            }
            return samples;
          },

@@ -36,33 +36,39 @@ struct Min {
   }
 };
 
+// Eight vectors as one, in pairs.
+template <class D, class T, class Op>
+HWY_INLINE hn::Vec<D> fold_eight(D d, const T* HWY_RESTRICT x, std::int64_t width, Op op) {
+  const auto a =
+      op(op(hn::LoadU(d, x), hn::LoadU(d, x + width)), op(hn::LoadU(d, x + 2 * width), hn::LoadU(d, x + 3 * width)));
+  const auto b = op(op(hn::LoadU(d, x + 4 * width), hn::LoadU(d, x + 5 * width)),
+                    op(hn::LoadU(d, x + 6 * width), hn::LoadU(d, x + 7 * width)));
+  return op(a, b);
+}
+
 // Folds into lanes[]; returns how many there are. What a short end lacks of a vector is `identity`.
 template <class T, class Op>
 std::size_t fold_lanes(const T* HWY_RESTRICT x, std::int64_t n, T identity, Op op, T* HWY_RESTRICT lanes) {
   const hn::ScalableTag<T> d;
   const auto width = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto start = hn::Set(d, identity);
-  auto a0 = start, a1 = start, a2 = start, a3 = start, a4 = start, a5 = start, a6 = start, a7 = start;
+  const std::int64_t eight = 8 * width;
+  auto a0 = hn::Set(d, identity), a1 = a0, a2 = a0, a3 = a0;
   std::int64_t i = 0;
-  for (; i + 8 * width <= n; i += 8 * width) {
-    a0 = op(a0, hn::LoadU(d, x + i));
-    a1 = op(a1, hn::LoadU(d, x + i + width));
-    a2 = op(a2, hn::LoadU(d, x + i + 2 * width));
-    a3 = op(a3, hn::LoadU(d, x + i + 3 * width));
-    a4 = op(a4, hn::LoadU(d, x + i + 4 * width));
-    a5 = op(a5, hn::LoadU(d, x + i + 5 * width));
-    a6 = op(a6, hn::LoadU(d, x + i + 6 * width));
-    a7 = op(a7, hn::LoadU(d, x + i + 7 * width));
+  for (; i + 4 * eight <= n; i += 4 * eight) {
+    a0 = op(a0, fold_eight(d, x + i, width, op));
+    a1 = op(a1, fold_eight(d, x + i + eight, width, op));
+    a2 = op(a2, fold_eight(d, x + i + 2 * eight, width, op));
+    a3 = op(a3, fold_eight(d, x + i + 3 * eight, width, op));
   }
-  for (; i + width <= n; i += width) a0 = op(a0, hn::LoadU(d, x + i));
+  for (; i + eight <= n; i += eight) a0 = op(a0, fold_eight(d, x + i, width, op));
+  for (; i + width <= n; i += width) a1 = op(a1, hn::LoadU(d, x + i));
   if (i < n) {
     HWY_ALIGN T rest[hn::MaxLanes(d)];
     std::fill_n(rest, static_cast<std::size_t>(width), identity);
     std::copy(x + i, x + n, rest);
-    a1 = op(a1, hn::Load(d, rest));
+    a2 = op(a2, hn::Load(d, rest));
   }
-  a0 = op(op(op(a0, a1), op(a2, a3)), op(op(a4, a5), op(a6, a7)));
-  hn::Store(a0, d, lanes);
+  hn::Store(op(op(a0, a1), op(a2, a3)), d, lanes);
   return static_cast<std::size_t>(width);
 }
 

@@ -1,14 +1,15 @@
 // Folds of dense stretches of numbers, in vector code for the machine at hand.
 //
-// A run folds to one number: eight vectors of partial results side by side, so that errors grow with a small part of
-// the length. Columns fold elementwise into an accumulator. Maxima and minima give nan where one of the values is.
+// A run folds to one number: eight vectors at a time in pairs, these into four partial results side by side, so that
+// errors grow with a small part of the length. Columns fold elementwise into an accumulator. Maxima and minima give nan
+// where one of the values is.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera::ops::detail {
 
-/// Sum of n values; the rounding errors are those of n / 32 additions or fewer.
+/// Sum of n values; the rounding errors are those of n / 128 additions, in vectors of four.
 double sum_run(const float* x, std::int64_t n);
 /// Likewise.
 double sum_run(const double* x, std::int64_t n);

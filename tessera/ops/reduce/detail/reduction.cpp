@@ -12,7 +12,7 @@
 namespace tessera::ops::detail {
 namespace {
 
-constexpr std::int64_t kRun = 16384;      // elements that f32 accumulators take at most, over 32 or more of them
+constexpr std::int64_t kRun = 65536;      // elements that are added in f32, by 128 or more accumulators
 constexpr std::int64_t kStretch = 65536;  // elements of a stretch
 constexpr std::int64_t kBuffer = 2048;    // elements converted at a time
 constexpr std::int64_t kColumns = 1024;   // results of a tile
