@@ -64,7 +64,7 @@ struct SortAttributes {
   TESSERA_ATTRIBUTES(dim, is_descending)
 };
 
-/// Slices of x along a dimension, in the order of `index`, which has one dimension.
+/// Slices of x along a dimension, in the order of `index`, whose dimensions stand in the result in place of that one.
 TESSERA_API Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
 /// x with the slices of `source` along a dimension added at `index`, which has one dimension.
 TESSERA_API Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);

@@ -26,61 +26,72 @@ std::size_t select_dim(const Call& call) {
   return static_cast<std::size_t>(tensor::normalized_dim(call, call.as<IndexAttributes>().dim, x.ndim()));
 }
 
+// The dimensions of the index stand in the result where `dim` stands in x.
 void infer_index_select(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
-  const Tensor& index = call.inputs[1];
   const std::size_t dim = select_dim(call);
-  detail::check_index(call, index);
-  TESSERA_CHECK_CALL(call, index.ndim() == 1, "the index has ", index.ndim(), " dimensions, not 1; gather takes more");
+  detail::check_index(call, call.inputs[1]);
   IntList sizes;
-  for (std::size_t d = 0; d < x.shape().size(); ++d) sizes.push_back(d == dim ? index.numel() : x.shape()[d]);
+  for (std::size_t d = 0; d < x.shape().size(); ++d) {
+    if (d == dim) {
+      sizes.append(call.inputs[1].shape().values());
+    } else {
+      sizes.push_back(x.shape()[d]);
+    }
+  }
   outputs[0] = {Shape(std::span<const std::int64_t>(sizes)), x.dtype()};
 }
 
 struct SelectKernel {
-  detail::StridedLoop<2> rest;  // result, input: all dimensions but the one selected from
+  detail::StridedLoop<2> rest;    // result, input: all dimensions but the one selected from
+  detail::StridedLoop<2> places;  // result, index: the dimensions of the index
   detail::IndexReader index;
-  std::int64_t index_step = 1;
-  std::int64_t count = 0;
-  std::int64_t to_step = 0;
   std::int64_t from_step = 0;
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
   std::size_t nbytes = 4;
 
-  void operator()() const {
+  // The rows [begin, end) of the slice for one place of the index.
+  void copy_slice(const std::array<std::int64_t, 2>& place, std::int64_t begin, std::int64_t end) const {
     const auto bytes = static_cast<std::int64_t>(nbytes);
+    const std::int64_t source = index.at(place[1]) * from_step;
+    rest.for_rows(begin, end, [&](const auto& at) {
+      detail::copy_row(to + (at[0] + place[0]) * bytes, rest.step(0), from + (at[1] + source) * bytes, rest.step(1),
+                       nbytes, rest.inner());
+    });
+  }
+
+  void operator()() const {
     const std::int64_t rows = rest.rows();
     if (rest.numel() == 0) return;
-    const std::int64_t inner = rest.inner();
-    detail::parallel_for(count * rows, detail::rows_per_piece(inner), [&](std::int64_t begin, std::int64_t end) {
-      while (begin < end) {
-        const std::int64_t n = begin / rows;
-        const std::int64_t last = std::min(end, (n + 1) * rows);
-        const std::int64_t source = index.at(n * index_step) * from_step;
-        rest.for_rows(begin - n * rows, last - n * rows, [&](const auto& at) {
-          detail::copy_row(to + (at[0] + n * to_step) * bytes, rest.step(0), from + (at[1] + source) * bytes,
-                           rest.step(1), nbytes, inner);
-        });
-        begin = last;
-      }
-    });
+    detail::parallel_for(places.numel() * rows, detail::rows_per_piece(rest.inner()),
+                         [&](std::int64_t begin, std::int64_t end) {
+                           for (; begin < end; begin = std::min(end, (begin / rows + 1) * rows)) {
+                             const std::int64_t n = begin / rows;
+                             places.for_runs(n, n + 1, [&](const auto& at, std::int64_t) {
+                               copy_slice(at, begin - n * rows, std::min(end - n * rows, rows));
+                             });
+                           }
+                         });
   }
 };
 
 void index_select_kernel(const KernelCall& call) {
   const Tensor& x = call.inputs[0];
+  const Tensor& index = call.inputs[1];
   const Tensor& out = call.outputs[0];
   const std::size_t dim = select_dim(call);
   SelectKernel kernel;
   for (std::size_t d = 0; d < x.shape().size(); ++d) {
-    if (d != dim) kernel.rest.add(x.shape()[d], {out.strides()[d], x.strides()[d]});
+    if (d == dim) continue;
+    kernel.rest.add(x.shape()[d], {out.strides()[d < dim ? d : d + index.shape().size() - 1], x.strides()[d]});
+  }
+  for (std::size_t d = 0; d < index.shape().size(); ++d) {
+    kernel.places.add(index.shape()[d], {out.strides()[dim + d], index.strides()[d]});
   }
   kernel.rest.collapse();
-  kernel.index = detail::IndexReader(call.inputs[1], x.shape()[dim], "index_select", static_cast<std::int64_t>(dim));
-  kernel.index_step = call.inputs[1].strides()[0];
-  kernel.count = call.inputs[1].numel();
-  kernel.to_step = out.strides()[dim];
+  kernel.places.collapse();
+  kernel.index = detail::IndexReader(index, x.shape()[dim], "index_select", static_cast<std::int64_t>(dim));
   kernel.from_step = x.strides()[dim];
   kernel.to = out.data();
   kernel.from = x.data();
@@ -104,7 +115,7 @@ FactorRule rule_of_index_select(const Call& call) {
       detail::pass_dim(rule);
     } else {
       detail::keep_whole(rule, rule.inputs[0], shape[d]);
-      detail::pass_dim(rule, 1, 0);
+      for (int i = 0; i < call.inputs[1].ndim(); ++i) detail::pass_dim(rule, 1, 0);
     }
   }
   return rule;

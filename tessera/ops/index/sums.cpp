@@ -12,7 +12,6 @@
 #include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
-#include "tessera/ops/shape/shape.h"
 
 namespace tessera::ops {
 namespace {
@@ -248,10 +247,7 @@ void index_sum_kernel(const KernelCall& call) {
 }
 
 void index_sum_gradient(GradientCall& call) {
-  if (!call.needs(0)) return;
-  const Tensor index = reshape(call.input(1), {call.input_shape(1).numel()});
-  const Tensor slices = index_select(call.grad(), call.as<IndexSumAttributes>().dim, index);
-  call.set(0, reshape(slices, call.input_shape(0).values()));
+  if (call.needs(0)) call.set(0, index_select(call.grad(), call.as<IndexSumAttributes>().dim, call.input(1)));
 }
 
 // Every rank adds up the rows that it holds, from the slices that it has.

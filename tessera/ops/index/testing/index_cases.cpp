@@ -55,13 +55,22 @@ const OpCase kIndexSelect{
            {.inputs = {normal(random, {5, 7}), integers(random, {4}, 0, 5)}, .attributes = kept(IndexAttributes{0})},
            {.inputs = {normal(random, {3, 4, 5}), as_i32(integers(random, {6}, 0, 5))},
             .attributes = kept(IndexAttributes{-1})},
+           {.inputs = {normal(random, {3, 4, 5}), integers(random, {2, 3}, 0, 4)},
+            .attributes = kept(IndexAttributes{1})},
+           {.inputs = {normal(random, {5, 7}), integers(random, {}, 0, 5)}, .attributes = kept(IndexAttributes{0})},
            {.inputs = {normal(random, {5, 7}), integers(random, {0}, 0, 5)}, .attributes = kept(IndexAttributes{1})}};
      },
      .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
-       const std::size_t dim = dim_of(ref.as<IndexAttributes>().dim, in[0].shape);
-       Array out(replaced(in[0].shape, dim, in[1].shape[0]));
+       const auto dim = static_cast<std::ptrdiff_t>(dim_of(ref.as<IndexAttributes>().dim, in[0].shape));
+       const std::ptrdiff_t many = in[1].shape.ndim();
+       Index sizes(in[0].shape.begin(), in[0].shape.end());
+       sizes.erase(sizes.begin() + dim);
+       sizes.insert(sizes.begin() + dim, in[1].shape.begin(), in[1].shape.end());
+       Array out{Shape(std::span<const std::int64_t>(sizes))};
        for_each(out, [&](std::size_t i, Index index) {
-         index[dim] = whole(in[1].values[static_cast<std::size_t>(index[dim])]);
+         const Index at(index.begin() + dim, index.begin() + dim + many);
+         index.erase(index.begin() + dim, index.begin() + dim + many);
+         index.insert(index.begin() + dim, whole(in[1].values[place(in[1].shape, at)]));
          out.values[i] = in[0].values[place(in[0].shape, index)];
        });
        return {out};
