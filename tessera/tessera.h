@@ -1,6 +1,10 @@
 // Everything a user of Tessera needs, in one include.
 #pragma once
 
+#include "tessera/autograd/autograd.h"
+#include "tessera/autograd/checkpoint.h"
+#include "tessera/autograd/function.h"
+#include "tessera/autograd/hooks.h"
 #include "tessera/base/dtype.h"
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"

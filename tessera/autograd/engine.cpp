@@ -23,12 +23,23 @@ bool is_same(const Shape& a, const Shape& b) {
   return same;
 }
 
-// A tape is read backwards once, long after it was written: it is out of the caches, and its nodes lie anywhere.
-constexpr std::size_t kAhead = 3;
-void fetch_ahead(const Node& node) {
+// A tape is read backwards once, long after it was written: it is out of the caches, and its nodes lie anywhere. So
+// what a node leads to is asked for step by step while the nodes before it are run.
+template <class T>
+void fetch(const T* object) {
   constexpr std::size_t kLine = 64;
-  const auto* at = reinterpret_cast<const char*>(&node);
-  for (std::size_t i = 0; i < sizeof(Node); i += kLine) __builtin_prefetch(at + i);
+  const auto* at = reinterpret_cast<const char*>(object);
+  for (std::size_t i = 0; i < sizeof(T); i += kLine) __builtin_prefetch(at + i);
+}
+void fetch_ahead(const std::vector<Node*>& nodes, std::size_t from) {
+  if (from + 4 >= nodes.size()) return;
+  fetch(nodes[from + 4]);
+  for (const Saved& slot : nodes[from + 2]->saved) {
+    if (slot.tensor) fetch(slot.tensor.state());
+  }
+  for (const Saved& slot : nodes[from + 1]->saved) {
+    if (slot.tensor && slot.tensor.state()->storage) fetch(slot.tensor.state()->storage.get());
+  }
 }
 
 // What a run allocates belongs to the label of the call that it differentiates.
@@ -150,7 +161,7 @@ void Run::mark_needed() {
 
 void Run::run_all() {
   for (; done_ < nodes_.size(); ++done_) {
-    if (done_ + kAhead < nodes_.size()) fetch_ahead(*nodes_[done_ + kAhead]);
+    fetch_ahead(nodes_, done_);
     Node& node = *nodes_[done_];
     run_node(node);
     node.has_capture = false;
