@@ -137,7 +137,8 @@ constexpr Row kWhereScalarRow = {.name = "where_scalar",
                                  .gradient = where_gradient,
                                  .saves = "mask",
                                  .numbers = Numbers::kLast,
-                                 .first_is_mask = true};
+                                 .first_is_mask = true,
+                                 .is_linear_with_0 = true};
 constexpr Row kClampRow = {.name = "clamp",
                            .inputs = "x",
                            .types = kFloats | kIntegers,

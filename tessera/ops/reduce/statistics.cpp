@@ -61,12 +61,12 @@ void logsumexp_kernel(const KernelCall& call) {
 }
 
 void infer_norm(const Call& call, std::span<OutputInfo> outputs) {
-  TESSERA_CHECK_CALL(call, !std::isnan(call.as<NormAttributes>().p), "the order is nan");
-  infer_statistic<NormAttributes>(call, outputs);
+  TESSERA_CHECK_CALL(call, !std::isnan(call.as<PNormAttributes>().p), "the order is nan");
+  infer_statistic<PNormAttributes>(call, outputs);
 }
 
 void norm_kernel(const KernelCall& call) {
-  const auto& a = call.as<NormAttributes>();
+  const auto& a = call.as<PNormAttributes>();
   const auto run = [&](Fold fold, Map map, Finish finish) {
     detail::enqueue_reduction(call, a.dims, reduction_of(call, fold, map, finish, a.p));
   };
@@ -78,8 +78,8 @@ void norm_kernel(const KernelCall& call) {
 
 // Orders that take no root are folds of values that are there on their own.
 FactorRule rule_of_norm(const Call& call) {
-  const auto& a = call.as<NormAttributes>();
-  if (!std::isinf(a.p) && a.p != 0 && a.p != 1) return whole_rule<NormAttributes>(call);
+  const auto& a = call.as<PNormAttributes>();
+  if (!std::isinf(a.p) && a.p != 0 && a.p != 1) return whole_rule<PNormAttributes>(call);
   const layout::Reduction reduction = !std::isinf(a.p) ? layout::Reduction::kSum
                                       : a.p > 0        ? layout::Reduction::kMax
                                                        : layout::Reduction::kMin;
@@ -105,12 +105,12 @@ void var_gradient(GradientCall& call) {
 
 // Of the greatest and the least, equals share the gradient evenly. Where the norm is 0 the gradient is 0.
 void norm_gradient(GradientCall& call) {
-  const auto& a = call.as<NormAttributes>();
+  const auto& a = call.as<PNormAttributes>();
   const Tensor& x = call.input(0);
-  const Tensor grad = raised<NormAttributes>(call, call.grad());
+  const Tensor grad = raised<PNormAttributes>(call, call.grad());
   if (a.p == 0) return;  // a count does not change
   if (a.p == 1) return call.set(0, mul(grad, sign(x)));
-  const Tensor out = raised<NormAttributes>(call, call.output());
+  const Tensor out = raised<PNormAttributes>(call, call.output());
   if (std::isinf(a.p)) {
     const Tensor is_it = eq(abs(x), out);
     const Tensor count = sum(is_it, a.dims, true, x.dtype());
@@ -158,7 +158,7 @@ Tensor var(const Tensor& x, const IntList& dims, std::int64_t correction, bool k
   return tensor::call(kVar, {x}, VarAttributes{dims, keepdim, correction});
 }
 Tensor norm(const Tensor& x, double p, const IntList& dims, bool keepdim) {
-  return tensor::call(kNorm, {x}, NormAttributes{p, dims, keepdim});
+  return tensor::call(kNorm, {x}, PNormAttributes{p, dims, keepdim});
 }
 Tensor logsumexp(const Tensor& x, const IntList& dims, bool keepdim) {
   return tensor::call(kLogsumexp, {x}, ReduceAttributes{dims, keepdim});

@@ -213,7 +213,7 @@ const OpCase kNorm{{.op = "norm",
                             for (OpSample& sample : samples_over(
                                      random,
                                      [&](const IntList&dims, bool keepdim) {
-                                       return kept(NormAttributes{p, dims, keepdim});
+                                       return kept(PNormAttributes{p, dims, keepdim});
                                      },
                                      false)) {
                               for (double& value : sample.inputs[0].value.values) value += value < 0 ? -0.1 : 0.1;
@@ -225,7 +225,7 @@ const OpCase kNorm{{.op = "norm",
                         },
                     .reference =
                         [](Arrays in, const AttributesRef& ref) {
-                          const auto& a = ref.as<NormAttributes>();
+                          const auto& a = ref.as<PNormAttributes>();
                           return folded(in[0], a.dims, a.keepdim,
                                         [&](const Values& values) { return norm_of(values, a.p); });
                         }}};
