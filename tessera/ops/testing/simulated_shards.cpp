@@ -41,7 +41,7 @@ void call_on_rank(const tensor::Call& global, std::size_t rank, std::span<const 
   const LocalCall local = local_call(global, rank, inputs, outputs);
   std::vector<Tensor> computed(outputs.size());
   for (std::size_t o = 0; o < outputs.size(); ++o) {
-    if (results[o].by_rank.size() > rank) computed[o] = results[o].by_rank[rank];  // to be written into
+    if (results[o].by_rank.size() > rank) computed[o] = results[o].by_rank[rank];  // in place
   }
   if (local.inputs.empty()) {
     computed = {tensor::call_on(device::Device::get("host"), global.op, local.attributes)};
