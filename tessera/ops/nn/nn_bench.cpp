@@ -138,7 +138,7 @@ TESSERA_BENCH(rows) {
                    .unit = "us",
                    .ours =
                        [&] {
-                         run("layer_norm", {x, weight, bias}, {y, mean, rstd}, NormAttributes{1e-5});
+                         run("layer_norm", {x, weight, bias}, {y, mean, rstd}, NormalizationAttributes{1e-5});
                        },
                    .reference_name = "AVX2 loop",
                    .reference =
@@ -151,7 +151,7 @@ TESSERA_BENCH(rows) {
                    .unit = "us",
                    .ours =
                        [&] {
-                         run("rms_norm", {x, weight}, {y, rstd}, NormAttributes{1e-6});
+                         run("rms_norm", {x, weight}, {y, rstd}, NormalizationAttributes{1e-6});
                        },
                    .reference_name = "AVX2 loop",
                    .reference = [&] { rms_norm_loop(x.data_as<float>(), weight.data_as<float>(), y.data_as<float>()); },

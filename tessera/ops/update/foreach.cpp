@@ -119,7 +119,7 @@ void grad_norm_kernel(const KernelCall& call) {
 
 layout::FactorRule add_rule(const Call& call) {
   layout::FactorRule rule = add_call(call).rule(layout::FactorKind::kPass, 1);
-  rule.algebra.assign(call.inputs.size(), {layout::Linearity::kJoint});
+  if (call.inputs.size() == 2) rule.algebra.assign(2, {layout::Linearity::kJoint});
   return rule;
 }
 layout::FactorRule mul_rule(const Call& call) { return mul_call(call).rule(layout::FactorKind::kPass, 1); }

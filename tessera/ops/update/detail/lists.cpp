@@ -24,6 +24,8 @@ void ListCall::check_scalar(std::size_t i, bool is_optional) const {
 }
 
 layout::FactorRule ListCall::rule(layout::FactorKind kind, std::size_t output_lists) const {
+  // A factor of one place is missing from the results of the others, which a rule can only take for a reduction.
+  if (count > 1) kind = layout::FactorKind::kReplicate;
   layout::FactorRule rule;
   rule.name = call.op.name();
   std::vector<layout::OperandFactors> places;

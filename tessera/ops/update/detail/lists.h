@@ -1,5 +1,4 @@
-// Calls over lists of tensors: where arguments stand, checks, pieces of work, and the rule that every tensor of a place
-// in the lists is cut alike.
+// Calls over lists of tensors: where arguments stand, checks, pieces of work, and their rule.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,8 @@ struct ListCall {
   void check() const;
   /// Refuses a single argument that has not one element.
   void check_scalar(std::size_t i, bool is_optional) const;
-  /// Every dimension of every place is a factor of its own, of this kind; singles are whole everywhere.
+  /// One tensor: its dimensions are factors of this kind. More: they may not be cut, and an update of sharded tensors
+  /// is made on their local parts. Singles are whole everywhere.
   [[nodiscard]] layout::FactorRule rule(layout::FactorKind kind, std::size_t output_lists) const;
 
   const tensor::Call& call;
