@@ -3,7 +3,9 @@
 // for the gradients themselves. What cannot be checked is named here, and nothing else is left out.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -185,12 +187,19 @@ Arrays projections(const Sampled& sampled, Random& random) {
   return onto;
 }
 
+// Of a result that is nowhere finite, such as the variance of one element, nothing is asked.
+bool has_slope(const Arrays& onto) {
+  return std::ranges::any_of(onto, [](const Array& array) {
+    return array.values.empty() || std::ranges::any_of(array.values, [](double value) { return value != 0; });
+  });
+}
+
 void check_first(const OpCaseInfo& info, const OpSample& sample, bool strided) {
   const Sampled sampled(info, sample, strided);
   if (!sampled.has_free()) return;
   Random random(11);
   const Arrays onto = projections(sampled, random);
-  if (onto.empty()) return;
+  if (!has_slope(onto)) return;
   expect_slopes(sampled.point(), sampled.gradient(sampled.point(), onto), random,
                 [&](const Arrays& at) { return sampled.value(at, onto); });
 }
@@ -200,7 +209,7 @@ void check_second(const OpCaseInfo& info, const OpSample& sample) {
   if (!sampled.has_free()) return;
   Random random(13);
   const Arrays onto = projections(sampled, random);
-  if (onto.empty()) return;
+  if (!has_slope(onto)) return;
   Arrays again;
   for (const Array& input : sampled.point()) again.push_back(random_like(input, random));
   expect_slopes(sampled.point(), sampled.second_gradient(sampled.point(), onto, again), random, [&](const Arrays& at) {

@@ -117,7 +117,7 @@ const tensor::Operator kIota = tensor::register_op(
     {.name = "right.iota", .inputs = "", .infer = infer_attribute_shape, .host = kernel<iota>, .localize = with_index});
 
 Tensor row_sums_of_exp(const Tensor& x) {
-  device::Device::get("host").synchronize();
+  wait_for_work();
   const Whole rows = read(x);
   Whole sums{Shape({rows.shape[0]}), DType::kF64, std::vector<double>(static_cast<std::size_t>(rows.shape[0]), 0)};
   for (std::size_t i = 0; i < rows.values.size(); ++i) {
@@ -126,7 +126,7 @@ Tensor row_sums_of_exp(const Tensor& x) {
   return to_tensor(sums);
 }
 std::vector<Tensor> divided_by(const Tensor& x, const Tensor& sums) {
-  device::Device::get("host").synchronize();
+  wait_for_work();
   Whole rows = read(x);
   const Whole by = read(sums);
   for (std::size_t i = 0; i < rows.values.size(); ++i) {
@@ -442,6 +442,7 @@ TEST(ValidatorBackward, EveryGradientHoldsInEveryCombination) {
 TEST(Validator, DISABLED_ListsWhatCouldBeAdmitted) {
   for (const OpCaseInfo& info : all_cases()) {
     for (const std::string& line : find_missing(info)) std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
   }
 }
 

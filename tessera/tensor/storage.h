@@ -39,8 +39,8 @@ class TESSERA_API Storage final : public detail::Counted {
   [[nodiscard]] DeviceKind kind() const { return kind_; }
   /// Whether they come from outside.
   [[nodiscard]] bool is_external() const { return owner_ != nullptr; }
-  /// Says that work on `stream` uses the bytes. A stream that is capturing, or may be, is always told of: the buffer may
-  /// be from outside the capture.
+  /// Says that work on `stream` uses the bytes. A stream that is capturing, or may be, is always told of: the buffer
+  /// may be from outside the capture.
   void use_on(const device::Stream& stream) const {
     const device::StreamSlot& slot = stream.slot();
     if (slot.id() != stream_ || owner_ != nullptr || slot.hazards() != 0) note_use(stream);

@@ -1,6 +1,7 @@
 // sum, mean, prod, amax, amin, any and all: each names its fold, map and finish to the machine in detail/reduction.h.
 #include "tessera/ops/reduce/reduce.h"
 
+#include "tessera/ops/index/index.h"
 #include "tessera/ops/pointwise/compare.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/pointwise.h"
@@ -198,19 +199,21 @@ void prod_gradient(GradientCall& call) {
   const auto& a = call.as<ReduceAttributes>();
   const Tensor& x = call.input(0);
   const Tensor is_zero = eq(x, 0);
-  const Tensor safe = where(is_zero, 1, x);
+  const Tensor safe = masked_fill(x, is_zero, 1);
   const Tensor product = prod(safe, a.dims, true);
   const Tensor other_zeros = sub(sum(is_zero, a.dims, true), cast(is_zero, DType::kI64));
   const Tensor others = div(mul(raised<ReduceAttributes>(call, call.grad()), product), safe);
-  call.set(0, where(eq(other_zeros, 0), others, 0));
+  call.set(0, masked_fill(others, ne(other_zeros, 0), 0));
 }
 
 // Equals share the gradient evenly.
 void extreme_gradient(GradientCall& call) {
   const auto& a = call.as<ReduceAttributes>();
-  const Tensor is_it = eq(call.input(0), raised<ReduceAttributes>(call, call.output()));
-  const Tensor count = sum(is_it, a.dims, true, call.input_dtype(0));
-  call.set(0, where(is_it, div(raised<ReduceAttributes>(call, call.grad()), count), 0));
+  const Shape& shape = call.input_shape(0);
+  const Tensor is_other = ne(call.input(0), raised<ReduceAttributes>(call, call.output()));
+  const Tensor count = sum(logical_not(is_other), a.dims, true, call.input_dtype(0));
+  const Tensor share = div(raised<ReduceAttributes>(call, call.grad()), count);
+  call.set(0, masked_fill(expand(share, shape.values()), is_other, 0));
 }
 
 const tensor::Operator kSum = tensor::register_op({.name = "sum",

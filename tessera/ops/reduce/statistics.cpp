@@ -112,9 +112,9 @@ void norm_gradient(GradientCall& call) {
   if (a.p == 1) return call.set(0, mul(grad, sign(x)));
   const Tensor out = raised<PNormAttributes>(call, call.output());
   if (std::isinf(a.p)) {
-    const Tensor is_it = eq(abs(x), out);
-    const Tensor count = sum(is_it, a.dims, true, x.dtype());
-    return call.set(0, where(is_it, mul(div(grad, count), sign(x)), 0));
+    const Tensor is_other = ne(abs(x), out);
+    const Tensor count = sum(logical_not(is_other), a.dims, true, x.dtype());
+    return call.set(0, masked_fill(mul(div(grad, count), sign(x)), is_other, 0));
   }
   const Tensor safe = masked_fill(out, eq(out, 0), 1);
   if (a.p == 2) return call.set(0, mul(grad, div(x, safe)));

@@ -386,6 +386,7 @@ const tensor::Operator kUnslice = tensor::register_op({.name = "unslice",
 }  // namespace
 
 Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
+  TESSERA_CHECK(!tensors.empty(), "cat: no tensors to put together");
   Tensor out;
   tensor::call_into({kCat, tensors, CatAttributes{dim}, std::span(&out, 1)});
   return out;

@@ -87,7 +87,7 @@ class Trials {
 
   void finish() {
     try {
-      device::Device::get("host").synchronize();
+      wait_for_work();
     } catch (const Error&) {
       find_failing();
     }
@@ -104,7 +104,7 @@ class Trials {
       trial.wrong.clear();
       enqueue(trial);
       try {
-        device::Device::get("host").synchronize();
+        wait_for_work();
       } catch (const Error& error) {
         trial.wrong = error.message();
       }

@@ -72,7 +72,7 @@ BackwardSubject whole_gradients(const Subject& subject, std::size_t outputs, Ran
   const WaitAtEnd wait;
   MadeCall call(subject, subject.tensors(), subject.output_tensors(), grads);
   subject.op()->def.gradient(call);
-  device::Device::get("host").synchronize();
+  wait_for_work();
   for (const Tensor& each : call.gradients()) out.want.push_back(each ? std::optional(read(each)) : std::nullopt);
   return out;
 }
@@ -152,7 +152,7 @@ std::string check_combination(const BackwardSubject& backward, const Combination
   }
   MadeCall call(subject, inputs, outputs, grads);
   subject.op()->def.gradient(call);
-  device::Device::get("host").synchronize();
+  wait_for_work();
   out.local_calls += shards.local_calls();
   std::vector<std::string> moves = shards.moves();
   for (std::size_t i = 0; i < inputs.size(); ++i) {

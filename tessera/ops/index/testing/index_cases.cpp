@@ -226,13 +226,26 @@ const OpCase kIndexSum{{.op = "index_sum",
                           return {{.inputs = {normal(random, {9, 4}), integers(random, {9}, 0, 5)},
                                    .attributes = kept(IndexSumAttributes{0, 5, {}})},
                                   {.inputs = {normal(random, {3, 6}), as_i32(integers(random, {6}, 0, 4))},
-                                   .attributes = kept(IndexSumAttributes{1, 4, {}})}};
+                                   .attributes = kept(IndexSumAttributes{1, 4, {}})},
+                                  {.inputs = {normal(random, {3, 2, 4, 5}), integers(random, {2, 4}, 0, 3)},
+                                   .attributes = kept(IndexSumAttributes{-2, 3, {}})},
+                                  {.inputs = {normal(random, {5}), integers(random, {}, 0, 3)},
+                                   .attributes = kept(IndexSumAttributes{0, 3, {}})}};
                         },
                         .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
                           const auto& a = ref.as<IndexSumAttributes>();
-                          const std::size_t dim = dim_of(a.dim, in[0].shape);
-                          Array out(replaced(in[0].shape, dim, a.size));
-                          add_slices(out, in[1], in[0], dim);
+                          const std::ptrdiff_t many = in[1].shape.ndim();
+                          const std::ptrdiff_t dim = a.dim < 0 ? a.dim + in[0].shape.ndim() - many + 1 : a.dim;
+                          Index sizes(in[0].shape.begin(), in[0].shape.end());
+                          sizes.erase(sizes.begin() + dim, sizes.begin() + dim + many);
+                          sizes.insert(sizes.begin() + dim, a.size);
+                          Array out{Shape(std::span<const std::int64_t>(sizes))};
+                          for_each(in[0], [&](std::size_t i, Index index) {
+                            const Index at(index.begin() + dim, index.begin() + dim + many);
+                            index.erase(index.begin() + dim, index.begin() + dim + many);
+                            index.insert(index.begin() + dim, whole(in[1].values[place(in[1].shape, at)]));
+                            out.values[place(out.shape, index)] += in[0].values[i];
+                          });
                           return {out};
                         }}};
 
@@ -304,6 +317,36 @@ const OpCase kSort{
            return ordered(in[0], a.dim, in[0].shape.size() == 0 ? 1 : in[0].shape[dim_of(a.dim, in[0].shape)],
                           a.is_descending);
          }}};
+
+const OpCase kSampleIndex{
+    {.op = "sample_index",
+     .samples =
+         [](Random& random) {
+           std::vector<OpSample> samples = {
+               {.inputs = {uniform(random, {5, 7}, 0, 2), uniform(random, {5, 4}, 0, 0.99)}},
+               {.inputs = {uniform(random, {6}, 0, 1), uniform(random, {0}, 0, 1)}},
+               {.inputs = {uniform(random, {2, 3, 4}, 0, 1), uniform(random, {2, 3, 5}, 0, 0.99)}}};
+           for (OpSample& sample : samples) {
+             for (SampleInput& input : sample.inputs) input.is_differentiable = false;
+           }
+           return samples;
+         },
+     .reference = [](Arrays in, const AttributesRef&) -> std::vector<Array> {
+       Array out(in[1].shape);
+       for_each(out, [&](std::size_t i, Index index) {
+         double sum = 0;
+         for (index.back() = 0; index.back() < in[0].shape.dim(-1); ++index.back()) {
+           sum += in[0].values[place(in[0].shape, index)];
+         }
+         double so_far = 0;
+         for (index.back() = 0; index.back() + 1 < in[0].shape.dim(-1); ++index.back()) {
+           so_far += in[0].values[place(in[0].shape, index)];
+           if (so_far > in[1].values[i] * sum) break;
+         }
+         out.values[i] = static_cast<double>(index.back());
+       });
+       return {out};
+     }}};
 
 }  // namespace
 }  // namespace tessera::ops::testing

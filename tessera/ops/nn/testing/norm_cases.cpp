@@ -106,7 +106,8 @@ const OpCase kLayerNorm{{.op = "layer_norm",
                          .samples = [](Random& random) { return samples(random, true); },
                          .reference =
                              [](std::span<const Array> in, const tensor::AttributesRef& attributes) {
-                               return norm_reference(in[0], in[1], &in[2], attributes.as<NormalizationAttributes>().eps);
+                               return norm_reference(in[0], in[1], &in[2],
+                                                     attributes.as<NormalizationAttributes>().eps);
                              }}};
 const OpCase kRmsNorm{{.op = "rms_norm",
                        .samples = [](Random& random) { return samples(random, false); },
