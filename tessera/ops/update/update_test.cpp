@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "tessera/memory/graph_capture.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/testing/op_case.h"
 #include "tessera/tensor/device_context.h"
@@ -52,18 +53,18 @@ TEST(AdamW, ReadsItsScalarsWhenReplayed) {
   const Tensor skip = filled({}, 0, DType::kBool);
   const device::Device& device = params[0].device();
   const device::Stream& stream = tensor::current_stream(device);
-  stream.begin_capture();
+  memory::GraphCapture capture(memory::Allocator::of(device), stream);
   adamw_(params, grads, first, second, step, {.learning_rate = rate, .skip = skip}, {.weight_decay = 0});
-  const device::GraphExec step_graph = stream.end_capture().instantiate();
+  const memory::CapturedGraph step_graph = capture.end();
   EXPECT_EQ(value_of(params[0]), 1) << "capturing runs nothing";
-  step_graph.launch(stream);
+  step_graph.replay(stream);
   EXPECT_NEAR(value_of(params[0]), 0.5, 1e-6);
   *rate.data_as<double>() = 0.25;
-  step_graph.launch(stream);
+  step_graph.replay(stream);
   EXPECT_NEAR(value_of(params[0]), 0.25, 1e-6);
   EXPECT_EQ(value_of(step), 2);
   *skip.data_as<bool>() = true;
-  step_graph.launch(stream);
+  step_graph.replay(stream);
   EXPECT_NEAR(value_of(params[0]), 0.25, 1e-6);
   EXPECT_EQ(value_of(step), 2) << "a skipped step is not counted";
 }

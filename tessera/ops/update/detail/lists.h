@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "tessera/ops/nn/detail/rows.h"
@@ -55,8 +56,8 @@ struct ListWork {
   [[nodiscard]] const Rows& out(std::size_t list, std::size_t i) const { return outputs[list * count + i]; }
 };
 
-/// Calls body(piece, scratch, type) for every piece on the threads of the rank; scratch holds `buffers` stretches of T,
-/// and type is a null T*.
+/// Calls body(piece, scratch) for every piece on the threads of the rank; scratch, of float or double by the place, holds
+/// `buffers` stretches.
 template <class F>
 void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body);
 
@@ -66,14 +67,14 @@ inline constexpr std::int64_t kListPiece = 16384;
 template <class F>
 void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body) {
   parallel_for(static_cast<std::int64_t>(work.pieces.size()), 4, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<double> scratch;  // doubles are enough for floats too
+    // Not filled, so that dense tensors, which need none, pay nothing; doubles are enough for floats too.
+    const auto scratch = std::make_unique_for_overwrite<double[]>(static_cast<std::size_t>(buffers * kListPiece));
     for (std::int64_t i = begin; i < end; ++i) {
       const ListPiece& piece = work.pieces[static_cast<std::size_t>(i)];
-      scratch.resize(std::max(scratch.size(), static_cast<std::size_t>(buffers * piece.count)));
       if (work.is_double[static_cast<std::size_t>(piece.place)]) {
-        body(piece, scratch.data());
+        body(piece, scratch.get());
       } else {
-        body(piece, reinterpret_cast<float*>(scratch.data()));
+        body(piece, reinterpret_cast<float*>(scratch.get()));
       }
     }
   });
