@@ -61,7 +61,9 @@ Shape broadcast_shape(const tensor::Call& call) {
 DType computed_dtype(const Row& row, const tensor::Call& call) {
   const std::size_t first = row.first_is_mask ? 1 : 0;
   DType dtype = call.inputs[first].dtype();
-  for (std::size_t i = first + 1; i < call.inputs.size(); ++i) dtype = promote(dtype, call.inputs[i].dtype());
+  for (std::size_t i = first + 1; i < call.inputs.size(); ++i) {
+    if (call.inputs[i].dtype() != dtype) dtype = promote(dtype, call.inputs[i].dtype());
+  }
   if (row.numbers == Numbers::kLast || row.numbers == Numbers::kFirst) {
     dtype = promote(dtype, call.as<ScalarAttributes>().value);
   } else if (row.numbers == Numbers::kRange) {
