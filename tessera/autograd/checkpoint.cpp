@@ -1,15 +1,15 @@
 #include "tessera/autograd/checkpoint.h"
 
-#include <atomic>
+#include <memory>
+#include <mutex>
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/detail/node.h"
+#include "tessera/ops/create/generator.h"
 
 namespace tessera::autograd {
 namespace detail {
 namespace {
-
-constinit std::atomic<const RandomReplay*> random_replay = nullptr;
 
 // Keeps the inputs of a checkpoint like those of a call: versioned, and packed by the hooks around it. It is never run.
 class InputsNode final : public Node {
@@ -23,23 +23,18 @@ class InputsNode final : public Node {
   void differentiate(std::span<Tensor> /*gradients*/, bool /*attach*/) override {}
 };
 
-// The random numbers of a stretch of code begin where they began before; afterwards they go on from where they were.
+// This rank's random numbers begin where they began before; afterwards they go on from where they were.
 class RandomScope {
  public:
-  explicit RandomScope(const std::shared_ptr<void>& begin) : replay_(random_replay.load(std::memory_order_acquire)) {
-    if (replay_ == nullptr) return;
-    now_ = replay_->state();
-    replay_->set_state(begin);
+  explicit RandomScope(const ops::GeneratorState& begin) : now_(ops::generator_state()) {
+    ops::set_generator_state(begin);
   }
-  ~RandomScope() {
-    if (replay_ != nullptr) replay_->set_state(now_);
-  }
+  ~RandomScope() { ops::set_generator_state(now_); }
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
 
  private:
-  const RandomReplay* replay_;
-  std::shared_ptr<void> now_;
+  ops::GeneratorState now_;
 };
 
 // One checkpoint: how to compute again what its calls would have saved, and, from a recomputation until they are asked
@@ -47,9 +42,7 @@ class RandomScope {
 class Frame {
  public:
   Frame(CheckpointBody body, const std::vector<Tensor>& inputs)
-      : body_(std::move(body)), inputs_(NodeRef::adopt(new InputsNode(inputs))) {
-    if (const RandomReplay* replay = random_replay.load(std::memory_order_acquire)) random_ = replay->state();
-  }
+      : body_(std::move(body)), inputs_(NodeRef::adopt(new InputsNode(inputs))), random_(ops::generator_state()) {}
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) const { return body_(inputs); }
   /// A value is saved in the first computation: its number.
   std::size_t note() { return count_++; }
@@ -65,7 +58,7 @@ class Frame {
 
   CheckpointBody body_;
   NodeRef inputs_;
-  std::shared_ptr<void> random_;
+  ops::GeneratorState random_;
   std::size_t count_ = 0;
   std::mutex mutex_;  // two runs may come to parts of one checkpoint that share no call
   std::vector<Tensor> values_;
@@ -106,12 +99,6 @@ struct Token {
 
 }  // namespace
 }  // namespace detail
-
-void set_random_replay(RandomReplay replay) {
-  static RandomReplay kept;
-  kept = replay;
-  detail::random_replay.store(replay.state == nullptr ? nullptr : &kept, std::memory_order_release);
-}
 
 std::vector<Tensor> checkpoint(CheckpointBody body, const std::vector<Tensor>& inputs) {
   if (!tensor::is_grad_enabled()) return body(inputs);

@@ -4,6 +4,7 @@
 // The calls are recorded as ever, so gradients of chosen inputs, second derivatives and hooks work as without. Only the
 // inputs are kept. Checkpoints nest: an inner one's inputs are then among what the outer one drops. The body must do
 // the same again when it is called again; that it saves tensors of other shapes or dtypes the second time is an error.
+// The generator is the rank's: other threads of it should not draw while a body that draws is computed again.
 #pragma once
 
 #include <functional>

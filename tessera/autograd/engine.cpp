@@ -17,6 +17,31 @@ std::uint32_t next_run() {
   }
 }
 
+bool is_same(const Shape& a, const Shape& b) {
+  bool same = a.size() == b.size();
+  for (std::size_t i = 0; same && i < a.size(); ++i) same = a[i] == b[i];
+  return same;
+}
+
+// A tape is read backwards once, long after it was written: it is out of the caches, and its nodes lie anywhere. So
+// what a node leads to is asked for step by step while the nodes before it are run.
+template <class T>
+void fetch(const T* object) {
+  constexpr std::size_t kLine = 64;
+  const auto* at = reinterpret_cast<const char*>(object);
+  for (std::size_t i = 0; i < sizeof(T); i += kLine) __builtin_prefetch(at + i);
+}
+void fetch_ahead(const std::vector<Node*>& nodes, std::size_t from) {
+  if (from + 4 >= nodes.size()) return;
+  fetch(nodes[from + 4]);
+  for (const Saved& slot : nodes[from + 2]->saved) {
+    if (slot.tensor) fetch(slot.tensor.state());
+  }
+  for (const Saved& slot : nodes[from + 1]->saved) {
+    if (slot.tensor && slot.tensor.state()->storage) fetch(slot.tensor.state()->storage.get());
+  }
+}
+
 // What a run allocates belongs to the label of the call that it differentiates.
 struct LabelScope {
   LabelScope() = default;
@@ -136,6 +161,7 @@ void Run::mark_needed() {
 
 void Run::run_all() {
   for (; done_ < nodes_.size(); ++done_) {
+    fetch_ahead(nodes_, done_);
     Node& node = *nodes_[done_];
     run_node(node);
     node.has_capture = false;
@@ -188,8 +214,8 @@ void Run::serve_all(Node& node, std::span<Tensor> gradients) {
     Tensor gradient;
     if (!gradients.empty() && edge.is_wanted) gradient = std::move(gradients[i]);
     if (gradient) {
-      TESSERA_CHECK(gradient.shape() == node.inputs[i].shape && gradient.dtype() == node.inputs[i].dtype, node.title(),
-                    ": its gradient gives ", tensor::describe(gradient), " for input ", i, ", which is ",
+      TESSERA_CHECK(is_same(gradient.shape(), node.inputs[i].shape) && gradient.dtype() == node.inputs[i].dtype,
+                    node.title(), ": its gradient gives ", tensor::describe(gradient), " for input ", i, ", which is ",
                     node.inputs[i].dtype, node.inputs[i].shape);
     }
     serve(edge, std::move(gradient), node.where);

@@ -80,12 +80,4 @@ using GradientSum = Tensor (*)(const Tensor& a, const Tensor& b);
 /// Returns what was in force. Not while a run is under way.
 TESSERA_API GradientSum set_gradient_sum(GradientSum sum);
 
-/// How the random numbers of a stretch of code can be drawn again.
-struct RandomReplay {
-  std::shared_ptr<void> (*state)() = nullptr;                       ///< what the generators of this thread stand at
-  void (*set_state)(const std::shared_ptr<void>& state) = nullptr;  ///< puts them back there
-};
-/// Says how checkpoint() draws the same random numbers again. Not while a run is under way.
-TESSERA_API void set_random_replay(RandomReplay replay);
-
 }  // namespace tessera::autograd

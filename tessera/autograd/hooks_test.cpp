@@ -7,6 +7,8 @@
 #include "tessera/autograd/function.h"
 #include "tessera/autograd/testing/test_ops.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/ops/create/generator.h"
+#include "tessera/ops/create/random.h"
 
 namespace tessera::autograd::testing {
 namespace {
@@ -255,24 +257,23 @@ TEST(Checkpoint, SeesWhenItsInputChangedOrItsBodyDiffers) {
   expect_error<InvalidArgument>([&] { backward(odd); }, {"checkpoint", "2 tensors", "instead of 1"});
 }
 
-int drawn = 0;
 TEST(Checkpoint, DrawsTheSameRandomNumbersAgain) {
-  set_random_replay({.state = []() -> std::shared_ptr<void> { return std::make_shared<int>(drawn); },
-                     .set_state = [](const std::shared_ptr<void>& state) { drawn = *static_cast<int*>(state.get()); }});
-  drawn = 7;
-  std::vector<int> seen;
+  std::vector<double> drawn;
   const Tensor x = leaf_of({1}, {2});
   const Tensor y = checkpoint(
       [&](const Tensors& in) -> Tensors {
-        seen.push_back(drawn++);
-        return {exp(in[0])};
+        const Tensor noise = ops::rand({1}, {.dtype = DType::kF64});
+        drawn.push_back(values_of(noise)[0]);
+        return {exp(mul(in[0], noise))};
       },
       {x})[0];
-  drawn = 100;
+  (void)ops::rand({1}, {.dtype = DType::kF64});
+  const ops::GeneratorState before = ops::generator_state();
   backward(y);
-  EXPECT_EQ(seen, std::vector<int>({7, 7}));
-  EXPECT_EQ(drawn, 100) << "what comes after goes on as if nothing had been drawn";
-  set_random_replay({});
+  ASSERT_EQ(drawn.size(), 2U);
+  EXPECT_EQ(drawn[0], drawn[1]);
+  EXPECT_DOUBLE_EQ(values_of(grad(x))[0], drawn[0] * std::exp(2 * drawn[0]));
+  EXPECT_EQ(ops::generator_state(), before) << "what comes after goes on as if nothing had been drawn";
 }
 
 }  // namespace

@@ -18,6 +18,10 @@ constinit thread_local std::uint64_t last_sequence = 0;
 // Off the mesh a rank holds nothing that could change.
 std::uint64_t version_of(const Tensor& tensor) { return tensor.has_layout() && !tensor.local() ? 0 : tensor.version(); }
 
+tensor::detail::Ref<tensor::Storage> storage_of(const Tensor& local) {
+  return local ? local.state()->storage : tensor::detail::Ref<tensor::Storage>();
+}
+
 void refuse_stale_view(const Node& node, const State& view) {
   TESSERA_CHECK(view.base->overwritten.load(std::memory_order_relaxed) >> (view.base_output % 64) % 2 == 0, node.name(),
                 ": an input is a view of a result of ", view.base->title(),
@@ -103,10 +107,11 @@ void Node::save(Saved& into, const Tensor& value, Saved::Role role, std::size_t 
   into.role = role;
   into.place = static_cast<std::uint32_t>(place);
   if (!value) return;
-  // A leaf is never given another history, so it can be kept as it is. Any other tensor may become, by a call in place,
-  // the result of a call that depends on this one: a circle.
+  // An intermediate result may become, by a call in place, the result of a call that depends on this one: a circle, if
+  // it were kept as it is. A leaf is refused that; so is what is in no record, while its storage is pinned here.
   const State* state = state_of(value);
-  Tensor kept = role == Saved::Role::kInput && state != nullptr && state->node->is_leaf ? value : value.detach();
+  const bool is_kept_as_it_is = role == Saved::Role::kInput && (state == nullptr || state->node->is_leaf);
+  Tensor kept = is_kept_as_it_is ? value : value.detach();
   if (const auto packing = SavedHooksScope::current()) {
     const SavedHooksScope none(nullptr);
     const NoGrad no_grad;
@@ -114,6 +119,7 @@ void Node::save(Saved& into, const Tensor& value, Saved::Role role, std::size_t 
     return;
   }
   into.version = version_of(kept);
+  if (is_kept_as_it_is) into.pin = kept.has_layout() ? storage_of(kept.local()) : kept.state()->storage;
   into.tensor = std::move(kept);
 }
 
@@ -157,6 +163,7 @@ void Node::consume() noexcept {
   is_consumed = true;
   for (Saved& slot : saved) {
     slot.tensor = {};
+    slot.pin = {};
     slot.packed.reset();
   }
 }

@@ -123,8 +123,8 @@ void check_given(const Call& call, const Tensor& out) {
                      " in place: it is a view of a tensor that gradients flow to; clone it first");
   const tensor::Storage* storage = storage_of(out);
   TESSERA_CHECK_CALL(call, state != nullptr || storage == nullptr || storage->count() == 1, "cannot change ",
-                     tensor::describe(out), " in place and record it: other tensors share its memory, and gradients ",
-                     "would not reach them; clone it first");
+                     tensor::describe(out), " in place and record it: other tensors share its memory, or a recorded ",
+                     "call has saved it; clone it first");
 }
 
 const Tensor* first_tensor(const Call& call) {

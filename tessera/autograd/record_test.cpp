@@ -89,6 +89,13 @@ TEST(InPlace, IsRefusedWhereOthersWouldMissTheGradient) {
   const Tensor y = neg(x);
   const Tensor view = transpose(y);
   expect_error<InvalidArgument>([&] { tensor::call_out(kNeg, view, {view}); }, {"it is a view", "clone"});
+  const Tensor constant = tensor_of({1, 2}, {1, 2});
+  const Tensor product = mul(x, constant);
+  expect_error<InvalidArgument>(
+      [&] {
+        tensor::call_out(kAdd, constant, {constant, product});
+      },
+      {"has saved it", "clone"});
 }
 
 TEST(InPlace, MakesViewsTakenBeforeUnusable) {

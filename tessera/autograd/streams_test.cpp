@@ -68,6 +68,7 @@ TEST(Streams, GradientsAreOrderedOnACheckedDeviceUnderManySeeds) {
     SCOPED_TRACE(seed);
     const auto scheduler = device::host::SeededScheduler::create(seed);
     const device::host::SeededScheduler::Participant participant(scheduler, "test");
+    const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // the device goes with it
     run_over_streams(device::host::make_host_device({.mode = Mode::kSeeded, .scheduler = scheduler, .checked = true}));
     if (HasFailure()) return;
   }
@@ -75,6 +76,7 @@ TEST(Streams, GradientsAreOrderedOnACheckedDeviceUnderManySeeds) {
 
 TEST(Streams, GradientsAreOrderedOnThreads) {
   for (int i = 0; i < 20; ++i) {
+    const RankScope rank(std::make_shared<RankContext>(RankPlace{}));
     run_over_streams(device::host::make_host_device({.mode = Mode::kThreaded, .checked = true}));
   }
 }

@@ -75,7 +75,13 @@ constexpr Variable kTable[] = {
     {"TESSERA_CUDA_CONNECTIONS", Kind::kInteger, "32", "hardware queues asked of the CUDA driver", {}, 1, 32},
     {"TESSERA_MEMORY_POLICY", Kind::kSettings, "",
      "what allocators do where there is a choice (memory::Policy); empty: the defaults"},
-    {"TESSERA_THREADS", Kind::kInteger, "0", "threads of a rank's host kernels; 0: its share of the cores", {}, 0, 1024},
+    {"TESSERA_THREADS",
+     Kind::kInteger,
+     "0",
+     "threads of a rank's host kernels; 0: its share of the cores",
+     {},
+     0,
+     1024},
 };
 static_assert(std::size(kTable) == kRows);
 

@@ -86,8 +86,8 @@ struct TESSERA_API FactorRule {
   std::vector<Algebra> algebra;         ///< of each input; none given: none of them has any
 
   /// "mm: [i,k],[k,j]->[i,j]; k=sum; multi, multi": parse() reads it. After the dimensions: factors that are not pass,
-  /// (k=sum, s=replicate, b=blocked(4), p=permuted, c=cooperate), sizes that shapes do not tell (a:4), then the algebra of each
-  /// input (none, joint, multi, with +up or +down).
+  /// (k=sum, s=replicate, b=blocked(4), p=permuted, c=cooperate), sizes that shapes do not tell (a:4), then the algebra
+  /// of each input (none, joint, multi, with +up or +down).
   [[nodiscard]] std::string text() const;
   /// The rule of this text, checked; InvalidArgument says at which place what was expected.
   static FactorRule parse(std::string_view text);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <set>
 
 #include "tessera/ops/testing/validator_operators.h"
@@ -116,7 +117,7 @@ const tensor::Operator kIota = tensor::register_op(
     {.name = "right.iota", .inputs = "", .infer = infer_attribute_shape, .host = kernel<iota>, .localize = with_index});
 
 Tensor row_sums_of_exp(const Tensor& x) {
-  device::Device::get("host").synchronize();
+  wait_for_work();
   const Whole rows = read(x);
   Whole sums{Shape({rows.shape[0]}), DType::kF64, std::vector<double>(static_cast<std::size_t>(rows.shape[0]), 0)};
   for (std::size_t i = 0; i < rows.values.size(); ++i) {
@@ -125,7 +126,7 @@ Tensor row_sums_of_exp(const Tensor& x) {
   return to_tensor(sums);
 }
 std::vector<Tensor> divided_by(const Tensor& x, const Tensor& sums) {
-  device::Device::get("host").synchronize();
+  wait_for_work();
   Whole rows = read(x);
   const Whole by = read(sums);
   for (std::size_t i = 0; i < rows.values.size(); ++i) {
@@ -412,12 +413,21 @@ TEST(Validator, EveryRuleHoldsInEveryCombinationItAdmits) {
   std::printf("%lld operators, %s\n", static_cast<long long>(operators), all.text().c_str());
 }
 
+// Operators whose gradient moves something for some cuts, and why that is so.
+const std::map<std::string, std::string> kMoves = {
+    {"embedding", "flattens the indices, which uneven cuts do not survive"},
+};
+
 TEST(ValidatorBackward, EveryGradientHoldsInEveryCombination) {
   Validation all;
   std::int64_t operators = 0;
   for (const OpCaseInfo& info : all_cases()) {
     const Validation found = validate_backward(info, {.seed = seed(), .most = 16});
     for (const std::string& wrong : found.wrong) ADD_FAILURE() << wrong;
+    for (const std::string& stuck : found.stuck) {
+      if (!kMoves.contains(info.op)) ADD_FAILURE() << "needs to move " << stuck;
+    }
+    EXPECT_TRUE(!found.stuck.empty() || !kMoves.contains(info.op)) << info.op << " moves nothing any more";
     operators += found.tried > 0 ? 1 : 0;
     if (found.moves > 0) {
       std::printf("%s: %lld inputs of its gradient are gathered: %s\n", info.op.c_str(),
@@ -432,6 +442,7 @@ TEST(ValidatorBackward, EveryGradientHoldsInEveryCombination) {
 TEST(Validator, DISABLED_ListsWhatCouldBeAdmitted) {
   for (const OpCaseInfo& info : all_cases()) {
     for (const std::string& line : find_missing(info)) std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
   }
 }
 

@@ -39,9 +39,11 @@ class TESSERA_API Storage final : public detail::Counted {
   [[nodiscard]] DeviceKind kind() const { return kind_; }
   /// Whether they come from outside.
   [[nodiscard]] bool is_external() const { return owner_ != nullptr; }
-  /// Says that work on `stream` uses the bytes.
+  /// Says that work on `stream` uses the bytes. A stream that is capturing, or may be, is always told of: the buffer
+  /// may be from outside the capture.
   void use_on(const device::Stream& stream) const {
-    if (stream.id() != stream_ || owner_ != nullptr) note_use(stream);
+    const device::StreamSlot& slot = stream.slot();
+    if (slot.id() != stream_ || owner_ != nullptr || slot.hazards() != 0) note_use(stream);
   }
   /// Writes through any of the tensors that share it, so far.
   [[nodiscard]] std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }

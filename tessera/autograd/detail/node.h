@@ -108,10 +108,11 @@ struct Packed {
 /// A tensor kept for the gradient.
 struct Saved {
   enum class Role : std::uint8_t { kInput, kOutput, kOther };
-  Tensor tensor;                   // no tensor when packed, or an argument left out
-  std::unique_ptr<Packed> packed;  // instead of it
-  std::uint64_t version = 0;       // of the tensor's storage when it was saved
-  std::uint32_t place = 0;         // which input or output
+  Tensor tensor;                             // no tensor when packed, or an argument left out
+  std::unique_ptr<Packed> packed;            // instead of it
+  tensor::detail::Ref<tensor::Storage> pin;  // one holder more of the storage of a tensor that is kept as it is
+  std::uint64_t version = 0;                 // of the tensor's storage when it was saved
+  std::uint32_t place = 0;                   // which input or output
   Role role = Role::kOther;
 };
 

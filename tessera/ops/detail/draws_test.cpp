@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "hwy/detect_targets.h"
-#include "hwy/targets.h"
+#include <hwy/detect_targets.h>
+#include <hwy/targets.h>
 #include "tessera/ops/detail/philox.h"
 
 namespace tessera::ops::detail {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "hwy/highway.h"
+#include <hwy/highway.h>
 #include "tessera/ops/pointwise/detail/row.h"
 
 #if defined(TESSERA_OPS_DETAIL_TILE_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -3,8 +3,8 @@
 // precision is computed lane by lane.
 #include <cmath>
 
-#include "hwy/contrib/math/math-inl.h"
-#include "hwy/highway.h"
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
 
 #if defined(TESSERA_OPS_DETAIL_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_OPS_DETAIL_VECTOR_MATH_INL_H_

@@ -4,9 +4,9 @@
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/detail/lines.h"
 #include "tessera/ops/index/index.h"
+#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
-#include "tessera/ops/shape/detail/enqueue.h"
 
 namespace tessera::ops {
 namespace {

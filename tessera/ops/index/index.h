@@ -68,7 +68,8 @@ struct SortAttributes {
 TESSERA_API Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
 /// x with the slices of `source` along a dimension added at `index`, which has one dimension.
 TESSERA_API Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
-/// index_add to zeros of `size` along the dimension.
+/// index_add to zeros of `size` along the dimension. Here the index may have any shape: the source has its dimensions
+/// in place of that one.
 TESSERA_API Tensor index_sum(const Tensor& source, std::int64_t dim, const Tensor& index, std::int64_t size);
 /// out[i][j] = x[index[i][j]][j] for dimension 0, and so on. `index` has as many dimensions as x, and is no larger in
 /// the others.
@@ -96,5 +97,11 @@ TESSERA_API std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std:
 /// In order along a dimension, and the indices (i64) where elements were. Stable: equals keep their order; nan counts
 /// as greatest.
 TESSERA_API std::pair<Tensor, Tensor> sort(const Tensor& x, std::int64_t dim = -1, bool is_descending = false);
+/// For each uniform number of [0, 1) the class whose part of the cumulated probabilities (last dimension, of any
+/// positive sum) it falls into; i64. Other dimensions are the same.
+TESSERA_API Tensor sample_index(const Tensor& probabilities, const Tensor& uniforms);
+/// `count` classes drawn by their probabilities along the last dimension, of any positive sum; i64. Without replacement
+/// they differ, and at least as many must have a probability above 0.
+TESSERA_API Tensor multinomial(const Tensor& probabilities, std::int64_t count, bool with_replacement = false);
 
 }  // namespace tessera::ops

@@ -2,10 +2,9 @@
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/detail/index_reader.h"
 #include "tessera/ops/index/index.h"
+#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
-#include "tessera/ops/shape/detail/enqueue.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
-#include "tessera/ops/shape/shape.h"
 
 namespace tessera::ops {
 namespace {
@@ -189,10 +188,7 @@ void embedding_kernel(const KernelCall& call) {
 }
 
 void embedding_gradient(GradientCall& call) {
-  if (!call.needs(0)) return;
-  const Shape& table = call.input_shape(0);
-  const Tensor rows = reshape(call.grad(), {call.input_shape(1).numel(), table[1]});
-  call.set(0, index_sum(rows, 0, reshape(call.input(1), {call.input_shape(1).numel()}), table[0]));
+  if (call.needs(0)) call.set(0, index_sum(call.grad(), 0, call.input(1), call.input_shape(0)[0]));
 }
 
 FactorRule rule_of_embedding(const Call& call) {

@@ -9,9 +9,10 @@
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/detail/lines.h"
 #include "tessera/ops/index/index.h"
+#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
-#include "tessera/ops/shape/detail/enqueue.h"
+#include "tessera/ops/shape/shape.h"
 
 namespace tessera::ops {
 namespace {
@@ -39,33 +40,35 @@ void with_compute(DType dtype, const F& body) {
 }
 
 struct SliceSums {
-  detail::StridedLoop<3> rest;  // result, x, source: all dimensions but the indexed one
+  detail::StridedLoop<3> rest;    // result, x, source: all dimensions but those of the index
+  detail::StridedLoop<2> places;  // index, source: the dimensions of the index
   detail::IndexReader index;
-  std::int64_t index_step = 1;
-  std::int64_t count = 0;
   std::int64_t rows = 0;  // of the result
   IndexMap map;           // which they are
   bool has_map = false;
-  std::array<std::int64_t, 3> step{};  // of each along the indexed dimension
+  std::array<std::int64_t, 2> step{};  // of result and x, along the indexed dimension
   std::array<const std::byte*, 3> data{};
   DType dtype = DType::kF32;
 
-  // Places of the index by row: those of row r are places[starts[r]] to places[starts[r + 1]].
-  void sort_places(std::vector<std::int64_t>& starts, std::vector<std::int64_t>& places) const {
-    std::vector<std::int64_t> row_of(static_cast<std::size_t>(count));
+  // Offsets of the source's slices by row: those of row r are slices[starts[r]] to slices[starts[r + 1]].
+  void sort_places(std::vector<std::int64_t>& starts, std::vector<std::int64_t>& slices) const {
+    const std::int64_t count = places.numel();
+    std::vector<std::pair<std::int64_t, std::int64_t>> found;  // row, offset of the slice
+    found.reserve(static_cast<std::size_t>(count));
     starts.assign(static_cast<std::size_t>(rows) + 2, 0);
-    for (std::int64_t n = 0; n < count; ++n) {
-      const std::int64_t global = index.at(n * index_step);
-      const std::int64_t row = has_map ? map.local(global).value_or(rows) : global;
-      row_of[static_cast<std::size_t>(n)] = row;
-      ++starts[static_cast<std::size_t>(row) + 1];
-    }
+    places.for_runs(0, count, [&](const auto& at, std::int64_t n) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::int64_t global = index.at(at[0] + i * places.step(0));
+        const std::int64_t row = has_map ? map.local(global).value_or(rows) : global;
+        found.emplace_back(row, at[1] + i * places.step(1));
+        ++starts[static_cast<std::size_t>(row) + 1];
+      }
+    });
     for (std::size_t r = 1; r < starts.size(); ++r) starts[r] += starts[r - 1];
     std::vector<std::int64_t> next(starts.begin(), starts.end());
-    places.resize(static_cast<std::size_t>(count));
-    for (std::int64_t n = 0; n < count; ++n) {
-      const auto row = static_cast<std::size_t>(row_of[static_cast<std::size_t>(n)]);
-      places[static_cast<std::size_t>(next[row]++)] = n;
+    slices.resize(static_cast<std::size_t>(count));
+    for (const auto& [row, offset] : found) {
+      slices[static_cast<std::size_t>(next[static_cast<std::size_t>(row)]++)] = offset;
     }
   }
 
@@ -76,7 +79,7 @@ struct SliceSums {
   // One stretch of one row: x, then each of its places.
   template <class T>
   void add_up(const std::array<std::int64_t, 3>& at, std::int64_t n, std::int64_t row,
-              std::span<const std::int64_t> places) const {
+              std::span<const std::int64_t> slices) const {
     constexpr std::int64_t kTile = 512;
     T sums[kTile];
     T some[kTile];
@@ -86,8 +89,8 @@ struct SliceSums {
       if (data[1] != nullptr) {
         detail::load(sums, address(1, at[1] + row * step[1] + start * rest.step(1)), dtype, rest.step(1), m);
       }
-      for (const std::int64_t place : places) {
-        detail::load(some, address(2, at[2] + place * step[2] + start * rest.step(2)), dtype, rest.step(2), m);
+      for (const std::int64_t slice : slices) {
+        detail::load(some, address(2, at[2] + slice + start * rest.step(2)), dtype, rest.step(2), m);
         for (std::int64_t i = 0; i < m; ++i) sums[i] += some[i];
       }
       detail::store(sums, address(0, at[0] + row * step[0] + start * rest.step(0)), dtype, rest.step(0), m);
@@ -96,8 +99,8 @@ struct SliceSums {
 
   void operator()() const {
     std::vector<std::int64_t> starts;
-    std::vector<std::int64_t> places;
-    sort_places(starts, places);
+    std::vector<std::int64_t> slices;
+    sort_places(starts, slices);
     if (rest.numel() == 0) return;
     const std::int64_t lines = rest.rows();
     const std::int64_t inner = rest.inner();
@@ -105,7 +108,7 @@ struct SliceSums {
       detail::parallel_for(rows * lines, detail::rows_per_piece(inner), [&](std::int64_t begin, std::int64_t end) {
         for (; begin < end; begin = std::min(end, (begin / lines + 1) * lines)) {
           const std::int64_t row = begin / lines;
-          const std::span<const std::int64_t> all(places);
+          const std::span<const std::int64_t> all(slices);
           const auto mine = all.subspan(static_cast<std::size_t>(starts[static_cast<std::size_t>(row)]),
                                         static_cast<std::size_t>(starts[static_cast<std::size_t>(row) + 1] -
                                                                  starts[static_cast<std::size_t>(row)]));
@@ -117,36 +120,30 @@ struct SliceSums {
   }
 };
 
+// The dimensions of the index stand in the source where `dim` stands in the result.
 void enqueue_slice_sums(const KernelCall& call, const Tensor* x, const Tensor& index, const Tensor& source,
                         std::size_t dim, std::int64_t size, const IndexMap& map) {
   const Tensor& out = call.outputs[0];
   SliceSums kernel;
-  const auto steps = [&](std::size_t d) {
-    return std::array<std::int64_t, 3>{out.strides()[d], x == nullptr ? 0 : x->strides()[d], source.strides()[d]};
-  };
   for (std::size_t d = 0; d < out.shape().size(); ++d) {
-    if (d != dim) kernel.rest.add(out.shape()[d], steps(d));
+    if (d == dim) continue;
+    const std::size_t from = d < dim ? d : d + index.shape().size() - 1;
+    kernel.rest.add(out.shape()[d], {out.strides()[d], x == nullptr ? 0 : x->strides()[d], source.strides()[from]});
+  }
+  for (std::size_t d = 0; d < index.shape().size(); ++d) {
+    kernel.places.add(index.shape()[d], {index.strides()[d], source.strides()[dim + d]});
   }
   kernel.rest.collapse();
-  kernel.step = steps(dim);
+  kernel.places.collapse();
+  kernel.step = {out.strides()[dim], x == nullptr ? 0 : x->strides()[dim]};
   kernel.index =
       detail::IndexReader(index, size, x == nullptr ? "index_sum" : "index_add", static_cast<std::int64_t>(dim));
-  kernel.index_step = index.strides()[0];
-  kernel.count = index.numel();
   kernel.rows = out.shape()[dim];
   kernel.map = map;
   kernel.has_map = map != IndexMap();
   kernel.data = {out.data(), x == nullptr ? nullptr : x->data(), source.data()};
   kernel.dtype = out.dtype();
   detail::enqueue(call, std::move(kernel));
-}
-
-void check_slices(const Call& call, const Tensor& index, const Tensor& source, std::size_t dim) {
-  detail::check_index(call, index);
-  detail::check_computable(call, source);
-  TESSERA_CHECK_CALL(call, index.ndim() == 1, "the index has ", index.ndim(), " dimensions, not 1");
-  TESSERA_CHECK_CALL(call, source.shape()[dim] == index.numel(), index.numel(), " indices for ", source.shape()[dim],
-                     " slices of the source");
 }
 
 // index_add
@@ -165,7 +162,12 @@ void infer_index_add(const Call& call, std::span<OutputInfo> outputs) {
     is_alike = d == dim || x.shape()[d] == source.shape()[d];
   }
   TESSERA_CHECK_CALL(call, is_alike, "x and the source differ in dtype, or in more than dimension ", dim);
-  check_slices(call, call.inputs[1], source, dim);
+  const Tensor& index = call.inputs[1];
+  detail::check_index(call, index);
+  detail::check_computable(call, source);
+  TESSERA_CHECK_CALL(call, index.ndim() == 1, "the index has ", index.ndim(), " dimensions, not 1");
+  TESSERA_CHECK_CALL(call, source.shape()[dim] == index.numel(), index.numel(), " indices for ", source.shape()[dim],
+                     " slices of the source");
   outputs[0] = {x.shape(), x.dtype()};
 }
 
@@ -208,48 +210,79 @@ Shape sum_shape(const Shape& source, std::size_t dim, std::int64_t size) {
   return Shape(std::span<const std::int64_t>(sizes));
 }
 
+// Of the result, which has one dimension where the source has those of the index.
+std::size_t index_sum_dim(const Call& call) {
+  const Tensor& source = call.inputs[0];
+  const Tensor& index = call.inputs[1];
+  TESSERA_CHECK_CALL(call, source.ndim() >= index.ndim(), "the source has fewer dimensions than the index");
+  const int ndim = source.ndim() - index.ndim() + 1;
+  return static_cast<std::size_t>(tensor::normalized_dim(call, call.as<IndexSumAttributes>().dim, ndim));
+}
+
 void infer_index_sum(const Call& call, std::span<OutputInfo> outputs) {
   const auto& a = call.as<IndexSumAttributes>();
   const Tensor& source = call.inputs[0];
-  const std::size_t dim = sum_dim(call);
-  check_slices(call, call.inputs[1], source, dim);
+  const Shape& index = call.inputs[1].shape();
+  const std::size_t dim = index_sum_dim(call);
+  detail::check_index(call, call.inputs[1]);
+  detail::check_computable(call, source);
   TESSERA_CHECK_CALL(call, a.size >= 0, "a size of ", a.size);
-  const std::int64_t size = a.map == IndexMap() ? a.size : a.map.size();
-  outputs[0] = {sum_shape(source.shape(), dim, size), source.dtype()};
+  IntList sizes;
+  for (std::size_t d = 0; d < source.shape().size() - index.size() + 1; ++d) {
+    if (d == dim) {
+      sizes.push_back(a.map == IndexMap() ? a.size : a.map.size());
+    } else {
+      sizes.push_back(source.shape()[d < dim ? d : d + index.size() - 1]);
+    }
+  }
+  for (std::size_t d = 0; d < index.size(); ++d) {
+    TESSERA_CHECK_CALL(call, source.shape()[dim + d] == index[d], "the source has ", source.shape()[dim + d],
+                       " in dimension ", dim + d, ", where the index has ", index[d]);
+  }
+  outputs[0] = {Shape(std::span<const std::int64_t>(sizes)), source.dtype()};
 }
 
 void index_sum_kernel(const KernelCall& call) {
   const auto& a = call.as<IndexSumAttributes>();
-  enqueue_slice_sums(call, nullptr, call.inputs[1], call.inputs[0], sum_dim(call), a.size, a.map);
+  enqueue_slice_sums(call, nullptr, call.inputs[1], call.inputs[0], index_sum_dim(call), a.size, a.map);
 }
 
 void index_sum_gradient(GradientCall& call) {
-  if (call.needs(0)) call.set(0, index_select(call.grad(), call.as<IndexSumAttributes>().dim, call.input(1)));
+  if (!call.needs(0)) return;
+  const Tensor index = reshape(call.input(1), {call.input_shape(1).numel()});
+  const Tensor slices = index_select(call.grad(), call.as<IndexSumAttributes>().dim, index);
+  call.set(0, reshape(slices, call.input_shape(0).values()));
 }
 
 // Every rank adds up the rows that it holds, from the slices that it has.
 FactorRule rule_of_index_sum(const Call& call) {
   const auto& a = call.as<IndexSumAttributes>();
-  const std::size_t dim = sum_dim(call);
+  const std::size_t dim = index_sum_dim(call);
+  const std::size_t index_dims = call.inputs[1].shape().size();
   FactorRule rule = detail::empty_rule("index_sum", 2, 1);
   rule.algebra[0] = kLinear;
-  for (std::size_t d = 0; d < call.inputs[0].shape().size(); ++d) {
-    if (d != dim) {
-      detail::pass_dim(rule);
-      continue;
-    }
-    const std::int32_t places = detail::add_factor(rule, FactorKind::kReduce);
-    rule.inputs[0].push_back({places});
-    rule.inputs[1].push_back({places});
+  const auto add_row = [&] {
     const FactorKind kind = a.size > 0 ? FactorKind::kPass : FactorKind::kReplicate;
     rule.outputs[0].push_back({detail::add_factor(rule, kind, a.size)});
+    for (std::size_t i = 0; i < index_dims; ++i) {
+      const std::int32_t places = detail::add_factor(rule, FactorKind::kReduce);
+      rule.inputs[0].push_back({places});
+      rule.inputs[1].push_back({places});
+    }
+  };
+  for (std::size_t d = 0; d < call.inputs[0].shape().size() - index_dims + 1; ++d) {
+    if (d == dim) {
+      add_row();
+    } else {
+      detail::pass_dim(rule);
+    }
   }
   return rule;
 }
 
 tensor::Attributes localize_index_sum(const tensor::LocalizeCall& call) {
   IndexSumAttributes local = call.global.as<IndexSumAttributes>();
-  local.map = call.outputs[0].index[sum_dim(call.global)];
+  local.map = call.outputs[0].index[index_sum_dim(call.global)];
   return tensor::Attributes(tensor::AttributesRef(local));
 }
 

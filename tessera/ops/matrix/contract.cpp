@@ -89,11 +89,19 @@ void mm_kernel(const KernelCall& call) {
   const Tensor& b = call.inputs[1];
   const Tensor& c = call.outputs[0];
   if (c.numel() == 0) return;
+  const auto operand = [](const Tensor& x) {
+    return detail::GemmOperand{x.data(), x.strides()[0], x.strides()[1], x.dtype()};
+  };
+  const detail::GemmSizes sizes = {a.shape()[0], b.shape()[1], a.shape()[1]};
+  if (const auto single = detail::single_gemm(sizes, operand(a), operand(b), operand(c))) {
+    detail::enqueue(call, [single = *single] { single.run(); });
+    return;
+  }
   detail::Gemm gemm;
-  gemm.sizes = {a.shape()[0], b.shape()[1], a.shape()[1]};
-  gemm.a = {a.data(), a.strides()[0], a.strides()[1], a.dtype()};
-  gemm.b = {b.data(), b.strides()[0], b.strides()[1], b.dtype()};
-  gemm.c = {c.data(), c.strides()[0], c.strides()[1], c.dtype()};
+  gemm.sizes = sizes;
+  gemm.a = operand(a);
+  gemm.b = operand(b);
+  gemm.c = operand(c);
   detail::enqueue(call, [gemm = std::move(gemm)] { detail::run_gemm(gemm); });
 }
 

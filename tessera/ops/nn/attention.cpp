@@ -147,7 +147,7 @@ layout::FactorRule backward_rule(const Call& call) {
       (has_offsets ? "[n],[n]" : "[],[]") + (call.inputs[8] ? ",[b,(h g),s]" : ",[]") +
       "->[b,(h g),s,d],[b,h,t,d],[b,h,t,e]; s=replicate, t=replicate, d=replicate, e=replicate, g=sum" +
       (has_offsets ? ", n=replicate, b=replicate" : "") + ", g:" + group_text(call.inputs[1], call.inputs[2]) +
-      "; multi, none, none, none, none, none, none, none, none");
+      "; joint, none, none, none, none, none, none, none, " + (call.inputs[8] ? "joint" : "none"));
 }
 
 // How many (query, key) pairs there are, offsets aside.

@@ -33,8 +33,8 @@ struct AttentionBias {
 
 /// Offsets of sequences of variable length; both or neither.
 struct SequenceOffsets {
-  Tensor q;  ///< of queries
-  Tensor k;  ///< of keys
+  Tensor q = {};  ///< of queries
+  Tensor k = {};  ///< of keys
 };
 
 /// See the head of this file.
@@ -43,8 +43,8 @@ TESSERA_API Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k
 
 /// What attention gives: the result and what its gradient needs.
 struct AttentionResult {
-  Tensor out;        ///< of q's dtype
-  Tensor logsumexp;  ///< of each query's scores: f32 (f64 for f64); -infinity where it looks at nothing
+  Tensor out = {};        ///< of q's dtype
+  Tensor logsumexp = {};  ///< of each query's scores: f32 (f64 for f64); -infinity where it looks at nothing
 };
 /// Likewise, with the logsumexp.
 TESSERA_API AttentionResult attention_with_logsumexp(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -53,9 +53,9 @@ TESSERA_API AttentionResult attention_with_logsumexp(const Tensor& q, const Tens
 
 /// Gradients of attention.
 struct AttentionGradients {
-  Tensor q;  ///< of queries
-  Tensor k;  ///< of keys, summed over the heads that share them
-  Tensor v;  ///< of values, likewise
+  Tensor q = {};  ///< of queries
+  Tensor k;       ///< of keys, summed over the heads that share them
+  Tensor v;       ///< of values, likewise
 };
 /// From the gradient of the result and, where there is one, of the logsumexp.
 TESSERA_API AttentionGradients scaled_dot_product_attention_backward(const AttentionResult& grad, const Tensor& q,

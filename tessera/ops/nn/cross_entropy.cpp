@@ -139,15 +139,15 @@ layout::FactorRule backward_rule(const Call& call) {
   const int ndim = call.inputs[1].ndim();
   detail::RowRule rule(call, ndim, ndim - 1, detail::cross_entropy_rows_kind(call, false));
   if (call.as<CrossEntropyAttributes>().reduction == "none") {
-    rule.add_input_rows(layout::Linearity::kMulti);
+    rule.add_input_rows(layout::Linearity::kJoint);
   } else {
-    rule.add_input_scalar(layout::Linearity::kMulti);
+    rule.add_input_scalar(layout::Linearity::kJoint);
   }
   rule.add_input_whole();
   rule.add_input_rows();
   rule.add_input_rows();
   if (call.inputs[4]) {
-    rule.add_input_rows();
+    rule.add_input_rows(layout::Linearity::kJoint);
   } else {
     rule.add_input_absent();
   }

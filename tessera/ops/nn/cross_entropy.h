@@ -25,8 +25,8 @@ struct CrossEntropyAttributes {
 TESSERA_API Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyAttributes& how = {});
 /// The loss, and the logsumexp of each row that its gradient needs.
 struct CrossEntropyResult {
-  Tensor loss;       ///< a scalar, or one value a row
-  Tensor logsumexp;  ///< one value a row
+  Tensor loss = {};       ///< a scalar, or one value a row
+  Tensor logsumexp = {};  ///< one value a row
 };
 /// Likewise, with the logsumexp.
 TESSERA_API CrossEntropyResult cross_entropy_with_logsumexp(const Tensor& logits, const Tensor& targets,

@@ -246,16 +246,16 @@ layout::FactorRule backward_rule(const Call& call) {
   const bool is_counted = how.reduction == "mean" && how.count == 0;
   detail::RowRule rows(call, ndim, ndim - 1, is_counted ? layout::FactorKind::kReplicate : layout::FactorKind::kReduce);
   if (is_reduced(call)) {
-    rows.add_input_scalar(layout::Linearity::kMulti);
+    rows.add_input_scalar(layout::Linearity::kJoint);
   } else {
-    rows.add_input_rows(layout::Linearity::kMulti);
+    rows.add_input_rows(layout::Linearity::kJoint);
   }
   rows.add_input_whole();
   rows.add_input_absent();
   rows.add_input_rows();
   rows.add_input_rows();
   if (call.inputs[5]) {
-    rows.add_input_rows();
+    rows.add_input_rows(layout::Linearity::kJoint);
   } else {
     rows.add_input_absent();
   }

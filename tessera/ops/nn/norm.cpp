@@ -181,7 +181,7 @@ void kernel(const KernelCall& call) {
                 Rows(call.outputs[0], last),
                 Rows(kIsLayerNorm ? call.outputs[1] : Tensor(), no_dim()),
                 Rows(call.outputs[kIsLayerNorm ? 2 : 1], no_dim()),
-                call.as<NormAttributes>().eps};
+                call.as<NormalizationAttributes>().eps};
   detail::with_floating(x.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     detail::enqueue(call, [of = std::move(of)] {
@@ -328,14 +328,14 @@ const tensor::Operator kRmsNormBackward = tensor::register_op({.name = "rms_norm
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   const Tensor inputs[] = {x, weight, bias};
   Tensor outputs[3];
-  tensor::call_into({kLayerNorm, inputs, NormAttributes{eps}, outputs});
+  tensor::call_into({kLayerNorm, inputs, NormalizationAttributes{eps}, outputs});
   return outputs[0];
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   const Tensor inputs[] = {x, weight};
   Tensor outputs[2];
-  tensor::call_into({kRmsNorm, inputs, NormAttributes{eps}, outputs});
+  tensor::call_into({kRmsNorm, inputs, NormalizationAttributes{eps}, outputs});
   return outputs[0];
 }
 

@@ -12,7 +12,7 @@
 namespace tessera::ops {
 
 /// Attributes of the norms and their gradients.
-struct NormAttributes {
+struct NormalizationAttributes {
   double eps = 1e-5;  ///< added to the variance, or to the mean of squares
   TESSERA_ATTRIBUTES(eps)
 };

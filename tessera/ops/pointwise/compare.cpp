@@ -10,16 +10,16 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/pointwise/compare.cpp"
-#include "hwy/foreach_target.h"
+#include <hwy/foreach_target.h>
 // The headers below are included once a target, behind foreach_target.h.
-#include "hwy/highway.h"
+#include <hwy/highway.h>
 #include "tessera/ops/detail/tile_kernels-inl.h"
 #include "tessera/ops/detail/vector_math-inl.h"
 
 // clang-format off
 #define TESSERA_ORDER_ROWS(ROW)                                       \
   ROW(eq, kAll, hn::Eq(a, b), a == b)                                 \
-  ROW(ne, kAll, hn::Not(hn::Eq(a, b)), a != b)                               \
+  ROW(ne, kAll, hn::Not(hn::Eq(a, b)), a != b)                            \
   ROW(lt, kFloats | kIntegers | kBools, hn::Lt(a, b), a < b)          \
   ROW(le, kFloats | kIntegers | kBools, hn::Le(a, b), a <= b)         \
   ROW(gt, kFloats | kIntegers | kBools, hn::Gt(a, b), a > b)          \
@@ -30,7 +30,7 @@
   ROW(logical_xor, kAll, hn::Xor(is_true(d, a), is_true(d, b)), (a != T(0)) != (b != T(0)))
 #define TESSERA_ROWS_1(ROW)                                                                            \
   ROW(logical_not, kAll, hn::Eq(x, hn::Zero(d)), x == T(0))                                            \
-  ROW(isnan, kAll, hn::Not(hn::Eq(x, x)), x != x)                                                             \
+  ROW(isnan, kAll, hn::Not(hn::Eq(x, x)), x != x)                                                     \
   ROW(isfinite, kAll, hn::Lt(hn::Abs(x), hn::Inf(d)), is_finite(x))
 // clang-format on
 
@@ -40,7 +40,7 @@ using namespace detail;  // NOLINT(google-build-using-namespace): the words of t
 
 template <class D, class V>
 HWY_INLINE auto is_true(D d, V x) {
-  return hn::Not(hn::Eq(x, hn::Zero(d)));  // Ne is false of nan
+  return hn::Not(hn::Eq(x, hn::Zero(d)));  // of nan too, for which Ne of this library is false
 }
 template <class T>
 bool is_finite(T x) {

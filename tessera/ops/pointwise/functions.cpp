@@ -14,9 +14,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/pointwise/functions.cpp"
-#include "hwy/foreach_target.h"
+#include <hwy/foreach_target.h>
 // The headers below are included once a target, behind foreach_target.h.
-#include "hwy/highway.h"
+#include <hwy/highway.h>
 #include "tessera/ops/detail/tile_kernels-inl.h"
 #include "tessera/ops/detail/vector_math-inl.h"
 

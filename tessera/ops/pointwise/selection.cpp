@@ -9,9 +9,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/pointwise/selection.cpp"
-#include "hwy/foreach_target.h"
+#include <hwy/foreach_target.h>
 // The headers below are included once a target, behind foreach_target.h.
-#include "hwy/highway.h"
+#include <hwy/highway.h>
 #include "tessera/ops/detail/tile_kernels-inl.h"
 #include "tessera/ops/detail/vector_math-inl.h"
 
@@ -137,7 +137,8 @@ constexpr Row kWhereScalarRow = {.name = "where_scalar",
                                  .gradient = where_gradient,
                                  .saves = "mask",
                                  .numbers = Numbers::kLast,
-                                 .first_is_mask = true};
+                                 .first_is_mask = true,
+                                 .is_linear_with_0 = true};
 constexpr Row kClampRow = {.name = "clamp",
                            .inputs = "x",
                            .types = kFloats | kIntegers,

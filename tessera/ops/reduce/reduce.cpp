@@ -1,6 +1,10 @@
 // sum, mean, prod, amax, amin, any and all: each names its fold, map and finish to the machine in detail/reduction.h.
 #include "tessera/ops/reduce/reduce.h"
 
+#include "tessera/ops/index/index.h"
+#include "tessera/ops/pointwise/compare.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/shape/shape.h"
 
@@ -171,13 +175,46 @@ FactorRule rule_of_all(const Call& call) {
 
 // Gradients
 
+// A gradient of the result, to be broadcast against the input.
 template <class A>
-Tensor broadcast_back(GradientCall& call, const Tensor& grad) {
+Tensor raised(GradientCall& call, const Tensor& result) {
   const auto& a = call.as<A>();
-  return expand(detail::with_reduced_dims(grad, call.input_shape(0), a.dims, a.keepdim), call.input_shape(0).values());
+  return detail::with_reduced_dims(result, call.input_shape(0), a.dims, a.keepdim);
 }
 
-void sum_gradient(GradientCall& call) { call.set(0, broadcast_back<SumAttributes>(call, call.grad())); }
+void sum_gradient(GradientCall& call) {
+  const Tensor grad = cast(call.grad(), call.input_dtype(0));
+  call.set(0, expand(raised<SumAttributes>(call, grad), call.input_shape(0).values()));
+}
+
+void mean_gradient(GradientCall& call) {
+  const Shape& shape = call.input_shape(0);
+  const auto is_reduced = detail::reduced_dims(shape.ndim(), call.as<MeanAttributes>().dims);
+  const Tensor grad = div(call.grad(), static_cast<double>(detail::reduced_count(shape, is_reduced)));
+  call.set(0, expand(raised<MeanAttributes>(call, grad), shape.values()));
+}
+
+// The product of the others: of all that are not zero, over the element itself; nothing where another is zero.
+void prod_gradient(GradientCall& call) {
+  const auto& a = call.as<ReduceAttributes>();
+  const Tensor& x = call.input(0);
+  const Tensor is_zero = eq(x, 0);
+  const Tensor safe = masked_fill(x, is_zero, 1);
+  const Tensor product = prod(safe, a.dims, true);
+  const Tensor other_zeros = sub(sum(is_zero, a.dims, true), cast(is_zero, DType::kI64));
+  const Tensor others = div(mul(raised<ReduceAttributes>(call, call.grad()), product), safe);
+  call.set(0, masked_fill(others, ne(other_zeros, 0), 0));
+}
+
+// Equals share the gradient evenly.
+void extreme_gradient(GradientCall& call) {
+  const auto& a = call.as<ReduceAttributes>();
+  const Shape& shape = call.input_shape(0);
+  const Tensor is_other = ne(call.input(0), raised<ReduceAttributes>(call, call.output()));
+  const Tensor count = sum(logical_not(is_other), a.dims, true, call.input_dtype(0));
+  const Tensor share = div(raised<ReduceAttributes>(call, call.grad()), count);
+  call.set(0, masked_fill(expand(share, shape.values()), is_other, 0));
+}
 
 const tensor::Operator kSum = tensor::register_op({.name = "sum",
                                                    .inputs = "x",
@@ -190,6 +227,7 @@ const tensor::Operator kMean = tensor::register_op({.name = "mean",
                                                     .inputs = "x",
                                                     .infer = infer_mean,
                                                     .host = mean_kernel,
+                                                    .gradient = mean_gradient,
                                                     .rule = rule_of_mean,
                                                     .localize = localize_mean,
                                                     .cost = detail::reduce_cost});
@@ -197,18 +235,24 @@ const tensor::Operator kProd = tensor::register_op({.name = "prod",
                                                     .inputs = "x",
                                                     .infer = infer_prod,
                                                     .host = prod_kernel,
+                                                    .gradient = prod_gradient,
+                                                    .saves = "x",
                                                     .rule = rule_of_prod,
                                                     .cost = detail::reduce_cost});
 const tensor::Operator kAmax = tensor::register_op({.name = "amax",
                                                     .inputs = "x",
                                                     .infer = infer_extreme,
                                                     .host = extreme_kernel<Fold::kMax>,
+                                                    .gradient = extreme_gradient,
+                                                    .saves = "x, out",
                                                     .rule = rule_of_amax,
                                                     .cost = detail::reduce_cost});
 const tensor::Operator kAmin = tensor::register_op({.name = "amin",
                                                     .inputs = "x",
                                                     .infer = infer_extreme,
                                                     .host = extreme_kernel<Fold::kMin>,
+                                                    .gradient = extreme_gradient,
+                                                    .saves = "x, out",
                                                     .rule = rule_of_amin,
                                                     .cost = detail::reduce_cost});
 const tensor::Operator kAny = tensor::register_op({.name = "any",

@@ -46,7 +46,7 @@ struct VarAttributes {
   TESSERA_ATTRIBUTES(dims, keepdim, correction)
 };
 /// Of `norm`.
-struct NormAttributes {
+struct PNormAttributes {
   double p = 2;          ///< order: 0 counts what is not zero, inf is the greatest, -inf the least
   tensor::IntList dims;  ///< that are reduced; empty: all
   bool keepdim = false;  ///< as dimensions of 1

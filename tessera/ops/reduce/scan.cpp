@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/arrange.h"
-#include "tessera/ops/shape/detail/enqueue.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 
 namespace tessera::ops {

@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/reduce/reduce.h"
-#include "tessera/ops/shape/detail/enqueue.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/ops/shape/shape.h"
 

@@ -1,6 +1,11 @@
 // var, norm and logsumexp.
 #include <cmath>
+#include <limits>
 
+#include "tessera/ops/index/index.h"
+#include "tessera/ops/pointwise/compare.h"
+#include "tessera/ops/pointwise/functions.h"
+#include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/reduce/reduce.h"
 
@@ -13,6 +18,7 @@ using detail::Map;
 using layout::FactorKind;
 using layout::FactorRule;
 using tensor::Call;
+using tensor::GradientCall;
 using tensor::IntList;
 using tensor::KernelCall;
 using tensor::OutputInfo;
@@ -55,12 +61,12 @@ void logsumexp_kernel(const KernelCall& call) {
 }
 
 void infer_norm(const Call& call, std::span<OutputInfo> outputs) {
-  TESSERA_CHECK_CALL(call, !std::isnan(call.as<NormAttributes>().p), "the order is nan");
-  infer_statistic<NormAttributes>(call, outputs);
+  TESSERA_CHECK_CALL(call, !std::isnan(call.as<PNormAttributes>().p), "the order is nan");
+  infer_statistic<PNormAttributes>(call, outputs);
 }
 
 void norm_kernel(const KernelCall& call) {
-  const auto& a = call.as<NormAttributes>();
+  const auto& a = call.as<PNormAttributes>();
   const auto run = [&](Fold fold, Map map, Finish finish) {
     detail::enqueue_reduction(call, a.dims, reduction_of(call, fold, map, finish, a.p));
   };
@@ -72,30 +78,77 @@ void norm_kernel(const KernelCall& call) {
 
 // Orders that take no root are folds of values that are there on their own.
 FactorRule rule_of_norm(const Call& call) {
-  const auto& a = call.as<NormAttributes>();
-  if (!std::isinf(a.p) && a.p != 0 && a.p != 1) return whole_rule<NormAttributes>(call);
+  const auto& a = call.as<PNormAttributes>();
+  if (!std::isinf(a.p) && a.p != 0 && a.p != 1) return whole_rule<PNormAttributes>(call);
   const layout::Reduction reduction = !std::isinf(a.p) ? layout::Reduction::kSum
                                       : a.p > 0        ? layout::Reduction::kMax
                                                        : layout::Reduction::kMin;
   return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kReduce, reduction, {});
 }
 
+// Gradients
+
+template <class A>
+Tensor raised(GradientCall& call, const Tensor& result) {
+  const auto& a = call.as<A>();
+  return detail::with_reduced_dims(result, call.input_shape(0), a.dims, a.keepdim);
+}
+
+void var_gradient(GradientCall& call) {
+  const auto& a = call.as<VarAttributes>();
+  const Shape& shape = call.input_shape(0);
+  const std::int64_t count = detail::reduced_count(shape, detail::reduced_dims(shape.ndim(), a.dims));
+  const double scale = 2.0 / static_cast<double>(std::max<std::int64_t>(0, count - a.correction));
+  const Tensor deviation = sub(call.input(0), mean(call.input(0), a.dims, true));
+  call.set(0, mul(raised<VarAttributes>(call, mul(call.grad(), scale)), deviation));
+}
+
+// Of the greatest and the least, equals share the gradient evenly. Where the norm is 0 the gradient is 0.
+void norm_gradient(GradientCall& call) {
+  const auto& a = call.as<PNormAttributes>();
+  const Tensor& x = call.input(0);
+  const Tensor grad = raised<PNormAttributes>(call, call.grad());
+  if (a.p == 0) return;  // a count does not change
+  if (a.p == 1) return call.set(0, mul(grad, sign(x)));
+  const Tensor out = raised<PNormAttributes>(call, call.output());
+  if (std::isinf(a.p)) {
+    const Tensor is_other = ne(abs(x), out);
+    const Tensor count = sum(logical_not(is_other), a.dims, true, x.dtype());
+    return call.set(0, masked_fill(mul(div(grad, count), sign(x)), is_other, 0));
+  }
+  const Tensor safe = masked_fill(out, eq(out, 0), 1);
+  if (a.p == 2) return call.set(0, mul(grad, div(x, safe)));
+  call.set(0, mul(grad, mul(sign(x), pow(div(abs(x), safe), a.p - 1))));
+}
+
+void logsumexp_gradient(GradientCall& call) {
+  const Tensor out = raised<ReduceAttributes>(call, call.output());
+  const Tensor shift = masked_fill(out, eq(out, -std::numeric_limits<double>::infinity()), 0);
+  call.set(0, mul(raised<ReduceAttributes>(call, call.grad()), exp(sub(call.input(0), shift))));
+}
+
 const tensor::Operator kVar = tensor::register_op({.name = "var",
                                                    .inputs = "x",
                                                    .infer = infer_statistic<VarAttributes>,
                                                    .host = var_kernel,
+                                                   .gradient = var_gradient,
+                                                   .saves = "x",
                                                    .rule = whole_rule<VarAttributes>,
                                                    .cost = detail::reduce_cost});
 const tensor::Operator kNorm = tensor::register_op({.name = "norm",
                                                     .inputs = "x",
                                                     .infer = infer_norm,
                                                     .host = norm_kernel,
+                                                    .gradient = norm_gradient,
+                                                    .saves = "x, out",
                                                     .rule = rule_of_norm,
                                                     .cost = detail::reduce_cost});
 const tensor::Operator kLogsumexp = tensor::register_op({.name = "logsumexp",
                                                          .inputs = "x",
                                                          .infer = infer_statistic<ReduceAttributes>,
                                                          .host = logsumexp_kernel,
+                                                         .gradient = logsumexp_gradient,
+                                                         .saves = "x, out",
                                                          .rule = whole_rule<ReduceAttributes>,
                                                          .cost = detail::reduce_cost});
 
@@ -105,7 +158,7 @@ Tensor var(const Tensor& x, const IntList& dims, std::int64_t correction, bool k
   return tensor::call(kVar, {x}, VarAttributes{dims, keepdim, correction});
 }
 Tensor norm(const Tensor& x, double p, const IntList& dims, bool keepdim) {
-  return tensor::call(kNorm, {x}, NormAttributes{p, dims, keepdim});
+  return tensor::call(kNorm, {x}, PNormAttributes{p, dims, keepdim});
 }
 Tensor logsumexp(const Tensor& x, const IntList& dims, bool keepdim) {
   return tensor::call(kLogsumexp, {x}, ReduceAttributes{dims, keepdim});

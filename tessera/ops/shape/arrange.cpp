@@ -5,8 +5,9 @@
 #include <cstring>
 #include <vector>
 
+#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
-#include "tessera/ops/shape/detail/enqueue.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/tensor/call.h"
@@ -385,6 +386,7 @@ const tensor::Operator kUnslice = tensor::register_op({.name = "unslice",
 }  // namespace
 
 Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
+  TESSERA_CHECK(!tensors.empty(), "cat: no tensors to put together");
   Tensor out;
   tensor::call_into({kCat, tensors, CatAttributes{dim}, std::span(&out, 1)});
   return out;

@@ -1,6 +1,8 @@
 // The forms of views that are written with the operators view, permute and slice.
 #include "tessera/ops/shape/shape.h"
 
+#include "tessera/ops/pointwise/convert.h"
+
 namespace tessera::ops {
 namespace {
 
@@ -42,7 +44,11 @@ Shape resolved_sizes(const char* op, const Tensor& x, std::int64_t numel, std::s
 
 Tensor reshape(const Tensor& x, std::span<const std::int64_t> sizes) {
   const Shape shape = detail::resolved_sizes("reshape", x, x.numel(), sizes);
-  return view(x, shape.values());
+  // With a layout, whether a copy is needed is for each rank to say of its own part; neither moves anything.
+  const Tensor local = x.local();
+  const bool is_view = !local || local.is_contiguous() ||
+                       (!x.has_layout() && detail::view_strides(x.shape(), x.strides(), shape).has_value());
+  return view(is_view ? x : contiguous(x), shape.values());
 }
 
 Tensor transpose(const Tensor& x, std::int64_t dim0, std::int64_t dim1) {

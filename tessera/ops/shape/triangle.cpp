@@ -1,9 +1,10 @@
 // tril and triu. Which elements are kept depends on where a row and a column lie in the whole matrix, so that a rank's
 // part is made from the index maps of its dimensions.
 #include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/shape/arrange.h"
+#include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
-#include "tessera/ops/shape/detail/enqueue.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/tensor/call.h"
 

@@ -252,6 +252,16 @@ const std::vector<layout::LocalOperand>& local_operands(const Layout& layout, co
   return holding_of(layout, shape).operands;
 }
 
+void wait_for_work() {
+  const device::Stream& stream = tensor::current_stream(device::Device::get("host"));
+  try {
+    stream.synchronize();
+  } catch (const Error&) {
+    stream.reset_error();
+    throw;
+  }
+}
+
 Tensor to_tensor(const Whole& whole) {
   auto words = packed(whole.values, whole.dtype);
   return own_memory(whole.shape, whole.dtype, words);

@@ -42,12 +42,15 @@ inline constexpr int kPartStyles = 2;
 Parts cut(const Whole& whole, const layout::Layout& layout, int style = 0);
 /// The whole that these parts make; none: `wrong` says which rank has a part of another shape than the layout gives it,
 /// or another replica than an earlier rank, or that partial values of this kind make no sense. The parts must have been
-/// computed: synchronise first.
+/// computed: wait_for_work() first.
 std::optional<Whole> recombine(const Parts& parts, std::string& wrong);
 
 /// Tensors of one shape reduced element by element; MismatchError where the shapes differ.
 Whole reduced(const std::vector<const Whole*>& parts, layout::Reduction reduction);
 
+/// Waits until all that was enqueued on the host is done. What failed meanwhile is thrown, and forgotten by the stream:
+/// the next trial starts afresh.
+void wait_for_work();
 /// A dense tensor on the host, in memory of its own.
 Tensor to_tensor(const Whole& whole);
 /// The elements of a tensor that has been computed.

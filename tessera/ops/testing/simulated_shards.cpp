@@ -41,7 +41,7 @@ void call_on_rank(const tensor::Call& global, std::size_t rank, std::span<const 
   const LocalCall local = local_call(global, rank, inputs, outputs);
   std::vector<Tensor> computed(outputs.size());
   for (std::size_t o = 0; o < outputs.size(); ++o) {
-    if (results[o].by_rank.size() > rank) computed[o] = results[o].by_rank[rank];  // to be written into
+    if (results[o].by_rank.size() > rank) computed[o] = results[o].by_rank[rank];  // in place
   }
   if (local.inputs.empty()) {
     computed = {tensor::call_on(device::Device::get("host"), global.op, local.attributes)};
@@ -97,7 +97,7 @@ class Cooperating {
       std::vector<std::vector<Whole>> statistics(locals_.size());
       std::vector<std::vector<Tensor>> computed;
       for (std::size_t r = 0; r < locals_.size(); ++r) computed.push_back(on_rank(r, phase.statistics, results.size()));
-      device::Device::get("host").synchronize();
+      wait_for_work();
       for (std::size_t r = 0; r < locals_.size(); ++r) {
         for (const Tensor& each : computed[r]) statistics[r].push_back(read(each));
       }
@@ -176,7 +176,7 @@ std::vector<Parts> call_on_ranks(const tensor::Operator& op, std::span<const Par
 
 WaitAtEnd::~WaitAtEnd() {
   try {
-    device::Device::get("host").synchronize();
+    wait_for_work();
   } catch (const Error&) {  // what failed is seen where its results are read
     return;
   }
@@ -245,7 +245,7 @@ Whole SimulatedShards::whole_of(const Tensor& tensor) const {
 }
 
 void SimulatedShards::gather(const tensor::Call& call, std::vector<Parts>& inputs, const std::string& why) {
-  device::Device::get("host").synchronize();
+  wait_for_work();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].layout || inputs[i].layout.is_replicated()) continue;
     moves_.push_back(concat("input ", i, " ", inputs[i].layout.placements_text(), " of ", call.text(), ": ", why));

@@ -31,6 +31,7 @@ struct ValidatorOptions {
 struct Validation {
   std::vector<std::string> wrong;  // "mm(...) {Shard(0)}, ... -> ...: what", at most ValidatorOptions::most_wrong
   std::vector<std::string> notes;  // what could not be tried, and why
+  std::vector<std::string> stuck;  // backward: what had to move and should not, at most a few
   std::int64_t admitted = 0;       // combinations that the rules admit
   std::int64_t tried = 0;          // of these
   std::int64_t vacuous = 0;        // of these, with results that prove nothing
@@ -51,7 +52,8 @@ struct Validation {
 Validation validate(const OpCaseInfo& info, const ValidatorOptions& options = {});
 /// Likewise its gradient: of each combination, the gradients of the inputs computed from the cut inputs, results and
 /// gradient of the result (cut as the result is; replicated or pending where it is not cut) must be those of the whole.
-/// A gradient has the input's cuts, and is partial (sum or avg) at most where the input is replicated.
+/// A gradient has the input's cuts, and is partial (sum or avg) at most where the input is replicated; nothing has to
+/// be moved for it, but where an input of the call is partial.
 Validation validate_backward(const OpCaseInfo& info, const ValidatorOptions& options = {});
 /// Combinations on a mesh of two ranks that are right in every sample and that the rule does not admit, one line each:
 /// "add: {Shard(0)}, {Shard(0)} -> {Shard(0)} (3 samples)".

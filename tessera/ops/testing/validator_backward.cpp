@@ -14,6 +14,8 @@ using layout::Layout;
 using layout::Mesh;
 using tessera::detail::concat;
 
+constexpr std::size_t kMostStuck = 3;
+
 // A gradient's view of a call that was made before.
 class MadeCall final : public tensor::GradientCall {
  public:
@@ -70,7 +72,7 @@ BackwardSubject whole_gradients(const Subject& subject, std::size_t outputs, Ran
   const WaitAtEnd wait;
   MadeCall call(subject, subject.tensors(), subject.output_tensors(), grads);
   subject.op()->def.gradient(call);
-  device::Device::get("host").synchronize();
+  wait_for_work();
   for (const Tensor& each : call.gradients()) out.want.push_back(each ? std::optional(read(each)) : std::nullopt);
   return out;
 }
@@ -119,6 +121,18 @@ std::string misplaced(const Layout& gradient, const Layout& input) {
   return {};
 }
 
+// Backward is linear in the gradient, so that pending sums flow through it and nothing has to move. Not so where it
+// reads values that are partial themselves, or where ranks work together.
+bool may_move(const Subject& subject, const Combination& combination) {
+  if (combination.is_partial() || subject.op()->def.cooperation != nullptr) return true;
+  for (const Layout& output : combination.outputs) {
+    for (const layout::PartialAxis& partial : output.partials()) {
+      if (!layout::can_mix(partial.reduction, layout::Reduction::kSum)) return true;
+    }
+  }
+  return false;
+}
+
 // What is wrong with the gradients of a combination; empty: nothing.
 std::string check_combination(const BackwardSubject& backward, const Combination& combination, bool is_pending,
                               Validation& out) {
@@ -138,10 +152,9 @@ std::string check_combination(const BackwardSubject& backward, const Combination
   }
   MadeCall call(subject, inputs, outputs, grads);
   subject.op()->def.gradient(call);
-  device::Device::get("host").synchronize();
+  wait_for_work();
   out.local_calls += shards.local_calls();
-  out.moves += static_cast<std::int64_t>(shards.moves().size());
-  if (!shards.moves().empty() && out.notes.empty()) out.notes.push_back(shards.moves()[0]);
+  std::vector<std::string> moves = shards.moves();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& got = call.gradients()[i];
     if (!subject.is_differentiable(i) || (!got && !backward.want[i])) continue;
@@ -150,9 +163,13 @@ std::string check_combination(const BackwardSubject& backward, const Combination
     const std::string wrong = difference(shards.whole_of(got), *backward.want[i], subject.tolerance() * 10, layout);
     if (!wrong.empty()) return concat("gradient of input ", i, " ", describe(got), ": ", wrong);
     const std::string place = misplaced(layout, combination.inputs[i]);
-    if (place.empty()) continue;
-    out.moves += 1;
-    if (out.notes.empty()) out.notes.push_back(concat("gradient of input ", i, " ", place));
+    if (!place.empty()) moves.push_back(concat("gradient of input ", i, " ", place));
+  }
+  out.moves += static_cast<std::int64_t>(moves.size());
+  if (!moves.empty() && out.notes.empty()) out.notes.push_back(moves[0]);
+  if (!moves.empty() && !may_move(subject, combination) && out.stuck.size() < kMostStuck) {
+    out.stuck.push_back(
+        concat(subject.text(), " on ", combination.text(), is_pending ? ", pending" : "", ": ", moves[0]));
   }
   return {};
 }
@@ -186,6 +203,7 @@ Validation validate_backward(const OpCaseInfo& info, const ValidatorOptions& opt
   Validation out;
   const tensor::Operator op = tensor::find_op(info.op);
   if (op->def.gradient == nullptr || op->def.rule == nullptr) return out;
+  if (!info.samples) return out;
   Random random(options.seed);
   for (const OpSample& sample : info.samples(random)) {
     if (sample.inputs.empty() || out.wrong.size() >= options.most_wrong) continue;

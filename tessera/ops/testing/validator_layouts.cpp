@@ -2,6 +2,7 @@
 // factor each looks at every axis by itself, so that on a mesh of several axes only combinations of what each may do
 // alone are asked; of a view's all are.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "tessera/base/error.h"
@@ -17,16 +18,22 @@ using layout::Placement;
 using layout::Reduction;
 
 constexpr std::size_t kMostAsked = 20000;  // combinations of a sample on one mesh
+constexpr std::size_t kDrawn = 1000;       // of those, where there are more
 
-// Calls body(digits) for every combination of one of `counts` each; of more than kMostAsked, so many are drawn.
-template <class Body>
-void for_each_choice(const std::vector<std::size_t>& counts, Random& random, Body&& body) {
+double product_of(const std::vector<std::size_t>& counts) {
   double all = 1;
   for (const std::size_t count : counts) all *= static_cast<double>(count);
+  return all;
+}
+
+// Calls body(digits) for every combination of one of `counts` each; of more than kMostAsked, some are drawn.
+template <class Body>
+void for_each_choice(const std::vector<std::size_t>& counts, Random& random, Body&& body) {
+  const double all = product_of(counts);
   if (all == 0) return;
   std::vector<std::size_t> choice(counts.size(), 0);
   if (all > static_cast<double>(kMostAsked)) {
-    for (std::size_t n = 0; n < kMostAsked; ++n) {
+    for (std::size_t n = 0; n < kDrawn; ++n) {
       for (std::size_t i = 0; i < choice.size(); ++i) choice[i] = random() % counts[i];
       body(choice);
     }
@@ -93,7 +100,13 @@ std::vector<Row> rows_by_rule(const Subject& subject) {
   return rows;
 }
 
-bool is_compound(const Subject& subject) {
+// Whether a dimension is several factors, and its layouts are few enough to be asked one by one.
+bool is_small_compound(const Subject& subject, const Mesh& mesh) {
+  double all = 1;
+  for (const Whole& input : subject.inputs()) {
+    all *= std::pow(static_cast<double>(placements_of(input).size()), mesh.ndim());
+  }
+  if (all > static_cast<double>(kMostAsked)) return false;
   for (const auto& operand : subject.rule()->rule.inputs) {
     for (const auto& dim : operand) {
       if (dim.size() > 1) return true;
@@ -272,7 +285,7 @@ Combinations admitted_combinations(const Subject& subject, const Mesh& mesh, std
   Combinations out;
   if (subject.rule() == nullptr) {
     out.list = layouts_of_result(subject, mesh, random);
-  } else if (is_compound(subject) && mesh.ndim() < 3) {
+  } else if (mesh.ndim() == 2 && is_small_compound(subject, mesh)) {
     out.list = all_combinations(subject, mesh);
   } else {
     out.list = combinations_of_rows(subject, mesh, random);

@@ -15,8 +15,7 @@ using layout::Mesh;
 using layout::Placement;
 using tessera::detail::concat;
 
-constexpr std::size_t kMostAsked = 4096;    // combinations of a sample's inputs
-constexpr std::size_t kMostSelected = 256;  // combinations of its results' layouts
+constexpr std::size_t kMostAsked = 1000;  // combinations of a sample's inputs; of more, so many are drawn
 
 // Placements worth trying: dimensions of one element are not cut, indices and masks are not partial, and no rule can
 // let products pass.
@@ -31,43 +30,55 @@ std::vector<Layout> layouts_to_try(const Whole& whole, bool is_result, const Mes
   return out;
 }
 
-// Whether the results are right with these layouts, in every style and negated.
-bool is_right(const std::vector<const Subject*>& subjects, const Combination& combination) {
-  const int styles = combination.is_partial() ? kPartStyles : 1;
-  for (const Subject* subject : subjects) {
-    for (int style = 0; style < styles; ++style) {
-      const auto inputs = subject->cut_inputs(combination, style);
-      const WaitAtEnd wait;
-      try {
-        const auto outputs = call_on_ranks(subject->op(), inputs, subject->attributes(), subject->claims(combination));
-        device::Device::get("host").synchronize();
-        for (std::size_t o = 0; o < outputs.size(); ++o) {
-          std::string wrong;
-          const auto whole = recombine(outputs[o], wrong);
-          if (!whole || !difference(*whole, subject->outputs()[o], subject->tolerance(), outputs[o].layout).empty())
-            return false;
-        }
-      } catch (const Error&) {
-        return false;
-      }
+// Takes away the layouts of results with which this call does not come out right. Without `localize` the ranks' calls
+// do not depend on them: made once, the results are looked at in every one.
+void keep_right(const Subject& subject, const std::vector<Layout>& inputs, int style,
+                std::vector<std::vector<Layout>>& results) {
+  Combination trial{inputs, {}};
+  for (const auto& each : results) trial.outputs.push_back(each[0]);
+  const auto cut = subject.cut_inputs(trial, style);
+  const WaitAtEnd wait;
+  try {
+    std::vector<Parts> outputs = call_on_ranks(subject.op(), cut, subject.attributes(), subject.claims(trial));
+    wait_for_work();
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      std::erase_if(results[o], [&](const Layout& layout) {
+        outputs[o].layout = layout;
+        std::string wrong;
+        const auto whole = recombine(outputs[o], wrong);
+        return !whole || !difference(*whole, subject.outputs()[o], subject.tolerance(), layout).empty();
+      });
     }
+  } catch (const Error&) {
+    results[0].clear();
   }
-  return true;
 }
 
-// The layouts of results with which these inputs are right; none: nothing is.
-std::optional<Combination> right_results(const std::vector<const Subject*>& subjects, std::vector<Layout> inputs,
-                                         const std::vector<std::vector<Layout>>& results) {
-  std::size_t all = 1;
-  for (const auto& each : results) all *= each.size();
-  Combination trial{std::move(inputs), std::vector<Layout>(results.size())};
-  for (std::size_t n = 0; n < std::min(all, kMostSelected); ++n) {
-    std::size_t rest = n;
-    for (std::size_t o = 0; o < results.size(); ++o) {
-      trial.outputs[o] = results[o][rest % results[o].size()];
-      rest /= results[o].size();
+// The layouts of results with which these inputs are right, in every style and negated; none: nothing is.
+std::optional<std::vector<Layout>> right_results(const std::vector<const Subject*>& subjects,
+                                                 const std::vector<Layout>& inputs,
+                                                 const std::vector<std::vector<Layout>>& results) {
+  const bool is_localized = subjects[0]->op()->def.localize != nullptr;
+  std::vector<std::vector<std::vector<Layout>>> starts = {results};
+  if (is_localized) {
+    starts.clear();
+    for (std::size_t n = 0; n < results[0].size(); ++n) {
+      auto& start = starts.emplace_back();
+      for (const auto& each : results) start.push_back({each[std::min(n, each.size() - 1)]});
     }
-    if (is_right(subjects, trial)) return trial;
+  }
+  for (auto& left : starts) {
+    bool is_over = false;
+    for (const Subject* subject : subjects) {
+      for (int style = 0; style < kPartStyles && !is_over; ++style) {
+        keep_right(*subject, inputs, style, left);
+        is_over = std::ranges::any_of(left, [](const auto& each) { return each.empty(); });
+      }
+    }
+    if (is_over) continue;
+    std::vector<Layout> out;
+    for (const auto& each : left) out.push_back(each[0]);
+    return out;
   }
   return std::nullopt;
 }
@@ -96,15 +107,16 @@ void search_sample(const Subject& subject, const Mesh& mesh, Random& random, std
     for (const Layout& each : chosen) key += concat(key.empty() ? "" : ", ", each ? each.placements_text() : "none");
     if (const auto found = right_results(subjects, chosen, results)) {
       key += " ->";
-      for (const Layout& each : found->outputs) key += concat(" ", each.placements_text());
+      for (const Layout& each : *found) key += concat(" ", each.placements_text());
       rights[key] += 1;
     }
   }
 }
 
-bool is_all_zero(const Subject& subject) {
-  return std::ranges::all_of(subject.outputs(), [](const Whole& output) {
-    return std::ranges::all_of(output.values, [](double value) { return value == 0; });
+// Whether a result has elements enough for being right not to be chance.
+bool tells_something(const Subject& subject) {
+  return std::ranges::any_of(subject.outputs(), [](const Whole& output) {
+    return std::ranges::count_if(output.values, [](double value) { return value != 0; }) > 3;
   });
 }
 
@@ -112,7 +124,7 @@ bool is_all_zero(const Subject& subject) {
 
 std::vector<std::string> find_missing(const OpCaseInfo& info, const ValidatorOptions& options) {
   const tensor::Operator op = tensor::find_op(info.op);
-  if (op->def.rule == nullptr) return {};
+  if (op->def.rule == nullptr || !info.samples) return {};
   const Mesh mesh = Mesh::parse("x=2");
   Random random(options.seed);
   // By what the samples look like: a combination of one may not exist in another.
@@ -121,7 +133,7 @@ std::vector<std::string> find_missing(const OpCaseInfo& info, const ValidatorOpt
     if (sample.inputs.empty()) continue;
     try {
       const Subject subject(info, sample);
-      if (is_all_zero(subject)) continue;
+      if (!tells_something(subject)) continue;
       std::string kind;
       for (const Whole& input : subject.inputs()) kind += concat(kind.empty() ? "" : ", ", input.shape.ndim(), "-d");
       auto& [samples, rights] = kinds[kind];

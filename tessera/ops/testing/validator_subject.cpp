@@ -62,7 +62,7 @@ void Subject::call_whole() {
   } else {
     tensor::call_into({op_, tensors_, attributes(), output_tensors_});
   }
-  device::Device::get("host").synchronize();
+  wait_for_work();
   outputs_.clear();
   output_shapes_.clear();
   for (const Tensor& out : output_tensors_) {

@@ -197,6 +197,43 @@ void run_gemm(const Gemm& gemm) {
   }
 }
 
+namespace {
+
+// Whether BLAS reads it as it lies; then how far rows are apart, and whether they are columns.
+bool lies_for_blas(const GemmOperand& of, std::int64_t rows, std::int64_t cols, std::int32_t& stride,
+                   bool& transposed) {
+  transposed = of.col != 1;
+  const std::int64_t apart = transposed ? of.col : of.row;
+  if (of.dtype != DType::kF32 || (transposed && of.row != 1)) return false;
+  stride = static_cast<std::int32_t>(apart);
+  return fits_blas(apart, transposed ? rows : cols);
+}
+
+}  // namespace
+
+std::optional<SingleGemm> single_gemm(const GemmSizes& sizes, const GemmOperand& a, const GemmOperand& b,
+                                      const GemmOperand& c) {
+  SingleGemm single;
+  bool is_c_transposed = false;
+  if (sizes.m > kTileRows || sizes.n > kTileCols || sizes.k < 1 || sizes.k > INT_MAX ||
+      !lies_for_blas(a, sizes.m, sizes.k, single.a_stride, single.is_a_transposed) ||
+      !lies_for_blas(b, sizes.k, sizes.n, single.b_stride, single.is_b_transposed) ||
+      !lies_for_blas(c, sizes.m, sizes.n, single.c_stride, is_c_transposed) || is_c_transposed) {
+    return std::nullopt;
+  }
+  single.a = reinterpret_cast<const float*>(a.data);
+  single.b = reinterpret_cast<const float*>(b.data);
+  single.c = reinterpret_cast<float*>(c.data);
+  single.m = static_cast<std::int32_t>(sizes.m);
+  single.n = static_cast<std::int32_t>(sizes.n);
+  single.k = static_cast<std::int32_t>(sizes.k);
+  return single;
+}
+
+void SingleGemm::run() const {
+  blas_gemm({m, n, k}, 1.0F, {a, a_stride, is_a_transposed}, {b, b_stride, is_b_transposed}, 0.0F, c, c_stride);
+}
+
 bool is_matrix_dtype(DType dtype) {
   switch (dtype) {
     case DType::kF32:

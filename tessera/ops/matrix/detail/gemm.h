@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tessera/base/small_vector.h"
@@ -45,6 +46,21 @@ struct Gemm {
 
 /// Runs it on the threads of the rank; called when a kernel runs. Writes zeros where k is empty.
 void run_gemm(const Gemm& gemm);
+/// A product that is one call of BLAS in f32: small enough for a closure to hold it in place.
+struct SingleGemm {
+  const float* a = nullptr;
+  const float* b = nullptr;
+  float* c = nullptr;
+  std::int32_t m = 0, n = 0, k = 0;
+  std::int32_t a_stride = 0, b_stride = 0, c_stride = 0;
+  bool is_a_transposed = false, is_b_transposed = false;
+
+  /// Makes the call.
+  void run() const;
+};
+/// The product as one, where it is one; depends on sizes, strides and dtypes alone.
+std::optional<SingleGemm> single_gemm(const GemmSizes& sizes, const GemmOperand& a, const GemmOperand& b,
+                                      const GemmOperand& c);
 /// Whether products are computed in this dtype: f32, f64, bf16, f16, c64, signed integers and u8.
 bool is_matrix_dtype(DType dtype);
 

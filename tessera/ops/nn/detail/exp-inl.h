@@ -8,8 +8,8 @@
 #define TESSERA_OPS_NN_EXP_INL_H_
 #endif
 
-#include "hwy/contrib/math/math-inl.h"
-#include "hwy/highway.h"
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::ops::detail::HWY_NAMESPACE {

@@ -6,8 +6,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/nn/detail/row_kernels.cpp"  // NOLINT
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
 #include "tessera/ops/nn/detail/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();

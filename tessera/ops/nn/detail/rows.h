@@ -33,6 +33,16 @@ class Rows {
     if (length_ == 1) step_ = 1;
   }
 
+  /// A dense tensor as one row of all its elements; another as rows along its last dimension.
+  static Rows longest(const Tensor& tensor) {
+    if (!tensor.is_contiguous()) return Rows(tensor, tensor.ndim() - 1);
+    Rows rows;
+    rows.data_ = tensor.data();
+    rows.dtype_ = tensor.dtype();
+    rows.length_ = tensor.numel();
+    return rows;
+  }
+
   /// Whether there is a tensor.
   [[nodiscard]] bool has_rows() const { return data_ != nullptr; }
   /// How many rows.
@@ -46,6 +56,25 @@ class Rows {
     if (is_dense<T>()) return reinterpret_cast<const T*>(at);
     load(scratch, at, dtype_, step_, length_);
     return scratch;
+  }
+  /// Likewise `count` elements of the row from `begin` on.
+  template <class T>
+  const T* read(std::int64_t row, std::int64_t begin, std::int64_t count, T* scratch) const {
+    const std::byte* at = place(row) + begin * step_ * static_cast<std::int64_t>(itemsize(dtype_));
+    if (is_dense<T>()) return reinterpret_cast<const T*>(at);
+    load(scratch, at, dtype_, step_, count);
+    return scratch;
+  }
+  /// Where to write them.
+  template <class T>
+  T* begin_write(std::int64_t row, std::int64_t begin, T* scratch) const {
+    return is_dense<T>() ? reinterpret_cast<T*>(place(row)) + begin : scratch;
+  }
+  /// Stores them, as finish().
+  template <class T>
+  void finish(std::int64_t row, std::int64_t begin, std::int64_t count, const T* scratch) const {
+    if (is_dense<T>()) return;
+    store(scratch, place(row) + begin * step_ * static_cast<std::int64_t>(itemsize(dtype_)), dtype_, step_, count);
   }
   /// Where to write a row as T before finish().
   template <class T>

@@ -78,7 +78,7 @@ std::vector<OpSample> samples(Random& random, bool is_layer_norm) {
       OpSample sample;
       sample.inputs = {normal(random, shape), has_parameters ? normal(random, row) : absent()};
       if (is_layer_norm) sample.inputs.push_back(has_parameters ? normal(random, row) : absent());
-      sample.attributes = tensor::Attributes(NormAttributes{1e-3});
+      sample.attributes = tensor::Attributes(NormalizationAttributes{1e-3});
       sample.outputs = is_layer_norm ? 3 : 2;
       all.push_back(std::move(sample));
     }
@@ -106,13 +106,14 @@ const OpCase kLayerNorm{{.op = "layer_norm",
                          .samples = [](Random& random) { return samples(random, true); },
                          .reference =
                              [](std::span<const Array> in, const tensor::AttributesRef& attributes) {
-                               return norm_reference(in[0], in[1], &in[2], attributes.as<NormAttributes>().eps);
+                               return norm_reference(in[0], in[1], &in[2],
+                                                     attributes.as<NormalizationAttributes>().eps);
                              }}};
 const OpCase kRmsNorm{{.op = "rms_norm",
                        .samples = [](Random& random) { return samples(random, false); },
                        .reference =
                            [](std::span<const Array> in, const tensor::AttributesRef& attributes) {
-                             return norm_reference(in[0], in[1], nullptr, attributes.as<NormAttributes>().eps);
+                             return norm_reference(in[0], in[1], nullptr, attributes.as<NormalizationAttributes>().eps);
                            }}};
 const OpCase kLayerNormBackward{
     {.op = "layer_norm_backward",

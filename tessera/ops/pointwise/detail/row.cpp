@@ -116,6 +116,9 @@ layout::FactorRule rule_of_row(const Row& row, const tensor::Call& call) {
     if (dtype == DType::kU8 || row.result == Result::kBool) algebra.monotony = layout::Monotony::kNone;
     rule.algebra.push_back(algebra);
   }
+  if (row.is_linear_with_0 && !call.as<ScalarAttributes>().value.as_bool()) {
+    rule.algebra.back().linearity = layout::Linearity::kJoint;
+  }
   if (std::ranges::all_of(rule.algebra, [](const layout::Algebra& a) { return a == kOpaque; })) rule.algebra.clear();
   return rule;
 }

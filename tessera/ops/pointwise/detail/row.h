@@ -64,7 +64,8 @@ struct Row {
   std::string_view saves = {};
   Result result = Result::kSame;
   Numbers numbers = Numbers::kNone;
-  bool first_is_mask = false;  // the first input is a claim, and has no say in the dtype
+  bool first_is_mask = false;     // the first input is a claim, and has no say in the dtype
+  bool is_linear_with_0 = false;  // in its last input, where its number is 0
   double flops = 1;
 };
 

@@ -26,13 +26,13 @@ struct Add {
 struct Max {
   template <class V>
   V operator()(V a, V b) const {
-    return hn::IfThenElse(hn::Or(hn::Gt(b, a), hn::Ne(b, b)), b, a);
+    return hn::IfThenElse(hn::Or(hn::Gt(b, a), hn::IsNaN(b)), b, a);
   }
 };
 struct Min {
   template <class V>
   V operator()(V a, V b) const {
-    return hn::IfThenElse(hn::Or(hn::Lt(b, a), hn::Ne(b, b)), b, a);
+    return hn::IfThenElse(hn::Or(hn::Lt(b, a), hn::IsNaN(b)), b, a);
   }
 };
 

@@ -66,8 +66,9 @@ std::vector<OpSample> samples_over(Random& random, const Make& make, bool with_e
   std::vector<OpSample> samples;
   for (const Selection& selection : selections()) {
     if (!with_empty && selection.shape.is_empty()) continue;
-    samples.push_back(
-        {.inputs = {normal(random, selection.shape)}, .attributes = make(selection.dims, selection.keepdim)});
+    OpSample sample{.inputs = {normal(random, selection.shape)}, .attributes = make(selection.dims, selection.keepdim)};
+    sample.inputs[0].is_differentiable = !selection.shape.is_empty();  // some results of nothing are not finite
+    samples.push_back(std::move(sample));
   }
   return samples;
 }
@@ -177,6 +178,9 @@ const OpCase kVar{{.op = "var",
                          auto samples = samples_over(random, [](const IntList& dims, bool keepdim) {
                            return kept(VarAttributes{dims, keepdim, 1});
                          });
+                         for (OpSample& sample : samples) {  // of one element it is not finite
+                           sample.inputs[0].is_differentiable &= sample.inputs[0].value.values.size() > 1;
+                         }
                          samples.push_back({.inputs = {uniform(random, {5, 7}, 1000, 1001)},
                                             .attributes = kept(VarAttributes{{1}, false, 0})});
                          return samples;
@@ -213,7 +217,7 @@ const OpCase kNorm{{.op = "norm",
                             for (OpSample& sample : samples_over(
                                      random,
                                      [&](const IntList&dims, bool keepdim) {
-                                       return kept(NormAttributes{p, dims, keepdim});
+                                       return kept(PNormAttributes{p, dims, keepdim});
                                      },
                                      false)) {
                               for (double& value : sample.inputs[0].value.values) value += value < 0 ? -0.1 : 0.1;
@@ -225,7 +229,7 @@ const OpCase kNorm{{.op = "norm",
                         },
                     .reference =
                         [](Arrays in, const AttributesRef& ref) {
-                          const auto& a = ref.as<NormAttributes>();
+                          const auto& a = ref.as<PNormAttributes>();
                           return folded(in[0], a.dims, a.keepdim,
                                         [&](const Values& values) { return norm_of(values, a.p); });
                         }}};

@@ -1,0 +1,17 @@
+// Made of a mask and a product: the mask is drawn by global index, so that it shards, captures and recomputes as every
+// random operator does, and the product's gradient is the mask again.
+#include "tessera/ops/nn/dropout.h"
+
+#include "tessera/ops/create/random.h"
+#include "tessera/ops/pointwise/pointwise.h"
+
+namespace tessera::ops {
+
+Tensor dropout(const Tensor& x, double p, bool is_training, const Tensor& counter) {
+  TESSERA_CHECK(p >= 0 && p <= 1, "dropout: a probability of ", p, ", not from 0 to 1");
+  if (!is_training || p == 0) return x;
+  const Tensor kept = bernoulli_like(x, 1 - p, counter);
+  return mul(x, p == 1 ? kept : mul(kept, 1 / (1 - p)));
+}
+
+}  // namespace tessera::ops

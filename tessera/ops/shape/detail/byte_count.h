@@ -1,0 +1,13 @@
+// What a tensor weighs, for costs.
+#pragma once
+
+#include "tessera/tensor/tensor.h"
+
+namespace tessera::ops::detail {
+
+/// Bytes of all elements, from shape and dtype alone.
+inline double bytes_of(const Tensor& tensor) {
+  return static_cast<double>(tensor.numel()) * static_cast<double>(itemsize(tensor.dtype()));
+}
+
+}  // namespace tessera::ops::detail

@@ -1,0 +1,177 @@
+// Views share elements and refuse what strides cannot say; results of the operators that rearrange are checked by their
+// cases, here their errors and forms.
+#include "tessera/ops/shape/shape.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/ops/shape/arrange.h"
+#include "tessera/ops/testing/op_case.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::ops {
+namespace {
+
+using testing::Array;
+using testing::to_array;
+using testing::to_tensor;
+
+// 0, 1, 2, ... of this shape.
+Tensor counted(const Shape& shape, DType dtype = DType::kF32) {
+  Array array(shape);
+  for (std::size_t i = 0; i < array.values.size(); ++i) array.values[i] = static_cast<double>(i);
+  return to_tensor(array, dtype);
+}
+
+std::vector<double> values(const Tensor& tensor) { return to_array(tensor).values; }
+using Values = std::vector<double>;
+
+TEST(View, SharesElements) {
+  const Tensor x = counted({2, 6});
+  const Tensor y = select(permute(view(x, {2, 3, -1}), {2, 1, 0}), 0, 1);
+  EXPECT_EQ(y.shape(), Shape({3, 2}));
+  EXPECT_EQ(&y.storage(), &x.storage());
+  EXPECT_EQ(values(y), (Values{1, 7, 3, 9, 5, 11}));
+  y.device().synchronize();
+  x.data_as<float>()[7] = 70;
+  EXPECT_EQ(values(y), (Values{1, 70, 3, 9, 5, 11}));
+  select(y, 0, 0).data_as<float>()[0] = 10;
+  EXPECT_EQ(x.data_as<float>()[1], 10);
+}
+
+TEST(View, WritingThroughOneIsSeenAndCounted) {
+  const Tensor x = counted({4, 5});
+  const Tensor middle = slice(x, 1, 1, 3);
+  const auto before = x.version();
+  tensor::call_out(tensor::find_op("tril"), middle, {middle}, TriangleAttributes{0, {}, {}});
+  EXPECT_EQ(values(x), (Values{0, 1, 0, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}));
+  EXPECT_GT(x.version(), before);
+}
+
+TEST(View, ThatStridesCannotExpressNamesThemAndTheWayOut) {
+  const Tensor x = transpose(counted({2, 3}), 0, 1);
+  expect_error<InvalidArgument>([&] { (void)view(x, {6}); },
+                                {"view: no view of shape [3, 2] with strides [1, 3] is [6]", "use reshape"});
+  EXPECT_EQ(values(reshape(x, {6})), (Values{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(values(flatten(x)), (Values{0, 3, 1, 4, 2, 5}));
+}
+
+TEST(View, KeepsStridesWhereDimensionsOnlySplitOrMerge) {
+  const Tensor x = slice(counted({4, 6}), 1, 0, 4);  // rows of 4, 6 apart
+  const Tensor y = view(x, {2, 2, 2, 1, 2});
+  EXPECT_EQ(y.strides()[0], 12);
+  EXPECT_EQ(y.strides()[2], 2);
+  EXPECT_EQ(values(y), values(x));
+  EXPECT_EQ(values(view(slice(counted({2, 2, 6}), 2, 1, 3), {4, 2})), (Values{1, 2, 7, 8, 13, 14, 19, 20}));
+  EXPECT_EQ(view(counted({0, 3}), {3, 0}).shape(), Shape({3, 0}));
+  EXPECT_EQ(view(transpose(counted({2, 3}), 0, 1), {1, 3, 1, 2, 1}).shape(), Shape({1, 3, 1, 2, 1}));
+}
+
+TEST(View, RefusesSizesThatDoNotFit) {
+  const Tensor x = counted({2, 3});
+  expect_error<InvalidArgument>([&] { (void)view(x, {4}); }, {"view: [2, 3] has 6 elements, [4] has 4"});
+  expect_error<InvalidArgument>([&] { (void)view(x, {-1, -1}); }, {"view: more than one size of -1"});
+  expect_error<InvalidArgument>([&] { (void)view(x, {4, -1}); }, {"no size in place of -1"});
+  expect_error<InvalidArgument>([&] { (void)view(x, {-2, 3}); }, {"a size of -2"});
+  expect_error<InvalidArgument>([&] { (void)unflatten(x, 1, {2, 2}); }, {"unflatten: dimension 1", "[2, 2]"});
+}
+
+TEST(Views, TakeNegativeDimensionsAndRefuseOthers) {
+  const Tensor x = counted({2, 3, 4});
+  EXPECT_EQ(transpose(x, -1, 0).shape(), Shape({4, 3, 2}));
+  EXPECT_EQ(unsqueeze(x, -1).shape(), Shape({2, 3, 4, 1}));
+  EXPECT_EQ(flatten(x, -2, -1).shape(), Shape({2, 12}));
+  EXPECT_EQ(squeeze(unsqueeze(unsqueeze(x, 0), 2)).shape(), x.shape());
+  EXPECT_EQ(squeeze(view(x, {1, 24, 1}), {-1}).shape(), Shape({1, 24}));
+  expect_error<InvalidArgument>([&] { (void)permute(x, {0, 1, 1}); }, {"permute: names dimension 1 twice"});
+  expect_error<InvalidArgument>([&] { (void)permute(x, {0, 1}); }, {"permute: names 2 dimensions of 3"});
+  expect_error<InvalidArgument>([&] { (void)transpose(x, 0, 3); }, {"transpose: dimension 3", "f32[2, 3, 4]"});
+  expect_error<InvalidArgument>([&] { (void)slice(x, 3, 0); }, {"slice: dimension 3 of a tensor of 3"});
+  expect_error<InvalidArgument>([&] { (void)flip(x, {1, -2}); }, {"flip: names dimension 1 twice"});
+}
+
+TEST(Views, OfAScalar) {
+  const Tensor x = counted({});
+  EXPECT_EQ(view(x, {1, 1}).shape(), Shape({1, 1}));
+  EXPECT_EQ(flatten(x).shape(), Shape({1}));
+  EXPECT_EQ(expand(x, {2, 2}).numel(), 4);
+  EXPECT_EQ(values(tril(view(x, {1, 1}), -1)), Values{0});
+  expect_error<InvalidArgument>([&] { (void)select(x, 0, 0); }, {"select: a tensor of no dimensions"});
+}
+
+TEST(Expand, RepeatsWithoutCopyingAndIsNotWrittenInto) {
+  const Tensor x = counted({3, 1});
+  const Tensor y = expand(x, {2, -1, 4});
+  EXPECT_EQ(y.shape(), Shape({2, 3, 4}));
+  EXPECT_EQ(y.strides(), Strides({0, 1, 0}));
+  expect_error<InvalidArgument>(
+      [&] {
+        tensor::call_out(tensor::find_op("tril"), y, {y}, TriangleAttributes{0, {}, {}});
+      },
+      {"share memory"});
+  expect_error<InvalidArgument>([&] { (void)expand(counted({3}), {4}); }, {"[3] cannot be repeated to [4]"});
+}
+
+TEST(Slice, ClampsAsPythonDoesAndNarrowDoesNot) {
+  const Tensor x = counted({10});
+  EXPECT_EQ(values(slice(x, 0, -3)), (Values{7, 8, 9}));
+  EXPECT_EQ(values(slice(x, 0, 1, 100, 4)), (Values{1, 5, 9}));
+  EXPECT_EQ(slice(x, 0, 8, 2).numel(), 0);
+  EXPECT_EQ(values(narrow(x, 0, -2, 2)), (Values{8, 9}));
+  expect_error<InvalidArgument>([&] { (void)narrow(x, 0, 8, 3); }, {"narrow: 3 indices from 8", "f32[10]"});
+  expect_error<InvalidArgument>([&] { (void)slice(x, 0, 0, 5, 0); }, {"slice: a step of 0"});
+  expect_error<InvalidArgument>([&] { (void)select(x, 0, 10); }, {"select: index 10 of dimension 0, which has 10"});
+}
+
+TEST(Split, CutsIntoPiecesOfASizeOrOfSizes) {
+  const Tensor x = counted({7, 2});
+  const auto by_size = split(x, 3);
+  ASSERT_EQ(by_size.size(), 3U);
+  EXPECT_EQ(values(by_size[2]), (Values{12, 13}));
+  const std::int64_t sizes[] = {2, 0, 5};
+  EXPECT_EQ(split(x, sizes)[2].shape(), Shape({5, 2}));
+  EXPECT_EQ(chunk(x, 4).size(), 4U);
+  EXPECT_EQ(chunk(counted({5, 2}), 4).size(), 3U);  // two each
+  EXPECT_EQ(split(counted({0, 2}), 3).size(), 1U);
+  const std::int64_t wrong[] = {2, 2};
+  expect_error<InvalidArgument>([&] { (void)split(x, wrong); }, {"split: sizes add up to 4", "has 7"});
+}
+
+TEST(Cat, RefusesTensorsThatDiffer) {
+  const Tensor pair[] = {counted({2, 3}), counted({2, 4})};
+  EXPECT_EQ(cat(pair, 1).shape(), Shape({2, 7}));
+  expect_error<InvalidArgument>([&] { (void)cat(pair, 0); }, {"cat: tensor 1 is f32[2, 4]", "only dimension 0"});
+  const Tensor mixed[] = {counted({2}), counted({2}, DType::kF64)};
+  expect_error<InvalidArgument>([&] { (void)cat(mixed); }, {"cat: tensor 1 is f64[2]", "cast one"});
+  const Tensor same[] = {counted({2}), counted({2})};
+  EXPECT_EQ(values(stack(same, -1)), (Values{0, 0, 1, 1}));
+  expect_error<InvalidArgument>([&] { (void)cat({}); }, {"no tensors"});
+}
+
+TEST(Rearranging, WorksInEveryDtype) {
+  for (const DType dtype : {DType::kU8, DType::kI16, DType::kF8E4M3, DType::kI64, DType::kBool}) {
+    EXPECT_EQ(values(flip(counted({2}, dtype), {0})), (Values{1, 0})) << to_string(dtype);
+    EXPECT_EQ(values(pad(counted({2}, dtype), {1, 0}, 1)), (Values{1, 0, 1})) << to_string(dtype);
+  }
+}
+
+TEST(Triangle, OfAPartIsThePartOfTheTriangle) {
+  const Tensor x = counted({6, 6});
+  const Tensor whole = triu(x, 1);
+  TriangleAttributes part;
+  part.diagonal = 1;
+  part.rows.offset = 2;
+  part.rows.block = 3;
+  part.columns.offset = 1;
+  part.columns.block = 1;
+  part.columns.levels = {{3, 2}};  // columns 1, 3, 5
+  const Tensor mine = slice(slice(x, 0, 2, 5), 1, 1, 6, 2);
+  const Tensor got = tensor::call(tensor::find_op("triu"), {mine}, part);
+  EXPECT_EQ(values(got), values(slice(slice(whole, 0, 2, 5), 1, 1, 6, 2)));
+  part.rows.block = 2;
+  expect_error<InvalidArgument>([&] { (void)tensor::call(tensor::find_op("triu"), {mine}, part); },
+                                {"triu: a map of 2 rows for 3"});
+}
+
+}  // namespace
+}  // namespace tessera::ops

@@ -1,0 +1,80 @@
+#include "tessera/ops/update/detail/lists.h"
+
+namespace tessera::ops::detail {
+
+void ListCall::check() const {
+  for (std::size_t i = 0; i < count; ++i) {
+    const Tensor& first = at(0, i);
+    for (std::size_t list = 0; list < lists; ++list) {
+      const Tensor& x = at(list, i);
+      const std::string& name = call.op->inputs[list].name;
+      TESSERA_CHECK_CALL(call, x, name, "[", i, "] is no tensor");
+      TESSERA_CHECK_CALL(call, is_computed_floating(x.dtype()), name, "[", i, "] is ", x.dtype(),
+                         "; updates compute in f32, f64, bf16 and f16");
+      TESSERA_CHECK_CALL(call, x.shape() == first.shape(), name, "[", i, "] is ", x.shape(), ", not ", first.shape());
+    }
+  }
+}
+
+void ListCall::check_scalar(std::size_t i, bool is_optional) const {
+  const Tensor& x = single(i);
+  const std::string& name = call.op->inputs[lists + i].name;
+  TESSERA_CHECK_CALL(call, x || is_optional, name, " is no tensor");
+  TESSERA_CHECK_CALL(call, !x || x.numel() == 1, name, " is ", x.shape(), ", not one element");
+}
+
+layout::FactorRule ListCall::rule(layout::FactorKind kind, std::size_t output_lists) const {
+  // A factor of one place is missing from the results of the others, which a rule can only take for a reduction.
+  if (count > 1) kind = layout::FactorKind::kReplicate;
+  layout::FactorRule rule;
+  rule.name = call.op.name();
+  std::vector<layout::OperandFactors> places;
+  for (std::size_t i = 0; i < count; ++i) {
+    layout::OperandFactors factors;
+    for (int d = 0; d < at(0, i).ndim(); ++d) {
+      layout::Factor factor;
+      factor.name = "t" + std::to_string(i) + "d" + std::to_string(d);
+      factor.kind = kind;
+      layout::DimFactors one;
+      one.push_back(static_cast<std::int32_t>(rule.factors.size()));
+      rule.factors.push_back(std::move(factor));
+      factors.push_back(one);
+    }
+    places.push_back(std::move(factors));
+  }
+  TESSERA_CHECK_AS(NotSupported, rule.factors.size() <= 64, rule.name, ": the rule of ", count, " tensors has ",
+                   rule.factors.size(), " factors, more than 64; call it on their local parts");
+  for (std::size_t list = 0; list < lists; ++list) rule.inputs.insert(rule.inputs.end(), places.begin(), places.end());
+  rule.inputs.resize(call.inputs.size());
+  for (std::size_t list = 0; list < output_lists; ++list) {
+    rule.outputs.insert(rule.outputs.end(), places.begin(), places.end());
+  }
+  return rule;
+}
+
+ListWork::ListWork(const ListCall& of, std::size_t output_lists) : count(of.count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    bool is_dense = true;
+    for (std::size_t list = 0; list < of.lists; ++list) is_dense &= of.at(list, i).is_contiguous();
+    for (std::size_t list = 0; list < output_lists; ++list) is_dense &= of.out(list, i).is_contiguous();
+    const Tensor& x = of.at(0, i);
+    is_double.push_back(x.dtype() == DType::kF64);
+    const std::int64_t rows = is_dense ? 1 : Rows(x, x.ndim() - 1).count();
+    const std::int64_t length = is_dense ? x.numel() : Rows(x, x.ndim() - 1).length();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t begin = 0; begin < length; begin += kListPiece) {
+        pieces.push_back({static_cast<std::int32_t>(i), row, begin, std::min(kListPiece, length - begin)});
+      }
+    }
+    // Rows of every operand of a place must be the same rows.
+    const auto rows_of = [&](const Tensor& tensor) {
+      return is_dense ? Rows::longest(tensor) : Rows(tensor, tensor.ndim() - 1);
+    };
+    inputs.resize(of.lists * count);
+    outputs.resize(output_lists * count);
+    for (std::size_t list = 0; list < of.lists; ++list) inputs[list * count + i] = rows_of(of.at(list, i));
+    for (std::size_t list = 0; list < output_lists; ++list) outputs[list * count + i] = rows_of(of.out(list, i));
+  }
+}
+
+}  // namespace tessera::ops::detail

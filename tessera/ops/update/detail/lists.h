@@ -1,0 +1,98 @@
+// Calls over lists of tensors: where arguments stand, checks, pieces of work, and their rule.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/ops/nn/detail/rows.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::ops::detail {
+
+/// A call whose arguments are `lists` lists of one length, then singles.
+struct ListCall {
+  ListCall(const tensor::Call& of, std::size_t list_count, std::size_t single_count)
+      : call(of), lists(list_count), count((of.inputs.size() - single_count) / list_count) {}
+
+  /// Element i of a list.
+  [[nodiscard]] const Tensor& at(std::size_t list, std::size_t i) const { return call.inputs[list * count + i]; }
+  /// Element i of a list of results.
+  [[nodiscard]] const Tensor& out(std::size_t list, std::size_t i) const { return call.outputs[list * count + i]; }
+  /// A single argument.
+  [[nodiscard]] const Tensor& single(std::size_t i) const { return call.inputs[lists * count + i]; }
+  /// Refuses what is missing, is not floating, or differs in shape within a place.
+  void check() const;
+  /// Refuses a single argument that has not one element.
+  void check_scalar(std::size_t i, bool is_optional) const;
+  /// One tensor: its dimensions are factors of this kind. More: they may not be cut, and an update of sharded tensors
+  /// is made on their local parts. Singles are whole everywhere.
+  [[nodiscard]] layout::FactorRule rule(layout::FactorKind kind, std::size_t output_lists) const;
+
+  const tensor::Call& call;
+  std::size_t lists;
+  std::size_t count;
+};
+
+/// A stretch of one place of the lists.
+struct ListPiece {
+  std::int32_t place;
+  std::int64_t row, begin, count;
+};
+
+/// The tensors of a call as rows, and the stretches of work; held by the closure that runs it.
+struct ListWork {
+  /// Rows of inputs and results: list by list, `count` of each.
+  std::vector<Rows> inputs, outputs;
+  std::vector<ListPiece> pieces;
+  std::vector<bool> is_double;  // by place: computed in f64
+  std::size_t count = 0;
+
+  /// Rows of all lists of the call, cut where the first list's tensors are.
+  ListWork(const ListCall& of, std::size_t output_lists);
+  /// Rows of element i of an input list.
+  [[nodiscard]] const Rows& in(std::size_t list, std::size_t i) const { return inputs[list * count + i]; }
+  /// Likewise of a result list.
+  [[nodiscard]] const Rows& out(std::size_t list, std::size_t i) const { return outputs[list * count + i]; }
+};
+
+/// Calls body(piece, scratch, type) for every piece on the threads of the rank; scratch holds `buffers` stretches of T,
+/// and type is a null T*.
+template <class F>
+void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body);
+
+/// Most elements of a stretch.
+inline constexpr std::int64_t kListPiece = 16384;
+
+template <class F>
+void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body) {
+  parallel_for(static_cast<std::int64_t>(work.pieces.size()), 4, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> scratch;  // doubles are enough for floats too
+    for (std::int64_t i = begin; i < end; ++i) {
+      const ListPiece& piece = work.pieces[static_cast<std::size_t>(i)];
+      scratch.resize(std::max(scratch.size(), static_cast<std::size_t>(buffers * piece.count)));
+      if (work.is_double[static_cast<std::size_t>(piece.place)]) {
+        body(piece, scratch.data());
+      } else {
+        body(piece, reinterpret_cast<float*>(scratch.data()));
+      }
+    }
+  });
+}
+
+/// The one element of a tensor when the work runs; `otherwise` where there is none.
+struct ScalarSource {
+  ScalarSource() = default;
+  explicit ScalarSource(const Tensor& tensor) {
+    if (tensor) rows = Rows(tensor, -1);
+  }
+  /// Reads it.
+  [[nodiscard]] double read(double otherwise) const {
+    if (!rows.has_rows()) return otherwise;
+    double one[1];
+    return *rows.read(0, one);
+  }
+
+  Rows rows;
+};
+
+}  // namespace tessera::ops::detail

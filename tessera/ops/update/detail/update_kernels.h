@@ -1,0 +1,57 @@
+// The inner loops of updates on dense stretches of float or double, compiled for each vector width. Where a stretch
+// ends makes no difference to its elements.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::ops::detail {
+
+/// A step of AdamW with everything that does not depend on the element worked out.
+template <class T>
+struct AdamWStep {
+  T beta1, beta2, eps;
+  T keep;        // 1 - learning rate * weight decay
+  T clip;        // of gradients
+  T rate;        // learning rate / (1 - beta1^step)
+  T root_scale;  // 1 / sqrt(1 - beta2^step)
+};
+/// What it reads and writes; results may be written over what is read.
+template <class T>
+struct AdamWRow {
+  const T *param, *grad, *first, *second;
+  T *new_param, *new_first, *new_second;
+};
+
+/// A step of gradient descent.
+template <class T>
+struct SgdStep {
+  T momentum, weight_decay, clip, learning_rate;
+  bool is_nesterov;
+};
+/// What it reads and writes; momentum null: there is none.
+template <class T>
+struct SgdRow {
+  const T *param, *grad, *momentum;
+  T *new_param, *new_momentum;
+};
+
+/// All of them for one vector width.
+template <class T>
+struct UpdateKernels {
+  void (*adamw)(const AdamWRow<T>& row, const AdamWStep<T>& step, std::int64_t n);
+  void (*sgd)(const SgdRow<T>& row, const SgdStep<T>& step, std::int64_t n);
+  /// out = a + by * b.
+  void (*add)(const T* a, const T* b, T by, T* out, std::int64_t n);
+  /// out = a * by.
+  void (*mul)(const T* a, T by, T* out, std::int64_t n);
+};
+
+/// Those for this processor.
+template <class T>
+const UpdateKernels<T>& update_kernels();
+template <>
+const UpdateKernels<float>& update_kernels<float>();
+template <>
+const UpdateKernels<double>& update_kernels<double>();
+
+}  // namespace tessera::ops::detail
