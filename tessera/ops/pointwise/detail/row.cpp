@@ -33,8 +33,7 @@ bool is_storage_only(DType dtype) {
 
 [[noreturn]] void refuse_dtype(const tensor::Call& call, DType dtype) {
   TESSERA_CHECK_CALL(call, !is_storage_only(dtype), dtype, " is stored and cast, but not computed with: cast it first");
-  TESSERA_CHECK_CALL(call, false, "does not compute with ", dtype);
-  std::abort();
+  TESSERA_THROW(InvalidArgument, call.op.name(), ": does not compute with ", dtype, "; called as ", call.text());
 }
 
 // The shape that all tensors broadcast to.
