@@ -159,9 +159,8 @@ void call_below_autograd(const Call& call) {
 
 void check_arguments(const Call& call) {
   const OperatorState& op = *call.op.operator->();
-  std::size_t least = 0;
-  std::size_t lists = 0;
-  for (const OpArgument& argument : op.inputs) (argument.is_list ? lists : least) += 1;
+  const std::size_t lists = op.input_lists;
+  const std::size_t least = op.inputs.size() - lists;
   const std::size_t given = call.inputs.size();
   TESSERA_CHECK_CALL(call, lists == 0 ? given == least : given >= least && (given - least) % lists == 0, "takes ",
                      least, lists == 0 ? "" : " or more", " tensors, ", given, " given");
@@ -196,16 +195,15 @@ void call_below(HookKind kind, const Call& call) {
   }
 }
 
-Tensor call(const Operator& op, std::initializer_list<Tensor> inputs, const AttributesRef& attributes) {
+Tensor call(const Operator& op, const Arguments& inputs, const AttributesRef& attributes) {
   Tensor out;
-  call_into({op, std::span(inputs.begin(), inputs.size()), attributes, std::span(&out, 1)});
+  call_into({op, inputs.tensors(), attributes, std::span(&out, 1)});
   return out;
 }
 
-void call_out(const Operator& op, const Tensor& out, std::initializer_list<Tensor> inputs,
-              const AttributesRef& attributes) {
+void call_out(const Operator& op, const Tensor& out, const Arguments& inputs, const AttributesRef& attributes) {
   Tensor result = out;
-  const Call made{op, std::span(inputs.begin(), inputs.size()), attributes, std::span(&result, 1)};
+  const Call made{op, inputs.tensors(), attributes, std::span(&result, 1)};
   TESSERA_CHECK_CALL(made, out, "there is no tensor to write into");
   call_into(made);
 }

@@ -8,7 +8,9 @@
 // needs one is refused with a word.
 #pragma once
 
-#include <initializer_list>
+#include <concepts>
+#include <cstddef>
+#include <new>
 #include <span>
 
 #include "tessera/base/export.h"
@@ -16,11 +18,39 @@
 
 namespace tessera::tensor {
 
+/// Tensors given to a call, `{a, b}`: handles of those named there that count nothing, since the caller holds them.
+class Arguments {
+ public:
+  /// The most of them; more are given by call_into().
+  static constexpr std::size_t kMost = 8;
+  /// These; they must outlive it.
+  template <std::same_as<Tensor>... T>
+  requires(sizeof...(T) <= kMost) Arguments(const T&... tensors)  // NOLINT(google-explicit-constructor): written {a, b}
+      : count_(sizeof...(T)) {
+    [[maybe_unused]] std::size_t i = 0;
+    // Never destroyed: they own no count.
+    ((::new (static_cast<void*>(place_ + sizeof(Tensor) * i++))
+          Tensor(detail::Ref<detail::TensorState>::adopt(tensors.state()))),
+     ...);
+  }
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+  ~Arguments() = default;
+  /// The tensors.
+  [[nodiscard]] std::span<const Tensor> tensors() const {
+    return {std::launder(reinterpret_cast<const Tensor*>(place_)), count_};
+  }
+
+ private:
+  alignas(Tensor) std::byte place_[kMost * sizeof(Tensor)];
+  std::size_t count_;
+};
+
 /// Calls an operator that has one result. `where`: for operators without tensor inputs, the device it is made on.
-TESSERA_API Tensor call(const Operator& op, std::initializer_list<Tensor> inputs, const AttributesRef& attributes = {});
+TESSERA_API Tensor call(const Operator& op, const Arguments& inputs, const AttributesRef& attributes = {});
 /// Likewise, into `out`: of the inferred shape and dtype, and overlapping no input unless it is one. This is also how a
 /// call happens in place.
-TESSERA_API void call_out(const Operator& op, const Tensor& out, std::initializer_list<Tensor> inputs,
+TESSERA_API void call_out(const Operator& op, const Tensor& out, const Arguments& inputs,
                           const AttributesRef& attributes = {});
 /// Calls an operator with any number of inputs and results. Outputs that are tensors are written into.
 TESSERA_API void call_into(const Call& call);

@@ -150,6 +150,7 @@ class TESSERA_API Tensor {
   [[nodiscard]] detail::TensorState* state() const { return state_.get(); }
 
  private:
+  friend class Arguments;
   explicit Tensor(detail::Ref<detail::TensorState> state) : state_(std::move(state)) {}
   [[nodiscard]] const detail::TensorState& plain() const {
     if (state_->has_layout) [[unlikely]]

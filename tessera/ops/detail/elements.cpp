@@ -2,12 +2,17 @@
 
 #include <cstring>
 
+#include "tessera/ops/detail/half_floats.h"
+
 namespace tessera::ops::detail {
 namespace {
 
 // Bytes of a bool tensor that came from outside may be other than 0 and 1: they are read as bytes.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+
+template <class T>
+inline constexpr bool kIsHalf = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
 
 template <class To, class From>
 void load_as(To* to, const std::byte* from, std::int64_t stride, std::int64_t n) {
@@ -22,6 +27,8 @@ void load_as(To* to, const std::byte* from, std::int64_t stride, std::int64_t n)
   if (stride == 1) {
     if constexpr (std::is_same_v<To, From>) {
       std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(n) * sizeof(To));
+    } else if constexpr (std::is_same_v<To, float> && kIsHalf<From>) {
+      widen(to, elements, n);
     } else {
       for (std::int64_t i = 0; i < n; ++i) to[i] = one(elements[i]);
     }
@@ -38,6 +45,8 @@ void store_as(const From* from, std::byte* to, std::int64_t stride, std::int64_t
   if (stride == 1) {
     if constexpr (std::is_same_v<To, From>) {
       std::memcpy(to, static_cast<const void*>(from), static_cast<std::size_t>(n) * sizeof(To));
+    } else if constexpr (std::is_same_v<From, float> && kIsHalf<To>) {
+      narrow(elements, from, n);
     } else {
       for (std::int64_t i = 0; i < n; ++i) elements[i] = convert<To>(from[i]);
     }

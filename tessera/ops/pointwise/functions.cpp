@@ -22,7 +22,7 @@
 
 // clang-format off
 #define TESSERA_ROWS(ROW)                                                                                             \
-  ROW(neg, kAll & ~kBools, kLinearFalling, 1, hn::Neg(x), detail::wrap_neg(x), "", neg(g))                                          \
+  ROW(neg, kAll & ~kBools, kLinearFalling, 1, hn::Neg(x), detail::wrap_neg(x), "", neg(g)) \
   ROW(abs, kAll & ~kBools, kOpaque, 1, hn::Abs(x), magnitude(x), "x", abs_gradient(g, x()))                           \
   ROW(sign, kFloats | kIntegers, kRising, 1, sign_of(d, x), T((x > 0) - (x < 0)), "", Tensor())                       \
   ROW(exp, kFunctions | kComplex, kRising, 15, exp_of(d, x), std::exp(x), "out", mul(g, detail::conj_of(y())))        \

@@ -1,8 +1,8 @@
 // How a kernel fills a tensor from the global indices of its elements.
 #pragma once
 
-#include <functional>
 #include <span>
+#include <vector>
 
 #include "tessera/base/export.h"
 #include "tessera/layout/arithmetic.h"
@@ -47,8 +47,8 @@ class TESSERA_API Places {
 TESSERA_API layout::FactorRule rule_from_nothing(const tensor::Call& call, const Shape& shape);
 
 /// Enqueues a fill of the call's result. `draw(T* tile, std::uint64_t global, std::int64_t n)` writes the values of `n`
-/// elements that follow each other in the whole tensor, as T; they are stored as the result's dtype. `prepare()` runs
-/// before, on the stream.
+/// elements that follow each other in the whole tensor, as T; they are stored as the result's dtype. A
+/// `draw.prepare()`, where there is one, runs before them, on the stream.
 template <class T, class Draw>
 void launch_fill(const tensor::KernelCall& call, Places places, Draw draw) {
   const Tensor& out = call.outputs[0];

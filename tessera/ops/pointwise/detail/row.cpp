@@ -33,8 +33,7 @@ bool is_storage_only(DType dtype) {
 
 [[noreturn]] void refuse_dtype(const tensor::Call& call, DType dtype) {
   TESSERA_CHECK_CALL(call, !is_storage_only(dtype), dtype, " is stored and cast, but not computed with: cast it first");
-  TESSERA_CHECK_CALL(call, false, "does not compute with ", dtype);
-  std::abort();
+  TESSERA_THROW(InvalidArgument, call.op.name(), ": does not compute with ", dtype, "; called as ", call.text());
 }
 
 // The shape that all tensors broadcast to.
@@ -61,7 +60,9 @@ Shape broadcast_shape(const tensor::Call& call) {
 DType computed_dtype(const Row& row, const tensor::Call& call) {
   const std::size_t first = row.first_is_mask ? 1 : 0;
   DType dtype = call.inputs[first].dtype();
-  for (std::size_t i = first + 1; i < call.inputs.size(); ++i) dtype = promote(dtype, call.inputs[i].dtype());
+  for (std::size_t i = first + 1; i < call.inputs.size(); ++i) {
+    if (call.inputs[i].dtype() != dtype) dtype = promote(dtype, call.inputs[i].dtype());
+  }
   if (row.numbers == Numbers::kLast || row.numbers == Numbers::kFirst) {
     dtype = promote(dtype, call.as<ScalarAttributes>().value);
   } else if (row.numbers == Numbers::kRange) {
