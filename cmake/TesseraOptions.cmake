@@ -44,7 +44,8 @@ find_library(TESSERA_OPENBLAS libopenblas.a PATH_SUFFIXES openblas-serial REQUIR
 add_library(tessera_blas INTERFACE)
 target_include_directories(tessera_blas SYSTEM INTERFACE ${TESSERA_OPENBLAS_INCLUDE})
 target_link_libraries(tessera_blas INTERFACE ${TESSERA_OPENBLAS} m)
-target_link_options(tessera_blas INTERFACE LINKER:--wrap=blas_memory_alloc LINKER:--wrap=blas_memory_free)
+target_link_options(tessera_blas INTERFACE LINKER:--wrap=blas_memory_alloc LINKER:--wrap=blas_memory_free
+  LINKER:--exclude-libs,libopenblas.a)
 
 # Flags of every object of ours. Frame pointers stay everywhere: native stacks are walked by them.
 add_library(tessera_flags INTERFACE)

@@ -1,9 +1,10 @@
 #include "tessera/tensor/call.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <utility>
 #include <vector>
+
+#include "tessera/tensor/detail/overlap.h"
 
 namespace tessera::tensor {
 namespace {
@@ -33,69 +34,28 @@ const device::Device* device_of(const Call& call) {
   return device;
 }
 
-bool is_same_view(const Tensor& a, const Tensor& b) {
-  return a.data() == b.data() && a.dtype() == b.dtype() && a.shape() == b.shape() && a.strides() == b.strides();
-}
-
-// Addresses count, not storages: memory from outside may have been wrapped twice.
-bool may_overlap(const Tensor& a, const Tensor& b) {
-  const Storage& of_a = a.storage();
-  const Storage& of_b = b.storage();
-  if (of_a.data() + of_a.nbytes() <= of_b.data() || of_b.data() + of_b.nbytes() <= of_a.data()) return false;
-  const auto bytes = [](const Tensor& t) { return static_cast<std::int64_t>(itemsize(t.dtype())); };
-  const auto x = view_bounds(a.shape(), a.strides());
-  const auto y = view_bounds(b.shape(), b.strides());
-  if (!x || !y) return false;
-  return a.data() + x->min * bytes(a) < b.data() + (y->max + 1) * bytes(b) &&
-         b.data() + y->min * bytes(b) < a.data() + (x->max + 1) * bytes(a);
-}
-
-// Whether two indices may name the same element. Certain that they do not: every step, from the smallest up, is longer
-// than all that the smaller ones reach together. What view operators make of dense tensors is, but for expand().
-bool has_repeated_elements(const Tensor& tensor) {
-  if (tensor.is_contiguous() || tensor.numel() == 0) return false;
-  struct Dim {
-    std::int64_t step;
-    std::int64_t reach;
-  };
-  SmallVector<Dim, 8> dims;
-  for (std::size_t i = 0; i < tensor.shape().size(); ++i) {
-    if (tensor.shape()[i] == 1) continue;
-    const std::int64_t step = std::abs(tensor.strides()[i]);
-    dims.push_back({step, step * (tensor.shape()[i] - 1)});
-  }
-  for (std::size_t i = 1; i < dims.size(); ++i) {
-    for (std::size_t j = i; j > 0 && dims[j].step < dims[j - 1].step; --j) std::swap(dims[j], dims[j - 1]);
-  }
-  std::int64_t reach = 0;
-  for (const Dim& dim : dims) {
-    if (dim.step <= reach) return true;
-    reach += dim.reach;
-  }
-  return false;
-}
-
-void check_given_output(const Call& call, const Tensor& out, const OutputInfo& info) {
+void check_given_output(const Call& call, const Tensor& out, const OutputInfo& info,
+                        const detail::NearTensors& inputs) {
   TESSERA_CHECK_CALL(call, out.shape() == info.shape, "the result has shape ", info.shape, ", but the tensor to write ",
                      "into is ", describe(out));
   TESSERA_CHECK_CALL(call, out.dtype() == info.dtype, "the result is ", info.dtype,
                      ", but the tensor to write into is ", describe(out));
-  TESSERA_CHECK_CALL(call, !has_repeated_elements(out), "cannot write into ", describe(out), " with strides ",
+  TESSERA_CHECK_CALL(call, !detail::has_repeated_elements(out), "cannot write into ", describe(out), " with strides ",
                      out.strides(), ": several of its elements share memory; clone it first");
-  for (const Tensor& input : call.inputs) {
-    if (!input) continue;
-    if (out.numel() != 0 && is_same_view(input, out)) {
+  inputs.for_each_near(out, [&](const Tensor& input) {
+    if (detail::is_same_view(input, out)) {
       TESSERA_CHECK_CALL(call, call.op->def.traits.is_pointwise, "cannot write over its own input");
     } else {
-      TESSERA_CHECK_CALL(call, !may_overlap(input, out), "the tensor to write into, ", describe(out),
+      TESSERA_CHECK_CALL(call, !detail::may_overlap(input, out), "the tensor to write into, ", describe(out),
                          ", shares memory with an input; clone one of them");
     }
-  }
+  });
 }
 
-void prepare_output(const Call& call, Tensor& out, OutputInfo& info, const CurrentDevice& where) {
+void prepare_output(const Call& call, Tensor& out, OutputInfo& info, const CurrentDevice& where,
+                    const detail::NearTensors& inputs) {
   if (out) {
-    check_given_output(call, out, info);
+    check_given_output(call, out, info, inputs);
     out.storage().use_on(*where.stream);
     out.storage().bump_version();
   } else {
@@ -122,11 +82,12 @@ void run_kernel(const Call& call, const CurrentDevice& where) {
   if (call.outputs.size() == 1) {
     OutputInfo info;
     op.def.infer(call, std::span(&info, 1));
-    prepare_output(call, call.outputs[0], info, where);
+    prepare_output(call, call.outputs[0], info, where, detail::NearTensors(call.inputs, 1));
   } else {
     std::vector<OutputInfo> infos(call.outputs.size());
     op.def.infer(call, infos);
-    for (std::size_t i = 0; i < infos.size(); ++i) prepare_output(call, call.outputs[i], infos[i], where);
+    const detail::NearTensors inputs(call.inputs, infos.size());
+    for (std::size_t i = 0; i < infos.size(); ++i) prepare_output(call, call.outputs[i], infos[i], where, inputs);
   }
   for (const Tensor& input : call.inputs) {
     if (input) input.storage().use_on(*where.stream);

@@ -1,0 +1,64 @@
+#include "tessera/tensor/detail/overlap.h"
+
+#include <cstdlib>
+#include <utility>
+
+namespace tessera::tensor::detail {
+
+bool is_same_view(const Tensor& a, const Tensor& b) {
+  return a.numel() != 0 && a.data() == b.data() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         a.strides() == b.strides();
+}
+
+bool may_overlap(const Tensor& a, const Tensor& b) {
+  const Storage& of_a = a.storage();
+  const Storage& of_b = b.storage();
+  if (of_a.data() + of_a.nbytes() <= of_b.data() || of_b.data() + of_b.nbytes() <= of_a.data()) return false;
+  const auto bytes = [](const Tensor& t) { return static_cast<std::int64_t>(itemsize(t.dtype())); };
+  const auto x = view_bounds(a.shape(), a.strides());
+  const auto y = view_bounds(b.shape(), b.strides());
+  if (!x || !y) return false;
+  return a.data() + x->min * bytes(a) < b.data() + (y->max + 1) * bytes(b) &&
+         b.data() + y->min * bytes(b) < a.data() + (x->max + 1) * bytes(a);
+}
+
+// Whether two indices may name the same element. Certain that they do not: every step, from the smallest up, is longer
+// than all that the smaller ones reach together. What view operators make of dense tensors is, but for expand().
+bool has_repeated_elements(const Tensor& tensor) {
+  if (tensor.is_contiguous() || tensor.numel() == 0) return false;
+  struct Dim {
+    std::int64_t step;
+    std::int64_t reach;
+  };
+  SmallVector<Dim, 8> dims;
+  for (std::size_t i = 0; i < tensor.shape().size(); ++i) {
+    if (tensor.shape()[i] == 1) continue;
+    const std::int64_t step = std::abs(tensor.strides()[i]);
+    dims.push_back({step, step * (tensor.shape()[i] - 1)});
+  }
+  for (std::size_t i = 1; i < dims.size(); ++i) {
+    for (std::size_t j = i; j > 0 && dims[j].step < dims[j - 1].step; --j) std::swap(dims[j], dims[j - 1]);
+  }
+  std::int64_t reach = 0;
+  for (const Dim& dim : dims) {
+    if (dim.step <= reach) return true;
+    reach += dim.reach;
+  }
+  return false;
+}
+
+NearTensors::NearTensors(std::span<const Tensor> tensors, std::size_t questions)
+    : tensors_(tensors), is_sorted_(questions > 8 && tensors.size() > 8) {
+  if (!is_sorted_) return;
+  ranges_.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    if (!tensor) continue;
+    const Storage& storage = tensor.storage();
+    ranges_.push_back({storage.data(), storage.data() + storage.nbytes(), nullptr, &tensor});
+  }
+  std::ranges::sort(ranges_, {}, &Range::begin);
+  const std::byte* furthest = nullptr;
+  for (Range& range : ranges_) range.furthest = furthest = std::max(furthest, range.end);
+}
+
+}  // namespace tessera::tensor::detail
