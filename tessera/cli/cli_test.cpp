@@ -44,8 +44,10 @@ TEST(Command, AnUnknownVerbSuggestsTheNearest) {
   const Outcome near = tessera("inof");
   EXPECT_EQ(near.code, 2);
   EXPECT_EQ(near.out, "");
-  EXPECT_EQ(near.err, "tessera: there is no verb 'inof' (did you mean 'info'?); there are: info, layout, memory\n");
-  EXPECT_EQ(tessera("frobnicate").err, "tessera: there is no verb 'frobnicate'; there are: info, layout, memory\n");
+  EXPECT_EQ(near.err,
+            "tessera: there is no verb 'inof' (did you mean 'info'?); there are: info, layout, memory, ops\n");
+  EXPECT_EQ(tessera("frobnicate").err,
+            "tessera: there is no verb 'frobnicate'; there are: info, layout, memory, ops\n");
 }
 
 TEST(Command, AnUnknownOptionSuggestsTheNearest) {

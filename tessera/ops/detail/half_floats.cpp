@@ -2,9 +2,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/detail/half_floats.cpp"
-#include "hwy/foreach_target.h"
+#include <hwy/foreach_target.h>
 // Included once a target, behind foreach_target.h.
-#include "hwy/highway.h"
+#include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::ops::HWY_NAMESPACE {

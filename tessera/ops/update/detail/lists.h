@@ -56,8 +56,8 @@ struct ListWork {
   [[nodiscard]] const Rows& out(std::size_t list, std::size_t i) const { return outputs[list * count + i]; }
 };
 
-/// Calls body(piece, scratch) for every piece on the threads of the rank; scratch, of float or double by the place, holds
-/// `buffers` stretches.
+/// Calls body(piece, scratch) for every piece on the threads of the rank; scratch, of float or double by the place,
+/// holds `buffers` stretches.
 template <class F>
 void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body);
 
