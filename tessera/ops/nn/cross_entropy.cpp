@@ -123,7 +123,8 @@ void backward_kernel(const KernelCall& call) {
 
 layout::FactorRule rule(const Call& call) {
   const int ndim = call.inputs[0].ndim();
-  detail::RowRule rule(call, ndim, ndim - 1, detail::cross_entropy_rows_kind(call, true));
+  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kReplicate,
+                       detail::cross_entropy_rows_kind(call, true));
   rule.add_input_whole();
   rule.add_input_rows();
   if (call.as<CrossEntropyAttributes>().reduction == "none") {
@@ -137,7 +138,8 @@ layout::FactorRule rule(const Call& call) {
 
 layout::FactorRule backward_rule(const Call& call) {
   const int ndim = call.inputs[1].ndim();
-  detail::RowRule rule(call, ndim, ndim - 1, detail::cross_entropy_rows_kind(call, false));
+  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kReplicate,
+                       detail::cross_entropy_rows_kind(call, false));
   if (call.as<CrossEntropyAttributes>().reduction == "none") {
     rule.add_input_rows(layout::Linearity::kJoint);
   } else {

@@ -225,7 +225,8 @@ layout::OperandFactors weight_factors(layout::FactorRule& rule, int features) {
 
 layout::FactorRule rule(const Call& call) {
   const int ndim = call.inputs[0].ndim();
-  detail::RowRule rows(call, ndim, ndim - 1, detail::cross_entropy_rows_kind(call, true));
+  detail::RowRule rows(call, ndim, ndim - 1, layout::FactorKind::kReplicate,
+                       detail::cross_entropy_rows_kind(call, true));
   rows.add_input_whole();
   rows.add_input_absent();
   rows.add_input_rows();
@@ -244,7 +245,8 @@ layout::FactorRule backward_rule(const Call& call) {
   const int ndim = call.inputs[1].ndim();
   const auto& how = call.as<CrossEntropyAttributes>();
   const bool is_counted = how.reduction == "mean" && how.count == 0;
-  detail::RowRule rows(call, ndim, ndim - 1, is_counted ? layout::FactorKind::kReplicate : layout::FactorKind::kReduce);
+  detail::RowRule rows(call, ndim, ndim - 1, layout::FactorKind::kReplicate,
+                       is_counted ? layout::FactorKind::kReplicate : layout::FactorKind::kReduce);
   if (is_reduced(call)) {
     rows.add_input_scalar(layout::Linearity::kJoint);
   } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/nn/detail/row_cooperations.h"
 #include "tessera/ops/nn/detail/row_kernels.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/ops/nn/detail/rows.h"
@@ -215,7 +216,7 @@ void backward_kernel(const KernelCall& call) {
 template <bool kIsLayerNorm>
 layout::FactorRule rule(const Call& call) {
   const int ndim = call.inputs[0].ndim();
-  detail::RowRule rule(call, ndim, ndim - 1);
+  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kCooperate);
   rule.add_input_whole();
   for (std::size_t i = 1; i < call.inputs.size(); ++i) {
     if (call.inputs[i]) {
@@ -234,7 +235,7 @@ layout::FactorRule rule(const Call& call) {
 template <bool kIsLayerNorm>
 layout::FactorRule backward_rule(const Call& call) {
   const int ndim = call.inputs[0].ndim();
-  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kReduce);
+  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kCooperate, layout::FactorKind::kReduce);
   rule.add_input_whole(layout::Linearity::kMulti);
   rule.add_input_whole();
   if (call.inputs[2]) {
@@ -298,7 +299,8 @@ const tensor::Operator kLayerNorm = tensor::register_op({.name = "layer_norm",
                                                          .gradient = layer_norm_gradient,
                                                          .saves = "x, weight, mean, rstd",
                                                          .rule = rule<true>,
-                                                         .cost = cost<8>});
+                                                         .cost = cost<8>,
+                                                         .cooperation = &detail::kLayerNormTogether});
 const tensor::Operator kRmsNorm = tensor::register_op({.name = "rms_norm",
                                                        .inputs = "x, weight?",
                                                        .outputs = "out, rstd",
@@ -307,21 +309,24 @@ const tensor::Operator kRmsNorm = tensor::register_op({.name = "rms_norm",
                                                        .gradient = rms_norm_gradient,
                                                        .saves = "x, weight, rstd",
                                                        .rule = rule<false>,
-                                                       .cost = cost<4>});
+                                                       .cost = cost<4>,
+                                                       .cooperation = &detail::kRmsNormTogether});
 const tensor::Operator kLayerNormBackward = tensor::register_op({.name = "layer_norm_backward",
                                                                  .inputs = "grad, x, weight?, mean, rstd",
                                                                  .outputs = "dx, dweight, dbias",
                                                                  .infer = infer_backward,
                                                                  .host = backward_kernel<true>,
                                                                  .rule = backward_rule<true>,
-                                                                 .cost = cost<14>});
+                                                                 .cost = cost<14>,
+                                                                 .cooperation = &detail::kLayerNormBackwardTogether});
 const tensor::Operator kRmsNormBackward = tensor::register_op({.name = "rms_norm_backward",
                                                                .inputs = "grad, x, weight?, rstd",
                                                                .outputs = "dx, dweight",
                                                                .infer = infer_backward,
                                                                .host = backward_kernel<false>,
                                                                .rule = backward_rule<false>,
-                                                               .cost = cost<10>});
+                                                               .cost = cost<10>,
+                                                               .cooperation = &detail::kRmsNormBackwardTogether});
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/nn/detail/row_cooperations.h"
 #include "tessera/ops/nn/detail/row_kernels.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/ops/nn/detail/rows.h"
@@ -91,7 +92,7 @@ void backward_kernel(const KernelCall& call) {
 }
 
 layout::FactorRule rule(const Call& call) {
-  detail::RowRule rule(call, call.inputs[0].ndim(), dim_of(call));
+  detail::RowRule rule(call, call.inputs[0].ndim(), dim_of(call), layout::FactorKind::kCooperate);
   rule.add_input_whole();
   rule.add_output_whole();
   return rule.take();
@@ -99,7 +100,7 @@ layout::FactorRule rule(const Call& call) {
 
 // Linear in the gradient, not in the result that it is computed from.
 layout::FactorRule backward_rule(const Call& call) {
-  detail::RowRule rule(call, call.inputs[0].ndim(), dim_of(call));
+  detail::RowRule rule(call, call.inputs[0].ndim(), dim_of(call), layout::FactorKind::kCooperate);
   rule.add_input_whole(layout::Linearity::kMulti);
   rule.add_input_whole();
   rule.add_output_whole();
@@ -125,7 +126,8 @@ const tensor::Operator kSoftmax = tensor::register_op({.name = "softmax",
                                                        .gradient = softmax_gradient,
                                                        .saves = "out",
                                                        .rule = rule,
-                                                       .cost = cost<5>});
+                                                       .cost = cost<5>,
+                                                       .cooperation = &detail::kSoftmaxTogether});
 const tensor::Operator kLogSoftmax = tensor::register_op({.name = "log_softmax",
                                                           .inputs = "x",
                                                           .infer = infer,
@@ -133,21 +135,24 @@ const tensor::Operator kLogSoftmax = tensor::register_op({.name = "log_softmax",
                                                           .gradient = log_softmax_gradient,
                                                           .saves = "out",
                                                           .rule = rule,
-                                                          .cost = cost<5>});
+                                                          .cost = cost<5>,
+                                                          .cooperation = &detail::kLogSoftmaxTogether});
 const tensor::Operator kSoftmaxBackward = tensor::register_op({.name = "softmax_backward",
                                                                .inputs = "grad, out",
                                                                .outputs = "dx",
                                                                .infer = infer_backward,
                                                                .host = backward_kernel<false>,
                                                                .rule = backward_rule,
-                                                               .cost = cost<4>});
+                                                               .cost = cost<4>,
+                                                               .cooperation = &detail::kSoftmaxBackwardTogether});
 const tensor::Operator kLogSoftmaxBackward = tensor::register_op({.name = "log_softmax_backward",
                                                                   .inputs = "grad, out",
                                                                   .outputs = "dx",
                                                                   .infer = infer_backward,
                                                                   .host = backward_kernel<true>,
                                                                   .rule = backward_rule,
-                                                                  .cost = cost<5>});
+                                                                  .cost = cost<5>,
+                                                                  .cooperation = &detail::kLogSoftmaxBackwardTogether});
 
 }  // namespace
 

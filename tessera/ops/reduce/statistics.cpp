@@ -4,10 +4,13 @@
 
 #include "tessera/ops/index/index.h"
 #include "tessera/ops/pointwise/compare.h"
+#include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/functions.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/reduce/reduce.h"
+#include "tessera/ops/shape/shape.h"
+#include "tessera/tensor/cooperation.h"
 
 namespace tessera::ops {
 namespace {
@@ -31,11 +34,11 @@ void infer_statistic(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {detail::reduced_shape(call.inputs[0].shape(), is_reduced, a.keepdim), call.inputs[0].dtype()};
 }
 
-// Looks at all of the reduced dimensions at once.
+// Looks at all of the reduced dimensions: along a cut one ranks work together.
 template <class A>
 FactorRule whole_rule(const Call& call) {
   const auto& a = call.as<A>();
-  return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kReplicate, layout::Reduction::kSum, {});
+  return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kCooperate, layout::Reduction::kSum, {});
 }
 
 detail::Reduction reduction_of(const KernelCall& call, Fold fold, Map map, Finish finish, double parameter) {
@@ -86,6 +89,70 @@ FactorRule rule_of_norm(const Call& call) {
   return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kReduce, reduction, {});
 }
 
+// Along cut dimensions: statistics keep the reduced dimensions as 1, in f32 (f64 for f64).
+
+using tensor::CooperativeCall;
+using Tensors = std::vector<Tensor>;
+
+Tensor wide(const CooperativeCall& call) {
+  const Tensor& x = call.local.inputs[0];
+  return x.dtype() == DType::kF64 || x.dtype() == DType::kF32 ? x : cast(x, DType::kF32);
+}
+
+// A result of kept dimensions as the operator gives it.
+template <class A>
+Tensors as_result(const CooperativeCall& call, const Tensor& kept) {
+  const auto& a = call.local.as<A>();
+  const Tensor& x = call.local.inputs[0];
+  const Tensor typed = kept.dtype() == x.dtype() ? kept : cast(kept, x.dtype());
+  if (a.keepdim) return {typed};
+  return {view(typed, detail::reduced_shape(x.shape(), detail::reduced_dims(x.ndim(), a.dims), false).values())};
+}
+
+Tensors part_max(const CooperativeCall& call) {
+  return {amax(wide(call), call.local.as<ReduceAttributes>().dims, true)};
+}
+// Where all is -inf nothing is taken off: what is left are zeros, and their logarithm is -inf again.
+Tensor finite_max(const CooperativeCall& call) {
+  return masked_fill(call.reduced[0], eq(call.reduced[0], -std::numeric_limits<double>::infinity()), 0);
+}
+Tensors part_sum_exp(const CooperativeCall& call) {
+  return {sum(exp(sub(wide(call), finite_max(call))), call.local.as<ReduceAttributes>().dims, true)};
+}
+Tensors finish_logsumexp(const CooperativeCall& call) {
+  return as_result<ReduceAttributes>(call, add(finite_max(call), log(call.reduced[1])));
+}
+
+double global_count(const CooperativeCall& call) {
+  const Shape& shape = call.global.inputs[0].shape();
+  const IntList& dims = call.local.as<VarAttributes>().dims;
+  return static_cast<double>(detail::reduced_count(shape, detail::reduced_dims(shape.ndim(), dims)));
+}
+Tensors part_sum(const CooperativeCall& call) { return {sum(wide(call), call.local.as<VarAttributes>().dims, true)}; }
+Tensors part_sum_squared_deviations(const CooperativeCall& call) {
+  const Tensor deviation = sub(wide(call), div(call.reduced[0], global_count(call)));
+  return {sum(square(deviation), call.local.as<VarAttributes>().dims, true)};
+}
+Tensors finish_var(const CooperativeCall& call) {
+  const double left = global_count(call) - static_cast<double>(call.local.as<VarAttributes>().correction);
+  return as_result<VarAttributes>(call, div(call.reduced[1], std::max(left, 0.0)));
+}
+
+Tensors part_sum_powers(const CooperativeCall& call) {
+  const auto& a = call.local.as<PNormAttributes>();
+  return {sum(a.p == 2 ? square(wide(call)) : pow(abs(wide(call)), a.p), a.dims, true)};
+}
+Tensors finish_norm(const CooperativeCall& call) {
+  const double p = call.local.as<PNormAttributes>().p;
+  return as_result<PNormAttributes>(call, p == 2 ? sqrt(call.reduced[0]) : pow(call.reduced[0], 1 / p));
+}
+
+const tensor::Cooperation kLogsumexpTogether = {
+    {{part_max, {layout::Reduction::kMax}}, {part_sum_exp, {layout::Reduction::kSum}}}, finish_logsumexp};
+const tensor::Cooperation kVarTogether = {
+    {{part_sum, {layout::Reduction::kSum}}, {part_sum_squared_deviations, {layout::Reduction::kSum}}}, finish_var};
+const tensor::Cooperation kNormTogether = {{{part_sum_powers, {layout::Reduction::kSum}}}, finish_norm};
+
 // Gradients
 
 template <class A>
@@ -134,7 +201,8 @@ const tensor::Operator kVar = tensor::register_op({.name = "var",
                                                    .gradient = var_gradient,
                                                    .saves = "x",
                                                    .rule = whole_rule<VarAttributes>,
-                                                   .cost = detail::reduce_cost});
+                                                   .cost = detail::reduce_cost,
+                                                   .cooperation = &kVarTogether});
 const tensor::Operator kNorm = tensor::register_op({.name = "norm",
                                                     .inputs = "x",
                                                     .infer = infer_norm,
@@ -142,7 +210,8 @@ const tensor::Operator kNorm = tensor::register_op({.name = "norm",
                                                     .gradient = norm_gradient,
                                                     .saves = "x, out",
                                                     .rule = rule_of_norm,
-                                                    .cost = detail::reduce_cost});
+                                                    .cost = detail::reduce_cost,
+                                                    .cooperation = &kNormTogether});
 const tensor::Operator kLogsumexp = tensor::register_op({.name = "logsumexp",
                                                          .inputs = "x",
                                                          .infer = infer_statistic<ReduceAttributes>,
@@ -150,7 +219,8 @@ const tensor::Operator kLogsumexp = tensor::register_op({.name = "logsumexp",
                                                          .gradient = logsumexp_gradient,
                                                          .saves = "x, out",
                                                          .rule = whole_rule<ReduceAttributes>,
-                                                         .cost = detail::reduce_cost});
+                                                         .cost = detail::reduce_cost,
+                                                         .cooperation = &kLogsumexpTogether});
 
 }  // namespace
 

@@ -13,12 +13,13 @@ layout::DimFactors one(int factor) {
 
 }  // namespace
 
-RowRule::RowRule(const tensor::Call& call, int ndim, int dim, layout::FactorKind rows) : ndim_(ndim), dim_(dim) {
+RowRule::RowRule(const tensor::Call& call, int ndim, int dim, layout::FactorKind own, layout::FactorKind rows)
+    : ndim_(ndim), dim_(dim) {
   rule_.name = call.op.name();
   for (int i = 0; i < ndim; ++i) {
     layout::Factor factor;
     factor.name = i == dim ? "c" : "r" + std::to_string(i);
-    factor.kind = i == dim ? layout::FactorKind::kReplicate : rows;
+    factor.kind = i == dim ? own : rows;
     rule_.factors.push_back(std::move(factor));
   }
 }

@@ -1,4 +1,5 @@
-// What row-wise operators share: their rule (rows pass, the row's own dimension may not be cut), checks and costs.
+// What row-wise operators share: their rule (rows pass, the row's own dimension may not be cut, or only together),
+// checks and costs.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,9 @@ namespace tessera::ops::detail {
 /// dimensions and c of the row.
 class RowRule {
  public:
-  /// `rows`: what cutting the rows means.
-  RowRule(const tensor::Call& call, int ndim, int dim, layout::FactorKind rows = layout::FactorKind::kPass);
+  /// `own`: what cutting a row's own dimension means; `rows`: what cutting the rows does.
+  RowRule(const tensor::Call& call, int ndim, int dim, layout::FactorKind own = layout::FactorKind::kReplicate,
+          layout::FactorKind rows = layout::FactorKind::kPass);
   /// An operand of all dimensions.
   void add_input_whole(layout::Linearity linearity = layout::Linearity::kNone);
   /// One value a row.

@@ -1,0 +1,18 @@
+// How ranks work together on rows that are cut: softmax and the norms along a cut dimension. Statistics are one or two
+// values a row, in f32 (f64 for f64).
+#pragma once
+
+#include "tessera/tensor/cooperation.h"
+
+namespace tessera::ops::detail {
+
+extern const tensor::Cooperation kSoftmaxTogether;             ///< max, sum of exponentials
+extern const tensor::Cooperation kLogSoftmaxTogether;          ///< likewise
+extern const tensor::Cooperation kSoftmaxBackwardTogether;     ///< sum of gradient times result
+extern const tensor::Cooperation kLogSoftmaxBackwardTogether;  ///< sum of the gradient
+extern const tensor::Cooperation kLayerNormTogether;           ///< sum, then sum of squared deviations
+extern const tensor::Cooperation kRmsNormTogether;             ///< sum of squares
+extern const tensor::Cooperation kLayerNormBackwardTogether;   ///< two sums of products
+extern const tensor::Cooperation kRmsNormBackwardTogether;     ///< one sum of products
+
+}  // namespace tessera::ops::detail
