@@ -1,10 +1,10 @@
 // gather and scatter: single elements are moved to and from where indices say, line by line.
 #include <cstring>
 
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/detail/lines.h"
 #include "tessera/ops/index/index.h"
-#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
 

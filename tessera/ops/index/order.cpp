@@ -4,9 +4,9 @@
 #include <numeric>
 #include <vector>
 
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/index.h"
-#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/rule_parts.h"

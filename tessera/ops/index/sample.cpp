@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "tessera/ops/create/random.h"
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/index.h"
-#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/functions.h"
 #include "tessera/ops/pointwise/pointwise.h"

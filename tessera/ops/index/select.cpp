@@ -1,8 +1,8 @@
 // index_select, embedding and one_hot: whole slices are copied from where indices say.
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/detail/index_reader.h"
 #include "tessera/ops/index/index.h"
-#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 

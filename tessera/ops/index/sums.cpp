@@ -6,10 +6,10 @@
 #include <complex>
 #include <vector>
 
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/detail/lines.h"
 #include "tessera/ops/index/index.h"
-#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
 

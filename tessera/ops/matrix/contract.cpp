@@ -1,8 +1,8 @@
 // The operators behind every product: mm, bmm, linear without bias, and contract, the general one. Gradients are
 // products again.
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/matrix/detail/contraction.h"
 #include "tessera/ops/matrix/detail/einsum_terms.h"
-#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/matrix/matrix.h"
 #include "tessera/ops/pointwise/complex.h"
 #include "tessera/ops/shape/shape.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/attention_tiles.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/tensor/call.h"

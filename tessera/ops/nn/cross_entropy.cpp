@@ -1,6 +1,6 @@
 #include "tessera/ops/nn/cross_entropy.h"
 
-#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/cross_entropy_rows.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/tensor/call.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/matrix/detail/gemm.h"
 #include "tessera/ops/nn/cross_entropy.h"
 #include "tessera/ops/nn/detail/cross_entropy_rows.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/row_cooperations.h"
 #include "tessera/ops/nn/detail/row_kernels.h"
 #include "tessera/ops/nn/detail/row_rule.h"

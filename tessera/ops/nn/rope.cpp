@@ -5,7 +5,7 @@
 #include <memory>
 #include <numbers>
 
-#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/ops/nn/detail/rows.h"
 #include "tessera/tensor/call.h"

@@ -2,8 +2,8 @@
 #include <mutex>
 #include <vector>
 
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
-#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/arrange.h"

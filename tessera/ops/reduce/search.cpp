@@ -1,8 +1,8 @@
 // argmax and argmin: lines of elements along a dimension are searched one by one, from the front.
 #include <cmath>
 
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
-#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/detail/rule_parts.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
 #include "tessera/ops/shape/detail/rule_parts.h"

@@ -1,7 +1,7 @@
 // tril and triu. Which elements are kept depends on where a row and a column lie in the whole matrix, so that a rank's
 // part is made from the index maps of its dimensions.
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
-#include "tessera/ops/matrix/detail/enqueue.h"
 #include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/copy_elements.h"

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <memory>
 
-#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/row_kernels.h"
 #include "tessera/ops/update/detail/lists.h"
 #include "tessera/ops/update/detail/update_kernels.h"

@@ -1,6 +1,6 @@
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 
-#include "tessera/ops/matrix/detail/enqueue.h"
+#include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/ops/shape/shape.h"
