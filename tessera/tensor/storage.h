@@ -15,7 +15,7 @@
 #include "tessera/base/small_vector.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/buffer.h"
-#include "tessera/tensor/detail/counted.h"
+#include "tessera/tensor/counted.h"
 #include "tessera/tensor/device_context.h"
 
 namespace tessera::tensor {

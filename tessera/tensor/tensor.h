@@ -19,7 +19,7 @@
 #include "tessera/base/export.h"
 #include "tessera/base/shape.h"
 #include "tessera/layout/layout.h"
-#include "tessera/tensor/detail/counted.h"
+#include "tessera/tensor/counted.h"
 #include "tessera/tensor/scalar.h"
 #include "tessera/tensor/storage.h"
 
