@@ -3,6 +3,7 @@
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/detail/run.h"
+#include "tessera/ops/pointwise/pointwise.h"
 
 namespace tessera::autograd::detail {
 namespace {
@@ -236,7 +237,7 @@ void Run::serve(Edge& edge, Tensor gradient, const Where& from) {
     return;
   }
   enter(target.where);
-  sum = sum_of_gradients(sum, gradient);
+  sum = ops::add(sum, gradient);
 }
 
 void Run::serve_leaf(LeafUse& use, Tensor gradient, const Where& from) {
@@ -247,7 +248,7 @@ void Run::serve_leaf(LeafUse& use, Tensor gradient, const Where& from) {
     } else {
       order(from, use.where);
       enter(use.where);
-      use.sum = sum_of_gradients(use.sum, gradient);
+      use.sum = ops::add(use.sum, gradient);
     }
   }
   if (--use.edges_left == 0 && use.sum) finish_leaf(use);

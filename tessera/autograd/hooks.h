@@ -74,10 +74,4 @@ TESSERA_API HookHandle on_gradient_ready(const Tensor& leaf, ReadyHook hook);
 /// made to wait for all gradients. InvalidArgument outside a run; dropped when the run fails.
 TESSERA_API void at_end_of_run(std::function<void()> callback);
 
-/// Adds two gradients of one tensor.
-using GradientSum = Tensor (*)(const Tensor& a, const Tensor& b);
-/// Changes how gradients are added, for a layer above whose gradients may be pending; null: by the operator `add`.
-/// Returns what was in force. Not while a run is under way.
-TESSERA_API GradientSum set_gradient_sum(GradientSum sum);
-
 }  // namespace tessera::autograd

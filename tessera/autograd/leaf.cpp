@@ -1,28 +1,19 @@
 // Leaves: what asks for gradients, and the accumulation into it.
-#include <atomic>
-
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/detail/node.h"
 #include "tessera/autograd/detail/run.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/tensor/detail/overlap.h"
 
 namespace tessera::autograd {
 namespace detail {
 namespace {
 
-constinit std::atomic<GradientSum> gradient_sum = nullptr;
-
-bool has_repeated_elements(const Tensor& tensor) {
-  for (std::size_t i = 0; i < tensor.shape().size(); ++i) {
-    if (tensor.strides()[i] == 0 && tensor.shape()[i] > 1) return true;
-  }
-  return false;
-}
-
 // Whether nobody else holds the elements of a plain tensor, which `holders` handles of ours do.
 bool is_only_ours(const Tensor& plain, std::uint32_t holders) {
-  return plain.state()->count() == holders && plain.state()->storage->count() == 1 && !has_repeated_elements(plain);
+  return plain.state()->count() == holders && plain.state()->storage->count() == 1 &&
+         !tensor::detail::has_repeated_elements(plain);
 }
 
 // A gradient that only the leaf holds, since it may be changed in place (clipped, scaled, reduced) from now on.
@@ -50,11 +41,6 @@ LeafNode* leaf_of(const Tensor& tensor, const char* what) {
 
 }  // namespace
 
-Tensor sum_of_gradients(const Tensor& a, const Tensor& b) {
-  const GradientSum sum = gradient_sum.load(std::memory_order_acquire);
-  return sum != nullptr ? sum(a, b) : ops::add(a, b);
-}
-
 LeafNode::LeafNode() { is_leaf = true; }
 
 void LeafNode::differentiate(std::span<Tensor> /*gradients*/, bool /*attach*/) {}
@@ -75,7 +61,7 @@ void LeafNode::accumulate(Tensor gradient, const Where& on, bool create_graph) {
     Tensor after = gradient;
     if (before) {
       order(before_on, on);
-      after = sum_of_gradients(before, gradient);
+      after = ops::add(before, gradient);
     }
     const std::lock_guard lock(mutex);
     if (!(grad == before)) continue;
@@ -93,8 +79,6 @@ void LeafNode::accumulate(Tensor gradient, const Where& on, bool create_graph) {
 using detail::LeafNode;
 using detail::NodeRef;
 using detail::State;
-
-GradientSum set_gradient_sum(GradientSum sum) { return detail::gradient_sum.exchange(sum, std::memory_order_acq_rel); }
 
 void set_requires_grad(const Tensor& tensor, bool requires_grad) {
   const LeafNode* leaf = detail::leaf_of(tensor, "set_requires_grad");

@@ -42,7 +42,7 @@ constexpr Trait kTraits[] = {
     {"grad", [](const Operator& op) { return op->def.gradient != nullptr; }},
     {"rule", [](const Operator& op) { return op->def.rule != nullptr; }},
     {"cost", [](const Operator& op) { return op->def.cost != nullptr; }},
-    {"view", [](const Operator& op) { return op->def.traits.is_view; }},
+    {"view", [](const Operator& op) { return op->def.view != nullptr; }},
     {"pointwise", [](const Operator& op) { return op->def.traits.is_pointwise; }},
     {"random", [](const Operator& op) { return op->def.traits.is_random; }},
     {"cooperative", [](const Operator& op) { return op->def.cooperation != nullptr; }},

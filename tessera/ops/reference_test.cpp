@@ -56,7 +56,7 @@ void run_sample(const OpCaseInfo& info, const OpSample& sample, const Variant& v
   ASSERT_EQ(want.size(), outputs.size());
   const double tolerance = tolerance_in(variant.dtype, info.tolerance);
   for (std::size_t i = 0; i < outputs.size(); ++i) expect_close(to_array(outputs[i]), want[i], tolerance);
-  if (op->def.traits.is_view) return;
+  if (op->def.view != nullptr) return;
   std::vector<Tensor> given;
   for (const Tensor& out : outputs) given.push_back(to_tensor(Array(out.shape(), 1), out.dtype(), variant.strided));
   tensor::call_into({op, tensors, sample.attributes.ref(), given});

@@ -46,7 +46,7 @@ class Arguments {
   std::size_t count_;
 };
 
-/// Calls an operator that has one result. `where`: for operators without tensor inputs, the device it is made on.
+/// Calls an operator that has one result.
 TESSERA_API Tensor call(const Operator& op, const Arguments& inputs, const AttributesRef& attributes = {});
 /// Likewise, into `out`: of the inferred shape and dtype, and overlapping no input unless it is one. This is also how a
 /// call happens in place.

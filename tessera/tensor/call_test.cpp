@@ -69,14 +69,10 @@ TEST(Call, ErrorsNameTheOperatorTheArgumentsAndTheShapes) {
 // The same kernel for an operator that may not write over its inputs.
 const Operator kAddApart =
     register_op({.name = "test.add_apart", .inputs = "a, b", .infer = infer_like_first, .host = add_floats});
-const Operator kFirstHalf = register_op({.name = "test.first_half",
-                                         .inputs = "x",
-                                         .view =
-                                             [](const Call& call) {
-                                               const Tensor& x = call.inputs[0];
-                                               return x.as_strided({x.numel() / 2}, {1}, x.offset());
-                                             },
-                                         .traits = {.is_view = true}});
+const Operator kFirstHalf = register_op({.name = "test.first_half", .inputs = "x", .view = [](const Call& call) {
+                                           const Tensor& x = call.inputs[0];
+                                           return x.as_strided({x.numel() / 2}, {1}, x.offset());
+                                         }});
 const Operator kNoKernel =
     register_op({.name = "test.no_kernel", .inputs = "a?, b", .infer = [](const Call&, std::span<OutputInfo>) {}});
 const Operator kList = register_op({.name = "test.list",

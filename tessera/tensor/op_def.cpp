@@ -68,7 +68,6 @@ void check_def(const OpDef& def) {
   };
   if (!std::ranges::all_of(def.name, is_plain)) refuse(def.name, "names have letters, digits, underscores and dots");
   if (def.infer == nullptr && def.view == nullptr) refuse(def.name, "has neither infer nor view");
-  if (def.traits.is_view != (def.view != nullptr)) refuse(def.name, "a view has `view`, and nothing else has");
 }
 
 void check_unique(const std::string& op, const std::vector<OpArgument>& arguments) {

@@ -114,7 +114,6 @@ struct Cost {
 
 /// What is special about an operator.
 struct OpTraits {
-  bool is_view = false;    ///< its result shares the storage of its first input: `view` makes it, no kernel runs
   bool is_random = false;  ///< draws numbers: a recomputation must draw the same
   /// Each element of the result depends on the same place of the inputs only, so that it may be written over an input.
   bool is_pointwise = false;
@@ -136,7 +135,7 @@ struct OpDef {
   void (*infer)(const Call& call, std::span<OutputInfo> outputs) = nullptr;
   /// Runs on the host device.
   void (*host)(const KernelCall& call) = nullptr;
-  /// A view operator's result.
+  /// Makes the result where it shares the storage of the first input; no kernel runs then.
   Tensor (*view)(const Call& call) = nullptr;
   /// Gives the gradients of inputs by other operators, so that it can be differentiated again.
   void (*gradient)(GradientCall& call) = nullptr;

@@ -84,8 +84,6 @@ TEST(RegistryDeathTest, AbortsOnWhatCannotBe) {
   EXPECT_DEATH(register_op({.name = "", .inputs = "x", .infer = infer_scalar}), "has no name");
   EXPECT_DEATH(register_op({.name = "bad name", .inputs = "x", .infer = infer_scalar}), "letters, digits");
   EXPECT_DEATH(register_op({.name = "nothing", .inputs = "x"}), "neither infer nor view");
-  EXPECT_DEATH(register_op({.name = "view", .inputs = "x", .infer = infer_scalar, .traits = {.is_view = true}}),
-               "a view has `view`");
   EXPECT_DEATH(register_op({.name = "saves", .inputs = "x", .infer = infer_scalar, .saves = "y"}),
                "saves 'y', which is no argument and no result");
   EXPECT_DEATH(register_op({.name = "twice", .inputs = "x, x", .infer = infer_scalar}), "two arguments 'x'");

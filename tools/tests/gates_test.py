@@ -114,6 +114,12 @@ class Layers(Gate):
             self.write("tessera/memory/more.cpp", f"#include <{header}>\n")
             self.expect_error("check_layers.py", "tessera/memory/more.cpp:1", "CUDA and NCCL headers")
 
+    def test_vector_header_without_its_toggle(self):
+        self.write("tessera/base/detail/exp-inl.h", "// Vector code.\n#if defined(A_H) == defined(HWY_TARGET_TOGGLE)\n#endif\n")
+        self.expect_good("check_layers.py")
+        self.write("tessera/base/detail/exp-inl.h", "// Vector code.\n#pragma once\n")
+        self.expect_error("check_layers.py", "tessera/base/detail/exp-inl.h:1", "HWY_TARGET_TOGGLE")
+
     def test_cuda_header_in_an_installed_header(self):
         self.write("tessera/device/cuda/driver.h", "#pragma once\n#include <cuda.h>\n")
         self.expect_good("check_layers.py")
@@ -330,6 +336,34 @@ class Symbols(Gate):
         status, output = self.check()
         self.assertEqual(status, 1)
         self.assertIn("exports fmt::format()", output)
+
+
+class Operators(Gate):
+    HEAD = "| operator | host | cuda |\n| --- | --- | --- |\n"
+
+    def check(self, table, *arguments):
+        """The gate on the page, for a program that prints `table`."""
+        self.write("program", f"#!/bin/sh\ncat <<'END'\n{table}END\n")
+        (self.root / "program").chmod(0o755)
+        return self.run_gate("check_operators.py", "--program", str(self.root / "program"),
+                             "--page", str(self.root / "page.md"), *arguments)
+
+    def test_page_that_lags_behind(self):
+        old = self.HEAD + "| `add` | yes | yes |\n"
+        self.assertEqual(self.check(old, "--update")[0], 0)
+        self.assertEqual(self.check(old)[0], 0)
+        status, output = self.check(old + "| `mul` | yes | |\n")
+        self.assertEqual(status, 1)
+        self.assertIn("lacks: | `mul`", output)
+        status, output = self.check(self.HEAD)
+        self.assertEqual(status, 1)
+        self.assertIn("no longer true: | `add`", output)
+
+    def test_a_build_without_cuda_does_not_judge_that_column(self):
+        self.check(self.HEAD + "| `add` | yes | yes |\n", "--update")
+        bare = self.HEAD + "| `add` | yes | |\n"
+        self.assertEqual(self.check(bare)[0], 1)
+        self.assertEqual(self.check(bare, "--without-cuda")[0], 0)
 
 
 @unittest.skipUnless(shutil.which("doxygen"), "doxygen is missing")

@@ -15,9 +15,6 @@
 
 namespace tessera::autograd::detail {
 
-/// a + b, as set_gradient_sum() says.
-Tensor sum_of_gradients(const Tensor& a, const Tensor& b);
-
 /// See the head of this file. Lives on the stack of the thread that runs backward.
 class Run {
  public:

@@ -153,8 +153,7 @@ inline const Operator kTranspose =
                        const Tensor& x = call.inputs[0];
                        return x.as_strided({x.size(1), x.size(0)}, {x.strides()[1], x.strides()[0]}, x.offset());
                      },
-                 .gradient = [](GradientCall& call) { call.set(0, transpose(call.grad())); },
-                 .traits = {.is_view = true}});
+                 .gradient = [](GradientCall& call) { call.set(0, transpose(call.grad())); }});
 
 inline const Operator kMm =
     register_op({.name = "test.mm",

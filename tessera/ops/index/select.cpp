@@ -215,7 +215,7 @@ tensor::Attributes localize_embedding(const tensor::LocalizeCall& call) {
   EmbeddingAttributes local;
   local.rows = call.global.inputs[0].size(0);
   local.row_map = call.inputs[0].index[0];
-  return tensor::Attributes(tensor::AttributesRef(local));
+  return tensor::Attributes(local);
 }
 
 // one_hot
@@ -269,7 +269,7 @@ FactorRule rule_of_one_hot(const Call& call) {
 tensor::Attributes localize_one_hot(const tensor::LocalizeCall& call) {
   OneHotAttributes local = call.global.as<OneHotAttributes>();
   local.class_map = call.outputs[0].index.back();
-  return tensor::Attributes(tensor::AttributesRef(local));
+  return tensor::Attributes(local);
 }
 
 const tensor::Operator kIndexSelect = tensor::register_op({.name = "index_select",

@@ -279,7 +279,7 @@ FactorRule rule_of_index_sum(const Call& call) {
 tensor::Attributes localize_index_sum(const tensor::LocalizeCall& call) {
   IndexSumAttributes local = call.global.as<IndexSumAttributes>();
   local.map = call.outputs[0].index[index_sum_dim(call.global)];
-  return tensor::Attributes(tensor::AttributesRef(local));
+  return tensor::Attributes(local);
 }
 
 // scatter_add and scatter_sum

@@ -62,8 +62,7 @@ const tensor::Operator kReal =
                          .infer = infer_part,
                          .view = part_view<0>,
                          .gradient = [](tensor::GradientCall& call) { call.set(0, cast(call.grad(), DType::kC64)); },
-                         .rule = rule_of_part,
-                         .traits = {.is_view = true}});
+                         .rule = rule_of_part});
 const tensor::Operator kImag =
     tensor::register_op({.name = "imag",
                          .inputs = "x",
@@ -73,8 +72,7 @@ const tensor::Operator kImag =
                              [](tensor::GradientCall& call) {
                                call.set(0, mul(cast(call.grad(), DType::kC64), Scalar(std::complex<double>(0, 1))));
                              },
-                         .rule = rule_of_part,
-                         .traits = {.is_view = true}});
+                         .rule = rule_of_part});
 
 Shape with_pair(const Shape& shape) {
   std::vector<std::int64_t> dims(shape.begin(), shape.end());
@@ -109,8 +107,7 @@ const tensor::Operator kViewAsReal = tensor::register_op(
      .infer = infer_as_real,
      .view = as_real_view,
      .gradient = [](tensor::GradientCall& call) { call.set(0, view_as_complex(contiguous(call.grad()))); },
-     .rule = [](const Call& call) { return pair_rule(call, call.inputs[0].shape(), true); },
-     .traits = {.is_view = true}});
+     .rule = [](const Call& call) { return pair_rule(call, call.inputs[0].shape(), true); }});
 
 void infer_as_complex(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
@@ -139,8 +136,7 @@ const tensor::Operator kViewAsComplex = tensor::register_op(
      .infer = infer_as_complex,
      .view = as_complex_view,
      .gradient = [](tensor::GradientCall& call) { call.set(0, view_as_real(call.grad())); },
-     .rule = [](const Call& call) { return pair_rule(call, without_pair(call.inputs[0].shape()), false); },
-     .traits = {.is_view = true}});
+     .rule = [](const Call& call) { return pair_rule(call, without_pair(call.inputs[0].shape()), false); }});
 
 }  // namespace
 

@@ -101,7 +101,7 @@ FactorRule rule_of_mean(const Call& call) { return rule_by<MeanAttributes>(call,
 tensor::Attributes localize_mean(const tensor::LocalizeCall& call) {
   MeanAttributes local = call.global.as<MeanAttributes>();
   local.count = mean_count(call.global);
-  return tensor::Attributes(tensor::AttributesRef(local));
+  return tensor::Attributes(local);
 }
 
 // prod

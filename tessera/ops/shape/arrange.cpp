@@ -343,7 +343,7 @@ FactorRule rule_of_unslice(const Call& call) {
 tensor::Attributes localize_unslice(const tensor::LocalizeCall& call) {
   UnsliceAttributes local = call.global.as<UnsliceAttributes>();
   local.size = call.outputs[0].shape[unslice_dim(call.global)];
-  return tensor::Attributes(tensor::AttributesRef(local));
+  return tensor::Attributes(local);
 }
 
 const tensor::Operator kCat = tensor::register_op({.name = "cat",

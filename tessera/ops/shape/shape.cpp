@@ -18,11 +18,6 @@ using tensor::IntList;
 using tensor::LocalizeCall;
 using tensor::OutputInfo;
 
-template <class A>
-tensor::Attributes kept(const A& attributes) {
-  return tensor::Attributes(tensor::AttributesRef(attributes));
-}
-
 // view
 
 void infer_view(const Call& call, std::span<OutputInfo> outputs) {
@@ -49,7 +44,9 @@ FactorRule rule_of_view(const Call& call) {
   return layout::view_rule(call.inputs[0].shape(), call.as<ViewAttributes>().shape);
 }
 
-tensor::Attributes localize_view(const LocalizeCall& call) { return kept(ViewAttributes{call.outputs[0].shape}); }
+tensor::Attributes localize_view(const LocalizeCall& call) {
+  return tensor::Attributes(ViewAttributes{call.outputs[0].shape});
+}
 
 // permute
 
@@ -151,7 +148,9 @@ FactorRule rule_of_expand(const Call& call) {
   return rule;
 }
 
-tensor::Attributes localize_expand(const LocalizeCall& call) { return kept(ExpandAttributes{call.outputs[0].shape}); }
+tensor::Attributes localize_expand(const LocalizeCall& call) {
+  return tensor::Attributes(ExpandAttributes{call.outputs[0].shape});
+}
 
 // slice
 
@@ -231,7 +230,7 @@ tensor::Attributes localize_slice(const LocalizeCall& call) {
     local.start = 0;
     local.end = INT64_MAX;
   }
-  return kept(local);
+  return tensor::Attributes(local);
 }
 
 // select
@@ -301,16 +300,14 @@ const tensor::Operator kView = tensor::register_op({.name = "view",
                                                     .gradient = view_gradient,
                                                     .rule = rule_of_view,
                                                     .localize = localize_view,
-                                                    .cost = no_cost,
-                                                    .traits = {.is_view = true}});
+                                                    .cost = no_cost});
 const tensor::Operator kPermute = tensor::register_op({.name = "permute",
                                                        .inputs = "x",
                                                        .infer = infer_permute,
                                                        .view = make_permute,
                                                        .gradient = permute_gradient,
                                                        .rule = rule_of_permute,
-                                                       .cost = no_cost,
-                                                       .traits = {.is_view = true}});
+                                                       .cost = no_cost});
 const tensor::Operator kExpand = tensor::register_op({.name = "expand",
                                                       .inputs = "x",
                                                       .infer = infer_expand,
@@ -318,8 +315,7 @@ const tensor::Operator kExpand = tensor::register_op({.name = "expand",
                                                       .gradient = expand_gradient,
                                                       .rule = rule_of_expand,
                                                       .localize = localize_expand,
-                                                      .cost = no_cost,
-                                                      .traits = {.is_view = true}});
+                                                      .cost = no_cost});
 const tensor::Operator kSlice = tensor::register_op({.name = "slice",
                                                      .inputs = "x",
                                                      .infer = infer_slice,
@@ -327,16 +323,14 @@ const tensor::Operator kSlice = tensor::register_op({.name = "slice",
                                                      .gradient = slice_gradient,
                                                      .rule = rule_of_slice,
                                                      .localize = localize_slice,
-                                                     .cost = no_cost,
-                                                     .traits = {.is_view = true}});
+                                                     .cost = no_cost});
 const tensor::Operator kSelect = tensor::register_op({.name = "select",
                                                       .inputs = "x",
                                                       .infer = infer_select,
                                                       .view = make_select,
                                                       .gradient = select_gradient,
                                                       .rule = rule_of_select,
-                                                      .cost = no_cost,
-                                                      .traits = {.is_view = true}});
+                                                      .cost = no_cost});
 
 }  // namespace
 

@@ -114,7 +114,7 @@ tensor::Attributes localize_triangle(const tensor::LocalizeCall& call) {
   const auto& index = call.inputs[0].index;
   local.rows = index[index.size() - 2];
   local.columns = index[index.size() - 1];
-  return tensor::Attributes(tensor::AttributesRef(local));
+  return tensor::Attributes(local);
 }
 
 tensor::Cost triangle_cost(const Call& call) { return {.flops = 0, .nbytes = 2 * detail::bytes_of(call.inputs[0])}; }

@@ -5,7 +5,8 @@
 //
 //   const OpCase kSoftmax{{.op = "softmax",
 //                          .samples = [](Random& random) -> std::vector<OpSample> {
-//                            return {{.inputs = {normal(random, {5, 7})}, .attributes = SoftmaxAttributes{1}}};
+//                            return {{.inputs = {normal(random, {5, 7})}, .attributes =
+//                            Attributes(SoftmaxAttributes{1})}};
 //                          },
 //                          .reference = softmax_reference}};
 #pragma once

@@ -14,11 +14,6 @@ using tensor::AttributesRef;
 using Arrays = std::span<const Array>;
 using Index = std::vector<std::int64_t>;
 
-template <class A>
-Attributes kept(const A& attributes) {
-  return Attributes(AttributesRef(attributes));
-}
-
 std::size_t place(const Shape& shape, const Index& index) {
   std::int64_t at = 0;
   for (std::size_t d = 0; d < index.size(); ++d) at = at * shape[d] + index[d];
@@ -48,43 +43,45 @@ SampleInput as_i32(SampleInput input) {
   return input;
 }
 
-const OpCase kIndexSelect{
-    {.op = "index_select",
-     .samples = [](Random& random) -> std::vector<OpSample> {
-       return {
-           {.inputs = {normal(random, {5, 7}), integers(random, {4}, 0, 5)}, .attributes = kept(IndexAttributes{0})},
-           {.inputs = {normal(random, {3, 4, 5}), as_i32(integers(random, {6}, 0, 5))},
-            .attributes = kept(IndexAttributes{-1})},
-           {.inputs = {normal(random, {3, 4, 5}), integers(random, {2, 3}, 0, 4)},
-            .attributes = kept(IndexAttributes{1})},
-           {.inputs = {normal(random, {5, 7}), integers(random, {}, 0, 5)}, .attributes = kept(IndexAttributes{0})},
-           {.inputs = {normal(random, {5, 7}), integers(random, {0}, 0, 5)}, .attributes = kept(IndexAttributes{1})}};
-     },
-     .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
-       const auto dim = static_cast<std::ptrdiff_t>(dim_of(ref.as<IndexAttributes>().dim, in[0].shape));
-       const std::ptrdiff_t many = in[1].shape.ndim();
-       Index sizes(in[0].shape.begin(), in[0].shape.end());
-       sizes.erase(sizes.begin() + dim);
-       sizes.insert(sizes.begin() + dim, in[1].shape.begin(), in[1].shape.end());
-       Array out{Shape(std::span<const std::int64_t>(sizes))};
-       for_each(out, [&](std::size_t i, Index index) {
-         const Index at(index.begin() + dim, index.begin() + dim + many);
-         index.erase(index.begin() + dim, index.begin() + dim + many);
-         index.insert(index.begin() + dim, whole(in[1].values[place(in[1].shape, at)]));
-         out.values[i] = in[0].values[place(in[0].shape, index)];
-       });
-       return {out};
-     }}};
+const OpCase kIndexSelect{{.op = "index_select",
+                           .samples = [](Random& random) -> std::vector<OpSample> {
+                             return {{.inputs = {normal(random, {5, 7}), integers(random, {4}, 0, 5)},
+                                      .attributes = Attributes(IndexAttributes{0})},
+                                     {.inputs = {normal(random, {3, 4, 5}), as_i32(integers(random, {6}, 0, 5))},
+                                      .attributes = Attributes(IndexAttributes{-1})},
+                                     {.inputs = {normal(random, {3, 4, 5}), integers(random, {2, 3}, 0, 4)},
+                                      .attributes = Attributes(IndexAttributes{1})},
+                                     {.inputs = {normal(random, {5, 7}), integers(random, {}, 0, 5)},
+                                      .attributes = Attributes(IndexAttributes{0})},
+                                     {.inputs = {normal(random, {5, 7}), integers(random, {0}, 0, 5)},
+                                      .attributes = Attributes(IndexAttributes{1})}};
+                           },
+                           .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
+                             const auto dim =
+                                 static_cast<std::ptrdiff_t>(dim_of(ref.as<IndexAttributes>().dim, in[0].shape));
+                             const std::ptrdiff_t many = in[1].shape.ndim();
+                             Index sizes(in[0].shape.begin(), in[0].shape.end());
+                             sizes.erase(sizes.begin() + dim);
+                             sizes.insert(sizes.begin() + dim, in[1].shape.begin(), in[1].shape.end());
+                             Array out{Shape(std::span<const std::int64_t>(sizes))};
+                             for_each(out, [&](std::size_t i, Index index) {
+                               const Index at(index.begin() + dim, index.begin() + dim + many);
+                               index.erase(index.begin() + dim, index.begin() + dim + many);
+                               index.insert(index.begin() + dim, whole(in[1].values[place(in[1].shape, at)]));
+                               out.values[i] = in[0].values[place(in[0].shape, index)];
+                             });
+                             return {out};
+                           }}};
 
 const OpCase kEmbedding{
     {.op = "embedding",
      .samples = [](Random& random) -> std::vector<OpSample> {
        return {{.inputs = {normal(random, {6, 5}), integers(random, {3, 4}, 0, 6)},
-                .attributes = kept(EmbeddingAttributes{})},
+                .attributes = Attributes(EmbeddingAttributes{})},
                {.inputs = {normal(random, {6, 3}), as_i32(integers(random, {}, 0, 6))},
-                .attributes = kept(EmbeddingAttributes{})},
+                .attributes = Attributes(EmbeddingAttributes{})},
                {.inputs = {normal(random, {6, 3}), integers(random, {0, 2}, 0, 6)},
-                .attributes = kept(EmbeddingAttributes{})}};
+                .attributes = Attributes(EmbeddingAttributes{})}};
      },
      .reference = [](Arrays in, const AttributesRef&) -> std::vector<Array> {
        Index sizes(in[1].shape.begin(), in[1].shape.end());
@@ -101,8 +98,8 @@ const OpCase kEmbedding{
 const OpCase kOneHot{
     {.op = "one_hot",
      .samples = [](Random& random) -> std::vector<OpSample> {
-       return {{.inputs = {integers(random, {3, 4}, 0, 5)}, .attributes = kept(OneHotAttributes{5, {}})},
-               {.inputs = {as_i32(integers(random, {}, 0, 3))}, .attributes = kept(OneHotAttributes{3, {}})}};
+       return {{.inputs = {integers(random, {3, 4}, 0, 5)}, .attributes = Attributes(OneHotAttributes{5, {}})},
+               {.inputs = {as_i32(integers(random, {}, 0, 3))}, .attributes = Attributes(OneHotAttributes{3, {}})}};
      },
      .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
        Index sizes(in[0].shape.begin(), in[0].shape.end());
@@ -116,24 +113,24 @@ const OpCase kOneHot{
        return {out};
      }}};
 
-const OpCase kGather{
-    {.op = "gather",
-     .samples = [](Random& random) -> std::vector<OpSample> {
-       return {
-           {.inputs = {normal(random, {5, 7}), integers(random, {5, 3}, 0, 7)}, .attributes = kept(IndexAttributes{1})},
-           {.inputs = {normal(random, {5, 7}), integers(random, {9, 6}, 0, 5)}, .attributes = kept(IndexAttributes{0})},
-           {.inputs = {normal(random, {3, 4, 5}), as_i32(integers(random, {3, 2, 5}, 0, 4))},
-            .attributes = kept(IndexAttributes{-2})}};
-     },
-     .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
-       const std::size_t dim = dim_of(ref.as<IndexAttributes>().dim, in[0].shape);
-       Array out(in[1].shape);
-       for_each(out, [&](std::size_t i, Index index) {
-         index[dim] = whole(in[1].values[i]);
-         out.values[i] = in[0].values[place(in[0].shape, index)];
-       });
-       return {out};
-     }}};
+const OpCase kGather{{.op = "gather",
+                      .samples = [](Random& random) -> std::vector<OpSample> {
+                        return {{.inputs = {normal(random, {5, 7}), integers(random, {5, 3}, 0, 7)},
+                                 .attributes = Attributes(IndexAttributes{1})},
+                                {.inputs = {normal(random, {5, 7}), integers(random, {9, 6}, 0, 5)},
+                                 .attributes = Attributes(IndexAttributes{0})},
+                                {.inputs = {normal(random, {3, 4, 5}), as_i32(integers(random, {3, 2, 5}, 0, 4))},
+                                 .attributes = Attributes(IndexAttributes{-2})}};
+                      },
+                      .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
+                        const std::size_t dim = dim_of(ref.as<IndexAttributes>().dim, in[0].shape);
+                        Array out(in[1].shape);
+                        for_each(out, [&](std::size_t i, Index index) {
+                          index[dim] = whole(in[1].values[i]);
+                          out.values[i] = in[0].values[place(in[0].shape, index)];
+                        });
+                        return {out};
+                      }}};
 
 // Distinct indices along each line of dimension 1.
 SampleInput distinct(Random& random, std::int64_t rows, std::int64_t count, std::int64_t below) {
@@ -150,11 +147,11 @@ SampleInput distinct(Random& random, std::int64_t rows, std::int64_t count, std:
 const OpCase kScatter{{.op = "scatter",
                        .samples = [](Random& random) -> std::vector<OpSample> {
                          return {{.inputs = {normal(random, {5, 7}), distinct(random, 5, 3, 7), normal(random, {5, 3})},
-                                  .attributes = kept(ScatterAttributes{1, 0})},
+                                  .attributes = Attributes(ScatterAttributes{1, 0})},
                                  {.inputs = {normal(random, {5, 7}), distinct(random, 4, 3, 7), absent()},
-                                  .attributes = kept(ScatterAttributes{-1, 2.5})},
+                                  .attributes = Attributes(ScatterAttributes{-1, 2.5})},
                                  {.inputs = {normal(random, {5, 7}), distinct(random, 5, 3, 7), absent()},
-                                  .attributes = kept(ScatterAttributes{-1, 0})}};
+                                  .attributes = Attributes(ScatterAttributes{-1, 0})}};
                        },
                        .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
                          const auto& a = ref.as<ScatterAttributes>();
@@ -180,11 +177,11 @@ const OpCase kScatterAdd{
     {.op = "scatter_add",
      .samples = [](Random& random) -> std::vector<OpSample> {
        return {{.inputs = {normal(random, {5, 7}), integers(random, {5, 6}, 0, 7), normal(random, {5, 6})},
-                .attributes = kept(IndexAttributes{1})},
+                .attributes = Attributes(IndexAttributes{1})},
                {.inputs = {normal(random, {5, 7}), as_i32(integers(random, {8, 7}, 0, 5)), normal(random, {8, 7})},
-                .attributes = kept(IndexAttributes{0})},
+                .attributes = Attributes(IndexAttributes{0})},
                {.inputs = {normal(random, {5, 7}), integers(random, {4, 2}, 0, 7), normal(random, {4, 2})},
-                .attributes = kept(IndexAttributes{-1})}};
+                .attributes = Attributes(IndexAttributes{-1})}};
      },
      .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
        Array out = in[0];
@@ -195,9 +192,9 @@ const OpCase kScatterAdd{
 const OpCase kScatterSum{{.op = "scatter_sum",
                           .samples = [](Random& random) -> std::vector<OpSample> {
                             return {{.inputs = {normal(random, {5, 6}), integers(random, {5, 6}, 0, 4)},
-                                     .attributes = kept(IndexSumAttributes{1, 4, {}})},
+                                     .attributes = Attributes(IndexSumAttributes{1, 4, {}})},
                                     {.inputs = {normal(random, {3, 4, 2}), as_i32(integers(random, {3, 4, 2}, 0, 3))},
-                                     .attributes = kept(IndexSumAttributes{0, 3, {}})}};
+                                     .attributes = Attributes(IndexSumAttributes{0, 3, {}})}};
                           },
                           .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
                             const auto& a = ref.as<IndexSumAttributes>();
@@ -218,11 +215,11 @@ const OpCase kIndexAdd{
     {.op = "index_add",
      .samples = [](Random& random) -> std::vector<OpSample> {
        return {{.inputs = {normal(random, {5, 7}), integers(random, {6}, 0, 5), normal(random, {6, 7})},
-                .attributes = kept(IndexAttributes{0})},
+                .attributes = Attributes(IndexAttributes{0})},
                {.inputs = {normal(random, {3, 4, 5}), as_i32(integers(random, {7}, 0, 4)), normal(random, {3, 7, 5})},
-                .attributes = kept(IndexAttributes{-2})},
+                .attributes = Attributes(IndexAttributes{-2})},
                {.inputs = {normal(random, {5, 7}), integers(random, {0}, 0, 5), normal(random, {5, 0})},
-                .attributes = kept(IndexAttributes{1})}};
+                .attributes = Attributes(IndexAttributes{1})}};
      },
      .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
        Array out = in[0];
@@ -233,13 +230,13 @@ const OpCase kIndexAdd{
 const OpCase kIndexSum{{.op = "index_sum",
                         .samples = [](Random& random) -> std::vector<OpSample> {
                           return {{.inputs = {normal(random, {9, 4}), integers(random, {9}, 0, 5)},
-                                   .attributes = kept(IndexSumAttributes{0, 5, {}})},
+                                   .attributes = Attributes(IndexSumAttributes{0, 5, {}})},
                                   {.inputs = {normal(random, {3, 6}), as_i32(integers(random, {6}, 0, 4))},
-                                   .attributes = kept(IndexSumAttributes{1, 4, {}})},
+                                   .attributes = Attributes(IndexSumAttributes{1, 4, {}})},
                                   {.inputs = {normal(random, {3, 2, 4, 5}), integers(random, {2, 4}, 0, 3)},
-                                   .attributes = kept(IndexSumAttributes{-2, 3, {}})},
+                                   .attributes = Attributes(IndexSumAttributes{-2, 3, {}})},
                                   {.inputs = {normal(random, {5}), integers(random, {}, 0, 3)},
-                                   .attributes = kept(IndexSumAttributes{0, 3, {}})}};
+                                   .attributes = Attributes(IndexSumAttributes{0, 3, {}})}};
                         },
                         .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
                           const auto& a = ref.as<IndexSumAttributes>();
@@ -261,10 +258,11 @@ const OpCase kIndexSum{{.op = "index_sum",
 const OpCase kMaskedFill{
     {.op = "masked_fill",
      .samples = [](Random& random) -> std::vector<OpSample> {
-       return {{.inputs = {normal(random, {5, 7}), bools(random, {5, 7})}, .attributes = kept(MaskedFillAttributes{0})},
+       return {{.inputs = {normal(random, {5, 7}), bools(random, {5, 7})},
+                .attributes = Attributes(MaskedFillAttributes{0})},
                {.inputs = {normal(random, {3, 4, 5}), bools(random, {4, 1})},
-                .attributes = kept(MaskedFillAttributes{-1.5})},
-               {.inputs = {normal(random, {}), bools(random, {})}, .attributes = kept(MaskedFillAttributes{2})}};
+                .attributes = Attributes(MaskedFillAttributes{-1.5})},
+               {.inputs = {normal(random, {}), bools(random, {})}, .attributes = Attributes(MaskedFillAttributes{2})}};
      },
      .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
        Array out = in[0];
@@ -301,10 +299,12 @@ const OpCase kTopk{
     {.op = "topk",
      .samples = [](Random& random) -> std::vector<OpSample> {
        return {
-           {.inputs = {normal(random, {5, 7})}, .attributes = kept(TopkAttributes{3, -1, true}), .outputs = 2},
-           {.inputs = {normal(random, {5, 7})}, .attributes = kept(TopkAttributes{2, 0, false}), .outputs = 2},
-           {.inputs = {integers(random, {4, 9}, 0, 3)}, .attributes = kept(TopkAttributes{9, 1, true}), .outputs = 2},
-           {.inputs = {normal(random, {})}, .attributes = kept(TopkAttributes{1, 0, true}), .outputs = 2}};
+           {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(TopkAttributes{3, -1, true}), .outputs = 2},
+           {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(TopkAttributes{2, 0, false}), .outputs = 2},
+           {.inputs = {integers(random, {4, 9}, 0, 3)},
+            .attributes = Attributes(TopkAttributes{9, 1, true}),
+            .outputs = 2},
+           {.inputs = {normal(random, {})}, .attributes = Attributes(TopkAttributes{1, 0, true}), .outputs = 2}};
      },
      .reference =
          [](Arrays in, const AttributesRef& ref) {
@@ -315,10 +315,12 @@ const OpCase kTopk{
 const OpCase kSort{
     {.op = "sort",
      .samples = [](Random& random) -> std::vector<OpSample> {
-       return {{.inputs = {normal(random, {5, 7})}, .attributes = kept(SortAttributes{-1, false}), .outputs = 2},
-               {.inputs = {normal(random, {5, 7})}, .attributes = kept(SortAttributes{0, true}), .outputs = 2},
-               {.inputs = {integers(random, {4, 9}, 0, 3)}, .attributes = kept(SortAttributes{1, true}), .outputs = 2},
-               {.inputs = {normal(random, {3, 0})}, .attributes = kept(SortAttributes{1, false}), .outputs = 2}};
+       return {{.inputs = {normal(random, {5, 7})}, .attributes = Attributes(SortAttributes{-1, false}), .outputs = 2},
+               {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(SortAttributes{0, true}), .outputs = 2},
+               {.inputs = {integers(random, {4, 9}, 0, 3)},
+                .attributes = Attributes(SortAttributes{1, true}),
+                .outputs = 2},
+               {.inputs = {normal(random, {3, 0})}, .attributes = Attributes(SortAttributes{1, false}), .outputs = 2}};
      },
      .reference =
          [](Arrays in, const AttributesRef& ref) {

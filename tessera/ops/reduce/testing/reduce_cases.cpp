@@ -16,11 +16,6 @@ using tensor::IntList;
 using Arrays = std::span<const Array>;
 using Values = std::vector<double>;
 
-template <class A>
-Attributes kept(const A& attributes) {
-  return Attributes(AttributesRef(attributes));
-}
-
 template <class F>
 std::vector<Array> folded(const Array& x, const IntList& dims, bool keepdim, const F& fold) {
   std::vector<bool> goes(x.shape.size(), dims.empty());
@@ -74,19 +69,21 @@ std::vector<OpSample> samples_over(Random& random, const Make& make, bool with_e
 }
 
 std::vector<OpSample> plain_samples(Random& random) {
-  return samples_over(random, [](const IntList& dims, bool keepdim) { return kept(ReduceAttributes{dims, keepdim}); });
+  return samples_over(random, [](const IntList& dims, bool keepdim) {
+    return Attributes(ReduceAttributes{dims, keepdim});
+  });
 }
 
 const OpCase kSum{{.op = "sum",
                    .samples =
                        [](Random& random) {
                          auto samples = samples_over(random, [](const IntList& dims, bool keepdim) {
-                           return kept(SumAttributes{dims, keepdim, DType::kF64});
+                           return Attributes(SumAttributes{dims, keepdim, DType::kF64});
                          });
                          samples.push_back({.inputs = {integers(random, {5, 7}, -9, 9)},
-                                            .attributes = kept(SumAttributes{{0}, false, DType::kI64})});
+                                            .attributes = Attributes(SumAttributes{{0}, false, DType::kI64})});
                          samples.push_back({.inputs = {bools(random, {5, 7})},
-                                            .attributes = kept(SumAttributes{{1}, false, DType::kI64})});
+                                            .attributes = Attributes(SumAttributes{{1}, false, DType::kI64})});
                          return samples;
                        },
                    .reference =
@@ -99,7 +96,7 @@ const OpCase kMean{{.op = "mean",
                     .samples =
                         [](Random& random) {
                           return samples_over(random, [](const IntList& dims, bool keepdim) {
-                            return kept(MeanAttributes{dims, keepdim, -1});
+                            return Attributes(MeanAttributes{dims, keepdim, -1});
                           });
                         },
                     .reference =
@@ -157,7 +154,7 @@ std::vector<OpSample> truth_samples(Random& random) {
     for (double& value : sample.inputs[0].value.values) value = std::abs(value) < 0.3 ? 0 : value;
     sample.inputs[0].is_differentiable = false;
   }
-  samples.push_back({.inputs = {bools(random, {5, 3})}, .attributes = kept(ReduceAttributes{{1}, false})});
+  samples.push_back({.inputs = {bools(random, {5, 3})}, .attributes = Attributes(ReduceAttributes{{1}, false})});
   return samples;
 }
 
@@ -176,13 +173,13 @@ const OpCase kVar{{.op = "var",
                    .samples =
                        [](Random& random) {
                          auto samples = samples_over(random, [](const IntList& dims, bool keepdim) {
-                           return kept(VarAttributes{dims, keepdim, 1});
+                           return Attributes(VarAttributes{dims, keepdim, 1});
                          });
                          for (OpSample& sample : samples) {  // of one element it is not finite
                            sample.inputs[0].is_differentiable &= sample.inputs[0].value.values.size() > 1;
                          }
                          samples.push_back({.inputs = {uniform(random, {5, 7}, 1000, 1001)},
-                                            .attributes = kept(VarAttributes{{1}, false, 0})});
+                                            .attributes = Attributes(VarAttributes{{1}, false, 0})});
                          return samples;
                        },
                    .reference =
@@ -217,7 +214,7 @@ const OpCase kNorm{{.op = "norm",
                             for (OpSample& sample : samples_over(
                                      random,
                                      [&](const IntList&dims, bool keepdim) {
-                                       return kept(PNormAttributes{p, dims, keepdim});
+                                       return Attributes(PNormAttributes{p, dims, keepdim});
                                      },
                                      false)) {
                               for (double& value : sample.inputs[0].value.values) value += value < 0 ? -0.1 : 0.1;
@@ -239,7 +236,7 @@ const OpCase kLogsumexp{{.op = "logsumexp",
                              [](Random& random) {
                                auto samples = plain_samples(random);
                                samples.push_back({.inputs = {uniform(random, {5, 7}, 700, 720)},
-                                                  .attributes = kept(ReduceAttributes{{1}, false})});
+                                                  .attributes = Attributes(ReduceAttributes{{1}, false})});
                                return samples;
                              },
                          .reference =
@@ -255,12 +252,12 @@ const OpCase kLogsumexp{{.op = "logsumexp",
 
 std::vector<OpSample> search_samples(Random& random) {
   std::vector<OpSample> samples = {
-      {.inputs = {normal(random, {5, 7})}, .attributes = kept(ArgAttributes{1, false})},
-      {.inputs = {normal(random, {5, 7})}, .attributes = kept(ArgAttributes{0, true})},
-      {.inputs = {normal(random, {3, 4, 5})}, .attributes = kept(ArgAttributes{-2, false})},
-      {.inputs = {integers(random, {5, 7}, 0, 3)}, .attributes = kept(ArgAttributes{1, false}), .note = "ties"},
-      {.inputs = {normal(random, {0, 3})}, .attributes = kept(ArgAttributes{1, false})},
-      {.inputs = {normal(random, {})}, .attributes = kept(ArgAttributes{0, false})}};
+      {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(ArgAttributes{1, false})},
+      {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(ArgAttributes{0, true})},
+      {.inputs = {normal(random, {3, 4, 5})}, .attributes = Attributes(ArgAttributes{-2, false})},
+      {.inputs = {integers(random, {5, 7}, 0, 3)}, .attributes = Attributes(ArgAttributes{1, false}), .note = "ties"},
+      {.inputs = {normal(random, {0, 3})}, .attributes = Attributes(ArgAttributes{1, false})},
+      {.inputs = {normal(random, {})}, .attributes = Attributes(ArgAttributes{0, false})}};
   for (OpSample& sample : samples) sample.inputs[0].is_differentiable = false;
   return samples;
 }
@@ -279,11 +276,11 @@ const OpCase kArgmin{{.op = "argmin", .samples = search_samples, .reference = se
 
 const OpCase kCumsum{{.op = "cumsum",
                       .samples = [](Random& random) -> std::vector<OpSample> {
-                        return {{.inputs = {normal(random, {5, 7})}, .attributes = kept(CumsumAttributes{1})},
-                                {.inputs = {normal(random, {3, 4, 5})}, .attributes = kept(CumsumAttributes{-2})},
-                                {.inputs = {bools(random, {600})}, .attributes = kept(CumsumAttributes{0})},
-                                {.inputs = {normal(random, {0, 3})}, .attributes = kept(CumsumAttributes{0})},
-                                {.inputs = {normal(random, {})}, .attributes = kept(CumsumAttributes{0})}};
+                        return {{.inputs = {normal(random, {5, 7})}, .attributes = Attributes(CumsumAttributes{1})},
+                                {.inputs = {normal(random, {3, 4, 5})}, .attributes = Attributes(CumsumAttributes{-2})},
+                                {.inputs = {bools(random, {600})}, .attributes = Attributes(CumsumAttributes{0})},
+                                {.inputs = {normal(random, {0, 3})}, .attributes = Attributes(CumsumAttributes{0})},
+                                {.inputs = {normal(random, {})}, .attributes = Attributes(CumsumAttributes{0})}};
                       },
                       .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
                         Array out = in[0];
@@ -299,30 +296,31 @@ const OpCase kCumsum{{.op = "cumsum",
                         return {out};
                       }}};
 
-const OpCase kHistc{{.op = "histc",
-                     .samples =
-                         [](Random& random) {
-                           std::vector<OpSample> samples = {
-                               {.inputs = {normal(random, {5, 7})}, .attributes = kept(HistcAttributes{4, -1, 2})},
-                               {.inputs = {integers(random, {20}, 0, 5)}, .attributes = kept(HistcAttributes{4, 0, 4})},
-                               {.inputs = {normal(random, {0, 7})}, .attributes = kept(HistcAttributes{3, -1, 2})}};
-                           for (OpSample& sample : samples) sample.inputs[0].is_differentiable = false;
-                           return samples;
-                         },
-                     .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
-                       const auto& a = ref.as<HistcAttributes>();
-                       Array out(Shape({a.bins}));
-                       for (const double v : in[0].values) {
-                         for (std::int64_t b = 0; b < a.bins; ++b) {
-                           const double width = (a.high - a.low) / static_cast<double>(a.bins);
-                           const double low = a.low + width * static_cast<double>(b);
-                           const bool is_last = b + 1 == a.bins;
-                           const bool is_inside = v >= low && (is_last ? v <= a.high : v < low + width);
-                           out.values[static_cast<std::size_t>(b)] += is_inside ? 1 : 0;
-                         }
-                       }
-                       return {out};
-                     }}};
+const OpCase kHistc{
+    {.op = "histc",
+     .samples =
+         [](Random& random) {
+           std::vector<OpSample> samples = {
+               {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(HistcAttributes{4, -1, 2})},
+               {.inputs = {integers(random, {20}, 0, 5)}, .attributes = Attributes(HistcAttributes{4, 0, 4})},
+               {.inputs = {normal(random, {0, 7})}, .attributes = Attributes(HistcAttributes{3, -1, 2})}};
+           for (OpSample& sample : samples) sample.inputs[0].is_differentiable = false;
+           return samples;
+         },
+     .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
+       const auto& a = ref.as<HistcAttributes>();
+       Array out(Shape({a.bins}));
+       for (const double v : in[0].values) {
+         for (std::int64_t b = 0; b < a.bins; ++b) {
+           const double width = (a.high - a.low) / static_cast<double>(a.bins);
+           const double low = a.low + width * static_cast<double>(b);
+           const bool is_last = b + 1 == a.bins;
+           const bool is_inside = v >= low && (is_last ? v <= a.high : v < low + width);
+           out.values[static_cast<std::size_t>(b)] += is_inside ? 1 : 0;
+         }
+       }
+       return {out};
+     }}};
 
 }  // namespace
 }  // namespace tessera::ops::testing

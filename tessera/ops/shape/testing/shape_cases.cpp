@@ -13,11 +13,6 @@ using tensor::AttributesRef;
 using Arrays = std::span<const Array>;
 using Index = std::vector<std::int64_t>;
 
-template <class A>
-Attributes kept(const A& attributes) {
-  return Attributes(AttributesRef(attributes));
-}
-
 std::int64_t place(const Shape& shape, const Index& index) {
   std::int64_t at = 0;
   for (std::size_t d = 0; d < index.size(); ++d) at = at * shape[d] + index[d];
@@ -49,42 +44,42 @@ Shape replaced(const Shape& shape, std::size_t dim, std::int64_t size) {
 // Views that strided samples cannot always make use sizes that only split.
 const OpCase kView{{.op = "view",
                     .samples = [](Random& random) -> std::vector<OpSample> {
-                      return {{.inputs = {normal(random, {6, 5})}, .attributes = kept(ViewAttributes{{2, 3, 5}})},
-                              {.inputs = {normal(random, {4, 3})}, .attributes = kept(ViewAttributes{{4, 1, 3}})},
-                              {.inputs = {normal(random, {0, 3})}, .attributes = kept(ViewAttributes{{0, 5}})},
-                              {.inputs = {normal(random, {})}, .attributes = kept(ViewAttributes{{1, 1}})}};
+                      return {{.inputs = {normal(random, {6, 5})}, .attributes = Attributes(ViewAttributes{{2, 3, 5}})},
+                              {.inputs = {normal(random, {4, 3})}, .attributes = Attributes(ViewAttributes{{4, 1, 3}})},
+                              {.inputs = {normal(random, {0, 3})}, .attributes = Attributes(ViewAttributes{{0, 5}})},
+                              {.inputs = {normal(random, {})}, .attributes = Attributes(ViewAttributes{{1, 1}})}};
                     },
                     .reference = [](Arrays in, const AttributesRef& a) -> std::vector<Array> {
                       return {Array(a.as<ViewAttributes>().shape, in[0].values)};
                     }}};
 
-const OpCase kPermute{{.op = "permute",
-                       .samples = [](Random& random) -> std::vector<OpSample> {
-                         return {
-                             {.inputs = {normal(random, {3, 4, 5})}, .attributes = kept(PermuteAttributes{{2, 0, 1}})},
-                             {.inputs = {normal(random, {5, 7})}, .attributes = kept(PermuteAttributes{{-1, 0}})},
-                             {.inputs = {normal(random, {})}, .attributes = kept(PermuteAttributes{})}};
-                       },
-                       .reference =
-                           [](Arrays in, const AttributesRef& a) {
-                             const auto& dims = a.as<PermuteAttributes>().dims;
-                             Index sizes;
-                             for (const auto d : dims) sizes.push_back(in[0].shape.dim(static_cast<int>(d)));
-                             return gathered(in[0], Shape(std::span<const std::int64_t>(sizes)), [&](Index& index) {
-                               Index from(index.size());
-                               for (std::size_t i = 0; i < index.size(); ++i)
-                                 from[dim_of(dims[i], in[0].shape)] = index[i];
-                               index = from;
-                               return true;
-                             });
-                           }}};
+const OpCase kPermute{
+    {.op = "permute",
+     .samples = [](Random& random) -> std::vector<OpSample> {
+       return {{.inputs = {normal(random, {3, 4, 5})}, .attributes = Attributes(PermuteAttributes{{2, 0, 1}})},
+               {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(PermuteAttributes{{-1, 0}})},
+               {.inputs = {normal(random, {})}, .attributes = Attributes(PermuteAttributes{})}};
+     },
+     .reference =
+         [](Arrays in, const AttributesRef& a) {
+           const auto& dims = a.as<PermuteAttributes>().dims;
+           Index sizes;
+           for (const auto d : dims) sizes.push_back(in[0].shape.dim(static_cast<int>(d)));
+           return gathered(in[0], Shape(std::span<const std::int64_t>(sizes)), [&](Index& index) {
+             Index from(index.size());
+             for (std::size_t i = 0; i < index.size(); ++i) from[dim_of(dims[i], in[0].shape)] = index[i];
+             index = from;
+             return true;
+           });
+         }}};
 
 const OpCase kExpand{{.op = "expand",
                       .samples = [](Random& random) -> std::vector<OpSample> {
-                        return {{.inputs = {normal(random, {5, 1})}, .attributes = kept(ExpandAttributes{{5, 7}})},
-                                {.inputs = {normal(random, {1, 4})}, .attributes = kept(ExpandAttributes{{3, 5, 4}})},
-                                {.inputs = {normal(random, {1, 4})}, .attributes = kept(ExpandAttributes{{0, 4}})},
-                                {.inputs = {normal(random, {})}, .attributes = kept(ExpandAttributes{{2}})}};
+                        return {
+                            {.inputs = {normal(random, {5, 1})}, .attributes = Attributes(ExpandAttributes{{5, 7}})},
+                            {.inputs = {normal(random, {1, 4})}, .attributes = Attributes(ExpandAttributes{{3, 5, 4}})},
+                            {.inputs = {normal(random, {1, 4})}, .attributes = Attributes(ExpandAttributes{{0, 4}})},
+                            {.inputs = {normal(random, {})}, .attributes = Attributes(ExpandAttributes{{2}})}};
                       },
                       .reference =
                           [](Arrays in, const AttributesRef& a) {
@@ -99,10 +94,10 @@ const OpCase kExpand{{.op = "expand",
 const OpCase kSlice{
     {.op = "slice",
      .samples = [](Random& random) -> std::vector<OpSample> {
-       return {{.inputs = {normal(random, {5, 7})}, .attributes = kept(SliceAttributes{1, 1, 6, 2})},
-               {.inputs = {normal(random, {5, 7})}, .attributes = kept(SliceAttributes{-2, -3, INT64_MAX, 1})},
-               {.inputs = {normal(random, {5, 7})}, .attributes = kept(SliceAttributes{0, 0, INT64_MAX, 1})},
-               {.inputs = {normal(random, {5, 7})}, .attributes = kept(SliceAttributes{0, 4, 2, 1})}};
+       return {{.inputs = {normal(random, {5, 7})}, .attributes = Attributes(SliceAttributes{1, 1, 6, 2})},
+               {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(SliceAttributes{-2, -3, INT64_MAX, 1})},
+               {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(SliceAttributes{0, 0, INT64_MAX, 1})},
+               {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(SliceAttributes{0, 4, 2, 1})}};
      },
      .reference =
          [](Arrays in, const AttributesRef& ref) {
@@ -120,9 +115,10 @@ const OpCase kSlice{
 
 const OpCase kSelect{{.op = "select",
                       .samples = [](Random& random) -> std::vector<OpSample> {
-                        return {{.inputs = {normal(random, {5, 7})}, .attributes = kept(SelectAttributes{0, 3})},
-                                {.inputs = {normal(random, {3, 4, 5})}, .attributes = kept(SelectAttributes{-1, -2})},
-                                {.inputs = {normal(random, {3})}, .attributes = kept(SelectAttributes{0, 1})}};
+                        return {
+                            {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(SelectAttributes{0, 3})},
+                            {.inputs = {normal(random, {3, 4, 5})}, .attributes = Attributes(SelectAttributes{-1, -2})},
+                            {.inputs = {normal(random, {3})}, .attributes = Attributes(SelectAttributes{0, 1})}};
                       },
                       .reference =
                           [](Arrays in, const AttributesRef& ref) {
@@ -154,19 +150,20 @@ std::vector<Array> cat_reference(Arrays in, const AttributesRef& ref) {
 const OpCase kCat{{.op = "cat",
                    .samples = [](Random& random) -> std::vector<OpSample> {
                      return {{.inputs = {normal(random, {5, 2}), normal(random, {5, 3}), normal(random, {5, 0})},
-                              .attributes = kept(CatAttributes{1})},
+                              .attributes = Attributes(CatAttributes{1})},
                              {.inputs = {normal(random, {2, 3, 4}), normal(random, {1, 3, 4})},
-                              .attributes = kept(CatAttributes{-3})},
-                             {.inputs = {normal(random, {4})}, .attributes = kept(CatAttributes{0})}};
+                              .attributes = Attributes(CatAttributes{-3})},
+                             {.inputs = {normal(random, {4})}, .attributes = Attributes(CatAttributes{0})}};
                    },
                    .reference = cat_reference}};
 
 const OpCase kFlip{{.op = "flip",
                     .samples = [](Random& random) -> std::vector<OpSample> {
-                      return {{.inputs = {normal(random, {5, 7})}, .attributes = kept(FlipAttributes{{1}})},
-                              {.inputs = {normal(random, {3, 4, 5})}, .attributes = kept(FlipAttributes{{0, -1}})},
-                              {.inputs = {normal(random, {0, 3})}, .attributes = kept(FlipAttributes{{0}})},
-                              {.inputs = {normal(random, {})}, .attributes = kept(FlipAttributes{})}};
+                      return {
+                          {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(FlipAttributes{{1}})},
+                          {.inputs = {normal(random, {3, 4, 5})}, .attributes = Attributes(FlipAttributes{{0, -1}})},
+                          {.inputs = {normal(random, {0, 3})}, .attributes = Attributes(FlipAttributes{{0}})},
+                          {.inputs = {normal(random, {})}, .attributes = Attributes(FlipAttributes{})}};
                     },
                     .reference =
                         [](Arrays in, const AttributesRef& a) {
@@ -182,9 +179,9 @@ const OpCase kFlip{{.op = "flip",
 const OpCase kRoll{
     {.op = "roll",
      .samples = [](Random& random) -> std::vector<OpSample> {
-       return {{.inputs = {normal(random, {5, 7})}, .attributes = kept(RollAttributes{{2}, {1}})},
-               {.inputs = {normal(random, {3, 4, 5})}, .attributes = kept(RollAttributes{{-1, 13}, {0, -1}})},
-               {.inputs = {normal(random, {0, 3})}, .attributes = kept(RollAttributes{{1}, {0}})}};
+       return {{.inputs = {normal(random, {5, 7})}, .attributes = Attributes(RollAttributes{{2}, {1}})},
+               {.inputs = {normal(random, {3, 4, 5})}, .attributes = Attributes(RollAttributes{{-1, 13}, {0, -1}})},
+               {.inputs = {normal(random, {0, 3})}, .attributes = Attributes(RollAttributes{{1}, {0}})}};
      },
      .reference =
          [](Arrays in, const AttributesRef& ref) {
@@ -199,53 +196,53 @@ const OpCase kRoll{
            });
          }}};
 
-const OpCase kPad{{.op = "pad",
-                   .samples = [](Random& random) -> std::vector<OpSample> {
-                     return {
-                         {.inputs = {normal(random, {5, 7})}, .attributes = kept(PadAttributes{{0, 1}, {0, 2}, 0})},
-                         {.inputs = {normal(random, {3, 4})}, .attributes = kept(PadAttributes{{2, 0}, {1, 3}, 1.5})},
-                         {.inputs = {normal(random, {0, 2})}, .attributes = kept(PadAttributes{{1, 0}, {0, 0}, -1})}};
-                   },
-                   .reference =
-                       [](Arrays in, const AttributesRef& ref) {
-                         const auto& a = ref.as<PadAttributes>();
-                         Index sizes;
-                         for (std::size_t d = 0; d < in[0].shape.size(); ++d) {
-                           sizes.push_back(a.before[d] + in[0].shape[d] + a.after[d]);
-                         }
-                         return gathered(
-                             in[0], Shape(std::span<const std::int64_t>(sizes)),
-                             [&](Index& index) {
-                               bool is_inside = true;
-                               for (std::size_t d = 0; d < index.size(); ++d) {
-                                 index[d] -= a.before[d];
-                                 is_inside &= index[d] >= 0 && index[d] < in[0].shape[d];
-                               }
-                               return is_inside;
-                             },
-                             a.value.as_double());
-                       }}};
+const OpCase kPad{
+    {.op = "pad",
+     .samples = [](Random& random) -> std::vector<OpSample> {
+       return {{.inputs = {normal(random, {5, 7})}, .attributes = Attributes(PadAttributes{{0, 1}, {0, 2}, 0})},
+               {.inputs = {normal(random, {3, 4})}, .attributes = Attributes(PadAttributes{{2, 0}, {1, 3}, 1.5})},
+               {.inputs = {normal(random, {0, 2})}, .attributes = Attributes(PadAttributes{{1, 0}, {0, 0}, -1})}};
+     },
+     .reference =
+         [](Arrays in, const AttributesRef& ref) {
+           const auto& a = ref.as<PadAttributes>();
+           Index sizes;
+           for (std::size_t d = 0; d < in[0].shape.size(); ++d) {
+             sizes.push_back(a.before[d] + in[0].shape[d] + a.after[d]);
+           }
+           return gathered(
+               in[0], Shape(std::span<const std::int64_t>(sizes)),
+               [&](Index& index) {
+                 bool is_inside = true;
+                 for (std::size_t d = 0; d < index.size(); ++d) {
+                   index[d] -= a.before[d];
+                   is_inside &= index[d] >= 0 && index[d] < in[0].shape[d];
+                 }
+                 return is_inside;
+               },
+               a.value.as_double());
+         }}};
 
-const OpCase kUnslice{{.op = "unslice",
-                       .samples = [](Random& random) -> std::vector<OpSample> {
-                         return {
-                             {.inputs = {normal(random, {5, 3})}, .attributes = kept(UnsliceAttributes{1, 7, 1, 2})},
-                             {.inputs = {normal(random, {3, 4})}, .attributes = kept(UnsliceAttributes{0, 3, 0, 1})},
-                             {.inputs = {normal(random, {0, 4})}, .attributes = kept(UnsliceAttributes{0, 3, 2, 1})}};
-                       },
-                       .reference =
-                           [](Arrays in, const AttributesRef& ref) {
-                             const auto& a = ref.as<UnsliceAttributes>();
-                             const std::size_t dim = dim_of(a.dim, in[0].shape);
-                             return gathered(in[0], replaced(in[0].shape, dim, a.size), [&](Index& index) {
-                               const std::int64_t from = index[dim] - a.start;
-                               index[dim] = from / a.step;
-                               return from >= 0 && from % a.step == 0 && index[dim] < in[0].shape[dim];
-                             });
-                           }}};
+const OpCase kUnslice{
+    {.op = "unslice",
+     .samples = [](Random& random) -> std::vector<OpSample> {
+       return {{.inputs = {normal(random, {5, 3})}, .attributes = Attributes(UnsliceAttributes{1, 7, 1, 2})},
+               {.inputs = {normal(random, {3, 4})}, .attributes = Attributes(UnsliceAttributes{0, 3, 0, 1})},
+               {.inputs = {normal(random, {0, 4})}, .attributes = Attributes(UnsliceAttributes{0, 3, 2, 1})}};
+     },
+     .reference =
+         [](Arrays in, const AttributesRef& ref) {
+           const auto& a = ref.as<UnsliceAttributes>();
+           const std::size_t dim = dim_of(a.dim, in[0].shape);
+           return gathered(in[0], replaced(in[0].shape, dim, a.size), [&](Index& index) {
+             const std::int64_t from = index[dim] - a.start;
+             index[dim] = from / a.step;
+             return from >= 0 && from % a.step == 0 && index[dim] < in[0].shape[dim];
+           });
+         }}};
 
 std::vector<OpSample> triangle_samples(Random& random) {
-  const auto of = [](std::int64_t diagonal) { return kept(TriangleAttributes{diagonal, {}, {}}); };
+  const auto of = [](std::int64_t diagonal) { return Attributes(TriangleAttributes{diagonal, {}, {}}); };
   return {{.inputs = {normal(random, {5, 7})}, .attributes = of(0)},
           {.inputs = {normal(random, {3, 5, 4})}, .attributes = of(-2)},
           {.inputs = {normal(random, {5, 5})}, .attributes = of(1)},
