@@ -2,6 +2,7 @@
 
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/cross_entropy_rows.h"
+#include "tessera/ops/nn/detail/loss_cooperations.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/tensor/call.h"
 
@@ -28,7 +29,8 @@ void check_logits(const Call& call, std::size_t at) {
 void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_logits(call, 0);
   const Tensor& logits = call.inputs[0];
-  detail::check_cross_entropy(call, 1, rows_shape(logits.shape()));
+  detail::check_cross_entropy(call, 1, rows_shape(logits.shape()), logits.size(-1));
+  detail::check_part_of_loss(call);
   const DType dtype = detail::statistics_dtype(logits.dtype());
   outputs[0] = {loss_shape(call, logits.shape()), dtype};
   outputs[1] = {rows_shape(logits.shape()), dtype};
@@ -37,7 +39,7 @@ void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
 void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_logits(call, 1);
   const Tensor& logits = call.inputs[1];
-  detail::check_cross_entropy(call, 2, rows_shape(logits.shape()));
+  detail::check_cross_entropy(call, 2, rows_shape(logits.shape()), logits.size(-1));
   TESSERA_CHECK_CALL(call, call.inputs[0].shape() == loss_shape(call, logits.shape()), "the gradient is ",
                      call.inputs[0].shape(), ", not ", loss_shape(call, logits.shape()), " as the loss");
   TESSERA_CHECK_CALL(call, call.inputs[3].shape() == rows_shape(logits.shape()), "logsumexp is ",
@@ -123,7 +125,7 @@ void backward_kernel(const KernelCall& call) {
 
 layout::FactorRule rule(const Call& call) {
   const int ndim = call.inputs[0].ndim();
-  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kReplicate,
+  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kCooperate,
                        detail::cross_entropy_rows_kind(call, true));
   rule.add_input_whole();
   rule.add_input_rows();
@@ -136,10 +138,10 @@ layout::FactorRule rule(const Call& call) {
   return rule.take();
 }
 
+// A rank knows which of the classes it has, and the logsumexp over all.
 layout::FactorRule backward_rule(const Call& call) {
   const int ndim = call.inputs[1].ndim();
-  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kReplicate,
-                       detail::cross_entropy_rows_kind(call, false));
+  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kPass, detail::cross_entropy_rows_kind(call, false));
   if (call.as<CrossEntropyAttributes>().reduction == "none") {
     rule.add_input_rows(layout::Linearity::kJoint);
   } else {
@@ -157,6 +159,10 @@ layout::FactorRule backward_rule(const Call& call) {
   return rule.take();
 }
 
+tensor::Attributes localize_backward(const tensor::LocalizeCall& call) {
+  return detail::localized_classes(call, call.global.inputs[1].size(-1), call.inputs[1].index.back());
+}
+
 tensor::Cost cost(const Call& call) { return detail::row_cost(call, 4); }
 tensor::Cost backward_cost(const Call& call) {
   tensor::Cost of = detail::row_cost(call, 0);
@@ -167,8 +173,10 @@ tensor::Cost backward_cost(const Call& call) {
 void gradient(GradientCall& call) {
   if (!call.needs(0) || (!call.grad() && !call.grad(1))) return;
   TESSERA_CHECK_AS(NotSupported, call.grad(), "cross_entropy: a gradient of its logsumexp alone; use logsumexp()");
-  call.set(0, cross_entropy_backward({call.grad(), call.grad(1)}, call.input(0), call.input(1), call.output(1),
-                                     call.as<CrossEntropyAttributes>()));
+  CrossEntropyAttributes how = call.as<CrossEntropyAttributes>();
+  Tensor grad = call.grad();
+  detail::divide_mean(grad, call.input(1), how);
+  call.set(0, cross_entropy_backward({grad, call.grad(1)}, call.input(0), call.input(1), call.output(1), how));
 }
 
 const tensor::Operator kCrossEntropy = tensor::register_op({.name = "cross_entropy",
@@ -179,7 +187,8 @@ const tensor::Operator kCrossEntropy = tensor::register_op({.name = "cross_entro
                                                             .gradient = gradient,
                                                             .saves = "logits, targets, logsumexp",
                                                             .rule = rule,
-                                                            .cost = cost});
+                                                            .cost = cost,
+                                                            .cooperation = &detail::kCrossEntropyTogether});
 const tensor::Operator kCrossEntropyBackward =
     tensor::register_op({.name = "cross_entropy_backward",
                          .inputs = "grad, logits, targets, logsumexp, grad_logsumexp?",
@@ -187,6 +196,7 @@ const tensor::Operator kCrossEntropyBackward =
                          .infer = infer_backward,
                          .host = backward_kernel,
                          .rule = backward_rule,
+                         .localize = localize_backward,
                          .cost = backward_cost});
 
 }  // namespace
