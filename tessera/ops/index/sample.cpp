@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/ops/create/random.h"
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/index.h"

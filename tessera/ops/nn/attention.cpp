@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/attention_tiles.h"
 #include "tessera/ops/nn/detail/row_rule.h"
@@ -45,7 +46,7 @@ void check_operands(const Call& call, const Places& at) {
   const Tensor& q = call.inputs[at.q];
   const Tensor& k = call.inputs[at.q + 1];
   const Tensor& v = call.inputs[at.q + 2];
-  detail::check_floating(call, at.q);
+  detail::check_floating(call, call.inputs[at.q]);
   for (const Tensor& x : {q, k, v}) {
     TESSERA_CHECK_CALL(call, x.ndim() == 4 && x.dtype() == q.dtype(), "takes [batch, heads, sequence, width] of one ",
                        "dtype, not ", x.dtype(), x.shape());

@@ -1,5 +1,6 @@
 #include "tessera/ops/nn/cross_entropy.h"
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/cross_entropy_rows.h"
 #include "tessera/ops/nn/detail/loss_cooperations.h"
@@ -22,7 +23,7 @@ Shape loss_shape(const Call& call, const Shape& logits) {
 }
 
 void check_logits(const Call& call, std::size_t at) {
-  detail::check_floating(call, at);
+  detail::check_floating(call, call.inputs[at]);
   TESSERA_CHECK_CALL(call, call.inputs[at].ndim() >= 1, "logits have no dimension of classes");
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/matrix/detail/gemm.h"
 #include "tessera/ops/nn/cross_entropy.h"
@@ -28,7 +29,7 @@ bool is_reduced(const Call& call) { return call.as<CrossEntropyAttributes>().red
 void check_operands(const Call& call, std::size_t at) {
   const Tensor& x = call.inputs[at];
   const Tensor& weight = call.inputs[at + 1];
-  detail::check_floating(call, at);
+  detail::check_floating(call, call.inputs[at]);
   TESSERA_CHECK_CALL(call,
                      x.ndim() >= 1 && weight.ndim() == 2 && weight.dtype() == x.dtype() && weight.size(1) == x.size(-1),
                      "takes x [..., features] and weight [classes, features] of one dtype, not ", x.dtype(), x.shape(),

@@ -2,6 +2,7 @@
 // is cut, ranks agree on the best value first; then on the first place in the whole that has it.
 #include <cmath>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/index.h"

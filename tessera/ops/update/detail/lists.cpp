@@ -1,5 +1,7 @@
 #include "tessera/ops/update/detail/lists.h"
 
+#include "tessera/ops/detail/dtype_checks.h"
+
 namespace tessera::ops::detail {
 
 void ListCall::check() const {

@@ -1,0 +1,18 @@
+#include "tessera/ops/detail/dtype_checks.h"
+
+namespace tessera::ops::detail {
+
+void check_computable(const tensor::Call& call, const Tensor& x) {
+  const DType dtype = x.dtype();
+  const bool is_storage = dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2 || dtype == DType::kC128 ||
+                          dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64;
+  TESSERA_CHECK_CALL(call, !is_storage, "does not compute in ", dtype, "; cast it first");
+}
+
+void check_floating(const tensor::Call& call, const Tensor& x) {
+  const DType dtype = x.dtype();
+  TESSERA_CHECK_CALL(call, is_computed_floating(dtype), "does not compute in ", dtype,
+                     "; cast to f32, f64, bf16 or f16");
+}
+
+}  // namespace tessera::ops::detail
