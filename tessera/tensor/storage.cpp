@@ -25,10 +25,8 @@ Storage::~Storage() {
   if (!owner_) return;
   // Whoever owns the bytes must not be let go of before the work that uses them is done: each stream that used them
   // drops its hold when it gets there.
-  for (const StreamId id : uses_) {
+  for (const device::Stream& stream : uses_) {
     try {
-      const device::Stream stream = device_.stream(id);
-      if (!stream) continue;  // gone, and so is its work
       if (stream.is_capturing()) continue;
       stream.run([owner = owner_] {}, {.label = "release", .accesses = std::span<const device::Access>()});
     } catch (const std::exception& error) {
@@ -43,7 +41,7 @@ void Storage::note_use(const device::Stream& stream) const {
     return;
   }
   const std::lock_guard lock(uses_mutex_);
-  if (std::ranges::find(uses_, stream.id()) == uses_.end()) uses_.push_back(stream.id());
+  if (std::ranges::find(uses_, stream.id(), &device::Stream::id) == uses_.end()) uses_.push_back(stream);
 }
 
 }  // namespace tessera::tensor

@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "tessera/base/export.h"
-#include "tessera/base/small_vector.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/buffer.h"
 #include "tessera/tensor/counted.h"
@@ -61,8 +61,8 @@ class TESSERA_API Storage final : public detail::Counted {
   DeviceKind kind_ = kHostKind;
   mutable std::atomic<std::uint64_t> version_{0};
   std::shared_ptr<void> owner_;
-  mutable std::mutex uses_mutex_;          // for uses_
-  mutable SmallVector<StreamId, 2> uses_;  // outside bytes: where they were used
+  mutable std::mutex uses_mutex_;             // for uses_
+  mutable std::vector<device::Stream> uses_;  // outside bytes: where they were used; held, so that none goes before
 };
 
 }  // namespace tessera::tensor
