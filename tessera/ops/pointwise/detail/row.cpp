@@ -36,11 +36,13 @@ bool is_storage_only(DType dtype) {
   TESSERA_THROW(InvalidArgument, call.op.name(), ": does not compute with ", dtype, "; called as ", call.text());
 }
 
+bool are_shapes_alike(const tensor::Call& call) {
+  const Shape& first = call.inputs[0].shape();
+  return std::ranges::all_of(call.inputs.subspan(1), [&](const Tensor& tensor) { return tensor.shape() == first; });
+}
+
 // The shape that all tensors broadcast to.
 Shape broadcast_shape(const tensor::Call& call) {
-  const Shape& first = call.inputs[0].shape();
-  const bool is_alike = std::ranges::all_of(call.inputs, [&](const Tensor& t) { return t.shape() == first; });
-  if (is_alike) return first;
   std::vector<std::int64_t> dims;
   for (const Tensor& input : call.inputs) {
     const Shape& shape = input.shape();
@@ -79,7 +81,11 @@ void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::Outpu
   const DType dtype = computed_dtype(row, call);
   TESSERA_CHECK_CALL(call, !row.first_is_mask || call.inputs[0].dtype() == DType::kBool, "the mask is ",
                      call.inputs[0].dtype(), ", not bool");
-  outputs[0].shape = call.inputs.size() == 1 ? call.inputs[0].shape() : broadcast_shape(call);
+  if (are_shapes_alike(call)) {
+    outputs[0].shape = call.inputs[0].shape();
+  } else {
+    outputs[0].shape = broadcast_shape(call);
+  }
   switch (row.result) {
     case Result::kSame: outputs[0].dtype = dtype; break;
     case Result::kBool: outputs[0].dtype = DType::kBool; break;
@@ -88,7 +94,9 @@ void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::Outpu
 }
 
 void run_row(const Row& row, const tensor::KernelCall& call) {
-  const Compute compute = compute_of(computed_dtype(row, call));
+  // Mostly what it computes with is what was inferred for the result.
+  const DType dtype = row.result == Result::kSame ? call.outputs[0].dtype() : computed_dtype(row, call);
+  const Compute compute = compute_of(dtype);
   const TileKernel kernel = row.kernels().by_compute[static_cast<int>(compute)];
   TileInput inputs[5];
   std::size_t count = 0;
