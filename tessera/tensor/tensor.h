@@ -42,6 +42,9 @@ namespace detail {
 
 /// The object behind a handle.
 struct TESSERA_API TensorState final : public Counted {
+  TensorState() {}  // NOLINT(modernize-use-equals-default): a defaulted one is filled with zeros first by `new T()`
+  TensorState(Ref<Storage> bytes, Shape&& dims, Strides&& steps, std::int64_t elements, DType type)
+      : storage(std::move(bytes)), shape(std::move(dims)), strides(std::move(steps)), numel(elements), dtype(type) {}
   ~TensorState();
   Ref<Storage> storage;       // null for a tensor with a layout
   Shape shape;                // global with a layout
