@@ -16,12 +16,13 @@
 #include "tessera/device/device.h"
 #include "tessera/memory/buffer.h"
 #include "tessera/tensor/detail/counted.h"
+#include "tessera/tensor/detail/recycled.h"
 #include "tessera/tensor/device_context.h"
 
 namespace tessera::tensor {
 
 /// See the head of this file. Shared by handle; use_on() and the version may be called from any thread.
-class TESSERA_API Storage final : public detail::Counted {
+class TESSERA_API Storage final : public detail::Counted, public detail::Recycled {
  public:
   /// New bytes for work on `where`'s stream.
   Storage(std::size_t nbytes, const CurrentDevice& where);
