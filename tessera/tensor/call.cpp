@@ -167,8 +167,8 @@ Tensor call(const Operator& op, const Arguments& inputs, const AttributesRef& at
 }
 
 void call_out(const Operator& op, const Tensor& out, const Arguments& inputs, const AttributesRef& attributes) {
-  Tensor result = out;
-  const Call made{op, inputs.tensors(), attributes, std::span(&result, 1)};
+  // A given output is written into and stays the tensor it is: the caller's handle serves, and nothing is counted.
+  const Call made{op, inputs.tensors(), attributes, std::span(const_cast<Tensor*>(&out), 1)};
   TESSERA_CHECK_CALL(made, out, "there is no tensor to write into");
   call_into(made);
 }

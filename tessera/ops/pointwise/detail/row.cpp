@@ -9,20 +9,21 @@
 namespace tessera::ops::detail {
 namespace {
 
-bool is_computed(DType dtype, std::uint8_t types) {
+// What a row must have to compute with a dtype: one of these.
+constexpr std::uint8_t types_of(DType dtype) {
   switch (dtype) {
     case DType::kF64:
     case DType::kF32:
     case DType::kF16:
-    case DType::kBF16: return (types & kFloats) != 0;
+    case DType::kBF16: return kFloats;
     case DType::kI64:
     case DType::kI32:
     case DType::kI16:
     case DType::kI8:
-    case DType::kU8: return (types & (kIntegers | kIntegersAsFloats)) != 0;
-    case DType::kBool: return (types & (kBools | kIntegersAsFloats)) != 0;
-    case DType::kC64: return (types & kComplex) != 0;
-    default: return false;
+    case DType::kU8: return kIntegers | kIntegersAsFloats;
+    case DType::kBool: return kBools | kIntegersAsFloats;
+    case DType::kC64: return kComplex;
+    default: return 0;
   }
 }
 
@@ -71,7 +72,7 @@ DType computed_dtype(const Row& row, const tensor::Call& call) {
     const auto& range = call.as<ClampAttributes>();
     dtype = promote(promote(dtype, range.low), range.high);
   }
-  if (!is_computed(dtype, row.types)) [[unlikely]]
+  if ((types_of(dtype) & row.types) == 0) [[unlikely]]
     refuse_dtype(call, dtype);
   if ((row.types & kIntegersAsFloats) != 0 && !is_floating(dtype) && !is_complex(dtype)) return DType::kF32;
   return dtype;
