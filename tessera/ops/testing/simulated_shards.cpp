@@ -225,7 +225,7 @@ void SimulatedShards::answer(const tensor::Call& call) {
 }
 
 Tensor SimulatedShards::add(Parts parts) {
-  const Tensor tensor = Tensor::sharded(parts.shape, parts.dtype, parts.layout, parts.by_rank[0]);
+  Tensor tensor = Tensor::sharded(parts.shape, parts.dtype, parts.layout, parts.by_rank[0]);
   entries_[tensor.state()] = {tensor, std::move(parts)};
   return tensor;
 }

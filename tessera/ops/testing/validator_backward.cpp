@@ -88,7 +88,7 @@ BackwardSubject whole_gradients(const Subject& subject, Random& random) {
 
 // The gradient of a result in this layout; pending: partial along the axes that do nothing in the result.
 Layout layout_of_gradient(const Layout& result, bool is_pending) {
-  const Layout settled = layout::gradient_layout(result);
+  Layout settled = layout::gradient_layout(result);
   if (!is_pending) return settled;
   layout::LayoutParts parts = settled.parts();
   for (std::int32_t axis = 0; axis < result.mesh().ndim(); ++axis) {
