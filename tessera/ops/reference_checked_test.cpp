@@ -212,5 +212,32 @@ TEST(CheckedReference, EveryOperatorDeclaresWhatItTouches) {
   }
 }
 
+// A kernel that says nothing of its second argument: what the test above is for.
+const tensor::Operator kForgetful =
+    tensor::register_op({.name = "test.forgetful",
+                         .inputs = "a, b",
+                         .infer =
+                             [](const tensor::Call& call, std::span<tensor::OutputInfo> outputs) {
+                               outputs[0] = {call.inputs[0].shape(), DType::kF32};
+                             },
+                         .host =
+                             [](const tensor::KernelCall& call) {
+                               const detail::ByteRange read = detail::byte_range(call.inputs[0]);
+                               const detail::ByteRange written = detail::byte_range(call.outputs[0]);
+                               const device::Access accesses[] = {device::reads(read.address, read.nbytes),
+                                                                  device::writes(written.address, written.nbytes)};
+                               call.stream().run([] {}, {.label = "test.forgetful", .accesses = accesses});
+                             }});
+
+TEST(CheckedReference, SeesAKernelThatDeclaresTooLittle) {
+  CheckedDevice on(7);
+  const OpCaseInfo info{.op = "test.forgetful", .samples = {}};
+  Random random(7);
+  const OpSample sample{.inputs = {normal(random, {5, 7}), normal(random, {5, 7})}};
+  Unordered call(on, info, sample);
+  EXPECT_TRUE(call.is_refused(call.inputs()[0], true, device::AccessMode::kWrite));
+  EXPECT_FALSE(call.is_refused(call.inputs()[1], true, device::AccessMode::kWrite));
+}
+
 }  // namespace
 }  // namespace tessera::ops::testing
