@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/ops/nn/cross_entropy.h"
@@ -14,13 +15,16 @@ namespace tessera::ops::detail {
 
 /// The attributes as a kernel keeps them.
 struct CrossEntropyRows {
-  explicit CrossEntropyRows(const CrossEntropyAttributes& of)
-      : ignore_index(of.ignore_index),
+  explicit CrossEntropyRows(const tensor::Call& call) : CrossEntropyRows(call, call.as<CrossEntropyAttributes>()) {}
+  CrossEntropyRows(const tensor::Call& call, const CrossEntropyAttributes& of)
+      : op(call.op.name()),
+        ignore_index(of.ignore_index),
         smoothing(of.label_smoothing),
         count(of.count),
         is_mean(of.reduction == "mean"),
         is_reduced(of.reduction != "none") {}
 
+  std::string_view op;  // named in errors
   std::int64_t ignore_index;
   double smoothing;
   double count;

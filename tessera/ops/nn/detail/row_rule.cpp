@@ -50,8 +50,8 @@ void RowRule::add_input_absent() { add_input({}, layout::Linearity::kNone); }
 
 void check_floating(const tensor::Call& call, std::size_t input) {
   const DType dtype = call.inputs[input].dtype();
-  TESSERA_CHECK_CALL(call, is_computed_floating(dtype), "does not compute in ", dtype,
-                     "; cast to f32, f64, bf16 or f16");
+  TESSERA_CHECK_CALL(call, is_computed_floating(dtype), "does not compute in ", dtype, ", which ",
+                     call.op->inputs[input].name, " is; cast to f32, f64, bf16 or f16");
 }
 
 void check_same(const tensor::Call& call, std::size_t a, std::size_t b) {
