@@ -192,7 +192,7 @@ TEST(Errors, OfShapesThatDoNotFitNameTheCall) {
 // A tensor of zeros or small numbers of any dtype, complex ones too.
 Tensor with_dtype(const SampleInput& input, DType dtype) {
   if (!is_complex(dtype)) return to_tensor(input.value, dtype);
-  const Tensor zeros = Tensor::allocate(input.value.shape, dtype, device::Device::get("host"));
+  Tensor zeros = Tensor::allocate(input.value.shape, dtype, device::Device::get("host"));
   zeros.device().synchronize();
   std::memset(zeros.storage().data(), 0, zeros.nbytes());
   return zeros;

@@ -48,7 +48,7 @@ Tensor placed(Array& value, DType dtype, bool is_dense, bool may_repeat, Random&
   if (may_repeat && !is_dense && !value.shape.is_empty() && value.shape.ndim() > 0 && random() % 6 == 0) {
     return expanded(value, random() % value.shape.size(), dtype, random);
   }
-  const Tensor memory = allocate_laid(value.shape, dtype, host(), is_dense ? Lay::kDense : lays[random() % 3], random);
+  Tensor memory = allocate_laid(value.shape, dtype, host(), is_dense ? Lay::kDense : lays[random() % 3], random);
   write_on(tensor::current_stream(host()), memory, value, "argument");
   return memory;
 }

@@ -59,7 +59,7 @@ class CheckedDevice {
 // A tensor with these elements, made by work on `stream`.
 Tensor made_on(CheckedDevice& on, const device::Stream& stream, const Array& value, DType dtype) {
   const tensor::StreamScope scope(stream);
-  const Tensor made =
+  Tensor made =
       allocate_laid(value.shape, dtype, on.device, on.random() % 2 == 0 ? Lay::kDense : Lay::kRandom, on.random);
   write_on(stream, made, value, "argument");
   return made;
@@ -75,7 +75,7 @@ Launched launch(CheckedDevice& on, const OpCaseInfo& info, const OpSample& sampl
   const device::Stream& stream = on.any_stream();
   const auto argument = [&](const Array& value, DType dtype) {
     const device::Stream& from = on.any_stream();
-    const Tensor made = made_on(on, from, value, dtype);
+    Tensor made = made_on(on, from, value, dtype);
     hand_over(from, stream);
     return made;
   };

@@ -29,7 +29,7 @@ struct Parts {
 // A c64 tensor of any strides.
 Tensor complex_tensor(const Array& real_part, const Array& imaginary_part, Lay lay, Random& random) {
   const device::Device host = device::Device::get("host");
-  const Tensor made = allocate_laid(real_part.shape, DType::kC64, host, lay, random);
+  Tensor made = allocate_laid(real_part.shape, DType::kC64, host, lay, random);
   const device::Stream& stream = tensor::current_stream(host);
   if (made.numel() > 0) {
     write_on(stream, real(made), real_part, "real");

@@ -305,7 +305,7 @@ void fill(const tensor::Operator& op, const Tensor& x, const Tensor& counter, co
 
 Tensor filled_like(const tensor::Operator& op, const Tensor& x, const Tensor& counter, const Scalar& a,
                    const Scalar& b) {
-  const Tensor out = empty_like(x);
+  Tensor out = empty_like(x);
   fill(op, out, counter, a, b);
   return out;
 }

@@ -22,7 +22,7 @@ bool is_broadcast_to(const Shape& from, const Shape& shape) {
 Tensor scaled_sum(const char* op, const Tensor& input, const Tensor& product, const Scalar& beta, const Scalar& alpha) {
   TESSERA_CHECK(is_broadcast_to(input.shape(), product.shape()), op, ": the input ", describe(input),
                 " is not broadcast to the product's ", product.shape());
-  const Tensor scaled = is_one(alpha) ? product : mul(product, alpha);
+  Tensor scaled = is_one(alpha) ? product : mul(product, alpha);
   if (!beta.as_bool()) return scaled;
   return add(is_one(beta) ? input : mul(input, beta), scaled);
 }
@@ -31,7 +31,7 @@ Tensor scaled_sum(const char* op, const Tensor& input, const Tensor& product, co
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   // Adding the bias is a step of its own: inside the product it would be added once for each piece of a cut sum.
-  const Tensor product = detail::linear_without_bias(x, weight);
+  Tensor product = detail::linear_without_bias(x, weight);
   if (!bias) return product;
   TESSERA_CHECK(bias.ndim() == 1 && bias.size(0) == weight.size(0), "linear: the bias is ", describe(bias),
                 ", not one value for each row of the weight, ", describe(weight));

@@ -33,7 +33,8 @@ OpSample derive_contract(Derivation& from) {
   std::string labels[3];
   std::vector<std::int64_t> sizes[2];
   std::int64_t numel = 1;
-  for (char label = 'a'; label < 'a' + from.between(0, 5); ++label) {
+  const std::string letters = std::string("abcde").substr(0, static_cast<std::size_t>(from.between(0, 5)));
+  for (const char label : letters) {
     const std::int64_t size = numel > 200 ? from.between(1, 2) : from.between(1, 6);
     numel *= size;
     const std::int64_t where = from.pick(4);  // 0: first, 1: second, else both
