@@ -5,20 +5,10 @@
 #include <cmath>
 #include <set>
 
-#include "tessera/ops/testing/op_case.h"
+#include "tessera/ops/testing/sample_memory.h"
 
 namespace tessera::ops::testing {
 namespace {
-
-// Rounding inputs and result to a half type once each makes errors of about this, relative to the values.
-double tolerance_in(DType dtype, double in_f32) {
-  switch (dtype) {
-    case DType::kF64: return std::max(in_f32 * 1e-7, 1e-13);
-    case DType::kBF16: return std::max(in_f32, 1.0 / 128);
-    case DType::kF16: return std::max(in_f32, 1.0 / 1024);
-    default: return in_f32;
-  }
-}
 
 struct Variant {
   DType dtype;
@@ -51,7 +41,7 @@ void run_sample(const OpCaseInfo& info, const OpSample& sample, const Variant& v
   }
   std::vector<Tensor> outputs(static_cast<std::size_t>(sample.outputs));
   const tensor::Operator op = tensor::find_op(info.op);
-  tensor::call_into({op, tensors, sample.attributes.ref(), outputs});
+  call_sample(info, sample, device::Device::get("host"), tensors, outputs);
   const std::vector<Array> want = info.reference(arrays, sample.attributes.ref());
   ASSERT_EQ(want.size(), outputs.size());
   const double tolerance = tolerance_in(variant.dtype, info.tolerance);

@@ -11,7 +11,7 @@ inline bool is_computed_floating(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
-/// Refuses dtypes that are storage only.
+/// Refuses dtypes that are storage only, of an argument `x` of the call.
 void check_computable(const tensor::Call& call, const Tensor& x);
 /// Refuses what is not floating, of those.
 void check_floating(const tensor::Call& call, const Tensor& x);

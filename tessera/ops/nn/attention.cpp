@@ -73,6 +73,9 @@ void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
 
 void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_operands(call, kBackward);
+  for (const std::size_t i : {0U, 4U, 5U, 8U}) {
+    if (call.inputs[i]) detail::check_floating(call, call.inputs[i]);
+  }
   const Tensor& q = call.inputs[1];
   const Shape shape = out_shape(q, call.inputs[3]);
   TESSERA_CHECK_CALL(call, call.inputs[0].shape() == shape && call.inputs[4].shape() == shape, "gradient ",
@@ -86,6 +89,7 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
 
 std::shared_ptr<AttentionCall> make_call(const KernelCall& call, const Places& at) {
   auto of = std::make_shared<AttentionCall>();
+  of->op = call.op.name();
   const Tensor& q = call.inputs[at.q];
   const Tensor& k = call.inputs[at.q + 1];
   const Tensor& v = call.inputs[at.q + 2];

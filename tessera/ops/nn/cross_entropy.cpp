@@ -41,6 +41,9 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_logits(call, 1);
   const Tensor& logits = call.inputs[1];
   detail::check_cross_entropy(call, 2, rows_shape(logits.shape()), logits.size(-1));
+  for (const std::size_t i : {0U, 3U, 4U}) {
+    if (call.inputs[i]) detail::check_floating(call, call.inputs[i]);
+  }
   TESSERA_CHECK_CALL(call, call.inputs[0].shape() == loss_shape(call, logits.shape()), "the gradient is ",
                      call.inputs[0].shape(), ", not ", loss_shape(call, logits.shape()), " as the loss");
   TESSERA_CHECK_CALL(call, call.inputs[3].shape() == rows_shape(logits.shape()), "logsumexp is ",
@@ -103,9 +106,9 @@ void run_backward(const Backward& of) {
 
 void kernel(const KernelCall& call) {
   const Tensor& logits = call.inputs[0];
-  const auto of = std::make_shared<const Forward>(Forward{CrossEntropyRows(call.as<CrossEntropyAttributes>()),
-                                                          Rows(logits, logits.ndim() - 1), Rows(call.inputs[1], -1),
-                                                          Rows(call.outputs[0], -1), Rows(call.outputs[1], -1)});
+  const auto of = std::make_shared<const Forward>(Forward{CrossEntropyRows(call), Rows(logits, logits.ndim() - 1),
+                                                          Rows(call.inputs[1], -1), Rows(call.outputs[0], -1),
+                                                          Rows(call.outputs[1], -1)});
   detail::with_floating(logits.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     detail::enqueue(call, [of] { run_forward<T>(*of); });
@@ -114,10 +117,9 @@ void kernel(const KernelCall& call) {
 
 void backward_kernel(const KernelCall& call) {
   const Tensor& logits = call.inputs[1];
-  const auto of = std::make_shared<const Backward>(
-      Backward{CrossEntropyRows(call.as<CrossEntropyAttributes>()), Rows(call.inputs[0], -1),
-               Rows(logits, logits.ndim() - 1), Rows(call.inputs[2], -1), Rows(call.inputs[3], -1),
-               Rows(call.inputs[4], -1), Rows(call.outputs[0], logits.ndim() - 1)});
+  const auto of = std::make_shared<const Backward>(Backward{
+      CrossEntropyRows(call), Rows(call.inputs[0], -1), Rows(logits, logits.ndim() - 1), Rows(call.inputs[2], -1),
+      Rows(call.inputs[3], -1), Rows(call.inputs[4], -1), Rows(call.outputs[0], logits.ndim() - 1)});
   detail::with_floating(logits.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     detail::enqueue(call, [of] { run_backward<T>(*of); });

@@ -48,6 +48,9 @@ void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
 
 void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_operands(call, 1);
+  for (const std::size_t i : {0U, 4U, 5U}) {
+    if (call.inputs[i]) detail::check_floating(call, call.inputs[i]);
+  }
   const Tensor& x = call.inputs[1];
   const Shape rows = rows_shape(x.shape());
   const Shape loss = is_reduced(call) ? Shape() : rows;
@@ -60,7 +63,7 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
 }
 
 struct Loss {
-  explicit Loss(const CrossEntropyAttributes& attributes) : how(attributes) {}
+  explicit Loss(const Call& call) : how(call) {}
 
   CrossEntropyRows how;
   Rows x, targets, loss, logsumexp;
@@ -179,7 +182,7 @@ void run_backward(const Loss& of) {
 }
 
 std::shared_ptr<Loss> make_loss(const KernelCall& call, std::size_t at) {
-  auto of = std::make_shared<Loss>(call.as<CrossEntropyAttributes>());
+  auto of = std::make_shared<Loss>(call);
   const Tensor& x = call.inputs[at];
   const Tensor& weight = call.inputs[at + 1];
   of->x = Rows(x, x.ndim() - 1);

@@ -9,8 +9,8 @@ std::int64_t CrossEntropyRows::target(const Rows& targets, std::int64_t row, std
   const std::int64_t target = *targets.read(row, one);
   if (target == ignore_index) return -1;
   if (all_classes > 0) classes = all_classes;
-  TESSERA_CHECK(target >= 0 && target < classes, "cross_entropy: target ", target, " of row ", row, " is none of ",
-                classes, " classes, nor the ignored index ", ignore_index);
+  TESSERA_CHECK(target >= 0 && target < classes, op, ": target ", target, " of row ", row, " is none of ", classes,
+                " classes, nor the ignored index ", ignore_index);
   return target;
 }
 

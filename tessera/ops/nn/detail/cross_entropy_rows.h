@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/ops/nn/cross_entropy.h"
@@ -15,8 +16,10 @@ namespace tessera::ops::detail {
 
 /// The attributes as a kernel keeps them.
 struct CrossEntropyRows {
-  explicit CrossEntropyRows(const CrossEntropyAttributes& of)
-      : ignore_index(of.ignore_index),
+  explicit CrossEntropyRows(const tensor::Call& call) : CrossEntropyRows(call, call.as<CrossEntropyAttributes>()) {}
+  CrossEntropyRows(const tensor::Call& call, const CrossEntropyAttributes& of)
+      : op(call.op.name()),
+        ignore_index(of.ignore_index),
         smoothing(of.label_smoothing),
         count(of.count),
         is_mean(of.reduction == "mean"),
@@ -24,6 +27,7 @@ struct CrossEntropyRows {
         all_classes(of.classes),
         class_map(of.class_map) {}
 
+  std::string_view op;  // named in errors
   std::int64_t ignore_index;
   double smoothing;
   double count;
