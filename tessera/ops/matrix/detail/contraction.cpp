@@ -12,7 +12,8 @@ using LabelSizes = std::array<std::int64_t, 128>;
 
 bool is_label_text(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (std::isalpha(static_cast<unsigned char>(text[i])) == 0 || text.find(text[i], i + 1) != std::string_view::npos) return false;
+    if (std::isalpha(static_cast<unsigned char>(text[i])) == 0 || text.find(text[i], i + 1) != std::string_view::npos)
+      return false;
   }
   return true;
 }
@@ -69,8 +70,8 @@ ContractionLabels parse_contraction(const tensor::Call& call, std::string_view l
   const bool has_parts = comma != std::string_view::npos && arrow != std::string_view::npos && comma < arrow;
   TESSERA_CHECK_CALL(call, has_parts, "labels '", labels, "', not like 'ik,kj->ij'");
   ContractionLabels parts = {std::string(labels.substr(0, comma)),
-                                   std::string(labels.substr(comma + 1, arrow - comma - 1)),
-                                   std::string(labels.substr(arrow + 2))};
+                             std::string(labels.substr(comma + 1, arrow - comma - 1)),
+                             std::string(labels.substr(arrow + 2))};
   for (const std::string& part : {parts.a, parts.b, parts.c}) {
     TESSERA_CHECK_CALL(call, is_label_text(part), "labels '", part, "' in '", labels, "' are not letters, each once");
   }
