@@ -51,8 +51,8 @@ extern "C" __global__ void __launch_bounds__(256) embedding_rows(const __grid_co
     std::int64_t to;
     std::int64_t at;
     find(of, i, to, at);
-    const std::int64_t index = of.is_wide ? static_cast<const std::int64_t*>(of.index)[at]
-                                          : static_cast<const std::int32_t*>(of.index)[at];
+    const std::int64_t index =
+        of.is_wide ? static_cast<const std::int64_t*>(of.index)[at] : static_cast<const std::int32_t*>(of.index)[at];
     const bool is_inside = index >= 0 && index < of.rows;
     if (!is_inside && threadIdx.x % 32 == 0) *static_cast<volatile std::int64_t*>(of.refused) = refused_word(index);
     const std::int64_t row = is_inside ? local_row(of, index) : -1;

@@ -39,7 +39,7 @@ std::string load_cublaslt(const std::vector<std::string>& libraries, CublasLt& t
   void* handle = open_first(libraries, tried);
   if (handle == nullptr) return "cuBLASLt was not found (" + tried + ")";
   std::string missing;
-#define TESSERA_CUBLASLT_RESOLVE(name)                                    \
+#define TESSERA_CUBLASLT_RESOLVE(name)                                      \
   table.name = reinterpret_cast<decltype(&::name)>(::dlsym(handle, #name)); \
   if (table.name == nullptr) missing += std::string(" ") + #name;
   TESSERA_CUBLASLT_FUNCTIONS(TESSERA_CUBLASLT_RESOLVE)

@@ -9,19 +9,19 @@
 
 namespace tessera::ops::cuda {
 
-#define TESSERA_CUBLASLT_FUNCTIONS(X)                                                                             \
-  X(cublasLtCreate)                                                                                               \
-  X(cublasLtGetStatusString)                                                                                      \
-  X(cublasLtMatmul)                                                                                               \
-  X(cublasLtMatmulAlgoGetHeuristic)                                                                               \
-  X(cublasLtMatmulDescCreate)                                                                                     \
-  X(cublasLtMatmulDescDestroy)                                                                                    \
-  X(cublasLtMatmulDescSetAttribute)                                                                               \
-  X(cublasLtMatmulPreferenceCreate)                                                                               \
-  X(cublasLtMatmulPreferenceDestroy)                                                                              \
-  X(cublasLtMatmulPreferenceSetAttribute)                                                                         \
-  X(cublasLtMatrixLayoutCreate)                                                                                   \
-  X(cublasLtMatrixLayoutDestroy)                                                                                  \
+#define TESSERA_CUBLASLT_FUNCTIONS(X)     \
+  X(cublasLtCreate)                       \
+  X(cublasLtGetStatusString)              \
+  X(cublasLtMatmul)                       \
+  X(cublasLtMatmulAlgoGetHeuristic)       \
+  X(cublasLtMatmulDescCreate)             \
+  X(cublasLtMatmulDescDestroy)            \
+  X(cublasLtMatmulDescSetAttribute)       \
+  X(cublasLtMatmulPreferenceCreate)       \
+  X(cublasLtMatmulPreferenceDestroy)      \
+  X(cublasLtMatmulPreferenceSetAttribute) \
+  X(cublasLtMatrixLayoutCreate)           \
+  X(cublasLtMatrixLayoutDestroy)          \
   X(cublasLtMatrixLayoutSetAttribute)
 
 /// Every function used, resolved.
@@ -39,11 +39,11 @@ const std::string& why_no_cublaslt();
 const CublasLt& cublaslt();
 
 /// Throws DeviceError naming the call unless it succeeded.
-#define TESSERA_CUBLASLT(function, ...)                                                                               \
-  do {                                                                                                                \
-    const cublasStatus_t tessera_status = ::tessera::ops::cuda::cublaslt().function(__VA_ARGS__);                   \
-    TESSERA_CHECK_AS(::tessera::DeviceError, tessera_status == CUBLAS_STATUS_SUCCESS, #function, " failed: ",         \
-                     ::tessera::ops::cuda::cublaslt().cublasLtGetStatusString(tessera_status));                     \
+#define TESSERA_CUBLASLT(function, ...)                                                                      \
+  do {                                                                                                       \
+    const cublasStatus_t tessera_status = ::tessera::ops::cuda::cublaslt().function(__VA_ARGS__);            \
+    TESSERA_CHECK_AS(::tessera::DeviceError, tessera_status == CUBLAS_STATUS_SUCCESS, #function,             \
+                     " failed: ", ::tessera::ops::cuda::cublaslt().cublasLtGetStatusString(tessera_status)); \
   } while (false)
 
 }  // namespace tessera::ops::cuda

@@ -156,10 +156,10 @@ struct Plan {
     int found = 0;
     const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(
         handle, desc.get(), a.get(), b.get(), c.get(), c.get(), preference.get(), 1, &best, &found);
-    TESSERA_CHECK_AS(NotSupported, status == CUBLAS_STATUS_SUCCESS && found > 0,
-                     "cuBLASLt knows no way to multiply ", of.dtype, " [", of.m, ", ", of.k, "] with [", of.k, ", ",
-                     of.n, "] ", of.batch, " times, strides ", of.a.stride, ", ", of.b.stride, " and ", of.c.stride,
-                     " by columns (", cublaslt().cublasLtGetStatusString(status), "); try contiguous operands");
+    TESSERA_CHECK_AS(NotSupported, status == CUBLAS_STATUS_SUCCESS && found > 0, "cuBLASLt knows no way to multiply ",
+                     of.dtype, " [", of.m, ", ", of.k, "] with [", of.k, ", ", of.n, "] ", of.batch, " times, strides ",
+                     of.a.stride, ", ", of.b.stride, " and ", of.c.stride, " by columns (",
+                     cublaslt().cublasLtGetStatusString(status), "); try contiguous operands");
     algorithm = best.algo;
     workspace_nbytes = best.workspaceSize;
   }
@@ -231,9 +231,9 @@ void launch_lt_gemm(const tensor::KernelCall& call, const LtProduct& product) {
   const memory::Buffer workspace = scratch(call, plan->workspace_nbytes);
   stream.launch_native(
       [&](void* native) {
-        TESSERA_CUBLASLT(cublasLtMatmul, device.handle(), plan->desc.get(), scales.one(), product.a.data,
-                         plan->a.get(), product.b.data, plan->b.get(), scales.zero(), product.c.data, plan->c.get(),
-                         product.c.data, plan->c.get(), &plan->algorithm, workspace.data(), plan->workspace_nbytes,
+        TESSERA_CUBLASLT(cublasLtMatmul, device.handle(), plan->desc.get(), scales.one(), product.a.data, plan->a.get(),
+                         product.b.data, plan->b.get(), scales.zero(), product.c.data, plan->c.get(), product.c.data,
+                         plan->c.get(), &plan->algorithm, workspace.data(), plan->workspace_nbytes,
                          static_cast<cudaStream_t>(native));
       },
       {.label = call.op.name()}, !plan->is_loaded.load(std::memory_order_relaxed));

@@ -1,5 +1,5 @@
-// rms_norm along rows and its gradients. That of the weight is a sum over rows: columns are for threads and rows are cut
-// into stretches, each with sums of its own, which are then added in order.
+// rms_norm along rows and its gradients. That of the weight is a sum over rows: columns are for threads and rows are
+// cut into stretches, each with sums of its own, which are then added in order.
 #include "tessera/ops/nn/cuda/row_groups.cuh"
 
 namespace tessera::ops::cuda {
@@ -27,8 +27,7 @@ __device__ void rms_norm_rows(const DeviceRows& x, const DeviceRows& weight, con
     for_chunks<Group, N>(x.length, [&](int chunk, std::int64_t i) {
       for (const T value : row.read(x, from, chunk, i, true)) sum += value * value;
     });
-    const T scale =
-        T(1) / root_of(sum_of_all<Group>(sum) / static_cast<T>(x.length) + static_cast<T>(eps));
+    const T scale = T(1) / root_of(sum_of_all<Group>(sum) / static_cast<T>(x.length) + static_cast<T>(eps));
     for_chunks<Group, N>(x.length, [&](int chunk, std::int64_t i) {
       const auto& values = row.read(x, from, chunk, i, false);
       T out[N];

@@ -132,18 +132,18 @@ struct RowValues {
 };
 
 /// The forms of a kernel whose body is a function template name<Group, T, N>(args).
-#define TESSERA_ROW_FORM(name, suffix, group, type, n, threads, parameters, arguments)             \
-  extern "C" __global__ void __launch_bounds__(threads) name##_##suffix parameters {               \
-    name##_rows<group, type, n> arguments;                                                         \
+#define TESSERA_ROW_FORM(name, suffix, group, type, n, threads, parameters, arguments) \
+  extern "C" __global__ void __launch_bounds__(threads) name##_##suffix parameters {   \
+    name##_rows<group, type, n> arguments;                                             \
   }
-#define TESSERA_ROW_FORMS(name, parameters, arguments)                                             \
-  TESSERA_ROW_FORM(name, f32_short1, WarpGroup, float, 1, 128, parameters, arguments)              \
-  TESSERA_ROW_FORM(name, f32_short4, WarpGroup, float, 4, 128, parameters, arguments)              \
-  TESSERA_ROW_FORM(name, f32_short8, WarpGroup, float, 8, 128, parameters, arguments)              \
-  TESSERA_ROW_FORM(name, f32_long1, BlockGroup, float, 1, 1024, parameters, arguments)             \
-  TESSERA_ROW_FORM(name, f32_long4, BlockGroup, float, 4, 1024, parameters, arguments)             \
-  TESSERA_ROW_FORM(name, f32_long8, BlockGroup, float, 8, 1024, parameters, arguments)             \
-  TESSERA_ROW_FORM(name, f64_short1, WarpGroup, double, 1, 128, parameters, arguments)             \
+#define TESSERA_ROW_FORMS(name, parameters, arguments)                                 \
+  TESSERA_ROW_FORM(name, f32_short1, WarpGroup, float, 1, 128, parameters, arguments)  \
+  TESSERA_ROW_FORM(name, f32_short4, WarpGroup, float, 4, 128, parameters, arguments)  \
+  TESSERA_ROW_FORM(name, f32_short8, WarpGroup, float, 8, 128, parameters, arguments)  \
+  TESSERA_ROW_FORM(name, f32_long1, BlockGroup, float, 1, 1024, parameters, arguments) \
+  TESSERA_ROW_FORM(name, f32_long4, BlockGroup, float, 4, 1024, parameters, arguments) \
+  TESSERA_ROW_FORM(name, f32_long8, BlockGroup, float, 8, 1024, parameters, arguments) \
+  TESSERA_ROW_FORM(name, f64_short1, WarpGroup, double, 1, 128, parameters, arguments) \
   TESSERA_ROW_FORM(name, f64_long1, BlockGroup, double, 1, 1024, parameters, arguments)
 
 }  // namespace tessera::ops::cuda

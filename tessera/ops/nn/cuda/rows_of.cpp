@@ -66,7 +66,8 @@ const Kernel& RowKernels::form(std::initializer_list<const DeviceRows*> all) con
 }
 
 device::LaunchConfig RowKernels::config(const tensor::KernelCall& call, const DeviceRows& rows) {
-  if (rows.length <= kShortRow) return {.grid = {blocks_for(call, rows.count, kWarps), 1, 1}, .block = {32 * kWarps, 1, 1}};
+  if (rows.length <= kShortRow)
+    return {.grid = {blocks_for(call, rows.count, kWarps), 1, 1}, .block = {32 * kWarps, 1, 1}};
   return {.grid = {blocks_for(call, rows.count, 1), 1, 1}, .block = {long_threads(rows.length), 1, 1}};
 }
 

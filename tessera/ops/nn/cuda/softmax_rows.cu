@@ -127,9 +127,8 @@ __device__ void log_softmax_backward_rows(const DeviceRows& grad, const DeviceRo
 }  // namespace
 
 #define TESSERA_TWO_ROWS (const __grid_constant__ DeviceRows a, const __grid_constant__ DeviceRows b)
-#define TESSERA_THREE_ROWS                                                             \
-  (const __grid_constant__ DeviceRows a, const __grid_constant__ DeviceRows b, \
-   const __grid_constant__ DeviceRows c)
+#define TESSERA_THREE_ROWS \
+  (const __grid_constant__ DeviceRows a, const __grid_constant__ DeviceRows b, const __grid_constant__ DeviceRows c)
 TESSERA_ROW_FORMS(softmax, TESSERA_TWO_ROWS, (a, b))
 TESSERA_ROW_FORMS(log_softmax, TESSERA_TWO_ROWS, (a, b))
 TESSERA_ROW_FORMS(softmax_backward, TESSERA_THREE_ROWS, (a, b, c))

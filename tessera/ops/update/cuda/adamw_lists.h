@@ -1,5 +1,5 @@
-// What the kernels of adamw_lists.cu take. The tensors of a step travel in the arguments of the launch, which hold up to
-// 32764 bytes: nothing to copy, nothing that must outlive a captured launch.
+// What the kernels of adamw_lists.cu take. The tensors of a step travel in the arguments of the launch, which hold up
+// to 32764 bytes: nothing to copy, nothing that must outlive a captured launch.
 #pragma once
 
 #include <cstddef>
