@@ -18,6 +18,7 @@ constexpr std::size_t kMostInputs = 3;
 
 // Whether kernels that compute in `computed` read the dtype in place: as with_own_type in elements.cuh.
 bool is_read_in_place(DType dtype, DType computed) {
+  if (computed == DType::kU64 || computed == DType::kC128) return false;
   if (dtype == computed) return true;
   if (computed == DType::kF32) return dtype == DType::kBF16 || dtype == DType::kF16;
   if (computed == DType::kI64) return dtype == DType::kI32 || dtype == DType::kU8 || dtype == DType::kBool;
@@ -94,9 +95,9 @@ void launch_strided(const tensor::KernelCall& call, const TypedKernels& kernels,
 
 }  // namespace
 
-TypedKernels::TypedKernels(Image& image, const std::string& name, bool is_float)
-    : dense(image, name + "_dense"), strided(image, name + "_strided"), dtype(DType::kF32) {
-  if (!is_float) return;
+TypedKernels::TypedKernels(Image& image, const std::string& name, DType computed)
+    : dense(image, name + "_dense"), strided(image, name + "_strided"), dtype(computed) {
+  if (computed != DType::kF32) return;
   wide.emplace(image, name + "_wide");
   rows.emplace(image, name + "_rows");
 }
@@ -104,9 +105,8 @@ TypedKernels::TypedKernels(Image& image, const std::string& name, bool is_float)
 RowKernels::RowKernels(Image& image, const std::string& name, unsigned types) {
   const auto add = [&](Compute compute, const char* suffix, unsigned needed) {
     if ((types & needed) == 0) return;
-    auto& kernels = by_compute_[static_cast<std::size_t>(compute)];
-    kernels = std::make_unique<TypedKernels>(image, name + suffix, compute == Compute::kF32);
-    kernels->dtype = detail::dtype_of(compute);
+    by_compute_[static_cast<std::size_t>(compute)] =
+        std::make_unique<TypedKernels>(image, name + suffix, detail::dtype_of(compute));
   };
   add(Compute::kF32, "_f32", detail::kFloats);
   add(Compute::kF64, "_f64", detail::kFloats);

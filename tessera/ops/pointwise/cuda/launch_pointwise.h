@@ -14,8 +14,8 @@ namespace tessera::ops::cuda {
 
 /// The kernels of a row in one type.
 struct TypedKernels {
-  /// Those whose names begin with `name`; float has more of them.
-  TypedKernels(Image& image, const std::string& name, bool is_float);
+  /// Those whose names begin with `name`, which compute in the type of `computed`; f32 has more of them.
+  TypedKernels(Image& image, const std::string& name, DType computed);
   Kernel dense;
   Kernel strided;
   std::optional<Kernel> wide;  // dense, of dtypes of two bytes
