@@ -16,20 +16,6 @@ using detail::TileInput;
 
 constexpr std::size_t kMostInputs = 3;
 
-// Whether kernels that compute in `computed` read the dtype in place: as with_own_type in elements.cuh.
-bool is_read_in_place(DType dtype, DType computed) {
-  if (computed == DType::kU64 || computed == DType::kC128) return false;
-  if (dtype == computed) return true;
-  if (computed == DType::kF32) return dtype == DType::kBF16 || dtype == DType::kF16;
-  if (computed == DType::kI64) return dtype == DType::kI32 || dtype == DType::kU8 || dtype == DType::kBool;
-  return false;
-}
-
-bool is_aligned(const void* address, DType dtype, int elements) {
-  const std::size_t nbytes = std::min<std::size_t>(16, itemsize(dtype) * static_cast<std::size_t>(elements));
-  return reinterpret_cast<std::uintptr_t>(address) % nbytes == 0;
-}
-
 PointwiseOperand operand_of(const TileInput& input) {
   PointwiseOperand operand{};
   if (input.tensor == nullptr) {

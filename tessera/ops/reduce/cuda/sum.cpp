@@ -50,21 +50,9 @@ Walk walk_over(const detail::StridedLoop<N>& loop, std::int64_t width) {
   return walk;
 }
 
-// Kernels read these a vector at a time: with_own_type of elements.cuh.
-bool is_read_in_place(DType dtype, Compute compute) {
-  switch (compute) {
-    case Compute::kF32: return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
-    case Compute::kF64: return dtype == DType::kF64;
-    case Compute::kI64:
-      return dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kU8 || dtype == DType::kBool;
-    case Compute::kC64: return dtype == DType::kC64;
-  }
-  return false;
-}
-
 // Whether every run of kRun elements lies dense and aligned.
 bool has_runs(const Reduction& of) {
-  if (!is_read_in_place(of.in, of.compute) || of.is_empty) return false;
+  if (!is_read_in_place(of.in, detail::dtype_of(of.compute)) || of.is_empty) return false;
   if (of.reduced.step(0) != 1 || of.reduced.inner() % kRun != 0) return false;
   for (std::size_t d = 0; d + 1 < of.reduced.ndim(); ++d) {
     if (of.reduced.stride(0, d) % kRun != 0) return false;
@@ -72,7 +60,7 @@ bool has_runs(const Reduction& of) {
   for (std::size_t d = 0; d < of.kept.ndim(); ++d) {
     if (of.kept.stride(1, d) % kRun != 0) return false;
   }
-  return reinterpret_cast<std::uintptr_t>(of.from) % std::min<std::size_t>(16, kRun * itemsize(of.in)) == 0;
+  return is_aligned(of.from, of.in, kRun);
 }
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
