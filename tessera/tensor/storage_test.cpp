@@ -89,8 +89,23 @@ TEST_F(OutsideMemory, IsReleasedThoughTheStreamFailedOrIsGone) {
     second_.reset();
   }
   first_.reset_error();
-  first_.synchronize();
+  device_.synchronize();
   EXPECT_EQ(released_, 2);
+}
+// A stream whose last handle the program has dropped still does its work.
+TEST_F(OutsideMemory, IsReleasedBehindTheWorkOfAStreamThatWasLetGoOf) {
+  std::atomic<bool> may_end = false;
+  {
+    const Tensor x = wrapped();
+    x.storage().use_on(first_);
+    first_.run([&] { may_end.wait(false); }, {.label = "long", .accesses = std::span<const device::Access>()});
+    first_.reset();
+  }
+  EXPECT_EQ(released_, 0);
+  may_end = true;
+  may_end.notify_all();
+  device_.synchronize();
+  EXPECT_EQ(released_, 1);
 }
 
 TEST_F(OutsideMemory, UsedInACaptureIsNotKeptByIt) {

@@ -65,6 +65,22 @@ std::uint32_t blocks_for(const tensor::KernelCall& call, std::int64_t items, std
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(needed, 1, std::max<std::int64_t>(most, 1)));
 }
 
+bool is_read_in_place(DType dtype, DType computed) {
+  switch (computed) {
+    case DType::kF32: return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+    case DType::kI64:
+      return dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kU8 || dtype == DType::kBool;
+    case DType::kF64:
+    case DType::kC64: return dtype == computed;
+    default: return false;
+  }
+}
+
+bool is_aligned(const void* address, DType dtype, int elements) {
+  const std::size_t nbytes = std::min<std::size_t>(16, itemsize(dtype) * static_cast<std::size_t>(elements));
+  return reinterpret_cast<std::uintptr_t>(address) % nbytes == 0;
+}
+
 memory::Buffer scratch(const tensor::KernelCall& call, std::size_t nbytes) {
   return call.where.context->allocator.allocate(nbytes, call.stream());
 }

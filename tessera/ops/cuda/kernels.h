@@ -105,6 +105,12 @@ inline constexpr std::uint32_t kThreads = 256;
 /// kept busy with; the kernel walks on from there with a stride of the grid. At least 1.
 std::uint32_t blocks_for(const tensor::KernelCall& call, std::int64_t items, std::int64_t per_block);
 
+/// Whether kernels that compute in the type of `computed` read elements of `dtype` in place, and so in vectors: what
+/// with_own_type in elements.cuh knows.
+bool is_read_in_place(DType dtype, DType computed);
+/// Whether vectors of `elements` from this address on may be read and written.
+bool is_aligned(const void* address, DType dtype, int elements);
+
 /// Scratch memory for work on the call's stream, freed in its order when the buffer goes.
 memory::Buffer scratch(const tensor::KernelCall& call, std::size_t nbytes);
 
