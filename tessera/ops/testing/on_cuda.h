@@ -27,7 +27,7 @@ class OnCuda : public ::testing::Test {
   [[nodiscard]] Tensor there(const Tensor& x) const { return to(x, gpu_); }
   /// The tensor on the host, its values ready to be read.
   [[nodiscard]] static Tensor here(const Tensor& x) {
-    const Tensor host = to(x, device::Device::get("host"));
+    Tensor host = to(x, device::Device::get("host"));
     host.device().synchronize();
     return host;
   }
