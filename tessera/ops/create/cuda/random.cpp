@@ -2,6 +2,7 @@
 #include "tessera/ops/create/random.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tessera/ops/create/cuda/random_draws.h"
 #include "tessera/ops/cuda/kernels.h"
@@ -77,6 +78,8 @@ void run_uniform(const KernelCall& call) {
   RandomDraw draw;
   draw.a = static_cast<float>(low);
   draw.b = static_cast<float>(attributes.b.as_double() - low);
+  const auto end = static_cast<float>(attributes.b.as_double());
+  draw.high = draw.a < end ? std::nextafter(end, draw.a) : draw.a;
   run(call, uniform, draw);
 }
 

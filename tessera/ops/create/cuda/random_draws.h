@@ -19,7 +19,7 @@ struct RandomDraw {
   const std::int64_t* counter = nullptr;  // in device memory, added to the call; null: none
   float a = 0;                            // least value, mean or probability
   float b = 1;                            // range or standard deviation
-  float low = 0, high = 0;                // of truncated ones
+  float low = 0, high = 0;                // of truncated ones; high: the last below the range's end of uniform ones
 };
 
 /// The most dimensions of a result that is not dense or is a part of a whole, and levels of each index map.
@@ -116,6 +116,8 @@ TESSERA_HOST_DEVICE inline void draw_block(const RandomDraw& of, std::uint64_t b
         to[i] = uniform < of.a ? 1.0F : 0.0F;
       } else {
         to[i] = placed(of, uniform);
+        // Rounding could reach the end of the range.
+        if (!(of.a == 0 && of.b == 1)) to[i] = of.high < to[i] ? of.high : to[i];
       }
     }
   }

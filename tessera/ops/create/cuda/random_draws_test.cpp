@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 
 #include "tessera/ops/create/random.h"
 #include "tessera/ops/detail/draws.h"
@@ -75,6 +76,7 @@ TEST(RandomDraws, RangesAndProbabilitiesAreTheHosts) {
   draw.high = 0.5F;
   expect_same_bits(drawn<DrawKind::kTruncated>(draw, 0, 20'001), host_draws("trunc_normal", attributes), 0);
   draw.b = static_cast<float>(1.7 - -0.3);
+  draw.high = std::nextafter(1.7F, -0.3F);
   expect_same_bits(drawn<DrawKind::kUniform>(draw, 0, 20'001), host_draws("rand", attributes), 0);
   attributes.a = 0.3;
   draw.a = 0.3F;
