@@ -45,4 +45,17 @@ layout::FactorRule rule_from_nothing(const tensor::Call& call, const Shape& shap
   return rule;
 }
 
+Item item_of(const Scalar& value, DType dtype) {
+  Item item;
+  const auto put = [&](const auto& number) { store(&number, item.bytes, dtype, 1, 1); };
+  if (value.kind() == Scalar::Kind::kComplex) {
+    put(value.as_complex());
+  } else if (value.kind() == Scalar::Kind::kFloating) {
+    put(value.as_double());
+  } else {
+    put(value.as_int64());
+  }
+  return item;
+}
+
 }  // namespace tessera::ops::detail
