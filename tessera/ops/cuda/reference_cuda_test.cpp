@@ -40,7 +40,7 @@ std::vector<std::byte> bytes_of(const Tensor& x) {
 
 // Any bits at all.
 Tensor random_bits(const Shape& shape, DType dtype, unsigned seed) {
-  const Tensor x = Tensor::allocate(shape, dtype, device::Device::get("host"));
+  Tensor x = Tensor::allocate(shape, dtype, device::Device::get("host"));
   x.device().synchronize();
   std::mt19937_64 random(seed);
   for (std::size_t i = 0; i < x.nbytes(); ++i) x.data()[i] = static_cast<std::byte>(random() >> 24);

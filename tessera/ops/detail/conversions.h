@@ -38,7 +38,8 @@ constexpr To convert(From value) {
     const Wide wide = value;
     // The least and the first too large value are powers of two (or 0), which both types hold.
     constexpr Wide kLeast = static_cast<Wide>(std::numeric_limits<To>::min());
-    constexpr Wide kEnd = static_cast<Wide>(std::numeric_limits<To>::max() / 2 + 1) * 2;
+    constexpr To kHalf = std::numeric_limits<To>::max() / 2 + 1;
+    constexpr Wide kEnd = static_cast<Wide>(kHalf) * 2;
     if (!(wide >= kLeast)) return wide < kLeast ? std::numeric_limits<To>::min() : To{0};
     return wide >= kEnd ? std::numeric_limits<To>::max() : static_cast<To>(wide);
   } else {
