@@ -329,7 +329,6 @@ TEST(Complex, GradientsOfFunctionsAreTheirDerivatives) {
       const Value y = function.theirs(z);
       return weights.real() * y.real() + weights.imag() * y.imag();
     };
-    constexpr double kStep = 1e-6;
     EXPECT_NEAR(got[0], (loss(at + kStep) - loss(at - kStep)) / (2 * kStep), 1e-4);
     EXPECT_NEAR(got[1], (loss(at + Value(0, kStep)) - loss(at - Value(0, kStep))) / (2 * kStep), 1e-4);
   }
