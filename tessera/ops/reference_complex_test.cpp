@@ -12,6 +12,7 @@
 #include "tessera/ops/pointwise/complex.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/reduce.h"
+#include "tessera/ops/testing/reference.h"
 #include "tessera/ops/testing/sample_memory.h"
 #include "tessera/tensor/device_context.h"
 
@@ -61,20 +62,6 @@ std::vector<Tensor> tensors_of(const OpSample& sample, const Parts& parts, Lay l
                                                 : to_tensor(input.value, *input.dtype, lay != Lay::kDense));
   }
   return tensors;
-}
-
-bool is_taken(const OpCaseInfo& info, const OpSample& sample, std::span<const Tensor> inputs) {
-  std::vector<Tensor> outputs(static_cast<std::size_t>(sample.outputs));
-  try {
-    (void)tensor::infer({tensor::find_op(info.op), inputs, sample.attributes.ref(), outputs});
-    return true;
-  } catch (const InvalidArgument& error) {
-    const std::string text = error.what();
-    for (const std::string& word : {info.op + ":", "called as " + info.op + "("}) {
-      EXPECT_NE(text.find(word), std::string::npos) << "the message lacks \"" << word << "\": " << text;
-    }
-  }
-  return false;
 }
 
 using Function = std::function<Complex(const std::vector<Complex>&, double number)>;
