@@ -1,0 +1,98 @@
+// What a transport implements: one rank's side of one set of ranks. Groups check arguments, count, record and order
+// operations; a communicator moves bytes. A folder of backends/ holds one, named at the foot of its file:
+//
+//   const BackendRegistration kShm{{.name = "shm", .capabilities = ..., .connect = connect}};
+//
+// thread and shm share peer_memory/, since their ranks see each other's memory; mpi, nccl and cuda stand alone.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/export.h"
+#include "tessera/base/ids.h"
+#include "tessera/comm/operation.h"
+#include "tessera/comm/store/store.h"
+#include "tessera/device/stream.h"
+
+namespace tessera::comm {
+
+/// What a transport can do. What it cannot is NotSupported, with a word on what can.
+struct Capabilities {
+  std::uint32_t kinds = 0;            ///< a bit for each OpKind
+  std::uint32_t device_kinds = 0;     ///< a bit: 1 host memory, 2 CUDA memory
+  bool has_fixed_order = false;       ///< reductions by definition, bit for bit
+  bool has_abort = false;             ///< pending operations can be ended
+  bool has_shrink = false;            ///< those that are left can make a new group
+  bool has_symmetric_memory = false;  ///< symmetric.h
+  bool has_capture = false;           ///< operations may be captured
+};
+
+/// What runs: the operations of one launch, and who wants to know. Shared by the group, the launch and its Work.
+struct Task {
+  std::vector<Operation> operations;  ///< at least one
+  std::chrono::nanoseconds deadline;  ///< from its start
+  /// Called where it runs, when it begins: gives it its number.
+  std::function<std::uint64_t()> begin;
+  /// Called when it has ended; null: well.
+  std::function<void(std::exception_ptr)> end;
+};
+
+/// Why operations of a group ended.
+struct Failure {
+  enum class Kind : std::uint8_t { kDeadline, kDeadRank, kAborted, kMismatch, kLost };
+  Kind kind = Kind::kAborted;  ///< what happened
+  int by = 0;                  ///< the rank that saw it
+  std::uint64_t sequence = 0;  ///< operation that it was seen in
+  OpKind operation = OpKind::kBarrier;
+  std::vector<int> missing = {};  ///< ranks that did not come, or are dead
+  std::string text = {};          ///< what differs, or the reason given to abort()
+};
+
+/// One rank's side of one set of ranks. Thread-safe.
+class TESSERA_API Communicator {
+ public:
+  virtual ~Communicator() = default;
+  /// What it can do.
+  [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
+  /// Puts the task on the stream. In a capture the task becomes part of the graph and runs once a replay.
+  virtual void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) = 0;
+  /// Ends what is pending, on all ranks that can be reached.
+  virtual void abort(std::string_view reason) noexcept = 0;
+  /// Ranks that are known to be dead.
+  [[nodiscard]] virtual std::vector<int> dead() const = 0;
+};
+
+/// Who connects: the ranks of the set and how they find each other.
+struct ConnectRequest {
+  std::string name;              ///< of the communicator; the same on all its ranks and never used twice in a world
+  std::vector<Rank> ranks;       ///< by place
+  int rank = 0;                  ///< this one's place
+  std::shared_ptr<Store> store;  ///< shared by the ranks, for this communicator alone
+  std::chrono::nanoseconds timeout;
+};
+
+/// A transport as the registry knows it.
+struct BackendInfo {
+  std::string_view name;  ///< "shm"
+  int preference = 0;     ///< the greatest that can is taken when none is named
+  /// Why it cannot serve these ranks (other machines, not built with it, no such device); empty: it can.
+  std::string (*why_not)(const ConnectRequest& request) = nullptr;
+  /// Connects; called by all ranks of the set.
+  std::shared_ptr<Communicator> (*connect)(const ConnectRequest& request) = nullptr;
+};
+/// Registers a transport for the life of the process.
+struct TESSERA_API BackendRegistration {
+  /// Registers.
+  explicit BackendRegistration(const BackendInfo& info);
+};
+/// All transports, by name.
+TESSERA_API std::vector<BackendInfo> all_backends();
+
+}  // namespace tessera::comm
