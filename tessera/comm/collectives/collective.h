@@ -4,11 +4,14 @@
 //
 // A move is made by one rank, its maker: it takes elements of one rank's input, or folds the same elements of all
 // inputs, and puts them into the output of one rank or of all. All moves of one operation may be made in any order and
-// at the same time: none reads what another writes, also when input and output are the same memory.
+// at the same time: none reads what another writes, also when input and output are the same memory. (A copy of elements
+// onto themselves, as in place, is not made.)
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/export.h"
@@ -54,12 +57,18 @@ struct CollectiveDef {
   Extents (*extents)(const Operation& operation, int rank, int size);
   /// The moves that `rank` makes.
   std::vector<Move> (*moves)(const Operation& operation, int rank, int size);
+  /// Where `out` may begin, in elements from `in`, when both are the same memory; nullopt or not given: they may not.
+  std::optional<std::int64_t> (*in_place)(const Operation& operation, int rank, int size) = nullptr;
   /// Of collectives with offers: what this rank tells `peer`; called when it runs. Null: it has none.
   Offer (*offer)(const Operation& operation, int rank, int peer) = nullptr;
 };
 
 /// The definition of a kind; send and recv have none, since not all ranks take part.
 TESSERA_API const CollectiveDef& definition(OpKind kind);
+
+/// Refuses arguments that make no sense on this rank: those that its definition refuses, buffers that are missing, and
+/// buffers that overlap in another way than it allows.
+TESSERA_API void check_arguments(const Operation& operation, int rank, int size);
 
 /// Part `rank` of `count` elements cut evenly by ceil(count / size), for collectives that share work.
 TESSERA_API std::pair<std::int64_t, std::int64_t> share_of(std::int64_t count, int rank, int size);
