@@ -141,8 +141,8 @@ Tensor power_gradient(const Tensor& g, const Tensor& x, const Scalar& s) {
     [[maybe_unused]] const auto y = [&]() -> const Tensor& { return call.output(); }; \
     give_if_any(call, 0, gradient);                                                   \
   }
-void give_if_any(tensor::GradientCall& call, int input, const Tensor& gradient) {
-  if (gradient) give(call, input, gradient);
+void give_if_any(tensor::GradientCall& call, int input, Tensor gradient) {
+  if (gradient) give(call, input, std::move(gradient));
 }
 TESSERA_ROWS(TESSERA_GRADIENT)
 TESSERA_NUMBER_ROWS(TESSERA_NUMBER_GRADIENT)

@@ -9,20 +9,21 @@
 namespace tessera::ops::detail {
 namespace {
 
-bool is_computed(DType dtype, std::uint8_t types) {
+// What a row must have to compute with a dtype: one of these.
+constexpr std::uint8_t types_of(DType dtype) {
   switch (dtype) {
     case DType::kF64:
     case DType::kF32:
     case DType::kF16:
-    case DType::kBF16: return (types & kFloats) != 0;
+    case DType::kBF16: return kFloats;
     case DType::kI64:
     case DType::kI32:
     case DType::kI16:
     case DType::kI8:
-    case DType::kU8: return (types & (kIntegers | kIntegersAsFloats)) != 0;
-    case DType::kBool: return (types & (kBools | kIntegersAsFloats)) != 0;
-    case DType::kC64: return (types & kComplex) != 0;
-    default: return false;
+    case DType::kU8: return kIntegers | kIntegersAsFloats;
+    case DType::kBool: return kBools | kIntegersAsFloats;
+    case DType::kC64: return kComplex;
+    default: return 0;
   }
 }
 
@@ -36,11 +37,13 @@ bool is_storage_only(DType dtype) {
   TESSERA_THROW(InvalidArgument, call.op.name(), ": does not compute with ", dtype, "; called as ", call.text());
 }
 
+bool are_shapes_alike(const tensor::Call& call) {
+  const Shape& first = call.inputs[0].shape();
+  return std::ranges::all_of(call.inputs.subspan(1), [&](const Tensor& tensor) { return tensor.shape() == first; });
+}
+
 // The shape that all tensors broadcast to.
 Shape broadcast_shape(const tensor::Call& call) {
-  const Shape& first = call.inputs[0].shape();
-  const bool is_alike = std::ranges::all_of(call.inputs, [&](const Tensor& t) { return t.shape() == first; });
-  if (is_alike) return first;
   std::vector<std::int64_t> dims;
   for (const Tensor& input : call.inputs) {
     const Shape& shape = input.shape();
@@ -69,7 +72,7 @@ DType computed_dtype(const Row& row, const tensor::Call& call) {
     const auto& range = call.as<ClampAttributes>();
     dtype = promote(promote(dtype, range.low), range.high);
   }
-  if (!is_computed(dtype, row.types)) [[unlikely]]
+  if ((types_of(dtype) & row.types) == 0) [[unlikely]]
     refuse_dtype(call, dtype);
   if ((row.types & kIntegersAsFloats) != 0 && !is_floating(dtype) && !is_complex(dtype)) return DType::kF32;
   return dtype;
@@ -79,7 +82,11 @@ void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::Outpu
   const DType dtype = computed_dtype(row, call);
   TESSERA_CHECK_CALL(call, !row.first_is_mask || call.inputs[0].dtype() == DType::kBool, "the mask is ",
                      call.inputs[0].dtype(), ", not bool");
-  outputs[0].shape = call.inputs.size() == 1 ? call.inputs[0].shape() : broadcast_shape(call);
+  if (are_shapes_alike(call)) {
+    outputs[0].shape = call.inputs[0].shape();
+  } else {
+    outputs[0].shape = broadcast_shape(call);
+  }
   switch (row.result) {
     case Result::kSame: outputs[0].dtype = dtype; break;
     case Result::kBool: outputs[0].dtype = DType::kBool; break;
@@ -88,7 +95,9 @@ void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::Outpu
 }
 
 void run_row(const Row& row, const tensor::KernelCall& call) {
-  const Compute compute = compute_of(computed_dtype(row, call));
+  // Mostly what it computes with is what was inferred for the result.
+  const DType dtype = row.result == Result::kSame ? call.outputs[0].dtype() : computed_dtype(row, call);
+  const Compute compute = compute_of(dtype);
   const TileKernel kernel = row.kernels().by_compute[static_cast<int>(compute)];
   TileInput inputs[5];
   std::size_t count = 0;
