@@ -6,9 +6,10 @@
 // thread and shm share peer_memory/, since their ranks see each other's memory; mpi, nccl and cuda stand alone.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,14 +35,16 @@ struct Capabilities {
   bool has_capture = false;           ///< operations may be captured
 };
 
-/// What runs: the operations of one launch, and who wants to know. Shared by the group, the launch and its Work.
+/// What runs: the operations of one launch, and how it went. Shared by the launch and its Work. In a graph it runs once a
+/// replay, and tells of the latest.
 struct Task {
-  std::vector<Operation> operations;  ///< at least one
-  std::chrono::nanoseconds deadline;  ///< from its start
-  /// Called where it runs, when it begins: gives it its number.
-  std::function<std::uint64_t()> begin;
-  /// Called when it has ended; null: well.
-  std::function<void(std::exception_ptr)> end;
+  std::vector<Operation> operations;                 ///< at least one
+  std::chrono::nanoseconds deadline{0};              ///< from its start
+  std::atomic<std::uint64_t> sequence{0};            ///< number in its communicator, from 1; 0: not begun
+  std::atomic<std::int64_t> began_ns{0};             ///< steady clock
+  std::atomic<std::int64_t> ended_ns{0};             ///< likewise
+  std::atomic<std::uint32_t> is_done{0};             ///< it has ended, where the host runs it; waited on
+  std::exception_ptr error;                          ///< of one that ended badly, written before is_done
 };
 
 /// Why operations of a group ended.
@@ -65,8 +68,12 @@ class TESSERA_API Communicator {
   virtual void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) = 0;
   /// Ends what is pending, on all ranks that can be reached.
   virtual void abort(std::string_view reason) noexcept = 0;
-  /// Ranks that are known to be dead.
-  [[nodiscard]] virtual std::vector<int> dead() const = 0;
+  /// Ranks (by place) that are known to be gone.
+  [[nodiscard]] virtual std::vector<int> gone() const = 0;
+  /// Gives what runs now this much more time.
+  virtual void extend_deadline(std::chrono::nanoseconds by) = 0;
+  /// Operations that have begun.
+  [[nodiscard]] virtual std::uint64_t sequence() const = 0;
 };
 
 /// Who connects: the ranks of the set and how they find each other.

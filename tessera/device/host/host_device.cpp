@@ -1,6 +1,7 @@
 #include "tessera/device/host/host_device.h"
 
 #include "tessera/base/env.h"
+#include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/device/backend.h"
 #include "tessera/device/host/detail/host_backend.h"
@@ -20,17 +21,30 @@ HostOptions options_from_environment() {
 
 // The host device of one rank.
 struct RankHost {
-  Device device = make_host_device(options_from_environment());
+  Device device;
 };
 
+Device device_of_rank(const HostOptions& options) {
+  return current_rank()
+      ->part<RankHost>([&] { return std::make_shared<RankHost>(RankHost{make_host_device(options)}); })
+      .device;
+}
+
 std::vector<Device> devices_of_rank(std::string&) {
-  return {current_rank()->part<RankHost>([] { return std::make_shared<RankHost>(); }).device};
+  const auto* made = current_rank()->find_part<RankHost>();
+  return {made != nullptr ? made->device : device_of_rank(options_from_environment())};
 }
 
 }  // namespace
 
 Device make_host_device(const HostOptions& options) {
   return make_device(std::make_unique<detail::HostBackend>(options), options.name, {.checked = options.checked});
+}
+
+Device make_rank_host_device(const HostOptions& options) {
+  TESSERA_CHECK(current_rank()->find_part<RankHost>() == nullptr, "rank ", current_place().rank,
+                " has a host device already; make it before the first use");
+  return device_of_rank(options);
 }
 
 void launch_unseen(void* native_stream, HostFunction body) {

@@ -35,6 +35,9 @@ struct HostOptions {
 /// A host device of its own, apart from the current rank's.
 TESSERA_API Device make_host_device(const HostOptions& options = {});
 
+/// Makes the current rank's own host device with these options; an error when it has one already.
+TESSERA_API Device make_rank_host_device(const HostOptions& options);
+
 /// For tests: puts work on a host stream behind the back of its clocks, as a foreign library would.
 TESSERA_API void launch_unseen(void* native_stream, HostFunction body);
 

@@ -1,0 +1,69 @@
+// Runs operations over peer memory, one step each (or several, when bytes go through the stages):
+//
+//   announce     notice, offers and, for small ones, the input itself in the stage; then `arrived` rises
+//   meet         wait for every peer to arrive; compare fingerprints
+//   move         what this rank makes of the operation (collective.h), straight between the buffers of ranks
+//   part         `finished` rises; wait for every peer's: buffers may be used again
+//
+// A small operation, or one with a buffer that peers cannot reach, goes through the stages a window at a time: every
+// rank copies its window there, meets the others and takes what comes to it. Nobody needs to part then.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/comm/communicator.h"
+#include "tessera/comm/detail/peer_memory/peer_memory.h"
+
+namespace tessera::comm::detail {
+
+/// One rank's way through the steps of its group. Used by one thread at a time.
+class Steps {
+ public:
+  /// `name` is the group's, shown in errors.
+  Steps(PeerMemory& memory, int rank, std::string name);
+  /// Runs the operations of a task, of number `sequence`; throws what ends the group.
+  void run(const std::vector<Operation>& operations, std::uint64_t sequence, std::chrono::nanoseconds deadline);
+  /// Gives what runs now this much more time. From any thread.
+  void extend(std::chrono::nanoseconds by) { extra_ns_.fetch_add(by.count(), std::memory_order_relaxed); }
+
+ private:
+  struct Message;
+  void run_collective(const Operation& operation);
+  void run_messages(std::span<const Operation> operations);
+  bool advance_send(Message& message, const Message*& stage_owner);
+  bool advance_receive(Message& message);
+  void wait_for_mail(std::span<const Message> messages, const Message& open);
+  void announce(const Operation& operation, bool is_staged);
+  void meet(const Operation& operation);
+  void part(const Operation& operation);
+  void move_directly(const Operation& operation);
+  void move_by_stages(const Operation& operation, bool is_first_staged);
+  void stage_window(const Operation& operation, std::uint64_t window);
+  void next_window(const Operation& operation, std::uint64_t window);
+  void make(const Operation& operation, const Move& move, std::span<const std::byte* const> in,
+            std::span<std::byte* const> out) const;
+  [[nodiscard]] Move resolve(const Operation& operation, const Move& move);
+  void wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least, int peer, const Operation& operation);
+  [[nodiscard]] bool is_gone(int peer) const;
+  [[noreturn]] void fail(Failure failure, const Operation& operation);
+  [[noreturn]] void fail_waiting(const Operation& operation, int peer);
+  [[noreturn]] void fail_mismatch(const Operation& operation);
+  [[nodiscard]] std::chrono::nanoseconds time_left() const;
+
+  PeerMemory& memory_;
+  const GroupMemory group_;
+  const int rank_;
+  const std::string name_;
+  std::uint64_t step_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::chrono::nanoseconds until_{0};
+  std::chrono::nanoseconds deadline_{0};
+  std::atomic<std::int64_t> extra_ns_{0};  // of the task that runs
+};
+
+}  // namespace tessera::comm::detail
