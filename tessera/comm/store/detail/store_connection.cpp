@@ -131,7 +131,7 @@ std::optional<Answer> StoreConnection::receive(std::uint64_t number, Clock::time
   const auto found = pending_.find(number);
   TESSERA_CHECK(found != pending_.end(), name_, ": request ", number, " is not in flight");
   const std::shared_ptr<Pending> own = found->second;
-  flush(lock, deadline);
+  if (!own->is_done) flush(lock, deadline);
   while (!own->is_done && lost_.empty() && Clock::now() < deadline) {
     if (!is_reading_) {
       read_once(lock, POLLIN, deadline);

@@ -33,7 +33,8 @@ class StoreConnection {
   StoreConnection(std::string name, const std::string& host, std::uint16_t port, const std::string& secret,
                   std::chrono::nanoseconds timeout);
 
-  /// Sends a request, at the latest when someone next receives; returns its number. Every number is received once.
+  /// Sends a request, at the latest when someone next waits for a reply; returns its number. Every number is received
+  /// once.
   std::uint64_t send(Request request);
   /// The reply to a request; none: there was none until the deadline, and it is no longer waited for.
   std::optional<Answer> receive(std::uint64_t number, Clock::time_point deadline);
