@@ -35,16 +35,17 @@ struct Capabilities {
   bool has_capture = false;           ///< operations may be captured
 };
 
-/// What runs: the operations of one launch, and how it went. Shared by the launch and its Work. In a graph it runs once a
-/// replay, and tells of the latest.
+/// What runs: the operations of one launch, and how it went. Shared by the launch and its Work. In a graph it runs once
+/// a replay, and tells of the latest.
 struct Task {
-  std::vector<Operation> operations;                 ///< at least one
-  std::chrono::nanoseconds deadline{0};              ///< from its start
-  std::atomic<std::uint64_t> sequence{0};            ///< number in its communicator, from 1; 0: not begun
-  std::atomic<std::int64_t> began_ns{0};             ///< steady clock
-  std::atomic<std::int64_t> ended_ns{0};             ///< likewise
-  std::atomic<std::uint32_t> is_done{0};             ///< it has ended, where the host runs it; waited on
-  std::exception_ptr error;                          ///< of one that ended badly, written before is_done
+  std::shared_ptr<const std::string> group;  ///< name of the group that asked for it
+  std::vector<Operation> operations;         ///< at least one
+  std::chrono::nanoseconds deadline{0};      ///< from its start
+  std::atomic<std::uint64_t> sequence{0};    ///< number in its communicator, from 1; 0: not begun
+  std::atomic<std::int64_t> began_ns{0};     ///< steady clock
+  std::atomic<std::int64_t> ended_ns{0};     ///< likewise
+  std::atomic<std::uint32_t> is_done{0};     ///< it has ended, where the host runs it; waited on
+  std::exception_ptr error;                  ///< of one that ended badly, written before is_done
 };
 
 /// Why operations of a group ended.
@@ -78,11 +79,11 @@ class TESSERA_API Communicator {
 
 /// Who connects: the ranks of the set and how they find each other.
 struct ConnectRequest {
-  std::string name;              ///< of the communicator; the same on all its ranks and never used twice in a world
-  std::vector<Rank> ranks;       ///< by place
+  std::string name = {};         ///< of the communicator; the same on all its ranks and never used twice in a world
+  std::vector<Rank> ranks = {};  ///< by place
   int rank = 0;                  ///< this one's place
-  std::shared_ptr<Store> store;  ///< shared by the ranks, for this communicator alone
-  std::chrono::nanoseconds timeout;
+  std::shared_ptr<Store> store = {};    ///< shared by the ranks, for this communicator alone
+  std::chrono::nanoseconds timeout{0};  ///< to find each other
 };
 
 /// A transport as the registry knows it.

@@ -40,8 +40,8 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
 
 // The part of the store for something that every rank of a group does once.
 PrefixStore meeting(const GroupState& group, std::string_view what, std::uint64_t number) {
-  return PrefixStore(detail::WorldState::current().store(), "group " + group.name + "/" + std::string(what) + " " +
-                                                                std::to_string(number) + "/");
+  return PrefixStore("group " + group.name + "/" + std::string(what) + " " + std::to_string(number),
+                     detail::WorldState::current().store());
 }
 
 std::vector<int> parse_places(std::string_view text) {
@@ -104,9 +104,8 @@ ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& option
     if (said[0] == colour) members.push_back({said[1], place});
   }
   if (colour == -1) return ProcessGroup();
-  std::ranges::sort(members, [](const Member& a, const Member& b) {
-    return std::pair(a.key, a.place) < std::pair(b.key, b.place);
-  });
+  std::ranges::sort(
+      members, [](const Member& a, const Member& b) { return std::pair(a.key, a.place) < std::pair(b.key, b.place); });
   std::vector<Rank> ranks;
   for (const Member& member : members) ranks.push_back(state_->ranks[static_cast<std::size_t>(member.place)]);
   return connect(std::move(ranks), name() + "/" + std::to_string(number) + ":" + std::to_string(colour), options,
@@ -120,7 +119,8 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
   const std::uint64_t number = state_->made.fetch_add(1) + 1;
   PrefixStore store = meeting(*state_, "agree", number);
   store.set("here " + std::to_string(rank()), "");
-  const auto until = std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24));
+  const auto until =
+      std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24));
   constexpr std::chrono::milliseconds kLook(20);  // how often to look who has gone
   std::vector<int> here;
   while (true) {

@@ -78,6 +78,7 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   const auto task = std::make_shared<Task>();
   task->operations.assign(operations.begin(), operations.end());
   task->deadline = deadline();
+  task->group = std::shared_ptr<const std::string>(state_, &group.name);
   const std::lock_guard lock(group.launch_mutex);
   order_behind_last(group, stream);
   group.communicator->enqueue(task, stream);

@@ -11,9 +11,39 @@
 #include "tessera/device/host/seeded_scheduler.h"
 
 namespace tessera {
+
+const std::shared_ptr<comm::Store>& comm::store() { return detail::WorldState::current().store(); }
+
 namespace {
 
 using device::host::SeededScheduler;
+
+// A store whose waits give the turn away.
+class SeededStore final : public comm::Store {
+ public:
+  explicit SeededStore(std::shared_ptr<SeededScheduler> scheduler) : scheduler_(std::move(scheduler)) {}
+  void set(std::string_view key, std::string_view value) override { store_.set(key, value); }
+  std::optional<std::string> find(std::string_view key) override { return store_.find(key); }
+  std::int64_t add(std::string_view key, std::int64_t by) override { return store_.add(key, by); }
+  std::optional<std::string> compare_set(std::string_view key, std::optional<std::string_view> expected,
+                                         std::string_view desired) override {
+    return store_.compare_set(key, expected, desired);
+  }
+  void wait(std::span<const std::string> keys, std::chrono::nanoseconds timeout) override {
+    const auto are_there = [&] {
+      return std::ranges::all_of(keys, [&](const std::string& key) { return store_.find(key).has_value(); });
+    };
+    (void)scheduler_->wait_until(are_there, timeout, "a value of the store");
+    store_.wait(keys, std::chrono::nanoseconds(0));  // says which are missing
+  }
+  bool remove(std::string_view key) override { return store_.remove(key); }
+  std::vector<std::string> keys(std::string_view prefix) override { return store_.keys(prefix); }
+  [[nodiscard]] std::string text() const override { return store_.text(); }
+
+ private:
+  comm::MemoryStore store_;
+  std::shared_ptr<SeededScheduler> scheduler_;
+};
 
 // How one rank ended.
 struct Ended {
@@ -28,8 +58,8 @@ struct Simulation {
   int ranks;
   std::shared_ptr<SeededScheduler> scheduler;
   std::shared_ptr<comm::detail::SimulatedWorld> world;
-  std::shared_ptr<comm::Store> store = std::make_shared<comm::MemoryStore>();
-  std::mutex mutex;  // for ended and first
+  std::shared_ptr<comm::Store> store = nullptr;
+  std::mutex mutex = {};  // for ended and first
   std::vector<Ended> ended = {};
   int first_failed = -1;
 
@@ -66,6 +96,11 @@ void simulate(int ranks, const std::function<void()>& body, const SimulateOption
                         .ranks = ranks,
                         .scheduler = scheduler,
                         .world = std::make_shared<comm::detail::SimulatedWorld>(scheduler)};
+  if (scheduler != nullptr) {
+    simulation.store = std::make_shared<SeededStore>(scheduler);
+  } else {
+    simulation.store = std::make_shared<comm::MemoryStore>();
+  }
   simulation.ended.resize(static_cast<std::size_t>(ranks));
   const auto run_rank = [&](int rank) { return [&simulation, rank] { simulation.run_rank(rank); }; };
   if (scheduler != nullptr) {
@@ -74,7 +109,14 @@ void simulate(int ranks, const std::function<void()>& body, const SimulateOption
     for (int rank = 0; rank < ranks; ++rank) {
       threads.push_back(scheduler->spawn_unranked("rank " + std::to_string(rank), run_rank(rank)));
     }
-    for (const std::uint64_t thread : threads) scheduler->join(thread);
+    for (const std::uint64_t thread : threads) {
+      // A deadlock is told to everybody who waits, so here too; the ranks end by it.
+      try {
+        scheduler->join(thread);
+      } catch (const std::exception&) {
+        scheduler->join(thread);
+      }
+    }
   } else {
     std::vector<Thread> threads;
     for (int rank = 0; rank < ranks; ++rank) threads.emplace_back("rank " + std::to_string(rank), run_rank(rank));

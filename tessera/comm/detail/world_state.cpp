@@ -81,7 +81,7 @@ std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& 
   const BackendInfo info = choose(backend, request);
   chosen = info.name;
   const std::string key = chosen + " " + request.name;
-  request.store = std::make_shared<PrefixStore>(store_, "communicator " + key + "/");
+  request.store = std::make_shared<PrefixStore>("communicator " + key, store_);
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Communicator>& communicator = communicators_[key];
   if (communicator == nullptr) communicator = info.connect(request);

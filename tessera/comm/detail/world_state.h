@@ -21,7 +21,8 @@ namespace tessera::comm::detail {
 class SimulatedWorld {
  public:
   /// Of ranks that take turns, or not (null).
-  explicit SimulatedWorld(std::shared_ptr<device::host::SeededScheduler> scheduler) : scheduler_(std::move(scheduler)) {}
+  explicit SimulatedWorld(std::shared_ptr<device::host::SeededScheduler> scheduler)
+      : scheduler_(std::move(scheduler)) {}
   /// The memory of a communicator, `nbytes` long and initialised by `initialise`; kept while somebody holds it.
   std::shared_ptr<std::byte> memory(const std::string& name, std::size_t nbytes,
                                     const std::function<void(std::byte*)>& initialise);

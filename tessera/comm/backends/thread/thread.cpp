@@ -44,7 +44,7 @@ std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   detail::Waiting waiting = world.scheduler() != nullptr ? detail::Waiting(world.scheduler())
                                                          : detail::Waiting(/*is_shared=*/false, is_crowded);
   return std::make_shared<detail::PeerCommunicator>(
-      std::make_unique<ThreadMemory>(std::move(memory), size, std::move(waiting)), request.rank, request.name);
+      std::make_unique<ThreadMemory>(std::move(memory), size, std::move(waiting)), request);
 }
 
 const BackendRegistration kThread{{.name = "thread", .preference = 10, .why_not = why_not, .connect = connect}};

@@ -39,6 +39,7 @@ struct alignas(128) Board {
   std::atomic<std::uint64_t> finished{0};  ///< step whose moves it has made
   std::atomic<std::uint32_t> sleepers{0};  ///< peers that sleep until one of these changes
   std::atomic<std::uint32_t> has_left{0};  ///< it has let go of the group, or its thread has ended
+  std::atomic<std::uint64_t> joined{0};    ///< 1: it is there
   std::atomic<std::uint64_t> task{0};      ///< number of the task that it is at
 };
 

@@ -22,15 +22,35 @@ SmallVector<device::Access, 8> accesses_of(const Task& task, int rank, int size)
       extents = definition(operation.kind).extents(operation, rank, size);
     }
     if (extents.in > 0) accesses.push_back(device::reads(operation.in, static_cast<std::size_t>(extents.in) * item));
-    if (extents.out > 0) accesses.push_back(device::writes(operation.out, static_cast<std::size_t>(extents.out) * item));
+    if (extents.out > 0)
+      accesses.push_back(device::writes(operation.out, static_cast<std::size_t>(extents.out) * item));
   }
   return accesses;
 }
 
 }  // namespace
 
-PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, int rank, const std::string& name)
-    : memory_(std::move(memory)), rank_(rank), name_(name), steps_(*memory_, rank, name) {}
+PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request)
+    : memory_(std::move(memory)), rank_(request.rank), steps_(*memory_, request.rank) {
+  const GroupMemory& group = memory_->group();
+  Board& own = group.board(rank_);
+  memory_->waiting().raise(own.joined, 1, own.sleepers);
+  // Nobody goes on before all are there: none can then leave memory behind that another has yet to find.
+  for (int peer = 0; peer < group.size(); ++peer) {
+    Board& board = group.board(peer);
+    const std::function<bool()> is_there = [&] { return board.joined.load(std::memory_order_acquire) != 0; };
+    const std::function<bool()> is_over = [&] { return memory_->is_dead(peer); };
+    const bool came = memory_->waiting().wait({.is_there = is_there,
+                                               .word = board.joined,
+                                               .sleepers = board.sleepers,
+                                               .is_over = is_over,
+                                               .timeout = request.timeout,
+                                               .what = "the ranks of a new group"});
+    TESSERA_CHECK_AS(TimeoutError, came, "ranks ", request.name, ": rank ", peer, " of them (rank ",
+                     request.ranks[static_cast<std::size_t>(peer)], " of the world) ",
+                     memory_->is_dead(peer) ? "died before it" : "did not", " join within ", request.timeout);
+  }
+}
 
 PeerCommunicator::~PeerCommunicator() {
   const GroupMemory& group = memory_->group();
@@ -62,10 +82,10 @@ void PeerCommunicator::run(Task& task) {
   task.began_ns.store(now_ns(), std::memory_order_relaxed);
   try {
     const std::unique_lock lock(running_, std::try_to_lock);
-    TESSERA_CHECK(lock.owns_lock(), "group ", name_, ": two operations run at once on rank ", rank_,
+    TESSERA_CHECK(lock.owns_lock(), "group ", *task.group, ": two operations run at once on rank ", rank_,
                   ", from streams that are not ordered; inside captures, order them by events");
     task.sequence.store(sequence_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    steps_.run(task.operations, task.sequence, task.deadline);
+    steps_.run(task);
   } catch (...) {
     task.error = std::current_exception();
   }

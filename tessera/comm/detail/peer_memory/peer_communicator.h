@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "tessera/comm/communicator.h"
@@ -15,8 +14,8 @@ namespace tessera::comm::detail {
 /// See the head of this file. Thread-safe.
 class PeerCommunicator : public Communicator, public std::enable_shared_from_this<PeerCommunicator> {
  public:
-  /// Of this rank; `name` is shown in errors.
-  PeerCommunicator(std::unique_ptr<PeerMemory> memory, int rank, const std::string& name);
+  /// Waits until all ranks are there; TimeoutError names one that is not.
+  PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request);
   /// Leaves: peers that wait for this rank are told.
   ~PeerCommunicator() override;
 
@@ -32,7 +31,6 @@ class PeerCommunicator : public Communicator, public std::enable_shared_from_thi
 
   const std::unique_ptr<PeerMemory> memory_;
   const int rank_;
-  const std::string name_;
   Steps steps_;
   std::mutex running_;  // held by the task that runs
   std::atomic<std::uint64_t> sequence_{0};

@@ -48,18 +48,16 @@ std::uint64_t digest_of(const Operation& operation) {
 
 }  // namespace
 
-Steps::Steps(PeerMemory& memory, int rank, std::string name)
-    : memory_(memory), group_(memory.group()), rank_(rank), name_(std::move(name)) {}
-
-void Steps::run(const std::vector<Operation>& operations, std::uint64_t sequence, nanoseconds deadline) {
-  sequence_ = sequence;
-  deadline_ = deadline;
+void Steps::run(const Task& task) {
+  name_ = *task.group;
+  sequence_ = task.sequence.load(std::memory_order_relaxed);
+  deadline_ = task.deadline;
   extra_ns_.store(0, std::memory_order_relaxed);
-  until_ = deadline == nanoseconds::max() ? deadline : memory_.waiting().now() + deadline;
+  until_ = deadline_ == nanoseconds::max() ? deadline_ : memory_.waiting().now() + deadline_;
   if (has_verdict(group_)) throw_verdict(group_, name_);
-  group_.board(rank_).task.store(sequence, std::memory_order_relaxed);
+  group_.board(rank_).task.store(sequence_, std::memory_order_relaxed);
   std::vector<Operation> messages;
-  for (const Operation& operation : operations) {
+  for (const Operation& operation : task.operations) {
     if (is_message(operation)) {
       messages.push_back(operation);
     } else {

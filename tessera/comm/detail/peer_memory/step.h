@@ -13,7 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/comm/communicator.h"
@@ -24,10 +24,10 @@ namespace tessera::comm::detail {
 /// One rank's way through the steps of its group. Used by one thread at a time.
 class Steps {
  public:
-  /// `name` is the group's, shown in errors.
-  Steps(PeerMemory& memory, int rank, std::string name);
-  /// Runs the operations of a task, of number `sequence`; throws what ends the group.
-  void run(const std::vector<Operation>& operations, std::uint64_t sequence, std::chrono::nanoseconds deadline);
+  /// Of this rank.
+  Steps(PeerMemory& memory, int rank) : memory_(memory), group_(memory.group()), rank_(rank) {}
+  /// Runs the operations of a task that has its number; throws what ends the group.
+  void run(const Task& task);
   /// Gives what runs now this much more time. From any thread.
   void extend(std::chrono::nanoseconds by) { extra_ns_.fetch_add(by.count(), std::memory_order_relaxed); }
 
@@ -58,7 +58,7 @@ class Steps {
   PeerMemory& memory_;
   const GroupMemory group_;
   const int rank_;
-  const std::string name_;
+  std::string_view name_;  // of the group whose task runs
   std::uint64_t step_ = 0;
   std::uint64_t sequence_ = 0;
   std::chrono::nanoseconds until_{0};
