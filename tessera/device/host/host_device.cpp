@@ -4,6 +4,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/device/backend.h"
+#include "tessera/device/detail/state.h"
 #include "tessera/device/host/detail/host_backend.h"
 
 namespace tessera::device::host {
@@ -46,6 +47,18 @@ Device make_rank_host_device(const HostOptions& options) {
                 " has a host device already; make it before the first use");
   return device_of_rank(options);
 }
+
+MemoryFileView::MemoryFileView(const Device& device) : device_(device) {
+  TESSERA_CHECK(device_.state() != nullptr, "this Device is empty; get one with Device::get(\"host\")");
+  backend_ = dynamic_cast<const detail::HostBackend*>(device_.state()->backend.get());
+  TESSERA_CHECK(backend_ != nullptr, device_.name(), " has no memory file: it is no host device");
+}
+
+int MemoryFileView::descriptor() const { return backend_->file().fd(); }
+std::optional<std::uint64_t> MemoryFileView::find(const void* address, std::size_t nbytes) const {
+  return backend_->addresses().find(backend_->file(), static_cast<const std::byte*>(address), nbytes);
+}
+std::uint64_t MemoryFileView::epoch() const { return backend_->addresses().epoch(); }
 
 void launch_unseen(void* native_stream, HostFunction body) {
   const auto core = detail::StreamCore::from_native(native_stream).shared_from_this();
