@@ -69,6 +69,8 @@ class TESSERA_API Communicator {
   virtual void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) = 0;
   /// Ends what is pending, on all ranks that can be reached.
   virtual void abort(std::string_view reason) noexcept = 0;
+  /// Tells the peers that this rank takes no part any more. Never waits.
+  virtual void leave() noexcept {}
   /// Ranks (by place) that are known to be gone.
   [[nodiscard]] virtual std::vector<int> gone() const = 0;
   /// Gives what runs now this much more time.

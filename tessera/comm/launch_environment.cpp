@@ -248,7 +248,7 @@ LaunchEnvironment read_launch_environment(const EnvironmentMap& environment) {
   return read;
 }
 
-LaunchEnvironment read_launch_environment() {
+EnvironmentMap process_environment() {
   EnvironmentMap environment;
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
     const std::string_view setting(*at);
@@ -259,7 +259,9 @@ LaunchEnvironment read_launch_environment() {
   environment["TESSERA_RUN_DIR"] = env::run_dir();
   environment["TESSERA_STORE"] = env::store();
   environment["TESSERA_STORE_SECRET"] = env::store_secret();
-  return read_launch_environment(environment);
+  return environment;
 }
+
+LaunchEnvironment read_launch_environment() { return read_launch_environment(process_environment()); }
 
 }  // namespace tessera::comm

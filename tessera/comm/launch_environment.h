@@ -36,6 +36,8 @@ struct LaunchEnvironment {
 /// Reads it. InvalidArgument names what is missing or no number, MismatchError the names that contradict each other;
 /// both name the way out.
 TESSERA_API LaunchEnvironment read_launch_environment(const EnvironmentMap& environment);
+/// The environment of this process, what tessera's own variables are after checks among it.
+TESSERA_API EnvironmentMap process_environment();
 /// Reads that of this process.
 TESSERA_API LaunchEnvironment read_launch_environment();
 

@@ -88,6 +88,15 @@ std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& 
   return communicator;
 }
 
+void WorldState::leave() noexcept {
+  // Another thread may be in the middle of connecting: it is told by the death of the process then.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  for (const auto& [key, communicator] : communicators_) {
+    if (communicator != nullptr) communicator->leave();
+  }
+}
+
 std::string text_of(const std::vector<Rank>& ranks) {
   std::string text;
   for (std::size_t i = 0; i < ranks.size();) {

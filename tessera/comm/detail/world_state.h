@@ -17,6 +17,8 @@ class SeededScheduler;
 
 namespace tessera::comm::detail {
 
+class ProcessWorld;
+
 /// Group memory of ranks that are threads of one process, by name; made by whoever comes first.
 class SimulatedWorld {
  public:
@@ -37,14 +39,19 @@ class SimulatedWorld {
 /// See the head of this file. Thread-safe.
 class WorldState {
  public:
-  WorldState(std::shared_ptr<Store> store, std::shared_ptr<SimulatedWorld> simulated)
-      : store_(std::move(store)), simulated_(std::move(simulated)) {}
+  WorldState(std::shared_ptr<Store> store, std::shared_ptr<SimulatedWorld> simulated,
+             std::shared_ptr<ProcessWorld> processes = nullptr)
+      : store_(std::move(store)), simulated_(std::move(simulated)), processes_(std::move(processes)) {}
   /// Of the current rank; a world of one has one of its own.
   static WorldState& current();
 
   [[nodiscard]] const std::shared_ptr<Store>& store() const { return store_; }
   /// The other ranks, where they are threads of this process; null: they are not.
   [[nodiscard]] const std::shared_ptr<SimulatedWorld>& simulated() const { return simulated_; }
+  /// The other ranks, where they are processes; null: they are not.
+  [[nodiscard]] const std::shared_ptr<ProcessWorld>& processes() const { return processes_; }
+  /// Tells the peers that this rank has gone; for the end of its process.
+  void leave() noexcept;
   /// The communicator of these ranks on this backend ("": the best that can), connected when first asked for.
   /// `generation` tells those apart that came after a failure.
   std::shared_ptr<Communicator> communicator(const std::vector<Rank>& ranks, std::string_view backend,
@@ -54,6 +61,7 @@ class WorldState {
  private:
   std::shared_ptr<Store> store_;
   std::shared_ptr<SimulatedWorld> simulated_;
+  std::shared_ptr<ProcessWorld> processes_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Communicator>> communicators_;
 };

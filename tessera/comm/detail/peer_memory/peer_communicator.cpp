@@ -30,7 +30,7 @@ SmallVector<device::Access, 8> accesses_of(const Task& task, int rank, int size)
 
 }  // namespace
 
-PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request)
+PeerCommunicator::PeerCommunicator(std::shared_ptr<PeerMemory> memory, const ConnectRequest& request)
     : memory_(std::move(memory)), rank_(request.rank), steps_(*memory_, request.rank) {
   const GroupMemory& group = memory_->group();
   Board& own = group.board(rank_);
@@ -48,11 +48,14 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
                                                .what = "the ranks of a new group"});
     TESSERA_CHECK_AS(TimeoutError, came, "ranks ", request.name, ": rank ", peer, " of them (rank ",
                      request.ranks[static_cast<std::size_t>(peer)], " of the world) ",
-                     memory_->is_dead(peer) ? "died before it" : "did not", " join within ", request.timeout);
+                     memory_->is_dead(peer) ? "died before it joined"
+                                            : tessera::detail::concat("did not join within ", request.timeout));
   }
 }
 
-PeerCommunicator::~PeerCommunicator() {
+PeerCommunicator::~PeerCommunicator() { leave(); }
+
+void PeerCommunicator::leave() noexcept {
   const GroupMemory& group = memory_->group();
   group.board(rank_).has_left.store(1, std::memory_order_seq_cst);
   memory_->waiting().wake(group.board(rank_).arrived);

@@ -15,13 +15,14 @@ namespace tessera::comm::detail {
 class PeerCommunicator : public Communicator, public std::enable_shared_from_this<PeerCommunicator> {
  public:
   /// Waits until all ranks are there; TimeoutError names one that is not.
-  PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request);
+  PeerCommunicator(std::shared_ptr<PeerMemory> memory, const ConnectRequest& request);
   /// Leaves: peers that wait for this rank are told.
   ~PeerCommunicator() override;
 
   [[nodiscard]] const Capabilities& capabilities() const override;
   void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) override;
   void abort(std::string_view reason) noexcept override;
+  void leave() noexcept override;
   [[nodiscard]] std::vector<int> gone() const override;
   void extend_deadline(std::chrono::nanoseconds by) override { steps_.extend(by); }
   [[nodiscard]] std::uint64_t sequence() const override { return sequence_.load(std::memory_order_relaxed); }
@@ -29,7 +30,7 @@ class PeerCommunicator : public Communicator, public std::enable_shared_from_thi
  private:
   void run(Task& task);
 
-  const std::unique_ptr<PeerMemory> memory_;
+  const std::shared_ptr<PeerMemory> memory_;
   const int rank_;
   Steps steps_;
   std::mutex running_;  // held by the task that runs

@@ -186,8 +186,9 @@ void Steps::move_directly(const Operation& operation) {
   SmallVector<std::byte*, 16> out;
   for (int peer = 0; peer < size; ++peer) {
     const Notice& notice = group_.notice(peer, step_);
-    in.push_back(notice.in.nbytes == 0 ? nullptr : memory_.reach(peer, notice.in));
-    out.push_back(notice.out.nbytes == 0 ? nullptr : memory_.reach(peer, notice.out));
+    const bool is_own = peer == rank_;
+    in.push_back(notice.in.nbytes == 0 ? nullptr : is_own ? operation.in : memory_.reach(peer, notice.in));
+    out.push_back(notice.out.nbytes == 0 ? nullptr : is_own ? operation.out : memory_.reach(peer, notice.out));
   }
   for (const Move& move : definition(operation.kind).moves(operation, rank_, size)) {
     const Move resolved = resolve(operation, move);
