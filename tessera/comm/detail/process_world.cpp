@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -28,6 +29,9 @@ std::string this_machine() {
   return (boot.empty() ? "unknown" : boot) + "/" + link_at("/proc/self/ns/net") + "/" + link_at("/proc/self/ns/pid");
 }
 
+// Longer is for ever, and would not fit where times are added.
+constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
+
 std::string key_of(Rank rank) { return "rank " + to_string(rank); }
 
 }  // namespace
@@ -50,12 +54,21 @@ bool PeerProcess::has_ended() const {
 }
 
 Descriptor PeerProcess::fetch(std::string_view name, std::chrono::nanoseconds timeout) const {
+  const auto until = std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(timeout, kLongest);
   try {
-    Descriptor file = fetch_descriptor(address_, name, timeout).file;
-    TESSERA_CHECK_AS(AbortedError, file, "it offers no '", name, "'");
-    return file;
+    while (true) {
+      const std::chrono::nanoseconds left = until - std::chrono::steady_clock::now();
+      Descriptor file = fetch_descriptor(address_, name, std::max(left, std::chrono::nanoseconds(0))).file;
+      if (file) return file;
+      TESSERA_CHECK_AS(TimeoutError, left.count() > 0, "it does not offer '", name, "' within ", timeout);
+      // Not yet: asked again a little later, or told at once when it ends.
+      pollfd polled{process_.get(), POLLIN, 0};
+      (void)::poll(&polled, 1, 1);
+    }
   } catch (const AbortedError& error) {
     TESSERA_THROW(AbortedError, "rank ", rank_, ": ", error.message());
+  } catch (const TimeoutError& error) {
+    TESSERA_THROW(TimeoutError, "rank ", rank_, ": ", error.message());
   }
 }
 

@@ -33,7 +33,7 @@ class PeerProcess {
 
   /// Whether it has ended. Asks the kernel.
   [[nodiscard]] bool has_ended() const;
-  /// A descriptor that it offers.
+  /// A descriptor that it offers, waited for. AbortedError: it has ended; TimeoutError: it did not offer it.
   [[nodiscard]] Descriptor fetch(std::string_view name, std::chrono::nanoseconds timeout) const;
   /// Fetches its memory file, which it offers as kMemoryName; once.
   void open_memory(std::chrono::nanoseconds timeout);

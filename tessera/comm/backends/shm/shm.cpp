@@ -87,12 +87,6 @@ class SharedMemory : public detail::PeerMemory {
         peers_(std::move(peers)),
         places_(device::Device::get("host")) {}
 
-  void open_peers(nanoseconds timeout) {
-    for (const auto& peer : peers_) {
-      if (peer != nullptr) peer->open_memory(timeout);
-    }
-  }
-
   [[nodiscard]] const detail::GroupMemory& group() const override { return group_; }
   [[nodiscard]] const detail::Waiting& waiting() const override { return waiting_; }
   [[nodiscard]] Place place_of(const void* address, std::size_t nbytes) override {
@@ -173,12 +167,15 @@ std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   }
   const bool is_crowded = current_place().local_world_size > ::sysconf(_SC_NPROCESSORS_ONLN);
   auto bytes = std::make_unique<SharedBytes>(file.get(), detail::GroupMemory::nbytes(size));
-  const auto memory = std::make_shared<SharedMemory>(std::move(bytes), size,
-                                                     detail::Waiting(/*is_shared=*/true, is_crowded), std::move(peers));
-  auto communicator = std::make_shared<detail::PeerCommunicator>(memory, request);
-  // All are there, so all offer their memory, and all have the group's.
+  // Opened before this rank joins: who has seen all join needs nothing more of any, and may end.
+  for (const auto& peer : peers) {
+    if (peer != nullptr) peer->open_memory(request.timeout);
+  }
+  auto communicator = std::make_shared<detail::PeerCommunicator>(
+      std::make_unique<SharedMemory>(std::move(bytes), size, detail::Waiting(/*is_shared=*/true, is_crowded),
+                                     std::move(peers)),
+      request);
   if (request.rank == 0) world.server().withdraw(offered);
-  memory->open_peers(request.timeout);
   return communicator;
 }
 

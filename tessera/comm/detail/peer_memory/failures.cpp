@@ -21,7 +21,7 @@ void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failu
     const std::size_t length = std::min(failure.text.size(), sizeof(verdict.text) - 1);
     std::memcpy(verdict.text, failure.text.data(), length);
     verdict.text[length] = 0;
-    verdict.state.store(Verdict::kWritten, std::memory_order_release);
+    verdict.state.store(Verdict::kWritten, std::memory_order_seq_cst);
   }
   for (int rank = 0; rank < group.size(); ++rank) {
     waiting.wake(group.board(rank).arrived);
@@ -34,13 +34,18 @@ void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failu
 }
 
 bool has_verdict(const GroupMemory& group) {
-  return group.verdict().state.load(std::memory_order_acquire) == Verdict::kWritten;
+  // In one order with Board::reaching: a plain load on the machines at hand.
+  return group.verdict().state.load(std::memory_order_seq_cst) == Verdict::kWritten;
 }
 
 void throw_verdict(const GroupMemory& group, std::string_view name) {
   const Verdict& verdict = group.verdict();
-  const std::string text = std::string("group ") + std::string(name) + ": " + verdict.text;
-  switch (static_cast<Failure::Kind>(verdict.kind)) {
+  throw_failure(static_cast<Failure::Kind>(verdict.kind), verdict.text, name);
+}
+
+void throw_failure(Failure::Kind kind, std::string_view what, std::string_view name) {
+  const std::string text = "group " + std::string(name) + ": " + std::string(what);
+  switch (kind) {
     case Failure::Kind::kDeadline: TESSERA_THROW(TimeoutError, text);
     case Failure::Kind::kMismatch: TESSERA_THROW(MismatchError, text);
     case Failure::Kind::kDeadRank:

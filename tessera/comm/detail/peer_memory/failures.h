@@ -18,6 +18,8 @@ void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failu
 bool has_verdict(const GroupMemory& group);
 /// Throws what the verdict says: TimeoutError, AbortedError or MismatchError.
 [[noreturn]] void throw_verdict(const GroupMemory& group, std::string_view name);
+/// Throws the error of this kind.
+[[noreturn]] void throw_failure(Failure::Kind kind, std::string_view what, std::string_view name);
 /// "ranks 1 and 3", "rank 2".
 std::string text_of_ranks(std::span<const int> ranks);
 

@@ -10,6 +10,9 @@
 // Ranks go through the same steps. A rank writes its notice, offers and stage of a step, then raises `arrived`; whoever
 // has seen that may read them. It may write the same ones again two steps later: it passes the step between only when
 // all have arrived there, and a rank arrives when it has done with what it read in the step before.
+//
+// A rank that fails gives its buffers back to who asked, so nobody may touch them any more: ranks raise `reaching`
+// while they touch memory of peers and do not begin to once there is a verdict; who fails waits until none does.
 #pragma once
 
 #include <atomic>
@@ -41,6 +44,7 @@ struct alignas(128) Board {
   std::atomic<std::uint32_t> has_left{0};  ///< it has let go of the group, or its thread has ended
   std::atomic<std::uint64_t> joined{0};    ///< 1: it is there
   std::atomic<std::uint64_t> task{0};      ///< number of the task that it is at
+  std::atomic<std::uint64_t> reaching{0};  ///< 1: it reads or writes memory of its peers
 };
 
 /// What a rank does in a step.

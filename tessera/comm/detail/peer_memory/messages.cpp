@@ -64,10 +64,12 @@ bool Steps::advance_receive(Message& message) {
                   std::to_string(mail.count) + "]"},
          operation);
   }
-  const std::byte* from = mail.place.is_reachable != 0 && mail.nbytes > 0
-                              ? memory_.reach(operation.peer, mail.place) + mail.offset
-                              : group_.message_stage(operation.peer);
-  if (mail.nbytes > 0) std::memcpy(operation.out + mail.offset, from, mail.nbytes);
+  if (mail.nbytes > 0 && mail.place.is_reachable != 0) {
+    const Reaching reaching(*this);
+    std::memcpy(operation.out + mail.offset, memory_.reach(operation.peer, mail.place) + mail.offset, mail.nbytes);
+  } else if (mail.nbytes > 0) {
+    std::memcpy(operation.out + mail.offset, group_.message_stage(operation.peer), mail.nbytes);
+  }
   message.offset = mail.offset + mail.nbytes;
   message.is_done = message.offset == message.nbytes;
   memory_.waiting().raise(mail.taken, taken + 1, group_.board(rank_).sleepers);

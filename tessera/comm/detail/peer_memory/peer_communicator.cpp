@@ -30,7 +30,7 @@ SmallVector<device::Access, 8> accesses_of(const Task& task, int rank, int size)
 
 }  // namespace
 
-PeerCommunicator::PeerCommunicator(std::shared_ptr<PeerMemory> memory, const ConnectRequest& request)
+PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request)
     : memory_(std::move(memory)), rank_(request.rank), steps_(*memory_, request.rank) {
   const GroupMemory& group = memory_->group();
   Board& own = group.board(rank_);

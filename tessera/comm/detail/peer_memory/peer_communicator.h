@@ -15,7 +15,7 @@ namespace tessera::comm::detail {
 class PeerCommunicator : public Communicator, public std::enable_shared_from_this<PeerCommunicator> {
  public:
   /// Waits until all ranks are there; TimeoutError names one that is not.
-  PeerCommunicator(std::shared_ptr<PeerMemory> memory, const ConnectRequest& request);
+  PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request);
   /// Leaves: peers that wait for this rank are told.
   ~PeerCommunicator() override;
 
@@ -30,7 +30,7 @@ class PeerCommunicator : public Communicator, public std::enable_shared_from_thi
  private:
   void run(Task& task);
 
-  const std::shared_ptr<PeerMemory> memory_;
+  const std::unique_ptr<PeerMemory> memory_;
   const int rank_;
   Steps steps_;
   std::mutex running_;  // held by the task that runs

@@ -54,6 +54,58 @@ void Steps::run(const Task& task) {
   deadline_ = task.deadline;
   extra_ns_.store(0, std::memory_order_relaxed);
   until_ = deadline_ == nanoseconds::max() ? deadline_ : memory_.waiting().now() + deadline_;
+  try {
+    run_operations(task);
+  } catch (const std::exception& error) {
+    end_group(error, task);
+    let_go_of_buffers();
+    throw;
+  }
+}
+
+// A rank that fails in the middle of an operation cannot take part in any after it, so nobody can.
+void Steps::end_group(const std::exception& error, const Task& task) const {
+  if (has_verdict(group_)) return;
+  write_verdict(group_, memory_.waiting(),
+                {.kind = Failure::Kind::kLost,
+                 .by = rank_,
+                 .sequence = sequence_,
+                 .operation = task.operations[0].kind,
+                 .missing = {rank_},
+                 .text = "operation " + std::to_string(sequence_) + ": rank " + std::to_string(rank_) +
+                         " failed: " + error.what()});
+}
+
+void Steps::let_go_of_buffers() const {
+  if (TESSERA_MUTANT("comm.fails_at_once")) return;
+  // Peers are not waiting for anything meanwhile, so that only one that is stopped takes longer than a copy does.
+  constexpr nanoseconds kBound = std::chrono::seconds(2);
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    const Board& board = group_.board(peer);
+    const std::function<bool()> is_there = [&] { return board.reaching.load(std::memory_order_seq_cst) == 0; };
+    const std::function<bool()> is_over = [&] { return is_gone(peer); };
+    (void)memory_.waiting().wait({.is_there = is_there,
+                                  .word = board.reaching,
+                                  .sleepers = group_.board(peer).sleepers,
+                                  .is_over = is_over,
+                                  .timeout = kBound,
+                                  .what = "a peer to let go of buffers"});
+  }
+}
+
+Steps::Reaching::Reaching(const Steps& steps) : steps_(steps) {
+  steps_.group_.board(steps_.rank_).reaching.store(1, std::memory_order_seq_cst);
+  if (!has_verdict(steps_.group_)) return;
+  end();
+  throw_verdict(steps_.group_, steps_.name_);
+}
+Steps::Reaching::~Reaching() { end(); }
+void Steps::Reaching::end() const {
+  Board& board = steps_.group_.board(steps_.rank_);
+  steps_.memory_.waiting().raise(board.reaching, 0, board.sleepers);
+}
+
+void Steps::run_operations(const Task& task) {
   if (has_verdict(group_)) throw_verdict(group_, name_);
   group_.board(rank_).task.store(sequence_, std::memory_order_relaxed);
   std::vector<Operation> messages;
@@ -126,14 +178,14 @@ void Steps::meet(const Operation& operation) {
   for (int peer = 0; peer < group_.size(); ++peer) {
     const Notice& other = group_.notice(peer, step_);
     const bool agrees = other.fingerprint == mine.fingerprint && other.task == mine.task;
-    if (!agrees && !TESSERA_MUTANT("peer_memory.no_comparison")) fail_mismatch(operation);
+    if (!agrees && !TESSERA_MUTANT("comm.no_comparison")) fail_mismatch(operation);
   }
 }
 
 void Steps::part(const Operation& operation) {
   Board& board = group_.board(rank_);
   memory_.waiting().raise(board.finished, step_, board.sleepers);
-  if (TESSERA_MUTANT("peer_memory.no_parting")) return;
+  if (TESSERA_MUTANT("comm.no_parting")) return;
   for (int peer = 0; peer < group_.size(); ++peer) {
     if (peer != rank_) wait_for(group_.board(peer).finished, step_, peer, operation);
   }
@@ -170,7 +222,7 @@ void Steps::make(const Operation& operation, const Move& move, std::span<const s
   if (move.from == kEveryone) {
     SmallVector<const std::byte*, 8> from;
     for (const std::byte* input : in) from.push_back(input + move.from_offset * item);
-    if (TESSERA_MUTANT("peer_memory.fold_from_self")) std::swap(from[0], from[static_cast<std::size_t>(rank_)]);
+    if (TESSERA_MUTANT("comm.fold_from_self")) std::swap(from[0], from[static_cast<std::size_t>(rank_)]);
     fold(operation.dtype, operation.reduction, from, to, move.count);
     return;
   }
@@ -181,6 +233,7 @@ void Steps::make(const Operation& operation, const Move& move, std::span<const s
 }
 
 void Steps::move_directly(const Operation& operation) {
+  const Reaching reaching(*this);
   const int size = group_.size();
   SmallVector<const std::byte*, 16> in;
   SmallVector<std::byte*, 16> out;
@@ -280,7 +333,9 @@ bool Steps::is_gone(int peer) const {
 void Steps::fail_waiting(const Operation& operation, int peer) {
   if (has_verdict(group_)) throw_verdict(group_, name_);
   if (is_gone(peer)) {
-    const char* how = memory_.is_dead(peer) ? " died" : " has left the group";
+    // Who has left in order may have ended since.
+    const bool has_left = group_.board(peer).has_left.load(std::memory_order_acquire) != 0;
+    const char* how = has_left ? " has left the group" : " died";
     fail({.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = "rank " + std::to_string(peer) + how},
          operation);
   }
@@ -328,7 +383,9 @@ void Steps::fail(Failure failure, const Operation& operation) {
   failure.operation = operation.kind;
   failure.text = "operation " + std::to_string(sequence_) + ", " + comm::text_of(operation) + ": " + failure.text;
   write_verdict(group_, memory_.waiting(), failure);
-  throw_verdict(group_, name_);
+  if (has_verdict(group_)) throw_verdict(group_, name_);
+  // Another rank was writing it and may have died in the middle.
+  throw_failure(failure.kind, failure.text, name_);
 }
 
 }  // namespace tessera::comm::detail

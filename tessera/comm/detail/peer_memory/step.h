@@ -5,6 +5,8 @@
 //   move         what this rank makes of the operation (collective.h), straight between the buffers of ranks
 //   part         `finished` rises; wait for every peer's: buffers may be used again
 //
+// An operation that fails has not parted: it waits until no peer reaches for its buffers before it throws.
+//
 // A small operation, or one with a buffer that peers cannot reach, goes through the stages a window at a time: every
 // rank copies its window there, meets the others and takes what comes to it. Nobody needs to part then.
 #pragma once
@@ -12,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -33,6 +36,10 @@ class Steps {
 
  private:
   struct Message;
+  class Reaching;
+  void run_operations(const Task& task);
+  void end_group(const std::exception& error, const Task& task) const;
+  void let_go_of_buffers() const;
   void run_collective(const Operation& operation);
   void run_messages(std::span<const Operation> operations);
   bool advance_send(Message& message, const Message*& stage_owner);
@@ -64,6 +71,19 @@ class Steps {
   std::chrono::nanoseconds until_{0};
   std::chrono::nanoseconds deadline_{0};
   std::atomic<std::int64_t> extra_ns_{0};  // of the task that runs
+};
+
+/// While it lives its rank may touch memory of its peers. Throws the verdict if there is one.
+class Steps::Reaching {
+ public:
+  explicit Reaching(const Steps& steps);
+  ~Reaching();
+  Reaching(const Reaching&) = delete;
+  Reaching& operator=(const Reaching&) = delete;
+
+ private:
+  void end() const;
+  const Steps& steps_;
 };
 
 }  // namespace tessera::comm::detail
