@@ -1,4 +1,5 @@
-// A tile at a time: the first input is loaded into the accumulator, each further one is folded in, the result is
+// f32 and f64, which are their own accumulators, go a cache line at a time from memory to memory. The others go
+// a tile at a time: the first input is loaded into the accumulator, each further one is folded in, the result is
 // rounded into every output. Loops over tiles have a constant length, which is what makes the compiler use vectors.
 #include "tessera/comm/reduction.h"
 
@@ -8,11 +9,14 @@
 
 #include "tessera/base/detail/half_floats.h"
 #include "tessera/base/error.h"
+#include "tessera/base/small_vector.h"
+#include "tessera/comm/detail/streaming.h"
 
 namespace tessera::comm {
 namespace {
 
 constexpr std::int64_t kTile = 1024;
+constexpr std::size_t kLineBytes = detail::kLineBytes;
 
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
@@ -100,20 +104,177 @@ void fold_tiles(double factor, std::span<const std::byte* const> inputs, std::sp
   }
 }
 
+// Inputs and outputs at one element.
+struct Streams {
+  std::span<const std::byte* const> inputs;
+  std::span<std::byte* const> outputs;
+};
+
+template <class T, ReduceKind kind>
+void fold_elements(T factor, const Streams& streams, std::int64_t first, std::int64_t end) {
+  const auto ranks = static_cast<T>(streams.inputs.size());
+  for (std::int64_t at = first; at < end; ++at) {
+    T sum = reinterpret_cast<const T*>(streams.inputs[0])[at];
+    if constexpr (kind == ReduceKind::kPremultiply) sum *= factor;
+    for (const std::byte* input : streams.inputs.subspan(1)) {
+      T value = reinterpret_cast<const T*>(input)[at];
+      if constexpr (kind == ReduceKind::kPremultiply) value *= factor;
+      sum = combine<kind>(sum, value);
+    }
+    if constexpr (kind == ReduceKind::kAvg) sum /= ranks;
+    for (std::byte* output : streams.outputs) reinterpret_cast<T*>(output)[at] = sum;
+  }
+}
+
+// Sixteen bytes of values, and a line as four of them: named one by one, so that they stay in registers.
+template <class T>
+struct Line {
+  using Vector [[gnu::vector_size(16), gnu::may_alias, gnu::aligned(1)]] = T;
+  Vector a, b, c, d;
+
+  static Line load(const std::byte* from) {
+    const auto* at = reinterpret_cast<const Vector*>(from);
+    return {at[0], at[1], at[2], at[3]};
+  }
+  void store(std::byte* to) const {
+    auto* at = reinterpret_cast<Vector*>(to);
+    at[0] = a;
+    at[1] = b;
+    at[2] = c;
+    at[3] = d;
+  }
+  void stream(std::byte* to) const {
+    auto* at = reinterpret_cast<__m128i*>(to);
+    _mm_stream_si128(at, __m128i(a));
+    _mm_stream_si128(at + 1, __m128i(b));
+    _mm_stream_si128(at + 2, __m128i(c));
+    _mm_stream_si128(at + 3, __m128i(d));
+  }
+  template <class F>
+  void each(const Line& other, F&& combined) {
+    a = combined(a, other.a);
+    b = combined(b, other.b);
+    c = combined(c, other.c);
+    d = combined(d, other.d);
+  }
+};
+
+// As combine(), lane by lane.
+template <ReduceKind kind, class Vector>
+Vector combine_lanes(Vector a, Vector b) {
+  if constexpr (kind == ReduceKind::kProd) return a * b;
+  if constexpr (kind == ReduceKind::kMin) return ((b < a) | (b != b)) ? b : a;
+  if constexpr (kind == ReduceKind::kMax) return ((b > a) | (b != b)) ? b : a;
+  return a + b;
+}
+
+// A cache line at a time, from memory to memory: for values that are their own accumulators. Streamed: past the
+// caches, so that a line of an output is not read before it is written and what is in the caches stays there.
+template <class T, ReduceKind kind, bool is_streamed>
+void fold_lines(T factor, const Streams& streams, std::int64_t first, std::int64_t end) {
+  using Vector = typename Line<T>::Vector;
+  const auto ranks = static_cast<T>(streams.inputs.size());
+  const auto item = static_cast<std::int64_t>(sizeof(T));
+  const auto scaled = [factor](Vector value, Vector) { return value * factor; };
+  for (std::int64_t at = first * item; at < end * item; at += static_cast<std::int64_t>(kLineBytes)) {
+    Line<T> sum = Line<T>::load(streams.inputs[0] + at);
+    if constexpr (kind == ReduceKind::kPremultiply) sum.each(sum, scaled);
+    for (const std::byte* input : streams.inputs.subspan(1)) {
+      Line<T> next = Line<T>::load(input + at);
+      if constexpr (kind == ReduceKind::kPremultiply) next.each(next, scaled);
+      sum.each(next, [](Vector a, Vector b) { return combine_lanes<kind>(a, b); });
+    }
+    if constexpr (kind == ReduceKind::kAvg) sum.each(sum, [ranks](Vector value, Vector) { return value / ranks; });
+    for (std::byte* output : streams.outputs) {
+      if constexpr (is_streamed) {
+        sum.stream(output + at);
+      } else {
+        sum.store(output + at);
+      }
+    }
+  }
+}
+
+// For outputs that lie in the caches of other cores: a line that is overwritten whole need not come over first, which
+// memcpy() of several lines makes use of and stores one by one do not.
+template <class T, ReduceKind kind>
+void fold_cached(T factor, const Streams& streams, std::int64_t first, std::int64_t end) {
+  alignas(kLineBytes) T sum[kTile];
+  auto* const tile = reinterpret_cast<std::byte*>(sum);
+  SmallVector<const std::byte*, 16> inputs;
+  for (std::int64_t at = first; at < end; at += kTile) {
+    const std::int64_t n = std::min(kTile, end - at);
+    const auto skipped = at * static_cast<std::int64_t>(sizeof(T));
+    inputs.clear();
+    for (const std::byte* input : streams.inputs) inputs.push_back(input + skipped);
+    fold_lines<T, kind, false>(factor, {inputs, std::span(&tile, 1)}, 0, n);
+    for (std::byte* output : streams.outputs)
+      std::memcpy(output + skipped, sum, static_cast<std::size_t>(n) * sizeof(T));
+  }
+}
+
+// Whether outputs are so large that they would push each other out of the caches, lie on lines together, and are none
+// of the inputs, whose lines are in the caches anyway.
+bool can_stream(const Streams& streams, std::int64_t nbytes) {
+  if (nbytes < detail::kStreamedBytes) return false;
+  for (const std::byte* output : streams.outputs) {
+    for (const std::byte* input : streams.inputs) {
+      if (input == output) return false;
+    }
+    const auto offset = reinterpret_cast<std::uintptr_t>(output) - reinterpret_cast<std::uintptr_t>(streams.outputs[0]);
+    if (offset % kLineBytes != 0) return false;
+  }
+  return true;
+}
+
+template <class T, ReduceKind kind>
+void fold_direct(double factor, std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+                 std::int64_t count) {
+  constexpr auto kLine = static_cast<std::int64_t>(kLineBytes / sizeof(T));
+  const Streams streams{inputs, outputs};
+  const auto by = static_cast<T>(factor);
+  // The first lines begin where the first output's do.
+  const std::uintptr_t over = outputs.empty() ? 0 : reinterpret_cast<std::uintptr_t>(outputs[0]) % kLineBytes;
+  const auto head =
+      std::min<std::int64_t>(count, over == 0 ? 0 : static_cast<std::int64_t>((kLineBytes - over) / sizeof(T)));
+  const std::int64_t lines_end = head + (count - head) / kLine * kLine;
+  fold_elements<T, kind>(by, streams, 0, head);
+  const auto nbytes = count * static_cast<std::int64_t>(sizeof(T));
+  if (can_stream(streams, nbytes)) {
+    fold_lines<T, kind, true>(by, streams, head, lines_end);
+    detail::end_stream();
+  } else if (nbytes >= detail::kStreamedBytes) {
+    fold_lines<T, kind, false>(by, streams, head, lines_end);
+  } else {
+    fold_cached<T, kind>(by, streams, head, lines_end);
+  }
+  fold_elements<T, kind>(by, streams, lines_end, count);
+}
+
+template <class T, ReduceKind kind>
+void fold_all(double factor, std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+              std::int64_t count) {
+  if constexpr (std::is_floating_point_v<T>) {
+    fold_direct<T, kind>(factor, inputs, outputs, count);
+  } else {
+    fold_tiles<T, kind>(factor, inputs, outputs, count);
+  }
+}
+
 using FoldFn = void (*)(double, std::span<const std::byte* const>, std::span<std::byte* const>, std::int64_t);
 
 template <class T>
 FoldFn fold_of(ReduceKind kind) {
   switch (kind) {
-    case ReduceKind::kSum: return fold_tiles<T, ReduceKind::kSum>;
-    case ReduceKind::kAvg: return fold_tiles<T, ReduceKind::kAvg>;
-    case ReduceKind::kMin: return fold_tiles<T, ReduceKind::kMin>;
-    case ReduceKind::kMax: return fold_tiles<T, ReduceKind::kMax>;
-    case ReduceKind::kProd: return fold_tiles<T, ReduceKind::kProd>;
-    case ReduceKind::kPremultiply: return fold_tiles<T, ReduceKind::kPremultiply>;
-    case ReduceKind::kBitAnd: return fold_tiles<T, ReduceKind::kBitAnd>;
-    case ReduceKind::kBitOr: return fold_tiles<T, ReduceKind::kBitOr>;
-    case ReduceKind::kBitXor: return fold_tiles<T, ReduceKind::kBitXor>;
+    case ReduceKind::kSum: return fold_all<T, ReduceKind::kSum>;
+    case ReduceKind::kAvg: return fold_all<T, ReduceKind::kAvg>;
+    case ReduceKind::kMin: return fold_all<T, ReduceKind::kMin>;
+    case ReduceKind::kMax: return fold_all<T, ReduceKind::kMax>;
+    case ReduceKind::kProd: return fold_all<T, ReduceKind::kProd>;
+    case ReduceKind::kPremultiply: return fold_all<T, ReduceKind::kPremultiply>;
+    case ReduceKind::kBitAnd: return fold_all<T, ReduceKind::kBitAnd>;
+    case ReduceKind::kBitOr: return fold_all<T, ReduceKind::kBitOr>;
+    case ReduceKind::kBitXor: return fold_all<T, ReduceKind::kBitXor>;
   }
   return nullptr;
 }

@@ -7,6 +7,7 @@
 
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/peer_memory/step.h"
+#include "tessera/comm/detail/streaming.h"
 
 namespace tessera::comm::detail {
 
@@ -66,7 +67,7 @@ bool Steps::advance_receive(Message& message) {
   }
   if (mail.nbytes > 0 && mail.place.is_reachable != 0) {
     const Reaching reaching(*this);
-    std::memcpy(operation.out + mail.offset, memory_.reach(operation.peer, mail.place) + mail.offset, mail.nbytes);
+    copy_bytes(operation.out + mail.offset, memory_.reach(operation.peer, mail.place) + mail.offset, mail.nbytes);
   } else if (mail.nbytes > 0) {
     std::memcpy(operation.out + mail.offset, group_.message_stage(operation.peer), mail.nbytes);
   }

@@ -8,6 +8,7 @@
 #include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/definitions.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/comm/detail/streaming.h"
 
 namespace tessera::comm::detail {
 namespace {
@@ -228,7 +229,7 @@ void Steps::make(const Operation& operation, const Move& move, std::span<const s
   }
   const std::byte* from = in[static_cast<std::size_t>(move.from)] + move.from_offset * item;
   for (std::byte* target : to) {
-    if (target != from) std::memcpy(target, from, static_cast<std::size_t>(move.count * item));
+    if (target != from) copy_bytes(target, from, static_cast<std::size_t>(move.count * item));
   }
 }
 
