@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/collectives/collective.h"
 #include "tessera/comm/detail/group_state.h"
@@ -44,7 +45,7 @@ void check_operation(const GroupState& group, const Operation& operation) {
 // Operations of one group run in the order they were asked for, whatever their streams.
 void order_behind_last(GroupState& group, const device::Stream& stream) {
   const device::Stream last = std::exchange(group.last_stream, stream);
-  if (!last || last.id() == stream.id()) return;
+  if (!last || last.id() == stream.id() || TESSERA_MUTANT("comm.streams_unordered")) return;
   if (last.is_capturing() != stream.is_capturing()) return;
   if (stream.is_capturing() && last.capture_info().id != stream.capture_info().id) return;
   const device::Event event = stream.device().create_event();

@@ -1,5 +1,6 @@
 // Collectives with a root. broadcast and scatter: every rank takes from the root. gather: the root takes from all.
 // reduce: every rank folds its share and puts it into the root's output.
+#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/definitions.h"
 
 namespace tessera::comm {
@@ -57,7 +58,10 @@ std::vector<Move> gather_moves(const Operation& operation, int rank, int /*size*
   // Each puts its own part there, so that the root is not the only one at work.
   const auto [first, count] = detail::part_of(operation.out_counts, operation.count, rank);
   if (count == 0) return {};
-  return {{.from = rank, .to = operation.root, .to_offset = first, .count = count}};
+  return {{.from = rank,
+           .to = operation.root,
+           .to_offset = TESSERA_MUTANT("comm.gather_at_start") ? 0 : first,
+           .count = count}};
 }
 
 std::optional<std::int64_t> same_place(const Operation& /*operation*/, int /*rank*/, int /*size*/) { return 0; }

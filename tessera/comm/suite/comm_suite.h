@@ -29,7 +29,7 @@ namespace tessera::comm::suite {
 using namespace std::chrono_literals;
 
 /// Everything that must happen has happened by then.
-inline constexpr std::chrono::nanoseconds kSoon = 60s;
+inline constexpr std::chrono::nanoseconds kSoon = 20s;
 
 /// A transport under test.
 struct Implementation {

@@ -7,7 +7,10 @@
 
 namespace tessera::comm::suite {
 
-Member::Member() : group(world()), host(device::Device::get("host")), stream(host.default_stream()) {}
+Member::Member() : group(world()), host(device::Device::get("host")), stream(host.default_stream()) {
+  // What hangs ends; ranks that take turns are told of it anyway.
+  if (group.deadline() != device::kForever) group.set_deadline(kSoon);
+}
 
 Room::Room(const Member& member, Where where, std::size_t nbytes) : nbytes_(nbytes) {
   if (nbytes == 0) return;

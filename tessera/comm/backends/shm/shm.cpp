@@ -58,11 +58,11 @@ class Places {
     if (is_current && known.address == key && known.place.nbytes == nbytes) return known.place;
     const std::optional<std::uint64_t> offset =
         nbytes <= PeerProcess::kMostBytes ? file_.find(address, nbytes) : std::nullopt;
-    known = {
-        .address = key,
-        .epoch = epoch,
-        .place = {
-            .where = offset.value_or(0), .nbytes = nbytes, .is_reachable = static_cast<std::uint8_t>(offset ? 1 : 0)}};
+    known = {.address = key,
+             .epoch = epoch,
+             .place = {.where = TESSERA_MUTANT("shm.start_of_file") ? 0 : offset.value_or(0),
+                       .nbytes = nbytes,
+                       .is_reachable = static_cast<std::uint8_t>(offset ? 1 : 0)}};
     return known.place;
   }
 

@@ -4,13 +4,15 @@
 #include <cstring>
 
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
 
 namespace tessera::comm::detail {
 
 void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failure& failure) {
   Verdict& verdict = group.verdict();
   std::uint32_t open = Verdict::kOpen;
-  if (verdict.state.compare_exchange_strong(open, Verdict::kBeingWritten)) {
+  const bool is_first = verdict.state.compare_exchange_strong(open, Verdict::kBeingWritten);
+  if (is_first || TESSERA_MUTANT("comm.last_verdict_counts")) {
     verdict.kind = static_cast<std::uint8_t>(failure.kind);
     verdict.operation = failure.operation;
     verdict.by = failure.by;

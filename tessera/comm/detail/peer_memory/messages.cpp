@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/peer_memory/step.h"
 #include "tessera/comm/detail/streaming.h"
@@ -46,7 +47,7 @@ bool Steps::advance_send(Message& message, const Message*& stage_owner) {
   mail.dtype = message.operation.dtype;
   mail.count = message.operation.count;
   mail.place = message.place;
-  mail.offset = message.offset;
+  mail.offset = TESSERA_MUTANT("comm.message_starts_again") ? 0 : message.offset;
   mail.nbytes = window;
   message.offset += window;
   message.is_posted = true;
@@ -59,7 +60,8 @@ bool Steps::advance_receive(Message& message) {
   const std::uint64_t taken = mail.taken.load(std::memory_order_relaxed);
   if (mail.posted.load(std::memory_order_acquire) == taken) return false;
   const Operation& operation = message.operation;
-  if (mail.dtype != operation.dtype || mail.count != operation.count) {
+  const bool has_other_dtype = mail.dtype != operation.dtype && !TESSERA_MUTANT("comm.message_dtype_unseen");
+  if (has_other_dtype || mail.count != operation.count) {
     fail({.kind = Failure::Kind::kMismatch,
           .text = "rank " + std::to_string(operation.peer) + " sends " + std::string(to_string(mail.dtype)) + "[" +
                   std::to_string(mail.count) + "]"},

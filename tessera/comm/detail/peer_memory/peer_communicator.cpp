@@ -1,6 +1,7 @@
 #include "tessera/comm/detail/peer_memory/peer_communicator.h"
 
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 
 namespace tessera::comm::detail {
@@ -87,10 +88,11 @@ void PeerCommunicator::run(Task& task) {
     const std::unique_lock lock(running_, std::try_to_lock);
     TESSERA_CHECK(lock.owns_lock(), "group ", *task.group, ": two operations run at once on rank ", rank_,
                   ", from streams that are not ordered; inside captures, order them by events");
-    task.sequence.store(sequence_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    const std::uint64_t step = TESSERA_MUTANT("comm.sequence_stands_still") ? 0 : 1;
+    task.sequence.store(sequence_.fetch_add(step, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     steps_.run(task);
   } catch (...) {
-    task.error = std::current_exception();
+    if (!TESSERA_MUTANT("comm.error_lost")) task.error = std::current_exception();
   }
   task.ended_ns.store(now_ns(), std::memory_order_relaxed);
   const std::exception_ptr error = task.error;

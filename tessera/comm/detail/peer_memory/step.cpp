@@ -78,7 +78,6 @@ void Steps::end_group(const std::exception& error, const Task& task) const {
 }
 
 void Steps::let_go_of_buffers() const {
-  if (TESSERA_MUTANT("comm.fails_at_once")) return;
   // Peers are not waiting for anything meanwhile, so that only one that is stopped takes longer than a copy does.
   constexpr nanoseconds kBound = std::chrono::seconds(2);
   for (int peer = 0; peer < group_.size(); ++peer) {
@@ -130,7 +129,8 @@ void Steps::run_collective(const Operation& operation) {
   bool is_reachable = true;
   for (int peer = 0; peer < group_.size(); ++peer) {
     const Notice& notice = group_.notice(peer, step_);
-    is_reachable &= notice.in.is_reachable != 0 && notice.out.is_reachable != 0;
+    is_reachable &=
+        (notice.in.is_reachable != 0 && notice.out.is_reachable != 0) || TESSERA_MUTANT("shm.all_reachable");
   }
   if (is_small || !is_reachable) {
     move_by_stages(operation, is_small);
@@ -172,7 +172,8 @@ void Steps::announce(const Operation& operation, bool is_staged) {
 }
 
 void Steps::meet(const Operation& operation) {
-  for (int peer = 0; peer < group_.size(); ++peer) {
+  const int last = group_.size() - (TESSERA_MUTANT("comm.meets_all_but_one") ? 1 : 0);
+  for (int peer = 0; peer < last; ++peer) {
     if (peer != rank_) wait_for(group_.board(peer).arrived, step_, peer, operation);
   }
   const Notice& mine = group_.notice(rank_, step_);
@@ -202,7 +203,7 @@ Move Steps::resolve(const Operation& operation, const Move& move) {
   const std::int64_t room = definition(operation.kind).extents(operation, rank_, group_.size()).out;
   const bool fits = resolved.to_offset >= 0 && resolved.count >= 0 && resolved.count <= room &&
                     resolved.to_offset <= room - resolved.count;
-  if (resolved.count != offer.count || !fits) {
+  if ((resolved.count != offer.count || !fits) && !TESSERA_MUTANT("comm.offer_unchecked")) {
     std::string text = "rank " + std::to_string(move.from) + " sends " + std::to_string(offer.count) + " elements";
     text += move.count == kOffered ? " to element " + std::to_string(resolved.to_offset) + " of " + std::to_string(room)
                                    : ", rank " + std::to_string(rank_) + " takes " + std::to_string(move.count);
@@ -269,7 +270,8 @@ void Steps::move_by_stages(const Operation& operation, bool is_first_staged) {
       if (move.to == rank_ || move.to == kEveryone) moves.push_back(resolve(operation, move));
     }
   }
-  const std::int64_t per_window = static_cast<std::int64_t>(kStageBytes) / item;
+  const std::int64_t cut = TESSERA_MUTANT("comm.window_short") ? 1 : 0;
+  const std::int64_t per_window = static_cast<std::int64_t>(kStageBytes) / item - cut;
   const std::uint64_t windows = (most + kStageBytes - 1) / kStageBytes;
   SmallVector<std::byte*, 16> out;
   for (int peer = 0; peer < size; ++peer) out.push_back(peer == rank_ ? operation.out : nullptr);
@@ -297,7 +299,7 @@ void Steps::next_window(const Operation& operation, std::uint64_t window) {
   const Notice last = group_.notice(rank_, step_);
   ++step_;
   group_.notice(rank_, step_) = last;
-  stage_window(operation, window);
+  if (!TESSERA_MUTANT("comm.window_not_staged")) stage_window(operation, window);
   Board& board = group_.board(rank_);
   memory_.waiting().raise(board.arrived, step_, board.sleepers);
   meet(operation);
@@ -305,7 +307,7 @@ void Steps::next_window(const Operation& operation, std::uint64_t window) {
 
 nanoseconds Steps::time_left() const {
   if (until_ == nanoseconds::max()) return until_;
-  const nanoseconds extra(extra_ns_.load(std::memory_order_relaxed));
+  const nanoseconds extra(TESSERA_MUTANT("comm.deadline_not_extended") ? 0 : extra_ns_.load(std::memory_order_relaxed));
   return std::max(until_ + extra - memory_.waiting().now(), nanoseconds(0));
 }
 
@@ -328,7 +330,8 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
 }
 
 bool Steps::is_gone(int peer) const {
-  return group_.board(peer).has_left.load(std::memory_order_acquire) != 0 || memory_.is_dead(peer);
+  const bool has_left = group_.board(peer).has_left.load(std::memory_order_acquire) != 0;
+  return (has_left && !TESSERA_MUTANT("comm.left_unseen")) || memory_.is_dead(peer);
 }
 
 void Steps::fail_waiting(const Operation& operation, int peer) {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <ctime>
 
-#include "tessera/base/mutant.h"
 #include "tessera/device/host/seeded_scheduler.h"
 
 namespace tessera::comm::detail {
@@ -69,7 +68,7 @@ bool Waiting::wait(const For& what) const {
 
 void Waiting::raise(std::atomic<std::uint64_t>& word, std::uint64_t to, std::atomic<std::uint32_t>& sleepers) const {
   word.store(to, std::memory_order_seq_cst);
-  if (sleepers.load(std::memory_order_seq_cst) != 0 && !TESSERA_MUTANT("comm.no_wake")) wake(word);
+  if (sleepers.load(std::memory_order_seq_cst) != 0) wake(word);
 }
 
 void Waiting::wake(std::atomic<std::uint64_t>& word) const {
