@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -11,6 +12,7 @@
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/process_group.h"
+#include "tessera/comm/store/store.h"
 #include "tessera/comm/store/tcp_store_server.h"
 #include "tessera/comm/testing/rank_processes.h"
 #include "tessera/comm/world.h"

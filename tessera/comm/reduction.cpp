@@ -129,20 +129,16 @@ void fold_elements(T factor, const Streams& streams, std::int64_t first, std::in
 // Sixteen bytes of values, and a line as four of them: named one by one, so that they stay in registers.
 template <class T>
 struct Line {
-  using Vector [[gnu::vector_size(16), gnu::may_alias, gnu::aligned(1)]] = T;
+  using Vector [[gnu::vector_size(16)]] = T;
   Vector a, b, c, d;
 
+  // memcpy(): values lie at any multiple of their own size.
   static Line load(const std::byte* from) {
-    const auto* at = reinterpret_cast<const Vector*>(from);
-    return {at[0], at[1], at[2], at[3]};
+    Line line;
+    std::memcpy(&line, from, kLineBytes);
+    return line;
   }
-  void store(std::byte* to) const {
-    auto* at = reinterpret_cast<Vector*>(to);
-    at[0] = a;
-    at[1] = b;
-    at[2] = c;
-    at[3] = d;
-  }
+  void store(std::byte* to) const { std::memcpy(to, this, kLineBytes); }
   void stream(std::byte* to) const {
     auto* at = reinterpret_cast<__m128i*>(to);
     _mm_stream_si128(at, __m128i(a));
