@@ -90,8 +90,8 @@ TESSERA_BENCH(thread_all_reduce) {
   const std::string name = "thread_all_reduce_w4_64MiB";
   if (!context.wants(name)) return;
   constexpr std::size_t kBytes = 64 * kMiB;
-  std::vector<std::byte> from(8 * kMiB);
-  std::vector<std::byte> to(8 * kMiB);
+  std::vector<std::byte> from(kBytes);
+  std::vector<std::byte> to(kBytes);
   context.measure(
       {.name = name,
        .unit = "us",

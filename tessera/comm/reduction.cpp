@@ -132,13 +132,21 @@ struct Line {
   using Vector [[gnu::vector_size(16)]] = T;
   Vector a, b, c, d;
 
-  // memcpy(): values lie at any multiple of their own size.
+  // memcpy(): values lie at any multiple of their own size. One vector at a time, or they would not stay in registers.
   static Line load(const std::byte* from) {
     Line line;
-    std::memcpy(&line, from, kLineBytes);
+    std::memcpy(&line.a, from, 16);
+    std::memcpy(&line.b, from + 16, 16);
+    std::memcpy(&line.c, from + 32, 16);
+    std::memcpy(&line.d, from + 48, 16);
     return line;
   }
-  void store(std::byte* to) const { std::memcpy(to, this, kLineBytes); }
+  void store(std::byte* to) const {
+    std::memcpy(to, &a, 16);
+    std::memcpy(to + 16, &b, 16);
+    std::memcpy(to + 32, &c, 16);
+    std::memcpy(to + 48, &d, 16);
+  }
   void stream(std::byte* to) const {
     auto* at = reinterpret_cast<__m128i*>(to);
     _mm_stream_si128(at, __m128i(a));
