@@ -124,5 +124,35 @@ TEST(Fold, RefusesWhatADtypeDoesNotHave) {
   expect_error<InvalidArgument>([&] { fold(DType::kC64, {ReduceKind::kMax}, from, {}, 1); }, {"c64", "max"});
 }
 
+// Large folds stream past the caches, and buffers begin anywhere: neither may show, nor touch what lies beside them.
+TEST(Fold, OfAnySizeAtAnyPlaceIsTheSame) {
+  constexpr std::size_t kCount = 600'000;
+  constexpr float kBeside = -7;
+  std::vector<float> a(kCount + 64);
+  std::vector<float> b(kCount + 64);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<float>(i % 1000) * 0.1F;
+    b[i] = static_cast<float>(i % 777) * 0.3F;
+  }
+  for (const std::size_t count : {std::size_t{3}, std::size_t{40}, std::size_t{5000}, kCount}) {
+    for (const std::size_t shift : {0, 1, 3, 16, 17}) {
+      std::vector<float> x(kCount + 64, kBeside);
+      std::vector<float> y(kCount + 64, kBeside);
+      const std::byte* in[] = {reinterpret_cast<const std::byte*>(&a[shift]),
+                               reinterpret_cast<const std::byte*>(&b[2])};
+      std::byte* out[] = {reinterpret_cast<std::byte*>(&x[5]), reinterpret_cast<std::byte*>(&y[5 + shift])};
+      fold(DType::kF32, {}, in, out, static_cast<std::int64_t>(count));
+      for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(x[5 + i], a[shift + i] + b[2 + i]) << i << " of " << count << ", shifted by " << shift;
+        ASSERT_EQ(y[5 + shift + i], x[5 + i]) << i;
+      }
+      EXPECT_EQ(x[4], kBeside);
+      EXPECT_EQ(x[5 + count], kBeside);
+      EXPECT_EQ(y[4 + shift], kBeside);
+      EXPECT_EQ(y[5 + shift + count], kBeside);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera::comm

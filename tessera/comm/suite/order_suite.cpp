@@ -217,8 +217,26 @@ TEST_P(CommSuite, BuffersMayBeUsedAgainOnceAnOperationHasEnded) {
   });
 }
 
-// Memory that is freed and mapped anew may lie elsewhere at the same address.
+// Memory that is mapped anew may be another at the same address.
 TEST_P(CommSuite, MemoryThatMovesIsFoundAgain) {
+  on_ranks(2, [](Member& member) {
+    const std::size_t nbytes = member.host.properties().granularity;
+    const auto count = static_cast<std::int64_t>(nbytes / 4);
+    device::AddressRange range = member.host.reserve(nbytes);
+    const auto* values = reinterpret_cast<float*>(range.data());
+    std::vector<device::Memory> kept;
+    for (int round = 0; round < 5; ++round) {
+      kept.push_back(member.host.create_memory(nbytes));
+      range.map(0, kept.back());
+      std::fill_n(reinterpret_cast<float*>(range.data()), count, static_cast<float>(round + member.rank()));
+      member.group.all_reduce(range.data(), range.data(), count, DType::kF32, {}, member.stream).wait();
+      for (std::int64_t i = 0; i < count; ++i) ASSERT_EQ(values[i], static_cast<float>(2 * round + 1)) << round;
+      range.unmap(0, nbytes);
+    }
+  });
+}
+
+TEST_P(CommSuite, MemoryThatIsFreedAndMadeAgainIsFoundAgain) {
   on_ranks(2, [](Member& member) {
     const memory::Allocator allocator = memory::Allocator::of(member.host);
     for (int round = 0; round < 12; ++round) {

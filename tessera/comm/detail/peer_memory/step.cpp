@@ -331,7 +331,7 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
 
 bool Steps::is_gone(int peer) const {
   const bool has_left = group_.board(peer).has_left.load(std::memory_order_acquire) != 0;
-  return (has_left && !TESSERA_MUTANT("comm.left_unseen")) || memory_.is_dead(peer);
+  return (has_left && !TESSERA_MUTANT("thread.left_unseen")) || memory_.is_dead(peer);
 }
 
 void Steps::fail_waiting(const Operation& operation, int peer) {
