@@ -10,7 +10,7 @@ namespace {
 constexpr int kCalls = 1000;
 
 Tensor ones() {
-  const Tensor tensor = Tensor::allocate({16}, DType::kF32, device::Device::get("host"));
+  Tensor tensor = Tensor::allocate({16}, DType::kF32, device::Device::get("host"));
   tensor.device().synchronize();
   std::fill_n(tensor.data_as<float>(), 16, 1.0F);
   return tensor;

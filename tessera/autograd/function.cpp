@@ -100,7 +100,7 @@ class InPlaceFunction final : public Function {
 }  // namespace
 }  // namespace detail
 
-std::vector<Tensor> apply_function(std::shared_ptr<const Function> function, const std::vector<Tensor>& inputs) {
+std::vector<Tensor> apply_function(const std::shared_ptr<const Function>& function, const std::vector<Tensor>& inputs) {
   bool is_recorded = false;
   for (const Tensor& input : inputs) is_recorded |= input && input.is_tracked();
   is_recorded &= tensor::is_grad_enabled();

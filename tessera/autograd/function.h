@@ -43,7 +43,7 @@ class TESSERA_API Function {
 };
 
 /// Runs `function` on the inputs, recorded when gradients are on and one of them is tracked.
-TESSERA_API std::vector<Tensor> apply_function(std::shared_ptr<const Function> function,
+TESSERA_API std::vector<Tensor> apply_function(const std::shared_ptr<const Function>& function,
                                                const std::vector<Tensor>& inputs);
 
 /// Forward or backward of a function given in place.

@@ -9,7 +9,6 @@ namespace tessera::autograd {
 
 using detail::LeafNode;
 using detail::Node;
-using detail::NodeRef;
 using detail::State;
 
 namespace {

@@ -24,6 +24,11 @@ void check_same_length(const Shape& shape, const Strides& strides) {
 
 }  // namespace
 
+void detail::DimList::copy_heap(const DimList& other) {
+  heap_ = std::make_unique<std::int64_t[]>(size_);
+  std::copy_n(other.heap_.get(), size_, heap_.get());
+}
+
 Shape::Shape(std::span<const std::int64_t> dims) : Dims(detail::DimList(dims)) {
   for (std::size_t i = 0; i < dims.size(); ++i) {
     TESSERA_CHECK(dims[i] >= 0, "shape ", *this, ": dimension ", i, " is negative");
@@ -45,13 +50,14 @@ bool Shape::is_empty() const {
 }
 
 std::int64_t Shape::numel() const {
-  if (is_empty()) return 0;  // before any product: [0, 2^62, 2^62] has no elements, not too many
   std::int64_t count = 1;
+  bool is_too_large = false;
   for (const std::int64_t dim : *this) {
-    if (__builtin_mul_overflow(count, dim, &count)) [[unlikely]] {
-      TESSERA_THROW(InvalidArgument, "shape ", *this, " has more elements than fit 63 bits");
-    }
+    if (dim == 0) return 0;  // whatever the others are: [2^62, 2^62, 0] has no elements, not too many
+    is_too_large |= __builtin_mul_overflow(count, dim, &count);
   }
+  if (is_too_large) [[unlikely]]
+    TESSERA_THROW(InvalidArgument, "shape ", *this, " has more elements than fit 63 bits");
   return count;
 }
 
@@ -75,7 +81,7 @@ Strides contiguous_strides(const Shape& shape) {
       TESSERA_THROW(InvalidArgument, "shape ", shape, ": the strides do not fit 63 bits");
     }
   }
-  return Strides(steps.values());
+  return Strides(std::move(steps));
 }
 
 bool is_contiguous(const Shape& shape, const Strides& strides) {

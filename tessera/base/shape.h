@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -37,10 +38,22 @@ class TESSERA_API DimList {
   explicit DimList(std::size_t count) : size_(count) {
     if (count > kInline) heap_ = std::make_unique<std::int64_t[]>(count);
   }
-  DimList(const DimList& other) : DimList(other.values()) {}
-  DimList(DimList&& other) noexcept { swap(other); }
-  DimList& operator=(DimList other) noexcept {
-    swap(other);
+  // All that is in place is copied, used or not: that is fewer instructions than a loop over what is used.
+  DimList(const DimList& other) : size_(other.size_), inline_(other.inline_) {
+    if (other.heap_) [[unlikely]]
+      copy_heap(other);
+  }
+  DimList(DimList&& other) noexcept
+      : size_(std::exchange(other.size_, 0)), heap_(std::move(other.heap_)), inline_(other.inline_) {}
+  DimList& operator=(const DimList& other) {
+    if (this != &other) *this = DimList(other);
+    return *this;
+  }
+  DimList& operator=(DimList&& other) noexcept {
+    if (this == &other) return *this;
+    size_ = std::exchange(other.size_, 0);
+    heap_ = std::move(other.heap_);
+    inline_ = other.inline_;
     return *this;
   }
   ~DimList() = default;
@@ -48,22 +61,18 @@ class TESSERA_API DimList {
   /// How many there are.
   [[nodiscard]] std::size_t size() const { return size_; }
   /// The first of them.
-  [[nodiscard]] std::int64_t* data() { return heap_ ? heap_.get() : inline_; }
+  [[nodiscard]] std::int64_t* data() { return heap_ ? heap_.get() : inline_.data(); }
   /// The first of them.
-  [[nodiscard]] const std::int64_t* data() const { return heap_ ? heap_.get() : inline_; }
+  [[nodiscard]] const std::int64_t* data() const { return heap_ ? heap_.get() : inline_.data(); }
   /// All of them.
   [[nodiscard]] std::span<const std::int64_t> values() const { return {data(), size_}; }
 
  private:
-  void swap(DimList& other) noexcept {
-    std::swap(size_, other.size_);
-    std::swap(heap_, other.heap_);
-    std::swap(inline_, other.inline_);
-  }
+  void copy_heap(const DimList& other);
 
   std::size_t size_ = 0;
   std::unique_ptr<std::int64_t[]> heap_;
-  std::int64_t inline_[kInline] = {};
+  std::array<std::int64_t, kInline> inline_ = {};
 };
 
 /// What Shape and Strides share. `Tag` keeps them apart.
@@ -85,7 +94,15 @@ class Dims {
   /// All values.
   [[nodiscard]] std::span<const std::int64_t> values() const { return list_.values(); }
   /// Equal when they have the same values in the same order.
-  friend bool operator==(const Dims& a, const Dims& b) { return std::ranges::equal(a.values(), b.values()); }
+  friend bool operator==(const Dims& a, const Dims& b) {
+    if (a.size() != b.size()) return false;
+    const std::int64_t* x = a.begin();
+    const std::int64_t* y = b.begin();
+    for (std::size_t i = 0; i < a.size(); ++i) {  // so few that a call of memcmp costs more
+      if (x[i] != y[i]) return false;
+    }
+    return true;
+  }
 
  protected:
   /// Takes the list over.
@@ -123,6 +140,8 @@ class TESSERA_API Strides : public detail::Dims<struct StridesTag> {
   Strides(std::initializer_list<std::int64_t> steps) : Strides(std::span(steps.begin(), steps.size())) {}
   /// These steps.
   explicit Strides(std::span<const std::int64_t> steps) : Dims(detail::DimList(steps)) {}
+  /// Takes these steps over.
+  explicit Strides(detail::DimList steps) : Dims(std::move(steps)) {}
 };
 
 /// The least and the greatest element offset that a view touches, both included.

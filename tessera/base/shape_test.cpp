@@ -88,6 +88,9 @@ TEST(Shape, KeepsEightDimensionsInPlaceAndMoreElsewhere) {
     EXPECT_EQ(moved, shape);
     copy = moved;
     EXPECT_EQ(copy, shape);
+    const Shape& itself = copy;
+    copy = itself;
+    EXPECT_EQ(copy, shape);
     copy = Shape{1};
     EXPECT_EQ(copy, Shape{1});
     EXPECT_EQ(moved.ndim(), count);
@@ -101,6 +104,8 @@ TEST(Shape, SizesThatDoNotFitAreErrors) {
               (void)Shape{half, half / 2}.numel();
             }),
             "shape [4294967296, 2147483648] has more elements than fit 63 bits");
+  EXPECT_EQ((Shape{half, half, 0}.numel()), 0);
+  EXPECT_EQ((Shape{0, half, half}.numel()), 0);
   EXPECT_EQ(Shape{kMost}.numel(), kMost);
   EXPECT_EQ(nbytes(Shape{kMost}, DType::kI8), static_cast<std::size_t>(kMost));
   EXPECT_EQ(message_of([&] {

@@ -17,20 +17,24 @@ constinit thread_local bool grad_enabled = true;
                 " layer is not part of this program; called as ", call.text());
 }
 
+[[noreturn]] void refuse_devices(const Call& call, const device::Device& a, const device::Device& b) {
+  TESSERA_THROW(InvalidArgument, call.op.name(), ": tensors on ", a.name(), " and ", b.name(),
+                "; copy one with to(); called as ", call.text());
+}
+
 // The device a call runs on: that of its tensors, which must all be there.
 const device::Device* device_of(const Call& call) {
   const device::Device* device = nullptr;
-  for (const auto& list : {call.inputs, std::span<const Tensor>(call.outputs)}) {
-    for (const Tensor& tensor : list) {
-      if (!tensor) continue;
-      if (device == nullptr) {
-        device = &tensor.device();
-      } else if (device->state() != tensor.device().state()) [[unlikely]] {
-        TESSERA_CHECK_CALL(call, false, "tensors on ", device->name(), " and ", tensor.device().name(),
-                           "; copy one with to()");
-      }
+  const auto look_at = [&](const Tensor& tensor) {
+    if (!tensor) return;
+    if (device == nullptr) {
+      device = &tensor.device();
+    } else if (device->state() != tensor.device().state()) [[unlikely]] {
+      refuse_devices(call, *device, tensor.device());
     }
-  }
+  };
+  for (const Tensor& input : call.inputs) look_at(input);
+  for (const Tensor& output : call.outputs) look_at(output);
   return device;
 }
 
@@ -121,7 +125,7 @@ void call_below_autograd(const Call& call) {
 void check_arguments(const Call& call) {
   const OperatorState& op = *call.op.operator->();
   const std::size_t lists = op.input_lists;
-  const std::size_t least = op.inputs.size() - lists;
+  const std::size_t least = op.input_singles;
   const std::size_t given = call.inputs.size();
   TESSERA_CHECK_CALL(call, lists == 0 ? given == least : given >= least && (given - least) % lists == 0, "takes ",
                      least, lists == 0 ? "" : " or more", " tensors, ", given, " given");
@@ -163,8 +167,8 @@ Tensor call(const Operator& op, const Arguments& inputs, const AttributesRef& at
 }
 
 void call_out(const Operator& op, const Tensor& out, const Arguments& inputs, const AttributesRef& attributes) {
-  Tensor result = out;
-  const Call made{op, inputs.tensors(), attributes, std::span(&result, 1)};
+  // A given output is written into and stays the tensor it is: the caller's handle serves, and nothing is counted.
+  const Call made{op, inputs.tensors(), attributes, std::span(const_cast<Tensor*>(&out), 1)};
   TESSERA_CHECK_CALL(made, out, "there is no tensor to write into");
   call_into(made);
 }

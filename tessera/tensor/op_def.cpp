@@ -125,7 +125,7 @@ Operator register_op(const OpDef& def) {
   state.def = def;
   state.inputs = parse_arguments(def.inputs);
   state.outputs = parse_arguments(def.outputs);
-  for (const OpArgument& argument : state.inputs) state.input_lists += argument.is_list ? 1 : 0;
+  for (const OpArgument& argument : state.inputs) ++(argument.is_list ? state.input_lists : state.input_singles);
   check_unique(state.name, state.inputs);
   check_unique(state.name, state.outputs);
   if (state.inputs.size() > 64 || state.outputs.size() > 64) refuse(def.name, "has more than 64 arguments");

@@ -181,6 +181,7 @@ struct TESSERA_API OperatorState {
   KernelFn kernels[kMostDeviceKinds] = {};  ///< by kind of device; null: none
   std::uint32_t id = 0;                     ///< dense, in the order of registration: for this process only
   std::uint32_t input_lists = 0;            ///< how many of the inputs are lists
+  std::uint32_t input_singles = 0;          ///< how many are not
 };
 
 /// The operator of this name; InvalidArgument names the nearest.

@@ -19,16 +19,18 @@ Storage::Storage(void* data, std::size_t nbytes, const device::Device& device, s
       nbytes_(nbytes),
       device_(device),
       kind_(tensor::device_kind(device.properties().kind)),
-      owner_(owner ? std::move(owner) : std::make_shared<char>()) {}
+      outside_(std::make_unique<Outside>()) {
+  outside_->owner = std::move(owner);
+}
 
 Storage::~Storage() {
-  if (!owner_) return;
+  if (!outside_) return;
   // Whoever owns the bytes must not be let go of before the work that uses them is done: each stream that used them
   // drops its hold when it gets there.
-  for (const device::Stream& stream : uses_) {
+  for (const device::Stream& stream : outside_->uses) {
     try {
       if (stream.is_capturing()) continue;
-      stream.run([owner = owner_] {}, {.label = "release", .accesses = std::span<const device::Access>()});
+      stream.run([owner = outside_->owner] {}, {.label = "release", .accesses = std::span<const device::Access>()});
     } catch (const std::exception& error) {
       log::warn("memory from outside is let go of before the work on it is known to have ended: ", error.what());
     }
@@ -36,12 +38,13 @@ Storage::~Storage() {
 }
 
 void Storage::note_use(const device::Stream& stream) const {
-  if (!owner_) {
+  if (!outside_) {
     if (buffer_) buffer_.use_on(stream);
     return;
   }
-  const std::lock_guard lock(uses_mutex_);
-  if (std::ranges::find(uses_, stream.id(), &device::Stream::id) == uses_.end()) uses_.push_back(stream);
+  const std::lock_guard lock(outside_->mutex);
+  std::vector<device::Stream>& uses = outside_->uses;
+  if (std::ranges::find(uses, stream.id(), &device::Stream::id) == uses.end()) uses.push_back(stream);
 }
 
 }  // namespace tessera::tensor

@@ -17,11 +17,12 @@
 #include "tessera/memory/buffer.h"
 #include "tessera/tensor/counted.h"
 #include "tessera/tensor/device_context.h"
+#include "tessera/tensor/recycled.h"
 
 namespace tessera::tensor {
 
 /// See the head of this file. Shared by handle; use_on() and the version may be called from any thread.
-class TESSERA_API Storage final : public detail::Counted {
+class TESSERA_API Storage final : public detail::Counted, public detail::Recycled {
  public:
   /// New bytes for work on `where`'s stream.
   Storage(std::size_t nbytes, const CurrentDevice& where);
@@ -38,12 +39,12 @@ class TESSERA_API Storage final : public detail::Counted {
   /// The kind of that device.
   [[nodiscard]] DeviceKind kind() const { return kind_; }
   /// Whether they come from outside.
-  [[nodiscard]] bool is_external() const { return owner_ != nullptr; }
+  [[nodiscard]] bool is_external() const { return outside_ != nullptr; }
   /// Says that work on `stream` uses the bytes. A stream that is capturing, or may be, is always told of: the buffer
   /// may be from outside the capture.
   void use_on(const device::Stream& stream) const {
     const device::StreamSlot& slot = stream.slot();
-    if (slot.id() != stream_ || owner_ != nullptr || slot.hazards() != 0) note_use(stream);
+    if (slot.id() != stream_ || outside_ != nullptr || slot.hazards() != 0) note_use(stream);
   }
   /// Writes through any of the tensors that share it, so far.
   [[nodiscard]] std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
@@ -51,6 +52,12 @@ class TESSERA_API Storage final : public detail::Counted {
   void bump_version() const { version_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
+  // What is kept for bytes from outside only.
+  struct Outside {
+    std::shared_ptr<void> owner;
+    std::mutex mutex;                  // for uses
+    std::vector<device::Stream> uses;  // where they were used; held, so that none goes before
+  };
   void note_use(const device::Stream& stream) const;
 
   memory::Buffer buffer_;
@@ -60,9 +67,7 @@ class TESSERA_API Storage final : public detail::Counted {
   StreamId stream_;  // of the buffer
   DeviceKind kind_ = kHostKind;
   mutable std::atomic<std::uint64_t> version_{0};
-  std::shared_ptr<void> owner_;
-  mutable std::mutex uses_mutex_;             // for uses_
-  mutable std::vector<device::Stream> uses_;  // outside bytes: where they were used; held, so that none goes before
+  std::unique_ptr<Outside> outside_;  // null: bytes of the allocator
 };
 
 }  // namespace tessera::tensor

@@ -16,14 +16,11 @@ Tensor Tensor::allocate(const Shape& shape, DType dtype, const device::Device& d
 }
 
 Tensor Tensor::allocate(Shape shape, DType dtype, const CurrentDevice& where) {
-  auto state = Ref<TensorState>::adopt(new TensorState());
-  const std::size_t bytes = tessera::nbytes(shape, dtype);
-  state->storage = Ref<Storage>::adopt(new Storage(bytes, where));
-  state->numel = shape.numel();
-  state->strides = contiguous_strides(shape);
-  state->shape = std::move(shape);
-  state->dtype = dtype;
-  return Tensor(std::move(state));
+  auto storage = Ref<Storage>::adopt(new Storage(tessera::nbytes(shape, dtype), where));
+  Strides strides = contiguous_strides(shape);
+  const std::int64_t numel = shape.numel();
+  return Tensor(
+      Ref<TensorState>::adopt(new TensorState(std::move(storage), std::move(shape), std::move(strides), numel, dtype)));
 }
 
 namespace {
@@ -99,25 +96,19 @@ Tensor Tensor::reinterpreted(DType dtype, Shape shape, Strides strides, std::int
   TESSERA_CHECK(dtype == state_->dtype ||
                     reinterpret_cast<std::uintptr_t>(state_->storage->data()) % itemsize(real_of(dtype)) == 0,
                 "the bytes behind ", describe(*this), " are not aligned to elements of ", dtype, ": copy them");
-  auto state = Ref<TensorState>::adopt(new TensorState());
-  state->storage = state_->storage;
-  state->numel = shape.numel();
+  const bool is_dense = tessera::is_contiguous(shape, strides);
+  const std::int64_t numel = shape.numel();
+  auto state =
+      Ref<TensorState>::adopt(new TensorState(state_->storage, std::move(shape), std::move(strides), numel, dtype));
   state->offset = offset;
-  state->dtype = dtype;
-  state->is_contiguous = tessera::is_contiguous(shape, strides);
-  state->shape = std::move(shape);
-  state->strides = std::move(strides);
+  state->is_contiguous = is_dense;
   return Tensor(std::move(state));
 }
 
 Tensor Tensor::detach() const {
-  auto state = Ref<TensorState>::adopt(new TensorState());
-  state->storage = state_->storage;
-  state->shape = state_->shape;
-  state->strides = state_->strides;
+  auto state = Ref<TensorState>::adopt(
+      new TensorState(state_->storage, Shape(state_->shape), Strides(state_->strides), state_->numel, state_->dtype));
   state->offset = state_->offset;
-  state->numel = state_->numel;
-  state->dtype = state_->dtype;
   state->is_contiguous = state_->is_contiguous;
   state->has_layout = state_->has_layout;
   state->layout = state_->layout;

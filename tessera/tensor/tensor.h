@@ -20,6 +20,7 @@
 #include "tessera/base/shape.h"
 #include "tessera/layout/layout.h"
 #include "tessera/tensor/counted.h"
+#include "tessera/tensor/recycled.h"
 #include "tessera/tensor/scalar.h"
 #include "tessera/tensor/storage.h"
 
@@ -28,7 +29,7 @@ namespace tessera::tensor {
 class Tensor;
 
 /// What autograd keeps on a tensor; it defines the rest.
-class GradientState {
+class GradientState : public detail::Recycled {
  public:
   GradientState() = default;
   GradientState(const GradientState&) = delete;
@@ -41,7 +42,10 @@ class GradientState {
 namespace detail {
 
 /// The object behind a handle.
-struct TESSERA_API TensorState final : public Counted {
+struct TESSERA_API TensorState final : public Counted, public Recycled {
+  TensorState() {}  // NOLINT(modernize-use-equals-default): a defaulted one is filled with zeros first by `new T()`
+  TensorState(Ref<Storage> bytes, Shape&& dims, Strides&& steps, std::int64_t elements, DType type)
+      : storage(std::move(bytes)), shape(std::move(dims)), strides(std::move(steps)), numel(elements), dtype(type) {}
   ~TensorState();
   Ref<Storage> storage;       // null for a tensor with a layout
   Shape shape;                // global with a layout

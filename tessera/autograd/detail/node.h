@@ -139,7 +139,7 @@ struct NodeHooks {
 };
 
 /// One recorded call, or a leaf.
-class Node : public tensor::detail::Counted {
+class Node : public tensor::detail::Counted, public tensor::detail::Recycled {
  public:
   virtual ~Node();
   /// Of the operator.

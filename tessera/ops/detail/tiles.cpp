@@ -159,10 +159,6 @@ struct TiledCall {
   }
 };
 
-bool is_dense_like(const Tensor& tensor, const Tensor& out, DType dtype) {
-  return tensor.dtype() == dtype && tensor.is_contiguous() && (&tensor == &out || tensor.shape() == out.shape());
-}
-
 void enqueue(const tensor::KernelCall& call, std::span<const TileInput> inputs, device::HostFunction body) {
   device::Access accesses[kMost];
   std::size_t count = 0;
@@ -177,8 +173,9 @@ void enqueue(const tensor::KernelCall& call, std::span<const TileInput> inputs, 
   call.stream().run(std::move(body), {.label = call.op.name(), .accesses = std::span(accesses, count)});
 }
 
-void launch_general(const tensor::KernelCall& call, Compute compute, TileKernel kernel,
-                    std::span<const TileInput> inputs) {
+// Not inlined: its closure is large, and a dense call would make room for it.
+[[gnu::noinline]] void launch_general(const tensor::KernelCall& call, Compute compute, TileKernel kernel,
+                                      std::span<const TileInput> inputs) {
   const Tensor& out = call.outputs[0];
   const Tensor* tensors[kMost] = {&out};
   for (std::size_t i = 0; i < inputs.size(); ++i) tensors[i + 1] = inputs[i].tensor;
@@ -219,23 +216,27 @@ void launch_tiles(const tensor::KernelCall& call, Compute compute, TileKernel ke
   const Tensor& out = call.outputs[0];
   if (out.numel() == 0) return;
   const DType dtype = dtype_of(compute);
-  DenseCall dense{kernel,
-                  {out.data()},
-                  out.numel(),
-                  static_cast<std::uint8_t>(inputs.size() + 1),
-                  static_cast<std::uint8_t>(itemsize(dtype))};
-  bool is_dense = is_dense_like(out, out, dtype);
+  const std::size_t item = itemsize(dtype);
+  DenseCall dense{
+      kernel, {out.data()}, out.numel(), static_cast<std::uint8_t>(inputs.size() + 1), static_cast<std::uint8_t>(item)};
+  const std::size_t nbytes = static_cast<std::size_t>(dense.numel) * item;  // of each operand
+  device::Access accesses[kMost];
+  std::size_t count = 0;
+  bool is_dense = out.dtype() == dtype && out.is_contiguous();
   for (std::size_t i = 0; i < inputs.size() && is_dense; ++i) {
     if (inputs[i].tensor == nullptr) {
       dense.numbers |= static_cast<std::uint8_t>(1U << (i + 1));
       std::memcpy(&dense.operands[i + 1], inputs[i].number, 8);
-    } else {
-      is_dense = is_dense_like(*inputs[i].tensor, out, dtype);
-      dense.operands[i + 1] = inputs[i].tensor->data();
+      continue;
     }
+    const Tensor& tensor = *inputs[i].tensor;
+    is_dense = tensor.dtype() == dtype && tensor.is_contiguous() && tensor.shape() == out.shape();
+    dense.operands[i + 1] = tensor.data();
+    accesses[count++] = device::reads(tensor.data(), nbytes);
   }
   if (!is_dense) return launch_general(call, compute, kernel, inputs);
-  enqueue(call, inputs, [dense] { dense.run(); });
+  accesses[count++] = device::writes(out.data(), nbytes);
+  call.stream().run([dense] { dense.run(); }, {.label = call.op.name(), .accesses = std::span(accesses, count)});
 }
 
 }  // namespace tessera::ops::detail

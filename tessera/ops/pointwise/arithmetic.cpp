@@ -76,8 +76,9 @@ template <class D, class V>
 HWY_INLINE V floor_divide_of(D d, V a, V b) {
   return lane_by_lane(d, a, b, [](auto x, auto y) {
     if (y == 0) return x / y;
-    // The quotient is whole but for rounding.
-    const auto quotient = (x - float_remainder(x, y)) / y;
+    // The quotient towards zero is whole but for rounding.
+    const auto rest = std::fmod(x, y);
+    const auto quotient = (x - rest) / y - (rest != 0 && (rest < 0) != (y < 0) ? 1 : 0);
     return std::isfinite(quotient) ? std::round(quotient) : std::floor(x / y);
   });
 }
@@ -141,8 +142,8 @@ Tensor power_gradient(const Tensor& g, const Tensor& x, const Scalar& s) {
     [[maybe_unused]] const auto y = [&]() -> const Tensor& { return call.output(); }; \
     give_if_any(call, 0, gradient);                                                   \
   }
-void give_if_any(tensor::GradientCall& call, int input, const Tensor& gradient) {
-  if (gradient) give(call, input, gradient);
+void give_if_any(tensor::GradientCall& call, int input, Tensor gradient) {
+  if (gradient) give(call, input, std::move(gradient));
 }
 TESSERA_ROWS(TESSERA_GRADIENT)
 TESSERA_NUMBER_ROWS(TESSERA_NUMBER_GRADIENT)

@@ -47,11 +47,9 @@ bool has_repeated_elements(const Tensor& tensor) {
   return false;
 }
 
-NearTensors::NearTensors(std::span<const Tensor> tensors, std::size_t questions)
-    : tensors_(tensors), is_sorted_(questions > 8 && tensors.size() > 8) {
-  if (!is_sorted_) return;
-  ranges_.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) {
+void NearTensors::sort() {
+  ranges_.reserve(tensors_.size());
+  for (const Tensor& tensor : tensors_) {
     if (!tensor) continue;
     const Storage& storage = tensor.storage();
     ranges_.push_back({storage.data(), storage.data() + storage.nbytes(), nullptr, &tensor});

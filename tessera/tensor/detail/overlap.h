@@ -20,7 +20,11 @@ bool has_repeated_elements(const Tensor& tensor);
 class NearTensors {
  public:
   /// Of these, absent ones left out; they must outlive it. `questions`: how often it will be asked, about.
-  NearTensors(std::span<const Tensor> tensors, std::size_t questions);
+  NearTensors(std::span<const Tensor> tensors, std::size_t questions)
+      : tensors_(tensors), is_sorted_(questions > 8 && tensors.size() > 8) {
+    if (is_sorted_) [[unlikely]]
+      sort();
+  }
 
   /// Calls `body` with every tensor whose storage has bytes in common with that of `tensor`.
   template <class F>
@@ -52,6 +56,8 @@ class NearTensors {
     const std::byte* furthest;  // end of this and of all before it
     const Tensor* tensor;
   };
+  void sort();
+
   std::span<const Tensor> tensors_;
   std::vector<Range> ranges_;  // by begin
   bool is_sorted_ = false;

@@ -64,7 +64,7 @@ void HostStream::add_node(NewNode&& made) {
   if (made.kind == NodeKind::kKernel || made.kind == NodeKind::kHost) lane_.last_launch = id;
 }
 
-void HostStream::do_work(NodeKind kind, HostFunction work, const LaunchInfo& info, bool overlap) {
+void HostStream::do_work(NodeKind kind, HostFunction&& work, const LaunchInfo& info, bool overlap) {
   const Lane lane = capturing();
   if (!lane.owns_lock()) [[likely]] {
     core_->enqueue(std::move(work));

@@ -57,7 +57,7 @@ class HostStream : public StreamBackend {
   using Lane = std::unique_lock<SpinLock>;
   [[nodiscard]] Lane capturing();
   [[nodiscard]] Lane check_capturing(const char* call);
-  void do_work(NodeKind kind, HostFunction work, const LaunchInfo& info, bool overlap = false);
+  void do_work(NodeKind kind, HostFunction&& work, const LaunchInfo& info, bool overlap = false);
   /// What a captured node is made of.
   struct NewNode {
     NodeKind kind;

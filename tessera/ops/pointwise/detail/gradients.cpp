@@ -12,6 +12,6 @@ void give(tensor::GradientCall& call, int input, Tensor gradient) {
   call.set(input, std::move(gradient));
 }
 
-Tensor conj_of(const Tensor& x) { return is_complex(x.dtype()) ? conj(x) : x; }
+const Tensor& conj_of(const Tensor& x, Tensor&& held) { return is_complex(x.dtype()) ? held = conj(x) : x; }
 
 }  // namespace tessera::ops::detail

@@ -9,7 +9,8 @@ namespace tessera::ops::detail {
 /// Gives `gradient`, of the shape and dtype of the result, as the gradient of an input: summed over the dimensions
 /// along which it was broadcast, and in its dtype.
 TESSERA_API void give(tensor::GradientCall& call, int input, Tensor gradient);
-/// The complex conjugate; a real tensor itself.
-TESSERA_API Tensor conj_of(const Tensor& x);
+/// The complex conjugate, kept in `held`; a real tensor itself. For an argument of a call: `held` lives as long as the
+/// whole expression.
+TESSERA_API const Tensor& conj_of(const Tensor& x, Tensor&& held = Tensor());
 
 }  // namespace tessera::ops::detail

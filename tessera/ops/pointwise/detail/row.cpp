@@ -9,26 +9,29 @@
 namespace tessera::ops::detail {
 namespace {
 
-bool is_computed(DType dtype, std::uint8_t types) {
+// What a row must have to compute with a dtype: one of these.
+constexpr std::uint8_t types_of(DType dtype) {
   switch (dtype) {
     case DType::kF64:
     case DType::kF32:
     case DType::kF16:
-    case DType::kBF16: return (types & kFloats) != 0;
+    case DType::kBF16: return kFloats;
     case DType::kI64:
     case DType::kI32:
     case DType::kI16:
     case DType::kI8:
-    case DType::kU8: return (types & (kIntegers | kIntegersAsFloats)) != 0;
-    case DType::kBool: return (types & (kBools | kIntegersAsFloats)) != 0;
-    case DType::kC64: return (types & kComplex) != 0;
-    default: return false;
+    case DType::kU8: return kIntegers | kIntegersAsFloats;
+    case DType::kBool: return kBools | kIntegersAsFloats;
+    case DType::kC64: return kComplex;
+    default: return 0;
   }
 }
 
 bool is_storage_only(DType dtype) {
-  return dtype == DType::kC128 || dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64 ||
-         dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
+  constexpr auto kBit = [](DType of) { return 1U << static_cast<unsigned>(of); };
+  constexpr unsigned kOnlyStored = kBit(DType::kC128) | kBit(DType::kU16) | kBit(DType::kU32) | kBit(DType::kU64) |
+                                   kBit(DType::kF8E4M3) | kBit(DType::kF8E5M2);
+  return (kOnlyStored & kBit(dtype)) != 0;
 }
 
 [[noreturn]] void refuse_dtype(const tensor::Call& call, DType dtype) {
@@ -36,11 +39,13 @@ bool is_storage_only(DType dtype) {
   TESSERA_THROW(InvalidArgument, call.op.name(), ": does not compute with ", dtype, "; called as ", call.text());
 }
 
+bool are_shapes_alike(const tensor::Call& call) {
+  const Shape& first = call.inputs[0].shape();
+  return std::ranges::all_of(call.inputs.subspan(1), [&](const Tensor& tensor) { return tensor.shape() == first; });
+}
+
 // The shape that all tensors broadcast to.
 Shape broadcast_shape(const tensor::Call& call) {
-  const Shape& first = call.inputs[0].shape();
-  const bool is_alike = std::ranges::all_of(call.inputs, [&](const Tensor& t) { return t.shape() == first; });
-  if (is_alike) return first;
   std::vector<std::int64_t> dims;
   for (const Tensor& input : call.inputs) {
     const Shape& shape = input.shape();
@@ -60,16 +65,25 @@ Shape broadcast_shape(const tensor::Call& call) {
 DType computed_dtype(const Row& row, const tensor::Call& call) {
   const std::size_t first = row.first_is_mask ? 1 : 0;
   DType dtype = call.inputs[first].dtype();
+  // Beside a dtype that is computed with, too: an u64 would be taken for a signed integer.
+  bool is_stored = is_storage_only(dtype);
   for (std::size_t i = first + 1; i < call.inputs.size(); ++i) {
-    if (call.inputs[i].dtype() != dtype) dtype = promote(dtype, call.inputs[i].dtype());
+    const DType next = call.inputs[i].dtype();
+    if (next == dtype) continue;
+    is_stored |= is_storage_only(next);
+    if (is_stored) [[unlikely]]
+      refuse_dtype(call, is_storage_only(next) ? next : dtype);
+    dtype = promote(dtype, next);
   }
+  if (is_stored) [[unlikely]]
+    refuse_dtype(call, dtype);
   if (row.numbers == Numbers::kLast || row.numbers == Numbers::kFirst) {
     dtype = promote(dtype, call.as<ScalarAttributes>().value);
   } else if (row.numbers == Numbers::kRange) {
     const auto& range = call.as<ClampAttributes>();
     dtype = promote(promote(dtype, range.low), range.high);
   }
-  if (!is_computed(dtype, row.types)) [[unlikely]]
+  if ((types_of(dtype) & row.types) == 0) [[unlikely]]
     refuse_dtype(call, dtype);
   if ((row.types & kIntegersAsFloats) != 0 && !is_floating(dtype) && !is_complex(dtype)) return DType::kF32;
   return dtype;
@@ -79,7 +93,11 @@ void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::Outpu
   const DType dtype = computed_dtype(row, call);
   TESSERA_CHECK_CALL(call, !row.first_is_mask || call.inputs[0].dtype() == DType::kBool, "the mask is ",
                      call.inputs[0].dtype(), ", not bool");
-  outputs[0].shape = call.inputs.size() == 1 ? call.inputs[0].shape() : broadcast_shape(call);
+  if (are_shapes_alike(call)) {
+    outputs[0].shape = call.inputs[0].shape();
+  } else {
+    outputs[0].shape = broadcast_shape(call);
+  }
   switch (row.result) {
     case Result::kSame: outputs[0].dtype = dtype; break;
     case Result::kBool: outputs[0].dtype = DType::kBool; break;
@@ -88,7 +106,9 @@ void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::Outpu
 }
 
 void run_row(const Row& row, const tensor::KernelCall& call) {
-  const Compute compute = compute_of(computed_dtype(row, call));
+  // Mostly what it computes with is what was inferred for the result.
+  const DType dtype = row.result == Result::kSame ? call.outputs[0].dtype() : computed_dtype(row, call);
+  const Compute compute = compute_of(dtype);
   const TileKernel kernel = row.kernels().by_compute[static_cast<int>(compute)];
   TileInput inputs[5];
   std::size_t count = 0;
