@@ -26,7 +26,7 @@ function(tessera_cuda_kernels target source)
   set(out ${CMAKE_CURRENT_BINARY_DIR}/${name})
   add_custom_command(
     OUTPUT ${out}.fatbin
-    COMMAND ${TESSERA_NVCC} -std=c++17 -O3 -fatbin -I${PROJECT_SOURCE_DIR}
+    COMMAND ${TESSERA_NVCC} -std=c++20 --expt-relaxed-constexpr -diag-suppress 186 -O3 -fatbin -I${PROJECT_SOURCE_DIR}
             -gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_90,code=compute_90
             -MD -MF ${out}.fatbin.d -o ${out}.fatbin ${path}
     DEPENDS ${path}

@@ -7,7 +7,7 @@ tessera/*/CMakeLists.txt, and nowhere else. Checked:
   - what implements an interface (device/host, device/cuda, comm/backends/*) is named only inside its own folder, except
     by its entry headers (see ENTRY) and by tests;
   - code of the library includes nothing from testing/;
-  - CUDA and NCCL headers stand only in device/cuda, comm/backends/{nccl,cuda} and *.cu, *.cuh;
+  - CUDA and NCCL headers stand only in device/cuda, ops/*/cuda, comm/backends/{nccl,cuda} and *.cu, *.cuh;
   - installed headers include no third-party header;
   - headers have #pragma once (x-inl.h, vector code: a toggle); x.cpp includes x.h first; ours are included by full path.
 """
@@ -25,7 +25,7 @@ IMPLEMENTATIONS = re.compile(r"^tessera/(device/(?:host|cuda)|comm/backends/[a-z
 ENTRY = re.compile(r"/(?:register|(?:[a-z0-9]+_)?options|(?:host|cuda|nccl|mpi)(?:_device)?)\.h$")
 CUDA_HEADER = re.compile(r"^(?:cuda|cublas|cudnn|cufft|curand|cusparse|cusolver|nccl|nvml|nvrtc|nvtx|nvToolsExt)\w*(?:/.*)?\.h(?:pp)?$"
                          r"|^cooperative_groups")
-CUDA_PLACES = re.compile(r"^tessera/(?:device/cuda|comm/backends/(?:nccl|cuda))/|\.cuh?$")
+CUDA_PLACES = re.compile(r"^tessera/(?:device/cuda|ops/(?:[a-z0-9_]+/)?cuda|comm/backends/(?:nccl|cuda))/|\.cuh?$")
 THIRD_PARTY = re.compile(r"^(?:fmt|spdlog|nlohmann|CLI|gtest|gmock|benchmark|toml\+\+|hwy|Random123|asio)/"
                          r"|^(?:xxhash|cblas|mpi|toml)\.h(?:pp)?$")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
@@ -88,7 +88,7 @@ def check_ours(path, included, layers, findings, line):
 def check_foreign(path, included, findings, line):
     """An #include of someone else's header."""
     if CUDA_HEADER.match(included) and not CUDA_PLACES.search(str(path)):
-        findings.error(path, line, f"{included}: CUDA and NCCL headers belong in device/cuda, comm/backends/{{nccl,cuda}} and *.cu")
+        findings.error(path, line, f"{included}: CUDA and NCCL headers belong in device/cuda, ops/*/cuda, comm/backends/{{nccl,cuda}} and *.cu")
     if source_tree.is_installed(path):
         if THIRD_PARTY.match(included):
             findings.error(path, line, f"{included}: an installed header must not need a third-party header; use it in a .cpp")

@@ -104,6 +104,8 @@ class TESSERA_API StreamBackend {
   /// a backend only on a checked device.
   virtual void launch(const std::shared_ptr<KernelBackend>& kernel, const LaunchConfig& config, const KernelArgs& args,
                       const LaunchInfo& info, bool overlap) = 0;
+  /// Lets another library launch on native(), with what it needs set up for this thread; not every kind can.
+  virtual void launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info, bool loads_code);
   /// Runs a host function.
   virtual void run(HostFunction body, const LaunchInfo& info, bool overlap) = 0;
   /// Copies bytes.

@@ -18,6 +18,9 @@ DeviceState& state_of(const Device& device) {
 
 }  // namespace
 
+void StreamBackend::launch_native(const std::function<void(void* native)>&, const LaunchInfo& info, bool) {
+  TESSERA_THROW(NotSupported, "launch_native of '", info.label, "': no library launches on streams of this device");
+}
 void StreamBackend::set_delay(std::chrono::nanoseconds) {
   TESSERA_THROW(NotSupported, "delaying a stream: only streams of the host device can be delayed");
 }

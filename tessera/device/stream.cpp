@@ -92,6 +92,15 @@ void Stream::launch(const Kernel& kernel, const LaunchConfig& config, const Kern
   });
 }
 
+void Stream::launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info,
+                           bool loads_code) const {
+  StreamState& stream = stream_state(*this);
+  TESSERA_CHECK(static_cast<bool>(body), "launch_native on ", stream.name, ": the function is empty");
+  enqueue(stream, DriverCall::kLaunch, [&] {
+    launch_with(stream, info, [&](const LaunchInfo& kept) { stream.backend->launch_native(body, kept, loads_code); });
+  });
+}
+
 void Stream::run(HostFunction body, const LaunchInfo& info) const {
   StreamState& stream = stream_state(*this);
   TESSERA_CHECK(static_cast<bool>(body), "run on ", stream.name, ": the function is empty");

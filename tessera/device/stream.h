@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -84,6 +85,11 @@ class TESSERA_API Stream {
   /// Launches a kernel of this device.
   void launch(const Kernel& kernel, const LaunchConfig& config, const KernelArgs& args,
               const LaunchInfo& info = {}) const;
+  /// Work that another library launches: calls `body` with native(), at once, as one launch. The device's context is
+  /// current for this thread meanwhile; `body` launches on that stream and uses no Stream itself. `loads_code`: it may
+  /// load code into the device, which must wait until nothing spins there. NotSupported on the host.
+  void launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info = {},
+                     bool loads_code = false) const;
   /// Runs a host function when the work before it is done. It must not wait for work of this device.
   void run(HostFunction body, const LaunchInfo& info = {}) const;
   /// Copies bytes between any two places of host and device; the direction is found from the addresses.

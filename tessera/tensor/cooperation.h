@@ -5,11 +5,15 @@
 //
 //   softmax   max over the part -> max;   sum of exp(x - max) -> sum;   finish: exp(x - max) / sum
 //
+// Where factors of several kinds are cut together, a phase names those it goes along: a mean loss over cut rows of cut
+// classes reduces along the classes first, then along the rows.
+//
 // This is all the communication the operator has, and it is plain to see before it happens. Who runs the collectives
 // (the shard layer, or a test that plays all ranks in a loop) is not the operator's business.
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/export.h"
@@ -24,14 +28,19 @@ struct CooperativeCall {
   const Call& global;                            ///< the whole call; its tensors are looked at for shapes alone
   std::span<const layout::LocalOperand> inputs;  ///< where this rank's parts lie
   std::span<const Tensor> reduced;               ///< what earlier phases gave, reduced over the ranks, in order
+  std::span<const Tensor> own;                   ///< the same as this rank alone gave it
 };
 
 /// One exchange of statistics.
 struct CooperativePhase {
-  /// This rank's statistics. Ranks whose part is empty give the identity of the reduction.
+  /// This rank's statistics. Ranks whose part is empty give the identity of the reduction. None where this call has no
+  /// need of the phase, which all ranks see alike.
   std::vector<Tensor> (*statistics)(const CooperativeCall& call);
   /// How each of them is reduced.
   std::vector<layout::Reduction> reductions;
+  /// Over the ranks that cut a factor whose name begins with this; empty: any factor that is marked with =cooperate.
+  /// Where none of these is cut, each rank's own statistics are the reduced ones.
+  std::string_view along = {};
 };
 
 /// See the head of this file. Given by OpDef::cooperation; the operator's rule marks the factors with =cooperate.

@@ -29,7 +29,7 @@ struct LaunchOptions {
   int ranks = 1;                                             ///< processes
   OnFailure on_failure = OnFailure::kKill;                   ///< of a rank
   int restarts = 0;                                          ///< how often all ranks are started again after a failure
-  std::string run_dir = {};                                  ///< empty: TESSERA_RUN_DIR, else ./runs/<time>-<process>
+  std::string run_dir = {};                                  ///< empty: TESSERA_RUN_DIR, else ./runs/TIME-PID
   std::uint16_t port = 0;                                    ///< of the store; 0: one that is free
   std::chrono::nanoseconds grace = std::chrono::seconds(3);  ///< from SIGTERM to SIGKILL
   int out = 1;                                               ///< descriptor for what ranks write to stdout

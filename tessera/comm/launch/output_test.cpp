@@ -129,11 +129,15 @@ TEST(Output, OnATerminalHasColourAndAStatusBelow) {
   write_all(output);
   output.set_status("");
   write_all(output);
-  char seen[4096];
-  const ssize_t got = ::read(outer.get(), seen, sizeof seen);
-  ASSERT_GT(got, 0);
-  EXPECT_EQ(std::string(seen, static_cast<std::size_t>(got)),
-            "2 of 2 running\r\x1b[2K\x1b[33m[1]\x1b[0m hello\r\n2 of 2 running\r\x1b[2K");
+  const std::string expected = "2 of 2 running\r\x1b[2K\x1b[33m[1]\x1b[0m hello\r\n2 of 2 running\r\x1b[2K";
+  std::string seen;
+  char piece[4096];
+  while (seen.size() < expected.size()) {  // a terminal hands it on in pieces
+    const ssize_t got = ::read(outer.get(), piece, sizeof piece);
+    ASSERT_GT(got, 0) << seen;
+    seen.append(piece, static_cast<std::size_t>(got));
+  }
+  EXPECT_EQ(seen, expected);
 }
 
 }  // namespace

@@ -1,16 +1,17 @@
 #include "tessera/comm/store/store.h"
 
 #include "tessera/base/error.h"
+#include "tessera/comm/store/detail/deadline.h"
 
 namespace tessera::comm {
 
 std::string Store::get(std::string_view key, std::chrono::nanoseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = detail::deadline_after(timeout);
   const std::string keys[] = {std::string(key)};
-  for (;;) {
+  for (std::chrono::nanoseconds left = timeout;; left = deadline - detail::Clock::now()) {
     if (std::optional<std::string> value = find(key)) return *std::move(value);
     // A value that is removed between the wait and the look is waited for again.
-    wait(keys, deadline - std::chrono::steady_clock::now());
+    wait(keys, left);
   }
 }
 

@@ -12,7 +12,6 @@ namespace tessera::comm {
 namespace {
 
 using namespace std::chrono_literals;
-using detail::Request;
 using detail::StoreConnection;
 using detail::Verb;
 

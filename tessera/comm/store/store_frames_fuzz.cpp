@@ -208,10 +208,58 @@ std::string run_hostile(Random& random) {
   return {};
 }
 
+// Who begins with anything but the right secret gets nothing, whatever comes after it and in whatever pieces.
+std::string run_strangers(Random& random) {
+  StoreCore core(kSecret);
+  Model model;
+  std::string requests;
+  for (std::uint64_t i = 0; i < 1 + random() % 5; ++i) requests += random_exchange(model, i, random).request;
+  StoreSession no_hello;
+  if (!feed(core, no_hello, requests + hello(kSecret), random).empty() || !no_hello.is_bad)
+    return "requests were answered before the secret";
+  StoreSession second_try;
+  const std::string seen = feed(core, second_try, hello("wrong") + hello(kSecret) + requests, random);
+  if (second_try.is_in || !second_try.is_refused) return "a second secret was looked at";
+  if (seen.size() < 13 || seen[12] != static_cast<char>(Status::kRefused)) return "a wrong secret was not refused";
+  StoreSession again;
+  feed(core, again, hello(kSecret) + hello(kSecret), random);
+  if (!again.is_bad) return "a second hello was taken";
+  bool is_empty = true;
+  core.table().for_keys("", [&](const std::string&) { return is_empty = false; });
+  return is_empty ? "" : "a stranger changed values";
+}
+
+// Who asks for much and takes nothing makes the store hold no more than its limit and one reply.
+std::string run_greedy(Random& random) {
+  StoreCore core(kSecret);
+  StoreSession session;
+  const std::string value(1 + random() % (1U << 20), 'v');
+  std::string requests = hello(kSecret);
+  write_request(requests, {.number = 1, .verb = Verb::kSet, .key = "k", .value = value});
+  const std::uint64_t finds = 20;
+  for (std::uint64_t i = 0; i < finds; ++i) write_request(requests, {.number = 2 + i, .verb = Verb::kFind, .key = "k"});
+  const std::size_t reply_bytes = kHeadBytes + kLeastBodyBytes + 4 + value.size();
+  const auto now = StoreCore::Clock::now();
+  put(session, hello(kSecret));
+  core.consume(session, now);  // before that, frames are small
+  put(session, std::string_view(requests).substr(hello(kSecret).size()));
+  std::size_t taken = 0;
+  for (core.consume(session, now); !session.out.empty(); core.consume(session, now)) {
+    if (session.is_bad) return "good requests were refused";
+    if (session.out.size() > StoreCore::kMostOutBytes + reply_bytes) return "too much is held for who takes nothing";
+    taken += std::exchange(session.out, {}).size();
+  }
+  const std::size_t small = kHeadBytes + kLeastBodyBytes;
+  return taken == 2 * small + finds * reply_bytes ? "" : "replies are missing";
+}
+
 std::string run_one(std::uint64_t seed) {
   Random random(seed);
   std::string problem = run_good(random);
-  return problem.empty() ? run_hostile(random) : problem;
+  if (problem.empty()) problem = run_hostile(random);
+  if (problem.empty()) problem = run_strangers(random);
+  if (problem.empty() && seed % 16 == 0) problem = run_greedy(random);
+  return problem;
 }
 
 }  // namespace

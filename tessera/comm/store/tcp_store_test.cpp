@@ -272,6 +272,37 @@ TEST(TcpStore, ARequestGivenUpDoesNotDisturbOthers) {
   EXPECT_EQ(detail::BodyReader(answer->body).text(), "1");
 }
 
+// The first to wait reads for both; when it has its own and goes, the other must read on.
+TEST(TcpStore, WhoReadsForOthersHandsOver) {
+  const TcpStoreServer server({.secret = "sesame"});
+  TcpStore shared(to(server));
+  TcpStore other(to(server));
+  std::thread first([&] { shared.wait(std::vector<std::string>{"x"}, 60s); });
+  while (server.statistics().waits < 1) std::this_thread::yield();
+  std::thread second([&] { shared.wait(std::vector<std::string>{"y"}, 60s); });
+  while (server.statistics().waits < 2) std::this_thread::yield();
+  other.set("x", "");
+  first.join();
+  other.set("y", "");
+  second.join();
+}
+
+// A key that was there when the wait began may be gone when the last one comes.
+TEST(TcpStore, AWaitLooksAtAllItsKeysAgain) {
+  const TcpStoreServer server({.secret = "sesame"});
+  StoreConnection client("client", "127.0.0.1", server.port(), "sesame", 60s);
+  const auto deadline = StoreConnection::Clock::now() + 60s;
+  client.send({.verb = Verb::kSet, .key = "a", .value = "1"});
+  Request wait{.verb = Verb::kWait, .timeout_ns = 60'000'000'000};
+  wait.keys = {"a", "b"};
+  const std::uint64_t waiting = client.send(wait);
+  client.send({.verb = Verb::kRemove, .key = "a"});
+  EXPECT_TRUE(client.receive(client.send({.verb = Verb::kSet, .key = "b", .value = "1"}), deadline));
+  EXPECT_EQ(server.statistics().waits, 1u);
+  client.send({.verb = Verb::kSet, .key = "a", .value = "2"});
+  EXPECT_EQ(client.receive(waiting, deadline)->status, Status::kOk);
+}
+
 TEST(TcpStore, ManyThreadsShareOneConnection) {
   const TcpStoreServer server({.secret = "sesame"});
   TcpStore store(to(server));

@@ -12,6 +12,9 @@
 namespace tessera::device::cuda {
 namespace {
 
+// How long code that another library loads may wait for spinning kernels to end.
+constexpr std::chrono::seconds kGateTimeout{10};
+
 constexpr CUstreamWaitValue_flags compare_flags(Compare compare) {
   switch (compare) {
     case Compare::kEqual: return CU_STREAM_WAIT_VALUE_EQ;
@@ -87,6 +90,16 @@ void CudaStream::launch(const std::shared_ptr<KernelBackend>& kernel, const Laun
     ours.launch(stream_, config, args, overlap);
   }
   note_captured(info, kernel);
+}
+
+void CudaStream::launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info, bool loads_code) {
+  context_.make_current();
+  if (loads_code) {
+    context_.spins().run_quiet("a library that loads code", kGateTimeout, [&] { body(stream_); });
+  } else {
+    body(stream_);
+  }
+  note_captured(info);
 }
 
 void CudaStream::run(HostFunction body, const LaunchInfo& info, bool /*overlap*/) {

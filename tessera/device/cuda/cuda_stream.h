@@ -24,6 +24,7 @@ class CudaStream : public StreamBackend, private Spinner {
 
   void launch(const std::shared_ptr<KernelBackend>& kernel, const LaunchConfig& config, const KernelArgs& args,
               const LaunchInfo& info, bool overlap) override;
+  void launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info, bool loads_code) override;
   /// What the body throws is parked; work behind it still runs.
   void run(HostFunction body, const LaunchInfo& info, bool overlap) override;
   void copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) override;

@@ -9,6 +9,7 @@
 namespace tessera::ops {
 namespace {
 
+using detail::Item;
 using tensor::Attributes;
 using tensor::Call;
 using tensor::KernelCall;
@@ -24,23 +25,6 @@ device::Device device_of(const CreateOptions& options) {
 void infer_full(const Call& call, std::span<OutputInfo> outputs) {
   const auto& attributes = call.as<FullAttributes>();
   outputs[0] = {attributes.shape, attributes.dtype};
-}
-
-// One element, in the dtype of the tensor.
-struct Item {
-  alignas(16) std::byte bytes[16] = {};
-};
-Item item_of(const Scalar& value, DType dtype) {
-  Item item;
-  const auto put = [&](const auto& number) { detail::store(&number, item.bytes, dtype, 1, 1); };
-  if (value.kind() == Scalar::Kind::kComplex) {
-    put(value.as_complex());
-  } else if (value.kind() == Scalar::Kind::kFloating) {
-    put(value.as_double());
-  } else {
-    put(value.as_int64());
-  }
-  return item;
 }
 
 // Copies of the item, `kItem` bytes long, to every element.
@@ -71,7 +55,7 @@ void run_full(const KernelCall& call) {
   const device::Access accesses[] = {device::writes(written.address, written.nbytes)};
   call.stream().run(
       [loop = detail::Loop({&out}), data = out.data(), size = itemsize(out.dtype()),
-       item = item_of(call.as<FullAttributes>().value, out.dtype())] {
+       item = detail::item_of(call.as<FullAttributes>().value, out.dtype())] {
         switch (size) {
           case 1: return fill_items<1>(loop, data, item);
           case 2: return fill_items<2>(loop, data, item);

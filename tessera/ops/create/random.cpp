@@ -63,18 +63,28 @@ Attributes localize_random(const tensor::LocalizeCall& call) {
 struct UniformDraw : Keyed {
   float low;
   float range;
+  float last;  // below the end of the range, which rounding could reach
   void operator()(float* tile, std::uint64_t first, std::int64_t n) const {
     detail::draw_uniform(tile, key, first, n);
     if (low == 0 && range == 1) return;
-    for (std::int64_t i = 0; i < n; ++i) tile[i] = std::fma(tile[i], range, low);
+    for (std::int64_t i = 0; i < n; ++i) tile[i] = std::min(std::fma(tile[i], range, low), last);
   }
 };
+void infer_uniform(const Call& call, std::span<OutputInfo> outputs) {
+  infer_random(call, outputs);
+  const double low = call.as<RandomAttributes>().a.as_double();
+  const double high = call.as<RandomAttributes>().b.as_double();
+  TESSERA_CHECK_CALL(call, low <= high, "no number is at least ", low, " and below ", high);
+}
 void run_uniform(const KernelCall& call) {
   const auto& attributes = call.as<RandomAttributes>();
   const double low = attributes.a.as_double();
-  detail::launch_fill<float>(
-      call, places_of(call),
-      UniformDraw{keyed(call), static_cast<float>(low), static_cast<float>(attributes.b.as_double() - low)});
+  const double high = attributes.b.as_double();
+  const auto least = static_cast<float>(low);
+  const auto end = static_cast<float>(high);
+  detail::launch_fill<float>(call, places_of(call),
+                             UniformDraw{keyed(call), least, static_cast<float>(high - low),
+                                         least < end ? std::nextafter(end, least) : least});
 }
 
 struct NormalDraw : Keyed {
@@ -86,6 +96,11 @@ struct NormalDraw : Keyed {
     for (std::int64_t i = 0; i < n; ++i) tile[i] = std::fma(tile[i], std, mean);
   }
 };
+void infer_normal(const Call& call, std::span<OutputInfo> outputs) {
+  infer_random(call, outputs);
+  const double std = call.as<RandomAttributes>().b.as_double();
+  TESSERA_CHECK_CALL(call, std >= 0, "a standard deviation of ", std);
+}
 void run_normal(const KernelCall& call) {
   const auto& attributes = call.as<RandomAttributes>();
   detail::launch_fill<float>(call, places_of(call),
@@ -259,8 +274,8 @@ tensor::Operator register_random(std::string_view name, Infer infer, void (*kern
        },
        .traits = {.is_random = true}});
 }
-const tensor::Operator kRand = register_random("rand", infer_random, run_uniform);
-const tensor::Operator kRandn = register_random("randn", infer_random, run_normal);
+const tensor::Operator kRand = register_random("rand", infer_uniform, run_uniform);
+const tensor::Operator kRandn = register_random("randn", infer_normal, run_normal);
 const tensor::Operator kTruncNormal = register_random("trunc_normal", infer_truncated, run_truncated);
 const tensor::Operator kBernoulli = register_random("bernoulli", infer_bernoulli, run_bernoulli);
 const tensor::Operator kRandint = register_random("randint", infer_integers, run_integers);
@@ -290,7 +305,7 @@ void fill(const tensor::Operator& op, const Tensor& x, const Tensor& counter, co
 
 Tensor filled_like(const tensor::Operator& op, const Tensor& x, const Tensor& counter, const Scalar& a,
                    const Scalar& b) {
-  const Tensor out = empty_like(x);
+  Tensor out = empty_like(x);
   fill(op, out, counter, a, b);
   return out;
 }

@@ -3,21 +3,20 @@
 //
 //   f32, bf16, f16 (and f8) -> float      f64 -> double      integers and bool -> int64_t      c64 -> complex<float>
 //
-// Conversions: floating to integer goes towards zero, saturates and makes 0 of nan; integer to narrower integer keeps
-// the low bits; anything to bool is "not zero"; complex to real is the real part. u64 is loaded as the i64 of the same
-// bits, so that storing it back is exact.
+// What becomes of a number in another type is told in conversions.h. u64 is loaded as the i64 of the same bits, so that
+// storing it back is exact.
 #pragma once
 
 #include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include "tessera/base/dtype.h"
 #include "tessera/base/error.h"
 #include "tessera/base/export.h"
+#include "tessera/ops/detail/conversions.h"
 #include "tessera/tensor/tensor.h"
 
 namespace tessera::ops::detail {
@@ -61,37 +60,6 @@ decltype(auto) with_element_type(DType dtype, F&& body) {
     case DType::kC128: break;
   }
   return body(static_cast<std::complex<double>*>(nullptr));
-}
-
-template <class T>
-inline constexpr bool kIsComplex = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
-
-/// One element as another type, by the rules at the head of this file.
-template <class To, class From>
-constexpr To convert(From value) {
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else if constexpr (kIsComplex<From> && kIsComplex<To>) {
-    using Part = typename To::value_type;
-    return {static_cast<Part>(value.real()), static_cast<Part>(value.imag())};
-  } else if constexpr (kIsComplex<From>) {
-    if constexpr (std::is_same_v<To, bool>) return value.real() != 0 || value.imag() != 0;
-    return convert<To>(value.real());
-  } else if constexpr (kIsComplex<To>) {
-    return {convert<typename To::value_type>(value), 0};
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return value != From(0);
-  } else if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) {
-    using Wide = std::conditional_t<std::is_same_v<From, double>, double, float>;
-    const Wide wide = value;
-    // The least and the first too large value are powers of two (or 0), which both types hold.
-    constexpr Wide kLeast = static_cast<Wide>(std::numeric_limits<To>::min());
-    constexpr Wide kEnd = static_cast<Wide>(std::numeric_limits<To>::max() / 2 + 1) * 2;
-    if (!(wide >= kLeast)) return wide < kLeast ? std::numeric_limits<To>::min() : To{0};
-    return wide >= kEnd ? std::numeric_limits<To>::max() : static_cast<To>(wide);
-  } else {
-    return static_cast<To>(value);
-  }
 }
 
 /// Reads `n` elements of `dtype`, `stride` elements apart from `from` on, into `to`.

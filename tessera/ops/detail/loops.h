@@ -38,6 +38,12 @@ class TESSERA_API Loop {
   }
   /// Whether an operand is one element throughout.
   [[nodiscard]] bool is_constant(std::size_t operand) const;
+  /// Length of a dimension, 0 the outermost.
+  [[nodiscard]] std::int64_t size(std::size_t dim) const { return sizes_[dim]; }
+  /// Step of an operand along a dimension, in elements.
+  [[nodiscard]] std::int64_t stride(std::size_t operand, std::size_t dim) const { return strides_[operand][dim]; }
+  /// Where the walk begins in an operand, in elements from its first one.
+  [[nodiscard]] std::int64_t first(std::size_t operand) const { return first_[operand]; }
   /// Length of the innermost dimension.
   [[nodiscard]] std::int64_t run() const { return sizes_.empty() ? 1 : sizes_[sizes_.size() - 1]; }
 

@@ -15,10 +15,17 @@
 
 namespace tessera::ops {
 
-/// Of `index_select`, `index_add`, `gather` and `scatter_add`.
+/// Of `gather` and `scatter_add`.
 struct IndexAttributes {
   std::int64_t dim = 0;  ///< that indices are of
   TESSERA_ATTRIBUTES(dim)
+};
+/// Of `index_select` and `index_add`.
+struct IndexSliceAttributes {
+  std::int64_t dim = 0;       ///< that indices are of
+  std::int64_t size = -1;     ///< of it in the whole; -1: as much as is given
+  layout::IndexMap map = {};  ///< which of it is given; as made: all
+  TESSERA_ATTRIBUTES(dim, size, map)
 };
 /// Of `scatter`.
 struct ScatterAttributes {
@@ -71,6 +78,8 @@ TESSERA_API Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& in
 /// index_add to zeros of `size` along the dimension. Here the index may have any shape: the source has its dimensions
 /// in place of that one.
 TESSERA_API Tensor index_sum(const Tensor& source, std::int64_t dim, const Tensor& index, std::int64_t size);
+/// Likewise, of the shape of `like` and cut as it is, so that ranks add up their own slices alone. It is not read.
+TESSERA_API Tensor index_sum_like(const Tensor& source, std::int64_t dim, const Tensor& index, const Tensor& like);
 /// out[i][j] = x[index[i][j]][j] for dimension 0, and so on. `index` has as many dimensions as x, and is no larger in
 /// the others.
 TESSERA_API Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index);

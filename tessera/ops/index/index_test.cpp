@@ -8,6 +8,7 @@
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/testing/op_case.h"
+#include "tessera/ops/testing/simulated_shards.h"
 #include "tessera/tensor/call.h"
 
 namespace tessera::ops {
@@ -132,6 +133,21 @@ TEST(Embedding, PartsOfTheTableAddUpToTheWhole) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += got[i];
   }
   EXPECT_EQ(sum, whole);
+}
+
+// Ranks that hold a part of the table add up the gradient of that part alone.
+TEST(Embedding, GradientOfACutTableIsCutAsItIs) {
+  const layout::Mesh mesh = layout::Mesh::parse("x=2");
+  testing::SimulatedShards shards(mesh);
+  const layout::Layout cut = layout::Layout::create(mesh, {layout::Shard(0)});
+  const Tensor table = shards.add(testing::cut({{5, 2}, DType::kF64, Values(10, 1)}, cut));
+  const Tensor grad = of({3, 2}, {1, 2, 3, 4, 5, 6}, DType::kF64);
+  const Tensor of_table = index_sum_like(grad, 0, indices({3}, {4, 0, 4}), table);
+  EXPECT_EQ(of_table.layout(), cut);
+  EXPECT_EQ(of_table.local().shape(), (Shape{3, 2}));
+  testing::wait_for_work();
+  EXPECT_EQ(shards.whole_of(of_table).values, (Values{3, 4, 0, 0, 0, 0, 0, 0, 6, 8}));
+  EXPECT_TRUE(shards.moves().empty());
 }
 
 TEST(Multinomial, DrawsByProbability) {

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/index.h"

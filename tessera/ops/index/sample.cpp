@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/ops/create/random.h"
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/index.h"
@@ -53,10 +54,10 @@ struct Sampler {
     detail::load(sums.data(), probabilities + at[1] * bytes, p_dtype, step[1], classes);
     double sum = 0;
     for (double& entry : sums) {
-      TESSERA_CHECK(entry >= 0 && std::isfinite(entry), "multinomial: ", entry, " is not a probability");
+      TESSERA_CHECK(entry >= 0 && std::isfinite(entry), "sample_index: ", entry, " is not a probability");
       entry = sum += entry;
     }
-    TESSERA_CHECK(sum > 0, "multinomial: all of the ", classes, " probabilities are 0");
+    TESSERA_CHECK(sum > 0, "sample_index: all of the ", classes, " probabilities are 0");
     const auto u_bytes = static_cast<std::int64_t>(itemsize(u_dtype));
     detail::load(u.data(), uniforms + at[2] * u_bytes, u_dtype, step[2], count);
     for (std::int64_t i = 0; i < count; ++i) {

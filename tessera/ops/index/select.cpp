@@ -1,4 +1,5 @@
 // index_select, embedding and one_hot: whole slices are copied from where indices say.
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/detail/index_reader.h"
@@ -18,12 +19,14 @@ using tensor::IntList;
 using tensor::KernelCall;
 using tensor::OutputInfo;
 
+constexpr std::byte kZero[16] = {};
+
 // index_select
 
 std::size_t select_dim(const Call& call) {
   const Tensor& x = call.inputs[0];
   TESSERA_CHECK_CALL(call, x.ndim() > 0, "a tensor of no dimensions has none to select from");
-  return static_cast<std::size_t>(tensor::normalized_dim(call, call.as<IndexAttributes>().dim, x.ndim()));
+  return static_cast<std::size_t>(tensor::normalized_dim(call, call.as<IndexSliceAttributes>().dim, x.ndim()));
 }
 
 // The dimensions of the index stand in the result where `dim` stands in x.
@@ -31,6 +34,9 @@ void infer_index_select(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
   const std::size_t dim = select_dim(call);
   detail::check_index(call, call.inputs[1]);
+  const IndexMap& map = call.as<IndexSliceAttributes>().map;
+  TESSERA_CHECK_CALL(call, map == IndexMap() || map.size() == x.shape()[dim], "a map of ", map.size(), " slices for ",
+                     x.shape()[dim]);
   IntList sizes;
   for (std::size_t d = 0; d < x.shape().size(); ++d) {
     if (d == dim) {
@@ -46,15 +52,27 @@ struct SelectKernel {
   detail::StridedLoop<2> rest;    // result, input: all dimensions but the one selected from
   detail::StridedLoop<2> places;  // result, index: the dimensions of the index
   detail::IndexReader index;
+  IndexMap map;  // which slices are here
+  bool has_map = false;
   std::int64_t from_step = 0;
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
   std::size_t nbytes = 4;
 
-  // The rows [begin, end) of the slice for one place of the index.
+  void clear_slice(const std::array<std::int64_t, 2>& place, std::int64_t begin, std::int64_t end) const {
+    const auto bytes = static_cast<std::int64_t>(nbytes);
+    rest.for_rows(begin, end, [&](const auto& at) {
+      detail::fill_row(to + (at[0] + place[0]) * bytes, rest.step(0), kZero, nbytes, rest.inner());
+    });
+  }
+
+  // The rows [begin, end) of the slice for one place of the index: zeros where it is not here.
   void copy_slice(const std::array<std::int64_t, 2>& place, std::int64_t begin, std::int64_t end) const {
     const auto bytes = static_cast<std::int64_t>(nbytes);
-    const std::int64_t source = index.at(place[1]) * from_step;
+    const std::int64_t global = index.at(place[1]);
+    const auto local = has_map ? map.local(global) : global;
+    if (!local) return clear_slice(place, begin, end);
+    const std::int64_t source = *local * from_step;
     rest.for_rows(begin, end, [&](const auto& at) {
       detail::copy_row(to + (at[0] + place[0]) * bytes, rest.step(0), from + (at[1] + source) * bytes, rest.step(1),
                        nbytes, rest.inner());
@@ -91,7 +109,11 @@ void index_select_kernel(const KernelCall& call) {
   }
   kernel.rest.collapse();
   kernel.places.collapse();
-  kernel.index = detail::IndexReader(index, x.shape()[dim], "index_select", static_cast<std::int64_t>(dim));
+  const auto& a = call.as<IndexSliceAttributes>();
+  kernel.index =
+      detail::IndexReader(index, a.size < 0 ? x.shape()[dim] : a.size, "index_select", static_cast<std::int64_t>(dim));
+  kernel.map = a.map;
+  kernel.has_map = a.map != IndexMap();
   kernel.from_step = x.strides()[dim];
   kernel.to = out.data();
   kernel.from = x.data();
@@ -101,8 +123,13 @@ void index_select_kernel(const KernelCall& call) {
 
 void index_select_gradient(GradientCall& call) {
   if (!call.needs(0)) return;
-  const std::int64_t dim = call.as<IndexAttributes>().dim;
+  const std::int64_t dim = call.as<IndexSliceAttributes>().dim;
   call.set(0, index_sum(call.grad(), dim, call.input(1), call.input_shape(0).dim(static_cast<int>(dim))));
+}
+
+// Slices that a rank does not have are zeros on it, so that sums of all ranks are the result: of what can be added.
+bool is_added(DType dtype) {
+  return detail::is_computed_floating(dtype) || dtype == DType::kC64 || dtype == DType::kI64 || dtype == DType::kI32;
 }
 
 FactorRule rule_of_index_select(const Call& call) {
@@ -114,11 +141,20 @@ FactorRule rule_of_index_select(const Call& call) {
     if (d != dim) {
       detail::pass_dim(rule);
     } else {
-      detail::keep_whole(rule, rule.inputs[0], shape[d]);
+      const bool may_cut = is_added(call.inputs[0].dtype());
+      rule.inputs[0].push_back({detail::add_factor(rule, may_cut ? FactorKind::kReduce : FactorKind::kReplicate)});
       for (int i = 0; i < call.inputs[1].ndim(); ++i) detail::pass_dim(rule, 1, 0);
     }
   }
   return rule;
+}
+
+tensor::Attributes localize_index_select(const tensor::LocalizeCall& call) {
+  IndexSliceAttributes local = call.global.as<IndexSliceAttributes>();
+  const std::size_t dim = select_dim(call.global);
+  local.size = call.global.inputs[0].shape()[dim];
+  local.map = call.inputs[0].index[dim];
+  return tensor::Attributes(local);
 }
 
 // embedding
@@ -152,7 +188,6 @@ struct EmbeddingKernel {
   std::size_t nbytes = 4;
 
   void place(std::int64_t to_offset, std::int64_t index_offset) const {
-    static constexpr std::byte kZero[16] = {};
     const auto bytes = static_cast<std::int64_t>(nbytes);
     std::int64_t row = index.at(index_offset);
     if (has_map) {
@@ -199,7 +234,7 @@ void embedding_kernel(const KernelCall& call) {
 }
 
 void embedding_gradient(GradientCall& call) {
-  if (call.needs(0)) call.set(0, index_sum(call.grad(), 0, call.input(1), call.input_shape(0)[0]));
+  if (call.needs(0)) call.set(0, index_sum_like(call.grad(), 0, call.input(1), call.input(0)));
 }
 
 FactorRule rule_of_embedding(const Call& call) {
@@ -279,13 +314,14 @@ const tensor::Operator kIndexSelect = tensor::register_op({.name = "index_select
                                                            .gradient = index_select_gradient,
                                                            .saves = "index",
                                                            .rule = rule_of_index_select,
+                                                           .localize = localize_index_select,
                                                            .cost = detail::moved_cost});
 const tensor::Operator kEmbedding = tensor::register_op({.name = "embedding",
                                                          .inputs = "weight, index",
                                                          .infer = infer_embedding,
                                                          .host = embedding_kernel,
                                                          .gradient = embedding_gradient,
-                                                         .saves = "index",
+                                                         .saves = "weight, index",
                                                          .rule = rule_of_embedding,
                                                          .localize = localize_embedding,
                                                          .cost = detail::moved_cost});
@@ -300,7 +336,7 @@ const tensor::Operator kOneHot = tensor::register_op({.name = "one_hot",
 }  // namespace
 
 Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index) {
-  return tensor::call(kIndexSelect, {x, index}, IndexAttributes{dim});
+  return tensor::call(kIndexSelect, {x, index}, IndexSliceAttributes{dim});
 }
 Tensor embedding(const Tensor& weight, const Tensor& index) {
   return tensor::call(kEmbedding, {weight, index}, EmbeddingAttributes{});

@@ -6,6 +6,7 @@
 #include <complex>
 #include <vector>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/detail/lines.h"
@@ -149,7 +150,8 @@ void enqueue_slice_sums(const KernelCall& call, const Tensor* x, const Tensor& i
 
 std::size_t add_dim(const Call& call) {
   TESSERA_CHECK_CALL(call, call.inputs[0].ndim() > 0, "tensors of no dimensions have no slices");
-  return static_cast<std::size_t>(tensor::normalized_dim(call, call.as<IndexAttributes>().dim, call.inputs[0].ndim()));
+  return static_cast<std::size_t>(
+      tensor::normalized_dim(call, call.as<IndexSliceAttributes>().dim, call.inputs[0].ndim()));
 }
 
 void infer_index_add(const Call& call, std::span<OutputInfo> outputs) {
@@ -167,25 +169,31 @@ void infer_index_add(const Call& call, std::span<OutputInfo> outputs) {
   TESSERA_CHECK_CALL(call, index.ndim() == 1, "the index has ", index.ndim(), " dimensions, not 1");
   TESSERA_CHECK_CALL(call, source.shape()[dim] == index.numel(), index.numel(), " indices for ", source.shape()[dim],
                      " slices of the source");
+  const IndexMap& map = call.as<IndexSliceAttributes>().map;
+  TESSERA_CHECK_CALL(call, map == IndexMap() || map.size() == x.shape()[dim], "a map of ", map.size(), " slices for ",
+                     x.shape()[dim]);
   outputs[0] = {x.shape(), x.dtype()};
 }
 
 void index_add_kernel(const KernelCall& call) {
   const std::size_t dim = add_dim(call);
-  enqueue_slice_sums(call, &call.inputs[0], call.inputs[1], call.inputs[2], dim, call.inputs[0].shape()[dim], {});
+  const auto& a = call.as<IndexSliceAttributes>();
+  enqueue_slice_sums(call, &call.inputs[0], call.inputs[1], call.inputs[2], dim,
+                     a.size < 0 ? call.inputs[0].shape()[dim] : a.size, a.map);
 }
 
 void index_add_gradient(GradientCall& call) {
   if (call.needs(0)) call.set(0, call.grad());
-  if (call.needs(2)) call.set(2, index_select(call.grad(), call.as<IndexAttributes>().dim, call.input(1)));
+  if (call.needs(2)) call.set(2, index_select(call.grad(), call.as<IndexSliceAttributes>().dim, call.input(1)));
 }
 
+// A rank adds to the slices that it has.
 FactorRule rule_of_index_add(const Call& call) {
   const std::size_t dim = add_dim(call);
   FactorRule rule = detail::empty_rule("index_add", 3, 1);
   rule.algebra[0] = rule.algebra[2] = kLinear;
   for (std::size_t d = 0; d < call.inputs[0].shape().size(); ++d) {
-    const std::int32_t factor = detail::add_factor(rule, d == dim ? FactorKind::kReplicate : FactorKind::kPass);
+    const std::int32_t factor = detail::add_factor(rule, FactorKind::kPass);
     rule.inputs[0].push_back({factor});
     rule.outputs[0].push_back({factor});
     const std::int32_t places = d == dim ? detail::add_factor(rule, FactorKind::kReplicate) : factor;
@@ -193,6 +201,14 @@ FactorRule rule_of_index_add(const Call& call) {
     if (d == dim) rule.inputs[1].push_back({places});
   }
   return rule;
+}
+
+tensor::Attributes localize_index_add(const tensor::LocalizeCall& call) {
+  IndexSliceAttributes local = call.global.as<IndexSliceAttributes>();
+  const std::size_t dim = add_dim(call.global);
+  local.size = call.global.inputs[0].shape()[dim];
+  local.map = call.inputs[0].index[dim];
+  return tensor::Attributes(local);
 }
 
 // index_sum
@@ -239,6 +255,8 @@ void infer_index_sum(const Call& call, std::span<OutputInfo> outputs) {
                        " in dimension ", dim + d, ", where the index has ", index[d]);
   }
   outputs[0] = {Shape(std::span<const std::int64_t>(sizes)), source.dtype()};
+  TESSERA_CHECK_CALL(call, !call.inputs[2] || call.inputs[2].shape() == outputs[0].shape, "like is ",
+                     call.inputs[2].shape(), ", the result ", outputs[0].shape);
 }
 
 void index_sum_kernel(const KernelCall& call) {
@@ -255,7 +273,8 @@ FactorRule rule_of_index_sum(const Call& call) {
   const auto& a = call.as<IndexSumAttributes>();
   const std::size_t dim = index_sum_dim(call);
   const std::size_t index_dims = call.inputs[1].shape().size();
-  FactorRule rule = detail::empty_rule("index_sum", 2, 1);
+  const bool has_like = static_cast<bool>(call.inputs[2]);
+  FactorRule rule = detail::empty_rule("index_sum", has_like ? 3 : 2, 1);
   rule.algebra[0] = kLinear;
   const auto add_row = [&] {
     const FactorKind kind = a.size > 0 ? FactorKind::kPass : FactorKind::kReplicate;
@@ -273,6 +292,7 @@ FactorRule rule_of_index_sum(const Call& call) {
       detail::pass_dim(rule);
     }
   }
+  if (has_like) rule.inputs[2] = rule.outputs[0];
   return rule;
 }
 
@@ -403,9 +423,10 @@ FactorRule rule_of_scatter_sum(const Call& call) {
   return rule;
 }
 
+template <std::size_t kSource>
 tensor::Cost sums_cost(const Call& call) {
   tensor::Cost cost = detail::moved_cost(call);
-  cost.flops = static_cast<double>(call.inputs.back().numel());
+  cost.flops = static_cast<double>(call.inputs[kSource].numel());
   return cost;
 }
 
@@ -416,16 +437,17 @@ const tensor::Operator kIndexAdd = tensor::register_op({.name = "index_add",
                                                         .gradient = index_add_gradient,
                                                         .saves = "index",
                                                         .rule = rule_of_index_add,
-                                                        .cost = sums_cost});
+                                                        .localize = localize_index_add,
+                                                        .cost = sums_cost<2>});
 const tensor::Operator kIndexSum = tensor::register_op({.name = "index_sum",
-                                                        .inputs = "source, index",
+                                                        .inputs = "source, index, like?",
                                                         .infer = infer_index_sum,
                                                         .host = index_sum_kernel,
                                                         .gradient = index_sum_gradient,
                                                         .saves = "index",
                                                         .rule = rule_of_index_sum,
                                                         .localize = localize_index_sum,
-                                                        .cost = sums_cost});
+                                                        .cost = sums_cost<0>});
 const tensor::Operator kScatterAdd = tensor::register_op({.name = "scatter_add",
                                                           .inputs = "x, index, source",
                                                           .infer = infer_scatter_add,
@@ -433,7 +455,7 @@ const tensor::Operator kScatterAdd = tensor::register_op({.name = "scatter_add",
                                                           .gradient = scatter_add_gradient,
                                                           .saves = "index",
                                                           .rule = rule_of_scatter_add,
-                                                          .cost = sums_cost});
+                                                          .cost = sums_cost<2>});
 const tensor::Operator kScatterSum = tensor::register_op({.name = "scatter_sum",
                                                           .inputs = "source, index",
                                                           .infer = infer_scatter_sum,
@@ -441,15 +463,19 @@ const tensor::Operator kScatterSum = tensor::register_op({.name = "scatter_sum",
                                                           .gradient = scatter_sum_gradient,
                                                           .saves = "index",
                                                           .rule = rule_of_scatter_sum,
-                                                          .cost = sums_cost});
+                                                          .cost = sums_cost<0>});
 
 }  // namespace
 
 Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  return tensor::call(kIndexAdd, {x, index, source}, IndexAttributes{dim});
+  return tensor::call(kIndexAdd, {x, index, source}, IndexSliceAttributes{dim});
 }
 Tensor index_sum(const Tensor& source, std::int64_t dim, const Tensor& index, std::int64_t size) {
-  return tensor::call(kIndexSum, {source, index}, IndexSumAttributes{dim, size, {}});
+  return tensor::call(kIndexSum, {source, index, Tensor()}, IndexSumAttributes{dim, size, {}});
+}
+Tensor index_sum_like(const Tensor& source, std::int64_t dim, const Tensor& index, const Tensor& like) {
+  return tensor::call(kIndexSum, {source, index, like},
+                      IndexSumAttributes{dim, like.shape().dim(static_cast<int>(dim)), {}});
 }
 Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
   return tensor::call(kScatterAdd, {x, index, source}, IndexAttributes{dim});

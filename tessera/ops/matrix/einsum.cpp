@@ -143,7 +143,7 @@ struct Equation {
 std::string spare_letters(std::string_view equation) {
   std::string spare;
   for (char letter = 'A'; letter <= 'z'; ++letter) {
-    if (std::isalpha(static_cast<unsigned char>(letter)) != 0 && equation.find(letter) == equation.npos)
+    if (std::isalpha(static_cast<unsigned char>(letter)) != 0 && equation.find(letter) == std::string_view::npos)
       spare += letter;
   }
   return spare;

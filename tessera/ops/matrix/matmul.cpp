@@ -8,14 +8,22 @@ namespace {
 
 bool is_one(const Scalar& scalar) { return scalar.as_complex() == std::complex<double>(1, 0); }
 
-// A beta of 0 leaves the input out, whatever it holds.
-Tensor scaled_sum(const Tensor& input, const Tensor& product, const Scalar& beta, const Scalar& alpha) {
-  const Tensor scaled = is_one(alpha) ? product : mul(product, alpha);
-  if (!beta.as_bool()) {
-    const Shape shape = broadcast(input.shape(), product.shape());
-    TESSERA_CHECK(shape == product.shape(), "adds ", describe(input), " to a product of shape ", product.shape());
-    return scaled;
+// Whether a tensor is broadcast to a shape, and not the other way round.
+bool is_broadcast_to(const Shape& from, const Shape& shape) {
+  if (from.size() > shape.size()) return false;
+  for (std::size_t d = 1; d <= from.size(); ++d) {
+    const std::int64_t size = from[from.size() - d];
+    if (size != 1 && size != shape[shape.size() - d]) return false;
   }
+  return true;
+}
+
+// A beta of 0 leaves the input out, whatever it holds.
+Tensor scaled_sum(const char* op, const Tensor& input, const Tensor& product, const Scalar& beta, const Scalar& alpha) {
+  TESSERA_CHECK(is_broadcast_to(input.shape(), product.shape()), op, ": the input ", describe(input),
+                " is not broadcast to the product's ", product.shape());
+  Tensor scaled = is_one(alpha) ? product : mul(product, alpha);
+  if (!beta.as_bool()) return scaled;
   return add(is_one(beta) ? input : mul(input, beta), scaled);
 }
 
@@ -23,7 +31,7 @@ Tensor scaled_sum(const Tensor& input, const Tensor& product, const Scalar& beta
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   // Adding the bias is a step of its own: inside the product it would be added once for each piece of a cut sum.
-  const Tensor product = detail::linear_without_bias(x, weight);
+  Tensor product = detail::linear_without_bias(x, weight);
   if (!bias) return product;
   TESSERA_CHECK(bias.ndim() == 1 && bias.size(0) == weight.size(0), "linear: the bias is ", describe(bias),
                 ", not one value for each row of the weight, ", describe(weight));
@@ -53,10 +61,10 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
-  return scaled_sum(input, mm(a, b), beta, alpha);
+  return scaled_sum("addmm", input, mm(a, b), beta, alpha);
 }
 Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
-  return scaled_sum(input, bmm(a, b), beta, alpha);
+  return scaled_sum("baddbmm", input, bmm(a, b), beta, alpha);
 }
 
 }  // namespace tessera::ops

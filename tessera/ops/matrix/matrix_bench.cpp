@@ -11,7 +11,7 @@ namespace tessera::ops {
 namespace {
 
 Tensor random_tensor(const Shape& shape) {
-  const Tensor tensor = Tensor::allocate(shape, DType::kF32, device::Device::get("host"));
+  Tensor tensor = Tensor::allocate(shape, DType::kF32, device::Device::get("host"));
   tensor.device().synchronize();
   std::mt19937 random(1);
   std::uniform_real_distribution<float> of(-1, 1);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/attention_tiles.h"
 #include "tessera/ops/nn/detail/row_rule.h"
@@ -45,7 +46,7 @@ void check_operands(const Call& call, const Places& at) {
   const Tensor& q = call.inputs[at.q];
   const Tensor& k = call.inputs[at.q + 1];
   const Tensor& v = call.inputs[at.q + 2];
-  detail::check_floating(call, at.q);
+  detail::check_floating(call, call.inputs[at.q]);
   for (const Tensor& x : {q, k, v}) {
     TESSERA_CHECK_CALL(call, x.ndim() == 4 && x.dtype() == q.dtype(), "takes [batch, heads, sequence, width] of one ",
                        "dtype, not ", x.dtype(), x.shape());
@@ -72,6 +73,9 @@ void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
 
 void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_operands(call, kBackward);
+  for (const std::size_t i : {0U, 4U, 5U, 8U}) {
+    if (call.inputs[i]) detail::check_floating(call, call.inputs[i]);
+  }
   const Tensor& q = call.inputs[1];
   const Shape shape = out_shape(q, call.inputs[3]);
   TESSERA_CHECK_CALL(call, call.inputs[0].shape() == shape && call.inputs[4].shape() == shape, "gradient ",
@@ -85,6 +89,7 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
 
 std::shared_ptr<AttentionCall> make_call(const KernelCall& call, const Places& at) {
   auto of = std::make_shared<AttentionCall>();
+  of->op = call.op.name();
   const Tensor& q = call.inputs[at.q];
   const Tensor& k = call.inputs[at.q + 1];
   const Tensor& v = call.inputs[at.q + 2];

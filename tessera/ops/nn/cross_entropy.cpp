@@ -1,7 +1,9 @@
 #include "tessera/ops/nn/cross_entropy.h"
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/cross_entropy_rows.h"
+#include "tessera/ops/nn/detail/loss_cooperations.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/tensor/call.h"
 
@@ -21,14 +23,15 @@ Shape loss_shape(const Call& call, const Shape& logits) {
 }
 
 void check_logits(const Call& call, std::size_t at) {
-  detail::check_floating(call, at);
+  detail::check_floating(call, call.inputs[at]);
   TESSERA_CHECK_CALL(call, call.inputs[at].ndim() >= 1, "logits have no dimension of classes");
 }
 
 void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_logits(call, 0);
   const Tensor& logits = call.inputs[0];
-  detail::check_cross_entropy(call, 1, rows_shape(logits.shape()));
+  detail::check_cross_entropy(call, 1, rows_shape(logits.shape()), logits.size(-1));
+  detail::check_part_of_loss(call);
   const DType dtype = detail::statistics_dtype(logits.dtype());
   outputs[0] = {loss_shape(call, logits.shape()), dtype};
   outputs[1] = {rows_shape(logits.shape()), dtype};
@@ -37,7 +40,10 @@ void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
 void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_logits(call, 1);
   const Tensor& logits = call.inputs[1];
-  detail::check_cross_entropy(call, 2, rows_shape(logits.shape()));
+  detail::check_cross_entropy(call, 2, rows_shape(logits.shape()), logits.size(-1));
+  for (const std::size_t i : {0U, 3U, 4U}) {
+    if (call.inputs[i]) detail::check_floating(call, call.inputs[i]);
+  }
   TESSERA_CHECK_CALL(call, call.inputs[0].shape() == loss_shape(call, logits.shape()), "the gradient is ",
                      call.inputs[0].shape(), ", not ", loss_shape(call, logits.shape()), " as the loss");
   TESSERA_CHECK_CALL(call, call.inputs[3].shape() == rows_shape(logits.shape()), "logsumexp is ",
@@ -100,9 +106,9 @@ void run_backward(const Backward& of) {
 
 void kernel(const KernelCall& call) {
   const Tensor& logits = call.inputs[0];
-  const auto of = std::make_shared<const Forward>(Forward{CrossEntropyRows(call.as<CrossEntropyAttributes>()),
-                                                          Rows(logits, logits.ndim() - 1), Rows(call.inputs[1], -1),
-                                                          Rows(call.outputs[0], -1), Rows(call.outputs[1], -1)});
+  const auto of = std::make_shared<const Forward>(Forward{CrossEntropyRows(call), Rows(logits, logits.ndim() - 1),
+                                                          Rows(call.inputs[1], -1), Rows(call.outputs[0], -1),
+                                                          Rows(call.outputs[1], -1)});
   detail::with_floating(logits.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     detail::enqueue(call, [of] { run_forward<T>(*of); });
@@ -111,10 +117,9 @@ void kernel(const KernelCall& call) {
 
 void backward_kernel(const KernelCall& call) {
   const Tensor& logits = call.inputs[1];
-  const auto of = std::make_shared<const Backward>(
-      Backward{CrossEntropyRows(call.as<CrossEntropyAttributes>()), Rows(call.inputs[0], -1),
-               Rows(logits, logits.ndim() - 1), Rows(call.inputs[2], -1), Rows(call.inputs[3], -1),
-               Rows(call.inputs[4], -1), Rows(call.outputs[0], logits.ndim() - 1)});
+  const auto of = std::make_shared<const Backward>(Backward{
+      CrossEntropyRows(call), Rows(call.inputs[0], -1), Rows(logits, logits.ndim() - 1), Rows(call.inputs[2], -1),
+      Rows(call.inputs[3], -1), Rows(call.inputs[4], -1), Rows(call.outputs[0], logits.ndim() - 1)});
   detail::with_floating(logits.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     detail::enqueue(call, [of] { run_backward<T>(*of); });
@@ -123,7 +128,7 @@ void backward_kernel(const KernelCall& call) {
 
 layout::FactorRule rule(const Call& call) {
   const int ndim = call.inputs[0].ndim();
-  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kReplicate,
+  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kCooperate,
                        detail::cross_entropy_rows_kind(call, true));
   rule.add_input_whole();
   rule.add_input_rows();
@@ -136,10 +141,10 @@ layout::FactorRule rule(const Call& call) {
   return rule.take();
 }
 
+// A rank knows which of the classes it has, and the logsumexp over all.
 layout::FactorRule backward_rule(const Call& call) {
   const int ndim = call.inputs[1].ndim();
-  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kReplicate,
-                       detail::cross_entropy_rows_kind(call, false));
+  detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kPass, detail::cross_entropy_rows_kind(call, false));
   if (call.as<CrossEntropyAttributes>().reduction == "none") {
     rule.add_input_rows(layout::Linearity::kJoint);
   } else {
@@ -157,6 +162,10 @@ layout::FactorRule backward_rule(const Call& call) {
   return rule.take();
 }
 
+tensor::Attributes localize_backward(const tensor::LocalizeCall& call) {
+  return detail::localized_classes(call, call.global.inputs[1].size(-1), call.inputs[1].index.back());
+}
+
 tensor::Cost cost(const Call& call) { return detail::row_cost(call, 4); }
 tensor::Cost backward_cost(const Call& call) {
   tensor::Cost of = detail::row_cost(call, 0);
@@ -167,8 +176,10 @@ tensor::Cost backward_cost(const Call& call) {
 void gradient(GradientCall& call) {
   if (!call.needs(0) || (!call.grad() && !call.grad(1))) return;
   TESSERA_CHECK_AS(NotSupported, call.grad(), "cross_entropy: a gradient of its logsumexp alone; use logsumexp()");
-  call.set(0, cross_entropy_backward({call.grad(), call.grad(1)}, call.input(0), call.input(1), call.output(1),
-                                     call.as<CrossEntropyAttributes>()));
+  CrossEntropyAttributes how = call.as<CrossEntropyAttributes>();
+  Tensor grad = call.grad();
+  detail::divide_mean(grad, call.input(1), how);
+  call.set(0, cross_entropy_backward({grad, call.grad(1)}, call.input(0), call.input(1), call.output(1), how));
 }
 
 const tensor::Operator kCrossEntropy = tensor::register_op({.name = "cross_entropy",
@@ -179,7 +190,8 @@ const tensor::Operator kCrossEntropy = tensor::register_op({.name = "cross_entro
                                                             .gradient = gradient,
                                                             .saves = "logits, targets, logsumexp",
                                                             .rule = rule,
-                                                            .cost = cost});
+                                                            .cost = cost,
+                                                            .cooperation = &detail::kCrossEntropyTogether});
 const tensor::Operator kCrossEntropyBackward =
     tensor::register_op({.name = "cross_entropy_backward",
                          .inputs = "grad, logits, targets, logsumexp, grad_logsumexp?",
@@ -187,6 +199,7 @@ const tensor::Operator kCrossEntropyBackward =
                          .infer = infer_backward,
                          .host = backward_kernel,
                          .rule = backward_rule,
+                         .localize = localize_backward,
                          .cost = backward_cost});
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tessera/base/export.h"
+#include "tessera/layout/arithmetic.h"
 #include "tessera/tensor/attributes.h"
 #include "tessera/tensor/tensor.h"
 
@@ -16,9 +17,12 @@ struct CrossEntropyAttributes {
   std::int64_t ignore_index = -100;  ///< rows of this target count for nothing
   double label_smoothing = 0;        ///< share of the target that is spread over all classes
   std::string reduction = "mean";    ///< "mean" over rows that count, "sum", or "none": a loss for each row
-  /// Of "mean": how many rows count, over all ranks. 0: those of `targets`, which may then not be cut.
-  double count = 0;
-  TESSERA_ATTRIBUTES(ignore_index, label_smoothing, reduction, count)
+  double count = 0;                  ///< of "mean": how many rows count; 0: those of `targets`
+  /// How many classes there are where a part of them is given; 0: all are. The loss of a part, of reduction "none", is
+  /// what it takes off: losses of all parts and the logsumexp over all classes add up to the loss.
+  std::int64_t classes = 0;
+  layout::IndexMap class_map = {};  ///< which of the classes are given
+  TESSERA_ATTRIBUTES(ignore_index, label_smoothing, reduction, count, classes, class_map)
 };
 
 /// Loss of logits [..., classes] against targets [...] (i64 or i32), in f32 (f64 for f64). The mean of no rows is 0.
@@ -34,6 +38,15 @@ TESSERA_API CrossEntropyResult cross_entropy_with_logsumexp(const Tensor& logits
 /// The gradient of the logits, from that of the loss and, where there is one, of the logsumexp.
 TESSERA_API Tensor cross_entropy_backward(const CrossEntropyResult& grad, const Tensor& logits, const Tensor& targets,
                                           const Tensor& logsumexp, const CrossEntropyAttributes& how = {});
+
+/// Of `count_targets`.
+struct CountTargetsAttributes {
+  std::int64_t ignore_index = -100;  ///< targets that do not count
+  DType dtype = DType::kF32;         ///< of the result: f32 or f64
+  TESSERA_ATTRIBUTES(ignore_index, dtype)
+};
+/// How many targets are not the ignored index, but at least 1: a scalar, whole on every rank that holds some of them.
+TESSERA_API Tensor count_targets(const Tensor& targets, std::int64_t ignore_index, DType dtype = DType::kF32);
 
 /// Loss of logits x weight^T, for x [..., features] and weight [classes, features]. Logits are made a few rows at a
 /// time, and made again for the gradient.

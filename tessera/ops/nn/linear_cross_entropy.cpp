@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/matrix/detail/gemm.h"
 #include "tessera/ops/nn/cross_entropy.h"
 #include "tessera/ops/nn/detail/cross_entropy_rows.h"
+#include "tessera/ops/nn/detail/loss_cooperations.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/tensor/call.h"
 
@@ -27,16 +29,17 @@ bool is_reduced(const Call& call) { return call.as<CrossEntropyAttributes>().red
 void check_operands(const Call& call, std::size_t at) {
   const Tensor& x = call.inputs[at];
   const Tensor& weight = call.inputs[at + 1];
-  detail::check_floating(call, at);
+  detail::check_floating(call, call.inputs[at]);
   TESSERA_CHECK_CALL(call,
                      x.ndim() >= 1 && weight.ndim() == 2 && weight.dtype() == x.dtype() && weight.size(1) == x.size(-1),
                      "takes x [..., features] and weight [classes, features] of one dtype, not ", x.dtype(), x.shape(),
                      " and ", weight.dtype(), weight.shape());
-  detail::check_cross_entropy(call, at + 2, rows_shape(x.shape()));
+  detail::check_cross_entropy(call, at + 2, rows_shape(x.shape()), weight.size(0));
 }
 
 void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_operands(call, 0);
+  detail::check_part_of_loss(call);
   const Tensor& x = call.inputs[0];
   const DType dtype = detail::statistics_dtype(x.dtype());
   outputs[0] = {is_reduced(call) ? Shape() : rows_shape(x.shape()), dtype};
@@ -45,6 +48,9 @@ void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
 
 void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_operands(call, 1);
+  for (const std::size_t i : {0U, 4U, 5U}) {
+    if (call.inputs[i]) detail::check_floating(call, call.inputs[i]);
+  }
   const Tensor& x = call.inputs[1];
   const Shape rows = rows_shape(x.shape());
   const Shape loss = is_reduced(call) ? Shape() : rows;
@@ -57,7 +63,7 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
 }
 
 struct Loss {
-  explicit Loss(const CrossEntropyAttributes& attributes) : how(attributes) {}
+  explicit Loss(const Call& call) : how(call) {}
 
   CrossEntropyRows how;
   Rows x, targets, loss, logsumexp;
@@ -176,7 +182,7 @@ void run_backward(const Loss& of) {
 }
 
 std::shared_ptr<Loss> make_loss(const KernelCall& call, std::size_t at) {
-  auto of = std::make_shared<Loss>(call.as<CrossEntropyAttributes>());
+  auto of = std::make_shared<Loss>(call);
   const Tensor& x = call.inputs[at];
   const Tensor& weight = call.inputs[at + 1];
   of->x = Rows(x, x.ndim() - 1);
@@ -210,12 +216,12 @@ void backward_kernel(const KernelCall& call) {
   });
 }
 
-// [classes, features], neither of which may be cut.
-layout::OperandFactors weight_factors(layout::FactorRule& rule, int features) {
+// [classes, features], of which features may not be cut.
+layout::OperandFactors weight_factors(layout::FactorRule& rule, int features, layout::FactorKind classes_kind) {
   const auto classes = static_cast<std::int32_t>(rule.factors.size());
   layout::Factor factor;
   factor.name = "k";
-  factor.kind = layout::FactorKind::kReplicate;
+  factor.kind = classes_kind;
   rule.factors.push_back(factor);
   layout::OperandFactors of(2);
   of[0].push_back(classes);
@@ -237,10 +243,11 @@ layout::FactorRule rule(const Call& call) {
   }
   rows.add_output_rows();
   layout::FactorRule rule = rows.take();
-  rule.inputs[1] = weight_factors(rule, ndim - 1);
+  rule.inputs[1] = weight_factors(rule, ndim - 1, layout::FactorKind::kCooperate);
   return rule;
 }
 
+// A rank that has some of the classes has a part of each row's gradient, and all of its classes'.
 layout::FactorRule backward_rule(const Call& call) {
   const int ndim = call.inputs[1].ndim();
   const auto& how = call.as<CrossEntropyAttributes>();
@@ -263,9 +270,13 @@ layout::FactorRule backward_rule(const Call& call) {
   }
   rows.add_output_whole();
   layout::FactorRule rule = rows.take();
-  rule.inputs[2] = weight_factors(rule, ndim - 1);
+  rule.inputs[2] = weight_factors(rule, ndim - 1, layout::FactorKind::kReduce);
   rule.outputs.push_back(rule.inputs[2]);
   return rule;
+}
+
+tensor::Attributes localize_backward(const tensor::LocalizeCall& call) {
+  return detail::localized_classes(call, call.global.inputs[2].size(0), call.inputs[2].index[0]);
 }
 
 tensor::Cost cost_of(const Call& call, std::size_t at, double products) {
@@ -280,9 +291,11 @@ tensor::Cost backward_cost(const Call& call) { return cost_of(call, 1, 3); }
 void gradient(GradientCall& call) {
   if (!call.grad() && !call.grad(1)) return;
   TESSERA_CHECK_AS(NotSupported, call.grad(), "linear_cross_entropy: a gradient of its logsumexp alone");
-  LinearCrossEntropyGradients of =
-      linear_cross_entropy_backward({call.grad(), call.grad(1)}, call.input(0), call.input(1), call.input(2),
-                                    call.output(1), call.as<CrossEntropyAttributes>());
+  CrossEntropyAttributes how = call.as<CrossEntropyAttributes>();
+  Tensor grad = call.grad();
+  detail::divide_mean(grad, call.input(2), how);
+  LinearCrossEntropyGradients of = linear_cross_entropy_backward({grad, call.grad(1)}, call.input(0), call.input(1),
+                                                                 call.input(2), call.output(1), how);
   if (call.needs(0)) call.set(0, std::move(of.x));
   if (call.needs(1)) call.set(1, std::move(of.weight));
 }
@@ -295,7 +308,8 @@ const tensor::Operator kLinearCrossEntropy = tensor::register_op({.name = "linea
                                                                   .gradient = gradient,
                                                                   .saves = "x, weight, targets, logsumexp",
                                                                   .rule = rule,
-                                                                  .cost = cost});
+                                                                  .cost = cost,
+                                                                  .cooperation = &detail::kLinearCrossEntropyTogether});
 const tensor::Operator kLinearCrossEntropyBackward =
     tensor::register_op({.name = "linear_cross_entropy_backward",
                          .inputs = "grad, x, weight, targets, logsumexp, grad_logsumexp?",
@@ -303,6 +317,7 @@ const tensor::Operator kLinearCrossEntropyBackward =
                          .infer = infer_backward,
                          .host = backward_kernel,
                          .rule = backward_rule,
+                         .localize = localize_backward,
                          .cost = backward_cost});
 
 }  // namespace

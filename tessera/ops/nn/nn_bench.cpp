@@ -24,7 +24,7 @@ constexpr std::int64_t kRows = 8192;
 constexpr std::int64_t kWidth = 1024;
 
 Tensor random_tensor(const Shape& shape) {
-  const Tensor tensor = Tensor::allocate(shape, DType::kF32, device::Device::get("host"));
+  Tensor tensor = Tensor::allocate(shape, DType::kF32, device::Device::get("host"));
   tensor.device().synchronize();
   std::mt19937 random(1);
   std::uniform_real_distribution<float> of(-1, 1);

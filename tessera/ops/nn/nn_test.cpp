@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/nn/attention.h"
@@ -91,6 +92,33 @@ TEST(CrossEntropy, DividesByRowsThatCount) {
   EXPECT_NEAR(to_array(cross_entropy(logits, three)).values[0], std::log(2.0), 1e-12);
   EXPECT_NEAR(to_array(cross_entropy(logits, three, {.count = 8})).values[0], 2 * std::log(2.0) / 8, 1e-12);
   EXPECT_EQ(to_array(cross_entropy(logits, targets({-100, -100, -100}))).values[0], 0) << "the mean of no rows";
+}
+
+// Of five classes the first two are impossible: a part that holds them alone, or nothing, takes nothing off.
+TEST(CrossEntropy, PartsOfTheClassesAddUpToTheWhole) {
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  const std::vector<double> row = {kNever, kNever, 0.5, -1, 2};
+  const CrossEntropyAttributes how = {.reduction = "none"};
+  const CrossEntropyResult whole = cross_entropy_with_logsumexp(f32(Array({1, 5}, row)), targets({3}), how);
+  double loss = 0;
+  double sum = 0;
+  for (const auto& [offset, count] : {std::pair{0, 2}, std::pair{2, 3}, std::pair{5, 0}}) {
+    CrossEntropyAttributes part = how;
+    part.classes = 5;
+    part.class_map = {offset, count, {}};
+    const Array logits({1, count}, std::vector<double>(row.begin() + offset, row.begin() + offset + count));
+    const CrossEntropyResult got = cross_entropy_with_logsumexp(f32(logits), targets({3}), part);
+    loss += to_array(got.loss).values[0];
+    sum += std::exp(to_array(got.logsumexp).values[0]);
+  }
+  EXPECT_NEAR(std::log(sum), to_array(whole.logsumexp).values[0], 1e-6);
+  EXPECT_NEAR(std::log(sum) + loss, to_array(whole.loss).values[0], 1e-6);
+  CrossEntropyAttributes mean = {.classes = 5};
+  mean.class_map = {0, 2, {}};
+  EXPECT_THAT(message_of([&] {
+                (void)cross_entropy(f32(Array({1, 2})), targets({3}), mean);
+              }),
+              ::testing::HasSubstr("of reduction none"));
 }
 
 TEST(CrossEntropy, NamesTargetsThatAreNoClass) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/row_cooperations.h"
 #include "tessera/ops/nn/detail/row_kernels.h"
@@ -31,13 +32,13 @@ void check_parameter(const Call& call, std::size_t input, const Tensor& x) {
 }
 
 void check_rows(const Call& call, std::size_t x) {
-  detail::check_floating(call, x);
+  detail::check_floating(call, call.inputs[x]);
   TESSERA_CHECK_CALL(call, call.inputs[x].ndim() >= 1, "normalises the last dimension, and ", call.op->inputs[x].name,
                      " has none");
 }
 
 void check_statistics(const Call& call, std::size_t input, const Tensor& x) {
-  detail::check_floating(call, input);
+  detail::check_floating(call, call.inputs[input]);
   TESSERA_CHECK_CALL(call, call.inputs[input].shape() == rows_shape(x.shape()), call.op->inputs[input].name, " is ",
                      call.inputs[input].shape(), ", not ", rows_shape(x.shape()));
 }

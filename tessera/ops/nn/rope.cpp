@@ -5,6 +5,7 @@
 #include <memory>
 #include <numbers>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/ops/nn/detail/rows.h"
@@ -37,7 +38,7 @@ void check_positions(const Call& call, int dim) {
 void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
   const auto& how = call.as<RopeAttributes>();
-  detail::check_floating(call, 0);
+  detail::check_floating(call, call.inputs[0]);
   TESSERA_CHECK_CALL(call, x.ndim() >= 2, "takes [..., positions, vectors]");
   const int dim = dim_of(call);
   TESSERA_CHECK_CALL(call, dim != x.ndim() - 1, "the last dimension holds the vectors, not the positions");

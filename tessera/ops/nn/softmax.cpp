@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/row_cooperations.h"
 #include "tessera/ops/nn/detail/row_kernels.h"
@@ -24,7 +25,7 @@ int dim_of(const Call& call) {
 void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
   dim_of(call);
-  detail::check_floating(call, 0);
+  detail::check_floating(call, call.inputs[0]);
   outputs[0] = {x.shape(), x.dtype()};
 }
 

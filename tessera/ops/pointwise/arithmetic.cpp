@@ -76,8 +76,9 @@ template <class D, class V>
 HWY_INLINE V floor_divide_of(D d, V a, V b) {
   return lane_by_lane(d, a, b, [](auto x, auto y) {
     if (y == 0) return x / y;
-    // The quotient is whole but for rounding.
-    const auto quotient = (x - float_remainder(x, y)) / y;
+    // The quotient towards zero is whole but for rounding.
+    const auto rest = std::fmod(x, y);
+    const auto quotient = (x - rest) / y - (rest != 0 && (rest < 0) != (y < 0) ? 1 : 0);
     return std::isfinite(quotient) ? std::round(quotient) : std::floor(x / y);
   });
 }

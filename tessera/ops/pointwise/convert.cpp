@@ -201,11 +201,18 @@ Tensor broadcast_to(const Tensor& from, const Shape& shape) {
 }
 
 // Work on `later` from here on comes behind the work on `earlier`, which is of another device: events order streams of
-// one device only, so a function on the later stream waits.
-void order(const device::Stream& earlier, const device::Stream& later) {
+// one device only. A stream of the host waits by itself. For any other the caller waits: a function on it would keep
+// the device's thread for such functions, and with it those on other streams, for which the host may be waiting in
+// turn.
+void order(const device::Stream& earlier, const device::Stream& later, bool is_later_host) {
   const device::Event event = earlier.device().create_event();
   earlier.record(event);
-  later.run([event] { event.synchronize(); }, {.label = "wait", .accesses = std::span<const device::Access>()});
+  if (event.query()) return;
+  if (is_later_host) {
+    later.run([event] { event.synchronize(); }, {.label = "wait", .accesses = std::span<const device::Access>()});
+  } else {
+    event.synchronize();
+  }
 }
 
 // Dense tensors of one dtype and shape on two devices. The copy runs on a stream of the device that is not the host.
@@ -217,9 +224,9 @@ void copy_between(const Tensor& to, const Tensor& from) {
   const device::Stream& other = on_source ? of_to : of_from;
   to.storage().use_on(of_to);
   from.storage().use_on(of_from);
-  order(other, mover);
+  order(other, mover, false);
   mover.copy(to.data(), from.data(), from.nbytes(), "copy");
-  order(mover, other);
+  order(mover, other, tensor::kHostKind == (on_source ? to : from).device_kind());
 }
 
 }  // namespace

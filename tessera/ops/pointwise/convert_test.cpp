@@ -52,7 +52,10 @@ TEST(Convert, CopiesAnyStrides) {
   const Tensor dense = contiguous(turned);
   EXPECT_TRUE(dense.is_contiguous());
   const Values got = to_array(dense).values;
-  for (std::size_t i = 0; i < 60; ++i) EXPECT_EQ(got[i], static_cast<double>(i / 12 + i % 12 * 5)) << i;
+  for (std::size_t i = 0; i < 60; ++i) {
+    const std::size_t want = i / 12 + i % 12 * 5;
+    EXPECT_EQ(got[i], static_cast<double>(want)) << i;
+  }
   EXPECT_EQ(contiguous(dense), dense);
   EXPECT_FALSE(clone(dense) == dense);
 }

@@ -21,7 +21,7 @@ struct OneThread {
 };
 
 Tensor normals(const Shape& shape) {
-  const Tensor x = randn(shape);
+  Tensor x = randn(shape);
   x.device().synchronize();
   return x;
 }

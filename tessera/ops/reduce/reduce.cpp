@@ -1,6 +1,7 @@
 // sum, mean, prod, amax, amin, any and all: each names its fold, map and finish to the machine in detail/reduction.h.
 #include "tessera/ops/reduce/reduce.h"
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/index/index.h"
 #include "tessera/ops/pointwise/compare.h"
 #include "tessera/ops/pointwise/convert.h"

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "tessera/base/export.h"
+#include "tessera/layout/arithmetic.h"
 #include "tessera/tensor/attributes.h"
 #include "tessera/tensor/tensor.h"
 
@@ -56,7 +57,9 @@ struct PNormAttributes {
 struct ArgAttributes {
   std::int64_t dim = 0;  ///< that is searched
   bool keepdim = false;  ///< as a dimension of 1
-  TESSERA_ATTRIBUTES(dim, keepdim)
+  /// Which of the dimension are here; as made: all. Results count in the whole; of nothing they are its size.
+  layout::IndexMap map = {};
+  TESSERA_ATTRIBUTES(dim, keepdim, map)
 };
 /// Of `cumsum`.
 struct CumsumAttributes {

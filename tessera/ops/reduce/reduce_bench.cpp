@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kFloats = std::int64_t{16} << 20;
 
 Tensor ones() {
-  const Tensor x = Tensor::allocate({kFloats}, DType::kF32, device::Device::get("host"));
+  Tensor x = Tensor::allocate({kFloats}, DType::kF32, device::Device::get("host"));
   x.device().synchronize();
   std::fill_n(x.data_as<float>(), kFloats, 1.0F);
   return x;

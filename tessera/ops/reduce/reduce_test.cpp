@@ -32,7 +32,7 @@ Tensor of(const Shape& shape, const Values& values, DType dtype = DType::kF32) {
 Values values(const Tensor& tensor) { return to_array(tensor).values; }
 
 Tensor random_floats(const Shape& shape, std::uint64_t seed) {
-  const Tensor x = Tensor::allocate(shape, DType::kF32, device::Device::get("host"));
+  Tensor x = Tensor::allocate(shape, DType::kF32, device::Device::get("host"));
   x.device().synchronize();
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<float> in(0, 1);

@@ -2,6 +2,7 @@
 #include <mutex>
 #include <vector>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"

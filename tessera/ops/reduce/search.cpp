@@ -1,12 +1,18 @@
-// argmax and argmin: lines of elements along a dimension are searched one by one, from the front.
+// argmax and argmin: lines of elements along a dimension are searched one by one, from the front. Where the dimension
+// is cut, ranks agree on the best value first; then on the first place in the whole that has it.
 #include <cmath>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/index/index.h"
+#include "tessera/ops/pointwise/compare.h"
+#include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/ops/shape/shape.h"
+#include "tessera/tensor/cooperation.h"
 
 namespace tessera::ops {
 namespace {
@@ -22,7 +28,11 @@ void infer_search(const Call& call, std::span<OutputInfo> outputs) {
   detail::check_computable(call, x);
   TESSERA_CHECK_CALL(call, !is_complex(x.dtype()), "complex numbers have no order");
   const int dim = tensor::normalized_dim(call, a.dim, x.ndim());
-  TESSERA_CHECK_CALL(call, x.ndim() == 0 || x.size(dim) > 0, "dimension ", dim, " is empty: no index is the answer");
+  const bool is_whole = a.map == layout::IndexMap();
+  TESSERA_CHECK_CALL(call, !is_whole || x.ndim() == 0 || x.size(dim) > 0, "dimension ", dim,
+                     " is empty: no index is the answer");
+  TESSERA_CHECK_CALL(call, is_whole || (x.ndim() > 0 && x.size(dim) == a.map.size()), "a map of ", a.map.size(),
+                     " places for dimension ", dim);
   outputs[0] = {detail::reduced_shape(x.shape(), detail::reduced_dims(call, IntList{dim}), a.keepdim), DType::kI64};
 }
 
@@ -34,6 +44,8 @@ struct Search {
   std::int64_t* to = nullptr;
   DType in = DType::kF32;
   bool is_max = true;
+  layout::IndexMap map;  // of a part: where its elements lie in the whole
+  bool has_map = false;
 
   template <class T>
   std::int64_t line(const std::byte* at) const {
@@ -62,7 +74,8 @@ struct Search {
       lines.for_runs(begin, end, [&](const auto& at, std::int64_t n) {
         for (std::int64_t i = 0; i < n; ++i) {
           const std::int64_t offset = at[1] + i * lines.step(1);
-          to[at[0] + i * lines.step(0)] = line<T>(from + offset * static_cast<std::int64_t>(itemsize(in)));
+          const std::int64_t found = line<T>(from + offset * static_cast<std::int64_t>(itemsize(in)));
+          to[at[0] + i * lines.step(0)] = !has_map ? found : found < 0 ? map.offset : map.global(found);
         }
       });
     });
@@ -98,6 +111,8 @@ void run_search(const KernelCall& call, bool is_max) {
   search.to = out.data_as<std::int64_t>();
   search.in = x.dtype();
   search.is_max = is_max;
+  search.map = call.as<ArgAttributes>().map;
+  search.has_map = search.map != layout::IndexMap();
   detail::enqueue(call, std::move(search));
 }
 
@@ -106,22 +121,56 @@ void argmin_kernel(const KernelCall& call) { run_search(call, false); }
 
 layout::FactorRule rule_of_search(const Call& call) {
   const auto& a = call.as<ArgAttributes>();
-  return detail::reduce_rule(call, IntList{a.dim}, a.keepdim, layout::FactorKind::kReplicate, layout::Reduction::kSum,
+  return detail::reduce_rule(call, IntList{a.dim}, a.keepdim, layout::FactorKind::kCooperate, layout::Reduction::kSum,
                              {});
 }
+
+// Together: results are places in the whole, so that of all ranks that have the best value the least place is first.
+
+using tensor::CooperativeCall;
+using Tensors = std::vector<Tensor>;
+
+template <bool kIsMax>
+Tensors part_best(const CooperativeCall& call) {
+  const auto& a = call.local.as<ArgAttributes>();
+  const Tensor& x = call.local.inputs[0];
+  const IntList dims = {a.dim};
+  const Tensor best = kIsMax ? amax(x, dims, a.keepdim) : amin(x, dims, a.keepdim);
+  return {x.dtype() == DType::kBool ? cast(best, DType::kI64) : best};
+}
+
+Tensors part_place(const CooperativeCall& call) {
+  ArgAttributes a = call.local.as<ArgAttributes>();
+  const auto dim = static_cast<std::size_t>(tensor::normalized_dim(call.local, a.dim, call.local.inputs[0].ndim()));
+  a.map = call.inputs[0].index[dim];
+  const Tensor place = tensor::call(call.local.op, {call.local.inputs[0]}, a);
+  Tensor is_worse = ne(call.own[0], call.reduced[0]);
+  // A nan is the best there is: the ranks that have one are not worse.
+  if (is_floating(call.own[0].dtype())) is_worse = logical_and(is_worse, logical_not(isnan(call.own[0])));
+  return {masked_fill(place, is_worse, call.global.inputs[0].shape()[dim])};
+}
+
+Tensors finish_search(const CooperativeCall& call) { return {call.reduced[1]}; }
+
+const tensor::Cooperation kArgmaxTogether = {
+    {{part_best<true>, {layout::Reduction::kMax}}, {part_place, {layout::Reduction::kMin}}}, finish_search};
+const tensor::Cooperation kArgminTogether = {
+    {{part_best<false>, {layout::Reduction::kMin}}, {part_place, {layout::Reduction::kMin}}}, finish_search};
 
 const tensor::Operator kArgmax = tensor::register_op({.name = "argmax",
                                                       .inputs = "x",
                                                       .infer = infer_search,
                                                       .host = argmax_kernel,
                                                       .rule = rule_of_search,
-                                                      .cost = detail::reduce_cost});
+                                                      .cost = detail::reduce_cost,
+                                                      .cooperation = &kArgmaxTogether});
 const tensor::Operator kArgmin = tensor::register_op({.name = "argmin",
                                                       .inputs = "x",
                                                       .infer = infer_search,
                                                       .host = argmin_kernel,
                                                       .rule = rule_of_search,
-                                                      .cost = detail::reduce_cost});
+                                                      .cost = detail::reduce_cost,
+                                                      .cooperation = &kArgminTogether});
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/index/index.h"
 #include "tessera/ops/pointwise/compare.h"
 #include "tessera/ops/pointwise/convert.h"

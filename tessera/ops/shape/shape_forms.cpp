@@ -52,16 +52,18 @@ Tensor reshape(const Tensor& x, std::span<const std::int64_t> sizes) {
 }
 
 Tensor transpose(const Tensor& x, std::int64_t dim0, std::int64_t dim1) {
-  const int a = checked_dim("transpose", x, dim0, x.ndim());
-  const int b = checked_dim("transpose", x, dim1, x.ndim());
+  const int ndim = std::max(x.ndim(), 1);  // a scalar counts as one dimension
+  const int a = checked_dim("transpose", x, dim0, ndim);
+  const int b = checked_dim("transpose", x, dim1, ndim);
   IntList dims;
   for (int d = 0; d < x.ndim(); ++d) dims.push_back(d == a ? b : d == b ? a : d);
   return permute(x, dims);
 }
 
 Tensor squeeze(const Tensor& x, const IntList& dims) {
-  std::vector<bool> goes(x.shape().size(), dims.empty());
-  for (const std::int64_t dim : dims) goes[static_cast<std::size_t>(checked_dim("squeeze", x, dim, x.ndim()))] = true;
+  const int ndim = std::max(x.ndim(), 1);  // a scalar counts as one dimension
+  std::vector<bool> goes(static_cast<std::size_t>(ndim), dims.empty());
+  for (const std::int64_t dim : dims) goes[static_cast<std::size_t>(checked_dim("squeeze", x, dim, ndim))] = true;
   IntList sizes;
   for (std::size_t i = 0; i < x.shape().size(); ++i) {
     if (!goes[i] || x.shape()[i] != 1) sizes.push_back(x.shape()[i]);

@@ -118,7 +118,7 @@ std::vector<std::int64_t> digits(const Shape& shape, std::int64_t place) {
 }
 
 Tensor to_tensor(const Array& array, DType dtype, bool strided) {
-  const Tensor tensor =
+  Tensor tensor =
       strided ? strided_memory(array.shape, dtype) : Tensor::allocate(array.shape, dtype, device::Device::get("host"));
   tensor.device().synchronize();  // what had the memory before is over
   for (std::int64_t i = 0; i < tensor.numel(); ++i) {

@@ -58,8 +58,9 @@ Parts on_every_rank(const Tensor& tensor, const layout::Mesh& mesh) {
           std::vector<Tensor>(static_cast<std::size_t>(mesh.size()), tensor)};
 }
 
-// The axes that cut a factor along which ranks work together.
-std::vector<int> cooperating_axes(const tensor::Call& global, std::span<const Parts> inputs) {
+// The axes that cut a factor along which ranks work together, of those whose name begins so.
+std::vector<int> cooperating_axes(const tensor::Call& global, std::span<const Parts> inputs,
+                                  std::string_view along = {}) {
   if (global.op->def.cooperation == nullptr) return {};
   const RuleOperands operands = rule_of(global);
   std::vector<int> axes;
@@ -68,7 +69,8 @@ std::vector<int> cooperating_axes(const tensor::Call& global, std::span<const Pa
     for (int d = 0; input.layout && d < input.layout.ndim(); ++d) {
       const auto& factors = operands.rule.inputs[i][static_cast<std::size_t>(d)];
       const bool cooperates = std::ranges::any_of(factors, [&](std::int32_t f) {
-        return operands.rule.factors[static_cast<std::size_t>(f)].kind == layout::FactorKind::kCooperate;
+        const layout::Factor& factor = operands.rule.factors[static_cast<std::size_t>(f)];
+        return factor.kind == layout::FactorKind::kCooperate && factor.name.starts_with(along);
       });
       for (const layout::Cut& by : input.layout.cuts(d)) {
         if (cooperates && std::ranges::find(axes, by.by.axis) == axes.end()) axes.push_back(by.by.axis);
@@ -81,13 +83,13 @@ std::vector<int> cooperating_axes(const tensor::Call& global, std::span<const Pa
 // Plays an operator's collectives: all ranks' statistics of a phase, then reduced, then the next phase.
 class Cooperating {
  public:
-  Cooperating(const tensor::Call& global, std::span<const Parts> inputs, std::span<const ClaimedOutput> outputs,
-              const std::vector<int>& axes)
-      : global_(global), mesh_(outputs[0].layout.mesh()), axes_(axes) {
+  Cooperating(const tensor::Call& global, std::span<const Parts> inputs, std::span<const ClaimedOutput> outputs)
+      : global_(global), inputs_(inputs), mesh_(outputs[0].layout.mesh()) {
     for (std::int64_t rank = 0; rank < mesh_.size(); ++rank) {
       locals_.push_back(local_call(global, static_cast<std::size_t>(rank), inputs, outputs));
     }
     reduced_.resize(locals_.size());
+    own_.resize(locals_.size());
   }
 
   void run(std::span<Parts> results) {
@@ -100,8 +102,10 @@ class Cooperating {
       wait_for_work();
       for (std::size_t r = 0; r < locals_.size(); ++r) {
         for (const Tensor& each : computed[r]) statistics[r].push_back(read(each));
+        own_[r].insert(own_[r].end(), computed[r].begin(), computed[r].end());
       }
-      for (std::size_t r = 0; r < locals_.size(); ++r) reduce(phase, statistics, r);
+      const std::vector<int> axes = cooperating_axes(global_, inputs_, phase.along);
+      for (std::size_t r = 0; r < locals_.size(); ++r) reduce(phase, axes, statistics, r);
     }
     for (std::size_t r = 0; r < locals_.size(); ++r) {
       const std::vector<Tensor> outputs = on_rank(r, how.finish, results.size());
@@ -116,15 +120,15 @@ class Cooperating {
       std::vector<Tensor> none(outputs);
       const LocalCall& local = locals_[rank];
       const tensor::Call call{global_.op, local.inputs, local.attributes, none};
-      return compute({call, global_, local.operands, reduced_[rank]});
+      return compute({call, global_, local.operands, reduced_[rank], own_[rank]});
     } catch (const Error& error) {
       TESSERA_THROW(MismatchError, "rank ", rank, " cannot run it on its parts: ", error.message());
     }
   }
 
-  void reduce(const tensor::CooperativePhase& phase, const std::vector<std::vector<Whole>>& statistics,
-              std::size_t rank) {
-    const layout::RankSet group = mesh_.group(axes_, mesh_.ranks().at(static_cast<std::int64_t>(rank)));
+  void reduce(const tensor::CooperativePhase& phase, const std::vector<int>& axes,
+              const std::vector<std::vector<Whole>>& statistics, std::size_t rank) {
+    const layout::RankSet group = mesh_.group(axes, mesh_.ranks().at(static_cast<std::int64_t>(rank)));
     for (std::size_t s = 0; s < statistics[rank].size(); ++s) {
       std::vector<const Whole*> parts;
       for (std::int64_t g = 0; g < group.size(); ++g) {
@@ -135,18 +139,18 @@ class Cooperating {
   }
 
   const tensor::Call& global_;
+  std::span<const Parts> inputs_;
   const layout::Mesh& mesh_;
-  const std::vector<int>& axes_;
   std::vector<LocalCall> locals_;             // by rank
   std::vector<std::vector<Tensor>> reduced_;  // by rank
+  std::vector<std::vector<Tensor>> own_;      // by rank
 };
 
 void run_ranks(const tensor::Call& global, std::span<const Parts> inputs, std::span<const ClaimedOutput> outputs,
                std::span<Parts> results) {
   const std::int64_t ranks = outputs[0].layout.mesh().size();
-  const std::vector<int> axes = cooperating_axes(global, inputs);
-  if (!axes.empty()) {
-    Cooperating(global, inputs, outputs, axes).run(results);
+  if (!cooperating_axes(global, inputs).empty()) {
+    Cooperating(global, inputs, outputs).run(results);
     return;
   }
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -221,7 +225,7 @@ void SimulatedShards::answer(const tensor::Call& call) {
 }
 
 Tensor SimulatedShards::add(Parts parts) {
-  const Tensor tensor = Tensor::sharded(parts.shape, parts.dtype, parts.layout, parts.by_rank[0]);
+  Tensor tensor = Tensor::sharded(parts.shape, parts.dtype, parts.layout, parts.by_rank[0]);
   entries_[tensor.state()] = {tensor, std::move(parts)};
   return tensor;
 }

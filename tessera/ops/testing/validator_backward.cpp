@@ -88,7 +88,7 @@ BackwardSubject whole_gradients(const Subject& subject, Random& random) {
 
 // The gradient of a result in this layout; pending: partial along the axes that do nothing in the result.
 Layout layout_of_gradient(const Layout& result, bool is_pending) {
-  const Layout settled = layout::gradient_layout(result);
+  Layout settled = layout::gradient_layout(result);
   if (!is_pending) return settled;
   layout::LayoutParts parts = settled.parts();
   for (std::int32_t axis = 0; axis < result.mesh().ndim(); ++axis) {
@@ -122,9 +122,9 @@ std::string misplaced(const Layout& gradient, const Layout& input) {
 }
 
 // Backward is linear in the gradient, so that pending sums flow through it and nothing has to move. Not so where it
-// reads values that are partial themselves, or where ranks work together.
-bool may_move(const Subject& subject, const Combination& combination) {
-  if (combination.is_partial() || subject.op()->def.cooperation != nullptr) return true;
+// reads values that are partial themselves, or where ranks work together on it.
+bool may_move(const Subject& subject, const Combination& combination, bool is_pending) {
+  if (combination.is_partial() || (is_pending && subject.op()->def.cooperation != nullptr)) return true;
   for (const Layout& output : combination.outputs) {
     for (const layout::PartialAxis& partial : output.partials()) {
       if (!layout::can_mix(partial.reduction, layout::Reduction::kSum)) return true;
@@ -167,7 +167,7 @@ std::string check_combination(const BackwardSubject& backward, const Combination
   }
   out.moves += static_cast<std::int64_t>(moves.size());
   if (!moves.empty() && out.notes.empty()) out.notes.push_back(moves[0]);
-  if (!moves.empty() && !may_move(subject, combination) && out.stuck.size() < kMostStuck) {
+  if (!moves.empty() && !may_move(subject, combination, is_pending) && out.stuck.size() < kMostStuck) {
     out.stuck.push_back(
         concat(subject.text(), " on ", combination.text(), is_pending ? ", pending" : "", ": ", moves[0]));
   }

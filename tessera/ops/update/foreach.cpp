@@ -30,7 +30,7 @@ void infer_add(const Call& call, std::span<tensor::OutputInfo> outputs) {
 void infer_mul(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const ListCall of = mul_call(call);
   of.check();
-  of.check_scalar(0, true);
+  of.check_single(0, true, ListCall::Single::kNumber);
   for (std::size_t i = 0; i < of.count; ++i) outputs[i] = {of.at(0, i).shape(), of.at(0, i).dtype()};
 }
 void infer_norm(const Call& call, std::span<tensor::OutputInfo> outputs) {

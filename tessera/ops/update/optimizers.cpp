@@ -24,7 +24,9 @@ ListCall adamw_call(const Call& call) { return {call, 4, 4}; }
 void infer_sgd(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const ListCall of = sgd_call(call);
   of.check();
-  for (std::size_t i = 0; i < 3; ++i) of.check_scalar(i, i > 0);
+  of.check_single(0, false, ListCall::Single::kNumber);
+  of.check_single(1, true, ListCall::Single::kNumber);
+  of.check_single(2, true, ListCall::Single::kFlag);
   for (std::size_t i = 0; i < of.count; ++i) {
     outputs[i] = {of.at(0, i).shape(), of.at(0, i).dtype()};
     if (of.lists == 3) outputs[of.count + i] = {of.at(2, i).shape(), of.at(2, i).dtype()};
@@ -34,8 +36,10 @@ void infer_sgd(const Call& call, std::span<tensor::OutputInfo> outputs) {
 void infer_adamw(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const ListCall of = adamw_call(call);
   of.check();
-  for (std::size_t i = 0; i < 4; ++i) of.check_scalar(i, i > 1);
-  TESSERA_CHECK_CALL(call, of.single(0).dtype() == DType::kI64, "step is ", of.single(0).dtype(), ", not i64");
+  of.check_single(0, false, ListCall::Single::kCount);
+  of.check_single(1, false, ListCall::Single::kNumber);
+  of.check_single(2, true, ListCall::Single::kNumber);
+  of.check_single(3, true, ListCall::Single::kFlag);
   for (std::size_t i = 0; i < of.count; ++i) {
     outputs[i] = {of.at(0, i).shape(), of.at(0, i).dtype()};
     outputs[of.count + i] = {of.at(2, i).shape(), of.at(2, i).dtype()};

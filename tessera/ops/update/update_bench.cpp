@@ -28,7 +28,7 @@ std::vector<Tensor> list_of(float value) {
 
 template <class T>
 Tensor scalar(T value) {
-  const Tensor tensor = Tensor::allocate({}, dtype_of<T>(), device::Device::get("host"));
+  Tensor tensor = Tensor::allocate({}, dtype_of<T>(), device::Device::get("host"));
   tensor.device().synchronize();
   *tensor.data_as<T>() = value;
   return tensor;

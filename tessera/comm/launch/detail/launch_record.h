@@ -1,7 +1,7 @@
 // launch.json of a run directory: what was started, as which processes, and how each ended. Written anew as a whole
 // when something happens, so that it is true at any moment and whole after any crash.
 //
-//   {"command": [...], "ranks": 4, "host": "node7", "launcher_pid": 41, "directory": "/home/me", "started":
+//   {"command": [...], "ranks": 4, "host": "node7", "launcher_pid": 41, "directory": "/work", "started":
 //   "2026-...Z",
 //    "store": "tcp://127.0.0.1:40311", "exit_code": 137, "ended": "...",
 //    "starts": [{"time": "...", "ranks": [{"rank": 0, "pid": 42, "end": "was killed by signal 9 (Killed)",

@@ -176,6 +176,8 @@ void wait_returns_at_once_when_all_are_there(const StoreKit& kit) {
   store->wait(Keys{"a", "b", "a"}, 0s);
   store->wait(Keys{"a"}, -1s);
   store->wait(Keys{"b"}, std::chrono::nanoseconds::max());
+  EXPECT_EQ(store->get("b", std::chrono::nanoseconds::max()), "1");
+  EXPECT_EQ(store->get("b", -1s), "1");
 }
 
 void wait_names_what_is_missing(const StoreKit& kit) {

@@ -36,10 +36,26 @@ layout::FactorRule rule_from_nothing(const tensor::Call& call, const Shape& shap
   rule.inputs.resize(call.inputs.size());
   layout::OperandFactors& out = rule.outputs.emplace_back();
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    rule.factors.push_back({.name = tessera::detail::concat("d", d), .size = shape[d]});
+    // A rule has no way to say "of size 0"; a dimension of nothing need not be cut.
+    rule.factors.push_back({.name = tessera::detail::concat("d", d),
+                            .kind = shape[d] == 0 ? layout::FactorKind::kReplicate : layout::FactorKind::kPass,
+                            .size = shape[d]});
     out.push_back({static_cast<std::int32_t>(d)});
   }
   return rule;
+}
+
+Item item_of(const Scalar& value, DType dtype) {
+  Item item;
+  const auto put = [&](const auto& number) { store(&number, item.bytes, dtype, 1, 1); };
+  if (value.kind() == Scalar::Kind::kComplex) {
+    put(value.as_complex());
+  } else if (value.kind() == Scalar::Kind::kFloating) {
+    put(value.as_double());
+  } else {
+    put(value.as_int64());
+  }
+  return item;
 }
 
 }  // namespace tessera::ops::detail

@@ -46,6 +46,13 @@ class TESSERA_API Places {
 /// The rule of an operator without tensors: every dimension may be cut. `inputs` are numbers of no dimensions.
 TESSERA_API layout::FactorRule rule_from_nothing(const tensor::Call& call, const Shape& shape);
 
+/// The bytes of one element.
+struct Item {
+  alignas(16) std::byte bytes[16] = {};  ///< the first itemsize() of them
+};
+/// A number as an element of a dtype.
+TESSERA_API Item item_of(const Scalar& value, DType dtype);
+
 /// Enqueues a fill of the call's result. `draw(T* tile, std::uint64_t global, std::int64_t n)` writes the values of `n`
 /// elements that follow each other in the whole tensor, as T; they are stored as the result's dtype. A
 /// `draw.prepare()`, where there is one, runs before them, on the stream.

@@ -43,22 +43,27 @@ SampleInput as_i32(SampleInput input) {
   return input;
 }
 
+SampleInput fixed(SampleInput input) {
+  input.is_differentiable = false;
+  return input;
+}
+
 const OpCase kIndexSelect{{.op = "index_select",
                            .samples = [](Random& random) -> std::vector<OpSample> {
                              return {{.inputs = {normal(random, {5, 7}), integers(random, {4}, 0, 5)},
-                                      .attributes = Attributes(IndexAttributes{0})},
+                                      .attributes = Attributes(IndexSliceAttributes{0})},
                                      {.inputs = {normal(random, {3, 4, 5}), as_i32(integers(random, {6}, 0, 5))},
-                                      .attributes = Attributes(IndexAttributes{-1})},
+                                      .attributes = Attributes(IndexSliceAttributes{-1})},
                                      {.inputs = {normal(random, {3, 4, 5}), integers(random, {2, 3}, 0, 4)},
-                                      .attributes = Attributes(IndexAttributes{1})},
+                                      .attributes = Attributes(IndexSliceAttributes{1})},
                                      {.inputs = {normal(random, {5, 7}), integers(random, {}, 0, 5)},
-                                      .attributes = Attributes(IndexAttributes{0})},
+                                      .attributes = Attributes(IndexSliceAttributes{0})},
                                      {.inputs = {normal(random, {5, 7}), integers(random, {0}, 0, 5)},
-                                      .attributes = Attributes(IndexAttributes{1})}};
+                                      .attributes = Attributes(IndexSliceAttributes{1})}};
                            },
                            .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
                              const auto dim =
-                                 static_cast<std::ptrdiff_t>(dim_of(ref.as<IndexAttributes>().dim, in[0].shape));
+                                 static_cast<std::ptrdiff_t>(dim_of(ref.as<IndexSliceAttributes>().dim, in[0].shape));
                              const std::ptrdiff_t many = in[1].shape.ndim();
                              Index sizes(in[0].shape.begin(), in[0].shape.end());
                              sizes.erase(sizes.begin() + dim);
@@ -215,45 +220,49 @@ const OpCase kIndexAdd{
     {.op = "index_add",
      .samples = [](Random& random) -> std::vector<OpSample> {
        return {{.inputs = {normal(random, {5, 7}), integers(random, {6}, 0, 5), normal(random, {6, 7})},
-                .attributes = Attributes(IndexAttributes{0})},
+                .attributes = Attributes(IndexSliceAttributes{0})},
                {.inputs = {normal(random, {3, 4, 5}), as_i32(integers(random, {7}, 0, 4)), normal(random, {3, 7, 5})},
-                .attributes = Attributes(IndexAttributes{-2})},
+                .attributes = Attributes(IndexSliceAttributes{-2})},
                {.inputs = {normal(random, {5, 7}), integers(random, {0}, 0, 5), normal(random, {5, 0})},
-                .attributes = Attributes(IndexAttributes{1})}};
+                .attributes = Attributes(IndexSliceAttributes{1})}};
      },
      .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
        Array out = in[0];
-       add_slices(out, in[1], in[2], dim_of(ref.as<IndexAttributes>().dim, out.shape));
+       add_slices(out, in[1], in[2], dim_of(ref.as<IndexSliceAttributes>().dim, out.shape));
        return {out};
      }}};
 
-const OpCase kIndexSum{{.op = "index_sum",
-                        .samples = [](Random& random) -> std::vector<OpSample> {
-                          return {{.inputs = {normal(random, {9, 4}), integers(random, {9}, 0, 5)},
-                                   .attributes = Attributes(IndexSumAttributes{0, 5, {}})},
-                                  {.inputs = {normal(random, {3, 6}), as_i32(integers(random, {6}, 0, 4))},
-                                   .attributes = Attributes(IndexSumAttributes{1, 4, {}})},
-                                  {.inputs = {normal(random, {3, 2, 4, 5}), integers(random, {2, 4}, 0, 3)},
-                                   .attributes = Attributes(IndexSumAttributes{-2, 3, {}})},
-                                  {.inputs = {normal(random, {5}), integers(random, {}, 0, 3)},
-                                   .attributes = Attributes(IndexSumAttributes{0, 3, {}})}};
-                        },
-                        .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
-                          const auto& a = ref.as<IndexSumAttributes>();
-                          const std::ptrdiff_t many = in[1].shape.ndim();
-                          const std::ptrdiff_t dim = a.dim < 0 ? a.dim + in[0].shape.ndim() - many + 1 : a.dim;
-                          Index sizes(in[0].shape.begin(), in[0].shape.end());
-                          sizes.erase(sizes.begin() + dim, sizes.begin() + dim + many);
-                          sizes.insert(sizes.begin() + dim, a.size);
-                          Array out{Shape(std::span<const std::int64_t>(sizes))};
-                          for_each(in[0], [&](std::size_t i, Index index) {
-                            const Index at(index.begin() + dim, index.begin() + dim + many);
-                            index.erase(index.begin() + dim, index.begin() + dim + many);
-                            index.insert(index.begin() + dim, whole(in[1].values[place(in[1].shape, at)]));
-                            out.values[place(out.shape, index)] += in[0].values[i];
-                          });
-                          return {out};
-                        }}};
+const OpCase kIndexSum{
+    {.op = "index_sum",
+     .samples = [](Random& random) -> std::vector<OpSample> {
+       return {{.inputs = {normal(random, {9, 4}), integers(random, {9}, 0, 5), absent()},
+                .attributes = Attributes(IndexSumAttributes{0, 5, {}})},
+               {.inputs = {normal(random, {3, 6}), as_i32(integers(random, {6}, 0, 4)), absent()},
+                .attributes = Attributes(IndexSumAttributes{1, 4, {}})},
+               {.inputs = {normal(random, {3, 2, 4, 5}), integers(random, {2, 4}, 0, 3), absent()},
+                .attributes = Attributes(IndexSumAttributes{-2, 3, {}})},
+               {.inputs = {normal(random, {5}), integers(random, {}, 0, 3), absent()},
+                .attributes = Attributes(IndexSumAttributes{0, 3, {}})},
+               {.inputs = {normal(random, {3, 2, 5}), integers(random, {3, 2}, 0, 6), fixed(normal(random, {6, 5}))},
+                .attributes = Attributes(IndexSumAttributes{0, 6, {}}),
+                .note = "like"}};
+     },
+     .reference = [](Arrays in, const AttributesRef& ref) -> std::vector<Array> {
+       const auto& a = ref.as<IndexSumAttributes>();
+       const std::ptrdiff_t many = in[1].shape.ndim();
+       const std::ptrdiff_t dim = a.dim < 0 ? a.dim + in[0].shape.ndim() - many + 1 : a.dim;
+       Index sizes(in[0].shape.begin(), in[0].shape.end());
+       sizes.erase(sizes.begin() + dim, sizes.begin() + dim + many);
+       sizes.insert(sizes.begin() + dim, a.size);
+       Array out{Shape(std::span<const std::int64_t>(sizes))};
+       for_each(in[0], [&](std::size_t i, Index index) {
+         const Index at(index.begin() + dim, index.begin() + dim + many);
+         index.erase(index.begin() + dim, index.begin() + dim + many);
+         index.insert(index.begin() + dim, whole(in[1].values[place(in[1].shape, at)]));
+         out.values[place(out.shape, index)] += in[0].values[i];
+       });
+       return {out};
+     }}};
 
 const OpCase kMaskedFill{
     {.op = "masked_fill",

@@ -12,7 +12,8 @@ using LabelSizes = std::array<std::int64_t, 128>;
 
 bool is_label_text(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (std::isalpha(static_cast<unsigned char>(text[i])) == 0 || text.find(text[i], i + 1) != text.npos) return false;
+    if (std::isalpha(static_cast<unsigned char>(text[i])) == 0 || text.find(text[i], i + 1) != std::string_view::npos)
+      return false;
   }
   return true;
 }
@@ -66,11 +67,11 @@ GemmLoop take_largest(const SmallVector<GemmLoop, 4>& group, SmallVector<GemmLoo
 ContractionLabels parse_contraction(const tensor::Call& call, std::string_view labels) {
   const std::size_t comma = labels.find(',');
   const std::size_t arrow = labels.find("->");
-  const bool has_parts = comma != labels.npos && arrow != labels.npos && comma < arrow;
+  const bool has_parts = comma != std::string_view::npos && arrow != std::string_view::npos && comma < arrow;
   TESSERA_CHECK_CALL(call, has_parts, "labels '", labels, "', not like 'ik,kj->ij'");
-  const ContractionLabels parts = {std::string(labels.substr(0, comma)),
-                                   std::string(labels.substr(comma + 1, arrow - comma - 1)),
-                                   std::string(labels.substr(arrow + 2))};
+  ContractionLabels parts = {std::string(labels.substr(0, comma)),
+                             std::string(labels.substr(comma + 1, arrow - comma - 1)),
+                             std::string(labels.substr(arrow + 2))};
   for (const std::string& part : {parts.a, parts.b, parts.c}) {
     TESSERA_CHECK_CALL(call, is_label_text(part), "labels '", part, "' in '", labels, "' are not letters, each once");
   }
@@ -130,7 +131,7 @@ layout::FactorRule contraction_rule(const std::string& name, const ContractionLa
   const auto factors_of = [&](const std::string& part) {
     layout::OperandFactors factors;
     for (const char label : part) {
-      std::int32_t& place = places[static_cast<std::size_t>(label)];
+      std::int32_t& place = places[static_cast<unsigned char>(label)];
       if (place < 0) {
         place = static_cast<std::int32_t>(rule.factors.size());
         layout::Factor factor;

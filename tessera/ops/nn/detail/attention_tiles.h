@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "tessera/ops/nn/attention.h"
@@ -29,6 +30,7 @@ struct AttentionOperand {
 
 /// All that a run needs.
 struct AttentionCall {
+  std::string_view op;  // named in errors
   AttentionOperand q, k, v, out, logsumexp;
   AttentionOperand grad, grad_logsumexp, dq, dk, dv;  // backward; grad_logsumexp: may have no data
   Rows offsets_q, offsets_k;

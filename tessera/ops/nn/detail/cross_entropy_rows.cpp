@@ -1,13 +1,16 @@
 #include "tessera/ops/nn/detail/cross_entropy_rows.h"
 
+#include "tessera/ops/pointwise/pointwise.h"
+
 namespace tessera::ops::detail {
 
 std::int64_t CrossEntropyRows::target(const Rows& targets, std::int64_t row, std::int64_t classes) const {
   std::int64_t one[1];
   const std::int64_t target = *targets.read(row, one);
   if (target == ignore_index) return -1;
-  TESSERA_CHECK(target >= 0 && target < classes, "cross_entropy: target ", target, " of row ", row, " is none of ",
-                classes, " classes, nor the ignored index ", ignore_index);
+  if (all_classes > 0) classes = all_classes;
+  TESSERA_CHECK(target >= 0 && target < classes, op, ": target ", target, " of row ", row, " is none of ", classes,
+                " classes, nor the ignored index ", ignore_index);
   return target;
 }
 
@@ -28,7 +31,7 @@ double CrossEntropyRows::total(const std::vector<double>& losses, const Rows& ta
   return sum / divisor(targets);
 }
 
-void check_cross_entropy(const tensor::Call& call, std::size_t at, const Shape& rows) {
+void check_cross_entropy(const tensor::Call& call, std::size_t at, const Shape& rows, std::int64_t classes) {
   const auto& how = call.as<CrossEntropyAttributes>();
   const Tensor& targets = call.inputs[at];
   TESSERA_CHECK_CALL(call, targets.shape() == rows, "targets are ", targets.shape(), ", not one for each row of ",
@@ -40,12 +43,37 @@ void check_cross_entropy(const tensor::Call& call, std::size_t at, const Shape& 
   TESSERA_CHECK_CALL(call, how.label_smoothing >= 0 && how.label_smoothing <= 1, "label smoothing ",
                      how.label_smoothing, ", not from 0 to 1");
   TESSERA_CHECK_CALL(call, how.count >= 0, "a count of ", how.count, " rows");
+  TESSERA_CHECK_CALL(call, how.classes == 0 || (how.classes > 0 && how.class_map.size() == classes), "a map of ",
+                     how.class_map.size(), " of ", how.classes, " classes for logits of ", classes);
+}
+
+void check_part_of_loss(const tensor::Call& call) {
+  const auto& how = call.as<CrossEntropyAttributes>();
+  TESSERA_CHECK_CALL(call, how.classes == 0 || how.reduction == "none",
+                     "the loss of a part of the classes is one value a row, of reduction none");
 }
 
 layout::FactorKind cross_entropy_rows_kind(const tensor::Call& call, bool is_forward) {
   const auto& how = call.as<CrossEntropyAttributes>();
-  if (how.reduction == "mean" && how.count == 0) return layout::FactorKind::kReplicate;  // every row must be counted
+  if (how.reduction == "mean" && how.count == 0) {  // every row must be counted
+    return is_forward ? layout::FactorKind::kCooperate : layout::FactorKind::kReplicate;
+  }
   return is_forward && how.reduction != "none" ? layout::FactorKind::kReduce : layout::FactorKind::kPass;
+}
+
+tensor::Attributes localized_classes(const tensor::LocalizeCall& call, std::int64_t classes,
+                                     const layout::IndexMap& map) {
+  CrossEntropyAttributes local = call.global.as<CrossEntropyAttributes>();
+  if (map.size() == classes) return tensor::Attributes(local);
+  local.classes = classes;
+  local.class_map = map;
+  return tensor::Attributes(local);
+}
+
+void divide_mean(Tensor& grad, const Tensor& targets, CrossEntropyAttributes& how) {
+  if (how.reduction != "mean" || how.count > 0) return;
+  grad = div(grad, count_targets(targets, how.ignore_index, grad.dtype()));
+  how.reduction = "sum";
 }
 
 }  // namespace tessera::ops::detail

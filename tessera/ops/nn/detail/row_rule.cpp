@@ -1,7 +1,5 @@
 #include "tessera/ops/nn/detail/row_rule.h"
 
-#include "tessera/ops/nn/detail/rows.h"
-
 namespace tessera::ops::detail {
 namespace {
 
@@ -47,12 +45,6 @@ void RowRule::add_input_rows(layout::Linearity linearity) { add_input(rows(), li
 void RowRule::add_input_row(layout::Linearity linearity) { add_input(row(), linearity); }
 void RowRule::add_input_scalar(layout::Linearity linearity) { add_input({}, linearity); }
 void RowRule::add_input_absent() { add_input({}, layout::Linearity::kNone); }
-
-void check_floating(const tensor::Call& call, std::size_t input) {
-  const DType dtype = call.inputs[input].dtype();
-  TESSERA_CHECK_CALL(call, is_computed_floating(dtype), "does not compute in ", dtype,
-                     "; cast to f32, f64, bf16 or f16");
-}
 
 void check_same(const tensor::Call& call, std::size_t a, std::size_t b) {
   const Tensor& x = call.inputs[a];

@@ -49,8 +49,6 @@ class RowRule {
   int dim_;
 };
 
-/// Refuses an input that is not f32, f64, bf16 or f16.
-void check_floating(const tensor::Call& call, std::size_t input);
 /// Refuses inputs of different shapes or dtypes.
 void check_same(const tensor::Call& call, std::size_t a, std::size_t b);
 /// `flops` for each element of the first input; every tensor is read or written once.

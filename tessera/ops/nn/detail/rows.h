@@ -143,11 +143,7 @@ void with_floating(DType dtype, const F& body) {
   }
 }
 
-/// Whether row-wise operators compute in it: f32, f64, bf16, f16.
-inline bool is_computed_floating(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16 || dtype == DType::kF16;
-}
-/// What statistics of such a tensor are kept in.
+/// What statistics of a floating tensor are kept in.
 inline DType statistics_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 }  // namespace tessera::ops::detail

@@ -1,11 +1,15 @@
 // Cases of cross entropy: plain loops over rows and classes.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tessera/ops/nn/cross_entropy.h"
 #include "tessera/ops/testing/op_case.h"
 
 namespace tessera::ops::testing {
 namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 double divisor(const Array& targets, const CrossEntropyAttributes& how) {
   if (how.reduction != "mean") return 1;
@@ -33,7 +37,8 @@ std::vector<Array> loss_reference(const Array& logits, const Array& targets, con
     const double target = targets.values[row];
     if (target == static_cast<double>(how.ignore_index)) continue;
     for (std::size_t i = 0; i < classes; ++i) {
-      rows.values[row] += wanted(target, i, classes, how) * (std::log(sum) - logits.values[row * classes + i]);
+      const double share = wanted(target, i, classes, how);
+      if (share > 0) rows.values[row] += share * (std::log(sum) - logits.values[row * classes + i]);
     }
     total += rows.values[row];
   }
@@ -97,8 +102,23 @@ std::vector<OpSample> backward_samples(Random& random) {
   return all;
 }
 
+// Some classes can not be: a part may hold no others.
+std::vector<OpSample> forward_samples(Random& random) {
+  std::vector<OpSample> all = samples(random);
+  for (const char* reduction : {"none", "mean"}) {
+    OpSample& sample =
+        all.emplace_back(OpSample{.inputs = {normal(random, {4, 6}), integers(random, {4}, 3, 6)},
+                                  .attributes = tensor::Attributes(CrossEntropyAttributes{.reduction = reduction}),
+                                  .note = "impossible classes",
+                                  .outputs = 2});
+    sample.inputs[0].is_differentiable = false;
+    for (const std::size_t row : {0, 1, 3}) std::fill_n(sample.inputs[0].value.values.begin() + row * 6, 3, -kInf);
+  }
+  return all;
+}
+
 const OpCase kCrossEntropy{{.op = "cross_entropy",
-                            .samples = samples,
+                            .samples = forward_samples,
                             .reference = [](std::span<const Array> in, const tensor::AttributesRef& attributes) {
                               return loss_reference(in[0], in[1], attributes.as<CrossEntropyAttributes>());
                             }}};
@@ -108,6 +128,27 @@ const OpCase kCrossEntropyBackward{
      .reference = [](std::span<const Array> in, const tensor::AttributesRef& attributes) -> std::vector<Array> {
        const auto& how = attributes.as<CrossEntropyAttributes>();
        return {logits_gradient(in[0], in[1], in[2], in[3], how.reduction == "none" ? &in[4] : nullptr, how)};
+     }}};
+
+const OpCase kCountTargets{
+    {.op = "count_targets",
+     .samples = [](Random& random) -> std::vector<OpSample> {
+       std::vector<OpSample> all;
+       for (const DType dtype : {DType::kF32, DType::kF64}) {
+         for (const Shape& shape : {Shape{7}, Shape{3, 5}, Shape{0}, Shape{}}) {
+           all.push_back({.inputs = {integers(random, shape, 0, 3)},
+                          .attributes = tensor::Attributes(CountTargetsAttributes{1, dtype})});
+         }
+       }
+       all.push_back({.inputs = {integers(random, {4}, 2, 3)},
+                      .attributes = tensor::Attributes(CountTargetsAttributes{2, DType::kF32}),
+                      .note = "none counts"});
+       return all;
+     },
+     .reference = [](std::span<const Array> in, const tensor::AttributesRef& attributes) -> std::vector<Array> {
+       const auto ignored = static_cast<double>(attributes.as<CountTargetsAttributes>().ignore_index);
+       const auto count = std::ranges::count_if(in[0].values, [&](double target) { return target != ignored; });
+       return {Array(Shape(), std::max(1.0, static_cast<double>(count)))};
      }}};
 
 // x times the transpose of weight.

@@ -28,8 +28,10 @@ constexpr std::uint8_t types_of(DType dtype) {
 }
 
 bool is_storage_only(DType dtype) {
-  return dtype == DType::kC128 || dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64 ||
-         dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
+  constexpr auto kBit = [](DType of) { return 1U << static_cast<unsigned>(of); };
+  constexpr unsigned kOnlyStored = kBit(DType::kC128) | kBit(DType::kU16) | kBit(DType::kU32) | kBit(DType::kU64) |
+                                   kBit(DType::kF8E4M3) | kBit(DType::kF8E5M2);
+  return (kOnlyStored & kBit(dtype)) != 0;
 }
 
 [[noreturn]] void refuse_dtype(const tensor::Call& call, DType dtype) {
@@ -63,9 +65,18 @@ Shape broadcast_shape(const tensor::Call& call) {
 DType computed_dtype(const Row& row, const tensor::Call& call) {
   const std::size_t first = row.first_is_mask ? 1 : 0;
   DType dtype = call.inputs[first].dtype();
+  // Beside a dtype that is computed with, too: an u64 would be taken for a signed integer.
+  bool is_stored = is_storage_only(dtype);
   for (std::size_t i = first + 1; i < call.inputs.size(); ++i) {
-    if (call.inputs[i].dtype() != dtype) dtype = promote(dtype, call.inputs[i].dtype());
+    const DType next = call.inputs[i].dtype();
+    if (next == dtype) continue;
+    is_stored |= is_storage_only(next);
+    if (is_stored) [[unlikely]]
+      refuse_dtype(call, is_storage_only(next) ? next : dtype);
+    dtype = promote(dtype, next);
   }
+  if (is_stored) [[unlikely]]
+    refuse_dtype(call, dtype);
   if (row.numbers == Numbers::kLast || row.numbers == Numbers::kFirst) {
     dtype = promote(dtype, call.as<ScalarAttributes>().value);
   } else if (row.numbers == Numbers::kRange) {

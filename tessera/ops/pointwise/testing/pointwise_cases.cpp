@@ -278,7 +278,7 @@ const OpCase kCast{
                                         inputs, attributes)[0]};
      }}};
 
-const char* const kComplexTest = "complex: ops_complex_test";
+const char* const kComplexTest = "complex: ops_reference_complex_test";
 const OpCase kConj{{.op = "conj", .samples = {}, .why_no_reference = kComplexTest}};
 const OpCase kReal{{.op = "real", .samples = {}, .why_no_reference = kComplexTest}};
 const OpCase kImag{{.op = "imag", .samples = {}, .why_no_reference = kComplexTest}};

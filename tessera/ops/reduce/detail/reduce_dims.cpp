@@ -44,18 +44,6 @@ std::int64_t reduced_count(const Shape& shape, const std::vector<bool>& is_reduc
   return count;
 }
 
-void check_computable(const tensor::Call& call, const Tensor& x) {
-  const DType dtype = x.dtype();
-  const bool is_storage = dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2 || dtype == DType::kC128 ||
-                          dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64;
-  TESSERA_CHECK_CALL(call, !is_storage, "does not compute in ", dtype, "; cast it first");
-}
-
-void check_floating(const tensor::Call& call, const Tensor& x) {
-  check_computable(call, x);
-  TESSERA_CHECK_CALL(call, is_floating(x.dtype()), "takes floating-point numbers, not ", x.dtype(), "; cast it first");
-}
-
 layout::FactorRule reduce_rule(const tensor::Call& call, const IntList& dims, bool keepdim, layout::FactorKind kind,
                                layout::Reduction reduction, layout::Algebra algebra) {
   const auto is_reduced = reduced_dims(call, dims);

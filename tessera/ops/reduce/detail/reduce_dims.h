@@ -18,11 +18,6 @@ Shape reduced_shape(const Shape& shape, const std::vector<bool>& is_reduced, boo
 /// How many elements each result is made of.
 std::int64_t reduced_count(const Shape& shape, const std::vector<bool>& is_reduced);
 
-/// Refuses dtypes that are storage only.
-void check_computable(const tensor::Call& call, const Tensor& x);
-/// Refuses what is not floating, of those.
-void check_floating(const tensor::Call& call, const Tensor& x);
-
 /// Kept dimensions pass, reduced ones are of this kind.
 layout::FactorRule reduce_rule(const tensor::Call& call, const tensor::IntList& dims, bool keepdim,
                                layout::FactorKind kind, layout::Reduction reduction, layout::Algebra algebra);

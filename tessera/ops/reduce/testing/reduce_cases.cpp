@@ -256,9 +256,19 @@ std::vector<OpSample> search_samples(Random& random) {
       {.inputs = {normal(random, {5, 7})}, .attributes = Attributes(ArgAttributes{0, true})},
       {.inputs = {normal(random, {3, 4, 5})}, .attributes = Attributes(ArgAttributes{-2, false})},
       {.inputs = {integers(random, {5, 7}, 0, 3)}, .attributes = Attributes(ArgAttributes{1, false}), .note = "ties"},
+      {.inputs = {normal(random, {12})}, .attributes = Attributes(ArgAttributes{0, false})},
+      {.inputs = {normal(random, {3, 6})}, .attributes = Attributes(ArgAttributes{1, true}), .note = "nan"},
+      {.inputs = {normal(random, {3, 6})}, .attributes = Attributes(ArgAttributes{1, false}), .note = "infinite"},
+      {.inputs = {bools(random, {4, 5})}, .attributes = Attributes(ArgAttributes{1, false})},
       {.inputs = {normal(random, {0, 3})}, .attributes = Attributes(ArgAttributes{1, false})},
       {.inputs = {normal(random, {})}, .attributes = Attributes(ArgAttributes{0, false})}};
-  for (OpSample& sample : samples) sample.inputs[0].is_differentiable = false;
+  for (OpSample& sample : samples) {
+    sample.inputs[0].is_differentiable = false;
+    std::vector<double>& values = sample.inputs[0].value.values;
+    if (sample.note == "nan") values[2] = values[4] = values[17] = std::nan("");
+    if (sample.note == "infinite") std::fill_n(values.begin(), 6, -kInf);
+    if (sample.note == "infinite") std::fill_n(values.begin() + 6, 6, kInf);
+  }
   return samples;
 }
 
@@ -266,6 +276,8 @@ template <bool kMax>
 std::vector<Array> search_reference(Arrays in, const AttributesRef& ref) {
   const auto& a = ref.as<ArgAttributes>();
   return folded(in[0], IntList{a.dim}, a.keepdim, [](const Values& values) {
+    const auto nan = std::ranges::find_if(values, [](double value) { return std::isnan(value); });
+    if (nan != values.end()) return static_cast<double>(nan - values.begin());
     const auto found = kMax ? std::ranges::max_element(values) : std::ranges::min_element(values);
     return static_cast<double>(found - values.begin());
   });

@@ -42,6 +42,10 @@ class StridedLoop {
 
   [[nodiscard]] std::int64_t inner() const { return sizes_[sizes_.size() - 1]; }
   [[nodiscard]] std::int64_t step(std::size_t array) const { return strides_[array][sizes_.size() - 1]; }
+  // Dimensions, 0 the outermost.
+  [[nodiscard]] std::size_t ndim() const { return sizes_.size(); }
+  [[nodiscard]] std::int64_t size(std::size_t dim) const { return sizes_[dim]; }
+  [[nodiscard]] std::int64_t stride(std::size_t array, std::size_t dim) const { return strides_[array][dim]; }
   [[nodiscard]] std::int64_t rows() const {
     std::int64_t rows = 1;
     for (std::size_t d = 0; d + 1 < sizes_.size(); ++d) rows *= sizes_[d];

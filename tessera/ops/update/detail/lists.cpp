@@ -1,5 +1,7 @@
 #include "tessera/ops/update/detail/lists.h"
 
+#include "tessera/ops/detail/dtype_checks.h"
+
 namespace tessera::ops::detail {
 
 void ListCall::check() const {
@@ -16,11 +18,20 @@ void ListCall::check() const {
   }
 }
 
-void ListCall::check_scalar(std::size_t i, bool is_optional) const {
+void ListCall::check_single(std::size_t i, bool is_optional, Single kind) const {
   const Tensor& x = single(i);
   const std::string& name = call.op->inputs[lists + i].name;
   TESSERA_CHECK_CALL(call, x || is_optional, name, " is no tensor");
-  TESSERA_CHECK_CALL(call, !x || x.numel() == 1, name, " is ", x.shape(), ", not one element");
+  if (!x) return;
+  TESSERA_CHECK_CALL(call, x.numel() == 1, name, " is ", x.shape(), ", not one element");
+  const DType dtype = x.dtype();
+  if (kind == Single::kCount) {
+    TESSERA_CHECK_CALL(call, dtype == DType::kI64, name, " is ", dtype, ", not i64");
+    return;
+  }
+  const bool is_flag = dtype == DType::kBool || dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kU8;
+  TESSERA_CHECK_CALL(call, is_computed_floating(dtype) || (is_flag && kind == Single::kFlag), name, " is ", dtype,
+                     kind == Single::kFlag ? ", not bool" : ", not f32, f64, bf16 or f16");
 }
 
 layout::FactorRule ListCall::rule(layout::FactorKind kind, std::size_t output_lists) const {

@@ -23,8 +23,10 @@ struct ListCall {
   [[nodiscard]] const Tensor& single(std::size_t i) const { return call.inputs[lists * count + i]; }
   /// Refuses what is missing, is not floating, or differs in shape within a place.
   void check() const;
-  /// Refuses a single argument that has not one element.
-  void check_scalar(std::size_t i, bool is_optional) const;
+  /// What a single argument is: floating, an i64, or true where it is not zero.
+  enum class Single : std::uint8_t { kNumber, kCount, kFlag };
+  /// Refuses a single argument that has not one element, or is another thing.
+  void check_single(std::size_t i, bool is_optional, Single kind) const;
   /// One tensor: its dimensions are factors of this kind. More: they may not be cut, and an update of sharded tensors
   /// is made on their local parts. Singles are whole everywhere.
   [[nodiscard]] layout::FactorRule rule(layout::FactorKind kind, std::size_t output_lists) const;

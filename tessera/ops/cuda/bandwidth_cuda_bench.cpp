@@ -1,0 +1,103 @@
+// Operators that read and write memory, on a GPU, against a copy on the device that moves as many bytes in the same
+// run. Many calls are enqueued before a wait, so that what is measured is the device's time.
+#include "tessera/base/testing/bench.h"
+#include "tessera/ops/create/random.h"
+#include "tessera/ops/nn/norm.h"
+#include "tessera/ops/nn/softmax.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/update/update.h"
+#include "tessera/tensor/device_context.h"
+
+namespace tessera::ops {
+namespace {
+
+constexpr int kCalls = 50;
+
+struct Setup {
+  device::Device device = device::Device::get("cuda");
+  device::Stream stream = tensor::current_stream(device);
+
+  // A row of `nbytes` read and written in all by each call of `body`; a copy of half of them moves as much.
+  template <class F>
+  void measure(bench::Context& context, const std::string& name, std::size_t nbytes, double must_ratio,
+               const F& body) const {
+    if (!context.wants(name)) return;
+    const auto half = static_cast<std::int64_t>(nbytes / 2);
+    const Tensor to = empty({half}, {DType::kU8, device});
+    const Tensor from = empty({half}, {DType::kU8, device});
+    context.measure({.name = name,
+                     .unit = "GB/s",
+                     .per = static_cast<double>(nbytes) * kCalls,
+                     .ours =
+                         [&] {
+                           for (int i = 0; i < kCalls; ++i) body();
+                           stream.synchronize();
+                         },
+                     .reference_name = "device copy",
+                     .reference =
+                         [&] {
+                           for (int i = 0; i < kCalls; ++i) stream.copy(to.data(), from.data(), nbytes / 2);
+                           stream.synchronize();
+                         },
+                     .must_ratio = must_ratio,
+                     .calls = 1});
+  }
+};
+
+void measure_rows(bench::Context& context, const Setup& setup) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const std::string suffix = dtype == DType::kF32 ? "" : "_bf16";
+    const Tensor x = randn({8192, 1024}, {dtype, setup.device});
+    const Tensor weight = randn({1024}, {dtype, setup.device});
+    setup.measure(context, "cuda_softmax_rows" + suffix, 2 * x.nbytes(), 0.75, [&] { (void)softmax(x, 1); });
+    setup.measure(context, "cuda_rms_norm_rows" + suffix, 2 * x.nbytes(), 0.75, [&] { (void)rms_norm(x, weight); });
+  }
+}
+
+void measure_randn(bench::Context& context, const Setup& setup) {
+  const Tensor x = empty({std::int64_t{1} << 26}, {DType::kF32, setup.device});
+  setup.measure(context, "cuda_randn_256MiB", x.nbytes(), 0, [&] { normal_(x); });
+}
+
+Tensor number(const Setup& setup, double value, DType dtype) {
+  const Tensor x = empty({}, {dtype, device::Device::get("host")});
+  x.device().synchronize();
+  if (dtype == DType::kI64) *x.data_as<std::int64_t>() = static_cast<std::int64_t>(value);
+  if (dtype == DType::kF32) *x.data_as<float>() = static_cast<float>(value);
+  if (dtype == DType::kBool) *x.data_as<bool>() = value != 0;
+  return to(x, setup.device);
+}
+
+void measure_adamw(bench::Context& context, const Setup& setup) {
+  if (!context.wants("cuda_adamw_foreach_300")) return;
+  constexpr std::int64_t kTensors = 300;
+  constexpr std::int64_t kElements = 33336;
+  std::vector<Tensor> lists[4];
+  for (auto& list : lists) {
+    for (std::int64_t i = 0; i < kTensors; ++i) list.push_back(rand({kElements}, {DType::kF32, setup.device}));
+  }
+  const Tensor step = number(setup, 0, DType::kI64);
+  const StepScalars scalars = {.learning_rate = number(setup, 1e-3, DType::kF32),
+                               .clip_factor = number(setup, 1, DType::kF32),
+                               .skip = number(setup, 0, DType::kBool)};
+  // Four are read, three written.
+  setup.measure(context, "cuda_adamw_foreach_300", 7 * kTensors * kElements * sizeof(float), 0.85,
+                [&] { adamw_(lists[0], lists[1], lists[2], lists[3], step, scalars); });
+}
+
+TESSERA_BENCH(bandwidth_on_cuda) {
+  try {
+    (void)device::Device::get("cuda");
+  } catch (const Error& error) {
+    context.skip(error.message());
+    return;
+  }
+  const Setup setup;
+  context.describe_machine("gpu", setup.device.properties().description);
+  measure_rows(context, setup);
+  measure_randn(context, setup);
+  measure_adamw(context, setup);
+}
+
+}  // namespace
+}  // namespace tessera::ops

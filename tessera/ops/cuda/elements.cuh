@@ -1,0 +1,248 @@
+// Elements of any dtype as the types that kernels compute in: the device's side of ops/detail/elements.h, with the same
+// rules (ops/detail/conversions.h) and the same bits.
+//
+//   f32, bf16, f16 (and f8) -> float    f64 -> double    integers and bool -> int64_t    c64 -> Complex<float>
+//
+// No kernel is compiled for each dtype. The dtype is an argument of the launch, the same for all threads, and is
+// switched on where an element, or a vector of elements, is loaded or stored. Dtypes that kernels compute with are read
+// in place; the others, which come by in casts and mixed calls only, go through a function that is compiled once.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "tessera/base/dtype.h"
+#include "tessera/ops/detail/conversions.h"
+
+namespace tessera::ops::cuda {
+
+/// A complex number; lies in memory as std::complex does.
+template <class Part>
+struct alignas(2 * sizeof(Part)) Complex {
+  using value_type = Part;
+  Part re;
+  Part im;
+  constexpr Part real() const { return re; }
+  constexpr Part imag() const { return im; }
+};
+
+using detail::convert;
+
+/// Exact.
+__device__ inline float widen(bf16 value) { return __uint_as_float(std::uint32_t{value.bits()} << 16); }
+/// Exact; the hardware would make one nan of all.
+__device__ inline float widen(f16 value) {
+  if ((value.bits() & 0x7fff) > 0x7c00) return static_cast<float>(value);
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits()));
+  return wide;
+}
+/// Rounds to nearest, ties to even; a nan keeps its sign and the upper bits of its payload.
+__device__ inline bf16 narrow_to_bf16(float value) {
+  const std::uint32_t bits = __float_as_uint(value);
+  const std::uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+  return bf16::from_bits(static_cast<std::uint16_t>((is_nan ? bits | 0x400000 : rounded) >> 16));
+}
+/// Likewise.
+__device__ inline f16 narrow_to_f16(float value) {
+  if ((__float_as_uint(value) & 0x7fffffff) > 0x7f800000) return f16(value);
+  std::uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return f16::from_bits(bits);
+}
+
+/// An element of type S, as it lies in memory, as T.
+template <class T, class S>
+__device__ T element_as(S element) {
+  if constexpr (std::is_same_v<T, float> && (std::is_same_v<S, bf16> || std::is_same_v<S, f16>)) {
+    return widen(element);
+  } else {
+    return convert<T>(element);
+  }
+}
+/// A value as an element of type S.
+template <class S, class T>
+__device__ S as_element(T value) {
+  if constexpr (std::is_same_v<T, float> && std::is_same_v<S, bf16>) {
+    return narrow_to_bf16(value);
+  } else if constexpr (std::is_same_v<T, float> && std::is_same_v<S, f16>) {
+    return narrow_to_f16(value);
+  } else {
+    return convert<S>(value);
+  }
+}
+
+namespace elements {
+
+/// A bool as it lies in memory: bytes from outside may be other than 0 and 1.
+struct Truth {
+  std::uint8_t byte;
+};
+template <class T>
+__device__ T read(const void* from, std::int64_t i, const Truth*) {
+  return convert<T>(static_cast<const std::uint8_t*>(from)[i] != 0);
+}
+template <class T, class S>
+__device__ T read(const void* from, std::int64_t i, const S*) {
+  return element_as<T>(static_cast<const S*>(from)[i]);
+}
+
+/// Any dtype, one element; compiled once a file and type.
+template <class T>
+__device__ __noinline__ T load_any(const void* from, DType dtype, std::int64_t i) {
+  switch (dtype) {
+    case DType::kF64: return read<T>(from, i, static_cast<const double*>(nullptr));
+    case DType::kF32: return read<T>(from, i, static_cast<const float*>(nullptr));
+    case DType::kF16: return read<T>(from, i, static_cast<const f16*>(nullptr));
+    case DType::kBF16: return read<T>(from, i, static_cast<const bf16*>(nullptr));
+    case DType::kF8E4M3: return read<T>(from, i, static_cast<const f8e4m3*>(nullptr));
+    case DType::kF8E5M2: return read<T>(from, i, static_cast<const f8e5m2*>(nullptr));
+    case DType::kI64: return read<T>(from, i, static_cast<const std::int64_t*>(nullptr));
+    case DType::kI32: return read<T>(from, i, static_cast<const std::int32_t*>(nullptr));
+    case DType::kI16: return read<T>(from, i, static_cast<const std::int16_t*>(nullptr));
+    case DType::kI8: return read<T>(from, i, static_cast<const std::int8_t*>(nullptr));
+    case DType::kU64: return read<T>(from, i, static_cast<const std::uint64_t*>(nullptr));
+    case DType::kU32: return read<T>(from, i, static_cast<const std::uint32_t*>(nullptr));
+    case DType::kU16: return read<T>(from, i, static_cast<const std::uint16_t*>(nullptr));
+    case DType::kU8: return read<T>(from, i, static_cast<const std::uint8_t*>(nullptr));
+    case DType::kBool: return read<T>(from, i, static_cast<const Truth*>(nullptr));
+    case DType::kC64: return read<T>(from, i, static_cast<const Complex<float>*>(nullptr));
+    case DType::kC128: break;
+  }
+  return read<T>(from, i, static_cast<const Complex<double>*>(nullptr));
+}
+
+/// Likewise.
+template <class T>
+__device__ __noinline__ void store_any(T value, void* to, DType dtype, std::int64_t i) {
+  switch (dtype) {
+    case DType::kF64: static_cast<double*>(to)[i] = as_element<double>(value); return;
+    case DType::kF32: static_cast<float*>(to)[i] = as_element<float>(value); return;
+    case DType::kF16: static_cast<f16*>(to)[i] = as_element<f16>(value); return;
+    case DType::kBF16: static_cast<bf16*>(to)[i] = as_element<bf16>(value); return;
+    case DType::kF8E4M3: static_cast<f8e4m3*>(to)[i] = as_element<f8e4m3>(value); return;
+    case DType::kF8E5M2: static_cast<f8e5m2*>(to)[i] = as_element<f8e5m2>(value); return;
+    case DType::kI64: static_cast<std::int64_t*>(to)[i] = as_element<std::int64_t>(value); return;
+    case DType::kI32: static_cast<std::int32_t*>(to)[i] = as_element<std::int32_t>(value); return;
+    case DType::kI16: static_cast<std::int16_t*>(to)[i] = as_element<std::int16_t>(value); return;
+    case DType::kI8: static_cast<std::int8_t*>(to)[i] = as_element<std::int8_t>(value); return;
+    case DType::kU64: static_cast<std::uint64_t*>(to)[i] = as_element<std::uint64_t>(value); return;
+    case DType::kU32: static_cast<std::uint32_t*>(to)[i] = as_element<std::uint32_t>(value); return;
+    case DType::kU16: static_cast<std::uint16_t*>(to)[i] = as_element<std::uint16_t>(value); return;
+    case DType::kU8: static_cast<std::uint8_t*>(to)[i] = as_element<std::uint8_t>(value); return;
+    case DType::kBool: static_cast<std::uint8_t*>(to)[i] = as_element<bool>(value) ? 1 : 0; return;
+    case DType::kC64: static_cast<Complex<float>*>(to)[i] = as_element<Complex<float>>(value); return;
+    case DType::kC128: break;
+  }
+  static_cast<Complex<double>*>(to)[i] = as_element<Complex<double>>(value);
+}
+
+/// Calls body(const S*) and returns true when `dtype` is one that a kernel in T reads in place.
+template <class T, class F>
+__device__ bool with_own_type(DType dtype, F&& body) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (dtype == DType::kF32) return body(static_cast<const float*>(nullptr)), true;
+    if (dtype == DType::kBF16) return body(static_cast<const bf16*>(nullptr)), true;
+    if (dtype == DType::kF16) return body(static_cast<const f16*>(nullptr)), true;
+  } else if constexpr (std::is_same_v<T, double>) {
+    if (dtype == DType::kF64) return body(static_cast<const double*>(nullptr)), true;
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    if (dtype == DType::kI64) return body(static_cast<const std::int64_t*>(nullptr)), true;
+    if (dtype == DType::kI32) return body(static_cast<const std::int32_t*>(nullptr)), true;
+    if (dtype == DType::kU8) return body(static_cast<const std::uint8_t*>(nullptr)), true;
+    if (dtype == DType::kBool) return body(static_cast<const Truth*>(nullptr)), true;
+  } else if constexpr (std::is_same_v<T, Complex<float>>) {
+    if (dtype == DType::kC64) return body(static_cast<const Complex<float>*>(nullptr)), true;
+  }
+  return false;
+}
+
+template <class T>
+__device__ T from_memory(Truth element) {
+  return convert<T>(element.byte != 0);
+}
+template <class T, class S>
+__device__ T from_memory(S element) {
+  return element_as<T>(element);
+}
+template <class S, class T>
+__device__ S to_memory(T value) {
+  if constexpr (std::is_same_v<S, Truth>) {
+    return Truth{static_cast<std::uint8_t>(as_element<bool>(value) ? 1 : 0)};
+  } else {
+    return as_element<S>(value);
+  }
+}
+
+}  // namespace elements
+
+/// Element `i` of `from`.
+template <class T>
+__device__ inline T load(const void* from, DType dtype, std::int64_t i) {
+  T value;
+  const bool is_read = elements::with_own_type<T>(
+      dtype, [&]<class S>(const S*) { value = elements::from_memory<T>(static_cast<const S*>(from)[i]); });
+  return is_read ? value : elements::load_any<T>(from, dtype, i);
+}
+/// Writes element `i` of `to`.
+template <class T>
+__device__ inline void store(T value, void* to, DType dtype, std::int64_t i) {
+  const bool is_written = elements::with_own_type<T>(
+      dtype, [&]<class S>(const S*) { static_cast<S*>(to)[i] = elements::to_memory<S>(value); });
+  if (!is_written) elements::store_any(value, to, dtype, i);
+}
+
+/// Elements `i` to `i + N - 1` of `from`, whose first must lie at a multiple of 16 bytes or of their own length, if
+/// that is less. N: 2, 4, 8 or 16.
+template <int N, class T>
+__device__ inline void load_vector(T (&to)[N], const void* from, DType dtype, std::int64_t i) {
+  const bool is_read = elements::with_own_type<T>(dtype, [&]<class S>(const S*) {
+    constexpr int kNbytes = N * static_cast<int>(sizeof(S));
+    using Word =
+        std::conditional_t<kNbytes % 16 == 0, uint4, std::conditional_t<kNbytes % 8 == 0, uint2, std::uint32_t>>;
+    static_assert(kNbytes % sizeof(Word) == 0 || kNbytes < 4, "whole words");
+    S elements_read[N];
+    if constexpr (kNbytes < 4) {
+      for (int k = 0; k < N; ++k) elements_read[k] = static_cast<const S*>(from)[i + k];
+    } else {
+      Word words[kNbytes / sizeof(Word)];
+      const auto* at = reinterpret_cast<const Word*>(static_cast<const S*>(from) + i);
+#pragma unroll
+      for (int w = 0; w < static_cast<int>(kNbytes / sizeof(Word)); ++w) words[w] = at[w];
+      memcpy(elements_read, words, kNbytes);
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) to[k] = elements::from_memory<T>(elements_read[k]);
+  });
+  if (is_read) return;
+#pragma unroll
+  for (int k = 0; k < N; ++k) to[k] = elements::load_any<T>(from, dtype, i + k);
+}
+/// Writes elements `i` to `i + N - 1` of `to`, which lies likewise.
+template <int N, class T>
+__device__ inline void store_vector(const T (&from)[N], void* to, DType dtype, std::int64_t i) {
+  const bool is_written = elements::with_own_type<T>(dtype, [&]<class S>(const S*) {
+    constexpr int kNbytes = N * static_cast<int>(sizeof(S));
+    using Word =
+        std::conditional_t<kNbytes % 16 == 0, uint4, std::conditional_t<kNbytes % 8 == 0, uint2, std::uint32_t>>;
+    S written[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) written[k] = elements::to_memory<S>(from[k]);
+    if constexpr (kNbytes < 4) {
+      for (int k = 0; k < N; ++k) static_cast<S*>(to)[i + k] = written[k];
+    } else {
+      Word words[kNbytes / sizeof(Word)];
+      memcpy(words, written, kNbytes);
+      auto* at = reinterpret_cast<Word*>(static_cast<S*>(to) + i);
+#pragma unroll
+      for (int w = 0; w < static_cast<int>(kNbytes / sizeof(Word)); ++w) at[w] = words[w];
+    }
+  });
+  if (is_written) return;
+#pragma unroll
+  for (int k = 0; k < N; ++k) elements::store_any(from[k], to, dtype, i + k);
+}
+
+}  // namespace tessera::ops::cuda

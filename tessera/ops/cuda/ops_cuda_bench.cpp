@@ -1,0 +1,95 @@
+// The ops suite on a GPU. Streams are held against a copy by the driver of as many bytes; queues are drained before
+// every sample and at its end.
+#include "tessera/base/testing/bench.h"
+#include "tessera/ops/create/create.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/ops/reduce/reduce.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::ops {
+namespace {
+
+constexpr std::int64_t kCount = (std::int64_t{64} << 20) / 4;  // 64 MiB of f32
+constexpr std::size_t kLaunches = 200;                         // to a sample: well under what a queue holds
+constexpr std::size_t kPasses = 10;                            // over memory, likewise
+
+struct Setup {
+  device::Device gpu = device::Device::get("cuda:0");
+  device::Stream stream = gpu.default_stream();
+  CreateOptions f32{.dtype = DType::kF32, .device = gpu};
+  Tensor a = full({kCount}, 1, f32);
+  Tensor b = full({kCount}, 2, f32);
+  Tensor out = full({kCount}, 0, f32);
+  Tensor copied = full({2 * kCount}, 1, f32);
+  Tensor copy = full({2 * kCount}, 0, f32);
+
+  // `nbytes` read and written together, by the driver.
+  void copy_bytes(std::size_t nbytes) const { stream.copy(copy.data(), copied.data(), nbytes / 2); }
+};
+
+// `passes` of `body` over `nbytes` each, then a wait.
+void measure_stream(bench::Context& context, const Setup& setup, const char* name, std::size_t nbytes,
+                    const std::function<void()>& body, std::optional<double> must_ratio) {
+  if (!context.wants(name)) return;
+  const auto passes = [&setup](const std::function<void()>& each) {
+    for (std::size_t i = 0; i < kPasses; ++i) each();
+    setup.stream.synchronize();
+  };
+  context.measure({.name = name,
+                   .unit = "GB/s",
+                   .per = static_cast<double>(nbytes * kPasses),
+                   .ours = [&] { passes(body); },
+                   .reference_name = "cuMemcpyAsync, device to device",
+                   .reference = [&] { passes([&] { setup.copy_bytes(nbytes); }); },
+                   .must_ratio = must_ratio,
+                   .calls = 1,
+                   .before = [&] { setup.stream.synchronize(); }});
+}
+
+void measure_small_calls(bench::Context& context, const Setup& setup) {
+  const Tensor a = full({16}, 1, setup.f32);
+  const Tensor b = full({16}, 2, setup.f32);
+  const Tensor out = full({16}, 0, setup.f32);
+  const auto drain = [&] { setup.stream.synchronize(); };
+  context.measure({.name = "cuda_small_add",
+                   .ours = [&] { bench::do_not_optimize(add(a, b)); },
+                   .calls = kLaunches,
+                   .before = drain});
+  context.measure(
+      {.name = "cuda_small_add_out", .ours = [&] { add_out(out, a, b); }, .calls = kLaunches, .before = drain});
+}
+
+TESSERA_BENCH(ops_on_cuda) {
+  try {
+    (void)device::Device::get("cuda:0");
+  } catch (const Error& error) {
+    context.skip(error.message());
+    return;
+  }
+  const Setup setup;
+  context.describe_machine("gpu", setup.gpu.properties().description);
+  measure_small_calls(context, setup);
+  const std::size_t one = setup.a.nbytes();
+  measure_stream(
+      context, setup, "cuda_stream_add", 3 * one, [&] { add_out(setup.out, setup.a, setup.b); }, 0.9);
+  const Tensor many = full({4 * kCount}, 1, setup.f32);  // more than caches hold
+  const Tensor total = full({}, 0, setup.f32);
+  const tensor::Operator sum_op = tensor::find_op("sum");
+  measure_stream(
+      context, setup, "cuda_stream_sum", many.nbytes(),
+      [&] {
+        tensor::call_out(sum_op, total, {many}, SumAttributes{{}, false, DType::kF32});
+      },
+      0.9);
+  const Tensor halves = full({kCount}, 0, {.dtype = DType::kBF16, .device = setup.gpu});
+  measure_stream(
+      context, setup, "cuda_cast_bf16", one + one / 2, [&] { cast_out(halves, setup.a); }, 0.9);
+  const Tensor more = full({kCount}, 1, {.dtype = DType::kBF16, .device = setup.gpu});
+  const Tensor to = full({kCount}, 0, {.dtype = DType::kBF16, .device = setup.gpu});
+  measure_stream(
+      context, setup, "cuda_stream_add_bf16", one + one / 2, [&] { add_out(to, halves, more); }, 0.9);
+}
+
+}  // namespace
+}  // namespace tessera::ops

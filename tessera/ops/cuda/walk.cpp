@@ -1,0 +1,73 @@
+#include "tessera/ops/cuda/walk.h"
+
+#include <bit>
+
+#include "tessera/base/error.h"
+#include "tessera/ops/detail/loops.h"
+
+namespace tessera::ops::cuda {
+namespace {
+
+constexpr std::int64_t kSmall = std::int64_t{1} << 31;
+
+// For divisors up to 2^31 and numbers below that: the quotient is exact, and no sum on the way passes 2^32.
+Divider divider_of(std::int64_t size) {
+  if (size <= 0 || size > kSmall) return {0, 0};  // not used: the walk is not small, or empty
+  const auto divisor = static_cast<std::uint64_t>(size);
+  const auto shift = static_cast<std::uint32_t>(std::bit_width(divisor - 1));
+  const std::uint64_t magic = ((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor)) / divisor + 1;
+  return {static_cast<std::uint32_t>(magic), shift};
+}
+
+}  // namespace
+
+Walk empty_walk() {
+  Walk walk{};
+  walk.numel = 1;
+  walk.is_small = true;
+  return walk;
+}
+
+void Walk::add(std::int64_t size, const std::int64_t* along, int count) {
+  TESSERA_CHECK_AS(NotSupported, ndim < kMostDims, "a tensor of ", kMostDims,
+                   " dimensions or more that cannot be merged; make it contiguous or take it apart");
+  sizes[ndim] = size;
+  dividers[ndim] = divider_of(size);
+  for (int o = 0; o < count; ++o) steps[ndim][o] = along[o];
+  ++ndim;
+  numel *= size;
+  is_small = numel < kSmall;
+}
+
+Walk walk_of(const detail::Loop& loop, std::int64_t width) {
+  const auto count = static_cast<int>(loop.operands());
+  TESSERA_CHECK(count <= Walk::kMostOperands, "a walk over ", count, " tensors");
+  Walk walk = empty_walk();
+  for (int o = 0; o < count; ++o) walk.first[o] = loop.first(static_cast<std::size_t>(o));
+  for (std::size_t d = loop.ndim(); d-- > 0;) {
+    std::int64_t along[Walk::kMostOperands] = {};
+    const std::int64_t taken = d + 1 == loop.ndim() ? width : 1;
+    for (int o = 0; o < count; ++o) along[o] = loop.stride(static_cast<std::size_t>(o), d) * taken;
+    walk.add(loop.size(d) / taken, along, count);
+  }
+  if (walk.ndim == 0) {  // one element
+    const std::int64_t along[Walk::kMostOperands] = {};
+    walk.add(1, along, count);
+  }
+  return walk;
+}
+
+bool has_vectors(const detail::Loop& loop, std::int64_t width) {
+  if (loop.ndim() == 0 || loop.run() % width != 0) return false;
+  for (std::size_t o = 0; o < loop.operands(); ++o) {
+    if (loop.step(o) != 1 && (o == 0 || loop.step(o) != 0)) return false;
+    if (loop.first(o) % width != 0) return false;
+    for (std::size_t d = 0; d + 1 < loop.ndim(); ++d) {
+      // An operand that stays where it is along the innermost dimension is read one element at a time.
+      if (loop.step(o) == 1 && loop.stride(o, d) % width != 0) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace tessera::ops::cuda

@@ -1,0 +1,29 @@
+#include "tessera/ops/detail/dtype_checks.h"
+
+namespace tessera::ops::detail {
+namespace {
+
+// ", which weight is", where the tensor is an argument of its own.
+std::string which(const tensor::Call& call, const Tensor& x) {
+  const std::ptrdiff_t at = &x - call.inputs.data();
+  const auto named = static_cast<std::ptrdiff_t>(call.op->inputs.size());
+  if (call.op->input_lists != 0 || at < 0 || at >= named) return "";
+  return ", which " + call.op->inputs[static_cast<std::size_t>(at)].name + " is";
+}
+
+}  // namespace
+
+void check_computable(const tensor::Call& call, const Tensor& x) {
+  const DType dtype = x.dtype();
+  const bool is_storage = dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2 || dtype == DType::kC128 ||
+                          dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64;
+  TESSERA_CHECK_CALL(call, !is_storage, "does not compute in ", dtype, which(call, x), "; cast it first");
+}
+
+void check_floating(const tensor::Call& call, const Tensor& x) {
+  const DType dtype = x.dtype();
+  TESSERA_CHECK_CALL(call, is_computed_floating(dtype), "does not compute in ", dtype, which(call, x),
+                     "; cast to f32, f64, bf16 or f16");
+}
+
+}  // namespace tessera::ops::detail

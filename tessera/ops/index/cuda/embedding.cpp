@@ -1,0 +1,131 @@
+// embedding on CUDA.
+//
+// An index out of range is an error at the next wait for the stream, as on the host: the kernel leaves it in a pinned
+// word of the stream, and a host function behind the kernel looks there. The row is zeros. Of several such indices any
+// one is named.
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "tessera/ops/cuda/kernels.h"
+#include "tessera/ops/index/cuda/embedding_rows.h"
+#include "tessera/ops/index/detail/index_reader.h"
+#include "tessera/ops/index/index.h"
+
+TESSERA_CUDA_IMAGE(embedding_rows);
+
+namespace tessera::ops::cuda {
+namespace {
+
+using tensor::KernelCall;
+
+Image image(TESSERA_CUDA_BYTES(embedding_rows));
+const Kernel embedding_kernel(image, "embedding_rows");
+
+constexpr std::int64_t kWordNbytes = 16;
+// Streams whose slots are as many apart share a word.
+constexpr std::size_t kWords = 512;
+
+// The word of a stream, 0 between calls. Kept for the life of the process: graphs may write there until the end.
+std::int64_t* refused_of(const device::Stream& stream, const device::Device& device) {
+  static std::mutex mutex;
+  static auto& words = *new std::map<const device::DeviceState*, device::PinnedMemory>;
+  const std::lock_guard lock(mutex);
+  device::PinnedMemory& of = words[device.state().get()];
+  if (!of) {
+    of = device.allocate_pinned(kWords * sizeof(std::int64_t));
+    std::fill_n(reinterpret_cast<std::int64_t*>(of.data()), kWords, 0);
+  }
+  return reinterpret_cast<std::int64_t*>(of.data()) + stream.id().value() % kWords;
+}
+
+// Dimensions of the index beside those of the result; those that lie as one in both are merged.
+void add_dims(const KernelCall& call, EmbeddingRows& of) {
+  const Tensor& index = call.inputs[1];
+  const Tensor& out = call.outputs[0];
+  of.count = index.numel();
+  for (std::size_t d = 0; d < index.shape().size(); ++d) {
+    const std::int64_t size = index.shape()[d];
+    if (size == 1) continue;
+    const std::int64_t to = out.strides()[d];
+    const std::int64_t from = index.strides()[d];
+    const int last = of.ndim - 1;
+    if (last >= 0 && of.to_strides[last] == to * size && of.index_strides[last] == from * size) {
+      of.sizes[last] *= size;
+      of.to_strides[last] = to;
+      of.index_strides[last] = from;
+      continue;
+    }
+    TESSERA_CHECK_AS(NotSupported, of.ndim < kMostIndexDims, "embedding: an index of more than ", kMostIndexDims,
+                     " dimensions that do not lie as one; make it contiguous");
+    of.sizes[of.ndim] = size;
+    of.to_strides[of.ndim] = to;
+    of.index_strides[of.ndim++] = from;
+  }
+}
+
+void add_map(const layout::IndexMap& map, EmbeddingRows& of) {
+  of.has_map = map != layout::IndexMap();
+  if (!of.has_map) return;
+  TESSERA_CHECK_AS(NotSupported, map.levels.size() <= kMostRowLevels, "embedding: the table is cut in blocks ",
+                   map.levels.size(), " times over, more than ", kMostRowLevels);
+  of.offset = map.offset;
+  of.block = map.block;
+  for (std::size_t l = 0; l < map.levels.size(); ++l) {
+    of.counts[l] = map.levels[l].count;
+    of.strides[l] = map.levels[l].stride;
+  }
+  of.nlevels = static_cast<std::int32_t>(map.levels.size());
+}
+
+// By words of 16 bytes where every row of both begins and ends at one.
+void use_words(EmbeddingRows& of) {
+  const auto fits = [&](std::int64_t elements) { return elements * of.itemsize % kWordNbytes == 0; };
+  bool all = of.from_step == 1 && of.to_step == 1 && of.itemsize < kWordNbytes && fits(of.width) && fits(of.row_step);
+  for (int d = 0; d < of.ndim; ++d) all &= fits(of.to_strides[d]);
+  const std::uintptr_t places = reinterpret_cast<std::uintptr_t>(of.to) | reinterpret_cast<std::uintptr_t>(of.from);
+  all &= places % kWordNbytes == 0;
+  TESSERA_CHECK_AS(NotSupported, of.itemsize < kWordNbytes || places % kWordNbytes == 0,
+                   "embedding: elements of 16 bytes at addresses that are no multiples of 16; copy the table");
+  if (!all) return;
+  of.has_words = true;
+  const std::int64_t each = kWordNbytes / of.itemsize;
+  of.width /= each;
+  of.row_step /= each;
+  for (int d = 0; d < of.ndim; ++d) of.to_strides[d] /= each;
+}
+
+void run(const KernelCall& call) {
+  const auto& attributes = call.as<EmbeddingAttributes>();
+  const Tensor& weight = call.inputs[0];
+  const Tensor& index = call.inputs[1];
+  const Tensor& out = call.outputs[0];
+  if (index.numel() == 0) return;
+  EmbeddingRows of;
+  of.to = out.data();
+  of.from = weight.data();
+  of.index = index.data();
+  of.refused = refused_of(call.stream(), call.where.context->device);
+  of.is_wide = index.dtype() == DType::kI64;
+  of.itemsize = static_cast<std::int32_t>(itemsize(weight.dtype()));
+  of.rows = attributes.rows < 0 ? weight.size(0) : attributes.rows;
+  of.width = weight.size(1);
+  of.row_step = weight.strides()[0];
+  of.from_step = weight.size(1) == 1 ? 1 : weight.strides()[1];
+  of.to_step = weight.size(1) == 1 ? 1 : out.strides()[index.shape().size()];
+  add_dims(call, of);
+  add_map(attributes.row_map, of);
+  use_words(of);
+  launch(call, embedding_kernel, blocks_for(call, of.count, kThreads / 32), kThreads, of);
+  call.stream().run(
+      [refused = of.refused, reader = detail::IndexReader(index, of.rows, "embedding", 0)] {
+        const std::int64_t word = std::atomic_ref<std::int64_t>(*refused).exchange(0);
+        if (word != 0) reader.refuse(word == refused_word(0) ? 0 : word);
+      },
+      {.label = "embedding", .accesses = std::span<const device::Access>()});
+}
+
+const tensor::KernelRegistration kEmbedding("embedding", "cuda", run);
+
+}  // namespace
+}  // namespace tessera::ops::cuda

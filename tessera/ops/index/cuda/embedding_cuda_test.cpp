@@ -1,0 +1,55 @@
+// embedding on a GPU: rows where indices say, and indices that are out of range.
+#include <gmock/gmock.h>
+
+#include "tessera/ops/create/random.h"
+#include "tessera/ops/index/index.h"
+#include "tessera/ops/shape/shape.h"
+#include "tessera/ops/testing/on_cuda.h"
+
+namespace tessera::ops {
+namespace {
+
+using testing::expect_same_bits;
+
+class EmbeddingOnCuda : public testing::OnCuda {};
+
+TEST_F(EmbeddingOnCuda, TakesRowsOfAnyWidth) {
+  testing::Random random(3);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64, DType::kI8}) {
+    for (const std::int64_t width : {1, 3, 16, 130, 1024}) {
+      for (const DType index_dtype : {DType::kI64, DType::kI32}) {
+        const Tensor weight = cast(randn({50, width}), dtype);
+        const Tensor index = testing::to_tensor(testing::integers(random, {4, 9}, 0, 50).value, index_dtype);
+        const Tensor want = embedding(weight, index);
+        expect_same_bits(here(embedding(there(weight), there(index))), want);
+        expect_same_bits(here(embedding(there(weight), transpose(there(index), 0, 1))),
+                         contiguous(transpose(want, 0, 1)));
+      }
+    }
+  }
+}
+
+TEST_F(EmbeddingOnCuda, AnIndexOutOfRangeIsAnErrorAtTheNextWait) {
+  const Tensor weight = there(randn({10, 4}));
+  for (const double bad : {10.0, -1.0}) {
+    testing::Array values(Shape({3}), 2);
+    values.values[1] = bad;
+    const device::Stream side = gpu_.create_stream({.name = "side"});
+    const Tensor index = there(testing::to_tensor(values, DType::kI64));
+    gpu_.synchronize();
+    const tensor::StreamScope scope(side);
+    const Tensor out = embedding(weight, index);
+    try {
+      side.synchronize();
+      ADD_FAILURE() << "no error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("embedding: index"));
+    }
+    side.reset_error();
+    (void)embedding(weight, there(testing::to_tensor(testing::Array(Shape({3}), 2), DType::kI64)));
+    side.synchronize();  // the error is gone
+  }
+}
+
+}  // namespace
+}  // namespace tessera::ops

@@ -1,0 +1,33 @@
+// From tensors to the arguments of row kernels, and which form of a kernel a call takes.
+#pragma once
+
+#include "tessera/ops/cuda/kernels.h"
+#include "tessera/ops/nn/cuda/device_rows.h"
+
+namespace tessera::ops::cuda {
+
+/// Rows of a tensor along `dim`, last of the other dimensions fastest; -1: rows of one element each. No tensor: none.
+DeviceRows rows_of(const tensor::KernelCall& call, const Tensor& tensor, int dim);
+
+/// The forms of one row kernel: short rows (a warp each, in registers) and long ones (a block each), by how many
+/// elements are loaded at once; f64 one at a time.
+class RowKernels {
+ public:
+  /// "softmax": softmax_f32_short1, softmax_f32_long8 and so on.
+  RowKernels(Image& image, const std::string& name);
+  /// Launches the form that suits: `all` are the operands that are walked along rows, of `count` rows.
+  template <class... T>
+  void launch(const tensor::KernelCall& call, std::initializer_list<const DeviceRows*> all, const T&... args) const {
+    const DeviceRows& first = **all.begin();
+    if (first.count == 0) return;
+    cuda::launch(call, form(all), config(call, first), device::KernelArgs(args...));
+  }
+
+ private:
+  [[nodiscard]] const Kernel& form(std::initializer_list<const DeviceRows*> all) const;
+  [[nodiscard]] static device::LaunchConfig config(const tensor::KernelCall& call, const DeviceRows& rows);
+
+  Kernel short1_, short4_, short8_, long1_, long4_, long8_, double_short_, double_long_;
+};
+
+}  // namespace tessera::ops::cuda

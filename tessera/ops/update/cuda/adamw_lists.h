@@ -1,0 +1,64 @@
+// What the kernels of adamw_lists.cu take. The tensors of a step travel in the arguments of the launch, which hold up
+// to 32764 bytes: nothing to copy, nothing that must outlive a captured launch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tessera/base/dtype.h"
+
+namespace tessera::ops::cuda {
+
+/// What a step reads and writes of one tensor; in this order.
+enum AdamWPart { kParam, kGrad, kFirst, kSecond, kNewParam, kNewFirst, kNewSecond, kAdamWParts };
+
+/// A number of one element in device memory; null: there is none.
+struct AdamWScalar {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;
+};
+
+/// What all tensors have in common.
+struct AdamWStepInfo {
+  double beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
+  AdamWScalar learning_rate, clip, skip;
+  std::int64_t* step = nullptr;      // taken so far
+  std::int64_t* new_step = nullptr;  // null: another launch writes it
+};
+
+/// A dense tensor.
+struct AdamWTensor {
+  std::byte* parts[kAdamWParts] = {};
+  std::int64_t numel = 0;
+  DType dtypes[kAdamWParts] = {};
+  bool has_vectors = false;  // four elements of each part can be loaded at once
+};
+
+/// Elements of a piece of work: one block's at a time.
+inline constexpr std::int64_t kAdamWPiece = 4096;
+/// The most tensors of one launch.
+inline constexpr int kMostAdamWTensors = 400;
+
+/// Many dense tensors.
+struct AdamWLists {
+  AdamWStepInfo info;
+  std::int32_t count = 0;
+  std::int32_t pieces = 0;                           // of all
+  std::int32_t first_piece[kMostAdamWTensors] = {};  // of each
+  AdamWTensor tensors[kMostAdamWTensors] = {};
+};
+static_assert(sizeof(AdamWLists) <= 32764, "the arguments of a launch");
+
+/// The most dimensions of a tensor that is not dense.
+inline constexpr int kMostAdamWDims = 12;
+
+/// One tensor that is not dense throughout.
+struct AdamWStrided {
+  AdamWStepInfo info;
+  AdamWTensor tensor;
+  std::int32_t ndim = 0;
+  std::int64_t sizes[kMostAdamWDims] = {};
+  std::int64_t strides[kAdamWParts][kMostAdamWDims] = {};
+};
+
+}  // namespace tessera::ops::cuda
