@@ -113,10 +113,10 @@ TEST(OpsPage, TheGateSeesWhatIsMissingStaleOrChanged) {
   change("# Operators\n", "# Operators\n\nMore.\n");
   EXPECT_NE(gate(""), 0);
   EXPECT_EQ(gate(" --update"), 0);
-  change("| `add` | a, b -> out | | yes | |", "| `add` | a, b -> out | | yes | yes |");
+  change("| `div` | a, b -> out | | yes | |", "| `div` | a, b -> out | | yes | yes |");
   EXPECT_EQ(gate(" --without-cuda"), 0) << "a build without CUDA cannot know\n" << cli::testing::content(base + ".txt");
   EXPECT_EQ(gate(" --without-cuda --update"), 0);
-  change("| `add` | a, b -> out | | yes | yes |", "| `add` | a, b -> out | | yes | yes |");
+  change("| `div` | a, b -> out | | yes | yes |", "| `div` | a, b -> out | | yes | yes |");
   std::filesystem::remove(page);
   std::filesystem::remove(base + ".txt");
 }

@@ -241,11 +241,23 @@ TEST(ReferenceDTypes, EveryPatternOfAnF8GoesThroughF32AndBack) {
   }
 }
 
+TEST(ReferenceDTypes, IndicesAreOfAnyIntegerDType) {
+  const Tensor x = to_tensor(Array(Shape({3, 2}), std::vector<double>{0, 1, 2, 3, 4, 5}), DType::kF32);
+  for (const DType dtype :
+       {DType::kI64, DType::kI32, DType::kI16, DType::kI8, DType::kU64, DType::kU32, DType::kU16, DType::kU8}) {
+    const Tensor index = to_tensor(Array(Shape({2}), std::vector<double>{2, 0}), dtype);
+    const std::vector<double> rows = {4, 5, 0, 1};
+    EXPECT_EQ(to_array(index_select(x, 0, index)).values, rows) << to_string(dtype);
+    EXPECT_EQ(to_array(embedding(x, index)).values, rows) << to_string(dtype);
+    EXPECT_EQ(to_array(one_hot(index, 3)).values, (std::vector<double>{0, 0, 1, 1, 0, 0})) << to_string(dtype);
+  }
+}
+
 TEST(ReferenceDTypes, IndicesOfOtherDTypesAreRefused) {
   const Tensor x = to_tensor(Array(Shape({3, 2}), 1), DType::kF32);
-  for (const DType dtype : {DType::kU32, DType::kU8, DType::kI16, DType::kF32, DType::kBool}) {
+  for (const DType dtype : {DType::kF32, DType::kBool}) {
     const Tensor index = to_tensor(Array(Shape({1}), 0), dtype);
-    const std::string word = concat("the index is ", dtype, "; indices are i64 or i32");
+    const std::string word = concat("the index is ", dtype, "; indices are integers");
     expect_error<InvalidArgument>([&] { (void)index_select(x, 0, index); }, {"index_select: ", word});
     expect_error<InvalidArgument>([&] { (void)embedding(x, index); }, {"embedding: ", word});
     expect_error<InvalidArgument>([&] { (void)one_hot(index, 3); }, {"one_hot: ", word});

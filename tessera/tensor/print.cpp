@@ -210,7 +210,7 @@ class Block {
   std::size_t next_ = 0;
 };
 
-std::string with_values(std::string heading, const Tensor& tensor, const PrintOptions& options) {
+std::string with_values(const std::string& heading, const Tensor& tensor, const PrintOptions& options) {
   const detail::HostElements elements(tensor, "printing");
   if (tensor.numel() == 0) return heading + " []";
   const std::string block = Block(elements, options).text();

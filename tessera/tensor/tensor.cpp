@@ -77,7 +77,7 @@ Tensor Tensor::sharded(Shape global, DType dtype, layout::Layout layout, Tensor 
   state->is_contiguous = false;
   state->has_layout = true;
   state->layout = std::move(layout);
-  state->local = local.state_;
+  state->local = std::move(local.state_);
   return Tensor(std::move(state));
 }
 

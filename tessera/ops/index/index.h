@@ -1,5 +1,6 @@
-// Operators that read or write where indices say. Indices are i64 or i32, count from 0 and are checked when the work
-// runs: one that is out of range is an error at the next wait for the stream, which names operator, index and range.
+// Operators that read or write where indices say. Indices are integers (on CUDA i64 or i32), count from 0 and are
+// checked when the work runs: one that is out of range is an error at the next wait for the stream, which names
+// operator, index and range.
 //
 // Where several elements meet in one place they are added in the order of the index, so that results have the same bits
 // for any number of threads.

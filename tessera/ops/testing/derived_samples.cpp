@@ -131,8 +131,9 @@ void add_reduce_derivations(Derivations& to) {
   for (const char* op : {"argmax", "argmin"}) {
     to[op] = [](Derivation& from) {
       const Shape shape = from.shape(0, 5, false);
-      return OpSample{.inputs = {from.values(0, shape)},
-                      .attributes = Attributes(ArgAttributes{from.dim(shape.ndim()), from.one_in(2)})};
+      return OpSample{
+          .inputs = {from.values(0, shape)},
+          .attributes = Attributes(ArgAttributes{.dim = from.dim(shape.ndim()), .keepdim = from.one_in(2)})};
     };
   }
   to["cumsum"] = [](Derivation& from) {

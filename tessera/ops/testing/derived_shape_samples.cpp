@@ -140,7 +140,7 @@ OpSample derive_index_select(Derivation& from) {
   const Shape shape = from.shape(1, 4, false);
   const std::int64_t dim = from.dim(shape.ndim());
   return {.inputs = {from.values(0, shape), from.indices(from.shape(0, 2), size_of(shape, dim))},
-          .attributes = Attributes(IndexAttributes{dim})};
+          .attributes = Attributes(IndexSliceAttributes{.dim = dim})};
 }
 
 OpSample derive_index_add(Derivation& from) {
@@ -149,7 +149,7 @@ OpSample derive_index_add(Derivation& from) {
   const std::int64_t count = from.size();
   return {.inputs = {from.values(0, shape), from.indices({count}, size_of(shape, dim)),
                      from.values(2, resized(shape, dim, count))},
-          .attributes = Attributes(IndexAttributes{dim})};
+          .attributes = Attributes(IndexSliceAttributes{.dim = dim})};
 }
 
 OpSample derive_masked_fill(Derivation& from) {

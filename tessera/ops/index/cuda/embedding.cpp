@@ -100,6 +100,8 @@ void run(const KernelCall& call) {
   const Tensor& weight = call.inputs[0];
   const Tensor& index = call.inputs[1];
   const Tensor& out = call.outputs[0];
+  TESSERA_CHECK_CALL(call, index.dtype() == DType::kI64 || index.dtype() == DType::kI32, "the index is ", index.dtype(),
+                     "; on CUDA indices are i64 or i32: cast it");
   if (index.numel() == 0) return;
   EmbeddingRows of;
   of.to = out.data();

@@ -1,4 +1,4 @@
-// Reads indices of either dtype and checks them.
+// Reads indices of any integer dtype and checks them.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace tessera::ops::detail {
 
-/// Refuses indices that are neither i64 nor i32.
+/// Refuses indices that are no integers.
 inline void check_index(const tensor::Call& call, const Tensor& index) {
-  TESSERA_CHECK_CALL(call, index.dtype() == DType::kI64 || index.dtype() == DType::kI32, "the index is ", index.dtype(),
-                     "; indices are i64 or i32: cast it");
+  TESSERA_CHECK_CALL(call, is_integral(index.dtype()), "the index is ", index.dtype(),
+                     "; indices are integers: cast it");
 }
 
 /// Results are written once, and as many elements read.
@@ -20,24 +20,42 @@ tensor::Cost moved_cost(const tensor::Call& call);
 /// The indices of one tensor, for a kernel.
 struct IndexReader {
   const std::byte* from = nullptr;
-  bool is_wide = true;
+  DType dtype = DType::kI64;
   std::int64_t size = 0;  // indices are below it
   const char* op = "";    // named in errors
   std::int64_t dim = 0;   // likewise
 
   IndexReader() = default;
   IndexReader(const Tensor& index, std::int64_t below, const char* op_name, std::int64_t of_dim)
-      : from(index.data()), is_wide(index.dtype() == DType::kI64), size(below), op(op_name), dim(of_dim) {}
+      : from(index.data()), dtype(index.dtype()), size(below), op(op_name), dim(of_dim) {}
 
   /// The index at an offset in elements, in range.
   [[nodiscard]] std::int64_t at(std::int64_t offset) const {
-    const std::int64_t index = is_wide ? reinterpret_cast<const std::int64_t*>(from)[offset]
-                                       : reinterpret_cast<const std::int32_t*>(from)[offset];
+    const std::int64_t index = read(offset);
     if (index < 0 || index >= size) [[unlikely]]
       refuse(index);
     return index;
   }
   [[noreturn]] void refuse(std::int64_t index) const;
+
+ private:
+  template <class T>
+  [[nodiscard]] std::int64_t read_as(std::int64_t offset) const {
+    return static_cast<std::int64_t>(reinterpret_cast<const T*>(from)[offset]);
+  }
+  // An unsigned one past the largest i64 comes out negative, and so out of range.
+  [[nodiscard]] std::int64_t read(std::int64_t offset) const {
+    switch (dtype) {
+      case DType::kI32: return read_as<std::int32_t>(offset);
+      case DType::kI16: return read_as<std::int16_t>(offset);
+      case DType::kI8: return read_as<std::int8_t>(offset);
+      case DType::kU64: return read_as<std::uint64_t>(offset);
+      case DType::kU32: return read_as<std::uint32_t>(offset);
+      case DType::kU16: return read_as<std::uint16_t>(offset);
+      case DType::kU8: return read_as<std::uint8_t>(offset);
+      default: return read_as<std::int64_t>(offset);
+    }
+  }
 };
 
 }  // namespace tessera::ops::detail

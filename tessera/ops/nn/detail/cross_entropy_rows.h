@@ -56,8 +56,8 @@ struct CrossEntropyRows {
     const auto& kernels = row_kernels<T>();
     const T most = kernels.max(x, classes);
     const bool has_part = all_classes > 0;
-    // A part may have nothing, or nothing that is likely at all, where another has.
-    const bool is_nothing = has_part && most == -std::numeric_limits<T>::infinity();
+    // Of nothing that is likely at all, or of a part that has nothing, the sum of exponentials is 0.
+    const bool is_nothing = most == -std::numeric_limits<T>::infinity();
     logsumexp = is_nothing ? most : most + std::log(kernels.sum_exp(x, most, classes));
     if (target < 0) return 0;
     const std::int64_t at = place(target);

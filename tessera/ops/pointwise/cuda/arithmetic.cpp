@@ -13,7 +13,7 @@ using namespace detail;  // NOLINT(google-build-using-namespace): the words of t
 
 // What the dtype of a call, and so the kernel, depends on.
 template <unsigned kTypes, Numbers kNumbers>
-void run(const tensor::KernelCall& call, const RowKernels& kernels) {
+void run(const tensor::KernelCall& call, const PointwiseKernels& kernels) {
   static constexpr Row kRow = {.name = "", .inputs = "", .types = kTypes, .numbers = kNumbers};
   const Compute compute = compute_of(computed_dtype(kRow, call));
   TileInput inputs[4];
@@ -26,10 +26,10 @@ void run(const tensor::KernelCall& call, const RowKernels& kernels) {
 
 Image image(TESSERA_CUDA_BYTES(arithmetic_kernels));
 
-#define TESSERA_ROW_KERNELS(name, inputs, types, ...)     \
-  constexpr unsigned name##_types = (types);              \
-  const RowKernels name##_kernels(image, #name, (types)); \
-  const tensor::KernelRegistration name##_on_cuda(        \
+#define TESSERA_ROW_KERNELS(name, inputs, types, ...)           \
+  constexpr unsigned name##_types = (types);                    \
+  const PointwiseKernels name##_kernels(image, #name, (types)); \
+  const tensor::KernelRegistration name##_on_cuda(              \
       #name, "cuda", [](const tensor::KernelCall& call) { run<name##_types, Numbers::kNone>(call, name##_kernels); });
 #define TESSERA_NUMBER_ROW(name, row, place)       \
   const tensor::KernelRegistration name##_on_cuda( \

@@ -88,7 +88,7 @@ TypedKernels::TypedKernels(Image& image, const std::string& name, DType computed
   rows.emplace(image, name + "_rows");
 }
 
-RowKernels::RowKernels(Image& image, const std::string& name, unsigned types) {
+PointwiseKernels::PointwiseKernels(Image& image, const std::string& name, unsigned types) {
   const auto add = [&](Compute compute, const char* suffix, unsigned needed) {
     if ((types & needed) == 0) return;
     by_compute_[static_cast<std::size_t>(compute)] =

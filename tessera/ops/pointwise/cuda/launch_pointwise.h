@@ -24,10 +24,10 @@ struct TypedKernels {
 };
 
 /// The kernels of a row (arithmetic_rows.h) by Compute; none where it does not compute in it.
-class RowKernels {
+class PointwiseKernels {
  public:
   /// Of the row `name`, which computes with these detail::Types.
-  RowKernels(Image& image, const std::string& name, unsigned types);
+  PointwiseKernels(Image& image, const std::string& name, unsigned types);
   /// In a type that the row computes in.
   [[nodiscard]] const TypedKernels& in(detail::Compute compute) const {
     return *by_compute_[static_cast<std::size_t>(compute)];

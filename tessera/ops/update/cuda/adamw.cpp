@@ -33,14 +33,16 @@ AdamWTensor tensor_of(const ListCall& of, std::size_t i, bool& is_dense) {
   AdamWTensor tensor;
   tensor.numel = of.at(0, i).numel();
   tensor.has_vectors = true;
+  tensor.is_float = true;
   is_dense = true;
   for (int part = 0; part < kAdamWParts; ++part) {
     const Tensor& x = part_of(of, i, part);
     tensor.parts[part] = x.data();
     tensor.dtypes[part] = x.dtype();
+    tensor.is_float = tensor.is_float && x.dtype() == DType::kF32;
     is_dense &= x.is_contiguous();
     const std::size_t nbytes = std::min<std::size_t>(4 * itemsize(x.dtype()), 16);
-    tensor.has_vectors &= reinterpret_cast<std::uintptr_t>(x.data()) % nbytes == 0;
+    tensor.has_vectors = tensor.has_vectors && reinterpret_cast<std::uintptr_t>(x.data()) % nbytes == 0;
   }
   return tensor;
 }

@@ -133,6 +133,51 @@ __device__ void update_piece(const AdamWTensor& of, std::int64_t begin, const St
   }
 }
 
+// All parts in f32: loads of two vectors of each are under way at once, which dtypes chosen at run time keep apart.
+__device__ void update_floats(const AdamWTensor& of, std::int64_t begin, const Step& step) {
+  constexpr int kAtOnce = 2;
+  const TypedStep<float> typed(step);
+  const std::int64_t end = begin + kAdamWPiece < of.numel ? begin + kAdamWPiece : of.numel;
+  const std::int64_t stride = static_cast<std::int64_t>(blockDim.x) * 4;
+  for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * 4; i + 4 <= end; i += kAtOnce * stride) {
+    float4 values[4][kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const std::int64_t at = i + k * stride;
+      if (at + 4 > end) break;
+#pragma unroll
+      for (int part = 0; part < 4; ++part) {
+        values[part][k] = *reinterpret_cast<const float4*>(reinterpret_cast<const float*>(of.parts[part]) + at);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const std::int64_t at = i + k * stride;
+      if (at + 4 > end) break;
+      float4& param = values[kParam][k];
+      const float4& grad = values[kGrad][k];
+      float4& first = values[kFirst][k];
+      float4& second = values[kSecond][k];
+      if (!step.is_skipped) {
+        typed(param.x, grad.x, first.x, second.x);
+        typed(param.y, grad.y, first.y, second.y);
+        typed(param.z, grad.z, first.z, second.z);
+        typed(param.w, grad.w, first.w, second.w);
+      }
+      *reinterpret_cast<float4*>(reinterpret_cast<float*>(of.parts[kNewParam]) + at) = param;
+      *reinterpret_cast<float4*>(reinterpret_cast<float*>(of.parts[kNewFirst]) + at) = first;
+      *reinterpret_cast<float4*>(reinterpret_cast<float*>(of.parts[kNewSecond]) + at) = second;
+    }
+  }
+  // What is left of the last vector, at the end of a tensor.
+  const std::int64_t rest = (end - begin) % 4;
+  if (threadIdx.x < rest) {
+    const std::int64_t i = end - rest + threadIdx.x;
+    const std::int64_t at[kAdamWParts] = {i, i, i, i, i, i, i};
+    update<float, 1>(of, at, typed, step.is_skipped);
+  }
+}
+
 // The tensor of a piece: the last that begins at or before it.
 __device__ int tensor_of(const AdamWLists& lists, int piece) {
   int low = 0;
@@ -160,6 +205,8 @@ extern "C" __global__ void __launch_bounds__(256) adamw_lists(const __grid_const
     const std::int64_t begin = (piece - lists.first_piece[which]) * kAdamWPiece;
     if (of.dtypes[kParam] == DType::kF64) {
       update_piece<double, 1>(of, begin, step);
+    } else if (of.has_vectors && of.is_float) {
+      update_floats(of, begin, step);
     } else if (of.has_vectors) {
       update_piece<float, 4>(of, begin, step);
     } else {

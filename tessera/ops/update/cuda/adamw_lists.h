@@ -31,7 +31,8 @@ struct AdamWTensor {
   std::byte* parts[kAdamWParts] = {};
   std::int64_t numel = 0;
   DType dtypes[kAdamWParts] = {};
-  bool has_vectors = false;  // four elements of each part can be loaded at once
+  bool is_float : 1 = false;     // all parts are f32
+  bool has_vectors : 1 = false;  // four elements of each part can be loaded at once
 };
 
 /// Elements of a piece of work: one block's at a time.
