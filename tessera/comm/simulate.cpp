@@ -8,7 +8,6 @@
 #include "tessera/comm/store/memory_store.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/host/host_device.h"
-#include "tessera/device/host/seeded_scheduler.h"
 
 namespace tessera {
 

@@ -11,6 +11,7 @@
 
 #include "tessera/base/export.h"
 #include "tessera/device/device.h"
+#include "tessera/device/host/seeded_scheduler.h"
 
 namespace tessera::device::host {
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "tessera/device/host/seeded_scheduler.h"
+#include "tessera/device/host/host_device.h"
 
 namespace tessera::comm::detail {
 namespace {
