@@ -50,13 +50,20 @@ struct Task {
 
 /// Why operations of a group ended.
 struct Failure {
-  enum class Kind : std::uint8_t { kDeadline, kDeadRank, kAborted, kMismatch, kLost };
-  Kind kind = Kind::kAborted;  ///< what happened
-  int by = 0;                  ///< the rank that saw it
-  std::uint64_t sequence = 0;  ///< operation that it was seen in
-  OpKind operation = OpKind::kBarrier;
-  std::vector<int> missing = {};  ///< ranks that did not come, or are dead
-  std::string text = {};          ///< what differs, or the reason given to abort()
+  /// What can happen.
+  enum class Kind : std::uint8_t {
+    kDeadline,  ///< ranks did not come in time
+    kDeadRank,  ///< a rank died or left
+    kAborted,   ///< a rank said so
+    kMismatch,  ///< ranks do different things
+    kLost,      ///< a device was lost
+  };
+  Kind kind = Kind::kAborted;           ///< what happened
+  int by = 0;                           ///< the rank that saw it
+  std::uint64_t sequence = 0;           ///< operation that it was seen in
+  OpKind operation = OpKind::kBarrier;  ///< likewise
+  std::vector<int> missing = {};        ///< ranks that did not come, or are dead
+  std::string text = {};                ///< what differs, or the reason given to abort()
 };
 
 /// One rank's side of one set of ranks. Thread-safe.

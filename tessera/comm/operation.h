@@ -61,9 +61,9 @@ struct Operation {
   SmallVector<std::int64_t, 8> out_counts = {};
   /// Of permute: where each rank sends to; -1: nowhere.
   SmallVector<int, 8> targets = {};
-  RaggedRows rows = {};      ///< of ragged_all_to_all
-  std::int64_t in_rows = 0;  ///< rows that `in` and `out` have room for
-  std::int64_t out_rows = 0;
+  RaggedRows rows = {};       ///< of ragged_all_to_all
+  std::int64_t in_rows = 0;   ///< rows that `in` has room for
+  std::int64_t out_rows = 0;  ///< likewise `out`
 };
 
 /// 128 bits over what must be the same on all ranks: kind, dtype, sizes, root, reduction, uneven parts, targets.

@@ -1,5 +1,5 @@
 // Every rank takes each other's part.
-#include "tessera/comm/collectives/definitions.h"
+#include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
 namespace {

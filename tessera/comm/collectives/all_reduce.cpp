@@ -1,6 +1,6 @@
 // Every rank folds its share of the elements and puts it into all outputs: each input is read once and each output
 // written once.
-#include "tessera/comm/collectives/definitions.h"
+#include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
 namespace {

@@ -1,7 +1,7 @@
 // Every rank takes its part of each input. Where a part begins in a peer's input is the peer's to know when parts are
 // uneven: it offers it, and the length it offers must be the length asked for.
 #include "tessera/base/error.h"
-#include "tessera/comm/collectives/definitions.h"
+#include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
 namespace {

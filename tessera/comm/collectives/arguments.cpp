@@ -1,5 +1,5 @@
 #include "tessera/base/error.h"
-#include "tessera/comm/collectives/definitions.h"
+#include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm::detail {
 

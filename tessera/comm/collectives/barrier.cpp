@@ -1,5 +1,5 @@
 // Nothing moves: that all have come is the whole of it.
-#include "tessera/comm/collectives/definitions.h"
+#include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
 

@@ -1,7 +1,7 @@
 // Every rank takes from the one that sends to it. All ranks give the whole list of targets. A rank that nobody sends to
 // keeps its output.
 #include "tessera/base/error.h"
-#include "tessera/comm/collectives/definitions.h"
+#include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
 namespace {

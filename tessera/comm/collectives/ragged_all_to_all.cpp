@@ -1,7 +1,7 @@
 // Every rank takes from each peer the rows that the peer offers, to where the peer says: offsets and sizes lie in
 // device memory and are read when the operation runs. Rows of the output that nobody names keep their values.
 #include "tessera/base/error.h"
-#include "tessera/comm/collectives/definitions.h"
+#include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
 namespace {

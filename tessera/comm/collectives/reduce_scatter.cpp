@@ -1,5 +1,5 @@
 // Every rank folds its own part.
-#include "tessera/comm/collectives/definitions.h"
+#include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
 namespace {

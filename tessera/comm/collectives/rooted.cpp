@@ -1,7 +1,7 @@
 // Collectives with a root. broadcast and scatter: every rank takes from the root. gather: the root takes from all.
 // reduce: every rank folds its share and puts it into the root's output.
 #include "tessera/base/mutant.h"
-#include "tessera/comm/collectives/definitions.h"
+#include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
 namespace {

@@ -15,7 +15,6 @@
 
 namespace tessera::device::host {
 
-class SeededScheduler;
 namespace detail {
 class HostBackend;
 }

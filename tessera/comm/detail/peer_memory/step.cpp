@@ -6,7 +6,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
-#include "tessera/comm/collectives/definitions.h"
+#include "tessera/comm/collectives/detail/definitions.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/streaming.h"
 
