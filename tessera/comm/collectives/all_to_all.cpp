@@ -1,6 +1,7 @@
 // Every rank takes its part of each input. Where a part begins in a peer's input is the peer's to know when parts are
 // uneven: it offers it, and the length it offers must be the length asked for.
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
@@ -25,7 +26,8 @@ std::vector<Move> moves(const Operation& operation, int rank, int size) {
     const auto [first, count] = detail::part_of(operation.out_counts, operation.count, from);
     // An uneven part of no elements is still compared with what is offered.
     if (is_even && count == 0) continue;
-    const std::int64_t from_offset = is_even ? operation.count * rank : kOffered;
+    const std::int64_t from_offset =
+        is_even ? operation.count * (TESSERA_MUTANT("comm.all_to_all_same_part") ? from : rank) : kOffered;
     moves.push_back({.from = from, .from_offset = from_offset, .to = rank, .to_offset = first, .count = count});
   }
   return moves;

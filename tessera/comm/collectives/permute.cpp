@@ -1,6 +1,7 @@
 // Every rank takes from the one that sends to it. All ranks give the whole list of targets. A rank that nobody sends to
 // keeps its output.
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
@@ -29,10 +30,11 @@ Extents extents(const Operation& operation, int rank, int /*size*/) {
   const bool sends = operation.targets[static_cast<std::size_t>(rank)] != -1;
   return {sends ? operation.count : 0, source_of(operation, rank) != -1 ? operation.count : 0};
 }
-std::vector<Move> moves(const Operation& operation, int rank, int /*size*/) {
+std::vector<Move> moves(const Operation& operation, int rank, [[maybe_unused]] int size) {
   const int from = source_of(operation, rank);
   if (from == -1 || operation.count == 0) return {};
-  return {{.from = from, .to = rank, .count = operation.count}};
+  const int taken = TESSERA_MUTANT("comm.permute_from_next") ? (from + 1) % size : from;
+  return {{.from = taken, .to = rank, .count = operation.count}};
 }
 
 }  // namespace

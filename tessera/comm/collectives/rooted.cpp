@@ -43,7 +43,10 @@ Extents scatter_extents(const Operation& operation, int rank, int size) {
 std::vector<Move> scatter_moves(const Operation& operation, int rank, int /*size*/) {
   const auto [first, count] = detail::part_of(operation.in_counts, operation.count, rank);
   if (count == 0) return {};
-  return {{.from = operation.root, .from_offset = first, .to = rank, .count = count}};
+  return {{.from = operation.root,
+           .from_offset = TESSERA_MUTANT("comm.scatter_from_start") ? 0 : first,
+           .to = rank,
+           .count = count}};
 }
 
 void check_gather(const Operation& operation, int rank, int size) {

@@ -1,10 +1,14 @@
 // What groups promise, for ranks that are threads: free, and taking turns under seeds.
+#include <cstdlib>
 #include <optional>
 
 #include "tessera/comm/suite/comm_suite.h"
 
 namespace tessera::comm::suite {
 namespace {
+
+// The whole of a rank's record is touched when the rank comes to be, which takes its time.
+[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
 
 Implementation threads(const std::string& name, std::optional<std::uint64_t> seed) {
   return {.name = name, .backend = "thread", .is_seeded = seed.has_value(), .run = [seed](int ranks, const auto& body) {

@@ -47,7 +47,7 @@ bool Steps::advance_send(Message& message, const Message*& stage_owner) {
   mail.dtype = message.operation.dtype;
   mail.count = message.operation.count;
   mail.place = message.place;
-  mail.offset = TESSERA_MUTANT("comm.message_starts_again") ? 0 : message.offset;
+  mail.offset = TESSERA_MUTANT("shm.message_starts_again") ? 0 : message.offset;
   mail.nbytes = window;
   message.offset += window;
   message.is_posted = true;

@@ -270,7 +270,7 @@ void Steps::move_by_stages(const Operation& operation, bool is_first_staged) {
       if (move.to == rank_ || move.to == kEveryone) moves.push_back(resolve(operation, move));
     }
   }
-  const std::int64_t cut = TESSERA_MUTANT("comm.window_short") ? 1 : 0;
+  const std::int64_t cut = TESSERA_MUTANT("shm.window_short") ? 1 : 0;
   const std::int64_t per_window = static_cast<std::int64_t>(kStageBytes) / item - cut;
   const std::uint64_t windows = (most + kStageBytes - 1) / kStageBytes;
   SmallVector<std::byte*, 16> out;
@@ -299,7 +299,7 @@ void Steps::next_window(const Operation& operation, std::uint64_t window) {
   const Notice last = group_.notice(rank_, step_);
   ++step_;
   group_.notice(rank_, step_) = last;
-  if (!TESSERA_MUTANT("comm.window_not_staged")) stage_window(operation, window);
+  if (!TESSERA_MUTANT("shm.window_not_staged")) stage_window(operation, window);
   Board& board = group_.board(rank_);
   memory_.waiting().raise(board.arrived, step_, board.sleepers);
   meet(operation);
