@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <functional>
 #include <map>
 #include <set>
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/ops/pointwise/complex.h"
+#include "tessera/ops/pointwise/functions.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/testing/op_case.h"
 
@@ -293,6 +295,43 @@ TEST(Complex, GradientsAreThoseOfTheParts) {
   // |z|^2 = re^2 + im^2.
   EXPECT_EQ(gradient_of([](const Tensor& z) { return ops::real(ops::mul(z, ops::conj(z))); }, each),
             Values({20, 40, 120, 160}));
+}
+
+// Of complex functions, against differences of the function in doubles.
+TEST(Complex, GradientsOfFunctionsAreTheirDerivatives) {
+  using Value = std::complex<double>;
+  struct Function {
+    const char* name;
+    Tensor (*ours)(const Tensor&);
+    Value (*theirs)(Value);
+  };
+  const Function kFunctions[] = {
+      {"exp", ops::exp, [](Value z) { return std::exp(z); }},
+      {"log", ops::log, [](Value z) { return std::log(z); }},
+      {"sqrt", ops::sqrt, [](Value z) { return std::sqrt(z); }},
+      {"rsqrt", ops::rsqrt, [](Value z) { return 1.0 / std::sqrt(z); }},
+      {"reciprocal", ops::reciprocal, [](Value z) { return 1.0 / z; }},
+      {"square", ops::square, [](Value z) { return z * z; }},
+      {"sin", ops::sin, [](Value z) { return std::sin(z); }},
+      {"cos", ops::cos, [](Value z) { return std::cos(z); }},
+      {"tanh", ops::tanh, [](Value z) { return std::tanh(z); }},
+  };
+  const Value at(0.7, -0.4);
+  const Value weights(0.6, 1.3);  // of the real and the imaginary part in the loss
+  for (const Function& function : kFunctions) {
+    SCOPED_TRACE(function.name);
+    const Tensor x = ops::testing::to_tensor(Array({1, 2}, {at.real(), at.imag()}), DType::kF32);
+    set_requires_grad(x, true);
+    backward(ops::view_as_real(function.ours(ops::view_as_complex(x))),
+             ops::testing::to_tensor(Array({1, 2}, {weights.real(), weights.imag()}), DType::kF32));
+    const std::vector<double> got = ops::testing::to_array(grad(x)).values;
+    const auto loss = [&](Value z) {
+      const Value y = function.theirs(z);
+      return weights.real() * y.real() + weights.imag() * y.imag();
+    };
+    EXPECT_NEAR(got[0], (loss(at + kStep) - loss(at - kStep)) / (2 * kStep), 1e-4);
+    EXPECT_NEAR(got[1], (loss(at + Value(0, kStep)) - loss(at - Value(0, kStep))) / (2 * kStep), 1e-4);
+  }
 }
 
 }  // namespace

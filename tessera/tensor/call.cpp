@@ -127,8 +127,8 @@ void check_arguments(const Call& call) {
   const std::size_t lists = op.input_lists;
   const std::size_t least = op.input_singles;
   const std::size_t given = call.inputs.size();
-  TESSERA_CHECK_CALL(call, lists == 0 ? given == least : given >= least && (given - least) % lists == 0, "takes ",
-                     least, lists == 0 ? "" : " or more", " tensors, ", given, " given");
+  const bool fits = lists == 0 ? given == least : given >= least && (given - least) % lists == 0;
+  TESSERA_CHECK_CALL(call, fits, "takes ", least, lists == 0 ? "" : " or more", " tensors, ", given, " given");
   if (lists != 0) return;
   for (std::size_t i = 0; i < given; ++i) {
     TESSERA_CHECK_CALL(call, call.inputs[i] || op.inputs[i].is_optional, "argument ", op.inputs[i].name,

@@ -24,6 +24,7 @@ void load_as(To* to, const std::byte* from, std::int64_t stride, std::int64_t n)
       return convert<To>(element);
     }
   };
+  if (n == 0) return;
   if (stride == 1) {
     if constexpr (std::is_same_v<To, From>) {
       std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(n) * sizeof(To));
@@ -33,7 +34,10 @@ void load_as(To* to, const std::byte* from, std::int64_t stride, std::int64_t n)
       for (std::int64_t i = 0; i < n; ++i) to[i] = one(elements[i]);
     }
   } else if (stride == 0) {
-    if (n > 0) std::fill_n(to, n, one(elements[0]));
+    // A number that travels in the arguments of a launch may begin at any byte.
+    Stored<From> element;
+    std::memcpy(static_cast<void*>(&element), from, sizeof element);
+    std::fill_n(to, n, one(element));
   } else {
     for (std::int64_t i = 0; i < n; ++i) to[i] = one(elements[i * stride]);
   }
@@ -42,6 +46,7 @@ void load_as(To* to, const std::byte* from, std::int64_t stride, std::int64_t n)
 template <class To, class From>
 void store_as(const From* from, std::byte* to, std::int64_t stride, std::int64_t n) {
   auto* elements = reinterpret_cast<To*>(to);
+  if (n == 0) return;
   if (stride == 1) {
     if constexpr (std::is_same_v<To, From>) {
       std::memcpy(to, static_cast<const void*>(from), static_cast<std::size_t>(n) * sizeof(To));

@@ -233,7 +233,7 @@ Tensor einsum(std::string_view text, std::span<const Tensor> tensors) {
     const bool has_dots = equation.inputs[i].find("...") != std::string::npos;
     const std::size_t named = equation.inputs[i].size() - (has_dots ? 3 : 0);
     const std::size_t ndim = tensors[i].shape().size();
-    TESSERA_CHECK(has_dots ? ndim >= named : ndim == named, "einsum: '", equation.inputs[i], "' of '", text,
+    TESSERA_CHECK((has_dots ? ndim >= named : ndim == named), "einsum: '", equation.inputs[i], "' of '", text,
                   "' for tensor ", i, ", which is ", describe(tensors[i]));
     extra.push_back(ndim - named);
     most = std::max(most, ndim - named);

@@ -56,7 +56,7 @@ void check_operands(const Call& call, const Places& at) {
   TESSERA_CHECK_CALL(call, q.size(3) == k.size(3), "queries of width ", q.size(3), ", keys of ", k.size(3));
   TESSERA_CHECK_CALL(call, k.size(1) == v.size(1) && k.size(2) == v.size(2), "keys ", k.shape(), " and values ",
                      v.shape(), " differ in heads or sequence");
-  TESSERA_CHECK_CALL(call, k.size(1) > 0 ? q.size(1) % k.size(1) == 0 : q.size(1) == 0, q.size(1),
+  TESSERA_CHECK_CALL(call, (k.size(1) > 0 ? q.size(1) % k.size(1) == 0 : q.size(1) == 0), q.size(1),
                      " heads are not a multiple of ", k.size(1), " heads of keys");
   TESSERA_CHECK_CALL(call, call.as<AttentionBias>().scale >= 0, "a scale of ", call.as<AttentionBias>().scale);
   check_offsets(call, at);

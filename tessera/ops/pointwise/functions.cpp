@@ -26,16 +26,20 @@
   ROW(abs, kAll & ~kBools, kOpaque, 1, hn::Abs(x), magnitude(x), "x", abs_gradient(g, x()))                           \
   ROW(sign, kFloats | kIntegers, kRising, 1, sign_of(d, x), T((x > 0) - (x < 0)), "", Tensor())                       \
   ROW(exp, kFunctions | kComplex, kRising, 15, exp_of(d, x), std::exp(x), "out", mul(g, detail::conj_of(y())))        \
-  ROW(log, kFunctions, kOpaque, 20, log_of(d, x), x, "x", div(g, x()))                                                \
+  ROW(log, kFunctions | kComplex, kOpaque, 20, log_of(d, x), std::log(x), "x", div(g, detail::conj_of(x())))           \
   ROW(log1p, kFunctions, kOpaque, 25, log1p_of(d, x), x, "x", div(g, add(x(), 1)))                                    \
-  ROW(sqrt, kFunctions, kOpaque, 1, hn::Sqrt(x), x, "out", div(g, mul(y(), 2)))                                       \
-  ROW(rsqrt, kFunctions, kOpaque, 2, hn::Div(number(d, 1), hn::Sqrt(x)), x, "x, out",                                 \
-      mul(div(mul(g, y()), x()), -0.5))                                                                               \
-  ROW(reciprocal, kFunctions, kOpaque, 1, hn::Div(number(d, 1), x), x, "out", neg(mul(g, square(y()))))               \
-  ROW(square, kFloats | kIntegers, kOpaque, 1, hn::Mul(x, x), detail::wrap_mul(x, x), "x", mul(mul(g, x()), 2))       \
-  ROW(sin, kFunctions, kOpaque, 20, sin_of(d, x), x, "x", mul(g, cos(x())))                                           \
-  ROW(cos, kFunctions, kOpaque, 20, cos_of(d, x), x, "x", neg(mul(g, sin(x()))))                                      \
-  ROW(tanh, kFunctions, kRising, 20, tanh_of(d, x), x, "out", sub(g, mul(g, square(y()))))                            \
+  ROW(sqrt, kFunctions | kComplex, kOpaque, 1, hn::Sqrt(x), std::sqrt(x), "out",                                      \
+      div(g, mul(detail::conj_of(y()), 2)))                                                                           \
+  ROW(rsqrt, kFunctions | kComplex, kOpaque, 2, hn::Div(number(d, 1), hn::Sqrt(x)), T(1) / std::sqrt(x), "x, out",    \
+      mul(div(mul(g, detail::conj_of(y())), detail::conj_of(x())), -0.5))                                             \
+  ROW(reciprocal, kFunctions | kComplex, kOpaque, 1, hn::Div(number(d, 1), x), T(1) / x, "out",                       \
+      neg(mul(g, square(detail::conj_of(y())))))                                                                      \
+  ROW(square, kFloats | kIntegers | kComplex, kOpaque, 1, hn::Mul(x, x), detail::wrap_mul(x, x), "x",                 \
+      mul(mul(g, detail::conj_of(x())), 2))                                                                           \
+  ROW(sin, kFunctions | kComplex, kOpaque, 20, sin_of(d, x), std::sin(x), "x", mul(g, cos(detail::conj_of(x()))))     \
+  ROW(cos, kFunctions | kComplex, kOpaque, 20, cos_of(d, x), std::cos(x), "x", neg(mul(g, sin(detail::conj_of(x()))))) \
+  ROW(tanh, kFunctions | kComplex, kRising, 20, tanh_of(d, x), std::tanh(x), "out",                                   \
+      sub(g, mul(g, square(detail::conj_of(y())))))                                                                   \
   ROW(erf, kFunctions, kRising, 30, erf_of(d, x), x, "x", mul(mul(g, 1.12837916709551257390), exp(neg(square(x()))))) \
   ROW(floor, kFloats | kIntegers, kRising, 1, hn::Floor(x), x, "", Tensor())                                          \
   ROW(ceil, kFloats | kIntegers, kRising, 1, hn::Ceil(x), x, "", Tensor())                                            \

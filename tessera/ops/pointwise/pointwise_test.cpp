@@ -161,7 +161,8 @@ double error_in_ulps(Tensor (*f)(const Tensor&), double (*want)(double), double 
   double worst = 0;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const double exact = want(in[i]);
-    const double ulp = std::max(std::ldexp(1.0, std::ilogb(exact) - 23), floor);
+    const double last = exact == 0 ? 1e-45 : std::ldexp(1.0, std::ilogb(exact) - 23);
+    const double ulp = std::max(last, floor);
     worst = std::max(worst, std::abs(out[i] - exact) / ulp);
   }
   return worst;

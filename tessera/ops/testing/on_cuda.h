@@ -3,12 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 
 #include "tessera/memory/graph_capture.h"
 #include "tessera/ops/pointwise/convert.h"
-#include "tessera/ops/testing/op_case.h"
+#include "tessera/ops/testing/reference.h"
 #include "tessera/tensor/device_context.h"
 
 namespace tessera::ops::testing {
@@ -60,13 +59,7 @@ inline void expect_same_bits(const Tensor& got, const Tensor& want) {
 
 /// Values that differ by no more than `tolerance`, relative to max(1, |expected|).
 inline void expect_near(const Tensor& got, const Tensor& want, double tolerance) {
-  const Array a = to_array(got);
-  const Array b = to_array(want);
-  ASSERT_EQ(a.shape, b.shape);
-  for (std::size_t i = 0; i < a.values.size(); ++i) {
-    ASSERT_LE(std::abs(a.values[i] - b.values[i]), tolerance * std::max(1.0, std::abs(b.values[i])))
-        << "element " << i << ": " << a.values[i] << ", not " << b.values[i];
-  }
+  expect_close(to_array(got), to_array(want), tolerance);
 }
 
 }  // namespace tessera::ops::testing

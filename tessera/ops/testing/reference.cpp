@@ -66,6 +66,20 @@ void expect_close(const Array& got, const Array& want, double tolerance) {
   ASSERT_TRUE(difference_found.empty()) << difference_found;
 }
 
+bool is_taken(const OpCaseInfo& info, const OpSample& sample, std::span<const Tensor> inputs, std::string_view word) {
+  std::vector<Tensor> outputs(static_cast<std::size_t>(sample.outputs));
+  try {
+    (void)tensor::infer({tensor::find_op(info.op), inputs, sample.attributes.ref(), outputs});
+    return true;
+  } catch (const InvalidArgument& error) {
+    const std::string text = error.what();
+    for (const std::string& each : {info.op + ":", std::string(word), "called as " + info.op + "("}) {
+      EXPECT_NE(text.find(each), std::string::npos) << "the message lacks \"" << each << "\": " << text;
+    }
+  }
+  return false;
+}
+
 void run_case(const OpCaseInfo& info, const device::Device& device) {
   if (!info.reference) return;
   Random random(7);
