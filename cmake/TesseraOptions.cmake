@@ -36,6 +36,12 @@ target_link_libraries(tessera_vectors INTERFACE hwy::hwy)
 target_compile_definitions(tessera_vectors INTERFACE
   "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL)")
 
+# Asio, without Boost: sockets and their loop, for the store that ranks meet at. Headers alone, kept inside .cpp files.
+find_path(TESSERA_ASIO_INCLUDE asio.hpp REQUIRED)
+add_library(tessera_asio INTERFACE)
+target_include_directories(tessera_asio SYSTEM INTERFACE ${TESSERA_ASIO_INCLUDE})
+target_compile_definitions(tessera_asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED)
+
 # OpenBLAS, the serial one: threads are ours. Linked statically, so that nobody else's BLAS takes its place, and so that
 # its work memory can be given out under a lock (ops/matrix/detail/blas_memory.cpp): by itself it is for one thread.
 find_path(TESSERA_OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas-serial REQUIRED NO_CMAKE_SYSTEM_PATH

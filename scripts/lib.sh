@@ -21,6 +21,7 @@ libgtest-dev        header gtest/gtest.h
 libgmock-dev        header gmock/gmock.h
 libhwy-dev          header hwy/highway.h
 libopenblas-serial-dev  file /usr/lib/*/openblas-serial/libopenblas.a
+libasio-dev         header asio.hpp
 librandom123-dev    header Random123/philox.h
 "
 packages_lint="

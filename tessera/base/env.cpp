@@ -19,7 +19,7 @@ namespace {
 
 // A row of the table. The kind decides how the value is read; `allowed` is for choices, the limits for integers.
 struct Variable {
-  enum class Kind { kText, kSettings, kChoice, kBytes, kInteger, kSwitch };
+  enum class Kind { kText, kSettings, kAddress, kSecret, kChoice, kBytes, kInteger, kSwitch };
   std::string_view name;
   Kind kind;
   std::string_view default_value;
@@ -52,6 +52,8 @@ enum Row {
   kCudaConnections,
   kMemoryPolicy,
   kThreads,
+  kStore,
+  kStoreSecret,
   kRows
 };
 
@@ -82,6 +84,9 @@ constexpr Variable kTable[] = {
      {},
      0,
      1024},
+    {"TESSERA_STORE", Kind::kAddress, "",
+     "where ranks meet, hosted by someone else: tcp://host:port or file:///directory; set by tessera run"},
+    {"TESSERA_STORE_SECRET", Kind::kSecret, "", "what a rank shows to the store to be let in; set by tessera run"},
 };
 static_assert(std::size(kTable) == kRows);
 
@@ -93,6 +98,8 @@ std::string type_of(const Variable& variable) {
   switch (variable.kind) {
     case Kind::kText: return "path";
     case Kind::kSettings: return "name=value,...";
+    case Kind::kAddress: return "address";
+    case Kind::kSecret: return "text";
     case Kind::kBytes: return "size";
     case Kind::kInteger:
       if (variable.most == std::numeric_limits<std::uint64_t>::max()) return "integer";
@@ -138,7 +145,9 @@ std::uint64_t read_bytes(const Variable& variable, const std::string& text) {
 void check_value(const Variable& variable, const std::string& text) {
   switch (variable.kind) {
     case Kind::kText:
-    case Kind::kSettings: break;
+    case Kind::kSettings:
+    case Kind::kAddress:
+    case Kind::kSecret: break;
     case Kind::kBytes: read_bytes(variable, text); break;
     case Kind::kInteger: read_integer(variable, text); break;
     case Kind::kChoice:
@@ -183,6 +192,8 @@ std::uint64_t host_capacity() { return bytes(kHostCapacity); }
 bool host_checked() { return choice(kHostChecked) == "1"; }
 int cuda_connections() { return static_cast<int>(integer(kCudaConnections)); }
 std::string memory_policy() { return text_of(row(kMemoryPolicy)); }
+std::string store() { return text_of(row(kStore)); }
+std::string store_secret() { return text_of(row(kStoreSecret)); }
 int threads() { return static_cast<int>(integer(kThreads)); }
 
 std::vector<Entry> table() {
@@ -196,6 +207,7 @@ std::vector<Entry> table() {
     entry.meaning = variable.meaning;
     const char* set = std::getenv(variable.name.data());
     entry.is_set = set != nullptr && *set != '\0';
+    if (variable.kind == Kind::kSecret && entry.is_set) entry.value = "(hidden)";
     try {
       check_value(variable, entry.value);
     } catch (const InvalidArgument& error) {

@@ -47,11 +47,17 @@ TESSERA_API std::string memory_policy();
 /// TESSERA_THREADS: threads that host kernels of one rank may use; 0: the cores, shared among the ranks of the machine.
 TESSERA_API int threads();
 
+/// TESSERA_STORE: where ranks meet, "tcp://host:port" or "file:///directory"; empty: as the launcher's other variables
+/// say (comm/launch_environment.h).
+TESSERA_API std::string store();
+/// TESSERA_STORE_SECRET: what a rank must show to a store behind a socket.
+TESSERA_API std::string store_secret();
+
 /// One variable as it stands now.
 struct Entry {
   std::string name;           ///< TESSERA_...
   std::string type;           ///< "size", "integer 1 to 32", "on|off", ...
-  std::string value;          ///< what is in force, as text: what was set, else the default
+  std::string value;          ///< what is in force, as text: what was set, else the default; a secret: "(hidden)"
   std::string default_value;  ///< what it is when not set
   std::string meaning;        ///< one line
   bool is_set = false;        ///< whether the environment sets it

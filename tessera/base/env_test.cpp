@@ -67,6 +67,8 @@ TEST(Env, DefaultsHoldWhenNothingIsSet) {
   EXPECT_FALSE(env::host_checked());
   EXPECT_EQ(env::cuda_connections(), 32);
   EXPECT_EQ(env::memory_policy(), "");
+  EXPECT_EQ(env::store(), "");
+  EXPECT_EQ(env::store_secret(), "");
 }
 
 TEST(Env, GettersReadTheirOwnVariable) {
@@ -82,7 +84,11 @@ TEST(Env, GettersReadTheirOwnVariable) {
   const Setting j("TESSERA_HOST_CHECKED", "1");
   const Setting k("TESSERA_CUDA_CONNECTIONS", "8");
   const Setting l("TESSERA_MEMORY_POLICY", "granule_nbytes=4MiB,cross_stream=grow");
+  const Setting m("TESSERA_STORE", "tcp://127.0.0.1:29500");
+  const Setting n("TESSERA_STORE_SECRET", "sesame");
   EXPECT_EQ(env::run_dir(), "/tmp/run");
+  EXPECT_EQ(env::store(), "tcp://127.0.0.1:29500");
+  EXPECT_EQ(env::store_secret(), "sesame");
   EXPECT_EQ(env::log_level(), "error");
   EXPECT_EQ(env::log_color(), "never");
   EXPECT_EQ(env::record_mode(), "off");
@@ -126,10 +132,17 @@ TEST(Env, RefusalsNameVariableValueAndWhatIsAllowed) {
   }
 }
 
+TEST(Env, TableHidesSecrets) {
+  EXPECT_EQ(entry("TESSERA_STORE_SECRET").value, "");
+  const Setting secret("TESSERA_STORE_SECRET", "sesame");
+  EXPECT_EQ(entry("TESSERA_STORE_SECRET").value, "(hidden)");
+  EXPECT_TRUE(entry("TESSERA_STORE_SECRET").is_set);
+}
+
 TEST(Env, TableShowsValuesDefaultsAndErrors) {
   const Setting good("TESSERA_RECORD", "off");
   const Setting bad("TESSERA_HOST_CHECKED", "yes");
-  EXPECT_EQ(env::table().size(), 14u);
+  EXPECT_EQ(env::table().size(), 16u);
   const auto record = entry("TESSERA_RECORD");
   EXPECT_EQ(record.value, "off");
   EXPECT_EQ(record.default_value, "on");

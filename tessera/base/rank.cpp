@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include "tessera/base/error.h"
+
 namespace tessera {
 
 namespace detail {
@@ -52,6 +54,16 @@ void* RankContext::find_slot(std::type_index type) const {
 
 std::shared_ptr<RankContext> current_rank() { return current_slot(); }
 const RankPlace& current_place() { return current_slot()->place(); }
+
+void set_process_place(RankPlace place) {
+  RankContext& process = *world_of_one();
+  const std::lock_guard lock(process.mutex_);
+  TESSERA_CHECK(process.place_.world_size == 1, "this process is rank ", process.place_.rank, " of ",
+                process.place_.world_size, " already");
+  TESSERA_CHECK(process.parts_.empty(), "the rank of this process is in use already (", process.parts_.size(),
+                " things were made for it); give it its place first");
+  process.place_ = std::move(place);
+}
 
 RankScope::RankScope(std::shared_ptr<RankContext> rank) : previous_(std::exchange(current_slot(), std::move(rank))) {
   detail::cached_recorder = nullptr;

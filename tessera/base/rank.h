@@ -70,6 +70,7 @@ class TESSERA_API RankContext {
   }
 
  private:
+  friend void set_process_place(RankPlace place);
   void* part_slot(std::type_index type, const std::function<std::shared_ptr<void>()>& make);
   void* find_slot(std::type_index type) const;
 
@@ -82,6 +83,10 @@ class TESSERA_API RankContext {
 TESSERA_API std::shared_ptr<RankContext> current_rank();
 /// Place of the rank this thread works for; cheap.
 TESSERA_API const RankPlace& current_place();
+
+/// Gives the process, which is a world of one until then, its place in a larger one. Once, and before the rank owns
+/// anything: an error names what came too early.
+TESSERA_API void set_process_place(RankPlace place);
 
 /// Makes the enclosing scope work for another rank.
 class TESSERA_API RankScope {

@@ -45,9 +45,9 @@ TEST(Command, AnUnknownVerbSuggestsTheNearest) {
   EXPECT_EQ(near.code, 2);
   EXPECT_EQ(near.out, "");
   EXPECT_EQ(near.err,
-            "tessera: there is no verb 'inof' (did you mean 'info'?); there are: info, layout, memory, ops\n");
+            "tessera: there is no verb 'inof' (did you mean 'info'?); there are: info, layout, memory, ops, run\n");
   EXPECT_EQ(tessera("frobnicate").err,
-            "tessera: there is no verb 'frobnicate'; there are: info, layout, memory, ops\n");
+            "tessera: there is no verb 'frobnicate'; there are: info, layout, memory, ops, run\n");
 }
 
 TEST(Command, AnUnknownOptionSuggestsTheNearest) {

@@ -1,8 +1,10 @@
 #include "tessera/device/host/host_device.h"
 
 #include "tessera/base/env.h"
+#include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/device/backend.h"
+#include "tessera/device/detail/state.h"
 #include "tessera/device/host/detail/host_backend.h"
 
 namespace tessera::device::host {
@@ -20,11 +22,18 @@ HostOptions options_from_environment() {
 
 // The host device of one rank.
 struct RankHost {
-  Device device = make_host_device(options_from_environment());
+  Device device;
 };
 
+Device device_of_rank(const HostOptions& options) {
+  return current_rank()
+      ->part<RankHost>([&] { return std::make_shared<RankHost>(RankHost{make_host_device(options)}); })
+      .device;
+}
+
 std::vector<Device> devices_of_rank(std::string&) {
-  return {current_rank()->part<RankHost>([] { return std::make_shared<RankHost>(); }).device};
+  const auto* made = current_rank()->find_part<RankHost>();
+  return {made != nullptr ? made->device : device_of_rank(options_from_environment())};
 }
 
 }  // namespace
@@ -32,6 +41,24 @@ std::vector<Device> devices_of_rank(std::string&) {
 Device make_host_device(const HostOptions& options) {
   return make_device(std::make_unique<detail::HostBackend>(options), options.name, {.checked = options.checked});
 }
+
+Device make_rank_host_device(const HostOptions& options) {
+  TESSERA_CHECK(current_rank()->find_part<RankHost>() == nullptr, "rank ", current_place().rank,
+                " has a host device already; make it before the first use");
+  return device_of_rank(options);
+}
+
+MemoryFileView::MemoryFileView(const Device& device) : device_(device) {
+  TESSERA_CHECK(device_.state() != nullptr, "this Device is empty; get one with Device::get(\"host\")");
+  backend_ = dynamic_cast<const detail::HostBackend*>(device_.state()->backend.get());
+  TESSERA_CHECK(backend_ != nullptr, device_.name(), " has no memory file: it is no host device");
+}
+
+int MemoryFileView::descriptor() const { return backend_->file().fd(); }
+std::optional<std::uint64_t> MemoryFileView::find(const void* address, std::size_t nbytes) const {
+  return backend_->addresses().find(backend_->file(), static_cast<const std::byte*>(address), nbytes);
+}
+std::uint64_t MemoryFileView::epoch() const { return backend_->addresses().epoch(); }
 
 void launch_unseen(void* native_stream, HostFunction body) {
   const auto core = detail::StreamCore::from_native(native_stream).shared_from_this();

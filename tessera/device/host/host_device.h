@@ -6,14 +6,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tessera/base/export.h"
 #include "tessera/device/device.h"
+#include "tessera/device/host/seeded_scheduler.h"
 
 namespace tessera::device::host {
 
-class SeededScheduler;
+namespace detail {
+class HostBackend;
+}
 
 /// How the streams of a host device run.
 enum class Mode : std::uint8_t {
@@ -34,6 +38,29 @@ struct HostOptions {
 
 /// A host device of its own, apart from the current rank's.
 TESSERA_API Device make_host_device(const HostOptions& options = {});
+
+/// Makes the current rank's own host device with these options; an error when it has one already.
+TESSERA_API Device make_rank_host_device(const HostOptions& options);
+
+/// The memory file of a host device, as another process of this machine can map it: all memory that the device creates
+/// is in it, wherever it is mapped here. The file grows and never shrinks. Keeps the device. Thread-safe.
+class TESSERA_API MemoryFileView {
+ public:
+  /// Of this device; an error unless it is a host device.
+  explicit MemoryFileView(const Device& device);
+  /// The file's descriptor, for as long as the view lives.
+  [[nodiscard]] int descriptor() const;
+  /// Where in the file the bytes at [address, address + nbytes) are; nullopt: they are not all memory of this device,
+  /// or not in a row there.
+  [[nodiscard]] std::optional<std::uint64_t> find(const void* address, std::size_t nbytes) const;
+  /// Moves with every map and unmap of the device: an answer of find() holds while it stands still, if it was read
+  /// before that was asked for.
+  [[nodiscard]] std::uint64_t epoch() const;
+
+ private:
+  Device device_;
+  const detail::HostBackend* backend_;
+};
 
 /// For tests: puts work on a host stream behind the back of its clocks, as a foreign library would.
 TESSERA_API void launch_unseen(void* native_stream, HostFunction body);

@@ -1,6 +1,7 @@
 // The memory of the host device beyond what every device promises: the memory file and its holes.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <vector>
@@ -194,6 +195,70 @@ TEST(HostKernel, ImagesAreRefusedWithAWordOnWhatToDo) {
   } catch (const NotSupported& error) {
     EXPECT_NE(std::string(error.what()).find("host_kernel"), std::string::npos);
   }
+}
+
+TEST(MemoryFileView, FindsWhatIsMappedInARow) {
+  const Device device = make_host_device();
+  const MemoryFileView file(device);
+  const Memory skipped = device.create_memory(kUnit);
+  const Memory first = device.create_memory(kUnit);
+  const Memory second = device.create_memory(2 * kUnit);
+  AddressRange range = device.reserve(8 * kUnit);
+  range.map(0, first);
+  range.map(kUnit, second);
+  range.map(3 * kUnit, skipped);
+  range.map(5 * kUnit, device.create_memory(kUnit));
+  EXPECT_EQ(file.find(range.data(), kUnit), kUnit);
+  EXPECT_EQ(file.find(range.data() + 100, 3 * kUnit - 100), kUnit + 100) << "over two mappings";
+  EXPECT_EQ(file.find(range.data() + 2 * kUnit, kUnit), 3 * kUnit);
+  EXPECT_EQ(file.find(range.data() + 3 * kUnit, kUnit), 0U);
+  EXPECT_EQ(file.find(range.data(), 3 * kUnit + 1), std::nullopt) << "what follows is elsewhere in the file";
+  EXPECT_EQ(file.find(range.data() + 3 * kUnit, kUnit + 1), std::nullopt) << "nothing is mapped behind it";
+  EXPECT_EQ(file.find(range.data() + 4 * kUnit, 1), std::nullopt);
+  EXPECT_EQ(file.find(range.data() + 5 * kUnit, kUnit + 1), std::nullopt) << "the last mapping ends";
+  EXPECT_EQ(file.find(range.data() - 1, 1), std::nullopt);
+  EXPECT_EQ(file.find(range.data(), 0), std::nullopt);
+  range.unmap(0, kUnit);
+  EXPECT_EQ(file.find(range.data(), kUnit), std::nullopt);
+}
+
+TEST(MemoryFileView, KnowsItsOwnMemoryAlone) {
+  const Device device = make_host_device();
+  const Device other = make_host_device({.name = "other"});
+  const Memory memory = other.create_memory(kUnit);
+  AddressRange there = other.reserve(kUnit);
+  there.map(0, memory);
+  AddressRange here = device.reserve(kUnit);
+  here.map(0, device.import_memory(memory.export_handle()));
+  EXPECT_EQ(MemoryFileView(other).find(there.data(), kUnit), 0U);
+  EXPECT_EQ(MemoryFileView(device).find(there.data(), kUnit), std::nullopt);
+  EXPECT_EQ(MemoryFileView(device).find(here.data(), kUnit), std::nullopt) << "imported";
+  const int local = 0;
+  EXPECT_EQ(MemoryFileView(device).find(&local, sizeof local), std::nullopt);
+}
+
+TEST(MemoryFileView, EpochMovesWithEveryMapAndUnmap) {
+  const Device device = make_host_device();
+  const MemoryFileView file(device);
+  AddressRange range = device.reserve(kUnit);
+  const std::uint64_t start = file.epoch();
+  range.map(0, device.create_memory(kUnit));
+  const std::uint64_t mapped = file.epoch();
+  EXPECT_NE(mapped, start);
+  EXPECT_EQ(file.epoch(), mapped);
+  range.unmap(0, kUnit);
+  EXPECT_NE(file.epoch(), mapped);
+}
+
+TEST(MemoryFileView, DescriptorShowsTheSameBytes) {
+  const Device device = make_host_device();
+  const MemoryFileView file(device);
+  AddressRange range = device.reserve(kUnit);
+  range.map(0, device.create_memory(kUnit));
+  range.data()[9] = std::byte{77};
+  std::byte seen{};
+  ASSERT_EQ(::pread(file.descriptor(), &seen, 1, static_cast<off_t>(*file.find(range.data() + 9, 1))), 1);
+  EXPECT_EQ(seen, std::byte{77});
 }
 
 }  // namespace

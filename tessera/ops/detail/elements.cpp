@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "tessera/ops/detail/half_floats.h"
+#include "tessera/base/detail/half_floats.h"
 
 namespace tessera::ops::detail {
 namespace {
@@ -29,7 +29,7 @@ void load_as(To* to, const std::byte* from, std::int64_t stride, std::int64_t n)
     if constexpr (std::is_same_v<To, From>) {
       std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(n) * sizeof(To));
     } else if constexpr (std::is_same_v<To, float> && kIsHalf<From>) {
-      widen(to, elements, n);
+      tessera::detail::widen(to, elements, n);
     } else {
       for (std::int64_t i = 0; i < n; ++i) to[i] = one(elements[i]);
     }
@@ -51,7 +51,7 @@ void store_as(const From* from, std::byte* to, std::int64_t stride, std::int64_t
     if constexpr (std::is_same_v<To, From>) {
       std::memcpy(to, static_cast<const void*>(from), static_cast<std::size_t>(n) * sizeof(To));
     } else if constexpr (std::is_same_v<From, float> && kIsHalf<To>) {
-      narrow(elements, from, n);
+      tessera::detail::narrow(elements, from, n);
     } else {
       for (std::int64_t i = 0; i < n; ++i) elements[i] = convert<To>(from[i]);
     }

@@ -45,6 +45,11 @@ class HostBackend : public DeviceBackend {
   std::shared_ptr<ModuleBackend> load_module(std::span<const std::byte> image) override;
   std::shared_ptr<KernelBackend> host_kernel(HostKernelFn function) override;
 
+  /// All memory of this device.
+  [[nodiscard]] const MemoryFile& file() const { return *file_; }
+  /// Where it is mapped.
+  [[nodiscard]] const AddressSpace& addresses() const { return addresses_; }
+
  private:
   const Mode mode_;
   // A seeded device with a scheduler of its own takes its maker in; leaves it when it goes.

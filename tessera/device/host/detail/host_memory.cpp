@@ -183,14 +183,16 @@ void AddressSpace::map(std::byte* address, HostMemory& memory, std::size_t nbyte
   TESSERA_CHECK(nbytes == memory.nbytes(), "map: all of the memory is mapped at once: ", memory.nbytes(),
                 " bytes, not ", nbytes);
   const std::lock_guard lock(mutex_);
+  epoch_.fetch_add(1, std::memory_order_acq_rel);
   void* got = mmap(address, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory.fd(),
                    static_cast<off_t>(memory.offset()));
   TESSERA_CHECK_AS(DeviceError, got != MAP_FAILED, "map: ", static_cast<void*>(address), ": ", reason());
-  mappings_[address] = {nbytes, {{nullptr, Protection::kReadWrite}}};
+  mappings_[address] = {nbytes, memory.file(), memory.offset(), {{nullptr, Protection::kReadWrite}}};
 }
 
 void AddressSpace::unmap(std::byte* address, std::size_t nbytes) {
   const std::lock_guard lock(mutex_);
+  epoch_.fetch_add(1, std::memory_order_acq_rel);
   mappings_.erase(address);
   if (TESSERA_MUTANT("host.unmap_leaves_mapping")) return;
   void* got = mmap(address, nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -207,10 +209,32 @@ void AddressSpace::set_rights(std::byte* address, std::size_t nbytes, const void
     rights[owner] = protection;
     Protection strongest = Protection::kNone;
     for (const auto& [who, right] : rights) strongest = std::max(strongest, right);
-    TESSERA_CHECK_AS(DeviceError, mprotect(start, held.nbytes, flags_of(strongest)) == 0,
-                     "protect: ", static_cast<void*>(start), ": ", reason());
+    TESSERA_CHECK_AS(DeviceError, mprotect(const_cast<std::byte*>(start), held.nbytes, flags_of(strongest)) == 0,
+                     "protect: ", static_cast<const void*>(start), ": ", reason());
     held.rights = std::move(rights);
   }
+}
+
+std::optional<std::uint64_t> AddressSpace::find(const MemoryFile& file, const std::byte* address,
+                                                std::size_t nbytes) const {
+  const std::lock_guard lock(mutex_);
+  auto mapping = mappings_.upper_bound(address);
+  if (mapping == mappings_.begin() || nbytes == 0) return std::nullopt;
+  --mapping;
+  const auto inside = static_cast<std::uint64_t>(address - mapping->first);
+  const std::uint64_t offset = mapping->second.offset + inside;
+  const std::byte* const end = address + nbytes;
+  // Each mapping must go on where the one before it ends, in addresses and in the file.
+  const std::byte* reached = mapping->first;
+  std::uint64_t expected = mapping->second.offset;
+  for (; mapping != mappings_.end() && reached < end; ++mapping) {
+    const auto& [start, held] = *mapping;
+    if (held.file != &file || start != reached || held.offset != expected) return std::nullopt;
+    reached = start + held.nbytes;
+    expected = held.offset + held.nbytes;
+  }
+  if (reached < end) return std::nullopt;
+  return offset;
 }
 
 }  // namespace tessera::device::host::detail

@@ -4,11 +4,13 @@
 //                     \__________ mapped at reserved addresses, maybe twice, maybe in another process too
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "tessera/device/backend.h"
@@ -68,6 +70,8 @@ class HostMemory : public MemoryBackend {
   HostMemory& operator=(const HostMemory&) = delete;
 
   ExportedMemory export_handle() override;
+  /// The device's file that it is a stretch of; null: it is imported.
+  [[nodiscard]] const MemoryFile* file() const { return file_.get(); }
   /// The file to map.
   [[nodiscard]] int fd() const { return file_ ? file_->fd() : imported_fd_; }
   /// Where in it.
@@ -96,14 +100,23 @@ class AddressSpace {
   void unmap(std::byte* address, std::size_t nbytes);
   /// Sets the rights of `owner` (null: the device itself) on whole mappings.
   void set_rights(std::byte* address, std::size_t nbytes, const void* owner, Protection protection);
+  /// Where in `file` the bytes are that are mapped at [address, address + nbytes); nullopt: they are not all of that
+  /// file, or not in a row there.
+  [[nodiscard]] std::optional<std::uint64_t> find(const MemoryFile& file, const std::byte* address,
+                                                  std::size_t nbytes) const;
+  /// Moves with every map and unmap, before the answers of find() change.
+  [[nodiscard]] std::uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
 
  private:
   struct Mapping {
     std::size_t nbytes;
+    const MemoryFile* file;  // null: imported memory
+    std::uint64_t offset;    // in it
     std::map<const void*, Protection> rights;
   };
-  std::mutex mutex_;
-  std::map<std::byte*, Mapping> mappings_;
+  std::atomic<std::uint64_t> epoch_{1};
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, Mapping> mappings_;
 };
 
 }  // namespace tessera::device::host::detail

@@ -1,13 +1,13 @@
-#include "tessera/ops/detail/half_floats.h"
+#include "tessera/base/detail/half_floats.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tessera/ops/detail/half_floats.cpp"
+#define HWY_TARGET_INCLUDE "tessera/base/detail/half_floats.cpp"
 #include <hwy/foreach_target.h>
 // Included once a target, behind foreach_target.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace tessera::ops::HWY_NAMESPACE {
+namespace tessera::HWY_NAMESPACE {
 
 // Each takes whole vectors and says how many elements that was; the rest goes one by one.
 #if HWY_TARGET <= HWY_AVX2  // and better
@@ -65,11 +65,11 @@ std::int64_t narrow_bf16(bf16*, const float*, std::int64_t) { return 0; }
 std::int64_t narrow_f16(f16*, const float*, std::int64_t) { return 0; }
 #endif
 
-}  // namespace tessera::ops::HWY_NAMESPACE
+}  // namespace tessera::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace tessera::ops {
+namespace tessera {
 namespace {
 HWY_EXPORT(widen_bf16);
 HWY_EXPORT(widen_f16);
@@ -93,5 +93,5 @@ void narrow(f16* to, const float* from, std::int64_t n) {
 }
 
 }  // namespace detail
-}  // namespace tessera::ops
+}  // namespace tessera
 #endif  // HWY_ONCE

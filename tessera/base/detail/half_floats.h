@@ -1,0 +1,20 @@
+// Dense half-precision numbers to and from float, many at once; the same bits as one at a time (small_floats.h).
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/base/export.h"
+#include "tessera/base/small_floats.h"
+
+namespace tessera::detail {
+
+/// Exact.
+TESSERA_API void widen(float* to, const bf16* from, std::int64_t n);
+/// Exact.
+TESSERA_API void widen(float* to, const f16* from, std::int64_t n);
+/// Rounds to nearest, ties to even.
+TESSERA_API void narrow(bf16* to, const float* from, std::int64_t n);
+/// Rounds to nearest, ties to even.
+TESSERA_API void narrow(f16* to, const float* from, std::int64_t n);
+
+}  // namespace tessera::detail

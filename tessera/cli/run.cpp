@@ -1,0 +1,60 @@
+// `tessera run`: starts the ranks of one machine (comm/launch/launch.h does the work).
+#include <cstdio>
+#include <memory>
+
+#include "tessera/base/error.h"
+#include "tessera/cli/verb.h"
+#include "tessera/comm/launch/launch.h"
+
+namespace tessera::cli {
+namespace {
+
+std::function<int()> declare(CLI::App& app) {
+  const auto options = std::make_shared<comm::LaunchOptions>();
+  const auto on_failure = std::make_shared<std::string>("kill");
+  app.add_option("-n,--ranks", options->ranks, "How many ranks to start")
+      ->required()
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+  app.add_option("--on-failure", *on_failure,
+                 "When a rank fails: kill (the others get SIGTERM, after 3 s SIGKILL) or keep (they go on)")
+      ->check(CLI::IsMember({"kill", "keep"}))
+      ->capture_default_str()
+      ->type_name("WHAT");
+  app.add_option("--restarts", options->restarts, "How often to start all ranks again after a failure")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--run-dir", options->run_dir,
+                 "Where launch.json and the records of the ranks go (default: TESSERA_RUN_DIR, else ./runs/TIME-PID)")
+      ->type_name("DIR");
+  app.add_option("--port", options->port, "Port of the store that ranks meet at; 0: one that is free")
+      ->capture_default_str()
+      ->type_name("P");
+  app.add_option("PROGRAM", options->command, "Program and its arguments, after --")->required()->type_name("");
+  app.positionals_at_end();
+  app.footer(
+      "Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_STORE,\n"
+      "TESSERA_STORE_SECRET and TESSERA_RUN_DIR. What it prints comes out line by line as \"[rank] line\", stdout and\n"
+      "stderr apart. INT, TERM, HUP, USR1 and USR2 go to all ranks; a second INT, TERM or HUP kills them.\n"
+      "Exit code: that of the rank that failed first (128 + signal if one killed it), 0 if none did, 1 if the run "
+      "could\n"
+      "not start.\n"
+      "  tessera run -n 4 -- ./train --steps 1000\n"
+      "  tessera run -n 2 --restarts 3 --run-dir runs/night -- python3 train.py");
+  return [options, on_failure]() -> int {
+    options->on_failure = *on_failure == "keep" ? comm::OnFailure::kKeep : comm::OnFailure::kKill;
+    try {
+      return comm::launch(*options).exit_code;
+    } catch (
+        const IoError& error) {  // a program, port or directory that is not to be had: where we noticed does not matter
+      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+      return kFailed;
+    }
+  };
+}
+
+const VerbRegistration kRun({"run", "Start a program as the ranks of a world, on this machine", declare});
+
+}  // namespace
+}  // namespace tessera::cli

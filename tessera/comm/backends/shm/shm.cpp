@@ -1,0 +1,185 @@
+// Ranks that are processes of one machine. Group memory is a memory file that the first of them makes. Memory of a
+// rank's host device is in a memory file of its own, which its peers map; a buffer's place is an offset there. Other
+// memory (malloc's, a stack) is not reachable and goes through the stages.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/detail/peer_memory/peer_communicator.h"
+#include "tessera/comm/detail/process_world.h"
+#include "tessera/comm/detail/world_state.h"
+#include "tessera/device/host/host_device.h"
+
+namespace tessera::comm {
+namespace {
+
+using detail::Descriptor;
+using detail::PeerProcess;
+using detail::Place;
+using std::chrono::nanoseconds;
+
+// A mapping of group memory.
+class SharedBytes {
+ public:
+  SharedBytes(int fd, std::size_t nbytes)
+      : nbytes_(nbytes), at_(::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) {
+    TESSERA_CHECK_AS(IoError, at_ != MAP_FAILED, nbytes,
+                     " bytes of group memory could not be mapped: ", std::strerror(errno));
+  }
+  ~SharedBytes() { ::munmap(at_, nbytes_); }
+  SharedBytes(const SharedBytes&) = delete;
+  SharedBytes& operator=(const SharedBytes&) = delete;
+  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(at_); }
+
+ private:
+  std::size_t nbytes_;
+  void* at_;
+};
+
+// Where buffers of this rank are, remembered while nothing is mapped or unmapped.
+class Places {
+ public:
+  explicit Places(const device::Device& device) : file_(device) {}
+  [[nodiscard]] const device::host::MemoryFileView& file() const { return file_; }
+
+  Place find(const void* address, std::size_t nbytes) {
+    const std::uint64_t epoch = file_.epoch();
+    const auto key = reinterpret_cast<std::uintptr_t>(address);
+    const std::lock_guard lock(mutex_);
+    Known& known = known_[(key >> 9 ^ key >> 17) % known_.size()];
+    const bool is_current = known.epoch == epoch || TESSERA_MUTANT("shm.stale_places");
+    if (is_current && known.address == key && known.place.nbytes == nbytes) return known.place;
+    const std::optional<std::uint64_t> offset =
+        nbytes <= PeerProcess::kMostBytes ? file_.find(address, nbytes) : std::nullopt;
+    known = {.address = key,
+             .epoch = epoch,
+             .place = {.where = TESSERA_MUTANT("shm.start_of_file") ? 0 : offset.value_or(0),
+                       .nbytes = nbytes,
+                       .is_reachable = static_cast<std::uint8_t>(offset ? 1 : 0)}};
+    return known.place;
+  }
+
+ private:
+  struct Known {
+    std::uintptr_t address = 0;
+    std::uint64_t epoch = 0;
+    Place place = {};
+  };
+  const device::host::MemoryFileView file_;
+  std::mutex mutex_;
+  std::array<Known, 64> known_;
+};
+
+class SharedMemory : public detail::PeerMemory {
+ public:
+  SharedMemory(std::unique_ptr<SharedBytes> bytes, int size, detail::Waiting waiting,
+               std::vector<std::shared_ptr<PeerProcess>> peers)
+      : bytes_(std::move(bytes)),
+        group_(bytes_->data(), size),
+        waiting_(std::move(waiting)),
+        peers_(std::move(peers)),
+        places_(device::Device::get("host")) {}
+
+  [[nodiscard]] const detail::GroupMemory& group() const override { return group_; }
+  [[nodiscard]] const detail::Waiting& waiting() const override { return waiting_; }
+  [[nodiscard]] Place place_of(const void* address, std::size_t nbytes) override {
+    return places_.find(address, nbytes);
+  }
+  [[nodiscard]] std::byte* reach(int peer, const Place& place) override {
+    return peers_[static_cast<std::size_t>(peer)]->reach(place.where);
+  }
+  [[nodiscard]] bool is_dead(int peer) const override {
+    const auto& process = peers_[static_cast<std::size_t>(peer)];
+    return process != nullptr && process->has_ended();
+  }
+
+ private:
+  std::unique_ptr<SharedBytes> bytes_;
+  detail::GroupMemory group_;
+  detail::Waiting waiting_;
+  std::vector<std::shared_ptr<PeerProcess>> peers_;  // by place; none for this rank itself
+  Places places_;
+};
+
+std::string why_not(const ConnectRequest& request) {
+  const auto& processes = detail::WorldState::current().processes();
+  if (processes == nullptr) return "the ranks are not processes";
+  if (request.ranks.size() > detail::kMostPeers) return "more than 256 ranks";
+  for (const Rank rank : request.ranks) {
+    if (!processes->is_here(rank)) return "rank " + to_string(rank) + " is on another machine";
+  }
+  return "";
+}
+
+// Waits for a value of the store, unless the process that is to set it ends.
+void wait_for(const ConnectRequest& request, const std::string& key, const PeerProcess& setter) {
+  constexpr nanoseconds kLook = std::chrono::milliseconds(100);
+  const auto until = std::chrono::steady_clock::now() + std::min<nanoseconds>(request.timeout, std::chrono::hours(24));
+  while (true) {
+    const nanoseconds left = until - std::chrono::steady_clock::now();
+    try {
+      return request.store->wait(std::span(&key, 1), std::clamp(left, nanoseconds(0), kLook));
+    } catch (const TimeoutError&) {
+      TESSERA_CHECK_AS(AbortedError, !setter.has_ended(), "ranks ", request.name, ": rank ", request.ranks[0],
+                       " died before it made the group's memory");
+      TESSERA_CHECK_AS(TimeoutError, left > nanoseconds(0), "ranks ", request.name, ": rank ", request.ranks[0],
+                       " did not come within ", request.timeout);
+    }
+  }
+}
+
+Descriptor make_group_memory(int size) {
+  Descriptor file(::memfd_create("tessera-group", MFD_CLOEXEC));
+  const std::size_t nbytes = detail::GroupMemory::nbytes(size);
+  TESSERA_CHECK_AS(IoError, file && ::ftruncate(file.get(), static_cast<off_t>(nbytes)) == 0,
+                   "no memory for a group of ", size, " ranks: ", std::strerror(errno));
+  const SharedBytes bytes(file.get(), nbytes);
+  detail::GroupMemory(bytes.data(), size).initialise();
+  return file;
+}
+
+std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
+  detail::ProcessWorld& world = *detail::WorldState::current().processes();
+  const int size = static_cast<int>(request.ranks.size());
+  world.server().offer(detail::ProcessWorld::kMemoryName,
+                       device::host::MemoryFileView(device::Device::get("host")).descriptor());
+  std::vector<std::shared_ptr<PeerProcess>> peers;
+  for (int peer = 0; peer < size; ++peer) {
+    peers.push_back(peer == request.rank ? nullptr
+                                         : world.peer(request.ranks[static_cast<std::size_t>(peer)], request.timeout));
+  }
+  Descriptor file;
+  std::string offered;
+  if (request.rank == 0) {
+    file = make_group_memory(size);
+    offered = world.server().offer_anew("group", file.get());
+    request.store->set("memory", offered);
+  } else {
+    wait_for(request, "memory", *peers[0]);
+    file = peers[0]->fetch(request.store->get("memory", request.timeout), request.timeout);
+  }
+  const bool is_crowded = current_place().local_world_size > ::sysconf(_SC_NPROCESSORS_ONLN);
+  auto bytes = std::make_unique<SharedBytes>(file.get(), detail::GroupMemory::nbytes(size));
+  // Opened before this rank joins: who has seen all join needs nothing more of any, and may end.
+  for (const auto& peer : peers) {
+    if (peer != nullptr) peer->open_memory(request.timeout);
+  }
+  auto communicator = std::make_shared<detail::PeerCommunicator>(
+      std::make_unique<SharedMemory>(std::move(bytes), size, detail::Waiting(/*is_shared=*/true, is_crowded),
+                                     std::move(peers)),
+      request);
+  if (request.rank == 0) world.server().withdraw(offered);
+  return communicator;
+}
+
+const BackendRegistration kShm{{.name = "shm", .preference = 20, .why_not = why_not, .connect = connect}};
+
+}  // namespace
+}  // namespace tessera::comm

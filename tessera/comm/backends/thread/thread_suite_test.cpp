@@ -1,0 +1,36 @@
+// What groups promise, for ranks that are threads: free, and taking turns under seeds.
+#include <cstdlib>
+#include <optional>
+
+#include "tessera/comm/suite/comm_suite.h"
+
+namespace tessera::comm::suite {
+namespace {
+
+// The whole of a rank's record is touched when the rank comes to be, which takes its time.
+[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
+
+Implementation threads(const std::string& name, std::optional<std::uint64_t> seed) {
+  return {.name = name, .backend = "thread", .is_seeded = seed.has_value(), .run = [seed](int ranks, const auto& body) {
+            try {
+              simulate(ranks,
+                       [&] {
+                         try {
+                           body();
+                         } catch (const Death&) {
+                           // It lets go of what it has, which is how the thread of a rank dies.
+                         }
+                       },
+                       {.seed = seed});
+            } catch (const std::exception& error) {
+              ADD_FAILURE() << error.what();
+            }
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Thread, CommSuite,
+                         testing::Values(threads("free", {}), threads("seed1", 1), threads("seed2", 2)),
+                         implementation_name);
+
+}  // namespace
+}  // namespace tessera::comm::suite

@@ -1,0 +1,35 @@
+// Every rank takes each other's part.
+#include "tessera/comm/collectives/detail/definitions.h"
+
+namespace tessera::comm {
+namespace {
+
+void check(const Operation& operation, int /*rank*/, int size) {
+  detail::check_count(operation);
+  detail::check_counts(operation, operation.out_counts, "counts", size);
+}
+Extents extents(const Operation& operation, int rank, int size) {
+  return {detail::part_of(operation.out_counts, operation.count, rank).count,
+          detail::whole_of(operation.out_counts, operation.count, size)};
+}
+std::vector<Move> moves(const Operation& operation, int rank, int size) {
+  std::vector<Move> moves;
+  // Beginning behind itself, so that not all take from the same rank at once.
+  for (int step = 0; step < size; ++step) {
+    const int from = (rank + step) % size;
+    const auto [first, count] = detail::part_of(operation.out_counts, operation.count, from);
+    if (count > 0) moves.push_back({.from = from, .to = rank, .to_offset = first, .count = count});
+  }
+  return moves;
+}
+
+std::optional<std::int64_t> in_place(const Operation& operation, int rank, int /*size*/) {
+  return -detail::part_of(operation.out_counts, operation.count, rank).first;
+}
+
+}  // namespace
+
+const CollectiveDef kAllGatherDef = {
+    .name = "all_gather", .check = check, .extents = extents, .moves = moves, .in_place = in_place};
+
+}  // namespace tessera::comm

@@ -1,0 +1,26 @@
+// Every rank folds its share of the elements and puts it into all outputs: each input is read once and each output
+// written once.
+#include "tessera/comm/collectives/detail/definitions.h"
+
+namespace tessera::comm {
+namespace {
+
+void check(const Operation& operation, int /*rank*/, int /*size*/) {
+  detail::check_count(operation);
+  detail::check_reduction(operation);
+}
+Extents extents(const Operation& operation, int /*rank*/, int /*size*/) { return {operation.count, operation.count}; }
+std::vector<Move> moves(const Operation& operation, int rank, int size) {
+  const auto [first, count] = share_of(operation.count, rank, size);
+  if (count == 0) return {};
+  return {{.from = kEveryone, .from_offset = first, .to = kEveryone, .to_offset = first, .count = count}};
+}
+
+std::optional<std::int64_t> in_place(const Operation& /*operation*/, int /*rank*/, int /*size*/) { return 0; }
+
+}  // namespace
+
+const CollectiveDef kAllReduceDef = {
+    .name = "all_reduce", .check = check, .extents = extents, .moves = moves, .in_place = in_place};
+
+}  // namespace tessera::comm

@@ -1,0 +1,45 @@
+// Every rank takes its part of each input. Where a part begins in a peer's input is the peer's to know when parts are
+// uneven: it offers it, and the length it offers must be the length asked for.
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/comm/collectives/detail/definitions.h"
+
+namespace tessera::comm {
+namespace {
+
+void check(const Operation& operation, int /*rank*/, int size) {
+  detail::check_count(operation);
+  detail::check_counts(operation, operation.in_counts, "in_counts", size);
+  detail::check_counts(operation, operation.out_counts, "out_counts", size);
+  TESSERA_CHECK(operation.in_counts.empty() == operation.out_counts.empty(), text_of(operation),
+                ": give in_counts and out_counts, or neither");
+}
+Extents extents(const Operation& operation, int /*rank*/, int size) {
+  return {detail::whole_of(operation.in_counts, operation.count, size),
+          detail::whole_of(operation.out_counts, operation.count, size)};
+}
+std::vector<Move> moves(const Operation& operation, int rank, int size) {
+  std::vector<Move> moves;
+  const bool is_even = operation.in_counts.empty();
+  for (int step = 0; step < size; ++step) {
+    const int from = (rank + step) % size;
+    const auto [first, count] = detail::part_of(operation.out_counts, operation.count, from);
+    // An uneven part of no elements is still compared with what is offered.
+    if (is_even && count == 0) continue;
+    const std::int64_t from_offset =
+        is_even ? operation.count * (TESSERA_MUTANT("comm.all_to_all_same_part") ? from : rank) : kOffered;
+    moves.push_back({.from = from, .from_offset = from_offset, .to = rank, .to_offset = first, .count = count});
+  }
+  return moves;
+}
+Offer offer(const Operation& operation, int /*rank*/, int peer) {
+  const auto [first, count] = detail::part_of(operation.in_counts, operation.count, peer);
+  return {.from_offset = first, .to_offset = -1, .count = count};
+}
+
+}  // namespace
+
+const CollectiveDef kAllToAllDef = {
+    .name = "all_to_all", .check = check, .extents = extents, .moves = moves, .offer = offer};
+
+}  // namespace tessera::comm

@@ -1,0 +1,49 @@
+#include "tessera/base/error.h"
+#include "tessera/comm/collectives/detail/definitions.h"
+
+namespace tessera::comm::detail {
+
+Part part_of(std::span<const std::int64_t> counts, std::int64_t count, int rank) {
+  if (counts.empty()) return {count * rank, count};
+  Part part;
+  const auto at = static_cast<std::size_t>(rank);
+  for (std::size_t i = 0; i < at; ++i) part.first += counts[i];
+  part.count = counts[at];
+  return part;
+}
+
+std::int64_t whole_of(std::span<const std::int64_t> counts, std::int64_t count, int size) {
+  if (counts.empty()) return count * size;
+  std::int64_t whole = 0;
+  for (const std::int64_t each : counts) whole += each;
+  return whole;
+}
+
+void check_count(const Operation& operation) {
+  // Past this, sizes in bytes of all ranks together might not fit.
+  constexpr std::int64_t kMost = std::int64_t{1} << 48;
+  TESSERA_CHECK(operation.count >= 0 && operation.count <= kMost, text_of(operation), ": ", operation.count,
+                " elements; give 0 to ", kMost);
+}
+
+void check_counts(const Operation& operation, std::span<const std::int64_t> counts, std::string_view name, int size) {
+  if (counts.empty()) return;
+  TESSERA_CHECK(counts.size() == static_cast<std::size_t>(size), text_of(operation), ": ", counts.size(), " ", name,
+                " for ", size, " ranks; give one each");
+  for (const std::int64_t count : counts) {
+    TESSERA_CHECK(count >= 0, text_of(operation), ": one of ", name, " is ", count);
+  }
+}
+
+void check_root(const Operation& operation, int size) {
+  TESSERA_CHECK(operation.root >= 0 && operation.root < size, text_of(operation), ": root ", operation.root,
+                " is no rank of 0 to ", size - 1);
+}
+
+void check_reduction(const Operation& operation) {
+  TESSERA_CHECK(can_reduce(operation.dtype, operation.reduction.kind), text_of(operation), ": values of ",
+                to_string(operation.dtype), " have no ", to_string(operation.reduction.kind),
+                operation.dtype == DType::kBool ? "; min and max are its and and or" : "");
+}
+
+}  // namespace tessera::comm::detail

@@ -1,0 +1,53 @@
+#include "tessera/comm/collectives/collective.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/comm/collectives/detail/definitions.h"
+
+namespace tessera::comm {
+
+std::pair<std::int64_t, std::int64_t> share_of(std::int64_t count, int rank, int size) {
+  const std::int64_t step = (count + size - 1) / size;
+  const std::int64_t first = std::min(step * rank, count);
+  return {first, std::min(first + step, count) - first};
+}
+
+// The table: a collective is a file of this folder and a row here.
+const CollectiveDef& definition(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAllReduce: return kAllReduceDef;
+    case OpKind::kAllGather: return kAllGatherDef;
+    case OpKind::kReduceScatter: return kReduceScatterDef;
+    case OpKind::kAllToAll: return kAllToAllDef;
+    case OpKind::kRaggedAllToAll: return kRaggedAllToAllDef;
+    case OpKind::kBroadcast: return kBroadcastDef;
+    case OpKind::kReduce: return kReduceDef;
+    case OpKind::kScatter: return kScatterDef;
+    case OpKind::kGather: return kGatherDef;
+    case OpKind::kBarrier: return kBarrierDef;
+    case OpKind::kPermute: return kPermuteDef;
+    case OpKind::kSend:
+    case OpKind::kRecv: break;
+  }
+  TESSERA_THROW(InvalidArgument, to_string(kind), " is between two ranks, no collective");
+}
+
+void check_arguments(const Operation& operation, int rank, int size) {
+  const CollectiveDef& def = definition(operation.kind);
+  def.check(operation, rank, size);
+  const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
+  const Extents extents = def.extents(operation, rank, size);
+  TESSERA_CHECK(extents.in == 0 || operation.in != nullptr, text_of(operation), ": no input is given");
+  TESSERA_CHECK(extents.out == 0 || operation.out != nullptr, text_of(operation), ": no output is given");
+  if (extents.in == 0 || extents.out == 0) return;
+  const std::byte* in = operation.in;
+  const std::byte* out = operation.out;
+  if (out + extents.out * item <= in || in + extents.in * item <= out) return;
+  const auto allowed = def.in_place == nullptr ? std::nullopt : def.in_place(operation, rank, size);
+  TESSERA_CHECK(allowed, text_of(operation), ": input and output overlap, which it does not allow");
+  TESSERA_CHECK(out - in == *allowed * item, text_of(operation), ": input and output overlap with the output ",
+                out - in, " bytes from the input; in place it begins ", *allowed * item, " bytes from it");
+}
+
+}  // namespace tessera::comm

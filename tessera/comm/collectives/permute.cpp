@@ -1,0 +1,44 @@
+// Every rank takes from the one that sends to it. All ranks give the whole list of targets. A rank that nobody sends to
+// keeps its output.
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/comm/collectives/detail/definitions.h"
+
+namespace tessera::comm {
+namespace {
+
+int source_of(const Operation& operation, int rank) {
+  for (std::size_t from = 0; from < operation.targets.size(); ++from) {
+    if (operation.targets[from] == rank) return static_cast<int>(from);
+  }
+  return -1;
+}
+
+void check(const Operation& operation, int /*rank*/, int size) {
+  detail::check_count(operation);
+  TESSERA_CHECK(operation.targets.size() == static_cast<std::size_t>(size), text_of(operation), ": ",
+                operation.targets.size(), " targets for ", size, " ranks; give one each, -1 for none");
+  for (std::size_t from = 0; from < operation.targets.size(); ++from) {
+    const int to = operation.targets[from];
+    TESSERA_CHECK(to >= -1 && to < size, text_of(operation), ": rank ", from, " would send to ", to,
+                  ", which is no rank of 0 to ", size - 1);
+    TESSERA_CHECK(to == -1 || source_of(operation, to) == static_cast<int>(from), text_of(operation), ": ranks ",
+                  source_of(operation, to), " and ", from, " would both send to ", to);
+  }
+}
+Extents extents(const Operation& operation, int rank, int /*size*/) {
+  const bool sends = operation.targets[static_cast<std::size_t>(rank)] != -1;
+  return {sends ? operation.count : 0, source_of(operation, rank) != -1 ? operation.count : 0};
+}
+std::vector<Move> moves(const Operation& operation, int rank, [[maybe_unused]] int size) {
+  const int from = source_of(operation, rank);
+  if (from == -1 || operation.count == 0) return {};
+  const int taken = TESSERA_MUTANT("comm.permute_from_next") ? (from + 1) % size : from;
+  return {{.from = taken, .to = rank, .count = operation.count}};
+}
+
+}  // namespace
+
+const CollectiveDef kPermuteDef = {.name = "permute", .check = check, .extents = extents, .moves = moves};
+
+}  // namespace tessera::comm

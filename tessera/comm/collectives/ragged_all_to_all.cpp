@@ -1,0 +1,45 @@
+// Every rank takes from each peer the rows that the peer offers, to where the peer says: offsets and sizes lie in
+// device memory and are read when the operation runs. Rows of the output that nobody names keep their values.
+#include "tessera/base/error.h"
+#include "tessera/comm/collectives/detail/definitions.h"
+
+namespace tessera::comm {
+namespace {
+
+void check(const Operation& operation, int /*rank*/, int /*size*/) {
+  detail::check_count(operation);
+  TESSERA_CHECK(operation.in_rows >= 0 && operation.out_rows >= 0, text_of(operation), ": ", operation.in_rows,
+                " rows in, ", operation.out_rows, " rows out");
+  const RaggedRows& rows = operation.rows;
+  TESSERA_CHECK(rows.in_offsets != nullptr && rows.in_sizes != nullptr && rows.out_offsets != nullptr,
+                text_of(operation), ": give in_offsets, in_sizes and out_offsets");
+}
+Extents extents(const Operation& operation, int /*rank*/, int /*size*/) {
+  return {operation.in_rows * operation.count, operation.out_rows * operation.count};
+}
+std::vector<Move> moves(const Operation& /*operation*/, int rank, int size) {
+  std::vector<Move> moves;
+  for (int step = 0; step < size; ++step) {
+    moves.push_back(
+        {.from = (rank + step) % size, .from_offset = kOffered, .to = rank, .to_offset = kOffered, .count = kOffered});
+  }
+  return moves;
+}
+Offer offer(const Operation& operation, int /*rank*/, int peer) {
+  const auto at = static_cast<std::size_t>(peer);
+  const std::int64_t first = operation.rows.in_offsets[at];
+  const std::int64_t size = operation.rows.in_sizes[at];
+  TESSERA_CHECK(size >= 0 && first >= 0 && size <= operation.in_rows && first <= operation.in_rows - size,
+                text_of(operation), ": rows ", first, " to ", first, " + ", size, " for rank ", peer,
+                " are not within ", operation.in_rows, " rows");
+  return {.from_offset = first * operation.count,
+          .to_offset = operation.rows.out_offsets[at] * operation.count,
+          .count = size * operation.count};
+}
+
+}  // namespace
+
+const CollectiveDef kRaggedAllToAllDef = {
+    .name = "ragged_all_to_all", .check = check, .extents = extents, .moves = moves, .offer = offer};
+
+}  // namespace tessera::comm

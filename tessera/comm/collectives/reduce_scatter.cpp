@@ -1,0 +1,31 @@
+// Every rank folds its own part.
+#include "tessera/comm/collectives/detail/definitions.h"
+
+namespace tessera::comm {
+namespace {
+
+void check(const Operation& operation, int /*rank*/, int size) {
+  detail::check_count(operation);
+  detail::check_counts(operation, operation.in_counts, "counts", size);
+  detail::check_reduction(operation);
+}
+Extents extents(const Operation& operation, int rank, int size) {
+  return {detail::whole_of(operation.in_counts, operation.count, size),
+          detail::part_of(operation.in_counts, operation.count, rank).count};
+}
+std::vector<Move> moves(const Operation& operation, int rank, int /*size*/) {
+  const auto [first, count] = detail::part_of(operation.in_counts, operation.count, rank);
+  if (count == 0) return {};
+  return {{.from = kEveryone, .from_offset = first, .to = rank, .to_offset = 0, .count = count}};
+}
+
+std::optional<std::int64_t> in_place(const Operation& operation, int rank, int /*size*/) {
+  return detail::part_of(operation.in_counts, operation.count, rank).first;
+}
+
+}  // namespace
+
+const CollectiveDef kReduceScatterDef = {
+    .name = "reduce_scatter", .check = check, .extents = extents, .moves = moves, .in_place = in_place};
+
+}  // namespace tessera::comm

@@ -1,0 +1,115 @@
+// What a transport implements: one rank's side of one set of ranks. Groups check arguments, count, record and order
+// operations; a communicator moves bytes. A folder of backends/ holds one, named at the foot of its file:
+//
+//   const BackendRegistration kShm{{.name = "shm", .capabilities = ..., .connect = connect}};
+//
+// thread and shm share peer_memory/, since their ranks see each other's memory; mpi, nccl and cuda stand alone.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/export.h"
+#include "tessera/base/ids.h"
+#include "tessera/comm/operation.h"
+#include "tessera/comm/store/store.h"
+#include "tessera/device/stream.h"
+
+namespace tessera::comm {
+
+/// What a transport can do. What it cannot is NotSupported, with a word on what can.
+struct Capabilities {
+  std::uint32_t kinds = 0;            ///< a bit for each OpKind
+  std::uint32_t device_kinds = 0;     ///< a bit: 1 host memory, 2 CUDA memory
+  bool has_fixed_order = false;       ///< reductions by definition, bit for bit
+  bool has_abort = false;             ///< pending operations can be ended
+  bool has_shrink = false;            ///< those that are left can make a new group
+  bool has_symmetric_memory = false;  ///< symmetric.h
+  bool has_capture = false;           ///< operations may be captured
+};
+
+/// What runs: the operations of one launch, and how it went. Shared by the launch and its Work. In a graph it runs once
+/// a replay, and tells of the latest.
+struct Task {
+  std::shared_ptr<const std::string> group;  ///< name of the group that asked for it
+  std::vector<Operation> operations;         ///< at least one
+  std::chrono::nanoseconds deadline{0};      ///< from its start
+  std::atomic<std::uint64_t> sequence{0};    ///< number in its communicator, from 1; 0: not begun
+  std::atomic<std::int64_t> began_ns{0};     ///< steady clock
+  std::atomic<std::int64_t> ended_ns{0};     ///< likewise
+  std::atomic<std::uint32_t> is_done{0};     ///< it has ended, where the host runs it; waited on
+  std::exception_ptr error;                  ///< of one that ended badly, written before is_done
+};
+
+/// Why operations of a group ended.
+struct Failure {
+  /// What can happen.
+  enum class Kind : std::uint8_t {
+    kDeadline,  ///< ranks did not come in time
+    kDeadRank,  ///< a rank died or left
+    kAborted,   ///< a rank said so
+    kMismatch,  ///< ranks do different things
+    kLost,      ///< a device was lost
+  };
+  Kind kind = Kind::kAborted;           ///< what happened
+  int by = 0;                           ///< the rank that saw it
+  std::uint64_t sequence = 0;           ///< operation that it was seen in
+  OpKind operation = OpKind::kBarrier;  ///< likewise
+  std::vector<int> missing = {};        ///< ranks that did not come, or are dead
+  std::string text = {};                ///< what differs, or the reason given to abort()
+};
+
+/// One rank's side of one set of ranks. Thread-safe.
+class TESSERA_API Communicator {
+ public:
+  virtual ~Communicator() = default;
+  /// What it can do.
+  [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
+  /// Puts the task on the stream. In a capture the task becomes part of the graph and runs once a replay.
+  virtual void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) = 0;
+  /// Ends what is pending, on all ranks that can be reached.
+  virtual void abort(std::string_view reason) noexcept = 0;
+  /// Tells the peers that this rank takes no part any more. Never waits.
+  virtual void leave() noexcept {}
+  /// Ranks (by place) that are known to be gone.
+  [[nodiscard]] virtual std::vector<int> gone() const = 0;
+  /// Gives what runs now this much more time.
+  virtual void extend_deadline(std::chrono::nanoseconds by) = 0;
+  /// Operations that have begun.
+  [[nodiscard]] virtual std::uint64_t sequence() const = 0;
+};
+
+/// Who connects: the ranks of the set and how they find each other.
+struct ConnectRequest {
+  std::string name = {};         ///< of the communicator; the same on all its ranks and never used twice in a world
+  std::vector<Rank> ranks = {};  ///< by place
+  int rank = 0;                  ///< this one's place
+  std::shared_ptr<Store> store = {};    ///< shared by the ranks, for this communicator alone
+  std::chrono::nanoseconds timeout{0};  ///< to find each other
+};
+
+/// A transport as the registry knows it.
+struct BackendInfo {
+  std::string_view name;  ///< "shm"
+  int preference = 0;     ///< the greatest that can is taken when none is named
+  /// Why it cannot serve these ranks (other machines, not built with it, no such device); empty: it can.
+  std::string (*why_not)(const ConnectRequest& request) = nullptr;
+  /// Connects; called by all ranks of the set.
+  std::shared_ptr<Communicator> (*connect)(const ConnectRequest& request) = nullptr;
+};
+/// Registers a transport for the life of the process.
+struct TESSERA_API BackendRegistration {
+  /// Registers.
+  explicit BackendRegistration(const BackendInfo& info);
+};
+/// All transports, by name.
+TESSERA_API std::vector<BackendInfo> all_backends();
+
+}  // namespace tessera::comm

@@ -1,0 +1,136 @@
+// Who gets a descriptor, who does not, and that nobody can keep the others from getting theirs.
+#include "tessera/comm/detail/descriptor_server.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+
+namespace tessera::comm::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+Descriptor file_with(char byte) {
+  Descriptor file(::memfd_create("test", MFD_CLOEXEC));
+  EXPECT_EQ(::pwrite(file.get(), &byte, 1, 0), 1);
+  return file;
+}
+char byte_of(const Descriptor& file) {
+  char byte = 0;
+  EXPECT_EQ(::pread(file.get(), &byte, 1, 0), 1);
+  return byte;
+}
+
+// A stranger's connection to the server.
+Descriptor connect_to(const std::string& address) {
+  const std::string name = address.substr(0, address.find(' '));
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  std::memcpy(to.sun_path + 1, name.data(), name.size());
+  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), size), 0);
+  return socket;
+}
+void say(const Descriptor& socket, const std::string& what) {
+  EXPECT_EQ(::send(socket.get(), what.data(), what.size(), MSG_NOSIGNAL), static_cast<ssize_t>(what.size()));
+}
+// What the server says: nothing when it hangs up.
+std::string heard(const Descriptor& socket) {
+  char bytes[16];
+  const ssize_t got = ::recv(socket.get(), bytes, sizeof bytes, 0);
+  return {bytes, bytes + std::max<ssize_t>(got, 0)};
+}
+
+TEST(DescriptorServer, HandsOutWhatIsOfferedByName) {
+  DescriptorServer server;
+  server.offer("a", file_with('a').get());
+  server.offer("b", file_with('b').get());
+  EXPECT_EQ(byte_of(fetch_descriptor(server.address(), "b", 10s).file), 'b');
+  EXPECT_EQ(byte_of(fetch_descriptor(server.address(), "a", 10s).file), 'a');
+  server.offer("a", file_with('c').get());
+  EXPECT_EQ(byte_of(fetch_descriptor(server.address(), "a", 10s).file), 'c');
+  EXPECT_FALSE(fetch_descriptor(server.address(), "d", 10s).file);
+  server.withdraw("a");
+  EXPECT_FALSE(fetch_descriptor(server.address(), "a", 10s).file);
+}
+
+TEST(DescriptorServer, NamesMadeAnewAreNeverTheSame) {
+  DescriptorServer server;
+  const Descriptor file = file_with('x');
+  const std::string first = server.offer_anew("group", file.get());
+  server.withdraw(first);
+  EXPECT_NE(server.offer_anew("group", file.get()), first);
+}
+
+TEST(DescriptorServer, TellsTheProcessApart) {
+  const DescriptorServer server;
+  const Fetched fetched = fetch_descriptor(server.address(), "", 10s);
+  ASSERT_TRUE(fetched.process);
+  pollfd polled{fetched.process.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&polled, 1, 0), 0) << "this process has not ended";
+}
+
+TEST(DescriptorServer, WhoShowsAnotherTokenGetsNothing) {
+  DescriptorServer server;
+  server.offer("a", file_with('a').get());
+  std::string address = server.address();
+  address.back() = address.back() == '0' ? '1' : '0';
+  expect_error<AbortedError>([&] { (void)fetch_descriptor(address, "a", 10s); }, {"would not hand out 'a'"});
+}
+
+TEST(DescriptorServer, JunkCostsItsOwnConnectionAlone) {
+  DescriptorServer server;
+  server.offer("a", file_with('a').get());
+  const std::string token = server.address().substr(server.address().find(' ') + 1);
+  for (const std::string& junk : {std::string("?"), std::string("tsd1"), "tsd2" + token + "a", "tsd1" + token.substr(1),
+                                  "tsd1" + token + std::string(300, 'a'), std::string(5000, '\0')}) {
+    const Descriptor socket = connect_to(server.address());
+    say(socket, junk);
+    EXPECT_EQ(heard(socket), "") << junk.substr(0, 40);
+  }
+  { const Descriptor hung_up = connect_to(server.address()); }
+  EXPECT_EQ(byte_of(fetch_descriptor(server.address(), "a", 10s).file), 'a');
+}
+
+TEST(DescriptorServer, SilentPeersDoNotKeepOthersOut) {
+  DescriptorServer server;
+  server.offer("a", file_with('a').get());
+  std::vector<Descriptor> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connect_to(server.address()));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(byte_of(fetch_descriptor(server.address(), "a", 10s).file), 'a');
+}
+
+TEST(DescriptorServer, ManyAskAtOnce) {
+  DescriptorServer server;
+  server.offer("a", file_with('a').get());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) EXPECT_EQ(byte_of(fetch_descriptor(server.address(), "a", 30s).file), 'a');
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(DescriptorServer, OneThatHasStoppedIsAnErrorAtOnce) {
+  std::string address;
+  {
+    const DescriptorServer server;
+    address = server.address();
+  }
+  expect_error<AbortedError>([&] { (void)fetch_descriptor(address, "a", 10s); }, {"has ended"});
+}
+
+}  // namespace
+}  // namespace tessera::comm::detail

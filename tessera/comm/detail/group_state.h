@@ -1,0 +1,30 @@
+// What a group is on one rank.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tessera/comm/communicator.h"
+#include "tessera/comm/process_group.h"
+
+namespace tessera::comm {
+
+struct GroupState {
+  std::string name;
+  std::vector<Rank> ranks;  // by place
+  int rank = 0;             // this one's place
+  std::string backend;
+  std::shared_ptr<Communicator> communicator;
+  std::uint64_t generation = 0;  // how many failures came before
+  bool has_fixed_order = true;
+  std::atomic<std::int64_t> deadline_ns{0};
+  std::atomic<std::uint64_t> made{0};  // groups made from this one: all ranks count alike
+
+  std::mutex launch_mutex;  // for the order of launches and last_stream
+  device::Stream last_stream;
+};
+
+}  // namespace tessera::comm

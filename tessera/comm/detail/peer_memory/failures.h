@@ -1,0 +1,26 @@
+// How a group of peers ends: the first rank that sees a failure writes the verdict for all, and every rank that waits
+// then or later throws the same words.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tessera/comm/communicator.h"
+#include "tessera/comm/detail/peer_memory/group_memory.h"
+#include "tessera/comm/detail/peer_memory/waiting.h"
+
+namespace tessera::comm::detail {
+
+/// Writes the verdict, unless there is one, and wakes all ranks.
+void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failure& failure);
+/// Whether there is a verdict.
+bool has_verdict(const GroupMemory& group);
+/// Throws what the verdict says: TimeoutError, AbortedError or MismatchError.
+[[noreturn]] void throw_verdict(const GroupMemory& group, std::string_view name);
+/// Throws the error of this kind.
+[[noreturn]] void throw_failure(Failure::Kind kind, std::string_view what, std::string_view name);
+/// "ranks 1 and 3", "rank 2".
+std::string text_of_ranks(std::span<const int> ranks);
+
+}  // namespace tessera::comm::detail

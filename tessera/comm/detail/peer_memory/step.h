@@ -1,0 +1,89 @@
+// Runs operations over peer memory, one step each (or several, when bytes go through the stages):
+//
+//   announce     notice, offers and, for small ones, the input itself in the stage; then `arrived` rises
+//   meet         wait for every peer to arrive; compare fingerprints
+//   move         what this rank makes of the operation (collective.h), straight between the buffers of ranks
+//   part         `finished` rises; wait for every peer's: buffers may be used again
+//
+// An operation that fails has not parted: it waits until no peer reaches for its buffers before it throws.
+//
+// A small operation, or one with a buffer that peers cannot reach, goes through the stages a window at a time: every
+// rank copies its window there, meets the others and takes what comes to it. Nobody needs to part then.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tessera/comm/communicator.h"
+#include "tessera/comm/detail/peer_memory/peer_memory.h"
+
+namespace tessera::comm::detail {
+
+/// One rank's way through the steps of its group. Used by one thread at a time.
+class Steps {
+ public:
+  /// Of this rank.
+  Steps(PeerMemory& memory, int rank) : memory_(memory), group_(memory.group()), rank_(rank) {}
+  /// Runs the operations of a task that has its number; throws what ends the group.
+  void run(const Task& task);
+  /// Gives what runs now this much more time. From any thread.
+  void extend(std::chrono::nanoseconds by) { extra_ns_.fetch_add(by.count(), std::memory_order_relaxed); }
+
+ private:
+  struct Message;
+  class Reaching;
+  void run_operations(const Task& task);
+  void end_group(const std::exception& error, const Task& task) const;
+  void let_go_of_buffers() const;
+  void run_collective(const Operation& operation);
+  void run_messages(std::span<const Operation> operations);
+  bool advance_send(Message& message, const Message*& stage_owner);
+  bool advance_receive(Message& message);
+  void wait_for_mail(std::span<const Message> messages, const Message& open);
+  void announce(const Operation& operation, bool is_staged);
+  void meet(const Operation& operation);
+  void part(const Operation& operation);
+  void move_directly(const Operation& operation);
+  void move_by_stages(const Operation& operation, bool is_first_staged);
+  void stage_window(const Operation& operation, std::uint64_t window);
+  void next_window(const Operation& operation, std::uint64_t window);
+  void make(const Operation& operation, const Move& move, std::span<const std::byte* const> in,
+            std::span<std::byte* const> out) const;
+  [[nodiscard]] Move resolve(const Operation& operation, const Move& move);
+  void wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least, int peer, const Operation& operation);
+  [[nodiscard]] bool is_gone(int peer) const;
+  [[noreturn]] void fail(Failure failure, const Operation& operation);
+  [[noreturn]] void fail_waiting(const Operation& operation, int peer);
+  [[noreturn]] void fail_mismatch(const Operation& operation);
+  [[nodiscard]] std::chrono::nanoseconds time_left() const;
+
+  PeerMemory& memory_;
+  const GroupMemory group_;
+  const int rank_;
+  std::string_view name_;  // of the group whose task runs
+  std::uint64_t step_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::chrono::nanoseconds until_{0};
+  std::chrono::nanoseconds deadline_{0};
+  std::atomic<std::int64_t> extra_ns_{0};  // of the task that runs
+};
+
+/// While it lives its rank may touch memory of its peers. Throws the verdict if there is one.
+class Steps::Reaching {
+ public:
+  explicit Reaching(const Steps& steps);
+  ~Reaching();
+  Reaching(const Reaching&) = delete;
+  Reaching& operator=(const Reaching&) = delete;
+
+ private:
+  void end() const;
+  const Steps& steps_;
+};
+
+}  // namespace tessera::comm::detail

@@ -1,0 +1,141 @@
+#include "tessera/comm/detail/process_world.h"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+
+namespace tessera::comm::detail {
+namespace {
+
+std::string link_at(const char* path) {
+  char text[256] = {};
+  const ssize_t length = ::readlink(path, text, sizeof text - 1);
+  return length > 0 ? std::string(text, static_cast<std::size_t>(length)) : "none";
+}
+
+// Processes that see each other: one boot of one kernel, and the namespaces that sockets and process numbers are of.
+std::string this_machine() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  file >> boot;
+  return (boot.empty() ? "unknown" : boot) + "/" + link_at("/proc/self/ns/net") + "/" + link_at("/proc/self/ns/pid");
+}
+
+// Longer is for ever, and would not fit where times are added.
+constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
+
+std::string key_of(Rank rank) { return "rank " + to_string(rank); }
+
+}  // namespace
+
+PeerProcess::PeerProcess(Rank rank, std::string address, std::chrono::nanoseconds timeout)
+    : rank_(rank), address_(std::move(address)), process_(fetch_descriptor(address_, "", timeout).process) {}
+
+PeerProcess::~PeerProcess() {
+  for (const std::atomic<std::byte*>& window : windows_) {
+    if (window.load() != nullptr) ::munmap(window.load(), 2 * kMostBytes);
+  }
+}
+
+bool PeerProcess::has_ended() const {
+  if (has_ended_.load(std::memory_order_acquire)) return true;
+  pollfd polled{process_.get(), POLLIN, 0};
+  if (::poll(&polled, 1, 0) <= 0 || TESSERA_MUTANT("shm.dead_unseen")) return false;
+  has_ended_.store(true, std::memory_order_release);
+  return true;
+}
+
+Descriptor PeerProcess::fetch(std::string_view name, std::chrono::nanoseconds timeout) const {
+  const auto until = std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(timeout, kLongest);
+  try {
+    while (true) {
+      const std::chrono::nanoseconds left = until - std::chrono::steady_clock::now();
+      Descriptor file = fetch_descriptor(address_, name, std::max(left, std::chrono::nanoseconds(0))).file;
+      if (file) return file;
+      TESSERA_CHECK_AS(TimeoutError, left.count() > 0, "it does not offer '", name, "' within ", timeout);
+      // Not yet: asked again a little later, or told at once when it ends.
+      pollfd polled{process_.get(), POLLIN, 0};
+      (void)::poll(&polled, 1, 1);
+    }
+  } catch (const AbortedError& error) {
+    TESSERA_THROW(AbortedError, "rank ", rank_, ": ", error.message());
+  } catch (const TimeoutError& error) {
+    TESSERA_THROW(TimeoutError, "rank ", rank_, ": ", error.message());
+  }
+}
+
+void PeerProcess::open_memory(std::chrono::nanoseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  if (!memory_) memory_ = fetch(ProcessWorld::kMemoryName, timeout);
+}
+
+std::byte* PeerProcess::reach(std::uint64_t offset) {
+  const std::size_t window = offset / kMostBytes;
+  TESSERA_CHECK(window < kWindows, "rank ", rank_, " has its memory at ", offset, " of its file");
+  std::byte* at = windows_[window].load(std::memory_order_acquire);
+  if (at == nullptr) at = map_window(window);
+  return at + offset % kMostBytes;
+}
+
+std::byte* PeerProcess::map_window(std::size_t window) {
+  const std::lock_guard lock(mutex_);
+  if (std::byte* made = windows_[window].load(std::memory_order_relaxed)) return made;
+  // Longer than the file, which grows: only what the peer says is there is touched.
+  void* got = ::mmap(nullptr, 2 * kMostBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_.get(),
+                     static_cast<off_t>(window * kMostBytes));
+  TESSERA_CHECK_AS(IoError, got != MAP_FAILED, "the memory of rank ", rank_,
+                   " could not be mapped: ", std::strerror(errno));
+  windows_[window].store(static_cast<std::byte*>(got), std::memory_order_release);
+  return static_cast<std::byte*>(got);
+}
+
+ProcessWorld::ProcessWorld(std::shared_ptr<Store> store, Rank rank)
+    : store_(std::move(store)), machine_(this_machine()) {
+  store_->set(key_of(rank), machine_ + " " + server_.address());
+}
+
+void ProcessWorld::meet(int world_size, std::chrono::nanoseconds timeout) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world_size; ++rank) keys.push_back(key_of(Rank(rank)));
+  try {
+    store_->wait(keys, timeout);
+  } catch (const TimeoutError&) {
+    std::string missing;
+    for (const std::string& key : keys) {
+      if (!store_->find(key)) missing += (missing.empty() ? "" : ", ") + key;
+    }
+    TESSERA_CHECK_AS(TimeoutError, missing.empty(), "init: not all of ", world_size, " ranks came within ", timeout,
+                     ": ", missing, " did not, to ", store_->text());
+  }
+}
+
+std::string ProcessWorld::published(Rank rank) {
+  const std::optional<std::string> text = store_->find(key_of(rank));
+  TESSERA_CHECK(text.has_value(), "rank ", rank, " is not in ", store_->text());
+  return *text;
+}
+
+bool ProcessWorld::is_here(Rank rank) {
+  const std::string text = published(rank);
+  return text.substr(0, text.find(' ')) == machine_;
+}
+
+std::shared_ptr<PeerProcess> ProcessWorld::peer(Rank rank, std::chrono::nanoseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<PeerProcess>& process = peers_[rank];
+  if (process == nullptr) {
+    const std::string text = published(rank);
+    process = std::make_shared<PeerProcess>(rank, text.substr(text.find(' ') + 1), timeout);
+  }
+  return process;
+}
+
+}  // namespace tessera::comm::detail

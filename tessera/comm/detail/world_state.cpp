@@ -1,0 +1,113 @@
+#include "tessera/comm/detail/world_state.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/store/memory_store.h"
+#include "tessera/comm/store/prefix_store.h"
+
+namespace tessera::comm {
+namespace {
+
+// Filled before main; read by all threads after.
+std::vector<BackendInfo>& backends() {
+  static std::vector<BackendInfo> all;
+  return all;
+}
+
+}  // namespace
+
+BackendRegistration::BackendRegistration(const BackendInfo& info) { backends().push_back(info); }
+
+std::vector<BackendInfo> all_backends() {
+  std::vector<BackendInfo> all = backends();
+  std::ranges::sort(all, {}, &BackendInfo::name);
+  return all;
+}
+
+namespace detail {
+namespace {
+
+// The named backend, or of those that can the one that is preferred.
+BackendInfo choose(std::string_view name, const ConnectRequest& request) {
+  std::string reasons;
+  const BackendInfo* best = nullptr;
+  for (const BackendInfo& backend : backends()) {
+    if (!name.empty() && backend.name != name) continue;
+    const std::string why_not = backend.why_not(request);
+    if (!why_not.empty()) {
+      reasons += std::string(reasons.empty() ? "" : "; ") + std::string(backend.name) + ": " + why_not;
+    } else if (best == nullptr || backend.preference > best->preference) {
+      best = &backend;
+    }
+  }
+  if (best != nullptr) return *best;
+  if (reasons.empty()) {
+    for (const BackendInfo& backend : all_backends()) reasons += " " + std::string(backend.name);
+    TESSERA_THROW(InvalidArgument, "there is no backend '", name, "'; there are:", reasons);
+  }
+  TESSERA_THROW(NotSupported, "no backend can connect ranks ", text_of(request.ranks), ": ", reasons);
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> SimulatedWorld::memory(const std::string& name, std::size_t nbytes,
+                                                  const std::function<void(std::byte*)>& initialise) {
+  const std::lock_guard lock(mutex_);
+  if (std::shared_ptr<std::byte> found = memories_[name].lock()) return found;
+  constexpr std::align_val_t kPage{4096};
+  const std::shared_ptr<std::byte> made(static_cast<std::byte*>(::operator new(nbytes, kPage)),
+                                        [kPage](std::byte* memory) { ::operator delete(memory, kPage); });
+  initialise(made.get());
+  memories_[name] = made;
+  return made;
+}
+
+WorldState& WorldState::current() {
+  return current_rank()->part<WorldState>([] {
+    return std::make_shared<WorldState>(std::make_shared<MemoryStore>(), std::make_shared<SimulatedWorld>(nullptr));
+  });
+}
+
+std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& ranks, std::string_view backend,
+                                                       std::uint64_t generation, std::chrono::nanoseconds timeout,
+                                                       std::string& chosen) {
+  const auto self = std::ranges::find(ranks, current_place().rank);
+  ConnectRequest request{.name = text_of(ranks) + (generation == 0 ? "" : " #" + std::to_string(generation)),
+                         .ranks = ranks,
+                         .rank = static_cast<int>(self - ranks.begin()),
+                         .timeout = timeout};
+  const BackendInfo info = choose(backend, request);
+  chosen = info.name;
+  const std::string key = chosen + " " + request.name;
+  request.store = std::make_shared<PrefixStore>("communicator " + key, store_);
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Communicator>& communicator = communicators_[key];
+  if (communicator == nullptr) communicator = info.connect(request);
+  return communicator;
+}
+
+void WorldState::leave() noexcept {
+  // Another thread may be in the middle of connecting: it is told by the death of the process then.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  for (const auto& [key, communicator] : communicators_) {
+    if (communicator != nullptr) communicator->leave();
+  }
+}
+
+std::string text_of(const std::vector<Rank>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    while (end < ranks.size() && ranks[end].value() == ranks[end - 1].value() + 1) ++end;
+    text += (text.empty() ? "" : ",") + to_string(ranks[i]);
+    if (end > i + 1) text += "-" + to_string(ranks[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+}  // namespace detail
+}  // namespace tessera::comm

@@ -1,0 +1,72 @@
+// What a rank knows of its world: where ranks meet, and who is connected to whom. A part of the rank.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tessera/base/ids.h"
+#include "tessera/comm/communicator.h"
+#include "tessera/comm/store/store.h"
+
+namespace tessera::device::host {
+class SeededScheduler;
+}
+
+namespace tessera::comm::detail {
+
+class ProcessWorld;
+
+/// Group memory of ranks that are threads of one process, by name; made by whoever comes first.
+class SimulatedWorld {
+ public:
+  /// Of ranks that take turns, or not (null).
+  explicit SimulatedWorld(std::shared_ptr<device::host::SeededScheduler> scheduler)
+      : scheduler_(std::move(scheduler)) {}
+  /// The memory of a communicator, `nbytes` long and initialised by `initialise`; kept while somebody holds it.
+  std::shared_ptr<std::byte> memory(const std::string& name, std::size_t nbytes,
+                                    const std::function<void(std::byte*)>& initialise);
+  [[nodiscard]] const std::shared_ptr<device::host::SeededScheduler>& scheduler() const { return scheduler_; }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<std::byte>> memories_;
+  std::shared_ptr<device::host::SeededScheduler> scheduler_;
+};
+
+/// See the head of this file. Thread-safe.
+class WorldState {
+ public:
+  WorldState(std::shared_ptr<Store> store, std::shared_ptr<SimulatedWorld> simulated,
+             std::shared_ptr<ProcessWorld> processes = nullptr)
+      : store_(std::move(store)), simulated_(std::move(simulated)), processes_(std::move(processes)) {}
+  /// Of the current rank; a world of one has one of its own.
+  static WorldState& current();
+
+  [[nodiscard]] const std::shared_ptr<Store>& store() const { return store_; }
+  /// The other ranks, where they are threads of this process; null: they are not.
+  [[nodiscard]] const std::shared_ptr<SimulatedWorld>& simulated() const { return simulated_; }
+  /// The other ranks, where they are processes; null: they are not.
+  [[nodiscard]] const std::shared_ptr<ProcessWorld>& processes() const { return processes_; }
+  /// Tells the peers that this rank has gone; for the end of its process.
+  void leave() noexcept;
+  /// The communicator of these ranks on this backend ("": the best that can), connected when first asked for.
+  /// `generation` tells those apart that came after a failure.
+  std::shared_ptr<Communicator> communicator(const std::vector<Rank>& ranks, std::string_view backend,
+                                             std::uint64_t generation, std::chrono::nanoseconds timeout,
+                                             std::string& chosen);
+
+ private:
+  std::shared_ptr<Store> store_;
+  std::shared_ptr<SimulatedWorld> simulated_;
+  std::shared_ptr<ProcessWorld> processes_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Communicator>> communicators_;
+};
+
+/// Ranks as text: "0-3", "0,2,5".
+std::string text_of(const std::vector<Rank>& ranks);
+
+}  // namespace tessera::comm::detail

@@ -1,0 +1,92 @@
+#include <cstdlib>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/detail/process_world.h"
+#include "tessera/comm/detail/world_state.h"
+#include "tessera/comm/launch_environment.h"
+#include "tessera/comm/store/open_store.h"
+#include "tessera/comm/store/prefix_store.h"
+#include "tessera/comm/store/tcp_store_server.h"
+#include "tessera/comm/world.h"
+
+namespace tessera {
+namespace {
+
+using comm::StoreAddress;
+
+// What the launcher said, and over it what the caller said.
+comm::LaunchEnvironment place_from(const InitOptions& options) {
+  comm::EnvironmentMap environment = comm::process_environment();
+  TESSERA_CHECK(options.rank.has_value() == options.world_size.has_value(),
+                "init: give rank and world_size, or neither");
+  if (options.rank) {
+    environment["RANK"] = std::to_string(*options.rank);
+    environment["WORLD_SIZE"] = std::to_string(*options.world_size);
+  }
+  const bool is_told = !options.store.empty() && environment["TESSERA_STORE"] != options.store;
+  if (is_told) environment["TESSERA_STORE"] = options.store;
+  comm::LaunchEnvironment read = comm::read_launch_environment(environment);
+  // Nobody else knows of an address that the caller made up.
+  if (is_told && comm::parse_store_address(options.store).kind == StoreAddress::Kind::kTcp) {
+    read.hosts_store = read.place.rank == Rank(0);
+  }
+  return read;
+}
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0; }
+
+// The store of the world, with the server where this rank hosts it.
+struct WorldStore {
+  std::shared_ptr<comm::TcpStoreServer> server;
+  std::shared_ptr<comm::Store> store;
+};
+
+WorldStore open_world_store(const comm::LaunchEnvironment& launched, std::chrono::nanoseconds timeout) {
+  WorldStore opened;
+  if (launched.hosts_store) {
+    const StoreAddress address = comm::parse_store_address(launched.store);
+    // A name that other machines use is one that they must reach.
+    opened.server = std::make_shared<comm::TcpStoreServer>(comm::TcpStoreServerOptions{
+        .host = is_loopback(address.host) ? address.host : "0.0.0.0", .port = address.port, .secret = launched.secret});
+  }
+  opened.store = comm::open_store(launched.store, launched.secret, timeout);
+  return opened;
+}
+
+bool is_same(const RankPlace& a, const RankPlace& b) {
+  return a.rank == b.rank && a.world_size == b.world_size && a.local_rank == b.local_rank &&
+         a.local_world_size == b.local_world_size;
+}
+
+}  // namespace
+
+void init(const InitOptions& options) {
+  const comm::LaunchEnvironment launched = place_from(options);
+  const RankPlace& place = launched.place;
+  const RankPlace& current = current_place();
+  TESSERA_CHECK(current.world_size == 1 || is_same(place, current), "init: this process is rank ", current.rank, " of ",
+                current.world_size, " already and cannot be rank ", place.rank, " of ", place.world_size);
+  if (is_same(place, current) && (place.world_size > 1 || place.run_dir == current.run_dir)) return;
+  if (place.world_size == 1) return set_process_place(place);
+
+  const WorldStore opened = open_world_store(launched, options.timeout);
+  set_process_place(place);
+  const std::shared_ptr<RankContext> rank = current_rank();
+  struct Hosted {
+    std::shared_ptr<comm::TcpStoreServer> server;
+  };
+  // First made, last destroyed.
+  rank->part<Hosted>([&] { return std::make_shared<Hosted>(Hosted{opened.server}); });
+  rank->part<comm::detail::WorldState>([&] {
+    auto processes = std::make_shared<comm::detail::ProcessWorld>(
+        std::make_shared<comm::PrefixStore>("world", opened.store), place.rank);
+    return std::make_shared<comm::detail::WorldState>(opened.store, nullptr, processes);
+  });
+  // The rank of a process is never destroyed, so peers must be told otherwise that it has gone in order.
+  static comm::detail::WorldState* const world = &comm::detail::WorldState::current();
+  std::atexit([] { world->leave(); });
+  world->processes()->meet(place.world_size, options.timeout);
+}
+
+}  // namespace tessera

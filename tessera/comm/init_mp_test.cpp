@@ -1,0 +1,167 @@
+// How processes become ranks: from what is given, from the environment, over a directory and over a socket.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/process_group.h"
+#include "tessera/comm/store/store.h"
+#include "tessera/comm/store/tcp_store_server.h"
+#include "tessera/comm/testing/rank_processes.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+
+namespace tessera::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Runs bodies in processes of their own, at once; all must end well.
+void in_processes(const std::vector<std::function<void()>>& bodies) {
+  std::fflush(nullptr);
+  std::vector<pid_t> children;
+  for (const auto& body : bodies) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      try {
+        body();
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+      std::fflush(nullptr);
+      std::exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+void expect_sum(int ranks) {
+  const device::Stream stream = device::Device::get("host").default_stream();
+  std::int64_t sum = 1;
+  world().all_reduce(&sum, &sum, 1, DType::kI64, {}, stream).wait();
+  EXPECT_EQ(sum, ranks);
+}
+
+std::string temporary() {
+  char name[] = "/tmp/tessera_init_XXXXXX";
+  EXPECT_NE(::mkdtemp(name), nullptr);
+  return name;
+}
+
+// A port that was free a moment ago.
+std::uint16_t free_port() { return TcpStoreServer({}).port(); }
+
+void set_environment(int rank, int ranks, std::uint16_t port) {
+  ::setenv("RANK", std::to_string(rank).c_str(), 1);
+  ::setenv("WORLD_SIZE", std::to_string(ranks).c_str(), 1);
+  ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+  ::setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+}
+
+TEST(Init, ReadsTheEnvironmentAndRankZeroHostsTheStore) {
+  const std::uint16_t port = free_port();
+  std::vector<std::function<void()>> bodies;
+  for (int rank = 0; rank < 3; ++rank) {
+    bodies.emplace_back([=] {
+      set_environment(rank, 3, port);
+      init();
+      EXPECT_EQ(current_place().rank, Rank(rank));
+      EXPECT_EQ(current_place().local_world_size, 3);
+      EXPECT_EQ(world().backend(), "shm");
+      expect_sum(3);
+      // Nobody goes before all have done with the store.
+      const device::Stream stream = device::Device::get("host").default_stream();
+      world().launch({.kind = OpKind::kBarrier}, stream).wait();
+    });
+  }
+  in_processes(bodies);
+}
+
+TEST(Init, TakesWhatItIsGivenOverADirectory) {
+  const std::string base = temporary();
+  std::vector<std::function<void()>> bodies;
+  for (int rank = 0; rank < 2; ++rank) {
+    bodies.emplace_back([=] {
+      const InitOptions options{.rank = rank, .world_size = 2, .store = "file://" + base + "/store"};
+      init(options);
+      init(options);  // the same place again changes nothing
+      expect_error<InvalidArgument>([&] { init({.rank = 1 - rank, .world_size = 2, .store = options.store}); },
+                                    {"already", "cannot be rank " + std::to_string(1 - rank)});
+      expect_sum(2);
+    });
+  }
+  in_processes(bodies);
+  std::filesystem::remove_all(base);
+}
+
+TEST(Init, AnAddressThatIsGivenIsHostedByRankZero) {
+  const std::string store = "tcp://127.0.0.1:" + std::to_string(free_port());
+  std::vector<std::function<void()>> bodies;
+  for (int rank = 0; rank < 2; ++rank) {
+    bodies.emplace_back([=] {
+      init({.rank = rank, .world_size = 2, .store = store});
+      expect_sum(2);
+      comm::store()->set("done " + std::to_string(rank), "");
+      const std::string keys[] = {"done 0", "done 1"};
+      if (rank == 0) comm::store()->wait(keys, 20s);
+    });
+  }
+  in_processes(bodies);
+}
+
+TEST(Init, WithoutAnythingIsAWorldOfOne) {
+  in_processes({[] {
+    init();
+    EXPECT_EQ(current_place().world_size, 1);
+    expect_sum(1);
+  }});
+}
+
+TEST(Init, RanksThatDoNotComeAreNamed) {
+  const std::string base = temporary();
+  in_processes({[&] {
+    expect_error<TimeoutError>(
+        [&] { init({.rank = 1, .world_size = 3, .store = "file://" + base + "/store", .timeout = 50ms}); },
+        {"not all of 3 ranks came", "rank 0, rank 2 did not"});
+  }});
+  std::filesystem::remove_all(base);
+}
+
+TEST(Init, ComesBeforeTheRankIsUsed) {
+  const std::string base = temporary();
+  in_processes({[&] {
+    (void)device::Device::get("host").default_stream();
+    expect_error<InvalidArgument>([&] { init({.rank = 0, .world_size = 2, .store = "file://" + base + "/store"}); },
+                                  {"in use already"});
+  }});
+  std::filesystem::remove_all(base);
+}
+
+TEST(Init, HalfAPlaceIsRefused) {
+  expect_error<InvalidArgument>([] { init({.rank = 1}); }, {"rank and world_size"});
+}
+
+TEST(RankProcesses, TellHowEachEnded) {
+  const std::vector<ProcessEnd> ends = run_rank_processes(3, [](int rank) {
+    if (rank == 1) ::kill(::getpid(), SIGKILL);
+    if (rank == 2) TESSERA_THROW(IoError, "on purpose");
+  });
+  EXPECT_EQ(ends[0].exit_code, 0);
+  EXPECT_EQ(ends[1].signal, SIGKILL);
+  EXPECT_EQ(ends[2].exit_code, 1);
+}
+
+}  // namespace
+}  // namespace tessera::comm

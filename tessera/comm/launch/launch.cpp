@@ -1,0 +1,359 @@
+#include "tessera/comm/launch/launch.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <memory>
+
+#include "tessera/base/error.h"
+#include "tessera/comm/launch/detail/child.h"
+#include "tessera/comm/launch/detail/launch_record.h"
+#include "tessera/comm/launch/detail/output.h"
+#include "tessera/comm/store/tcp_store_server.h"
+
+namespace tessera::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using detail::Child;
+using detail::ChildRequest;
+using detail::Descriptor;
+using detail::LineCutter;
+
+constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+
+// The signals we take care of come through a descriptor while this lives, and are as before after it.
+class SignalDesk {
+ public:
+  SignalDesk() {
+    sigset_t ours;
+    ::sigemptyset(&ours);
+    for (const int signal : kForwarded) ::sigaddset(&ours, signal);
+    for (const int signal : {SIGCHLD, SIGPIPE}) ::sigaddset(&ours, signal);
+    ::pthread_sigmask(SIG_BLOCK, &ours, &before_);
+    // Where the ends of children are ignored nobody hears of them.
+    struct sigaction standard = {};
+    standard.sa_handler = SIG_DFL;
+    ::sigaction(SIGCHLD, &standard, &child_before_);
+    desk_.reset(::signalfd(-1, &ours, SFD_NONBLOCK | SFD_CLOEXEC));
+  }
+  ~SignalDesk() {
+    while (next()) {
+    }
+    ::sigaction(SIGCHLD, &child_before_, nullptr);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalDesk(const SignalDesk&) = delete;
+  SignalDesk& operator=(const SignalDesk&) = delete;
+
+  [[nodiscard]] int fd() const { return desk_.get(); }
+  [[nodiscard]] const sigset_t& mask_before() const { return before_; }
+  [[nodiscard]] std::optional<int> next() const {
+    signalfd_siginfo info = {};
+    if (::read(desk_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+    return static_cast<int>(info.ssi_signo);
+  }
+
+ private:
+  Descriptor desk_;
+  sigset_t before_ = {};
+  struct sigaction child_before_ = {};
+};
+
+std::string random_secret() {
+  unsigned char bytes[16];
+  TESSERA_CHECK_AS(IoError, ::getrandom(bytes, sizeof bytes, 0) == sizeof bytes,
+                   "the system gives no random bytes: ", std::strerror(errno));
+  std::string text;
+  for (const unsigned byte : bytes) text += {"0123456789abcdef"[byte >> 4U], "0123456789abcdef"[byte & 15U]};
+  return text;
+}
+
+std::string ranks_text(std::size_t count) { return std::to_string(count) + (count == 1 ? " rank" : " ranks"); }
+
+// One process of the run.
+struct RankProcess {
+  Child child;
+  LineCutter lines[2];
+  std::optional<RankEnd> end = {};
+};
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchOptions& options)
+      : options_(options), record_(options), output_(options.out, options.err, options.ranks) {}
+
+  LaunchReport run();
+
+ private:
+  void start();
+  void look_after();
+  void wait_for_something();
+  void read_from(RankProcess& process, int rank, bool is_err);
+  void drain(RankProcess& process, int rank);
+  void take_signals();
+  void reap();
+  void note_end(const RankEnd& end);
+  void stop_others(std::size_t alive);
+  void signal_all(int number);
+  void check_time();
+  void show_status();
+  void flush_output();
+  [[nodiscard]] std::size_t alive() const;
+
+  const LaunchOptions& options_;
+  SignalDesk signals_;
+  detail::LaunchRecord record_;
+  detail::Output output_;
+  std::unique_ptr<TcpStoreServer> server_;
+  std::vector<RankProcess> processes_;
+  std::optional<RankEnd> first_failure_;
+  std::optional<Clock::time_point> kill_at_;
+  bool is_stopping_ = false;  // what ends from now on was asked to
+  int stops_asked_ = 0;       // INT, TERM and HUP so far
+  bool is_output_broken_ = false;
+  Clock::time_point began_ = Clock::now();
+};
+
+void Launcher::start() {
+  processes_.clear();
+  first_failure_.reset();
+  kill_at_.reset();
+  is_stopping_ = false;
+  server_.reset();  // its port is free for the next
+  const std::string secret = random_secret();
+  server_ = std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.port = options_.port, .secret = secret});
+  const std::string port = std::to_string(server_->port());
+  const std::string size = std::to_string(options_.ranks);
+  std::vector<int> pids;
+  for (int rank = 0; rank < options_.ranks; ++rank) {
+    const std::string number = std::to_string(rank);
+    const std::vector<std::pair<std::string, std::string>> environment = {{"RANK", number},
+                                                                          {"WORLD_SIZE", size},
+                                                                          {"LOCAL_RANK", number},
+                                                                          {"LOCAL_WORLD_SIZE", size},
+                                                                          {"MASTER_ADDR", "127.0.0.1"},
+                                                                          {"MASTER_PORT", port},
+                                                                          {"TESSERA_STORE", "tcp://127.0.0.1:" + port},
+                                                                          {"TESSERA_STORE_SECRET", secret},
+                                                                          {"TESSERA_RUN_DIR", record_.directory()}};
+    processes_.emplace_back();
+    processes_.back().child = Child(ChildRequest{options_.command, environment, signals_.mask_before()});
+    pids.push_back(processes_.back().child.pid());
+  }
+  record_.started(pids, "tcp://127.0.0.1:" + port);
+}
+
+std::size_t Launcher::alive() const {
+  return static_cast<std::size_t>(
+      std::count_if(processes_.begin(), processes_.end(), [](const RankProcess& each) { return !each.end; }));
+}
+
+LaunchReport Launcher::run() {
+  LaunchReport report;
+  report.run_dir = record_.directory();
+  for (;;) {
+    start();
+    look_after();
+    const bool is_over =
+        !first_failure_ || stops_asked_ > 0 || is_output_broken_ || report.restarts == options_.restarts;
+    if (is_over) break;
+    ++report.restarts;
+    output_.say(tessera::detail::concat("starting all ", ranks_text(processes_.size()), " again (restart ",
+                                        report.restarts, " of ", options_.restarts, ")"));
+  }
+  report.first_failure = first_failure_;
+  for (const RankProcess& each : processes_) report.ends.push_back(*each.end);
+  if (first_failure_)
+    report.exit_code = first_failure_->signal != 0 ? 128 + first_failure_->signal : first_failure_->exit_code;
+  if (is_output_broken_ && report.exit_code == 0) report.exit_code = 128 + SIGPIPE;
+  record_.finished(report.exit_code);
+  flush_output();
+  return report;
+}
+
+void Launcher::look_after() {
+  while (alive() > 0) {
+    show_status();
+    wait_for_something();
+    take_signals();
+    check_time();
+    if (output_.is_broken() && !is_output_broken_) {
+      is_output_broken_ = true;
+      is_stopping_ = true;
+      stop_others(alive());
+    }
+  }
+  output_.set_status("");
+}
+
+// Sleeps until a rank writes or ends, a signal comes, what we write to is ready, or a time has come; moves the bytes.
+void Launcher::wait_for_something() {
+  std::vector<pollfd> ready;
+  ready.push_back({signals_.fd(), POLLIN, 0});
+  for (const int fd : output_.waiting()) ready.push_back({fd, POLLOUT, 0});
+  const std::size_t first_pipe = ready.size();
+  struct Source {
+    RankProcess* process;
+    int rank;
+    bool is_err;
+  };
+  std::vector<Source> sources;
+  for (int rank = 0; rank < options_.ranks && !output_.is_full(); ++rank) {
+    RankProcess& process = processes_[static_cast<std::size_t>(rank)];
+    for (const bool is_err : {false, true}) {
+      const Descriptor& pipe = is_err ? process.child.err : process.child.out;
+      if (!pipe) continue;
+      ready.push_back({pipe.get(), POLLIN, 0});
+      sources.push_back({&process, rank, is_err});
+    }
+  }
+  auto until = Clock::now() + std::chrono::seconds(output_.has_status() ? 1 : 60);
+  if (kill_at_) until = std::min(until, *kill_at_);
+  const auto pause = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+  ::poll(ready.data(), ready.size(), static_cast<int>(std::max<std::int64_t>(pause.count(), 0)));
+  for (std::size_t i = 1; i < first_pipe; ++i) {
+    if (ready[i].revents != 0) output_.write_some(ready[i].fd);
+  }
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (ready[first_pipe + i].revents != 0) read_from(*sources[i].process, sources[i].rank, sources[i].is_err);
+  }
+}
+
+void Launcher::read_from(RankProcess& process, int rank, bool is_err) {
+  Descriptor& pipe = is_err ? process.child.err : process.child.out;
+  LineCutter& lines = process.lines[is_err ? 1 : 0];
+  const auto line = [&](std::string_view text) { output_.line(rank, is_err, text); };
+  char piece[65536];
+  const ssize_t got = ::read(pipe.get(), piece, sizeof piece);
+  if (got > 0) {
+    lines.feed({piece, static_cast<std::size_t>(got)}, line);
+  } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+    lines.finish(line);
+    pipe.reset();
+  }
+}
+
+// What an ended rank left in its pipes; not until they close, since what it started may hold them.
+void Launcher::drain(RankProcess& process, int rank) {
+  for (const bool is_err : {false, true}) {
+    Descriptor& pipe = is_err ? process.child.err : process.child.out;
+    LineCutter& lines = process.lines[is_err ? 1 : 0];
+    const auto line = [&](std::string_view text) { output_.line(rank, is_err, text); };
+    char piece[65536];
+    for (ssize_t got = 0; pipe && (got = ::read(pipe.get(), piece, sizeof piece)) > 0;)
+      lines.feed({piece, static_cast<std::size_t>(got)}, line);
+    lines.finish(line);
+    pipe.reset();
+  }
+}
+
+void Launcher::signal_all(int number) {
+  for (const RankProcess& each : processes_) each.child.signal(number);
+}
+
+void Launcher::take_signals() {
+  while (const std::optional<int> number = signals_.next()) {
+    if (*number == SIGCHLD) reap();
+    if (std::find(std::begin(kForwarded), std::end(kForwarded), *number) == std::end(kForwarded)) continue;
+    const bool is_stop = *number == SIGINT || *number == SIGTERM || *number == SIGHUP;
+    if (is_stop && ++stops_asked_ > 1) {
+      output_.say("asked to stop again: killing the ranks");
+      signal_all(SIGKILL);
+      continue;
+    }
+    if (is_stop) is_stopping_ = true;
+    signal_all(*number);
+  }
+}
+
+void Launcher::reap() {
+  for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
+    RankProcess& process = processes_[rank];
+    if (process.end) continue;
+    std::optional<RankEnd> end = process.child.reap();
+    if (!end) continue;
+    end->rank = static_cast<int>(rank);
+    drain(process, end->rank);
+    process.end = end;
+    note_end(*end);
+  }
+}
+
+void Launcher::note_end(const RankEnd& end) {
+  record_.ended(end);
+  if (end.is_good() || is_output_broken_) return;
+  const bool is_first = !first_failure_;
+  if (is_first) first_failure_ = end;
+  const bool was_asked = kill_at_.has_value() && !is_first;
+  if (!was_asked) output_.say(tessera::detail::concat("rank ", end.rank, " ", to_string(end)));
+  if (is_first && !is_stopping_ && options_.on_failure == OnFailure::kKill) {
+    const std::size_t left = alive();
+    if (left > 0) output_.say(tessera::detail::concat("stopping the other ", ranks_text(left)));
+    stop_others(left);
+  }
+}
+
+void Launcher::stop_others(std::size_t left) {
+  if (left == 0) return;
+  signal_all(SIGTERM);
+  kill_at_ = Clock::now() + options_.grace;
+}
+
+void Launcher::check_time() {
+  if (!kill_at_ || Clock::now() < *kill_at_) return;
+  for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
+    if (processes_[rank].end) continue;
+    output_.say(tessera::detail::concat("rank ", rank, " did not end within ", options_.grace, " of SIGTERM: killed"));
+  }
+  signal_all(SIGKILL);
+  kill_at_ = Clock::now() + std::chrono::hours(1);  // a killed process ends when the kernel lets it
+}
+
+void Launcher::show_status() {
+  if (!output_.has_status()) return;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - began_).count();
+  char time[32];
+  std::snprintf(time, sizeof time, "%02lld:%02lld:%02lld", static_cast<long long>(seconds / 3600),
+                static_cast<long long>(seconds / 60 % 60), static_cast<long long>(seconds % 60));
+  output_.set_status(tessera::detail::concat(alive(), " of ", ranks_text(processes_.size()), " running, ", time));
+}
+
+// The last lines; a signal ends it, for whoever reads them may never come back.
+void Launcher::flush_output() {
+  for (std::vector<int> waiting = output_.waiting(); !waiting.empty(); waiting = output_.waiting()) {
+    std::vector<pollfd> ready = {{signals_.fd(), POLLIN, 0}};
+    for (const int fd : waiting) ready.push_back({fd, POLLOUT, 0});
+    ::poll(ready.data(), ready.size(), -1);
+    while (const std::optional<int> number = signals_.next()) {
+      if (*number == SIGINT || *number == SIGTERM) return;
+    }
+    for (std::size_t i = 1; i < ready.size(); ++i) {
+      if (ready[i].revents != 0) output_.write_some(ready[i].fd);
+    }
+  }
+}
+
+}  // namespace
+
+std::string to_string(const RankEnd& end) {
+  if (end.signal == 0) return tessera::detail::concat("exited with ", end.exit_code);
+  return tessera::detail::concat("was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")");
+}
+
+LaunchReport launch(const LaunchOptions& options) {
+  TESSERA_CHECK(!options.command.empty() && !options.command.front().empty(), "launch: there is no program to start");
+  TESSERA_CHECK(options.ranks >= 1 && options.ranks <= 4096, "launch: ", options.ranks,
+                " ranks; there must be 1 to 4096");
+  TESSERA_CHECK(options.restarts >= 0, "launch: ", options.restarts, " restarts; there cannot be fewer than none");
+  Launcher launcher(options);
+  return launcher.run();
+}
+
+}  // namespace tessera::comm

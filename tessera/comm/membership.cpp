@@ -1,0 +1,164 @@
+// How groups come from groups: subsets, colours, and what is left after a failure. Ranks agree through the store.
+#include <algorithm>
+#include <numeric>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/detail/group_state.h"
+#include "tessera/comm/detail/world_state.h"
+#include "tessera/comm/process_group.h"
+#include "tessera/comm/store/prefix_store.h"
+
+namespace tessera::comm {
+namespace {
+
+constexpr std::chrono::nanoseconds kFirstDeadline = std::chrono::minutes(5);
+
+// A group over these ranks of the world; none where this rank is not among them.
+ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const GroupOptions& options,
+                     const GroupState* parent, std::uint64_t generation) {
+  const auto self = std::ranges::find(ranks, current_place().rank);
+  if (self == ranks.end()) return ProcessGroup();
+  const auto inherited = parent == nullptr ? kFirstDeadline : std::chrono::nanoseconds(parent->deadline_ns.load());
+  const auto deadline = options.deadline.value_or(inherited);
+  auto state = std::make_shared<GroupState>();
+  state->name = options.name.empty() ? name : options.name;
+  state->rank = static_cast<int>(self - ranks.begin());
+  state->generation = generation;
+  state->has_fixed_order = options.fixed_order.value_or(parent == nullptr || parent->has_fixed_order);
+  state->deadline_ns.store(deadline.count(), std::memory_order_relaxed);
+  const std::string_view backend =
+      options.backend.empty() && parent != nullptr ? std::string_view(parent->backend) : options.backend;
+  state->communicator =
+      detail::WorldState::current().communicator(ranks, backend, generation, deadline, state->backend);
+  TESSERA_CHECK_AS(NotSupported, !state->has_fixed_order || state->communicator->capabilities().has_fixed_order,
+                   "group ", state->name, ": backend ", state->backend,
+                   " does not reduce in fixed order; ask for fixed_order = false or another backend");
+  state->ranks = std::move(ranks);
+  return ProcessGroup(std::move(state));
+}
+
+// The part of the store for something that every rank of a group does once.
+PrefixStore meeting(const GroupState& group, std::string_view what, std::uint64_t number) {
+  return PrefixStore("group " + group.name + "/" + std::string(what) + " " + std::to_string(number),
+                     detail::WorldState::current().store());
+}
+
+std::vector<int> parse_places(std::string_view text) {
+  std::vector<int> places;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    places.push_back(std::stoi(std::string(text.substr(at, end - at))));
+    at = end + 1;
+  }
+  return places;
+}
+
+}  // namespace
+
+ProcessGroup world() {
+  struct WorldGroup {
+    ProcessGroup group;
+  };
+  return current_rank()
+      ->part<WorldGroup>([] {
+        std::vector<Rank> ranks;
+        for (int rank = 0; rank < current_place().world_size; ++rank) ranks.emplace_back(rank);
+        // Ranks that take turns are told of a deadlock by the scheduler, at once.
+        const auto& simulated = detail::WorldState::current().simulated();
+        GroupOptions options;
+        if (simulated != nullptr && simulated->scheduler() != nullptr) options.deadline = device::kForever;
+        return std::make_shared<WorldGroup>(WorldGroup{connect(std::move(ranks), "world", options, nullptr, 0)});
+      })
+      .group;
+}
+
+ProcessGroup ProcessGroup::subgroup(std::span<const int> places, const GroupOptions& options) const {
+  TESSERA_CHECK(state_ != nullptr, "no group: this rank is not in it");
+  const std::uint64_t number = state_->made.fetch_add(1) + 1;
+  std::vector<Rank> members;
+  for (const int place : places) {
+    TESSERA_CHECK(place >= 0 && place < size(), "group ", name(), ": a subgroup with rank ", place,
+                  ", which is none of 0 to ", size() - 1);
+    const Rank member = ranks()[static_cast<std::size_t>(place)];
+    TESSERA_CHECK(std::ranges::find(members, member) == members.end(), "group ", name(), ": a subgroup with rank ",
+                  place, " twice");
+    members.push_back(member);
+  }
+  TESSERA_CHECK(!members.empty(), "group ", name(), ": a subgroup of no ranks");
+  if (TESSERA_MUTANT("comm.subgroup_sorted")) std::ranges::sort(members);
+  return connect(std::move(members), name() + "/" + std::to_string(number), options, state_.get(), state_->generation);
+}
+
+ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& options) const {
+  TESSERA_CHECK(state_ != nullptr, "no group: this rank is not in it");
+  const std::uint64_t number = state_->made.fetch_add(1) + 1;
+  PrefixStore store = meeting(*state_, "split", number);
+  store.set(std::to_string(rank()), std::to_string(colour) + " " + std::to_string(key));
+  struct Member {
+    int key;
+    int place;
+  };
+  std::vector<Member> members;
+  for (int place = 0; place < size(); ++place) {
+    const std::vector<int> said = parse_places(store.get(std::to_string(place), deadline()));
+    if (said[0] == colour) members.push_back({said[1], place});
+  }
+  if (colour == -1) return ProcessGroup();
+  std::ranges::sort(members, [](const Member& a, const Member& b) {
+    return TESSERA_MUTANT("comm.split_by_place") ? a.place < b.place
+                                                 : std::pair(a.key, a.place) < std::pair(b.key, b.place);
+  });
+  std::vector<Rank> ranks;
+  for (const Member& member : members) ranks.push_back(state_->ranks[static_cast<std::size_t>(member.place)]);
+  return connect(std::move(ranks), name() + "/" + std::to_string(number) + ":" + std::to_string(colour), options,
+                 state_.get(), state_->generation);
+}
+
+// Each says that it is there, waits until all are there or known to be gone, and proposes those; the first proposal is
+// everybody's. Who came too late to be in it is told so.
+std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
+  TESSERA_CHECK(state_ != nullptr, "no group: this rank is not in it");
+  const std::uint64_t number = state_->made.fetch_add(1) + 1;
+  PrefixStore store = meeting(*state_, "agree", number);
+  store.set("here " + std::to_string(rank()), "");
+  const auto until =
+      std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24));
+  constexpr std::chrono::milliseconds kLook(20);  // how often to look who has gone
+  std::vector<int> here;
+  while (true) {
+    here.clear();
+    std::vector<std::string> missing;
+    const std::vector<int> gone = state_->communicator->gone();
+    for (int place = 0; place < size(); ++place) {
+      const std::string key = "here " + std::to_string(place);
+      if (store.find(key)) {
+        here.push_back(place);
+      } else if (std::ranges::find(gone, place) == gone.end()) {
+        missing.push_back(key);
+      }
+    }
+    if (missing.empty() || store.find("result") || std::chrono::steady_clock::now() >= until) break;
+    try {
+      store.wait(missing, kLook);
+    } catch (const TimeoutError&) {
+      // Some may be gone now.
+    }
+  }
+  std::string text;
+  for (const int place : here) text += (text.empty() ? "" : " ") + std::to_string(place);
+  const std::vector<int> agreed = parse_places(*store.compare_set("result", std::nullopt, text));
+  TESSERA_CHECK_AS(AbortedError, std::ranges::find(agreed, rank()) != agreed.end(), "group ", name(), ": the others (",
+                   store.get("result", timeout), ") agreed to go on without rank ", rank(), ", which came too late");
+  return agreed;
+}
+
+ProcessGroup ProcessGroup::shrink(std::chrono::nanoseconds timeout, const GroupOptions& options) const {
+  std::vector<Rank> left;
+  for (const int place : agree(timeout)) left.push_back(ranks()[static_cast<std::size_t>(place)]);
+  const std::uint64_t generation = state_->generation + 1;
+  return connect(std::move(left), name() + " shrunk " + std::to_string(generation), options, state_.get(), generation);
+}
+
+}  // namespace tessera::comm

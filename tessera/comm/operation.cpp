@@ -1,0 +1,107 @@
+#include "tessera/comm/operation.h"
+
+#include <bit>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+
+namespace tessera::comm {
+namespace {
+
+// Two rounds of a multiply-and-shift mixer over each word, in two lanes that start apart.
+class Mixer {
+ public:
+  void add(std::uint64_t word) {
+    low_ = mix(low_ ^ word);
+    high_ = mix(high_ + std::rotl(word, 32) + 0x9e3779b97f4a7c15);
+  }
+  [[nodiscard]] Fingerprint result() const { return {low_, high_}; }
+
+ private:
+  static std::uint64_t mix(std::uint64_t x) {
+    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93;
+    return x ^ (x >> 29);
+  }
+  std::uint64_t low_ = 0x243f6a8885a308d3;
+  std::uint64_t high_ = 0x13198a2e03707344;
+};
+
+bool reduces(OpKind kind) {
+  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
+}
+bool has_root(OpKind kind) {
+  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kScatter || kind == OpKind::kGather;
+}
+// Uneven parts of an all_to_all differ from rank to rank: pairs of ranks compare them.
+bool shares_counts(OpKind kind) { return kind != OpKind::kAllToAll; }
+
+void append(std::string& text, std::string_view name, const SmallVector<std::int64_t, 8>& counts) {
+  if (counts.empty()) return;
+  text.append(", ").append(name).append("=[");
+  for (std::size_t i = 0; i < counts.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(counts[i]);
+  text += "]";
+}
+
+}  // namespace
+
+std::string_view to_string(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAllReduce: return "all_reduce";
+    case OpKind::kAllGather: return "all_gather";
+    case OpKind::kReduceScatter: return "reduce_scatter";
+    case OpKind::kAllToAll: return "all_to_all";
+    case OpKind::kRaggedAllToAll: return "ragged_all_to_all";
+    case OpKind::kBroadcast: return "broadcast";
+    case OpKind::kReduce: return "reduce";
+    case OpKind::kScatter: return "scatter";
+    case OpKind::kGather: return "gather";
+    case OpKind::kBarrier: return "barrier";
+    case OpKind::kSend: return "send";
+    case OpKind::kRecv: return "recv";
+    case OpKind::kPermute: return "permute";
+  }
+  return "no operation";
+}
+
+Fingerprint fingerprint(const Operation& operation) {
+  Mixer mixer;
+  mixer.add(
+      static_cast<std::uint64_t>(operation.kind) |
+      static_cast<std::uint64_t>(TESSERA_MUTANT("comm.dtype_unseen") ? DType::kU8 : operation.dtype) << 8 |
+      static_cast<std::uint64_t>(reduces(operation.kind) ? operation.reduction.kind : ReduceKind::kSum) << 16 |
+      static_cast<std::uint64_t>(has_root(operation.kind) && !TESSERA_MUTANT("comm.root_unseen") ? operation.root : 0)
+          << 32);
+  mixer.add(static_cast<std::uint64_t>(operation.count));
+  if (operation.reduction.kind == ReduceKind::kPremultiply) {
+    mixer.add(std::bit_cast<std::uint64_t>(operation.reduction.factor));
+  }
+  if (TESSERA_MUTANT("comm.parts_unseen")) return mixer.result();
+  if (shares_counts(operation.kind)) {
+    for (const std::int64_t count : operation.in_counts) mixer.add(static_cast<std::uint64_t>(count));
+    for (const std::int64_t count : operation.out_counts) mixer.add(static_cast<std::uint64_t>(count));
+  } else {
+    mixer.add(operation.in_counts.empty() ? 0 : 1);
+  }
+  for (const int target : operation.targets) mixer.add(static_cast<std::uint64_t>(target));
+  return mixer.result();
+}
+
+std::string text_of(const Operation& operation) {
+  std::string text(to_string(operation.kind));
+  if (operation.kind == OpKind::kBarrier) return text;
+  text.append("(").append(to_string(operation.dtype)).append("[").append(std::to_string(operation.count)).append("]");
+  if (reduces(operation.kind)) {
+    text.append(", ").append(to_string(operation.reduction.kind));
+    if (operation.reduction.kind == ReduceKind::kPremultiply) {
+      text.append(" by ").append(std::to_string(operation.reduction.factor));
+    }
+  }
+  if (has_root(operation.kind)) text.append(", root ").append(std::to_string(operation.root));
+  if (operation.kind == OpKind::kSend) text.append(", to ").append(std::to_string(operation.peer));
+  if (operation.kind == OpKind::kRecv) text.append(", from ").append(std::to_string(operation.peer));
+  append(text, "in", operation.in_counts);
+  append(text, "out", operation.out_counts);
+  return text + ")";
+}
+
+}  // namespace tessera::comm

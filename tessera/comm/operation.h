@@ -1,0 +1,81 @@
+// What ranks of a group do together, as data: an Operation is what one rank asks for. It names buffers and keeps
+// nothing alive. Ranks of a group are counted 0 to size - 1 here, wherever they stand in the world.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/dtype.h"
+#include "tessera/base/export.h"
+#include "tessera/base/small_vector.h"
+#include "tessera/comm/reduction.h"
+
+namespace tessera::comm {
+
+/// What is done. The numbers are part of the record's format: new ones go to the end.
+enum class OpKind : std::uint8_t {
+  kAllReduce,       ///< all get the reduction of all inputs
+  kAllGather,       ///< all get all inputs, in rank order
+  kReduceScatter,   ///< rank r gets part r of the reduction
+  kAllToAll,        ///< rank r gets part r of each input, in rank order
+  kRaggedAllToAll,  ///< likewise, sizes and places read from device memory when it runs
+  kBroadcast,       ///< all get the root's input
+  kReduce,          ///< the root gets the reduction
+  kScatter,         ///< rank r gets part r of the root's input
+  kGather,          ///< the root gets all inputs
+  kBarrier,         ///< nobody goes on before all have come
+  kSend,            ///< to one peer
+  kRecv,            ///< from one peer
+  kPermute,         ///< each rank sends to at most one and receives from at most one
+};
+/// How many kinds there are.
+inline constexpr int kOpKinds = 13;
+/// "all_reduce", ...
+TESSERA_API std::string_view to_string(OpKind kind);
+
+/// Rows that a rank sends, as arrays of device memory with an entry for each peer, in rows.
+struct RaggedRows {
+  const std::int64_t* in_offsets = nullptr;   ///< where the rows for a peer begin in `in`
+  const std::int64_t* in_sizes = nullptr;     ///< how many
+  const std::int64_t* out_offsets = nullptr;  ///< where they go in the peer's `out`
+  const std::int64_t* out_sizes = nullptr;    ///< how many come from a peer: a check
+};
+
+/// What one rank asks for.
+struct Operation {
+  OpKind kind = OpKind::kBarrier;  ///< what
+  DType dtype = DType::kU8;        ///< of the elements
+  Reduction reduction = {};        ///< of those that reduce
+  int root = 0;                    ///< of those that have one
+  int peer = 0;                    ///< of send and recv
+  const std::byte* in = nullptr;   ///< what this rank gives
+  std::byte* out = nullptr;        ///< where its result goes
+  /// Elements: of the whole buffer (all_reduce, broadcast, reduce, send, recv, permute), or of each rank's part (the
+  /// others, when the parts are even); of a row (ragged_all_to_all).
+  std::int64_t count = 0;
+  /// Uneven parts, an entry a rank: of `in` (reduce_scatter, scatter, all_to_all).
+  SmallVector<std::int64_t, 8> in_counts = {};
+  /// Likewise of `out` (all_gather, gather, all_to_all).
+  SmallVector<std::int64_t, 8> out_counts = {};
+  /// Of permute: where each rank sends to; -1: nowhere.
+  SmallVector<int, 8> targets = {};
+  RaggedRows rows = {};       ///< of ragged_all_to_all
+  std::int64_t in_rows = 0;   ///< rows that `in` has room for
+  std::int64_t out_rows = 0;  ///< likewise `out`
+};
+
+/// 128 bits over what must be the same on all ranks: kind, dtype, sizes, root, reduction, uneven parts, targets.
+struct Fingerprint {
+  std::uint64_t low = 0;   ///< half
+  std::uint64_t high = 0;  ///< half
+  /// The same.
+  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+};
+/// Of an operation.
+TESSERA_API Fingerprint fingerprint(const Operation& operation);
+/// "all_reduce(f32[1048576], sum)", for errors and records.
+TESSERA_API std::string text_of(const Operation& operation);
+
+}  // namespace tessera::comm

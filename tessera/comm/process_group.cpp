@@ -1,0 +1,176 @@
+#include "tessera/comm/process_group.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/collectives/collective.h"
+#include "tessera/comm/detail/group_state.h"
+#include "tessera/comm/detail/work_state.h"
+#include "tessera/device/device.h"
+
+namespace tessera::comm {
+namespace {
+
+SmallVector<std::int64_t, 8> listed(std::span<const std::int64_t> counts) {
+  SmallVector<std::int64_t, 8> list;
+  for (const std::int64_t count : counts) list.push_back(count);
+  return list;
+}
+
+GroupState& state_of(const std::shared_ptr<GroupState>& state) {
+  TESSERA_CHECK(state != nullptr, "no group: this rank is not in it");
+  return *state;
+}
+
+void check_operation(const GroupState& group, const Operation& operation) {
+  const int size = static_cast<int>(group.ranks.size());
+  const Capabilities& can = group.communicator->capabilities();
+  TESSERA_CHECK_AS(NotSupported, (can.kinds >> static_cast<unsigned>(operation.kind) & 1U) != 0, "group ", group.name,
+                   ": backend ", group.backend, " has no ", to_string(operation.kind));
+  if (operation.kind != OpKind::kSend && operation.kind != OpKind::kRecv) {
+    check_arguments(operation, group.rank, size);
+    return;
+  }
+  const bool is_send = operation.kind == OpKind::kSend;
+  TESSERA_CHECK(operation.peer >= 0 && operation.peer < size && operation.peer != group.rank, text_of(operation),
+                ": peer ", operation.peer, " is no other rank of 0 to ", size - 1);
+  TESSERA_CHECK(operation.count >= 0, text_of(operation), ": ", operation.count, " elements");
+  const void* buffer = is_send ? operation.in : operation.out;
+  TESSERA_CHECK(operation.count == 0 || buffer != nullptr, text_of(operation), ": no buffer is given");
+}
+
+// Operations of one group run in the order they were asked for, whatever their streams.
+void order_behind_last(GroupState& group, const device::Stream& stream) {
+  const device::Stream last = std::exchange(group.last_stream, stream);
+  if (!last || last.id() == stream.id() || TESSERA_MUTANT("comm.streams_unordered")) return;
+  if (last.is_capturing() != stream.is_capturing()) return;
+  if (stream.is_capturing() && last.capture_info().id != stream.capture_info().id) return;
+  const device::Event event = stream.device().create_event();
+  last.record(event);
+  stream.wait(event);
+}
+
+}  // namespace
+
+const std::string& ProcessGroup::name() const { return state_of(state_).name; }
+int ProcessGroup::rank() const { return state_of(state_).rank; }
+int ProcessGroup::size() const { return static_cast<int>(state_of(state_).ranks.size()); }
+const std::vector<Rank>& ProcessGroup::ranks() const { return state_of(state_).ranks; }
+std::string_view ProcessGroup::backend() const { return state_of(state_).backend; }
+std::chrono::nanoseconds ProcessGroup::deadline() const {
+  return std::chrono::nanoseconds(state_of(state_).deadline_ns.load(std::memory_order_relaxed));
+}
+void ProcessGroup::set_deadline(std::chrono::nanoseconds deadline) const {
+  TESSERA_CHECK(deadline > std::chrono::nanoseconds(0), "group ", name(), ": a deadline of ", deadline.count(), " ns");
+  state_->deadline_ns.store(deadline.count(), std::memory_order_relaxed);
+}
+void ProcessGroup::extend_deadline(std::chrono::nanoseconds by) const {
+  state_of(state_).communicator->extend_deadline(by);
+}
+std::uint64_t ProcessGroup::sequence() const { return state_of(state_).communicator->sequence(); }
+
+Work ProcessGroup::launch(std::span<const Operation> operations, const device::Stream& stream) const {
+  GroupState& group = state_of(state_);
+  TESSERA_CHECK(!operations.empty(), "group ", group.name, ": a launch of no operations");
+  for (const Operation& operation : operations) check_operation(group, operation);
+  const auto task = std::make_shared<Task>();
+  task->operations.assign(operations.begin(), operations.end());
+  task->deadline = deadline();
+  task->group = std::shared_ptr<const std::string>(state_, &group.name);
+  const std::lock_guard lock(group.launch_mutex);
+  order_behind_last(group, stream);
+  group.communicator->enqueue(task, stream);
+  if (stream.is_capturing()) return Work();
+  const auto work = std::make_shared<WorkState>(WorkState{.task = task, .event = {}});
+  if (task->is_done.load(std::memory_order_acquire) == 0) {
+    work->event = stream.device().create_event();
+    stream.record(work->event);
+  }
+  return Work(work);
+}
+
+Work ProcessGroup::launch(const Operation& operation, const device::Stream& stream) const {
+  return launch(std::span(&operation, 1), stream);
+}
+
+Work ProcessGroup::all_reduce(const void* in, void* out, std::int64_t count, DType dtype, const Reduction& reduction,
+                              const device::Stream& stream) const {
+  return launch({.kind = OpKind::kAllReduce,
+                 .dtype = dtype,
+                 .reduction = reduction,
+                 .in = static_cast<const std::byte*>(in),
+                 .out = static_cast<std::byte*>(out),
+                 .count = count},
+                stream);
+}
+
+Work ProcessGroup::all_gather(const void* in, void* out, std::int64_t count, DType dtype,
+                              const device::Stream& stream) const {
+  return launch({.kind = OpKind::kAllGather,
+                 .dtype = dtype,
+                 .in = static_cast<const std::byte*>(in),
+                 .out = static_cast<std::byte*>(out),
+                 .count = count},
+                stream);
+}
+
+Work ProcessGroup::all_gather(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype,
+                              const device::Stream& stream) const {
+  return launch({.kind = OpKind::kAllGather,
+                 .dtype = dtype,
+                 .in = static_cast<const std::byte*>(in),
+                 .out = static_cast<std::byte*>(out),
+                 .out_counts = listed(counts)},
+                stream);
+}
+
+Work ProcessGroup::reduce_scatter(const void* in, void* out, std::int64_t count, DType dtype,
+                                  const Reduction& reduction, const device::Stream& stream) const {
+  return launch({.kind = OpKind::kReduceScatter,
+                 .dtype = dtype,
+                 .reduction = reduction,
+                 .in = static_cast<const std::byte*>(in),
+                 .out = static_cast<std::byte*>(out),
+                 .count = count},
+                stream);
+}
+
+Work ProcessGroup::reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype,
+                                  const Reduction& reduction, const device::Stream& stream) const {
+  return launch({.kind = OpKind::kReduceScatter,
+                 .dtype = dtype,
+                 .reduction = reduction,
+                 .in = static_cast<const std::byte*>(in),
+                 .out = static_cast<std::byte*>(out),
+                 .in_counts = listed(counts)},
+                stream);
+}
+
+Work ProcessGroup::all_to_all(const void* in, void* out, std::int64_t count, DType dtype,
+                              const device::Stream& stream) const {
+  return launch({.kind = OpKind::kAllToAll,
+                 .dtype = dtype,
+                 .in = static_cast<const std::byte*>(in),
+                 .out = static_cast<std::byte*>(out),
+                 .count = count},
+                stream);
+}
+
+Work ProcessGroup::all_to_all(const void* in, std::span<const std::int64_t> in_counts, void* out,
+                              std::span<const std::int64_t> out_counts, DType dtype,
+                              const device::Stream& stream) const {
+  return launch({.kind = OpKind::kAllToAll,
+                 .dtype = dtype,
+                 .in = static_cast<const std::byte*>(in),
+                 .out = static_cast<std::byte*>(out),
+                 .in_counts = listed(in_counts),
+                 .out_counts = listed(out_counts)},
+                stream);
+}
+
+void ProcessGroup::abort(std::string_view reason) const { state_of(state_).communicator->abort(reason); }
+
+}  // namespace tessera::comm

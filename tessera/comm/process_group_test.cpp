@@ -1,0 +1,220 @@
+// Groups of ranks that are threads: what collectives give, in which order, and how they fail. With seeds, too.
+#include "tessera/comm/process_group.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <optional>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/store/store.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+
+namespace tessera::comm {
+namespace {
+
+using Floats = std::vector<float>;
+
+// Runs the body on `ranks` ranks, freely and under some seeds.
+void on_ranks(int ranks, const std::function<void(const ProcessGroup&, const device::Stream&)>& body) {
+  for (const std::optional<std::uint64_t> seed : {std::optional<std::uint64_t>(), {1}, {2}, {3}}) {
+    SCOPED_TRACE(seed ? "seed " + std::to_string(*seed) : "free");
+    simulate(ranks,
+             [&] {
+               const device::Device host = device::Device::get("host");
+               body(world(), host.default_stream());
+               host.synchronize();
+             },
+             {.seed = seed});
+  }
+}
+
+TEST(ProcessGroup, OfAWorldOfOneGivesBackWhatItGets) {
+  const device::Device host = device::Device::get("host");
+  Floats x = {1, 2, 3};
+  world().all_reduce(x.data(), x.data(), 3, DType::kF32, {}, host.default_stream()).wait();
+  EXPECT_EQ(x, (Floats{1, 2, 3}));
+}
+
+TEST(ProcessGroup, AllReduceGivesTheSumToAll) {
+  for (const std::int64_t count : {0, 1, 5, 4096, 4097, 100'000}) {
+    on_ranks(3, [&](const ProcessGroup& group, const device::Stream& stream) {
+      const auto n = static_cast<std::size_t>(count);
+      Floats x(n, static_cast<float>(group.rank() + 1));
+      Floats y(n);
+      group.all_reduce(x.data(), y.data(), count, DType::kF32, {}, stream);
+      group.all_reduce(x.data(), x.data(), count, DType::kF32, {ReduceKind::kMax}, stream).wait();
+      EXPECT_EQ(y, Floats(n, 6));
+      EXPECT_EQ(x, Floats(n, 3));
+    });
+  }
+}
+
+TEST(ProcessGroup, GatherScatterAndExchange) {
+  for (const std::int64_t count : {1, 3000, 30'000}) {
+    on_ranks(4, [&](const ProcessGroup& group, const device::Stream& stream) {
+      const auto n = static_cast<std::size_t>(count);
+      const auto me = static_cast<float>(group.rank());
+      Floats part(n, me);
+      Floats whole(4 * n);
+      group.all_gather(part.data(), whole.data(), count, DType::kF32, stream).wait();
+      for (std::size_t i = 0; i < 4 * n; ++i) ASSERT_EQ(whole[i], static_cast<float>(i / n));
+      Floats mine(n);
+      group.reduce_scatter(whole.data(), mine.data(), count, DType::kF32, {}, stream).wait();
+      EXPECT_EQ(mine, Floats(n, 4 * me));
+      Floats exchanged(4 * n);
+      for (std::size_t i = 0; i < 4 * n; ++i) whole[i] = me * 10 + static_cast<float>(i / n);
+      group.all_to_all(whole.data(), exchanged.data(), count, DType::kF32, stream).wait();
+      for (std::size_t i = 0; i < 4 * n; ++i) ASSERT_EQ(exchanged[i], static_cast<float>(i / n) * 10 + me);
+    });
+  }
+}
+
+TEST(ProcessGroup, MessagesGoBetweenPairsInAnyOrder) {
+  for (const std::int64_t count : {0, 1, 50'000}) {
+    on_ranks(3, [&](const ProcessGroup& group, const device::Stream& stream) {
+      const auto n = static_cast<std::size_t>(count);
+      const int next = (group.rank() + 1) % 3;
+      const int before = (group.rank() + 2) % 3;
+      Floats out(n, static_cast<float>(group.rank()));
+      Floats in(n);
+      Floats second(n);
+      const auto send = [&](int to) {
+        return Operation{.kind = OpKind::kSend,
+                         .dtype = DType::kF32,
+                         .peer = to,
+                         .in = reinterpret_cast<const std::byte*>(out.data()),
+                         .count = count};
+      };
+      const auto receive = [&](int from, Floats& into) {
+        return Operation{.kind = OpKind::kRecv,
+                         .dtype = DType::kF32,
+                         .peer = from,
+                         .out = reinterpret_cast<std::byte*>(into.data()),
+                         .count = count};
+      };
+      const Operation ring[] = {receive(before, in), receive(next, second), send(next), send(before)};
+      group.launch(ring, stream).wait();
+      EXPECT_EQ(in, Floats(n, static_cast<float>(before)));
+      EXPECT_EQ(second, Floats(n, static_cast<float>(next)));
+    });
+  }
+}
+
+TEST(ProcessGroup, SubgroupsAndColours) {
+  on_ranks(4, [&](const ProcessGroup& group, const device::Stream& stream) {
+    const int evens[] = {2, 0};
+    const ProcessGroup even = group.subgroup(evens);
+    ASSERT_EQ(static_cast<bool>(even), group.rank() % 2 == 0);
+    const ProcessGroup half = group.split(group.rank() / 2, -group.rank());
+    float x = static_cast<float>(group.rank());
+    float all[2] = {};
+    half.all_gather(&x, all, 1, DType::kF32, stream).wait();
+    const float high = static_cast<float>(group.rank() / 2 * 2 + 1);
+    EXPECT_EQ(all[0], high);
+    EXPECT_EQ(all[1], high - 1);
+    if (!even) return;
+    even.all_gather(&x, all, 1, DType::kF32, stream).wait();
+    EXPECT_EQ(all[0], 2);
+    EXPECT_EQ(all[1], 0);
+  });
+}
+
+TEST(ProcessGroup, ReplaysCountAndMixWithEagerOperations) {
+  on_ranks(2, [&](const ProcessGroup& group, const device::Stream& stream) {
+    float x = 1;
+    stream.begin_capture();
+    EXPECT_FALSE(group.all_reduce(&x, &x, 1, DType::kF32, {}, stream));
+    const device::Graph graph = stream.end_capture();
+    EXPECT_EQ(group.sequence(), 0U);
+    const device::GraphExec exec = graph.instantiate();
+    exec.launch(stream);
+    group.all_reduce(&x, &x, 1, DType::kF32, {}, stream);
+    exec.launch(stream);
+    stream.synchronize();
+    EXPECT_EQ(x, 8);
+    EXPECT_EQ(group.sequence(), 3U);
+  });
+}
+
+TEST(ProcessGroup, RanksThatDoSomethingElseAreNamed) {
+  on_ranks(3, [&](const ProcessGroup& group, const device::Stream& stream) {
+    Floats x(64);
+    const std::int64_t count = group.rank() == 1 ? 7 : 8;
+    expect_error<MismatchError>(
+        [&] { group.all_reduce(x.data(), x.data(), count, DType::kF32, {}, stream).wait(); },
+        {"group world", "operation 1", "ranks 0 and 2 run all_reduce(f32[8], sum), rank 1 all_reduce(f32[7], sum)"});
+    stream.reset_error();
+    expect_error<MismatchError>([&] { group.launch({.kind = OpKind::kBarrier}, stream).wait(); }, {"rank 1"});
+    stream.reset_error();
+  });
+}
+
+TEST(ProcessGroup, ARankThatLeavesEndsWhatWaitsForIt) {
+  on_ranks(3, [&](const ProcessGroup& group, const device::Stream& stream) {
+    group.launch({.kind = OpKind::kBarrier}, stream).wait();
+    if (group.rank() == 2) return;
+    float x = 0;
+    expect_error<AbortedError>([&] { group.all_reduce(&x, &x, 1, DType::kF32, {}, stream).wait(); },
+                               {"rank 2 has left the group", "operation 2", "all_reduce(f32[1], sum)"});
+    stream.reset_error();
+    const ProcessGroup left = group.shrink(std::chrono::seconds(60));
+    ASSERT_EQ(left.size(), 2);
+    x = 1;
+    left.all_reduce(&x, &x, 1, DType::kF32, {}, stream).wait();
+    EXPECT_EQ(x, 2);
+  });
+}
+
+TEST(ProcessGroup, ADeadlineNamesWhoIsMissing) {
+  on_ranks(2, [&](const ProcessGroup& group, const device::Stream& stream) {
+    group.set_deadline(std::chrono::milliseconds(50));
+    if (group.rank() == 0) {
+      expect_error<TimeoutError>([&] { group.launch({.kind = OpKind::kBarrier}, stream).wait(); },
+                                 {"group world", "operation 1, barrier", "rank 1 did not come", "has begun none"});
+      stream.reset_error();
+    }
+    // The other comes when it is over, and is told the same.
+    store()->set("over " + std::to_string(group.rank()), "");
+    (void)store()->get("over 0", std::chrono::minutes(1));
+    if (group.rank() == 1) {
+      expect_error<TimeoutError>([&] { group.launch({.kind = OpKind::kBarrier}, stream).wait(); }, {"rank 1"});
+      stream.reset_error();
+    }
+  });
+}
+
+TEST(ProcessGroup, AnAbortReachesAll) {
+  on_ranks(2, [&](const ProcessGroup& group, const device::Stream& stream) {
+    if (group.rank() == 1) {
+      group.abort("no more disk");
+      return;
+    }
+    expect_error<AbortedError>([&] { group.launch({.kind = OpKind::kBarrier}, stream).wait(); },
+                               {"aborted by rank 1: no more disk"});
+    stream.reset_error();
+  });
+}
+
+// Each waits for the other's message: under a seed nobody can run, which is seen at once.
+TEST(ProcessGroup, ADeadlockUnderASeedIsAnErrorAtOnce) {
+  EXPECT_THROW(simulate(2,
+                        [] {
+                          const device::Stream stream = device::Device::get("host").default_stream();
+                          float x = 0;
+                          const Operation op{.kind = OpKind::kRecv,
+                                             .dtype = DType::kF32,
+                                             .peer = 1 - world().rank(),
+                                             .out = reinterpret_cast<std::byte*>(&x),
+                                             .count = 1};
+                          world().launch(op, stream).wait();
+                        },
+                        {.seed = 7}),
+               Error);
+}
+
+}  // namespace
+}  // namespace tessera::comm

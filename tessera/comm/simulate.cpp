@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <mutex>
+
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/detail/world_state.h"
+#include "tessera/comm/store/memory_store.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/host/host_device.h"
+
+namespace tessera {
+
+const std::shared_ptr<comm::Store>& comm::store() { return detail::WorldState::current().store(); }
+
+namespace {
+
+using device::host::SeededScheduler;
+
+// A store whose waits give the turn away.
+class SeededStore final : public comm::Store {
+ public:
+  explicit SeededStore(std::shared_ptr<SeededScheduler> scheduler) : scheduler_(std::move(scheduler)) {}
+  void set(std::string_view key, std::string_view value) override { store_.set(key, value); }
+  std::optional<std::string> find(std::string_view key) override { return store_.find(key); }
+  std::int64_t add(std::string_view key, std::int64_t by) override { return store_.add(key, by); }
+  std::optional<std::string> compare_set(std::string_view key, std::optional<std::string_view> expected,
+                                         std::string_view desired) override {
+    return store_.compare_set(key, expected, desired);
+  }
+  void wait(std::span<const std::string> keys, std::chrono::nanoseconds timeout) override {
+    const auto are_there = [&] {
+      return std::ranges::all_of(keys, [&](const std::string& key) { return store_.find(key).has_value(); });
+    };
+    (void)scheduler_->wait_until(are_there, timeout, "a value of the store");
+    store_.wait(keys, std::chrono::nanoseconds(0));  // says which are missing
+  }
+  bool remove(std::string_view key) override { return store_.remove(key); }
+  std::vector<std::string> keys(std::string_view prefix) override { return store_.keys(prefix); }
+  [[nodiscard]] std::string text() const override { return store_.text(); }
+
+ private:
+  comm::MemoryStore store_;
+  std::shared_ptr<SeededScheduler> scheduler_;
+};
+
+// How one rank ended.
+struct Ended {
+  std::exception_ptr error;
+  std::string text;  // of the error
+};
+
+// All that the ranks of one simulation share.
+struct Simulation {
+  const std::function<void()>& body;
+  const SimulateOptions& options;
+  int ranks;
+  std::shared_ptr<SeededScheduler> scheduler;
+  std::shared_ptr<comm::detail::SimulatedWorld> world;
+  std::shared_ptr<comm::Store> store = nullptr;
+  std::mutex mutex = {};  // for ended and first
+  std::vector<Ended> ended = {};
+  int first_failed = -1;
+
+  void run_rank(int rank) {
+    auto context = std::make_shared<RankContext>(RankPlace{.rank = Rank(rank),
+                                                           .world_size = ranks,
+                                                           .local_rank = rank,
+                                                           .local_world_size = ranks,
+                                                           .run_dir = options.run_dir});
+    const RankScope scope(context);
+    try {
+      context->part<comm::detail::WorldState>([&] { return std::make_shared<comm::detail::WorldState>(store, world); });
+      if (scheduler != nullptr) {
+        device::host::make_rank_host_device({.mode = device::host::Mode::kSeeded, .scheduler = scheduler});
+      }
+      body();
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex);
+      if (first_failed == -1) first_failed = rank;
+      ended[static_cast<std::size_t>(rank)] = {std::current_exception(), error.what()};
+    }
+    // What the rank owns ends here, its communicators among it: peers that wait for it are told.
+    context.reset();
+  }
+};
+
+}  // namespace
+
+void simulate(int ranks, const std::function<void()>& body, const SimulateOptions& options) {
+  TESSERA_CHECK(ranks >= 1 && ranks <= 4096, "simulate: ", ranks, " ranks; give 1 to 4096");
+  auto scheduler = options.seed ? SeededScheduler::create(*options.seed) : nullptr;
+  Simulation simulation{.body = body,
+                        .options = options,
+                        .ranks = ranks,
+                        .scheduler = scheduler,
+                        .world = std::make_shared<comm::detail::SimulatedWorld>(scheduler)};
+  if (scheduler != nullptr) {
+    simulation.store = std::make_shared<SeededStore>(scheduler);
+  } else {
+    simulation.store = std::make_shared<comm::MemoryStore>();
+  }
+  simulation.ended.resize(static_cast<std::size_t>(ranks));
+  const auto run_rank = [&](int rank) { return [&simulation, rank] { simulation.run_rank(rank); }; };
+  if (scheduler != nullptr) {
+    const SeededScheduler::Participant self(scheduler, "simulate");
+    std::vector<std::uint64_t> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.push_back(scheduler->spawn_unranked("rank " + std::to_string(rank), run_rank(rank)));
+    }
+    for (const std::uint64_t thread : threads) {
+      // A deadlock is told to everybody who waits, so here too; the ranks end by it.
+      try {
+        scheduler->join(thread);
+      } catch (const std::exception&) {
+        scheduler->join(thread);
+      }
+    }
+  } else {
+    std::vector<Thread> threads;
+    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back("rank " + std::to_string(rank), run_rank(rank));
+  }
+  if (simulation.first_failed == -1) return;
+  const Ended& first = simulation.ended[static_cast<std::size_t>(simulation.first_failed)];
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Ended& ended = simulation.ended[static_cast<std::size_t>(rank)];
+    if (rank != simulation.first_failed && ended.error) log::warn("rank ", rank, " ended after it with: ", ended.text);
+  }
+  std::rethrow_exception(first.error);
+}
+
+}  // namespace tessera

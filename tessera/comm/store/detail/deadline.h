@@ -1,0 +1,34 @@
+// Deadlines of waits, and what a wait says when one passes.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/error.h"
+
+namespace tessera::comm::detail {
+
+using Clock = std::chrono::steady_clock;
+
+/// The moment `timeout` from now; a timeout of years, as who waits for ever asks for, does not run over.
+inline Clock::time_point deadline_after(std::chrono::nanoseconds timeout) {
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
+  return Clock::now() + std::clamp(timeout, std::chrono::nanoseconds(0), kLongest);
+}
+
+/// Ends a wait for `wanted` keys of which these have no value.
+[[noreturn]] inline void throw_timeout(std::string_view store, std::size_t wanted,
+                                       const std::vector<std::string>& missing, std::chrono::nanoseconds timeout) {
+  constexpr std::size_t kMostNamed = 8;
+  std::string named;
+  for (std::size_t i = 0; i < std::min(missing.size(), kMostNamed); ++i)
+    named += (i == 0 ? "'" : ", '") + missing[i] + "'";
+  if (missing.size() > kMostNamed) named += tessera::detail::concat(" and ", missing.size() - kMostNamed, " more");
+  TESSERA_THROW(TimeoutError, store, ": ", missing.size(), " of ", wanted, wanted == 1 ? " key" : " keys",
+                " had no value after ", timeout, ": ", named);
+}
+
+}  // namespace tessera::comm::detail

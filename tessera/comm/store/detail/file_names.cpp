@@ -1,0 +1,70 @@
+#include "tessera/comm/store/detail/file_names.h"
+
+#include <cstdint>
+
+namespace tessera::comm::detail {
+namespace {
+
+constexpr std::size_t kMostNameBytes = 240;
+constexpr char kHex[] = "0123456789abcdef";
+
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+}
+
+std::string escaped(std::string_view key) {
+  std::string name;
+  for (const char c : key) {
+    if (is_plain(c)) {
+      name += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      name += {'%', kHex[byte >> 4U], kHex[byte & 15U]};
+    }
+  }
+  return name;
+}
+
+// Two runs of FNV-1a from different starts: 128 bits, and who reads the file checks the key anyway.
+std::string hash_text(std::string_view key) {
+  std::string text;
+  for (std::uint64_t hash : {0xcbf29ce484222325ULL, 0x9ae16a3b2f90404fULL}) {
+    for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+    for (int shift = 60; shift >= 0; shift -= 4) text += kHex[(hash >> static_cast<unsigned>(shift)) & 15U];
+  }
+  return text;
+}
+
+int digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+}  // namespace
+
+std::string file_name_of(std::string_view key) {
+  const std::string name = escaped(key);
+  if (name.size() < kMostNameBytes) return "k" + name;
+  const std::string hash = hash_text(key);
+  return "h" + name.substr(0, kMostNameBytes - 2 - hash.size()) + "-" + hash;
+}
+
+std::optional<std::string> key_of(std::string_view name) {
+  if (!name.starts_with('k')) return std::nullopt;
+  std::string key;
+  for (std::size_t i = 1; i < name.size(); ++i) {
+    if (name[i] != '%') {
+      key += name[i];
+      continue;
+    }
+    if (i + 2 >= name.size()) return std::nullopt;
+    const int high = digit(name[i + 1]);
+    const int low = digit(name[i + 2]);
+    if (high < 0 || low < 0) return std::nullopt;
+    key += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return key;
+}
+
+}  // namespace tessera::comm::detail

@@ -1,0 +1,226 @@
+#include "tessera/comm/store/detail/store_core.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+
+namespace tessera::comm::detail {
+namespace {
+
+void reply_text(StoreSession& session, std::uint64_t number, Status status, std::string_view body) {
+  FrameWriter(session.out, number, static_cast<std::uint8_t>(status)).text(body).finish();
+}
+
+void reply_number(StoreSession& session, std::uint64_t number, std::int64_t value) {
+  FrameWriter(session.out, number, static_cast<std::uint8_t>(Status::kOk))
+      .u64(static_cast<std::uint64_t>(value))
+      .finish();
+}
+
+void reply_nothing(StoreSession& session, std::uint64_t number, Status status) {
+  FrameWriter(session.out, number, static_cast<std::uint8_t>(status)).finish();
+}
+
+void reply_list(StoreSession& session, std::uint64_t number, Status status, const std::vector<std::string>& texts) {
+  FrameWriter frame(session.out, number, static_cast<std::uint8_t>(status));
+  frame.u32(static_cast<std::uint32_t>(texts.size()));
+  for (const std::string& text : texts) frame.text(text);
+  frame.finish();
+}
+
+// Takes as long for a near miss as for any other, so that nobody learns the secret by the clock.
+bool is_same_secret(std::string_view shown, std::string_view secret) {
+  unsigned difference = shown.size() == secret.size() ? 0 : 1;
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const char against = i < secret.size() ? secret[i] : '\0';
+    difference |= static_cast<unsigned char>(shown[i]) ^ static_cast<unsigned char>(against);
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+void StoreCore::consume(StoreSession& session, Clock::time_point now) {
+  while (!session.is_refused && session.out.size() < kMostOutBytes) {
+    const std::optional<std::string_view> frame = session.reader.next();
+    if (!frame) break;
+    const std::optional<Request> request = parse_request(*frame);
+    if (!request || (request->verb == Verb::kHello) == session.is_in) {
+      session.is_bad = true;
+      break;
+    }
+    ++statistics.requests;
+    if (!session.is_in) {
+      hello(session, *request);
+      continue;
+    }
+    try {
+      answer(session, *request, now);
+    } catch (const InvalidArgument& error) {
+      reply_text(session, request->number, Status::kInvalid, error.message());
+    }
+  }
+  if (session.reader.is_bad()) session.is_bad = true;
+  if (session.is_bad) ++statistics.bad_frames;
+}
+
+void StoreCore::hello(StoreSession& session, const Request& request) {
+  std::string why;
+  if (!is_same_secret(request.key, secret_)) {
+    why = "the secret is not the one of this store";
+  } else if (request.version != kProtocolVersion) {
+    why = tessera::detail::concat("it speaks version ", kProtocolVersion,
+                                  " of the protocol, and was spoken to in version ", request.version);
+  }
+  if (!why.empty()) {
+    ++statistics.refused;
+    session.is_refused = true;
+    reply_text(session, request.number, Status::kRefused, why);
+    return;
+  }
+  session.is_in = true;
+  session.reader.set_most(kMostFrameBytes);
+  reply_nothing(session, request.number, Status::kOk);
+}
+
+void StoreCore::answer(StoreSession& session, const Request& request, Clock::time_point now) {
+  if (request.verb != Verb::kWait && request.verb != Verb::kKeys) check_key(request.key);
+  switch (request.verb) {
+    case Verb::kSet:
+      check_value(request.key, request.value);
+      table_.set(request.key, request.value);
+      reply_nothing(session, request.number, Status::kOk);
+      changed(request.key);
+      break;
+    case Verb::kFind: {
+      const std::string* value = table_.find(request.key);
+      if (value != nullptr) {
+        reply_text(session, request.number, Status::kOk, *value);
+      } else {
+        reply_nothing(session, request.number, Status::kNone);
+      }
+      break;
+    }
+    case Verb::kAdd:
+      reply_number(session, request.number, table_.add(request.key, request.by));
+      changed(request.key);
+      break;
+    case Verb::kCompareSet: {
+      check_value(request.key, request.value);
+      const bool is_set = table_.compare_set(request.key, request.expected, request.value);
+      const std::string* value = table_.find(request.key);
+      if (value != nullptr) {
+        reply_text(session, request.number, Status::kOk, *value);
+      } else {
+        reply_nothing(session, request.number, Status::kNone);
+      }
+      if (is_set) changed(request.key);
+      break;
+    }
+    case Verb::kRemove: reply_number(session, request.number, table_.remove(request.key) ? 1 : 0); break;
+    case Verb::kKeys: answer_keys(session, request); break;
+    case Verb::kWait: begin_wait(session, request, now); break;
+    case Verb::kHello: break;
+  }
+}
+
+void StoreCore::answer_keys(StoreSession& session, const Request& request) {
+  std::vector<std::string> found;
+  std::size_t nbytes = kLeastBodyBytes + 4;
+  table_.for_keys(request.key, [&](const std::string& key) {
+    found.push_back(key);
+    nbytes += 4 + key.size();
+    return nbytes <= kMostFrameBytes;
+  });
+  TESSERA_CHECK(nbytes <= kMostFrameBytes, "store: the keys that begin with '", request.key,
+                "' are too many for one answer; ask for a longer beginning");
+  reply_list(session, request.number, Status::kOk, found);
+}
+
+std::size_t StoreCore::first_missing(const Wait& wait) const {
+  std::size_t at = 0;
+  while (at < wait.keys.size() && table_.find(wait.keys[at]) != nullptr) ++at;
+  return at;
+}
+
+void StoreCore::begin_wait(StoreSession& session, const Request& request, Clock::time_point now) {
+  for (const std::string_view key : request.keys) check_key(key);
+  TESSERA_CHECK(session.waits.size() < kMostWaits, "store: one connection has ", kMostWaits, " waits already");
+  constexpr std::uint64_t kLongest = std::uint64_t{365} * 24 * 3600 * 1'000'000'000;
+  Wait wait;
+  wait.session = &session;
+  wait.number = request.number;
+  wait.keys.assign(request.keys.begin(), request.keys.end());
+  wait.deadline = now + std::chrono::nanoseconds(std::min(request.timeout_ns, kLongest));
+  wait.at = first_missing(wait);
+  if (wait.at == wait.keys.size()) {
+    reply_nothing(session, request.number, Status::kOk);
+  } else if (request.timeout_ns == 0) {
+    reply_list(session, request.number, Status::kTimeout, table_.missing(wait.keys));
+  } else {
+    const std::uint64_t id = next_wait_++;
+    session.waits.insert(id);
+    waits_by_key_[wait.keys[wait.at]].insert(id);
+    waits_by_deadline_.emplace(wait.deadline, id);
+    waits_.emplace(id, std::move(wait));
+    ++statistics.waits;
+  }
+}
+
+void StoreCore::changed(std::string_view key) {
+  const auto found = waits_by_key_.find(key);
+  if (found == waits_by_key_.end()) return;
+  const std::set<std::uint64_t> ids = std::move(found->second);
+  waits_by_key_.erase(found);
+  for (const std::uint64_t id : ids) {
+    Wait& wait = waits_.at(id);
+    // From the start: a key that was there may have been removed since.
+    wait.at = first_missing(wait);
+    if (wait.at < wait.keys.size()) {
+      waits_by_key_[wait.keys[wait.at]].insert(id);
+      continue;
+    }
+    reply_nothing(*wait.session, wait.number, Status::kOk);
+    end_wait(id, wait);
+  }
+}
+
+// Forgets a wait that is no longer registered under a key; whoever it belongs to has been written to.
+void StoreCore::end_wait(std::uint64_t id, const Wait& wait) {
+  woken_.push_back(wait.session);
+  wait.session->waits.erase(id);
+  waits_by_deadline_.erase({wait.deadline, id});
+  waits_.erase(id);
+  --statistics.waits;
+}
+
+void StoreCore::drop(StoreSession& session) {
+  const std::set<std::uint64_t> ids = session.waits;
+  for (const std::uint64_t id : ids) {
+    const Wait& wait = waits_.at(id);
+    const auto by_key = waits_by_key_.find(wait.keys[wait.at]);
+    by_key->second.erase(id);
+    if (by_key->second.empty()) waits_by_key_.erase(by_key);
+    end_wait(id, wait);
+  }
+  woken_.erase(std::remove(woken_.begin(), woken_.end(), &session), woken_.end());
+}
+
+void StoreCore::expire(Clock::time_point now) {
+  while (!waits_by_deadline_.empty() && waits_by_deadline_.begin()->first <= now) {
+    const std::uint64_t id = waits_by_deadline_.begin()->second;
+    const Wait& wait = waits_.at(id);
+    reply_list(*wait.session, wait.number, Status::kTimeout, table_.missing(wait.keys));
+    const auto by_key = waits_by_key_.find(wait.keys[wait.at]);
+    by_key->second.erase(id);
+    if (by_key->second.empty()) waits_by_key_.erase(by_key);
+    end_wait(id, wait);
+  }
+}
+
+std::optional<StoreCore::Clock::time_point> StoreCore::next_deadline() const {
+  if (waits_by_deadline_.empty()) return std::nullopt;
+  return waits_by_deadline_.begin()->first;
+}
+
+}  // namespace tessera::comm::detail

@@ -1,0 +1,53 @@
+// What a store does to its values, once for all stores that keep them in memory: the rules of set, add and compare_set,
+// without locks, waits or sockets. A key here has passed check_key, a value check_value.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::comm::detail {
+
+/// The sum of a number written as text and `by`; InvalidArgument, naming the key, when the text is no number or the sum
+/// does not fit. None counts as 0.
+std::int64_t added(std::string_view key, std::optional<std::string_view> text, std::int64_t by);
+
+/// Values by key. Not thread-safe.
+class StoreTable {
+ public:
+  /// The value; null: none. Good until the next change.
+  [[nodiscard]] const std::string* find(std::string_view key) const;
+  /// Sets a value.
+  void set(std::string_view key, std::string_view value);
+  /// Store::add.
+  std::int64_t add(std::string_view key, std::int64_t by);
+  /// Store::compare_set: whether it was set.
+  bool compare_set(std::string_view key, std::optional<std::string_view> expected, std::string_view desired);
+  /// Store::remove.
+  bool remove(std::string_view key);
+  /// Calls `each` with every key that begins with `prefix`, in order, until it returns false.
+  template <class Each>
+  void for_keys(std::string_view prefix, Each&& each) const {
+    for (auto at = values_.lower_bound(prefix); at != values_.end() && at->first.starts_with(prefix); ++at) {
+      if (!each(at->first)) return;
+    }
+  }
+  /// Those of `keys` that have no value, in their order.
+  template <class Keys>
+  [[nodiscard]] std::vector<std::string> missing(const Keys& keys) const {
+    std::vector<std::string> none;
+    for (const auto& key : keys) {
+      if (find(key) == nullptr) none.emplace_back(key);
+    }
+    return none;
+  }
+
+ private:
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
+}  // namespace tessera::comm::detail

@@ -1,0 +1,187 @@
+// A file store between processes: they may be killed at any moment, the last to leave cleans up, what dead ones left is
+// not taken for values.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/store/file_store.h"
+
+namespace tessera::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+class FileStoreProcesses : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/tessera_store_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    base = name;
+    path = base + "/store";
+  }
+  void TearDown() override { std::filesystem::remove_all(base); }
+
+  static pid_t start(const std::function<void()>& body) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      try {
+        body();
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "child: %s\n", error.what());
+        ::_exit(1);
+      }
+      ::_exit(0);
+    }
+    return child;
+  }
+  static int end_of(pid_t child) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return status;
+  }
+
+  std::string base;
+  std::string path;
+};
+
+TEST_F(FileStoreProcesses, CountTogether) {
+  FileStore store(path);
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    children.push_back(start([&] {
+      FileStore own(path);
+      for (int k = 0; k < 50; ++k) own.add("n", 1);
+      own.set("done/" + std::to_string(::getpid()), "");
+    }));
+  }
+  std::vector<std::string> keys;
+  keys.reserve(children.size());
+  for (const pid_t child : children) keys.push_back("done/" + std::to_string(child));
+  store.wait(keys, 60s);
+  for (const pid_t child : children) EXPECT_EQ(end_of(child), 0);
+  EXPECT_EQ(store.add("n", 0), 200);
+}
+
+// Killed while it holds the lock, while it writes aside, between: whatever it was at, the next one goes on, and the
+// count is what the dead one had counted to.
+TEST_F(FileStoreProcesses, AKilledWriterHurtsNobody) {
+  FileStore store(path);
+  for (int round = 0; round < 20; ++round) {
+    const pid_t child = start([&] {
+      FileStore own(path);
+      const std::string value(10'000, static_cast<char>('a' + round));
+      for (std::int64_t k = 0;; ++k) {
+        own.set("v", value);
+        own.add("n", 1);
+        if (k == round) own.set("on/" + std::to_string(round), "");
+      }
+    });
+    store.get("on/" + std::to_string(round), 60s);
+    ::kill(child, SIGKILL);
+    const int status = end_of(child);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    const std::int64_t before = store.add("n", 0);
+    EXPECT_EQ(store.add("n", 1), before + 1);
+    const std::string value = store.get("v", 0s);
+    EXPECT_EQ(value, std::string(10'000, value[0]));
+    store.set("v", "mine");
+    EXPECT_EQ(store.find("v"), "mine");
+  }
+}
+
+TEST_F(FileStoreProcesses, TheLastToLeaveRemovesEverything) {
+  {
+    FileStore one(path);
+    {
+      FileStore other(path);
+      other.set("a", "1");
+    }
+    EXPECT_EQ(one.find("a"), "1") << "one is still there";
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(FileStoreProcesses, WhatTheDeadLeftIsCleared) {
+  const pid_t child = start([&] {
+    const FileStore own(path);
+    const_cast<FileStore&>(own).set("stale", "1");
+    ::kill(::getpid(), SIGKILL);
+  });
+  end_of(child);
+  EXPECT_TRUE(std::filesystem::exists(path + "/kstale"));
+  FileStore store(path);
+  EXPECT_EQ(store.find("stale"), std::nullopt);
+}
+
+TEST_F(FileStoreProcesses, KeptValuesOutliveTheirProcess) {
+  { FileStore(path, {.is_kept = true}).set("a", "1"); }
+  EXPECT_EQ(FileStore(path, {.is_kept = true}).find("a"), "1");
+}
+
+TEST_F(FileStoreProcesses, AStoppedHolderIsAnErrorAtTheDeadline) {
+  FileStore store(path, {.lock_timeout = 20ms});
+  const pid_t child = start([&] {
+    FileStore own(path);
+    own.set("on", "");
+    for (;;) own.add("n", 1);
+  });
+  store.get("on", 60s);
+  // Stopped at a random moment; again until it holds the lock.
+  bool is_stuck = false;
+  for (int round = 0; round < 1000 && !is_stuck; ++round) {
+    ::kill(child, SIGSTOP);
+    int status = 0;
+    ::waitpid(child, &status, WUNTRACED);
+    try {
+      store.set("mine", "1");
+    } catch (const TimeoutError& error) {
+      is_stuck = true;
+      EXPECT_NE(error.message().find(".lock stayed locked for 20 ms"), std::string::npos) << error.message();
+    }
+    ::kill(child, SIGCONT);
+  }
+  EXPECT_TRUE(is_stuck);
+  ::kill(child, SIGKILL);
+  end_of(child);
+  store.set("mine", "2");
+}
+
+TEST_F(FileStoreProcesses, SomeonesFilesAreNotTakenForValues) {
+  std::filesystem::create_directories(path);
+  std::ofstream(path + "/thesis.txt") << "years of work";
+  expect_error<IoError>([&] { FileStore store(path); }, {path, "empty or not there"});
+  EXPECT_TRUE(std::filesystem::exists(path + "/thesis.txt"));
+}
+
+TEST_F(FileStoreProcesses, DirectoriesThatCannotBeAreNamed) {
+  std::ofstream(base + "/file") << "x";
+  expect_error<IoError>([&] { FileStore store(base + "/file/below"); }, {base + "/file/below"});
+  expect_error<IoError>([] { FileStore store("/proc/no/such"); }, {"/proc/no/such"});
+  expect_error<InvalidArgument>([] { FileStore store(""); }, {"empty"});
+}
+
+TEST_F(FileStoreProcesses, OpeningAndLeavingTogetherLosesNothing) {
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    children.push_back(start([&] {
+      for (int k = 0; k < 30; ++k) {
+        FileStore own(path);
+        own.set("a", "1");
+        if (own.find("a") != "1") ::_exit(2);  // nobody clears while we are here
+      }
+    }));
+  }
+  for (const pid_t child : children) EXPECT_EQ(end_of(child), 0);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace tessera::comm

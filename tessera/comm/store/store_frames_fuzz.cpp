@@ -1,0 +1,272 @@
+// The server's side of the socket, fed with bytes: good requests of many connections in any pieces are answered as a
+// plain map would; the same bytes spoilt at random never crash it, never get past the secret, never make it hold more
+// than its limits, and never disturb the other connections.
+//   comm_store_frames_fuzz [--runs N] [--seed S] [--seconds T]
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/fuzz.h"
+#include "tessera/comm/store/detail/store_core.h"
+
+namespace tessera::comm::detail {
+namespace {
+
+using Random = std::mt19937_64;
+using Model = std::map<std::string, std::string>;
+
+constexpr std::string_view kSecret = "open sesame";
+
+std::string hello(std::string_view secret) {
+  std::string bytes;
+  write_request(bytes, {.number = 0, .verb = Verb::kHello, .key = secret, .version = kProtocolVersion});
+  return bytes;
+}
+
+std::string random_key(Random& random) { return "k" + std::to_string(random() % 5); }
+
+// A request that does not wait, and what the reply's frame must be.
+struct Exchange {
+  std::string request;
+  std::string reply;
+};
+
+std::string text_reply(std::uint64_t number, const std::string* value) {
+  std::string bytes;
+  FrameWriter frame(bytes, number, static_cast<std::uint8_t>(value != nullptr ? Status::kOk : Status::kNone));
+  if (value != nullptr) frame.text(*value);
+  frame.finish();
+  return bytes;
+}
+
+const std::string* find(const Model& model, const std::string& key) {
+  const auto at = model.find(key);
+  return at == model.end() ? nullptr : &at->second;
+}
+
+Exchange random_exchange(Model& model, std::uint64_t number, Random& random) {
+  Exchange exchange;
+  const std::string key = random_key(random);
+  const std::string value(random() % 3 == 0 ? random() % 2000 : random() % 4, static_cast<char>('a' + random() % 3));
+  Request request{.number = number, .key = key};
+  FrameWriter reply(exchange.reply, number, 0);
+  switch (random() % 5) {
+    case 0:
+      request.verb = Verb::kSet;
+      request.value = value;
+      model[key] = value;
+      reply.finish();
+      break;
+    case 1:
+      request.verb = Verb::kFind;
+      exchange.reply = text_reply(number, find(model, key));
+      break;
+    case 2:
+      request.verb = Verb::kRemove;
+      reply.u64(model.erase(key)).finish();
+      break;
+    case 3: {
+      request.verb = Verb::kCompareSet;
+      const std::string* old = find(model, key);
+      if (random() % 2 == 0 && old != nullptr) request.expected = *old;
+      request.value = value;
+      write_request(exchange.request, request);
+      if (old == nullptr ? !request.expected : request.expected.has_value()) model[key] = value;
+      exchange.reply = text_reply(number, find(model, key));
+      return exchange;
+    }
+    default: {
+      request.verb = Verb::kKeys;
+      request.key = "k";
+      reply.u32(static_cast<std::uint32_t>(model.size()));
+      for (const auto& [name, ignored] : model) reply.text(name);
+      reply.finish();
+    }
+  }
+  write_request(exchange.request, request);
+  return exchange;
+}
+
+void put(StoreSession& session, std::string_view bytes) {
+  std::memcpy(session.reader.room(bytes.size()), bytes.data(), bytes.size());
+  session.reader.filled(bytes.size());
+}
+
+// Feeds bytes in random pieces, taking replies as a socket would: some of them, at any time.
+std::string feed(StoreCore& core, StoreSession& session, std::string_view bytes, Random& random) {
+  std::string taken;
+  const auto now = StoreCore::Clock::now();
+  while (!bytes.empty() && !session.is_bad && !session.is_refused) {
+    const std::size_t piece = std::min<std::size_t>(bytes.size(), 1 + random() % (random() % 2 == 0 ? 8 : 5000));
+    put(session, bytes.substr(0, piece));
+    bytes.remove_prefix(piece);
+    core.consume(session, now);
+    if (session.out.size() > StoreCore::kMostOutBytes + kMostFrameBytes + 64)
+      throw std::runtime_error("too much to go out");
+    if (random() % 2 == 0) taken += std::exchange(session.out, {});
+  }
+  taken += std::exchange(session.out, {});
+  // Requests that waited for room.
+  while (!session.is_bad && !session.is_refused) {
+    core.consume(session, now);
+    if (session.out.empty()) break;
+    taken += std::exchange(session.out, {});
+  }
+  return taken;
+}
+
+std::string spoilt(std::string bytes, Random& random) {
+  const std::size_t times = 1 + random() % 4;
+  for (std::size_t i = 0; i < times && !bytes.empty(); ++i) {
+    const std::size_t at = random() % bytes.size();
+    switch (random() % 6) {
+      case 0: bytes[at] = static_cast<char>(random()); break;
+      case 1: bytes[at] ^= static_cast<char>(1U << random() % 8); break;
+      case 2: bytes.erase(at, random() % 12); break;
+      case 3: bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 60)); break;
+      case 4: bytes.resize(at); break;
+      default: bytes.insert(at, std::string(1 + random() % 4, random() % 2 == 0 ? '\0' : '\xff'));
+    }
+  }
+  return bytes;
+}
+
+std::string random_wait(Random& random) {
+  std::string bytes;
+  Request request{
+      .number = random(), .verb = Verb::kWait, .timeout_ns = random() % 3 == 0 ? 0 : random() >> (random() % 64)};
+  std::vector<std::string> keys(random() % 4);
+  for (std::string& key : keys) key = random_key(random);
+  request.keys.assign(keys.begin(), keys.end());
+  write_request(bytes, request);
+  return bytes;
+}
+
+std::string run_good(Random& random) {
+  StoreCore core{std::string(kSecret)};
+  StoreSession session;
+  Model model;
+  std::string requests = hello(kSecret);
+  std::string replies(13, '\0');
+  replies[0] = 9;
+  for (std::uint64_t i = 1; i <= 40; ++i) {
+    const Exchange exchange = random_exchange(model, i, random);
+    requests += exchange.request;
+    replies += exchange.reply;
+  }
+  if (feed(core, session, requests, random) != replies) return "the replies are not those of a map";
+  for (const auto& [key, value] : model) {
+    const std::string* kept = core.table().find(key);
+    if (kept == nullptr || *kept != value) return "the values are not those of a map";
+  }
+  core.drop(session);
+  return {};
+}
+
+// Some connections behave, wait and leave; others send spoilt bytes, with the secret or without.
+std::string run_hostile(Random& random) {
+  StoreCore core{std::string(kSecret)};
+  Model model;
+  StoreSession good;
+  feed(core, good, hello(kSecret), random);
+  std::vector<std::unique_ptr<StoreSession>> others;
+  for (int round = 0; round < 6; ++round) {
+    const bool is_stranger = random() % 3 == 0;
+    others.push_back(std::make_unique<StoreSession>());
+    // Unlike the secret in every byte, so that no spoiling makes it the secret.
+    std::string bytes = is_stranger ? hello(std::string(kSecret.size(), '#')) : hello(kSecret);
+    Model ignored;
+    for (std::uint64_t i = 0; i < random() % 30; ++i)
+      bytes += random() % 3 == 0 ? random_wait(random) : random_exchange(ignored, i, random).request;
+    const std::uint64_t before = core.statistics.requests;
+    feed(core, *others.back(), random() % 8 == 0 ? bytes : spoilt(bytes, random), random);
+    if (is_stranger && others.back()->is_in) return "a wrong secret was let in";
+    if (!others.back()->is_in && core.statistics.requests > before + 1) return "requests were taken before the secret";
+    // Whatever they did to the values, the good one is answered, on time.
+    std::string wait;
+    Request request{.number = 1, .verb = Verb::kWait, .timeout_ns = 1};
+    request.keys = {"never there"};
+    write_request(wait, request);
+    feed(core, good, wait, random);
+    core.expire(StoreCore::Clock::now() + std::chrono::seconds(1));
+    const std::string answer = std::exchange(good.out, {});
+    if (good.is_bad || answer.size() < 13 || answer[12] != static_cast<char>(Status::kTimeout))
+      return "another connection was disturbed";
+    if (random() % 2 == 0) {
+      core.drop(*others.front());
+      others.erase(others.begin());
+    }
+  }
+  for (const auto& session : others) core.drop(*session);
+  core.drop(good);
+  if (core.statistics.waits != 0 || core.next_deadline()) return "waits were left behind";
+  if (!core.take_woken().empty()) return "a connection that is gone would be written to";
+  return {};
+}
+
+// Who begins with anything but the right secret gets nothing, whatever comes after it and in whatever pieces.
+std::string run_strangers(Random& random) {
+  StoreCore core{std::string(kSecret)};
+  Model model;
+  std::string requests;
+  for (std::uint64_t i = 0; i < 1 + random() % 5; ++i) requests += random_exchange(model, i, random).request;
+  StoreSession no_hello;
+  if (!feed(core, no_hello, requests + hello(kSecret), random).empty() || !no_hello.is_bad)
+    return "requests were answered before the secret";
+  StoreSession second_try;
+  const std::string seen = feed(core, second_try, hello("wrong") + hello(kSecret) + requests, random);
+  if (second_try.is_in || !second_try.is_refused) return "a second secret was looked at";
+  if (seen.size() < 13 || seen[12] != static_cast<char>(Status::kRefused)) return "a wrong secret was not refused";
+  StoreSession again;
+  feed(core, again, hello(kSecret) + hello(kSecret), random);
+  if (!again.is_bad) return "a second hello was taken";
+  bool is_empty = true;
+  core.table().for_keys("", [&](const std::string&) { return is_empty = false; });
+  return is_empty ? "" : "a stranger changed values";
+}
+
+// Who asks for much and takes nothing makes the store hold no more than its limit and one reply.
+std::string run_greedy(Random& random) {
+  StoreCore core{std::string(kSecret)};
+  StoreSession session;
+  const std::string value(1 + random() % (1U << 20), 'v');
+  std::string requests = hello(kSecret);
+  write_request(requests, {.number = 1, .verb = Verb::kSet, .key = "k", .value = value});
+  const std::uint64_t finds = 20;
+  for (std::uint64_t i = 0; i < finds; ++i) write_request(requests, {.number = 2 + i, .verb = Verb::kFind, .key = "k"});
+  const std::size_t reply_bytes = kHeadBytes + kLeastBodyBytes + 4 + value.size();
+  const auto now = StoreCore::Clock::now();
+  put(session, hello(kSecret));
+  core.consume(session, now);  // before that, frames are small
+  put(session, std::string_view(requests).substr(hello(kSecret).size()));
+  std::size_t taken = 0;
+  for (core.consume(session, now); !session.out.empty(); core.consume(session, now)) {
+    if (session.is_bad) return "good requests were refused";
+    if (session.out.size() > StoreCore::kMostOutBytes + reply_bytes) return "too much is held for who takes nothing";
+    taken += std::exchange(session.out, {}).size();
+  }
+  const std::size_t small = kHeadBytes + kLeastBodyBytes;
+  return taken == 2 * small + finds * reply_bytes ? "" : "replies are missing";
+}
+
+std::string run_one(std::uint64_t seed) {
+  Random random(seed);
+  std::string problem = run_good(random);
+  if (problem.empty()) problem = run_hostile(random);
+  if (problem.empty()) problem = run_strangers(random);
+  if (problem.empty() && seed % 16 == 0) problem = run_greedy(random);
+  return problem;
+}
+
+}  // namespace
+}  // namespace tessera::comm::detail
+
+int main(int argc, char** argv) {
+  return tessera::fuzz::run(argc, argv, "conversations", tessera::comm::detail::run_one);
+}

@@ -1,0 +1,237 @@
+#include "tessera/comm/store/tcp_store_server.h"
+
+#include <asio/buffer.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
+
+#include <future>
+#include <map>
+
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/store/detail/store_core.h"
+
+namespace tessera::comm {
+namespace {
+
+using asio::ip::tcp;
+using detail::StoreCore;
+using detail::StoreSession;
+
+constexpr std::size_t kReadBytes = 65536;
+constexpr std::size_t kMostConnections = 16384;
+constexpr std::chrono::seconds kHelloTime(10);  // to show the secret
+
+struct Connection {
+  Connection(asio::io_context& context, tcp::socket taken) : socket(std::move(taken)), hello_timer(context) {}
+  tcp::socket socket;
+  asio::steady_timer hello_timer;
+  StoreSession session;
+  std::string in_flight;  // what is being written
+  bool is_writing = false;
+  bool is_reading = false;
+  bool is_closed = false;
+};
+using ConnectionRef = std::shared_ptr<Connection>;
+
+}  // namespace
+
+// All members belong to the thread of the server once it runs. Every handler holds its connection, and looks whether it
+// was closed meanwhile.
+struct TcpStoreServer::State {
+  explicit State(const TcpStoreServerOptions& options)
+      : core(options.secret), acceptor(context), accept_timer(context), wait_timer(context) {}
+
+  void listen(const TcpStoreServerOptions& options);
+  void run();
+  void accept();
+  void read(const ConnectionRef& connection);
+  void consume(const ConnectionRef& connection);
+  void write(const ConnectionRef& connection);
+  void serve_woken();
+  void arm_wait_timer();
+  void close(const ConnectionRef& connection);
+
+  asio::io_context context{1};
+  StoreCore core;
+  tcp::acceptor acceptor;
+  asio::steady_timer accept_timer;
+  asio::steady_timer wait_timer;
+  std::optional<StoreCore::Clock::time_point> armed;
+  std::map<StoreSession*, ConnectionRef> connections;
+  std::uint16_t port = 0;
+  Thread thread;
+};
+
+void TcpStoreServer::State::listen(const TcpStoreServerOptions& options) {
+  const std::string at = tessera::detail::concat(options.host, ":", options.port);
+  asio::error_code error;
+  const asio::ip::address address = asio::ip::make_address(options.host, error);
+  TESSERA_CHECK(!error, "tcp store: '", options.host, "' is no address to listen on; give 127.0.0.1, 0.0.0.0 or ::1");
+  const tcp::endpoint endpoint(address, options.port);
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(1024, error);
+  TESSERA_CHECK_AS(IoError, error != asio::error::address_in_use, "tcp store: port ", options.port, " of ",
+                   options.host, " is in use by another program (`ss -ltnp sport = :", options.port,
+                   "` shows it); choose another port, or 0 for one that is free");
+  TESSERA_CHECK_AS(IoError, !error, "tcp store: cannot listen on ", at, ": ", error.message());
+  port = acceptor.local_endpoint(error).port();
+  TESSERA_CHECK_AS(IoError, !error, "tcp store: cannot listen on ", at, ": ", error.message());
+}
+
+// What a handler throws (there is no memory) costs the request at hand, never the store.
+void TcpStoreServer::State::run() {
+  for (;;) {
+    try {
+      context.run();
+      return;
+    } catch (const std::exception& error) {
+      log::error("tcp store at port ", port, ": ", error.what());
+    }
+  }
+}
+
+void TcpStoreServer::State::accept() {
+  acceptor.async_accept([this](const asio::error_code& error, tcp::socket socket) {
+    if (error == asio::error::operation_aborted) return;
+    if (error) {  // out of descriptors, most likely: some will be given back
+      accept_timer.expires_after(std::chrono::milliseconds(20));
+      accept_timer.async_wait([this](const asio::error_code& stopped) {
+        if (!stopped) accept();
+      });
+      return;
+    }
+    if (connections.size() < kMostConnections) {
+      asio::error_code ignored;
+      socket.set_option(tcp::no_delay(true), ignored);
+      socket.non_blocking(true, ignored);
+      const auto connection = std::make_shared<Connection>(context, std::move(socket));
+      connections.emplace(&connection->session, connection);
+      ++core.statistics.accepted;
+      connection->hello_timer.expires_after(kHelloTime);
+      connection->hello_timer.async_wait([this, connection](const asio::error_code& stopped) {
+        if (!stopped && !connection->session.is_in) close(connection);
+      });
+      read(connection);
+    }
+    accept();
+  });
+}
+
+void TcpStoreServer::State::read(const ConnectionRef& connection) {
+  if (connection->is_reading || connection->is_closed) return;
+  connection->is_reading = true;
+  char* room = connection->session.reader.room(kReadBytes);
+  connection->socket.async_read_some(asio::buffer(room, kReadBytes),
+                                     [this, connection](const asio::error_code& error, std::size_t nbytes) {
+                                       connection->is_reading = false;
+                                       if (connection->is_closed) return;
+                                       if (error) return close(connection);
+                                       connection->session.reader.filled(nbytes);
+                                       consume(connection);
+                                     });
+}
+
+void TcpStoreServer::State::consume(const ConnectionRef& connection) {
+  StoreSession& session = connection->session;
+  core.consume(session, StoreCore::Clock::now());
+  if (session.is_in) connection->hello_timer.cancel();
+  if (session.is_bad) {
+    close(connection);
+  } else {
+    write(connection);
+    // Who does not take its answers is not read from: the rest of its requests waits with it.
+    if (session.out.size() < StoreCore::kMostOutBytes && !session.is_refused) read(connection);
+  }
+  serve_woken();
+  arm_wait_timer();
+}
+
+void TcpStoreServer::State::write(const ConnectionRef& connection) {
+  if (connection->is_writing || connection->is_closed || connection->session.out.empty()) return;
+  connection->is_writing = true;
+  connection->in_flight.swap(connection->session.out);
+  asio::async_write(connection->socket, asio::buffer(connection->in_flight),
+                    [this, connection](const asio::error_code& error, std::size_t) {
+                      connection->is_writing = false;
+                      connection->in_flight.clear();
+                      if (connection->is_closed) return;
+                      const bool is_over = connection->session.is_refused && connection->session.out.empty();
+                      if (error || is_over) return close(connection);
+                      write(connection);
+                      if (!connection->is_reading) consume(connection);
+                    });
+}
+
+void TcpStoreServer::State::serve_woken() {
+  for (StoreSession* session : core.take_woken()) {
+    const auto found = connections.find(session);
+    if (found != connections.end()) write(found->second);
+  }
+}
+
+void TcpStoreServer::State::arm_wait_timer() {
+  const auto next = core.next_deadline();
+  if (next == armed) return;
+  armed = next;
+  if (!next) {
+    wait_timer.cancel();
+    return;
+  }
+  wait_timer.expires_at(*next);
+  wait_timer.async_wait([this](const asio::error_code& stopped) {
+    if (stopped) return;
+    armed.reset();
+    core.expire(StoreCore::Clock::now());
+    serve_woken();
+    arm_wait_timer();
+  });
+}
+
+void TcpStoreServer::State::close(const ConnectionRef& connection) {
+  if (connection->is_closed) return;
+  connection->is_closed = true;
+  connection->hello_timer.cancel();
+  core.drop(connection->session);
+  connections.erase(&connection->session);
+  asio::error_code ignored;
+  connection->socket.close(ignored);
+}
+
+TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options) : state_(std::make_unique<State>(options)) {
+  TESSERA_CHECK(options.secret.size() <= detail::kMostSecretBytes, "tcp store: the secret has ", options.secret.size(),
+                " bytes; at most ", detail::kMostSecretBytes, " are allowed");
+  state_->listen(options);
+  state_->accept();
+  state_->thread = Thread("tessera store", [state = state_.get()] { state->run(); });
+}
+
+TcpStoreServer::~TcpStoreServer() {
+  state_->context.stop();
+  state_->thread.join();
+  // Handlers hold connections, and sessions must be dropped while the core stands.
+  while (!state_->connections.empty()) {
+    const ConnectionRef connection = state_->connections.begin()->second;
+    state_->close(connection);
+  }
+}
+
+std::uint16_t TcpStoreServer::port() const { return state_->port; }
+
+StoreStatistics TcpStoreServer::statistics() const {
+  std::promise<StoreStatistics> promise;
+  asio::post(state_->context, [&] {
+    StoreStatistics seen = state_->core.statistics;
+    seen.connections = state_->connections.size();
+    promise.set_value(seen);
+  });
+  return promise.get_future().get();
+}
+
+}  // namespace tessera::comm

@@ -1,0 +1,124 @@
+// What groups promise as tests, written once; each transport instantiates them in a file of its own.
+//
+//   INSTANTIATE_TEST_SUITE_P(Shm, CommSuite, testing::Values(Implementation{...}), implementation_name);
+//
+// A case runs a body on every rank, each a thread or a process: it checks there what it has to check, and tells other
+// ranks something only through the store. No case sleeps and none asserts on wall-clock time.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/process_group.h"
+#include "tessera/comm/store/store.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+#include "tessera/memory/buffer.h"
+
+namespace tessera::comm::suite {
+
+using namespace std::chrono_literals;
+
+/// Everything that must happen has happened by then.
+inline constexpr std::chrono::nanoseconds kSoon = 20s;
+
+/// A transport under test.
+struct Implementation {
+  std::string name;     ///< ends the names of the cases
+  std::string backend;  ///< that groups must run on
+  bool is_seeded = false;
+  /// Runs the body on this many ranks and returns when all have ended. A rank whose body throws Death ends at once, as
+  /// if killed; any other error fails the case.
+  std::function<void(int ranks, const std::function<void()>& body)> run;
+};
+inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
+/// For INSTANTIATE_TEST_SUITE_P.
+inline std::string implementation_name(const testing::TestParamInfo<Implementation>& info) { return info.param.name; }
+
+/// Thrown by a rank that is to die.
+struct Death {};
+
+/// Where a buffer is: in the device's own memory, which peers may reach, or on the heap.
+enum class Where : std::uint8_t { kDevice, kHeap };
+
+/// One rank's side of a case.
+class Member {
+ public:
+  Member();
+  [[nodiscard]] int rank() const { return group.rank(); }
+  [[nodiscard]] int size() const { return group.size(); }
+  /// Where this rank's buffers are when ranks differ in it.
+  [[nodiscard]] Where mixed() const { return rank() % 2 == 0 ? Where::kDevice : Where::kHeap; }
+  /// Ends this rank at once.
+  [[noreturn]] static void die() { throw Death{}; }
+  /// Tells the others something, once.
+  static void say(const std::string& what) { store()->set("said " + what, ""); }
+  /// Returns once one of them has said it.
+  static void hear(const std::string& what) { (void)store()->get("said " + what, kSoon); }
+
+  ProcessGroup group;
+  device::Device host;
+  device::Stream stream;
+};
+
+/// Bytes to give or take. Filled with 0xCD at first.
+class Room {
+ public:
+  Room(const Member& member, Where where, std::size_t nbytes);
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::size_t nbytes() const { return nbytes_; }
+  [[nodiscard]] std::vector<std::byte> bytes() const { return {data_, data_ + nbytes_}; }
+
+ private:
+  memory::Buffer buffer_;
+  std::unique_ptr<std::byte[]> heap_;
+  std::byte* data_ = nullptr;
+  std::size_t nbytes_ = 0;
+};
+
+/// 32-bit integers to give or take: what element i of rank r holds says where it came from.
+class Ints {
+ public:
+  /// `count` of them, all -1.
+  Ints(const Member& member, Where where, std::int64_t count);
+  /// As rank `rank` gives them.
+  Ints& number(int rank);
+  static std::int32_t value(int rank, std::int64_t index) {
+    return static_cast<std::int32_t>(rank * 100'000'000 + index);
+  }
+  [[nodiscard]] std::int32_t* data() const { return reinterpret_cast<std::int32_t*>(room_.data()); }
+  [[nodiscard]] std::byte* bytes() const { return room_.data(); }
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  /// Fails unless [first, first + count) are elements [from, ...) of what `rank` gives.
+  void expect_from(int rank, std::int64_t from, std::int64_t first, std::int64_t count) const;
+  /// Fails unless [first, first + count) were not touched.
+  void expect_untouched(std::int64_t first, std::int64_t count) const;
+
+ private:
+  Room room_;
+  std::int64_t count_;
+};
+
+/// Writes what `rank` gives in a reduction: values of all kinds, so that order and rounding show.
+void fill_random(DType dtype, int rank, std::int64_t count, std::byte* to);
+/// The reduction of what `ranks` ranks give, by its definition.
+std::vector<std::byte> folded(DType dtype, const Reduction& reduction, int ranks, std::int64_t count);
+
+/// Runs bodies on ranks.
+class CommSuite : public testing::TestWithParam<Implementation> {
+ protected:
+  /// Runs the body on every rank of a world of `ranks`.
+  void on_ranks(int ranks, const std::function<void(Member&)>& body);
+  [[nodiscard]] bool is_seeded() const { return GetParam().is_seeded; }
+};
+
+}  // namespace tessera::comm::suite

@@ -1,0 +1,352 @@
+// How groups fail: who differs, who is late, who is dead; and how the others go on.
+#include <thread>
+
+#include "tessera/comm/suite/comm_suite.h"
+
+namespace tessera::comm::suite {
+namespace {
+
+Operation reduce_op(const Room& room, std::int64_t count) {
+  return {.kind = OpKind::kAllReduce, .dtype = DType::kF32, .in = room.data(), .out = room.data(), .count = count};
+}
+
+// Runs `of(rank)` on three ranks, of which rank 1 does something else, and demands an error with these words on all.
+using Differs = std::function<Operation(const Room& in, const Room& out, bool differs)>;
+void expect_mismatch(const Member& member, const Differs& of, std::initializer_list<std::string_view> words) {
+  const Room in(member, Where::kDevice, 400'000);
+  const Room out(member, Where::kDevice, 400'000);
+  std::fill_n(reinterpret_cast<float*>(in.data()), 100'000, 1.0F);
+  const Operation op = of(in, out, member.rank() == 1);
+  expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); }, words);
+  member.stream.reset_error();
+  for (const std::byte byte : out.bytes()) ASSERT_EQ(byte, std::byte{0xCD}) << "bytes moved before ranks agreed";
+  expect_error<MismatchError>([&] { member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait(); }, words);
+  member.stream.reset_error();
+}
+
+void barrier(const Member& member, const ProcessGroup& group) {
+  group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
+}
+
+// Rank 2 of 3 is gone: the others find that out in this operation and go on without it.
+void expect_gone(Member& member, const Operation& op) {
+  expect_error<AbortedError>([&] { member.group.launch(op, member.stream).wait(); }, {"group world", "rank 2"});
+  member.stream.reset_error();
+  const ProcessGroup left = member.group.shrink(kSoon);
+  ASSERT_EQ(left.size(), 2);
+  EXPECT_EQ(left.rank(), member.rank());
+  const Room x(member, Where::kDevice, 80'000);
+  std::fill_n(reinterpret_cast<float*>(x.data()), 20'000, 1.0F);
+  left.launch(reduce_op(x, 20'000), member.stream).wait();
+  EXPECT_EQ(reinterpret_cast<const float*>(x.data())[19'999], 2.0F);
+}
+
+}  // namespace
+
+TEST_P(CommSuite, AnotherSizeIsNamed) {
+  on_ranks(3, [](Member& member) {
+    expect_mismatch(member,
+                    [](const Room& in, const Room& out, bool differs) {
+                      return Operation{.kind = OpKind::kAllReduce,
+                                       .dtype = DType::kF32,
+                                       .in = in.data(),
+                                       .out = out.data(),
+                                       .count = differs ? 90'000 : 100'000};
+                    },
+                    {"group world", "operation 1", "ranks 0 and 2 run all_reduce(f32[100000], sum)",
+                     "rank 1 all_reduce(f32[90000], sum)"});
+  });
+}
+
+TEST_P(CommSuite, AnotherDTypeIsNamed) {
+  on_ranks(3, [](Member& member) {
+    expect_mismatch(member,
+                    [](const Room& in, const Room& out, bool differs) {
+                      return Operation{.kind = OpKind::kAllReduce,
+                                       .dtype = differs ? DType::kI32 : DType::kF32,
+                                       .in = in.data(),
+                                       .out = out.data(),
+                                       .count = 100'000};
+                    },
+                    {"rank 1 all_reduce(i32[100000], sum)"});
+  });
+}
+
+TEST_P(CommSuite, AnotherReductionIsNamed) {
+  on_ranks(3, [](Member& member) {
+    expect_mismatch(member,
+                    [](const Room& in, const Room& out, bool differs) {
+                      return Operation{.kind = OpKind::kAllReduce,
+                                       .dtype = DType::kF32,
+                                       .reduction = {differs ? ReduceKind::kMax : ReduceKind::kSum},
+                                       .in = in.data(),
+                                       .out = out.data(),
+                                       .count = 8};
+                    },
+                    {"rank 1 all_reduce(f32[8], max)"});
+  });
+}
+
+TEST_P(CommSuite, AnotherRootIsNamed) {
+  on_ranks(3, [](Member& member) {
+    expect_mismatch(member,
+                    [](const Room& in, const Room& out, bool differs) {
+                      return Operation{.kind = OpKind::kBroadcast,
+                                       .dtype = DType::kF32,
+                                       .root = differs ? 2 : 0,
+                                       .in = in.data(),
+                                       .out = out.data(),
+                                       .count = 8};
+                    },
+                    {"ranks 0 and 2 run broadcast(f32[8], root 0)", "rank 1 broadcast(f32[8], root 2)"});
+  });
+}
+
+TEST_P(CommSuite, AnotherOperationIsNamed) {
+  on_ranks(3, [](Member& member) {
+    expect_mismatch(member,
+                    [](const Room& in, const Room& out, bool differs) {
+                      return Operation{.kind = differs ? OpKind::kReduceScatter : OpKind::kAllGather,
+                                       .dtype = DType::kF32,
+                                       .in = in.data(),
+                                       .out = out.data(),
+                                       .count = 8};
+                    },
+                    {"run all_gather(f32[8])", "rank 1 reduce_scatter(f32[8], sum)"});
+  });
+}
+
+TEST_P(CommSuite, OtherPartsAreNamed) {
+  on_ranks(3, [](Member& member) {
+    expect_mismatch(member,
+                    [](const Room& in, const Room& out, bool differs) {
+                      return Operation{.kind = OpKind::kAllGather,
+                                       .dtype = DType::kF32,
+                                       .in = in.data(),
+                                       .out = out.data(),
+                                       .out_counts = {1, 2, differs ? 4 : 3}};
+                    },
+                    {"ranks differ", "rank 1", "with other parts"});
+  });
+}
+
+TEST_P(CommSuite, PartsOfAnAllToAllThatDoNotFitTogetherAreNamed) {
+  on_ranks(2, [](Member& member) {
+    const Room in(member, Where::kDevice, 64);
+    const Room out(member, Where::kDevice, 64);
+    const std::int64_t even[] = {2, 2};
+    const std::int64_t other[] = {2, 3};
+    const bool differs = member.rank() == 0;
+    expect_error<MismatchError>(
+        [&] {
+          member.group.all_to_all(in.data(), differs ? other : even, out.data(), even, DType::kF32, member.stream)
+              .wait();
+        },
+        {"rank 0 sends 3 elements, rank 1 takes 2"});
+    member.stream.reset_error();
+  });
+}
+
+TEST_P(CommSuite, ASkippedOperationIsNamed) {
+  on_ranks(3, [](Member& member) {
+    const Room x(member, Where::kDevice, 64);
+    if (member.rank() != 1) member.group.launch(reduce_op(x, 4), member.stream);
+    expect_error<MismatchError>([&] { barrier(member, member.group); },
+                                {"operation 1", "ranks 0 and 2 run all_reduce(f32[4], sum), rank 1 barrier"});
+    member.stream.reset_error();
+  });
+}
+
+TEST_P(CommSuite, ADeadlineNamesWhoIsMissingAndTellsWhoComesLate) {
+  on_ranks(3, [](Member& member) {
+    member.group.set_deadline(50ms);
+    if (member.rank() != 1) {
+      expect_error<TimeoutError>([&] { barrier(member, member.group); },
+                                 {"group world", "operation 1, barrier", "rank 1 did not come within 0.05"});
+      member.stream.reset_error();
+      Member::say("over " + std::to_string(member.rank()));
+    }
+    Member::hear("over 0");
+    Member::hear("over 2");
+    if (member.rank() == 1) {
+      expect_error<TimeoutError>([&] { barrier(member, member.group); }, {"rank 1 did not come"});
+      member.stream.reset_error();
+    }
+  });
+}
+
+TEST_P(CommSuite, ADeadlineThatWasExtendedIsNotTheDeadline) {
+  if (is_seeded()) GTEST_SKIP() << "time there does not pass by itself";
+  on_ranks(2, [](Member& member) {
+    const device::Stream side = member.host.create_stream();
+    member.group.set_deadline(500ms);
+    if (member.rank() == 0) {
+      const Work work = member.group.launch({.kind = OpKind::kBarrier}, side);
+      while (work.sequence() == 0) std::this_thread::yield();
+      member.group.extend_deadline(kSoon);
+      Member::say("extended");
+      work.wait();
+    } else {
+      Member::hear("extended");
+      const auto until = std::chrono::steady_clock::now() + 700ms;
+      while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+      barrier(member, member.group);
+    }
+  });
+}
+
+TEST_P(CommSuite, ARankThatDiedBeforeAnOperationIsNoticed) {
+  on_ranks(3, [](Member& member) {
+    barrier(member, member.group);
+    if (member.rank() == 2) Member::die();
+    const Room x(member, Where::kDevice, 64);
+    expect_gone(member, reduce_op(x, 4));
+  });
+}
+
+TEST_P(CommSuite, ARankThatDiedBetweenLargeOperationsIsNoticed) {
+  on_ranks(3, [](Member& member) {
+    const Room x(member, Where::kDevice, 400'000);
+    std::fill_n(reinterpret_cast<float*>(x.data()), 100'000, 0.0F);
+    for (int i = 0; i < 3; ++i) member.group.launch(reduce_op(x, 100'000), member.stream).wait();
+    if (member.rank() == 2) Member::die();
+    expect_gone(member, reduce_op(x, 100'000));
+  });
+}
+
+TEST_P(CommSuite, ARankThatDiedWhileItsMessageIsWaitedForIsNoticed) {
+  on_ranks(3, [](Member& member) {
+    barrier(member, member.group);
+    if (member.rank() == 2) Member::die();
+    const Room x(member, Where::kDevice, 64);
+    expect_gone(member, {.kind = OpKind::kRecv, .dtype = DType::kF32, .peer = 2, .out = x.data(), .count = 4});
+  });
+}
+
+// The others are in the operation when it dies: it says so by the store alone, and dies in the middle of its own body.
+TEST_P(CommSuite, ARankThatDiesWhileOthersWaitIsNoticed) {
+  on_ranks(3, [](Member& member) {
+    barrier(member, member.group);
+    if (member.rank() == 2) {
+      Member::hear("here 0");
+      Member::hear("here 1");
+      Member::die();
+    }
+    Member::say("here " + std::to_string(member.rank()));
+    expect_gone(member, {.kind = OpKind::kBarrier});
+  });
+}
+
+TEST_P(CommSuite, TwoDeathsInARowLeaveOne) {
+  on_ranks(3, [](Member& member) {
+    barrier(member, member.group);
+    if (member.rank() == 2) Member::die();
+    expect_error<AbortedError>([&] { barrier(member, member.group); }, {"rank 2"});
+    member.stream.reset_error();
+    const ProcessGroup pair = member.group.shrink(kSoon);
+    barrier(member, pair);
+    if (member.rank() == 0) Member::die();
+    expect_error<AbortedError>([&] { barrier(member, pair); }, {"rank 0"});
+    member.stream.reset_error();
+    const ProcessGroup alone = pair.shrink(kSoon);
+    EXPECT_EQ(alone.size(), 1);
+    barrier(member, alone);
+  });
+}
+
+TEST_P(CommSuite, AnAbortReachesAllWithItsReason) {
+  on_ranks(3, [](Member& member) {
+    if (member.rank() == 1) {
+      member.group.abort("no more disk");
+      member.group.abort("something else");
+    }
+    expect_error<AbortedError>([&] { barrier(member, member.group); }, {"aborted by rank 1: no more disk"});
+    member.stream.reset_error();
+  });
+}
+
+TEST_P(CommSuite, AnAbortEndsWhatIsPendingOnManyStreams) {
+  on_ranks(2, [](Member& member) {
+    const device::Stream side = member.host.create_stream();
+    if (member.rank() == 0) {
+      std::vector<Work> works;
+      for (int i = 0; i < 5; ++i) works.push_back(member.group.launch({.kind = OpKind::kBarrier}, side));
+      Member::say("pending");
+      for (const Work& work : works) {
+        EXPECT_THROW(work.wait(), Error);
+      }
+      EXPECT_NE(works[0].error(), nullptr);
+      side.reset_error();
+    } else {
+      Member::hear("pending");
+      member.group.abort("enough");
+    }
+  });
+}
+
+TEST_P(CommSuite, AgreementWithoutAFailureHoldsEverybody) {
+  on_ranks(4, [](Member& member) {
+    EXPECT_EQ(member.group.agree(kSoon), (std::vector<int>{0, 1, 2, 3}));
+    barrier(member, member.group);
+  });
+}
+
+TEST_P(CommSuite, MembershipIsTheSameEverywhereTwentyTimes) {
+  for (int round = 0; round < 20; ++round) {
+    on_ranks(4, [round](Member& member) {
+      barrier(member, member.group);
+      const int first = round % 4;
+      const int second = round % 3 == 0 ? (round / 4 + 1) % 4 : first;
+      if (member.rank() == first || member.rank() == second) Member::die();
+      const ProcessGroup left = member.group.shrink(kSoon);
+      std::string names;
+      for (const Rank rank : left.ranks()) names += to_string(rank) + " ";
+      const std::string agreed = *store()->compare_set("membership", std::nullopt, names);
+      EXPECT_EQ(agreed, names);
+      EXPECT_EQ(left.size(), first == second ? 3 : 2);
+      barrier(member, left);
+    });
+  }
+}
+
+TEST_P(CommSuite, ArgumentsThatMakeNoSenseAreRefusedAndHurtNothing) {
+  on_ranks(2, [](Member& member) {
+    const Room x(member, Where::kDevice, 256);
+    const auto refused = [&](const Operation& op, std::string_view words) {
+      expect_error<InvalidArgument>([&] { (void)member.group.launch(op, member.stream); }, {words});
+    };
+    Operation op = reduce_op(x, -1);
+    refused(op, "-1 elements");
+    op = reduce_op(x, 4);
+    op.in = nullptr;
+    refused(op, "no input");
+    op = reduce_op(x, 4);
+    op.in = x.data() + 4;
+    refused(op, "overlap");
+    op = reduce_op(x, 4);
+    op.kind = OpKind::kReduce;
+    op.root = 2;
+    refused(op, "root 2");
+    op = reduce_op(x, 4);
+    op.reduction.kind = ReduceKind::kBitAnd;
+    refused(op, "have no band");
+    expect_error<InvalidArgument>([&] { (void)member.group.launch(std::span<const Operation>(), member.stream); },
+                                  {"no operations"});
+    barrier(member, member.group);
+    EXPECT_EQ(member.group.sequence(), 1U);
+  });
+}
+
+TEST_P(CommSuite, ARankThatEndsWellLeavesWithoutAWord) {
+  on_ranks(3, [](Member& member) {
+    const Room x(member, Where::kDevice, 400'000);
+    std::fill_n(reinterpret_cast<float*>(x.data()), 100'000, 1.0F);
+    member.group.launch(reduce_op(x, 100'000), member.stream).wait();
+    EXPECT_EQ(reinterpret_cast<const float*>(x.data())[5], 3.0F);
+    if (member.rank() == 1) return;
+    expect_error<AbortedError>([&] { barrier(member, member.group); }, {"rank 1 has left the group"});
+    member.stream.reset_error();
+  });
+}
+
+}  // namespace tessera::comm::suite

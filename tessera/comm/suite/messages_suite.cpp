@@ -1,0 +1,150 @@
+// Sends and receives, alone and in batches.
+#include "tessera/comm/suite/comm_suite.h"
+
+namespace tessera::comm::suite {
+namespace {
+
+Operation send(const Ints& what, int to) {
+  return {.kind = OpKind::kSend, .dtype = DType::kI32, .peer = to, .in = what.bytes(), .count = what.count()};
+}
+Operation receive(const Ints& into, int from) {
+  return {.kind = OpKind::kRecv, .dtype = DType::kI32, .peer = from, .out = into.bytes(), .count = into.count()};
+}
+
+}  // namespace
+
+TEST_P(CommSuite, AMessageGoesFromOneToAnother) {
+  on_ranks(3, [](Member& member) {
+    for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
+      for (const std::int64_t count : {0, 1, 16'384, 16'385, 70'001}) {
+        Ints room(member, where, count);
+        if (member.rank() == 2) member.group.launch(send(room.number(2), 0), member.stream).wait();
+        if (member.rank() != 0) continue;
+        member.group.launch(receive(room, 2), member.stream).wait();
+        room.expect_from(2, 0, 0, count);
+      }
+    }
+  });
+}
+
+TEST_P(CommSuite, AllSendToAllInOneBatchInAnyOrder) {
+  on_ranks(4, [](Member& member) {
+    for (const Where where : {Where::kDevice, Where::kHeap, member.mixed()}) {
+      for (const std::int64_t count : {1, 40'000}) {
+        Ints out(member, where, count);
+        out.number(member.rank());
+        std::vector<std::unique_ptr<Ints>> in;
+        std::vector<Operation> batch;
+        for (int step = 1; step < 4; ++step) {
+          const int peer = (member.rank() + step) % 4;
+          in.push_back(std::make_unique<Ints>(member, where, count));
+          // Ranks differ in what comes first.
+          batch.insert(member.rank() % 2 == 0 ? batch.begin() : batch.end(), send(out, peer));
+          batch.push_back(receive(*in.back(), peer));
+        }
+        member.group.launch(batch, member.stream).wait();
+        for (int step = 1; step < 4; ++step) {
+          in[static_cast<std::size_t>(step - 1)]->expect_from((member.rank() + step) % 4, 0, 0, count);
+        }
+      }
+    }
+  });
+}
+
+TEST_P(CommSuite, MessagesBetweenTwoKeepTheirOrder) {
+  on_ranks(2, [](Member& member) {
+    constexpr int kMany = 30;
+    std::vector<std::unique_ptr<Ints>> rooms;
+    std::vector<Operation> batch;
+    for (int i = 0; i < kMany; ++i) {
+      rooms.push_back(std::make_unique<Ints>(member, i % 2 == 0 ? Where::kDevice : Where::kHeap, 1 + 900 * i));
+      Ints& room = *rooms.back();
+      batch.push_back(member.rank() == 0 ? send(room.number(i % 20), 1) : receive(room, 0));
+    }
+    member.group.launch(batch, member.stream).wait();
+    if (member.rank() == 0) return;
+    for (int i = 0; i < kMany; ++i) rooms[static_cast<std::size_t>(i)]->expect_from(i % 20, 0, 0, 1 + 900 * i);
+  });
+}
+
+TEST_P(CommSuite, APingPongOfManyRounds) {
+  on_ranks(2, [](Member& member) {
+    const Ints room(member, Where::kDevice, 1);
+    const int peer = 1 - member.rank();
+    room.data()[0] = 0;
+    for (int round = 0; round < 500; ++round) {
+      const bool is_mine = round % 2 == member.rank();
+      if (is_mine) ++room.data()[0];
+      member.group.launch(is_mine ? send(room, peer) : receive(room, peer), member.stream).wait();
+      ASSERT_EQ(room.data()[0], round + 1);
+    }
+  });
+}
+
+TEST_P(CommSuite, MessagesAndCollectivesMix) {
+  on_ranks(3, [](Member& member) {
+    for (int round = 0; round < 10; ++round) {
+      Ints sum(member, Where::kDevice, 5000);
+      Ints mail(member, Where::kDevice, 3000);
+      std::fill_n(sum.data(), 5000, member.rank());
+      std::vector<Operation> batch;
+      if (member.rank() == 0) batch.push_back(send(mail.number(4), 2));
+      if (member.rank() == 2) batch.push_back(receive(mail, 0));
+      batch.push_back(
+          {.kind = OpKind::kAllReduce, .dtype = DType::kI32, .in = sum.bytes(), .out = sum.bytes(), .count = 5000});
+      member.group.launch(batch, member.stream).wait();
+      ASSERT_EQ(sum.data()[4999], 3);
+      if (member.rank() == 2) mail.expect_from(4, 0, 0, 3000);
+    }
+  });
+}
+
+TEST_P(CommSuite, AMessageOfAnotherSizeIsNamed) {
+  on_ranks(2, [](Member& member) {
+    const Ints room(member, Where::kDevice, member.rank() == 0 ? 8 : 7);
+    const Operation op = member.rank() == 0 ? send(room, 1) : receive(room, 0);
+    expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); },
+                                {"recv(i32[7], from 0)", "rank 0 sends i32[8]"});
+    member.stream.reset_error();
+  });
+}
+
+TEST_P(CommSuite, AMessageOfAnotherDTypeIsNamed) {
+  on_ranks(2, [](Member& member) {
+    const Ints room(member, Where::kDevice, 8);
+    Operation op = member.rank() == 0 ? send(room, 1) : receive(room, 0);
+    if (member.rank() == 1) op.dtype = DType::kF32;
+    expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); }, {"rank 0 sends i32[8]"});
+    member.stream.reset_error();
+  });
+}
+
+TEST_P(CommSuite, MessagesToNobodyAreRefusedAndHurtNothing) {
+  on_ranks(2, [](Member& member) {
+    const Ints room(member, Where::kDevice, 8);
+    expect_error<InvalidArgument>([&] { (void)member.group.launch(send(room, member.rank()), member.stream); },
+                                  {"no other rank"});
+    expect_error<InvalidArgument>([&] { (void)member.group.launch(send(room, 2), member.stream); }, {"peer 2"});
+    Operation empty = receive(room, 1 - member.rank());
+    empty.out = nullptr;
+    expect_error<InvalidArgument>([&] { (void)member.group.launch(empty, member.stream); }, {"no buffer"});
+    member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
+    EXPECT_EQ(member.group.sequence(), 1U);
+  });
+}
+
+TEST_P(CommSuite, AMessageThatNobodySendsEndsAtTheDeadline) {
+  on_ranks(2, [](Member& member) {
+    member.group.set_deadline(50ms);
+    const Ints room(member, Where::kDevice, 8);
+    if (member.rank() == 0) {
+      expect_error<TimeoutError>([&] { member.group.launch(receive(room, 1), member.stream).wait(); },
+                                 {"recv(i32[8], from 1)", "rank 1 did not come"});
+      member.stream.reset_error();
+      Member::say("it is over");
+    }
+    Member::hear("it is over");
+  });
+}
+
+}  // namespace tessera::comm::suite

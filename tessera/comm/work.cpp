@@ -1,0 +1,47 @@
+#include "tessera/comm/work.h"
+
+#include "tessera/base/error.h"
+#include "tessera/comm/detail/work_state.h"
+#include "tessera/device/device.h"
+
+namespace tessera::comm {
+namespace {
+
+WorkState& state_of(const std::shared_ptr<WorkState>& state) {
+  TESSERA_CHECK(state != nullptr, "no work: an operation in a capture has none; wait for the replay of its graph");
+  return *state;
+}
+
+}  // namespace
+
+void Work::wait(std::chrono::nanoseconds timeout) const {
+  WorkState& work = state_of(state_);
+  // What went wrong is the task's to tell, whatever else failed on the stream.
+  if (!is_done()) {
+    try {
+      work.event.synchronize(timeout);
+    } catch (...) {
+      if (!is_done()) throw;
+    }
+  }
+  if (work.task->error) std::rethrow_exception(work.task->error);
+}
+
+void Work::wait_on(const device::Stream& stream) const {
+  WorkState& work = state_of(state_);
+  if (work.event) stream.wait(work.event);
+}
+
+bool Work::is_done() const { return state_of(state_).task->is_done.load(std::memory_order_acquire) != 0; }
+
+std::exception_ptr Work::error() const { return is_done() ? state_->task->error : nullptr; }
+
+std::chrono::nanoseconds Work::duration() const {
+  const Task& task = *state_of(state_).task;
+  TESSERA_CHECK(is_done(), "the duration of an operation is known when it has ended; wait for it");
+  return std::chrono::nanoseconds(task.ended_ns.load() - task.began_ns.load());
+}
+
+std::uint64_t Work::sequence() const { return state_of(state_).task->sequence.load(std::memory_order_relaxed); }
+
+}  // namespace tessera::comm
