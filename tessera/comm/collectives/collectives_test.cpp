@@ -85,7 +85,7 @@ World make(OpKind kind, int size, Random& random) {
     world.operations.push_back(operation);
     const Extents extents = definition(kind).extents(operation, rank, size);
     world.in.push_back(fresh(random, extents.in));
-    world.out.push_back(Values(static_cast<std::size_t>(extents.out), -7));
+    world.out.emplace_back(static_cast<std::size_t>(extents.out), -7);
   }
   return world;
 }

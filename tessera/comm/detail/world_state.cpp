@@ -56,9 +56,9 @@ std::shared_ptr<std::byte> SimulatedWorld::memory(const std::string& name, std::
                                                   const std::function<void(std::byte*)>& initialise) {
   const std::lock_guard lock(mutex_);
   if (std::shared_ptr<std::byte> found = memories_[name].lock()) return found;
-  constexpr std::align_val_t kPage{4096};
+  static constexpr std::align_val_t kPage{4096};
   const std::shared_ptr<std::byte> made(static_cast<std::byte*>(::operator new(nbytes, kPage)),
-                                        [kPage](std::byte* memory) { ::operator delete(memory, kPage); });
+                                        [](std::byte* memory) { ::operator delete(memory, kPage); });
   initialise(made.get());
   memories_[name] = made;
   return made;

@@ -20,11 +20,12 @@ CudaEvent::~CudaEvent() {
   TESSERA_CUDA_NOTHROW(context_, cuEventDestroy, event_);
 }
 
-void CudaEvent::record(CUstream stream, const std::shared_ptr<StreamErrors>& errors) {
+void CudaEvent::record(CUstream stream, const std::shared_ptr<StreamErrors>& errors, bool may_be_captured) {
   const std::lock_guard lock(mutex_);
   if (TESSERA_MUTANT("cuda.record_skipped")) return;
   TESSERA_CUDA(context_, cuEventRecord, event_, stream);
   is_recorded_ = true;
+  is_in_graph_ = is_in_graph_ || may_be_captured;
   if (errors->is_clean()) {
     errors_.reset();
   } else {
