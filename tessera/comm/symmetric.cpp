@@ -65,13 +65,15 @@ void SymmetricState::create(std::size_t nbytes) {
   const std::size_t lines = static_cast<std::size_t>(channels) * static_cast<std::size_t>(group.size());
   const auto [pad, memory] = group.state()->symmetric->pad(stream.device(), lines * sizeof(SignalLine));
   // Before the meeting, by order of the stream: nobody puts before all are zero.
-  if (!TESSERA_MUTANT("comm.symmetric_pads_shared")) stream.fill(pad, 0, 4, lines * sizeof(SignalLine) / 4);
+  const auto zero = [&] { stream.fill(pad, 0, 4, lines * sizeof(SignalLine) / 4, "signal pad"); };
+  if (!TESSERA_MUTANT("thread.symmetric_zeroed_late") && !TESSERA_MUTANT("thread.symmetric_pads_shared")) zero();
   SignalPads pads{.group = std::shared_ptr<const std::string>(group.state(), &group.name()),
                   .pool = name,
                   .channels = channels,
                   .pads = {},
                   .memory = memory};
   const std::vector<Record> records = meet_and_map(nbytes, pad);
+  if (TESSERA_MUTANT("thread.symmetric_zeroed_late")) zero();
   for (int peer = 0; peer < group.size(); ++peer) {
     std::byte* at = peer == group.rank() ? pad : backend->reach(peer, records[static_cast<std::size_t>(peer)].pad);
     pads.pads.push_back(reinterpret_cast<SignalLine*>(at));
@@ -102,8 +104,9 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::byte
   check_usable();
   if (error) std::rethrow_exception(error);
   const std::vector<int> failed = detail::ranks_with(records, Record::Problem::kNoMemory);
-  TESSERA_CHECK_AS(AbortedError, failed.empty(), "group ", group.name(), ": ", name, ": ",
-                   detail::text_of_ranks(failed), " could not map ", nbytes, " bytes; nothing has changed");
+  TESSERA_CHECK_AS(AbortedError, failed.empty() || TESSERA_MUTANT("thread.symmetric_half_mapped"), "group ",
+                   group.name(), ": ", name, ": ", detail::text_of_ranks(failed), " could not map ", nbytes,
+                   " bytes; nothing has changed");
   const std::vector<int> unreachable = detail::ranks_with(records, Record::Problem::kUnreachable);
   TESSERA_CHECK_AS(NotSupported, unreachable.empty(), "group ", group.name(), ": ", name, ": peers cannot reach what ",
                    detail::text_of_ranks(unreachable), " mapped; use a stream of the rank's own host device");
@@ -119,8 +122,8 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::byte
 }
 
 void SymmetricState::rendezvous() {
-  TESSERA_CHECK(!stream.is_capturing(), "group ", group.name(), ": ", name,
-                ": a rendezvous in a capture; ranks meet and map memory there: do it before");
+  TESSERA_CHECK(!stream.is_capturing() || TESSERA_MUTANT("thread.symmetric_meets_in_capture"), "group ", group.name(),
+                ": ", name, ": a rendezvous in a capture; ranks meet and map memory there: do it before");
   const std::lock_guard lock(mutex);
   check_usable();
   (void)meet_and_map(plan.to_come(), nullptr);
@@ -152,8 +155,10 @@ void SymmetricState::free(std::uint64_t offset, std::size_t nbytes) noexcept {
 
 void SymmetricState::signal(Signal signal, const device::Stream& on) {
   const int size = group.size();
-  TESSERA_CHECK(signal.channel >= 0 && signal.channel < channels, "group ", group.name(), ": ", name, ": channel ",
-                signal.channel, " is none of 0 to ", channels - 1);
+  const bool is_channel =
+      (signal.channel >= 0 && signal.channel < channels) || TESSERA_MUTANT("thread.symmetric_channel_unchecked");
+  TESSERA_CHECK(is_channel, "group ", group.name(), ": ", name, ": channel ", signal.channel, " is none of 0 to ",
+                channels - 1);
   TESSERA_CHECK(signal.peer >= 0 && signal.peer < size, "group ", group.name(), ": ", name, ": rank ", signal.peer,
                 " is none of 0 to ", size - 1);
   signal.deadline = group.deadline();

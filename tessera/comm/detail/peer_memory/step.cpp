@@ -154,7 +154,7 @@ void Steps::meet(const Operation& operation) {
   for (int peer = 0; peer < group_.size(); ++peer) {
     const Notice& other = group_.notice(peer, step_);
     const bool is_same_log = other.registrations == mine.registrations || other.registrations == 0 ||
-                             mine.registrations == 0 || TESSERA_MUTANT("comm.symmetric_log_uncompared");
+                             mine.registrations == 0 || TESSERA_MUTANT("thread.symmetric_log_uncompared");
     const bool agrees = other.fingerprint == mine.fingerprint && other.task == mine.task && is_same_log;
     if (!agrees && !TESSERA_MUTANT("comm.no_comparison")) fail_mismatch(operation);
   }
@@ -309,7 +309,7 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
 
 // Whether the peer took the registration that a rendezvous is for without one, so that it will not come.
 bool Steps::has_passed(const Operation& operation, int peer) const {
-  if (operation.registration == 0 || TESSERA_MUTANT("comm.symmetric_passing_unseen")) return false;
+  if (operation.registration == 0 || TESSERA_MUTANT("thread.symmetric_passing_unseen")) return false;
   const Board& board = group_.board(peer);
   return board.passed.load(std::memory_order_acquire) >= operation.registration &&
          board.arrived.load(std::memory_order_acquire) < step_;

@@ -33,7 +33,7 @@ void OffsetPlan::free(std::uint64_t offset, std::uint64_t nbytes) {
   std::uint64_t first = offset;
   std::uint64_t last = offset + whole(nbytes);
   const auto is_cut = [&](std::uint64_t at) {
-    return (at == mapped_ || starts_.contains(at)) && !TESSERA_MUTANT("comm.symmetric_piece_spans_segments");
+    return (at == mapped_ || starts_.contains(at)) && !TESSERA_MUTANT("thread.symmetric_piece_spans_segments");
   };
   auto next = free_.lower_bound(first);
   if (next != free_.end() && next->first == last && !is_cut(last)) {

@@ -24,11 +24,12 @@ std::pair<std::byte*, std::shared_ptr<const void>> SymmetricRegistry::pad(const 
     pads_taken = 0;
   }
   std::byte* at = pads->data() + pads_taken;
-  if (!TESSERA_MUTANT("comm.symmetric_pads_shared")) pads_taken += nbytes;
+  if (!TESSERA_MUTANT("thread.symmetric_pads_shared")) pads_taken += nbytes;
   return {at, pads};
 }
 
 void SymmetricRegistry::note(const Request& request) {
+  if (TESSERA_MUTANT("thread.symmetric_find_unlogged") && request.kind == Request::Kind::kFind) return;
   log.add(request);
   digest.store(log.digest, std::memory_order_release);
 }
@@ -77,7 +78,7 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
   const auto key = std::pair<const void*, std::size_t>(data, nbytes);
   const auto found = registry.entries.find(key);
   const bool is_known = found != registry.entries.end() &&
-                        (place == found->second.place || TESSERA_MUTANT("comm.symmetric_stale_registration"));
+                        (place == found->second.place || TESSERA_MUTANT("shm.symmetric_stale_registration"));
   if (is_known) {
     registry.note({.kind = Request::Kind::kFind, .nbytes = nbytes, .number = found->second.number});
     backend->note_passed(registry.log.count);

@@ -41,7 +41,7 @@ void RequestLog::add(const Request& request) {
   ++count;
   std::uint64_t next = mix(digest + 0x9e3779b97f4a7c15 * (static_cast<std::uint64_t>(request.kind) + 1));
   next = mix(next ^ request.nbytes);
-  if (!TESSERA_MUTANT("comm.symmetric_log_unread")) digest = std::max<std::uint64_t>(mix(next ^ request.number), 1);
+  if (!TESSERA_MUTANT("thread.symmetric_log_unread")) digest = std::max<std::uint64_t>(mix(next ^ request.number), 1);
 }
 
 std::string difference(std::span<const RequestLog> logs) {
