@@ -32,6 +32,15 @@ SymmetricBackend* backend_of(const ProcessGroup& group, const device::Stream& st
   return communicator.symmetric();
 }
 
+// Whether a stream that failed has nothing left to run.
+bool has_ended(const device::Stream& stream) {
+  try {
+    return stream.query();
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
 SymmetricState& state_of(const std::shared_ptr<SymmetricState>& state) {
   TESSERA_CHECK(state != nullptr, "no symmetric pool");
   return *state;
@@ -46,22 +55,29 @@ SymmetricState::~SymmetricState() {
   constexpr std::chrono::seconds kBound(2);
   const device::Device device = stream.device();
   streams.insert(stream.id());
+  bool is_idle = true;
   for (const StreamId id : streams) {
+    const device::Stream used = device.stream(id);
+    if (!used) continue;
     try {
-      if (const device::Stream used = device.stream(id)) used.synchronize(kBound);
+      used.synchronize(kBound);
     } catch (const std::exception&) {
-      // Told to who waits for the stream; the work has ended, or its peers are beyond help.
+      is_idle &= has_ended(used);
     }
   }
+  // What hangs may yet come to touch it: kept as long as the group's ranks are.
+  if (!is_idle && !TESSERA_MUTANT("thread.symmetric_unmapped_early"))
+    group.state()->symmetric->keep(std::move(segments));
 }
 
 void SymmetricState::check_usable() const {
-  TESSERA_CHECK_AS(MismatchError, broken.empty(), "group ", group.name(), ": ", name, ": ", broken);
+  TESSERA_CHECK_AS(MismatchError, !is_broken.load(std::memory_order_acquire), "group ", group.name(), ": ", name, ": ",
+                   broken);
 }
 
 void SymmetricState::create(std::size_t nbytes) {
   const std::lock_guard lock(mutex);
-  log.add({.kind = Request::Kind::kPool, .nbytes = nbytes, .number = static_cast<std::uint64_t>(channels)});
+  note({.kind = Request::Kind::kPool, .nbytes = nbytes, .number = static_cast<std::uint64_t>(channels)});
   const std::size_t lines = static_cast<std::size_t>(channels) * static_cast<std::size_t>(group.size());
   const auto [pad, memory] = group.state()->symmetric->pad(stream.device(), lines * sizeof(SignalLine));
   // Before the meeting, by order of the stream: nobody puts before all are zero.
@@ -100,7 +116,10 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::byte
   if (segment.memory != nullptr) mine.memory = place(segment.memory->data(), segment.memory->nbytes());
   if (pad != nullptr) mine.pad = place(pad, sizeof(SignalLine));
   std::vector<Record> records = detail::meet(group, stream, mine, 0);
-  broken = detail::difference(records);
+  if (std::string differs = detail::difference(records); !differs.empty()) {
+    broken = std::move(differs);
+    is_broken.store(true, std::memory_order_release);
+  }
   check_usable();
   if (error) std::rethrow_exception(error);
   const std::vector<int> failed = detail::ranks_with(records, Record::Problem::kNoMemory);
@@ -116,7 +135,7 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::byte
     segment.peers.push_back(peer == group.rank() ? segment.memory->data() : backend->reach(peer, at));
   }
   plan.grow(segment.memory->nbytes());
-  const std::lock_guard lock(segments_mutex);
+  const std::lock_guard lock(lookup_mutex);
   segments.push_back(std::move(segment));
   return records;
 }
@@ -130,7 +149,7 @@ void SymmetricState::rendezvous() {
 }
 
 std::byte* SymmetricState::find(std::uint64_t offset, int peer) {
-  const std::lock_guard lock(segments_mutex);
+  const std::lock_guard lock(lookup_mutex);
   const auto after = std::ranges::upper_bound(segments, offset, {}, &Segment::offset);
   if (after == segments.begin()) return nullptr;
   const Segment& segment = *std::prev(after);
@@ -139,18 +158,23 @@ std::byte* SymmetricState::find(std::uint64_t offset, int peer) {
   return segment.peers[static_cast<std::size_t>(peer)] + inside;
 }
 
+void SymmetricState::note(const Request& request) {
+  log.add(request);
+  digest.store(log.digest, std::memory_order_release);
+}
+
 std::uint64_t SymmetricState::allocate(std::size_t nbytes) {
   const std::lock_guard lock(mutex);
   check_usable();
   const std::uint64_t offset = plan.allocate(nbytes);
-  log.add({.kind = Request::Kind::kAllocate, .nbytes = nbytes});
+  note({.kind = Request::Kind::kAllocate, .nbytes = nbytes});
   return offset;
 }
 
 void SymmetricState::free(std::uint64_t offset, std::size_t nbytes) noexcept {
   const std::lock_guard lock(mutex);
   plan.free(offset, nbytes);
-  log.add({.kind = Request::Kind::kFree, .nbytes = nbytes, .number = offset});
+  note({.kind = Request::Kind::kFree, .nbytes = nbytes, .number = offset});
 }
 
 void SymmetricState::signal(Signal signal, const device::Stream& on) {
@@ -161,15 +185,17 @@ void SymmetricState::signal(Signal signal, const device::Stream& on) {
                 channels - 1);
   TESSERA_CHECK(signal.peer >= 0 && signal.peer < size, "group ", group.name(), ": ", name, ": rank ", signal.peer,
                 " is none of 0 to ", size - 1);
+  TESSERA_CHECK(on && on.device() == stream.device(), "group ", group.name(), ": ", name, " is in memory of ",
+                stream.device().name(), "; its signals go to streams of that");
+  check_usable();
   signal.deadline = group.deadline();
-  {
-    const std::lock_guard lock(mutex);
-    check_usable();
-    streams.insert(on.id());
+  if (signal.kind == Signal::Kind::kBarrier && !on.is_capturing()) {
     constexpr std::uint64_t kMask = (std::uint64_t{1} << kLogBits) - 1;
-    if (signal.kind == Signal::Kind::kBarrier && !on.is_capturing()) {
-      signal.log = std::max<std::uint64_t>(log.digest & kMask, 1);
-    }
+    signal.log = std::max<std::uint64_t>(digest.load(std::memory_order_acquire) & kMask, 1);
+  }
+  {
+    const std::lock_guard lock(lookup_mutex);
+    streams.insert(on.id());
   }
   signals->enqueue(signal, on);
 }

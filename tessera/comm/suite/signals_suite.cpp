@@ -340,6 +340,30 @@ TEST_P(SymmetricSuite, ASignalThatCameCountsThoughItsSenderIsGone) {
   });
 }
 
+TEST_P(SymmetricSuite, APoolThatGoesWhileItsWorkHangsLeavesTheMemory) {
+  if (!is_seeded()) GTEST_SKIP() << "takes its time elsewhere";
+  on_ranks(2, [](Member& member) {
+    const device::Stream side = member.host.create_stream();
+    if (member.rank() == 0) {
+      std::int64_t* own = nullptr;
+      {
+        const SymmetricPool pool(member.group, side, {.nbytes = 4096});
+        own = ints(pool.allocate(8).data());
+        pool.wait_signal(1, 0, side);
+        side.run([=] { *own = 5; });
+      }
+      Member::say("gone");
+      side.synchronize();
+      EXPECT_EQ(*own, 5);
+    } else {
+      const SymmetricPool pool(member.group, side, {.nbytes = 4096});
+      Member::hear("gone");
+      pool.put_signal(0, 0, side);
+      side.synchronize();
+    }
+  });
+}
+
 TEST_P(SymmetricSuite, AnAbortEndsWhoWaitsForASignal) {
   on_ranks(2, [](Member& member) {
     const device::Stream side = member.host.create_stream();

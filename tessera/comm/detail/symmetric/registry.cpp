@@ -1,5 +1,8 @@
 #include "tessera/comm/detail/symmetric/registry.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/detail/group_state.h"
@@ -26,6 +29,11 @@ std::pair<std::byte*, std::shared_ptr<const void>> SymmetricRegistry::pad(const 
   std::byte* at = pads->data() + pads_taken;
   if (!TESSERA_MUTANT("thread.symmetric_pads_shared")) pads_taken += nbytes;
   return {at, pads};
+}
+
+void SymmetricRegistry::keep(std::vector<SymmetricSegment> segments) {
+  const std::lock_guard lock(mutex);
+  std::ranges::move(segments, std::back_inserter(kept));
 }
 
 void SymmetricRegistry::note(const Request& request) {

@@ -31,6 +31,13 @@ struct RegisteredRange {
 
 namespace detail {
 
+/// Memory of a pool that was mapped at one rendezvous.
+struct SymmetricSegment {
+  std::uint64_t offset = 0;  // in the pool
+  std::unique_ptr<DeviceBytes> memory;
+  std::vector<std::byte*> peers;  // by rank
+};
+
 /// See the head of this file.
 struct SymmetricRegistry {
   struct Entry {
@@ -43,6 +50,8 @@ struct SymmetricRegistry {
   std::uint64_t next_pool();
   /// Memory for `nbytes` of signals, never given twice: who puts too late changes nothing that is another's.
   std::pair<std::byte*, std::shared_ptr<const void>> pad(const device::Device& device, std::size_t nbytes);
+  /// Keeps memory of a pool that is gone while work on it hangs.
+  void keep(std::vector<SymmetricSegment> segments);
   /// Adds to the log.
   void note(const Request& request);
 
@@ -53,6 +62,7 @@ struct SymmetricRegistry {
   device::Device pad_device;
   std::shared_ptr<DeviceBytes> pads;  // the latest; older ones are kept by who has them
   std::size_t pads_taken = 0;
+  std::vector<SymmetricSegment> kept;
 
   std::atomic<std::uint64_t> digest{0};  // of the log, for operations that are launched
 };

@@ -1,6 +1,7 @@
 // What a symmetric pool is on one rank.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -8,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tessera/comm/detail/symmetric/device_bytes.h"
 #include "tessera/comm/detail/symmetric/offset_plan.h"
+#include "tessera/comm/detail/symmetric/registry.h"
 #include "tessera/comm/detail/symmetric/rendezvous.h"
 #include "tessera/comm/detail/symmetric/request_log.h"
 #include "tessera/comm/process_group.h"
@@ -19,12 +20,7 @@ namespace tessera::comm {
 
 /// Thread-safe.
 struct SymmetricState {
-  // Memory that was mapped at one rendezvous.
-  struct Segment {
-    std::uint64_t offset = 0;  // in the pool
-    std::unique_ptr<detail::DeviceBytes> memory;
-    std::vector<std::byte*> peers;  // by rank
-  };
+  using Segment = detail::SymmetricSegment;
 
   SymmetricState(const ProcessGroup& its_group, const device::Stream& its_stream);
   // Waits, for a while, until its streams have done with its memory.
@@ -52,13 +48,17 @@ struct SymmetricState {
   std::mutex mutex;  // for what follows; held for the whole of a rendezvous
   detail::OffsetPlan plan;
   detail::RequestLog log;
-  std::string broken;  // why it can do nothing any more
-  std::set<StreamId> streams;
 
-  std::mutex segments_mutex;  // for what follows
+  std::atomic<std::uint64_t> digest{0};  // of the log, for barriers
+  std::atomic<bool> is_broken{false};    // it can do nothing any more
+  std::string broken;                    // why; written once, before that
+
+  std::mutex lookup_mutex;  // for what follows
   std::vector<Segment> segments;
+  std::set<StreamId> streams;  // that signals went to
 
  private:
+  void note(const detail::Request& request);
   void check_usable() const;
   std::vector<detail::Record> meet_and_map(std::uint64_t nbytes, std::byte* pad);
 };
