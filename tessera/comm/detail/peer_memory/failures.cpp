@@ -66,4 +66,44 @@ std::string text_of_ranks(std::span<const int> ranks) {
   return text;
 }
 
+bool is_gone(const PeerMemory& memory, int peer) {
+  const bool has_left = memory.group().board(peer).has_left.load(std::memory_order_seq_cst) != 0;
+  return (has_left && !TESSERA_MUTANT("thread.left_unseen")) || memory.is_dead(peer);
+}
+
+std::string text_of_gone(const PeerMemory& memory, int peer) {
+  // Who has left in order may have ended since.
+  const bool has_left = memory.group().board(peer).has_left.load(std::memory_order_acquire) != 0;
+  return "rank " + std::to_string(peer) + (has_left ? " has left the group" : " died");
+}
+
+Reaching::Reaching(const PeerMemory& memory, int rank, std::string_view name) : memory_(memory), rank_(rank) {
+  memory_.group().board(rank_).reaching.fetch_add(1, std::memory_order_seq_cst);
+  if (!has_verdict(memory_.group())) return;
+  end();
+  throw_verdict(memory_.group(), name);
+}
+Reaching::~Reaching() { end(); }
+void Reaching::end() const {
+  Board& board = memory_.group().board(rank_);
+  board.reaching.fetch_sub(1, std::memory_order_seq_cst);
+  if (board.sleepers.load(std::memory_order_seq_cst) != 0) memory_.waiting().wake(board.reaching);
+}
+
+void wait_until_none_reaches(const PeerMemory& memory) {
+  // Peers are not waiting for anything meanwhile, so that only one that is stopped takes longer than a copy does.
+  constexpr std::chrono::nanoseconds kBound = std::chrono::seconds(2);
+  for (int peer = 0; peer < memory.group().size(); ++peer) {
+    Board& board = memory.group().board(peer);
+    const std::function<bool()> is_there = [&] { return board.reaching.load(std::memory_order_seq_cst) == 0; };
+    const std::function<bool()> is_over = [&] { return is_gone(memory, peer); };
+    (void)memory.waiting().wait({.is_there = is_there,
+                                 .word = board.reaching,
+                                 .sleepers = board.sleepers,
+                                 .is_over = is_over,
+                                 .timeout = kBound,
+                                 .what = "a peer to let go of buffers"});
+  }
+}
+
 }  // namespace tessera::comm::detail

@@ -8,6 +8,7 @@
 
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/peer_memory/group_memory.h"
+#include "tessera/comm/detail/peer_memory/peer_memory.h"
 #include "tessera/comm/detail/peer_memory/waiting.h"
 
 namespace tessera::comm::detail {
@@ -22,5 +23,28 @@ bool has_verdict(const GroupMemory& group);
 [[noreturn]] void throw_failure(Failure::Kind kind, std::string_view what, std::string_view name);
 /// "ranks 1 and 3", "rank 2".
 std::string text_of_ranks(std::span<const int> ranks);
+
+/// Whether `peer` has left or died.
+bool is_gone(const PeerMemory& memory, int peer);
+/// "rank 2 died", "rank 2 has left the group", of one that is gone.
+std::string text_of_gone(const PeerMemory& memory, int peer);
+
+/// While it lives its rank may touch memory of its peers. Throws the verdict if there is one. Any number at a time.
+class Reaching {
+ public:
+  /// Of `rank`, for the group of this name.
+  Reaching(const PeerMemory& memory, int rank, std::string_view name);
+  ~Reaching();
+  Reaching(const Reaching&) = delete;
+  Reaching& operator=(const Reaching&) = delete;
+
+ private:
+  void end() const;
+  const PeerMemory& memory_;
+  const int rank_;
+};
+/// Waits, for a bounded time, until no rank reaches for memory of others. New ones do not begin once there is a
+/// verdict.
+void wait_until_none_reaches(const PeerMemory& memory);
 
 }  // namespace tessera::comm::detail
