@@ -1,0 +1,234 @@
+#include "tessera/comm/backends/cuda/shared_group.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
+
+extern "C" const std::byte tessera_kernels_comm_moves_floats[];
+extern "C" const std::byte tessera_kernels_comm_moves_floats_end[];
+extern "C" const std::byte tessera_kernels_comm_moves_integers[];
+extern "C" const std::byte tessera_kernels_comm_moves_integers_end[];
+
+namespace tessera::comm::cuda {
+namespace {
+
+constexpr const char* kFloatFolds[] = {"sum", "avg", "min", "max", "prod", "premultiply"};
+constexpr const char* kOrderedFolds[] = {"avg", "min", "max"};
+constexpr const char* kWrappingFolds[] = {"sum", "prod", "band", "bor", "bxor"};
+
+const char* name_of(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kSum: return "sum";
+    case ReduceKind::kAvg: return "avg";
+    case ReduceKind::kMin: return "min";
+    case ReduceKind::kMax: return "max";
+    case ReduceKind::kProd: return "prod";
+    case ReduceKind::kBitAnd: return "band";
+    case ReduceKind::kBitOr: return "bor";
+    case ReduceKind::kBitXor: return "bxor";
+    case ReduceKind::kPremultiply: return "premultiply";
+  }
+  return "";
+}
+
+// As it is folded: complex numbers by their parts, and without a sign where that makes no difference.
+std::string folded_type(DType dtype, ReduceKind kind) {
+  if (dtype == DType::kC64) return "f32";
+  if (dtype == DType::kC128) return "f64";
+  if (dtype == DType::kBool) return "u8";
+  std::string name(to_string(dtype));
+  const bool is_ordered = kind == ReduceKind::kAvg || kind == ReduceKind::kMin || kind == ReduceKind::kMax;
+  if (name[0] == 'i' && !is_ordered) name[0] = 'u';
+  return name;
+}
+
+bool reduces(OpKind kind) {
+  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
+}
+
+std::size_t up_to(std::size_t nbytes, std::size_t unit) { return (nbytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+const Kernels& Kernels::on(const device::Device& device) {
+  static std::mutex mutex;
+  static auto& loaded = *new std::map<const device::DeviceState*, std::unique_ptr<const Kernels>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<const Kernels>& kernels = loaded[device.state().get()];
+  if (kernels == nullptr) kernels.reset(new Kernels(device));
+  return *kernels;
+}
+
+Kernels::Kernels(const device::Device& device) {
+  const device::Module floats =
+      device.load_module({tessera_kernels_comm_moves_floats, tessera_kernels_comm_moves_floats_end});
+  const device::Module integers =
+      device.load_module({tessera_kernels_comm_moves_integers, tessera_kernels_comm_moves_integers_end});
+  const auto add = [&](const device::Module& module, const std::string& name) {
+    kernels_.emplace(name, module.kernel("tessera_comm_" + name));
+  };
+  add(floats, "copy");
+  for (const std::string type : {"f64", "f32", "f16", "bf16"}) {
+    for (const std::string fold : kFloatFolds) add(floats, type + "_" + fold);
+  }
+  for (const std::string bits : {"64", "32", "16", "8"}) {
+    for (const std::string fold : kOrderedFolds) {
+      add(integers, "i" + bits + "_" + fold);
+      add(integers, "u" + bits + "_" + fold);
+    }
+    for (const std::string fold : kWrappingFolds) add(integers, "u" + bits + "_" + fold);
+  }
+  warm_up(device);
+}
+
+// A group of its own that has ended: kernels see that and return.
+void Kernels::warm_up(const device::Device& device) const {
+  const std::size_t nbytes = up_to(sizeof(GroupMemory), device.properties().granularity);
+  device::AddressRange range = device.reserve(nbytes);
+  range.map(0, device.create_memory(nbytes));
+  const device::PinnedMemory control = device.allocate_pinned(sizeof(Control));
+  auto* const group = reinterpret_cast<GroupMemory*>(range.data());
+  const device::Stream stream = device.create_stream({.name = "comm warm-up"});
+  stream.fill(group, 0, 4, sizeof(GroupMemory) / 4);
+  stream.fill(&group->verdict, kWritten, 4, 1);
+  Launch launch{};
+  launch.group = group;
+  launch.control = reinterpret_cast<Control*>(control.data());
+  launch.size = 1;
+  for (const auto& [name, kernel] : kernels_) {
+    stream.launch(kernel, {.block = {kThreads, 1, 1}}, device::KernelArgs(launch), {.label = name});
+  }
+  stream.synchronize();
+}
+
+const device::Kernel& Kernels::named(const std::string& name) const {
+  const auto found = kernels_.find(name);
+  TESSERA_CHECK_AS(NotSupported, found != kernels_.end(), "there is no kernel ", name);
+  return found->second;
+}
+
+const device::Kernel& Kernels::for_moves(const Operation& operation) const {
+  if (!reduces(operation.kind)) return named("copy");
+  const ReduceKind kind = operation.reduction.kind;
+  return named(folded_type(operation.dtype, kind) + "_" + name_of(kind));
+}
+
+SharedGroup::SharedGroup(const device::Device& device, int size)
+    : device_(device), kernels_(Kernels::on(device)), size_(size), has_joined_(static_cast<std::size_t>(size)) {
+  const std::size_t nbytes = up_to(sizeof(GroupMemory), device_.properties().granularity);
+  range_ = device_.reserve(nbytes);
+  range_.map(0, device_.create_memory(nbytes));
+  control_ = device_.allocate_pinned(sizeof(Control));
+  std::fill_n(control_.data(), sizeof(Control), std::byte{0});
+  const device::Stream stream = device_.create_stream({.name = "comm group"});
+  stream.fill(range_.data(), 0, 4, sizeof(GroupMemory) / 4);
+  stream.synchronize();
+}
+
+void SharedGroup::join(int rank, const ConnectRequest& request) {
+  std::unique_lock lock(mutex_);
+  has_joined_[static_cast<std::size_t>(rank)] = true;
+  joined_.notify_all();
+  const auto are_there = [&] { return std::ranges::all_of(has_joined_, [](bool joined) { return joined; }); };
+  const auto timeout = std::min<std::chrono::nanoseconds>(request.timeout, std::chrono::hours(24));
+  if (joined_.wait_for(lock, timeout, are_there)) return;
+  const auto missing = static_cast<std::size_t>(std::ranges::find(has_joined_, false) - has_joined_.begin());
+  TESSERA_THROW(TimeoutError, "ranks ", request.name, ": rank ", missing, " of them (rank ", request.ranks[missing],
+                " of the world) did not join within ", request.timeout);
+}
+
+void SharedGroup::leave(int rank) noexcept {
+  if (TESSERA_MUTANT("cuda.left_unseen")) return;
+  std::atomic_ref<std::uint64_t>(control()->left).fetch_or(std::uint64_t{1} << rank);
+}
+
+bool SharedGroup::has_left(int rank) const {
+  return (std::atomic_ref<std::uint64_t>(control()->left).load() >> rank & 1) != 0;
+}
+
+void SharedGroup::abort(int rank, std::string_view reason) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (!ended_ && std::atomic_ref<std::uint32_t>(control()->verdict.state).load() != kWritten) {
+      ended_ = Ended{Failure::Kind::kAborted, "aborted by rank " + std::to_string(rank) + ": " + std::string(reason)};
+      has_ended_.store(true);
+    }
+  } catch (const std::exception&) {
+    // No memory for the words: the kernels still end, and say that somebody aborted.
+  }
+  if (!TESSERA_MUTANT("cuda.abort_unheard")) std::atomic_ref<std::uint64_t>(control()->aborted).store(1);
+}
+
+std::exception_ptr SharedGroup::error(std::string_view group) {
+  if (!has_ended_.load()) {
+    if (std::atomic_ref<std::uint32_t>(control()->verdict.state).load() != kWritten) return nullptr;
+    const std::lock_guard lock(mutex_);
+    if (!ended_) ended_ = verdict_of_kernel();
+    has_ended_.store(true);
+  }
+  try {
+    detail::throw_failure(ended_->kind, ended_->text, group);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+SharedGroup::Ended SharedGroup::verdict_of_kernel() const {
+  const Verdict& verdict = control()->verdict;
+  std::vector<detail::Said> said;
+  std::vector<int> missing;
+  for (int rank = 0; rank < size_; ++rank) {
+    const Notice& notice = verdict.notices[rank];
+    said.push_back({.operation = {.kind = static_cast<OpKind>(notice.kind),
+                                  .dtype = static_cast<DType>(notice.dtype),
+                                  .reduction = {.kind = static_cast<ReduceKind>(notice.reduction)},
+                                  .root = notice.root,
+                                  .count = notice.count},
+                    .counts_digest = notice.counts_digest,
+                    .task = notice.task});
+    if ((verdict.missing >> rank & 1) != 0) missing.push_back(rank);
+  }
+  const std::string where = "operation " + std::to_string(verdict.task) + ", " +
+                            text_of(said[static_cast<std::size_t>(verdict.by)].operation) + ": ";
+  const auto& numbers = verdict.numbers;
+  switch (verdict.ending) {
+    case Ending::kDeadline:
+      return {Failure::Kind::kDeadline,
+              where + detail::text_of_missing(missing, verdict.tasks, std::chrono::nanoseconds(verdict.deadline_ns))};
+    case Ending::kLeft:
+      return {Failure::Kind::kDeadRank, where + detail::text_of_ranks(missing) + " has left the group"};
+    case Ending::kMismatch:
+      return {Failure::Kind::kMismatch, where + detail::text_of_differences(said, verdict.task, missing)};
+    case Ending::kOffer:
+      return {Failure::Kind::kMismatch,
+              where + detail::text_of_offer(verdict.peer, verdict.by, numbers[0], numbers[1], numbers[2], numbers[3])};
+    case Ending::kRows:
+      return {Failure::Kind::kLost, tessera::detail::concat(where, "rank ", verdict.by, " failed: rows ", numbers[0],
+                                                            " to ", numbers[0], " + ", numbers[1], " for rank ",
+                                                            verdict.peer, " are not within ", numbers[2], " rows")};
+    case Ending::kAborted: break;
+  }
+  return {Failure::Kind::kAborted, where + "aborted"};
+}
+
+void SharedGroup::note_stream(int rank, const device::Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  for (int peer = 0; peer < size_; ++peer) {
+    TESSERA_CHECK(peer == rank || streams_[static_cast<std::size_t>(peer)].lock() != stream.state(), "stream ",
+                  stream.name(), " is used by ranks ", peer, " and ", rank,
+                  ", whose operations would wait for each other for ever: give each rank a stream of its own");
+  }
+  streams_[static_cast<std::size_t>(rank)] = stream.state();
+}
+
+void SharedGroup::keep_for_graphs() {
+  if (is_kept_.exchange(true)) return;
+  static std::mutex mutex;
+  static auto& kept = *new std::vector<std::shared_ptr<SharedGroup>>;
+  const std::lock_guard lock(mutex);
+  kept.push_back(shared_from_this());
+}
+
+}  // namespace tessera::comm::cuda
