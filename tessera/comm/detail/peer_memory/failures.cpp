@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
@@ -65,50 +64,6 @@ std::string text_of_ranks(std::span<const int> ranks) {
     text += std::to_string(ranks[i]);
   }
   return text;
-}
-
-std::uint64_t digest_of_counts(const Operation& operation) {
-  const Operation parts{
-      .in_counts = operation.in_counts, .out_counts = operation.out_counts, .targets = operation.targets};
-  return fingerprint(parts).low;
-}
-
-std::string text_of_differences(std::span<const Said> said, std::uint64_t task, std::vector<int>& others) {
-  std::map<std::string, std::vector<int>> by_text;
-  for (std::size_t rank = 0; rank < said.size(); ++rank) {
-    std::string text = comm::text_of(said[rank].operation);
-    if (said[rank].task != task) text += " as operation " + std::to_string(said[rank].task);
-    by_text[text + "#" + std::to_string(said[rank].counts_digest)].push_back(static_cast<int>(rank));
-  }
-  const auto most = std::ranges::max_element(by_text, {}, [](const auto& entry) { return entry.second.size(); });
-  const auto shown = [](const std::string& text) { return text.substr(0, text.find('#')); };
-  std::string whole = "ranks differ: " + text_of_ranks(most->second) + " run " + shown(most->first);
-  for (const auto& [text, ranks] : by_text) {
-    if (text == most->first) continue;
-    others.insert(others.end(), ranks.begin(), ranks.end());
-    whole += ", " + text_of_ranks(ranks) + " " + shown(text);
-    if (shown(text) == shown(most->first)) whole += " with other parts";
-  }
-  return whole;
-}
-
-std::string text_of_missing(std::span<const int> missing, std::span<const std::uint64_t> tasks,
-                            std::chrono::nanoseconds deadline) {
-  std::string behind;
-  for (const int rank : missing) {
-    const std::uint64_t task = tasks[static_cast<std::size_t>(rank)];
-    behind += (behind.empty() ? "" : ", ") + ("rank " + std::to_string(rank)) +
-              (task == 0 ? " has begun none" : " is at operation " + std::to_string(task));
-  }
-  return text_of_ranks(missing) + " did not come within " +
-         std::to_string(std::chrono::duration<double>(deadline).count()) + " s (" + behind + ")";
-}
-
-std::string text_of_offer(int from, int to, std::int64_t sent, std::int64_t taken, std::int64_t first,
-                          std::int64_t room) {
-  const std::string text = "rank " + std::to_string(from) + " sends " + std::to_string(sent) + " elements";
-  if (taken != -1) return text + ", rank " + std::to_string(to) + " takes " + std::to_string(taken);
-  return text + " to element " + std::to_string(first) + " of " + std::to_string(room);
 }
 
 }  // namespace tessera::comm::detail

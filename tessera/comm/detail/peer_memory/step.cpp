@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
@@ -33,6 +34,17 @@ std::int64_t most_given(const Operation& operation, int size) {
 
 bool is_message(const Operation& operation) {
   return operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv;
+}
+
+std::string text_of(const Notice& notice) {
+  Operation operation{.kind = notice.kind, .dtype = notice.dtype, .root = notice.root, .count = notice.count};
+  operation.reduction.kind = notice.reduction;
+  return comm::text_of(operation);
+}
+
+std::uint64_t digest_of(const Operation& operation) {
+  Operation parts{.in_counts = operation.in_counts, .out_counts = operation.out_counts, .targets = operation.targets};
+  return fingerprint(parts).low;
 }
 
 }  // namespace
@@ -141,7 +153,7 @@ void Steps::announce(const Operation& operation, bool is_staged) {
   notice.reduction = operation.reduction.kind;
   notice.root = operation.root;
   notice.count = operation.count;
-  notice.counts_digest = digest_of_counts(operation);
+  notice.counts_digest = digest_of(operation);
   notice.in = {.nbytes = static_cast<std::size_t>(extents.in) * item};
   notice.out = {.nbytes = static_cast<std::size_t>(extents.out) * item};
   if (is_staged) {
@@ -192,8 +204,10 @@ Move Steps::resolve(const Operation& operation, const Move& move) {
   const bool fits = resolved.to_offset >= 0 && resolved.count >= 0 && resolved.count <= room &&
                     resolved.to_offset <= room - resolved.count;
   if ((resolved.count != offer.count || !fits) && !TESSERA_MUTANT("comm.offer_unchecked")) {
-    std::string text = text_of_offer(move.from, rank_, offer.count, move.count, resolved.to_offset, room);
-    fail({.kind = Failure::Kind::kMismatch, .missing = {}, .text = std::move(text)}, operation);
+    std::string text = "rank " + std::to_string(move.from) + " sends " + std::to_string(offer.count) + " elements";
+    text += move.count == kOffered ? " to element " + std::to_string(resolved.to_offset) + " of " + std::to_string(room)
+                                   : ", rank " + std::to_string(rank_) + " takes " + std::to_string(move.count);
+    fail({.kind = Failure::Kind::kMismatch, .missing = {}, .text = text}, operation);
   }
   return resolved;
 }
@@ -330,31 +344,40 @@ void Steps::fail_waiting(const Operation& operation, int peer) {
          operation);
   }
   Failure failure{.kind = Failure::Kind::kDeadline};
-  std::vector<std::uint64_t> tasks;
+  std::string behind;
   for (int other = 0; other < group_.size(); ++other) {
     const std::uint64_t arrived = group_.board(other).arrived.load(std::memory_order_acquire);
-    tasks.push_back(group_.board(other).task.load(std::memory_order_relaxed));
-    if (arrived < step_ || other == peer) failure.missing.push_back(other);
+    if (arrived >= step_ && other != peer) continue;
+    failure.missing.push_back(other);
+    const std::uint64_t task = group_.board(other).task.load(std::memory_order_relaxed);
+    behind += (behind.empty() ? "" : ", ") + ("rank " + std::to_string(other)) +
+              (task == 0 ? " has begun none" : " is at operation " + std::to_string(task));
   }
-  failure.text = text_of_missing(failure.missing, tasks, deadline_);
+  const double seconds = std::chrono::duration<double>(deadline_).count();
+  failure.text =
+      text_of_ranks(failure.missing) + " did not come within " + std::to_string(seconds) + " s (" + behind + ")";
   fail(std::move(failure), operation);
 }
 
 // The ranks that do something else than most are named.
 void Steps::fail_mismatch(const Operation& operation) {
-  std::vector<Said> said;
+  std::map<std::string, std::vector<int>> by_text;
   for (int peer = 0; peer < group_.size(); ++peer) {
     const Notice& notice = group_.notice(peer, step_);
-    said.push_back({.operation = {.kind = notice.kind,
-                                  .dtype = notice.dtype,
-                                  .reduction = {.kind = notice.reduction},
-                                  .root = notice.root,
-                                  .count = notice.count},
-                    .counts_digest = notice.counts_digest,
-                    .task = notice.task});
+    std::string text = text_of(notice);
+    if (notice.task != sequence_) text += " as operation " + std::to_string(notice.task);
+    by_text[text + "#" + std::to_string(notice.counts_digest)].push_back(peer);
   }
+  const auto most = std::ranges::max_element(by_text, {}, [](const auto& entry) { return entry.second.size(); });
+  const auto shown = [](const std::string& text) { return text.substr(0, text.find('#')); };
   Failure failure{.kind = Failure::Kind::kMismatch};
-  failure.text = text_of_differences(said, sequence_, failure.missing);
+  failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + shown(most->first);
+  for (const auto& [text, ranks] : by_text) {
+    if (text == most->first) continue;
+    failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
+    failure.text += ", " + text_of_ranks(ranks) + " " + shown(text);
+    if (shown(text) == shown(most->first)) failure.text += " with other parts";
+  }
   fail(std::move(failure), operation);
 }
 
