@@ -12,8 +12,8 @@ WorkState& state_of(const std::shared_ptr<WorkState>& state) {
   return *state;
 }
 
-void look(Task& task) {
-  if (task.look && task.is_done.load(std::memory_order_acquire) == 0) task.look(task);
+void look(Task& task, bool has_ended) {
+  if (task.look && task.is_done.load(std::memory_order_acquire) == 0) task.look(task, has_ended);
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ void Work::wait(std::chrono::nanoseconds timeout) const {
     } catch (...) {
       if (!is_done()) throw;
     }
-    look(*work.task);
+    look(*work.task, true);
   }
   if (work.task->error) std::rethrow_exception(work.task->error);
 }
@@ -47,7 +47,7 @@ bool Work::is_done() const {
   } catch (const std::exception&) {
     // Something else on the stream has failed.
   }
-  look(*work.task);
+  look(*work.task, true);
   return work.task->is_done.load(std::memory_order_acquire) != 0;
 }
 
@@ -61,7 +61,7 @@ std::chrono::nanoseconds Work::duration() const {
 
 std::uint64_t Work::sequence() const {
   Task& task = *state_of(state_).task;
-  look(task);
+  look(task, false);
   return task.sequence.load(std::memory_order_relaxed);
 }
 

@@ -6,7 +6,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
-#include "tessera/comm/collectives/collective.h"
+#include "tessera/comm/collectives/detail/definitions.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/device/detail/state.h"
 
@@ -25,17 +25,6 @@ void store(std::uint64_t& word, std::uint64_t value) {
 std::uint32_t most_blocks(const device::Device& device) {
   const int room = device.properties().multiprocessors * kBlocksEach / 2;
   return static_cast<std::uint32_t>(std::max(1, room / current_place().world_size));
-}
-
-// The most bytes that one rank gives, where all ranks know it; -1: they do not.
-std::int64_t most_given(const Operation& operation, int size) {
-  const bool is_uneven = !operation.in_counts.empty() || !operation.out_counts.empty();
-  if (operation.kind == OpKind::kRaggedAllToAll || (operation.kind == OpKind::kAllToAll && is_uneven)) return -1;
-  std::int64_t most = 0;
-  for (int rank = 0; rank < size; ++rank) {
-    most = std::max(most, definition(operation.kind).extents(operation, rank, size).in);
-  }
-  return most * static_cast<std::int64_t>(itemsize(operation.dtype));
 }
 
 // A row that goes on where the last one ends is part of it.
@@ -165,7 +154,7 @@ void CudaCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream&
     return;
   }
   Cell* const cell = take_cell(task);
-  task->look = [self = shared_from_this(), cell](Task& asked) { self->look(asked, *cell); };
+  task->look = [self = shared_from_this(), cell](Task& asked, bool has_ended) { self->look(asked, *cell, has_ended); };
   launch(*task, cell, stream);
   ++launched_;
 }
@@ -210,14 +199,14 @@ Launch CudaCommunicator::plan(const Operation& operation, const Task& task) cons
                    .in = extents.in > 0 ? operation.in : nullptr,
                    .out = extents.out > 0 ? operation.out : nullptr,
                    .count = operation.count,
-                   .counts_digest = detail::digest_of_counts(operation),
+                   .counts_digest = detail::notice_of(operation, 0).counts_digest,
                    .root = operation.root,
                    .kind = static_cast<std::uint8_t>(operation.kind),
                    .dtype = static_cast<std::uint8_t>(operation.dtype),
                    .reduction = static_cast<std::uint8_t>(operation.reduction.kind)};
   launch.rank = rank_;
   launch.size = size_;
-  const std::int64_t most = most_given(operation, size_);
+  const std::int64_t most = detail::most_given(operation, size_) * item;
   launch.is_staged = operation.kind != OpKind::kBarrier && most >= 0 && most <= static_cast<std::int64_t>(kStageBytes);
   launch.parts = operation.kind != OpKind::kBarrier && !launch.is_staged && !TESSERA_MUTANT("cuda.no_parting");
   launch.item_nbytes = static_cast<std::uint32_t>(item);
@@ -289,7 +278,7 @@ Cell* CudaCommunicator::take_cell(const std::shared_ptr<Task>& task) {
                        " operations of rank ", rank_, " are on the way and none has begun within ", task->deadline);
       std::this_thread::yield();
     }
-    if (const std::shared_ptr<Task> before = slot.task.lock()) look(*before, *slot.cell);
+    if (const std::shared_ptr<Task> before = slot.task.lock()) look(*before, *slot.cell, true);
   }
   slot.task = task;
   for (std::uint64_t* word : {&slot.cell->sequence, &slot.cell->began_ns, &slot.cell->ended_ns, &slot.cell->result}) {
@@ -298,12 +287,12 @@ Cell* CudaCommunicator::take_cell(const std::shared_ptr<Task>& task) {
   return slot.cell;
 }
 
-void CudaCommunicator::look(Task& task, const Cell& cell) {
+void CudaCommunicator::look(Task& task, const Cell& cell, bool has_ended) {
   const std::lock_guard lock(look_mutex_);
   if (task.is_done.load(std::memory_order_acquire) != 0) return;
   task.sequence.store(load(cell.sequence), std::memory_order_relaxed);
   const std::uint64_t result = load(cell.result);
-  if (result == Cell::kRuns) return;
+  if (result == Cell::kRuns || !has_ended) return;
   task.began_ns.store(static_cast<std::int64_t>(load(cell.began_ns)), std::memory_order_relaxed);
   task.ended_ns.store(static_cast<std::int64_t>(load(cell.ended_ns)), std::memory_order_relaxed);
   if (result == Cell::kFailed && !TESSERA_MUTANT("cuda.comm_error_lost")) task.error = shared_->error(*task.group);

@@ -47,7 +47,7 @@ class CudaCommunicator : public Communicator, public std::enable_shared_from_thi
   void plan_offers(const Operation& operation, Launch& launch) const;
   [[nodiscard]] std::uint32_t blocks_for(const Operation& operation, const Launch& launch) const;
   Cell* take_cell(const std::shared_ptr<Task>& task);
-  void look(Task& task, const Cell& cell);
+  void look(Task& task, const Cell& cell, bool has_ended);
 
   const std::shared_ptr<SharedGroup> shared_;
   const int rank_;

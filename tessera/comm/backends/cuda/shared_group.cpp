@@ -48,6 +48,63 @@ bool reduces(OpKind kind) {
   return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
 }
 
+detail::Notice notice_of(const Notice& notice) {
+  return {.fingerprint = {notice.fingerprint_low, notice.fingerprint_high},
+          .task = notice.task,
+          .kind = static_cast<OpKind>(notice.kind),
+          .dtype = static_cast<DType>(notice.dtype),
+          .reduction = static_cast<ReduceKind>(notice.reduction),
+          .root = notice.root,
+          .count = notice.count,
+          .counts_digest = notice.counts_digest,
+          .in = {},
+          .out = {}};
+}
+
+// "rank 1 is at operation 3"
+std::string text_of_behind(const Verdict& verdict, std::span<const int> ranks) {
+  std::string text;
+  for (const int rank : ranks) {
+    text += (text.empty() ? "" : ", ") + ("rank " + std::to_string(rank));
+    text += verdict.tasks[rank] == 0 ? " has begun none" : " is at operation " + std::to_string(verdict.tasks[rank]);
+  }
+  return text;
+}
+
+std::string text_of_offer(const Verdict& verdict) {
+  const auto& [sent, taken, first, room] = verdict.numbers;
+  const std::string text = tessera::detail::concat("rank ", verdict.peer, " sends ", sent, " elements");
+  return taken == -1 ? tessera::detail::concat(text, " to element ", first, " of ", room)
+                     : tessera::detail::concat(text, ", rank ", verdict.by, " takes ", taken);
+}
+
+Failure failure_of(const Verdict& verdict, int size) {
+  std::vector<detail::Notice> notices;
+  std::vector<int> missing;
+  for (int rank = 0; rank < size; ++rank) {
+    notices.push_back(notice_of(verdict.notices[rank]));
+    if ((verdict.missing >> rank & 1) != 0) missing.push_back(rank);
+  }
+  switch (verdict.ending) {
+    case Ending::kDeadline:
+      return {.kind = Failure::Kind::kDeadline,
+              .text = detail::text_of_late(missing, std::chrono::nanoseconds(verdict.deadline_ns),
+                                           text_of_behind(verdict, missing))};
+    case Ending::kLeft:
+      return {.kind = Failure::Kind::kDeadRank, .text = detail::text_of_ranks(missing) + " has left the group"};
+    case Ending::kMismatch: return detail::difference_of(notices);
+    case Ending::kOffer: return {.kind = Failure::Kind::kMismatch, .text = text_of_offer(verdict)};
+    case Ending::kRows: {
+      const auto& [first, rows, room, unused] = verdict.numbers;
+      return {.kind = Failure::Kind::kLost,
+              .text = tessera::detail::concat("rank ", verdict.by, " failed: rows ", first, " to ", first, " + ", rows,
+                                              " for rank ", verdict.peer, " are not within ", room, " rows")};
+    }
+    case Ending::kAborted: break;
+  }
+  return {.kind = Failure::Kind::kAborted, .text = "aborted"};
+}
+
 std::size_t up_to(std::size_t nbytes, std::size_t unit) { return (nbytes + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -177,40 +234,11 @@ std::exception_ptr SharedGroup::error(std::string_view group) {
 
 SharedGroup::Ended SharedGroup::verdict_of_kernel() const {
   const Verdict& verdict = control()->verdict;
-  std::vector<detail::Said> said;
-  std::vector<int> missing;
-  for (int rank = 0; rank < size_; ++rank) {
-    const Notice& notice = verdict.notices[rank];
-    said.push_back({.operation = {.kind = static_cast<OpKind>(notice.kind),
-                                  .dtype = static_cast<DType>(notice.dtype),
-                                  .reduction = {.kind = static_cast<ReduceKind>(notice.reduction)},
-                                  .root = notice.root,
-                                  .count = notice.count},
-                    .counts_digest = notice.counts_digest,
-                    .task = notice.task});
-    if ((verdict.missing >> rank & 1) != 0) missing.push_back(rank);
-  }
-  const std::string where = "operation " + std::to_string(verdict.task) + ", " +
-                            text_of(said[static_cast<std::size_t>(verdict.by)].operation) + ": ";
-  const auto& numbers = verdict.numbers;
-  switch (verdict.ending) {
-    case Ending::kDeadline:
-      return {Failure::Kind::kDeadline,
-              where + detail::text_of_missing(missing, verdict.tasks, std::chrono::nanoseconds(verdict.deadline_ns))};
-    case Ending::kLeft:
-      return {Failure::Kind::kDeadRank, where + detail::text_of_ranks(missing) + " has left the group"};
-    case Ending::kMismatch:
-      return {Failure::Kind::kMismatch, where + detail::text_of_differences(said, verdict.task, missing)};
-    case Ending::kOffer:
-      return {Failure::Kind::kMismatch,
-              where + detail::text_of_offer(verdict.peer, verdict.by, numbers[0], numbers[1], numbers[2], numbers[3])};
-    case Ending::kRows:
-      return {Failure::Kind::kLost, tessera::detail::concat(where, "rank ", verdict.by, " failed: rows ", numbers[0],
-                                                            " to ", numbers[0], " + ", numbers[1], " for rank ",
-                                                            verdict.peer, " are not within ", numbers[2], " rows")};
-    case Ending::kAborted: break;
-  }
-  return {Failure::Kind::kAborted, where + "aborted"};
+  const Failure failure = failure_of(verdict, size_);
+  const detail::Notice seen = notice_of(verdict.notices[verdict.by]);
+  Operation operation{.kind = seen.kind, .dtype = seen.dtype, .root = seen.root, .count = seen.count};
+  operation.reduction.kind = seen.reduction;
+  return {failure.kind, detail::seen_in(operation, verdict.task, verdict.by, failure).text};
 }
 
 void SharedGroup::note_stream(int rank, const device::Stream& stream) {
