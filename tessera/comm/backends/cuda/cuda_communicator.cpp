@@ -6,8 +6,8 @@
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
-#include "tessera/comm/collectives/detail/definitions.h"
-#include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/comm/backends/cuda/plan.h"
+#include "tessera/comm/collectives/collective.h"
 #include "tessera/device/detail/state.h"
 
 namespace tessera::comm::cuda {
@@ -25,20 +25,6 @@ void store(std::uint64_t& word, std::uint64_t value) {
 std::uint32_t most_blocks(const device::Device& device) {
   const int room = device.properties().multiprocessors * kBlocksEach / 2;
   return static_cast<std::uint32_t>(std::max(1, room / current_place().world_size));
-}
-
-// A row that goes on where the last one ends is part of it.
-void add_row(Launch& launch, const MoveRow& row) {
-  if (launch.row_total > 0) {
-    MoveRow& last = launch.rows[launch.row_total - 1];
-    if (last.from == row.from && last.to == row.to && last.from_offset >= 0 && row.from_offset >= 0 &&
-        last.from_offset + last.count == row.from_offset && last.to_offset + last.count == row.to_offset) {
-      last.count += row.count;
-      return;
-    }
-  }
-  TESSERA_CHECK(launch.row_total < kMostRanks, "an operation of more than ", kMostRanks, " moves on one rank");
-  launch.rows[launch.row_total++] = row;
 }
 
 }  // namespace
@@ -163,12 +149,17 @@ void CudaCommunicator::launch(Task& task, Cell* cell, const device::Stream& stre
   const std::size_t total = task.operations.size();
   for (std::size_t i = 0; i < total; ++i) {
     const Operation& operation = task.operations[i];
-    Launch planned = plan(operation, task);
+    Launch planned = plan(operation, rank_, size_);
+    planned.group = shared_->memory();
+    planned.control = shared_->control();
+    planned.deadline_ns =
+        task.deadline == device::kForever ? ~std::uint64_t{0} : static_cast<std::uint64_t>(task.deadline.count());
+    if (TESSERA_MUTANT("cuda.deadline_unseen")) planned.deadline_ns += 5'000'000'000;
     planned.cell = cell;
     planned.is_first = i == 0 || TESSERA_MUTANT("cuda.every_operation_counts");
     planned.is_last = i + 1 == total;
     const bool is_barrier = operation.kind == OpKind::kBarrier;
-    const device::LaunchConfig config{.grid = {blocks_for(operation, planned), 1, 1},
+    const device::LaunchConfig config{.grid = {std::min(blocks_for(operation, planned), most_blocks_), 1, 1},
                                       .block = {is_barrier ? 32U : static_cast<std::uint32_t>(kThreads), 1, 1},
                                       .spins = true};
     try {
@@ -180,90 +171,6 @@ void CudaCommunicator::launch(Task& task, Cell* cell, const device::Stream& stre
       throw;
     }
   }
-}
-
-Launch CudaCommunicator::plan(const Operation& operation, const Task& task) const {
-  const Extents extents = definition(operation.kind).extents(operation, rank_, size_);
-  const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
-  const Fingerprint print = fingerprint(operation);
-  Launch launch{};
-  launch.group = shared_->memory();
-  launch.control = shared_->control();
-  launch.deadline_ns =
-      task.deadline == device::kForever ? ~std::uint64_t{0} : static_cast<std::uint64_t>(task.deadline.count());
-  if (TESSERA_MUTANT("cuda.deadline_unseen")) launch.deadline_ns += 5'000'000'000;
-  launch.notice = {.fingerprint_low = print.low,
-                   .fingerprint_high = TESSERA_MUTANT("cuda.half_compared") ? 0 : print.high,
-                   .task = 0,
-                   .registrations = 0,
-                   .in = extents.in > 0 ? operation.in : nullptr,
-                   .out = extents.out > 0 ? operation.out : nullptr,
-                   .count = operation.count,
-                   .counts_digest = detail::notice_of(operation, 0).counts_digest,
-                   .root = operation.root,
-                   .kind = static_cast<std::uint8_t>(operation.kind),
-                   .dtype = static_cast<std::uint8_t>(operation.dtype),
-                   .reduction = static_cast<std::uint8_t>(operation.reduction.kind)};
-  launch.rank = rank_;
-  launch.size = size_;
-  const std::int64_t most = detail::most_given(operation, size_) * item;
-  launch.is_staged = operation.kind != OpKind::kBarrier && most >= 0 && most <= static_cast<std::int64_t>(kStageBytes);
-  launch.parts = operation.kind != OpKind::kBarrier && !launch.is_staged && !TESSERA_MUTANT("cuda.no_parting");
-  launch.item_nbytes = static_cast<std::uint32_t>(item);
-  launch.factor = operation.reduction.factor;
-  launch.in_nbytes = extents.in * item;
-  launch.room = extents.out;
-  plan_rows(operation, launch);
-  plan_offers(operation, launch);
-  return launch;
-}
-
-void CudaCommunicator::plan_rows(const Operation& operation, Launch& launch) const {
-  const CollectiveDef& def = definition(operation.kind);
-  // Through the stages a rank takes what comes to it; otherwise it makes its own moves, for whomever.
-  for (int maker = 0; maker < size_; ++maker) {
-    if (!launch.is_staged && maker != rank_) continue;
-    for (const Move& move : def.moves(operation, maker, size_)) {
-      if (launch.is_staged && move.to != rank_ && move.to != kEveryone) continue;
-      add_row(launch, {.from_offset = move.from_offset,
-                       .to_offset = move.to_offset,
-                       .count = move.count,
-                       .from = move.from,
-                       .to = launch.is_staged ? rank_ : move.to});
-    }
-  }
-  if (TESSERA_MUTANT("cuda.last_move_lost") && launch.row_total > 1) --launch.row_total;
-}
-
-void CudaCommunicator::plan_offers(const Operation& operation, Launch& launch) const {
-  const CollectiveDef& def = definition(operation.kind);
-  launch.has_offers = def.offer != nullptr;
-  if (!launch.has_offers) return;
-  if (operation.kind == OpKind::kRaggedAllToAll) {
-    launch.row_offsets = operation.rows.in_offsets;
-    launch.row_sizes = operation.rows.in_sizes;
-    launch.row_out_offsets = operation.rows.out_offsets;
-    launch.row_count = operation.count;
-    launch.in_rows = operation.in_rows;
-    return;
-  }
-  for (int peer = 0; peer < size_; ++peer) {
-    const comm::Offer offer = def.offer(operation, rank_, peer);
-    launch.offers[peer] = {offer.from_offset, offer.to_offset, offer.count};
-  }
-}
-
-std::uint32_t CudaCommunicator::blocks_for(const Operation& operation, const Launch& launch) const {
-  if (operation.kind == OpKind::kBarrier || launch.is_staged) return 1;
-  std::int64_t elements = operation.kind == OpKind::kRaggedAllToAll ? launch.room : 0;
-  for (int i = 0; i < launch.row_total; ++i) {
-    const MoveRow& row = launch.rows[i];
-    if (row.count > 0) elements += row.count * (row.from == kEveryone ? size_ : 1);
-  }
-  // Two vectors a thread are worth a block.
-  constexpr std::int64_t kWorth = std::int64_t{kThreads} * 16 * 2;
-  const std::int64_t blocks = (elements * launch.item_nbytes + kWorth - 1) / kWorth;
-  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(blocks, 1, most_blocks_));
 }
 
 Cell* CudaCommunicator::take_cell(const std::shared_ptr<Task>& task) {

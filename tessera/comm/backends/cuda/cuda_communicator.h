@@ -42,10 +42,6 @@ class CudaCommunicator : public Communicator, public std::enable_shared_from_thi
   void launch(Task& task, Cell* cell, const device::Stream& stream);
   void order_behind_last(const device::Stream& stream);
   void check_buffers(const Operation& operation, const device::Stream& stream) const;
-  [[nodiscard]] Launch plan(const Operation& operation, const Task& task) const;
-  void plan_rows(const Operation& operation, Launch& launch) const;
-  void plan_offers(const Operation& operation, Launch& launch) const;
-  [[nodiscard]] std::uint32_t blocks_for(const Operation& operation, const Launch& launch) const;
   Cell* take_cell(const std::shared_ptr<Task>& task);
   void look(Task& task, const Cell& cell, bool has_ended);
 

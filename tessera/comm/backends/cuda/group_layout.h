@@ -146,7 +146,6 @@ struct Launch {
   bool parts;       ///< waits until all have made their moves
   bool has_offers;  ///< tells each peer what is for it
   std::uint32_t item_nbytes;
-  std::uint32_t reduction;              ///< a ReduceKind
   double factor;                        ///< of a premultiplied sum
   std::int64_t in_nbytes;               ///< to be staged
   std::int64_t room;                    ///< elements of the output
