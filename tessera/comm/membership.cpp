@@ -32,6 +32,7 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
       options.backend.empty() && parent != nullptr ? std::string_view(parent->backend) : options.backend;
   state->communicator =
       detail::WorldState::current().communicator(ranks, backend, generation, deadline, state->backend);
+  state->symmetric = detail::WorldState::current().symmetric(*state->communicator);
   TESSERA_CHECK_AS(NotSupported, !state->has_fixed_order || state->communicator->capabilities().has_fixed_order,
                    "group ", state->name, ": backend ", state->backend,
                    " does not reduce in fixed order; ask for fixed_order = false or another backend");

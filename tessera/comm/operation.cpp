@@ -59,6 +59,7 @@ std::string_view to_string(OpKind kind) {
     case OpKind::kSend: return "send";
     case OpKind::kRecv: return "recv";
     case OpKind::kPermute: return "permute";
+    case OpKind::kRendezvous: return "rendezvous";
   }
   return "no operation";
 }
@@ -83,6 +84,7 @@ Fingerprint fingerprint(const Operation& operation) {
     mixer.add(operation.in_counts.empty() ? 0 : 1);
   }
   for (const int target : operation.targets) mixer.add(static_cast<std::uint64_t>(target));
+  if (operation.kind == OpKind::kRendezvous) mixer.add(operation.registration);
   return mixer.result();
 }
 
@@ -99,6 +101,7 @@ std::string text_of(const Operation& operation) {
   if (has_root(operation.kind)) text.append(", root ").append(std::to_string(operation.root));
   if (operation.kind == OpKind::kSend) text.append(", to ").append(std::to_string(operation.peer));
   if (operation.kind == OpKind::kRecv) text.append(", from ").append(std::to_string(operation.peer));
+  if (operation.registration != 0) text.append(", registration ").append(std::to_string(operation.registration));
   append(text, "in", operation.in_counts);
   append(text, "out", operation.out_counts);
   return text + ")";

@@ -8,6 +8,7 @@
 #include "tessera/base/rank.h"
 #include "tessera/comm/collectives/collective.h"
 #include "tessera/comm/detail/group_state.h"
+#include "tessera/comm/detail/symmetric/registry.h"
 #include "tessera/comm/detail/work_state.h"
 #include "tessera/device/device.h"
 
@@ -86,6 +87,11 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   task->operations.assign(operations.begin(), operations.end());
   task->deadline = deadline();
   task->group = std::shared_ptr<const std::string>(state_, &group.name);
+  // A rendezvous compares them itself, with more words.
+  const std::uint64_t registrations = group.symmetric->digest.load(std::memory_order_acquire);
+  if (registrations != 0 && operations[0].kind != OpKind::kRendezvous && !stream.is_capturing()) {
+    task->registrations = registrations;
+  }
   const std::lock_guard lock(group.launch_mutex);
   order_behind_last(group, stream);
   group.communicator->enqueue(task, stream);

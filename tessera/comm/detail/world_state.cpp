@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
+#include "tessera/comm/detail/symmetric/registry.h"
 #include "tessera/comm/store/memory_store.h"
 #include "tessera/comm/store/prefix_store.h"
 
@@ -85,6 +86,13 @@ std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& 
   std::shared_ptr<Communicator>& communicator = communicators_[key];
   if (communicator == nullptr) communicator = info.connect(request);
   return communicator;
+}
+
+std::shared_ptr<SymmetricRegistry> WorldState::symmetric(const Communicator& communicator) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<SymmetricRegistry>& registry = symmetric_[&communicator];
+  if (registry == nullptr) registry = std::make_shared<SymmetricRegistry>();
+  return registry;
 }
 
 void WorldState::leave() noexcept {

@@ -19,6 +19,7 @@ class SeededScheduler;
 namespace tessera::comm::detail {
 
 class ProcessWorld;
+struct SymmetricRegistry;
 
 /// What ranks that are threads of one process share, by name; made by whoever comes first.
 class SimulatedWorld {
@@ -67,6 +68,8 @@ class WorldState {
   std::shared_ptr<Communicator> communicator(const std::vector<Rank>& ranks, std::string_view backend,
                                              std::uint64_t generation, std::chrono::nanoseconds timeout,
                                              std::string& chosen);
+  /// What groups over this communicator have of symmetric memory.
+  std::shared_ptr<SymmetricRegistry> symmetric(const Communicator& communicator);
 
  private:
   std::shared_ptr<Store> store_;
@@ -74,6 +77,7 @@ class WorldState {
   std::shared_ptr<ProcessWorld> processes_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Communicator>> communicators_;
+  std::map<const Communicator*, std::shared_ptr<SymmetricRegistry>> symmetric_;
 };
 
 /// Ranks as text: "0-3", "0,2,5".

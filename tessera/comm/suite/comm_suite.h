@@ -136,4 +136,14 @@ class CommSuite : public testing::TestWithParam<Implementation> {
   [[nodiscard]] bool has_messages() const { return GetParam().has_messages; }
 };
 
+/// What symmetric memory promises, for transports that have it in memory of the host device.
+class SymmetricSuite : public CommSuite {};
+
+/// Demands that the stream has failed with an error of this type whose text holds all of `words`; it can be used again.
+template <class E>
+void expect_stream_error(const device::Stream& stream, std::initializer_list<std::string_view> words) {
+  expect_error<E>([&] { stream.synchronize(); }, words);
+  stream.reset_error();
+}
+
 }  // namespace tessera::comm::suite

@@ -7,6 +7,7 @@
 #include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/backends/cuda/plan.h"
+#include "tessera/comm/backends/cuda/signals.h"
 #include "tessera/comm/collectives/collective.h"
 #include "tessera/device/detail/state.h"
 
@@ -53,7 +54,8 @@ void CudaCommunicator::leave() noexcept {
       return;
     }
   } catch (const std::exception&) {
-    // The stream has failed: nothing of it runs any more.
+    // The stream has failed, and nobody knows what of it still runs.
+    shared_->keep();
   }
   shared_->leave(rank_);
 }
@@ -65,7 +67,7 @@ const Capabilities& CudaCommunicator::capabilities() const {
                                     .has_fixed_order = true,
                                     .has_abort = true,
                                     .has_shrink = true,
-                                    .has_symmetric_memory = false,
+                                    .has_symmetric_memory = true,
                                     .has_capture = true};
   return kCan;
 }
@@ -86,6 +88,7 @@ void CudaCommunicator::extend_deadline(std::chrono::nanoseconds by) {
   Control::OfRank& own = shared_->control()->ranks[rank_];
   const std::uint64_t running = sequence();
   const auto more = static_cast<std::uint64_t>(by.count());
+  store(own.extended_all, load(own.extended_all) + more);
   if (load(own.extended_task) == running) {
     store(own.extended_ns, load(own.extended_ns) + more);
   } else {
@@ -93,6 +96,26 @@ void CudaCommunicator::extend_deadline(std::chrono::nanoseconds by) {
     store(own.extended_ns, more);
     store(own.extended_task, running);
   }
+}
+
+// Ranks share their addresses, so that memory which is mapped anew is where it was for all of them.
+std::optional<PeerPlace> CudaCommunicator::place_of(const void* address, std::size_t nbytes) {
+  const auto* last = static_cast<const std::byte*>(address) + nbytes - 1;
+  const auto& backend = shared_->device().state()->backend;
+  if (!backend->is_capturable(address) || !backend->is_capturable(last)) return std::nullopt;
+  return PeerPlace{reinterpret_cast<std::uintptr_t>(address)};
+}
+
+std::byte* CudaCommunicator::reach(int /*peer*/, const PeerPlace& place) {
+  return reinterpret_cast<std::byte*>(place.where);
+}
+
+std::shared_ptr<SignalBackend> CudaCommunicator::connect_signals(SignalPads pads) {
+  return std::make_shared<CudaSignals>(shared_, rank_, std::move(pads));
+}
+
+void CudaCommunicator::note_passed(std::uint64_t registration) {
+  store(shared_->control()->ranks[rank_].passed, registration);
 }
 
 void CudaCommunicator::check_buffers(const Operation& operation, const device::Stream& stream) const {
@@ -135,7 +158,7 @@ void CudaCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream&
   shared_->note_stream(rank_, stream);
   order_behind_last(stream);
   if (is_captured) {
-    shared_->keep_for_graphs();
+    shared_->keep();
     launch(*task, nullptr, stream);
     return;
   }
@@ -155,6 +178,8 @@ void CudaCommunicator::launch(Task& task, Cell* cell, const device::Stream& stre
     planned.deadline_ns =
         task.deadline == device::kForever ? ~std::uint64_t{0} : static_cast<std::uint64_t>(task.deadline.count());
     if (TESSERA_MUTANT("cuda.deadline_unseen")) planned.deadline_ns += 5'000'000'000;
+    planned.notice.registrations = task.registrations;
+    planned.registration = operation.registration;
     planned.cell = cell;
     planned.is_first = i == 0 || TESSERA_MUTANT("cuda.every_operation_counts");
     planned.is_last = i + 1 == total;

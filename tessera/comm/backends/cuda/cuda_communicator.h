@@ -12,12 +12,15 @@
 
 #include "tessera/comm/backends/cuda/shared_group.h"
 #include "tessera/comm/communicator.h"
+#include "tessera/comm/symmetric_backend.h"
 #include "tessera/device/device.h"
 
 namespace tessera::comm::cuda {
 
 /// See the head of this file. Thread-safe.
-class CudaCommunicator : public Communicator, public std::enable_shared_from_this<CudaCommunicator> {
+class CudaCommunicator : public Communicator,
+                         public SymmetricBackend,
+                         public std::enable_shared_from_this<CudaCommunicator> {
  public:
   /// Returns when all ranks are there.
   CudaCommunicator(std::shared_ptr<SharedGroup> shared, const ConnectRequest& request);
@@ -31,6 +34,12 @@ class CudaCommunicator : public Communicator, public std::enable_shared_from_thi
   [[nodiscard]] std::vector<int> gone() const override;
   void extend_deadline(std::chrono::nanoseconds by) override;
   [[nodiscard]] std::uint64_t sequence() const override;
+
+  [[nodiscard]] SymmetricBackend* symmetric() override { return this; }
+  std::optional<PeerPlace> place_of(const void* address, std::size_t nbytes) override;
+  std::byte* reach(int peer, const PeerPlace& place) override;
+  std::shared_ptr<SignalBackend> connect_signals(SignalPads pads) override;
+  void note_passed(std::uint64_t registration) override;
 
  private:
   static constexpr std::size_t kCells = 512;

@@ -17,6 +17,10 @@
 
 #include "tessera/base/dtype.h"
 
+namespace tessera::comm {
+struct SignalLine;
+}
+
 namespace tessera::comm::cuda {
 
 /// The most ranks of a group.
@@ -84,20 +88,26 @@ enum class Ending : std::uint32_t {
   kMismatch,  ///< ranks do different things
   kOffer,     ///< what a peer sends does not fit
   kRows,      ///< rows to send are not within the input
+  kPassed,    ///< a rank took a registration without a rendezvous that another waits in
+  kLogs,      ///< ranks asked a symmetric pool for different things
 };
 
 /// How the group ended: pinned memory, written once, by a kernel.
 struct Verdict {
   std::uint32_t state;  ///< what follows is there when it is kWritten
   Ending ending;
-  std::int32_t by;                  ///< rank that wrote it
-  std::uint32_t missing;            ///< a bit for each rank
-  std::uint64_t task;               ///< it was seen in
-  std::uint64_t deadline_ns;        ///< that passed
-  std::int32_t peer;                ///< of kOffer and kRows
-  std::int64_t numbers[4];          ///< kOffer: sent, taken or -1, first element, room; kRows: first, size, rows
-  Notice notices[kMostRanks];       ///< of the step
-  std::uint64_t tasks[kMostRanks];  ///< where each rank is
+  std::int32_t by;             ///< rank that wrote it
+  std::uint32_t missing;       ///< a bit for each rank
+  std::uint64_t task;          ///< it was seen in
+  std::uint64_t deadline_ns;   ///< that passed
+  std::int32_t peer;           ///< of kOffer, kRows and signals
+  std::uint32_t pool;          ///< of a signal (symmetric memory): number of its pool; 0: it was an operation
+  std::int32_t signal;         ///< likewise, a Signal::Kind
+  std::int32_t channel;        ///< likewise
+  std::int64_t numbers[4];     ///< kOffer: sent, taken or -1, first element, room; kRows: first, size, rows; signals:
+                               ///< number, come so far
+  Notice notices[kMostRanks];  ///< of the step
+  std::uint64_t tasks[kMostRanks];  ///< where each rank is; kLogs: what each said
 };
 
 /// What hosts tell kernels that wait: pinned memory.
@@ -108,6 +118,8 @@ struct Control {
     std::uint64_t begun;          ///< tasks that have begun; written by its kernels
     std::uint64_t extended_task;  ///< task that has more time
     std::uint64_t extended_ns;    ///< how much
+    std::uint64_t extended_all;   ///< nanoseconds given so far, to whatever was under way
+    std::uint64_t passed;         ///< registration that it took without a rendezvous, the latest
   } ranks[kMostRanks];
   Verdict verdict;
 };
@@ -155,8 +167,25 @@ struct Launch {
   std::int64_t row_count;               ///< elements of a row
   std::int64_t in_rows;                 ///< rows of the input
   Offer offers[kMostRanks];
-  std::int32_t row_total;  ///< of `rows`
+  std::uint64_t registration;  ///< that a rendezvous is for; 0: none
+  std::int32_t row_total;      ///< of `rows`
   MoveRow rows[kMostRanks];
+};
+
+/// All that a kernel is told of a signal of symmetric memory; passed by value.
+struct SignalLaunch {
+  GroupMemory* group;
+  Control* control;
+  std::uint64_t deadline_ns;    ///< from its start; all ones: none
+  std::uint64_t extended_base;  ///< extended_all when it was asked for; all ones: it is in a graph, and not extended
+  std::uint64_t log;            ///< of a barrier: what the pool was asked for; 0: not known
+  std::int32_t rank;
+  std::int32_t size;
+  std::int32_t kind;  ///< a Signal::Kind
+  std::int32_t peer;
+  std::int32_t channel;
+  std::uint32_t pool;
+  SignalLine* pads[kMostRanks];  ///< by rank
 };
 
 }  // namespace tessera::comm::cuda

@@ -61,6 +61,11 @@ struct Waiter {
   std::uint64_t task;
   std::uint64_t start_ns;
   std::uint64_t deadline_ns;
+  std::uint64_t registration;   ///< that a rendezvous is for; 0: none
+  std::uint64_t extended_base;  ///< of signals
+  std::uint32_t pool;           ///< of signals; 0: it is an operation
+  std::int32_t signal;          ///< of signals
+  std::int32_t channel;         ///< of signals
 
   __device__ bool is_over() const { return load_acquire(&group->verdict) == kWritten; }
 
@@ -79,9 +84,12 @@ struct Waiter {
     verdict.missing = missing_ranks;
     verdict.task = task;
     verdict.deadline_ns = deadline_ns;
+    verdict.pool = pool;
+    verdict.signal = signal;
+    verdict.channel = channel;
     for (int other = 0; other < size; ++other) {
       verdict.notices[other] = group->notices[other][step % 2];
-      verdict.tasks[other] = group->boards[other].task;
+      if (ending != Ending::kLogs) verdict.tasks[other] = group->boards[other].task;
     }
     __threadfence_system();
     asm volatile("st.release.sys.global.u32 [%0], %1;" : : "l"(&verdict.state), "r"(kWritten) : "memory");
@@ -101,6 +109,7 @@ struct Waiter {
   /// Nanoseconds that a host has given this task beyond its deadline.
   __device__ std::uint64_t extension() const {
     const Control::OfRank& own = control->ranks[rank];
+    if (pool != 0) return extended_base == ~std::uint64_t{0} ? 0 : load_from_host(&own.extended_all) - extended_base;
     return load_from_host(&own.extended_task) == task ? load_from_host(&own.extended_ns) : 0;
   }
 
@@ -112,12 +121,19 @@ struct Waiter {
     } else if ((load_from_host(&control->left) >> peer & 1) != 0) {
       if (load_acquire(word) >= least) return false;
       ending = Ending::kLeft;
+    } else if (registration != 0 && load_from_host(&control->ranks[peer].passed) >= registration) {
+      if (load_acquire(word) >= least) return false;
+      ending = Ending::kPassed;
     } else {
       if (deadline_ns == ~std::uint64_t{0}) return false;
       const std::uint64_t passed = now_ns() - start_ns;
       if (passed <= deadline_ns || passed - deadline_ns <= extension()) return false;
     }
-    if (may_end()) end(ending, ending == Ending::kDeadline ? missing(peer) : 1U << peer);
+    if (!may_end()) return true;
+    control->verdict.peer = peer;
+    control->verdict.numbers[0] = static_cast<std::int64_t>(least);
+    control->verdict.numbers[1] = static_cast<std::int64_t>(load_acquire(word));
+    end(ending, ending == Ending::kDeadline && pool == 0 ? missing(peer) : 1U << peer);
     return true;
   }
 

@@ -5,15 +5,20 @@
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/comm/symmetric_backend.h"
 
 extern "C" const std::byte tessera_kernels_comm_moves_floats[];
 extern "C" const std::byte tessera_kernels_comm_moves_floats_end[];
 extern "C" const std::byte tessera_kernels_comm_moves_integers[];
 extern "C" const std::byte tessera_kernels_comm_moves_integers_end[];
 
+extern "C" const std::byte tessera_kernels_comm_signals[];
+extern "C" const std::byte tessera_kernels_comm_signals_end[];
+
 namespace tessera::comm::cuda {
 namespace {
 
+constexpr const char* kSignal = "signal";
 constexpr const char* kFloatFolds[] = {"sum", "avg", "min", "max", "prod", "premultiply"};
 constexpr const char* kOrderedFolds[] = {"avg", "min", "max"};
 constexpr const char* kWrappingFolds[] = {"sum", "prod", "band", "bor", "bxor"};
@@ -51,6 +56,7 @@ bool reduces(OpKind kind) {
 detail::Notice notice_of(const Notice& notice) {
   return {.fingerprint = {notice.fingerprint_low, notice.fingerprint_high},
           .task = notice.task,
+          .registrations = notice.registrations,
           .kind = static_cast<OpKind>(notice.kind),
           .dtype = static_cast<DType>(notice.dtype),
           .reduction = static_cast<ReduceKind>(notice.reduction),
@@ -78,6 +84,19 @@ std::string text_of_offer(const Verdict& verdict) {
                      : tessera::detail::concat(text, ", rank ", verdict.by, " takes ", taken);
 }
 
+Failure difference_of_logs(const Verdict& verdict, int size) {
+  std::map<std::uint64_t, std::vector<int>> by_log;
+  for (int rank = 0; rank < size; ++rank) by_log[verdict.tasks[rank]].push_back(rank);
+  const auto most = std::ranges::max_element(by_log, {}, [](const auto& entry) { return entry.second.size(); });
+  Failure failure{.kind = Failure::Kind::kMismatch};
+  for (const auto& [log, ranks] : by_log) {
+    if (log != most->first) failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
+  }
+  failure.text = "ranks differ: " + detail::text_of_ranks(failure.missing) + " asked the pool for other things than " +
+                 detail::text_of_ranks(most->second) + "; a rendezvous() would say what";
+  return failure;
+}
+
 Failure failure_of(const Verdict& verdict, int size) {
   std::vector<detail::Notice> notices;
   std::vector<int> missing;
@@ -100,9 +119,33 @@ Failure failure_of(const Verdict& verdict, int size) {
               .text = tessera::detail::concat("rank ", verdict.by, " failed: rows ", first, " to ", first, " + ", rows,
                                               " for rank ", verdict.peer, " are not within ", room, " rows")};
     }
+    case Ending::kPassed:
+      return {.kind = Failure::Kind::kMismatch,
+              .text = tessera::detail::concat("ranks differ: rank ", verdict.peer,
+                                              " knew the memory of this registration, rank ", verdict.by, " did not")};
+    case Ending::kLogs: return difference_of_logs(verdict, size);
     case Ending::kAborted: break;
   }
   return {.kind = Failure::Kind::kAborted, .text = "aborted"};
+}
+
+// "pool 1, wait_signal(rank 0, channel 3) of rank 1: signal 3 of rank 0 did not come within 0.05 s (2 came so far)"
+Failure failure_of_signal(const Verdict& verdict, const std::string& pool, int size) {
+  constexpr const char* kNames[] = {"put_signal", "wait_signal", "barrier"};
+  Failure failure = failure_of(verdict, size);
+  if (verdict.ending == Ending::kDeadline) {
+    const double seconds = std::chrono::duration<double>(std::chrono::nanoseconds(verdict.deadline_ns)).count();
+    failure.text =
+        tessera::detail::concat("signal ", verdict.numbers[0], " of rank ", verdict.peer, " did not come within ",
+                                std::to_string(seconds), " s (", verdict.numbers[1], " came so far)");
+  }
+  std::string what = pool + ", " + kNames[verdict.signal] + "(";
+  if (verdict.signal == static_cast<std::int32_t>(Signal::Kind::kWait)) {
+    what += "rank " + std::to_string(verdict.peer) + ", ";
+  }
+  failure.text =
+      tessera::detail::concat(what, "channel ", verdict.channel, ") of rank ", verdict.by, ": ", failure.text);
+  return failure;
 }
 
 std::size_t up_to(std::size_t nbytes, std::size_t unit) { return (nbytes + unit - 1) / unit * unit; }
@@ -126,6 +169,7 @@ Kernels::Kernels(const device::Device& device) {
   const auto add = [&](const device::Module& module, const std::string& name) {
     kernels_.emplace(name, module.kernel("tessera_comm_" + name));
   };
+  add(device.load_module({tessera_kernels_comm_signals, tessera_kernels_comm_signals_end}), kSignal);
   add(floats, "copy");
   for (const std::string type : {"f64", "f32", "f16", "bf16"}) {
     for (const std::string fold : kFloatFolds) add(floats, type + "_" + fold);
@@ -155,8 +199,15 @@ void Kernels::warm_up(const device::Device& device) const {
   launch.control = reinterpret_cast<Control*>(control.data());
   launch.size = 1;
   for (const auto& [name, kernel] : kernels_) {
-    stream.launch(kernel, {.block = {kThreads, 1, 1}}, device::KernelArgs(launch), {.label = name});
+    if (name != kSignal) {
+      stream.launch(kernel, {.block = {kThreads, 1, 1}}, device::KernelArgs(launch), {.label = name});
+    }
   }
+  SignalLaunch signal{};
+  signal.group = launch.group;
+  signal.control = launch.control;
+  signal.size = 1;
+  stream.launch(named(kSignal), {.block = {32, 1, 1}}, device::KernelArgs(signal), {.label = kSignal});
   stream.synchronize();
 }
 
@@ -234,6 +285,10 @@ std::exception_ptr SharedGroup::error(std::string_view group) {
 
 SharedGroup::Ended SharedGroup::verdict_of_kernel() const {
   const Verdict& verdict = control()->verdict;
+  if (verdict.pool != 0) {
+    const Failure failure = failure_of_signal(verdict, pools_[verdict.pool - 1], size_);
+    return {failure.kind, failure.text};
+  }
   const Failure failure = failure_of(verdict, size_);
   const detail::Notice seen = notice_of(verdict.notices[verdict.by]);
   Operation operation{.kind = seen.kind, .dtype = seen.dtype, .root = seen.root, .count = seen.count};
@@ -251,7 +306,14 @@ void SharedGroup::note_stream(int rank, const device::Stream& stream) {
   streams_[static_cast<std::size_t>(rank)] = stream.state();
 }
 
-void SharedGroup::keep_for_graphs() {
+std::uint32_t SharedGroup::add_pool(const std::string& name, std::shared_ptr<const void> pad) {
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::find(pads_, pad) == pads_.end()) pads_.push_back(std::move(pad));
+  pools_.push_back(name);
+  return static_cast<std::uint32_t>(pools_.size());
+}
+
+void SharedGroup::keep() {
   if (is_kept_.exchange(true)) return;
   static std::mutex mutex;
   static auto& kept = *new std::vector<std::shared_ptr<SharedGroup>>;

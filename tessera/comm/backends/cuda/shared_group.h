@@ -64,8 +64,10 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   [[nodiscard]] std::exception_ptr error(std::string_view group);
   /// This rank is about to launch on this stream: two ranks on one stream would wait for each other for ever.
   void note_stream(int rank, const device::Stream& stream);
-  /// A graph refers to the group's memory and may be replayed at any time: keeps it until the process ends.
-  void keep_for_graphs();
+  /// A symmetric pool of a rank: keeps its pad, where peers write, and gives it a number, from 1.
+  std::uint32_t add_pool(const std::string& name, std::shared_ptr<const void> pad);
+  /// Keeps the group's memory until the process ends: a graph refers to it, or nobody knows what still runs.
+  void keep();
 
  private:
   struct Ended {
@@ -86,6 +88,8 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   std::condition_variable joined_;
   std::vector<bool> has_joined_;
   std::optional<Ended> ended_;
+  std::vector<std::string> pools_;  // names, by number
+  std::vector<std::shared_ptr<const void>> pads_;
 };
 
 }  // namespace tessera::comm::cuda

@@ -19,7 +19,12 @@ extern "C" __global__ void tessera_comm_barrier_rounds(tessera::comm::cuda::Grou
               .step = first,
               .task = 0,
               .start_ns = now_ns(),
-              .deadline_ns = deadline_ns};
+              .deadline_ns = deadline_ns,
+              .registration = 0,
+              .extended_base = 0,
+              .pool = 0,
+              .signal = 0,
+              .channel = 0};
   }
   __syncthreads();
   const int peer = static_cast<int>(threadIdx.x);

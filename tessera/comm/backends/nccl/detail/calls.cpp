@@ -202,7 +202,8 @@ void issue(const Operation& operation, ncclRedOp_t reduction, const Target& targ
     case OpKind::kPermute: return permute(operation, target);
     case OpKind::kSend: return send(operation, {0, operation.count}, operation.peer, target);
     case OpKind::kRecv: return receive(operation, {0, operation.count}, operation.peer, target);
-    case OpKind::kRaggedAllToAll: break;
+    case OpKind::kRaggedAllToAll:
+    case OpKind::kRendezvous: break;
   }
   TESSERA_THROW(NotSupported, "NCCL has no ", to_string(operation.kind));
 }
