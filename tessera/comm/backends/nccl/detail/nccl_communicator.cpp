@@ -98,15 +98,15 @@ void NcclCommunicator::wait_until_ready(const char* what, nanoseconds timeout) {
 }
 
 const Capabilities& NcclCommunicator::capabilities() const {
-  static const Capabilities kCan = {
-      .kinds = ((1U << kOpKinds) - 1) & ~(1U << static_cast<unsigned>(OpKind::kRaggedAllToAll)) &
-               ~(1U << static_cast<unsigned>(OpKind::kRendezvous)),
-      .device_kinds = 2,
-      .has_fixed_order = false,
-      .has_abort = true,
-      .has_shrink = false,
-      .has_symmetric_memory = false,
-      .has_capture = true};
+  static const Capabilities kCan = {.kinds = ((1U << kOpKinds) - 1) &
+                                             ~(1U << static_cast<unsigned>(OpKind::kRaggedAllToAll)) &
+                                             ~(1U << static_cast<unsigned>(OpKind::kRendezvous)),
+                                    .device_kinds = 2,
+                                    .has_fixed_order = false,
+                                    .has_abort = true,
+                                    .has_shrink = false,
+                                    .has_symmetric_memory = false,
+                                    .has_capture = true};
   return kCan;
 }
 
