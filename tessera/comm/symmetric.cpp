@@ -79,26 +79,32 @@ void SymmetricState::create(std::size_t nbytes) {
   const std::lock_guard lock(mutex);
   note({.kind = Request::Kind::kPool, .nbytes = nbytes, .number = static_cast<std::uint64_t>(channels)});
   const std::size_t lines = static_cast<std::size_t>(channels) * static_cast<std::size_t>(group.size());
-  const auto [pad, memory] = group.state()->symmetric->pad(stream.device(), lines * sizeof(SignalLine));
-  // Before the meeting, by order of the stream: nobody puts before all are zero.
-  const auto zero = [&] { stream.fill(pad, 0, 4, lines * sizeof(SignalLine) / 4, "signal pad"); };
-  if (!TESSERA_MUTANT("thread.symmetric_zeroed_late") && !TESSERA_MUTANT("thread.symmetric_pads_shared")) zero();
+  const std::vector<Record> records = meet_and_map(nbytes, lines);
+  if (TESSERA_MUTANT("thread.symmetric_zeroed_late")) stream.fill(pad.first, 0, 4, lines * sizeof(SignalLine) / 4);
   SignalPads pads{.group = std::shared_ptr<const std::string>(group.state(), &group.name()),
                   .pool = name,
                   .channels = channels,
                   .pads = {},
-                  .memory = memory};
-  const std::vector<Record> records = meet_and_map(nbytes, pad);
-  if (TESSERA_MUTANT("thread.symmetric_zeroed_late")) zero();
+                  .memory = pad.second};
   for (int peer = 0; peer < group.size(); ++peer) {
-    std::byte* at = peer == group.rank() ? pad : backend->reach(peer, records[static_cast<std::size_t>(peer)].pad);
+    std::byte* at =
+        peer == group.rank() ? pad.first : backend->reach(peer, records[static_cast<std::size_t>(peer)].pad);
     pads.pads.push_back(reinterpret_cast<SignalLine*>(at));
   }
   signals = backend->connect_signals(std::move(pads));
 }
 
-// A segment of `nbytes`, unless that is 0. Either all ranks have it then or none has, and the pool is as it was.
-std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::byte* pad) {
+void SymmetricState::take_pad(std::size_t lines) {
+  const std::size_t nbytes = lines * sizeof(SignalLine);
+  pad = group.state()->symmetric->pad(stream.device(), nbytes);
+  // Before the meeting, by order of the stream: nobody puts before all are zero.
+  const bool is_late = TESSERA_MUTANT("thread.symmetric_zeroed_late") || TESSERA_MUTANT("thread.symmetric_pads_shared");
+  if (!is_late) stream.fill(pad.first, 0, 4, nbytes / 4, "signal pad");
+}
+
+// A pad of so many lines and a segment of `nbytes`, each unless it is 0. Either all ranks have them then or none has,
+// and the pool is as it was.
+std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::size_t pad_lines) {
   Segment segment{.offset = plan.mapped(), .memory = nullptr, .peers = {}};
   Record mine{.pool = number, .log = log};
   const auto place = [&](const void* address, std::size_t length) {
@@ -108,13 +114,14 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::byte
   };
   std::exception_ptr error;
   try {
+    if (pad_lines > 0) take_pad(pad_lines);
     if (nbytes > 0) segment.memory = std::make_unique<detail::DeviceBytes>(stream.device(), nbytes);
   } catch (const std::exception&) {
     error = std::current_exception();
     mine.problem = Record::Problem::kNoMemory;
   }
   if (segment.memory != nullptr) mine.memory = place(segment.memory->data(), segment.memory->nbytes());
-  if (pad != nullptr) mine.pad = place(pad, sizeof(SignalLine));
+  if (pad_lines > 0 && error == nullptr) mine.pad = place(pad.first, pad_lines * sizeof(SignalLine));
   std::vector<Record> records = detail::meet(group, stream, mine, 0);
   if (std::string differs = detail::difference(records); !differs.empty()) {
     broken = std::move(differs);
@@ -123,9 +130,9 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::byte
   check_usable();
   if (error) std::rethrow_exception(error);
   const std::vector<int> failed = detail::ranks_with(records, Record::Problem::kNoMemory);
-  TESSERA_CHECK_AS(AbortedError, failed.empty() || TESSERA_MUTANT("thread.symmetric_half_mapped"), "group ",
-                   group.name(), ": ", name, ": ", detail::text_of_ranks(failed), " could not map ", nbytes,
-                   " bytes; nothing has changed");
+  const bool has_failed = !failed.empty() && !TESSERA_MUTANT("thread.symmetric_half_mapped");
+  TESSERA_CHECK_AS(AbortedError, !has_failed, "group ", group.name(), ": ", name, ": ", detail::text_of_ranks(failed),
+                   " could not map its memory (", nbytes, " bytes); nothing has changed");
   const std::vector<int> unreachable = detail::ranks_with(records, Record::Problem::kUnreachable);
   TESSERA_CHECK_AS(NotSupported, unreachable.empty(), "group ", group.name(), ": ", name, ": peers cannot reach what ",
                    detail::text_of_ranks(unreachable), " mapped; use a stream of the rank's own host device");
@@ -141,11 +148,12 @@ std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::byte
 }
 
 void SymmetricState::rendezvous() {
-  TESSERA_CHECK(!stream.is_capturing() || TESSERA_MUTANT("thread.symmetric_meets_in_capture"), "group ", group.name(),
-                ": ", name, ": a rendezvous in a capture; ranks meet and map memory there: do it before");
+  const bool is_in_capture = stream.is_capturing() && !TESSERA_MUTANT("thread.symmetric_meets_in_capture");
+  TESSERA_CHECK(!is_in_capture, "group ", group.name(), ": ", name,
+                ": a rendezvous in a capture, but ranks meet and map memory there; call it before");
   const std::lock_guard lock(mutex);
   check_usable();
-  (void)meet_and_map(plan.to_come(), nullptr);
+  (void)meet_and_map(plan.to_come(), 0);
 }
 
 std::byte* SymmetricState::find(std::uint64_t offset, int peer) {

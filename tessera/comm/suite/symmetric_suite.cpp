@@ -279,12 +279,20 @@ TEST_P(SymmetricSuite, ARankWithoutMemoryIsNamedAndNothingChanges) {
       (void)memory::Allocator::of(member.host).trim();
       expect_error<OutOfMemory>([&] { pool.rendezvous(); });
     } else {
-      expect_error<AbortedError>([&] { pool.rendezvous(); }, {"rank 1 could not map 1048576 bytes"});
+      expect_error<AbortedError>([&] { pool.rendezvous(); }, {"rank 1 could not map its memory (1048576 bytes)"});
     }
     EXPECT_FALSE(x.is_mapped());
     expect_reachable(member, pool, small);
     pool.rendezvous();
     expect_reachable(member, pool, x);
+    if (member.rank() == 0) member.host.faults().fail(device::DriverCall::kReserve, 1);
+    try {
+      const SymmetricPool other(member.group, member.stream, {.nbytes = 1 << 16});
+      ADD_FAILURE() << "a pool that rank 0 has no addresses for";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), member.rank() == 0 ? ErrorKind::kDevice : ErrorKind::kAborted) << error.what();
+    }
+    barrier(member);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/comm/detail/symmetric/offset_plan.h"
@@ -43,6 +44,7 @@ struct SymmetricState {
   std::uint64_t number = 0;  // among the pools of these ranks
   std::string name;
   int channels = 0;
+  std::pair<std::byte*, std::shared_ptr<const void>> pad;  // this rank's, and what keeps it
   std::shared_ptr<SignalBackend> signals;
 
   std::mutex mutex;  // for what follows; held for the whole of a rendezvous
@@ -60,7 +62,8 @@ struct SymmetricState {
  private:
   void note(const detail::Request& request);
   void check_usable() const;
-  std::vector<detail::Record> meet_and_map(std::uint64_t nbytes, std::byte* pad);
+  std::vector<detail::Record> meet_and_map(std::uint64_t nbytes, std::size_t pad_lines);
+  void take_pad(std::size_t lines);
 };
 
 }  // namespace tessera::comm
