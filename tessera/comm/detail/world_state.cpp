@@ -57,8 +57,8 @@ std::shared_ptr<std::byte> SimulatedWorld::memory(const std::string& name, std::
                                                   const std::function<void(std::byte*)>& initialise) {
   return shared<std::byte>(name, [&] {
     constexpr std::align_val_t kPage{4096};
-    const std::shared_ptr<std::byte> made(static_cast<std::byte*>(::operator new(nbytes, kPage)),
-                                          [kPage](std::byte* memory) { ::operator delete(memory, kPage); });
+    std::shared_ptr<std::byte> made(static_cast<std::byte*>(::operator new(nbytes, kPage)),
+                                    [kPage](std::byte* memory) { ::operator delete(memory, kPage); });
     initialise(made.get());
     return made;
   });

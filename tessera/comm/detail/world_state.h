@@ -32,7 +32,7 @@ class SimulatedWorld {
   std::shared_ptr<T> shared(const std::string& name, const std::function<std::shared_ptr<T>()>& make) {
     const std::lock_guard lock(mutex_);
     if (const std::shared_ptr<void> found = shared_[name].lock()) return std::static_pointer_cast<T>(found);
-    const std::shared_ptr<T> made = make();
+    std::shared_ptr<T> made = make();
     shared_[name] = made;
     return made;
   }
