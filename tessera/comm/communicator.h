@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -48,6 +49,9 @@ struct Task {
   std::atomic<std::int64_t> ended_ns{0};   ///< likewise
   std::atomic<std::uint32_t> is_done{0};   ///< it has ended, where the host runs it; waited on
   std::exception_ptr error;                ///< of one that ended badly, written before is_done
+  /// Where a device runs it: asks how it goes, and fills in what is known; `has_ended`: the stream is past it. Called
+  /// by its Work, from any thread.
+  std::function<void(Task&, bool has_ended)> look;
 };
 
 /// Why operations of a group ended.

@@ -30,7 +30,8 @@ void check_operation(const GroupState& group, const Operation& operation) {
   const int size = static_cast<int>(group.ranks.size());
   const Capabilities& can = group.communicator->capabilities();
   TESSERA_CHECK_AS(NotSupported, (can.kinds >> static_cast<unsigned>(operation.kind) & 1U) != 0, "group ", group.name,
-                   ": backend ", group.backend, " has no ", to_string(operation.kind));
+                   ": backend ", group.backend, " has no ", to_string(operation.kind),
+                   "; what pairs of ranks do at once permute does, and thread, shm and mpi have messages");
   if (operation.kind != OpKind::kSend && operation.kind != OpKind::kRecv) {
     check_arguments(operation, group.rank, size);
     return;
@@ -75,6 +76,11 @@ std::uint64_t ProcessGroup::sequence() const { return state_of(state_).communica
 
 Work ProcessGroup::launch(std::span<const Operation> operations, const device::Stream& stream) const {
   GroupState& group = state_of(state_);
+  const std::string& device = stream.device().properties().kind;
+  const unsigned kind = device == "host" ? 1 : device == "cuda" ? 2 : 0;
+  TESSERA_CHECK_AS(NotSupported, (group.communicator->capabilities().device_kinds & kind) != 0, "group ", group.name,
+                   ": backend ", group.backend, " does not work on memory of ", stream.device().name(),
+                   "; ask for a group with another: GroupOptions::backend");
   TESSERA_CHECK(!operations.empty(), "group ", group.name, ": a launch of no operations");
   for (const Operation& operation : operations) check_operation(group, operation);
   const auto task = std::make_shared<Task>();

@@ -55,14 +55,13 @@ BackendInfo choose(std::string_view name, const ConnectRequest& request) {
 
 std::shared_ptr<std::byte> SimulatedWorld::memory(const std::string& name, std::size_t nbytes,
                                                   const std::function<void(std::byte*)>& initialise) {
-  const std::lock_guard lock(mutex_);
-  if (std::shared_ptr<std::byte> found = memories_[name].lock()) return found;
-  static constexpr std::align_val_t kPage{4096};
-  const std::shared_ptr<std::byte> made(static_cast<std::byte*>(::operator new(nbytes, kPage)),
-                                        [](std::byte* memory) { ::operator delete(memory, kPage); });
-  initialise(made.get());
-  memories_[name] = made;
-  return made;
+  return shared<std::byte>(name, [&] {
+    static constexpr std::align_val_t kPage{4096};
+    std::shared_ptr<std::byte> made(static_cast<std::byte*>(::operator new(nbytes, kPage)),
+                                    [](std::byte* memory) { ::operator delete(memory, kPage); });
+    initialise(made.get());
+    return made;
+  });
 }
 
 WorldState& WorldState::current() {

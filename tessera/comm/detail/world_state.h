@@ -1,6 +1,7 @@
 // What a rank knows of its world: where ranks meet, and who is connected to whom. A part of the rank.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,12 +21,21 @@ namespace tessera::comm::detail {
 class ProcessWorld;
 struct SymmetricRegistry;
 
-/// Group memory of ranks that are threads of one process, by name; made by whoever comes first.
+/// What ranks that are threads of one process share, by name; made by whoever comes first.
 class SimulatedWorld {
  public:
   /// Of ranks that take turns, or not (null).
   explicit SimulatedWorld(std::shared_ptr<device::host::SeededScheduler> scheduler)
       : scheduler_(std::move(scheduler)) {}
+  /// What `make` makes, for the first who asks for this name; kept while somebody holds it.
+  template <class T>
+  std::shared_ptr<T> shared(const std::string& name, const std::function<std::shared_ptr<T>()>& make) {
+    const std::lock_guard lock(mutex_);
+    if (const std::shared_ptr<void> found = shared_[name].lock()) return std::static_pointer_cast<T>(found);
+    std::shared_ptr<T> made = make();
+    shared_[name] = made;
+    return made;
+  }
   /// The memory of a communicator, `nbytes` long and initialised by `initialise`; kept while somebody holds it.
   std::shared_ptr<std::byte> memory(const std::string& name, std::size_t nbytes,
                                     const std::function<void(std::byte*)>& initialise);
@@ -33,7 +43,7 @@ class SimulatedWorld {
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<std::byte>> memories_;
+  std::map<std::string, std::weak_ptr<void>> shared_;
   std::shared_ptr<device::host::SeededScheduler> scheduler_;
 };
 

@@ -2,11 +2,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 
 namespace tessera::comm::detail {
+namespace {
+
+std::string text_of(const Notice& notice) {
+  Operation operation{.kind = notice.kind, .dtype = notice.dtype, .root = notice.root, .count = notice.count};
+  operation.reduction.kind = notice.reduction;
+  return comm::text_of(operation);
+}
+
+}  // namespace
 
 void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failure& failure) {
   Verdict& verdict = group.verdict();
@@ -64,6 +74,73 @@ std::string text_of_ranks(std::span<const int> ranks) {
     text += std::to_string(ranks[i]);
   }
   return text;
+}
+
+Notice notice_of(const Operation& operation, std::uint64_t sequence) {
+  const Operation parts{
+      .in_counts = operation.in_counts, .out_counts = operation.out_counts, .targets = operation.targets};
+  return {.fingerprint = fingerprint(operation),
+          .task = sequence,
+          .kind = operation.kind,
+          .dtype = operation.dtype,
+          .reduction = operation.reduction.kind,
+          .root = operation.root,
+          .count = operation.count,
+          .counts_digest = fingerprint(parts).low,
+          .in = {},
+          .out = {}};
+}
+
+Failure difference_of(std::span<const Notice> notices) {
+  const auto most_tasks = [&] {
+    std::map<std::uint64_t, int> votes;
+    for (const Notice& notice : notices) ++votes[notice.task];
+    return std::ranges::max_element(votes, {}, [](const auto& entry) { return entry.second; })->first;
+  };
+  const std::uint64_t sequence = most_tasks();
+  // Who does not know its registrations, as in a capture, agrees with those who do.
+  const auto knows = std::ranges::find_if(notices, [](const Notice& notice) { return notice.registrations != 0; });
+  const std::uint64_t known = knows == notices.end() ? 0 : knows->registrations;
+  struct Seen {
+    std::string text;
+    std::uint64_t parts;
+    std::uint64_t registrations;
+    auto operator<=>(const Seen&) const = default;
+  };
+  std::map<Seen, std::vector<int>> by_seen;
+  for (std::size_t peer = 0; peer < notices.size(); ++peer) {
+    const Notice& notice = notices[peer];
+    std::string text = text_of(notice);
+    if (notice.task != sequence) text += " as operation " + std::to_string(notice.task);
+    const std::uint64_t registrations = notice.registrations != 0 ? notice.registrations : known;
+    by_seen[{text, notice.counts_digest, registrations}].push_back(static_cast<int>(peer));
+  }
+  const auto most = std::ranges::max_element(by_seen, {}, [](const auto& entry) { return entry.second.size(); });
+  Failure failure{.kind = Failure::Kind::kMismatch};
+  failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + most->first.text;
+  for (const auto& [seen, ranks] : by_seen) {
+    if (seen == most->first) continue;
+    failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
+    failure.text += ", " + text_of_ranks(ranks) + " " + seen.text;
+    if (seen.text != most->first.text) continue;
+    failure.text += seen.parts != most->first.parts ? " with other parts" : " after other calls of register_memory";
+  }
+  return failure;
+}
+
+std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind) {
+  const double seconds = std::chrono::duration<double>(deadline).count();
+  std::string text = text_of_ranks(ranks) + " did not come within " + std::to_string(seconds) + " s";
+  if (!behind.empty()) text.append(" (").append(behind).append(")");
+  return text;
+}
+
+Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Failure failure) {
+  failure.by = by;
+  failure.sequence = sequence;
+  failure.operation = operation.kind;
+  failure.text = "operation " + std::to_string(sequence) + ", " + comm::text_of(operation) + ": " + failure.text;
+  return failure;
 }
 
 bool is_gone(const PeerMemory& memory, int peer) {
