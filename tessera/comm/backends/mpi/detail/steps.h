@@ -77,6 +77,8 @@ class Steps {
   void receive(int from, int tag, std::byte* to, std::uint64_t nbytes, Open open);
   /// Waits until some of what is under way has ended, whose owners it returns.
   const std::vector<int>& wait_some(const Operation& operation);
+  /// Between asking MPI and asking again.
+  void pause(int round);
   /// Waits until all has.
   void finish(const Operation& operation);
   void let_go_of_buffers() noexcept;
@@ -97,6 +99,8 @@ class Steps {
   std::chrono::steady_clock::time_point until_;
   std::chrono::nanoseconds deadline_{0};
   std::atomic<std::int64_t> extra_ns_{0};  // of the task that runs
+
+  int shy_waits_ = 0;
 
   std::vector<MPI_Request> requests_;  // under way, and what is known of them, entry by entry
   std::vector<Open> open_;

@@ -16,26 +16,33 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 
-// Asking once is some hundred nanoseconds. A peer on a core of its own answers within these; later a core is given away
-// between, and later still the rank sleeps a little.
+// Asking once is some hundred nanoseconds. A peer on a core of its own answers within these; later the core is given
+// away between, and later still the rank sleeps a little.
 constexpr int kSpins = 500;
 constexpr int kCrowdedSpins = 10;
-constexpr int kYields = 100;
+constexpr int kYields = 300;
 constexpr nanoseconds kNap = std::chrono::microseconds(20);
+// Who yields to a program that computes gets its core back after milliseconds, who sleeps at once: after one such time
+// the rank only sleeps, for so many waits.
+constexpr nanoseconds kLongYield = std::chrono::microseconds(500);
+constexpr int kShyWaits = 1000;
 // How often it looks for more than its messages.
 constexpr int kLook = 16;
 
-void pause(int round, bool crowded) {
-  const int spins = crowded ? kCrowdedSpins : kSpins;
+}  // namespace
+
+void Steps::pause(int round) {
+  const int spins = crowded_ ? kCrowdedSpins : kSpins;
   if (round < spins) return;
-  if (round < spins + kYields) {
+  if (round == spins && shy_waits_ > 0) --shy_waits_;
+  if (shy_waits_ == 0 && round < spins + kYields) {
+    const auto before = steady_clock::now();
     sched_yield();
+    if (steady_clock::now() - before > kLongYield) shy_waits_ = kShyWaits;
   } else {
     std::this_thread::sleep_for(kNap);
   }
 }
-
-}  // namespace
 
 nanoseconds Steps::time_left() const {
   const nanoseconds extra(extra_ns_.load(std::memory_order_relaxed));
@@ -56,7 +63,7 @@ const std::vector<int>& Steps::wait_some(const Operation& operation) {
         fail_if_over(operation);
       }
     }
-    pause(round, crowded_);
+    pause(round);
   }
   std::ranges::sort(done_, std::greater<>());
   for (int& entry : done_) {
@@ -121,7 +128,7 @@ void Steps::let_go_of_buffers() noexcept {
         is_free &= requests_[i] == endpoint_.no_request() || open_[i].is_ours;
       }
       if (is_free) break;
-      pause(round, crowded_);
+      pause(round);
     }
   } catch (const std::exception&) {
     // MPI itself fails: nothing more can be done for the buffers.
