@@ -193,8 +193,11 @@ void FileStore::State::write(std::string_view key, std::string_view value) const
 }
 
 std::vector<std::string> FileStore::State::names() const {
-  // A stream of its own: directories opened twice from one descriptor would share their place in the listing.
-  DIR* stream = ::opendir(path.c_str());
+  // A descriptor of its own: listings of one descriptor share their place. A directory that was removed meanwhile has
+  // nothing in it.
+  const int own = ::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (own < 0 && errno == ENOENT) return {};
+  DIR* stream = own < 0 ? nullptr : ::fdopendir(own);
   TESSERA_CHECK_AS(IoError, stream != nullptr, "file store in ", path, ": ", std::strerror(errno));
   std::vector<std::string> found;
   while (const dirent* entry = ::readdir(stream)) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/error.h"
@@ -20,7 +21,7 @@ namespace {
 using Random = std::mt19937_64;
 using Model = std::map<std::string, std::string>;
 
-const char* const kSecret = "open sesame";
+constexpr std::string_view kSecret = "open sesame";
 
 std::string hello(std::string_view secret) {
   std::string bytes;
@@ -148,7 +149,7 @@ std::string random_wait(Random& random) {
 }
 
 std::string run_good(Random& random) {
-  StoreCore core(kSecret);
+  StoreCore core{std::string(kSecret)};
   StoreSession session;
   Model model;
   std::string requests = hello(kSecret);
@@ -170,7 +171,7 @@ std::string run_good(Random& random) {
 
 // Some connections behave, wait and leave; others send spoilt bytes, with the secret or without.
 std::string run_hostile(Random& random) {
-  StoreCore core(kSecret);
+  StoreCore core{std::string(kSecret)};
   Model model;
   StoreSession good;
   feed(core, good, hello(kSecret), random);
@@ -178,7 +179,8 @@ std::string run_hostile(Random& random) {
   for (int round = 0; round < 6; ++round) {
     const bool is_stranger = random() % 3 == 0;
     others.push_back(std::make_unique<StoreSession>());
-    std::string bytes = is_stranger ? hello("open sesamf") : hello(kSecret);
+    // Unlike the secret in every byte, so that no spoiling makes it the secret.
+    std::string bytes = is_stranger ? hello(std::string(kSecret.size(), '#')) : hello(kSecret);
     Model ignored;
     for (std::uint64_t i = 0; i < random() % 30; ++i)
       bytes += random() % 3 == 0 ? random_wait(random) : random_exchange(ignored, i, random).request;
@@ -210,7 +212,7 @@ std::string run_hostile(Random& random) {
 
 // Who begins with anything but the right secret gets nothing, whatever comes after it and in whatever pieces.
 std::string run_strangers(Random& random) {
-  StoreCore core(kSecret);
+  StoreCore core{std::string(kSecret)};
   Model model;
   std::string requests;
   for (std::uint64_t i = 0; i < 1 + random() % 5; ++i) requests += random_exchange(model, i, random).request;
@@ -231,7 +233,7 @@ std::string run_strangers(Random& random) {
 
 // Who asks for much and takes nothing makes the store hold no more than its limit and one reply.
 std::string run_greedy(Random& random) {
-  StoreCore core(kSecret);
+  StoreCore core{std::string(kSecret)};
   StoreSession session;
   const std::string value(1 + random() % (1U << 20), 'v');
   std::string requests = hello(kSecret);
