@@ -129,6 +129,9 @@ TEST(Mpirun, MpiThatTheProgramInitialisedIsUsedAndLeftToIt) {
     part();
     library.functions().finalize();
     EXPECT_FALSE(library.is_running());
+    world().abort("asked for when it is too late");
+    expect_error<AbortedError>([] { part(); }, {"MPI is finalised"});
+    stream().reset_error();
   });
 }
 

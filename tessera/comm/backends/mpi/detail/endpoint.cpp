@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 
@@ -56,6 +57,7 @@ void Endpoint::open_news() { receiving_ = receive(MPI_ANY_SOURCE, tag::kNews, &i
 
 void Endpoint::look() {
   const std::lock_guard lock(mutex_);
+  TESSERA_CHECK_AS(AbortedError, library_.is_running(), "MPI is finalised: groups on it have ended");
   if (is_left_) return;
   while (true) {
     int flag = 0;
@@ -103,7 +105,7 @@ void Endpoint::end(const Failure& failure) {
   kind_ = failure.kind;
   text_ = failure.text;
   has_ended_.store(true, std::memory_order_release);
-  if (!TESSERA_MUTANT("mpi.end_untold")) tell(news);
+  if (library_.is_running() && !TESSERA_MUTANT("mpi.end_untold")) tell(news);
 }
 
 void Endpoint::throw_end(std::string_view group) const {

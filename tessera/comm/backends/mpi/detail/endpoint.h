@@ -46,7 +46,7 @@ class Endpoint {
   /// Asks MPI to give a receive up; it ends, one way or the other.
   void cancel(MPI_Request& request);
 
-  /// Takes in the news there are.
+  /// Takes in the news there are. AbortedError where MPI is finalised, after which nothing may be asked of it.
   void look();
   /// Ends the group on this rank, unless it has ended, and tells the others.
   void end(const Failure& failure);

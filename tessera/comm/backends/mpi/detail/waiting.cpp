@@ -115,6 +115,7 @@ void Steps::fail(Failure failure, const Operation& operation) {
 // MPI may still write into what was to be received, and read what was to be sent: who asked gets it back when that is
 // over, or when it takes too long, which only a peer that is stopped in the middle can make it.
 void Steps::let_go_of_buffers() noexcept {
+  if (requests_.empty()) return;
   constexpr nanoseconds kBound = std::chrono::seconds(2);
   try {
     for (std::size_t i = 0; i < requests_.size(); ++i) {
