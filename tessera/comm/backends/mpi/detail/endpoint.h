@@ -74,7 +74,7 @@ class Endpoint {
   void open_news();
 
   Library& library_;
-  const MPI_Comm comm_;
+  MPI_Comm comm_;
   const int rank_;
   const int size_;
   std::vector<std::atomic<bool>> has_left_;
