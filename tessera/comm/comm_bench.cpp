@@ -127,12 +127,15 @@ TESSERA_BENCH(shm_moves_w2) {
 TESSERA_BENCH(shm_async) {
   const std::string name = "shm_all_reduce_async_1KiB";
   if (!context.wants(name)) return;
-  RankTeam team(2, [] {
-    const auto buffers = std::make_shared<Buffers>(kKiB);
-    return [buffers, side = buffers->host.create_stream(), group = world()] {
-      group.all_reduce(buffers->in.data(), buffers->out.data(), 256, DType::kF32, {}, side).wait();
-    };
-  });
+  RankTeam team(
+      2,
+      [] {
+        const auto buffers = std::make_shared<Buffers>(kKiB);
+        return [buffers, side = buffers->host.create_stream(), group = world()] {
+          group.all_reduce(buffers->in.data(), buffers->out.data(), 256, DType::kF32, {}, side).wait();
+        };
+      },
+      /*is_bound=*/false);
   (void)team.run(100);
   context.measure({.name = name, .unit = "us", .ours = [&]() -> double { return team.run(500) / 1000; }});
 }

@@ -36,8 +36,7 @@ std::shared_ptr<RankContext> make_rank(int rank, int ranks, const std::string& d
   return context;
 }
 
-// As mpirun does for peers, where there is a core for each: on a busy machine the kernel puts two that wake each other
-// on one core, and measures that.
+// On a busy machine the kernel puts two that wake each other on one core, and the bench would measure that.
 void bind_to_core(int rank, int ranks) {
   if (ranks > ::sysconf(_SC_NPROCESSORS_ONLN)) return;
   cpu_set_t cores;
@@ -60,7 +59,7 @@ void obey(int orders, int answers, const RankTeam::Body& body) {
 
 }  // namespace
 
-RankTeam::RankTeam(int ranks, const std::function<Body()>& prepare) {
+RankTeam::RankTeam(int ranks, const std::function<Body()>& prepare, bool is_bound) {
   char name[] = "/tmp/tessera_team_XXXXXX";
   TESSERA_CHECK_AS(IoError, ::mkdtemp(name) != nullptr, "no directory for ranks to meet in");
   directory_ = name;
@@ -71,7 +70,7 @@ RankTeam::RankTeam(int ranks, const std::function<Body()>& prepare) {
     TESSERA_CHECK_AS(IoError, ::pipe(orders) == 0 && ::pipe(answers) == 0, "no pipe");
     const pid_t process = ::fork();
     if (process == 0) {
-      bind_to_core(rank, ranks);
+      if (is_bound) bind_to_core(rank, ranks);
       ::close(orders[1]);
       for (const Member& other : members_) ::close(other.orders);
       try {
