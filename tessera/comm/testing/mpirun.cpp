@@ -14,7 +14,7 @@ std::string find_mpirun() {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string candidate = folder + "/mpirun";
+    std::string candidate = folder + "/mpirun";
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return "";
