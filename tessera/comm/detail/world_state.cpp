@@ -1,6 +1,7 @@
 #include "tessera/comm/detail/world_state.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
@@ -30,20 +31,18 @@ std::vector<BackendInfo> all_backends() {
 namespace detail {
 namespace {
 
-// The named backend, or of those that can the one that is preferred.
+// The named backend, or of those that can the one that is preferred: those behind it are not asked, since some load a
+// library to answer.
 BackendInfo choose(std::string_view name, const ConnectRequest& request) {
   std::string reasons;
-  const BackendInfo* best = nullptr;
-  for (const BackendInfo& backend : backends()) {
+  std::vector<BackendInfo> candidates = all_backends();
+  std::ranges::stable_sort(candidates, std::greater<>(), &BackendInfo::preference);
+  for (const BackendInfo& backend : candidates) {
     if (!name.empty() && backend.name != name) continue;
     const std::string why_not = backend.why_not(request);
-    if (!why_not.empty()) {
-      reasons += std::string(reasons.empty() ? "" : "; ") + std::string(backend.name) + ": " + why_not;
-    } else if (best == nullptr || backend.preference > best->preference) {
-      best = &backend;
-    }
+    if (why_not.empty()) return backend;
+    reasons += std::string(reasons.empty() ? "" : "; ") + std::string(backend.name) + ": " + why_not;
   }
-  if (best != nullptr) return *best;
   if (reasons.empty()) {
     for (const BackendInfo& backend : all_backends()) reasons += " " + std::string(backend.name);
     TESSERA_THROW(InvalidArgument, "there is no backend '", name, "'; there are:", reasons);

@@ -51,8 +51,11 @@ class SimulatedWorld {
 class WorldState {
  public:
   WorldState(std::shared_ptr<Store> store, std::shared_ptr<SimulatedWorld> simulated,
-             std::shared_ptr<ProcessWorld> processes = nullptr)
-      : store_(std::move(store)), simulated_(std::move(simulated)), processes_(std::move(processes)) {}
+             std::shared_ptr<ProcessWorld> processes = nullptr, std::string backend = {})
+      : store_(std::move(store)),
+        simulated_(std::move(simulated)),
+        processes_(std::move(processes)),
+        backend_(std::move(backend)) {}
   /// Of the current rank; a world of one has one of its own.
   static WorldState& current();
 
@@ -61,6 +64,8 @@ class WorldState {
   [[nodiscard]] const std::shared_ptr<SimulatedWorld>& simulated() const { return simulated_; }
   /// The other ranks, where they are processes; null: they are not.
   [[nodiscard]] const std::shared_ptr<ProcessWorld>& processes() const { return processes_; }
+  /// What the group of all ranks is to run on; empty: the best that can.
+  [[nodiscard]] const std::string& backend() const { return backend_; }
   /// Tells the peers that this rank has gone; for the end of its process.
   void leave() noexcept;
   /// The communicator of these ranks on this backend ("": the best that can), connected when first asked for.
@@ -75,6 +80,7 @@ class WorldState {
   std::shared_ptr<Store> store_;
   std::shared_ptr<SimulatedWorld> simulated_;
   std::shared_ptr<ProcessWorld> processes_;
+  std::string backend_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Communicator>> communicators_;
   std::map<const Communicator*, std::shared_ptr<SymmetricRegistry>> symmetric_;

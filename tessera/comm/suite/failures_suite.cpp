@@ -196,7 +196,7 @@ TEST_P(CommSuite, ADeadlineThatWasExtendedIsNotTheDeadline) {
 }
 
 TEST_P(CommSuite, ARankThatDiedBeforeAnOperationIsNoticed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
     barrier(member, member.group);
     if (member.rank() == 2) Member::die();
     const Room x(member, Where::kDevice, 64);
@@ -205,7 +205,7 @@ TEST_P(CommSuite, ARankThatDiedBeforeAnOperationIsNoticed) {
 }
 
 TEST_P(CommSuite, ARankThatDiedBetweenLargeOperationsIsNoticed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
     const Room x(member, Where::kDevice, 400'000);
     std::fill_n(reinterpret_cast<float*>(x.data()), 100'000, 0.0F);
     for (int i = 0; i < 3; ++i) member.group.launch(reduce_op(x, 100'000), member.stream).wait();
@@ -216,7 +216,7 @@ TEST_P(CommSuite, ARankThatDiedBetweenLargeOperationsIsNoticed) {
 
 TEST_P(CommSuite, ARankThatDiedWhileItsMessageIsWaitedForIsNoticed) {
   if (!has_messages()) GTEST_SKIP() << "it has no messages";
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
     barrier(member, member.group);
     if (member.rank() == 2) Member::die();
     const Room x(member, Where::kDevice, 64);
@@ -226,7 +226,7 @@ TEST_P(CommSuite, ARankThatDiedWhileItsMessageIsWaitedForIsNoticed) {
 
 // The others are in the operation when it dies: it says so by the store alone, and dies in the middle of its own body.
 TEST_P(CommSuite, ARankThatDiesWhileOthersWaitIsNoticed) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
     barrier(member, member.group);
     if (member.rank() == 2) {
       Member::hear("here 0");
@@ -239,7 +239,7 @@ TEST_P(CommSuite, ARankThatDiesWhileOthersWaitIsNoticed) {
 }
 
 TEST_P(CommSuite, TwoDeathsInARowLeaveOne) {
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
     barrier(member, member.group);
     if (member.rank() == 2) Member::die();
     expect_error<AbortedError>([&] { barrier(member, member.group); }, {"rank 2"});
@@ -294,7 +294,7 @@ TEST_P(CommSuite, AgreementWithoutAFailureHoldsEverybody) {
 
 TEST_P(CommSuite, MembershipIsTheSameEverywhereTwentyTimes) {
   for (int round = 0; round < 20; ++round) {
-    on_ranks(4, [round](Member& member) {
+    on_ranks(4, &Capabilities::has_shrink, [round](Member& member) {
       barrier(member, member.group);
       const int first = round % 4;
       const int second = round % 3 == 0 ? (round / 4 + 1) % 4 : first;
@@ -308,6 +308,15 @@ TEST_P(CommSuite, MembershipIsTheSameEverywhereTwentyTimes) {
       barrier(member, left);
     });
   }
+}
+
+TEST_P(CommSuite, ShrinkingWhereItCannotBeSaysSo) {
+  on_ranks(2, [](Member& member) {
+    if (!member.can().has_shrink) {
+      expect_error<NotSupported>([&] { (void)member.group.shrink(kSoon); }, {"cannot go on with fewer ranks", "shm"});
+    }
+    barrier(member, member.group);
+  });
 }
 
 TEST_P(CommSuite, ArgumentsThatMakeNoSenseAreRefusedAndHurtNothing) {
