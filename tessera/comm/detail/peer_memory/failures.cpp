@@ -2,11 +2,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 
 namespace tessera::comm::detail {
+namespace {
+
+std::string text_of(const Notice& notice) {
+  Operation operation{.kind = notice.kind, .dtype = notice.dtype, .root = notice.root, .count = notice.count};
+  operation.reduction.kind = notice.reduction;
+  return comm::text_of(operation);
+}
+
+}  // namespace
 
 void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failure& failure) {
   Verdict& verdict = group.verdict();
@@ -64,6 +74,63 @@ std::string text_of_ranks(std::span<const int> ranks) {
     text += std::to_string(ranks[i]);
   }
   return text;
+}
+
+Notice notice_of(const Operation& operation, std::uint64_t sequence) {
+  const Operation parts{
+      .in_counts = operation.in_counts, .out_counts = operation.out_counts, .targets = operation.targets};
+  return {.fingerprint = fingerprint(operation),
+          .task = sequence,
+          .kind = operation.kind,
+          .dtype = operation.dtype,
+          .reduction = operation.reduction.kind,
+          .root = operation.root,
+          .count = operation.count,
+          .counts_digest = fingerprint(parts).low,
+          .in = {},
+          .out = {}};
+}
+
+Failure difference_of(std::span<const Notice> notices) {
+  const auto most_tasks = [&] {
+    std::map<std::uint64_t, int> votes;
+    for (const Notice& notice : notices) ++votes[notice.task];
+    return std::ranges::max_element(votes, {}, [](const auto& entry) { return entry.second; })->first;
+  };
+  const std::uint64_t sequence = most_tasks();
+  std::map<std::string, std::vector<int>> by_text;
+  for (std::size_t peer = 0; peer < notices.size(); ++peer) {
+    const Notice& notice = notices[peer];
+    std::string text = text_of(notice);
+    if (notice.task != sequence) text += " as operation " + std::to_string(notice.task);
+    by_text[text + "#" + std::to_string(notice.counts_digest)].push_back(static_cast<int>(peer));
+  }
+  const auto most = std::ranges::max_element(by_text, {}, [](const auto& entry) { return entry.second.size(); });
+  const auto shown = [](const std::string& text) { return text.substr(0, text.find('#')); };
+  Failure failure{.kind = Failure::Kind::kMismatch};
+  failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + shown(most->first);
+  for (const auto& [text, ranks] : by_text) {
+    if (text == most->first) continue;
+    failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
+    failure.text += ", " + text_of_ranks(ranks) + " " + shown(text);
+    if (shown(text) == shown(most->first)) failure.text += " with other parts";
+  }
+  return failure;
+}
+
+std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind) {
+  const double seconds = std::chrono::duration<double>(deadline).count();
+  std::string text = text_of_ranks(ranks) + " did not come within " + std::to_string(seconds) + " s";
+  if (!behind.empty()) text.append(" (").append(behind).append(")");
+  return text;
+}
+
+Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Failure failure) {
+  failure.by = by;
+  failure.sequence = sequence;
+  failure.operation = operation.kind;
+  failure.text = "operation " + std::to_string(sequence) + ", " + comm::text_of(operation) + ": " + failure.text;
+  return failure;
 }
 
 }  // namespace tessera::comm::detail

@@ -2,6 +2,7 @@
 // then or later throws the same words.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,5 +23,14 @@ bool has_verdict(const GroupMemory& group);
 [[noreturn]] void throw_failure(Failure::Kind kind, std::string_view what, std::string_view name);
 /// "ranks 1 and 3", "rank 2".
 std::string text_of_ranks(std::span<const int> ranks);
+
+/// What a rank tells its peers of an operation: all but where its buffers are.
+Notice notice_of(const Operation& operation, std::uint64_t sequence);
+/// What is wrong where the notices of the ranks, by place, differ: those that do something else than most are named.
+Failure difference_of(std::span<const Notice> notices);
+/// The words on ranks that did not come in time; `behind` says how far they are.
+std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind);
+/// The failure with the operation it was seen in set before its words.
+Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Failure failure);
 
 }  // namespace tessera::comm::detail

@@ -135,10 +135,8 @@ void Steps::wait_for_mail(std::span<const Message> messages, const Message& open
   for (const Message& message : messages) {
     if (!message.is_done && is_gone(message.operation.peer)) fail_waiting(message.operation, message.operation.peer);
   }
-  const double seconds = std::chrono::duration<double>(deadline_).count();
-  fail({.kind = Failure::Kind::kDeadline,
-        .missing = {peer},
-        .text = "rank " + std::to_string(peer) + " did not come within " + std::to_string(seconds) + " s"},
+  const int late[] = {peer};
+  fail({.kind = Failure::Kind::kDeadline, .missing = {peer}, .text = text_of_late(late, deadline_, "")},
        open.operation);
 }
 

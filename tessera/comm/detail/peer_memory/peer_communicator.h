@@ -2,12 +2,12 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/peer_memory/peer_memory.h"
 #include "tessera/comm/detail/peer_memory/step.h"
+#include "tessera/comm/detail/task_runner.h"
 
 namespace tessera::comm::detail {
 
@@ -25,16 +25,13 @@ class PeerCommunicator : public Communicator, public std::enable_shared_from_thi
   void leave() noexcept override;
   [[nodiscard]] std::vector<int> gone() const override;
   void extend_deadline(std::chrono::nanoseconds by) override { steps_.extend(by); }
-  [[nodiscard]] std::uint64_t sequence() const override { return sequence_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t sequence() const override { return tasks_.sequence(); }
 
  private:
-  void run(Task& task);
-
   const std::unique_ptr<PeerMemory> memory_;
   const int rank_;
   Steps steps_;
-  std::mutex running_;  // held by the task that runs
-  std::atomic<std::uint64_t> sequence_{0};
+  TaskRunner tasks_;
 };
 
 }  // namespace tessera::comm::detail

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
@@ -18,33 +17,8 @@ using std::chrono::nanoseconds;
 // Up to this size a copy through the stage is cheaper than a second meeting.
 constexpr std::int64_t kSmallBytes = std::int64_t{16} << 10;
 
-// The most elements that one rank gives, where all ranks know it; -1: they do not.
-std::int64_t most_given(const Operation& operation, int size) {
-  const bool is_uneven = !operation.in_counts.empty() || !operation.out_counts.empty();
-  switch (operation.kind) {
-    case OpKind::kReduceScatter:
-    case OpKind::kScatter: return whole_of(operation.in_counts, operation.count, size);
-    case OpKind::kAllGather:
-    case OpKind::kGather: return is_uneven ? *std::ranges::max_element(operation.out_counts) : operation.count;
-    case OpKind::kAllToAll: return is_uneven ? -1 : operation.count * size;
-    case OpKind::kRaggedAllToAll: return -1;
-    default: return operation.count;
-  }
-}
-
 bool is_message(const Operation& operation) {
   return operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv;
-}
-
-std::string text_of(const Notice& notice) {
-  Operation operation{.kind = notice.kind, .dtype = notice.dtype, .root = notice.root, .count = notice.count};
-  operation.reduction.kind = notice.reduction;
-  return comm::text_of(operation);
-}
-
-std::uint64_t digest_of(const Operation& operation) {
-  Operation parts{.in_counts = operation.in_counts, .out_counts = operation.out_counts, .targets = operation.targets};
-  return fingerprint(parts).low;
 }
 
 }  // namespace
@@ -146,14 +120,7 @@ void Steps::announce(const Operation& operation, bool is_staged) {
   const Extents extents = def.extents(operation, rank_, group_.size());
   const std::size_t item = itemsize(operation.dtype);
   Notice& notice = group_.notice(rank_, step_);
-  notice.fingerprint = fingerprint(operation);
-  notice.task = sequence_;
-  notice.kind = operation.kind;
-  notice.dtype = operation.dtype;
-  notice.reduction = operation.reduction.kind;
-  notice.root = operation.root;
-  notice.count = operation.count;
-  notice.counts_digest = digest_of(operation);
+  notice = notice_of(operation, sequence_);
   notice.in = {.nbytes = static_cast<std::size_t>(extents.in) * item};
   notice.out = {.nbytes = static_cast<std::size_t>(extents.out) * item};
   if (is_staged) {
@@ -195,21 +162,11 @@ void Steps::part(const Operation& operation) {
 
 Move Steps::resolve(const Operation& operation, const Move& move) {
   if (move.from_offset != kOffered) return move;
-  const Offer& offer = group_.offer(move.from, rank_, step_);
-  Move resolved = move;
-  resolved.from_offset = offer.from_offset;
-  if (move.to_offset == kOffered) resolved.to_offset = offer.to_offset;
-  if (move.count == kOffered) resolved.count = offer.count;
-  const std::int64_t room = definition(operation.kind).extents(operation, rank_, group_.size()).out;
-  const bool fits = resolved.to_offset >= 0 && resolved.count >= 0 && resolved.count <= room &&
-                    resolved.to_offset <= room - resolved.count;
-  if ((resolved.count != offer.count || !fits) && !TESSERA_MUTANT("comm.offer_unchecked")) {
-    std::string text = "rank " + std::to_string(move.from) + " sends " + std::to_string(offer.count) + " elements";
-    text += move.count == kOffered ? " to element " + std::to_string(resolved.to_offset) + " of " + std::to_string(room)
-                                   : ", rank " + std::to_string(rank_) + " takes " + std::to_string(move.count);
-    fail({.kind = Failure::Kind::kMismatch, .missing = {}, .text = text}, operation);
+  Accepted accepted = accept(operation, move, group_.offer(move.from, rank_, step_), rank_, group_.size());
+  if (!accepted.wrong.empty()) {
+    fail({.kind = Failure::Kind::kMismatch, .missing = {}, .text = std::move(accepted.wrong)}, operation);
   }
-  return resolved;
+  return accepted.move;
 }
 
 void Steps::make(const Operation& operation, const Move& move, std::span<const std::byte* const> in,
@@ -353,39 +310,18 @@ void Steps::fail_waiting(const Operation& operation, int peer) {
     behind += (behind.empty() ? "" : ", ") + ("rank " + std::to_string(other)) +
               (task == 0 ? " has begun none" : " is at operation " + std::to_string(task));
   }
-  const double seconds = std::chrono::duration<double>(deadline_).count();
-  failure.text =
-      text_of_ranks(failure.missing) + " did not come within " + std::to_string(seconds) + " s (" + behind + ")";
+  failure.text = text_of_late(failure.missing, deadline_, behind);
   fail(std::move(failure), operation);
 }
 
-// The ranks that do something else than most are named.
 void Steps::fail_mismatch(const Operation& operation) {
-  std::map<std::string, std::vector<int>> by_text;
-  for (int peer = 0; peer < group_.size(); ++peer) {
-    const Notice& notice = group_.notice(peer, step_);
-    std::string text = text_of(notice);
-    if (notice.task != sequence_) text += " as operation " + std::to_string(notice.task);
-    by_text[text + "#" + std::to_string(notice.counts_digest)].push_back(peer);
-  }
-  const auto most = std::ranges::max_element(by_text, {}, [](const auto& entry) { return entry.second.size(); });
-  const auto shown = [](const std::string& text) { return text.substr(0, text.find('#')); };
-  Failure failure{.kind = Failure::Kind::kMismatch};
-  failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + shown(most->first);
-  for (const auto& [text, ranks] : by_text) {
-    if (text == most->first) continue;
-    failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
-    failure.text += ", " + text_of_ranks(ranks) + " " + shown(text);
-    if (shown(text) == shown(most->first)) failure.text += " with other parts";
-  }
-  fail(std::move(failure), operation);
+  std::vector<Notice> notices;
+  for (int peer = 0; peer < group_.size(); ++peer) notices.push_back(group_.notice(peer, step_));
+  fail(difference_of(notices), operation);
 }
 
 void Steps::fail(Failure failure, const Operation& operation) {
-  failure.by = rank_;
-  failure.sequence = sequence_;
-  failure.operation = operation.kind;
-  failure.text = "operation " + std::to_string(sequence_) + ", " + comm::text_of(operation) + ": " + failure.text;
+  failure = seen_in(operation, sequence_, rank_, std::move(failure));
   write_verdict(group_, memory_.waiting(), failure);
   if (has_verdict(group_)) throw_verdict(group_, name_);
   // Another rank was writing it and may have died in the middle.
