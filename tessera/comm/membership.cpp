@@ -45,6 +45,28 @@ PrefixStore meeting(const GroupState& group, std::string_view what, std::uint64_
                      detail::WorldState::current().store());
 }
 
+// What a rank says at a meeting that every rank comes to; not waited for in vain.
+std::string hear(const GroupState& group, PrefixStore& meeting, std::string_view what, int place,
+                 std::chrono::nanoseconds deadline) {
+  const std::string key = std::to_string(place);
+  if (deadline == device::kForever) return meeting.get(key, deadline);  // who take turns are told of a deadlock
+  constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(50);
+  const auto until =
+      std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(deadline, std::chrono::hours(24));
+  while (true) {
+    const std::chrono::nanoseconds left = until - std::chrono::steady_clock::now();
+    const std::vector<int> gone = group.communicator->gone();
+    try {
+      return meeting.get(key, std::clamp(left, std::chrono::nanoseconds(0), kLook));
+    } catch (const TimeoutError&) {
+      TESSERA_CHECK_AS(AbortedError, std::ranges::find(gone, place) == gone.end(), "group ", group.name, ": ", what,
+                       ": rank ", place, " has ended or left");
+      TESSERA_CHECK_AS(TimeoutError, left > kLook, "group ", group.name, ": ", what, ": rank ", place,
+                       " did not come within ", deadline);
+    }
+  }
+}
+
 std::vector<int> parse_places(std::string_view text) {
   std::vector<int> places;
   for (std::size_t at = 0; at < text.size();) {
@@ -102,7 +124,8 @@ ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& option
   };
   std::vector<Member> members;
   for (int place = 0; place < size(); ++place) {
-    const std::vector<int> said = parse_places(store.get(std::to_string(place), deadline()));
+    const std::vector<int> said =
+        parse_places(hear(*state_, store, "split " + std::to_string(number), place, deadline()));
     if (said[0] == colour) members.push_back({said[1], place});
   }
   if (colour == -1) return ProcessGroup();

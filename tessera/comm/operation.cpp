@@ -35,7 +35,8 @@ bool has_root(OpKind kind) {
 // Uneven parts of an all_to_all differ from rank to rank: pairs of ranks compare them.
 bool shares_counts(OpKind kind) { return kind != OpKind::kAllToAll; }
 
-void append(std::string& text, std::string_view name, const SmallVector<std::int64_t, 8>& counts) {
+template <class Numbers>
+void append(std::string& text, std::string_view name, const Numbers& counts) {
   if (counts.empty()) return;
   text.append(", ").append(name).append("=[");
   for (std::size_t i = 0; i < counts.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(counts[i]);
@@ -86,6 +87,15 @@ Fingerprint fingerprint(const Operation& operation) {
   return mixer.result();
 }
 
+std::uint64_t digest_of_parts(const Operation& operation) {
+  if (operation.in_counts.empty() && operation.out_counts.empty() && operation.targets.empty()) return 0;
+  Mixer mixer;
+  for (const std::int64_t count : operation.in_counts) mixer.add(static_cast<std::uint64_t>(count));
+  for (const std::int64_t count : operation.out_counts) mixer.add(static_cast<std::uint64_t>(count));
+  for (const int target : operation.targets) mixer.add(static_cast<std::uint64_t>(target));
+  return mixer.result().low;
+}
+
 std::string text_of(const Operation& operation) {
   std::string text(to_string(operation.kind));
   if (operation.kind == OpKind::kBarrier) return text;
@@ -93,7 +103,7 @@ std::string text_of(const Operation& operation) {
   if (reduces(operation.kind)) {
     text.append(", ").append(to_string(operation.reduction.kind));
     if (operation.reduction.kind == ReduceKind::kPremultiply) {
-      text.append(" by ").append(std::to_string(operation.reduction.factor));
+      text += tessera::detail::concat(" by ", operation.reduction.factor);
     }
   }
   if (has_root(operation.kind)) text.append(", root ").append(std::to_string(operation.root));
@@ -101,6 +111,7 @@ std::string text_of(const Operation& operation) {
   if (operation.kind == OpKind::kRecv) text.append(", from ").append(std::to_string(operation.peer));
   append(text, "in", operation.in_counts);
   append(text, "out", operation.out_counts);
+  append(text, "to", operation.targets);
   return text + ")";
 }
 

@@ -75,6 +75,8 @@ struct Fingerprint {
 };
 /// Of an operation.
 TESSERA_API Fingerprint fingerprint(const Operation& operation);
+/// 64 bits over uneven parts and targets; 0: it has none.
+TESSERA_API std::uint64_t digest_of_parts(const Operation& operation);
 /// "all_reduce(f32[1048576], sum)", for errors and records.
 TESSERA_API std::string text_of(const Operation& operation);
 

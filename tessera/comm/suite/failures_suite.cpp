@@ -126,7 +126,7 @@ TEST_P(CommSuite, OtherPartsAreNamed) {
                                        .out = out.data(),
                                        .out_counts = {1, 2, differs ? 4 : 3}};
                     },
-                    {"ranks differ", "rank 1", "with other parts"});
+                    {"ranks 0 and 2 run all_gather(f32[0], out=[1, 2, 3]), rank 1 all_gather(f32[0], out=[1, 2, 4])"});
   });
 }
 
@@ -162,7 +162,7 @@ TEST_P(CommSuite, ADeadlineNamesWhoIsMissingAndTellsWhoComesLate) {
     member.group.set_deadline(50ms);
     if (member.rank() != 1) {
       expect_error<TimeoutError>([&] { barrier(member, member.group); },
-                                 {"group world", "operation 1, barrier", "rank 1 did not come within 0.05"});
+                                 {"group world", "operation 1, barrier", "rank 1 did not come within 0.05 s"});
       member.stream.reset_error();
       Member::say("over " + std::to_string(member.rank()));
     }

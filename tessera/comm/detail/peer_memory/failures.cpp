@@ -10,10 +10,39 @@
 namespace tessera::comm::detail {
 namespace {
 
+// Which parts of an operation are the same on all ranks; at most one list.
+struct SharedParts {
+  bool are_in = false;
+  bool are_out = false;
+  bool are_targets = false;
+};
+SharedParts shared_parts(OpKind kind) {
+  return {.are_in = kind == OpKind::kReduceScatter || kind == OpKind::kScatter,
+          .are_out = kind == OpKind::kAllGather || kind == OpKind::kGather,
+          .are_targets = kind == OpKind::kPermute};
+}
+
 std::string text_of(const Notice& notice) {
   Operation operation{.kind = notice.kind, .dtype = notice.dtype, .root = notice.root, .count = notice.count};
-  operation.reduction.kind = notice.reduction;
-  return comm::text_of(operation);
+  operation.reduction = {notice.reduction, notice.factor};
+  const SharedParts shared = shared_parts(notice.kind);
+  const std::size_t known = std::min<std::size_t>(notice.parts, std::size(notice.first_parts));
+  for (const std::int64_t part : std::span(notice.first_parts, known)) {
+    if (shared.are_in) operation.in_counts.push_back(part);
+    if (shared.are_out) operation.out_counts.push_back(part);
+    if (shared.are_targets) operation.targets.push_back(static_cast<int>(part));
+  }
+  std::string text = comm::text_of(operation);
+  if (notice.parts > known) text.insert(text.size() - 2, ", ...");  // before the last brackets
+  return text;
+}
+
+template <class Numbers>
+void put_parts(Notice& notice, const Numbers& parts) {
+  notice.parts = static_cast<std::uint16_t>(parts.size());
+  for (std::size_t i = 0; i < std::min(parts.size(), std::size(notice.first_parts)); ++i) {
+    notice.first_parts[i] = parts[i];
+  }
 }
 
 }  // namespace
@@ -77,18 +106,21 @@ std::string text_of_ranks(std::span<const int> ranks) {
 }
 
 Notice notice_of(const Operation& operation, std::uint64_t sequence) {
-  const Operation parts{
-      .in_counts = operation.in_counts, .out_counts = operation.out_counts, .targets = operation.targets};
-  return {.fingerprint = fingerprint(operation),
-          .task = sequence,
-          .kind = operation.kind,
-          .dtype = operation.dtype,
-          .reduction = operation.reduction.kind,
-          .root = operation.root,
-          .count = operation.count,
-          .counts_digest = fingerprint(parts).low,
-          .in = {},
-          .out = {}};
+  Notice notice;
+  notice.fingerprint = fingerprint(operation);
+  notice.task = sequence;
+  notice.kind = operation.kind;
+  notice.dtype = operation.dtype;
+  notice.reduction = operation.reduction.kind;
+  notice.factor = operation.reduction.factor;
+  notice.root = operation.root;
+  notice.count = operation.count;
+  notice.counts_digest = digest_of_parts(operation);
+  const SharedParts shared = shared_parts(operation.kind);
+  if (shared.are_in) put_parts(notice, operation.in_counts);
+  if (shared.are_out) put_parts(notice, operation.out_counts);
+  if (shared.are_targets) put_parts(notice, operation.targets);
+  return notice;
 }
 
 Failure difference_of(std::span<const Notice> notices) {
@@ -119,8 +151,8 @@ Failure difference_of(std::span<const Notice> notices) {
 }
 
 std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind) {
-  const double seconds = std::chrono::duration<double>(deadline).count();
-  std::string text = text_of_ranks(ranks) + " did not come within " + std::to_string(seconds) + " s";
+  std::string text = tessera::detail::concat(text_of_ranks(ranks), " did not come within ",
+                                             std::chrono::duration<double>(deadline).count(), " s");
   if (!behind.empty()) text.append(" (").append(behind).append(")");
   return text;
 }

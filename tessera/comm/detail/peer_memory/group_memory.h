@@ -59,6 +59,9 @@ struct alignas(64) Notice {
   std::uint64_t counts_digest = 0;          ///< likewise, of uneven parts and targets
   Place in;                                 ///< its input
   Place out;                                ///< its output
+  double factor = 1;                        ///< of a reduction that has one; for words, as are the parts that fit here
+  std::uint16_t parts = 0;                  ///< how many there are
+  std::int64_t first_parts[16] = {};        ///< the first of them; or targets
 };
 
 /// What a rank sends to one peer. `posted` and `taken` count messages (or windows of them).
@@ -81,7 +84,7 @@ struct Verdict {
   std::int32_t by = 0;                          ///< rank that wrote it
   std::uint64_t task = 0;                       ///< number of the task
   std::uint64_t missing[kMostPeers / 64] = {};  ///< a bit for each rank
-  char text[512] = {};                          ///< ends with a zero
+  char text[3072] = {};                         ///< ends with a zero
 };
 
 /// The parts of such memory; owns nothing.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
@@ -53,7 +54,8 @@ void Steps::end_group(const std::exception& error, const Task& task) const {
 
 void Steps::let_go_of_buffers() const {
   // Peers are not waiting for anything meanwhile, so that only one that is stopped takes longer than a copy does.
-  constexpr nanoseconds kBound = std::chrono::seconds(2);
+  constexpr nanoseconds kBound = std::chrono::milliseconds(1500);
+  const nanoseconds until = memory_.waiting().now() + kBound;
   for (int peer = 0; peer < group_.size(); ++peer) {
     const Board& board = group_.board(peer);
     const std::function<bool()> is_there = [&] { return board.reaching.load(std::memory_order_seq_cst) == 0; };
@@ -62,7 +64,7 @@ void Steps::let_go_of_buffers() const {
                                   .word = board.reaching,
                                   .sleepers = group_.board(peer).sleepers,
                                   .is_over = is_over,
-                                  .timeout = kBound,
+                                  .timeout = std::max(until - memory_.waiting().now(), nanoseconds(0)),
                                   .what = "a peer to let go of buffers"});
   }
 }
@@ -119,8 +121,7 @@ void Steps::announce(const Operation& operation, bool is_staged) {
   const CollectiveDef& def = definition(operation.kind);
   const Extents extents = def.extents(operation, rank_, group_.size());
   const std::size_t item = itemsize(operation.dtype);
-  Notice& notice = group_.notice(rank_, step_);
-  notice = notice_of(operation, sequence_);
+  Notice& notice = *::new (&group_.notice(rank_, step_)) Notice(notice_of(operation, sequence_));  // made in its place
   notice.in = {.nbytes = static_cast<std::size_t>(extents.in) * item};
   notice.out = {.nbytes = static_cast<std::size_t>(extents.out) * item};
   if (is_staged) {
