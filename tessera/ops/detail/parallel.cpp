@@ -1,5 +1,7 @@
 #include "tessera/ops/detail/parallel.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -26,6 +28,7 @@ int default_budget() {
 struct Loop {
   Loop(std::int64_t all, std::int64_t each, PieceFn of) : count(all), grain(each), piece(of) {}
 
+  std::shared_ptr<RankContext> rank = current_rank();
   std::int64_t count;
   std::int64_t grain;
   PieceFn piece;
@@ -53,7 +56,8 @@ struct Loop {
   }
 };
 
-// The helping threads of one rank; they sleep between loops.
+// The helping threads of one rank; they sleep between loops. The rank owns them, so they work for it only while a loop
+// of its runs: threads that held the rank would keep it for ever.
 class ThreadPool {
  public:
   ThreadPool() : budget_(default_budget()) {}
@@ -90,7 +94,10 @@ class ThreadPool {
  private:
   void start() {
     while (static_cast<int>(threads_.size()) < budget() - 1) {
-      threads_.emplace_back("ops", [this, seen = round_] { help(seen); });
+      threads_.emplace_back([this, seen = round_] {
+        pthread_setname_np(pthread_self(), "ops");
+        help(seen);
+      });
     }
   }
   void stop() {
@@ -110,7 +117,10 @@ class ThreadPool {
       seen = round_;
       Loop* loop = loop_;
       lock.unlock();
-      loop->work();
+      {
+        const RankScope scope(loop->rank);
+        loop->work();
+      }
       lock.lock();
       if (--working_ == 0) done_.notify_one();
     }
@@ -125,7 +135,7 @@ class ThreadPool {
   std::uint64_t round_ = 0;
   int working_ = 0;
   bool is_stopping_ = false;
-  std::vector<Thread> threads_;
+  std::vector<std::jthread> threads_;
 };
 
 ThreadPool& pool() {

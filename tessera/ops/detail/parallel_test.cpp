@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
 #include <stdexcept>
 #include <vector>
+
+#include "tessera/base/rank.h"
 
 namespace tessera::ops::detail {
 namespace {
@@ -50,6 +53,17 @@ TEST_P(Budget, ALoopInsideALoopRuns) {
     parallel_for(16, 1, [&](std::int64_t begin, std::int64_t) { sum += begin; });
   });
   EXPECT_EQ(sum, 16 * 120);
+}
+
+TEST_P(Budget, HelpersWorkForTheRankAndDoNotKeepIt) {
+  auto rank = std::make_shared<RankContext>(RankPlace{.rank = Rank{3}, .world_size = 4});
+  const std::weak_ptr<RankContext> seen = rank;
+  {
+    const RankScope scope(std::move(rank));
+    set_thread_budget(GetParam());
+    parallel_for(100, 1, [](std::int64_t, std::int64_t) { EXPECT_EQ(current_place().rank, Rank{3}); });
+  }
+  EXPECT_TRUE(seen.expired());
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, Budget, testing::Values(1, 2, 5));

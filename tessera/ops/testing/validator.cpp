@@ -145,6 +145,12 @@ void validate_on(const Subject& subject, const std::optional<Subject>& negated, 
 
 }  // namespace
 
+std::vector<OpSample> first_samples(const OpCaseInfo& info, const ValidatorOptions& options, Random& random) {
+  std::vector<OpSample> samples = info.samples(random);
+  if (samples.size() > options.samples) samples.resize(options.samples);
+  return samples;
+}
+
 void Validation::add(const Validation& other) {
   wrong.insert(wrong.end(), other.wrong.begin(), other.wrong.end());
   notes.insert(notes.end(), other.notes.begin(), other.notes.end());
@@ -175,7 +181,7 @@ Validation validate(const OpCaseInfo& info, const ValidatorOptions& options) {
   const tensor::Operator op = tensor::find_op(info.op);
   if (!info.samples) return out;
   Random random(options.seed);
-  for (const OpSample& sample : info.samples(random)) {
+  for (const OpSample& sample : first_samples(info, options, random)) {
     const bool is_tried = sample.inputs.empty() ? op->def.localize != nullptr : op->def.rule != nullptr;
     if (!is_tried || out.wrong.size() >= options.most_wrong) continue;
     try {

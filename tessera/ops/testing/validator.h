@@ -24,8 +24,12 @@ namespace tessera::ops::testing {
 struct ValidatorOptions {
   std::uint64_t seed = 1;
   std::size_t most = 64;       // combinations of a sample on a mesh of several axes; of more, so many are drawn
+  std::size_t samples = 1000;  // of an operator: the first so many
   std::size_t most_wrong = 3;  // of an operator; then it is left
 };
+
+/// The samples of a case that are tried.
+std::vector<OpSample> first_samples(const OpCaseInfo& info, const ValidatorOptions& options, Random& random);
 
 /// What was tried, and what is wrong.
 struct Validation {

@@ -205,7 +205,7 @@ Validation validate_backward(const OpCaseInfo& info, const ValidatorOptions& opt
   if (op->def.gradient == nullptr || op->def.rule == nullptr) return out;
   if (!info.samples) return out;
   Random random(options.seed);
-  for (const OpSample& sample : info.samples(random)) {
+  for (const OpSample& sample : first_samples(info, options, random)) {
     if (sample.inputs.empty() || out.wrong.size() >= options.most_wrong) continue;
     try {
       const Subject subject(info, sample);
