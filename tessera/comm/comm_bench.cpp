@@ -1,4 +1,5 @@
 // What collectives cost between processes of this machine and between threads, and what a launch costs at all.
+#include <cstdlib>
 #include <cstring>
 
 #include "tessera/base/rank.h"
@@ -40,8 +41,10 @@ int times_for(std::size_t nbytes) {
   return static_cast<int>(std::max<std::size_t>(1, 20 * kMiB / (nbytes + 8 * kKiB)));
 }
 
-void measure_shm(bench::Context& context, const std::string& name, int ranks, std::size_t nbytes, OpKind kind) {
+void measure_shm(bench::Context& context, const std::string& name, int ranks, std::size_t nbytes, OpKind kind,
+                 const char* is_checked = "0") {
   if (!context.wants(name)) return;
+  ::setenv("TESSERA_COMM_CHECK", is_checked, 1);  // for the ranks
   RankTeam team(ranks, [&] {
     const auto buffers = std::make_shared<Buffers>(nbytes);
     Operation op{.kind = kind, .dtype = DType::kF32, .in = buffers->in.data(), .out = buffers->out.data()};
@@ -58,6 +61,10 @@ TESSERA_BENCH(shm_all_reduce_w2) {
   for (const std::size_t nbytes : {kKiB, 64 * kKiB, kMiB, 16 * kMiB, 64 * kMiB}) {
     measure_shm(context, "shm_all_reduce_w2_" + size_text(nbytes), 2, nbytes, OpKind::kAllReduce);
   }
+}
+
+TESSERA_BENCH(shm_all_reduce_checked) {
+  measure_shm(context, "shm_all_reduce_w2_1KiB_checked", 2, kKiB, OpKind::kAllReduce, "1");
 }
 
 TESSERA_BENCH(shm_all_reduce_w4) {

@@ -39,6 +39,7 @@ struct Capabilities {
 /// a replay, and tells of the latest.
 struct Task {
   std::shared_ptr<const std::string> group;  ///< name of the group that asked for it
+  std::uint64_t group_digest = 0;            ///< of that name
   std::vector<Operation> operations;         ///< at least one
   std::chrono::nanoseconds deadline{0};      ///< from its start
   std::atomic<std::uint64_t> sequence{0};    ///< number in its communicator, from 1; 0: not begun

@@ -15,6 +15,13 @@ namespace {
 
 constexpr std::chrono::nanoseconds kFirstDeadline = std::chrono::minutes(5);
 
+// The same in every process (FNV-1a).
+std::uint64_t digest_of(std::string_view name) {
+  std::uint64_t digest = 0xcbf29ce484222325;
+  for (const char c : name) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return digest;
+}
+
 // A group over these ranks of the world; none where this rank is not among them.
 ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const GroupOptions& options,
                      const GroupState* parent, std::uint64_t generation) {
@@ -24,6 +31,7 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
   const auto deadline = options.deadline.value_or(inherited);
   auto state = std::make_shared<GroupState>();
   state->name = options.name.empty() ? name : options.name;
+  state->digest = digest_of(state->name);
   state->rank = static_cast<int>(self - ranks.begin());
   state->generation = generation;
   state->has_fixed_order = options.fixed_order.value_or(parent == nullptr || parent->has_fixed_order);

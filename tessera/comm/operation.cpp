@@ -11,6 +11,7 @@ namespace {
 // Two rounds of a multiply-and-shift mixer over each word, in two lanes that start apart.
 class Mixer {
  public:
+  explicit Mixer(std::uint64_t seed = 0) : low_(kLow ^ seed), high_(kHigh + seed) {}
   void add(std::uint64_t word) {
     low_ = mix(low_ ^ word);
     high_ = mix(high_ + std::rotl(word, 32) + 0x9e3779b97f4a7c15);
@@ -22,8 +23,10 @@ class Mixer {
     x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93;
     return x ^ (x >> 29);
   }
-  std::uint64_t low_ = 0x243f6a8885a308d3;
-  std::uint64_t high_ = 0x13198a2e03707344;
+  static constexpr std::uint64_t kLow = 0x243f6a8885a308d3;
+  static constexpr std::uint64_t kHigh = 0x13198a2e03707344;
+  std::uint64_t low_;
+  std::uint64_t high_;
 };
 
 bool reduces(OpKind kind) {
@@ -64,8 +67,8 @@ std::string_view to_string(OpKind kind) {
   return "no operation";
 }
 
-Fingerprint fingerprint(const Operation& operation) {
-  Mixer mixer;
+Fingerprint fingerprint(const Operation& operation, std::uint64_t group) {
+  Mixer mixer(TESSERA_MUTANT("comm.group_unseen") ? 0 : group);
   mixer.add(
       static_cast<std::uint64_t>(operation.kind) |
       static_cast<std::uint64_t>(TESSERA_MUTANT("comm.dtype_unseen") ? DType::kU8 : operation.dtype) << 8 |

@@ -80,6 +80,7 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   task->operations.assign(operations.begin(), operations.end());
   task->deadline = deadline();
   task->group = std::shared_ptr<const std::string>(state_, &group.name);
+  task->group_digest = group.digest;
   const std::lock_guard lock(group.launch_mutex);
   order_behind_last(group, stream);
   group.communicator->enqueue(task, stream);

@@ -14,8 +14,9 @@ namespace tessera::comm {
 
 struct GroupState {
   std::string name;
-  std::vector<Rank> ranks;  // by place
-  int rank = 0;             // this one's place
+  std::uint64_t digest = 0;  // of the name
+  std::vector<Rank> ranks;   // by place
+  int rank = 0;              // this one's place
   std::string backend;
   std::shared_ptr<Communicator> communicator;
   std::uint64_t generation = 0;  // how many failures came before

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
@@ -143,7 +144,7 @@ Descriptor make_group_memory(int size) {
   TESSERA_CHECK_AS(IoError, file && ::ftruncate(file.get(), static_cast<off_t>(nbytes)) == 0,
                    "no memory for a group of ", size, " ranks: ", std::strerror(errno));
   const SharedBytes bytes(file.get(), nbytes);
-  detail::GroupMemory(bytes.data(), size).initialise();
+  detail::GroupMemory(bytes.data(), size).initialise({.is_checked = env::comm_check() ? 1U : 0U});
   return file;
 }
 

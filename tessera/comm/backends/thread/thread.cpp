@@ -1,6 +1,7 @@
 // Ranks that are threads of one process: addresses mean the same to all, and group memory is on the heap.
 #include <thread>
 
+#include "tessera/base/env.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/peer_memory/peer_communicator.h"
 #include "tessera/comm/detail/world_state.h"
@@ -47,8 +48,9 @@ std::string why_not(const ConnectRequest& request) {
 std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   const std::shared_ptr<detail::SimulatedWorld>& world = detail::WorldState::current().simulated();
   const int size = static_cast<int>(request.ranks.size());
-  auto memory = world->memory(request.name, detail::GroupMemory::nbytes(size),
-                              [&](std::byte* bytes) { detail::GroupMemory(bytes, size).initialise(); });
+  auto memory = world->memory(request.name, detail::GroupMemory::nbytes(size), [&](std::byte* bytes) {
+    detail::GroupMemory(bytes, size).initialise({.is_checked = env::comm_check() ? 1U : 0U});
+  });
   const bool is_crowded = current_place().local_world_size > static_cast<int>(std::thread::hardware_concurrency());
   detail::Waiting waiting = world->scheduler() != nullptr ? detail::Waiting(world->scheduler())
                                                           : detail::Waiting(/*is_shared=*/false, is_crowded);

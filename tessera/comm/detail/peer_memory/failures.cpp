@@ -105,9 +105,10 @@ std::string text_of_ranks(std::span<const int> ranks) {
   return text;
 }
 
-Notice notice_of(const Operation& operation, std::uint64_t sequence) {
+Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64_t group) {
   Notice notice;
-  notice.fingerprint = fingerprint(operation);
+  notice.fingerprint = fingerprint(operation, group);
+  notice.group = group;
   notice.task = sequence;
   notice.kind = operation.kind;
   notice.dtype = operation.dtype;
@@ -123,7 +124,9 @@ Notice notice_of(const Operation& operation, std::uint64_t sequence) {
   return notice;
 }
 
-Failure difference_of(std::span<const Notice> notices) {
+Failure difference_of(std::span<const Notice> notices, std::span<const std::string> groups) {
+  const bool is_one_group =
+      std::ranges::all_of(notices, [&](const Notice& notice) { return notice.group == notices[0].group; });
   const auto most_tasks = [&] {
     std::map<std::uint64_t, int> votes;
     for (const Notice& notice : notices) ++votes[notice.task];
@@ -134,11 +137,13 @@ Failure difference_of(std::span<const Notice> notices) {
   for (std::size_t peer = 0; peer < notices.size(); ++peer) {
     const Notice& notice = notices[peer];
     std::string text = text_of(notice);
+    if (!is_one_group && peer < groups.size()) text += " for group " + groups[peer];
     if (notice.task != sequence) text += " as operation " + std::to_string(notice.task);
-    by_text[text + "#" + std::to_string(notice.counts_digest)].push_back(static_cast<int>(peer));
+    text += "#" + std::to_string(notice.counts_digest) + " " + std::to_string(notice.group);
+    by_text[text].push_back(static_cast<int>(peer));
   }
   const auto most = std::ranges::max_element(by_text, {}, [](const auto& entry) { return entry.second.size(); });
-  const auto shown = [](const std::string& text) { return text.substr(0, text.find('#')); };
+  const auto shown = [](const std::string& text) { return text.substr(0, text.rfind('#')); };
   Failure failure{.kind = Failure::Kind::kMismatch};
   failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + shown(most->first);
   for (const auto& [text, ranks] : by_text) {
