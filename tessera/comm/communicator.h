@@ -24,6 +24,10 @@
 
 namespace tessera::comm {
 
+namespace detail {
+class GroupRecord;
+}
+
 /// What a transport can do. What it cannot is NotSupported, with a word on what can.
 struct Capabilities {
   std::uint32_t kinds = 0;            ///< a bit for each OpKind
@@ -40,6 +44,8 @@ struct Capabilities {
 struct Task {
   std::shared_ptr<const std::string> group;  ///< name of the group that asked for it
   std::uint64_t group_digest = 0;            ///< of that name
+  detail::GroupRecord* record = nullptr;     ///< of that group, and no longer there than it
+  std::uint32_t number = 0;                  ///< launches that were asked of the group, this one counted
   std::vector<Operation> operations;         ///< at least one
   std::chrono::nanoseconds deadline{0};      ///< from its start
   std::atomic<std::uint64_t> sequence{0};    ///< number in its communicator, from 1; 0: not begun

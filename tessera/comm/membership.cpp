@@ -44,6 +44,7 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
                    "group ", state->name, ": backend ", state->backend,
                    " does not reduce in fixed order; ask for fixed_order = false or another backend");
   state->ranks = std::move(ranks);
+  state->record.open(*state);
   return ProcessGroup(std::move(state));
 }
 

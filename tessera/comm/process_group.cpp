@@ -81,7 +81,9 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   task->deadline = deadline();
   task->group = std::shared_ptr<const std::string>(state_, &group.name);
   task->group_digest = group.digest;
+  task->record = &group.record;
   const std::lock_guard lock(group.launch_mutex);
+  group.record.asked(*task, stream);
   order_behind_last(group, stream);
   group.communicator->enqueue(task, stream);
   if (stream.is_capturing()) return Work();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/comm/communicator.h"
+#include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/process_group.h"
 
 namespace tessera::comm {
@@ -23,6 +24,8 @@ struct GroupState {
   bool has_fixed_order = true;
   std::atomic<std::int64_t> deadline_ns{0};
   std::atomic<std::uint64_t> made{0};  // groups made from this one: all ranks count alike
+
+  detail::GroupRecord record;
 
   std::mutex launch_mutex;  // for the order of launches and last_stream
   device::Stream last_stream;
