@@ -37,6 +37,7 @@ struct Capabilities {
   bool has_shrink = false;            ///< those that are left can make a new group
   bool has_symmetric_memory = false;  ///< symmetric.h
   bool has_capture = false;           ///< operations may be captured
+  bool has_checked_mode = false;      ///< TESSERA_COMM_CHECK: all of a launch is compared before any of it is done
 };
 
 /// What runs: the operations of one launch, and how it went. Shared by the launch and its Work. In a graph it runs once

@@ -90,7 +90,7 @@ TEST_P(CommSuite, MessagesBetweenSomeDoNotSetTheOthersBack) {
 
 TEST_P(CommSuite, CheckedALaunchOfWhichTheLastOperationDiffersMovesNothing) {
   const Checked checked;
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, &Capabilities::has_checked_mode, [](Member& member) {
     Ints in(member, Where::kDevice, 50'000);
     const Ints small(member, Where::kDevice, 10);
     const Ints large(member, Where::kDevice, 50'000);
@@ -106,7 +106,7 @@ TEST_P(CommSuite, CheckedALaunchOfWhichTheLastOperationDiffersMovesNothing) {
 
 TEST_P(CommSuite, CheckedPartsThatDoNotFitMoveNothingAnywhere) {
   const Checked checked;
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, &Capabilities::has_checked_mode, [](Member& member) {
     Ints in(member, Where::kDevice, 100);
     const Ints out(member, Where::kDevice, 100);
     in.number(member.rank());
@@ -121,7 +121,7 @@ TEST_P(CommSuite, CheckedPartsThatDoNotFitMoveNothingAnywhere) {
 
 TEST_P(CommSuite, CheckedRowsThatDoNotFitMoveNothingAnywhere) {
   const Checked checked;
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, &Capabilities::has_checked_mode, [](Member& member) {
     const std::int64_t in_offsets[] = {0, 0, 0};
     const std::int64_t in_sizes[] = {1, 1, member.rank() == 1 ? 2 : 1};
     const std::int64_t out_offsets[] = {member.rank(), member.rank(), member.rank() == 1 ? 3 : member.rank()};
@@ -139,7 +139,7 @@ TEST_P(CommSuite, CheckedRowsThatDoNotFitMoveNothingAnywhere) {
 
 TEST_P(CommSuite, CheckedMessagesAreComparedBeforeAnyMoves) {
   const Checked checked;
-  on_ranks(2, [](Member& member) {
+  on_ranks(2, &Capabilities::has_checked_mode, [](Member& member) {
     Ints first(member, Where::kDevice, 50'000);
     const Ints second(member, Where::kDevice, member.rank() == 0 ? 8 : 7);
     const bool sends = member.rank() == 0;
@@ -153,7 +153,7 @@ TEST_P(CommSuite, CheckedMessagesAreComparedBeforeAnyMoves) {
 
 TEST_P(CommSuite, CheckedOperationsThatAgreeRunAsEver) {
   const Checked checked;
-  on_ranks(3, [](Member& member) {
+  on_ranks(3, &Capabilities::has_checked_mode, [](Member& member) {
     for (const std::int64_t count : {1, 50'000}) {
       Ints in(member, member.mixed(), count);
       const Ints out(member, member.mixed(), 3 * count);

@@ -7,8 +7,8 @@
 namespace tessera::comm::suite {
 namespace {
 
-// In elements of 4 bytes: nothing, few, around 16 KiB and 64 KiB, several windows, no multiple of anything.
-constexpr std::int64_t kCounts[] = {0, 1, 5, 4095, 4096, 4097, 16383, 16384, 16385, 50'001};
+// In elements of 4 bytes: nothing, few, around 2 KiB, 16 KiB and 64 KiB, several windows, no multiple of anything.
+constexpr std::int64_t kCounts[] = {0, 1, 5, 512, 513, 4095, 4096, 4097, 16383, 16384, 16385, 50'001};
 constexpr Where kBoth[] = {Where::kDevice, Where::kHeap};
 
 Operation ints(OpKind kind, const Ints& in, const Ints& out, std::int64_t count) {

@@ -18,6 +18,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
@@ -47,6 +48,11 @@ inline std::string implementation_name(const testing::TestParamInfo<Implementati
 /// Thrown by a rank that is to die.
 struct Death {};
 
+/// Thrown by a rank whose transport declares that it cannot do what the case needs.
+struct Lacking {
+  std::string what;
+};
+
 /// Where a buffer is: in the device's own memory, which peers may reach, or on the heap.
 enum class Where : std::uint8_t { kDevice, kHeap };
 
@@ -58,6 +64,8 @@ class Member {
   [[nodiscard]] int size() const { return group.size(); }
   /// Where this rank's buffers are when ranks differ in it.
   [[nodiscard]] Where mixed() const { return rank() % 2 == 0 ? Where::kDevice : Where::kHeap; }
+  /// What its transport declares.
+  [[nodiscard]] const Capabilities& can() const;
   /// Ends this rank at once.
   [[noreturn]] static void die() { throw Death{}; }
   /// Tells the others something, once.
@@ -117,7 +125,9 @@ std::vector<std::byte> folded(DType dtype, const Reduction& reduction, int ranks
 class CommSuite : public testing::TestWithParam<Implementation> {
  protected:
   /// Runs the body on every rank of a world of `ranks`.
-  void on_ranks(int ranks, const std::function<void(Member&)>& body);
+  void on_ranks(int ranks, const std::function<void(Member&)>& body) { on_ranks(ranks, nullptr, body); }
+  /// Likewise, where the transport declares that it can do this; else the ranks throw Lacking.
+  void on_ranks(int ranks, bool Capabilities::*needs, const std::function<void(Member&)>& body);
   [[nodiscard]] bool is_seeded() const { return GetParam().is_seeded; }
 };
 

@@ -1,6 +1,7 @@
 #include <cstring>
 #include <random>
 
+#include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/reduction.h"
 #include "tessera/comm/suite/comm_suite.h"
 #include "tessera/memory/allocator.h"
@@ -11,6 +12,8 @@ Member::Member() : group(world()), host(device::Device::get("host")), stream(hos
   // What hangs ends; ranks that take turns are told of it anyway.
   if (group.deadline() != device::kForever) group.set_deadline(kSoon);
 }
+
+const Capabilities& Member::can() const { return group.state()->communicator->capabilities(); }
 
 Room::Room(const Member& member, Where where, std::size_t nbytes) : nbytes_(nbytes) {
   if (nbytes == 0) return;
@@ -87,12 +90,13 @@ std::vector<std::byte> folded(DType dtype, const Reduction& reduction, int ranks
   return result;
 }
 
-void CommSuite::on_ranks(int ranks, const std::function<void(Member&)>& body) {
+void CommSuite::on_ranks(int ranks, bool Capabilities::*needs, const std::function<void(Member&)>& body) {
   GetParam().run(ranks, [&] {
     Member member;
     if (ranks > 1) {
       ASSERT_EQ(member.group.backend(), GetParam().backend);
     }
+    if (needs != nullptr && !(member.can().*needs)) throw Lacking{GetParam().name + " declares that it cannot"};
     body(member);
     member.host.synchronize();
   });

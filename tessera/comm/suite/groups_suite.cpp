@@ -129,7 +129,7 @@ TEST_P(CommSuite, ABackendThatIsNotThereOrCannotIsNamed) {
     const int both[] = {0, 1};
     expect_error<InvalidArgument>([&] { (void)member.group.subgroup(both, {.backend = "pigeon"}); },
                                   {"no backend 'pigeon'", "shm", "thread"});
-    const std::string other = member.group.backend() == "shm" ? "thread" : "shm";
+    const std::string other = member.group.backend() == "thread" ? "shm" : "thread";
     expect_error<NotSupported>([&] { (void)member.group.subgroup(both, {.backend = other}); },
                                {other + ": the ranks are not"});
   });

@@ -53,7 +53,8 @@ const Capabilities& PeerCommunicator::capabilities() const {
                                     .has_abort = true,
                                     .has_shrink = true,
                                     .has_symmetric_memory = false,
-                                    .has_capture = true};
+                                    .has_capture = true,
+                                    .has_checked_mode = true};
   return kAll;
 }
 
