@@ -14,7 +14,7 @@ using Change = std::function<void(Operation&)>;
 void expect_rank_zero_named(const Member& member, Operation op, const Change& change, std::string_view words) {
   const Ints in(member, Where::kDevice, 100);
   const Ints out(member, Where::kDevice, 100);
-  op.dtype = DType::kI32;
+  op.dtype = op.reduction.kind == ReduceKind::kPremultiply ? DType::kF32 : DType::kI32;
   op.in = in.bytes();
   op.out = out.bytes();
   if (member.rank() == 0) change(op);
@@ -85,7 +85,7 @@ TEST_P(CommSuite, RankZeroIsNamedForAnotherFactor) {
     Operation op{.kind = OpKind::kAllReduce, .reduction = {ReduceKind::kPremultiply, 2}, .count = 8};
     expect_rank_zero_named(
         member, op, [](Operation& other) { other.reduction.factor = 3; },
-        "rank 0 all_reduce(i32[8], premultiplied sum by 3)");
+        "rank 0 all_reduce(f32[8], premultiplied sum by 3)");
   });
 }
 

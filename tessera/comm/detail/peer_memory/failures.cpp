@@ -142,7 +142,9 @@ Failure difference_of(std::span<const Notice> notices, std::span<const std::stri
     text += "#" + std::to_string(notice.counts_digest) + " " + std::to_string(notice.group);
     by_text[text].push_back(static_cast<int>(peer));
   }
-  const auto most = std::ranges::max_element(by_text, {}, [](const auto& entry) { return entry.second.size(); });
+  const auto votes = [](const auto& entry) { return entry.second.size(); };
+  const auto most = TESSERA_MUTANT("comm.most_are_blamed") ? std::ranges::min_element(by_text, {}, votes)
+                                                           : std::ranges::max_element(by_text, {}, votes);
   const auto shown = [](const std::string& text) { return text.substr(0, text.rfind('#')); };
   Failure failure{.kind = Failure::Kind::kMismatch};
   failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + shown(most->first);
