@@ -1,7 +1,9 @@
 // What collectives cost between processes of this machine and between threads, and what a launch costs at all.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
+#include "tessera/base/rank.h"
 #include "tessera/base/testing/bench.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/testing/peer_team.h"
@@ -63,6 +65,16 @@ struct ShmRow {
   bool has_beside = false;
 };
 
+// Ranks that do it.
+RankTeam team_of(const ShmRow& row) {
+  return RankTeam(row.ranks, [&] {
+    const auto buffers = std::make_shared<Buffers>(row.nbytes);
+    Operation op{.kind = row.kind, .dtype = DType::kF32, .in = buffers->in.data(), .out = buffers->out.data()};
+    op.count = static_cast<std::int64_t>(row.nbytes / 4) / (row.kind == OpKind::kAllReduce ? 1 : row.ranks);
+    return [buffers, op, group = world()] { group.launch(op, buffers->stream); };
+  });
+}
+
 void measure_shm(bench::Context& context, const ShmRow& row) {
   const std::string job =
       std::string(to_string(row.kind)) + "_w" + std::to_string(row.ranks) + "_" + size_text(row.nbytes);
@@ -74,12 +86,7 @@ void measure_shm(bench::Context& context, const ShmRow& row) {
   const int times = times_for(row.nbytes);
   if (context.wants("shm_" + job)) {
     // Before the peers: it forks, and what it forks must not hold their pipes.
-    RankTeam team(row.ranks, [&] {
-      const auto buffers = std::make_shared<Buffers>(row.nbytes);
-      Operation op{.kind = row.kind, .dtype = DType::kF32, .in = buffers->in.data(), .out = buffers->out.data()};
-      op.count = static_cast<std::int64_t>(row.nbytes / 4) / (row.kind == OpKind::kAllReduce ? 1 : row.ranks);
-      return [buffers, op, group = world()] { group.launch(op, buffers->stream); };
-    });
+    RankTeam team = team_of(row);
     std::vector<std::unique_ptr<PeerTeam>> teams;
     for (const Peer& peer : rivals) {
       teams.push_back(std::make_unique<PeerTeam>(peer, row.ranks, row.kind, row.nbytes));
@@ -109,6 +116,16 @@ TESSERA_BENCH(shm_all_reduce_w2) {
     const double must = nbytes == kKiB ? 0.8 : nbytes == 64 * kKiB ? 1.3 : 1.5;
     measure_shm(context, {OpKind::kAllReduce, 2, nbytes, must, /*has_beside=*/true});
   }
+}
+
+TESSERA_BENCH(shm_all_reduce_checked) {
+  const std::string name = "shm_all_reduce_w2_1KiB_checked";
+  if (!context.wants(name)) return;
+  ::setenv("TESSERA_COMM_CHECK", "1", 1);  // for the ranks
+  RankTeam team = team_of({OpKind::kAllReduce, 2, kKiB, 0});
+  ::unsetenv("TESSERA_COMM_CHECK");
+  const int times = times_for(kKiB);
+  context.measure({.name = name, .unit = "us", .ours = [&]() -> double { return team.run(times) / 1000; }});
 }
 
 TESSERA_BENCH(shm_all_reduce_w4) {
@@ -182,6 +199,8 @@ TESSERA_BENCH(thread_all_reduce) {
 }
 
 TESSERA_BENCH(launch_overhead) {
+  // A rank of its own: that of this process stays unused, for the ranks of a drill that are forked from it.
+  const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   const Buffers buffers(64);
   const ProcessGroup group = world();
   context.measure(

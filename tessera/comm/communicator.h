@@ -25,6 +25,10 @@
 
 namespace tessera::comm {
 
+namespace detail {
+class GroupRecord;
+}
+
 /// What a transport can do. What it cannot is NotSupported, with a word on what can.
 struct Capabilities {
   std::uint32_t kinds = 0;            ///< a bit for each OpKind
@@ -34,12 +38,16 @@ struct Capabilities {
   bool has_shrink = false;            ///< those that are left can make a new group
   bool has_symmetric_memory = false;  ///< symmetric.h
   bool has_capture = false;           ///< operations may be captured
+  bool has_checked_mode = false;      ///< TESSERA_COMM_CHECK: all of a launch is compared before any of it is done
 };
 
 /// What runs: the operations of one launch, and how it went. Shared by the launch and its Work. In a graph it runs once
 /// a replay, and tells of the latest.
 struct Task {
   std::shared_ptr<const std::string> group;  ///< name of the group that asked for it
+  std::uint64_t group_digest = 0;            ///< of that name
+  detail::GroupRecord* record = nullptr;     ///< of that group, and no longer there than it
+  std::uint32_t number = 0;                  ///< launches that were asked of the group, this one counted
   std::vector<Operation> operations;         ///< at least one
   std::chrono::nanoseconds deadline{0};      ///< from its start
   /// A digest of the registrations before it (symmetric.h), the same on all ranks; 0: not known, as in a capture.

@@ -69,15 +69,17 @@ struct Operation {
   std::uint64_t registration = 0;
 };
 
-/// 128 bits over what must be the same on all ranks: kind, dtype, sizes, root, reduction, uneven parts, targets.
+/// 128 bits over what must be the same on all ranks: group, kind, dtype, sizes, root, reduction, uneven parts, targets.
 struct Fingerprint {
   std::uint64_t low = 0;   ///< half
   std::uint64_t high = 0;  ///< half
   /// The same.
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
-/// Of an operation.
-TESSERA_API Fingerprint fingerprint(const Operation& operation);
+/// Of an operation of the group with this digest (of its name).
+TESSERA_API Fingerprint fingerprint(const Operation& operation, std::uint64_t group = 0);
+/// 64 bits over uneven parts and targets; 0: it has none.
+TESSERA_API std::uint64_t digest_of_parts(const Operation& operation);
 /// "all_reduce(f32[1048576], sum)", for errors and records.
 TESSERA_API std::string text_of(const Operation& operation);
 

@@ -87,12 +87,15 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   task->operations.assign(operations.begin(), operations.end());
   task->deadline = deadline();
   task->group = std::shared_ptr<const std::string>(state_, &group.name);
+  task->group_digest = group.digest;
+  task->record = &group.record;
   // A rendezvous compares them itself, with more words.
   const std::uint64_t registrations = group.symmetric->digest.load(std::memory_order_acquire);
   if (registrations != 0 && operations[0].kind != OpKind::kRendezvous && !stream.is_capturing()) {
     task->registrations = registrations;
   }
   const std::lock_guard lock(group.launch_mutex);
+  group.record.asked(*task, stream);
   order_behind_last(group, stream);
   group.communicator->enqueue(task, stream);
   if (stream.is_capturing()) return Work();

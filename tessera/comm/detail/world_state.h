@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,10 +41,21 @@ class SimulatedWorld {
   std::shared_ptr<std::byte> memory(const std::string& name, std::size_t nbytes,
                                     const std::function<void(std::byte*)>& initialise);
   [[nodiscard]] const std::shared_ptr<device::host::SeededScheduler>& scheduler() const { return scheduler_; }
+  /// The thread of a rank is at its end.
+  void note_end(Rank rank) {
+    const std::lock_guard lock(mutex_);
+    ended_.insert(rank);
+  }
+  /// Whether it is.
+  [[nodiscard]] bool has_ended(Rank rank) {
+    const std::lock_guard lock(mutex_);
+    return ended_.contains(rank);
+  }
 
  private:
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<void>> shared_;
+  std::set<Rank> ended_;
   std::shared_ptr<device::host::SeededScheduler> scheduler_;
 };
 

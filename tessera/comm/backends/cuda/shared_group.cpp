@@ -54,17 +54,17 @@ bool reduces(OpKind kind) {
 }
 
 detail::Notice notice_of(const Notice& notice) {
-  return {.fingerprint = {notice.fingerprint_low, notice.fingerprint_high},
-          .task = notice.task,
-          .registrations = notice.registrations,
-          .kind = static_cast<OpKind>(notice.kind),
-          .dtype = static_cast<DType>(notice.dtype),
-          .reduction = static_cast<ReduceKind>(notice.reduction),
-          .root = notice.root,
-          .count = notice.count,
-          .counts_digest = notice.counts_digest,
-          .in = {},
-          .out = {}};
+  detail::Notice seen;
+  seen.fingerprint = {notice.fingerprint_low, notice.fingerprint_high};
+  seen.task = notice.task;
+  seen.registrations = notice.registrations;
+  seen.kind = static_cast<OpKind>(notice.kind);
+  seen.dtype = static_cast<DType>(notice.dtype);
+  seen.reduction = static_cast<ReduceKind>(notice.reduction);
+  seen.root = notice.root;
+  seen.count = notice.count;
+  seen.counts_digest = notice.counts_digest;
+  return seen;
 }
 
 // "rank 1 is at operation 3"

@@ -10,10 +10,39 @@
 namespace tessera::comm::detail {
 namespace {
 
+// Which parts of an operation are the same on all ranks; at most one list.
+struct SharedParts {
+  bool are_in = false;
+  bool are_out = false;
+  bool are_targets = false;
+};
+SharedParts shared_parts(OpKind kind) {
+  return {.are_in = kind == OpKind::kReduceScatter || kind == OpKind::kScatter,
+          .are_out = kind == OpKind::kAllGather || kind == OpKind::kGather,
+          .are_targets = kind == OpKind::kPermute};
+}
+
 std::string text_of(const Notice& notice) {
   Operation operation{.kind = notice.kind, .dtype = notice.dtype, .root = notice.root, .count = notice.count};
-  operation.reduction.kind = notice.reduction;
-  return comm::text_of(operation);
+  operation.reduction = {notice.reduction, notice.factor};
+  const SharedParts shared = shared_parts(notice.kind);
+  const std::size_t known = std::min<std::size_t>(notice.parts, std::size(notice.first_parts));
+  for (const std::int64_t part : std::span(notice.first_parts, known)) {
+    if (shared.are_in) operation.in_counts.push_back(part);
+    if (shared.are_out) operation.out_counts.push_back(part);
+    if (shared.are_targets) operation.targets.push_back(static_cast<int>(part));
+  }
+  std::string text = comm::text_of(operation);
+  if (notice.parts > known) text.insert(text.size() - 2, ", ...");  // before the last brackets
+  return text;
+}
+
+template <class Numbers>
+void put_parts(Notice& notice, const Numbers& parts) {
+  notice.parts = static_cast<std::uint16_t>(parts.size());
+  for (std::size_t i = 0; i < std::min(parts.size(), std::size(notice.first_parts)); ++i) {
+    notice.first_parts[i] = parts[i];
+  }
 }
 
 }  // namespace
@@ -76,22 +105,28 @@ std::string text_of_ranks(std::span<const int> ranks) {
   return text;
 }
 
-Notice notice_of(const Operation& operation, std::uint64_t sequence) {
-  const Operation parts{
-      .in_counts = operation.in_counts, .out_counts = operation.out_counts, .targets = operation.targets};
-  return {.fingerprint = fingerprint(operation),
-          .task = sequence,
-          .kind = operation.kind,
-          .dtype = operation.dtype,
-          .reduction = operation.reduction.kind,
-          .root = operation.root,
-          .count = operation.count,
-          .counts_digest = fingerprint(parts).low,
-          .in = {},
-          .out = {}};
+Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64_t group) {
+  Notice notice;
+  notice.fingerprint = fingerprint(operation, group);
+  notice.group = group;
+  notice.task = sequence;
+  notice.kind = operation.kind;
+  notice.dtype = operation.dtype;
+  notice.reduction = operation.reduction.kind;
+  notice.factor = operation.reduction.factor;
+  notice.root = operation.root;
+  notice.count = operation.count;
+  notice.counts_digest = digest_of_parts(operation);
+  const SharedParts shared = shared_parts(operation.kind);
+  if (shared.are_in) put_parts(notice, operation.in_counts);
+  if (shared.are_out) put_parts(notice, operation.out_counts);
+  if (shared.are_targets) put_parts(notice, operation.targets);
+  return notice;
 }
 
-Failure difference_of(std::span<const Notice> notices) {
+Failure difference_of(std::span<const Notice> notices, std::span<const std::string> groups) {
+  const bool is_one_group =
+      std::ranges::all_of(notices, [&](const Notice& notice) { return notice.group == notices[0].group; });
   const auto most_tasks = [&] {
     std::map<std::uint64_t, int> votes;
     for (const Notice& notice : notices) ++votes[notice.task];
@@ -104,6 +139,7 @@ Failure difference_of(std::span<const Notice> notices) {
   struct Seen {
     std::string text;
     std::uint64_t parts;
+    std::uint64_t group;
     std::uint64_t registrations;
     auto operator<=>(const Seen&) const = default;
   };
@@ -111,11 +147,14 @@ Failure difference_of(std::span<const Notice> notices) {
   for (std::size_t peer = 0; peer < notices.size(); ++peer) {
     const Notice& notice = notices[peer];
     std::string text = text_of(notice);
+    if (!is_one_group && peer < groups.size()) text += " for group " + groups[peer];
     if (notice.task != sequence) text += " as operation " + std::to_string(notice.task);
     const std::uint64_t registrations = notice.registrations != 0 ? notice.registrations : known;
-    by_seen[{text, notice.counts_digest, registrations}].push_back(static_cast<int>(peer));
+    by_seen[{text, notice.counts_digest, notice.group, registrations}].push_back(static_cast<int>(peer));
   }
-  const auto most = std::ranges::max_element(by_seen, {}, [](const auto& entry) { return entry.second.size(); });
+  const auto votes = [](const auto& entry) { return entry.second.size(); };
+  const auto most = TESSERA_MUTANT("comm.most_are_blamed") ? std::ranges::min_element(by_seen, {}, votes)
+                                                           : std::ranges::max_element(by_seen, {}, votes);
   Failure failure{.kind = Failure::Kind::kMismatch};
   failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + most->first.text;
   for (const auto& [seen, ranks] : by_seen) {
@@ -129,8 +168,8 @@ Failure difference_of(std::span<const Notice> notices) {
 }
 
 std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind) {
-  const double seconds = std::chrono::duration<double>(deadline).count();
-  std::string text = text_of_ranks(ranks) + " did not come within " + std::to_string(seconds) + " s";
+  std::string text = tessera::detail::concat(text_of_ranks(ranks), " did not come within ",
+                                             std::chrono::duration<double>(deadline).count(), " s");
   if (!behind.empty()) text.append(" (").append(behind).append(")");
   return text;
 }
@@ -169,7 +208,8 @@ void Reaching::end() const {
 
 void wait_until_none_reaches(const PeerMemory& memory) {
   // Peers are not waiting for anything meanwhile, so that only one that is stopped takes longer than a copy does.
-  constexpr std::chrono::nanoseconds kBound = std::chrono::seconds(2);
+  constexpr std::chrono::nanoseconds kBound = std::chrono::milliseconds(1500);
+  const std::chrono::nanoseconds until = memory.waiting().now() + kBound;
   for (int peer = 0; peer < memory.group().size(); ++peer) {
     Board& board = memory.group().board(peer);
     const std::function<bool()> is_there = [&] { return board.reaching.load(std::memory_order_seq_cst) == 0; };
@@ -178,7 +218,7 @@ void wait_until_none_reaches(const PeerMemory& memory) {
                                  .word = board.reaching,
                                  .sleepers = board.sleepers,
                                  .is_over = is_over,
-                                 .timeout = kBound,
+                                 .timeout = std::max(until - memory.waiting().now(), std::chrono::nanoseconds(0)),
                                  .what = "a peer to let go of buffers"});
   }
 }

@@ -26,9 +26,10 @@ bool has_verdict(const GroupMemory& group);
 std::string text_of_ranks(std::span<const int> ranks);
 
 /// What a rank tells its peers of an operation: all but where its buffers are.
-Notice notice_of(const Operation& operation, std::uint64_t sequence);
+Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64_t group = 0);
 /// What is wrong where the notices of the ranks, by place, differ: those that do something else than most are named.
-Failure difference_of(std::span<const Notice> notices);
+/// `groups` are the names of the groups that they do it for.
+Failure difference_of(std::span<const Notice> notices, std::span<const std::string> groups = {});
 /// The words on ranks that did not come in time; `behind` says how far they are.
 std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind);
 /// The failure with the operation it was seen in set before its words.

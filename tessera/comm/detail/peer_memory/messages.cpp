@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/peer_memory/step.h"
@@ -46,6 +47,7 @@ bool Steps::advance_send(Message& message, const Message*& stage_owner) {
   if (!is_reachable) std::memcpy(group_.message_stage(rank_), message.operation.in + message.offset, window);
   mail.dtype = message.operation.dtype;
   mail.count = message.operation.count;
+  mail.group = group_digest_;
   mail.place = message.place;
   mail.offset = TESSERA_MUTANT("shm.message_starts_again") ? 0 : message.offset;
   mail.nbytes = window;
@@ -61,11 +63,11 @@ bool Steps::advance_receive(Message& message) {
   if (mail.posted.load(std::memory_order_acquire) == taken) return false;
   const Operation& operation = message.operation;
   const bool has_other_dtype = mail.dtype != operation.dtype && !TESSERA_MUTANT("comm.message_dtype_unseen");
-  if (has_other_dtype || mail.count != operation.count) {
-    fail({.kind = Failure::Kind::kMismatch,
-          .text = "rank " + std::to_string(operation.peer) + " sends " + std::string(to_string(mail.dtype)) + "[" +
-                  std::to_string(mail.count) + "]"},
-         operation);
+  const bool has_other_group = mail.group != group_digest_ && !TESSERA_MUTANT("comm.group_unseen");
+  if (has_other_dtype || mail.count != operation.count || has_other_group) {
+    std::string text = tessera::detail::concat("rank ", operation.peer, " sends ", mail.dtype, "[", mail.count, "]");
+    if (has_other_group) text += std::string(" for group ") + group_.board(operation.peer).group;
+    fail({.kind = Failure::Kind::kMismatch, .text = std::move(text)}, operation);
   }
   if (mail.nbytes > 0 && mail.place.is_reachable != 0) {
     const Reaching reaching(memory_, rank_, name_);
@@ -79,11 +81,12 @@ bool Steps::advance_receive(Message& message) {
   return true;
 }
 
-void Steps::run_messages(std::span<const Operation> operations) {
+// `is_ahead`: what they say of themselves is exchanged, as messages of no bytes, and compared.
+void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
   std::vector<Message> messages;
   for (const Operation& operation : operations) {
     const bool is_send = operation.kind == OpKind::kSend;
-    const std::uint64_t nbytes = static_cast<std::uint64_t>(operation.count) * itemsize(operation.dtype);
+    const std::uint64_t nbytes = is_ahead ? 0 : static_cast<std::uint64_t>(operation.count) * itemsize(operation.dtype);
     Mail& mail = is_send ? group_.mail(rank_, operation.peer) : group_.mail(operation.peer, rank_);
     messages.push_back({.operation = operation, .mail = mail, .nbytes = nbytes});
     if (is_send && nbytes > 0) messages.back().place = memory_.place_of(operation.in, nbytes);

@@ -21,17 +21,22 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
   for (int peer = 0; peer < group.size(); ++peer) {
     Board& board = group.board(peer);
     const std::function<bool()> is_there = [&] { return board.joined.load(std::memory_order_acquire) != 0; };
-    const std::function<bool()> is_over = [&] { return memory_->is_dead(peer); };
+    const std::function<bool()> is_over = [&] { return has_verdict(group) || memory_->is_dead(peer); };
     const bool came = memory_->waiting().wait({.is_there = is_there,
                                                .word = board.joined,
                                                .sleepers = board.sleepers,
                                                .is_over = is_over,
                                                .timeout = request.timeout,
                                                .what = "the ranks of a new group"});
-    TESSERA_CHECK_AS(TimeoutError, came, "ranks ", request.name, ": rank ", peer, " of them (rank ",
-                     request.ranks[static_cast<std::size_t>(peer)], " of the world) ",
-                     memory_->is_dead(peer) ? "died before it joined"
-                                            : tessera::detail::concat("did not join within ", request.timeout));
+    if (came) continue;
+    const bool is_dead = memory_->is_dead(peer);
+    write_verdict(group, memory_->waiting(),
+                  {.kind = is_dead ? Failure::Kind::kDeadRank : Failure::Kind::kDeadline,
+                   .by = rank_,
+                   .missing = {peer},
+                   .text = tessera::detail::concat("rank ", request.ranks[static_cast<std::size_t>(peer)],
+                                                   is_dead ? " ended before it joined" : " did not join in time")});
+    throw_verdict(group, "of ranks " + request.name);
   }
 }
 
@@ -59,7 +64,8 @@ const Capabilities& PeerCommunicator::capabilities() const {
                                     .has_abort = true,
                                     .has_shrink = true,
                                     .has_symmetric_memory = true,
-                                    .has_capture = true};
+                                    .has_capture = true,
+                                    .has_checked_mode = true};
   return kAll;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
@@ -54,16 +55,39 @@ void Steps::end_group(const std::exception& error, const Task& task) const {
 
 void Steps::run_operations(const Task& task) {
   if (has_verdict(group_)) throw_verdict(group_, name_);
-  group_.board(rank_).task.store(sequence_, std::memory_order_relaxed);
+  Board& board = group_.board(rank_);
+  board.task.store(sequence_, std::memory_order_relaxed);
+  if (group_digest_ != task.group_digest) {
+    group_digest_ = task.group_digest;
+    board.group[name_.copy(board.group, sizeof board.group - 1)] = 0;
+  }
   std::vector<Operation> messages;
+  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message);
+  if (messages.size() < task.operations.size()) ++collectives_;
+  if (group_.rules().is_checked != 0) check_ahead(task, messages);
   for (const Operation& operation : task.operations) {
-    if (is_message(operation)) {
-      messages.push_back(operation);
-    } else {
-      run_collective(operation);
+    if (!is_message(operation)) run_collective(operation);
+  }
+  if (!messages.empty()) run_messages(messages, /*is_ahead=*/false);
+}
+
+void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
+  if (TESSERA_MUTANT("comm.nothing_ahead")) return;
+  for (const Operation& operation : task.operations) {
+    if (is_message(operation)) continue;
+    announce(operation, /*is_staged=*/false);
+    meet(operation);
+    if (definition(operation.kind).offer == nullptr) continue;
+    for (const Move& move : definition(operation.kind).moves(operation, rank_, group_.size())) {
+      (void)resolve(operation, move);
     }
   }
-  if (!messages.empty()) run_messages(messages);
+  if (!messages.empty()) run_messages(messages, /*is_ahead=*/true);
+  if (messages.size() == task.operations.size()) return;
+  // What one rank found wrong reaches the others here.
+  const Operation all_is_right{.kind = OpKind::kBarrier};
+  announce(all_is_right, /*is_staged=*/true);
+  meet(all_is_right);
 }
 
 void Steps::run_collective(const Operation& operation) {
@@ -92,8 +116,7 @@ void Steps::announce(const Operation& operation, bool is_staged) {
   const CollectiveDef& def = definition(operation.kind);
   const Extents extents = def.extents(operation, rank_, group_.size());
   const std::size_t item = itemsize(operation.dtype);
-  Notice& notice = group_.notice(rank_, step_);
-  notice = notice_of(operation, sequence_);
+  Notice& notice = *::new (&group_.notice(rank_, step_)) Notice(notice_of(operation, collectives_, group_digest_));
   notice.registrations = registrations_;
   notice.in = {.nbytes = static_cast<std::size_t>(extents.in) * item};
   notice.out = {.nbytes = static_cast<std::size_t>(extents.out) * item};
@@ -300,8 +323,12 @@ void Steps::fail_waiting(const Operation& operation, int peer) {
 
 void Steps::fail_mismatch(const Operation& operation) {
   std::vector<Notice> notices;
-  for (int peer = 0; peer < group_.size(); ++peer) notices.push_back(group_.notice(peer, step_));
-  fail(difference_of(notices), operation);
+  std::vector<std::string> groups;
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    notices.push_back(group_.notice(peer, step_));
+    groups.emplace_back(group_.board(peer).group);
+  }
+  fail(difference_of(notices, groups), operation);
 }
 
 void Steps::fail(Failure failure, const Operation& operation) {
