@@ -18,7 +18,6 @@ constexpr std::uint64_t kSegment = 64 << 10;
 struct Piece {
   std::uint64_t offset;
   std::uint64_t nbytes;
-  friend bool operator==(const Piece&, const Piece&) = default;
 };
 
 std::uint64_t rounded(std::uint64_t nbytes, std::uint64_t unit) { return (nbytes + unit - 1) / unit * unit; }
