@@ -1,8 +1,10 @@
 #include "tessera/comm/testing/mpirun.h"
 
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <sstream>
 
@@ -40,6 +42,7 @@ CommandEnd run_command(const std::vector<std::string>& command, const std::vecto
   words.push_back(nullptr);
   const pid_t process = ::fork();
   if (process == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // it ends with whoever started it
     ::dup2(pipe[1], STDOUT_FILENO);
     ::dup2(pipe[1], STDERR_FILENO);
     ::close(pipe[0]);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -91,6 +92,7 @@ void PeerTeam::start(const std::vector<std::string>& command) {
   const std::string log = folder_ + "/log";
   const pid_t process = ::fork();
   if (process == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // it ends with whoever started it
     const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
     ::dup2(out, STDOUT_FILENO);
