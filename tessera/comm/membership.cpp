@@ -40,6 +40,7 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
       options.backend.empty() && parent != nullptr ? std::string_view(parent->backend) : options.backend;
   state->communicator =
       detail::WorldState::current().communicator(ranks, backend, generation, deadline, state->backend);
+  state->symmetric = detail::WorldState::current().symmetric(*state->communicator);
   TESSERA_CHECK_AS(NotSupported, !state->has_fixed_order || state->communicator->capabilities().has_fixed_order,
                    "group ", state->name, ": backend ", state->backend,
                    " does not reduce in fixed order; ask for fixed_order = false or another backend");
@@ -98,7 +99,7 @@ ProcessGroup world() {
         for (int rank = 0; rank < current_place().world_size; ++rank) ranks.emplace_back(rank);
         // Ranks that take turns are told of a deadlock by the scheduler, at once.
         const auto& simulated = detail::WorldState::current().simulated();
-        GroupOptions options;
+        GroupOptions options{.backend = detail::WorldState::current().backend()};
         if (simulated != nullptr && simulated->scheduler() != nullptr) options.deadline = device::kForever;
         return std::make_shared<WorldGroup>(WorldGroup{connect(std::move(ranks), "world", options, nullptr, 0)});
       })
@@ -187,6 +188,10 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
 }
 
 ProcessGroup ProcessGroup::shrink(std::chrono::nanoseconds timeout, const GroupOptions& options) const {
+  TESSERA_CHECK(state_ != nullptr, "no group: this rank is not in it");
+  TESSERA_CHECK_AS(NotSupported, state_->communicator->capabilities().has_shrink, "group ", name(), ": backend ",
+                   backend(), " cannot go on with fewer ranks; end the job and start it anew from a checkpoint, or",
+                   " use a backend that can (shm, on one machine)");
   std::vector<Rank> left;
   for (const int place : agree(timeout)) left.push_back(ranks()[static_cast<std::size_t>(place)]);
   const std::uint64_t generation = state_->generation + 1;

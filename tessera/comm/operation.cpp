@@ -63,6 +63,7 @@ std::string_view to_string(OpKind kind) {
     case OpKind::kSend: return "send";
     case OpKind::kRecv: return "recv";
     case OpKind::kPermute: return "permute";
+    case OpKind::kRendezvous: return "rendezvous";
   }
   return "no operation";
 }
@@ -87,6 +88,7 @@ Fingerprint fingerprint(const Operation& operation, std::uint64_t group) {
     mixer.add(operation.in_counts.empty() ? 0 : 1);
   }
   for (const int target : operation.targets) mixer.add(static_cast<std::uint64_t>(target));
+  if (operation.kind == OpKind::kRendezvous) mixer.add(operation.registration);
   return mixer.result();
 }
 
@@ -112,6 +114,7 @@ std::string text_of(const Operation& operation) {
   if (has_root(operation.kind)) text.append(", root ").append(std::to_string(operation.root));
   if (operation.kind == OpKind::kSend) text.append(", to ").append(std::to_string(operation.peer));
   if (operation.kind == OpKind::kRecv) text.append(", from ").append(std::to_string(operation.peer));
+  if (operation.registration != 0) text.append(", registration ").append(std::to_string(operation.registration));
   append(text, "in", operation.in_counts);
   append(text, "out", operation.out_counts);
   append(text, "to", operation.targets);

@@ -13,6 +13,10 @@
 
 namespace tessera::comm {
 
+namespace detail {
+struct SymmetricRegistry;
+}
+
 struct GroupState {
   std::string name;
   std::uint64_t digest = 0;  // of the name
@@ -20,7 +24,8 @@ struct GroupState {
   int rank = 0;              // this one's place
   std::string backend;
   std::shared_ptr<Communicator> communicator;
-  std::uint64_t generation = 0;  // how many failures came before
+  std::shared_ptr<detail::SymmetricRegistry> symmetric;  // one for each communicator
+  std::uint64_t generation = 0;                          // how many failures came before
   bool has_fixed_order = true;
   std::atomic<std::int64_t> deadline_ns{0};
   std::atomic<std::uint64_t> made{0};  // groups made from this one: all ranks count alike

@@ -19,6 +19,7 @@ extern const CollectiveDef kScatterDef;
 extern const CollectiveDef kGatherDef;
 extern const CollectiveDef kBarrierDef;
 extern const CollectiveDef kPermuteDef;
+extern const CollectiveDef kRendezvousDef;
 
 namespace detail {
 

@@ -133,26 +133,36 @@ Failure difference_of(std::span<const Notice> notices, std::span<const std::stri
     return std::ranges::max_element(votes, {}, [](const auto& entry) { return entry.second; })->first;
   };
   const std::uint64_t sequence = most_tasks();
-  std::map<std::string, std::vector<int>> by_text;
+  // Who does not know its registrations, as in a capture, agrees with those who do.
+  const auto knows = std::ranges::find_if(notices, [](const Notice& notice) { return notice.registrations != 0; });
+  const std::uint64_t known = knows == notices.end() ? 0 : knows->registrations;
+  struct Seen {
+    std::string text;
+    std::uint64_t parts;
+    std::uint64_t group;
+    std::uint64_t registrations;
+    auto operator<=>(const Seen&) const = default;
+  };
+  std::map<Seen, std::vector<int>> by_seen;
   for (std::size_t peer = 0; peer < notices.size(); ++peer) {
     const Notice& notice = notices[peer];
     std::string text = text_of(notice);
     if (!is_one_group && peer < groups.size()) text += " for group " + groups[peer];
     if (notice.task != sequence) text += " as operation " + std::to_string(notice.task);
-    text += "#" + std::to_string(notice.counts_digest) + " " + std::to_string(notice.group);
-    by_text[text].push_back(static_cast<int>(peer));
+    const std::uint64_t registrations = notice.registrations != 0 ? notice.registrations : known;
+    by_seen[{text, notice.counts_digest, notice.group, registrations}].push_back(static_cast<int>(peer));
   }
   const auto votes = [](const auto& entry) { return entry.second.size(); };
-  const auto most = TESSERA_MUTANT("comm.most_are_blamed") ? std::ranges::min_element(by_text, {}, votes)
-                                                           : std::ranges::max_element(by_text, {}, votes);
-  const auto shown = [](const std::string& text) { return text.substr(0, text.rfind('#')); };
+  const auto most = TESSERA_MUTANT("comm.most_are_blamed") ? std::ranges::min_element(by_seen, {}, votes)
+                                                           : std::ranges::max_element(by_seen, {}, votes);
   Failure failure{.kind = Failure::Kind::kMismatch};
-  failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + shown(most->first);
-  for (const auto& [text, ranks] : by_text) {
-    if (text == most->first) continue;
+  failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + most->first.text;
+  for (const auto& [seen, ranks] : by_seen) {
+    if (seen == most->first) continue;
     failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
-    failure.text += ", " + text_of_ranks(ranks) + " " + shown(text);
-    if (shown(text) == shown(most->first)) failure.text += " with other parts";
+    failure.text += ", " + text_of_ranks(ranks) + " " + seen.text;
+    if (seen.text != most->first.text) continue;
+    failure.text += seen.parts != most->first.parts ? " with other parts" : " after other calls of register_memory";
   }
   return failure;
 }
@@ -170,6 +180,47 @@ Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Fail
   failure.operation = operation.kind;
   failure.text = "operation " + std::to_string(sequence) + ", " + comm::text_of(operation) + ": " + failure.text;
   return failure;
+}
+
+bool is_gone(const PeerMemory& memory, int peer) {
+  const bool has_left = memory.group().board(peer).has_left.load(std::memory_order_seq_cst) != 0;
+  return (has_left && !TESSERA_MUTANT("thread.left_unseen")) || memory.is_dead(peer);
+}
+
+std::string text_of_gone(const PeerMemory& memory, int peer) {
+  // Who has left in order may have ended since.
+  const bool has_left = memory.group().board(peer).has_left.load(std::memory_order_acquire) != 0;
+  return "rank " + std::to_string(peer) + (has_left ? " has left the group" : " died");
+}
+
+Reaching::Reaching(const PeerMemory& memory, int rank, std::string_view name) : memory_(memory), rank_(rank) {
+  memory_.group().board(rank_).reaching.fetch_add(1, std::memory_order_seq_cst);
+  if (!has_verdict(memory_.group())) return;
+  end();
+  throw_verdict(memory_.group(), name);
+}
+Reaching::~Reaching() { end(); }
+void Reaching::end() const {
+  Board& board = memory_.group().board(rank_);
+  board.reaching.fetch_sub(1, std::memory_order_seq_cst);
+  if (board.sleepers.load(std::memory_order_seq_cst) != 0) memory_.waiting().wake(board.reaching);
+}
+
+void wait_until_none_reaches(const PeerMemory& memory) {
+  // Peers are not waiting for anything meanwhile, so that only one that is stopped takes longer than a copy does.
+  constexpr std::chrono::nanoseconds kBound = std::chrono::milliseconds(1500);
+  const std::chrono::nanoseconds until = memory.waiting().now() + kBound;
+  for (int peer = 0; peer < memory.group().size(); ++peer) {
+    Board& board = memory.group().board(peer);
+    const std::function<bool()> is_there = [&] { return board.reaching.load(std::memory_order_seq_cst) == 0; };
+    const std::function<bool()> is_over = [&] { return is_gone(memory, peer); };
+    (void)memory.waiting().wait({.is_there = is_there,
+                                 .word = board.reaching,
+                                 .sleepers = board.sleepers,
+                                 .is_over = is_over,
+                                 .timeout = std::max(until - memory.waiting().now(), std::chrono::nanoseconds(0)),
+                                 .what = "a peer to let go of buffers"});
+  }
 }
 
 }  // namespace tessera::comm::detail

@@ -45,7 +45,8 @@ struct alignas(128) Board {
   std::atomic<std::uint32_t> has_left{0};  ///< it has let go of the group, or its thread has ended
   std::atomic<std::uint64_t> joined{0};    ///< 1: it is there
   std::atomic<std::uint64_t> task{0};      ///< number of the task that it is at
-  std::atomic<std::uint64_t> reaching{0};  ///< 1: it reads or writes memory of its peers
+  std::atomic<std::uint64_t> reaching{0};  ///< above 0: it reads or writes memory of its peers
+  std::atomic<std::uint64_t> passed{0};    ///< registration that it took without a rendezvous, the latest
   char group[64] = {};                     ///< name of the group whose task it is at, for the words of a mismatch
 };
 
@@ -53,6 +54,7 @@ struct alignas(128) Board {
 struct alignas(64) Notice {
   Fingerprint fingerprint;                  ///< of its operation
   std::uint64_t task = 0;                   ///< tasks with collectives so far, that of this step counted
+  std::uint64_t registrations = 0;          ///< digest of those before it; 0: not known
   OpKind kind = OpKind::kBarrier;           ///< what follows is for the words of a mismatch
   DType dtype = DType::kU8;                 ///< likewise
   ReduceKind reduction = ReduceKind::kSum;  ///< likewise

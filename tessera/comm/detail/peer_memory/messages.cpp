@@ -70,7 +70,7 @@ bool Steps::advance_receive(Message& message) {
     fail({.kind = Failure::Kind::kMismatch, .text = std::move(text)}, operation);
   }
   if (mail.nbytes > 0 && mail.place.is_reachable != 0) {
-    const Reaching reaching(*this);
+    const Reaching reaching(memory_, rank_, name_);
     copy_bytes(operation.out + mail.offset, memory_.reach(operation.peer, mail.place) + mail.offset, mail.nbytes);
   } else if (mail.nbytes > 0) {
     std::memcpy(operation.out + mail.offset, group_.message_stage(operation.peer), mail.nbytes);
@@ -124,7 +124,7 @@ void Steps::wait_for_mail(std::span<const Message> messages, const Message& open
   const int peer = open.operation.peer;
   const std::function<bool()> is_over = [&] {
     return has_verdict(group_) || std::ranges::any_of(messages, [&](const Message& message) {
-             return !message.is_done && is_gone(message.operation.peer);
+             return !message.is_done && detail::is_gone(memory_, message.operation.peer);
            });
   };
   const bool came = memory_.waiting().wait({.is_there = is_there,
@@ -136,7 +136,8 @@ void Steps::wait_for_mail(std::span<const Message> messages, const Message& open
   if (came || (!is_over() && time_left() > std::chrono::nanoseconds(0))) return;
   if (has_verdict(group_)) throw_verdict(group_, name_);
   for (const Message& message : messages) {
-    if (!message.is_done && is_gone(message.operation.peer)) fail_waiting(message.operation, message.operation.peer);
+    if (!message.is_done && detail::is_gone(memory_, message.operation.peer))
+      fail_waiting(message.operation, message.operation.peer);
   }
   const int late[] = {peer};
   fail({.kind = Failure::Kind::kDeadline, .missing = {peer}, .text = text_of_late(late, deadline_, "")},

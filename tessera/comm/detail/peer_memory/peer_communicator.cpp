@@ -1,8 +1,11 @@
 #include "tessera/comm/detail/peer_memory/peer_communicator.h"
 
+#include <algorithm>
+
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/comm/detail/peer_memory/signals.h"
 
 namespace tessera::comm::detail {
 
@@ -37,7 +40,15 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
   }
 }
 
-PeerCommunicator::~PeerCommunicator() { leave(); }
+PeerCommunicator::~PeerCommunicator() {
+  leave();
+  if (pads_.empty()) return;
+  try {
+    wait_until_none_reaches(*memory_);
+  } catch (const std::exception&) {
+    // Ranks that take turns wait for each other; they are told so elsewhere.
+  }
+}
 
 void PeerCommunicator::leave() noexcept {
   const GroupMemory& group = memory_->group();
@@ -52,7 +63,7 @@ const Capabilities& PeerCommunicator::capabilities() const {
                                     .has_fixed_order = true,
                                     .has_abort = true,
                                     .has_shrink = true,
-                                    .has_symmetric_memory = false,
+                                    .has_symmetric_memory = true,
                                     .has_capture = true,
                                     .has_checked_mode = true};
   return kAll;
@@ -74,6 +85,32 @@ void PeerCommunicator::abort(std::string_view reason) noexcept {
     // No memory for the words: a verdict without them.
     write_verdict(memory_->group(), memory_->waiting(), {.kind = Failure::Kind::kAborted, .by = rank_});
   }
+}
+
+void PeerCommunicator::extend_deadline(std::chrono::nanoseconds by) {
+  steps_.extend(by);
+  extended_ns_.fetch_add(by.count(), std::memory_order_relaxed);
+}
+
+std::optional<PeerPlace> PeerCommunicator::place_of(const void* address, std::size_t nbytes) {
+  const Place place = memory_->place_of(address, nbytes);
+  return place.is_reachable != 0 ? std::optional(PeerPlace{place.where}) : std::nullopt;
+}
+
+std::byte* PeerCommunicator::reach(int peer, const PeerPlace& place) {
+  return memory_->reach(peer, {.where = place.where});
+}
+
+std::shared_ptr<SignalBackend> PeerCommunicator::connect_signals(SignalPads pads) {
+  {
+    const std::lock_guard lock(pads_mutex_);
+    if (std::ranges::find(pads_, pads.memory) == pads_.end()) pads_.push_back(pads.memory);
+  }
+  return std::make_shared<PeerSignals>(shared_from_this(), *memory_, extended_ns_, rank_, std::move(pads));
+}
+
+void PeerCommunicator::note_passed(std::uint64_t registration) {
+  memory_->group().board(rank_).passed.store(registration, std::memory_order_release);
 }
 
 std::vector<int> PeerCommunicator::gone() const {

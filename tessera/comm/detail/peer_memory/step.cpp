@@ -27,6 +27,7 @@ bool is_message(const Operation& operation) {
 void Steps::run(const Task& task) {
   name_ = *task.group;
   sequence_ = task.sequence.load(std::memory_order_relaxed);
+  registrations_ = task.registrations;
   deadline_ = task.deadline;
   extra_ns_.store(0, std::memory_order_relaxed);
   until_ = deadline_ == nanoseconds::max() ? deadline_ : memory_.waiting().now() + deadline_;
@@ -34,7 +35,7 @@ void Steps::run(const Task& task) {
     run_operations(task);
   } catch (const std::exception& error) {
     end_group(error, task);
-    let_go_of_buffers();
+    wait_until_none_reaches(memory_);
     throw;
   }
 }
@@ -50,35 +51,6 @@ void Steps::end_group(const std::exception& error, const Task& task) const {
                  .missing = {rank_},
                  .text = "operation " + std::to_string(sequence_) + ": rank " + std::to_string(rank_) +
                          " failed: " + error.what()});
-}
-
-void Steps::let_go_of_buffers() const {
-  // Peers are not waiting for anything meanwhile, so that only one that is stopped takes longer than a copy does.
-  constexpr nanoseconds kBound = std::chrono::milliseconds(1500);
-  const nanoseconds until = memory_.waiting().now() + kBound;
-  for (int peer = 0; peer < group_.size(); ++peer) {
-    const Board& board = group_.board(peer);
-    const std::function<bool()> is_there = [&] { return board.reaching.load(std::memory_order_seq_cst) == 0; };
-    const std::function<bool()> is_over = [&] { return is_gone(peer); };
-    (void)memory_.waiting().wait({.is_there = is_there,
-                                  .word = board.reaching,
-                                  .sleepers = group_.board(peer).sleepers,
-                                  .is_over = is_over,
-                                  .timeout = std::max(until - memory_.waiting().now(), nanoseconds(0)),
-                                  .what = "a peer to let go of buffers"});
-  }
-}
-
-Steps::Reaching::Reaching(const Steps& steps) : steps_(steps) {
-  steps_.group_.board(steps_.rank_).reaching.store(1, std::memory_order_seq_cst);
-  if (!has_verdict(steps_.group_)) return;
-  end();
-  throw_verdict(steps_.group_, steps_.name_);
-}
-Steps::Reaching::~Reaching() { end(); }
-void Steps::Reaching::end() const {
-  Board& board = steps_.group_.board(steps_.rank_);
-  steps_.memory_.waiting().raise(board.reaching, 0, board.sleepers);
 }
 
 void Steps::run_operations(const Task& task) {
@@ -145,6 +117,7 @@ void Steps::announce(const Operation& operation, bool is_staged) {
   const Extents extents = def.extents(operation, rank_, group_.size());
   const std::size_t item = itemsize(operation.dtype);
   Notice& notice = *::new (&group_.notice(rank_, step_)) Notice(notice_of(operation, collectives_, group_digest_));
+  notice.registrations = registrations_;
   notice.in = {.nbytes = static_cast<std::size_t>(extents.in) * item};
   notice.out = {.nbytes = static_cast<std::size_t>(extents.out) * item};
   if (is_staged) {
@@ -170,7 +143,9 @@ void Steps::meet(const Operation& operation) {
   const Notice& mine = group_.notice(rank_, step_);
   for (int peer = 0; peer < group_.size(); ++peer) {
     const Notice& other = group_.notice(peer, step_);
-    const bool agrees = other.fingerprint == mine.fingerprint && other.task == mine.task;
+    const bool is_same_log = other.registrations == mine.registrations || other.registrations == 0 ||
+                             mine.registrations == 0 || TESSERA_MUTANT("thread.symmetric_log_uncompared");
+    const bool agrees = other.fingerprint == mine.fingerprint && other.task == mine.task && is_same_log;
     if (!agrees && !TESSERA_MUTANT("comm.no_comparison")) fail_mismatch(operation);
   }
 }
@@ -216,7 +191,7 @@ void Steps::make(const Operation& operation, const Move& move, std::span<const s
 }
 
 void Steps::move_directly(const Operation& operation) {
-  const Reaching reaching(*this);
+  const Reaching reaching(memory_, rank_, name_);
   const int size = group_.size();
   SmallVector<const std::byte*, 16> in;
   SmallVector<std::byte*, 16> out;
@@ -296,7 +271,9 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
                      const Operation& operation) {
   if (word.load(std::memory_order_acquire) >= least) return;
   const std::function<bool()> is_there = [&] { return word.load(std::memory_order_acquire) >= least; };
-  const std::function<bool()> is_over = [&] { return has_verdict(group_) || is_gone(peer); };
+  const std::function<bool()> is_over = [&] {
+    return has_verdict(group_) || has_passed(operation, peer) || detail::is_gone(memory_, peer);
+  };
   while (true) {
     const bool came = memory_.waiting().wait({.is_there = is_there,
                                               .word = word,
@@ -310,19 +287,25 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
   }
 }
 
-bool Steps::is_gone(int peer) const {
-  const bool has_left = group_.board(peer).has_left.load(std::memory_order_acquire) != 0;
-  return (has_left && !TESSERA_MUTANT("thread.left_unseen")) || memory_.is_dead(peer);
+// Whether the peer took the registration that a rendezvous is for without one, so that it will not come.
+bool Steps::has_passed(const Operation& operation, int peer) const {
+  if (operation.registration == 0 || TESSERA_MUTANT("thread.symmetric_passing_unseen")) return false;
+  const Board& board = group_.board(peer);
+  return board.passed.load(std::memory_order_acquire) >= operation.registration &&
+         board.arrived.load(std::memory_order_acquire) < step_;
 }
 
 void Steps::fail_waiting(const Operation& operation, int peer) {
   if (has_verdict(group_)) throw_verdict(group_, name_);
-  if (is_gone(peer)) {
-    // Who has left in order may have ended since.
-    const bool has_left = group_.board(peer).has_left.load(std::memory_order_acquire) != 0;
-    const char* how = has_left ? " has left the group" : " died";
-    fail({.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = "rank " + std::to_string(peer) + how},
+  if (has_passed(operation, peer)) {
+    fail({.kind = Failure::Kind::kMismatch,
+          .missing = {peer},
+          .text = "ranks differ: rank " + std::to_string(peer) + " knew the memory of this registration, rank " +
+                  std::to_string(rank_) + " did not"},
          operation);
+  }
+  if (detail::is_gone(memory_, peer)) {
+    fail({.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = text_of_gone(memory_, peer)}, operation);
   }
   Failure failure{.kind = Failure::Kind::kDeadline};
   std::string behind;
