@@ -47,7 +47,8 @@ void Steps::run_messages(std::span<const Operation> operations) {
     auto* const bytes = reinterpret_cast<std::byte*>(heading);
     if (is_send) {
       const Message& message = messages.back();
-      *heading = {.count = operation.count, .dtype = operation.dtype};
+      *heading = {.count = operation.count, .dtype = operation.dtype, .group = group_digest_};
+      heading->name[name_.copy(heading->name, kNameBytes - 1)] = 0;
       const std::uint64_t few = message.has_few() ? message.nbytes : 0;
       if (few > 0) std::memcpy(message.few(), operation.in, few);
       send(operation.peer, tag::kHeading, bytes, sizeof(Heading) + few, {.is_ours = true, .owner = index});
@@ -80,12 +81,13 @@ void Steps::advance(Message& message, int index) {
     message.state = Message::kBody;
   } else if (!message.is_send() && message.state == Message::kHeading) {
     const Heading& heading = *message.heading;
-    const bool fits = heading.dtype == operation.dtype && heading.count == operation.count;
+    const bool is_of_group = heading.group == group_digest_;
+    const bool fits = heading.dtype == operation.dtype && heading.count == operation.count && is_of_group;
     if (!fits && !TESSERA_MUTANT("mpi.message_unchecked")) {
-      fail({.kind = Failure::Kind::kMismatch,
-            .text = "rank " + std::to_string(peer) + " sends " + std::string(to_string(heading.dtype)) + "[" +
-                    std::to_string(heading.count) + "]"},
-           operation);
+      std::string text = "rank " + std::to_string(peer) + " sends " + std::string(to_string(heading.dtype)) + "[" +
+                         std::to_string(heading.count) + "]";
+      if (!is_of_group) text += std::string(" for group ") + heading.name;
+      fail({.kind = Failure::Kind::kMismatch, .text = text}, operation);
     }
     if (message.has_few()) {
       if (message.nbytes > 0) std::memcpy(operation.out, message.few(), message.nbytes);

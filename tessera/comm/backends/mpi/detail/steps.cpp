@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <thread>
 
 #include "tessera/base/error.h"
@@ -72,13 +73,12 @@ void Steps::run(const Task& task) {
 void Steps::run_operations(const Task& task) {
   endpoint_.look();
   if (endpoint_.has_ended()) endpoint_.throw_end(name_);
+  group_digest_ = task.group_digest;
   std::vector<Operation> messages;
+  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message);
+  if (messages.size() < task.operations.size()) ++collectives_;
   for (const Operation& operation : task.operations) {
-    if (is_message(operation)) {
-      messages.push_back(operation);
-    } else {
-      run_collective(operation);
-    }
+    if (!is_message(operation)) run_collective(operation);
   }
   if (!messages.empty()) run_messages(messages);
 }
@@ -100,7 +100,8 @@ void Steps::meet(const Operation& operation, bool is_small) {
   // Small operations are those whose sizes all ranks know, so that there is nothing to offer.
   const bool has_offers = def.offer != nullptr && !is_small;
   Letter& own = letter(rank_);
-  own.notice = detail::notice_of(operation, sequence_);
+  own.notice = detail::notice_of(operation, collectives_, group_digest_);
+  own.group[name_.copy(own.group, kNameBytes - 1)] = 0;
   std::uint64_t nbytes = sizeof(Letter);
   if (is_small) {
     const auto given = static_cast<std::uint64_t>(def.extents(operation, rank_, size_).in * item_of(operation));
@@ -115,7 +116,8 @@ void Steps::meet(const Operation& operation, bool is_small) {
     const Letter* mine = &own;
     if (has_offers) {
       Letter& to_peer = offers_[static_cast<std::size_t>(peer)];
-      to_peer = {.notice = own.notice, .offer = def.offer(operation, rank_, peer)};
+      to_peer = own;
+      to_peer.offer = def.offer(operation, rank_, peer);
       mine = &to_peer;
     }
     send(peer, tag::kLetter, reinterpret_cast<const std::byte*>(mine), nbytes, {.is_ours = true});
@@ -123,12 +125,14 @@ void Steps::meet(const Operation& operation, bool is_small) {
   if (has_offers) own.offer = def.offer(operation, rank_, rank_);
   if (!TESSERA_MUTANT("mpi.meets_nobody")) finish(operation);
   std::vector<detail::Notice> notices;
+  std::vector<std::string> groups;
   bool agree = true;
   for (int peer = 0; peer < size_; ++peer) {
     notices.push_back(letter(peer).notice);
-    agree &= notices.back().fingerprint == own.notice.fingerprint && notices.back().task == sequence_;
+    groups.emplace_back(letter(peer).group);
+    agree &= notices.back().fingerprint == own.notice.fingerprint && notices.back().task == collectives_;
   }
-  if (!agree && !TESSERA_MUTANT("mpi.no_comparison")) fail(detail::difference_of(notices), operation);
+  if (!agree && !TESSERA_MUTANT("mpi.no_comparison")) fail(detail::difference_of(notices, groups), operation);
 }
 
 // Everything that comes to this rank, whoever would make it: all inputs are here.

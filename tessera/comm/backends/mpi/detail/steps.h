@@ -34,10 +34,12 @@ class Steps {
   void extend(std::chrono::nanoseconds by) { extra_ns_.fetch_add(by.count(), std::memory_order_relaxed); }
 
  private:
+  static constexpr std::size_t kNameBytes = 40;  // of a group's name, cut off there
   // A rank's letter; the bytes of a small input follow.
   struct Letter {
     detail::Notice notice;
     Offer offer;
+    char group[kNameBytes] = {};  // its name, for the words of a mismatch
   };
   // Memory as vectors of lines, so that what lies in it is aligned.
   struct alignas(64) Line {
@@ -47,6 +49,8 @@ class Steps {
   struct Heading {
     std::int64_t count = 0;
     DType dtype = DType::kU8;
+    std::uint64_t group = 0;     // digest of its name
+    char name[kNameBytes] = {};  // the name, for words
   };
   struct Message;
   struct Fold {
@@ -96,6 +100,8 @@ class Steps {
   const bool crowded_;
   std::string_view name_;  // of the group whose task runs
   std::uint64_t sequence_ = 0;
+  std::uint64_t collectives_ = 0;   // tasks that had any, all ranks alike: who takes no part in a message is not behind
+  std::uint64_t group_digest_ = 0;  // of the name
   std::chrono::steady_clock::time_point until_;
   std::chrono::nanoseconds deadline_{0};
   std::atomic<std::int64_t> extra_ns_{0};  // of the task that runs
