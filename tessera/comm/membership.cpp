@@ -1,5 +1,6 @@
 // How groups come from groups: subsets, colours, and what is left after a failure. Ranks agree through the store.
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 
 #include "tessera/base/error.h"
@@ -20,6 +21,18 @@ std::uint64_t digest_of(std::string_view name) {
   std::uint64_t digest = 0xcbf29ce484222325;
   for (const char c : name) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return digest;
+}
+
+// What a rank keeps of its world. Connecting waits for other ranks, so that it has a lock of its own.
+struct WorldGroup {
+  std::mutex mutex;
+  ProcessGroup group;
+};
+
+// Ranks that take turns are told of a deadlock by the scheduler, at once.
+std::chrono::nanoseconds first_deadline() {
+  const auto& simulated = detail::WorldState::current().simulated();
+  return simulated != nullptr && simulated->scheduler() != nullptr ? device::kForever : kFirstDeadline;
 }
 
 // A group over these ranks of the world; none where this rank is not among them.
@@ -90,20 +103,14 @@ std::vector<int> parse_places(std::string_view text) {
 }  // namespace
 
 ProcessGroup world() {
-  struct WorldGroup {
-    ProcessGroup group;
-  };
-  return current_rank()
-      ->part<WorldGroup>([] {
-        std::vector<Rank> ranks;
-        for (int rank = 0; rank < current_place().world_size; ++rank) ranks.emplace_back(rank);
-        // Ranks that take turns are told of a deadlock by the scheduler, at once.
-        const auto& simulated = detail::WorldState::current().simulated();
-        GroupOptions options{.backend = detail::WorldState::current().backend()};
-        if (simulated != nullptr && simulated->scheduler() != nullptr) options.deadline = device::kForever;
-        return std::make_shared<WorldGroup>(WorldGroup{connect(std::move(ranks), "world", options, nullptr, 0)});
-      })
-      .group;
+  auto& own = current_rank()->part<WorldGroup>([] { return std::make_shared<WorldGroup>(); });
+  const std::lock_guard lock(own.mutex);
+  if (own.group) return own.group;
+  std::vector<Rank> ranks;
+  for (int rank = 0; rank < current_place().world_size; ++rank) ranks.emplace_back(rank);
+  const GroupOptions options{.backend = detail::WorldState::current().backend(), .deadline = first_deadline()};
+  own.group = connect(std::move(ranks), "world", options, nullptr, 0);
+  return own.group;
 }
 
 ProcessGroup ProcessGroup::subgroup(std::span<const int> places, const GroupOptions& options) const {
