@@ -51,6 +51,9 @@ void run_job(int ranks, const std::function<void()>& body) {
   }
   if (testing::Test::IsSkipped()) return;  // by an earlier job of the case
   if (find_mpirun().empty()) GTEST_SKIP() << "no mpirun on PATH";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a job a case takes too long under a sanitizer: mpirun_mp_test is what runs there";
+#endif
   char folder[] = "/tmp/tessera_mpi_XXXXXX";
   ASSERT_NE(::mkdtemp(folder), nullptr);
   const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();

@@ -34,7 +34,7 @@ void under_mpirun(int ranks, const std::function<void()>& body) {
                  {std::filesystem::read_symlink("/proc/self/exe"),
                   std::string("--gtest_filter=") + info->test_suite_name() + "." + info->name(), "--gtest_brief=1"});
   const CommandEnd end = run_command(command, {std::string(kIsRank) + "=1", "ASAN_OPTIONS=detect_leaks=0",
-                                               "TSAN_OPTIONS=ignore_noninstrumented_modules=1"});
+                                               "TSAN_OPTIONS=ignore_noninstrumented_modules=1 report_thread_leaks=0"});
   EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
