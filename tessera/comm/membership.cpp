@@ -74,6 +74,20 @@ ProcessGroup world() {
       .group;
 }
 
+ProcessGroup group_of(std::span<const Rank> ranks, const GroupOptions& options) {
+  std::vector<Rank> members(ranks.begin(), ranks.end());
+  const std::string name = detail::text_of(members);
+  TESSERA_CHECK(std::ranges::find(members, current_place().rank) != members.end(), "group ", name,
+                ": asked for by rank ", current_place().rank, ", which is not in it");
+  for (const Rank rank : members) {
+    TESSERA_CHECK(rank.value() >= 0 && rank.value() < current_place().world_size, "group ", name, ": there is no rank ",
+                  rank, " in a world of ", current_place().world_size);
+    TESSERA_CHECK(std::ranges::count(members, rank) == 1, "group ", name, ": rank ", rank, " twice");
+  }
+  const ProcessGroup all = world();
+  return connect(std::move(members), name, options, all.state().get(), all.state()->generation);
+}
+
 ProcessGroup ProcessGroup::subgroup(std::span<const int> places, const GroupOptions& options) const {
   TESSERA_CHECK(state_ != nullptr, "no group: this rank is not in it");
   const std::uint64_t number = state_->made.fetch_add(1) + 1;

@@ -1,0 +1,40 @@
+#include "tessera/shard/scopes.h"
+
+#include <memory>
+#include <utility>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/shard/detail/counts.h"
+
+namespace tessera::shard {
+namespace {
+
+constinit thread_local Moving in_force = Moving::kRefused;
+
+}  // namespace
+
+Moving moving() { return in_force; }
+
+MovingScope::MovingScope(Moving moving) : previous_(std::exchange(in_force, moving)) {}
+MovingScope::~MovingScope() { in_force = previous_; }
+
+ShardCounts shard_counts() {
+  const detail::Counters& all = detail::counters();
+  return {all.calls, all.hits, all.evictions, all.automatic, all.collectives, all.nbytes};
+}
+
+namespace detail {
+
+Counters& counters() {
+  return current_rank()->part<Counters>([] { return std::make_shared<Counters>(); });
+}
+
+void check_may_communicate(std::string_view what) {
+  TESSERA_CHECK_AS(NotSupported, in_force != Moving::kForbidden, what,
+                   ", which needs communication, inside a ForbidCommunication scope; leave the scope, or bring the "
+                   "tensors beforehand to layouts that need none");
+}
+
+}  // namespace detail
+}  // namespace tessera::shard
