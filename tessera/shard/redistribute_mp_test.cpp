@@ -39,8 +39,8 @@ void expect_part(const Tensor& x, const ops::testing::Whole& whole) {
 
 TEST(RedistributeProcesses, RandomPairsGiveTheSameDataAndGradients) {
   run(4, [](int) {
-    const layout::testing::RequestKind kind{.most_axes = 3, .uneven_percent = 40, .special_percent = 30,
-                                            .partial_percent = 40};
+    const layout::testing::RequestKind kind{
+        .most_axes = 3, .uneven_percent = 40, .special_percent = 30, .partial_percent = 40};
     int checked = 0;
     for (std::uint64_t seed = 0; checked < 60; ++seed) {
       const layout::PlanRequest pair = layout::testing::random_request(seed, kind);

@@ -84,15 +84,15 @@ TEST(Redistribute, MovesAllDtypes) {
     return layout::PlanRequest{Layout::parse(mesh, from), Layout::parse(mesh, to), shape};
   };
   const std::vector<layout::PlanRequest> moves = {
-      pair("S0,S1", "R,R", {6, 5}), pair("S0,R", "S1,S0", {6, 5}), pair("R,R", "S1,S0", {6, 5}),
+      pair("S0,S1", "R,R", {6, 5}), pair("S0,R", "S1,S0", {6, 5}),     pair("R,R", "S1,S0", {6, 5}),
       pair("R,S0", "S0,R", {8, 2}), pair("P(max),S0", "R,S1", {6, 5}), pair("P(min),P(min)", "S0,R", {7})};
   // Parts of partial values are made up beyond the range of the small ones.
-  const std::vector<layout::PlanRequest> small = {
-      pair("S0,S1", "R,R", {6, 5}), pair("S0,R", "S1,S0", {6, 5}), pair("R,R", "P(max),S0", {6, 5})};
+  const std::vector<layout::PlanRequest> small = {pair("S0,S1", "R,R", {6, 5}), pair("S0,R", "S1,S0", {6, 5}),
+                                                  pair("R,R", "P(max),S0", {6, 5})};
   for (const DType dtype : {DType::kBool, DType::kU8}) expect_moves(small, dtype, {});
   for (const DType dtype : {DType::kI32, DType::kI64}) expect_moves(moves, dtype, {});
-  const std::vector<layout::PlanRequest> sums = {
-      pair("S0,S1", "R,R", {6, 5}), pair("P,P", "R,R", {6, 5}), pair("P,S0", "S0,S1", {5, 4}), pair("P,P", "S0,S1", {3, 4})};
+  const std::vector<layout::PlanRequest> sums = {pair("S0,S1", "R,R", {6, 5}), pair("P,P", "R,R", {6, 5}),
+                                                 pair("P,S0", "S0,S1", {5, 4}), pair("P,P", "S0,S1", {3, 4})};
   for (const DType dtype : {DType::kI64, DType::kF64, DType::kC64}) expect_moves(sums, dtype, {});
 }
 
@@ -138,7 +138,8 @@ TEST(Redistribute, TakesPartsThatAreNotDense) {
   for (std::size_t i = 0; i < 6; ++i) {
     for (std::size_t j = 0; j < 4; ++j) want.values.push_back(values.values[j * 6 + i]);
   }
-  for (const std::size_t n : {0, 1}) EXPECT_EQ(ops::testing::difference(results.whole(n), want, 0, results.layout(n)), "");
+  for (const std::size_t n : {0, 1})
+    EXPECT_EQ(ops::testing::difference(results.whole(n), want, 0, results.layout(n)), "");
 }
 
 TEST(Redistribute, GivesBackATensorThatStays) {
@@ -156,10 +157,10 @@ TEST(Redistribute, GivesBackATensorThatStays) {
 TEST(Redistribute, OfManyIsWhatOneByOneGivesInFewerLaunches) {
   const Mesh mesh = Mesh::parse("a=2,b=2");
   const std::vector<std::pair<Layout, Layout>> moves = {
-      {Layout::parse(mesh, "S0,R"), Layout::parse(mesh, "R,R")},   // all-gather over a
-      {Layout::parse(mesh, "S1,R"), Layout::parse(mesh, "R,R")},   // likewise, with copies
-      {Layout::parse(mesh, "R,P"), Layout::parse(mesh, "R,R")},    // all-reduce over b
-      {Layout::parse(mesh, "R,R"), Layout::parse(mesh, "S0,S1")},  // nothing
+      {Layout::parse(mesh, "S0,R"), Layout::parse(mesh, "R,R")},    // all-gather over a
+      {Layout::parse(mesh, "S1,R"), Layout::parse(mesh, "R,R")},    // likewise, with copies
+      {Layout::parse(mesh, "R,P"), Layout::parse(mesh, "R,R")},     // all-reduce over b
+      {Layout::parse(mesh, "R,R"), Layout::parse(mesh, "S0,S1")},   // nothing
       {Layout::parse(mesh, "S0,S1"), Layout::parse(mesh, "S0,R")},  // all-gather over b
       {Layout::parse(mesh, "R,P"), Layout::parse(mesh, "R,R")},
       {Layout::parse(mesh, "S0,R"), Layout::parse(mesh, "S0,R")}};  // stays
