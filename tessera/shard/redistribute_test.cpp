@@ -9,6 +9,7 @@
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
 #include "tessera/layout/testing/random_requests.h"
+#include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/shard/detail/run_moves.h"
 #include "tessera/shard/scopes.h"
 #include "tessera/shard/testing/all_ranks.h"
@@ -200,11 +201,14 @@ TEST(Redistribute, RunsOnTheStreamGiven) {
     Tensor x = placed(values, cut);
     for (int i = 0; i < 4; ++i) {
       x = redistribute(redistribute(x, whole, {.stream = side}), cut);  // each behind the other
+      ops::mul_(x.local(), Scalar(2));  // what was there before is seen where it is read
     }
     EXPECT_EQ(tensor::current_stream(host).id(), host.default_stream().id());
     results.hand_in(0, x);
   });
-  EXPECT_EQ(ops::testing::difference(results.whole(0), values, 0, cut), "");
+  Whole want = values;
+  for (double& value : want.values) value *= 16;
+  EXPECT_EQ(ops::testing::difference(results.whole(0), want, 0, cut), "");
 }
 
 TEST(Redistribute, RefusesWhatItCannotDo) {

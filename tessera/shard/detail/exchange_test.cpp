@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "tessera/base/error.h"
 #include "tessera/layout/testing/random_requests.h"
@@ -61,6 +62,8 @@ std::string check_exchange(const GroupParts& parts, const Shape& shape, const st
   const std::size_t ranks = sides.size();
   for (std::size_t taker = 0; taker < ranks; ++taker) {
     const Indices wanted = elements_of(parts.after[taker], shape);
+    const Indices before = elements_of(parts.before[taker], shape);
+    const std::set<std::int64_t> own(before.begin(), before.end());
     std::map<std::int64_t, std::int64_t> got;  // place in the part -> element
     for (std::size_t from = 0; from < ranks; ++from) {
       if (sides[from].sends[taker] != sides[taker].receives[from]) return "the sides of a message differ";
@@ -68,7 +71,9 @@ std::string check_exchange(const GroupParts& parts, const Shape& shape, const st
       for (const Piece& piece : sides[taker].receives[from]) {
         for (const auto& [f, t] : listed(piece, shape_of(parts.before[from]), shape_of(parts.after[taker]))) {
           if (f < 0 || f >= static_cast<std::int64_t>(held.size())) return "an element that the sender has not";
-          if (!got.emplace(t, held[static_cast<std::size_t>(f)]).second) return "an element that comes twice";
+          const std::int64_t element = held[static_cast<std::size_t>(f)];
+          if (!got.emplace(t, element).second) return "an element that comes twice";
+          if (from != taker && own.contains(element)) return "an element that it has itself comes from another";
         }
       }
     }
@@ -99,8 +104,12 @@ GroupParts parts_on(const Layout& before, const Layout& after, const Shape& shap
 TEST(CommonRuns, AreWhatBothMapsHold) {
   // Maps of all kinds: pieces of a dimension of 12 or 24 cut twice, with blocks or not.
   const Mesh mesh = Mesh::parse("a=2,b=3");
-  for (const std::int64_t size : {1, 5, 6, 12, 24}) {
+  for (const std::int64_t size : {1, 5, 6, 12, 20, 24}) {
     std::vector<IndexMap> maps;
+    for (const char* text : {"R,R", "S0,R", "R,S0"}) {
+      for (int rank = 0; rank < 6; ++rank)
+        maps.push_back(index_map(Layout::parse(mesh, text), Shape{size}, 0, Rank(rank)));
+    }
     for (const std::int64_t blocks : {1, 2, 3}) {
       for (const std::int64_t inner : {1, 2}) {
         for (const bool swapped : {false, true}) {
