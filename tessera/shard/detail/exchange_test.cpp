@@ -106,9 +106,11 @@ TEST(CommonRuns, AreWhatBothMapsHold) {
   const Mesh mesh = Mesh::parse("a=2,b=3");
   for (const std::int64_t size : {1, 5, 6, 12, 20, 24}) {
     std::vector<IndexMap> maps;
-    for (const char* text : {"R,R", "S0,R", "R,S0"}) {
-      for (int rank = 0; rank < 6; ++rank)
-        maps.push_back(index_map(Layout::parse(mesh, text), Shape{size}, 0, Rank(rank)));
+    for (const char* text : {"R,R", "S0,R", "R,S0", "{Shard(0, blocks=2), Replicate()}",
+                             "{Shard(0, blocks=3), Replicate()}", "{Replicate(), Shard(0, blocks=2)}"}) {
+      const Layout layout = Layout::parse(mesh, text);
+      if (text[0] == '{' && size % 6 != 0) continue;
+      for (int rank = 0; rank < 6; ++rank) maps.push_back(index_map(layout, Shape{size}, 0, Rank(rank)));
     }
     for (const std::int64_t blocks : {1, 2, 3}) {
       for (const std::int64_t inner : {1, 2}) {
