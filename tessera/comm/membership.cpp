@@ -170,7 +170,7 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
   }
   std::string text;
   for (const int place : here) text += (text.empty() ? "" : " ") + std::to_string(place);
-  const std::vector<int> agreed = parse_places(*store.compare_set("result", std::nullopt, text));
+  std::vector<int> agreed = parse_places(*store.compare_set("result", std::nullopt, text));
   TESSERA_CHECK_AS(AbortedError, std::ranges::find(agreed, rank()) != agreed.end(), "group ", name(), ": the others (",
                    store.get("result", timeout), ") agreed to go on without rank ", rank(), ", which came too late");
   return agreed;
