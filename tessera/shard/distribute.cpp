@@ -32,7 +32,7 @@ void check_plain(const char* what, const Tensor& tensor, const char* way_out) {
 // The parts of all ranks, taken out of the whole and put one behind the other, on the rank that has it.
 Tensor all_parts(const Tensor& whole, const Layout& layout, std::span<const Rank> ranks, std::int64_t numel) {
   const Tensor dense = ops::contiguous(whole);
-  const Tensor packed = Tensor::allocate(Shape{numel}, whole.dtype(), tensor::current_device(whole.device()));
+  Tensor packed = Tensor::allocate(Shape{numel}, whole.dtype(), tensor::current_device(whole.device()));
   const detail::PartMaps all = detail::part_maps(Layout::replicated(layout.mesh()), whole.shape(), ranks[0]);
   std::vector<detail::RegionCopy> copies;
   std::int64_t offset = 0;

@@ -254,7 +254,7 @@ TEST(Redistribute, ThatIsWrongIsFound) {
       detail::run_moves(moves);
       results.hand_in(0, Tensor::sharded(values.shape, DType::kF32, to, moves[0].part));
     });
-    EXPECT_EQ(ops::testing::difference(results.whole(0), values, 0, to) == "", fault == 0) << fault;
+    EXPECT_EQ(ops::testing::difference(results.whole(0), values, 0, to).empty(), fault == 0) << fault;
   }
 }
 

@@ -165,7 +165,7 @@ Shape compare_parts(const Tensor& local, const Layout& layout, const std::option
   if (compares_bytes) mine.digest = digest_of(local);
   const std::vector<Card> cards = all_cards(mine, layout.mesh(), local.device());
   check_alike(cards, layout.mesh(), layout);
-  const Shape shape = given ? *given : shape_from(cards, layout);
+  Shape shape = given ? *given : shape_from(cards, layout);
   check_sizes(cards, layout, shape);
   if (compares_bytes) check_bytes(cards, layout, shape);
   return shape;
