@@ -6,6 +6,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/entry.h"
 
 namespace tessera::shard {
 namespace {
@@ -33,7 +34,7 @@ Counters& counters() {
 void check_may_communicate(std::string_view what) {
   TESSERA_CHECK_AS(NotSupported, in_force != Moving::kForbidden, what,
                    ", which needs communication, inside a ForbidCommunication scope; leave the scope, or bring the "
-                   "tensors beforehand to layouts that need none");
+                   "tensors beforehand to layouts that need none", backward_note());
 }
 
 }  // namespace detail
