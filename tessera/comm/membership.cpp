@@ -15,6 +15,17 @@ namespace {
 
 constexpr std::chrono::nanoseconds kFirstDeadline = std::chrono::minutes(5);
 
+// What a rank keeps of its world.
+struct WorldGroup {
+  ProcessGroup group;
+};
+
+// Ranks that take turns are told of a deadlock by the scheduler, at once.
+std::chrono::nanoseconds first_deadline() {
+  const auto& simulated = detail::WorldState::current().simulated();
+  return simulated != nullptr && simulated->scheduler() != nullptr ? device::kForever : kFirstDeadline;
+}
+
 // A group over these ranks of the world; none where this rank is not among them.
 ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const GroupOptions& options,
                      const GroupState* parent, std::uint64_t generation) {
@@ -58,17 +69,11 @@ std::vector<int> parse_places(std::string_view text) {
 }  // namespace
 
 ProcessGroup world() {
-  struct WorldGroup {
-    ProcessGroup group;
-  };
   return current_rank()
       ->part<WorldGroup>([] {
         std::vector<Rank> ranks;
         for (int rank = 0; rank < current_place().world_size; ++rank) ranks.emplace_back(rank);
-        // Ranks that take turns are told of a deadlock by the scheduler, at once.
-        const auto& simulated = detail::WorldState::current().simulated();
-        GroupOptions options;
-        if (simulated != nullptr && simulated->scheduler() != nullptr) options.deadline = device::kForever;
+        const GroupOptions options{.deadline = first_deadline()};
         return std::make_shared<WorldGroup>(WorldGroup{connect(std::move(ranks), "world", options, nullptr, 0)});
       })
       .group;
@@ -84,8 +89,11 @@ ProcessGroup group_of(std::span<const Rank> ranks, const GroupOptions& options) 
                   rank, " in a world of ", current_place().world_size);
     TESSERA_CHECK(std::ranges::count(members, rank) == 1, "group ", name, ": rank ", rank, " twice");
   }
-  const ProcessGroup all = world();
-  return connect(std::move(members), name, options, all.state().get(), all.state()->generation);
+  // The world is not connected for it: ranks that are not in the group may never come.
+  GroupOptions given = options;
+  const auto* all = current_rank()->find_part<WorldGroup>();
+  if (!given.deadline) given.deadline = all != nullptr ? all->group.deadline() : first_deadline();
+  return connect(std::move(members), name, given, nullptr, 0);
 }
 
 ProcessGroup ProcessGroup::subgroup(std::span<const int> places, const GroupOptions& options) const {
