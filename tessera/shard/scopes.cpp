@@ -1,12 +1,11 @@
 #include "tessera/shard/scopes.h"
 
-#include <memory>
 #include <utility>
 
 #include "tessera/base/error.h"
-#include "tessera/base/rank.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/entry.h"
+#include "tessera/shard/detail/rank_part.h"
 
 namespace tessera::shard {
 namespace {
@@ -27,9 +26,7 @@ ShardCounts shard_counts() {
 
 namespace detail {
 
-Counters& counters() {
-  return current_rank()->part<Counters>([] { return std::make_shared<Counters>(); });
-}
+Counters& counters() { return rank_part<Counters>(); }
 
 void check_may_communicate(std::string_view what) {
   TESSERA_CHECK_AS(NotSupported, in_force != Moving::kForbidden, what,

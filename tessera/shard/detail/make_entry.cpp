@@ -237,7 +237,12 @@ std::string propagate_call(const Call& call, Entry& entry, std::vector<Fix>& fix
     return conflict;
   }
   const RuledCall over = ruled(call, entry);
-  layout::Propagation found = layout::propagate(over.rule, over.operands, over.results);
+  layout::Propagation found;
+  if (over.operands.empty()) {  // made from nothing: whole, or as the target has it
+    found.outputs.assign(over.results.size(), Layout::replicated(entry.mesh));
+  } else {
+    found = layout::propagate(over.rule, over.operands, over.results);
+  }
   std::string conflict = found.conflict;
   if (found.is_match()) {
     conflict = take_targets(over, entry, found.outputs);
@@ -247,7 +252,7 @@ std::string propagate_call(const Call& call, Entry& entry, std::vector<Fix>& fix
       return {};
     }
   }
-  fixes = find_fixes(call, over, entry);
+  if (!over.operands.empty()) fixes = find_fixes(call, over, entry);
   return conflict;
 }
 
