@@ -161,7 +161,7 @@ void run_moved(const Call& call, const Entry& entry, const Memory& memory) {
   if (moving() != Moving::kAutomatic) refuse_moves(call);
   std::vector<Tensor> inputs(call.inputs.begin(), call.inputs.end());
   {
-    const AutomaticMoves moves(call);
+    const AutomaticMoves moves(call.op.name());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!entry.moved[i]) continue;
       if (!inputs[i].has_layout()) inputs[i] = as_replicated(inputs[i], entry.mesh);

@@ -12,7 +12,9 @@
 #include "tessera/autograd/hooks.h"
 #include "tessera/base/error.h"
 #include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/entry.h"
+#include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
@@ -72,6 +74,8 @@ Tensor moved(const Tensor& gradient, const Layout& to) {
                 " would have to move to ", to.placements_text(), ":\n", plan->text(),
                 "redistribute() or settle() in forward where that belongs, or open an AutoRedistribute scope",
                 detail::backward_note());
+  if (!is_free) detail::counters().automatic.fetch_add(1, std::memory_order_relaxed);
+  const detail::AutomaticMoves moves("a gradient");
   return redistribute(gradient, to);
 }
 

@@ -195,6 +195,19 @@ std::string wrong_with(const std::vector<const Held*>& by_rank, const Whole& wan
   return whole ? ops::testing::difference(*whole, want, tolerance, layout) : wrong;
 }
 
+// Backward is linear in the gradient, so that pending sums flow through it and nothing has to move. Not so where it
+// reads values that are partial themselves, or where ranks work together on it.
+bool may_move(const Trial& trial) {
+  if (trial.grads.empty()) return false;
+  const bool cooperates = trial.subject->op()->def.cooperation != nullptr;
+  if (trial.combination.is_partial() || (trial.is_pending && cooperates)) return true;
+  return std::ranges::any_of(trial.combination.outputs, [](const Layout& output) {
+    return std::ranges::any_of(output.partials(), [](const layout::PartialAxis& partial) {
+      return !layout::can_mix(partial.reduction, layout::Reduction::kSum);
+    });
+  });
+}
+
 std::string wrong_with(const Trial& trial) {
   const Subject& subject = *trial.subject;
   for (std::size_t r = 0; r < trial.errors.size(); ++r) {
@@ -217,6 +230,7 @@ std::string wrong_with(const Trial& trial) {
     std::string wrong = wrong_with(held, *trial.want[g], held[0]->layout, subject.tolerance() * 10);
     if (!wrong.empty()) return concat("gradient ", g, ": ", wrong);
   }
+  if (trial.moves != 0 && !may_move(trial)) return concat(trial.moves, " operands had to move");
   return {};
 }
 
@@ -275,21 +289,14 @@ void run_all(const Mesh& mesh, bool with_gradients) {
     }
   });
   int wrong = 0;
-  std::uint64_t moves = 0;
   for (const Trial& trial : trials) {
     const std::string what = wrong_with(trial);
-    moves += trial.moves;
     if (what.empty() || ++wrong > 5) continue;
     ADD_FAILURE() << trial.subject->text() << " on " << trial.combination.text() << (trial.is_pending ? ", pending" : "")
                   << ": " << what;
   }
   EXPECT_EQ(wrong, 0) << "of " << trials.size() << " trials on " << mesh.text();
-  if (!with_gradients) {
-    EXPECT_EQ(moves, 0);
-  }
-  EXPECT_GT(trials.size(), 50U);
-  std::printf("%s: %zu calls, %llu operands moved\n", mesh.text().c_str(), trials.size(),
-              static_cast<unsigned long long>(moves));
+  EXPECT_GT(trials.size(), 200U);
 }
 
 class Operators : public ::testing::TestWithParam<const char*> {};

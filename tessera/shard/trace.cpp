@@ -12,7 +12,7 @@ namespace tessera::shard {
 namespace {
 
 constinit thread_local TraceLayouts* innermost = nullptr;
-constinit thread_local const tensor::Call* moving_for = nullptr;
+constinit thread_local std::string_view moving_for = {};
 
 std::string joined(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ", ")); }
 
@@ -119,14 +119,14 @@ void trace_move(DType dtype, const std::shared_ptr<const layout::Plan>& plan) {
   event.plan = plan;
   event.nbytes = plan->nbytes;
   event.us = plan->us;
-  event.is_automatic = moving_for != nullptr;
-  if (moving_for != nullptr) event.op = moving_for->op.name();
+  event.is_automatic = !moving_for.empty();
+  event.op = moving_for;
   event.inputs = {placed_text(dtype, plan->request.shape, plan->request.from)};
   event.outputs = {plan->request.to.placements_text()};
   add_event(event);
 }
 
-AutomaticMoves::AutomaticMoves(const tensor::Call& call) : outer_(std::exchange(moving_for, &call)) {}
+AutomaticMoves::AutomaticMoves(std::string_view what) : outer_(std::exchange(moving_for, what)) {}
 AutomaticMoves::~AutomaticMoves() { moving_for = outer_; }
 
 }  // namespace detail

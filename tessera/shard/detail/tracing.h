@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "tessera/layout/plan.h"
 #include "tessera/shard/detail/entry.h"
@@ -20,16 +21,16 @@ void trace_cooperation(const tensor::Call& call, const layout::Mesh& mesh, std::
 /// A tensor of this dtype moves by a plan: asked for, or inside of an AutomaticMoves.
 void trace_move(DType dtype, const std::shared_ptr<const layout::Plan>& plan);
 
-/// Moves of this thread are for a call's operands while it lives.
+/// Moves of this thread were not asked for while it lives, but are for `what`, an operator; and counted as such.
 class AutomaticMoves {
  public:
-  explicit AutomaticMoves(const tensor::Call& call);
+  explicit AutomaticMoves(std::string_view what);
   ~AutomaticMoves();
   AutomaticMoves(const AutomaticMoves&) = delete;
   AutomaticMoves& operator=(const AutomaticMoves&) = delete;
 
  private:
-  const tensor::Call* outer_;
+  std::string_view outer_;
 };
 
 }  // namespace tessera::shard::detail
