@@ -40,6 +40,11 @@ SavedHooksScope::SavedHooksScope(std::nullptr_t) : previous_(std::exchange(curre
 SavedHooksScope::~SavedHooksScope() { current_hooks() = std::move(previous_); }
 const std::shared_ptr<const SavedHooks>& SavedHooksScope::current() { return current_hooks(); }
 
+void set_saved_hooks(const Tensor& tensor, SavedHooks hooks) {
+  (void)tracked(tensor, "set_saved_hooks");
+  detail::state_of(tensor)->saved_hooks = std::make_shared<const SavedHooks>(std::move(hooks));
+}
+
 void HookHandle::remove() {
   if (remove_) std::exchange(remove_, nullptr)();
 }

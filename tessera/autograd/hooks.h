@@ -1,6 +1,7 @@
 // Places where other code looks into or changes what autograd does:
 //
 //   SavedHooksScope   what a call recorded in its scope saves for its gradient is packed, and unpacked in backward
+//   set_saved_hooks   likewise, wherever calls save this one tensor
 //   on_gradient       sees, and may replace, the gradient of a tensor when all of it has come in
 //   on_gradient_ready told when a leaf's gradient has been accumulated, while the rest of backward still runs
 //   at_end_of_run     told once when the backward run under way is over
@@ -48,6 +49,10 @@ class TESSERA_API SavedHooksScope {
  private:
   std::shared_ptr<const SavedHooks> previous_;
 };
+
+/// What calls save of this tracked tensor from now on goes through these hooks, whatever scope they are in: for a
+/// result that can be had again from something smaller. Views of the tensor are tensors of their own.
+TESSERA_API void set_saved_hooks(const Tensor& tensor, SavedHooks hooks);
 
 /// Sees a gradient and returns what goes on in its place; no tensor: the same goes on.
 using GradientHook = std::function<Tensor(const Tensor& gradient)>;

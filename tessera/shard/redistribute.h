@@ -3,8 +3,9 @@
 //
 //   Tensor w = redistribute(shard, Layout::replicated(mesh), {.remat = true});   // FSDP's gather
 //
-// Differentiable: the gradient goes to the source's dual layout (cut stays cut, partial becomes replicated), settling
-// what is pending there. Ranks off the mesh hold nothing and enter nothing.
+// Differentiable, as often as one likes: the gradient, whatever its layout, goes to the source's dual one (cut stays cut,
+// partial becomes replicated), settling what is pending there. A tensor that is to stay as it is comes back itself, and
+// so does its gradient. Ranks off the mesh hold nothing and enter nothing.
 #pragma once
 
 #include <optional>
@@ -20,7 +21,9 @@ namespace tessera::shard {
 
 /// How a tensor is moved.
 struct RedistributeOptions {
-  /// What is saved of the result for gradients is dropped, and moved again from the source when backward needs it.
+  /// Calls that save the result for their gradient keep the source instead, and move it again when backward gets there
+  /// (each of them once). The source must not change until then: an error. A view of the result that is saved keeps the
+  /// result.
   bool remat = false;
   std::optional<DType> forward_dtype = {};   ///< cast to this before it moves; the result has it
   std::optional<DType> backward_dtype = {};  ///< the gradient is cast to this before it moves, then to the source's
@@ -31,7 +34,8 @@ struct RedistributeOptions {
 
 /// `x`, a tensor with a layout, under the layout `to` of the same mesh.
 TESSERA_API Tensor redistribute(const Tensor& x, const layout::Layout& to, const RedistributeOptions& options = {});
-/// Likewise many tensors at once: steps of one kind over the same group are one launch. `to` has one for each.
+/// Likewise many tensors at once: steps of one kind over the same group are one launch, in backward too. `to` has one
+/// for each.
 TESSERA_API std::vector<Tensor> redistribute(std::span<const Tensor> tensors, std::span<const layout::Layout> to,
                                              const RedistributeOptions& options = {});
 

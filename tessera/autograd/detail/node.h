@@ -214,6 +214,7 @@ class State final : public tensor::GradientState {
   bool is_view = false;
   NodeRef base;  // of a view of a tensor that is no leaf: what made that tensor
   std::uint32_t base_output = 0;
+  std::shared_ptr<const SavedHooks> saved_hooks;  // of set_saved_hooks
 };
 
 /// What hangs on a tensor; null for an untracked one.
