@@ -14,6 +14,7 @@
 #include "tessera/ops/testing/validator_subject.h"
 #include "tessera/shard/create.h"
 #include "tessera/shard/scopes.h"
+#include "tessera/shard/testing/all_ranks.h"
 
 namespace tessera::shard {
 namespace {
@@ -138,13 +139,6 @@ bool add_gradients(Trial& trial, std::size_t outputs, Random& random) {
   return true;
 }
 
-Tensor own_part(const Whole& whole, const Layout& layout) {
-  const Rank rank = current_place().rank;
-  const Parts parts = ops::testing::cut(whole, layout);
-  const std::int64_t place = layout.mesh().ranks().place_of(rank);
-  return Tensor::sharded(whole.shape, whole.dtype, layout, parts.by_rank[static_cast<std::size_t>(place)]);
-}
-
 Held held_of(const Tensor& tensor) { return {tensor.layout(), ops::testing::read(tensor.local())}; }
 
 // One rank's side of a trial.
@@ -153,7 +147,7 @@ void run(Trial& trial, std::size_t rank) {
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < subject.inputs().size(); ++i) {
     const Layout& layout = trial.combination.inputs[i];
-    inputs.push_back(layout ? own_part(subject.inputs()[i], layout) : Tensor());
+    inputs.push_back(layout ? testing::placed(subject.inputs()[i], layout) : Tensor());
   }
   const bool has_backward = !trial.grads.empty();
   std::vector<Tensor> wanted;
@@ -170,7 +164,7 @@ void run(Trial& trial, std::size_t rank) {
     std::vector<Tensor> grads;
     for (std::size_t o = 0; o < results.size(); ++o) {
       const Layout layout = layout_of_gradient(trial.combination.outputs[o], trial.is_pending);
-      grads.push_back(trial.grads[o] ? own_part(*trial.grads[o], layout) : Tensor());
+      grads.push_back(trial.grads[o] ? testing::placed(*trial.grads[o], layout) : Tensor());
     }
     gradients = gradients_of(results, grads, wanted);
   }
