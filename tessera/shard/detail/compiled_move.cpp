@@ -22,7 +22,7 @@ Region region_of(const Piece& piece, const Shape& shape, std::int64_t offset, bo
   SmallVector<std::int64_t, 8> sizes;
   SmallVector<std::int64_t, 8> strides;
   for (std::size_t d = 0; d < piece.dims.size(); ++d) {
-    const Run& run = piece.dims[d];
+    const CommonRun& run = piece.dims[d];
     offset += (is_from ? run.from : run.to) * dense[d];
     if (run.count > 1) {
       sizes.push_back(run.count);

@@ -25,9 +25,9 @@ std::vector<Stretch> stretches_of(const IndexMap& map) {
 }
 
 // Adds a run behind those there are: as a part of the last one where it continues that.
-void add_run(std::vector<Run>& runs, std::int64_t from, std::int64_t to, std::int64_t length) {
+void add_run(std::vector<CommonRun>& runs, std::int64_t from, std::int64_t to, std::int64_t length) {
   if (!runs.empty()) {
-    Run& last = runs.back();
+    CommonRun& last = runs.back();
     const std::int64_t from_step = from - last.from - (last.count - 1) * last.from_stride;
     const std::int64_t to_step = to - last.to - (last.count - 1) * last.to_stride;
     if (last.count == 1 && from_step == last.length && to_step == last.length) {
@@ -51,8 +51,8 @@ bool is_empty(const PartMaps& part) {
 
 }  // namespace
 
-std::vector<Run> common_runs(const IndexMap& from, const IndexMap& to) {
-  std::vector<Run> runs;
+std::vector<CommonRun> common_runs(const IndexMap& from, const IndexMap& to) {
+  std::vector<CommonRun> runs;
   const std::vector<Stretch> a = stretches_of(from);
   const std::vector<Stretch> b = stretches_of(to);
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
@@ -72,7 +72,7 @@ std::vector<Run> common_runs(const IndexMap& from, const IndexMap& to) {
 
 std::int64_t Piece::numel() const {
   std::int64_t numel = 1;
-  for (const Run& run : dims) numel *= run.count * run.length;
+  for (const CommonRun& run : dims) numel *= run.count * run.length;
   return numel;
 }
 
@@ -97,11 +97,11 @@ Shape shape_of(const PartMaps& part) {
 std::vector<Piece> common_pieces(const PartMaps& from, const PartMaps& to) {
   std::vector<Piece> pieces(1);
   for (std::size_t d = 0; d < from.size(); ++d) {
-    const std::vector<Run> runs = common_runs(from[d], to[d]);
+    const std::vector<CommonRun> runs = common_runs(from[d], to[d]);
     std::vector<Piece> longer;
     longer.reserve(pieces.size() * runs.size());
     for (const Piece& piece : pieces) {
-      for (const Run& run : runs) {
+      for (const CommonRun& run : runs) {
         longer.push_back(piece);
         longer.back().dims.push_back(run);
       }

@@ -18,21 +18,21 @@ namespace tessera::shard::detail {
 
 /// `count` runs of `length` indices of one dimension, in local indices of the part they come from and of the part they
 /// go to.
-struct Run {
+struct CommonRun {
   std::int64_t from = 0;         ///< where the first begins in the one
   std::int64_t to = 0;           ///< and in the other
   std::int64_t length = 0;       ///< of each
   std::int64_t count = 1;        ///< how many
   std::int64_t from_stride = 0;  ///< between the beginnings of two, in the one
   std::int64_t to_stride = 0;    ///< and in the other
-  friend bool operator==(const Run&, const Run&) = default;
+  friend bool operator==(const CommonRun&, const CommonRun&) = default;
 };
 /// The indices that both hold.
-std::vector<Run> common_runs(const layout::IndexMap& from, const layout::IndexMap& to);
+std::vector<CommonRun> common_runs(const layout::IndexMap& from, const layout::IndexMap& to);
 
-/// Elements that go from one part to another: one Run for each dimension.
+/// Elements that go from one part to another: one CommonRun for each dimension.
 struct Piece {
-  SmallVector<Run, 4> dims;
+  SmallVector<CommonRun, 4> dims;
 
   /// How many elements.
   [[nodiscard]] std::int64_t numel() const;
