@@ -88,7 +88,7 @@ void Run::at_end(std::function<void()> callback) {
 
 const Node* Run::current() {
   return innermost != nullptr && innermost->done_ < innermost->nodes_.size() ? innermost->nodes_[innermost->done_]
-                                                                              : nullptr;
+                                                                             : nullptr;
 }
 
 std::vector<Tensor> Run::execute() {

@@ -29,7 +29,7 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
 // An entry with what is this rank's own.
 struct Slot {
   EntryRef entry;
-  tensor::Attributes localized;  // where the operator localizes
+  tensor::Attributes localized;                                       // where the operator localizes
   std::unique_ptr<const std::vector<layout::LocalOperand>> operands;  // of the inputs, where ranks cooperate
   bool is_on_mesh = true;
 };

@@ -48,12 +48,11 @@ void measure_warm(bench::Context& context, const WarmCase& of) {
   const Tensor plain_b = of.b.local();
   context.measure({.name = of.name,
                    .unit = "us",
-                   .ours =
-                       [&]() -> double {
-                         const double with = microseconds([&] { bench::do_not_optimize(of.call(of.a, of.b)); });
-                         const double without = microseconds([&] { bench::do_not_optimize(of.call(plain_a, plain_b)); });
-                         return with - without;
-                       },
+                   .ours = [&]() -> double {
+                     const double with = microseconds([&] { bench::do_not_optimize(of.call(of.a, of.b)); });
+                     const double without = microseconds([&] { bench::do_not_optimize(of.call(plain_a, plain_b)); });
+                     return with - without;
+                   },
                    .reference_name = "the local operator itself",
                    .reference = [&]() -> double {
                      return microseconds([&] { bench::do_not_optimize(of.call(plain_a, plain_b)); });

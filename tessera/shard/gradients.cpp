@@ -1,5 +1,6 @@
-// How gradients of tensors with layouts are laid out. A gradient is cut as its tensor is; along axes that do not cut the
-// tensor it is whole or pending, a partial sum that nobody has settled. All that is done here needs no communication:
+// How gradients of tensors with layouts are laid out. A gradient is cut as its tensor is; along axes that do not cut
+// the tensor it is whole or pending, a partial sum that nobody has settled. All that is done here needs no
+// communication:
 //
 //   gradient, tensor         becomes
 //   whole,    cut            cut: each rank keeps its part
@@ -66,10 +67,10 @@ Layout dual_of(const Layout& now, const Layout& of) {
 
 Tensor moved(const Tensor& gradient, const Layout& to) {
   if (gradient.layout() == to) return gradient;
-  const auto plan = planner().plan(
-      {gradient.layout(), to, gradient.shape(), static_cast<std::int64_t>(itemsize(gradient.dtype()))});
-  const bool is_free = std::ranges::none_of(
-      plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });
+  const auto plan =
+      planner().plan({gradient.layout(), to, gradient.shape(), static_cast<std::int64_t>(itemsize(gradient.dtype()))});
+  const bool is_free =
+      std::ranges::none_of(plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });
   TESSERA_CHECK(is_free || moving() == Moving::kAutomatic, "backward: a gradient ", tensor::describe(gradient),
                 " would have to move to ", to.placements_text(), ":\n", plan->text(),
                 "redistribute() or settle() in forward where that belongs, or open an AutoRedistribute scope",

@@ -211,8 +211,7 @@ std::string wrong_with(const Trial& trial) {
   for (std::size_t o = 0; o < subject.outputs().size(); ++o) {
     std::vector<const Held*> held;
     for (const auto& of_rank : trial.results) held.push_back(&of_rank[o]);
-    std::string wrong =
-        wrong_with(held, subject.outputs()[o], trial.combination.outputs[o], subject.tolerance());
+    std::string wrong = wrong_with(held, subject.outputs()[o], trial.combination.outputs[o], subject.tolerance());
     if (!wrong.empty()) return concat("result ", o, ": ", wrong);
   }
   for (std::size_t g = 0; g < trial.want.size(); ++g) {
@@ -287,8 +286,8 @@ void run_all(const Mesh& mesh, bool with_gradients) {
   for (const Trial& trial : trials) {
     const std::string what = wrong_with(trial);
     if (what.empty() || ++wrong > 5) continue;
-    ADD_FAILURE() << trial.subject->text() << " on " << trial.combination.text() << (trial.is_pending ? ", pending" : "")
-                  << ": " << what;
+    ADD_FAILURE() << trial.subject->text() << " on " << trial.combination.text()
+                  << (trial.is_pending ? ", pending" : "") << ": " << what;
   }
   EXPECT_EQ(wrong, 0) << "of " << trials.size() << " trials on " << mesh.text();
   EXPECT_GT(trials.size(), 200U);

@@ -31,7 +31,8 @@ Counters& counters() { return rank_part<Counters>(); }
 void check_may_communicate(std::string_view what) {
   TESSERA_CHECK_AS(NotSupported, in_force != Moving::kForbidden, what,
                    ", which needs communication, inside a ForbidCommunication scope; leave the scope, or bring the "
-                   "tensors beforehand to layouts that need none", backward_note());
+                   "tensors beforehand to layouts that need none",
+                   backward_note());
 }
 
 }  // namespace detail

@@ -71,7 +71,8 @@ std::string drawn(const std::vector<std::vector<std::string>>& table) {
   std::string out;
   for (const auto& row : table) {
     std::string line = " ";
-    for (std::size_t c = 0; c < row.size(); ++c) line += fmt::format(" {:<{}}{}", row[c], widths[c], c == 0 ? " |" : "");
+    for (std::size_t c = 0; c < row.size(); ++c)
+      line += fmt::format(" {:<{}}{}", row[c], widths[c], c == 0 ? " |" : "");
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
   }

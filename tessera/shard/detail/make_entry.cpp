@@ -203,8 +203,8 @@ Fix replicated_fix(const Call& call, const Entry& entry) {
     const Layout now = layout_of(call.inputs[i], entry.mesh);
     fix.inputs.push_back(whole);
     if (now == whole) continue;
-    fix.moves[i] = planner().plan({now, whole, call.inputs[i].shape(),
-                                   static_cast<std::int64_t>(itemsize(call.inputs[i].dtype()))});
+    fix.moves[i] = planner().plan(
+        {now, whole, call.inputs[i].shape(), static_cast<std::int64_t>(itemsize(call.inputs[i].dtype()))});
     fix.nbytes += fix.moves[i]->nbytes;
     fix.us += fix.moves[i]->us;
   }
@@ -271,9 +271,10 @@ Entry keyed(const Call& call, std::uint64_t hash) {
   entry.infos = tensor::infer(call);
   for (std::size_t o = 0; o < call.outputs.size(); ++o) {
     const Tensor& target = call.outputs[o];
-    TESSERA_CHECK_CALL(call, !target || (target.shape() == entry.infos[o].shape && target.dtype() == entry.infos[o].dtype),
-                       "the result is ", entry.infos[o].dtype, entry.infos[o].shape, ", but the tensor to write into is ",
-                       tensor::describe(target), backward_note());
+    TESSERA_CHECK_CALL(call,
+                       !target || (target.shape() == entry.infos[o].shape && target.dtype() == entry.infos[o].dtype),
+                       "the result is ", entry.infos[o].dtype, entry.infos[o].shape,
+                       ", but the tensor to write into is ", tensor::describe(target), backward_note());
   }
   return entry;
 }
