@@ -13,8 +13,8 @@
 namespace tessera::shard {
 namespace {
 
-using detail::TensorMove;
 using layout::Layout;
+using detail::TensorMove;
 
 // Where a tensor goes, and as what.
 struct Target {
