@@ -268,20 +268,23 @@ std::vector<Trial> trials_on(const Mesh& mesh, Random& random, bool with_gradien
   return out;
 }
 
-void run_all(const Mesh& mesh, bool with_gradients) {
+void run_all(const Mesh& mesh, bool with_gradients, const SimulateOptions& how = {}) {
   Random random(seed() + static_cast<std::uint64_t>(mesh.size()));
   std::vector<Trial> trials = trials_on(mesh, random, with_gradients);
-  simulate(static_cast<int>(mesh.size()), [&] {
-    const auto rank = static_cast<std::size_t>(current_place().rank.value());
-    const AutoRedistribute automatic;
-    for (Trial& trial : trials) {
-      try {
-        run(trial, rank);
-      } catch (const Error& error) {
-        trial.errors[rank] = error.message();
-      }
-    }
-  });
+  simulate(
+      static_cast<int>(mesh.size()),
+      [&] {
+        const auto rank = static_cast<std::size_t>(current_place().rank.value());
+        const AutoRedistribute automatic;
+        for (Trial& trial : trials) {
+          try {
+            run(trial, rank);
+          } catch (const Error& error) {
+            trial.errors[rank] = error.message();
+          }
+        }
+      },
+      how);
   int wrong = 0;
   for (const Trial& trial : trials) {
     const std::string what = wrong_with(trial);
@@ -297,6 +300,9 @@ class Operators : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Operators, GiveWhatOneDeviceGives) { run_all(Mesh::parse(GetParam()), false); }
 TEST_P(Operators, HaveTheGradientsOfOneDevice) { run_all(Mesh::parse(GetParam()), true); }
+
+// One rank at a time, in the order of a seed: a rank that waits for what no other will do is an error at once.
+TEST(OperatorsInTurns, GiveWhatOneDeviceGives) { run_all(Mesh::parse("x=2,y=2"), false, {.seed = seed()}); }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, Operators, ::testing::Values("x=2", "x=4", "x=2,y=2", "x=2,y=4", "x=8"));
 

@@ -79,14 +79,14 @@ ShardCounts TraceLayouts::counts() const {
   return now;
 }
 
-void add_event(const TraceEvent& event) {
+namespace detail {
+
+void tell(const TraceEvent& event) {
   for (TraceLayouts* scope = innermost; scope != nullptr; scope = scope->outer_) {
     scope->events_.push_back(event);
     if (scope->to_ != nullptr) *scope->to_ << event.text() << '\n';
   }
 }
-
-namespace detail {
 
 bool is_tracing() { return innermost != nullptr; }
 
@@ -97,7 +97,7 @@ void trace_call(const tensor::Call& call, const Entry& entry) {
   for (std::size_t o = 0; o < entry.outputs.size(); ++o) {
     event.outputs.push_back(placed_text(entry.infos[o].dtype, entry.infos[o].shape, entry.outputs[o]));
   }
-  add_event(event);
+  tell(event);
 }
 
 void trace_cooperation(const tensor::Call& call, const layout::Mesh& mesh, std::span<const layout::SubAxis> axes,
@@ -110,7 +110,7 @@ void trace_cooperation(const tensor::Call& call, const layout::Mesh& mesh, std::
     event.axes += mesh.axis(axis.axis).name;
   }
   if (statistics > 1) event.axes += fmt::format(", {} statistics in one launch", statistics);
-  add_event(event);
+  tell(event);
 }
 
 void trace_move(DType dtype, const std::shared_ptr<const layout::Plan>& plan) {
@@ -123,7 +123,7 @@ void trace_move(DType dtype, const std::shared_ptr<const layout::Plan>& plan) {
   event.op = moving_for;
   event.inputs = {placed_text(dtype, plan->request.shape, plan->request.from)};
   event.outputs = {plan->request.to.placements_text()};
-  add_event(event);
+  tell(event);
 }
 
 AutomaticMoves::AutomaticMoves(std::string_view what) : outer_(std::exchange(moving_for, what)) {}

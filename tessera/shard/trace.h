@@ -23,6 +23,12 @@
 
 namespace tessera::shard {
 
+struct TraceEvent;
+namespace detail {
+/// Tells all scopes of this thread.
+void tell(const TraceEvent& event);
+}  // namespace detail
+
 /// One thing that happened.
 struct TESSERA_API TraceEvent {
   /// What.
@@ -62,15 +68,12 @@ class TESSERA_API TraceLayouts {
   [[nodiscard]] ShardCounts counts() const;
 
  private:
-  friend void add_event(const TraceEvent& event);
+  friend void detail::tell(const TraceEvent& event);
   std::ostream* to_;
   TraceLayouts* outer_;
   ShardCounts before_;
   std::vector<TraceEvent> events_;
 };
-
-/// For who moves tensors: tells the scopes of this thread.
-TESSERA_API void add_event(const TraceEvent& event);
 
 /// Who owns what of a tensor of up to two dimensions, as text: a row for each run of the first dimension, a column for
 /// each of the second, the ranks that hold the box in each cell. Says so where values are partial.
