@@ -36,7 +36,8 @@ void expect_plain(const Tensor& got, const Whole& want) {
   const Whole read = ops::testing::read(got);
   EXPECT_EQ(read.shape, want.shape);
   EXPECT_EQ(read.dtype, want.dtype);
-  EXPECT_EQ(read.values, want.values);
+  ASSERT_EQ(read.values.size(), want.values.size());  // parts of partial values are made up, and rounded
+  for (std::size_t i = 0; i < want.values.size(); ++i) EXPECT_NEAR(read.values[i], want.values[i], 1e-9);
 }
 
 // Layouts of all kinds, each with a shape that it fits.
@@ -271,7 +272,7 @@ TEST(Scalars, OfShardedTensorsAreReadThroughFull) {
   on_worlds(2, {}, [] {
     const Tensor x = placed(counted(Shape{}), Layout::parse(Mesh::parse("x=2"), "P"));
     expect_error<InvalidArgument>([&] { (void)ops::item(x); }, {"item", "full()"});
-    EXPECT_EQ(ops::item(full(x)).as_double(), 1.0);
+    EXPECT_NEAR(ops::item(full(x)).as_double(), 1.0, 1e-5);
   });
 }
 
