@@ -18,13 +18,14 @@ namespace {
 constinit thread_local std::size_t allocations = 0;
 }
 
-void* operator new(std::size_t size) {
+// Out of line: compilers that see both halves warn of malloc in the one and delete in the other.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   ++allocations;
   if (void* block = std::malloc(size)) return block;
   throw std::bad_alloc();
 }
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t /*size*/) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete(void* block, std::size_t /*size*/) noexcept { std::free(block); }
 
 namespace tessera::shard {
 namespace {
