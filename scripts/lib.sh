@@ -11,6 +11,7 @@ g++                 command c++
 cmake               command cmake
 ninja-build         command ninja
 ccache              command ccache
+mold                command mold
 git                 command git
 python3             command python3
 libfmt-dev          header fmt/format.h

@@ -305,6 +305,7 @@ TEST(Complex, GradientsOfFunctionsAreTheirDerivatives) {
     Tensor (*ours)(const Tensor&);
     Value (*theirs)(Value);
   };
+  static const Value kNumber(0.3, 0.8);
   const Function kFunctions[] = {
       {"exp", ops::exp, [](Value z) { return std::exp(z); }},
       {"log", ops::log, [](Value z) { return std::log(z); }},
@@ -315,6 +316,20 @@ TEST(Complex, GradientsOfFunctionsAreTheirDerivatives) {
       {"sin", ops::sin, [](Value z) { return std::sin(z); }},
       {"cos", ops::cos, [](Value z) { return std::cos(z); }},
       {"tanh", ops::tanh, [](Value z) { return std::tanh(z); }},
+      {"pow of a number", [](const Tensor& x) { return ops::pow(x, 3); }, [](Value z) { return std::pow(z, 3); }},
+      {"pow of a complex number", [](const Tensor& x) { return ops::pow(x, kNumber); },
+       [](Value z) { return std::pow(z, kNumber); }},
+      {"number to the power", [](const Tensor& x) { return ops::pow(kNumber, x); },
+       [](Value z) { return std::pow(kNumber, z); }},
+      {"pow of itself", [](const Tensor& x) { return ops::pow(x, x); }, [](Value z) { return std::pow(z, z); }},
+      {"lerp", [](const Tensor& x) { return ops::lerp(ops::mul(x, kNumber), ops::sin(x), x); },
+       [](Value z) { return z * kNumber + z * (std::sin(z) - z * kNumber); }},
+      {"lerp by a number", [](const Tensor& x) { return ops::lerp(ops::sin(x), x, kNumber); },
+       [](Value z) { return std::sin(z) + kNumber * (z - std::sin(z)); }},
+      {"addcmul", [](const Tensor& x) { return ops::addcmul(x, ops::sin(x), ops::cos(x), kNumber); },
+       [](Value z) { return z + kNumber * std::sin(z) * std::cos(z); }},
+      {"addcdiv", [](const Tensor& x) { return ops::addcdiv(x, ops::sin(x), ops::cos(x), kNumber); },
+       [](Value z) { return z + kNumber * std::sin(z) / std::cos(z); }},
   };
   const Value at(0.7, -0.4);
   const Value weights(0.6, 1.3);  // of the real and the imaginary part in the loss

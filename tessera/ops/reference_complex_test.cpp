@@ -81,6 +81,12 @@ const std::map<std::string, Function> kFunctions = {
     {"cos", [](const auto& v, double) { return std::cos(v[0]); }},
     {"tanh", [](const auto& v, double) { return std::tanh(v[0]); }},
     {"div", [](const auto& v, double) { return v[0] / v[1]; }},
+    {"pow", [](const auto& v, double) { return std::pow(v[0], v[1]); }},
+    {"pow_scalar", [](const auto& v, double s) { return std::pow(v[0], s); }},
+    {"rpow_scalar", [](const auto& v, double s) { return std::pow(s, v[0]); }},
+    {"lerp", [](const auto& v, double) { return v[0] + v[2] * (v[1] - v[0]); }},
+    {"addcmul", [](const auto& v, double s) { return v[0] + s * v[1] * v[2]; }},
+    {"addcdiv", [](const auto& v, double s) { return v[0] + s * v[1] / v[2]; }},
     {"rdiv_scalar", [](const auto& v, double s) { return s / v[0]; }},
     {"eq", [](const auto& v, double) { return Complex(truth(v[0] == v[1])); }},
     {"ne", [](const auto& v, double) { return Complex(truth(v[0] != v[1])); }},
@@ -97,11 +103,11 @@ const std::map<std::string, Function> kFunctions = {
 const std::set<std::string> kBilinear = {"bmm", "contract", "linear", "mm", "mul"};
 // Linear, but for numbers that they add or put in: those have no imaginary part.
 const std::set<std::string> kLinear = {
-    "add",     "add_scalar",  "cast",        "cat",       "copy",         "div_scalar", "embedding",
-    "expand",  "flip",        "gather",      "index_add", "index_select", "index_sum",  "masked_fill",
-    "mean",    "mul_scalar",  "neg",         "pad",       "permute",      "roll",       "rsub_scalar",
-    "scatter", "scatter_add", "scatter_sum", "select",    "slice",        "sub",        "sub_scalar",
-    "sum",     "tril",        "triu",        "unslice",   "view",         "where",      "where_scalar"};
+    "add",         "add_scalar", "cast",      "cat",          "copy",       "div_scalar",  "embedding",   "expand",
+    "flip",        "gather",     "index_add", "index_select", "index_sum",  "lerp_scalar", "masked_fill", "mean",
+    "mul_scalar",  "neg",        "pad",       "permute",      "roll",       "rsub_scalar", "scatter",     "scatter_add",
+    "scatter_sum", "select",     "slice",     "sub",          "sub_scalar", "sum",         "tril",        "triu",
+    "unslice",     "view",       "where",     "where_scalar"};
 
 Complex value_at(const Parts& parts, std::size_t input, const Shape& whole, std::int64_t place) {
   const Shape& shape = parts.real[input].shape;

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
+#include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/device/host/host_device.h"
 #include "tessera/layout/layout.h"
@@ -147,6 +150,7 @@ TEST(CallOut, RefusesAViewOperator) {
 }
 
 TEST(Call, RefusesTensorsOnTwoDevices) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
   const device::Device other = device::host::make_host_device({.name = "other"});
   const Tensor there = Tensor::allocate({2}, DType::kF32, other);
   expect_error<InvalidArgument>(
@@ -192,6 +196,7 @@ TEST(Call, WithoutTheLayersAboveSaysWhatIsMissing) {
 }
 
 TEST(Call, RunsOnTheCurrentStreamAndInfersWithoutRunning) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
   const device::Device device = device::host::make_host_device({.mode = device::host::Mode::kThreaded});
   const Tensor a = Tensor::allocate({3}, DType::kF32, device);
   const device::Stream side = device.create_stream();
@@ -232,6 +237,7 @@ TEST(NormalizedDim, CountsFromTheEndAndNamesTheCall) {
 
 // What a captured call reads from outside must be there when the graph is replayed, whoever else runs in between.
 TEST(Call, ACaptureKeepsWhatItsCallsReadFromOutside) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
   const device::Device host = device::Device::get("host");
   const device::Stream stream = host.create_stream();
   const StreamScope scope(stream);

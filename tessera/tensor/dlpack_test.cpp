@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "tessera/base/rank.h"
@@ -85,6 +86,7 @@ TYPED_TEST(DlpackImport, OffsetsNegativeStepsScalarsAndEmptyOnes) {
 }
 
 TEST(DlpackImportLifetime, DeletesBehindTheWorkThatUsesTheElements) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
   const device::Device device = device::host::make_host_device({.mode = device::host::Mode::kThreaded});
   ForeignVersioned foreign;
   Tensor x = from_dlpack(&foreign.capsule, {.device = device});
@@ -256,6 +258,7 @@ TEST(Dlpack, ViewsKeepTheirStepsAndTheStorageLivesWithTheCapsule) {
 }
 
 TEST(Dlpack, AStreamIsMadeToWaitForTheProducer) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
   const device::Device device = device::host::make_host_device({.mode = device::host::Mode::kThreaded});
   const Tensor x = Tensor::allocate({1}, DType::kF32, device);
   const device::Stream consumer = device.create_stream();
@@ -271,6 +274,7 @@ TEST(Dlpack, AStreamIsMadeToWaitForTheProducer) {
 }
 
 TEST(Dlpack, IsSafeInACaptureWithoutAStream) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
   const device::Device device = device::host::make_host_device();
   const Tensor x = Tensor::allocate({1}, DType::kF32, device);
   const device::Stream stream = device.create_stream();

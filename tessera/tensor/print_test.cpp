@@ -5,6 +5,7 @@
 
 #include <complex>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -117,6 +118,7 @@ TEST(Print, FollowsStrides) {
 }
 
 TEST(Print, WaitsForTheWorkOnTheTensor) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
   const device::Device host = device::host::make_host_device({.mode = device::host::Mode::kThreaded, .name = "h"});
   const Tensor x = Tensor::allocate({2}, DType::kF32, host);
   const device::Stream& stream = current_stream(host);
@@ -132,6 +134,7 @@ TEST(Print, WaitsForTheWorkOnTheTensor) {
 }
 
 TEST(Print, RefusesInACaptureAndTellsWhatIsParked) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
   const device::Device host = device::host::make_host_device();
   const Tensor x = Tensor::allocate({2}, DType::kF32, host);
   const device::Stream stream = host.create_stream();

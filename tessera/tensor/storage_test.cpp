@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
 #include <vector>
 
 #include "tessera/base/rank.h"
@@ -32,6 +33,7 @@ struct Owner {
 
 class OutsideMemory : public ::testing::Test {
  protected:
+  RankScope rank_{std::make_shared<RankContext>(RankPlace{})};  // what it runs on ends with it
   device::Device device_ = threaded();
   device::Stream first_ = device_.create_stream();
   device::Stream second_ = device_.create_stream();
@@ -146,6 +148,7 @@ const Operator kRead = register_op({.name = "storage_test.read",
                                     .host = read_later});
 
 TEST(Storage, FreedMemoryIsReusedInStreamOrder) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
   const device::Device device = threaded();
   device.stall_stream(device.default_stream(), true);
   Tensor x = Tensor::allocate({1000}, DType::kF32, device);
@@ -157,6 +160,7 @@ TEST(Storage, FreedMemoryIsReusedInStreamOrder) {
 }
 
 TEST(Storage, MemoryUsedOnAnotherStreamIsNotReusedBeforeThatWork) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
   const device::Device device = threaded();
   const device::Stream side = device.create_stream();
   device.stall_stream(side, true);

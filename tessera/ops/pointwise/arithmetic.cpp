@@ -29,8 +29,8 @@
   ROW(mul, kAll, kMulti, kMulti, 1, hn::Mul(a, b), wrap_mul(a, b), "a, b", mul(g, conj_of(b())), mul(g, conj_of(a()))) \
   ROW(div, kFunctions | kComplex, kMulti, kOpaque, 1, hn::Div(a, b), a / b, "b, out", div(g, conj_of(b())),          \
       neg(mul(g, conj_of(div(y(), b())))))                                                                           \
-  ROW(pow, kFloats | kIntegers, kOpaque, kOpaque, 50, pow_of(d, a, b), integer_power(a, b), "a, b, out",             \
-      mul(g, mul(b(), pow(a(), sub(b(), 1)))), mul(g, mul(y(), where(gt(a(), 0), log(a()), 0))))                     \
+  ROW(pow, kFloats | kIntegers | kComplex, kOpaque, kOpaque, 50, pow_of(d, a, b), power_of(a, b), "a, b, out",       \
+      mul(g, conj_of(mul(b(), pow(a(), sub(b(), 1))))), mul(g, conj_of(mul(y(), log_or_0(a())))))                    \
   ROW(minimum, kFloats | kIntegers | kBools, kRising, kRising, 1, minimum_of(d, a, b), (a < b ? a : b), "a, b",      \
       mul(g, share(b(), a())), mul(g, share(a(), b())))                                                              \
   ROW(maximum, kFloats | kIntegers | kBools, kRising, kRising, 1, maximum_of(d, a, b), (a > b ? a : b), "a, b",      \
@@ -46,8 +46,9 @@
   ROW(mul_scalar, mul, kAll, kLast, kLinear, "", mul(g, conj_number(s)))                                             \
   ROW(div_scalar, div, kFunctions | kComplex, kLast, kLinear, "", div(g, conj_number(s)))                            \
   ROW(rdiv_scalar, div, kFunctions | kComplex, kFirst, kOpaque, "x, out", neg(mul(g, conj_of(div(y(), x())))))       \
-  ROW(pow_scalar, pow, kFloats | kIntegers, kLast, kOpaque, "x", power_gradient(g, x(), s))                          \
-  ROW(rpow_scalar, pow, kFloats | kIntegers, kFirst, kOpaque, "out", mul(mul(g, y()), std::log(s.as_double())))      \
+  ROW(pow_scalar, pow, kFloats | kIntegers | kComplex, kLast, kOpaque, "x", power_gradient(g, x(), s))               \
+  ROW(rpow_scalar, pow, kFloats | kIntegers | kComplex, kFirst, kOpaque, "out",                                      \
+      mul(mul(g, conj_of(y())), conj_number(log_for(g, s))))                                                         \
   ROW(floor_divide_scalar, floor_divide, kFloats | kIntegers, kLast, kOpaque, "", Tensor())                          \
   ROW(remainder_scalar, remainder, kFloats | kIntegers, kLast, kOpaque, "", g)
 // clang-format on
@@ -61,6 +62,15 @@ HWY_INLINE V pow_of(D d, V a, V b) {
   const V two = number(d, 2);
   if (hn::AllTrue(d, hn::Eq(b, two))) return hn::Mul(a, a);
   return lane_by_lane(d, a, b, [](auto x, auto y) { return std::pow(x, y); });
+}
+// Of integers and complex numbers; whatever to the power of 0 is 1.
+template <class T>
+T power_of(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return integer_power(a, b);
+  } else {
+    return b == T(0) ? T(1) : std::pow(a, b);
+  }
 }
 // Exact, as the quotient of floating numbers is not.
 template <class T>
@@ -115,15 +125,19 @@ Tensor share(const Tensor& a, const Tensor& b) {
   return add(cast(gt(a, b), dtype), mul(cast(eq(a, b), dtype), 0.5));
 }
 
-Scalar conj_number(const Scalar& s) {
-  return s.kind() == Scalar::Kind::kComplex ? Scalar(std::conj(s.as_complex())) : s;
-}
-
 Tensor power_gradient(const Tensor& g, const Tensor& x, const Scalar& s) {
-  if (s.as_double() == 0) return Tensor();
-  const Scalar less = s.kind() == Scalar::Kind::kFloating ? Scalar(s.as_double() - 1) : Scalar(s.as_int64() - 1);
-  return mul(mul(g, pow(x, less)), s);
+  if (!s.as_bool()) return Tensor();
+  const Scalar less = s.kind() == Scalar::Kind::kComplex    ? Scalar(s.as_complex() - 1.0)
+                      : s.kind() == Scalar::Kind::kFloating ? Scalar(s.as_double() - 1)
+                                                            : Scalar(s.as_int64() - 1);
+  return mul(mul(g, conj_of(pow(x, less))), conj_number(s));
 }
+// The logarithm of a number as the dtype of `like` has it.
+Scalar log_for(const Tensor& like, const Scalar& s) {
+  return is_complex(like.dtype()) ? Scalar(std::log(s.as_complex())) : Scalar(std::log(s.as_double()));
+}
+// Powers of numbers that have no logarithm do not change with the exponent.
+Tensor log_or_0(const Tensor& a) { return where(is_complex(a.dtype()) ? ne(a, 0) : gt(a, 0), log(a), 0); }
 
 #define TESSERA_GRADIENT(name, types, algebra_a, algebra_b, flops, vector, element, saves, gradient_a, gradient_b) \
   void name##_gradient_of(tensor::GradientCall& call) {                                                            \

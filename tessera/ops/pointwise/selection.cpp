@@ -44,6 +44,10 @@ struct LerpKernel {
   static HWY_INLINE V vec(D, V a, V b, V weight) {
     return hn::MulAdd(weight, hn::Sub(b, a), a);
   }
+  template <class T>
+  static T one(T a, T b, T weight) {
+    return a + weight * (b - a);
+  }
 };
 struct AddcmulKernel {
   template <class D, class V>
@@ -60,13 +64,17 @@ struct AddcdivKernel {
   static HWY_INLINE V vec(D, V x, V a, V b, V value) {
     return hn::Add(x, hn::Div(hn::Mul(value, a), b));
   }
+  template <class T>
+  static T one(T x, T a, T b, T value) {
+    return x + value * a / b;
+  }
 };
 
 const TileKernels* selection_kernels() {
   static constexpr TileKernels kKernels[] = {
       kernels_of<WhereKernel, 3, kAll>(), kernels_of<ClampKernel, 3, kFloats | kIntegers>(),
-      kernels_of<LerpKernel, 3, kFloats>(), kernels_of<AddcmulKernel, 4, kFloats | kIntegers>(),
-      kernels_of<AddcdivKernel, 4, kFloats>()};
+      kernels_of<LerpKernel, 3, kFloats | kComplex>(), kernels_of<AddcmulKernel, 4, kFloats | kIntegers | kComplex>(),
+      kernels_of<AddcdivKernel, 4, kFloats | kComplex>()};
   return kKernels;
 }
 
@@ -97,28 +105,31 @@ void clamp_gradient(tensor::GradientCall& call) {
 void lerp_gradient(tensor::GradientCall& call) {
   const Tensor& g = call.grad();
   const Tensor& weight = call.input(2);
-  if (call.needs(0)) give(call, 0, mul(g, sub(1, weight)));
-  if (call.needs(1)) give(call, 1, mul(g, weight));
-  if (call.needs(2)) give(call, 2, mul(g, sub(call.input(1), call.input(0))));
+  if (call.needs(0)) give(call, 0, mul(g, conj_of(sub(1, weight))));
+  if (call.needs(1)) give(call, 1, mul(g, conj_of(weight)));
+  if (call.needs(2)) give(call, 2, mul(g, conj_of(sub(call.input(1), call.input(0)))));
 }
 void lerp_scalar_gradient(tensor::GradientCall& call) {
-  const double weight = call.as<ScalarAttributes>().value.as_double();
-  if (call.needs(0)) give(call, 0, mul(call.grad(), 1 - weight));
+  const Scalar weight = conj_number(call.as<ScalarAttributes>().value);
+  const Scalar rest =
+      weight.kind() == Scalar::Kind::kComplex ? Scalar(1.0 - weight.as_complex()) : Scalar(1 - weight.as_double());
+  if (call.needs(0)) give(call, 0, mul(call.grad(), rest));
   if (call.needs(1)) give(call, 1, mul(call.grad(), weight));
 }
 void addcmul_gradient(tensor::GradientCall& call) {
-  const Scalar& value = call.as<ScalarAttributes>().value;
+  const Scalar value = conj_number(call.as<ScalarAttributes>().value);
   if (call.needs(0)) give(call, 0, call.grad());
-  if (call.needs(1)) give(call, 1, mul(mul(call.grad(), call.input(2)), value));
-  if (call.needs(2)) give(call, 2, mul(mul(call.grad(), call.input(1)), value));
+  if (call.needs(1)) give(call, 1, mul(mul(call.grad(), conj_of(call.input(2))), value));
+  if (call.needs(2)) give(call, 2, mul(mul(call.grad(), conj_of(call.input(1))), value));
 }
 void addcdiv_gradient(tensor::GradientCall& call) {
-  const Scalar& value = call.as<ScalarAttributes>().value;
+  const Scalar value = conj_number(call.as<ScalarAttributes>().value);
+  Tensor held;
   const Tensor& a = call.input(1);
-  const Tensor& b = call.input(2);
+  const Tensor& b = conj_of(call.input(2), std::move(held));
   if (call.needs(0)) give(call, 0, call.grad());
   if (call.needs(1)) give(call, 1, mul(div(call.grad(), b), value));
-  if (call.needs(2)) give(call, 2, neg(mul(div(mul(call.grad(), a), square(b)), value)));
+  if (call.needs(2)) give(call, 2, neg(mul(div(mul(call.grad(), conj_of(a)), square(b)), value)));
 }
 
 constexpr Row kWhereRow = {.name = "where",
@@ -150,14 +161,14 @@ constexpr Row kClampRow = {.name = "clamp",
                            .flops = 2};
 constexpr Row kLerpRow = {.name = "lerp",
                           .inputs = "a, b, weight",
-                          .types = kFloats,
+                          .types = kFloats | kComplex,
                           .kernels = kernels<2>,
                           .gradient = lerp_gradient,
                           .saves = "a, b, weight",
                           .flops = 3};
 constexpr Row kLerpScalarRow = {.name = "lerp_scalar",
                                 .inputs = "a, b",
-                                .types = kFloats,
+                                .types = kFloats | kComplex,
                                 .kernels = kernels<2>,
                                 .algebra = {kLinear, kLinear},
                                 .gradient = lerp_scalar_gradient,
@@ -165,7 +176,7 @@ constexpr Row kLerpScalarRow = {.name = "lerp_scalar",
                                 .flops = 3};
 constexpr Row kAddcmulRow = {.name = "addcmul",
                              .inputs = "x, a, b",
-                             .types = kFloats | kIntegers,
+                             .types = kFloats | kIntegers | kComplex,
                              .kernels = kernels<3>,
                              .gradient = addcmul_gradient,
                              .saves = "a, b",
@@ -173,7 +184,7 @@ constexpr Row kAddcmulRow = {.name = "addcmul",
                              .flops = 3};
 constexpr Row kAddcdivRow = {.name = "addcdiv",
                              .inputs = "x, a, b",
-                             .types = kFloats,
+                             .types = kFloats | kComplex,
                              .kernels = kernels<4>,
                              .gradient = addcdiv_gradient,
                              .saves = "a, b",

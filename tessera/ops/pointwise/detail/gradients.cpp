@@ -1,5 +1,7 @@
 #include "tessera/ops/pointwise/detail/gradients.h"
 
+#include <complex>
+
 #include "tessera/ops/pointwise/complex.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/reduce/reduce.h"
@@ -12,6 +14,9 @@ void give(tensor::GradientCall& call, int input, Tensor gradient) {
   call.set(input, std::move(gradient));
 }
 
+Scalar conj_number(const Scalar& number) {
+  return number.kind() == Scalar::Kind::kComplex ? Scalar(std::conj(number.as_complex())) : number;
+}
 const Tensor& conj_of(const Tensor& x, Tensor&& held) { return is_complex(x.dtype()) ? held = conj(x) : x; }
 
 }  // namespace tessera::ops::detail

@@ -13,4 +13,7 @@ TESSERA_API void give(tensor::GradientCall& call, int input, Tensor gradient);
 /// whole expression.
 TESSERA_API const Tensor& conj_of(const Tensor& x, Tensor&& held = Tensor());
 
+/// The complex conjugate of a number.
+TESSERA_API Scalar conj_number(const Scalar& number);
+
 }  // namespace tessera::ops::detail
