@@ -18,8 +18,8 @@
 namespace tessera::shard {
 namespace {
 
-using layout::Layout;
 using autograd::FunctionCall;
+using layout::Layout;
 using Tensors = std::vector<Tensor>;
 
 bool is_on(const layout::Mesh& mesh) { return mesh.contains(current_place().rank); }
@@ -63,8 +63,8 @@ Tensor scattered(const Tensor& whole, const Layout& layout) {
     numel += counts.back();
     is_even &= counts.back() == counts[0];
   }
-  const Tensor part = Tensor::allocate(layout::local_shape(layout, whole.shape(), current_place().rank), whole.dtype(),
-                                       where);
+  const Tensor part =
+      Tensor::allocate(layout::local_shape(layout, whole.shape(), current_place().rank), whole.dtype(), where);
   comm::Operation operation{.kind = layout.is_replicated() ? comm::OpKind::kBroadcast : comm::OpKind::kScatter,
                             .dtype = whole.dtype(),
                             .out = part.data()};
@@ -87,10 +87,10 @@ Tensor scattered(const Tensor& whole, const Layout& layout) {
 std::int64_t averaged_over(const Layout& layout) {
   std::int64_t ranks = 1;
   for (const layout::PartialAxis& partial : layout.partials()) {
-    TESSERA_CHECK_AS(NotSupported,
-                     partial.reduction == layout::Reduction::kSum || partial.reduction == layout::Reduction::kAvg,
-                     "from_local: parts under ", layout.placements_text(), " have no gradient each: whose value is the ",
-                     to_string(partial.reduction), " only all of them tell; reduce them as plain tensors, or detach()");
+    TESSERA_CHECK_AS(
+        NotSupported, partial.reduction == layout::Reduction::kSum || partial.reduction == layout::Reduction::kAvg,
+        "from_local: parts under ", layout.placements_text(), " have no gradient each: whose value is the ",
+        to_string(partial.reduction), " only all of them tell; reduce them as plain tensors, or detach()");
     if (partial.reduction == layout::Reduction::kAvg) ranks *= partial.by.size;
   }
   return ranks;

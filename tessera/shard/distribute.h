@@ -14,8 +14,8 @@ enum class DataOn : std::uint8_t {
   kFirstRank,  ///< on the mesh's first rank: it is sent; the others give a tensor of the same shape and dtype, not read
   kEveryRank,  ///< on all: each keeps its part, nothing is sent
 };
-/// The whole tensor cut as `layout` says, in memory of its own. Differentiable: every rank of the mesh gets the gradient
-/// of the whole, so that all ask for it or none does.
+/// The whole tensor cut as `layout` says, in memory of its own. Differentiable: every rank of the mesh gets the
+/// gradient of the whole, so that all ask for it or none does.
 TESSERA_API Tensor distribute(const Tensor& whole, const layout::Layout& layout, DataOn where);
 
 /// What is known of parts.

@@ -42,8 +42,8 @@ void expect_plain(const Tensor& got, const Whole& want) {
 
 // Layouts of all kinds, each with a shape that it fits.
 std::vector<std::pair<Layout, Shape>> layouts(std::size_t count, std::uint64_t seed) {
-  const layout::testing::RequestKind kind{.most_axes = 3, .uneven_percent = 60, .special_percent = 30,
-                                          .partial_percent = 40};
+  const layout::testing::RequestKind kind{
+      .most_axes = 3, .uneven_percent = 60, .special_percent = 30, .partial_percent = 40};
   std::vector<std::pair<Layout, Shape>> out;
   for (; out.size() < count; ++seed) {
     const layout::PlanRequest request = layout::testing::random_request(seed, kind);
@@ -148,8 +148,11 @@ TEST(FromLocal, SharesMemoryAndSendsNothingWhenTheShapeIsGiven) {
     EXPECT_EQ(x.local().data(), part.data());
     EXPECT_EQ(local(x).data(), part.data());
     expect_error<NotSupported>([&] { (void)from_local(part, cut); }, {"from_local", "ForbidCommunication"});
-    expect_error<InvalidArgument>([&] { (void)from_local(part, cut, {.shape = Shape{6, 3}}); },
-                                  {"[6, 3]", "holds [3, 3]", "[2, 3]"});
+    expect_error<InvalidArgument>(
+        [&] {
+          (void)from_local(part, cut, {.shape = Shape{6, 3}});
+        },
+        {"[6, 3]", "holds [3, 3]", "[2, 3]"});
     expect_error<InvalidArgument>([&] { (void)from_local({}, cut, {.shape = Shape{4, 3}}); }, {"no tensor"});
     expect_error<InvalidArgument>([&] { (void)from_local(x, cut, {.shape = Shape{4, 3}}); }, {"has a layout"});
   });
@@ -161,17 +164,20 @@ TEST(FromLocal, NamesRanksThatDiffer) {
     const Layout cut = Layout::parse(mesh, "S0,R");
     const auto part = [](std::int64_t rows, DType dtype) { return ops::ones(Shape{rows, 2}, {dtype}); };
     expect_error<MismatchError>([&] { (void)from_local(part(2, rank() == 2 ? DType::kF64 : DType::kF32), cut); },
-                   {"rank 2", "f64", "rank 0", "f32"});
+                                {"rank 2", "f64", "rank 0", "f32"});
     expect_error<MismatchError>([&] { (void)from_local(part(rank() == 3 ? 3 : 2, DType::kF32), cut); },
-                   {"rank 3", "holds [2, 2]", "has [3, 2]"});
-    expect_error<MismatchError>([&] { (void)from_local(part(2, DType::kF32), rank() == 1 ? Layout::parse(mesh, "R,S0") : cut); },
-                   {"1 and 0", "different layouts"});
-    expect_error<MismatchError>([&] { (void)from_local(rank() == 3 ? ops::ones(Shape{2}) : part(2, DType::kF32), cut); },
-                   {"rank 3", "1 dimensions", "2"});
+                                {"rank 3", "holds [2, 2]", "has [3, 2]"});
+    expect_error<MismatchError>(
+        [&] { (void)from_local(part(2, DType::kF32), rank() == 1 ? Layout::parse(mesh, "R,S0") : cut); },
+        {"1 and 0", "different layouts"});
+    expect_error<MismatchError>(
+        [&] { (void)from_local(rank() == 3 ? ops::ones(Shape{2}) : part(2, DType::kF32), cut); },
+        {"rank 3", "1 dimensions", "2"});
     // Replicas along b: 0 with 1, 2 with 3.
     const Tensor wrong = rank() == 3 ? ops::zeros(Shape{2, 2}) : part(2, DType::kF32);
     EXPECT_EQ(from_local(wrong, cut).shape(), (Shape{4, 2}));
-    expect_error<MismatchError>([&] { (void)from_local(wrong, cut, {.check = true}); }, {"ranks 3 and 2", "bytes differ"});
+    expect_error<MismatchError>([&] { (void)from_local(wrong, cut, {.check = true}); },
+                                {"ranks 3 and 2", "bytes differ"});
     // Partial parts may differ.
     (void)from_local(wrong, Layout::parse(mesh, "S0,P"), {.check = true});
     // Sizes that are no equal pieces need a layout that says so.

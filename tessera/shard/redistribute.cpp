@@ -13,8 +13,8 @@
 namespace tessera::shard {
 namespace {
 
-using layout::Layout;
 using detail::TensorMove;
+using layout::Layout;
 
 // Where a tensor goes, and as what.
 struct Target {

@@ -3,9 +3,9 @@
 //
 //   Tensor w = redistribute(shard, Layout::replicated(mesh), {.remat = true});   // FSDP's gather
 //
-// Differentiable, as often as one likes: the gradient, whatever its layout, goes to the source's dual one (cut stays cut,
-// partial becomes replicated), settling what is pending there. A tensor that is to stay as it is comes back itself, and
-// so does its gradient. Ranks off the mesh hold nothing and enter nothing.
+// Differentiable, as often as one likes: the gradient, whatever its layout, goes to the source's dual one (cut stays
+// cut, partial becomes replicated), settling what is pending there. A tensor that is to stay as it is comes back
+// itself, and so does its gradient. Ranks off the mesh hold nothing and enter nothing.
 #pragma once
 
 #include <optional>

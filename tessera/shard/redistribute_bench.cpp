@@ -4,11 +4,13 @@
 // a transport itself does to start is missing.
 #include <memory>
 
+#include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/bench.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/layout/arithmetic.h"
 #include "tessera/shard/redistribute.h"
+#include "tessera/shard/scopes.h"
 
 namespace tessera::shard {
 namespace {
@@ -52,13 +54,14 @@ void measure(bench::Context& context, const std::string& name, const Mesh& mesh,
   const Shape shape{64, 64};
   const Layout source = Layout::parse(mesh, from);
   const Layout target = Layout::parse(mesh, to);
-  const Tensor part = Tensor::allocate(layout::local_shape(source, shape, Rank(0)), DType::kF32,
-                                       device::Device::get("host"));
+  const Tensor part =
+      Tensor::allocate(layout::local_shape(source, shape, Rank(0)), DType::kF32, device::Device::get("host"));
   const Tensor x = Tensor::sharded(shape, DType::kF32, source, part);
-  context.measure({.name = name,
-                   .unit = "us",
-                   .ours = [&] { bench::do_not_optimize(redistribute(x, target)); },
-                   .must = 3});
+  const std::uint64_t before = shard_counts().collectives;
+  bench::do_not_optimize(redistribute(x, target));
+  TESSERA_CHECK(shard_counts().collectives == before + 1, name, ": the move is not one launch");
+  context.measure(
+      {.name = name, .unit = "us", .ours = [&] { bench::do_not_optimize(redistribute(x, target)); }, .must = 3});
 }
 
 const std::vector<std::pair<std::string, std::string>> kOptions = {{"backend", "nothing"}};

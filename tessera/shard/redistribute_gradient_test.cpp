@@ -36,8 +36,8 @@ struct Case {
   Layout gradient;
 };
 std::vector<Case> random_cases(std::size_t count, std::uint64_t seed) {
-  const layout::testing::RequestKind kind{.most_axes = 3, .uneven_percent = 40, .special_percent = 20,
-                                          .partial_percent = 50};
+  const layout::testing::RequestKind kind{
+      .most_axes = 3, .uneven_percent = 40, .special_percent = 20, .partial_percent = 50};
   std::vector<Case> out;
   for (; out.size() < count; ++seed) {
     const layout::PlanRequest pair = layout::testing::random_request(seed, kind);
@@ -79,8 +79,8 @@ TEST(RedistributeGradient, IsTheSameDataAtTheDualLayout) {
   });
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const layout::PlanRequest& pair = cases[i].pair;
-    const std::string wrong = ops::testing::difference(
-        results.whole(i), scaled(counted(pair.shape, DType::kF64), 3), 1e-9, results.layout(i));
+    const std::string wrong = ops::testing::difference(results.whole(i), scaled(counted(pair.shape, DType::kF64), 3),
+                                                       1e-9, results.layout(i));
     EXPECT_EQ(wrong, "") << layout::testing::pair_text(pair) << " gradient " << cases[i].gradient.placements_text();
   }
 }
@@ -231,8 +231,8 @@ TEST(RedistributeGradient, OfManyTensorsIsOneLaunchToo) {
     EXPECT_EQ(some[1].layout(), cut);
   });
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(ops::testing::difference(results.whole(i), counted(Shape{5, static_cast<std::int64_t>(i) + 1}, DType::kF64),
-                                       1e-9, cut),
+    EXPECT_EQ(ops::testing::difference(results.whole(i),
+                                       counted(Shape{5, static_cast<std::int64_t>(i) + 1}, DType::kF64), 1e-9, cut),
               "");
   }
 }

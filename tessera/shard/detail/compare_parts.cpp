@@ -79,8 +79,7 @@ void check_alike(const std::vector<Card>& cards, const Mesh& mesh, const Layout&
     TESSERA_CHECK_AS(MismatchError, card.dtype == first.dtype, "from_local: rank ", rank_at(p), " has a part of ",
                      to_string(static_cast<DType>(card.dtype)), ", rank ", rank_at(0), " one of ",
                      to_string(static_cast<DType>(first.dtype)));
-    TESSERA_CHECK_AS(MismatchError,
-                     card.layout_high == first.layout_high && card.layout_low == first.layout_low,
+    TESSERA_CHECK_AS(MismatchError, card.layout_high == first.layout_high && card.layout_low == first.layout_low,
                      "from_local: ranks ", rank_at(p), " and ", rank_at(0), " give different layouts; here it is ",
                      layout.text());
     TESSERA_CHECK_AS(MismatchError, card.ndim == first.ndim, "from_local: rank ", rank_at(p), " has a part of ",
@@ -151,8 +150,7 @@ void check_bytes(const std::vector<Card>& cards, const Layout& layout, const Sha
 
 }  // namespace
 
-Shape compare_parts(const Tensor& local, const Layout& layout, const std::optional<Shape>& given,
-                    bool compares_bytes) {
+Shape compare_parts(const Tensor& local, const Layout& layout, const std::optional<Shape>& given, bool compares_bytes) {
   const layout::LayoutHash hash = layout.hash();
   Card mine;
   mine.dtype = static_cast<std::int64_t>(local.dtype());

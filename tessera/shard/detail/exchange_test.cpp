@@ -135,7 +135,9 @@ TEST(CommonRuns, AreWhatBothMapsHold) {
 
 TEST(CommonRuns, OfEvenCutsAreOneEntry) {
   const Mesh mesh = Mesh::parse("x=4");
-  const auto map = [&](const char* text, int rank) { return index_map(Layout::parse(mesh, text), Shape{64}, 0, Rank(rank)); };
+  const auto map = [&](const char* text, int rank) {
+    return index_map(Layout::parse(mesh, text), Shape{64}, 0, Rank(rank));
+  };
   EXPECT_EQ(common_runs(map("{Shard(0)}", 1), map("{Replicate()}", 1)).size(), 1U);
   const std::vector<CommonRun> blocked = common_runs(map("{Shard(0, blocks=8)}", 1), map("{Replicate()}", 1));
   ASSERT_EQ(blocked.size(), 1U);
@@ -157,8 +159,15 @@ TEST(Exchange, BringsEveryElementOnceWhateverTheLayouts) {
 
 TEST(Exchange, OfSmallShapesIsRightForAllPairsOfAMesh) {
   const Mesh mesh = Mesh::parse("a=2,b=2");
-  const char* texts[] = {"S0,R", "R,S0", "S0,S0", "S1,S0", "S0,S1", "R,S1", "R,R",
-                         "{Shard(0, order=1), Shard(0, order=0)}", "{Shard(0, sizes=1/2), Replicate()}"};
+  const char* texts[] = {"S0,R",
+                         "R,S0",
+                         "S0,S0",
+                         "S1,S0",
+                         "S0,S1",
+                         "R,S1",
+                         "R,R",
+                         "{Shard(0, order=1), Shard(0, order=0)}",
+                         "{Shard(0, sizes=1/2), Replicate()}"};
   for (std::int64_t rows = 0; rows <= 5; ++rows) {
     for (std::int64_t columns = 1; columns <= 3; ++columns) {
       const Shape shape{rows, columns};

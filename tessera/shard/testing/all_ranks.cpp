@@ -63,10 +63,14 @@ Whole Results::whole(std::size_t number) const {
 }
 
 void on_worlds(int ranks, const std::vector<std::uint64_t>& seeds, const std::function<void()>& body) {
-  simulate(ranks, body);
+  const auto to_the_end = [&] {
+    body();
+    device::Device::get("host").synchronize();
+  };
+  simulate(ranks, to_the_end);
   for (const std::uint64_t seed : seeds) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    simulate(ranks, body, {.seed = seed});
+    simulate(ranks, to_the_end, {.seed = seed});
   }
 }
 
