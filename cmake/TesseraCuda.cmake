@@ -17,6 +17,15 @@ else()
   set(TESSERA_HAS_CUDA OFF)
 endif()
 message(STATUS "CUDA device: ${TESSERA_HAS_CUDA}")
+# NCCL is loaded at run time; its header is all that a build needs.
+set(TESSERA_HAS_NCCL OFF)
+if(TESSERA_HAS_CUDA)
+  find_path(TESSERA_NCCL_INCLUDE nccl.h HINTS ${TESSERA_CUDA_INCLUDE})
+  if(TESSERA_NCCL_INCLUDE)
+    set(TESSERA_HAS_NCCL ON)
+  endif()
+endif()
+message(STATUS "NCCL transport: ${TESSERA_HAS_NCCL}")
 
 # tessera_cuda_kernels(target file.cu): compiles the file's kernels and embeds them in `target` as the byte array
 # tessera_kernels_<file>, ended by tessera_kernels_<file>_end.

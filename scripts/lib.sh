@@ -24,6 +24,12 @@ libhwy-dev          header hwy/highway.h
 libopenblas-serial-dev  file /usr/lib/*/openblas-serial/libopenblas.a
 libasio-dev         header asio.hpp
 librandom123-dev    header Random123/philox.h
+libopenmpi-dev      file /usr/lib/*/openmpi/include/mpi.h
+openmpi-bin         command mpirun
+"
+# Peers that benches show beside, where they can be had.
+packages_bench="
+libgloo-dev         file /usr/include/gloo/allreduce.h
 "
 packages_lint="
 clang-format        command clang-format

@@ -19,6 +19,7 @@
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/reduction.h"
 #include "tessera/comm/store/store.h"
+#include "tessera/comm/symmetric.h"
 #include "tessera/comm/work.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "tessera/autograd/detail/run.h"
+#include "tessera/ops/pointwise/pointwise.h"
 
 namespace tessera::autograd {
 
@@ -80,5 +81,26 @@ HookHandle on_gradient_ready(const Tensor& leaf, ReadyHook hook) {
 }
 
 void at_end_of_run(std::function<void()> callback) { detail::Run::at_end(std::move(callback)); }
+
+std::string backward_of() {
+  const Node* node = detail::Run::current();
+  return node != nullptr ? node->title() : std::string();
+}
+
+namespace {
+constinit GradientLayouts gradient_layouts;  // set while the program starts
+}
+
+void set_gradient_layouts(const GradientLayouts& layouts) { gradient_layouts = layouts; }
+
+Tensor detail::placed(Tensor gradient, const layout::Layout& of) {
+  if (gradient.layout() == of || gradient_layouts.place == nullptr) return gradient;
+  return gradient_layouts.place(gradient, of);
+}
+
+Tensor detail::sum_of(const Tensor& a, const Tensor& b) {
+  if (a.layout() == b.layout() || gradient_layouts.sum == nullptr) return ops::add(a, b);
+  return gradient_layouts.sum(a, b);
+}
 
 }  // namespace tessera::autograd

@@ -68,6 +68,7 @@ void Node::connect(std::span<const Tensor> tensors) {
     if (!tensors[i]) continue;
     inputs[i].shape = tensors[i].shape();
     inputs[i].dtype = tensors[i].dtype();
+    if (tensors[i].has_layout()) inputs[i].layout = tensors[i].layout();
     const State* state = state_of(tensors[i]);
     if (state == nullptr) continue;
     if (state->base) refuse_stale_view(*this, *state);

@@ -54,6 +54,7 @@ enum Row {
   kThreads,
   kStore,
   kStoreSecret,
+  kCommCheck,
   kRows
 };
 
@@ -87,6 +88,8 @@ constexpr Variable kTable[] = {
     {"TESSERA_STORE", Kind::kAddress, "",
      "where ranks meet, hosted by someone else: tcp://host:port or file:///directory; set by tessera run"},
     {"TESSERA_STORE_SECRET", Kind::kSecret, "", "what a rank shows to the store to be let in; set by tessera run"},
+    {"TESSERA_COMM_CHECK", Kind::kSwitch, "0",
+     "1: ranks compare all that a launch of a group is about to do before any of it is done", kZeroOne},
 };
 static_assert(std::size(kTable) == kRows);
 
@@ -194,6 +197,7 @@ int cuda_connections() { return static_cast<int>(integer(kCudaConnections)); }
 std::string memory_policy() { return text_of(row(kMemoryPolicy)); }
 std::string store() { return text_of(row(kStore)); }
 std::string store_secret() { return text_of(row(kStoreSecret)); }
+bool comm_check() { return choice(kCommCheck) == "1"; }
 int threads() { return static_cast<int>(integer(kThreads)); }
 
 std::vector<Entry> table() {

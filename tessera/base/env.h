@@ -52,6 +52,8 @@ TESSERA_API int threads();
 TESSERA_API std::string store();
 /// TESSERA_STORE_SECRET: what a rank must show to a store behind a socket.
 TESSERA_API std::string store_secret();
+/// TESSERA_COMM_CHECK: whether ranks compare all that a launch does before any of it is done.
+TESSERA_API bool comm_check();
 
 /// One variable as it stands now.
 struct Entry {

@@ -11,6 +11,7 @@
 #include "tessera/base/version.h"
 #include "tessera/cli/report.h"
 #include "tessera/cli/verb.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/device/device.h"
 
 namespace tessera::cli {
@@ -33,6 +34,17 @@ std::vector<std::pair<std::string, std::string>> devices() {
                        fmt::format("{}, {}, {}", what.description, format_bytes(what.memory_nbytes), what.driver));
   }
   for (const device::AbsentKind& kind : Device::absent()) lines.emplace_back(kind.kind, "absent: " + kind.reason);
+  return lines;
+}
+
+// One line per transport between ranks: whether it could serve this process by itself.
+std::vector<std::pair<std::string, std::string>> transports() {
+  const comm::ConnectRequest request{.name = "info", .ranks = {Rank(0)}};
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const comm::BackendInfo& backend : comm::all_backends()) {
+    const std::string why_not = backend.why_not(request);
+    lines.emplace_back(std::string(backend.name), why_not.empty() ? "ready" : "not here: " + why_not);
+  }
   return lines;
 }
 
@@ -118,6 +130,8 @@ int show_json() {
   for (const auto& [name, description] : devices()) {
     device_list.push_back({{"name", name}, {"description", description}});
   }
+  ordered_json transport_list = ordered_json::array();
+  for (const auto& [name, state] : transports()) transport_list.push_back({{"name", name}, {"state", state}});
   print_json(ordered_json{{"version", build.version},
                           {"build",
                            {{"compiler", build.compiler},
@@ -125,6 +139,7 @@ int show_json() {
                             {"sanitizers", build.sanitizers},
                             {"cuda", build.has_cuda}}},
                           {"devices", device_list},
+                          {"transports", transport_list},
                           {"environment", env_json()},
                           {"records", found}});
   return kDone;
@@ -139,6 +154,7 @@ int show() {
                                      {"sanitizers", build.sanitizers.empty() ? "none" : std::string(build.sanitizers)},
                                      {"cuda", build.has_cuda ? "built" : "not built"}}}};
   sections.push_back({"devices", devices()});
+  sections.push_back({"transports", transports()});
   Section environment{"environment", {}};
   for (const env::Entry& entry : env::table()) {
     const std::string refused = entry.error.empty() ? "" : " (refused: " + entry.error + ")";

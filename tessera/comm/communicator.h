@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,6 +25,10 @@
 
 namespace tessera::comm {
 
+namespace detail {
+class GroupRecord;
+}
+
 /// What a transport can do. What it cannot is NotSupported, with a word on what can.
 struct Capabilities {
   std::uint32_t kinds = 0;            ///< a bit for each OpKind
@@ -33,19 +38,28 @@ struct Capabilities {
   bool has_shrink = false;            ///< those that are left can make a new group
   bool has_symmetric_memory = false;  ///< symmetric.h
   bool has_capture = false;           ///< operations may be captured
+  bool has_checked_mode = false;      ///< TESSERA_COMM_CHECK: all of a launch is compared before any of it is done
 };
 
 /// What runs: the operations of one launch, and how it went. Shared by the launch and its Work. In a graph it runs once
 /// a replay, and tells of the latest.
 struct Task {
   std::shared_ptr<const std::string> group;  ///< name of the group that asked for it
+  std::uint64_t group_digest = 0;            ///< of that name
+  detail::GroupRecord* record = nullptr;     ///< of that group, and no longer there than it
+  std::uint32_t number = 0;                  ///< launches that were asked of the group, this one counted
   std::vector<Operation> operations;         ///< at least one
   std::chrono::nanoseconds deadline{0};      ///< from its start
-  std::atomic<std::uint64_t> sequence{0};    ///< number in its communicator, from 1; 0: not begun
-  std::atomic<std::int64_t> began_ns{0};     ///< steady clock
-  std::atomic<std::int64_t> ended_ns{0};     ///< likewise
-  std::atomic<std::uint32_t> is_done{0};     ///< it has ended, where the host runs it; waited on
-  std::exception_ptr error;                  ///< of one that ended badly, written before is_done
+  /// A digest of the registrations before it (symmetric.h), the same on all ranks; 0: not known, as in a capture.
+  std::uint64_t registrations = 0;
+  std::atomic<std::uint64_t> sequence{0};  ///< number in its communicator, from 1; 0: not begun
+  std::atomic<std::int64_t> began_ns{0};   ///< steady clock
+  std::atomic<std::int64_t> ended_ns{0};   ///< likewise
+  std::atomic<std::uint32_t> is_done{0};   ///< it has ended, where the host runs it; waited on
+  std::exception_ptr error;                ///< of one that ended badly, written before is_done
+  /// Where a device runs it: asks how it goes, and fills in what is known; `has_ended`: the stream is past it. Called
+  /// by its Work, from any thread.
+  std::function<void(Task&, bool has_ended)> look;
 };
 
 /// Why operations of a group ended.
@@ -66,6 +80,8 @@ struct Failure {
   std::string text = {};                ///< what differs, or the reason given to abort()
 };
 
+class SymmetricBackend;
+
 /// One rank's side of one set of ranks. Thread-safe.
 class TESSERA_API Communicator {
  public:
@@ -84,6 +100,8 @@ class TESSERA_API Communicator {
   virtual void extend_deadline(std::chrono::nanoseconds by) = 0;
   /// Operations that have begun.
   [[nodiscard]] virtual std::uint64_t sequence() const = 0;
+  /// Its side of symmetric memory (symmetric_backend.h), as long as this; null: it has none.
+  [[nodiscard]] virtual SymmetricBackend* symmetric() { return nullptr; }
 };
 
 /// Who connects: the ranks of the set and how they find each other.

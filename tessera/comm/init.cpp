@@ -81,7 +81,7 @@ void init(const InitOptions& options) {
   rank->part<comm::detail::WorldState>([&] {
     auto processes = std::make_shared<comm::detail::ProcessWorld>(
         std::make_shared<comm::PrefixStore>("world", opened.store), place.rank);
-    return std::make_shared<comm::detail::WorldState>(opened.store, nullptr, processes);
+    return std::make_shared<comm::detail::WorldState>(opened.store, nullptr, processes, options.backend);
   });
   // The rank of a process is never destroyed, so peers must be told otherwise that it has gone in order.
   static comm::detail::WorldState* const world = &comm::detail::WorldState::current();

@@ -15,6 +15,13 @@ namespace {
 
 constexpr std::chrono::nanoseconds kFirstDeadline = std::chrono::minutes(5);
 
+// The same in every process (FNV-1a).
+std::uint64_t digest_of(std::string_view name) {
+  std::uint64_t digest = 0xcbf29ce484222325;
+  for (const char c : name) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return digest;
+}
+
 // What a rank keeps of its world.
 struct WorldGroup {
   ProcessGroup group;
@@ -35,6 +42,7 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
   const auto deadline = options.deadline.value_or(inherited);
   auto state = std::make_shared<GroupState>();
   state->name = options.name.empty() ? name : options.name;
+  state->digest = digest_of(state->name);
   state->rank = static_cast<int>(self - ranks.begin());
   state->generation = generation;
   state->has_fixed_order = options.fixed_order.value_or(parent == nullptr || parent->has_fixed_order);
@@ -43,10 +51,12 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
       options.backend.empty() && parent != nullptr ? std::string_view(parent->backend) : options.backend;
   state->communicator =
       detail::WorldState::current().communicator(ranks, backend, generation, deadline, state->backend);
+  state->symmetric = detail::WorldState::current().symmetric(*state->communicator);
   TESSERA_CHECK_AS(NotSupported, !state->has_fixed_order || state->communicator->capabilities().has_fixed_order,
                    "group ", state->name, ": backend ", state->backend,
                    " does not reduce in fixed order; ask for fixed_order = false or another backend");
   state->ranks = std::move(ranks);
+  state->record.open(*state);
   return ProcessGroup(std::move(state));
 }
 
@@ -54,6 +64,28 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
 PrefixStore meeting(const GroupState& group, std::string_view what, std::uint64_t number) {
   return PrefixStore("group " + group.name + "/" + std::string(what) + " " + std::to_string(number),
                      detail::WorldState::current().store());
+}
+
+// What a rank says at a meeting that every rank comes to; not waited for in vain.
+std::string hear(const GroupState& group, PrefixStore& meeting, std::string_view what, int place,
+                 std::chrono::nanoseconds deadline) {
+  const std::string key = std::to_string(place);
+  if (deadline == device::kForever) return meeting.get(key, deadline);  // who take turns are told of a deadlock
+  constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(50);
+  const auto until =
+      std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(deadline, std::chrono::hours(24));
+  while (true) {
+    const std::chrono::nanoseconds left = until - std::chrono::steady_clock::now();
+    const std::vector<int> gone = group.communicator->gone();
+    try {
+      return meeting.get(key, std::clamp(left, std::chrono::nanoseconds(0), kLook));
+    } catch (const TimeoutError&) {
+      TESSERA_CHECK_AS(AbortedError, std::ranges::find(gone, place) == gone.end(), "group ", group.name, ": ", what,
+                       ": rank ", place, " has ended or left");
+      TESSERA_CHECK_AS(TimeoutError, left > kLook, "group ", group.name, ": ", what, ": rank ", place,
+                       " did not come within ", deadline);
+    }
+  }
 }
 
 std::vector<int> parse_places(std::string_view text) {
@@ -73,7 +105,7 @@ ProcessGroup world() {
       ->part<WorldGroup>([] {
         std::vector<Rank> ranks;
         for (int rank = 0; rank < current_place().world_size; ++rank) ranks.emplace_back(rank);
-        const GroupOptions options{.deadline = first_deadline()};
+        const GroupOptions options{.backend = detail::WorldState::current().backend(), .deadline = first_deadline()};
         return std::make_shared<WorldGroup>(WorldGroup{connect(std::move(ranks), "world", options, nullptr, 0)});
       })
       .group;
@@ -124,7 +156,8 @@ ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& option
   };
   std::vector<Member> members;
   for (int place = 0; place < size(); ++place) {
-    const std::vector<int> said = parse_places(store.get(std::to_string(place), deadline()));
+    const std::vector<int> said =
+        parse_places(hear(*state_, store, "split " + std::to_string(number), place, deadline()));
     if (said[0] == colour) members.push_back({said[1], place});
   }
   if (colour == -1) return ProcessGroup();
@@ -177,6 +210,10 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
 }
 
 ProcessGroup ProcessGroup::shrink(std::chrono::nanoseconds timeout, const GroupOptions& options) const {
+  TESSERA_CHECK(state_ != nullptr, "no group: this rank is not in it");
+  TESSERA_CHECK_AS(NotSupported, state_->communicator->capabilities().has_shrink, "group ", name(), ": backend ",
+                   backend(), " cannot go on with fewer ranks; end the job and start it anew from a checkpoint, or",
+                   " use a backend that can (shm, on one machine)");
   std::vector<Rank> left;
   for (const int place : agree(timeout)) left.push_back(ranks()[static_cast<std::size_t>(place)]);
   const std::uint64_t generation = state_->generation + 1;

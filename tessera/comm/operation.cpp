@@ -11,6 +11,7 @@ namespace {
 // Two rounds of a multiply-and-shift mixer over each word, in two lanes that start apart.
 class Mixer {
  public:
+  explicit Mixer(std::uint64_t seed = 0) : low_(kLow ^ seed), high_(kHigh + seed) {}
   void add(std::uint64_t word) {
     low_ = mix(low_ ^ word);
     high_ = mix(high_ + std::rotl(word, 32) + 0x9e3779b97f4a7c15);
@@ -22,8 +23,10 @@ class Mixer {
     x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93;
     return x ^ (x >> 29);
   }
-  std::uint64_t low_ = 0x243f6a8885a308d3;
-  std::uint64_t high_ = 0x13198a2e03707344;
+  static constexpr std::uint64_t kLow = 0x243f6a8885a308d3;
+  static constexpr std::uint64_t kHigh = 0x13198a2e03707344;
+  std::uint64_t low_;
+  std::uint64_t high_;
 };
 
 bool reduces(OpKind kind) {
@@ -35,7 +38,8 @@ bool has_root(OpKind kind) {
 // Uneven parts of an all_to_all differ from rank to rank: pairs of ranks compare them.
 bool shares_counts(OpKind kind) { return kind != OpKind::kAllToAll; }
 
-void append(std::string& text, std::string_view name, const SmallVector<std::int64_t, 8>& counts) {
+template <class Numbers>
+void append(std::string& text, std::string_view name, const Numbers& counts) {
   if (counts.empty()) return;
   text.append(", ").append(name).append("=[");
   for (std::size_t i = 0; i < counts.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(counts[i]);
@@ -59,12 +63,13 @@ std::string_view to_string(OpKind kind) {
     case OpKind::kSend: return "send";
     case OpKind::kRecv: return "recv";
     case OpKind::kPermute: return "permute";
+    case OpKind::kRendezvous: return "rendezvous";
   }
   return "no operation";
 }
 
-Fingerprint fingerprint(const Operation& operation) {
-  Mixer mixer;
+Fingerprint fingerprint(const Operation& operation, std::uint64_t group) {
+  Mixer mixer(TESSERA_MUTANT("comm.group_unseen") ? 0 : group);
   mixer.add(
       static_cast<std::uint64_t>(operation.kind) |
       static_cast<std::uint64_t>(TESSERA_MUTANT("comm.dtype_unseen") ? DType::kU8 : operation.dtype) << 8 |
@@ -83,7 +88,17 @@ Fingerprint fingerprint(const Operation& operation) {
     mixer.add(operation.in_counts.empty() ? 0 : 1);
   }
   for (const int target : operation.targets) mixer.add(static_cast<std::uint64_t>(target));
+  if (operation.kind == OpKind::kRendezvous) mixer.add(operation.registration);
   return mixer.result();
+}
+
+std::uint64_t digest_of_parts(const Operation& operation) {
+  if (operation.in_counts.empty() && operation.out_counts.empty() && operation.targets.empty()) return 0;
+  Mixer mixer;
+  for (const std::int64_t count : operation.in_counts) mixer.add(static_cast<std::uint64_t>(count));
+  for (const std::int64_t count : operation.out_counts) mixer.add(static_cast<std::uint64_t>(count));
+  for (const int target : operation.targets) mixer.add(static_cast<std::uint64_t>(target));
+  return mixer.result().low;
 }
 
 std::string text_of(const Operation& operation) {
@@ -93,14 +108,16 @@ std::string text_of(const Operation& operation) {
   if (reduces(operation.kind)) {
     text.append(", ").append(to_string(operation.reduction.kind));
     if (operation.reduction.kind == ReduceKind::kPremultiply) {
-      text.append(" by ").append(std::to_string(operation.reduction.factor));
+      text += tessera::detail::concat(" by ", operation.reduction.factor);
     }
   }
   if (has_root(operation.kind)) text.append(", root ").append(std::to_string(operation.root));
   if (operation.kind == OpKind::kSend) text.append(", to ").append(std::to_string(operation.peer));
   if (operation.kind == OpKind::kRecv) text.append(", from ").append(std::to_string(operation.peer));
+  if (operation.registration != 0) text.append(", registration ").append(std::to_string(operation.registration));
   append(text, "in", operation.in_counts);
   append(text, "out", operation.out_counts);
+  append(text, "to", operation.targets);
   return text + ")";
 }
 

@@ -29,9 +29,10 @@ enum class OpKind : std::uint8_t {
   kSend,            ///< to one peer
   kRecv,            ///< from one peer
   kPermute,         ///< each rank sends to at most one and receives from at most one
+  kRendezvous,      ///< an all_gather of few bytes by which symmetric memory comes to be (symmetric.h)
 };
 /// How many kinds there are.
-inline constexpr int kOpKinds = 13;
+inline constexpr int kOpKinds = 14;
 /// "all_reduce", ...
 TESSERA_API std::string_view to_string(OpKind kind);
 
@@ -64,17 +65,21 @@ struct Operation {
   RaggedRows rows = {};       ///< of ragged_all_to_all
   std::int64_t in_rows = 0;   ///< rows that `in` has room for
   std::int64_t out_rows = 0;  ///< likewise `out`
+  /// Of rendezvous: the number of the registration that it is for; 0: it is for a pool. The same on all ranks.
+  std::uint64_t registration = 0;
 };
 
-/// 128 bits over what must be the same on all ranks: kind, dtype, sizes, root, reduction, uneven parts, targets.
+/// 128 bits over what must be the same on all ranks: group, kind, dtype, sizes, root, reduction, uneven parts, targets.
 struct Fingerprint {
   std::uint64_t low = 0;   ///< half
   std::uint64_t high = 0;  ///< half
   /// The same.
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
-/// Of an operation.
-TESSERA_API Fingerprint fingerprint(const Operation& operation);
+/// Of an operation of the group with this digest (of its name).
+TESSERA_API Fingerprint fingerprint(const Operation& operation, std::uint64_t group = 0);
+/// 64 bits over uneven parts and targets; 0: it has none.
+TESSERA_API std::uint64_t digest_of_parts(const Operation& operation);
 /// "all_reduce(f32[1048576], sum)", for errors and records.
 TESSERA_API std::string text_of(const Operation& operation);
 

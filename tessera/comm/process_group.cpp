@@ -8,6 +8,7 @@
 #include "tessera/base/rank.h"
 #include "tessera/comm/collectives/collective.h"
 #include "tessera/comm/detail/group_state.h"
+#include "tessera/comm/detail/symmetric/registry.h"
 #include "tessera/comm/detail/work_state.h"
 #include "tessera/device/device.h"
 
@@ -29,7 +30,8 @@ void check_operation(const GroupState& group, const Operation& operation) {
   const int size = static_cast<int>(group.ranks.size());
   const Capabilities& can = group.communicator->capabilities();
   TESSERA_CHECK_AS(NotSupported, (can.kinds >> static_cast<unsigned>(operation.kind) & 1U) != 0, "group ", group.name,
-                   ": backend ", group.backend, " has no ", to_string(operation.kind));
+                   ": backend ", group.backend, " has no ", to_string(operation.kind),
+                   "; what pairs of ranks do at once permute does, and thread, shm and mpi have messages");
   if (operation.kind != OpKind::kSend && operation.kind != OpKind::kRecv) {
     check_arguments(operation, group.rank, size);
     return;
@@ -74,13 +76,26 @@ std::uint64_t ProcessGroup::sequence() const { return state_of(state_).communica
 
 Work ProcessGroup::launch(std::span<const Operation> operations, const device::Stream& stream) const {
   GroupState& group = state_of(state_);
+  const std::string& device = stream.device().properties().kind;
+  const unsigned kind = device == "host" ? 1 : device == "cuda" ? 2 : 0;
+  TESSERA_CHECK_AS(NotSupported, (group.communicator->capabilities().device_kinds & kind) != 0, "group ", group.name,
+                   ": backend ", group.backend, " does not work on memory of ", stream.device().name(),
+                   "; ask for a group with another: GroupOptions::backend");
   TESSERA_CHECK(!operations.empty(), "group ", group.name, ": a launch of no operations");
   for (const Operation& operation : operations) check_operation(group, operation);
   const auto task = std::make_shared<Task>();
   task->operations.assign(operations.begin(), operations.end());
   task->deadline = deadline();
   task->group = std::shared_ptr<const std::string>(state_, &group.name);
+  task->group_digest = group.digest;
+  task->record = &group.record;
+  // A rendezvous compares them itself, with more words.
+  const std::uint64_t registrations = group.symmetric->digest.load(std::memory_order_acquire);
+  if (registrations != 0 && operations[0].kind != OpKind::kRendezvous && !stream.is_capturing()) {
+    task->registrations = registrations;
+  }
   const std::lock_guard lock(group.launch_mutex);
+  group.record.asked(*task, stream);
   order_behind_last(group, stream);
   group.communicator->enqueue(task, stream);
   if (stream.is_capturing()) return Work();

@@ -199,6 +199,18 @@ TEST(ProcessGroup, AnAbortReachesAll) {
   });
 }
 
+TEST(ProcessGroup, ARankThatEndsBeforeItJoinsIsNoticed) {
+  for (const std::optional<std::uint64_t> seed : {std::optional<std::uint64_t>(), {1}}) {
+    simulate(
+        3,
+        [] {
+          if (current_place().rank == Rank(1)) return;
+          expect_error<AbortedError>([] { (void)world(); }, {"group of ranks 0-2", "rank 1 ended before it joined"});
+        },
+        {.seed = seed});
+  }
+}
+
 // Each waits for the other's message: under a seed nobody can run, which is seen at once.
 TEST(ProcessGroup, ADeadlockUnderASeedIsAnErrorAtOnce) {
   EXPECT_THROW(simulate(2,

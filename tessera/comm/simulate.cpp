@@ -62,12 +62,18 @@ struct Simulation {
   std::vector<Ended> ended = {};
   int first_failed = -1;
 
+  // What the rank owns ends before the rank does, its communicators among it: peers that wait for it are told.
   void run_rank(int rank) {
-    auto context = std::make_shared<RankContext>(RankPlace{.rank = Rank(rank),
-                                                           .world_size = ranks,
-                                                           .local_rank = rank,
-                                                           .local_world_size = ranks,
-                                                           .run_dir = options.run_dir});
+    live_as(rank);
+    world->note_end(Rank(rank));
+  }
+
+  void live_as(int rank) {
+    const auto context = std::make_shared<RankContext>(RankPlace{.rank = Rank(rank),
+                                                                 .world_size = ranks,
+                                                                 .local_rank = rank,
+                                                                 .local_world_size = ranks,
+                                                                 .run_dir = options.run_dir});
     const RankScope scope(context);
     try {
       context->part<comm::detail::WorldState>([&] { return std::make_shared<comm::detail::WorldState>(store, world); });
@@ -80,8 +86,6 @@ struct Simulation {
       if (first_failed == -1) first_failed = rank;
       ended[static_cast<std::size_t>(rank)] = {std::current_exception(), error.what()};
     }
-    // What the rank owns ends here, its communicators among it: peers that wait for it are told.
-    context.reset();
   }
 };
 

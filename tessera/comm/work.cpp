@@ -12,6 +12,10 @@ WorkState& state_of(const std::shared_ptr<WorkState>& state) {
   return *state;
 }
 
+void look(Task& task, bool has_ended) {
+  if (task.look && task.is_done.load(std::memory_order_acquire) == 0) task.look(task, has_ended);
+}
+
 }  // namespace
 
 void Work::wait(std::chrono::nanoseconds timeout) const {
@@ -23,6 +27,7 @@ void Work::wait(std::chrono::nanoseconds timeout) const {
     } catch (...) {
       if (!is_done()) throw;
     }
+    look(*work.task, true);
   }
   if (work.task->error) std::rethrow_exception(work.task->error);
 }
@@ -32,7 +37,19 @@ void Work::wait_on(const device::Stream& stream) const {
   if (work.event) stream.wait(work.event);
 }
 
-bool Work::is_done() const { return state_of(state_).task->is_done.load(std::memory_order_acquire) != 0; }
+bool Work::is_done() const {
+  const WorkState& work = state_of(state_);
+  if (work.task->is_done.load(std::memory_order_acquire) != 0) return true;
+  if (!work.task->look) return false;
+  // On a device it has ended when what it wrote is there for all to see: that is what the event says.
+  try {
+    if (!work.event.query()) return false;
+  } catch (const std::exception&) {
+    // Something else on the stream has failed.
+  }
+  look(*work.task, true);
+  return work.task->is_done.load(std::memory_order_acquire) != 0;
+}
 
 std::exception_ptr Work::error() const { return is_done() ? state_->task->error : nullptr; }
 
@@ -42,6 +59,10 @@ std::chrono::nanoseconds Work::duration() const {
   return std::chrono::nanoseconds(task.ended_ns.load() - task.began_ns.load());
 }
 
-std::uint64_t Work::sequence() const { return state_of(state_).task->sequence.load(std::memory_order_relaxed); }
+std::uint64_t Work::sequence() const {
+  Task& task = *state_of(state_).task;
+  look(task, false);
+  return task.sequence.load(std::memory_order_relaxed);
+}
 
 }  // namespace tessera::comm

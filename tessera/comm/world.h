@@ -1,6 +1,9 @@
 // How a rank comes to be. tessera::init() makes this process one rank of a world that a launcher started (tessera run,
 // mpirun, srun; torchrun's names are read too); tessera::simulate() runs many ranks as threads of this process. Without
 // either a process is a world of one.
+//
+// Ranks meet in a store. tessera run hosts it; under mpirun and srun rank 0 does, unless TESSERA_STORE names one: when
+// rank 0 ends or dies there, what needs the store (new groups, agree, shrink) fails on all ranks.
 #pragma once
 
 #include <chrono>
@@ -23,6 +26,7 @@ struct InitOptions {
   std::optional<int> rank = {};        ///< of this process
   std::optional<int> world_size = {};  ///< ranks in all
   std::string store = {};              ///< "tcp://host:port", "file:///dir"; not given: MASTER_ADDR, MASTER_PORT
+  std::string backend = {};            ///< that comm::world() runs on: "shm", "mpi", ...; not given: the best one
   std::chrono::nanoseconds timeout = std::chrono::minutes(5);  ///< to find the other ranks
 };
 

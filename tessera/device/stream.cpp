@@ -89,6 +89,7 @@ void Stream::launch(const Kernel& kernel, const LaunchConfig& config, const Kern
     launch_with(stream, named, [&](const LaunchInfo& kept) {
       stream.backend->launch(kernel.backend(), config, args, kept, stream.overlap_depth > 0);
     });
+    if (config.spins) stream.may_spin = true;
   });
 }
 

@@ -405,7 +405,7 @@ std::uint64_t seed() { return static_cast<std::uint64_t>(std::max(1, static_cast
 // combinations of every operator will do.
 ValidatorOptions options(std::size_t most) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return {.seed = seed(), .most = std::min<std::size_t>(most, 2), .samples = 2};
+  return {.seed = seed(), .most = std::min<std::size_t>(most, 1), .samples = 1};
 #else
   return {.seed = seed(), .most = most};
 #endif

@@ -1,11 +1,11 @@
 #include "tessera/shard/scopes.h"
 
-#include <memory>
 #include <utility>
 
 #include "tessera/base/error.h"
-#include "tessera/base/rank.h"
 #include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/entry.h"
+#include "tessera/shard/detail/rank_part.h"
 
 namespace tessera::shard {
 namespace {
@@ -26,14 +26,13 @@ ShardCounts shard_counts() {
 
 namespace detail {
 
-Counters& counters() {
-  return current_rank()->part<Counters>([] { return std::make_shared<Counters>(); });
-}
+Counters& counters() { return rank_part<Counters>(); }
 
 void check_may_communicate(std::string_view what) {
   TESSERA_CHECK_AS(NotSupported, in_force != Moving::kForbidden, what,
                    ", which needs communication, inside a ForbidCommunication scope; leave the scope, or bring the "
-                   "tensors beforehand to layouts that need none");
+                   "tensors beforehand to layouts that need none",
+                   backward_note());
 }
 
 }  // namespace detail

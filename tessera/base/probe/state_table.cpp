@@ -9,7 +9,7 @@
 namespace tessera::probe::detail {
 namespace {
 
-constexpr std::size_t kHeadWords = kRowHeadBytes / 8;
+static_assert(kRowHeadBytes == kHeadWords * 8);
 
 std::uint64_t get(const std::uint64_t& word, std::memory_order order = std::memory_order_relaxed) {
   return std::atomic_ref<const std::uint64_t>(word).load(order);
@@ -40,10 +40,6 @@ TableCore::TableCore(std::byte* rows, std::uint32_t count, std::uint32_t row_byt
       free_(count > 0 ? 0 : kNoRow),
       next_(count) {
   for (std::uint32_t i = 0; i < count; ++i) next_[i].store(i + 1 < count ? i + 1 : kNoRow, std::memory_order_relaxed);
-}
-
-std::uint64_t* TableCore::row_words(std::uint32_t row) const {
-  return reinterpret_cast<std::uint64_t*>(rows_ + std::size_t{row} * row_bytes_);
 }
 
 // The stack's head counts pops, so that a row popped and pushed back between our load and our exchange is noticed.

@@ -152,6 +152,7 @@ std::optional<Result> Context::measure(const Measurement& what) {
                 .unit = what.unit,
                 .better = what.better.value_or(is_rate(what.unit) ? Better::kHigher : Better::kLower),
                 .ours = summarize(std::move(our_samples)),
+                .reference_name = what.reference_name,
                 .must = what.must,
                 .must_ratio = what.must_ratio};
   if (what.reference) {

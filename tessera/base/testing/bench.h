@@ -75,7 +75,7 @@ struct Measurement {
   std::string unit = "ns";
   double per = 1;                         ///< operations (or bytes) in one call of a timed body
   Work ours = {};                         ///< what is measured
-  std::string reference_name = {};        ///< what it is held against
+  std::string reference_name = {};        ///< what it is held against, or why there is nothing to
   Work reference = {};                    ///< the same job done by the reference; none: no ratio
   double reference_per = 0;               ///< as `per`, for the reference; 0: the same
   std::optional<double> must = {};        ///< bound on the value: at most, or at least where higher is better
@@ -103,7 +103,7 @@ struct Result {
   std::string unit = {};                  ///< as in the measurement
   Better better = Better::kLower;         ///< which way the value is better
   Summary ours = {};                      ///< ours
-  std::string reference_name = {};        ///< what it was held against; empty: nothing
+  std::string reference_name = {};        ///< what it was held against, or why it was not; empty: nothing
   std::optional<Summary> reference = {};  ///< the reference, measured in the same run
   std::optional<double> ratio = {};       ///< how many times better than the reference ours is; above 1: better
   std::optional<double> must = {};        ///< bound on the value

@@ -118,7 +118,7 @@ std::string table_head() {
 std::string table_row(const Result& result) {
   const auto interval = fmt::format("[{}, {}]", number(result.ours.low), number(result.ours.high));
   return fmt::format("{:<34} {:>10} {:<5} {:>21}  {:<18} {:>10} {:>7}  {}", result.name, number(result.ours.median),
-                     result.unit, interval, result.reference ? result.reference_name : "-",
+                     result.unit, interval, result.reference_name.empty() ? "-" : result.reference_name,
                      result.reference ? number(result.reference->median) : "-",
                      result.ratio ? number(*result.ratio) : "-", bound(result));
 }
@@ -150,7 +150,7 @@ std::string to_json(const std::string& suite, const std::vector<std::pair<std::s
     Json row = {{"name", result.name},
                 {"value", result.ours.median},
                 {"unit", result.unit},
-                {"reference", reference ? Json(result.reference_name) : Json(nullptr)},
+                {"reference", result.reference_name.empty() ? Json(nullptr) : Json(result.reference_name)},
                 {"reference_value", reference ? Json(reference->median) : Json(nullptr)},
                 {"ratio", or_null(result.ratio)},
                 {"better", result.better == Better::kHigher ? "higher" : "lower"},

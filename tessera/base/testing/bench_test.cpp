@@ -99,6 +99,15 @@ TEST(Bench, RatioSaysHowManyTimesBetterOursIs) {
   EXPECT_DOUBLE_EQ(*told->ratio, 1.0 / 3.0);
 }
 
+TEST(Bench, ARatioWithoutAReferenceIsMissedAndSaysWhy) {
+  Context context(quick(), [](const Result&) {});
+  const auto result = context.measure(
+      {.name = "alone", .ours = [] { return 1.0; }, .reference_name = "no reference: not there", .must_ratio = 1});
+  EXPECT_EQ(result->reference_name, "no reference: not there");
+  EXPECT_FALSE(result->reference.has_value());
+  EXPECT_FALSE(*result->met());
+}
+
 TEST(Bench, BoundsAreJudgedByDirection) {
   Context context(quick(), [](const Result&) {});
   const auto met = [&](const Measurement& what) { return *context.measure(what)->met(); };

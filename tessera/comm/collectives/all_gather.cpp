@@ -31,5 +31,6 @@ std::optional<std::int64_t> in_place(const Operation& operation, int rank, int /
 
 const CollectiveDef kAllGatherDef = {
     .name = "all_gather", .check = check, .extents = extents, .moves = moves, .in_place = in_place};
+const CollectiveDef kRendezvousDef = {.name = "rendezvous", .check = check, .extents = extents, .moves = moves};
 
 }  // namespace tessera::comm

@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm::detail {
@@ -17,6 +20,40 @@ std::int64_t whole_of(std::span<const std::int64_t> counts, std::int64_t count, 
   std::int64_t whole = 0;
   for (const std::int64_t each : counts) whole += each;
   return whole;
+}
+
+std::int64_t most_given(const Operation& operation, int size) {
+  const bool is_uneven = !operation.in_counts.empty() || !operation.out_counts.empty();
+  switch (operation.kind) {
+    case OpKind::kReduceScatter:
+    case OpKind::kScatter: return whole_of(operation.in_counts, operation.count, size);
+    case OpKind::kAllGather:
+    case OpKind::kGather: return is_uneven ? *std::ranges::max_element(operation.out_counts) : operation.count;
+    case OpKind::kAllToAll: return is_uneven ? -1 : operation.count * size;
+    case OpKind::kRaggedAllToAll: return -1;
+    default: return operation.count;
+  }
+}
+
+Accepted accept(const Operation& operation, const Move& move, const Offer& offer, int rank, int size) {
+  Accepted accepted{.move = move, .wrong = {}};
+  Move& made = accepted.move;
+  made.from_offset = offer.from_offset;
+  if (move.to_offset == kOffered) made.to_offset = offer.to_offset;
+  if (move.count == kOffered) made.count = offer.count;
+  const std::int64_t room = definition(operation.kind).extents(operation, rank, size).out;
+  const bool fits = made.to_offset >= 0 && made.count >= 0 && made.count <= room && made.to_offset <= room - made.count;
+  // Rows may be expected, as the parts of an all_to_all are.
+  std::int64_t expected = move.count;
+  if (expected == kOffered && operation.rows.out_sizes != nullptr && !TESSERA_MUTANT("comm.rows_unexpected")) {
+    expected = operation.rows.out_sizes[move.from] * operation.count;
+  }
+  const bool is_expected = expected == kOffered || expected == offer.count;
+  if ((is_expected && fits) || TESSERA_MUTANT("comm.offer_unchecked")) return accepted;
+  accepted.wrong = "rank " + std::to_string(move.from) + " sends " + std::to_string(offer.count) + " elements";
+  accepted.wrong += is_expected ? " to element " + std::to_string(made.to_offset) + " of " + std::to_string(room)
+                                : ", rank " + std::to_string(rank) + " takes " + std::to_string(expected);
+  return accepted;
 }
 
 void check_count(const Operation& operation) {

@@ -27,6 +27,7 @@ const CollectiveDef& definition(OpKind kind) {
     case OpKind::kGather: return kGatherDef;
     case OpKind::kBarrier: return kBarrierDef;
     case OpKind::kPermute: return kPermuteDef;
+    case OpKind::kRendezvous: return kRendezvousDef;
     case OpKind::kSend:
     case OpKind::kRecv: break;
   }

@@ -85,7 +85,7 @@ World make(OpKind kind, int size, Random& random) {
     world.operations.push_back(operation);
     const Extents extents = definition(kind).extents(operation, rank, size);
     world.in.push_back(fresh(random, extents.in));
-    world.out.push_back(Values(static_cast<std::size_t>(extents.out), -7));
+    world.out.emplace_back(static_cast<std::size_t>(extents.out), -7);
   }
   return world;
 }
@@ -116,7 +116,8 @@ Values expected(const World& world, int rank) {
   const bool is_root = rank == operation.root;
   switch (operation.kind) {
     case OpKind::kAllReduce: return sum_of(world.in);
-    case OpKind::kAllGather: return joined(world.in);
+    case OpKind::kAllGather:
+    case OpKind::kRendezvous: return joined(world.in);
     case OpKind::kReduceScatter: return part(sum_of(world.in), operation.in_counts, operation.count, rank);
     case OpKind::kBroadcast: return world.in[root];
     case OpKind::kReduce: return is_root ? sum_of(world.in) : Values();
@@ -134,8 +135,9 @@ Values expected(const World& world, int rank) {
 
 TEST(Moves, GiveWhatTheCollectiveIsDefinedToGive) {
   Random random(1);
-  for (const OpKind kind : {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kBroadcast,
-                            OpKind::kReduce, OpKind::kScatter, OpKind::kGather, OpKind::kBarrier, OpKind::kPermute}) {
+  for (const OpKind kind :
+       {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kBroadcast, OpKind::kReduce,
+        OpKind::kScatter, OpKind::kGather, OpKind::kBarrier, OpKind::kPermute, OpKind::kRendezvous}) {
     for (int trial = 0; trial < 200; ++trial) {
       const int size = 1 + static_cast<int>(random() % 6);
       World world = make(kind, size, random);

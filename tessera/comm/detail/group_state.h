@@ -8,20 +8,29 @@
 #include <vector>
 
 #include "tessera/comm/communicator.h"
+#include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/process_group.h"
 
 namespace tessera::comm {
 
+namespace detail {
+struct SymmetricRegistry;
+}
+
 struct GroupState {
   std::string name;
-  std::vector<Rank> ranks;  // by place
-  int rank = 0;             // this one's place
+  std::uint64_t digest = 0;  // of the name
+  std::vector<Rank> ranks;   // by place
+  int rank = 0;              // this one's place
   std::string backend;
   std::shared_ptr<Communicator> communicator;
-  std::uint64_t generation = 0;  // how many failures came before
+  std::shared_ptr<detail::SymmetricRegistry> symmetric;  // one for each communicator
+  std::uint64_t generation = 0;                          // how many failures came before
   bool has_fixed_order = true;
   std::atomic<std::int64_t> deadline_ns{0};
   std::atomic<std::uint64_t> made{0};  // groups made from this one: all ranks count alike
+
+  detail::GroupRecord record;
 
   std::mutex launch_mutex;  // for the order of launches and last_stream
   device::Stream last_stream;

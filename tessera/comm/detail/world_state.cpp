@@ -1,9 +1,11 @@
 #include "tessera/comm/detail/world_state.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
+#include "tessera/comm/detail/symmetric/registry.h"
 #include "tessera/comm/store/memory_store.h"
 #include "tessera/comm/store/prefix_store.h"
 
@@ -29,20 +31,18 @@ std::vector<BackendInfo> all_backends() {
 namespace detail {
 namespace {
 
-// The named backend, or of those that can the one that is preferred.
+// The named backend, or of those that can the one that is preferred: those behind it are not asked, since some load a
+// library to answer.
 BackendInfo choose(std::string_view name, const ConnectRequest& request) {
   std::string reasons;
-  const BackendInfo* best = nullptr;
-  for (const BackendInfo& backend : backends()) {
+  std::vector<BackendInfo> candidates = all_backends();
+  std::ranges::stable_sort(candidates, std::greater<>(), &BackendInfo::preference);
+  for (const BackendInfo& backend : candidates) {
     if (!name.empty() && backend.name != name) continue;
     const std::string why_not = backend.why_not(request);
-    if (!why_not.empty()) {
-      reasons += std::string(reasons.empty() ? "" : "; ") + std::string(backend.name) + ": " + why_not;
-    } else if (best == nullptr || backend.preference > best->preference) {
-      best = &backend;
-    }
+    if (why_not.empty()) return backend;
+    reasons += std::string(reasons.empty() ? "" : "; ") + std::string(backend.name) + ": " + why_not;
   }
-  if (best != nullptr) return *best;
   if (reasons.empty()) {
     for (const BackendInfo& backend : all_backends()) reasons += " " + std::string(backend.name);
     TESSERA_THROW(InvalidArgument, "there is no backend '", name, "'; there are:", reasons);
@@ -54,14 +54,13 @@ BackendInfo choose(std::string_view name, const ConnectRequest& request) {
 
 std::shared_ptr<std::byte> SimulatedWorld::memory(const std::string& name, std::size_t nbytes,
                                                   const std::function<void(std::byte*)>& initialise) {
-  const std::lock_guard lock(mutex_);
-  if (std::shared_ptr<std::byte> found = memories_[name].lock()) return found;
-  constexpr std::align_val_t kPage{4096};
-  const std::shared_ptr<std::byte> made(static_cast<std::byte*>(::operator new(nbytes, kPage)),
-                                        [kPage](std::byte* memory) { ::operator delete(memory, kPage); });
-  initialise(made.get());
-  memories_[name] = made;
-  return made;
+  return shared<std::byte>(name, [&] {
+    static constexpr std::align_val_t kPage{4096};
+    std::shared_ptr<std::byte> made(static_cast<std::byte*>(::operator new(nbytes, kPage)),
+                                    [](std::byte* memory) { ::operator delete(memory, kPage); });
+    initialise(made.get());
+    return made;
+  });
 }
 
 WorldState& WorldState::current() {
@@ -86,6 +85,13 @@ std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& 
   std::shared_ptr<Communicator>& communicator = communicators_[key];
   if (communicator == nullptr) communicator = info.connect(request);
   return communicator;
+}
+
+std::shared_ptr<SymmetricRegistry> WorldState::symmetric(const Communicator& communicator) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<SymmetricRegistry>& registry = symmetric_[&communicator];
+  if (registry == nullptr) registry = std::make_shared<SymmetricRegistry>();
+  return registry;
 }
 
 void WorldState::leave() noexcept {

@@ -1,9 +1,11 @@
 // What a rank knows of its world: where ranks meet, and who is connected to whom. A part of the rank.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,21 +20,42 @@ class SeededScheduler;
 namespace tessera::comm::detail {
 
 class ProcessWorld;
+struct SymmetricRegistry;
 
-/// Group memory of ranks that are threads of one process, by name; made by whoever comes first.
+/// What ranks that are threads of one process share, by name; made by whoever comes first.
 class SimulatedWorld {
  public:
   /// Of ranks that take turns, or not (null).
   explicit SimulatedWorld(std::shared_ptr<device::host::SeededScheduler> scheduler)
       : scheduler_(std::move(scheduler)) {}
+  /// What `make` makes, for the first who asks for this name; kept while somebody holds it.
+  template <class T>
+  std::shared_ptr<T> shared(const std::string& name, const std::function<std::shared_ptr<T>()>& make) {
+    const std::lock_guard lock(mutex_);
+    if (const std::shared_ptr<void> found = shared_[name].lock()) return std::static_pointer_cast<T>(found);
+    std::shared_ptr<T> made = make();
+    shared_[name] = made;
+    return made;
+  }
   /// The memory of a communicator, `nbytes` long and initialised by `initialise`; kept while somebody holds it.
   std::shared_ptr<std::byte> memory(const std::string& name, std::size_t nbytes,
                                     const std::function<void(std::byte*)>& initialise);
   [[nodiscard]] const std::shared_ptr<device::host::SeededScheduler>& scheduler() const { return scheduler_; }
+  /// The thread of a rank is at its end.
+  void note_end(Rank rank) {
+    const std::lock_guard lock(mutex_);
+    ended_.insert(rank);
+  }
+  /// Whether it is.
+  [[nodiscard]] bool has_ended(Rank rank) {
+    const std::lock_guard lock(mutex_);
+    return ended_.contains(rank);
+  }
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<std::byte>> memories_;
+  std::map<std::string, std::weak_ptr<void>> shared_;
+  std::set<Rank> ended_;
   std::shared_ptr<device::host::SeededScheduler> scheduler_;
 };
 
@@ -40,8 +63,11 @@ class SimulatedWorld {
 class WorldState {
  public:
   WorldState(std::shared_ptr<Store> store, std::shared_ptr<SimulatedWorld> simulated,
-             std::shared_ptr<ProcessWorld> processes = nullptr)
-      : store_(std::move(store)), simulated_(std::move(simulated)), processes_(std::move(processes)) {}
+             std::shared_ptr<ProcessWorld> processes = nullptr, std::string backend = {})
+      : store_(std::move(store)),
+        simulated_(std::move(simulated)),
+        processes_(std::move(processes)),
+        backend_(std::move(backend)) {}
   /// Of the current rank; a world of one has one of its own.
   static WorldState& current();
 
@@ -50,6 +76,8 @@ class WorldState {
   [[nodiscard]] const std::shared_ptr<SimulatedWorld>& simulated() const { return simulated_; }
   /// The other ranks, where they are processes; null: they are not.
   [[nodiscard]] const std::shared_ptr<ProcessWorld>& processes() const { return processes_; }
+  /// What the group of all ranks is to run on; empty: the best that can.
+  [[nodiscard]] const std::string& backend() const { return backend_; }
   /// Tells the peers that this rank has gone; for the end of its process.
   void leave() noexcept;
   /// The communicator of these ranks on this backend ("": the best that can), connected when first asked for.
@@ -57,13 +85,17 @@ class WorldState {
   std::shared_ptr<Communicator> communicator(const std::vector<Rank>& ranks, std::string_view backend,
                                              std::uint64_t generation, std::chrono::nanoseconds timeout,
                                              std::string& chosen);
+  /// What groups over this communicator have of symmetric memory.
+  std::shared_ptr<SymmetricRegistry> symmetric(const Communicator& communicator);
 
  private:
   std::shared_ptr<Store> store_;
   std::shared_ptr<SimulatedWorld> simulated_;
   std::shared_ptr<ProcessWorld> processes_;
+  std::string backend_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Communicator>> communicators_;
+  std::map<const Communicator*, std::shared_ptr<SymmetricRegistry>> symmetric_;
 };
 
 /// Ranks as text: "0-3", "0,2,5".

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "tessera/base/mutant.h"
 #include "tessera/comm/store/detail/deadline.h"
 #include "tessera/comm/store/detail/store_table.h"
 
@@ -52,7 +53,8 @@ std::optional<std::string> MemoryStore::compare_set(std::string_view key, std::o
   if (expected) check_value(key, *expected);
   {
     const std::lock_guard lock(state_->mutex);
-    if (!state_->table.compare_set(key, expected, desired)) {
+    if (TESSERA_MUTANT("thread.compare_set_sets")) state_->table.set(key, desired);
+    if (!state_->table.compare_set(key, expected, desired) && !TESSERA_MUTANT("thread.compare_set_sets")) {
       const std::string* other = state_->table.find(key);
       return other != nullptr ? std::optional(*other) : std::nullopt;
     }

@@ -7,8 +7,8 @@
 namespace tessera::comm::suite {
 namespace {
 
-// In elements of 4 bytes: nothing, few, around 16 KiB and 64 KiB, several windows, no multiple of anything.
-constexpr std::int64_t kCounts[] = {0, 1, 5, 4095, 4096, 4097, 16383, 16384, 16385, 50'001};
+// In elements of 4 bytes: nothing, few, around 2 KiB, 16 KiB and 64 KiB, several windows, no multiple of anything.
+constexpr std::int64_t kCounts[] = {0, 1, 5, 512, 513, 4095, 4096, 4097, 16383, 16384, 16385, 50'001};
 constexpr Where kBoth[] = {Where::kDevice, Where::kHeap};
 
 Operation ints(OpKind kind, const Ints& in, const Ints& out, std::int64_t count) {
@@ -229,14 +229,14 @@ TEST_P(CommSuite, RaggedAllToAllPutsRowsWhereTheSenderSays) {
       for (const std::int64_t width : {1, 100, 3000}) {
         // Rank r sends r + 1 rows to each, from row 2p on, to row 4r: the last ones keep what they have.
         const int me = member.rank();
-        const std::int64_t in_offsets[] = {0, 2, 4};
-        const std::int64_t in_sizes[] = {me + 1, me + 1, me + 1};
-        const std::int64_t out_offsets[] = {4 * me, 4 * me, 4 * me};
+        const Longs in_offsets(member, {0, 2, 4});
+        const Longs in_sizes(member, {me + 1, me + 1, me + 1});
+        const Longs out_offsets(member, {4 * me, 4 * me, 4 * me});
         Ints in(member, where, 8 * width);
         const Ints out(member, where, 12 * width);
         in.number(me);
         Operation op = ints(OpKind::kRaggedAllToAll, in, out, width);
-        op.rows = {.in_offsets = in_offsets, .in_sizes = in_sizes, .out_offsets = out_offsets};
+        op.rows = {.in_offsets = in_offsets.data(), .in_sizes = in_sizes.data(), .out_offsets = out_offsets.data()};
         op.in_rows = 8;
         op.out_rows = 12;
         member.group.launch(op, member.stream).wait();
@@ -251,13 +251,13 @@ TEST_P(CommSuite, RaggedAllToAllPutsRowsWhereTheSenderSays) {
 
 TEST_P(CommSuite, RowsThatDoNotFitAreNamed) {
   on_ranks(2, [](Member& member) {
-    const std::int64_t in_offsets[] = {0, 0};
-    const std::int64_t in_sizes[] = {1, 2};
-    const std::int64_t out_offsets[] = {0, 3};
+    const Longs in_offsets(member, {0, 0});
+    const Longs in_sizes(member, {1, 2});
+    const Longs out_offsets(member, {0, 3});
     const Ints in(member, Where::kDevice, 4);
     const Ints out(member, Where::kDevice, 4);
     Operation op = ints(OpKind::kRaggedAllToAll, in, out, 1);
-    op.rows = {.in_offsets = in_offsets, .in_sizes = in_sizes, .out_offsets = out_offsets};
+    op.rows = {.in_offsets = in_offsets.data(), .in_sizes = in_sizes.data(), .out_offsets = out_offsets.data()};
     op.in_rows = 4;
     op.out_rows = 4;
     expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); },

@@ -18,6 +18,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
@@ -36,6 +37,8 @@ struct Implementation {
   std::string name;     ///< ends the names of the cases
   std::string backend;  ///< that groups must run on
   bool is_seeded = false;
+  std::string device = "host";  ///< whose streams operations go to
+  bool has_messages = true;     ///< sends and receives
   /// Runs the body on this many ranks and returns when all have ended. A rank whose body throws Death ends at once, as
   /// if killed; any other error fails the case.
   std::function<void(int ranks, const std::function<void()>& body)> run;
@@ -47,17 +50,26 @@ inline std::string implementation_name(const testing::TestParamInfo<Implementati
 /// Thrown by a rank that is to die.
 struct Death {};
 
-/// Where a buffer is: in the device's own memory, which peers may reach, or on the heap.
+/// Thrown by a rank whose transport declares that it cannot do what the case needs.
+struct Lacking {
+  std::string what;
+};
+
+/// Where a buffer is: in the device's own memory, which peers may reach, or on the heap. On a device whose memory the
+/// host does not read both are host memory that the device reads in place.
 enum class Where : std::uint8_t { kDevice, kHeap };
 
 /// One rank's side of a case.
 class Member {
  public:
-  Member();
+  /// Of the world, or of all its ranks on the transport's own kind of device.
+  explicit Member(const Implementation& implementation);
   [[nodiscard]] int rank() const { return group.rank(); }
   [[nodiscard]] int size() const { return group.size(); }
   /// Where this rank's buffers are when ranks differ in it.
   [[nodiscard]] Where mixed() const { return rank() % 2 == 0 ? Where::kDevice : Where::kHeap; }
+  /// What its transport declares.
+  [[nodiscard]] const Capabilities& can() const;
   /// Ends this rank at once.
   [[noreturn]] static void die() { throw Death{}; }
   /// Tells the others something, once.
@@ -66,7 +78,7 @@ class Member {
   static void hear(const std::string& what) { (void)store()->get("said " + what, kSoon); }
 
   ProcessGroup group;
-  device::Device host;
+  device::Device host;  ///< whose streams operations go to
   device::Stream stream;
 };
 
@@ -83,6 +95,16 @@ class Room {
   std::unique_ptr<std::byte[]> heap_;
   std::byte* data_ = nullptr;
   std::size_t nbytes_ = 0;
+};
+
+/// 64-bit integers that the device reads.
+class Longs {
+ public:
+  Longs(const Member& member, std::initializer_list<std::int64_t> values);
+  [[nodiscard]] std::int64_t* data() const { return reinterpret_cast<std::int64_t*>(room_.data()); }
+
+ private:
+  Room room_;
 };
 
 /// 32-bit integers to give or take: what element i of rank r holds says where it came from.
@@ -117,8 +139,21 @@ std::vector<std::byte> folded(DType dtype, const Reduction& reduction, int ranks
 class CommSuite : public testing::TestWithParam<Implementation> {
  protected:
   /// Runs the body on every rank of a world of `ranks`.
-  void on_ranks(int ranks, const std::function<void(Member&)>& body);
+  void on_ranks(int ranks, const std::function<void(Member&)>& body) { on_ranks(ranks, nullptr, body); }
+  /// Likewise, where the transport declares that it can do this; else the ranks throw Lacking.
+  void on_ranks(int ranks, bool Capabilities::*needs, const std::function<void(Member&)>& body);
   [[nodiscard]] bool is_seeded() const { return GetParam().is_seeded; }
+  [[nodiscard]] bool has_messages() const { return GetParam().has_messages; }
 };
+
+/// What symmetric memory promises, for transports that have it in memory of the host device.
+class SymmetricSuite : public CommSuite {};
+
+/// Demands that the stream has failed with an error of this type whose text holds all of `words`; it can be used again.
+template <class E>
+void expect_stream_error(const device::Stream& stream, std::initializer_list<std::string_view> words) {
+  expect_error<E>([&] { stream.synchronize(); }, words);
+  stream.reset_error();
+}
 
 }  // namespace tessera::comm::suite

@@ -1,20 +1,36 @@
 #include <cstring>
+#include <numeric>
 #include <random>
 
+#include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/reduction.h"
 #include "tessera/comm/suite/comm_suite.h"
 #include "tessera/memory/allocator.h"
 
 namespace tessera::comm::suite {
 
-Member::Member() : group(world()), host(device::Device::get("host")), stream(host.default_stream()) {
+Member::Member(const Implementation& implementation)
+    : group(world()), host(device::Device::get(implementation.device)), stream(host.default_stream()) {
+  if (implementation.device != "host") {
+    std::vector<int> all(static_cast<std::size_t>(group.size()));
+    std::iota(all.begin(), all.end(), 0);
+    group = group.subgroup(all, {.name = "world", .backend = implementation.backend});
+    // The default one is the same for all ranks.
+    stream = host.create_stream({.name = "rank " + std::to_string(group.rank())});
+  }
   // What hangs ends; ranks that take turns are told of it anyway.
   if (group.deadline() != device::kForever) group.set_deadline(kSoon);
 }
 
+const Capabilities& Member::can() const { return group.state()->communicator->capabilities(); }
+
 Room::Room(const Member& member, Where where, std::size_t nbytes) : nbytes_(nbytes) {
   if (nbytes == 0) return;
-  if (where == Where::kDevice) {
+  if (member.host.properties().kind != "host") {
+    buffer_ = memory::Allocator::pinned_of(member.host).allocate(nbytes, member.stream);
+    buffer_.use_on(member.stream);
+    data_ = buffer_.data();
+  } else if (where == Where::kDevice) {
     buffer_ = memory::Allocator::of(member.host).allocate(nbytes, member.stream);
     data_ = buffer_.data();
   } else {
@@ -22,6 +38,11 @@ Room::Room(const Member& member, Where where, std::size_t nbytes) : nbytes_(nbyt
     data_ = heap_.get();
   }
   std::memset(data_, 0xCD, nbytes);
+}
+
+Longs::Longs(const Member& member, std::initializer_list<std::int64_t> values)
+    : room_(member, Where::kDevice, values.size() * sizeof(std::int64_t)) {
+  std::copy(values.begin(), values.end(), data());
 }
 
 Ints::Ints(const Member& member, Where where, std::int64_t count)
@@ -87,14 +108,20 @@ std::vector<std::byte> folded(DType dtype, const Reduction& reduction, int ranks
   return result;
 }
 
-void CommSuite::on_ranks(int ranks, const std::function<void(Member&)>& body) {
+void CommSuite::on_ranks(int ranks, bool Capabilities::*needs, const std::function<void(Member&)>& body) {
   GetParam().run(ranks, [&] {
-    Member member;
+    Member member(GetParam());
     if (ranks > 1) {
       ASSERT_EQ(member.group.backend(), GetParam().backend);
     }
+    if (needs != nullptr && !(member.can().*needs)) throw Lacking{GetParam().name + " declares that it cannot"};
     body(member);
-    member.host.synchronize();
+    // A device that ranks share has work of others on it, which may wait for this rank to end.
+    if (GetParam().device == "host") {
+      member.host.synchronize();
+    } else {
+      member.stream.synchronize();
+    }
   });
 }
 

@@ -8,10 +8,11 @@ namespace {
 
 // The ranks of the world that are in the group, as they tell it by an all_gather.
 std::vector<int> members_of(const ProcessGroup& group, const Member& member) {
-  std::int32_t own = world().rank();
-  std::vector<std::int32_t> all(static_cast<std::size_t>(group.size()), -1);
-  group.all_gather(&own, all.data(), 1, DType::kI32, member.stream).wait();
-  return {all.begin(), all.end()};
+  const Ints own(member, Where::kHeap, 1);
+  const Ints all(member, Where::kHeap, group.size());
+  *own.data() = world().rank();
+  group.all_gather(own.data(), all.data(), 1, DType::kI32, member.stream).wait();
+  return {all.data(), all.data() + all.count()};
 }
 
 }  // namespace
@@ -79,19 +80,19 @@ TEST_P(CommSuite, GroupsThatOverlapWorkInTurns) {
     const int high[] = {1, 2};
     const ProcessGroup a = member.group.subgroup(low);
     const ProcessGroup b = member.group.subgroup(high);
-    std::int64_t x = member.rank() + 1;
+    const Longs longs(member, {member.rank() + 1, 0});
+    const std::int64_t* in = longs.data();
+    std::int64_t& sum = longs.data()[1];
     for (int round = 0; round < 30; ++round) {
-      std::int64_t in = x;
-      std::int64_t sum = 0;
       if (a) {
-        a.all_reduce(&in, &sum, 1, DType::kI64, {}, member.stream).wait();
+        a.all_reduce(in, &sum, 1, DType::kI64, {}, member.stream).wait();
         EXPECT_EQ(sum, 3);
       }
       if (b) {
-        b.all_reduce(&in, &sum, 1, DType::kI64, {}, member.stream).wait();
+        b.all_reduce(in, &sum, 1, DType::kI64, {}, member.stream).wait();
         EXPECT_EQ(sum, 5);
       }
-      member.group.all_reduce(&in, &sum, 1, DType::kI64, {}, member.stream).wait();
+      member.group.all_reduce(in, &sum, 1, DType::kI64, {}, member.stream).wait();
       EXPECT_EQ(sum, 6);
     }
   });
@@ -129,7 +130,7 @@ TEST_P(CommSuite, ABackendThatIsNotThereOrCannotIsNamed) {
     const int both[] = {0, 1};
     expect_error<InvalidArgument>([&] { (void)member.group.subgroup(both, {.backend = "pigeon"}); },
                                   {"no backend 'pigeon'", "shm", "thread"});
-    const std::string other = member.group.backend() == "shm" ? "thread" : "shm";
+    const std::string other = member.group.backend() == "thread" ? "shm" : "thread";
     expect_error<NotSupported>([&] { (void)member.group.subgroup(both, {.backend = other}); },
                                {other + ": the ranks are not"});
   });

@@ -24,6 +24,7 @@ struct Child {
 };
 
 [[noreturn]] void be_rank(int rank, int ranks, const std::string& directory, const std::function<void(int)>& body) {
+  ::setenv("TESSERA_RECORD_DIR", std::filesystem::path(directory).parent_path().c_str(), 0);
   ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);  // the whole is touched when a rank comes to be, which takes its time
   bool is_well = false;
   try {
@@ -48,7 +49,7 @@ ProcessEnd collect(Child& child) {
 }  // namespace
 
 std::vector<ProcessEnd> run_rank_processes(int ranks, const std::function<void(int)>& body) {
-  char name[] = "/tmp/tessera_ranks_XXXXXX";
+  char name[] = "/dev/shm/tessera_ranks_XXXXXX";  // for their records, too, which those that die leave behind
   TESSERA_CHECK_AS(IoError, ::mkdtemp(name) != nullptr, "no directory for ranks to meet in");
   const std::string base = name;
   std::fflush(nullptr);

@@ -1,5 +1,6 @@
 #include "tessera/comm/testing/rank_team.h"
 
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,15 @@ std::shared_ptr<RankContext> make_rank(int rank, int ranks, const std::string& d
   return context;
 }
 
+// On a busy machine the kernel puts two that wake each other on one core, and the bench would measure that.
+void bind_to_core(int rank, int ranks) {
+  if (ranks > ::sysconf(_SC_NPROCESSORS_ONLN)) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<std::size_t>(rank), &cores);
+  (void)::sched_setaffinity(0, sizeof cores, &cores);
+}
+
 void obey(int orders, int answers, const RankTeam::Body& body) {
   const ProcessGroup group = world();
   const device::Stream stream = device::Device::get("host").default_stream();
@@ -49,7 +59,7 @@ void obey(int orders, int answers, const RankTeam::Body& body) {
 
 }  // namespace
 
-RankTeam::RankTeam(int ranks, const std::function<Body()>& prepare) {
+RankTeam::RankTeam(int ranks, const std::function<Body()>& prepare, bool is_bound) {
   char name[] = "/tmp/tessera_team_XXXXXX";
   TESSERA_CHECK_AS(IoError, ::mkdtemp(name) != nullptr, "no directory for ranks to meet in");
   directory_ = name;
@@ -60,6 +70,7 @@ RankTeam::RankTeam(int ranks, const std::function<Body()>& prepare) {
     TESSERA_CHECK_AS(IoError, ::pipe(orders) == 0 && ::pipe(answers) == 0, "no pipe");
     const pid_t process = ::fork();
     if (process == 0) {
+      if (is_bound) bind_to_core(rank, ranks);
       ::close(orders[1]);
       for (const Member& other : members_) ::close(other.orders);
       try {

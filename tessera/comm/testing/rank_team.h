@@ -15,8 +15,9 @@ class RankTeam {
  public:
   /// What a rank repeats.
   using Body = std::function<void()>;
-  /// Starts the ranks; each calls `prepare` once and repeats what it returns.
-  RankTeam(int ranks, const std::function<Body()>& prepare);
+  /// Starts the ranks; each calls `prepare` once and repeats what it returns. Bound: each to a core, as mpirun does for
+  /// peers, where there are enough; not for ranks with threads of their own.
+  RankTeam(int ranks, const std::function<Body()>& prepare, bool is_bound = true);
   /// Ends them.
   ~RankTeam();
   RankTeam(const RankTeam&) = delete;

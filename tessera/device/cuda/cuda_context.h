@@ -12,6 +12,7 @@
 
 #include "tessera/device/cuda/cuda_capture.h"
 #include "tessera/device/cuda/cuda_error.h"
+#include "tessera/device/cuda/event_pool.h"
 #include "tessera/device/cuda/pinned_words.h"
 #include "tessera/device/cuda/retired.h"
 #include "tessera/device/cuda/spin_budget.h"
@@ -64,6 +65,7 @@ class CudaContext {
   [[nodiscard]] int clamp_priority(int priority) const;
   SpinBudget& spins() { return spins_; }
   PinnedWords& words() { return words_; }
+  EventPool& events() { return events_; }
   RetiredStack& retired() { return retired_; }
   CaptureRegistry& captures() { return captures_; }
 
@@ -86,6 +88,7 @@ class CudaContext {
   std::map<std::uintptr_t, std::size_t> reserved_;
   SpinBudget spins_;
   PinnedWords words_;
+  EventPool events_;
   RetiredStack retired_;
   CaptureRegistry captures_;
   std::shared_ptr<CudaKernel> hold_kernel_;

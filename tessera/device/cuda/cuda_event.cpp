@@ -6,19 +6,26 @@
 
 namespace tessera::device::cuda {
 
-CudaEvent::CudaEvent(CudaContext& context, const EventOptions& options) : context_(context), is_owned_(true) {
+CudaEvent::CudaEvent(CudaContext& context, const EventOptions& options)
+    : context_(context), is_owned_(true), has_timing_(options.timing) {
+  if (!has_timing_) event_ = context_.events().take();
+  if (event_ != nullptr) return;
   context_.make_current();
   TESSERA_CUDA(context_, cuEventCreate, &event_, options.timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
 }
 
 CudaEvent::~CudaEvent() {
-  if (is_owned_) TESSERA_CUDA_NOTHROW(context_, cuEventDestroy, event_);
+  if (!is_owned_) return;
+  if (!has_timing_ && !is_in_graph_ && context_.events().give_back(event_)) return;
+  TESSERA_CUDA_NOTHROW(context_, cuEventDestroy, event_);
 }
 
-void CudaEvent::record(CUstream stream, const std::shared_ptr<StreamErrors>& errors) {
+void CudaEvent::record(CUstream stream, const std::shared_ptr<StreamErrors>& errors, bool may_be_captured) {
   const std::lock_guard lock(mutex_);
   if (TESSERA_MUTANT("cuda.record_skipped")) return;
   TESSERA_CUDA(context_, cuEventRecord, event_, stream);
+  is_recorded_ = true;
+  is_in_graph_ = is_in_graph_ || may_be_captured;
   if (errors->is_clean()) {
     errors_.reset();
   } else {
@@ -31,12 +38,15 @@ void CudaEvent::record_external(CUstream stream) {
   const std::lock_guard lock(mutex_);
   const unsigned int flags = TESSERA_MUTANT("cuda.external_record_as_edge") ? 0 : CU_EVENT_RECORD_EXTERNAL;
   TESSERA_CUDA(context_, cuEventRecordWithFlags, event_, stream, flags);
+  is_recorded_ = true;
+  is_in_graph_ = true;
   // Each replay moves the point, on a stream that is not known here.
   errors_.reset();
 }
 
 std::shared_ptr<StreamErrors> CudaEvent::wait(CUstream stream, StreamErrors::Place& up_to) {
   const std::lock_guard lock(mutex_);
+  if (!is_recorded_) return nullptr;
   TESSERA_CUDA(context_, cuStreamWaitEvent, stream, event_, CU_EVENT_WAIT_DEFAULT);
   up_to = place_;
   return errors_;
@@ -46,6 +56,7 @@ void CudaEvent::wait_external(CUstream stream) {
   const std::lock_guard lock(mutex_);
   if (TESSERA_MUTANT("cuda.external_wait_dropped")) return;
   TESSERA_CUDA(context_, cuStreamWaitEvent, stream, event_, CU_EVENT_WAIT_EXTERNAL);
+  is_in_graph_ = true;
 }
 
 bool CudaEvent::ask(CUresult result, const char* call) {

@@ -19,11 +19,12 @@ class CudaEvent : public EventBackend {
   /// A new event.
   CudaEvent(CudaContext& context, const EventOptions& options);
   /// One made elsewhere.
-  CudaEvent(CudaContext& context, CUevent event) : context_(context), event_(event), is_owned_(false) {}
+  CudaEvent(CudaContext& context, CUevent event)
+      : context_(context), event_(event), is_owned_(false), has_timing_(false), is_recorded_(true) {}
   ~CudaEvent() override;
 
-  /// Records; `errors` are those of the stream.
-  void record(CUstream stream, const std::shared_ptr<StreamErrors>& errors);
+  /// Records; `errors` are those of the stream; it may be in a capture.
+  void record(CUstream stream, const std::shared_ptr<StreamErrors>& errors, bool may_be_captured);
   /// Adds a node that records.
   void record_external(CUstream stream);
   /// Waits for the latest point. Returns what can have failed before it; null: nothing.
@@ -43,6 +44,9 @@ class CudaEvent : public EventBackend {
   CudaContext& context_;
   CUevent event_ = nullptr;
   const bool is_owned_;
+  const bool has_timing_;
+  bool is_recorded_ = false;  // since it was made: the driver's may have a point of its last owner
+  bool is_in_graph_ = false;  // or may be: a node names it, or its point is in a capture
   std::mutex mutex_;
   std::shared_ptr<StreamErrors> errors_;
   StreamErrors::Place place_ = 0;

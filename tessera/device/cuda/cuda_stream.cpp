@@ -159,7 +159,8 @@ void CudaStream::record(const std::shared_ptr<EventBackend>& event, Tick /*tick*
       return;
     }
   }
-  ours.record(stream_, errors_);
+  // A stream made elsewhere may be in a capture begun elsewhere.
+  ours.record(stream_, errors_, context_.captures().any() || !is_owned_);
 }
 
 void CudaStream::wait(const std::shared_ptr<EventBackend>& event, EventUse use) {

@@ -7,6 +7,7 @@
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/tracing.h"
 #include "tessera/tensor/call.h"
 
 namespace tessera::shard::detail {
@@ -122,6 +123,9 @@ void copy_regions(const Tensor& to, const Tensor& from, std::span<const RegionCo
 
 void run_moves(std::span<TensorMove> moves) {
   const tensor::GradModeScope no_grad(false);
+  if (is_tracing()) [[unlikely]] {
+    for (const TensorMove& move : moves) trace_move(move.part.dtype(), move.how->plan);
+  }
   if (moves.size() == 1) {
     run_one(moves[0]);
     return;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
@@ -127,10 +128,12 @@ void wait_for(const ConnectRequest& request, const std::string& key, const PeerP
     try {
       return request.store->wait(std::span(&key, 1), std::clamp(left, nanoseconds(0), kLook));
     } catch (const TimeoutError&) {
-      TESSERA_CHECK_AS(AbortedError, !setter.has_ended(), "ranks ", request.name, ": rank ", request.ranks[0],
-                       " died before it made the group's memory");
-      TESSERA_CHECK_AS(TimeoutError, left > nanoseconds(0), "ranks ", request.name, ": rank ", request.ranks[0],
-                       " did not come within ", request.timeout);
+      TESSERA_CHECK_AS(AbortedError, !setter.has_ended(), "group of ranks ", request.name, ": rank ", request.ranks[0],
+                       " ended before it joined");
+      const std::optional<std::string> failed = request.store->find("failed");
+      TESSERA_CHECK_AS(AbortedError, !failed, *failed);
+      TESSERA_CHECK_AS(TimeoutError, left > nanoseconds(0), "group of ranks ", request.name, ": rank ",
+                       request.ranks[0], " did not join in time");
     }
   }
 }
@@ -141,19 +144,33 @@ Descriptor make_group_memory(int size) {
   TESSERA_CHECK_AS(IoError, file && ::ftruncate(file.get(), static_cast<off_t>(nbytes)) == 0,
                    "no memory for a group of ", size, " ranks: ", std::strerror(errno));
   const SharedBytes bytes(file.get(), nbytes);
-  detail::GroupMemory(bytes.data(), size).initialise();
+  detail::GroupMemory(bytes.data(), size).initialise({.is_checked = env::comm_check() ? 1U : 0U});
   return file;
 }
 
-std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
+// The process of a rank; who has ended already has not joined.
+std::shared_ptr<PeerProcess> find_process(detail::ProcessWorld& world, const ConnectRequest& request, Rank rank) {
+  try {
+    auto process = world.peer(rank, request.timeout);
+    process->open_memory(request.timeout);
+    return process;
+  } catch (const AbortedError&) {
+    TESSERA_THROW(AbortedError, "group of ranks ", request.name, ": rank ", rank, " ended before it joined");
+  } catch (const TimeoutError&) {
+    TESSERA_THROW(TimeoutError, "group of ranks ", request.name, ": rank ", rank, " did not join in time");
+  }
+}
+
+std::shared_ptr<Communicator> connect_all(const ConnectRequest& request) {
   detail::ProcessWorld& world = *detail::WorldState::current().processes();
   const int size = static_cast<int>(request.ranks.size());
   world.server().offer(detail::ProcessWorld::kMemoryName,
                        device::host::MemoryFileView(device::Device::get("host")).descriptor());
   std::vector<std::shared_ptr<PeerProcess>> peers;
   for (int peer = 0; peer < size; ++peer) {
-    peers.push_back(peer == request.rank ? nullptr
-                                         : world.peer(request.ranks[static_cast<std::size_t>(peer)], request.timeout));
+    // Its memory is opened before this rank joins: who has seen all join needs nothing more of any, and may end.
+    const Rank rank = request.ranks[static_cast<std::size_t>(peer)];
+    peers.push_back(peer == request.rank ? nullptr : find_process(world, request, rank));
   }
   Descriptor file;
   std::string offered;
@@ -167,16 +184,26 @@ std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   }
   const bool is_crowded = current_place().local_world_size > ::sysconf(_SC_NPROCESSORS_ONLN);
   auto bytes = std::make_unique<SharedBytes>(file.get(), detail::GroupMemory::nbytes(size));
-  // Opened before this rank joins: who has seen all join needs nothing more of any, and may end.
-  for (const auto& peer : peers) {
-    if (peer != nullptr) peer->open_memory(request.timeout);
-  }
   auto communicator = std::make_shared<detail::PeerCommunicator>(
       std::make_unique<SharedMemory>(std::move(bytes), size, detail::Waiting(/*is_shared=*/true, is_crowded),
                                      std::move(peers)),
       request);
   if (request.rank == 0) world.server().withdraw(offered);
   return communicator;
+}
+
+// Ranks that fail to connect end one after the other, each seeing the one before it end. The first to fail leaves word
+// for all.
+std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
+  try {
+    return connect_all(request);
+  } catch (const AbortedError& error) {
+    const std::string why = *request.store->compare_set("failed", std::nullopt, error.message());
+    TESSERA_THROW(AbortedError, why);
+  } catch (const TimeoutError& error) {
+    const std::string why = *request.store->compare_set("failed", std::nullopt, error.message());
+    TESSERA_THROW(TimeoutError, why);
+  }
 }
 
 const BackendRegistration kShm{{.name = "shm", .preference = 20, .why_not = why_not, .connect = connect}};

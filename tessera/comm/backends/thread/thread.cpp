@@ -1,6 +1,7 @@
 // Ranks that are threads of one process: addresses mean the same to all, and group memory is on the heap.
 #include <thread>
 
+#include "tessera/base/env.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/peer_memory/peer_communicator.h"
 #include "tessera/comm/detail/world_state.h"
@@ -10,8 +11,13 @@ namespace {
 
 class ThreadMemory : public detail::PeerMemory {
  public:
-  ThreadMemory(std::shared_ptr<std::byte> memory, int size, detail::Waiting waiting)
-      : memory_(std::move(memory)), group_(memory_.get(), size), waiting_(std::move(waiting)) {}
+  ThreadMemory(std::shared_ptr<std::byte> memory, std::vector<Rank> ranks, detail::Waiting waiting,
+               std::shared_ptr<detail::SimulatedWorld> world)
+      : memory_(std::move(memory)),
+        group_(memory_.get(), static_cast<int>(ranks.size())),
+        waiting_(std::move(waiting)),
+        ranks_(std::move(ranks)),
+        world_(std::move(world)) {}
   [[nodiscard]] const detail::GroupMemory& group() const override { return group_; }
   [[nodiscard]] const detail::Waiting& waiting() const override { return waiting_; }
   [[nodiscard]] detail::Place place_of(const void* address, std::size_t nbytes) override {
@@ -20,13 +26,17 @@ class ThreadMemory : public detail::PeerMemory {
   [[nodiscard]] std::byte* reach(int /*peer*/, const detail::Place& place) override {
     return reinterpret_cast<std::byte*>(place.where);
   }
-  // A rank whose thread ends lets go of its communicators, which is seen on the board.
-  [[nodiscard]] bool is_dead(int /*peer*/) const override { return false; }
+  // A rank whose thread ends lets go of its communicators, which is seen on the board; but it may have had none.
+  [[nodiscard]] bool is_dead(int peer) const override {
+    return world_->has_ended(ranks_[static_cast<std::size_t>(peer)]);
+  }
 
  private:
   std::shared_ptr<std::byte> memory_;
   detail::GroupMemory group_;
   detail::Waiting waiting_;
+  std::vector<Rank> ranks_;  // by place
+  std::shared_ptr<detail::SimulatedWorld> world_;
 };
 
 std::string why_not(const ConnectRequest& request) {
@@ -36,15 +46,16 @@ std::string why_not(const ConnectRequest& request) {
 }
 
 std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
-  detail::SimulatedWorld& world = *detail::WorldState::current().simulated();
+  const std::shared_ptr<detail::SimulatedWorld>& world = detail::WorldState::current().simulated();
   const int size = static_cast<int>(request.ranks.size());
-  auto memory = world.memory(request.name, detail::GroupMemory::nbytes(size),
-                             [&](std::byte* bytes) { detail::GroupMemory(bytes, size).initialise(); });
+  auto memory = world->memory(request.name, detail::GroupMemory::nbytes(size), [&](std::byte* bytes) {
+    detail::GroupMemory(bytes, size).initialise({.is_checked = env::comm_check() ? 1U : 0U});
+  });
   const bool is_crowded = current_place().local_world_size > static_cast<int>(std::thread::hardware_concurrency());
-  detail::Waiting waiting = world.scheduler() != nullptr ? detail::Waiting(world.scheduler())
-                                                         : detail::Waiting(/*is_shared=*/false, is_crowded);
+  detail::Waiting waiting = world->scheduler() != nullptr ? detail::Waiting(world->scheduler())
+                                                          : detail::Waiting(/*is_shared=*/false, is_crowded);
   return std::make_shared<detail::PeerCommunicator>(
-      std::make_unique<ThreadMemory>(std::move(memory), size, std::move(waiting)), request);
+      std::make_unique<ThreadMemory>(std::move(memory), request.ranks, std::move(waiting), world), request);
 }
 
 const BackendRegistration kThread{{.name = "thread", .preference = 10, .why_not = why_not, .connect = connect}};

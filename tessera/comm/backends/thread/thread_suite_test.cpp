@@ -10,8 +10,9 @@ namespace {
 // The whole of a rank's record is touched when the rank comes to be, which takes its time.
 [[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
 
-Implementation threads(const std::string& name, std::optional<std::uint64_t> seed) {
-  return {.name = name, .backend = "thread", .is_seeded = seed.has_value(), .run = [seed](int ranks, const auto& body) {
+Implementation threads(const std::string& name, std::optional<std::uint64_t> seed, bool is_checked = false) {
+  return {.name = name, .backend = "thread", .is_seeded = seed.has_value(), .run = [=](int ranks, const auto& body) {
+            if (is_checked) ::setenv("TESSERA_COMM_CHECK", "1", 1);
             try {
               simulate(ranks,
                        [&] {
@@ -25,10 +26,14 @@ Implementation threads(const std::string& name, std::optional<std::uint64_t> see
             } catch (const std::exception& error) {
               ADD_FAILURE() << error.what();
             }
+            if (is_checked) ::unsetenv("TESSERA_COMM_CHECK");
           }};
 }
 
 INSTANTIATE_TEST_SUITE_P(Thread, CommSuite,
+                         testing::Values(threads("free", {}), threads("seed1", 1), threads("seed2_checked", 2, true)),
+                         implementation_name);
+INSTANTIATE_TEST_SUITE_P(Thread, SymmetricSuite,
                          testing::Values(threads("free", {}), threads("seed1", 1), threads("seed2", 2)),
                          implementation_name);
 

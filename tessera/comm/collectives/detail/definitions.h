@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "tessera/comm/collectives/collective.h"
 
@@ -18,6 +19,7 @@ extern const CollectiveDef kScatterDef;
 extern const CollectiveDef kGatherDef;
 extern const CollectiveDef kBarrierDef;
 extern const CollectiveDef kPermuteDef;
+extern const CollectiveDef kRendezvousDef;
 
 namespace detail {
 
@@ -30,6 +32,17 @@ struct Part {
 Part part_of(std::span<const std::int64_t> counts, std::int64_t count, int rank);
 /// Elements of all parts together.
 std::int64_t whole_of(std::span<const std::int64_t> counts, std::int64_t count, int size);
+
+/// The most elements that one rank gives, where all ranks know it; -1: they do not.
+std::int64_t most_given(const Operation& operation, int size);
+
+/// A move whose places its source knows, with what that offered.
+struct Accepted {
+  Move move;
+  std::string wrong;  ///< why it cannot be made; empty: it can
+};
+/// What `rank` makes of an offer from `move.from`.
+Accepted accept(const Operation& operation, const Move& move, const Offer& offer, int rank, int size);
 
 /// Refuses a count that is negative.
 void check_count(const Operation& operation);

@@ -2,11 +2,50 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 
 namespace tessera::comm::detail {
+namespace {
+
+// Which parts of an operation are the same on all ranks; at most one list.
+struct SharedParts {
+  bool are_in = false;
+  bool are_out = false;
+  bool are_targets = false;
+};
+SharedParts shared_parts(OpKind kind) {
+  return {.are_in = kind == OpKind::kReduceScatter || kind == OpKind::kScatter,
+          .are_out = kind == OpKind::kAllGather || kind == OpKind::kGather,
+          .are_targets = kind == OpKind::kPermute};
+}
+
+std::string text_of(const Notice& notice) {
+  Operation operation{.kind = notice.kind, .dtype = notice.dtype, .root = notice.root, .count = notice.count};
+  operation.reduction = {notice.reduction, notice.factor};
+  const SharedParts shared = shared_parts(notice.kind);
+  const std::size_t known = std::min<std::size_t>(notice.parts, std::size(notice.first_parts));
+  for (const std::int64_t part : std::span(notice.first_parts, known)) {
+    if (shared.are_in) operation.in_counts.push_back(part);
+    if (shared.are_out) operation.out_counts.push_back(part);
+    if (shared.are_targets) operation.targets.push_back(static_cast<int>(part));
+  }
+  std::string text = comm::text_of(operation);
+  if (notice.parts > known) text.insert(text.size() - 2, ", ...");  // before the last brackets
+  return text;
+}
+
+template <class Numbers>
+void put_parts(Notice& notice, const Numbers& parts) {
+  notice.parts = static_cast<std::uint16_t>(parts.size());
+  for (std::size_t i = 0; i < std::min(parts.size(), std::size(notice.first_parts)); ++i) {
+    notice.first_parts[i] = parts[i];
+  }
+}
+
+}  // namespace
 
 void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failure& failure) {
   Verdict& verdict = group.verdict();
@@ -64,6 +103,124 @@ std::string text_of_ranks(std::span<const int> ranks) {
     text += std::to_string(ranks[i]);
   }
   return text;
+}
+
+Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64_t group) {
+  Notice notice;
+  notice.fingerprint = fingerprint(operation, group);
+  notice.group = group;
+  notice.task = sequence;
+  notice.kind = operation.kind;
+  notice.dtype = operation.dtype;
+  notice.reduction = operation.reduction.kind;
+  notice.factor = operation.reduction.factor;
+  notice.root = operation.root;
+  notice.count = operation.count;
+  notice.counts_digest = digest_of_parts(operation);
+  const SharedParts shared = shared_parts(operation.kind);
+  if (shared.are_in) put_parts(notice, operation.in_counts);
+  if (shared.are_out) put_parts(notice, operation.out_counts);
+  if (shared.are_targets) put_parts(notice, operation.targets);
+  return notice;
+}
+
+Failure difference_of(std::span<const Notice> notices, std::span<const std::string> groups) {
+  const bool is_one_group =
+      std::ranges::all_of(notices, [&](const Notice& notice) { return notice.group == notices[0].group; });
+  const auto most_tasks = [&] {
+    std::map<std::uint64_t, int> votes;
+    for (const Notice& notice : notices) ++votes[notice.task];
+    return std::ranges::max_element(votes, {}, [](const auto& entry) { return entry.second; })->first;
+  };
+  const std::uint64_t sequence = most_tasks();
+  // Who does not know its registrations, as in a capture, agrees with those who do.
+  const auto knows = std::ranges::find_if(notices, [](const Notice& notice) { return notice.registrations != 0; });
+  const std::uint64_t known = knows == notices.end() ? 0 : knows->registrations;
+  struct Seen {
+    std::string text;
+    std::uint64_t parts;
+    std::uint64_t group;
+    std::uint64_t registrations;
+    auto operator<=>(const Seen&) const = default;
+  };
+  std::map<Seen, std::vector<int>> by_seen;
+  for (std::size_t peer = 0; peer < notices.size(); ++peer) {
+    const Notice& notice = notices[peer];
+    std::string text = text_of(notice);
+    if (!is_one_group && peer < groups.size()) text += " for group " + groups[peer];
+    if (notice.task != sequence) text += " as operation " + std::to_string(notice.task);
+    const std::uint64_t registrations = notice.registrations != 0 ? notice.registrations : known;
+    by_seen[{text, notice.counts_digest, notice.group, registrations}].push_back(static_cast<int>(peer));
+  }
+  const auto votes = [](const auto& entry) { return entry.second.size(); };
+  const auto most = TESSERA_MUTANT("comm.most_are_blamed") ? std::ranges::min_element(by_seen, {}, votes)
+                                                           : std::ranges::max_element(by_seen, {}, votes);
+  Failure failure{.kind = Failure::Kind::kMismatch};
+  failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + most->first.text;
+  for (const auto& [seen, ranks] : by_seen) {
+    if (seen == most->first) continue;
+    failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
+    failure.text += ", " + text_of_ranks(ranks) + " " + seen.text;
+    if (seen.text != most->first.text) continue;
+    failure.text += seen.parts != most->first.parts ? " with other parts" : " after other calls of register_memory";
+  }
+  return failure;
+}
+
+std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind) {
+  std::string text = tessera::detail::concat(text_of_ranks(ranks), " did not come within ",
+                                             std::chrono::duration<double>(deadline).count(), " s");
+  if (!behind.empty()) text.append(" (").append(behind).append(")");
+  return text;
+}
+
+Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Failure failure) {
+  failure.by = by;
+  failure.sequence = sequence;
+  failure.operation = operation.kind;
+  failure.text = "operation " + std::to_string(sequence) + ", " + comm::text_of(operation) + ": " + failure.text;
+  return failure;
+}
+
+bool is_gone(const PeerMemory& memory, int peer) {
+  const bool has_left = memory.group().board(peer).has_left.load(std::memory_order_seq_cst) != 0;
+  return (has_left && !TESSERA_MUTANT("thread.left_unseen")) || memory.is_dead(peer);
+}
+
+std::string text_of_gone(const PeerMemory& memory, int peer) {
+  // Who has left in order may have ended since.
+  const bool has_left = memory.group().board(peer).has_left.load(std::memory_order_acquire) != 0;
+  return "rank " + std::to_string(peer) + (has_left ? " has left the group" : " died");
+}
+
+Reaching::Reaching(const PeerMemory& memory, int rank, std::string_view name) : memory_(memory), rank_(rank) {
+  memory_.group().board(rank_).reaching.fetch_add(1, std::memory_order_seq_cst);
+  if (!has_verdict(memory_.group())) return;
+  end();
+  throw_verdict(memory_.group(), name);
+}
+Reaching::~Reaching() { end(); }
+void Reaching::end() const {
+  Board& board = memory_.group().board(rank_);
+  board.reaching.fetch_sub(1, std::memory_order_seq_cst);
+  if (board.sleepers.load(std::memory_order_seq_cst) != 0) memory_.waiting().wake(board.reaching);
+}
+
+void wait_until_none_reaches(const PeerMemory& memory) {
+  // Peers are not waiting for anything meanwhile, so that only one that is stopped takes longer than a copy does.
+  constexpr std::chrono::nanoseconds kBound = std::chrono::milliseconds(1500);
+  const std::chrono::nanoseconds until = memory.waiting().now() + kBound;
+  for (int peer = 0; peer < memory.group().size(); ++peer) {
+    Board& board = memory.group().board(peer);
+    const std::function<bool()> is_there = [&] { return board.reaching.load(std::memory_order_seq_cst) == 0; };
+    const std::function<bool()> is_over = [&] { return is_gone(memory, peer); };
+    (void)memory.waiting().wait({.is_there = is_there,
+                                 .word = board.reaching,
+                                 .sleepers = board.sleepers,
+                                 .is_over = is_over,
+                                 .timeout = std::max(until - memory.waiting().now(), std::chrono::nanoseconds(0)),
+                                 .what = "a peer to let go of buffers"});
+  }
 }
 
 }  // namespace tessera::comm::detail

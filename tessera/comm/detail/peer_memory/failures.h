@@ -2,12 +2,14 @@
 // then or later throws the same words.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/peer_memory/group_memory.h"
+#include "tessera/comm/detail/peer_memory/peer_memory.h"
 #include "tessera/comm/detail/peer_memory/waiting.h"
 
 namespace tessera::comm::detail {
@@ -22,5 +24,38 @@ bool has_verdict(const GroupMemory& group);
 [[noreturn]] void throw_failure(Failure::Kind kind, std::string_view what, std::string_view name);
 /// "ranks 1 and 3", "rank 2".
 std::string text_of_ranks(std::span<const int> ranks);
+
+/// What a rank tells its peers of an operation: all but where its buffers are.
+Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64_t group = 0);
+/// What is wrong where the notices of the ranks, by place, differ: those that do something else than most are named.
+/// `groups` are the names of the groups that they do it for.
+Failure difference_of(std::span<const Notice> notices, std::span<const std::string> groups = {});
+/// The words on ranks that did not come in time; `behind` says how far they are.
+std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind);
+/// The failure with the operation it was seen in set before its words.
+Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Failure failure);
+
+/// Whether `peer` has left or died.
+bool is_gone(const PeerMemory& memory, int peer);
+/// "rank 2 died", "rank 2 has left the group", of one that is gone.
+std::string text_of_gone(const PeerMemory& memory, int peer);
+
+/// While it lives its rank may touch memory of its peers. Throws the verdict if there is one. Any number at a time.
+class Reaching {
+ public:
+  /// Of `rank`, for the group of this name.
+  Reaching(const PeerMemory& memory, int rank, std::string_view name);
+  ~Reaching();
+  Reaching(const Reaching&) = delete;
+  Reaching& operator=(const Reaching&) = delete;
+
+ private:
+  void end() const;
+  const PeerMemory& memory_;
+  const int rank_;
+};
+/// Waits, for a bounded time, until no rank reaches for memory of others. New ones do not begin once there is a
+/// verdict.
+void wait_until_none_reaches(const PeerMemory& memory);
 
 }  // namespace tessera::comm::detail

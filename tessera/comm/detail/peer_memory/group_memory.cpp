@@ -12,13 +12,16 @@ constexpr std::size_t up(std::size_t n) { return (n + kPage - 1) / kPage * kPage
 struct Parts {
   explicit Parts(int ranks) {
     const auto n = static_cast<std::size_t>(ranks);
-    boards = up(sizeof(Verdict));
+    verdict = 64;
+    static_assert(sizeof(Rules) <= 64);
+    boards = up(verdict + sizeof(Verdict));
     notices = up(boards + n * sizeof(Board));
     offers = up(notices + n * 2 * sizeof(Notice));
     mails = up(offers + n * n * 2 * sizeof(Offer));
     stages = up(mails + n * n * sizeof(Mail));
     end = stages + n * 3 * kStageBytes;
   }
+  std::size_t verdict;
   std::size_t boards;
   std::size_t notices;
   std::size_t offers;
@@ -31,7 +34,8 @@ struct Parts {
 
 GroupMemory::GroupMemory(std::byte* memory, int size) : size_(size) {
   const Parts parts(size);
-  verdict_ = reinterpret_cast<Verdict*>(memory);
+  rules_ = reinterpret_cast<Rules*>(memory);
+  verdict_ = reinterpret_cast<Verdict*>(memory + parts.verdict);
   boards_ = reinterpret_cast<Board*>(memory + parts.boards);
   notices_ = reinterpret_cast<Notice*>(memory + parts.notices);
   offers_ = reinterpret_cast<Offer*>(memory + parts.offers);
@@ -41,7 +45,8 @@ GroupMemory::GroupMemory(std::byte* memory, int size) : size_(size) {
 
 std::size_t GroupMemory::nbytes(int size) { return Parts(size).end; }
 
-void GroupMemory::initialise() const {
+void GroupMemory::initialise(const Rules& rules) const {
+  ::new (rules_) Rules(rules);
   ::new (verdict_) Verdict;
   for (int rank = 0; rank < size_; ++rank) {
     ::new (&board(rank)) Board;

@@ -1,5 +1,6 @@
 // The memory that the ranks of a group share when they see each other's memory: on the heap between threads, in a
-// memory file between processes. It holds no pointers. Of every rank:
+// memory file between processes. It holds no pointers. Beside the rules that all hold to and the verdict, of every
+// rank:
 //
 //   board     how far it has come; written by it alone
 //   notices   what it does in its step: two, used in turn
@@ -44,13 +45,16 @@ struct alignas(128) Board {
   std::atomic<std::uint32_t> has_left{0};  ///< it has let go of the group, or its thread has ended
   std::atomic<std::uint64_t> joined{0};    ///< 1: it is there
   std::atomic<std::uint64_t> task{0};      ///< number of the task that it is at
-  std::atomic<std::uint64_t> reaching{0};  ///< 1: it reads or writes memory of its peers
+  std::atomic<std::uint64_t> reaching{0};  ///< above 0: it reads or writes memory of its peers
+  std::atomic<std::uint64_t> passed{0};    ///< registration that it took without a rendezvous, the latest
+  char group[64] = {};                     ///< name of the group whose task it is at, for the words of a mismatch
 };
 
 /// What a rank does in a step.
 struct alignas(64) Notice {
   Fingerprint fingerprint;                  ///< of its operation
-  std::uint64_t task = 0;                   ///< number of the task that the step belongs to
+  std::uint64_t task = 0;                   ///< tasks with collectives so far, that of this step counted
+  std::uint64_t registrations = 0;          ///< digest of those before it; 0: not known
   OpKind kind = OpKind::kBarrier;           ///< what follows is for the words of a mismatch
   DType dtype = DType::kU8;                 ///< likewise
   ReduceKind reduction = ReduceKind::kSum;  ///< likewise
@@ -59,6 +63,10 @@ struct alignas(64) Notice {
   std::uint64_t counts_digest = 0;          ///< likewise, of uneven parts and targets
   Place in;                                 ///< its input
   Place out;                                ///< its output
+  std::uint64_t group = 0;                  ///< digest of the group's name
+  double factor = 1;                        ///< of a reduction that has one; for words, as are the parts that fit here
+  std::uint16_t parts = 0;                  ///< how many there are
+  std::int64_t first_parts[16];             ///< the first of them, or targets; no more are set, which saves time
 };
 
 /// What a rank sends to one peer. `posted` and `taken` count messages (or windows of them).
@@ -66,6 +74,7 @@ struct alignas(128) Mail {
   std::atomic<std::uint64_t> posted{0};  ///< written by the sender
   DType dtype = DType::kU8;              ///< of its elements
   std::int64_t count = 0;                ///< of the whole message
+  std::uint64_t group = 0;               ///< digest of its group's name
   Place place;                           ///< where it is; unreachable: this window is in the sender's third stage
   std::uint64_t offset = 0;              ///< first byte of this window
   std::uint64_t nbytes = 0;              ///< bytes of this window
@@ -81,7 +90,12 @@ struct Verdict {
   std::int32_t by = 0;                          ///< rank that wrote it
   std::uint64_t task = 0;                       ///< number of the task
   std::uint64_t missing[kMostPeers / 64] = {};  ///< a bit for each rank
-  char text[512] = {};                          ///< ends with a zero
+  char text[3072] = {};                         ///< ends with a zero
+};
+
+/// What all ranks hold to, as whoever made the memory said.
+struct Rules {
+  std::uint32_t is_checked = 0;  ///< all of a launch is compared before any of it is done
 };
 
 /// The parts of such memory; owns nothing.
@@ -93,10 +107,11 @@ class GroupMemory {
   GroupMemory(std::byte* memory, int size);
   /// Bytes for a group of `size` ranks.
   static std::size_t nbytes(int size);
-  /// Makes the memory ready for use.
-  void initialise() const;
+  /// Makes the memory ready for use, under these rules.
+  void initialise(const Rules& rules) const;
 
   [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] const Rules& rules() const { return *rules_; }
   [[nodiscard]] Verdict& verdict() const { return *verdict_; }
   [[nodiscard]] Board& board(int rank) const { return boards_[rank]; }
   [[nodiscard]] Notice& notice(int rank, std::uint64_t step) const { return notices_[row_of(rank, step)]; }
@@ -117,6 +132,7 @@ class GroupMemory {
   static std::size_t row_of(int rank, std::uint64_t step) { return 2 * static_cast<std::size_t>(rank) + step % 2; }
 
   int size_ = 0;
+  Rules* rules_ = nullptr;
   Verdict* verdict_ = nullptr;
   Board* boards_ = nullptr;
   Notice* notices_ = nullptr;

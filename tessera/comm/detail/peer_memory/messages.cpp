@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/peer_memory/step.h"
@@ -46,6 +47,7 @@ bool Steps::advance_send(Message& message, const Message*& stage_owner) {
   if (!is_reachable) std::memcpy(group_.message_stage(rank_), message.operation.in + message.offset, window);
   mail.dtype = message.operation.dtype;
   mail.count = message.operation.count;
+  mail.group = group_digest_;
   mail.place = message.place;
   mail.offset = TESSERA_MUTANT("shm.message_starts_again") ? 0 : message.offset;
   mail.nbytes = window;
@@ -61,14 +63,14 @@ bool Steps::advance_receive(Message& message) {
   if (mail.posted.load(std::memory_order_acquire) == taken) return false;
   const Operation& operation = message.operation;
   const bool has_other_dtype = mail.dtype != operation.dtype && !TESSERA_MUTANT("comm.message_dtype_unseen");
-  if (has_other_dtype || mail.count != operation.count) {
-    fail({.kind = Failure::Kind::kMismatch,
-          .text = "rank " + std::to_string(operation.peer) + " sends " + std::string(to_string(mail.dtype)) + "[" +
-                  std::to_string(mail.count) + "]"},
-         operation);
+  const bool has_other_group = mail.group != group_digest_ && !TESSERA_MUTANT("comm.group_unseen");
+  if (has_other_dtype || mail.count != operation.count || has_other_group) {
+    std::string text = tessera::detail::concat("rank ", operation.peer, " sends ", mail.dtype, "[", mail.count, "]");
+    if (has_other_group) text += std::string(" for group ") + group_.board(operation.peer).group;
+    fail({.kind = Failure::Kind::kMismatch, .text = std::move(text)}, operation);
   }
   if (mail.nbytes > 0 && mail.place.is_reachable != 0) {
-    const Reaching reaching(*this);
+    const Reaching reaching(memory_, rank_, name_);
     copy_bytes(operation.out + mail.offset, memory_.reach(operation.peer, mail.place) + mail.offset, mail.nbytes);
   } else if (mail.nbytes > 0) {
     std::memcpy(operation.out + mail.offset, group_.message_stage(operation.peer), mail.nbytes);
@@ -79,11 +81,12 @@ bool Steps::advance_receive(Message& message) {
   return true;
 }
 
-void Steps::run_messages(std::span<const Operation> operations) {
+// `is_ahead`: what they say of themselves is exchanged, as messages of no bytes, and compared.
+void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
   std::vector<Message> messages;
   for (const Operation& operation : operations) {
     const bool is_send = operation.kind == OpKind::kSend;
-    const std::uint64_t nbytes = static_cast<std::uint64_t>(operation.count) * itemsize(operation.dtype);
+    const std::uint64_t nbytes = is_ahead ? 0 : static_cast<std::uint64_t>(operation.count) * itemsize(operation.dtype);
     Mail& mail = is_send ? group_.mail(rank_, operation.peer) : group_.mail(operation.peer, rank_);
     messages.push_back({.operation = operation, .mail = mail, .nbytes = nbytes});
     if (is_send && nbytes > 0) messages.back().place = memory_.place_of(operation.in, nbytes);
@@ -121,7 +124,7 @@ void Steps::wait_for_mail(std::span<const Message> messages, const Message& open
   const int peer = open.operation.peer;
   const std::function<bool()> is_over = [&] {
     return has_verdict(group_) || std::ranges::any_of(messages, [&](const Message& message) {
-             return !message.is_done && is_gone(message.operation.peer);
+             return !message.is_done && detail::is_gone(memory_, message.operation.peer);
            });
   };
   const bool came = memory_.waiting().wait({.is_there = is_there,
@@ -133,12 +136,11 @@ void Steps::wait_for_mail(std::span<const Message> messages, const Message& open
   if (came || (!is_over() && time_left() > std::chrono::nanoseconds(0))) return;
   if (has_verdict(group_)) throw_verdict(group_, name_);
   for (const Message& message : messages) {
-    if (!message.is_done && is_gone(message.operation.peer)) fail_waiting(message.operation, message.operation.peer);
+    if (!message.is_done && detail::is_gone(memory_, message.operation.peer))
+      fail_waiting(message.operation, message.operation.peer);
   }
-  const double seconds = std::chrono::duration<double>(deadline_).count();
-  fail({.kind = Failure::Kind::kDeadline,
-        .missing = {peer},
-        .text = "rank " + std::to_string(peer) + " did not come within " + std::to_string(seconds) + " s"},
+  const int late[] = {peer};
+  fail({.kind = Failure::Kind::kDeadline, .missing = {peer}, .text = text_of_late(late, deadline_, "")},
        open.operation);
 }
 

@@ -1,38 +1,19 @@
 #include "tessera/comm/detail/peer_memory/peer_communicator.h"
 
+#include <algorithm>
+
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/comm/detail/peer_memory/signals.h"
 
 namespace tessera::comm::detail {
-namespace {
-
-std::int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-
-// What this rank's buffers a task reads and writes; peers do, too, while it runs.
-SmallVector<device::Access, 8> accesses_of(const Task& task, int rank, int size) {
-  SmallVector<device::Access, 8> accesses;
-  for (const Operation& operation : task.operations) {
-    const std::size_t item = itemsize(operation.dtype);
-    Extents extents;
-    if (operation.kind == OpKind::kSend) {
-      extents.in = operation.count;
-    } else if (operation.kind == OpKind::kRecv) {
-      extents.out = operation.count;
-    } else {
-      extents = definition(operation.kind).extents(operation, rank, size);
-    }
-    if (extents.in > 0) accesses.push_back(device::reads(operation.in, static_cast<std::size_t>(extents.in) * item));
-    if (extents.out > 0)
-      accesses.push_back(device::writes(operation.out, static_cast<std::size_t>(extents.out) * item));
-  }
-  return accesses;
-}
-
-}  // namespace
 
 PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request)
-    : memory_(std::move(memory)), rank_(request.rank), steps_(*memory_, request.rank) {
+    : memory_(std::move(memory)),
+      rank_(request.rank),
+      steps_(*memory_, request.rank),
+      tasks_(request.rank, memory_->group().size()) {
   const GroupMemory& group = memory_->group();
   Board& own = group.board(rank_);
   memory_->waiting().raise(own.joined, 1, own.sleepers);
@@ -40,21 +21,34 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
   for (int peer = 0; peer < group.size(); ++peer) {
     Board& board = group.board(peer);
     const std::function<bool()> is_there = [&] { return board.joined.load(std::memory_order_acquire) != 0; };
-    const std::function<bool()> is_over = [&] { return memory_->is_dead(peer); };
+    const std::function<bool()> is_over = [&] { return has_verdict(group) || memory_->is_dead(peer); };
     const bool came = memory_->waiting().wait({.is_there = is_there,
                                                .word = board.joined,
                                                .sleepers = board.sleepers,
                                                .is_over = is_over,
                                                .timeout = request.timeout,
                                                .what = "the ranks of a new group"});
-    TESSERA_CHECK_AS(TimeoutError, came, "ranks ", request.name, ": rank ", peer, " of them (rank ",
-                     request.ranks[static_cast<std::size_t>(peer)], " of the world) ",
-                     memory_->is_dead(peer) ? "died before it joined"
-                                            : tessera::detail::concat("did not join within ", request.timeout));
+    if (came) continue;
+    const bool is_dead = memory_->is_dead(peer);
+    write_verdict(group, memory_->waiting(),
+                  {.kind = is_dead ? Failure::Kind::kDeadRank : Failure::Kind::kDeadline,
+                   .by = rank_,
+                   .missing = {peer},
+                   .text = tessera::detail::concat("rank ", request.ranks[static_cast<std::size_t>(peer)],
+                                                   is_dead ? " ended before it joined" : " did not join in time")});
+    throw_verdict(group, "of ranks " + request.name);
   }
 }
 
-PeerCommunicator::~PeerCommunicator() { leave(); }
+PeerCommunicator::~PeerCommunicator() {
+  leave();
+  if (pads_.empty()) return;
+  try {
+    wait_until_none_reaches(*memory_);
+  } catch (const std::exception&) {
+    // Ranks that take turns wait for each other; they are told so elsewhere.
+  }
+}
 
 void PeerCommunicator::leave() noexcept {
   const GroupMemory& group = memory_->group();
@@ -69,36 +63,15 @@ const Capabilities& PeerCommunicator::capabilities() const {
                                     .has_fixed_order = true,
                                     .has_abort = true,
                                     .has_shrink = true,
-                                    .has_symmetric_memory = false,
-                                    .has_capture = true};
+                                    .has_symmetric_memory = true,
+                                    .has_capture = true,
+                                    .has_checked_mode = true};
   return kAll;
 }
 
 void PeerCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream& stream) {
-  const SmallVector<device::Access, 8> accesses = accesses_of(*task, rank_, memory_->group().size());
-  const std::string_view label =
-      task->operations.size() == 1 ? to_string(task->operations[0].kind) : std::string_view("coalesced");
-  stream.run([self = shared_from_this(), task = std::move(task)] { self->run(*task); },
-             {.label = label, .accesses = std::span<const device::Access>(accesses)});
-}
-
-void PeerCommunicator::run(Task& task) {
-  task.began_ns.store(now_ns(), std::memory_order_relaxed);
-  try {
-    const std::unique_lock lock(running_, std::try_to_lock);
-    TESSERA_CHECK(lock.owns_lock(), "group ", *task.group, ": two operations run at once on rank ", rank_,
-                  ", from streams that are not ordered; inside captures, order them by events");
-    const std::uint64_t step = TESSERA_MUTANT("comm.sequence_stands_still") ? 0 : 1;
-    task.sequence.store(sequence_.fetch_add(step, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    steps_.run(task);
-  } catch (...) {
-    if (!TESSERA_MUTANT("comm.error_lost")) task.error = std::current_exception();
-  }
-  task.ended_ns.store(now_ns(), std::memory_order_relaxed);
-  const std::exception_ptr error = task.error;
-  task.is_done.store(1, std::memory_order_release);
-  task.is_done.notify_all();
-  if (error) std::rethrow_exception(error);
+  tasks_.enqueue(*task, stream,
+                 [self = shared_from_this(), task] { self->tasks_.run(*task, [&] { self->steps_.run(*task); }); });
 }
 
 void PeerCommunicator::abort(std::string_view reason) noexcept {
@@ -112,6 +85,32 @@ void PeerCommunicator::abort(std::string_view reason) noexcept {
     // No memory for the words: a verdict without them.
     write_verdict(memory_->group(), memory_->waiting(), {.kind = Failure::Kind::kAborted, .by = rank_});
   }
+}
+
+void PeerCommunicator::extend_deadline(std::chrono::nanoseconds by) {
+  steps_.extend(by);
+  extended_ns_.fetch_add(by.count(), std::memory_order_relaxed);
+}
+
+std::optional<PeerPlace> PeerCommunicator::place_of(const void* address, std::size_t nbytes) {
+  const Place place = memory_->place_of(address, nbytes);
+  return place.is_reachable != 0 ? std::optional(PeerPlace{place.where}) : std::nullopt;
+}
+
+std::byte* PeerCommunicator::reach(int peer, const PeerPlace& place) {
+  return memory_->reach(peer, {.where = place.where});
+}
+
+std::shared_ptr<SignalBackend> PeerCommunicator::connect_signals(SignalPads pads) {
+  {
+    const std::lock_guard lock(pads_mutex_);
+    if (std::ranges::find(pads_, pads.memory) == pads_.end()) pads_.push_back(pads.memory);
+  }
+  return std::make_shared<PeerSignals>(shared_from_this(), *memory_, extended_ns_, rank_, std::move(pads));
+}
+
+void PeerCommunicator::note_passed(std::uint64_t registration) {
+  memory_->group().board(rank_).passed.store(registration, std::memory_order_release);
 }
 
 std::vector<int> PeerCommunicator::gone() const {

@@ -2,17 +2,20 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/peer_memory/peer_memory.h"
 #include "tessera/comm/detail/peer_memory/step.h"
+#include "tessera/comm/detail/task_runner.h"
+#include "tessera/comm/symmetric_backend.h"
 
 namespace tessera::comm::detail {
 
 /// See the head of this file. Thread-safe.
-class PeerCommunicator : public Communicator, public std::enable_shared_from_this<PeerCommunicator> {
+class PeerCommunicator : public Communicator,
+                         public SymmetricBackend,
+                         public std::enable_shared_from_this<PeerCommunicator> {
  public:
   /// Waits until all ranks are there; TimeoutError names one that is not.
   PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request);
@@ -24,17 +27,23 @@ class PeerCommunicator : public Communicator, public std::enable_shared_from_thi
   void abort(std::string_view reason) noexcept override;
   void leave() noexcept override;
   [[nodiscard]] std::vector<int> gone() const override;
-  void extend_deadline(std::chrono::nanoseconds by) override { steps_.extend(by); }
-  [[nodiscard]] std::uint64_t sequence() const override { return sequence_.load(std::memory_order_relaxed); }
+  void extend_deadline(std::chrono::nanoseconds by) override;
+  [[nodiscard]] std::uint64_t sequence() const override { return tasks_.sequence(); }
+
+  [[nodiscard]] SymmetricBackend* symmetric() override { return this; }
+  std::optional<PeerPlace> place_of(const void* address, std::size_t nbytes) override;
+  std::byte* reach(int peer, const PeerPlace& place) override;
+  std::shared_ptr<SignalBackend> connect_signals(SignalPads pads) override;
+  void note_passed(std::uint64_t registration) override;
 
  private:
-  void run(Task& task);
-
   const std::unique_ptr<PeerMemory> memory_;
   const int rank_;
   Steps steps_;
-  std::mutex running_;  // held by the task that runs
-  std::atomic<std::uint64_t> sequence_{0};
+  TaskRunner tasks_;
+  std::atomic<std::int64_t> extended_ns_{0};  // all extensions so far
+  std::mutex pads_mutex_;
+  std::vector<std::shared_ptr<const void>> pads_;  // of this rank, which peers write
 };
 
 }  // namespace tessera::comm::detail

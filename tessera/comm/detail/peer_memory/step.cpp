@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <new>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
@@ -18,33 +18,8 @@ using std::chrono::nanoseconds;
 // Up to this size a copy through the stage is cheaper than a second meeting.
 constexpr std::int64_t kSmallBytes = std::int64_t{16} << 10;
 
-// The most elements that one rank gives, where all ranks know it; -1: they do not.
-std::int64_t most_given(const Operation& operation, int size) {
-  const bool is_uneven = !operation.in_counts.empty() || !operation.out_counts.empty();
-  switch (operation.kind) {
-    case OpKind::kReduceScatter:
-    case OpKind::kScatter: return whole_of(operation.in_counts, operation.count, size);
-    case OpKind::kAllGather:
-    case OpKind::kGather: return is_uneven ? *std::ranges::max_element(operation.out_counts) : operation.count;
-    case OpKind::kAllToAll: return is_uneven ? -1 : operation.count * size;
-    case OpKind::kRaggedAllToAll: return -1;
-    default: return operation.count;
-  }
-}
-
 bool is_message(const Operation& operation) {
   return operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv;
-}
-
-std::string text_of(const Notice& notice) {
-  Operation operation{.kind = notice.kind, .dtype = notice.dtype, .root = notice.root, .count = notice.count};
-  operation.reduction.kind = notice.reduction;
-  return comm::text_of(operation);
-}
-
-std::uint64_t digest_of(const Operation& operation) {
-  Operation parts{.in_counts = operation.in_counts, .out_counts = operation.out_counts, .targets = operation.targets};
-  return fingerprint(parts).low;
 }
 
 }  // namespace
@@ -52,6 +27,7 @@ std::uint64_t digest_of(const Operation& operation) {
 void Steps::run(const Task& task) {
   name_ = *task.group;
   sequence_ = task.sequence.load(std::memory_order_relaxed);
+  registrations_ = task.registrations;
   deadline_ = task.deadline;
   extra_ns_.store(0, std::memory_order_relaxed);
   until_ = deadline_ == nanoseconds::max() ? deadline_ : memory_.waiting().now() + deadline_;
@@ -59,7 +35,7 @@ void Steps::run(const Task& task) {
     run_operations(task);
   } catch (const std::exception& error) {
     end_group(error, task);
-    let_go_of_buffers();
+    wait_until_none_reaches(memory_);
     throw;
   }
 }
@@ -77,46 +53,41 @@ void Steps::end_group(const std::exception& error, const Task& task) const {
                          " failed: " + error.what()});
 }
 
-void Steps::let_go_of_buffers() const {
-  // Peers are not waiting for anything meanwhile, so that only one that is stopped takes longer than a copy does.
-  constexpr nanoseconds kBound = std::chrono::seconds(2);
-  for (int peer = 0; peer < group_.size(); ++peer) {
-    const Board& board = group_.board(peer);
-    const std::function<bool()> is_there = [&] { return board.reaching.load(std::memory_order_seq_cst) == 0; };
-    const std::function<bool()> is_over = [&] { return is_gone(peer); };
-    (void)memory_.waiting().wait({.is_there = is_there,
-                                  .word = board.reaching,
-                                  .sleepers = group_.board(peer).sleepers,
-                                  .is_over = is_over,
-                                  .timeout = kBound,
-                                  .what = "a peer to let go of buffers"});
-  }
-}
-
-Steps::Reaching::Reaching(const Steps& steps) : steps_(steps) {
-  steps_.group_.board(steps_.rank_).reaching.store(1, std::memory_order_seq_cst);
-  if (!has_verdict(steps_.group_)) return;
-  end();
-  throw_verdict(steps_.group_, steps_.name_);
-}
-Steps::Reaching::~Reaching() { end(); }
-void Steps::Reaching::end() const {
-  Board& board = steps_.group_.board(steps_.rank_);
-  steps_.memory_.waiting().raise(board.reaching, 0, board.sleepers);
-}
-
 void Steps::run_operations(const Task& task) {
   if (has_verdict(group_)) throw_verdict(group_, name_);
-  group_.board(rank_).task.store(sequence_, std::memory_order_relaxed);
+  Board& board = group_.board(rank_);
+  board.task.store(sequence_, std::memory_order_relaxed);
+  if (group_digest_ != task.group_digest) {
+    group_digest_ = task.group_digest;
+    board.group[name_.copy(board.group, sizeof board.group - 1)] = 0;
+  }
   std::vector<Operation> messages;
+  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message);
+  if (messages.size() < task.operations.size()) ++collectives_;
+  if (group_.rules().is_checked != 0) check_ahead(task, messages);
   for (const Operation& operation : task.operations) {
-    if (is_message(operation)) {
-      messages.push_back(operation);
-    } else {
-      run_collective(operation);
+    if (!is_message(operation)) run_collective(operation);
+  }
+  if (!messages.empty()) run_messages(messages, /*is_ahead=*/false);
+}
+
+void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
+  if (TESSERA_MUTANT("comm.nothing_ahead")) return;
+  for (const Operation& operation : task.operations) {
+    if (is_message(operation)) continue;
+    announce(operation, /*is_staged=*/false);
+    meet(operation);
+    if (definition(operation.kind).offer == nullptr) continue;
+    for (const Move& move : definition(operation.kind).moves(operation, rank_, group_.size())) {
+      (void)resolve(operation, move);
     }
   }
-  if (!messages.empty()) run_messages(messages);
+  if (!messages.empty()) run_messages(messages, /*is_ahead=*/true);
+  if (messages.size() == task.operations.size()) return;
+  // What one rank found wrong reaches the others here.
+  const Operation all_is_right{.kind = OpKind::kBarrier};
+  announce(all_is_right, /*is_staged=*/true);
+  meet(all_is_right);
 }
 
 void Steps::run_collective(const Operation& operation) {
@@ -145,15 +116,8 @@ void Steps::announce(const Operation& operation, bool is_staged) {
   const CollectiveDef& def = definition(operation.kind);
   const Extents extents = def.extents(operation, rank_, group_.size());
   const std::size_t item = itemsize(operation.dtype);
-  Notice& notice = group_.notice(rank_, step_);
-  notice.fingerprint = fingerprint(operation);
-  notice.task = sequence_;
-  notice.kind = operation.kind;
-  notice.dtype = operation.dtype;
-  notice.reduction = operation.reduction.kind;
-  notice.root = operation.root;
-  notice.count = operation.count;
-  notice.counts_digest = digest_of(operation);
+  Notice& notice = *::new (&group_.notice(rank_, step_)) Notice(notice_of(operation, collectives_, group_digest_));
+  notice.registrations = registrations_;
   notice.in = {.nbytes = static_cast<std::size_t>(extents.in) * item};
   notice.out = {.nbytes = static_cast<std::size_t>(extents.out) * item};
   if (is_staged) {
@@ -179,7 +143,9 @@ void Steps::meet(const Operation& operation) {
   const Notice& mine = group_.notice(rank_, step_);
   for (int peer = 0; peer < group_.size(); ++peer) {
     const Notice& other = group_.notice(peer, step_);
-    const bool agrees = other.fingerprint == mine.fingerprint && other.task == mine.task;
+    const bool is_same_log = other.registrations == mine.registrations || other.registrations == 0 ||
+                             mine.registrations == 0 || TESSERA_MUTANT("thread.symmetric_log_uncompared");
+    const bool agrees = other.fingerprint == mine.fingerprint && other.task == mine.task && is_same_log;
     if (!agrees && !TESSERA_MUTANT("comm.no_comparison")) fail_mismatch(operation);
   }
 }
@@ -195,21 +161,11 @@ void Steps::part(const Operation& operation) {
 
 Move Steps::resolve(const Operation& operation, const Move& move) {
   if (move.from_offset != kOffered) return move;
-  const Offer& offer = group_.offer(move.from, rank_, step_);
-  Move resolved = move;
-  resolved.from_offset = offer.from_offset;
-  if (move.to_offset == kOffered) resolved.to_offset = offer.to_offset;
-  if (move.count == kOffered) resolved.count = offer.count;
-  const std::int64_t room = definition(operation.kind).extents(operation, rank_, group_.size()).out;
-  const bool fits = resolved.to_offset >= 0 && resolved.count >= 0 && resolved.count <= room &&
-                    resolved.to_offset <= room - resolved.count;
-  if ((resolved.count != offer.count || !fits) && !TESSERA_MUTANT("comm.offer_unchecked")) {
-    std::string text = "rank " + std::to_string(move.from) + " sends " + std::to_string(offer.count) + " elements";
-    text += move.count == kOffered ? " to element " + std::to_string(resolved.to_offset) + " of " + std::to_string(room)
-                                   : ", rank " + std::to_string(rank_) + " takes " + std::to_string(move.count);
-    fail({.kind = Failure::Kind::kMismatch, .missing = {}, .text = text}, operation);
+  Accepted accepted = accept(operation, move, group_.offer(move.from, rank_, step_), rank_, group_.size());
+  if (!accepted.wrong.empty()) {
+    fail({.kind = Failure::Kind::kMismatch, .missing = {}, .text = std::move(accepted.wrong)}, operation);
   }
-  return resolved;
+  return accepted.move;
 }
 
 void Steps::make(const Operation& operation, const Move& move, std::span<const std::byte* const> in,
@@ -235,7 +191,7 @@ void Steps::make(const Operation& operation, const Move& move, std::span<const s
 }
 
 void Steps::move_directly(const Operation& operation) {
-  const Reaching reaching(*this);
+  const Reaching reaching(memory_, rank_, name_);
   const int size = group_.size();
   SmallVector<const std::byte*, 16> in;
   SmallVector<std::byte*, 16> out;
@@ -315,7 +271,9 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
                      const Operation& operation) {
   if (word.load(std::memory_order_acquire) >= least) return;
   const std::function<bool()> is_there = [&] { return word.load(std::memory_order_acquire) >= least; };
-  const std::function<bool()> is_over = [&] { return has_verdict(group_) || is_gone(peer); };
+  const std::function<bool()> is_over = [&] {
+    return has_verdict(group_) || has_passed(operation, peer) || detail::is_gone(memory_, peer);
+  };
   while (true) {
     const bool came = memory_.waiting().wait({.is_there = is_there,
                                               .word = word,
@@ -329,19 +287,25 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
   }
 }
 
-bool Steps::is_gone(int peer) const {
-  const bool has_left = group_.board(peer).has_left.load(std::memory_order_acquire) != 0;
-  return (has_left && !TESSERA_MUTANT("thread.left_unseen")) || memory_.is_dead(peer);
+// Whether the peer took the registration that a rendezvous is for without one, so that it will not come.
+bool Steps::has_passed(const Operation& operation, int peer) const {
+  if (operation.registration == 0 || TESSERA_MUTANT("thread.symmetric_passing_unseen")) return false;
+  const Board& board = group_.board(peer);
+  return board.passed.load(std::memory_order_acquire) >= operation.registration &&
+         board.arrived.load(std::memory_order_acquire) < step_;
 }
 
 void Steps::fail_waiting(const Operation& operation, int peer) {
   if (has_verdict(group_)) throw_verdict(group_, name_);
-  if (is_gone(peer)) {
-    // Who has left in order may have ended since.
-    const bool has_left = group_.board(peer).has_left.load(std::memory_order_acquire) != 0;
-    const char* how = has_left ? " has left the group" : " died";
-    fail({.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = "rank " + std::to_string(peer) + how},
+  if (has_passed(operation, peer)) {
+    fail({.kind = Failure::Kind::kMismatch,
+          .missing = {peer},
+          .text = "ranks differ: rank " + std::to_string(peer) + " knew the memory of this registration, rank " +
+                  std::to_string(rank_) + " did not"},
          operation);
+  }
+  if (detail::is_gone(memory_, peer)) {
+    fail({.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = text_of_gone(memory_, peer)}, operation);
   }
   Failure failure{.kind = Failure::Kind::kDeadline};
   std::string behind;
@@ -353,39 +317,22 @@ void Steps::fail_waiting(const Operation& operation, int peer) {
     behind += (behind.empty() ? "" : ", ") + ("rank " + std::to_string(other)) +
               (task == 0 ? " has begun none" : " is at operation " + std::to_string(task));
   }
-  const double seconds = std::chrono::duration<double>(deadline_).count();
-  failure.text =
-      text_of_ranks(failure.missing) + " did not come within " + std::to_string(seconds) + " s (" + behind + ")";
+  failure.text = text_of_late(failure.missing, deadline_, behind);
   fail(std::move(failure), operation);
 }
 
-// The ranks that do something else than most are named.
 void Steps::fail_mismatch(const Operation& operation) {
-  std::map<std::string, std::vector<int>> by_text;
+  std::vector<Notice> notices;
+  std::vector<std::string> groups;
   for (int peer = 0; peer < group_.size(); ++peer) {
-    const Notice& notice = group_.notice(peer, step_);
-    std::string text = text_of(notice);
-    if (notice.task != sequence_) text += " as operation " + std::to_string(notice.task);
-    by_text[text + "#" + std::to_string(notice.counts_digest)].push_back(peer);
+    notices.push_back(group_.notice(peer, step_));
+    groups.emplace_back(group_.board(peer).group);
   }
-  const auto most = std::ranges::max_element(by_text, {}, [](const auto& entry) { return entry.second.size(); });
-  const auto shown = [](const std::string& text) { return text.substr(0, text.find('#')); };
-  Failure failure{.kind = Failure::Kind::kMismatch};
-  failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + shown(most->first);
-  for (const auto& [text, ranks] : by_text) {
-    if (text == most->first) continue;
-    failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
-    failure.text += ", " + text_of_ranks(ranks) + " " + shown(text);
-    if (shown(text) == shown(most->first)) failure.text += " with other parts";
-  }
-  fail(std::move(failure), operation);
+  fail(difference_of(notices, groups), operation);
 }
 
 void Steps::fail(Failure failure, const Operation& operation) {
-  failure.by = rank_;
-  failure.sequence = sequence_;
-  failure.operation = operation.kind;
-  failure.text = "operation " + std::to_string(sequence_) + ", " + comm::text_of(operation) + ": " + failure.text;
+  failure = seen_in(operation, sequence_, rank_, std::move(failure));
   write_verdict(group_, memory_.waiting(), failure);
   if (has_verdict(group_)) throw_verdict(group_, name_);
   // Another rank was writing it and may have died in the middle.

@@ -5,6 +5,9 @@
 //   move         what this rank makes of the operation (collective.h), straight between the buffers of ranks
 //   part         `finished` rises; wait for every peer's: buffers may be used again
 //
+// In checked mode all operations of a task are announced and met first, with no moves: bytes move when all ranks have
+// found all of it right. Messages are compared ahead pair by pair.
+//
 // An operation that fails has not parted: it waits until no peer reaches for its buffers before it throws.
 //
 // A small operation, or one with a buffer that peers cannot reach, goes through the stages a window at a time: every
@@ -36,12 +39,11 @@ class Steps {
 
  private:
   struct Message;
-  class Reaching;
   void run_operations(const Task& task);
   void end_group(const std::exception& error, const Task& task) const;
-  void let_go_of_buffers() const;
   void run_collective(const Operation& operation);
-  void run_messages(std::span<const Operation> operations);
+  void check_ahead(const Task& task, std::span<const Operation> messages);
+  void run_messages(std::span<const Operation> operations, bool is_ahead);
   bool advance_send(Message& message, const Message*& stage_owner);
   bool advance_receive(Message& message);
   void wait_for_mail(std::span<const Message> messages, const Message& open);
@@ -56,7 +58,7 @@ class Steps {
             std::span<std::byte* const> out) const;
   [[nodiscard]] Move resolve(const Operation& operation, const Move& move);
   void wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least, int peer, const Operation& operation);
-  [[nodiscard]] bool is_gone(int peer) const;
+  [[nodiscard]] bool has_passed(const Operation& operation, int peer) const;
   [[noreturn]] void fail(Failure failure, const Operation& operation);
   [[noreturn]] void fail_waiting(const Operation& operation, int peer);
   [[noreturn]] void fail_mismatch(const Operation& operation);
@@ -68,22 +70,12 @@ class Steps {
   std::string_view name_;  // of the group whose task runs
   std::uint64_t step_ = 0;
   std::uint64_t sequence_ = 0;
+  std::uint64_t registrations_ = 0;  // of the task that runs
+  std::uint64_t collectives_ = 0;   // tasks that had any, all ranks alike: who takes no part in a message is not behind
+  std::uint64_t group_digest_ = 0;  // of the name
   std::chrono::nanoseconds until_{0};
   std::chrono::nanoseconds deadline_{0};
   std::atomic<std::int64_t> extra_ns_{0};  // of the task that runs
-};
-
-/// While it lives its rank may touch memory of its peers. Throws the verdict if there is one.
-class Steps::Reaching {
- public:
-  explicit Reaching(const Steps& steps);
-  ~Reaching();
-  Reaching(const Reaching&) = delete;
-  Reaching& operator=(const Reaching&) = delete;
-
- private:
-  void end() const;
-  const Steps& steps_;
 };
 
 }  // namespace tessera::comm::detail

@@ -13,7 +13,6 @@ TESSERA_CUDA_IMAGE(reduce_kernels);
 namespace tessera::ops::cuda {
 namespace {
 
-using detail::Compute;
 using detail::Reduction;
 using tensor::KernelCall;
 

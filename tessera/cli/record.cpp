@@ -1,0 +1,97 @@
+// `tessera record`: what the record file of a rank holds, for people: its groups and how far each has come, and the
+// last records of its rings, one line each.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/base/probe/reader.h"
+#include "tessera/cli/report.h"
+#include "tessera/cli/verb.h"
+#include "tessera/comm/records.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::string file;
+  std::string ring = "comm";
+  std::size_t last = 50;
+  bool json = false;
+};
+
+struct Line {
+  std::int64_t wall_ns = 0;
+  std::uint32_t thread = 0;
+  std::string ring;
+  std::string text;
+};
+
+// Oldest first.
+std::vector<Line> lines_of(const probe::RecordFile& file, const Options& options) {
+  std::vector<Line> lines;
+  const auto& records = file.records();
+  for (auto at = records.rbegin(); at != records.rend() && lines.size() < options.last; ++at) {
+    const probe::Record record = file.read(*at);
+    if (options.ring != "all" && record.ring != options.ring) continue;
+    const std::optional<std::string> told = comm::text_of_record(file, *at);
+    lines.push_back({record.wall_ns, record.thread.tid, record.ring, told ? *told : probe::to_string(record)});
+  }
+  std::reverse(lines.begin(), lines.end());
+  return lines;
+}
+
+std::string time_text(std::int64_t wall_ns) {
+  return fmt::format("{:%H:%M:%S}.{:06}", fmt::gmtime(static_cast<std::time_t>(wall_ns / 1'000'000'000)),
+                     wall_ns / 1000 % 1'000'000);
+}
+
+int show(const Options& options) {
+  const auto file = probe::RecordFile::open(options.file);
+  for (const std::string& problem : file.problems()) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
+  const std::vector<std::string> groups = comm::text_of_groups(file);
+  const std::vector<Line> lines = lines_of(file, options);
+  if (options.json) {
+    nlohmann::ordered_json records = nlohmann::ordered_json::array();
+    for (const Line& line : lines) {
+      records.push_back({{"wall_ns", line.wall_ns}, {"thread", line.thread}, {"ring", line.ring}, {"text", line.text}});
+    }
+    print_json({{"file", options.file}, {"rank", file.info().rank}, {"groups", groups}, {"records", records}});
+    return kDone;
+  }
+  for (const std::string& group : groups) std::printf("%s\n", group.c_str());
+  for (const Line& line : lines) {
+    std::printf("%s\t%u\t%s\n", time_text(line.wall_ns).c_str(), line.thread, line.text.c_str());
+  }
+  return kDone;
+}
+
+std::function<int()> declare(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("FILE", options->file, "Record file of a rank, of a process that runs or is gone")->required();
+  app.add_option("--ring", options->ring, "Which records")
+      ->check(CLI::IsMember({"comm", "memory", "launch", "all"}))
+      ->capture_default_str();
+  app.add_option("--last", options->last, "How many of them, the latest")->capture_default_str();
+  app.add_flag("--json", options->json, "Print JSON");
+  app.footer(
+      "First the groups of the rank: what was asked for last and what runs. Then records: time (UTC), thread, what.\n"
+      "  tessera record run/rank-0.node7.4242.a1 --last 20");
+  return [options]() -> int {
+    try {
+      return show(*options);
+    } catch (const IoError& error) {  // a file that is not there or not right: where we noticed does not matter
+      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+      return kFailed;
+    }
+  };
+}
+
+const VerbRegistration kRecord({"record", "Show what the record file of a rank holds", declare});
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,104 @@
+// One kernel an operation: announces it, meets the peers, makes this rank's moves and parts (protocol.cuh). All blocks
+// of a rank meet the peers by themselves, and make all moves together; the last one to end parts for the rank, so that
+// the kernel ends when every peer has let go of this rank's buffers.
+//
+// A kernel for each type and kind of fold, so that each has the registers it needs, and one for copies alone.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "tessera/comm/backends/cuda/folds.cuh"
+#include "tessera/comm/backends/cuda/meeting.cuh"
+
+namespace tessera::comm::cuda::moves {
+
+// T is void where bytes are copied as they are.
+template <class T, Fold kFold>
+__device__ void make_moves(const Launch& launch, const Block& block) {
+  const auto item = static_cast<std::int64_t>(launch.item_nbytes);
+  __shared__ const std::byte* in[kMostRanks];
+  __shared__ std::byte* out[kMostRanks];
+  __shared__ int outputs;
+  for (int i = 0; i < launch.row_total; ++i) {
+    const MoveRow& row = block.rows[i];
+    if (row.count == 0) continue;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      outputs = 0;
+      for (int rank = 0; rank < launch.size; ++rank) {
+        if (block.out[rank] == nullptr || (row.to != kEveryone && row.to != rank)) continue;
+        out[outputs++] = block.out[rank] + row.to_offset * item;
+      }
+    }
+    if (threadIdx.x < launch.size) in[threadIdx.x] = block.in[threadIdx.x] + row.from_offset * item;
+    __syncthreads();
+    if constexpr (std::is_void_v<T>) {
+      const std::byte* from = in[row.from];
+      for (int k = 0; k < outputs; ++k) {
+        if (out[k] != from) copy_bytes(out[k], from, row.count * item, grid_thread(), grid_threads());
+      }
+    } else {
+      const auto count = row.count * (item / static_cast<std::int64_t>(sizeof(T)));
+      fold<T, kFold>(launch.factor, {in, launch.size, out, outputs}, count);
+    }
+  }
+}
+
+// The last block of the kernel goes on alone: what the others have written is behind it.
+__device__ inline bool is_last_block(const Launch& launch, Block& block) {
+  __syncthreads();
+  if (gridDim.x == 1) return true;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    block.is_last = atomicAdd(&launch.group->counters[launch.rank].blocks_ended, 1) == gridDim.x - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  return block.is_last;
+}
+
+__device__ inline void end(const Launch& launch, const Block& block, bool is_well) {
+  GroupMemory& group = *launch.group;
+  // Not when the group had ended before: then nobody waits for this rank, nor it for anybody.
+  const bool came = load_acquire(&group.boards[launch.rank].arrived) >= block.waiter.step;
+  if (threadIdx.x == 0) {
+    Counters& counters = group.counters[launch.rank];
+    counters.blocks_ended = 0;
+    counters.task = block.waiter.task;
+    if (came) {
+      counters.step = block.waiter.step;
+      store_release(&group.boards[launch.rank].finished, block.waiter.step);
+    }
+  }
+  if (launch.parts && came) {
+    if (threadIdx.x < launch.size) block.waiter.wait_until_parted(threadIdx.x);
+    __syncthreads();
+    // A rank that gave up did so after the verdict and before it parted.
+    is_well = load_acquire(&group.verdict) != kWritten;
+  }
+  if (threadIdx.x != 0 || launch.cell == nullptr || !launch.is_last) return;
+  store_for_host(&launch.cell->ended_ns, now_ns());
+  store_for_host(&launch.cell->result, is_well ? Cell::kWell : Cell::kFailed);
+}
+
+template <class T, Fold kFold>
+__device__ void run(const Launch& launch) {
+  __shared__ Block block;
+  begin(launch, block);
+  bool is_well = !block.is_over;
+  if (is_well && blockIdx.x == 0) is_well = announce(launch, block);
+  is_well = is_well && meet(launch, block) && resolve_rows(launch, block);
+  if (is_well && launch.parts) is_well = may_reach(launch);
+  if (is_well) make_moves<T, kFold>(launch, block);
+  if (is_last_block(launch, block)) end(launch, block, is_well);
+}
+
+}  // namespace tessera::comm::cuda::moves
+
+/// The kernel tessera_comm_<name>.
+#define TESSERA_COMM_KERNEL(name, type, fold)                                                                   \
+  extern "C" __global__ void __launch_bounds__(tessera::comm::cuda::kThreads, tessera::comm::cuda::kBlocksEach) \
+      tessera_comm_##name(const __grid_constant__ tessera::comm::cuda::Launch launch) {                         \
+    tessera::comm::cuda::moves::run<type, tessera::comm::cuda::Fold::fold>(launch);                             \
+  }

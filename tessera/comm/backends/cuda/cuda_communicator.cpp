@@ -1,0 +1,234 @@
+#include "tessera/comm/backends/cuda/cuda_communicator.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/backends/cuda/plan.h"
+#include "tessera/comm/backends/cuda/signals.h"
+#include "tessera/comm/collectives/collective.h"
+#include "tessera/device/detail/state.h"
+
+namespace tessera::comm::cuda {
+namespace {
+
+std::uint64_t load(const std::uint64_t& word) {
+  return std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
+}
+void store(std::uint64_t& word, std::uint64_t value) {
+  std::atomic_ref<std::uint64_t>(word).store(value, std::memory_order_release);
+}
+
+// Blocks of one rank: half of what the device holds at once is shared by the ranks of the world, so that a second
+// stream of each, or another group of theirs, still finds room.
+std::uint32_t most_blocks(const device::Device& device) {
+  const int room = device.properties().multiprocessors * kBlocksEach / 2;
+  return static_cast<std::uint32_t>(std::max(1, room / current_place().world_size));
+}
+
+}  // namespace
+
+CudaCommunicator::CudaCommunicator(std::shared_ptr<SharedGroup> shared, const ConnectRequest& request)
+    : shared_(std::move(shared)),
+      rank_(request.rank),
+      size_(static_cast<int>(request.ranks.size())),
+      most_blocks_(most_blocks(shared_->device())),
+      cells_(shared_->device().allocate_pinned(kCells * sizeof(Cell))),
+      slots_(kCells) {
+  std::fill_n(cells_.data(), cells_.nbytes(), std::byte{0});
+  for (std::size_t i = 0; i < kCells; ++i) slots_[i].cell = reinterpret_cast<Cell*>(cells_.data()) + i;
+  shared_->join(rank_, request);
+}
+
+CudaCommunicator::~CudaCommunicator() { leave(); }
+
+void CudaCommunicator::leave() noexcept {
+  try {
+    const std::lock_guard lock(launch_mutex_);
+    // What is on the way still takes part, and writes to what is kept meanwhile.
+    if (last_stream_ && !last_stream_.is_capturing() && !last_stream_.query()) {
+      const auto cells = std::make_shared<device::PinnedMemory>(std::move(cells_));
+      last_stream_.run([shared = shared_, rank = rank_, cells] { shared->leave(rank); });
+      return;
+    }
+  } catch (const std::exception&) {
+    // The stream has failed, and nobody knows what of it still runs.
+    shared_->keep();
+  }
+  shared_->leave(rank_);
+}
+
+const Capabilities& CudaCommunicator::capabilities() const {
+  static const Capabilities kCan = {.kinds = ((1U << kOpKinds) - 1) & ~(1U << static_cast<unsigned>(OpKind::kSend)) &
+                                             ~(1U << static_cast<unsigned>(OpKind::kRecv)),
+                                    .device_kinds = 2,
+                                    .has_fixed_order = true,
+                                    .has_abort = true,
+                                    .has_shrink = true,
+                                    .has_symmetric_memory = true,
+                                    .has_capture = true};
+  return kCan;
+}
+
+std::vector<int> CudaCommunicator::gone() const {
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_ && shared_->has_left(peer)) ranks.push_back(peer);
+  }
+  return ranks;
+}
+
+std::uint64_t CudaCommunicator::sequence() const { return load(shared_->control()->ranks[rank_].begun); }
+
+void CudaCommunicator::extend_deadline(std::chrono::nanoseconds by) {
+  if (TESSERA_MUTANT("cuda.deadline_not_extended")) return;
+  const std::lock_guard lock(look_mutex_);
+  Control::OfRank& own = shared_->control()->ranks[rank_];
+  const std::uint64_t running = sequence();
+  const auto more = static_cast<std::uint64_t>(by.count());
+  store(own.extended_all, load(own.extended_all) + more);
+  if (load(own.extended_task) == running) {
+    store(own.extended_ns, load(own.extended_ns) + more);
+  } else {
+    store(own.extended_task, 0);
+    store(own.extended_ns, more);
+    store(own.extended_task, running);
+  }
+}
+
+// Ranks share their addresses, so that memory which is mapped anew is where it was for all of them.
+std::optional<PeerPlace> CudaCommunicator::place_of(const void* address, std::size_t nbytes) {
+  const auto* last = static_cast<const std::byte*>(address) + nbytes - 1;
+  const auto& backend = shared_->device().state()->backend;
+  if (!backend->is_capturable(address) || !backend->is_capturable(last)) return std::nullopt;
+  return PeerPlace{reinterpret_cast<std::uintptr_t>(address)};
+}
+
+std::byte* CudaCommunicator::reach(int /*peer*/, const PeerPlace& place) {
+  return reinterpret_cast<std::byte*>(place.where);
+}
+
+std::shared_ptr<SignalBackend> CudaCommunicator::connect_signals(SignalPads pads) {
+  return std::make_shared<CudaSignals>(shared_, rank_, std::move(pads));
+}
+
+void CudaCommunicator::note_passed(std::uint64_t registration) {
+  store(shared_->control()->ranks[rank_].passed, registration);
+}
+
+void CudaCommunicator::check_buffers(const Operation& operation, const device::Stream& stream) const {
+  const Extents extents = definition(operation.kind).extents(operation, rank_, size_);
+  const auto check = [&](const void* address, const char* what) {
+    // A kernel that touched such memory would take the device down.
+    const bool can_touch = address == nullptr || stream.device().state()->backend->is_capturable(address);
+    TESSERA_CHECK(can_touch, text_of(operation), ": its ", what, " at ", address, " is memory that ",
+                  stream.device().name(), " cannot touch; allocate it there, or pin it");
+  };
+  if (extents.in > 0) check(operation.in, "input");
+  if (extents.out > 0) check(operation.out, "output");
+  check(operation.rows.in_offsets, "in_offsets");
+  check(operation.rows.in_sizes, "in_sizes");
+  check(operation.rows.out_offsets, "out_offsets");
+}
+
+// Operations of the groups that share this communicator run in the order they were asked for, whatever their streams.
+void CudaCommunicator::order_behind_last(const device::Stream& stream) {
+  const device::Stream last = std::exchange(last_stream_, stream);
+  if (!last || last.id() == stream.id() || last.is_capturing() || stream.is_capturing()) return;
+  const device::Event event = stream.device().create_event();
+  last.record(event);
+  stream.wait(event);
+}
+
+void CudaCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream& stream) {
+  TESSERA_CHECK(stream.device() == shared_->device(), "group ", *task->group, ": its memory is on ",
+                shared_->device().name(), " and stream ", stream.name(), " on ", stream.device().name());
+  for (const Operation& operation : task->operations) check_buffers(operation, stream);
+  const bool is_captured = stream.is_capturing();
+  const std::lock_guard lock(launch_mutex_);
+  if (!is_captured) {
+    if (const std::exception_ptr error = shared_->error(*task->group)) {
+      task->error = error;
+      task->is_done.store(1, std::memory_order_release);
+      return;
+    }
+  }
+  shared_->note_stream(rank_, stream);
+  order_behind_last(stream);
+  if (is_captured) {
+    shared_->keep();
+    launch(*task, nullptr, stream);
+    return;
+  }
+  Cell* const cell = take_cell(task);
+  task->look = [self = shared_from_this(), cell](Task& asked, bool has_ended) { self->look(asked, *cell, has_ended); };
+  launch(*task, cell, stream);
+  ++launched_;
+}
+
+void CudaCommunicator::launch(Task& task, Cell* cell, const device::Stream& stream) {
+  const std::size_t total = task.operations.size();
+  for (std::size_t i = 0; i < total; ++i) {
+    const Operation& operation = task.operations[i];
+    Launch planned = plan(operation, rank_, size_);
+    planned.group = shared_->memory();
+    planned.control = shared_->control();
+    planned.deadline_ns =
+        task.deadline == device::kForever ? ~std::uint64_t{0} : static_cast<std::uint64_t>(task.deadline.count());
+    if (TESSERA_MUTANT("cuda.deadline_unseen")) planned.deadline_ns += 5'000'000'000;
+    planned.notice.registrations = task.registrations;
+    planned.registration = operation.registration;
+    planned.cell = cell;
+    planned.is_first = i == 0 || TESSERA_MUTANT("cuda.every_operation_counts");
+    planned.is_last = i + 1 == total;
+    const bool is_barrier = operation.kind == OpKind::kBarrier;
+    const device::LaunchConfig config{.grid = {std::min(blocks_for(operation, planned), most_blocks_), 1, 1},
+                                      .block = {is_barrier ? 32U : static_cast<std::uint32_t>(kThreads), 1, 1},
+                                      .spins = true};
+    try {
+      stream.launch(shared_->kernels().for_moves(operation), config, device::KernelArgs(planned),
+                    {.label = to_string(operation.kind)});
+    } catch (const std::exception& error) {
+      // Peers wait for the rest of what has begun.
+      if (i > 0) shared_->abort(rank_, error.what());
+      throw;
+    }
+  }
+}
+
+Cell* CudaCommunicator::take_cell(const std::shared_ptr<Task>& task) {
+  Slot& slot = slots_[launched_ % kCells];
+  if (launched_ >= kCells) {
+    // When the one behind it has begun it has ended for everybody to see.
+    const Cell& next = *slots_[(launched_ + 1) % kCells].cell;
+    const auto until =
+        std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(task->deadline, std::chrono::hours(24));
+    while (load(next.sequence) == 0) {
+      TESSERA_CHECK_AS(TimeoutError, std::chrono::steady_clock::now() < until, "group ", *task->group, ": ", kCells,
+                       " operations of rank ", rank_, " are on the way and none has begun within ", task->deadline);
+      std::this_thread::yield();
+    }
+    if (const std::shared_ptr<Task> before = slot.task.lock()) look(*before, *slot.cell, true);
+  }
+  slot.task = task;
+  for (std::uint64_t* word : {&slot.cell->sequence, &slot.cell->began_ns, &slot.cell->ended_ns, &slot.cell->result}) {
+    store(*word, 0);
+  }
+  return slot.cell;
+}
+
+void CudaCommunicator::look(Task& task, const Cell& cell, bool has_ended) {
+  const std::lock_guard lock(look_mutex_);
+  if (task.is_done.load(std::memory_order_acquire) != 0) return;
+  task.sequence.store(load(cell.sequence), std::memory_order_relaxed);
+  const std::uint64_t result = load(cell.result);
+  if (result == Cell::kRuns || !has_ended) return;
+  task.began_ns.store(static_cast<std::int64_t>(load(cell.began_ns)), std::memory_order_relaxed);
+  task.ended_ns.store(static_cast<std::int64_t>(load(cell.ended_ns)), std::memory_order_relaxed);
+  if (result == Cell::kFailed && !TESSERA_MUTANT("cuda.comm_error_lost")) task.error = shared_->error(*task.group);
+  task.is_done.store(1, std::memory_order_release);
+}
+
+}  // namespace tessera::comm::cuda

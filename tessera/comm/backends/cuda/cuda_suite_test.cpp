@@ -1,0 +1,36 @@
+// What groups promise, for ranks that share a GPU. Buffers of the suite are host memory that the GPU reads in place;
+// what is in its own memory is in gpu_ranks_cuda_test.cpp.
+#include <cstdlib>
+
+#include "tessera/comm/backends/cuda/testing/gpu_ranks.h"
+#include "tessera/comm/suite/comm_suite.h"
+
+namespace tessera::comm::suite {
+namespace {
+
+// The whole of a rank's record is touched when the rank comes to be, which takes its time.
+[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
+
+void run_on_gpu(int ranks, const std::function<void()>& body) {
+  if (const std::string why = cuda::why_no_gpu(); !why.empty()) GTEST_SKIP() << why;
+  try {
+    simulate(ranks, [&] {
+      try {
+        body();
+      } catch (const Death&) {
+        // It lets go of what it has, which is how the thread of a rank dies.
+      }
+    });
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cuda, CommSuite,
+    testing::Values(Implementation{
+        .name = "cuda", .backend = "cuda", .device = "cuda:0", .has_messages = false, .run = run_on_gpu}),
+    implementation_name);
+
+}  // namespace
+}  // namespace tessera::comm::suite

@@ -1,0 +1,177 @@
+// The first half of an operation's kernel: this rank announces what it does and meets its peers. All blocks of a rank
+// meet the peers by themselves; one of them announces, watches the clock and listens to the hosts.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/comm/backends/cuda/copies.cuh"
+#include "tessera/comm/backends/cuda/group_layout.h"
+#include "tessera/comm/backends/cuda/protocol.cuh"
+
+namespace tessera::comm::cuda::moves {
+
+inline constexpr int kEveryone = -1;
+inline constexpr std::int64_t kOffered = -1;
+
+// What the threads of a block know together.
+struct Block {
+  Waiter waiter;
+  bool is_over;
+  bool is_last;  // of its kernel to end
+  const std::byte* in[kMostRanks];
+  std::byte* out[kMostRanks];
+  MoveRow rows[kMostRanks];
+};
+
+__device__ inline void begin(const Launch& launch, Block& block) {
+  wait_for_stream();
+  if (threadIdx.x == 0) {
+    // Raised by the last block of a kernel alone, when all others have read them.
+    const Counters& counters = launch.group->counters[launch.rank];
+    block.waiter = {.group = launch.group,
+                    .control = launch.control,
+                    .rank = launch.rank,
+                    .size = launch.size,
+                    .step = counters.step + 1,
+                    .task = counters.task + (launch.is_first ? 1 : 0),
+                    .start_ns = now_ns(),
+                    .deadline_ns = launch.deadline_ns,
+                    .registration = launch.registration,
+                    .extended_base = 0,
+                    .pool = 0,
+                    .signal = 0,
+                    .channel = 0};
+    block.is_over = load_acquire(&launch.group->verdict) == kWritten;
+    if (blockIdx.x == 0) {
+      store_for_host(&launch.control->ranks[launch.rank].begun, block.waiter.task);
+      if (launch.cell != nullptr && launch.is_first) {
+        store_for_host(&launch.cell->began_ns, block.waiter.start_ns);
+        store_for_host(&launch.cell->sequence, block.waiter.task);
+      }
+    }
+  }
+  __syncthreads();
+}
+
+// What this rank tells `peer`; false: it makes no sense, and the group has ended.
+__device__ inline bool write_offer(const Launch& launch, const Block& block, int peer) {
+  Offer offer = launch.offers[peer];
+  if (launch.row_offsets != nullptr) {
+    const std::int64_t first = launch.row_offsets[peer];
+    const std::int64_t size = launch.row_sizes[peer];
+    if (size < 0 || first < 0 || size > launch.in_rows || first > launch.in_rows - size) {
+      if (block.waiter.may_end()) {
+        Verdict& verdict = launch.control->verdict;
+        verdict.peer = peer;
+        verdict.numbers[0] = first;
+        verdict.numbers[1] = size;
+        verdict.numbers[2] = launch.in_rows;
+        block.waiter.end(Ending::kRows, 1U << launch.rank);
+      }
+      return false;
+    }
+    const std::int64_t to = launch.row_out_offsets[peer];
+    // A place that is far out must not come back by overflow.
+    constexpr std::int64_t kFar = std::int64_t{1} << 40;
+    const bool is_near = to >= 0 && to < kFar;
+    offer = {first * launch.row_count, is_near ? to * launch.row_count : -1, size * launch.row_count};
+  }
+  launch.group->offers[launch.rank][block.waiter.step % 2][peer] = offer;
+  return true;
+}
+
+// Block 0: says what this rank does, and puts a small input into the stage.
+__device__ inline bool announce(const Launch& launch, Block& block) {
+  GroupMemory& group = *launch.group;
+  const auto turn = block.waiter.step % 2;
+  bool is_well = true;
+  if (launch.has_offers && threadIdx.x < launch.size) is_well = write_offer(launch, block, threadIdx.x);
+  if (launch.is_staged) {
+    copy_bytes(group.stages[launch.rank][turn], launch.notice.in, launch.in_nbytes, threadIdx.x, blockDim.x);
+  }
+  if (threadIdx.x == 0) {
+    Notice notice = launch.notice;
+    notice.task = block.waiter.task;
+    group.notices[launch.rank][turn] = notice;
+    group.boards[launch.rank].task = block.waiter.task;
+  }
+  if (__syncthreads_and(is_well) == 0) return false;
+  if (threadIdx.x == 0) store_release(&group.boards[launch.rank].arrived, block.waiter.step);
+  return true;
+}
+
+__device__ inline bool agrees(const Launch& launch, const Block& block, const Notice& other) {
+  const bool registers_alike = other.registrations == launch.notice.registrations || other.registrations == 0 ||
+                               launch.notice.registrations == 0;
+  return other.fingerprint_low == launch.notice.fingerprint_low &&
+         other.fingerprint_high == launch.notice.fingerprint_high && other.task == block.waiter.task && registers_alike;
+}
+
+// Waits for all peers and compares what they do.
+__device__ inline bool meet(const Launch& launch, Block& block) {
+  bool is_well = true;
+  if (threadIdx.x < launch.size) {
+    const int peer = threadIdx.x;
+    const bool looks_around = blockIdx.x == 0;
+    const auto turn = block.waiter.step % 2;
+    is_well = block.waiter.wait_for(&launch.group->boards[peer].arrived, block.waiter.step, peer, looks_around);
+    if (is_well) {
+      const Notice& notice = launch.group->notices[peer][turn];
+      if (!agrees(launch, block, notice)) {
+        // The words of it need what all others do.
+        for (int other = 0; other < launch.size && is_well; ++other) {
+          is_well = block.waiter.wait_for(&launch.group->boards[other].arrived, block.waiter.step, other, looks_around);
+        }
+        if (is_well && block.waiter.may_end()) block.waiter.end(Ending::kMismatch, 0);
+        is_well = false;
+      }
+      block.in[peer] = launch.is_staged ? launch.group->stages[peer][turn] : notice.in;
+      block.out[peer] = launch.is_staged && peer != launch.rank ? nullptr : notice.out;
+    }
+  }
+  return __syncthreads_and(is_well) != 0;
+}
+
+// Fills in what peers offer, and sees that it fits.
+__device__ inline bool resolve_rows(const Launch& launch, Block& block) {
+  bool is_well = true;
+  if (threadIdx.x < launch.row_total) {
+    MoveRow row = launch.rows[threadIdx.x];
+    if (row.from_offset == kOffered) {
+      const Offer& offer = launch.group->offers[row.from][block.waiter.step % 2][launch.rank];
+      const std::int64_t asked = row.count;
+      row.from_offset = offer.from_offset;
+      if (row.to_offset == kOffered) row.to_offset = offer.to_offset;
+      if (row.count == kOffered) row.count = offer.count;
+      const bool fits =
+          row.to_offset >= 0 && row.count >= 0 && row.count <= launch.room && row.to_offset <= launch.room - row.count;
+      if (row.count != offer.count || !fits) {
+        if (block.waiter.may_end()) {
+          Verdict& verdict = launch.control->verdict;
+          verdict.peer = row.from;
+          verdict.numbers[0] = offer.count;
+          verdict.numbers[1] = asked;
+          verdict.numbers[2] = row.to_offset;
+          verdict.numbers[3] = launch.room;
+          block.waiter.end(Ending::kOffer, 1U << row.from);
+        }
+        is_well = false;
+      }
+    }
+    block.rows[threadIdx.x] = row;
+  }
+  return __syncthreads_and(is_well) != 0;
+}
+
+// Peers' buffers may be touched from here on, unless the group has ended: who then lets go of its buffers has seen that
+// this rank has arrived, and waits for it.
+__device__ inline bool may_reach(const Launch& launch) {
+  bool is_open = true;
+  if (threadIdx.x == 0) {
+    fence_in_one_order();
+    is_open = load_acquire(&launch.group->verdict) != kWritten;
+  }
+  return __syncthreads_and(is_open) != 0;
+}
+
+}  // namespace tessera::comm::cuda::moves

@@ -1,0 +1,109 @@
+#include "tessera/comm/backends/cuda/plan.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/comm/collectives/detail/definitions.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
+
+namespace tessera::comm::cuda {
+namespace {
+
+// A row that goes on where the last one ends is part of it.
+void add_row(Launch& launch, const MoveRow& row) {
+  if (launch.row_total > 0) {
+    MoveRow& last = launch.rows[launch.row_total - 1];
+    if (last.from == row.from && last.to == row.to && last.from_offset >= 0 && row.from_offset >= 0 &&
+        last.from_offset + last.count == row.from_offset && last.to_offset + last.count == row.to_offset) {
+      last.count += row.count;
+      return;
+    }
+  }
+  TESSERA_CHECK(launch.row_total < kMostRanks, "an operation of more than ", kMostRanks, " moves on one rank");
+  launch.rows[launch.row_total++] = row;
+}
+
+void plan_rows(const Operation& operation, int rank, int size, Launch& launch) {
+  // Through the stages a rank takes what comes to it; otherwise it makes its own moves, for whomever.
+  for (int maker = 0; maker < size; ++maker) {
+    if (!launch.is_staged && maker != rank) continue;
+    for (const Move& move : definition(operation.kind).moves(operation, maker, size)) {
+      if (launch.is_staged && move.to != rank && move.to != kEveryone) continue;
+      add_row(launch, {.from_offset = move.from_offset,
+                       .to_offset = move.to_offset,
+                       .count = move.count,
+                       .from = move.from,
+                       .to = launch.is_staged ? rank : move.to});
+    }
+  }
+  if (TESSERA_MUTANT("cuda.last_move_lost") && launch.row_total > 1) --launch.row_total;
+}
+
+void plan_offers(const Operation& operation, int rank, int size, Launch& launch) {
+  const CollectiveDef& def = definition(operation.kind);
+  launch.has_offers = def.offer != nullptr;
+  if (!launch.has_offers) return;
+  if (operation.kind == OpKind::kRaggedAllToAll) {
+    launch.row_offsets = operation.rows.in_offsets;
+    launch.row_sizes = operation.rows.in_sizes;
+    launch.row_out_offsets = operation.rows.out_offsets;
+    launch.row_count = operation.count;
+    launch.in_rows = operation.in_rows;
+    return;
+  }
+  for (int peer = 0; peer < size; ++peer) {
+    const comm::Offer offer = def.offer(operation, rank, peer);
+    launch.offers[peer] = {offer.from_offset, offer.to_offset, offer.count};
+  }
+}
+
+}  // namespace
+
+Launch plan(const Operation& operation, int rank, int size) {
+  const Extents extents = definition(operation.kind).extents(operation, rank, size);
+  const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
+  const detail::Notice notice = detail::notice_of(operation, 0);
+  Launch launch{};
+  launch.notice = {.fingerprint_low = notice.fingerprint.low,
+                   .fingerprint_high = TESSERA_MUTANT("cuda.not_compared") ? 0 : notice.fingerprint.high,
+                   .task = 0,
+                   .registrations = 0,
+                   .in = extents.in > 0 ? operation.in : nullptr,
+                   .out = extents.out > 0 ? operation.out : nullptr,
+                   .count = operation.count,
+                   .counts_digest = notice.counts_digest,
+                   .root = operation.root,
+                   .kind = static_cast<std::uint8_t>(operation.kind),
+                   .dtype = static_cast<std::uint8_t>(operation.dtype),
+                   .reduction = static_cast<std::uint8_t>(operation.reduction.kind)};
+  if (TESSERA_MUTANT("cuda.not_compared")) launch.notice.fingerprint_low = 0;
+  launch.rank = rank;
+  launch.size = size;
+  const bool is_barrier = operation.kind == OpKind::kBarrier;
+  const std::int64_t most = detail::most_given(operation, size) * item;
+  launch.is_staged = !is_barrier && most >= 0 && most <= static_cast<std::int64_t>(kStageBytes);
+  launch.parts = !is_barrier && !launch.is_staged && !TESSERA_MUTANT("cuda.no_parting");
+  launch.item_nbytes = static_cast<std::uint32_t>(item);
+  launch.factor = operation.reduction.factor;
+  launch.in_nbytes = extents.in * item;
+  launch.room = extents.out;
+  plan_rows(operation, rank, size, launch);
+  plan_offers(operation, rank, size, launch);
+  return launch;
+}
+
+std::uint32_t blocks_for(const Operation& operation, const Launch& launch) {
+  if (operation.kind == OpKind::kBarrier || launch.is_staged) return 1;
+  std::int64_t elements = operation.kind == OpKind::kRaggedAllToAll ? launch.room : 0;
+  for (int i = 0; i < launch.row_total; ++i) {
+    const MoveRow& row = launch.rows[i];
+    if (row.count > 0) elements += row.count * (row.from == kEveryone ? launch.size : 1);
+  }
+  // Two vectors a thread are worth a block.
+  constexpr std::int64_t kWorth = std::int64_t{kThreads} * 16 * 2;
+  const std::int64_t blocks = (elements * launch.item_nbytes + kWorth - 1) / kWorth;
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(blocks, 1, 1 << 16));
+}
+
+}  // namespace tessera::comm::cuda

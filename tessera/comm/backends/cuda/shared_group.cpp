@@ -1,0 +1,324 @@
+#include "tessera/comm/backends/cuda/shared_group.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/comm/symmetric_backend.h"
+
+extern "C" const std::byte tessera_kernels_comm_moves_floats[];
+extern "C" const std::byte tessera_kernels_comm_moves_floats_end[];
+extern "C" const std::byte tessera_kernels_comm_moves_integers[];
+extern "C" const std::byte tessera_kernels_comm_moves_integers_end[];
+
+extern "C" const std::byte tessera_kernels_comm_signals[];
+extern "C" const std::byte tessera_kernels_comm_signals_end[];
+
+namespace tessera::comm::cuda {
+namespace {
+
+constexpr const char* kSignal = "signal";
+constexpr const char* kFloatFolds[] = {"sum", "avg", "min", "max", "prod", "premultiply"};
+constexpr const char* kOrderedFolds[] = {"avg", "min", "max"};
+constexpr const char* kWrappingFolds[] = {"sum", "prod", "band", "bor", "bxor"};
+
+const char* name_of(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kSum: return "sum";
+    case ReduceKind::kAvg: return "avg";
+    case ReduceKind::kMin: return "min";
+    case ReduceKind::kMax: return "max";
+    case ReduceKind::kProd: return "prod";
+    case ReduceKind::kBitAnd: return "band";
+    case ReduceKind::kBitOr: return "bor";
+    case ReduceKind::kBitXor: return "bxor";
+    case ReduceKind::kPremultiply: return "premultiply";
+  }
+  return "";
+}
+
+// As it is folded: complex numbers by their parts, and without a sign where that makes no difference.
+std::string folded_type(DType dtype, ReduceKind kind) {
+  if (dtype == DType::kC64) return "f32";
+  if (dtype == DType::kC128) return "f64";
+  if (dtype == DType::kBool) return "u8";
+  std::string name(to_string(dtype));
+  const bool is_ordered = kind == ReduceKind::kAvg || kind == ReduceKind::kMin || kind == ReduceKind::kMax;
+  if (name[0] == 'i' && !is_ordered) name[0] = 'u';
+  return name;
+}
+
+bool reduces(OpKind kind) {
+  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
+}
+
+detail::Notice notice_of(const Notice& notice) {
+  detail::Notice seen;
+  seen.fingerprint = {notice.fingerprint_low, notice.fingerprint_high};
+  seen.task = notice.task;
+  seen.registrations = notice.registrations;
+  seen.kind = static_cast<OpKind>(notice.kind);
+  seen.dtype = static_cast<DType>(notice.dtype);
+  seen.reduction = static_cast<ReduceKind>(notice.reduction);
+  seen.root = notice.root;
+  seen.count = notice.count;
+  seen.counts_digest = notice.counts_digest;
+  return seen;
+}
+
+// "rank 1 is at operation 3"
+std::string text_of_behind(const Verdict& verdict, std::span<const int> ranks) {
+  std::string text;
+  for (const int rank : ranks) {
+    text += (text.empty() ? "" : ", ") + ("rank " + std::to_string(rank));
+    text += verdict.tasks[rank] == 0 ? " has begun none" : " is at operation " + std::to_string(verdict.tasks[rank]);
+  }
+  return text;
+}
+
+std::string text_of_offer(const Verdict& verdict) {
+  const auto& [sent, taken, first, room] = verdict.numbers;
+  const std::string text = tessera::detail::concat("rank ", verdict.peer, " sends ", sent, " elements");
+  return taken == -1 ? tessera::detail::concat(text, " to element ", first, " of ", room)
+                     : tessera::detail::concat(text, ", rank ", verdict.by, " takes ", taken);
+}
+
+Failure difference_of_logs(const Verdict& verdict, int size) {
+  std::map<std::uint64_t, std::vector<int>> by_log;
+  for (int rank = 0; rank < size; ++rank) by_log[verdict.tasks[rank]].push_back(rank);
+  const auto most = std::ranges::max_element(by_log, {}, [](const auto& entry) { return entry.second.size(); });
+  Failure failure{.kind = Failure::Kind::kMismatch};
+  for (const auto& [log, ranks] : by_log) {
+    if (log != most->first) failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
+  }
+  failure.text = "ranks differ: " + detail::text_of_ranks(failure.missing) + " asked the pool for other things than " +
+                 detail::text_of_ranks(most->second) + "; a rendezvous() would say what";
+  return failure;
+}
+
+Failure failure_of(const Verdict& verdict, int size) {
+  std::vector<detail::Notice> notices;
+  std::vector<int> missing;
+  for (int rank = 0; rank < size; ++rank) {
+    notices.push_back(notice_of(verdict.notices[rank]));
+    if ((verdict.missing >> rank & 1) != 0) missing.push_back(rank);
+  }
+  switch (verdict.ending) {
+    case Ending::kDeadline:
+      return {.kind = Failure::Kind::kDeadline,
+              .text = detail::text_of_late(missing, std::chrono::nanoseconds(verdict.deadline_ns),
+                                           text_of_behind(verdict, missing))};
+    case Ending::kLeft:
+      return {.kind = Failure::Kind::kDeadRank, .text = detail::text_of_ranks(missing) + " has left the group"};
+    case Ending::kMismatch: return detail::difference_of(notices);
+    case Ending::kOffer: return {.kind = Failure::Kind::kMismatch, .text = text_of_offer(verdict)};
+    case Ending::kRows: {
+      const auto& [first, rows, room, unused] = verdict.numbers;
+      return {.kind = Failure::Kind::kLost,
+              .text = tessera::detail::concat("rank ", verdict.by, " failed: rows ", first, " to ", first, " + ", rows,
+                                              " for rank ", verdict.peer, " are not within ", room, " rows")};
+    }
+    case Ending::kPassed:
+      return {.kind = Failure::Kind::kMismatch,
+              .text = tessera::detail::concat("ranks differ: rank ", verdict.peer,
+                                              " knew the memory of this registration, rank ", verdict.by, " did not")};
+    case Ending::kLogs: return difference_of_logs(verdict, size);
+    case Ending::kAborted: break;
+  }
+  return {.kind = Failure::Kind::kAborted, .text = "aborted"};
+}
+
+// "pool 1, wait_signal(rank 0, channel 3) of rank 1: signal 3 of rank 0 did not come within 0.05 s (2 came so far)"
+Failure failure_of_signal(const Verdict& verdict, const std::string& pool, int size) {
+  constexpr const char* kNames[] = {"put_signal", "wait_signal", "barrier"};
+  Failure failure = failure_of(verdict, size);
+  if (verdict.ending == Ending::kDeadline) {
+    const double seconds = std::chrono::duration<double>(std::chrono::nanoseconds(verdict.deadline_ns)).count();
+    failure.text =
+        tessera::detail::concat("signal ", verdict.numbers[0], " of rank ", verdict.peer, " did not come within ",
+                                std::to_string(seconds), " s (", verdict.numbers[1], " came so far)");
+  }
+  std::string what = pool + ", " + kNames[verdict.signal] + "(";
+  if (verdict.signal == static_cast<std::int32_t>(Signal::Kind::kWait)) {
+    what += "rank " + std::to_string(verdict.peer) + ", ";
+  }
+  failure.text =
+      tessera::detail::concat(what, "channel ", verdict.channel, ") of rank ", verdict.by, ": ", failure.text);
+  return failure;
+}
+
+std::size_t up_to(std::size_t nbytes, std::size_t unit) { return (nbytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+const Kernels& Kernels::on(const device::Device& device) {
+  static std::mutex mutex;
+  static auto& loaded = *new std::map<const device::DeviceState*, std::unique_ptr<const Kernels>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<const Kernels>& kernels = loaded[device.state().get()];
+  if (kernels == nullptr) kernels.reset(new Kernels(device));
+  return *kernels;
+}
+
+Kernels::Kernels(const device::Device& device) {
+  const device::Module floats =
+      device.load_module({tessera_kernels_comm_moves_floats, tessera_kernels_comm_moves_floats_end});
+  const device::Module integers =
+      device.load_module({tessera_kernels_comm_moves_integers, tessera_kernels_comm_moves_integers_end});
+  const auto add = [&](const device::Module& module, const std::string& name) {
+    kernels_.emplace(name, module.kernel("tessera_comm_" + name));
+  };
+  add(device.load_module({tessera_kernels_comm_signals, tessera_kernels_comm_signals_end}), kSignal);
+  add(floats, "copy");
+  for (const std::string type : {"f64", "f32", "f16", "bf16"}) {
+    for (const std::string fold : kFloatFolds) add(floats, type + "_" + fold);
+  }
+  for (const std::string bits : {"64", "32", "16", "8"}) {
+    for (const std::string fold : kOrderedFolds) {
+      add(integers, "i" + bits + "_" + fold);
+      add(integers, "u" + bits + "_" + fold);
+    }
+    for (const std::string fold : kWrappingFolds) add(integers, "u" + bits + "_" + fold);
+  }
+  warm_up(device);
+}
+
+// A group of its own that has ended: kernels see that and return.
+void Kernels::warm_up(const device::Device& device) const {
+  const std::size_t nbytes = up_to(sizeof(GroupMemory), device.properties().granularity);
+  device::AddressRange range = device.reserve(nbytes);
+  range.map(0, device.create_memory(nbytes));
+  const device::PinnedMemory control = device.allocate_pinned(sizeof(Control));
+  auto* const group = reinterpret_cast<GroupMemory*>(range.data());
+  const device::Stream stream = device.create_stream({.name = "comm warm-up"});
+  stream.fill(group, 0, 4, sizeof(GroupMemory) / 4);
+  stream.fill(&group->verdict, kWritten, 4, 1);
+  Launch launch{};
+  launch.group = group;
+  launch.control = reinterpret_cast<Control*>(control.data());
+  launch.size = 1;
+  for (const auto& [name, kernel] : kernels_) {
+    if (name != kSignal) {
+      stream.launch(kernel, {.block = {kThreads, 1, 1}}, device::KernelArgs(launch), {.label = name});
+    }
+  }
+  SignalLaunch signal{};
+  signal.group = launch.group;
+  signal.control = launch.control;
+  signal.size = 1;
+  stream.launch(named(kSignal), {.block = {32, 1, 1}}, device::KernelArgs(signal), {.label = kSignal});
+  stream.synchronize();
+}
+
+const device::Kernel& Kernels::named(const std::string& name) const {
+  const auto found = kernels_.find(name);
+  TESSERA_CHECK_AS(NotSupported, found != kernels_.end(), "there is no kernel ", name);
+  return found->second;
+}
+
+const device::Kernel& Kernels::for_moves(const Operation& operation) const {
+  if (!reduces(operation.kind)) return named("copy");
+  const ReduceKind kind = operation.reduction.kind;
+  return named(folded_type(operation.dtype, kind) + "_" + name_of(kind));
+}
+
+SharedGroup::SharedGroup(const device::Device& device, int size)
+    : device_(device), kernels_(Kernels::on(device)), size_(size), has_joined_(static_cast<std::size_t>(size)) {
+  const std::size_t nbytes = up_to(sizeof(GroupMemory), device_.properties().granularity);
+  range_ = device_.reserve(nbytes);
+  range_.map(0, device_.create_memory(nbytes));
+  control_ = device_.allocate_pinned(sizeof(Control));
+  std::fill_n(control_.data(), sizeof(Control), std::byte{0});
+  const device::Stream stream = device_.create_stream({.name = "comm group"});
+  stream.fill(range_.data(), 0, 4, sizeof(GroupMemory) / 4);
+  stream.synchronize();
+}
+
+void SharedGroup::join(int rank, const ConnectRequest& request) {
+  std::unique_lock lock(mutex_);
+  has_joined_[static_cast<std::size_t>(rank)] = true;
+  joined_.notify_all();
+  const auto are_there = [&] { return std::ranges::all_of(has_joined_, [](bool joined) { return joined; }); };
+  const auto timeout = std::min<std::chrono::nanoseconds>(request.timeout, std::chrono::hours(24));
+  if (joined_.wait_for(lock, timeout, are_there)) return;
+  const auto missing = static_cast<std::size_t>(std::ranges::find(has_joined_, false) - has_joined_.begin());
+  TESSERA_THROW(TimeoutError, "ranks ", request.name, ": rank ", missing, " of them (rank ", request.ranks[missing],
+                " of the world) did not join within ", request.timeout);
+}
+
+void SharedGroup::leave(int rank) noexcept {
+  if (TESSERA_MUTANT("cuda.left_unseen")) return;
+  std::atomic_ref<std::uint64_t>(control()->left).fetch_or(std::uint64_t{1} << rank);
+}
+
+bool SharedGroup::has_left(int rank) const {
+  return (std::atomic_ref<std::uint64_t>(control()->left).load() >> rank & 1) != 0;
+}
+
+void SharedGroup::abort(int rank, std::string_view reason) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (!ended_ && std::atomic_ref<std::uint32_t>(control()->verdict.state).load() != kWritten) {
+      ended_ = Ended{Failure::Kind::kAborted, "aborted by rank " + std::to_string(rank) + ": " + std::string(reason)};
+      has_ended_.store(true);
+    }
+  } catch (const std::exception&) {
+    // No memory for the words: the kernels still end, and say that somebody aborted.
+  }
+  if (!TESSERA_MUTANT("cuda.abort_unheard")) std::atomic_ref<std::uint64_t>(control()->aborted).store(1);
+}
+
+std::exception_ptr SharedGroup::error(std::string_view group) {
+  if (!has_ended_.load()) {
+    if (std::atomic_ref<std::uint32_t>(control()->verdict.state).load() != kWritten) return nullptr;
+    const std::lock_guard lock(mutex_);
+    if (!ended_) ended_ = verdict_of_kernel();
+    has_ended_.store(true);
+  }
+  try {
+    detail::throw_failure(ended_->kind, ended_->text, group);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+SharedGroup::Ended SharedGroup::verdict_of_kernel() const {
+  const Verdict& verdict = control()->verdict;
+  if (verdict.pool != 0) {
+    const Failure failure = failure_of_signal(verdict, pools_[verdict.pool - 1], size_);
+    return {failure.kind, failure.text};
+  }
+  const Failure failure = failure_of(verdict, size_);
+  const detail::Notice seen = notice_of(verdict.notices[verdict.by]);
+  Operation operation{.kind = seen.kind, .dtype = seen.dtype, .root = seen.root, .count = seen.count};
+  operation.reduction.kind = seen.reduction;
+  return {failure.kind, detail::seen_in(operation, verdict.task, verdict.by, failure).text};
+}
+
+void SharedGroup::note_stream(int rank, const device::Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  for (int peer = 0; peer < size_; ++peer) {
+    TESSERA_CHECK(peer == rank || streams_[static_cast<std::size_t>(peer)].lock() != stream.state(), "stream ",
+                  stream.name(), " is used by ranks ", peer, " and ", rank,
+                  ", whose operations would wait for each other for ever: give each rank a stream of its own");
+  }
+  streams_[static_cast<std::size_t>(rank)] = stream.state();
+}
+
+std::uint32_t SharedGroup::add_pool(const std::string& name, std::shared_ptr<const void> pad) {
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::find(pads_, pad) == pads_.end()) pads_.push_back(std::move(pad));
+  pools_.push_back(name);
+  return static_cast<std::uint32_t>(pools_.size());
+}
+
+void SharedGroup::keep() {
+  if (is_kept_.exchange(true)) return;
+  static std::mutex mutex;
+  static auto& kept = *new std::vector<std::shared_ptr<SharedGroup>>;
+  const std::lock_guard lock(mutex);
+  kept.push_back(shared_from_this());
+}
+
+}  // namespace tessera::comm::cuda

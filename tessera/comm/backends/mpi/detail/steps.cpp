@@ -1,0 +1,287 @@
+#include "tessera/comm/backends/mpi/detail/steps.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <thread>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/comm/collectives/detail/definitions.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
+
+namespace tessera::comm::mpi {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::steady_clock;
+
+// Up to this size an input goes with the letter: both together are what MPI sends without asking the receiver first.
+constexpr std::int64_t kSmallBytes = 2048;
+// Bytes that one rank keeps of all inputs of a fold, and the least of one.
+constexpr std::int64_t kStageBytes = std::int64_t{8} << 20;
+constexpr std::int64_t kLeastWindow = std::int64_t{64} << 10;
+// MPI counts in int.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+
+std::int64_t item_of(const Operation& operation) { return static_cast<std::int64_t>(itemsize(operation.dtype)); }
+
+bool is_message(const Operation& operation) {
+  return operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv;
+}
+
+}  // namespace
+
+Steps::Steps(Endpoint& endpoint, bool crowded)
+    : endpoint_(endpoint),
+      rank_(endpoint.rank()),
+      size_(endpoint.size()),
+      crowded_(crowded),
+      letters_(static_cast<std::size_t>(size_) * (sizeof(Letter) + kSmallBytes) / sizeof(Line)),
+      offers_(static_cast<std::size_t>(size_)),
+      sent_(static_cast<std::size_t>(size_)),
+      received_(static_cast<std::size_t>(size_)) {
+  static_assert(sizeof(Letter) % sizeof(Line) == 0 && kSmallBytes % sizeof(Line) == 0);
+}
+
+Steps::Letter& Steps::letter(int rank) {
+  const std::size_t lines = (sizeof(Letter) + kSmallBytes) / sizeof(Line);
+  return *reinterpret_cast<Letter*>(&letters_[static_cast<std::size_t>(rank) * lines]);
+}
+
+void Steps::run(const Task& task) {
+  name_ = *task.group;
+  sequence_ = task.sequence.load(std::memory_order_relaxed);
+  deadline_ = std::min<nanoseconds>(task.deadline, std::chrono::hours(24 * 365));
+  extra_ns_.store(0, std::memory_order_relaxed);
+  until_ = steady_clock::now() + deadline_;
+  try {
+    run_operations(task);
+  } catch (const std::exception& error) {
+    // A rank that fails in the middle of an operation cannot take part in any after it, so nobody can.
+    endpoint_.end({.kind = Failure::Kind::kLost,
+                   .by = rank_,
+                   .text = "operation " + std::to_string(sequence_) + ": rank " + std::to_string(rank_) +
+                           " failed: " + error.what()});
+    let_go_of_buffers();
+    throw;
+  }
+}
+
+void Steps::run_operations(const Task& task) {
+  endpoint_.look();
+  if (endpoint_.has_ended()) endpoint_.throw_end(name_);
+  group_digest_ = task.group_digest;
+  std::vector<Operation> messages;
+  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message);
+  if (messages.size() < task.operations.size()) ++collectives_;
+  for (const Operation& operation : task.operations) {
+    if (!is_message(operation)) run_collective(operation);
+  }
+  if (!messages.empty()) run_messages(messages);
+}
+
+void Steps::run_collective(const Operation& operation) {
+  const std::int64_t most = detail::most_given(operation, size_);
+  const bool is_small = most >= 0 && most * item_of(operation) <= kSmallBytes;
+  meet(operation, is_small);
+  if (operation.kind == OpKind::kBarrier) return;
+  if (is_small) {
+    move_from_letters(operation);
+  } else {
+    move_by_messages(operation);
+  }
+}
+
+void Steps::meet(const Operation& operation, bool is_small) {
+  const CollectiveDef& def = definition(operation.kind);
+  // Small operations are those whose sizes all ranks know, so that there is nothing to offer.
+  const bool has_offers = def.offer != nullptr && !is_small;
+  Letter& own = letter(rank_);
+  own.notice = detail::notice_of(operation, collectives_, group_digest_);
+  own.group[name_.copy(own.group, kNameBytes - 1)] = 0;
+  std::uint64_t nbytes = sizeof(Letter);
+  if (is_small) {
+    const auto given = static_cast<std::uint64_t>(def.extents(operation, rank_, size_).in * item_of(operation));
+    if (given > 0) std::memcpy(bytes_of(own), operation.in, given);
+    nbytes += given;
+  }
+  // One peer after the other, beginning behind this rank, so that not all send to the same one first.
+  for (int step = 1; step < size_; ++step) {
+    const int peer = (rank_ + step) % size_;
+    receive(peer, tag::kLetter, reinterpret_cast<std::byte*>(&letter(peer)), sizeof(Letter) + kSmallBytes,
+            {.is_ours = true});
+    const Letter* mine = &own;
+    if (has_offers) {
+      Letter& to_peer = offers_[static_cast<std::size_t>(peer)];
+      to_peer = own;
+      to_peer.offer = def.offer(operation, rank_, peer);
+      mine = &to_peer;
+    }
+    send(peer, tag::kLetter, reinterpret_cast<const std::byte*>(mine), nbytes, {.is_ours = true});
+  }
+  if (has_offers) own.offer = def.offer(operation, rank_, rank_);
+  if (!TESSERA_MUTANT("mpi.meets_nobody")) finish(operation);
+  std::vector<detail::Notice> notices;
+  std::vector<std::string> groups;
+  bool agree = true;
+  for (int peer = 0; peer < size_; ++peer) {
+    notices.push_back(letter(peer).notice);
+    groups.emplace_back(letter(peer).group);
+    agree &= notices.back().fingerprint == own.notice.fingerprint && notices.back().task == collectives_;
+  }
+  if (!agree && !TESSERA_MUTANT("mpi.no_comparison")) fail(detail::difference_of(notices, groups), operation);
+}
+
+// Everything that comes to this rank, whoever would make it: all inputs are here.
+void Steps::move_from_letters(const Operation& operation) {
+  const std::int64_t item = item_of(operation);
+  for (int maker = 0; maker < size_; ++maker) {
+    for (const Move& move : definition(operation.kind).moves(operation, maker, size_)) {
+      if (move.to != rank_ && move.to != kEveryone) continue;
+      std::byte* to = operation.out + move.to_offset * item;
+      if (move.from != kEveryone) {
+        std::memcpy(to, bytes_of(letter(move.from)) + move.from_offset * item,
+                    static_cast<std::size_t>(move.count * item));
+        continue;
+      }
+      SmallVector<const std::byte*, 16> from;
+      for (int peer = 0; peer < size_; ++peer) from.push_back(bytes_of(letter(peer)) + move.from_offset * item);
+      fold(operation.dtype, operation.reduction, from, std::span(&to, 1), move.count);
+    }
+  }
+}
+
+void Steps::move_by_messages(const Operation& operation) {
+  std::vector<Move> copies;
+  std::vector<Fold> folds;
+  for (int maker = 0; maker < size_; ++maker) {
+    for (const Move& move : definition(operation.kind).moves(operation, maker, size_)) {
+      if (move.from == kEveryone) {
+        folds.push_back({.maker = maker, .move = move});
+        continue;
+      }
+      for (int target = 0; target < size_; ++target) {
+        const bool is_target = move.to == target || move.to == kEveryone;
+        if (!is_target || (target != rank_ && move.from != rank_)) continue;
+        Move copy = move;
+        copy.to = target;
+        copies.push_back(settle(operation, copy));
+      }
+    }
+  }
+  if (!copies.empty()) make_copies(operation, copies);
+  if (!folds.empty()) make_folds(operation, folds);
+}
+
+// What the source offers is known to it, and to who takes it from the letter.
+Move Steps::settle(const Operation& operation, Move move) {
+  if (move.from_offset != kOffered) return move;
+  if (move.to != rank_) {
+    const Offer offer = definition(operation.kind).offer(operation, rank_, move.to);
+    move.from_offset = offer.from_offset;
+    move.count = offer.count;
+    return move;
+  }
+  detail::Accepted accepted = detail::accept(operation, move, letter(move.from).offer, rank_, size_);
+  if (!accepted.wrong.empty()) {
+    fail({.kind = Failure::Kind::kMismatch, .missing = {}, .text = std::move(accepted.wrong)}, operation);
+  }
+  return accepted.move;
+}
+
+void Steps::make_copies(const Operation& operation, std::span<const Move> copies) {
+  const std::int64_t item = item_of(operation);
+  for (const Move& copy : copies) {
+    const auto nbytes = static_cast<std::uint64_t>(copy.count * item);
+    if (copy.to != rank_) {
+      send(copy.to, tag::kData, operation.in + copy.from_offset * item, nbytes, {});
+    } else if (copy.from != rank_) {
+      receive(copy.from, tag::kData, operation.out + copy.to_offset * item, nbytes, {});
+    }
+  }
+  for (const Move& copy : copies) {
+    if (copy.to != rank_ || copy.from != rank_ || copy.count == 0) continue;
+    std::byte* to = operation.out + copy.to_offset * item;
+    const std::byte* from = operation.in + copy.from_offset * item;
+    if (to != from) std::memcpy(to, from, static_cast<std::size_t>(copy.count * item));
+  }
+  finish(operation);
+}
+
+void Steps::make_folds(const Operation& operation, std::span<const Fold> folds) {
+  const std::int64_t window = std::max(kLeastWindow, kStageBytes / size_) / item_of(operation);
+  std::int64_t most = 0;
+  for (const Fold& each : folds) most = std::max(most, each.move.count);
+  for (std::int64_t first = 0; first < most; first += window) fold_window(operation, folds, first, window);
+}
+
+// Inputs to the makers; then results from them. Between the two all inputs have been sent, so that results may come
+// into the same memory.
+void Steps::fold_window(const Operation& operation, std::span<const Fold> folds, std::int64_t first,
+                        std::int64_t window) {
+  const std::int64_t item = item_of(operation);
+  const auto nbytes_of = [&](const Fold& each) {
+    return static_cast<std::uint64_t>(std::clamp<std::int64_t>(each.move.count - first, 0, window) * item);
+  };
+  for (const Fold& each : folds) {
+    const std::uint64_t nbytes = nbytes_of(each);
+    if (each.maker != rank_) {
+      send(each.maker, tag::kData, operation.in + (each.move.from_offset + first) * item, nbytes, {});
+      continue;
+    }
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer != rank_) receive(peer, tag::kData, stage(peer, window * item), nbytes, {.is_ours = true});
+    }
+  }
+  finish(operation);
+  for (const Fold& each : folds) {
+    const std::uint64_t nbytes = nbytes_of(each);
+    if (nbytes == 0) continue;
+    const bool is_mine = each.move.to == rank_ || each.move.to == kEveryone;
+    std::byte* out = is_mine ? operation.out + (each.move.to_offset + first) * item : stage(rank_, window * item);
+    if (each.maker != rank_) {
+      if (is_mine) receive(each.maker, tag::kData, out, nbytes, {});
+      continue;
+    }
+    SmallVector<const std::byte*, 16> in;
+    for (int peer = 0; peer < size_; ++peer) {
+      in.push_back(peer == rank_ ? operation.in + (each.move.from_offset + first) * item : stage(peer, window * item));
+    }
+    if (TESSERA_MUTANT("mpi.fold_from_self")) std::swap(in[0], in[static_cast<std::size_t>(rank_)]);
+    fold(operation.dtype, operation.reduction, in, std::span(&out, 1), static_cast<std::int64_t>(nbytes) / item);
+    for (int peer = 0; peer < size_; ++peer) {
+      const bool is_target = each.move.to == peer || each.move.to == kEveryone;
+      if (is_target && peer != rank_) send(peer, tag::kData, out, nbytes, {.is_ours = !is_mine});
+    }
+  }
+  finish(operation);
+}
+
+std::byte* Steps::stage(int rank, std::int64_t nbytes) {
+  const std::size_t lines = (static_cast<std::size_t>(nbytes) + sizeof(Line) - 1) / sizeof(Line);
+  const std::size_t all = lines * static_cast<std::size_t>(size_);
+  if (stage_.size() < all) stage_.resize(all);
+  return stage_[static_cast<std::size_t>(rank) * lines].bytes;
+}
+
+void Steps::send(int to, int tag, const std::byte* from, std::uint64_t nbytes, Open open) {
+  open.peer = to;
+  for (std::uint64_t at = 0; at < nbytes; at += kMostBytes) {
+    requests_.push_back(endpoint_.send(to, tag, from + at, std::min(kMostBytes, nbytes - at)));
+    open_.push_back(open);
+  }
+}
+
+void Steps::receive(int from, int tag, std::byte* to, std::uint64_t nbytes, Open open) {
+  open.peer = from;
+  open.is_receive = true;
+  for (std::uint64_t at = 0; at < nbytes; at += kMostBytes) {
+    requests_.push_back(endpoint_.receive(from, tag, to + at, std::min(kMostBytes, nbytes - at)));
+    open_.push_back(open);
+  }
+}
+
+}  // namespace tessera::comm::mpi

@@ -1,0 +1,141 @@
+// How a rank waits for messages: it asks MPI again and again, which is also how MPI gets anything done, and between
+// looks for news and at the clock. How it fails.
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/comm/backends/mpi/detail/steps.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
+
+namespace tessera::comm::mpi {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::steady_clock;
+
+// Asking once is some hundred nanoseconds. A peer on a core of its own answers within these; later the core is given
+// away between, and later still the rank sleeps a little.
+constexpr int kSpins = 500;
+constexpr int kCrowdedSpins = 10;
+constexpr int kYields = 300;
+constexpr nanoseconds kNap = std::chrono::microseconds(20);
+// Who yields to a program that computes gets its core back after milliseconds, who sleeps at once: after one such time
+// the rank only sleeps, for so many waits.
+constexpr nanoseconds kLongYield = std::chrono::microseconds(500);
+constexpr int kShyWaits = 1000;
+// How often it looks for more than its messages.
+constexpr int kLook = 16;
+
+}  // namespace
+
+void Steps::pause(int round) {
+  const int spins = crowded_ ? kCrowdedSpins : kSpins;
+  if (round < spins) return;
+  if (round == spins && shy_waits_ > 0) --shy_waits_;
+  if (shy_waits_ == 0 && round < spins + kYields) {
+    const auto before = steady_clock::now();
+    sched_yield();
+    if (steady_clock::now() - before > kLongYield) shy_waits_ = kShyWaits;
+  } else {
+    std::this_thread::sleep_for(kNap);
+  }
+}
+
+nanoseconds Steps::time_left() const {
+  const nanoseconds extra(extra_ns_.load(std::memory_order_relaxed));
+  return std::max<nanoseconds>(until_ + extra - steady_clock::now(), nanoseconds(0));
+}
+
+const std::vector<int>& Steps::wait_some(const Operation& operation) {
+  for (int round = 0;; ++round) {
+    endpoint_.test(requests_, done_);
+    if (!done_.empty()) break;
+    if (round % kLook == kLook - 1) {
+      endpoint_.look();
+      const bool is_left = std::ranges::any_of(open_, [&](const Open& open) { return endpoint_.has_left(open.peer); });
+      if (endpoint_.has_ended() || is_left || time_left() == nanoseconds(0)) {
+        // What came before the news counts: it is there by now.
+        endpoint_.test(requests_, done_);
+        if (!done_.empty()) break;
+        fail_if_over(operation);
+      }
+    }
+    pause(round);
+  }
+  std::ranges::sort(done_, std::greater<>());
+  for (int& entry : done_) {
+    const auto at = static_cast<std::size_t>(entry);
+    entry = open_[at].owner;
+    requests_[at] = requests_.back();
+    open_[at] = open_.back();
+    requests_.pop_back();
+    open_.pop_back();
+  }
+  return done_;
+}
+
+void Steps::finish(const Operation& operation) {
+  while (!requests_.empty()) (void)wait_some(operation);
+}
+
+void Steps::fail_if_over(const Operation& operation) {
+  if (endpoint_.has_ended()) endpoint_.throw_end(name_);
+  std::vector<int> missing;
+  for (const Open& open : open_) {
+    if (std::ranges::find(missing, open.peer) == missing.end()) missing.push_back(open.peer);
+  }
+  std::ranges::sort(missing);
+  for (const int peer : missing) {
+    if (!endpoint_.has_left(peer)) continue;
+    fail({.kind = Failure::Kind::kDeadRank,
+          .missing = {peer},
+          .text = "rank " + std::to_string(peer) + " has left the group"},
+         operation);
+  }
+  if (time_left() > nanoseconds(0)) return;
+  // How far they are is known from their last letters.
+  std::string behind;
+  for (const int peer : missing) {
+    const std::uint64_t task = letter(peer).notice.task;
+    behind += (behind.empty() ? "rank " : ", rank ") + std::to_string(peer) +
+              (task == 0 ? " has begun none" : " was seen last at operation " + std::to_string(task));
+  }
+  std::string text = detail::text_of_late(missing, deadline_, behind);
+  fail({.kind = Failure::Kind::kDeadline, .missing = std::move(missing), .text = std::move(text)}, operation);
+}
+
+void Steps::fail(Failure failure, const Operation& operation) {
+  endpoint_.end(detail::seen_in(operation, sequence_, rank_, std::move(failure)));
+  endpoint_.throw_end(name_);
+}
+
+// MPI may still write into what was to be received, and read what was to be sent: who asked gets it back when that is
+// over, or when it takes too long, which only a peer that is stopped in the middle can make it.
+void Steps::let_go_of_buffers() noexcept {
+  if (requests_.empty()) return;
+  constexpr nanoseconds kBound = std::chrono::seconds(2);
+  try {
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      if (open_[i].is_receive) endpoint_.cancel(requests_[i]);
+    }
+    const auto until = steady_clock::now() + kBound;
+    for (int round = 0; steady_clock::now() < until; ++round) {
+      endpoint_.test(requests_, done_);
+      bool is_free = true;
+      for (std::size_t i = 0; i < requests_.size(); ++i) {
+        is_free &= requests_[i] == endpoint_.no_request() || open_[i].is_ours;
+      }
+      if (is_free) break;
+      pause(round);
+    }
+  } catch (const std::exception&) {
+    // MPI itself fails: nothing more can be done for the buffers.
+  }
+  requests_.clear();
+  open_.clear();
+}
+
+}  // namespace tessera::comm::mpi

@@ -1,0 +1,282 @@
+#include "tessera/comm/backends/nccl/detail/nccl_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/comm/backends/nccl/detail/calls.h"
+#include "tessera/comm/backends/nccl/detail/library.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/memory/allocator.h"
+
+namespace tessera::comm::nccl {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr std::chrono::milliseconds kLook{20};  // how often what is pending is looked at
+constexpr std::chrono::seconds kFarewell{2};    // for an end in order
+constexpr std::chrono::microseconds kPoll{50};  // how often NCCL is asked whether it is ready
+constexpr std::chrono::hours kLongest{24};      // of a wait, so that clocks do not overflow
+
+std::int64_t ns_of(std::chrono::steady_clock::time_point time) { return time.time_since_epoch().count(); }
+
+std::string label_of(const Task& task) {
+  return task.operations.size() == 1 ? std::string(to_string(task.operations[0].kind)) : "coalesced";
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(const device::Device& device, const ConnectRequest& request)
+    : device_(device),
+      rank_(request.rank),
+      size_(static_cast<int>(request.ranks.size())),
+      own_(device_.create_stream({.name = "nccl"})),
+      scratch_(memory::Allocator::of(device_).allocate(1, own_)) {
+  own_.fill(scratch_.data(), 0, 1, 1);
+  own_.synchronize();
+  connect(request);
+  watcher_ = std::thread([this] { watch(); });
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closing_ = true;
+    changed_.notify_all();
+  }
+  watcher_.join();
+  if (comm_ == nullptr) return;
+  try {
+    TESSERA_CHECK_AS(AbortedError, pending_.empty(), "operations are pending");
+    check(library().ncclCommFinalize(comm_), "ncclCommFinalize", comm_);
+    wait_until_ready("the end of the communicator", kFarewell);
+    library().ncclCommDestroy(comm_);
+  } catch (const std::exception& error) {
+    log::warn("nccl: not ended in order: ", error.what());
+    library().ncclCommAbort(comm_);
+  }
+}
+
+// NCCL knows the ranks of a communicator by a number that the first of them draws.
+void NcclCommunicator::connect(const ConnectRequest& request) {
+  ncclUniqueId id{};
+  if (rank_ == 0) {
+    check(library().ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr);
+    request.store->set("id", std::string_view(id.internal, sizeof id.internal));
+  } else {
+    const std::string text = request.store->get("id", request.timeout);
+    TESSERA_CHECK(text.size() == sizeof id.internal, "ranks ", request.name, ": an id of ", text.size(), " bytes");
+    std::memcpy(id.internal, text.data(), sizeof id.internal);
+  }
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  // The device must be current for the call.
+  own_.launch_native([&](void*) {
+    check(library().ncclCommInitRankConfig(&comm_, size_, id, rank_, &config), "ncclCommInitRankConfig", nullptr);
+  });
+  try {
+    wait_until_ready("its ranks to connect", request.timeout);
+  } catch (const std::exception&) {
+    library().ncclCommAbort(comm_);
+    comm_ = nullptr;
+    throw;
+  }
+}
+
+void NcclCommunicator::wait_until_ready(const char* what, nanoseconds timeout) {
+  const auto until = Clock::now() + std::min<nanoseconds>(timeout, kLongest);
+  ncclResult_t state = ncclInProgress;
+  while (true) {
+    check(library().ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
+    if (state != ncclInProgress) break;
+    TESSERA_CHECK_AS(TimeoutError, Clock::now() < until, "nccl: waited ", timeout, " for ", what);
+    std::this_thread::sleep_for(kPoll);
+  }
+  check(state, what, comm_);
+}
+
+const Capabilities& NcclCommunicator::capabilities() const {
+  static const Capabilities kCan = {.kinds = ((1U << kOpKinds) - 1) &
+                                             ~(1U << static_cast<unsigned>(OpKind::kRaggedAllToAll)) &
+                                             ~(1U << static_cast<unsigned>(OpKind::kRendezvous)),
+                                    .device_kinds = 2,
+                                    .has_fixed_order = false,
+                                    .has_abort = true,
+                                    .has_shrink = false,
+                                    .has_symmetric_memory = false,
+                                    .has_capture = true};
+  return kCan;
+}
+
+std::exception_ptr NcclCommunicator::error(std::string_view group) {
+  const std::lock_guard lock(mutex_);
+  if (!ended_) return nullptr;
+  try {
+    detail::throw_failure(ended_->kind, ended_->text, group);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+void NcclCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream& stream) {
+  TESSERA_CHECK(stream.device() == device_, "group ", *task->group, ": it works on ", device_.name(), " and stream ",
+                stream.name(), " is on ", stream.device().name());
+  for (const Operation& operation : task->operations) check_supported(operation);
+  const bool is_captured = stream.is_capturing();
+  const std::lock_guard lock(launch_mutex_);
+  if (const std::exception_ptr error = this->error(*task->group)) {
+    if (is_captured) std::rethrow_exception(error);
+    task->error = error;
+    task->is_done.store(1, std::memory_order_release);
+    return;
+  }
+  launch(*task, stream);
+  if (is_captured) return;
+  task->sequence.store(sequence_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  task->look = [self = shared_from_this(), began = Clock::now()](Task& asked, bool has_ended) {
+    if (has_ended) self->finish(asked, began);
+  };
+  Pending pending{.task = std::move(task), .event = device_.create_event(), .since = {}};
+  stream.record(pending.event);
+  const std::lock_guard pending_lock(mutex_);
+  pending_.push_back(std::move(pending));
+  changed_.notify_all();
+}
+
+void NcclCommunicator::launch(const Task& task, const device::Stream& stream) {
+  // The first of its kind may load code, which would wait for kernels that spin.
+  std::string kind;
+  for (const Operation& operation : task.operations) {
+    kind = tessera::detail::concat(to_string(operation.kind), to_string(operation.dtype),
+                                   to_string(operation.reduction.kind));
+  }
+  const bool loads_code = launched_.insert(kind).second;
+  stream.launch_native([&](void* native) { issue_all(task, native); }, {.label = label_of(task)}, loads_code);
+}
+
+void NcclCommunicator::issue_all(const Task& task, void* native) {
+  const Target target{.comm = comm_,
+                      .rank = rank_,
+                      .size = size_,
+                      .stream = static_cast<cudaStream_t>(native),
+                      .scratch = scratch_.data()};
+  std::vector<ncclRedOp_t> reductions;
+  for (const Operation& operation : task.operations) reductions.push_back(make_reduction(operation, comm_));
+  check(library().ncclGroupStart(), "ncclGroupStart", comm_);
+  std::exception_ptr error;
+  try {
+    for (std::size_t i = 0; i < reductions.size(); ++i) issue(task.operations[i], reductions[i], target);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  // A group that was opened is closed, whatever became of it.
+  const ncclResult_t result = library().ncclGroupEnd();
+  if (error) std::rethrow_exception(error);
+  check(result, "ncclGroupEnd", comm_);
+  wait_until_ready("a launch", task.deadline);
+  for (std::size_t i = 0; i < reductions.size(); ++i) destroy_reduction(task.operations[i], reductions[i], comm_);
+}
+
+void NcclCommunicator::finish(Task& task, Clock::time_point began) {
+  const std::exception_ptr error = this->error(*task.group);
+  const std::lock_guard lock(mutex_);
+  if (task.is_done.load(std::memory_order_acquire) != 0) return;
+  task.began_ns.store(ns_of(began), std::memory_order_relaxed);
+  task.ended_ns.store(ns_of(Clock::now()), std::memory_order_relaxed);
+  task.error = error;
+  task.is_done.store(1, std::memory_order_release);
+}
+
+void NcclCommunicator::end(Failure::Kind kind, const std::string& text) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!ended_) ended_ = Ended{kind, text};
+  changed_.notify_all();
+}
+
+// The thread that watches does it: it may take its time.
+void NcclCommunicator::abort(std::string_view reason) noexcept {
+  end(Failure::Kind::kAborted, "aborted by rank " + std::to_string(rank_) + ": " + std::string(reason));
+}
+
+void NcclCommunicator::extend_deadline(nanoseconds by) {
+  const std::lock_guard lock(mutex_);
+  for (Pending& pending : pending_) {
+    if (pending.since) pending.extra += by;
+  }
+}
+
+void NcclCommunicator::watch() {
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, pending_.empty() ? std::chrono::milliseconds(1000) : kLook,
+                        [&] { return is_closing_ || ended_.has_value(); });
+      if (is_closing_) return;
+    }
+    look_at_pending();
+    bool has_ended = false;
+    {
+      const std::lock_guard lock(mutex_);
+      has_ended = ended_.has_value();
+    }
+    if (!has_ended) continue;
+    abort_comm();
+    return;
+  }
+}
+
+void NcclCommunicator::abort_comm() {
+  {
+    const std::lock_guard lock(launch_mutex_);
+    library().ncclCommAbort(std::exchange(comm_, nullptr));
+  }
+  std::deque<Pending> left;
+  {
+    const std::lock_guard lock(mutex_);
+    left.swap(pending_);
+  }
+  for (const Pending& pending : left) finish(*pending.task, pending.since.value_or(Clock::now()));
+}
+
+void NcclCommunicator::look_at_pending() {
+  ncclResult_t state = ncclSuccess;
+  {
+    const std::lock_guard lock(launch_mutex_);
+    if (library().ncclCommGetAsyncError(comm_, &state) != ncclSuccess) state = ncclInternalError;
+  }
+  if (state != ncclSuccess && state != ncclInProgress) {
+    end(Failure::Kind::kDeadRank, std::string("NCCL: ") + library().ncclGetErrorString(state));
+    return;
+  }
+  while (true) {
+    Pending front;
+    {
+      const std::lock_guard lock(mutex_);
+      if (pending_.empty()) return;
+      if (!pending_.front().since) pending_.front().since = Clock::now();
+      front = pending_.front();
+    }
+    bool has_ended = false;
+    try {
+      has_ended = front.event.query();
+    } catch (const std::exception&) {
+      has_ended = true;  // something else on its stream has failed, which is told there
+    }
+    if (!has_ended) {
+      const auto passed = Clock::now() - *front.since;
+      if (front.task->deadline == device::kForever || passed <= front.task->deadline + front.extra) return;
+      const Operation& operation = front.task->operations[0];
+      end(Failure::Kind::kDeadline,
+          tessera::detail::concat("operation ", front.task->sequence.load(), ", ", text_of(operation),
+                                  ": did not end within ", front.task->deadline, "; NCCL does not say who is missing"));
+      return;
+    }
+    finish(*front.task, *front.since);
+    const std::lock_guard lock(mutex_);
+    if (!pending_.empty()) pending_.pop_front();
+  }
+}
+
+}  // namespace tessera::comm::nccl

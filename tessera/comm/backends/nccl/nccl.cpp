@@ -1,0 +1,39 @@
+// Ranks with a GPU each, on one machine or many, over NVIDIA's NCCL, which is loaded at run time.
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/backends/nccl/detail/library.h"
+#include "tessera/comm/backends/nccl/detail/nccl_communicator.h"
+
+namespace tessera::comm::nccl {
+namespace {
+
+std::vector<device::Device> gpus() {
+  std::vector<device::Device> found;
+  for (const device::Device& device : device::Device::all()) {
+    if (device.properties().kind == "cuda") found.push_back(device);
+  }
+  return found;
+}
+
+std::string why_not(const ConnectRequest& /*request*/) {
+  for (const device::AbsentKind& absent : device::Device::absent()) {
+    if (absent.kind == "cuda") return absent.reason;
+  }
+  if (!library().why_none.empty()) return library().why_none;
+  const std::size_t found = gpus().size();
+  if (static_cast<std::size_t>(current_place().local_world_size) > found) {
+    return tessera::detail::concat("it wants a GPU for each rank: here are ", current_place().local_world_size,
+                                   " ranks and ", found, " GPUs");
+  }
+  return "";
+}
+
+std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
+  return std::make_shared<NcclCommunicator>(gpus()[static_cast<std::size_t>(current_place().local_rank)], request);
+}
+
+// Only where it is asked for: groups of host memory are more.
+const BackendRegistration kNccl{{.name = "nccl", .preference = 4, .why_not = why_not, .connect = connect}};
+
+}  // namespace
+}  // namespace tessera::comm::nccl

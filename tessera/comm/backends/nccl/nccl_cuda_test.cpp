@@ -1,0 +1,149 @@
+// NCCL with the one GPU at hand: a world of one, every operation, and how it ends.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/backends/nccl/detail/library.h"
+#include "tessera/comm/process_group.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+#include "tessera/device/graph.h"
+#include "tessera/memory/allocator.h"
+
+namespace tessera::comm::nccl {
+namespace {
+
+using namespace std::chrono_literals;
+
+class NcclWorldOfOne : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const device::AbsentKind& absent : device::Device::absent()) {
+      if (absent.kind == "cuda") GTEST_SKIP() << absent.reason;
+    }
+    if (!library().why_none.empty()) GTEST_SKIP() << library().why_none;
+  }
+  // Runs it on a rank of its own, so that what it makes ends with it.
+  void on_rank(const std::function<void()>& body) {
+    simulate(1, [&] {
+      const int self[] = {0};
+      gpu_ = device::Device::get("cuda:0");
+      stream_ = gpu_.create_stream({.name = "nccl test"});
+      group_ = world().subgroup(self, {.name = "one", .backend = "nccl", .deadline = 20s, .fixed_order = false});
+      body();
+      stream_.synchronize(20s);
+      group_ = {};
+      stream_ = {};
+    });
+  }
+  [[nodiscard]] memory::Buffer values(const std::vector<float>& host) const {
+    memory::Buffer buffer = memory::Allocator::of(gpu_).allocate(host.size() * 4, stream_);
+    stream_.copy(buffer.data(), host.data(), host.size() * 4);
+    stream_.synchronize(20s);
+    return buffer;
+  }
+  [[nodiscard]] std::vector<float> read(const memory::Buffer& buffer, std::size_t count) const {
+    std::vector<float> host(count);
+    stream_.copy(host.data(), buffer.data(), count * 4);
+    stream_.synchronize(20s);
+    return host;
+  }
+
+  device::Device gpu_;
+  device::Stream stream_;
+  ProcessGroup group_;
+};
+
+const std::vector<float> kGiven = {1, 2, 3, 4};
+
+}  // namespace
+
+TEST_F(NcclWorldOfOne, EveryOperationGivesWhatOneRankGets) {
+  on_rank([&] {
+    EXPECT_EQ(group_.backend(), "nccl");
+    std::uint64_t run = 0;
+    for (const OpKind kind :
+         {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllToAll, OpKind::kBroadcast,
+          OpKind::kReduce, OpKind::kScatter, OpKind::kGather, OpKind::kPermute}) {
+      const memory::Buffer in = values(kGiven);
+      const memory::Buffer out = values({0, 0, 0, 0});
+      Operation operation{.kind = kind, .dtype = DType::kF32, .in = in.data(), .out = out.data(), .count = 4};
+      if (kind == OpKind::kPermute) operation.targets = {0};
+      const Work work = group_.launch(operation, stream_);
+      work.wait(20s);
+      EXPECT_EQ(read(out, 4), kGiven) << to_string(kind);
+      EXPECT_EQ(work.sequence(), ++run);
+      EXPECT_TRUE(work.is_done());
+    }
+    group_.launch({.kind = OpKind::kBarrier}, stream_).wait(20s);
+  });
+}
+
+TEST_F(NcclWorldOfOne, UnevenPartsAndManyOperationsGoInOneLaunch) {
+  on_rank([&] {
+    const memory::Buffer in = values(kGiven);
+    const memory::Buffer first = values({0, 0, 0, 0});
+    const memory::Buffer second = values({0, 0, 0, 0});
+    const Operation operations[] = {
+        {.kind = OpKind::kAllGather, .dtype = DType::kF32, .in = in.data(), .out = first.data(), .out_counts = {4}},
+        {.kind = OpKind::kReduceScatter, .dtype = DType::kF32, .in = in.data(), .out = second.data(), .in_counts = {4}},
+    };
+    group_.launch(operations, stream_).wait(20s);
+    EXPECT_EQ(read(first, 4), kGiven);
+    EXPECT_EQ(read(second, 4), kGiven);
+    EXPECT_EQ(group_.sequence(), 1U);
+  });
+}
+
+TEST_F(NcclWorldOfOne, APremultipliedSumMultiplies) {
+  on_rank([&] {
+    const memory::Buffer x = values(kGiven);
+    group_.all_reduce(x.data(), x.data(), 4, DType::kF32, {ReduceKind::kPremultiply, 2}, stream_).wait(20s);
+    EXPECT_EQ(read(x, 4), (std::vector<float>{2, 4, 6, 8}));
+  });
+}
+
+TEST_F(NcclWorldOfOne, WhatItCannotIsRefused) {
+  on_rank([&] {
+    const memory::Buffer x = values(kGiven);
+    expect_error<NotSupported>(
+        [&] { (void)group_.all_reduce(x.data(), x.data(), 4, DType::kI32, {ReduceKind::kBitAnd}, stream_); },
+        {"NCCL has no band"});
+    expect_error<NotSupported>([&] { (void)group_.all_reduce(x.data(), x.data(), 4, DType::kI16, {}, stream_); },
+                               {"NCCL does not reduce i16"});
+    const int self[] = {0};
+    expect_error<NotSupported>([&] { (void)world().subgroup(self, {.backend = "nccl", .fixed_order = true}); },
+                               {"fixed order"});
+    group_.launch({.kind = OpKind::kBarrier}, stream_).wait(20s);
+  });
+}
+
+TEST_F(NcclWorldOfOne, CapturedOperationsRunOnceAReplay) {
+  on_rank([&] {
+    const memory::Buffer x = values(kGiven);
+    const Reduction twice{ReduceKind::kPremultiply, 2};
+    group_.all_reduce(x.data(), x.data(), 4, DType::kF32, twice, stream_).wait(20s);
+    stream_.begin_capture();
+    EXPECT_FALSE(group_.all_reduce(x.data(), x.data(), 4, DType::kF32, twice, stream_));
+    const device::GraphExec graph = stream_.end_capture().instantiate();
+    for (int i = 0; i < 3; ++i) graph.launch(stream_);
+    EXPECT_EQ(read(x, 4), (std::vector<float>{16, 32, 48, 64}));
+  });
+}
+
+TEST_F(NcclWorldOfOne, AnAbortEndsTheGroup) {
+  on_rank([&] {
+    group_.abort("enough");
+    expect_error<AbortedError>([&] { group_.launch({.kind = OpKind::kBarrier}, stream_).wait(20s); },
+                               {"group one", "aborted by rank 0: enough"});
+  });
+}
+
+TEST_F(NcclWorldOfOne, ALibraryThatIsNotThereSaysSo) {
+  EXPECT_EQ(load_library("libnccl_of_nobody.so").why_none, "libnccl_of_nobody.so was not found");
+  EXPECT_NE(load_library("libm.so.6").why_none.find("lacks ncclGetVersion"), std::string::npos);
+}
+
+}  // namespace tessera::comm::nccl

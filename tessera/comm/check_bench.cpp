@@ -1,0 +1,30 @@
+// What it costs that ranks compare what they do.
+#include "tessera/base/testing/bench.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
+
+namespace tessera::comm {
+namespace {
+
+// All of an operation's check that is always on: its notice (fingerprint and what the words of a mismatch need), and
+// the comparison with that of one peer.
+TESSERA_BENCH(check) {
+  alignas(64) detail::Notice notices[2];
+  const Operation op{.kind = OpKind::kAllReduce, .dtype = DType::kF32, .count = 1024};
+  std::uint64_t sequence = 0;
+  context.measure({.name = "check_always_on",
+                   .unit = "ns",
+                   .ours =
+                       [&] {
+                         ++sequence;
+                         detail::Notice& mine =
+                             *::new (&notices[sequence % 2]) detail::Notice(detail::notice_of(op, sequence, 77));
+                         bench::do_not_optimize(mine);
+                         const detail::Notice& other = notices[(sequence + 1) % 2];
+                         const bool agrees = other.fingerprint == mine.fingerprint && other.task == mine.task;
+                         bench::do_not_optimize(agrees);
+                       },
+                   .must = 20});
+}
+
+}  // namespace
+}  // namespace tessera::comm

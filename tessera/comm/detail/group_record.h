@@ -1,0 +1,83 @@
+// Writes what a group does into the record of its rank (records.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "tessera/base/probe/recorder.h"
+#include "tessera/comm/records.h"
+#include "tessera/device/stream.h"
+#include "tessera/memory/label.h"
+
+namespace tessera::comm {
+struct GroupState;
+struct Task;
+}  // namespace tessera::comm
+
+namespace tessera::comm::detail {
+
+class RankRecords;
+
+/// One a group. asked() is called by one thread at a time, and so are began() and ended(); the rank, and its record
+/// with it, may end at any moment.
+class GroupRecord {
+ public:
+  GroupRecord() = default;
+  ~GroupRecord();
+  GroupRecord(const GroupRecord&) = delete;
+  GroupRecord& operator=(const GroupRecord&) = delete;
+
+  /// Starts to record a group of the current rank into its record.
+  void open(GroupState& group);
+  /// The task was asked for, on this stream. Gives it its number among those.
+  void asked(Task& task, const device::Stream& stream);
+  /// It has its number and begins to run.
+  void began(const Task& task);
+  /// It has ended.
+  void ended(const Task& task);
+  /// The recorder goes away.
+  void detach() noexcept;
+
+ private:
+  // Held for a few stores: a mutex would take longer to lock.
+  class Held {
+   public:
+    explicit Held(std::atomic_flag& flag) : flag_(flag) {
+      while (flag_.test_and_set(std::memory_order_acquire)) {
+      }
+    }
+    ~Held() { flag_.clear(std::memory_order_release); }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+
+   private:
+    std::atomic_flag& flag_;
+  };
+
+  // CommRunningRow, in words.
+  struct Last {
+    std::uint64_t begun, ended, failed, count, when, who, what;
+  };
+  probe::StringId label_string(memory::LabelId label);
+  probe::StringId device_string(const device::Stream& stream);
+
+  std::mutex* asking_mutex_ = nullptr;
+  probe::Recorder* asking_ = nullptr;  // under that mutex
+  std::atomic_flag flag_;
+  probe::Recorder* running_ = nullptr;  // under the flag
+  std::weak_ptr<RankRecords> shared_;
+  probe::Row<CommGroupRow> group_row_;
+  probe::Row<CommAskedRow> asked_row_;
+  probe::Row<CommRunningRow> running_row_;
+  Last last_ = {};
+  std::uint32_t number_ = 0;
+  std::uint32_t tasks_ = 0;
+  memory::LabelId label_ = 0;  // the last one, and its string
+  probe::StringId label_string_ = {};
+  const void* stream_ = nullptr;  // likewise, and the string of its device
+  probe::StringId device_string_ = {};
+};
+
+}  // namespace tessera::comm::detail

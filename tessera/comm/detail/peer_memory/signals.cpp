@@ -1,0 +1,161 @@
+#include "tessera/comm/detail/peer_memory/signals.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
+
+namespace tessera::comm::detail {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// The words of a pad are plain memory that was filled with zero.
+std::atomic<std::uint64_t>& atomic(std::uint64_t& word) { return reinterpret_cast<std::atomic<std::uint64_t>&>(word); }
+std::atomic<std::uint32_t>& atomic(std::uint32_t& word) { return reinterpret_cast<std::atomic<std::uint32_t>&>(word); }
+
+const char* text_of(Signal::Kind kind) {
+  switch (kind) {
+    case Signal::Kind::kPut: return "put_signal";
+    case Signal::Kind::kWait: return "wait_signal";
+    case Signal::Kind::kBarrier: return "barrier";
+  }
+  return "signal";
+}
+
+constexpr std::uint64_t kLogMask = (std::uint64_t{1} << kLogBits) - 1;
+
+}  // namespace
+
+PeerSignals::PeerSignals(std::shared_ptr<const Communicator> communicator, const PeerMemory& memory,
+                         const std::atomic<std::int64_t>& extended_ns, int rank, SignalPads pads)
+    : communicator_(std::move(communicator)),
+      memory_(memory),
+      extended_ns_(extended_ns),
+      rank_(rank),
+      pads_(std::move(pads)) {}
+
+void PeerSignals::enqueue(const Signal& signal, const device::Stream& stream) {
+  // What is behind a barrier of the stream may be touched by peers before it: no access is this rank's own.
+  stream.run([self = shared_from_this(), signal] { self->run(signal); },
+             {.label = text_of(signal.kind), .accesses = std::span<const device::Access>()});
+}
+
+void PeerSignals::run(const Signal& signal) const {
+  if (has_verdict(memory_.group())) throw_verdict(memory_.group(), *pads_.group);
+  const nanoseconds now = memory_.waiting().now();
+  const Run run{.signal = signal,
+                .until = signal.deadline >= nanoseconds::max() - now ? nanoseconds::max() : now + signal.deadline,
+                .extended_ns = extended_ns_.load(std::memory_order_relaxed)};
+  switch (signal.kind) {
+    case Signal::Kind::kPut: return put(run, signal.peer);
+    case Signal::Kind::kWait: (void)wait(run, signal.peer); return;
+    case Signal::Kind::kBarrier: return barrier(run);
+  }
+}
+
+void PeerSignals::put(const Run& run, int peer) const {
+  SignalLine& line = pads_.line(peer, run.signal.channel, rank_);
+  const Reaching reaching(memory_, rank_, *pads_.group);
+  // Its pads go when it has left; who is seen to reach for them is waited for.
+  if (memory_.group().board(peer).has_left.load(std::memory_order_seq_cst) != 0) {
+    fail(run, {.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = text_of_gone(memory_, peer)}, peer);
+  }
+  std::atomic<std::uint64_t>& arrived = atomic(line.arrived);
+  const std::uint64_t number = arrived.load(std::memory_order_relaxed) + 1;
+  atomic(line.log).store(run.signal.log == 0 ? 0 : number << kLogBits | run.signal.log, std::memory_order_relaxed);
+  if (TESSERA_MUTANT("thread.symmetric_put_sets_one")) {
+    arrived.store(1, std::memory_order_seq_cst);
+  } else {
+    arrived.fetch_add(1, std::memory_order_seq_cst);
+  }
+  if (atomic(line.sleepers).load(std::memory_order_seq_cst) != 0) memory_.waiting().wake(arrived);
+}
+
+// Returns the number of the signal that came.
+std::uint64_t PeerSignals::wait(const Run& run, int peer) const {
+  SignalLine& line = pads_.line(rank_, run.signal.channel, peer);
+  const std::uint64_t awaited = atomic(line.awaited).fetch_add(1, std::memory_order_relaxed) + 1;
+  const std::uint64_t number = TESSERA_MUTANT("thread.symmetric_wait_for_any") ? 1 : awaited;
+  const std::atomic<std::uint64_t>& arrived = atomic(line.arrived);
+  const std::function<bool()> is_there = [&] { return arrived.load(std::memory_order_acquire) >= number; };
+  const std::function<bool()> is_over = [&] { return has_verdict(memory_.group()) || is_gone(memory_, peer); };
+  while (!is_there()) {
+    const bool came = memory_.waiting().wait({.is_there = is_there,
+                                              .word = arrived,
+                                              .sleepers = atomic(line.sleepers),
+                                              .is_over = is_over,
+                                              .timeout = time_left(run),
+                                              .what = text_of(run.signal.kind)});
+    if (!came && (is_over() || time_left(run) == nanoseconds(0))) fail_waiting(run, peer, number);
+  }
+  return number;
+}
+
+void PeerSignals::barrier(const Run& run) const {
+  const int size = memory_.group().size();
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer != rank_) put(run, peer);
+  }
+  const int last = TESSERA_MUTANT("thread.symmetric_barrier_without_last") ? size - 1 : size;
+  // What each said that its pool was asked for; who said nothing, or has gone on to the next since, agrees.
+  std::map<std::uint64_t, std::vector<int>> by_log;
+  for (int peer = 0; peer < last; ++peer) {
+    std::uint64_t log = run.signal.log;
+    if (peer != rank_) {
+      const std::uint64_t number = wait(run, peer);
+      const std::uint64_t said =
+          atomic(pads_.line(rank_, run.signal.channel, peer).log).load(std::memory_order_relaxed);
+      if (said != 0 && said >> kLogBits == (number << kLogBits) >> kLogBits) log = said & kLogMask;
+    }
+    by_log[log].push_back(peer);
+  }
+  if (run.signal.log == 0 || by_log.size() <= 1 || TESSERA_MUTANT("thread.symmetric_barrier_unread")) return;
+  const auto most = std::ranges::max_element(by_log, {}, [](const auto& entry) { return entry.second.size(); });
+  Failure failure{.kind = Failure::Kind::kMismatch};
+  for (const auto& [log, ranks] : by_log) {
+    if (log != most->first) failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
+  }
+  failure.text = "ranks differ: " + text_of_ranks(failure.missing) + " asked the pool for other things than " +
+                 text_of_ranks(most->second) + "; a rendezvous() would say what";
+  fail(run, std::move(failure), rank_);
+}
+
+nanoseconds PeerSignals::time_left(const Run& run) const {
+  if (run.until == nanoseconds::max()) return run.until;
+  if (TESSERA_MUTANT("thread.symmetric_extension_unseen"))
+    return std::max(run.until - memory_.waiting().now(), nanoseconds(0));
+  const nanoseconds extra(extended_ns_.load(std::memory_order_relaxed) - run.extended_ns);
+  return std::max(run.until + extra - memory_.waiting().now(), nanoseconds(0));
+}
+
+void PeerSignals::fail_waiting(const Run& run, int peer, std::uint64_t number) const {
+  if (has_verdict(memory_.group())) throw_verdict(memory_.group(), *pads_.group);
+  if (is_gone(memory_, peer)) {
+    fail(run, {.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = text_of_gone(memory_, peer)}, peer);
+  }
+  const double seconds = std::chrono::duration<double>(run.signal.deadline).count();
+  const std::uint64_t arrived = atomic(pads_.line(rank_, run.signal.channel, peer).arrived).load();
+  fail(run,
+       {.kind = Failure::Kind::kDeadline,
+        .missing = {peer},
+        .text = "signal " + std::to_string(number) + " of rank " + std::to_string(peer) + " did not come within " +
+                std::to_string(seconds) + " s (" + std::to_string(arrived) + " came so far)"},
+       peer);
+}
+
+void PeerSignals::fail(const Run& run, Failure failure, int peer) const {
+  failure.by = rank_;
+  std::string what = pads_.pool + ", " + text_of(run.signal.kind) + "(";
+  if (run.signal.kind != Signal::Kind::kBarrier) what += "rank " + std::to_string(peer) + ", ";
+  failure.text = what + "channel " + std::to_string(run.signal.channel) + ") of rank " + std::to_string(rank_) + ": " +
+                 failure.text;
+  write_verdict(memory_.group(), memory_.waiting(), failure);
+  if (has_verdict(memory_.group())) throw_verdict(memory_.group(), *pads_.group);
+  // Another rank was writing it and may have died in the middle.
+  throw_failure(failure.kind, failure.text, *pads_.group);
+}
+
+}  // namespace tessera::comm::detail

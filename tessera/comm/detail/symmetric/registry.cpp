@@ -1,0 +1,116 @@
+#include "tessera/comm/detail/symmetric/registry.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/comm/detail/group_state.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/comm/detail/symmetric/rendezvous.h"
+#include "tessera/comm/symmetric.h"
+
+namespace tessera::comm {
+namespace detail {
+
+std::uint64_t SymmetricRegistry::next_pool() {
+  const std::lock_guard lock(mutex);
+  return ++pools;
+}
+
+std::pair<std::byte*, std::shared_ptr<const void>> SymmetricRegistry::pad(const device::Device& device,
+                                                                          std::size_t nbytes) {
+  const std::lock_guard lock(mutex);
+  if (pads == nullptr || !(pad_device == device) || pads->nbytes() - pads_taken < nbytes) {
+    pads = std::make_shared<DeviceBytes>(device, nbytes);
+    pad_device = device;
+    pads_taken = 0;
+  }
+  std::byte* at = pads->data() + pads_taken;
+  if (!TESSERA_MUTANT("thread.symmetric_pads_shared")) pads_taken += nbytes;
+  return {at, pads};
+}
+
+void SymmetricRegistry::keep(std::vector<SymmetricSegment> segments) {
+  const std::lock_guard lock(mutex);
+  std::ranges::move(segments, std::back_inserter(kept));
+}
+
+void SymmetricRegistry::note(const Request& request) {
+  if (TESSERA_MUTANT("thread.symmetric_find_unlogged") && request.kind == Request::Kind::kFind) return;
+  log.add(request);
+  digest.store(log.digest, std::memory_order_release);
+}
+
+namespace {
+
+// Starts again after ranks differed: they were all told so at this point, and know nothing of each other's memory.
+void forget(SymmetricRegistry& registry, std::span<const Record> records) {
+  std::uint64_t most = 0;
+  for (const Record& record : records) most = std::max(most, record.log.count);
+  registry.entries.clear();
+  registry.log = RequestLog();
+  registry.log.count = most;
+  registry.digest.store(0, std::memory_order_release);
+}
+
+std::shared_ptr<const RegisteredRange> reach_all(const ProcessGroup& group, std::byte* data, std::size_t nbytes,
+                                                 std::span<const Record> records) {
+  auto range = std::make_shared<RegisteredRange>();
+  range->data = data;
+  range->nbytes = nbytes;
+  range->communicator = group.state()->communicator;
+  for (int peer = 0; peer < group.size(); ++peer) {
+    const PeerPlace& place = records[static_cast<std::size_t>(peer)].memory;
+    range->peers.push_back(peer == group.rank() ? data : range->communicator->symmetric()->reach(peer, place));
+  }
+  return range;
+}
+
+}  // namespace
+}  // namespace detail
+
+SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size_t nbytes,
+                                const device::Stream& stream) {
+  using detail::Record;
+  using detail::Request;
+  TESSERA_CHECK(group, "register_memory: no group: this rank is not in it");
+  SymmetricBackend* backend = group.state()->communicator->symmetric();
+  TESSERA_CHECK_AS(NotSupported, backend != nullptr, "group ", group.name(), ": backend ", group.backend(),
+                   " has no symmetric memory; thread, shm and cuda have");
+  TESSERA_CHECK(data != nullptr && nbytes > 0, "group ", group.name(), ": register_memory of ", nbytes, " bytes at ",
+                data);
+  detail::SymmetricRegistry& registry = *group.state()->symmetric;
+  const std::lock_guard lock(registry.mutex);
+  const std::optional<PeerPlace> place = backend->place_of(data, nbytes);
+  const auto key = std::pair<const void*, std::size_t>(data, nbytes);
+  const auto found = registry.entries.find(key);
+  const bool is_known = found != registry.entries.end() &&
+                        (place == found->second.place || TESSERA_MUTANT("shm.symmetric_stale_registration"));
+  if (is_known) {
+    registry.note({.kind = Request::Kind::kFind, .nbytes = nbytes, .number = found->second.number});
+    backend->note_passed(registry.log.count);
+    return SymmetricBuffer(found->second.range);
+  }
+  TESSERA_CHECK(!stream.is_capturing(), "group ", group.name(), ": a first register_memory of ", nbytes,
+                " bytes in a capture: ranks must meet for it; register before");
+  registry.note({.kind = Request::Kind::kRegister, .nbytes = nbytes});
+  const Record mine{.problem = place ? Record::Problem::kNone : Record::Problem::kUnreachable,
+                    .memory = place.value_or(PeerPlace{}),
+                    .log = registry.log};
+  const std::vector<Record> records = detail::meet(group, stream, mine, registry.log.count);
+  const std::string differs = detail::difference(records);
+  if (!differs.empty()) {
+    detail::forget(registry, records);
+    TESSERA_THROW(MismatchError, "group ", group.name(), ": registrations: ", differs);
+  }
+  const std::vector<int> unreachable = detail::ranks_with(records, Record::Problem::kUnreachable);
+  TESSERA_CHECK(unreachable.empty(), "group ", group.name(), ": register_memory of ", nbytes,
+                " bytes: peers cannot reach those of ", detail::text_of_ranks(unreachable),
+                "; they must be one piece of the device's own memory: allocate them from a SymmetricPool");
+  const auto range = detail::reach_all(group, static_cast<std::byte*>(data), nbytes, records);
+  registry.entries[key] = {.number = registry.log.count, .place = *place, .range = range};
+  return SymmetricBuffer(range);
+}
+
+}  // namespace tessera::comm

@@ -1,0 +1,60 @@
+#include "tessera/comm/detail/symmetric/rendezvous.h"
+
+#include <algorithm>
+#include <map>
+#include <type_traits>
+
+#include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/device/device.h"
+#include "tessera/memory/allocator.h"
+
+namespace tessera::comm::detail {
+
+std::vector<Record> meet(const ProcessGroup& group, const device::Stream& stream, const Record& mine,
+                         std::uint64_t registration) {
+  static_assert(std::is_trivially_copyable_v<Record>);
+  std::vector<Record> all(static_cast<std::size_t>(group.size()));
+  const std::size_t nbytes = all.size() * sizeof(Record);
+  const memory::Allocator allocator = memory::Allocator::of(stream.device());
+  const memory::Buffer in = allocator.allocate(sizeof(Record), stream);
+  const memory::Buffer out = allocator.allocate(nbytes, stream);
+  stream.copy(in.data(), &mine, sizeof(Record), "rendezvous");
+  group
+      .launch({.kind = OpKind::kRendezvous,
+               .dtype = DType::kU8,
+               .in = in.data(),
+               .out = out.data(),
+               .count = sizeof(Record),
+               .registration = registration},
+              stream)
+      .wait();
+  stream.copy(all.data(), out.data(), nbytes, "rendezvous");
+  stream.synchronize();
+  return all;
+}
+
+std::string difference(std::span<const Record> records) {
+  std::map<std::uint64_t, std::vector<int>> at;
+  for (std::size_t rank = 0; rank < records.size(); ++rank) at[records[rank].pool].push_back(static_cast<int>(rank));
+  if (at.size() > 1) {
+    std::string text;
+    for (const auto& [pool, ranks] : at) {
+      text += (text.empty() ? "" : ", ") + text_of_ranks(ranks) + " at " +
+              (pool == 0 ? "a registration" : "pool " + std::to_string(pool));
+    }
+    return "ranks meet over different things: " + text;
+  }
+  std::vector<RequestLog> logs;
+  for (const Record& record : records) logs.push_back(record.log);
+  return difference(logs);
+}
+
+std::vector<int> ranks_with(std::span<const Record> records, Record::Problem problem) {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < records.size(); ++rank) {
+    if (records[rank].problem == problem) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+}  // namespace tessera::comm::detail

@@ -1,0 +1,23 @@
+// How long ranks take to end when one of them goes wrong.
+#include "tessera/base/testing/bench.h"
+#include "tessera/comm/testing/drill.h"
+
+namespace tessera::comm {
+namespace {
+
+// One drill: the worst of its faults is the value, and more of them would only be worse.
+TESSERA_BENCH(drill) {
+  const std::string name = "drill_seconds_max";
+  if (!context.wants(name)) return;
+  double worst = 0;
+  for (const Fault& fault : all_faults()) {
+    const DrillReport report = run_drill(fault);
+    const std::string wrong = judge(fault, report);
+    if (!wrong.empty()) return context.skip(wrong);
+    worst = std::max(worst, report.seconds_past);
+  }
+  context.measure({.name = name, .unit = "s", .ours = [worst]() -> double { return worst; }, .must = 2});
+}
+
+}  // namespace
+}  // namespace tessera::comm

@@ -1,0 +1,123 @@
+#include "tessera/comm/records.h"
+
+#include <map>
+
+namespace tessera::comm {
+namespace {
+
+using probe::RecordFile;
+using probe::RowInfo;
+
+std::uint64_t number_in(const RowInfo& row, std::string_view field) {
+  const probe::Field* found = row.find(field);
+  if (found == nullptr) return 0;
+  if (const auto* number = std::get_if<std::uint64_t>(&found->value)) return *number;
+  if (const auto* number = std::get_if<std::int64_t>(&found->value)) return static_cast<std::uint64_t>(*number);
+  return 0;
+}
+std::string text_in(const RowInfo& row, std::string_view field) {
+  const probe::Field* found = row.find(field);
+  return found == nullptr ? std::string() : probe::to_string(found->value);
+}
+
+// The rows of a table by their group.
+std::map<std::uint64_t, const RowInfo*> rows_of(const RecordFile& file, std::string_view kind) {
+  std::map<std::uint64_t, const RowInfo*> rows;
+  const probe::TableInfo* table = file.find_table(kind);
+  if (table == nullptr) return rows;
+  for (const RowInfo& row : table->claimed) rows[number_in(row, "group")] = &row;
+  return rows;
+}
+
+std::string group_name(const RecordFile& file, std::uint32_t group) {
+  const auto rows = rows_of(file, CommGroupRow::kRecordName);
+  const auto found = rows.find(group);
+  return found == rows.end() ? "group " + std::to_string(group) + " (gone)" : text_in(*found->second, "name");
+}
+
+// What is told of an operation, in records as in rows.
+struct Told {
+  OpKind kind;
+  DType dtype;
+  ReduceKind reduction;
+  std::int64_t count;
+  std::int32_t root;
+  unsigned operations = 1;
+};
+std::string text_of_told(const Told& told) {
+  Operation operation{
+      .kind = told.kind, .dtype = told.dtype, .root = told.root, .peer = told.root, .count = told.count};
+  operation.reduction.kind = told.reduction;
+  std::string text = comm::text_of(operation);
+  if (told.operations > 1) text += " and " + std::to_string(told.operations - 1) + " more";
+  return text;
+}
+std::string told_in(const RowInfo& row) {
+  return text_of_told({.kind = static_cast<OpKind>(number_in(row, "kind")),
+                       .dtype = static_cast<DType>(number_in(row, "dtype")),
+                       .reduction = static_cast<ReduceKind>(number_in(row, "reduction")),
+                       .count = static_cast<std::int64_t>(number_in(row, "count")),
+                       .root = static_cast<std::int32_t>(number_in(row, "root")),
+                       .operations = static_cast<unsigned>(number_in(row, "operations"))});
+}
+
+std::string how_it_ended(std::uint8_t failure) {
+  if (failure == 0) return "ended";
+  if (failure == 255) return "failed";
+  return "failed: " + std::string(to_string(static_cast<ErrorKind>(failure - 1)));
+}
+
+}  // namespace
+
+std::optional<std::string> text_of_record(const RecordFile& file, const probe::RecordRef& ref) {
+  if (const auto asked = file.as<OperationRecord>(ref)) {
+    std::string text = group_name(file, asked->group) + ": launch " + std::to_string(asked->task) + ", " +
+                       text_of_told({.kind = asked->kind,
+                                     .dtype = asked->dtype,
+                                     .reduction = asked->reduction,
+                                     .count = asked->count,
+                                     .root = asked->root}) +
+                       " asked for on " + file.string(asked->device) + " stream " + std::to_string(asked->stream);
+    if (asked->label.value() != 0) text += ", label " + file.string(asked->label);
+    return text;
+  }
+  if (const auto begun = file.as<BeginRecord>(ref)) {
+    return group_name(file, begun->group) + ": #" + std::to_string(begun->sequence) + " " +
+           text_of_told({.kind = begun->kind,
+                         .dtype = begun->dtype,
+                         .reduction = begun->reduction,
+                         .count = begun->count,
+                         .root = begun->root,
+                         .operations = begun->operations}) +
+           " began (launch " + std::to_string(begun->task) + ")";
+  }
+  if (const auto ended = file.as<EndRecord>(ref)) {
+    return group_name(file, ended->group) + ": #" + std::to_string(ended->sequence) + " " +
+           how_it_ended(ended->failure) + " (launch " + std::to_string(ended->task) + ")";
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> text_of_groups(const RecordFile& file) {
+  const auto asked = rows_of(file, CommAskedRow::kRecordName);
+  const auto running = rows_of(file, CommRunningRow::kRecordName);
+  std::vector<std::string> lines;
+  for (const auto& [number, group] : rows_of(file, CommGroupRow::kRecordName)) {
+    std::string line = text_in(*group, "name") + " (ranks " + text_in(*group, "ranks") + ", " +
+                       text_in(*group, "backend") + ", this is " + text_in(*group, "rank") + " of " +
+                       text_in(*group, "size") + ")";
+    if (const auto last = asked.find(number); last != asked.end() && number_in(*last->second, "task") != 0) {
+      line += ": " + text_in(*last->second, "task") + " asked for, the last " + told_in(*last->second);
+    }
+    if (const auto last = running.find(number); last != running.end() && number_in(*last->second, "begun") != 0) {
+      const RowInfo& row = *last->second;
+      const bool runs = number_in(row, "begun") != number_in(row, "ended");
+      line += std::string(runs ? "; runs #" : "; ran #") + text_in(row, "begun") + " " + told_in(row);
+      if (number_in(row, "failed") != 0) line += "; #" + text_in(row, "failed") + " failed";
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace tessera::comm

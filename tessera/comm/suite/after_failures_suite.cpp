@@ -1,0 +1,351 @@
+// Who is named when rank 0 is the one that differs, what comes after a failure of each kind, and failures in replays.
+#include <algorithm>
+#include <span>
+
+#include "tessera/comm/suite/comm_suite.h"
+#include "tessera/device/graph.h"
+
+namespace tessera::comm::suite {
+namespace {
+
+using Change = std::function<void(Operation&)>;
+
+// Three ranks ask for the same, but for what `change` does to rank 0's.
+void expect_rank_zero_named(const Member& member, Operation op, const Change& change, std::string_view words) {
+  const Ints in(member, Where::kDevice, 100);
+  const Ints out(member, Where::kDevice, 100);
+  op.dtype = op.reduction.kind == ReduceKind::kPremultiply ? DType::kF32 : DType::kI32;
+  op.in = in.bytes();
+  op.out = out.bytes();
+  if (member.rank() == 0) change(op);
+  expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); },
+                              {"group world: operation 1", "ranks 1 and 2 run", words});
+  member.stream.reset_error();
+  out.expect_untouched(0, 100);
+}
+
+void barrier(const Member& member, const ProcessGroup& group) {
+  group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
+}
+
+// The group has failed; all ranks are there and go on as a new group.
+void expect_new_group(const Member& member, int size) {
+  const ProcessGroup left = member.group.shrink(kSoon);
+  ASSERT_EQ(left.size(), size);
+  std::int64_t sum = 1;
+  left.all_reduce(&sum, &sum, 1, DType::kI64, {}, member.stream).wait();
+  EXPECT_EQ(sum, size);
+  expect_error<Error>([&] { barrier(member, member.group); });
+  member.stream.reset_error();
+}
+
+// A graph with one barrier of the group.
+device::GraphExec captured_barrier(const Member& member, const device::Stream& stream) {
+  stream.begin_capture();
+  (void)member.group.launch({.kind = OpKind::kBarrier}, stream);
+  return stream.end_capture().instantiate();
+}
+
+}  // namespace
+
+TEST_P(CommSuite, RankZeroIsNamedForAnotherSize) {
+  on_ranks(3, [](Member& member) {
+    expect_rank_zero_named(
+        member, {.kind = OpKind::kAllReduce, .count = 8}, [](Operation& op) { op.count = 9; },
+        "rank 0 all_reduce(i32[9], sum)");
+  });
+}
+
+TEST_P(CommSuite, RankZeroIsNamedForAnotherDType) {
+  on_ranks(3, [](Member& member) {
+    expect_rank_zero_named(
+        member, {.kind = OpKind::kAllReduce, .count = 8}, [](Operation& op) { op.dtype = DType::kF32; },
+        "rank 0 all_reduce(f32[8], sum)");
+  });
+}
+
+TEST_P(CommSuite, RankZeroIsNamedForAnotherRoot) {
+  on_ranks(3, [](Member& member) {
+    expect_rank_zero_named(
+        member, {.kind = OpKind::kBroadcast, .root = 1, .count = 8}, [](Operation& op) { op.root = 0; },
+        "rank 0 broadcast(i32[8], root 0)");
+  });
+}
+
+TEST_P(CommSuite, RankZeroIsNamedForAnotherReduction) {
+  on_ranks(3, [](Member& member) {
+    expect_rank_zero_named(
+        member, {.kind = OpKind::kReduce, .count = 8}, [](Operation& op) { op.reduction.kind = ReduceKind::kMin; },
+        "rank 0 reduce(i32[8], min, root 0)");
+  });
+}
+
+TEST_P(CommSuite, RankZeroIsNamedForAnotherFactor) {
+  on_ranks(3, [](Member& member) {
+    Operation op{.kind = OpKind::kAllReduce, .reduction = {ReduceKind::kPremultiply, 2}, .count = 8};
+    expect_rank_zero_named(
+        member, op, [](Operation& other) { other.reduction.factor = 3; },
+        "rank 0 all_reduce(f32[8], premultiplied sum by 3)");
+  });
+}
+
+TEST_P(CommSuite, RankZeroIsNamedForAnotherOperation) {
+  on_ranks(3, [](Member& member) {
+    expect_rank_zero_named(
+        member, {.kind = OpKind::kAllGather, .count = 8}, [](Operation& op) { op.kind = OpKind::kAllToAll; },
+        "rank 0 all_to_all(i32[8])");
+  });
+}
+
+TEST_P(CommSuite, RankZeroIsNamedForOtherParts) {
+  on_ranks(3, [](Member& member) {
+    expect_rank_zero_named(
+        member, {.kind = OpKind::kReduceScatter, .in_counts = {1, 2, 3}},
+        [](Operation& op) {
+          op.in_counts = {3, 2, 1};
+        },
+        "rank 0 reduce_scatter(i32[0], sum, in=[3, 2, 1])");
+  });
+}
+
+TEST_P(CommSuite, RankZeroIsNamedForOtherTargets) {
+  on_ranks(3, [](Member& member) {
+    expect_rank_zero_named(
+        member, {.kind = OpKind::kPermute, .count = 8, .targets = {1, 2, 0}},
+        [](Operation& op) {
+          op.targets = {2, 0, 1};
+        },
+        "rank 0 permute(i32[8], to=[2, 0, 1])");
+  });
+}
+
+TEST_P(CommSuite, TwoRanksThatDifferAreBothShown) {
+  on_ranks(2, [](Member& member) {
+    const Ints x(member, Where::kDevice, 10);
+    Operation op{.kind = OpKind::kAllReduce, .dtype = DType::kI32, .in = x.bytes(), .out = x.bytes(), .count = 8};
+    if (member.rank() == 1) op.count = 9;
+    expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); },
+                                {"all_reduce(i32[8], sum)", "all_reduce(i32[9], sum)", "rank 0", "rank 1"});
+    member.stream.reset_error();
+  });
+}
+
+TEST_P(CommSuite, AfterAFailureEveryOperationOnEveryStreamSaysTheSame) {
+  on_ranks(2, [](Member& member) {
+    const device::Stream side = member.host.create_stream();
+    const Ints x(member, Where::kDevice, 8);
+    if (member.rank() == 0) member.group.abort("the end");
+    for (const device::Stream& stream : {member.stream, side, member.stream}) {
+      for (const OpKind kind : {OpKind::kBarrier, OpKind::kAllReduce, OpKind::kSend}) {
+        const Operation op{.kind = kind,
+                           .dtype = DType::kI32,
+                           .peer = 1 - member.rank(),
+                           .in = x.bytes(),
+                           .out = x.bytes(),
+                           .count = 4};
+        expect_error<AbortedError>([&] { member.group.launch(op, stream).wait(); }, {"aborted by rank 0: the end"});
+        stream.reset_error();
+      }
+    }
+  });
+}
+
+TEST_P(CommSuite, AllGoOnAfterAnAbort) {
+  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
+    if (member.rank() == 2) member.group.abort("once more");
+    expect_error<AbortedError>([&] { barrier(member, member.group); }, {"once more"});
+    member.stream.reset_error();
+    expect_new_group(member, 3);
+  });
+}
+
+TEST_P(CommSuite, AllGoOnAfterAMismatch) {
+  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
+    const Ints x(member, Where::kDevice, 10);
+    const Operation op{.kind = OpKind::kAllReduce,
+                       .dtype = DType::kI32,
+                       .in = x.bytes(),
+                       .out = x.bytes(),
+                       .count = member.rank() + 1};
+    expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); }, {"ranks differ"});
+    member.stream.reset_error();
+    expect_new_group(member, 3);
+  });
+}
+
+TEST_P(CommSuite, AllGoOnAfterADeadline) {
+  on_ranks(2, &Capabilities::has_shrink, [](Member& member) {
+    member.group.set_deadline(50ms);
+    if (member.rank() == 0) {
+      expect_error<TimeoutError>([&] { barrier(member, member.group); }, {"rank 1 did not come"});
+      member.stream.reset_error();
+      Member::say("too late");
+    }
+    Member::hear("too late");
+    member.group.set_deadline(kSoon);
+    expect_new_group(member, 2);
+  });
+}
+
+TEST_P(CommSuite, AGroupThatDidNotFailGoesOnWhenAnotherFails) {
+  on_ranks(3, [](Member& member) {
+    const int pair[] = {0, 1};
+    const ProcessGroup small = member.group.subgroup(pair);
+    barrier(member, member.group);
+    if (member.rank() == 2) member.group.abort("of the world alone");
+    expect_error<AbortedError>([&] { barrier(member, member.group); }, {"of the world alone"});
+    member.stream.reset_error();
+    if (small) barrier(member, small);
+  });
+}
+
+TEST_P(CommSuite, GroupsAreMadeOfAGroupThatWasMadeAfterAFailure) {
+  on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
+    barrier(member, member.group);
+    if (member.rank() == 1) Member::die();
+    expect_error<AbortedError>([&] { barrier(member, member.group); }, {"rank 1"});
+    member.stream.reset_error();
+    const ProcessGroup left = member.group.shrink(kSoon);
+    const ProcessGroup back = left.split(0, -left.rank());
+    std::int32_t mine = member.rank();
+    std::int32_t all[2] = {};
+    back.all_gather(&mine, all, 1, DType::kI32, member.stream).wait();
+    EXPECT_EQ(all[0], 2);
+    EXPECT_EQ(all[1], 0);
+  });
+}
+
+TEST_P(CommSuite, AnAbortTwiceOrAfterTheEndHurtsNobody) {
+  on_ranks(2, [](Member& member) {
+    barrier(member, member.group);
+    const ProcessGroup alone = member.group.split(member.rank());
+    alone.abort("one");
+    alone.abort("two");
+    expect_error<AbortedError>([&] { barrier(member, alone); }, {"aborted by rank 0: one"});
+    member.stream.reset_error();
+    barrier(member, member.group);
+  });
+}
+
+TEST_P(CommSuite, AnAbortEndsAReplay) {
+  on_ranks(2, &Capabilities::has_capture, [](Member& member) {
+    const device::Stream side = member.host.create_stream();
+    const device::GraphExec graph = captured_barrier(member, side);
+    graph.launch(side);
+    side.synchronize();
+    if (member.rank() == 0) {
+      graph.launch(side);
+      graph.launch(side);
+      Member::say("replays");
+    } else {
+      Member::hear("replays");
+      member.group.abort("no more replays");
+    }
+    expect_error<AbortedError>([&] { member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait(); },
+                               {"no more replays"});
+    member.stream.reset_error();
+    if (member.rank() == 0) {
+      EXPECT_THROW(side.synchronize(), Error);
+      side.reset_error();
+    }
+  });
+}
+
+TEST_P(CommSuite, ADeadlineEndsAReplay) {
+  on_ranks(2, &Capabilities::has_capture, [](Member& member) {
+    const device::Stream side = member.host.create_stream();
+    member.group.set_deadline(50ms);
+    const device::GraphExec graph = captured_barrier(member, side);
+    if (member.rank() == 0) {
+      graph.launch(side);
+      expect_error<TimeoutError>([&] { side.synchronize(); }, {"barrier", "rank 1 did not come within 0.05 s"});
+      side.reset_error();
+      Member::say("it is over");
+    }
+    Member::hear("it is over");
+  });
+}
+
+TEST_P(CommSuite, EagerOperationsAndReplaysOfSeveralGraphsMix) {
+  on_ranks(2, &Capabilities::has_capture, [](Member& member) {
+    const device::Stream side = member.host.create_stream();
+    const Ints x(member, Where::kDevice, 20'000);
+    std::fill_n(x.data(), 20'000, 1);
+    const auto reduce = [&](std::int64_t count) {
+      return member.group.all_reduce(x.data(), x.data(), count, DType::kI32, {}, side);
+    };
+    std::vector<device::GraphExec> graphs;
+    for (const std::int64_t count : {20'000, 1}) {
+      side.begin_capture();
+      (void)reduce(count);
+      graphs.push_back(side.end_capture().instantiate());
+    }
+    for (int round = 0; round < 3; ++round) {
+      graphs[0].launch(side);
+      (void)reduce(20'000);
+      graphs[1].launch(side);
+    }
+    side.synchronize();
+    EXPECT_EQ(x.data()[19'999], 64);
+    EXPECT_EQ(x.data()[0], 512);
+    EXPECT_EQ(member.group.sequence(), 9U);
+  });
+}
+
+TEST_P(CommSuite, MessagesAreCapturedAndReplayed) {
+  on_ranks(2, &Capabilities::has_capture, [](Member& member) {
+    const device::Stream side = member.host.create_stream();
+    const Ints x(member, Where::kDevice, 30'000);
+    const bool sends = member.rank() == 0;
+    const Operation op{.kind = sends ? OpKind::kSend : OpKind::kRecv,
+                       .dtype = DType::kI32,
+                       .peer = 1 - member.rank(),
+                       .in = x.bytes(),
+                       .out = x.bytes(),
+                       .count = x.count()};
+    side.begin_capture();
+    (void)member.group.launch(op, side);
+    const device::GraphExec graph = side.end_capture().instantiate();
+    for (int round = 1; round < 4; ++round) {
+      std::fill_n(x.data(), x.count(), sends ? round : 0);
+      graph.launch(side);
+      side.synchronize();
+      ASSERT_EQ(x.data()[29'999], round);
+    }
+  });
+}
+
+TEST_P(CommSuite, WorkThatIsWaitedForOnAnotherStreamIsInOrder) {
+  on_ranks(2, [](Member& member) {
+    const device::Stream side = member.host.create_stream();
+    const device::Stream third = member.host.create_stream();
+    const Ints x(member, Where::kDevice, 20'000);
+    std::fill_n(x.data(), 20'000, 1);
+    for (int round = 0; round < 5; ++round) {
+      member.group.all_reduce(x.data(), x.data(), 20'000, DType::kI32, {}, side).wait_on(third);
+      third.run([&x] { std::ranges::for_each(std::span(x.data(), 20'000), [](std::int32_t& value) { value += 1; }); });
+      const device::Event done = member.host.create_event();
+      third.record(done);
+      side.wait(done);
+    }
+    side.synchronize();
+    third.synchronize();
+    EXPECT_EQ(x.data()[19'999], 63);  // doubled and one more, five times
+  });
+}
+
+TEST_P(CommSuite, ADeadlineIsThatOfTheGroupThatAskedForTheOperation) {
+  on_ranks(2, [](Member& member) {
+    const int both[] = {0, 1};
+    const ProcessGroup hasty = member.group.subgroup(both, {.name = "hasty", .deadline = 60ms});
+    barrier(member, member.group);
+    if (member.rank() == 0) {
+      expect_error<TimeoutError>([&] { barrier(member, hasty); }, {"group hasty", "within 0.06 s"});
+      member.stream.reset_error();
+      Member::say("it is over");
+    }
+    Member::hear("it is over");
+  });
+}
+
+}  // namespace tessera::comm::suite

@@ -1,0 +1,56 @@
+// What ranks leave behind and share beside their data: their records, and the store of the world.
+#include <algorithm>
+
+#include "tessera/base/probe/recorder.h"
+#include "tessera/comm/records.h"
+#include "tessera/comm/suite/comm_suite.h"
+
+namespace tessera::comm::suite {
+namespace {
+
+std::vector<std::string> recorded(const probe::RecordFile& file) {
+  std::vector<std::string> lines;
+  for (const probe::RecordRef& ref : file.records()) {
+    if (const auto text = text_of_record(file, ref)) lines.push_back(*text);
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_P(CommSuite, TheRecordTellsOfEveryOperationThatItBeganAndEnded) {
+  on_ranks(2, [](Member& member) {
+    for (int i = 0; i < 3; ++i) member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
+    const auto lines = recorded(probe::RecordFile::open(probe::recorder().path()));
+    ASSERT_EQ(lines.size(), 9U);
+    for (const std::string number : {"1", "2", "3"}) {
+      EXPECT_NE(std::ranges::find(lines, "world: #" + number + " barrier began (launch " + number + ")"), lines.end());
+      EXPECT_NE(std::ranges::find(lines, "world: #" + number + " ended (launch " + number + ")"), lines.end());
+    }
+  });
+}
+
+TEST_P(CommSuite, TheRecordTellsHowFarAGroupHasCome) {
+  on_ranks(2, [](Member& member) {
+    for (int i = 0; i < 3; ++i) member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
+    const auto lines = text_of_groups(probe::RecordFile::open(probe::recorder().path()));
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_NE(lines[0].find("of 2): 3 asked for, the last barrier; ran #3 barrier"), std::string::npos) << lines[0];
+  });
+}
+
+TEST_P(CommSuite, TheStoreOfAWorldIsOneForAllItsRanks) {
+  on_ranks(3, [](Member& member) {
+    const std::string mine = std::to_string(member.rank());
+    const std::string first = *store()->compare_set("who was first", std::nullopt, mine);
+    store()->set("first seen by " + mine, first);
+    EXPECT_LE(store()->add("ranks", 1), 3);
+    member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
+    EXPECT_EQ(store()->add("ranks", 0), 3);
+    EXPECT_EQ(store()->keys("first seen by ").size(), 3U);
+    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(store()->find("first seen by " + std::to_string(rank)), first);
+    EXPECT_EQ(store()->find("nothing"), std::nullopt);
+  });
+}
+
+}  // namespace tessera::comm::suite
