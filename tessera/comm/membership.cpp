@@ -1,5 +1,6 @@
 // How groups come from groups: subsets, colours, and what is left after a failure. Ranks agree through the store.
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 
 #include "tessera/base/error.h"
@@ -22,8 +23,9 @@ std::uint64_t digest_of(std::string_view name) {
   return digest;
 }
 
-// What a rank keeps of its world.
+// What a rank keeps of its world. Connecting waits for other ranks, so that it has a lock of its own.
 struct WorldGroup {
+  std::mutex mutex;
   ProcessGroup group;
 };
 
@@ -31,6 +33,14 @@ struct WorldGroup {
 std::chrono::nanoseconds first_deadline() {
   const auto& simulated = detail::WorldState::current().simulated();
   return simulated != nullptr && simulated->scheduler() != nullptr ? device::kForever : kFirstDeadline;
+}
+
+// As the world has it, where it is connected.
+std::chrono::nanoseconds deadline_of_world() {
+  auto* const all = current_rank()->find_part<WorldGroup>();
+  if (all == nullptr) return first_deadline();
+  const std::unique_lock lock(all->mutex, std::try_to_lock);
+  return lock && all->group ? all->group.deadline() : first_deadline();
 }
 
 // A group over these ranks of the world; none where this rank is not among them.
@@ -101,14 +111,14 @@ std::vector<int> parse_places(std::string_view text) {
 }  // namespace
 
 ProcessGroup world() {
-  return current_rank()
-      ->part<WorldGroup>([] {
-        std::vector<Rank> ranks;
-        for (int rank = 0; rank < current_place().world_size; ++rank) ranks.emplace_back(rank);
-        const GroupOptions options{.backend = detail::WorldState::current().backend(), .deadline = first_deadline()};
-        return std::make_shared<WorldGroup>(WorldGroup{connect(std::move(ranks), "world", options, nullptr, 0)});
-      })
-      .group;
+  auto& own = current_rank()->part<WorldGroup>([] { return std::make_shared<WorldGroup>(); });
+  const std::lock_guard lock(own.mutex);
+  if (own.group) return own.group;
+  std::vector<Rank> ranks;
+  for (int rank = 0; rank < current_place().world_size; ++rank) ranks.emplace_back(rank);
+  const GroupOptions options{.backend = detail::WorldState::current().backend(), .deadline = first_deadline()};
+  own.group = connect(std::move(ranks), "world", options, nullptr, 0);
+  return own.group;
 }
 
 ProcessGroup group_of(std::span<const Rank> ranks, const GroupOptions& options) {
@@ -123,8 +133,7 @@ ProcessGroup group_of(std::span<const Rank> ranks, const GroupOptions& options) 
   }
   // The world is not connected for it: ranks that are not in the group may never come.
   GroupOptions given = options;
-  const auto* all = current_rank()->find_part<WorldGroup>();
-  if (!given.deadline) given.deadline = all != nullptr ? all->group.deadline() : first_deadline();
+  if (!given.deadline) given.deadline = deadline_of_world();
   return connect(std::move(members), name, given, nullptr, 0);
 }
 

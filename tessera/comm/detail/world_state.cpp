@@ -81,10 +81,16 @@ std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& 
   chosen = info.name;
   const std::string key = chosen + " " + request.name;
   request.store = std::make_shared<PrefixStore>("communicator " + key, store_);
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<Communicator>& communicator = communicators_[key];
-  if (communicator == nullptr) communicator = info.connect(request);
-  return communicator;
+  std::shared_ptr<Connection> connection;
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Connection>& found = connections_[key];
+    if (found == nullptr) found = std::make_shared<Connection>();
+    connection = found;
+  }
+  const std::lock_guard lock(connection->mutex);
+  if (connection->communicator == nullptr) connection->communicator = info.connect(request);
+  return connection->communicator;
 }
 
 std::shared_ptr<SymmetricRegistry> WorldState::symmetric(const Communicator& communicator) {
@@ -98,8 +104,9 @@ void WorldState::leave() noexcept {
   // Another thread may be in the middle of connecting: it is told by the death of the process then.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
-  for (const auto& [key, communicator] : communicators_) {
-    if (communicator != nullptr) communicator->leave();
+  for (const auto& [key, connection] : connections_) {
+    const std::unique_lock connected(connection->mutex, std::try_to_lock);
+    if (connected && connection->communicator != nullptr) connection->communicator->leave();
   }
 }
 

@@ -94,7 +94,12 @@ class WorldState {
   std::shared_ptr<ProcessWorld> processes_;
   std::string backend_;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Communicator>> communicators_;
+  // One at a time connects each; nothing else waits for that.
+  struct Connection {
+    std::mutex mutex;
+    std::shared_ptr<Communicator> communicator;
+  };
+  std::map<std::string, std::shared_ptr<Connection>> connections_;
   std::map<const Communicator*, std::shared_ptr<SymmetricRegistry>> symmetric_;
 };
 

@@ -135,8 +135,14 @@ void NcclCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream&
   launch(*task, stream);
   if (is_captured) return;
   task->sequence.store(sequence_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  task->look = [self = shared_from_this(), began = Clock::now()](Task& asked, bool has_ended) {
-    if (has_ended) self->finish(asked, began);
+  // Weak: the watching thread must not be the last to let go of what joins it.
+  task->look = [weak = weak_from_this(), began = Clock::now()](Task& asked, bool has_ended) {
+    if (!has_ended) return;
+    if (const auto self = weak.lock()) {
+      self->finish(asked, began);
+    } else {
+      asked.is_done.store(1, std::memory_order_release);
+    }
   };
   Pending pending{.task = std::move(task), .event = device_.create_event(), .since = {}};
   stream.record(pending.event);
