@@ -1,5 +1,7 @@
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/detail/run.h"
+#include "tessera/base/rank.h"
+#include "tessera/layout/planner.h"
 
 namespace tessera::autograd {
 namespace {
@@ -23,14 +25,22 @@ const void* one_of(DType dtype) {
   }
 }
 
+// With a layout: under the dual one, cut as the loss is and whole where it is partial.
 Tensor one_like(const Tensor& loss) {
   const void* one = one_of(loss.dtype());
-  TESSERA_CHECK(loss.numel() == 1 && !loss.has_layout() && one != nullptr, "backward: the gradient of ",
-                tensor::describe(loss), " must be given; only a plain loss of one element has 1 for it");
-  const tensor::CurrentDevice where = tensor::current_device(loss.device());
-  Tensor gradient = Tensor::allocate(loss.shape(), loss.dtype(), where);
-  where.stream->copy(gradient.data(), one, itemsize(loss.dtype()), "gradient_of_loss");
-  return gradient;
+  TESSERA_CHECK(loss.numel() == 1 && one != nullptr, "backward: the gradient of ", tensor::describe(loss),
+                " must be given; only a loss of one element has 1 for it");
+  const auto plain_one = [&](const Shape& shape) {
+    const tensor::CurrentDevice where = tensor::current_device(loss.device());
+    Tensor gradient = Tensor::allocate(shape, loss.dtype(), where);
+    if (gradient.numel() > 0) where.stream->copy(gradient.data(), one, itemsize(loss.dtype()), "gradient_of_loss");
+    return gradient;
+  };
+  if (!loss.has_layout()) return plain_one(loss.shape());
+  const layout::Layout dual = layout::gradient_layout(loss.layout());
+  Tensor local;
+  if (loss.local()) local = plain_one(layout::local_shape(dual, loss.shape(), current_place().rank));
+  return Tensor::sharded(loss.shape(), loss.dtype(), dual, std::move(local));
 }
 
 void start(Run& run, const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients, const char* what) {
@@ -46,7 +56,7 @@ void start(Run& run, const std::vector<Tensor>& outputs, const std::vector<Tenso
     Tensor gradient = i < gradients.size() && gradients[i] ? gradients[i] : one_like(output);
     TESSERA_CHECK(gradient.shape() == output.shape() && gradient.dtype() == output.dtype(), what, ": a gradient ",
                   tensor::describe(gradient), " for ", tensor::describe(output));
-    run.start_at(output, std::move(gradient));
+    run.start_at(output, detail::placed(std::move(gradient), output.layout()));
   }
 }
 

@@ -3,7 +3,6 @@
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/detail/run.h"
-#include "tessera/ops/pointwise/pointwise.h"
 
 namespace tessera::autograd::detail {
 namespace {
@@ -85,6 +84,11 @@ void Run::at_end(std::function<void()> callback) {
   Run* outermost = innermost;
   while (outermost->outer_ != nullptr) outermost = outermost->outer_;
   outermost->end_callbacks_.push_back(std::move(callback));
+}
+
+const Node* Run::current() {
+  return innermost != nullptr && innermost->done_ < innermost->nodes_.size() ? innermost->nodes_[innermost->done_]
+                                                                             : nullptr;
 }
 
 std::vector<Tensor> Run::execute() {
@@ -218,6 +222,7 @@ void Run::serve_all(Node& node, std::span<Tensor> gradients) {
       TESSERA_CHECK(is_same(gradient.shape(), node.inputs[i].shape) && gradient.dtype() == node.inputs[i].dtype,
                     node.title(), ": its gradient gives ", tensor::describe(gradient), " for input ", i, ", which is ",
                     node.inputs[i].dtype, node.inputs[i].shape);
+      gradient = placed(std::move(gradient), node.inputs[i].layout);
     }
     serve(edge, std::move(gradient), node.where);
   }
@@ -237,7 +242,7 @@ void Run::serve(Edge& edge, Tensor gradient, const Where& from) {
     return;
   }
   enter(target.where);
-  sum = ops::add(sum, gradient);
+  sum = sum_of(sum, gradient);
 }
 
 void Run::serve_leaf(LeafUse& use, Tensor gradient, const Where& from) {
@@ -248,7 +253,7 @@ void Run::serve_leaf(LeafUse& use, Tensor gradient, const Where& from) {
     } else {
       order(from, use.where);
       enter(use.where);
-      use.sum = ops::add(use.sum, gradient);
+      use.sum = sum_of(use.sum, gradient);
     }
   }
   if (--use.edges_left == 0 && use.sum) finish_leaf(use);

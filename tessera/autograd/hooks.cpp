@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "tessera/autograd/detail/run.h"
+#include "tessera/ops/pointwise/pointwise.h"
 
 namespace tessera::autograd {
 
@@ -38,6 +39,11 @@ SavedHooksScope::SavedHooksScope(SavedHooks hooks)
 SavedHooksScope::SavedHooksScope(std::nullptr_t) : previous_(std::exchange(current_hooks(), nullptr)) {}
 SavedHooksScope::~SavedHooksScope() { current_hooks() = std::move(previous_); }
 const std::shared_ptr<const SavedHooks>& SavedHooksScope::current() { return current_hooks(); }
+
+void set_saved_hooks(const Tensor& tensor, SavedHooks hooks) {
+  (void)tracked(tensor, "set_saved_hooks");
+  detail::state_of(tensor)->saved_hooks = std::make_shared<const SavedHooks>(std::move(hooks));
+}
 
 void HookHandle::remove() {
   if (remove_) std::exchange(remove_, nullptr)();
@@ -75,5 +81,26 @@ HookHandle on_gradient_ready(const Tensor& leaf, ReadyHook hook) {
 }
 
 void at_end_of_run(std::function<void()> callback) { detail::Run::at_end(std::move(callback)); }
+
+std::string backward_of() {
+  const Node* node = detail::Run::current();
+  return node != nullptr ? node->title() : std::string();
+}
+
+namespace {
+constinit GradientLayouts gradient_layouts;  // set while the program starts
+}
+
+void set_gradient_layouts(const GradientLayouts& layouts) { gradient_layouts = layouts; }
+
+Tensor detail::placed(Tensor gradient, const layout::Layout& of) {
+  if (gradient.layout() == of || gradient_layouts.place == nullptr) return gradient;
+  return gradient_layouts.place(gradient, of);
+}
+
+Tensor detail::sum_of(const Tensor& a, const Tensor& b) {
+  if (a.layout() == b.layout() || gradient_layouts.sum == nullptr) return ops::add(a, b);
+  return gradient_layouts.sum(a, b);
+}
 
 }  // namespace tessera::autograd

@@ -1,9 +1,11 @@
 // Places where other code looks into or changes what autograd does:
 //
 //   SavedHooksScope   what a call recorded in its scope saves for its gradient is packed, and unpacked in backward
+//   set_saved_hooks   likewise, wherever calls save this one tensor
 //   on_gradient       sees, and may replace, the gradient of a tensor when all of it has come in
 //   on_gradient_ready told when a leaf's gradient has been accumulated, while the rest of backward still runs
 //   at_end_of_run     told once when the backward run under way is over
+//   GradientLayouts   how gradients of tensors with layouts are laid out and added; the shard layer puts itself in
 //
 // Hooks of a tensor run in the order in which they were added, on the thread that runs backward, with the stream
 // current on which the gradient was made. A hook that holds its own tensor keeps it alive for ever: capture what it
@@ -13,8 +15,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "tessera/base/export.h"
+#include "tessera/layout/layout.h"
 #include "tessera/tensor/tensor.h"
 
 namespace tessera::autograd {
@@ -46,6 +50,10 @@ class TESSERA_API SavedHooksScope {
   std::shared_ptr<const SavedHooks> previous_;
 };
 
+/// What calls save of this tracked tensor from now on goes through these hooks, whatever scope they are in: for a
+/// result that can be had again from something smaller. Views of the tensor are tensors of their own.
+TESSERA_API void set_saved_hooks(const Tensor& tensor, SavedHooks hooks);
+
 /// Sees a gradient and returns what goes on in its place; no tensor: the same goes on.
 using GradientHook = std::function<Tensor(const Tensor& gradient)>;
 /// Sees the gradient that a leaf has now.
@@ -73,5 +81,19 @@ TESSERA_API HookHandle on_gradient_ready(const Tensor& leaf, ReadyHook hook);
 /// Calls `callback` once, at the end of the outermost run under way on this thread, when the caller's streams have been
 /// made to wait for all gradients. InvalidArgument outside a run; dropped when the run fails.
 TESSERA_API void at_end_of_run(std::function<void()> callback);
+
+/// The call whose gradient this thread computes now, "mm (label 'encoder')"; empty: no backward run is under way.
+TESSERA_API std::string backward_of();
+
+/// What is done with gradients that have layouts, or are of tensors that have one. Called by backward runs, recorded
+/// where second derivatives are asked for.
+struct GradientLayouts {
+  /// The gradient as it goes on to a tensor of layout `of`; an empty one: a plain tensor.
+  Tensor (*place)(const Tensor& gradient, const layout::Layout& of) = nullptr;
+  /// The sum of two gradients of one tensor whose layouts differ.
+  Tensor (*sum)(const Tensor& a, const Tensor& b) = nullptr;
+};
+/// Puts a layer in. Called once, before any run that needs it; without it gradients go on as they are.
+TESSERA_API void set_gradient_layouts(const GradientLayouts& layouts);
 
 }  // namespace tessera::autograd

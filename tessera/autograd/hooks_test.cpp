@@ -54,6 +54,21 @@ TEST(GradientHook, MustKeepTheShape) {
   expect_error<InvalidArgument>([&] { on_gradient(tensor_of({1}, {1}), nullptr); }, {"no gradient flows"});
 }
 
+TEST(SavedHooks, OfATensorAreForThatTensorAlone) {
+  const Tensor x = leaf_of({1}, {3});
+  const Tensor y = mul(x, tensor_of({1}, {2}));
+  int packed = 0;
+  int unpacked = 0;
+  set_saved_hooks(y, {.pack = [&](const Tensor&) -> std::shared_ptr<void> { return ++packed, nullptr; },
+                      .unpack = [&](const std::shared_ptr<void>&) { return ++unpacked, tensor_of({1}, {6}); }});
+  const Tensor z = mul(mul(y, y), x);
+  EXPECT_EQ(packed, 2);
+  backward(z);
+  EXPECT_EQ(unpacked, 2);
+  EXPECT_EQ(values_of(grad(x)), Values({4 * 3 * 9}));
+  expect_error<InvalidArgument>([] { set_saved_hooks(tensor_of({1}, {1}), {}); }, {"no gradient flows"});
+}
+
 TEST(ReadyHook, IsToldAsSoonAsTheLastUseOfALeafIsDone) {
   const Tensor a = leaf_of({1}, {2});
   const Tensor b = leaf_of({1}, {3});

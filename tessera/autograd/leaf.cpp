@@ -3,7 +3,6 @@
 #include "tessera/autograd/detail/node.h"
 #include "tessera/autograd/detail/run.h"
 #include "tessera/ops/pointwise/convert.h"
-#include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/tensor/detail/overlap.h"
 
 namespace tessera::autograd {
@@ -61,7 +60,7 @@ void LeafNode::accumulate(Tensor gradient, const Where& on, bool create_graph) {
     Tensor after = gradient;
     if (before) {
       order(before_on, on);
-      after = ops::add(before, gradient);
+      after = sum_of(before, gradient);
     }
     const std::lock_guard lock(mutex);
     if (!(grad == before)) continue;

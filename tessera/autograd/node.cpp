@@ -68,6 +68,7 @@ void Node::connect(std::span<const Tensor> tensors) {
     if (!tensors[i]) continue;
     inputs[i].shape = tensors[i].shape();
     inputs[i].dtype = tensors[i].dtype();
+    if (tensors[i].has_layout()) inputs[i].layout = tensors[i].layout();
     const State* state = state_of(tensors[i]);
     if (state == nullptr) continue;
     if (state->base) refuse_stale_view(*this, *state);
@@ -112,7 +113,8 @@ void Node::save(Saved& into, const Tensor& value, Saved::Role role, std::size_t 
   const State* state = state_of(value);
   const bool is_kept_as_it_is = role == Saved::Role::kInput && (state == nullptr || state->node->is_leaf);
   Tensor kept = is_kept_as_it_is ? value : value.detach();
-  if (const auto packing = SavedHooksScope::current()) {
+  const bool has_hooks = state != nullptr && state->saved_hooks != nullptr;
+  if (const auto packing = has_hooks ? state->saved_hooks : SavedHooksScope::current()) {
     const SavedHooksScope none(nullptr);
     const NoGrad no_grad;
     into.packed = std::make_unique<Packed>(Packed{packing, packing->pack(kept)});

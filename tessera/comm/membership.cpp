@@ -35,6 +35,14 @@ std::chrono::nanoseconds first_deadline() {
   return simulated != nullptr && simulated->scheduler() != nullptr ? device::kForever : kFirstDeadline;
 }
 
+// As the world has it, where it is connected.
+std::chrono::nanoseconds deadline_of_world() {
+  auto* const all = current_rank()->find_part<WorldGroup>();
+  if (all == nullptr) return first_deadline();
+  const std::unique_lock lock(all->mutex, std::try_to_lock);
+  return lock && all->group ? all->group.deadline() : first_deadline();
+}
+
 // A group over these ranks of the world; none where this rank is not among them.
 ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const GroupOptions& options,
                      const GroupState* parent, std::uint64_t generation) {
@@ -111,6 +119,22 @@ ProcessGroup world() {
   const GroupOptions options{.backend = detail::WorldState::current().backend(), .deadline = first_deadline()};
   own.group = connect(std::move(ranks), "world", options, nullptr, 0);
   return own.group;
+}
+
+ProcessGroup group_of(std::span<const Rank> ranks, const GroupOptions& options) {
+  std::vector<Rank> members(ranks.begin(), ranks.end());
+  const std::string name = detail::text_of(members);
+  TESSERA_CHECK(std::ranges::find(members, current_place().rank) != members.end(), "group ", name,
+                ": asked for by rank ", current_place().rank, ", which is not in it");
+  for (const Rank rank : members) {
+    TESSERA_CHECK(rank.value() >= 0 && rank.value() < current_place().world_size, "group ", name, ": there is no rank ",
+                  rank, " in a world of ", current_place().world_size);
+    TESSERA_CHECK(std::ranges::count(members, rank) == 1, "group ", name, ": rank ", rank, " twice");
+  }
+  // The world is not connected for it: ranks that are not in the group may never come.
+  GroupOptions given = options;
+  if (!given.deadline) given.deadline = deadline_of_world();
+  return connect(std::move(members), name, given, nullptr, 0);
 }
 
 ProcessGroup ProcessGroup::subgroup(std::span<const int> places, const GroupOptions& options) const {

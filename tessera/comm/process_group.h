@@ -121,5 +121,8 @@ class TESSERA_API ProcessGroup {
 
 /// The group of all ranks; a world of one before init() or simulate().
 TESSERA_API ProcessGroup world();
+/// The group of these ranks of the world, by place, asked for by them alone. Groups of the same ranks share their
+/// communicator, so that it is connected once.
+TESSERA_API ProcessGroup group_of(std::span<const Rank> ranks, const GroupOptions& options = {});
 
 }  // namespace tessera::comm

@@ -44,6 +44,19 @@ void refuse_attributes(const std::string& text, const AttributesType& asked) {
                            tessera::detail::concat("attributes (", text, ") read as (", asked.fields, ")"), asked);
 }
 
+std::size_t attribute_hash(const layout::IndexMap& value) {
+  std::size_t hash = mixed(static_cast<std::size_t>(value.offset), static_cast<std::uint64_t>(value.block));
+  for (const layout::IndexMap::Level& level : value.levels) {
+    hash = mixed(mixed(hash, static_cast<std::uint64_t>(level.count)), static_cast<std::uint64_t>(level.stride));
+  }
+  return hash;
+}
+std::size_t attribute_hash(const std::vector<layout::IndexMap>& value) {
+  std::size_t hash = value.size();
+  for (const layout::IndexMap& map : value) hash = mixed(hash, attribute_hash(map));
+  return hash;
+}
+
 std::string fields_text(std::string_view names, std::span<const std::string> values) {
   std::string text;
   for (const std::string& value : values) {

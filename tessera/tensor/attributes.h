@@ -58,6 +58,31 @@ TESSERA_API std::string attribute_text(const IntList& value);
 TESSERA_API std::string attribute_text(const std::string& value);
 TESSERA_API std::string attribute_text(const layout::IndexMap& value);
 TESSERA_API std::string attribute_text(const std::vector<layout::IndexMap>& value);
+
+/// Mixes a word into a hash.
+inline std::size_t mixed(std::size_t hash, std::uint64_t word) {
+  hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
+  return hash ^ hash >> 29;
+}
+inline std::size_t attribute_hash(bool value) { return value ? 1 : 0; }
+inline std::size_t attribute_hash(std::int64_t value) { return static_cast<std::size_t>(value); }
+inline std::size_t attribute_hash(DType value) { return static_cast<std::size_t>(value); }
+inline std::size_t attribute_hash(double value) { return std::hash<double>()(value); }  // alike for 0 and -0
+inline std::size_t attribute_hash(const Scalar& value) {
+  const auto kind = static_cast<std::size_t>(value.kind());
+  if (value.kind() <= Scalar::Kind::kInteger) return mixed(kind, static_cast<std::uint64_t>(value.as_int64()));
+  return mixed(mixed(kind, attribute_hash(value.as_double())), attribute_hash(value.as_complex().imag()));
+}
+inline std::size_t attribute_hash(std::span<const std::int64_t> values) {
+  std::size_t hash = values.size();
+  for (const std::int64_t value : values) hash = mixed(hash, static_cast<std::uint64_t>(value));
+  return hash;
+}
+inline std::size_t attribute_hash(const Shape& value) { return attribute_hash(value.values()); }
+inline std::size_t attribute_hash(const IntList& value) { return attribute_hash(std::span<const std::int64_t>(value)); }
+inline std::size_t attribute_hash(const std::string& value) { return std::hash<std::string>()(value); }
+TESSERA_API std::size_t attribute_hash(const layout::IndexMap& value);
+TESSERA_API std::size_t attribute_hash(const std::vector<layout::IndexMap>& value);
 /// "dim=1, keepdim=false" from the names, split at commas, and the values.
 TESSERA_API std::string fields_text(std::string_view names, std::span<const std::string> values);
 
@@ -104,12 +129,11 @@ const AttributesType& attributes_type() {
       [](const void* a, const void* b) {
         return static_cast<const A*>(a)->fields() == static_cast<const A*>(b)->fields();
       },
-      // The text names the values exactly and is made only where a call is new to a cache.
       [](const void* at) {
         return std::apply(
             [](const auto&... field) {
               std::size_t sum = 0;
-              ((sum = sum * 1099511628211U + std::hash<std::string>()(detail::attribute_text(field))), ...);
+              ((sum = detail::mixed(sum, detail::attribute_hash(field))), ...);
               return sum;
             },
             static_cast<const A*>(at)->fields());

@@ -113,6 +113,7 @@ void call_kernel(const Call& call) {
 void call_below_autograd(const Call& call) {
   bool has_layout = false;
   for (const Tensor& input : call.inputs) has_layout |= input && input.has_layout();
+  for (const Tensor& output : call.outputs) has_layout |= output && output.has_layout();  // one that is written into
   if (!has_layout) {
     call_kernel(call);
     return;

@@ -1,8 +1,8 @@
 // How a call of an operator gets to its kernel. It passes, in this order:
 //
 //   autograd   when gradients are on and an input is tracked: records the call, at the global level
-//   shard      when an input has a layout: turns the global call into this rank's local one
-//   kernel     infers the results, allocates them on the current stream, runs the kernel of the device's kind
+//   shard      when an input, or an output to write into, has a layout: turns the global call into this rank's local
+//   one kernel     infers the results, allocates them on the current stream, runs the kernel of the device's kind
 //
 // The two upper steps belong to layers above this one, which put themselves in by set_hook(); without them a call that
 // needs one is refused with a word.

@@ -93,6 +93,7 @@ struct Edge {
 struct OperandInfo {
   Shape shape;
   DType dtype = DType::kF32;
+  layout::Layout layout;  // empty: a plain one
 };
 /// An output of a node, and in a run the gradient that has come in for it.
 struct OutputSlot : OperandInfo {
@@ -213,6 +214,7 @@ class State final : public tensor::GradientState {
   bool is_view = false;
   NodeRef base;  // of a view of a tensor that is no leaf: what made that tensor
   std::uint32_t base_output = 0;
+  std::shared_ptr<const SavedHooks> saved_hooks;  // of set_saved_hooks
 };
 
 /// What hangs on a tensor; null for an untracked one.
@@ -223,5 +225,10 @@ inline State* state_of(const Tensor& tensor) {
 inline bool is_differentiable(DType dtype) { return is_floating(dtype) || is_complex(dtype); }
 /// A number for a hook.
 std::uint64_t next_hook_id();
+
+/// A gradient as it goes on to a tensor of this layout; see GradientLayouts.
+Tensor placed(Tensor gradient, const layout::Layout& of);
+/// The sum of two gradients of one tensor.
+Tensor sum_of(const Tensor& a, const Tensor& b);
 
 }  // namespace tessera::autograd::detail

@@ -31,6 +31,8 @@ class Run {
   std::vector<Tensor> execute();
   /// Runs `callback` at the end of this thread's outermost run.
   static void at_end(std::function<void()> callback);
+  /// The node that this thread's innermost run is at; null: none.
+  static const Node* current();
 
  private:
   struct LeafUse {

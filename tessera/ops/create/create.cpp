@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "tessera/base/rank.h"
+#include "tessera/layout/planner.h"
 #include "tessera/ops/create/detail/fill.h"
 #include "tessera/tensor/call.h"
 
@@ -134,21 +136,6 @@ const tensor::Operator kArange = tensor::register_op(
      .localize = localize_arange,
      .cost = cost_of_creation});
 
-std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& step) {
-  TESSERA_CHECK(step.as_double() != 0, "arange: a step of 0");
-  const bool is_whole = start.kind() <= Scalar::Kind::kInteger && end.kind() <= Scalar::Kind::kInteger &&
-                        step.kind() <= Scalar::Kind::kInteger;
-  if (is_whole) {
-    const std::int64_t length = end.as_int64() - start.as_int64();
-    const std::int64_t by = step.as_int64();
-    return (length > 0) != (by > 0) || length == 0 ? 0 : (length + by - (by > 0 ? 1 : -1)) / by;
-  }
-  const double size = std::ceil((end.as_double() - start.as_double()) / step.as_double());
-  TESSERA_CHECK(size < 9e15, "arange: from ", start.as_double(), " to ", end.as_double(), " by ", step.as_double(),
-                " are no elements that can be counted");
-  return std::max<std::int64_t>(0, static_cast<std::int64_t>(size));
-}
-
 // eye ----------------------------------------------------------------------------------------------------------------
 
 void infer_eye(const Call& call, std::span<OutputInfo> outputs) {
@@ -199,6 +186,20 @@ Tensor full(const Shape& shape, const Scalar& value, const CreateOptions& option
 }
 Tensor zeros(const Shape& shape, const CreateOptions& options) { return full(shape, 0, options); }
 Tensor ones(const Shape& shape, const CreateOptions& options) { return full(shape, 1, options); }
+std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& step) {
+  TESSERA_CHECK(step.as_double() != 0, "arange: a step of 0");
+  const bool is_whole = start.kind() <= Scalar::Kind::kInteger && end.kind() <= Scalar::Kind::kInteger &&
+                        step.kind() <= Scalar::Kind::kInteger;
+  if (is_whole) {
+    const std::int64_t length = end.as_int64() - start.as_int64();
+    const std::int64_t by = step.as_int64();
+    return (length > 0) != (by > 0) || length == 0 ? 0 : (length + by - (by > 0 ? 1 : -1)) / by;
+  }
+  const double size = std::ceil((end.as_double() - start.as_double()) / step.as_double());
+  TESSERA_CHECK(size < 9e15, "arange: from ", start.as_double(), " to ", end.as_double(), " by ", step.as_double(),
+                " are no elements that can be counted");
+  return std::max<std::int64_t>(0, static_cast<std::int64_t>(size));
+}
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const CreateOptions& options) {
   return tensor::call_on(device_of(options), kArange,
                          ArangeAttributes{arange_size(start, end, step), options.dtype, start, step, {}});
@@ -208,9 +209,21 @@ Tensor eye(std::int64_t rows, std::int64_t columns, const CreateOptions& options
   return tensor::call_on(device_of(options), kEye, EyeAttributes{Shape({rows, columns}), options.dtype, {}});
 }
 
-Tensor empty_like(const Tensor& x) { return Tensor::allocate(x.shape(), x.dtype(), x.device()); }
+Tensor empty_like(const Tensor& x) {
+  if (!x.has_layout()) return Tensor::allocate(x.shape(), x.dtype(), x.device());
+  // Cut alike; where x is partial, whole values stand on every rank.
+  const layout::Layout layout = layout::gradient_layout(x.layout());
+  Tensor local;
+  if (x.local()) {
+    local = Tensor::allocate(layout::local_shape(layout, x.shape(), current_place().rank), x.dtype(), x.device());
+  }
+  return Tensor::sharded(x.shape(), x.dtype(), layout, std::move(local));
+}
 Tensor full_like(const Tensor& x, const Scalar& value) {
-  return full(x.shape(), value, {.dtype = x.dtype(), .device = x.device()});
+  if (!x.has_layout()) return full(x.shape(), value, {.dtype = x.dtype(), .device = x.device()});
+  Tensor out = empty_like(x);
+  fill_(out, value);
+  return out;
 }
 Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
 Tensor ones_like(const Tensor& x) { return full_like(x, 1); }

@@ -1,5 +1,6 @@
 // Tensors made from nothing: filled, counted, or only allocated. On the host unless a device is named. Forms ending in
-// _like take shape, dtype and device from a tensor; a trailing underscore fills one in place.
+// _like take shape, dtype and device from a tensor, and its layout where it has one (whole values where it is partial);
+// a trailing underscore fills one in place.
 #pragma once
 
 #include <vector>
@@ -53,6 +54,8 @@ TESSERA_API Tensor ones(const Shape& shape, const CreateOptions& options = {});
 /// start, start + step, ... up to but without `end`.
 TESSERA_API Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step,
                           const CreateOptions& options = {.dtype = DType::kI64});
+/// How many elements that is.
+TESSERA_API std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& step);
 /// 0, 1, ... up to but without `end`.
 TESSERA_API Tensor arange(const Scalar& end, const CreateOptions& options = {.dtype = DType::kI64});
 /// A matrix with ones from its upper left corner down, else zeros.

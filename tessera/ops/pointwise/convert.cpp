@@ -238,14 +238,14 @@ Tensor cast(const Tensor& x, DType dtype) {
 void cast_out(const Tensor& out, const Tensor& x) { tensor::call_out(kCast, out, {x}, CastAttributes{out.dtype()}); }
 Tensor clone(const Tensor& x) { return tensor::call(kCopy, {x}); }
 Tensor contiguous(const Tensor& x) {
-  if (x.has_layout()) return x;  // parts are laid out by who makes them
-  return x.is_contiguous() ? x : clone(x);
+  const Tensor local = x.local();  // of a tensor with a layout each rank looks at its own part: a copy moves nothing
+  return !local || local.is_contiguous() ? x : clone(x);
 }
 
 void copy_(const Tensor& to_tensor, const Tensor& from_tensor) {
   const bool is_shaped = from_tensor.shape() == to_tensor.shape();
   const Tensor from = is_shaped ? from_tensor : broadcast_to(from_tensor, to_tensor.shape());
-  if (to_tensor.device() == from.device()) {
+  if (to_tensor.has_layout() || from.has_layout() || to_tensor.device() == from.device()) {
     if (to_tensor.dtype() == from.dtype()) {
       tensor::call_out(kCopy, to_tensor, {from});
     } else {

@@ -13,7 +13,7 @@ namespace tessera::ops {
 
 Scalar item(const Tensor& x) {
   TESSERA_CHECK(x && x.numel() == 1, "item: ", describe(x), " is not one element");
-  TESSERA_CHECK(!x.has_layout(), "item: ", describe(x), " lies on several ranks; take local(), or redistribute it");
+  TESSERA_CHECK(!x.has_layout(), "item: ", describe(x), " lies on several ranks; full() gives the whole");
   alignas(16) std::byte element[16];
   const device::Stream& stream = tensor::current_stream(x.device());
   x.storage().use_on(stream);

@@ -1,0 +1,97 @@
+// Every one is an empty tensor with its layout that an operator then writes into: dispatch gives each rank the index
+// maps of its part.
+#include "tessera/shard/create.h"
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/layout/arithmetic.h"
+#include "tessera/ops/create/generator.h"
+#include "tessera/ops/create/random.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::shard {
+namespace {
+
+using layout::Layout;
+using ops::CreateOptions;
+
+// Operators whose draws have no form that fills a tensor in place.
+Tensor drawn(const char* op, Tensor out, const Scalar& a, const Scalar& b) {
+  const ops::GeneratorState state = ops::next_call();
+  ops::RandomAttributes attributes;
+  attributes.shape = out.shape();
+  attributes.dtype = out.dtype();
+  attributes.seed = static_cast<std::int64_t>(state.seed);
+  attributes.call = static_cast<std::int64_t>(state.call);
+  attributes.a = a;
+  attributes.b = b;
+  const Tensor counter;
+  tensor::call_out(tensor::find_op(op), out, {counter}, attributes);
+  return out;
+}
+
+}  // namespace
+
+Tensor empty(const Shape& shape, const Layout& layout, const CreateOptions& options) {
+  TESSERA_CHECK(layout, "a tensor of shape ", shape, " is made under a layout, and none was given");
+  TESSERA_CHECK(layout.partials().empty(), "a tensor of shape ", shape, " cannot be made under ", layout.text(),
+                ": there is no one way to split a value; make it whole there, and redistribute() it");
+  layout::check_fits(layout, shape);
+  const Rank rank = current_place().rank;
+  Tensor local;
+  if (layout.mesh().contains(rank)) {
+    local = ops::empty(layout::local_shape(layout, shape, rank), options);
+  }
+  return Tensor::sharded(shape, options.dtype, layout, std::move(local));
+}
+
+Tensor full(const Shape& shape, const Scalar& value, const Layout& layout, const CreateOptions& options) {
+  Tensor out = empty(shape, layout, options);
+  ops::fill_(out, value);
+  return out;
+}
+Tensor zeros(const Shape& shape, const Layout& layout, const CreateOptions& options) {
+  return full(shape, 0, layout, options);
+}
+Tensor ones(const Shape& shape, const Layout& layout, const CreateOptions& options) {
+  return full(shape, 1, layout, options);
+}
+
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const Layout& layout,
+              const CreateOptions& options) {
+  const std::int64_t size = ops::arange_size(start, end, step);
+  Tensor out = empty({size}, layout, options);
+  tensor::call_out(tensor::find_op("arange"), out, {}, ops::ArangeAttributes{size, options.dtype, start, step, {}});
+  return out;
+}
+
+Tensor eye(std::int64_t rows, std::int64_t columns, const Layout& layout, const CreateOptions& options) {
+  Tensor out = empty({rows, columns}, layout, options);
+  tensor::call_out(tensor::find_op("eye"), out, {}, ops::EyeAttributes{out.shape(), options.dtype, {}});
+  return out;
+}
+
+Tensor rand(const Shape& shape, const Layout& layout, const CreateOptions& options) {
+  return drawn("rand", empty(shape, layout, options), 0, 1);
+}
+Tensor randn(const Shape& shape, const Layout& layout, const CreateOptions& options) {
+  return drawn("randn", empty(shape, layout, options), 0, 1);
+}
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Layout& layout,
+               const CreateOptions& options) {
+  return drawn("randint", empty(shape, layout, options), low, high);
+}
+Tensor bernoulli(const Shape& shape, double p, const Layout& layout, const CreateOptions& options) {
+  return drawn("bernoulli", empty(shape, layout, options), p, 1);
+}
+Tensor trunc_normal(const Shape& shape, double mean, double std, double low, double high, const Layout& layout,
+                    const CreateOptions& options) {
+  Tensor out = empty(shape, layout, options);
+  ops::trunc_normal_(out, mean, std, low, high);
+  return out;
+}
+Tensor randperm(std::int64_t n, const Layout& layout, const CreateOptions& options) {
+  return drawn("randperm", empty({n}, layout, options), n, 1);
+}
+
+}  // namespace tessera::shard

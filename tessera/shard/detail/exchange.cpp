@@ -1,0 +1,179 @@
+#include "tessera/shard/detail/exchange.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+
+namespace tessera::shard::detail {
+namespace {
+
+using layout::IndexMap;
+
+// A contiguous run of a map.
+struct Stretch {
+  std::int64_t global = 0;
+  std::int64_t local = 0;
+  std::int64_t length = 0;
+};
+
+// In order: local indices grow with global ones.
+std::vector<Stretch> stretches_of(const IndexMap& map) {
+  std::vector<Stretch> out;
+  const std::int64_t size = map.size();
+  for (std::int64_t local = 0; local < size; local += map.block) out.push_back({map.global(local), local, map.block});
+  return out;
+}
+
+// Adds a run behind those there are: as a part of the last one where it continues that.
+void add_run(std::vector<CommonRun>& runs, std::int64_t from, std::int64_t to, std::int64_t length) {
+  if (!runs.empty()) {
+    CommonRun& last = runs.back();
+    const std::int64_t from_step = from - last.from - (last.count - 1) * last.from_stride;
+    const std::int64_t to_step = to - last.to - (last.count - 1) * last.to_stride;
+    if (last.count == 1 && from_step == last.length && to_step == last.length) {
+      last.length += length;
+      return;
+    }
+    const bool goes_on = last.count == 1 || (from_step == last.from_stride && to_step == last.to_stride);
+    if (length == last.length && goes_on) {
+      ++last.count;
+      last.from_stride = from_step;
+      last.to_stride = to_step;
+      return;
+    }
+  }
+  runs.push_back({from, to, length});
+}
+
+bool is_empty(const PartMaps& part) {
+  return std::ranges::any_of(part, [](const IndexMap& map) { return map.size() == 0; });
+}
+
+}  // namespace
+
+std::vector<CommonRun> common_runs(const IndexMap& from, const IndexMap& to) {
+  std::vector<CommonRun> runs;
+  const std::vector<Stretch> a = stretches_of(from);
+  const std::vector<Stretch> b = stretches_of(to);
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const std::int64_t begin = std::max(a[i].global, b[j].global);
+    const std::int64_t end = std::min(a[i].global + a[i].length, b[j].global + b[j].length);
+    if (begin < end) {
+      add_run(runs, a[i].local + begin - a[i].global, b[j].local + begin - b[j].global, end - begin);
+    }
+    if (a[i].global + a[i].length < b[j].global + b[j].length) {
+      ++i;
+    } else {
+      ++j;
+    }
+  }
+  return runs;
+}
+
+std::int64_t Piece::numel() const {
+  std::int64_t numel = 1;
+  for (const CommonRun& run : dims) numel *= run.count * run.length;
+  return numel;
+}
+
+std::int64_t numel_of(std::span<const Piece> pieces) {
+  std::int64_t numel = 0;
+  for (const Piece& piece : pieces) numel += piece.numel();
+  return numel;
+}
+
+PartMaps part_maps(const layout::Layout& layout, const Shape& shape, Rank rank) {
+  PartMaps maps;
+  for (int d = 0; d < shape.ndim(); ++d) maps.push_back(index_map(layout, shape, d, rank));
+  return maps;
+}
+
+Shape shape_of(const PartMaps& part) {
+  SmallVector<std::int64_t, 8> sizes;
+  for (const IndexMap& map : part) sizes.push_back(map.size());
+  return Shape(std::span<const std::int64_t>(sizes));
+}
+
+std::vector<Piece> common_pieces(const PartMaps& from, const PartMaps& to) {
+  std::vector<Piece> pieces(1);
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    const std::vector<CommonRun> runs = common_runs(from[d], to[d]);
+    std::vector<Piece> longer;
+    longer.reserve(pieces.size() * runs.size());
+    for (const Piece& piece : pieces) {
+      for (const CommonRun& run : runs) {
+        longer.push_back(piece);
+        longer.back().dims.push_back(run);
+      }
+    }
+    pieces = std::move(longer);
+  }
+  return pieces;
+}
+
+GroupParts group_parts(const layout::Step& step, const Shape& shape, std::span<const Rank> group) {
+  GroupParts parts;
+  for (const Rank rank : group) {
+    parts.before.push_back(part_maps(step.before, shape, rank));
+    parts.after.push_back(part_maps(step.after, shape, rank));
+  }
+  return parts;
+}
+
+std::vector<std::vector<int>> choose_holders(const GroupParts& parts) {
+  // Places by the part they hold. Two parts are the same or have nothing in common, but for empty ones.
+  std::vector<std::vector<int>> holders;
+  for (std::size_t place = 0; place < parts.before.size(); ++place) {
+    if (is_empty(parts.before[place])) continue;
+    const auto same = std::ranges::find_if(holders, [&](const std::vector<int>& places) {
+      return parts.before[static_cast<std::size_t>(places[0])] == parts.before[place];
+    });
+    if (same == holders.end()) {
+      holders.push_back({static_cast<int>(place)});
+    } else {
+      same->push_back(static_cast<int>(place));
+    }
+  }
+  std::vector<std::vector<int>> chosen(parts.after.size());
+  for (const std::vector<int>& places : holders) {
+    const PartMaps& held = parts.before[static_cast<std::size_t>(places[0])];
+    std::vector<int> takers;
+    for (std::size_t taker = 0; taker < parts.after.size(); ++taker) {
+      if (!is_empty(parts.after[taker]) && !common_pieces(held, parts.after[taker]).empty())
+        takers.push_back(static_cast<int>(taker));
+    }
+    // Holders that take it from themselves come last in the deal.
+    std::vector<int> deal;
+    for (const bool keeps : {false, true}) {
+      for (const int place : places) {
+        if ((std::ranges::find(takers, place) != takers.end()) == keeps) deal.push_back(place);
+      }
+    }
+    std::size_t next = 0;
+    for (const int taker : takers) {
+      const bool is_holder = std::ranges::find(places, taker) != places.end();
+      chosen[static_cast<std::size_t>(taker)].push_back(is_holder ? taker : deal[next++ % deal.size()]);
+    }
+  }
+  return chosen;
+}
+
+Exchange exchange_of(const GroupParts& parts, int place) {
+  const auto self = static_cast<std::size_t>(place);
+  Exchange out;
+  out.sends.resize(parts.after.size());
+  out.receives.resize(parts.before.size());
+  const std::vector<std::vector<int>> chosen = choose_holders(parts);
+  for (std::size_t taker = 0; taker < chosen.size(); ++taker) {
+    for (const int holder : chosen[taker]) {
+      const auto from = static_cast<std::size_t>(holder);
+      if (from != self && taker != self) continue;
+      std::vector<Piece> pieces = common_pieces(parts.before[from], parts.after[taker]);
+      if (from == self) out.sends[taker] = pieces;
+      if (taker == self) out.receives[from] = std::move(pieces);
+    }
+  }
+  return out;
+}
+
+}  // namespace tessera::shard::detail

@@ -1,0 +1,304 @@
+// Propagation of one call, and what is said when its operands do not fit together.
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/shard/detail/entry.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/shard/scopes.h"
+#include "tessera/tensor/call.h"
+#include "tessera/tensor/cooperation.h"
+
+namespace tessera::shard::detail {
+namespace {
+
+using layout::Fix;
+using layout::Layout;
+using tensor::Call;
+using tessera::detail::concat;
+
+constexpr std::size_t kMostFixes = 3;
+
+// A call over its rule. An optional argument that is left out may have no place there.
+struct RuledCall {
+  layout::FactorRule rule;
+  std::vector<std::size_t> places;  // of the call's inputs, in the order of the rule
+  std::vector<layout::Operand> operands;
+  std::vector<Shape> results;
+};
+
+layout::Mesh mesh_of(const Call& call) {
+  layout::Mesh mesh;
+  const auto look_at = [&](const Tensor& tensor) {
+    if (!tensor || !tensor.has_layout()) return;
+    if (!mesh) mesh = tensor.layout().mesh();
+    TESSERA_CHECK_CALL(call, mesh == tensor.layout().mesh(), "tensors on different meshes, ", mesh.text(), " and ",
+                       tensor.layout().mesh().text(), ": bring them to one with full() and distribute()",
+                       backward_note());
+  };
+  for (const Tensor& input : call.inputs) look_at(input);
+  for (const Tensor& output : call.outputs) look_at(output);
+  return mesh;
+}
+
+// Plain tensors say nothing of what other ranks have: only numbers count as the same everywhere.
+void check_plain(const Call& call) {
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Tensor& input = call.inputs[i];
+    if (!input || input.has_layout()) continue;
+    TESSERA_CHECK_CALL(call, input.ndim() == 0, "input ", i, " is a plain tensor, ", tensor::describe(input),
+                       ", among tensors with layouts; if every rank has the same, replicate() it on the mesh, else ",
+                       "distribute() it", backward_note());
+  }
+  for (const Tensor& output : call.outputs) {
+    TESSERA_CHECK_CALL(call, !output || output.has_layout(), "the result has a layout and cannot be written into ",
+                       tensor::describe(output), ": give a tensor with a layout, or none", backward_note());
+  }
+}
+
+Layout layout_of(const Tensor& input, const layout::Mesh& mesh) {
+  return input && input.has_layout() ? input.layout() : Layout::replicated(mesh);
+}
+
+RuledCall ruled(const Call& call, const Entry& entry) {
+  RuledCall out;
+  out.rule = call.op->def.rule(call);
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (call.inputs[i] || out.rule.inputs.size() == call.inputs.size()) out.places.push_back(i);
+  }
+  TESSERA_CHECK_CALL(call, out.places.size() == out.rule.inputs.size(), "the rule ", out.rule.text(), " is for ",
+                     out.rule.inputs.size(), " tensors");
+  for (const std::size_t place : out.places) {
+    const Tensor& input = call.inputs[place];
+    out.operands.push_back({input ? input.shape() : Shape(), layout_of(input, entry.mesh),
+                            input ? static_cast<std::int64_t>(itemsize(input.dtype())) : 1});
+  }
+  for (const tensor::OutputInfo& info : entry.infos) out.results.push_back(info.shape);
+  return out;
+}
+
+bool is_used(const layout::SubAxis& by, const RuledCall& call) {
+  const auto uses = [&](const auto& each) { return each.by.axis == by.axis; };
+  return std::ranges::any_of(call.operands, [&](const layout::Operand& operand) {
+    bool found = std::ranges::any_of(operand.layout.partials(), uses);
+    for (int d = 0; d < operand.layout.ndim(); ++d) found |= std::ranges::any_of(operand.layout.cuts(d), uses);
+    return found;
+  });
+}
+
+// Whether the result may be made under the layout of the tensor it is written into: as the inputs give it, with cuts of
+// dimensions that no input has (of what is made from nothing, all of them) by axes that are free.
+bool fits_target(const RuledCall& call, std::size_t output, const Layout& found, const Layout& target) {
+  if (found == target) return true;
+  if (!std::ranges::equal(found.partials(), target.partials())) return false;
+  for (int d = 0; d < std::max(found.ndim(), target.ndim()); ++d) {
+    if (std::ranges::equal(found.cuts(d), target.cuts(d)) && std::ranges::equal(found.sizes(d), target.sizes(d))) {
+      continue;
+    }
+    if (!found.cuts(d).empty()) return false;
+    const auto& factors = call.rule.outputs[output][static_cast<std::size_t>(d)];
+    for (const std::int32_t factor : factors) {
+      if (call.rule.factors[static_cast<std::size_t>(factor)].kind != layout::FactorKind::kPass) return false;
+      for (const layout::OperandFactors& input : call.rule.inputs) {
+        for (const layout::DimFactors& dim : input) {
+          if (std::ranges::find(dim, factor) != dim.end()) return false;
+        }
+      }
+    }
+    for (const layout::Cut& cut : target.cuts(d)) {
+      if (is_used(cut.by, call)) return false;
+    }
+  }
+  layout::check_fits(target, call.results[output]);
+  return true;
+}
+
+// The results under the layouts of their targets, or why that cannot be.
+std::string take_targets(const RuledCall& call, const Entry& entry, std::vector<Layout>& outputs) {
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    if (!entry.targets[o]) continue;
+    if (!fits_target(call, o, outputs[o], entry.targets[o])) {
+      return concat("the result is ", outputs[o].placements_text(), ", the tensor to write into ",
+                    entry.targets[o].placements_text(), ", which keeps its layout");
+    }
+    outputs[o] = entry.targets[o];
+  }
+  return {};
+}
+
+// The axes that cut a factor along which ranks work together, of those whose name begins so.
+std::vector<layout::SubAxis> cooperating_axes(const RuledCall& call, std::string_view along) {
+  std::vector<layout::SubAxis> axes;
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    const Layout& layout = call.operands[i].layout;
+    for (int d = 0; d < layout.ndim(); ++d) {
+      const bool cooperates =
+          std::ranges::any_of(call.rule.inputs[i][static_cast<std::size_t>(d)], [&](std::int32_t f) {
+            const layout::Factor& factor = call.rule.factors[static_cast<std::size_t>(f)];
+            return factor.kind == layout::FactorKind::kCooperate && factor.name.starts_with(along);
+          });
+      for (const layout::Cut& cut : layout.cuts(d)) {
+        if (cooperates && std::ranges::find(axes, cut.by) == axes.end()) axes.push_back(cut.by);
+      }
+    }
+  }
+  return axes;
+}
+
+void find_phases(const RuledCall& call, Entry& entry) {
+  const tensor::Cooperation* how = entry.op->def.cooperation;
+  if (how == nullptr || cooperating_axes(call, {}).empty()) return;
+  for (const tensor::CooperativePhase& phase : how->phases) {
+    entry.phases.push_back(cooperating_axes(call, phase.along));
+  }
+}
+
+// A fix whose inputs are counted as the call's.
+Fix over_call(const Fix& fix, const Call& call, const RuledCall& ruled, const layout::Mesh& mesh) {
+  Fix out;
+  out.outputs = fix.outputs;
+  out.nbytes = fix.nbytes;
+  out.us = fix.us;
+  out.moves.resize(call.inputs.size());
+  for (const Tensor& input : call.inputs) out.inputs.push_back(layout_of(input, mesh));
+  for (std::size_t k = 0; k < ruled.places.size(); ++k) {
+    out.inputs[ruled.places[k]] = fix.inputs[k];
+    out.moves[ruled.places[k]] = fix.moves[k];
+  }
+  return out;
+}
+
+// The cheapest ways to make the operands fit. Tensors that are written into stand beside the inputs, and do not move.
+std::vector<Fix> find_fixes(const Call& call, RuledCall ruled, const Entry& entry) {
+  const std::size_t inputs = ruled.operands.size();
+  bool has_targets = false;
+  for (std::size_t o = 0; o < entry.targets.size(); ++o) {
+    if (!entry.targets[o]) continue;
+    has_targets = true;
+    if (!entry.targets[o].partials().empty()) continue;  // what is only moved carries no partial values
+    ruled.rule.inputs.push_back(ruled.rule.outputs[o]);
+    if (!ruled.rule.algebra.empty()) ruled.rule.algebra.emplace_back();
+    ruled.operands.push_back(
+        {entry.infos[o].shape, entry.targets[o], static_cast<std::int64_t>(itemsize(entry.infos[o].dtype))});
+  }
+  const layout::Propagation found = layout::propagate_or_fix(ruled.rule, ruled.operands, ruled.results, planner(),
+                                                             has_targets ? 16 : static_cast<int>(kMostFixes));
+  std::vector<Fix> out;
+  for (const Fix& fix : found.fixes) {
+    bool is_good = out.size() < kMostFixes;
+    for (std::size_t k = inputs; k < fix.moves.size(); ++k) is_good &= fix.moves[k] == nullptr;
+    for (std::size_t o = 0; o < entry.targets.size(); ++o) {
+      is_good &= !entry.targets[o] || fix.outputs[o] == entry.targets[o];
+    }
+    if (is_good) out.push_back(over_call(fix, call, ruled, entry.mesh));
+  }
+  return out;
+}
+
+// Of an operator without a rule: all inputs whole on every rank.
+Fix replicated_fix(const Call& call, const Entry& entry) {
+  Fix fix;
+  fix.moves.resize(call.inputs.size());
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Layout whole = Layout::replicated(entry.mesh);
+    const Layout now = layout_of(call.inputs[i], entry.mesh);
+    fix.inputs.push_back(whole);
+    if (now == whole) continue;
+    fix.moves[i] = planner().plan(
+        {now, whole, call.inputs[i].shape(), static_cast<std::int64_t>(itemsize(call.inputs[i].dtype()))});
+    fix.nbytes += fix.moves[i]->nbytes;
+    fix.us += fix.moves[i]->us;
+  }
+  fix.outputs.assign(call.outputs.size(), Layout::replicated(entry.mesh));
+  return fix;
+}
+
+[[noreturn]] void refuse(const Call& call, const std::string& conflict, const std::vector<Fix>& fixes) {
+  std::string ways;
+  for (const Fix& fix : fixes) ways += concat("\n  ", fix.text());
+  TESSERA_THROW(InvalidArgument, call.op.name(), ": the operands do not fit together as they are: ", conflict,
+                moving() == Moving::kForbidden ? "; nothing moves inside a ForbidCommunication scope" : "",
+                ways.empty() ? "; no move of its inputs makes them fit" : "; redistribute(), the cheapest first:", ways,
+                ways.empty() ? "" : "\nor open an AutoRedistribute scope", "; called as ", call.text(),
+                backward_note());
+}
+
+// Finds the layouts of the results. Where operands do not fit: fixes, and why they do not.
+std::string propagate_call(const Call& call, Entry& entry, std::vector<Fix>& fixes) {
+  if (call.op->def.rule == nullptr) {
+    Fix whole = replicated_fix(call, entry);
+    entry.outputs = whole.outputs;
+    const bool is_whole = std::ranges::all_of(whole.moves, [](const auto& move) { return move == nullptr; });
+    std::string conflict = is_whole ? "" : "it has no rule of how it may be sharded, so that all inputs must be whole";
+    for (std::size_t o = 0; o < entry.targets.size(); ++o) {
+      TESSERA_CHECK_CALL(call, !entry.targets[o] || entry.targets[o] == entry.outputs[o],
+                         "has no rule of how it may be sharded, and writes into whole tensors only", backward_note());
+    }
+    if (!is_whole) fixes.push_back(std::move(whole));
+    return conflict;
+  }
+  const RuledCall over = ruled(call, entry);
+  layout::Propagation found;
+  if (over.operands.empty()) {  // made from nothing: whole, or as the target has it
+    found.outputs.assign(over.results.size(), Layout::replicated(entry.mesh));
+  } else {
+    found = layout::propagate(over.rule, over.operands, over.results);
+  }
+  std::string conflict = found.conflict;
+  if (found.is_match()) {
+    conflict = take_targets(over, entry, found.outputs);
+    if (conflict.empty()) {
+      entry.outputs = std::move(found.outputs);
+      find_phases(over, entry);
+      return {};
+    }
+  }
+  if (!over.operands.empty()) fixes = find_fixes(call, over, entry);
+  return conflict;
+}
+
+Entry keyed(const Call& call, std::uint64_t hash) {
+  Entry entry;
+  entry.hash = hash;
+  entry.op = call.op;
+  entry.mesh = mesh_of(call);
+  check_plain(call);
+  entry.attributes = tensor::Attributes(call.attributes);
+  for (const Tensor& input : call.inputs) {
+    OperandKey& key = entry.inputs.emplace_back();
+    if (input) key = {input.layout(), input.shape(), input.dtype(), true};
+  }
+  for (const Tensor& output : call.outputs) entry.targets.push_back(output ? output.layout() : Layout());
+  entry.infos = tensor::infer(call);
+  for (std::size_t o = 0; o < call.outputs.size(); ++o) {
+    const Tensor& target = call.outputs[o];
+    TESSERA_CHECK_CALL(call,
+                       !target || (target.shape() == entry.infos[o].shape && target.dtype() == entry.infos[o].dtype),
+                       "the result is ", entry.infos[o].dtype, entry.infos[o].shape,
+                       ", but the tensor to write into is ", tensor::describe(target), backward_note());
+  }
+  return entry;
+}
+
+}  // namespace
+
+std::shared_ptr<const Entry> make_entry(const Call& call, std::uint64_t hash) {
+  Entry entry = keyed(call, hash);
+  std::vector<Fix> fixes;
+  const std::string conflict = propagate_call(call, entry, fixes);
+  if (!conflict.empty()) {
+    if (moving() != Moving::kAutomatic || fixes.empty()) refuse(call, conflict, fixes);
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+      entry.moved.push_back(fixes[0].moves[i] ? fixes[0].inputs[i] : Layout());
+    }
+  }
+  return std::make_shared<const Entry>(std::move(entry));
+}
+
+void refuse_moves(const Call& call) {
+  Entry entry = keyed(call, 0);
+  std::vector<Fix> fixes;
+  const std::string conflict = propagate_call(call, entry, fixes);
+  refuse(call, conflict, fixes);
+}
+
+}  // namespace tessera::shard::detail

@@ -1,0 +1,27 @@
+// A rank's own part, found again without asking the rank: a thread remembers where it is for as long as it works for
+// the same rank.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tessera/base/rank.h"
+
+namespace tessera::shard::detail {
+
+/// The current rank's T, made by T() the first time it is asked for.
+template <class T>
+T& rank_part() {
+  struct Remembered {
+    std::uint64_t rank_changes = 0;
+    T* part = nullptr;
+  };
+  static constinit thread_local Remembered known = {};
+  if (known.part == nullptr || known.rank_changes != tessera::detail::rank_changes) [[unlikely]] {
+    T& part = current_rank()->part<T>([] { return std::make_shared<T>(); });
+    known = {tessera::detail::rank_changes, &part};
+  }
+  return *known.part;
+}
+
+}  // namespace tessera::shard::detail

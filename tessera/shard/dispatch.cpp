@@ -1,0 +1,207 @@
+// How a call on tensors with layouts becomes this rank's call on its parts. What is the same on all ranks comes from an
+// entry (detail/entry.h), found in two steps: each thread remembers those it used lately together with what is only
+// right for its rank, the localized attributes; behind that is the cache of the process.
+//
+//   call --hash--> thread's slot --miss--> cache of the process --miss--> propagation
+#include <array>
+#include <memory>
+
+#include "tessera/base/rank.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/shard/detail/cooperate.h"
+#include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/entry_cache.h"
+#include "tessera/shard/detail/tracing.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/shard/scopes.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::shard::detail {
+namespace {
+
+using tensor::Call;
+using EntryRef = std::shared_ptr<const Entry>;
+
+void add(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
+  counter.fetch_add(by, std::memory_order_relaxed);
+}
+
+// An entry with what is this rank's own.
+struct Slot {
+  EntryRef entry;
+  tensor::Attributes localized;                                       // where the operator localizes
+  std::unique_ptr<const std::vector<layout::LocalOperand>> operands;  // of the inputs, where ranks cooperate
+  bool is_on_mesh = true;
+};
+
+// What a thread remembers of the rank that it works for.
+struct Memory {
+  static constexpr std::size_t kSlots = 1024;
+  std::uint64_t of_rank = 0;  // rank_changes when it was begun
+  Rank rank{0};
+  Counters* counts = nullptr;
+  std::unique_ptr<Slot[]> slots;
+
+  static Memory& of_thread() {
+    thread_local Memory memory;
+    if (memory.slots == nullptr || memory.of_rank != tessera::detail::rank_changes) [[unlikely]]
+      memory.begin();
+    return memory;
+  }
+
+ private:
+  [[gnu::noinline]] void begin() {
+    rank = current_place().rank;
+    counts = &counters();
+    slots = std::make_unique<Slot[]>(kSlots);
+    of_rank = tessera::detail::rank_changes;  // asking for the rank may have moved it
+  }
+};
+
+// A list of tensors that is nearly always short.
+class TensorList {
+ public:
+  explicit TensorList(std::size_t size) : size_(size) {
+    if (size > few_.size()) many_ = std::make_unique<Tensor[]>(size);
+  }
+  [[nodiscard]] std::span<Tensor> get() { return {many_ ? many_.get() : few_.data(), size_}; }
+
+ private:
+  std::size_t size_;
+  std::array<Tensor, 4> few_;
+  std::unique_ptr<Tensor[]> many_;
+};
+
+std::vector<layout::LocalOperand> local_inputs(const Entry& entry, Rank rank) {
+  std::vector<layout::LocalOperand> out;
+  for (const OperandKey& input : entry.inputs) {
+    if (!input.is_there) {
+      out.emplace_back();
+      continue;
+    }
+    const layout::Layout layout = input.layout ? input.layout : layout::Layout::replicated(entry.mesh);
+    out.push_back(layout::localize(std::span(&input.shape, 1), std::span(&layout, 1), rank)[0]);
+  }
+  return out;
+}
+
+Slot make_slot(const Call& call, EntryRef entry, Rank rank) {
+  Slot slot;
+  slot.is_on_mesh = entry->mesh.contains(rank);
+  const bool localizes = call.op->def.localize != nullptr;
+  if (slot.is_on_mesh && entry->moved.empty() && (localizes || !entry->phases.empty())) {
+    auto operands = std::make_unique<const std::vector<layout::LocalOperand>>(local_inputs(*entry, rank));
+    if (localizes) {
+      std::vector<Shape> shapes;
+      for (const tensor::OutputInfo& info : entry->infos) shapes.push_back(info.shape);
+      const auto results = layout::localize(shapes, entry->outputs, rank);
+      slot.localized = call.op->def.localize({call, *operands, results});
+    }
+    if (!entry->phases.empty()) slot.operands = std::move(operands);
+  }
+  slot.entry = std::move(entry);
+  return slot;
+}
+
+EntryRef find_entry(const Call& call, std::uint64_t hash, const Memory& memory, bool& is_known) {
+  EntryRef entry = EntryCache::of_process().find(call, hash);
+  is_known = entry != nullptr;
+  if (is_known) return entry;
+  entry = make_entry(call, hash);
+  add(memory.counts->evictions, EntryCache::of_process().add(entry));
+  return entry;
+}
+
+void wrap_results(const Call& call, const Entry& entry, std::span<Tensor> locals) {
+  for (std::size_t o = 0; o < call.outputs.size(); ++o) {
+    if (call.outputs[o]) continue;  // written into
+    Tensor local = locals.empty() ? Tensor() : std::move(locals[o]);
+    call.outputs[o] = Tensor::sharded(entry.infos[o].shape, entry.infos[o].dtype, entry.outputs[o], std::move(local));
+  }
+}
+
+void run_together(const Call& call, const Call& local, const Entry& entry,
+                  std::span<const layout::LocalOperand> operands) {
+  std::vector<Tensor> none(call.outputs.size());
+  std::vector<Tensor> results = cooperate(call, {local.op, local.inputs, local.attributes, none}, entry, operands);
+  for (std::size_t o = 0; o < call.outputs.size(); ++o) {
+    if (call.outputs[o]) ops::copy_(call.outputs[o].local(), results[o]);
+  }
+  wrap_results(call, entry, results);
+}
+
+void run_local(const Call& call, const Slot& slot) {
+  const Entry& entry = *slot.entry;
+  if (!slot.is_on_mesh) {
+    wrap_results(call, entry, {});
+    return;
+  }
+  TensorList inputs(call.inputs.size());
+  TensorList outputs(call.outputs.size());
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (call.inputs[i]) inputs.get()[i] = call.inputs[i].local();
+  }
+  const bool localizes = call.op->def.localize != nullptr;
+  const Call local{call.op, inputs.get(), localizes ? slot.localized.ref() : call.attributes, outputs.get()};
+  if (slot.operands != nullptr) [[unlikely]] {
+    run_together(call, local, entry, *slot.operands);
+    return;
+  }
+  for (std::size_t o = 0; o < call.outputs.size(); ++o) {
+    if (call.outputs[o]) local.outputs[o] = call.outputs[o].local();
+  }
+  tensor::call_below(tensor::HookKind::kShard, local);
+  wrap_results(call, entry, local.outputs);
+}
+
+void dispatch(const Call& call);
+
+// Brings the operands to the layouts that the entry says and calls again.
+void run_moved(const Call& call, const Entry& entry, const Memory& memory) {
+  if (moving() != Moving::kAutomatic) refuse_moves(call);
+  std::vector<Tensor> inputs(call.inputs.begin(), call.inputs.end());
+  {
+    const AutomaticMoves moves(call.op.name());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!entry.moved[i]) continue;
+      if (!inputs[i].has_layout()) inputs[i] = as_replicated(inputs[i], entry.mesh);
+      inputs[i] = redistribute(inputs[i], entry.moved[i]);
+      add(memory.counts->automatic);
+    }
+  }
+  dispatch({call.op, inputs, call.attributes, call.outputs});
+}
+
+void run(const Call& call, const Slot& slot, const Memory& memory, bool is_known) {
+  if (!slot.entry->moved.empty()) [[unlikely]] {
+    const EntryRef held = slot.entry;  // the moves may need the slot for calls of their own
+    run_moved(call, *held, memory);
+    return;
+  }
+  add(memory.counts->calls);
+  if (is_known) add(memory.counts->hits);
+  if (is_tracing()) [[unlikely]]
+    trace_call(call, *slot.entry);
+  run_local(call, slot);
+}
+
+void dispatch(const Call& call) {
+  Memory& memory = Memory::of_thread();
+  // The attributes of a random operator are others every time: nothing is kept.
+  if (call.op->def.traits.is_random) {
+    run(call, make_slot(call, make_entry(call, 0), memory.rank), memory, false);
+    return;
+  }
+  const std::uint64_t hash = hash_of(call);
+  Slot& slot = memory.slots[hash % Memory::kSlots];
+  bool is_known = true;
+  if (slot.entry == nullptr || slot.entry->hash != hash || !slot.entry->matches(call)) [[unlikely]] {
+    slot = make_slot(call, find_entry(call, hash, memory, is_known), memory.rank);
+  }
+  run(call, slot, memory, is_known);
+}
+
+[[maybe_unused]] const bool kIsInstalled = (tensor::set_hook(tensor::HookKind::kShard, dispatch), true);
+
+}  // namespace
+}  // namespace tessera::shard::detail

@@ -1,0 +1,194 @@
+#include "tessera/shard/distribute.h"
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/autograd/function.h"
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/layout/planner.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/shard/detail/compare_parts.h"
+#include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/laid_out.h"
+#include "tessera/shard/detail/run_moves.h"
+#include "tessera/shard/groups.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/tensor/device_context.h"
+
+namespace tessera::shard {
+namespace {
+
+using autograd::FunctionCall;
+using layout::Layout;
+using Tensors = std::vector<Tensor>;
+
+bool is_on(const layout::Mesh& mesh) { return mesh.contains(current_place().rank); }
+
+void check_plain(const char* what, const Tensor& tensor, const char* way_out) {
+  TESSERA_CHECK(tensor, what, ": no tensor is given");
+  TESSERA_CHECK(!tensor.has_layout(), what, ": ", tensor::describe(tensor), " has a layout already; ", way_out);
+}
+
+// The parts of all ranks, taken out of the whole and put one behind the other, on the rank that has it.
+Tensor all_parts(const Tensor& whole, const Layout& layout, std::span<const Rank> ranks, std::int64_t numel) {
+  const Tensor dense = ops::contiguous(whole);
+  Tensor packed = Tensor::allocate(Shape{numel}, whole.dtype(), tensor::current_device(whole.device()));
+  const detail::PartMaps all = detail::part_maps(Layout::replicated(layout.mesh()), whole.shape(), ranks[0]);
+  std::vector<detail::RegionCopy> copies;
+  std::int64_t offset = 0;
+  for (const Rank rank : ranks) {
+    const detail::PartMaps part = detail::part_maps(layout, whole.shape(), rank);
+    const Shape shape = detail::shape_of(part);
+    for (const detail::Piece& piece : detail::common_pieces(all, part)) {
+      copies.push_back(detail::region_copy(piece, whole.shape(), 0, shape, offset));
+    }
+    offset += shape.numel();
+  }
+  detail::merge_copies(copies);
+  detail::copy_regions(packed, dense, copies);
+  return packed;
+}
+
+// What the first rank has goes to all; `layout` has nothing partial.
+Tensor scattered(const Tensor& whole, const Layout& layout) {
+  if (!is_on(layout.mesh())) return Tensor::sharded(whole.shape(), whole.dtype(), layout, {});
+  const autograd::NoGrad no_grad;
+  const comm::ProcessGroup& group = group_of_mesh(layout.mesh());
+  const tensor::CurrentDevice where = tensor::current_device(whole.device());
+  std::vector<std::int64_t> counts;
+  std::int64_t numel = 0;
+  bool is_even = true;
+  for (const Rank rank : group.ranks()) {
+    counts.push_back(layout::local_shape(layout, whole.shape(), rank).numel());
+    numel += counts.back();
+    is_even &= counts.back() == counts[0];
+  }
+  const Tensor part =
+      Tensor::allocate(layout::local_shape(layout, whole.shape(), current_place().rank), whole.dtype(), where);
+  comm::Operation operation{.kind = layout.is_replicated() ? comm::OpKind::kBroadcast : comm::OpKind::kScatter,
+                            .dtype = whole.dtype(),
+                            .out = part.data()};
+  if (is_even) operation.count = counts[0];
+  for (std::size_t i = 0; !is_even && i < counts.size(); ++i) operation.in_counts.push_back(counts[i]);
+  Tensor sent;
+  if (group.rank() == 0) {
+    sent = layout.is_replicated() ? ops::contiguous(whole) : all_parts(whole, layout, group.ranks(), numel);
+    sent.storage().use_on(*where.stream);
+    operation.in = sent.data();
+  }
+  (void)group.launch(operation, *where.stream);
+  detail::Counters& counters = detail::counters();
+  counters.collectives.fetch_add(1, std::memory_order_relaxed);
+  if (group.rank() != 0) counters.nbytes.fetch_add(part.nbytes(), std::memory_order_relaxed);
+  return Tensor::sharded(whole.shape(), whole.dtype(), layout, part);
+}
+
+// How many ranks a partial part is averaged over, for its gradient.
+std::int64_t averaged_over(const Layout& layout) {
+  std::int64_t ranks = 1;
+  for (const layout::PartialAxis& partial : layout.partials()) {
+    TESSERA_CHECK_AS(
+        NotSupported, partial.reduction == layout::Reduction::kSum || partial.reduction == layout::Reduction::kAvg,
+        "from_local: parts under ", layout.placements_text(), " have no gradient each: whose value is the ",
+        to_string(partial.reduction), " only all of them tell; reduce them as plain tensors, or detach()");
+    if (partial.reduction == layout::Reduction::kAvg) ranks *= partial.by.size;
+  }
+  return ranks;
+}
+
+Tensor wrapped(const Tensor& part, const Layout& layout, const Shape& shape) {
+  return std::move(autograd::apply_function(
+      "from_local",
+      [&](FunctionCall& /*call*/, const Tensors& inputs) -> Tensors {
+        return {Tensor::sharded(shape, inputs[0].dtype(), layout, inputs[0].detach())};
+      },
+      [layout](FunctionCall& /*call*/, const Tensors& gradients) -> Tensors {
+        const std::int64_t averaged = averaged_over(layout);
+        const Tensor gradient = detail::laid_out(gradients[0], layout.mesh());
+        const Tensor mine = local(redistribute(gradient, layout::gradient_layout(layout)));
+        return {averaged == 1 ? mine : ops::div(mine, Scalar(averaged))};
+      },
+      {part})[0]);
+}
+
+}  // namespace
+
+Tensor detail::laid_out(const Tensor& gradient, const layout::Mesh& mesh) {
+  if (gradient.has_layout()) return gradient;
+  TESSERA_CHECK(gradient.numel() == 1, "a gradient ", tensor::describe(gradient), " for a tensor on mesh ", mesh.text(),
+                " has no layout; replicate() or from_local() give it one");
+  return replicate(gradient, mesh);
+}
+
+Tensor distribute(const Tensor& whole, const Layout& layout, DataOn where) {
+  check_plain("distribute", whole, "redistribute() changes it");
+  TESSERA_CHECK(layout, "distribute: the layout is empty");
+  layout::check_fits(layout, whole.shape());
+  if (where == DataOn::kEveryRank) {
+    const Tensor replicated = replicate(layout.is_replicated() ? ops::clone(whole) : whole, layout.mesh());
+    return redistribute(replicated, layout);
+  }
+  if (moving() == Moving::kForbidden) {
+    detail::check_may_communicate(
+        tessera::detail::concat("distribute of ", tensor::describe(whole), " to ", layout.placements_text()));
+  }
+  const Tensor cut = std::move(autograd::apply_function(
+      "distribute",
+      [to = layout::gradient_layout(layout)](FunctionCall& /*call*/, const Tensors& inputs) -> Tensors {
+        return {scattered(inputs[0], to)};
+      },
+      [mesh = layout.mesh()](FunctionCall& /*call*/, const Tensors& gradients) -> Tensors {
+        return {full(detail::laid_out(gradients[0], mesh))};
+      },
+      {whole})[0]);
+  return redistribute(cut, layout);
+}
+
+Tensor from_local(const Tensor& local, const Layout& layout, const FromLocalOptions& options) {
+  TESSERA_CHECK(layout, "from_local: the layout is empty");
+  if (!is_on(layout.mesh())) {
+    TESSERA_CHECK(options.shape && (options.dtype || local), "from_local: rank ", current_place().rank,
+                  " is not on the mesh ", layout.mesh().text(), ": it must be given the shape and the dtype");
+    layout::check_fits(layout, *options.shape);
+    return Tensor::sharded(*options.shape, options.dtype ? *options.dtype : local.dtype(), layout, {});
+  }
+  check_plain("from_local", local, "local() gives its part");
+  TESSERA_CHECK(!options.dtype || *options.dtype == local.dtype(), "from_local: ", tensor::describe(local), " is not ",
+                to_string(*options.dtype), "; cast() it");
+  if (options.shape) detail::check_part(local, layout, *options.shape);
+  if (options.shape && !options.check) return wrapped(local, layout, *options.shape);
+  if (moving() == Moving::kForbidden) {
+    detail::check_may_communicate(tessera::detail::concat("from_local of ", tensor::describe(local), " under ",
+                                                          layout.placements_text(), " without a shape, or checked"));
+  }
+  return wrapped(local, layout, detail::compare_parts(local, layout, options.shape, options.check));
+}
+
+Tensor local(const Tensor& x, const std::optional<Layout>& gradient) {
+  TESSERA_CHECK(x, "local: no tensor is given");
+  if (!x.has_layout()) return x;
+  TESSERA_CHECK(!gradient || gradient->mesh() == x.layout().mesh(), "local: the gradient's layout is on the mesh ",
+                gradient->mesh().text(), ", not on that of ", tensor::describe(x));
+  if (!x.local()) return {};
+  if (!x.is_tracked() || !tensor::is_grad_enabled()) return x.local().detach();
+  return std::move(autograd::apply_function(
+      "local", [](FunctionCall& /*call*/, const Tensors& inputs) -> Tensors { return {inputs[0].local().detach()}; },
+      [shape = x.shape(), back = gradient.value_or(layout::gradient_layout(x.layout()))](
+          FunctionCall& /*call*/, const Tensors& gradients) -> Tensors {
+        return {from_local(gradients[0], back, {.shape = shape})};
+      },
+      {x})[0]);
+}
+
+Tensor full(const Tensor& x) {
+  TESSERA_CHECK(x, "full: no tensor is given");
+  if (!x.has_layout()) return x;
+  return local(redistribute(x, Layout::replicated(x.layout().mesh())));
+}
+
+Tensor replicate(const Tensor& plain, const layout::Mesh& mesh) {
+  check_plain("replicate", plain, "redistribute() brings it to every rank");
+  return from_local(plain, Layout::replicated(mesh), {.shape = plain.shape()});
+}
+
+}  // namespace tessera::shard

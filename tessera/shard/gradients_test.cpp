@@ -1,0 +1,204 @@
+// Gradients of sharded calls: what is pending stays so, nothing is sent that was not asked for, and errors say where.
+#include <gtest/gtest.h>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/world.h"
+#include "tessera/memory/label.h"
+#include "tessera/ops/create/create.h"
+#include "tessera/ops/matrix/matrix.h"
+#include "tessera/ops/pointwise/activations.h"
+#include "tessera/ops/pointwise/functions.h"
+#include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/ops/reduce/reduce.h"
+#include "tessera/shard/distribute.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/shard/scopes.h"
+#include "tessera/shard/testing/all_ranks.h"
+
+namespace tessera::shard {
+namespace {
+
+using layout::Layout;
+using layout::Mesh;
+using testing::counted;
+using testing::placed;
+using testing::Results;
+using testing::Whole;
+
+const Mesh& grid() {
+  static const Mesh mesh = Mesh::parse("dp=2,tp=2");
+  return mesh;
+}
+Layout on_grid(const char* text) { return Layout::parse(grid(), text); }
+
+Tensor leaf(Tensor tensor) {
+  autograd::set_requires_grad(tensor, true);
+  return tensor;
+}
+Tensor f64(const Shape& shape, const char* layout) { return placed(counted(shape, DType::kF64), on_grid(layout)); }
+Tensor plain64(const Shape& shape) { return testing::plain(counted(shape, DType::kF64)); }
+Whole read(const Tensor& tensor) {
+  ops::testing::wait_for_work();
+  return ops::testing::read(tensor);
+}
+
+template <class F>
+std::uint64_t collectives(const F& body) {
+  const std::uint64_t before = shard_counts().collectives;
+  body();
+  return shard_counts().collectives - before;
+}
+
+// A column-parallel product and a row-parallel one, batch cut by dp, summed up.
+Tensor model(const Tensor& x, const Tensor& up, const Tensor& down) {
+  Tensor hidden = ops::relu(ops::sub(ops::mm(x, up), 9000));
+  Tensor out = ops::mm(hidden, down);
+  if (out.has_layout()) out = redistribute(out, on_grid("S0,R"));
+  return ops::sum(ops::mul(out, out));
+}
+
+TEST(Gradients, OfATensorParallelBlockTalkOnlyWhereForwardMoved) {
+  Results results(4);
+  testing::on_worlds(4, {1, 2}, [&] {
+    const Tensor x = f64({4, 6}, "S0,R");
+    const Tensor up = leaf(f64({6, 8}, "R,S1"));
+    const Tensor down = leaf(f64({8, 3}, "R,S0"));
+    Tensor loss;
+    EXPECT_EQ(collectives([&] { loss = model(x, up, down); }), 1U);
+    EXPECT_EQ(loss.layout(), on_grid("P,R"));
+    EXPECT_EQ(collectives([&] { autograd::backward(loss); }), 0U);  // the transpose of an all-reduce sends nothing
+    EXPECT_EQ(autograd::grad(up).layout(), on_grid("P,S1"));        // pending over the batch
+    EXPECT_EQ(autograd::grad(down).layout(), on_grid("P,S0"));
+    results.hand_in(0, autograd::grad(up));
+    results.hand_in(1, autograd::grad(down));
+  });
+  const Tensor up = leaf(plain64({6, 8}));
+  const Tensor down = leaf(plain64({8, 3}));
+  autograd::backward(model(plain64({4, 6}), up, down));
+  EXPECT_EQ(ops::testing::difference(results.whole(0), read(autograd::grad(up)), 1e-9, on_grid("P,S1")), "");
+  EXPECT_EQ(ops::testing::difference(results.whole(1), read(autograd::grad(down)), 1e-9, on_grid("P,S0")), "");
+}
+
+// w is whole; one use of it gives a whole gradient, the other a pending one.
+Tensor two_uses(const Tensor& w, const Tensor& x) {
+  return ops::add(ops::sum(ops::mul(w, w)), ops::sum(ops::mul(w, x)));
+}
+
+TEST(Gradients, WholeAndPendingOnesAddUpToAPendingOneWithoutAWord) {
+  Results results(4);
+  testing::on_worlds(4, {3}, [&] {
+    const Tensor w = leaf(f64({4, 4}, "R,R"));
+    const Tensor x = f64({4, 4}, "P,R");
+    const Tensor squares = ops::sum(ops::mul(w, w));
+    const Tensor products = ops::sum(ops::mul(w, x));
+    EXPECT_EQ(products.layout(), on_grid("P,R"));
+    EXPECT_EQ(collectives([&] {
+                autograd::backward({squares, products}, {});
+                EXPECT_EQ(autograd::grad(w).layout(), on_grid("P,R"));
+                autograd::backward(ops::sum(ops::mul(w, w)));  // leaves accumulate
+              }),
+              0U);
+    EXPECT_EQ(autograd::grad(w).layout(), on_grid("P,R"));
+    results.hand_in(0, autograd::grad(w));
+  });
+  const Tensor w = leaf(plain64({4, 4}));
+  autograd::backward(two_uses(w, plain64({4, 4})));
+  autograd::backward(ops::sum(ops::mul(w, w)));
+  EXPECT_EQ(ops::testing::difference(results.whole(0), read(autograd::grad(w)), 1e-9, on_grid("P,R")), "");
+}
+
+TEST(Gradients, OfSumsGoBackToTheCutsOfWhatWasSummed) {
+  Results results(4);
+  testing::on_worlds(4, {4}, [&] {
+    const Tensor w = leaf(f64({6, 5}, "S0,S1"));
+    EXPECT_EQ(collectives([&] { autograd::backward(ops::mean(ops::exp(ops::div(w, 50)))); }), 0U);
+    EXPECT_EQ(autograd::grad(w).layout(), on_grid("S0,S1"));
+    results.hand_in(0, autograd::grad(w));
+  });
+  const Tensor w = leaf(plain64({6, 5}));
+  autograd::backward(ops::mean(ops::exp(ops::div(w, 50))));
+  EXPECT_EQ(ops::testing::difference(results.whole(0), read(autograd::grad(w)), 1e-12, on_grid("S0,S1")), "");
+}
+
+TEST(Gradients, OfGradientsKeepTheirLayouts) {
+  Results results(4);
+  simulate(4, [&] {
+    const Tensor w = leaf(f64({6, 5}, "S0,R"));
+    const Tensor loss = ops::sum(ops::mul(ops::mul(w, w), w));
+    const Tensor first = autograd::gradients({loss}, {w}, {}, {.create_graph = true})[0];
+    autograd::backward(ops::sum(ops::mul(first, first)));
+    results.hand_in(0, autograd::grad(w));
+  });
+  std::vector<double> want = counted({6, 5}).values;
+  for (double& value : want) value = 36 * value * value * value;  // d/dw (3 w^2)^2
+  EXPECT_EQ(ops::testing::difference(results.whole(0), {Shape({6, 5}), DType::kF64, want}, 1e-12, on_grid("S0,R")), "");
+}
+
+TEST(Gradients, ErrorsInBackwardNameTheForwardCall) {
+  simulate(4, [] {
+    const Tensor w = leaf(f64({6, 6}, "R,S1"));
+    Tensor loss;
+    {
+      const memory::Label label("encoder");
+      loss = ops::mul(w, w);
+    }
+    // A gradient whose rows are cut, of a tensor whose columns are.
+    expect_error<InvalidArgument>(
+        [&] {
+          autograd::backward(loss, f64({6, 6}, "R,S0"));
+        },
+        {"would have to move", "AutoRedistribute"});
+    const Tensor x = f64({6, 6}, "R,P(max)");
+    const Tensor y = leaf(f64({6, 6}, "R,R"));
+    Tensor product;
+    {
+      const memory::Label label("decoder");
+      const AutoRedistribute automatic;
+      product = ops::mul(x, y);
+    }
+    const Tensor gradient = f64({6, 6}, "R,R");
+    expect_error<InvalidArgument>([&] { autograd::backward(product, gradient); },
+                                  {"mul", "in the gradient of mul (label 'decoder')"});
+  });
+}
+
+TEST(Gradients, OfAPlainNumberAmongShardedTensorsAreWholeOrRefused) {
+  simulate(4, [] {
+    const Tensor scale = leaf(testing::plain({{}, DType::kF64, {2}}));
+    const Tensor x = f64({4, 4}, "S0,R");
+    expect_error<InvalidArgument>([&] { autograd::backward(ops::sum(ops::mul(x, scale))); },
+                                  {"plain tensor", "replicate()", "in the gradient of mul"});
+    const AutoRedistribute automatic;
+    autograd::backward(ops::sum(ops::mul(x, scale)));
+    EXPECT_FALSE(autograd::grad(scale).has_layout());
+    double sum = 0;
+    for (const double value : counted({4, 4}).values) sum += value;
+    EXPECT_EQ(read(autograd::grad(scale)).values[0], sum);
+  });
+}
+
+TEST(Gradients, ScopesHoldInBackward) {
+  simulate(4, [] {
+    const Tensor w = leaf(f64({8, 8}, "R,S0"));
+    const Tensor whole = redistribute(w, on_grid("R,R"));
+    const Tensor loss = ops::sum(ops::mul(whole, f64({8, 8}, "P,P")));
+    const ForbidCommunication none;
+    expect_error<NotSupported>([&] { autograd::backward(loss); }, {"ForbidCommunication", "in the gradient of"});
+  });
+}
+
+TEST(Gradients, RanksOffTheMeshTakePart) {
+  const Mesh mesh = Mesh::create({{"x", 2}}, Rank(1));
+  simulate(3, [&] {
+    const Tensor w = leaf(placed(counted({4, 4}, DType::kF64), Layout::create(mesh, {layout::Shard(0)})));
+    autograd::backward(ops::sum(ops::mul(w, w)));
+    const Tensor gradient = autograd::grad(w);
+    EXPECT_EQ(gradient.shape(), Shape({4, 4}));
+    EXPECT_EQ(static_cast<bool>(gradient.local()), static_cast<bool>(w.local()));
+  });
+}
+
+}  // namespace
+}  // namespace tessera::shard

@@ -1,0 +1,39 @@
+#include "tessera/shard/scopes.h"
+
+#include <utility>
+
+#include "tessera/base/error.h"
+#include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/entry.h"
+#include "tessera/shard/detail/rank_part.h"
+
+namespace tessera::shard {
+namespace {
+
+constinit thread_local Moving in_force = Moving::kRefused;
+
+}  // namespace
+
+Moving moving() { return in_force; }
+
+MovingScope::MovingScope(Moving moving) : previous_(std::exchange(in_force, moving)) {}
+MovingScope::~MovingScope() { in_force = previous_; }
+
+ShardCounts shard_counts() {
+  const detail::Counters& all = detail::counters();
+  return {all.calls, all.hits, all.evictions, all.automatic, all.collectives, all.nbytes};
+}
+
+namespace detail {
+
+Counters& counters() { return rank_part<Counters>(); }
+
+void check_may_communicate(std::string_view what) {
+  TESSERA_CHECK_AS(NotSupported, in_force != Moving::kForbidden, what,
+                   ", which needs communication, inside a ForbidCommunication scope; leave the scope, or bring the "
+                   "tensors beforehand to layouts that need none",
+                   backward_note());
+}
+
+}  // namespace detail
+}  // namespace tessera::shard

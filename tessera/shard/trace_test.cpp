@@ -1,0 +1,79 @@
+#include "tessera/shard/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/world.h"
+#include "tessera/memory/label.h"
+#include "tessera/ops/matrix/matrix.h"
+#include "tessera/ops/nn/softmax.h"
+#include "tessera/shard/create.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/shard/testing/all_ranks.h"
+
+namespace tessera::shard {
+namespace {
+
+using layout::Layout;
+using layout::Mesh;
+using testing::counted;
+using testing::placed;
+
+TEST(Trace, TellsCallsMovesAndCooperation) {
+  const Mesh mesh = Mesh::parse("tp=2@memory");
+  simulate(2, [&] {
+    std::ostringstream text;
+    const Tensor x = placed(counted({4, 6}), Layout::parse(mesh, "S1"));
+    const Tensor w = placed(counted({6, 4}), Layout::parse(mesh, "S0"));
+    const TraceLayouts outer;
+    {
+      const TraceLayouts trace(&text);
+      const memory::Label label("encoder");
+      const Tensor y = redistribute(ops::mm(x, w), Layout::parse(mesh, "R"));
+      ops::softmax(x, 1);
+      EXPECT_EQ(trace.events().size(), 5U);
+      EXPECT_EQ(trace.counts().calls, 2U);
+      EXPECT_EQ(trace.counts().collectives, 3U);
+    }
+    ops::softmax(x, 0);
+    EXPECT_EQ(outer.events().size(), 6U);
+    EXPECT_EQ(outer.counts().calls, 3U);
+    const std::string lines = text.str();
+    for (const char* line :
+         {"mm(f32[4, 6] {Shard(1)}, f32[6, 4] {Shard(0)}) -> f32[4, 4] {Partial()} [encoder]\n",
+          "move f32[4, 4] {Partial()} -> {Replicate()}: all-reduce over tp, 64 B, ", " us; asked for [encoder]\n",
+          "softmax(f32[4, 6] {Shard(1)}) -> f32[4, 6] {Shard(1)}", "softmax cooperates over tp: 16 B [encoder]\n"}) {
+      EXPECT_NE(lines.find(line), std::string::npos) << line << "is missing in\n" << lines;
+    }
+  });
+}
+
+TEST(Visualize, DrawsWhoOwnsWhat) {
+  const Mesh mesh = Mesh::parse("dp=2,tp=2");
+  EXPECT_EQ(visualize(empty({5, 4}, Layout::parse(mesh, "S0,S1"))),
+            "f32[5, 4] dp=2,tp=2 {Shard(0), Shard(1)}\n"
+            "      | 0:2 2:4\n"
+            "  0:3 | 0   1\n"
+            "  3:5 | 2   3\n");
+  EXPECT_EQ(visualize(empty({6}, Layout::parse(mesh, "R,S0"))),
+            "f32[6] dp=2,tp=2 {Replicate(), Shard(0)}\n"
+            "  0:3 | 0 2\n"
+            "  3:6 | 1 3\n");
+  const Tensor partial = Tensor::sharded({2}, DType::kF32, Layout::parse(mesh, "P,R"), {});
+  EXPECT_EQ(visualize(partial),
+            "f32[2] dp=2,tp=2 {Partial(), Replicate()}\n"
+            "  0:2 | 0 1 2 3\n"
+            "  partial: the sum over dp makes the values\n");
+  expect_error<InvalidArgument>(
+      [&] {
+        (void)visualize(empty({2, 2, 2}, Layout::replicated(mesh)));
+      },
+      {"up to two dimensions"});
+}
+
+}  // namespace
+}  // namespace tessera::shard
