@@ -3,6 +3,8 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <set>
 
 #include "tessera/device/detail/state.h"
 
@@ -15,7 +17,39 @@ using std::chrono::steady_clock;
 // About 5 us: longer than a hand-over between two running threads, shorter than a sleep and a wake.
 constexpr int kSpins = 150;
 
+// Devices of ranks that live as long as the process. Never destroyed; when the process ends, threads of theirs that
+// have ended are joined: sanitizers ask for that.
+struct LivingDevices {
+  std::mutex mutex;
+  std::set<HostShared*> all;
+
+  static LivingDevices& get() {
+    static auto* const one = [] {
+      std::atexit([] { get().reap(); });
+      return new LivingDevices;
+    }();
+    return *one;
+  }
+  void reap() {
+    const std::lock_guard lock(mutex);
+    for (HostShared* device : all) device->reap();
+  }
+};
+
 }  // namespace
+
+HostShared::HostShared(std::string name, std::shared_ptr<SeededScheduler> scheduler)
+    : name_(std::move(name)), scheduler_(std::move(scheduler)) {
+  LivingDevices& living = LivingDevices::get();
+  const std::lock_guard lock(living.mutex);
+  living.all.insert(this);
+}
+
+HostShared::~HostShared() {
+  LivingDevices& living = LivingDevices::get();
+  const std::lock_guard lock(living.mutex);
+  living.all.erase(this);
+}
 
 nanoseconds HostShared::now() const {
   return scheduler_ != nullptr ? scheduler_->now() : steady_clock::now().time_since_epoch();

@@ -44,8 +44,10 @@ class WeakRank {
 /// Shared by a device, its streams, events and graphs. Thread-safe.
 class HostShared {
  public:
-  HostShared(std::string name, std::shared_ptr<SeededScheduler> scheduler)
-      : name_(std::move(name)), scheduler_(std::move(scheduler)) {}
+  HostShared(std::string name, std::shared_ptr<SeededScheduler> scheduler);
+  ~HostShared();
+  HostShared(const HostShared&) = delete;
+  HostShared& operator=(const HostShared&) = delete;
 
   /// The device's name.
   [[nodiscard]] const std::string& name() const { return name_; }
