@@ -129,13 +129,16 @@ function(tessera_layer_test layer source)
     string(REGEX REPLACE "_suite_test$" "" implementation ${stem})
     string(REGEX MATCH "^[^_]+" prefix ${implementation})
     # The bugs planted in the layer itself are caught on the host; processes that share a GPU only slow each other down.
-    # A suite whose every case starts a job (mpi) is too slow for more than its own, and for more than the campaigns.
+    # A suite whose every case starts processes (shm, mpi) is too slow for more than its own, and the suite of comm, which
+    # waits for many deadlines, for more than the campaigns.
     set(which --prefix ${prefix}. --prefix ${layer}.)
     if(label STREQUAL "gpu")
       set(which --prefix ${prefix}. --jobs 1)
-    elseif(prefix STREQUAL "mpi")
-      set(which --prefix ${prefix}.)
+    elseif(layer STREQUAL "comm")
       set(label campaign)
+      if(NOT prefix STREQUAL "thread")
+        set(which --prefix ${prefix}.)
+      endif()
     endif()
     add_test(NAME ${layer}_${implementation}_mutants
              COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py --sources ${CMAKE_CURRENT_SOURCE_DIR}
