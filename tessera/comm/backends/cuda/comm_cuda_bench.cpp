@@ -41,11 +41,13 @@ class BarrierRounds {
     constexpr std::uint64_t kDeadlineNs = 5'000'000'000;
     auto* const times = reinterpret_cast<std::uint64_t*>(times_.data());
     std::fill_n(times, 2 * kRanks, 0);
+    void* const memory = group_->memory();
+    void* const control = group_->control();
     for (std::int32_t rank = 0; rank < kRanks; ++rank) {
       streams_[static_cast<std::size_t>(rank)].launch(
           kernel_, {.block = {32, 1, 1}, .spins = true},
-          device::KernelArgs(group_->memory(), group_->control(), rank, std::int32_t{kRanks}, next_, kRounds,
-                             kDeadlineNs, times + 2 * rank));
+          device::KernelArgs(memory, control, rank, std::int32_t{kRanks}, next_, kRounds, kDeadlineNs,
+                             times + 2 * rank));
     }
     next_ += kRounds + 1;
     std::uint64_t begin = 0;
