@@ -48,8 +48,13 @@ NcclCommunicator::~NcclCommunicator() {
   }
   watcher_.join();
   if (comm_ == nullptr) return;
+  look_at_pending();
+  if (!pending_.empty()) {
+    end(Failure::Kind::kAborted, "rank " + std::to_string(rank_) + " let go of its groups");
+    abort_comm();
+    return;
+  }
   try {
-    TESSERA_CHECK_AS(AbortedError, pending_.empty(), "operations are pending");
     check(library().ncclCommFinalize(comm_), "ncclCommFinalize", comm_);
     wait_until_ready("the end of the communicator", kFarewell);
     library().ncclCommDestroy(comm_);
