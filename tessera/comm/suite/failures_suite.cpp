@@ -179,15 +179,16 @@ TEST_P(CommSuite, ADeadlineThatWasExtendedIsNotTheDeadline) {
   if (is_seeded()) GTEST_SKIP() << "time there does not pass by itself";
   on_ranks(2, [](Member& member) {
     const device::Stream side = member.host.create_stream();
-    member.group.set_deadline(150ms);
+    constexpr auto kFirst = 1s;  // long enough for a busy machine to extend it in time
+    member.group.set_deadline(kFirst);
     if (member.rank() == 0) {
       const Work work = member.group.launch({.kind = OpKind::kBarrier}, side);
       while (work.sequence() == 0) std::this_thread::yield();
       member.group.extend_deadline(kSoon);
       // It waits past its first deadline, for a key that nobody sets.
       const auto began = std::chrono::steady_clock::now();
-      while (std::chrono::steady_clock::now() - began < 150ms) {
-        EXPECT_THROW((void)store()->get("never", 151ms), TimeoutError);
+      while (std::chrono::steady_clock::now() - began < kFirst) {
+        EXPECT_THROW((void)store()->get("never", kFirst), TimeoutError);
       }
       EXPECT_FALSE(work.is_done());
       Member::say("extended");
