@@ -61,7 +61,10 @@ TEST(ProcessGroup, GatherScatterAndExchange) {
       Floats part(n, me);
       Floats whole(4 * n);
       group.all_gather(part.data(), whole.data(), count, DType::kF32, stream).wait();
-      for (std::size_t i = 0; i < 4 * n; ++i) ASSERT_EQ(whole[i], static_cast<float>(i / n));
+      for (std::size_t i = 0; i < 4 * n; ++i) {
+        const std::size_t from = i / n;
+        ASSERT_EQ(whole[i], static_cast<float>(from));
+      }
       Floats mine(n);
       group.reduce_scatter(whole.data(), mine.data(), count, DType::kF32, {}, stream).wait();
       EXPECT_EQ(mine, Floats(n, 4 * me));

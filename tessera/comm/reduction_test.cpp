@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <type_traits>
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
@@ -17,16 +18,26 @@ namespace {
 
 using Random = std::mt19937_64;
 
+// As a and b are; what overflows an integer wraps.
+template <class A>
+A product_of(A a, A b) {
+  if constexpr (std::is_integral_v<A>) {
+    return static_cast<A>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  } else {
+    return static_cast<A>(a * b);
+  }
+}
+
 template <class T, class A>
 T definition_of(const Reduction& reduction, const std::vector<std::vector<T>>& inputs, std::size_t at) {
-  A sum = static_cast<A>(inputs[0][at]);
+  A sum = static_cast<A>(inputs[0][at]);  // NOLINT(bugprone-signed-char-misuse): numbers
   if (reduction.kind == ReduceKind::kPremultiply) sum = static_cast<A>(sum * static_cast<A>(reduction.factor));
   for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
     const A value = static_cast<A>(inputs[rank][at]);
     switch (reduction.kind) {
       case ReduceKind::kSum:
       case ReduceKind::kAvg: sum = static_cast<A>(sum + value); break;
-      case ReduceKind::kProd: sum = static_cast<A>(sum * value); break;
+      case ReduceKind::kProd: sum = product_of(sum, value); break;
       case ReduceKind::kMin: sum = std::isnan(static_cast<double>(value)) || value < sum ? value : sum; break;
       case ReduceKind::kMax: sum = std::isnan(static_cast<double>(value)) || value > sum ? value : sum; break;
       case ReduceKind::kPremultiply: {
