@@ -44,10 +44,11 @@ TEST(Command, AnUnknownVerbSuggestsTheNearest) {
   const Outcome near = tessera("inof");
   EXPECT_EQ(near.code, 2);
   EXPECT_EQ(near.out, "");
-  EXPECT_EQ(near.err,
-            "tessera: there is no verb 'inof' (did you mean 'info'?); there are: info, layout, memory, ops, run\n");
+  EXPECT_EQ(
+      near.err,
+      "tessera: there is no verb 'inof' (did you mean 'info'?); there are: info, layout, memory, ops, record, run\n");
   EXPECT_EQ(tessera("frobnicate").err,
-            "tessera: there is no verb 'frobnicate'; there are: info, layout, memory, ops, run\n");
+            "tessera: there is no verb 'frobnicate'; there are: info, layout, memory, ops, record, run\n");
 }
 
 TEST(Command, AnUnknownOptionSuggestsTheNearest) {

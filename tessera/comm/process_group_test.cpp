@@ -61,17 +61,18 @@ TEST(ProcessGroup, GatherScatterAndExchange) {
       Floats part(n, me);
       Floats whole(4 * n);
       group.all_gather(part.data(), whole.data(), count, DType::kF32, stream).wait();
-      for (std::size_t i = 0; i < 4 * n; ++i) {
-        const std::size_t from = i / n;
-        ASSERT_EQ(whole[i], static_cast<float>(from));
-      }
+      const auto part_of = [n](std::size_t i) {
+        const std::size_t number = i / n;
+        return static_cast<float>(number);
+      };
+      for (std::size_t i = 0; i < 4 * n; ++i) ASSERT_EQ(whole[i], part_of(i));
       Floats mine(n);
       group.reduce_scatter(whole.data(), mine.data(), count, DType::kF32, {}, stream).wait();
       EXPECT_EQ(mine, Floats(n, 4 * me));
       Floats exchanged(4 * n);
-      for (std::size_t i = 0; i < 4 * n; ++i) whole[i] = me * 10 + static_cast<float>(i / n);
+      for (std::size_t i = 0; i < 4 * n; ++i) whole[i] = me * 10 + part_of(i);
       group.all_to_all(whole.data(), exchanged.data(), count, DType::kF32, stream).wait();
-      for (std::size_t i = 0; i < 4 * n; ++i) ASSERT_EQ(exchanged[i], static_cast<float>(i / n) * 10 + me);
+      for (std::size_t i = 0; i < 4 * n; ++i) ASSERT_EQ(exchanged[i], part_of(i) * 10 + me);
     });
   }
 }
@@ -116,7 +117,8 @@ TEST(ProcessGroup, SubgroupsAndColours) {
     float x = static_cast<float>(group.rank());
     float all[2] = {};
     half.all_gather(&x, all, 1, DType::kF32, stream).wait();
-    const float high = static_cast<float>(group.rank() / 2 * 2 + 1);
+    const int odd = group.rank() / 2 * 2 + 1;
+    const auto high = static_cast<float>(odd);
     EXPECT_EQ(all[0], high);
     EXPECT_EQ(all[1], high - 1);
     if (!even) return;

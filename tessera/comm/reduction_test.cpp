@@ -33,7 +33,7 @@ T definition_of(const Reduction& reduction, const std::vector<std::vector<T>>& i
   A sum = static_cast<A>(inputs[0][at]);  // NOLINT(bugprone-signed-char-misuse): numbers
   if (reduction.kind == ReduceKind::kPremultiply) sum = static_cast<A>(sum * static_cast<A>(reduction.factor));
   for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
-    const A value = static_cast<A>(inputs[rank][at]);
+    const A value = static_cast<A>(inputs[rank][at]);  // NOLINT(bugprone-signed-char-misuse): numbers
     switch (reduction.kind) {
       case ReduceKind::kSum:
       case ReduceKind::kAvg: sum = static_cast<A>(sum + value); break;
@@ -78,8 +78,10 @@ void expect_fold(DType dtype, ReduceKind kind, Random& random) {
       fold(dtype, reduction, from, to, static_cast<std::int64_t>(count));
       for (std::size_t i = 0; i < count; ++i) {
         const T want = definition_of<T, A>(reduction, before, i);
+        // NOLINTBEGIN(bugprone-suspicious-memory-comparison): bit for bit is what is promised
         ASSERT_EQ(std::memcmp(&want, &inputs[0][i], sizeof(T)), 0) << i;
         ASSERT_EQ(std::memcmp(&want, &other[i], sizeof(T)), 0) << i;
+        // NOLINTEND(bugprone-suspicious-memory-comparison)
       }
     }
   }
