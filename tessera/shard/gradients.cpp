@@ -73,7 +73,7 @@ Tensor moved(const Tensor& gradient, const Layout& to) {
       std::ranges::none_of(plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });
   TESSERA_CHECK(is_free || moving() == Moving::kAutomatic, "backward: a gradient ", tensor::describe(gradient),
                 " would have to move to ", to.placements_text(), ":\n", plan->text(),
-                "redistribute() or settle() in forward where that belongs, or open an AutoRedistribute scope",
+                "redistribute() in forward where that belongs, or open an AutoRedistribute scope",
                 detail::backward_note());
   if (!is_free) detail::counters().automatic.fetch_add(1, std::memory_order_relaxed);
   const detail::AutomaticMoves moves("a gradient");

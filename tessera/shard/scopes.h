@@ -12,7 +12,7 @@ namespace tessera::shard {
 enum class Moving : std::uint8_t {
   kRefused,    ///< an error that names the cheapest fixes; the default
   kAutomatic,  ///< the cheapest fix is taken, and the record says so
-  kForbidden,  ///< an error, and so is any communication: cooperative operators, redistribute, settle
+  kForbidden,  ///< an error, and so is any communication: cooperative operators, redistribute
 };
 /// In force on this thread.
 TESSERA_API Moving moving();

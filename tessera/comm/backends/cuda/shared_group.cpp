@@ -23,20 +23,8 @@ constexpr const char* kFloatFolds[] = {"sum", "avg", "min", "max", "prod", "prem
 constexpr const char* kOrderedFolds[] = {"avg", "min", "max"};
 constexpr const char* kWrappingFolds[] = {"sum", "prod", "band", "bor", "bxor"};
 
-const char* name_of(ReduceKind kind) {
-  switch (kind) {
-    case ReduceKind::kSum: return "sum";
-    case ReduceKind::kAvg: return "avg";
-    case ReduceKind::kMin: return "min";
-    case ReduceKind::kMax: return "max";
-    case ReduceKind::kProd: return "prod";
-    case ReduceKind::kBitAnd: return "band";
-    case ReduceKind::kBitOr: return "bor";
-    case ReduceKind::kBitXor: return "bxor";
-    case ReduceKind::kPremultiply: return "premultiply";
-  }
-  return "";
-}
+// In the names of kernels, which are of one word.
+std::string_view name_of(ReduceKind kind) { return kind == ReduceKind::kPremultiply ? "premultiply" : to_string(kind); }
 
 // As it is folded: complex numbers by their parts, and without a sign where that makes no difference.
 std::string folded_type(DType dtype, ReduceKind kind) {
@@ -220,7 +208,7 @@ const device::Kernel& Kernels::named(const std::string& name) const {
 const device::Kernel& Kernels::for_moves(const Operation& operation) const {
   if (!reduces(operation.kind)) return named("copy");
   const ReduceKind kind = operation.reduction.kind;
-  return named(folded_type(operation.dtype, kind) + "_" + name_of(kind));
+  return named(folded_type(operation.dtype, kind) + "_" + std::string(name_of(kind)));
 }
 
 SharedGroup::SharedGroup(const device::Device& device, int size)
