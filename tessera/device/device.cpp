@@ -1,6 +1,9 @@
 #include "tessera/device/device.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
 #include <thread>
 
 #include "tessera/base/error.h"
@@ -15,6 +18,40 @@ DeviceState& state_of(const Device& device) {
   TESSERA_CHECK(device.state() != nullptr, "this Device is empty; get one with Device::get(\"host\")");
   return *device.state();
 }
+
+// Devices that were let go of by their own work: a worker cannot wait for itself, so a thread of its own ends each. The
+// process waits a moment for them when it ends, so that they do not run into its end.
+class Endings {
+ public:
+  static Endings& get() {
+    static auto* const one = [] {
+      std::atexit([] { get().wait(); });
+      return new Endings;
+    }();
+    return *one;
+  }
+  void end(DeviceState* device) {
+    {
+      const std::lock_guard lock(mutex_);
+      ++under_way_;
+    }
+    std::thread([this, device] {
+      delete device;
+      const std::lock_guard lock(mutex_);
+      if (--under_way_ == 0) none_.notify_all();
+    }).detach();
+  }
+
+ private:
+  void wait() {
+    std::unique_lock lock(mutex_);
+    none_.wait_for(lock, std::chrono::seconds(1), [&] { return under_way_ == 0; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable none_;
+  int under_way_ = 0;
+};
 
 }  // namespace
 
@@ -34,7 +71,7 @@ std::shared_ptr<KernelBackend> DeviceBackend::host_kernel(HostKernelFn) {
 Device make_device(std::unique_ptr<DeviceBackend> backend, std::string name, DeviceOptions options) {
   const std::shared_ptr<DeviceState> state(new DeviceState, [](DeviceState* last) {
     if (is_device_worker) {
-      std::thread([last] { delete last; }).detach();
+      Endings::get().end(last);
     } else {
       delete last;
     }
