@@ -64,6 +64,14 @@ NcclCommunicator::~NcclCommunicator() {
   }
 }
 
+void NcclCommunicator::let_go(NcclCommunicator* last) {
+  if (std::this_thread::get_id() == last->watcher_.get_id()) {
+    std::thread([last] { delete last; }).detach();
+  } else {
+    delete last;
+  }
+}
+
 // NCCL knows the ranks of a communicator by a number that the first of them draws.
 void NcclCommunicator::connect(const ConnectRequest& request) {
   ncclUniqueId id{};
@@ -140,7 +148,7 @@ void NcclCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream&
   launch(*task, stream);
   if (is_captured) return;
   task->sequence.store(sequence_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  // Weak: the watching thread must not be the last to let go of what joins it.
+  // Weak: it keeps the task while that runs.
   task->look = [weak = weak_from_this(), began = Clock::now()](Task& asked, bool has_ended) {
     if (!has_ended) return;
     if (const auto self = weak.lock()) {

@@ -30,6 +30,8 @@ class NcclCommunicator : public Communicator, public std::enable_shared_from_thi
   NcclCommunicator(const device::Device& device, const ConnectRequest& request);
   /// Aborts what is pending.
   ~NcclCommunicator() override;
+  /// Destroys it, on a thread of its own where its watching thread asks: that one is waited for.
+  static void let_go(NcclCommunicator* last);
 
   [[nodiscard]] const Capabilities& capabilities() const override;
   void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) override;
