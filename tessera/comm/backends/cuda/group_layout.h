@@ -51,6 +51,7 @@ struct alignas(16) Notice {
   std::uint64_t fingerprint_high;  ///< likewise
   std::uint64_t task;              ///< number of the task that the step belongs to
   std::uint64_t registrations;     ///< digest of its registrations before; 0: not known
+  std::uint64_t group;             ///< digest of the name of the group that it is for
   const std::byte* in;             ///< its input; null: it has none
   std::byte* out;                  ///< its output; null: it has none
   std::int64_t count;              ///< what follows is for the words of a mismatch
@@ -157,6 +158,7 @@ struct Launch {
   bool is_staged;   ///< inputs go through the stages; nobody needs to part
   bool parts;       ///< waits until all have made their moves
   bool has_offers;  ///< tells each peer what is for it
+  bool is_ahead;    ///< only compares what would be done, in checked mode
   std::uint32_t item_nbytes;
   double factor;                        ///< of a premultiplied sum
   std::int64_t in_nbytes;               ///< to be staged

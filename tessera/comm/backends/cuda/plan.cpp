@@ -60,15 +60,16 @@ void plan_offers(const Operation& operation, int rank, int size, Launch& launch)
 
 }  // namespace
 
-Launch plan(const Operation& operation, int rank, int size) {
+Launch plan(const Operation& operation, std::uint64_t group, int rank, int size) {
   const Extents extents = definition(operation.kind).extents(operation, rank, size);
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
-  const detail::Notice notice = detail::notice_of(operation, 0);
+  const detail::Notice notice = detail::notice_of(operation, 0, TESSERA_MUTANT("cuda.group_unseen") ? 0 : group);
   Launch launch{};
   launch.notice = {.fingerprint_low = notice.fingerprint.low,
                    .fingerprint_high = TESSERA_MUTANT("cuda.not_compared") ? 0 : notice.fingerprint.high,
                    .task = 0,
                    .registrations = 0,
+                   .group = notice.group,
                    .in = extents.in > 0 ? operation.in : nullptr,
                    .out = extents.out > 0 ? operation.out : nullptr,
                    .count = operation.count,

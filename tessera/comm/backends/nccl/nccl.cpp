@@ -30,7 +30,9 @@ std::string why_not(const ConnectRequest& /*request*/) {
 
 std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   const device::Device& gpu = gpus()[static_cast<std::size_t>(current_place().local_rank)];
-  return {new NcclCommunicator(gpu, request), &NcclCommunicator::let_go};
+  auto communicator = std::make_shared<NcclCommunicator>(gpu, request);
+  communicator->start_watching();
+  return communicator;
 }
 
 // Only where it is asked for: groups of host memory are more.

@@ -298,11 +298,7 @@ bool Steps::has_passed(const Operation& operation, int peer) const {
 void Steps::fail_waiting(const Operation& operation, int peer) {
   if (has_verdict(group_)) throw_verdict(group_, name_);
   if (has_passed(operation, peer)) {
-    fail({.kind = Failure::Kind::kMismatch,
-          .missing = {peer},
-          .text = "ranks differ: rank " + std::to_string(peer) + " knew the memory of this registration, rank " +
-                  std::to_string(rank_) + " did not"},
-         operation);
+    fail({.kind = Failure::Kind::kMismatch, .missing = {peer}, .text = text_of_passed(rank_, peer)}, operation);
   }
   if (detail::is_gone(memory_, peer)) {
     fail({.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = text_of_gone(memory_, peer)}, operation);
