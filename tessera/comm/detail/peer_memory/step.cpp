@@ -29,7 +29,6 @@ void Steps::run(const Task& task) {
   sequence_ = task.sequence.load(std::memory_order_relaxed);
   registrations_ = task.registrations;
   deadline_ = task.deadline;
-  extra_ns_.store(0, std::memory_order_relaxed);
   until_ = deadline_ == nanoseconds::max() ? deadline_ : memory_.waiting().now() + deadline_;
   try {
     run_operations(task);
@@ -263,7 +262,7 @@ void Steps::next_window(const Operation& operation, std::uint64_t window) {
 
 nanoseconds Steps::time_left() const {
   if (until_ == nanoseconds::max()) return until_;
-  const nanoseconds extra(TESSERA_MUTANT("comm.deadline_not_extended") ? 0 : extra_ns_.load(std::memory_order_relaxed));
+  const nanoseconds extra = TESSERA_MUTANT("comm.deadline_not_extended") ? nanoseconds(0) : tasks_.extra();
   return std::max(until_ + extra - memory_.waiting().now(), nanoseconds(0));
 }
 

@@ -34,8 +34,9 @@ bool is_message(const Operation& operation) {
 
 }  // namespace
 
-Steps::Steps(Endpoint& endpoint, bool crowded, bool checked)
+Steps::Steps(Endpoint& endpoint, const detail::TaskRunner& tasks, bool crowded, bool checked)
     : endpoint_(endpoint),
+      tasks_(tasks),
       rank_(endpoint.rank()),
       size_(endpoint.size()),
       crowded_(crowded),
@@ -56,7 +57,6 @@ void Steps::run(const Task& task) {
   name_ = *task.group;
   sequence_ = task.sequence.load(std::memory_order_relaxed);
   deadline_ = std::min<nanoseconds>(task.deadline, std::chrono::hours(24 * 365));
-  extra_ns_.store(0, std::memory_order_relaxed);
   until_ = steady_clock::now() + deadline_;
   try {
     run_operations(task);
