@@ -142,7 +142,7 @@ function(tessera_layer_test layer source)
     elseif(layer STREQUAL "comm")
       set(label campaign)
       if(NOT prefix STREQUAL "thread")
-        set(which --prefix ${prefix}.)
+        set(which --prefix ${prefix}. --minimum 5)
       endif()
     endif()
     add_test(NAME ${layer}_${implementation}_mutants

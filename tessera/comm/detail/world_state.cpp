@@ -127,6 +127,14 @@ void WorldState::leave() noexcept {
   }
 }
 
+void WorldState::let_go() {
+  std::map<std::string, std::shared_ptr<Connection>> connections;
+  std::map<const Communicator*, std::shared_ptr<SymmetricRegistry>> symmetric;
+  const std::lock_guard lock(mutex_);
+  connections.swap(connections_);
+  symmetric.swap(symmetric_);
+}
+
 std::string text_of(const std::vector<Rank>& ranks) {
   std::string text;
   for (std::size_t i = 0; i < ranks.size();) {

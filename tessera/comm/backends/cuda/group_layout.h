@@ -56,6 +56,9 @@ struct alignas(16) Notice {
   std::byte* out;                  ///< its output; null: it has none
   std::int64_t count;              ///< what follows is for the words of a mismatch
   std::uint64_t counts_digest;     ///< likewise, of uneven parts and targets
+  double factor;                   ///< likewise, of a reduction that has one
+  std::int64_t parts[kMostRanks];  ///< likewise, those that all ranks give alike, or targets
+  std::uint32_t part_total;        ///< likewise, how many there are
   std::int32_t root;               ///< likewise
   std::uint8_t kind;               ///< likewise, an OpKind
   std::uint8_t dtype;              ///< likewise, a DType

@@ -74,10 +74,14 @@ Launch plan(const Operation& operation, std::uint64_t group, int rank, int size)
                    .out = extents.out > 0 ? operation.out : nullptr,
                    .count = operation.count,
                    .counts_digest = notice.counts_digest,
+                   .factor = notice.factor,
+                   .parts = {},
+                   .part_total = notice.parts,
                    .root = operation.root,
                    .kind = static_cast<std::uint8_t>(operation.kind),
                    .dtype = static_cast<std::uint8_t>(operation.dtype),
                    .reduction = static_cast<std::uint8_t>(operation.reduction.kind)};
+  std::copy_n(notice.first_parts, std::min<std::size_t>(notice.parts, kMostRanks), launch.notice.parts);
   if (TESSERA_MUTANT("cuda.not_compared")) launch.notice.fingerprint_low = 0;
   launch.rank = rank;
   launch.size = size;

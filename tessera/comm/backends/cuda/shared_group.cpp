@@ -54,6 +54,9 @@ detail::Notice notice_of(const Notice& notice) {
   seen.root = notice.root;
   seen.count = notice.count;
   seen.counts_digest = notice.counts_digest;
+  seen.factor = notice.factor;
+  seen.parts = static_cast<std::uint16_t>(notice.part_total);
+  std::copy_n(notice.parts, std::min<std::size_t>(notice.part_total, kMostRanks), seen.first_parts);
   return seen;
 }
 
@@ -288,7 +291,7 @@ SharedGroup::Ended SharedGroup::verdict_of_kernel() const {
   const Failure failure = failure_of(verdict, size_, groups_);
   const detail::Notice seen = notice_of(verdict.notices[verdict.by]);
   Operation operation{.kind = seen.kind, .dtype = seen.dtype, .root = seen.root, .count = seen.count};
-  operation.reduction.kind = seen.reduction;
+  operation.reduction = {seen.reduction, seen.factor};
   return {failure.kind, detail::seen_in(operation, verdict.task, verdict.by, failure).text};
 }
 

@@ -171,7 +171,7 @@ void Steps::move_from_letters(const Operation& operation) {
 }
 
 void Steps::move_by_messages(const Operation& operation) {
-  std::vector<Move> copies;
+  Moves copies;
   std::vector<Fold> folds;
   for (int maker = 0; maker < size_; ++maker) {
     for (const Move& move : definition(operation.kind).moves(operation, maker, size_)) {
