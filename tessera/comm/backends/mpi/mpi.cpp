@@ -31,7 +31,6 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
                                       .has_fixed_order = true,
                                       .has_abort = true,
                                       .has_shrink = false,
-                                      .has_symmetric_memory = false,
                                       .has_capture = true,
                                       .has_checked_mode = true};
     return kAll;

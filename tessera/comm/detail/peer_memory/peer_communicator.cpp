@@ -63,7 +63,6 @@ const Capabilities& PeerCommunicator::capabilities() const {
                                     .has_fixed_order = true,
                                     .has_abort = true,
                                     .has_shrink = true,
-                                    .has_symmetric_memory = true,
                                     .has_capture = true,
                                     .has_checked_mode = true};
   return kAll;

@@ -21,10 +21,6 @@ constexpr std::int64_t kSmallBytes = std::int64_t{16} << 10;
 // So much of a stage is fetched ahead: the processor sees the rest coming by itself.
 constexpr std::size_t kFetchedBytes = 2048;
 
-bool is_message(const Operation& operation) {
-  return operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv;
-}
-
 }  // namespace
 
 void Steps::run(const Task& task) {
@@ -68,11 +64,11 @@ void Steps::run_operations(const Task& task) {
     board.group[name_.copy(board.group, sizeof board.group - 1)] = 0;
   }
   std::vector<Operation> messages;
-  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message);
+  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message, &Operation::kind);
   if (messages.size() < task.operations.size()) ++collectives_;
   if (group_.rules().is_checked != 0) check_ahead(task, messages);
   for (const Operation& operation : task.operations) {
-    if (!is_message(operation)) run_collective(operation);
+    if (!is_message(operation.kind)) run_collective(operation);
   }
   if (!messages.empty()) run_messages(messages, /*is_ahead=*/false);
 }
@@ -80,7 +76,7 @@ void Steps::run_operations(const Task& task) {
 void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
   if (TESSERA_MUTANT("comm.nothing_ahead")) return;
   for (const Operation& operation : task.operations) {
-    if (is_message(operation)) continue;
+    if (is_message(operation.kind)) continue;
     announce(operation, /*is_staged=*/false);
     meet(operation);
     if (definition(operation.kind).offer == nullptr) continue;
