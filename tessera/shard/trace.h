@@ -76,8 +76,9 @@ class TESSERA_API TraceLayouts {
   std::vector<TraceEvent> events_;
 };
 
-/// Who owns what of a tensor of up to two dimensions, as text: a row for each run of the first dimension, a column for
-/// each of the second, the ranks that hold the box in each cell. Says so where values are partial.
+/// Who owns what, as text: a row for each piece of one dimension, a column for each of another, the ranks that hold the
+/// box in each cell. Of a tensor of more than two dimensions those are drawn that are cut, at most two. Says which
+/// ranks hold nothing, and where values are partial.
 TESSERA_API std::string visualize(const Tensor& tensor);
 
 }  // namespace tessera::shard
