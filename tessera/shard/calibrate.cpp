@@ -3,6 +3,8 @@
 // round counts: others were disturbed.
 #include "tessera/shard/calibrate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -35,12 +37,14 @@ double agreed_max(double value) {
 
 class Meter {
  public:
-  Meter(const device::Device& device, double slice_us) : device_(device), slice_us_(slice_us) {}
+  Meter(const device::Device& device, double budget_us, double slice_us)
+      : device_(device), left_us_(budget_us), slice_us_(slice_us) {}
   [[nodiscard]] const device::Device& device() const { return device_; }
-  [[nodiscard]] double slice_us() const { return slice_us_; }
+  // Of the budget, as all ranks have agreed.
+  [[nodiscard]] double left_us() const { return left_us_; }
 
   // Microseconds of one `once`, where many follow each other; on ranks that have nothing to do there, it is empty.
-  [[nodiscard]] double us_of(const std::function<void()>& once) const {
+  [[nodiscard]] double us_of(const std::function<void()>& once) {
     const double first = round_us(once, 1);  // makes what is made the first time
     double best = round_us(once, 1);
     double spent = first + best;
@@ -50,6 +54,7 @@ class Meter {
       spent += us * batch;
       best = std::min(best, us);
     }
+    left_us_ -= spent;
     return best;
   }
 
@@ -69,6 +74,7 @@ class Meter {
   }
 
   device::Device device_;
+  double left_us_;
   double slice_us_;
 };
 
@@ -84,18 +90,19 @@ struct Line {
 };
 
 // Grows what is moved until it takes long enough to tell. `mover` gives a launch for so many elements.
-Line measured(const Meter& meter, std::int64_t ranks, const std::function<std::function<void()>(std::int64_t)>& mover) {
+Line measured(Meter& meter, std::int64_t ranks, const std::function<std::function<void()>(std::int64_t)>& mover) {
   Line line;
   line.small_us = meter.us_of(mover(1));
   for (std::int64_t numel = 1 << 14; numel <= 1 << 22; numel *= 8) {  // f32: 64 KiB, 512 KiB, 4 MiB
     line.large_us = meter.us_of(mover(numel));
     line.large_nbytes = static_cast<double>(numel) * sizeof(float) * static_cast<double>(ranks);
-    if (line.large_us > meter.slice_us() / 2) break;
+    // What takes longer tells enough; and eight times as much, thrice, must leave time for other axes.
+    if (line.large_us > 1e4 || 24 * line.large_us > meter.left_us() / 4) break;
   }
   return line;
 }
 
-std::function<void()> gather(const Meter& meter, const comm::ProcessGroup* group, std::int64_t numel) {
+std::function<void()> gather(Meter& meter, const comm::ProcessGroup* group, std::int64_t numel) {
   if (group == nullptr) return {};
   const Tensor part = ops::zeros({numel}, {DType::kF32, meter.device()});
   const Tensor whole = ops::empty({numel * group->size()}, {DType::kF32, meter.device()});
@@ -105,20 +112,23 @@ std::function<void()> gather(const Meter& meter, const comm::ProcessGroup* group
   };
 }
 
-std::function<void()> copy(const Meter& meter, std::int64_t numel) {
+std::function<void()> copy(Meter& meter, std::int64_t numel) {
   const Tensor from = ops::zeros({numel}, {DType::kF32, meter.device()});
   const Tensor to = ops::empty({numel}, {DType::kF32, meter.device()});
   return [=] { ops::copy_(to, from); };
 }
 
-CostModel measure(const layout::Mesh& mesh, const Meter& meter) {
+// To four digits: more were not measured.
+double rounded(double value) { return std::stod(fmt::format("{:.4g}", value)); }
+
+CostModel measure(const layout::Mesh& mesh, Meter& meter) {
   const bool is_on_mesh = mesh.contains(current_place().rank);
   CostModel model = planner().model();
   const Line copies = measured(meter, 1, [&](std::int64_t numel) { return copy(meter, numel); });
-  model.copy_launch_us = copies.small_us;
-  model.copy_gigabytes_per_s = copies.gigabytes_per_s();
+  model.copy_launch_us = rounded(copies.small_us);
+  model.copy_gigabytes_per_s = rounded(copies.gigabytes_per_s());
   const comm::ProcessGroup* alone = is_on_mesh ? &group_along(mesh, {}) : nullptr;
-  model.launch_us = meter.us_of(gather(meter, alone, 1));
+  model.launch_us = rounded(meter.us_of(gather(meter, alone, 1)));
   bool is_measured[std::size(model.links)] = {};
   for (int a = 0; a < mesh.ndim(); ++a) {
     const layout::Axis& axis = mesh.axis(a);
@@ -127,8 +137,8 @@ CostModel measure(const layout::Mesh& mesh, const Meter& meter) {
     const comm::ProcessGroup* group = is_on_mesh ? &group_along(mesh, std::span(&whole, 1)) : nullptr;
     const std::int64_t others = axis.size - 1;
     const Line line = measured(meter, others, [&](std::int64_t numel) { return gather(meter, group, numel); });
-    const layout::LinkCost cost{std::max(0.0, line.small_us - model.launch_us) / static_cast<double>(others),
-                                line.gigabytes_per_s()};
+    const layout::LinkCost cost{rounded(std::max(0.0, line.small_us - model.launch_us) / static_cast<double>(others)),
+                                rounded(line.gigabytes_per_s())};
     model.axes[axis.name] = cost;
     layout::LinkCost& link = model.links[static_cast<std::size_t>(axis.link)];
     bool& is_known = is_measured[static_cast<std::size_t>(axis.link)];
@@ -185,9 +195,10 @@ CostModel calibrate(const layout::Mesh& mesh, const CalibrateOptions& options) {
   detail::check_may_communicate(tessera::detail::concat("calibrate on ", mesh.text()));
   const auto axes = std::ranges::count_if(mesh.axes(), [](const layout::Axis& axis) { return axis.size > 1; });
   // Four measurements for an axis, four for copies, one for a launch; each may run over by a round.
-  const double slice_us = 1e3 * static_cast<double>(options.budget.count()) / static_cast<double>(8 * (axes + 1));
-  const CostModel model =
-      measure(mesh, Meter(options.device.value_or(device::Device::get("host")), std::min(slice_us, 2e4)));
+  const double budget_us = 1e3 * static_cast<double>(options.budget.count());
+  const double slice_us = budget_us / static_cast<double>(8 * (axes + 1));
+  Meter meter(options.device.value_or(device::Device::get("host")), budget_us, std::min(slice_us, 2e4));
+  const CostModel model = measure(mesh, meter);
   if (!options.save_to.empty()) {
     from_first_rank([&] {
       write_file(options.save_to, model.json());
