@@ -30,52 +30,55 @@ using Clock = std::chrono::steady_clock;
 
 device::Stream host_stream() { return device::Device::get("host").default_stream(); }
 
-double agreed_max(double value) {
-  comm::world().all_reduce(&value, &value, 1, DType::kF64, {.kind = comm::ReduceKind::kMax}, host_stream()).wait();
-  return value;
-}
-
+// Measures while its budget lasts. What it knows of time is the slowest rank's, so that all ranks do the same.
 class Meter {
  public:
   Meter(const device::Device& device, double budget_us, double slice_us)
-      : device_(device), left_us_(budget_us), slice_us_(slice_us) {}
+      : device_(device), budget_us_(budget_us), slice_us_(slice_us) {}
   [[nodiscard]] const device::Device& device() const { return device_; }
-  // Of the budget, as all ranks have agreed.
-  [[nodiscard]] double left_us() const { return left_us_; }
+  [[nodiscard]] double left_us() const { return budget_us_ - passed_us_; }
 
   // Microseconds of one `once`, where many follow each other; on ranks that have nothing to do there, it is empty.
   [[nodiscard]] double us_of(const std::function<void()>& once) {
+    const double begin = passed_us_;
     const double first = round_us(once, 1);  // makes what is made the first time
-    double best = round_us(once, 1);
-    double spent = first + best;
-    const int batch = static_cast<int>(std::clamp(kRoundUs / std::max(best, 1.0), 1.0, 64.0));
-    for (int rounds = 0; rounds < kMostRounds && spent < slice_us_; ++rounds) {
-      const double us = round_us(once, batch);
-      spent += us * batch;
-      best = std::min(best, us);
+    const double least = first < slice_us_ / 8 ? 4 : 1;
+    double best = std::numeric_limits<double>::max();
+    for (int rounds = 0; rounds < kMostRounds && passed_us_ - begin < slice_us_; ++rounds) {
+      best = std::min(best, round_us(once, static_cast<int>(std::clamp(kRoundUs / best, least, 64.0))));
     }
-    left_us_ -= spent;
-    return best;
+    return std::min(best, first);
   }
 
  private:
   static constexpr double kRoundUs = 1000;
-  static constexpr int kMostRounds = 16;
+  static constexpr int kMostRounds = 32;
 
-  [[nodiscard]] double round_us(const std::function<void()>& once, int batch) const {
+  [[nodiscard]] double round_us(const std::function<void()>& once, int batch) {
     const device::Stream& stream = tensor::current_stream(device_);
     stream.synchronize();
-    (void)agreed_max(0);  // all begin together
+    (void)agreed(0);  // all begin together
     const Clock::time_point begin = Clock::now();
     for (int i = 0; once && i < batch; ++i) once();
     stream.synchronize();
     const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
-    return agreed_max(took.count()) / batch;
+    return agreed(took.count()) / batch;
+  }
+
+  // The largest of all ranks' values; and sees what time it is.
+  double agreed(double value) {
+    const std::chrono::duration<double, std::micro> passed = Clock::now() - start_;
+    double values[] = {value, passed.count()};
+    comm::world().all_reduce(values, values, 2, DType::kF64, {.kind = comm::ReduceKind::kMax}, host_stream()).wait();
+    passed_us_ = values[1];
+    return values[0];
   }
 
   device::Device device_;
-  double left_us_;
+  Clock::time_point start_ = Clock::now();
+  double budget_us_;
   double slice_us_;
+  double passed_us_ = 0;
 };
 
 // A small and a large amount of bytes, and the times of moving them.
@@ -194,10 +197,11 @@ CostModel calibrate(const layout::Mesh& mesh, const CalibrateOptions& options) {
                 " ms is no time; 2 s are enough");
   detail::check_may_communicate(tessera::detail::concat("calibrate on ", mesh.text()));
   const auto axes = std::ranges::count_if(mesh.axes(), [](const layout::Axis& axis) { return axis.size > 1; });
-  // Four measurements for an axis, four for copies, one for a launch; each may run over by a round.
+  // Four measurements for an axis, four for copies, one for a launch; each may run over by a round, most of all on a
+  // busy machine.
   const double budget_us = 1e3 * static_cast<double>(options.budget.count());
   const double slice_us = budget_us / static_cast<double>(8 * (axes + 1));
-  Meter meter(options.device.value_or(device::Device::get("host")), budget_us, std::min(slice_us, 2e4));
+  Meter meter(options.device.value_or(device::Device::get("host")), budget_us, std::min(slice_us, 5e4));
   const CostModel model = measure(mesh, meter);
   if (!options.save_to.empty()) {
     from_first_rank([&] {
