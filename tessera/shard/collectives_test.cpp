@@ -140,7 +140,7 @@ std::vector<Linear> linear_ones(const Along& over) {
   std::vector<int> shifted;
   Sizes sizes;
   for (int p = 0; p < n; ++p) {
-    shifted.push_back(p == 0 ? -1 : static_cast<int>(n) - p);  // nobody sends to 0
+    shifted.push_back(p + 1 < n ? p + 1 : -1);  // no permutation that is its own inverse
     sizes.push_back(p + 1);
   }
   const std::int64_t total = n * (n + 1) / 2;
