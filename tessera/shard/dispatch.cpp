@@ -11,6 +11,7 @@
 #include "tessera/shard/detail/cooperate.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/entry_cache.h"
+#include "tessera/shard/detail/prices.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
@@ -40,6 +41,7 @@ struct Memory {
   std::uint64_t of_rank = 0;  // rank_changes when it was begun
   Rank rank{0};
   Counters* counts = nullptr;
+  const std::atomic<std::uint64_t>* prices = nullptr;  // their number: what moves, and where to, depends on them
   std::unique_ptr<Slot[]> slots;
 
   static Memory& of_thread() {
@@ -53,6 +55,7 @@ struct Memory {
   [[gnu::noinline]] void begin() {
     rank = current_place().rank;
     counts = &counters();
+    prices = &tessera::shard::detail::prices().number();
     slots = std::make_unique<Slot[]>(kSlots);
     of_rank = tessera::detail::rank_changes;  // asking for the rank may have moved it
   }
@@ -192,7 +195,7 @@ void dispatch(const Call& call) {
     run(call, make_slot(call, make_entry(call, 0), memory.rank), memory, false);
     return;
   }
-  const std::uint64_t hash = hash_of(call);
+  const std::uint64_t hash = hash_of(call) ^ memory.prices->load(std::memory_order_relaxed);
   Slot& slot = memory.slots[hash % Memory::kSlots];
   bool is_known = true;
   if (slot.entry == nullptr || slot.entry->hash != hash || !slot.entry->matches(call)) [[unlikely]] {

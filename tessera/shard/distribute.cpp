@@ -161,7 +161,7 @@ Tensor from_local(const Tensor& local, const Layout& layout, const FromLocalOpti
     detail::check_may_communicate(tessera::detail::concat("from_local of ", tensor::describe(local), " under ",
                                                           layout.placements_text(), " without a shape, or checked"));
   }
-  return wrapped(local, layout, detail::compare_parts(local, layout, options.shape, options.check));
+  return wrapped(local, layout, detail::compare_parts("from_local", local, layout, options.shape, options.check));
 }
 
 Tensor local(const Tensor& x, const std::optional<Layout>& gradient) {

@@ -6,7 +6,6 @@
 #include "tessera/base/error.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/detail/laid_out.h"
-#include "tessera/shard/detail/rank_part.h"
 #include "tessera/shard/detail/run_moves.h"
 #include "tessera/tensor/device_context.h"
 
@@ -184,14 +183,7 @@ Target target_of(const Tensor& x, const Layout& to, const RedistributeOptions& o
   return {to, dtype, dtype};
 }
 
-// Planner is no part by itself: it takes prices.
-struct RankPlanner {
-  layout::Planner planner;
-};
-
 }  // namespace
-
-layout::Planner& planner() { return detail::rank_part<RankPlanner>().planner; }
 
 Tensor redistribute(const Tensor& x, const Layout& to, const RedistributeOptions& options) {
   const Target target = target_of(x, to, options);

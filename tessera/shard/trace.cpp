@@ -55,6 +55,10 @@ std::string TraceEvent::text() const {
     case Kind::kCooperation:
       out = fmt::format("{} cooperates over {}: {}", op, axes, format_bytes(static_cast<std::uint64_t>(nbytes)));
       break;
+    case Kind::kCollective:
+      out = fmt::format("{}({}) -> {} over {}: {}", op, joined(inputs), joined(outputs), axes,
+                        format_bytes(static_cast<std::uint64_t>(nbytes)));
+      break;
     case Kind::kMove:
       out = fmt::format("move {} -> {}: {}, {}, {:.1f} us; {}", joined(inputs), joined(outputs), steps_text(*plan),
                         format_bytes(static_cast<std::uint64_t>(nbytes)), us,
@@ -88,6 +92,15 @@ void tell(const TraceEvent& event) {
   }
 }
 
+std::string axes_text(const layout::Mesh& mesh, std::span<const layout::SubAxis> axes) {
+  std::string out;
+  for (const layout::SubAxis& axis : axes) {
+    out += out.empty() ? "" : " and ";
+    out += mesh.axis(axis.axis).name;
+  }
+  return out;
+}
+
 bool is_tracing() { return innermost != nullptr; }
 
 void trace_call(const tensor::Call& call, const Entry& entry) {
@@ -105,11 +118,27 @@ void trace_cooperation(const tensor::Call& call, const layout::Mesh& mesh, std::
   TraceEvent event = labelled(TraceEvent::Kind::kCooperation);
   event.op = call.op.name();
   event.nbytes = nbytes;
-  for (const layout::SubAxis& axis : axes) {
-    event.axes += event.axes.empty() ? "" : " and ";
-    event.axes += mesh.axis(axis.axis).name;
-  }
+  event.axes = axes_text(mesh, axes);
   if (statistics > 1) event.axes += fmt::format(", {} statistics in one launch", statistics);
+  tell(event);
+}
+
+void trace_collective(const std::string& name, const Tensor& from, const Tensor& to, const std::string& axes,
+                      std::int64_t nbytes) {
+  TraceEvent event = labelled(TraceEvent::Kind::kCollective);
+  event.op = name;
+  event.inputs = {operand_text(from)};
+  event.outputs = {operand_text(to)};
+  event.axes = axes;
+  event.nbytes = nbytes;
+  tell(event);
+}
+
+void trace_local_map(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  TraceEvent event = labelled(TraceEvent::Kind::kCall);
+  event.op = "local_map";
+  for (const Tensor& input : inputs) event.inputs.push_back(operand_text(input));
+  for (const Tensor& output : outputs) event.outputs.push_back(operand_text(output));
   tell(event);
 }
 

@@ -36,13 +36,14 @@ struct TESSERA_API TraceEvent {
     kCall,         ///< an operator was called
     kMove,         ///< a tensor went to another layout
     kCooperation,  ///< ranks shared statistics of a cooperative operator
+    kCollective,   ///< ranks met in a collective on plain tensors
   };
   Kind kind = Kind::kCall;                        ///< what
-  std::string op = {};                            ///< the operator; of a move that was asked for: none
+  std::string op = {};                            ///< the operator or collective; of a move that was asked for: none
   std::vector<std::string> inputs = {};           ///< "f32[8, 64] {Shard(0)}": of a move, the tensor before
   std::vector<std::string> outputs = {};          ///< likewise the results; of a move, the tensor after
   std::shared_ptr<const layout::Plan> plan = {};  ///< of a move
-  std::string axes = {};                          ///< of a cooperation: "dp and tp"
+  std::string axes = {};                          ///< of a cooperation or a collective: "dp and tp"
   std::int64_t nbytes = 0;                        ///< received by the busiest rank
   double us = 0;                                  ///< of a move, by the cost model
   bool is_automatic = false;                      ///< of a move: an AutoRedistribute scope did it
@@ -75,8 +76,9 @@ class TESSERA_API TraceLayouts {
   std::vector<TraceEvent> events_;
 };
 
-/// Who owns what of a tensor of up to two dimensions, as text: a row for each run of the first dimension, a column for
-/// each of the second, the ranks that hold the box in each cell. Says so where values are partial.
+/// Who owns what, as text: a row for each piece of one dimension, a column for each of another, the ranks that hold the
+/// box in each cell. Of a tensor of more than two dimensions those are drawn that are cut, at most two. Says which
+/// ranks hold nothing, and where values are partial.
 TESSERA_API std::string visualize(const Tensor& tensor);
 
 }  // namespace tessera::shard

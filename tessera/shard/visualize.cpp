@@ -54,27 +54,113 @@ std::vector<Run> pieces_of(const Layout& layout, const Shape& shape, int dim) {
   return out;
 }
 
-std::string owners_of(const Layout& layout, const Shape& shape, std::span<const std::int64_t> index) {
-  const layout::RankSet ranks = layout::owners(layout, shape, index);
+// "0-3,8": ranks in their order, three or more in a row as a range.
+std::string ranks_text(const std::vector<std::int64_t>& ranks) {
   std::string out;
-  for (std::int64_t i = 0; i < ranks.size(); ++i) out += fmt::format("{}{}", i == 0 ? "" : " ", ranks.at(i).value());
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (end - i < 3) end = i + 1;
+    out += fmt::format("{}{}", out.empty() ? "" : ",", ranks[i]);
+    if (end > i + 1) out += fmt::format("-{}", ranks[end - 1]);
+    i = end;
+  }
   return out;
+}
+
+std::string owners_of(const Layout& layout, const Shape& shape, std::span<const std::int64_t> index) {
+  const layout::RankSet owners = layout::owners(layout, shape, index);
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t i = 0; i < owners.size(); ++i) ranks.push_back(owners.at(i).value());
+  return ranks_text(ranks);
 }
 
 std::string run_text(const Run& run) { return fmt::format("{}:{}", run.begin, run.end); }
 
-std::string drawn(const std::vector<std::vector<std::string>>& table) {
+using Table = std::vector<std::vector<std::string>>;
+
+std::string drawn(const Table& table) {
   std::vector<std::size_t> widths(table[0].size(), 0);
   for (const auto& row : table) {
     for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
   }
   std::string out;
   for (const auto& row : table) {
-    std::string line = " ";
+    std::string line;
     for (std::size_t c = 0; c < row.size(); ++c)
-      line += fmt::format(" {:<{}}{}", row[c], widths[c], c == 0 ? " |" : "");
+      line += fmt::format("{}{:<{}}", c == 1 ? " | " : "  ", row[c], widths[c]);
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
+  }
+  return out;
+}
+
+// The dimensions that make the drawing: all of up to two, else those that are cut.
+std::vector<int> drawn_dims(const Tensor& tensor) {
+  std::vector<int> dims;
+  for (int d = 0; d < tensor.ndim(); ++d) {
+    if (tensor.ndim() <= 2 || !tensor.layout().cuts(d).empty()) dims.push_back(d);
+  }
+  TESSERA_CHECK(dims.size() <= 2, "visualize draws tensors of which up to two dimensions are cut, not ",
+                tensor::describe(tensor), "; select() along one");
+  return dims;
+}
+
+Table table_of(const Tensor& tensor, const std::vector<int>& dims) {
+  const Layout& layout = tensor.layout();
+  const Shape& shape = tensor.shape();
+  const std::vector<Run> whole = {{0, 1}};  // of a dimension that is not there
+  const std::vector<Run> rows = !dims.empty() ? pieces_of(layout, shape, dims[0]) : whole;
+  const std::vector<Run> columns = dims.size() > 1 ? pieces_of(layout, shape, dims[1]) : whole;
+  TESSERA_CHECK(rows.size() * columns.size() <= kMostCells, "visualize: ", tensor::describe(tensor), " has ",
+                rows.size() * columns.size(), " pieces, more than the ", kMostCells, " that can be read");
+  Table table;
+  std::string corner;
+  if (tensor.ndim() > 2) corner = fmt::format("dim {}", fmt::join(dims, " \\ dim "));
+  if (dims.size() > 1 || (tensor.ndim() > 2 && !dims.empty())) {
+    auto& head = table.emplace_back(std::vector<std::string>{corner});
+    for (const Run& column : columns) head.push_back(dims.size() > 1 ? run_text(column) : "");
+  }
+  for (const Run& row : rows) {
+    const std::string name = tensor.ndim() == 0 ? "scalar" : dims.empty() ? "all" : run_text(row);
+    auto& line = table.emplace_back(std::vector<std::string>{name});
+    for (const Run& column : columns) {
+      SmallVector<std::int64_t, 8> index;
+      for (int d = 0; d < tensor.ndim(); ++d) index.push_back(0);
+      if (!dims.empty()) index[static_cast<std::size_t>(dims[0])] = row.begin;
+      if (dims.size() > 1) index[static_cast<std::size_t>(dims[1])] = column.begin;
+      line.push_back(owners_of(layout, shape, index));
+    }
+  }
+  return table;
+}
+
+// Those whose pieces are empty.
+std::string without_elements(const Layout& layout, const Shape& shape) {
+  std::vector<std::int64_t> ranks;
+  const layout::RankSet all = layout.mesh().ranks();
+  for (std::int64_t r = 0; r < all.size(); ++r) {
+    if (layout::local_shape(layout, shape, all.at(r)).is_empty()) ranks.push_back(all.at(r).value());
+  }
+  return ranks.empty() ? "" : fmt::format("  holds nothing: {}\n", ranks_text(ranks));
+}
+
+std::string partial_text(const Layout& layout) {
+  std::string out;
+  for (const layout::Reduction reduction : {layout::Reduction::kSum, layout::Reduction::kAvg, layout::Reduction::kMin,
+                                            layout::Reduction::kMax, layout::Reduction::kProd}) {
+    std::vector<std::string> names;
+    for (const layout::PartialAxis& partial : layout.partials()) {
+      const layout::Axis& axis = layout.mesh().axis(partial.by.axis);
+      if (partial.reduction != reduction) continue;
+      names.push_back(partial.by.size == axis.size
+                          ? axis.name
+                          : fmt::format("{} of the {} of {}", partial.by.size, axis.size, axis.name));
+    }
+    if (!names.empty()) {
+      out +=
+          fmt::format("  partial: the {} over {} makes the values\n", to_string(reduction), fmt::join(names, " and "));
+    }
   }
   return out;
 }
@@ -86,34 +172,11 @@ std::string visualize(const Tensor& tensor) {
   std::string out = tensor::describe(tensor) + "\n";
   if (!tensor.has_layout()) return out + "  plain: this rank has all of its own\n";
   const Layout& layout = tensor.layout();
-  const Shape& shape = tensor.shape();
-  TESSERA_CHECK(shape.ndim() <= 2, "visualize draws tensors of up to two dimensions, not ", tensor::describe(tensor),
-                "; select() or view() one");
   TESSERA_CHECK(layout.mesh().size() <= kMostRanks, "visualize draws up to ", kMostRanks, " ranks, not those of ",
                 layout.mesh().text());
-  const std::vector<Run> whole = {{0, 1}};  // of a dimension that is not there
-  const std::vector<Run> rows = shape.ndim() > 0 ? pieces_of(layout, shape, 0) : whole;
-  const std::vector<Run> columns = shape.ndim() > 1 ? pieces_of(layout, shape, 1) : whole;
-  TESSERA_CHECK(rows.size() * columns.size() <= kMostCells, "visualize: ", tensor::describe(tensor), " has ",
-                rows.size() * columns.size(), " pieces, more than the ", kMostCells, " that can be read");
-  std::vector<std::vector<std::string>> table;
-  if (shape.ndim() > 1) {
-    auto& head = table.emplace_back(std::vector<std::string>{""});
-    for (const Run& column : columns) head.push_back(run_text(column));
-  }
-  for (const Run& row : rows) {
-    auto& line = table.emplace_back(std::vector<std::string>{shape.ndim() > 0 ? run_text(row) : "scalar"});
-    for (const Run& column : columns) {
-      const std::int64_t index[] = {row.begin, column.begin};
-      line.push_back(owners_of(layout, shape, std::span(index).first(shape.size())));
-    }
-  }
-  out += table.empty() ? "  no elements\n" : drawn(table);
-  for (const layout::PartialAxis& partial : layout.partials()) {
-    out += fmt::format("  partial: the {} over {} makes the values\n", to_string(partial.reduction),
-                       layout.mesh().axis(partial.by.axis).name);
-  }
-  return out;
+  const std::vector<int> dims = drawn_dims(tensor);
+  if (tensor.numel() == 0) return out + "  no elements\n";
+  return out + drawn(table_of(tensor, dims)) + without_elements(layout, tensor.shape()) + partial_text(layout);
 }
 
 }  // namespace tessera::shard

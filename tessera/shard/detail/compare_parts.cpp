@@ -33,20 +33,20 @@ struct Card {
 };
 static_assert(sizeof(Card) % sizeof(std::int64_t) == 0);
 
-std::uint64_t digest_of(const Tensor& local) {
+std::uint64_t digest_of(const char* what, const Tensor& local) {
   const Tensor dense = ops::contiguous(local);
   std::vector<std::byte> bytes(dense.nbytes());
   const device::Stream& stream = tensor::current_stream(dense.device());
   dense.storage().use_on(stream);
-  if (!bytes.empty()) stream.copy(bytes.data(), dense.data(), bytes.size(), "from_local");
+  if (!bytes.empty()) stream.copy(bytes.data(), dense.data(), bytes.size(), what);
   stream.synchronize();
   std::uint64_t sum = 0xcbf29ce484222325U;
   for (const std::byte byte : bytes) sum = (sum ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3U;
   return sum;
 }
 
-void write_dims(const Shape& shape, std::int64_t (&to)[kMostDims]) {
-  TESSERA_CHECK(shape.size() <= kMostDims, "from_local: shape ", shape, " has more than ", kMostDims,
+void write_dims(const char* what, const Shape& shape, std::int64_t (&to)[kMostDims]) {
+  TESSERA_CHECK(shape.size() <= kMostDims, what, ": shape ", shape, " has more than ", kMostDims,
                 " dimensions; give the shape of the whole, and leave out the check");
   std::copy(shape.begin(), shape.end(), to);
 }
@@ -55,47 +55,47 @@ Shape read_dims(const std::int64_t (&from)[kMostDims], std::int64_t ndim) {
 }
 
 // By place on the mesh.
-std::vector<Card> all_cards(const Card& mine, const Mesh& mesh, const device::Device& device) {
+std::vector<Card> all_cards(const char* what, const Card& mine, const Mesh& mesh, const device::Device& device) {
   const comm::ProcessGroup& group = group_of_mesh(mesh);
   const tensor::CurrentDevice where = tensor::current_device(device);
   constexpr std::int64_t kWords = sizeof(Card) / sizeof(std::int64_t);
   const Tensor sent = Tensor::allocate(Shape{kWords}, DType::kI64, where);
   const Tensor received = Tensor::allocate(Shape{kWords * group.size()}, DType::kI64, where);
-  where.stream->copy(sent.data(), &mine, sizeof mine, "from_local");
+  where.stream->copy(sent.data(), &mine, sizeof mine, what);
   const comm::Work work = group.all_gather(sent.data(), received.data(), kWords, DType::kI64, *where.stream);
   counters().collectives.fetch_add(1, std::memory_order_relaxed);
   counters().nbytes.fetch_add((static_cast<std::uint64_t>(group.size()) - 1) * sizeof(Card), std::memory_order_relaxed);
   std::vector<Card> cards(static_cast<std::size_t>(group.size()));
-  where.stream->copy(cards.data(), received.data(), cards.size() * sizeof(Card), "from_local");
+  where.stream->copy(cards.data(), received.data(), cards.size() * sizeof(Card), what);
   where.stream->synchronize();
   return cards;
 }
 
-void check_alike(const std::vector<Card>& cards, const Mesh& mesh, const Layout& layout) {
+void check_alike(const char* what, const std::vector<Card>& cards, const Mesh& mesh, const Layout& layout) {
   const Card& first = cards[0];
   const auto rank_at = [&](std::size_t place) { return mesh.ranks().at(static_cast<std::int64_t>(place)); };
   for (std::size_t p = 1; p < cards.size(); ++p) {
     const Card& card = cards[p];
-    TESSERA_CHECK_AS(MismatchError, card.dtype == first.dtype, "from_local: rank ", rank_at(p), " has a part of ",
+    TESSERA_CHECK_AS(MismatchError, card.dtype == first.dtype, what, ": rank ", rank_at(p), " has a part of ",
                      to_string(static_cast<DType>(card.dtype)), ", rank ", rank_at(0), " one of ",
                      to_string(static_cast<DType>(first.dtype)));
-    TESSERA_CHECK_AS(MismatchError, card.layout_high == first.layout_high && card.layout_low == first.layout_low,
-                     "from_local: ranks ", rank_at(p), " and ", rank_at(0), " give different layouts; here it is ",
+    TESSERA_CHECK_AS(MismatchError, card.layout_high == first.layout_high && card.layout_low == first.layout_low, what,
+                     ": ranks ", rank_at(p), " and ", rank_at(0), " give different layouts; here it is ",
                      layout.text());
-    TESSERA_CHECK_AS(MismatchError, card.ndim == first.ndim, "from_local: rank ", rank_at(p), " has a part of ",
-                     card.ndim, " dimensions, rank ", rank_at(0), " one of ", first.ndim);
+    TESSERA_CHECK_AS(MismatchError, card.ndim == first.ndim, what, ": rank ", rank_at(p), " has a part of ", card.ndim,
+                     " dimensions, rank ", rank_at(0), " one of ", first.ndim);
     const bool is_same_shape = card.given_ndim == first.given_ndim &&
                                std::equal(std::begin(card.given), std::end(card.given), std::begin(first.given));
-    TESSERA_CHECK_AS(MismatchError, is_same_shape, "from_local: ranks ", rank_at(p), " and ", rank_at(0),
+    TESSERA_CHECK_AS(MismatchError, is_same_shape, what, ": ranks ", rank_at(p), " and ", rank_at(0),
                      " give different shapes of the whole");
   }
 }
 
-Shape shape_from(const std::vector<Card>& cards, const Layout& layout) {
+Shape shape_from(const char* what, const std::vector<Card>& cards, const Layout& layout) {
   const Mesh& mesh = layout.mesh();
   Shape first = read_dims(cards[0].sizes, cards[0].ndim);
-  TESSERA_CHECK(layout.ndim() <= first.ndim(), "from_local: layout ", layout.text(), " cuts dimension ",
-                layout.ndim() - 1, " of parts of ", first.ndim(), " dimensions");
+  TESSERA_CHECK(layout.ndim() <= first.ndim(), what, ": layout ", layout.text(), " cuts dimension ", layout.ndim() - 1,
+                " of parts of ", first.ndim(), " dimensions");
   SmallVector<std::int64_t, 8> sizes;
   for (int d = 0; d < first.ndim(); ++d) {
     std::vector<layout::SubAxis> axes;
@@ -109,13 +109,13 @@ Shape shape_from(const std::vector<Card>& cards, const Layout& layout) {
   return Shape(std::span<const std::int64_t>(sizes));
 }
 
-void check_sizes(const std::vector<Card>& cards, const Layout& layout, const Shape& shape) {
+void check_sizes(const char* what, const std::vector<Card>& cards, const Layout& layout, const Shape& shape) {
   const layout::RankSet ranks = layout.mesh().ranks();
   for (std::size_t p = 0; p < cards.size(); ++p) {
     const Rank rank = ranks.at(static_cast<std::int64_t>(p));
     const Shape has = read_dims(cards[p].sizes, cards[p].ndim);
     const Shape should = layout::local_shape(layout, shape, rank);
-    TESSERA_CHECK_AS(MismatchError, has == should, "from_local: the parts would make a tensor of shape ", shape,
+    TESSERA_CHECK_AS(MismatchError, has == should, what, ": the parts would make a tensor of shape ", shape,
                      ", of which rank ", rank, " holds ", should, " under ", layout.placements_text(), ", but it has ",
                      has, "; parts of other sizes than equal pieces need a layout that gives them (sizes=)");
   }
@@ -134,14 +134,14 @@ bool are_replicas(const Layout& layout, const Shape& shape, Rank a, Rank b) {
   return part_maps(layout, shape, a) == part_maps(layout, shape, b);
 }
 
-void check_bytes(const std::vector<Card>& cards, const Layout& layout, const Shape& shape) {
+void check_bytes(const char* what, const std::vector<Card>& cards, const Layout& layout, const Shape& shape) {
   const layout::RankSet ranks = layout.mesh().ranks();
   for (std::size_t p = 1; p < cards.size(); ++p) {
     const Rank rank = ranks.at(static_cast<std::int64_t>(p));
     for (std::size_t q = 0; q < p; ++q) {
       const Rank other = ranks.at(static_cast<std::int64_t>(q));
       if (!are_replicas(layout, shape, rank, other)) continue;
-      TESSERA_CHECK_AS(MismatchError, cards[p].digest == cards[q].digest, "from_local: ranks ", rank, " and ", other,
+      TESSERA_CHECK_AS(MismatchError, cards[p].digest == cards[q].digest, what, ": ranks ", rank, " and ", other,
                        " hold the same part under ", layout.placements_text(), ", but their bytes differ");
       break;  // the others like it were compared with that one
     }
@@ -150,24 +150,25 @@ void check_bytes(const std::vector<Card>& cards, const Layout& layout, const Sha
 
 }  // namespace
 
-Shape compare_parts(const Tensor& local, const Layout& layout, const std::optional<Shape>& given, bool compares_bytes) {
+Shape compare_parts(const char* what, const Tensor& local, const Layout& layout, const std::optional<Shape>& given,
+                    bool compares_bytes) {
   const layout::LayoutHash hash = layout.hash();
   Card mine;
   mine.dtype = static_cast<std::int64_t>(local.dtype());
   mine.layout_high = hash.high;
   mine.layout_low = hash.low;
   mine.ndim = local.ndim();
-  write_dims(local.shape(), mine.sizes);
+  write_dims(what, local.shape(), mine.sizes);
   if (given) {
     mine.given_ndim = given->ndim();
-    write_dims(*given, mine.given);
+    write_dims(what, *given, mine.given);
   }
-  if (compares_bytes) mine.digest = digest_of(local);
-  const std::vector<Card> cards = all_cards(mine, layout.mesh(), local.device());
-  check_alike(cards, layout.mesh(), layout);
-  Shape shape = given ? *given : shape_from(cards, layout);
-  check_sizes(cards, layout, shape);
-  if (compares_bytes) check_bytes(cards, layout, shape);
+  if (compares_bytes) mine.digest = digest_of(what, local);
+  const std::vector<Card> cards = all_cards(what, mine, layout.mesh(), local.device());
+  check_alike(what, cards, layout.mesh(), layout);
+  Shape shape = given ? *given : shape_from(what, cards, layout);
+  check_sizes(what, cards, layout, shape);
+  if (compares_bytes) check_bytes(what, cards, layout, shape);
   return shape;
 }
 

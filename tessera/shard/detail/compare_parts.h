@@ -12,9 +12,10 @@ namespace tessera::shard::detail {
 
 /// The shape of the whole that these parts make: `given`, or computed. MismatchError names ranks whose dtype, layout,
 /// number of dimensions, given shape or size of the part do not fit those of the others; with `compares_bytes` also
-/// those whose replica has other bytes. Waits for the current stream.
-Shape compare_parts(const Tensor& local, const layout::Layout& layout, const std::optional<Shape>& given,
-                    bool compares_bytes);
+/// those whose replica has other bytes. Waits for the current stream. `what` asks,
+/// and begins errors.
+Shape compare_parts(const char* what, const Tensor& local, const layout::Layout& layout,
+                    const std::optional<Shape>& given, bool compares_bytes);
 
 /// Refuses a part that is not what the layout gives this rank of such a whole.
 void check_part(const Tensor& local, const layout::Layout& layout, const Shape& shape);

@@ -7,6 +7,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/prices.h"
 #include "tessera/shard/detail/rank_part.h"
 #include "tessera/shard/groups.h"
 #include "tessera/shard/redistribute.h"
@@ -284,6 +285,7 @@ struct MoveKey {
   layout::LayoutId from;
   layout::LayoutId to;
   DType dtype;
+  std::uint64_t prices;
   Shape shape;
   friend bool operator==(const MoveKey&, const MoveKey&) = default;
 };
@@ -291,7 +293,7 @@ struct MoveHash {
   std::size_t operator()(const MoveKey& key) const {
     std::uint64_t sum = key.from.value() * 0x9e3779b97f4a7c15U ^ key.to.value();
     for (const std::int64_t size : key.shape) sum = (sum ^ static_cast<std::uint64_t>(size)) * 0x9e3779b97f4a7c15U;
-    sum ^= static_cast<std::uint64_t>(key.dtype);
+    sum ^= static_cast<std::uint64_t>(key.dtype) ^ key.prices;
     return sum ^ sum >> 32;
   }
 };
@@ -390,7 +392,7 @@ CompiledStep compile_step(const layout::Step& step, const Shape& shape, DType dt
 std::shared_ptr<const CompiledMove> compiled_move(const layout::Layout& from, const layout::Layout& to,
                                                   const Shape& shape, DType dtype) {
   RankMoves& moves = rank_part<RankMoves>();
-  const MoveKey key{from.id(), to.id(), dtype, shape};
+  const MoveKey key{from.id(), to.id(), dtype, prices().number().load(std::memory_order_relaxed), shape};
   {
     const std::lock_guard lock(moves.mutex);
     if (const auto found = moves.known.find(key); found != moves.known.end()) {

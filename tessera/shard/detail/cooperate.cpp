@@ -3,6 +3,7 @@
 #include "tessera/base/error.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/reduce_kind.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/groups.h"
 #include "tessera/tensor/cooperation.h"
@@ -10,17 +11,6 @@
 
 namespace tessera::shard::detail {
 namespace {
-
-comm::ReduceKind kind_of(layout::Reduction reduction) {
-  switch (reduction) {
-    case layout::Reduction::kSum: return comm::ReduceKind::kSum;
-    case layout::Reduction::kAvg: return comm::ReduceKind::kAvg;
-    case layout::Reduction::kMin: return comm::ReduceKind::kMin;
-    case layout::Reduction::kMax: return comm::ReduceKind::kMax;
-    case layout::Reduction::kProd: break;
-  }
-  return comm::ReduceKind::kProd;
-}
 
 // The statistics of a phase, all-reduced in one launch. Those of this rank stay as they are: later phases read them.
 std::vector<Tensor> reduced(const tensor::Call& global, const tensor::CooperativePhase& phase,
@@ -40,7 +30,7 @@ std::vector<Tensor> reduced(const tensor::Call& global, const tensor::Cooperativ
     mine.storage().use_on(*where.stream);
     operations.push_back({.kind = comm::OpKind::kAllReduce,
                           .dtype = mine.dtype(),
-                          .reduction = {.kind = kind_of(phase.reductions[s])},
+                          .reduction = {.kind = reduce_kind(phase.reductions[s])},
                           .in = mine.data(),
                           .out = out.back().data(),
                           .count = mine.numel()});

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "tessera/layout/plan.h"
@@ -11,6 +12,8 @@
 
 namespace tessera::shard::detail {
 
+/// "dp and tp".
+std::string axes_text(const layout::Mesh& mesh, std::span<const layout::SubAxis> axes);
 /// Whether a TraceLayouts lives on this thread.
 bool is_tracing();
 /// A call was made.
@@ -18,6 +21,11 @@ void trace_call(const tensor::Call& call, const Entry& entry);
 /// A cooperative operator shared `statistics` tensors along these axes.
 void trace_cooperation(const tensor::Call& call, const layout::Mesh& mesh, std::span<const layout::SubAxis> axes,
                        int statistics, std::int64_t nbytes);
+/// A collective on plain tensors was asked for.
+void trace_collective(const std::string& name, const Tensor& from, const Tensor& to, const std::string& axes,
+                      std::int64_t nbytes);
+/// A function ran on the parts of these tensors.
+void trace_local_map(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 /// A tensor of this dtype moves by a plan: asked for, or inside of an AutomaticMoves.
 void trace_move(DType dtype, const std::shared_ptr<const layout::Plan>& plan);
 

@@ -1,0 +1,427 @@
+// A collective is data: what it is, over whom, and how tensors are cut into messages. Its gradient is the collective
+// that transposed() makes of it, so that there is one way in which all of them run. Messages lie one behind the other
+// in the order of places; a tensor that is cut along its outermost dimension is its messages already.
+#include "tessera/shard/collectives.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "tessera/autograd/function.h"
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/ops/create/create.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/reduce_kind.h"
+#include "tessera/shard/detail/run_moves.h"
+#include "tessera/shard/detail/spoken_over.h"
+#include "tessera/shard/detail/tracing.h"
+#include "tessera/shard/groups.h"
+#include "tessera/tensor/call.h"
+#include "tessera/tensor/device_context.h"
+
+namespace tessera::shard {
+namespace {
+
+using comm::OpKind;
+using layout::Reduction;
+using Sizes = std::vector<std::int64_t>;
+
+struct Collective {
+  OpKind kind;
+  Along over;
+  Reduction reduction = Reduction::kSum;  // of an all_gather, avg: what is gathered is divided by the ranks
+  int split = 0;                          // the dimension that is cut into messages
+  int concat = 0;                         // the dimension along which messages are put together
+  Sizes in_sizes = {};                    // of the messages along `split`
+  Sizes out_sizes = {};                   // of those that come, along `concat`
+  int root = 0;
+  std::vector<int> targets = {};
+
+  [[nodiscard]] std::string name() const { return std::string(to_string(kind)); }
+};
+
+std::int64_t sum_of(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
+
+Shape with_size(const Shape& shape, int dim, std::int64_t size) {
+  SmallVector<std::int64_t, 8> sizes;
+  for (const std::int64_t each : shape) sizes.push_back(each);
+  sizes[static_cast<std::size_t>(dim)] = size;
+  return Shape(std::span<const std::int64_t>(sizes));
+}
+
+// Pieces along the outermost dimension lie one behind the other.
+bool is_outermost(const Shape& shape, int dim) {
+  return std::all_of(shape.begin(), shape.begin() + dim, [](std::int64_t size) { return size == 1; });
+}
+
+// The pieces of a dense tensor along a dimension, each copied to where its message lies.
+std::vector<detail::RegionCopy> to_messages(const Shape& shape, int dim, const Sizes& sizes) {
+  const Strides strides = contiguous_strides(shape);
+  const std::int64_t step = strides[static_cast<std::size_t>(dim)];
+  std::vector<detail::RegionCopy> copies;
+  std::int64_t start = 0;
+  std::int64_t offset = 0;
+  for (const std::int64_t size : sizes) {
+    const Shape piece = with_size(shape, dim, size);
+    if (piece.numel() > 0)
+      copies.push_back({{piece, strides, start * step}, {piece, contiguous_strides(piece), offset}});
+    start += size;
+    offset += piece.numel();
+  }
+  detail::merge_copies(copies);
+  return copies;
+}
+
+std::vector<detail::RegionCopy> from_messages(const Shape& shape, int dim, const Sizes& sizes) {
+  std::vector<detail::RegionCopy> copies = to_messages(shape, dim, sizes);
+  for (detail::RegionCopy& copy : copies) std::swap(copy.from, copy.to);
+  return copies;
+}
+
+bool cuts(OpKind kind) { return kind == OpKind::kReduceScatter || kind == OpKind::kAllToAll; }
+bool concatenates(OpKind kind) { return kind == OpKind::kAllGather || kind == OpKind::kAllToAll; }
+
+Shape result_shape(const Collective& collective, Shape shape, int place) {
+  if (cuts(collective.kind)) {
+    shape = with_size(shape, collective.split, collective.in_sizes[static_cast<std::size_t>(place)]);
+  }
+  if (concatenates(collective.kind)) shape = with_size(shape, collective.concat, sum_of(collective.out_sizes));
+  return shape;
+}
+
+// Whether this place is given anything.
+bool receives(const Collective& collective, int place) {
+  if (collective.kind == OpKind::kReduce) return place == collective.root;
+  return collective.kind != OpKind::kPermute ||
+         std::ranges::find(collective.targets, place) != collective.targets.end();
+}
+
+// Elements that the busiest rank receives.
+std::int64_t received_numel(const Collective& collective, const Shape& from, const Shape& to, int place) {
+  const std::int64_t ranks = collective.over.size();
+  const auto piece = [&](const Shape& shape, int dim, const Sizes& sizes) {
+    return with_size(shape, dim, sizes[static_cast<std::size_t>(place)]).numel();
+  };
+  switch (collective.kind) {
+    case OpKind::kAllReduce: return 2 * (ranks - 1) * from.numel() / ranks;
+    case OpKind::kReduceScatter: return (ranks - 1) * to.numel();
+    case OpKind::kAllGather:
+    case OpKind::kAllToAll: return to.numel() - piece(to, collective.concat, collective.out_sizes);
+    case OpKind::kReduce: return (ranks - 1) * from.numel();
+    default: return from.numel();
+  }
+}
+
+// Elements of each message: equal ones as one count.
+void set_counts(std::int64_t& count, SmallVector<std::int64_t, 8>& counts, const Shape& shape, int dim,
+                const Sizes& sizes) {
+  const bool is_even = std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes[0]; });
+  if (is_even) count = with_size(shape, dim, sizes[0]).numel();
+  for (std::size_t p = 0; !is_even && p < sizes.size(); ++p) {
+    counts.push_back(with_size(shape, dim, sizes[p]).numel());
+  }
+}
+
+comm::Operation operation_of(const Collective& collective, const Shape& from, const Shape& to, DType dtype) {
+  comm::Operation out{.kind = collective.kind, .dtype = dtype, .root = collective.root};
+  switch (collective.kind) {
+    case OpKind::kAllGather: set_counts(out.count, out.out_counts, to, collective.concat, collective.out_sizes); break;
+    case OpKind::kReduceScatter:
+      out.reduction.kind = detail::reduce_kind(collective.reduction);
+      set_counts(out.count, out.in_counts, from, collective.split, collective.in_sizes);
+      break;
+    case OpKind::kAllToAll:
+      for (const std::int64_t size : collective.in_sizes) {
+        out.in_counts.push_back(with_size(from, collective.split, size).numel());
+      }
+      for (const std::int64_t size : collective.out_sizes) {
+        out.out_counts.push_back(with_size(to, collective.concat, size).numel());
+      }
+      break;
+    default:
+      out.reduction.kind = detail::reduce_kind(collective.reduction);
+      out.count = from.numel();
+      for (const int target : collective.targets) out.targets.push_back(target);
+      break;
+  }
+  return out;
+}
+
+void count_and_trace(const Collective& collective, const Tensor& x, const Tensor& result, int place) {
+  const std::int64_t nbytes =
+      received_numel(collective, x.shape(), result.shape(), place) * static_cast<std::int64_t>(itemsize(x.dtype()));
+  detail::Counters& counts = detail::counters();
+  counts.collectives.fetch_add(1, std::memory_order_relaxed);
+  counts.nbytes.fetch_add(static_cast<std::uint64_t>(nbytes), std::memory_order_relaxed);
+  if (detail::is_tracing()) detail::trace_collective(collective.name(), x, result, collective.over.text(), nbytes);
+}
+
+Tensor run(const Collective& collective, const Tensor& x) {
+  const comm::ProcessGroup& group = group_along(collective.over.mesh(), collective.over.axes());
+  const tensor::CurrentDevice where = tensor::current_device(x.device());
+  const Tensor dense = ops::contiguous(x);
+  const Shape shape = result_shape(collective, x.shape(), group.rank());
+  comm::Operation operation = operation_of(collective, x.shape(), shape, x.dtype());
+  Tensor sent = dense;
+  if (cuts(collective.kind) && !is_outermost(x.shape(), collective.split)) {
+    sent = Tensor::allocate(x.shape(), x.dtype(), where);
+    detail::copy_regions(sent, dense, to_messages(x.shape(), collective.split, collective.in_sizes));
+  }
+  const bool unpacks = concatenates(collective.kind) && !is_outermost(shape, collective.concat);
+  Tensor received = receives(collective, group.rank()) ? Tensor::allocate(shape, x.dtype(), where)
+                                                       : ops::zeros(shape, {x.dtype(), x.device()});
+  sent.storage().use_on(*where.stream);
+  operation.in = sent.data();
+  operation.out = received.data();
+  (void)group.launch(operation, *where.stream);
+  Tensor result = received;
+  if (unpacks) {
+    result = Tensor::allocate(shape, x.dtype(), where);
+    detail::copy_regions(result, received, from_messages(shape, collective.concat, collective.out_sizes));
+  }
+  if (collective.kind == OpKind::kAllGather && collective.reduction == Reduction::kAvg) {
+    ops::div_(result, Scalar(collective.over.size()));
+  }
+  count_and_trace(collective, x, result, group.rank());
+  return result;
+}
+
+Collective transposed(const Collective& of) {
+  const bool reduces = of.kind == OpKind::kAllReduce || of.kind == OpKind::kReduceScatter;
+  TESSERA_CHECK_AS(NotSupported, !reduces || of.reduction == Reduction::kSum || of.reduction == Reduction::kAvg,
+                   of.name(), " over ", of.over.text(), ": a ", to_string(of.reduction),
+                   " has no gradient here, since whose value it is only all ranks together tell; detach() its input");
+  Collective back = of;
+  std::swap(back.split, back.concat);
+  std::swap(back.in_sizes, back.out_sizes);
+  switch (of.kind) {
+    case OpKind::kAllGather: back.kind = OpKind::kReduceScatter; break;
+    case OpKind::kReduceScatter: back.kind = OpKind::kAllGather; break;
+    case OpKind::kBroadcast: back.kind = OpKind::kReduce; break;
+    case OpKind::kReduce: back.kind = OpKind::kBroadcast; break;
+    case OpKind::kPermute:
+      std::ranges::fill(back.targets, -1);
+      for (std::size_t p = 0; p < of.targets.size(); ++p) {
+        if (of.targets[p] != -1) back.targets[static_cast<std::size_t>(of.targets[p])] = static_cast<int>(p);
+      }
+      break;
+    default: break;
+  }
+  return back;
+}
+
+Tensor apply(const Collective& collective, const Tensor& x);
+
+class CollectiveFunction final : public autograd::Function {
+ public:
+  explicit CollectiveFunction(Collective collective) : collective_(std::move(collective)) {}
+  [[nodiscard]] std::string name() const override { return collective_.name(); }
+  std::vector<Tensor> forward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& inputs) const override {
+    return {run(collective_, inputs[0])};
+  }
+  std::vector<Tensor> backward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& gradients) const override {
+    return {apply(transposed(collective_), gradients[0])};
+  }
+
+ private:
+  Collective collective_;
+};
+
+Tensor apply(const Collective& collective, const Tensor& x) {
+  if (moving() == Moving::kForbidden) {
+    detail::check_may_communicate(
+        tessera::detail::concat(collective.name(), " of ", tensor::describe(x), " over ", collective.over.text()));
+  }
+  detail::SpokenOver::note(collective.over.mesh(), collective.over.axes());
+  if (!x.is_tracked() || !tensor::is_grad_enabled()) {
+    const tensor::GradModeScope no_grad(false);
+    return run(collective, x);
+  }
+  return std::move(autograd::apply_function(std::make_shared<const CollectiveFunction>(collective), {x})[0]);
+}
+
+void check_argument(std::string_view what, const Tensor& x, const Along& over) {
+  TESSERA_CHECK(x, what, " over ", over.text(), ": no tensor is given");
+  TESSERA_CHECK(!x.has_layout(), what, " over ", over.text(), " takes a plain tensor, not ", tensor::describe(x),
+                "; redistribute() moves one with a layout, local_map() gives a function its parts");
+  (void)over.place();  // refuses ranks off the mesh
+}
+
+void check_reduction(std::string_view what, const Tensor& x, Reduction reduction) {
+  TESSERA_CHECK_AS(NotSupported, comm::can_reduce(x.dtype(), detail::reduce_kind(reduction)), what, ": values of ",
+                   x.dtype(), " have no ", to_string(reduction), "; cast() them first");
+}
+
+int dim_of(std::string_view what, const Tensor& x, std::int64_t dim) {
+  TESSERA_CHECK(dim >= -x.ndim() && dim < x.ndim(), what, ": ", tensor::describe(x), " has no dimension ", dim);
+  return static_cast<int>(dim < 0 ? dim + x.ndim() : dim);
+}
+
+void check_sizes(std::string_view what, const Sizes& sizes, const Along& over) {
+  TESSERA_CHECK(sizes.size() == static_cast<std::size_t>(over.size()), what, ": ", sizes.size(), " sizes for the ",
+                over.size(), " ranks along ", over.text());
+  TESSERA_CHECK(std::ranges::all_of(sizes, [](std::int64_t size) { return size >= 0; }), what,
+                ": a size is below 0: ", sizes);
+}
+
+// Of the pieces that a dimension is cut into: those given, or equal ones.
+Sizes split_sizes(std::string_view what, const Tensor& x, int dim, const Along& over, const Sizes& given) {
+  const std::int64_t size = x.size(dim);
+  if (given.empty()) {
+    TESSERA_CHECK(size % over.size() == 0, what, ": dimension ", dim, " of ", tensor::describe(x),
+                  " does not divide by the ", over.size(), " ranks along ", over.text(), "; give the sizes");
+    return Sizes(static_cast<std::size_t>(over.size()), size / over.size());
+  }
+  check_sizes(what, given, over);
+  TESSERA_CHECK(sum_of(given) == size, what, ": the sizes ", given, " make ", sum_of(given), ", but dimension ", dim,
+                " of ", tensor::describe(x), " has ", size);
+  return given;
+}
+
+}  // namespace
+
+Along::Along(layout::Mesh mesh, std::string_view axis) : Along(std::move(mesh), {axis}) {}
+
+Along::Along(layout::Mesh mesh, std::initializer_list<std::string_view> axes) : mesh_(std::move(mesh)) {
+  TESSERA_CHECK(mesh_, "Along: the mesh is empty");
+  for (const std::string_view name : axes) {
+    const int axis = mesh_.index_of(name);
+    axes_.push_back({axis, 1, mesh_.axis(axis).size});
+  }
+}
+
+Along::Along(layout::Mesh mesh, std::vector<layout::SubAxis> axes) : mesh_(std::move(mesh)), axes_(std::move(axes)) {
+  TESSERA_CHECK(mesh_, "Along: the mesh is empty");
+}
+
+int Along::size() const {
+  std::int64_t ranks = 1;
+  for (const layout::SubAxis& axis : axes_) ranks *= axis.size;
+  return static_cast<int>(ranks);
+}
+
+int Along::place() const {
+  const layout::Coordinates at = mesh_.coordinates(current_place().rank);
+  std::int64_t place = 0;
+  for (const layout::SubAxis& part : axes_) {
+    const std::int64_t behind = mesh_.axis(part.axis).size / (part.before * part.size);
+    place = place * part.size + at[static_cast<std::size_t>(part.axis)] / behind % part.size;
+  }
+  return static_cast<int>(place);
+}
+
+std::string Along::text() const { return detail::axes_text(mesh_, axes_); }
+
+Tensor all_reduce(const Tensor& x, const Along& over, Reduction reduction) {
+  check_argument("all_reduce", x, over);
+  check_reduction("all_reduce", x, reduction);
+  if (over.size() == 1) return x;
+  return apply({.kind = OpKind::kAllReduce, .over = over, .reduction = reduction}, x);
+}
+
+Tensor all_gather(const Tensor& x, std::int64_t dim, const Along& over, const Sizes& sizes) {
+  check_argument("all_gather", x, over);
+  const int along = dim_of("all_gather", x, dim);
+  Sizes all = sizes;
+  if (all.empty()) all = Sizes(static_cast<std::size_t>(over.size()), x.size(along));
+  check_sizes("all_gather", all, over);
+  const std::int64_t mine = all[static_cast<std::size_t>(over.place())];
+  TESSERA_CHECK(mine == x.size(along), "all_gather: the sizes ", all, " give this rank ", mine, " in dimension ", along,
+                ", but it has ", tensor::describe(x));
+  if (over.size() == 1) return x;
+  return apply({.kind = OpKind::kAllGather, .over = over, .concat = along, .out_sizes = std::move(all)}, x);
+}
+
+Tensor reduce_scatter(const Tensor& x, std::int64_t dim, const Along& over, const Sizes& sizes, Reduction reduction) {
+  check_argument("reduce_scatter", x, over);
+  check_reduction("reduce_scatter", x, reduction);
+  const int along = dim_of("reduce_scatter", x, dim);
+  Sizes all = split_sizes("reduce_scatter", x, along, over, sizes);
+  if (over.size() == 1) return x;
+  return apply({.kind = OpKind::kReduceScatter,
+                .over = over,
+                .reduction = reduction,
+                .split = along,
+                .in_sizes = std::move(all)},
+               x);
+}
+
+Tensor all_to_all(const Tensor& x, std::int64_t split_dim, std::int64_t concat_dim, const Along& over,
+                  const AllToAllSizes& sizes) {
+  check_argument("all_to_all", x, over);
+  const int split = dim_of("all_to_all", x, split_dim);
+  const int concat = dim_of("all_to_all", x, concat_dim);
+  Sizes in_sizes = split_sizes("all_to_all", x, split, over, sizes.split);
+  Sizes out_sizes = sizes.concat;
+  if (split == concat) {
+    TESSERA_CHECK(sizes.split.empty() == sizes.concat.empty(), "all_to_all within dimension ", split, " of ",
+                  tensor::describe(x), ": give the sizes of what goes and of what comes, or neither");
+    if (out_sizes.empty()) out_sizes = in_sizes;
+  } else {
+    if (out_sizes.empty()) out_sizes = Sizes(static_cast<std::size_t>(over.size()), x.size(concat));
+  }
+  check_sizes("all_to_all", out_sizes, over);
+  const auto self = static_cast<std::size_t>(over.place());
+  const std::int64_t mine = split == concat ? in_sizes[self] : x.size(concat);
+  TESSERA_CHECK(out_sizes[self] == mine, "all_to_all: the sizes ", out_sizes, " say that this rank gets ",
+                out_sizes[self], " of dimension ", concat, " from itself, but it has ", mine, " of ",
+                tensor::describe(x));
+  if (over.size() == 1) return x;
+  return apply({.kind = OpKind::kAllToAll,
+                .over = over,
+                .split = split,
+                .concat = concat,
+                .in_sizes = std::move(in_sizes),
+                .out_sizes = std::move(out_sizes)},
+               x);
+}
+
+Tensor permute(const Tensor& x, std::span<const int> targets, const Along& over) {
+  check_argument("permute", x, over);
+  Collective collective{.kind = OpKind::kPermute, .over = over};
+  TESSERA_CHECK(targets.size() == static_cast<std::size_t>(over.size()), "permute: ", targets.size(),
+                " targets for the ", over.size(), " ranks along ", over.text(), "; give one each, -1 for none");
+  for (const int target : targets) {
+    TESSERA_CHECK(target >= -1 && target < over.size(), "permute: there is no place ", target, " among the ",
+                  over.size(), " ranks along ", over.text());
+    TESSERA_CHECK(target == -1 || std::ranges::count(targets, target) == 1, "permute: place ", target,
+                  " would be sent to twice along ", over.text());
+    collective.targets.push_back(target);
+  }
+  if (over.size() == 1 && targets[0] == 0) return x;
+  return apply(collective, x);
+}
+
+Tensor broadcast(const Tensor& x, int root, const Along& over) {
+  check_argument("broadcast", x, over);
+  TESSERA_CHECK(root >= 0 && root < over.size(), "broadcast: there is no place ", root, " among the ", over.size(),
+                " ranks along ", over.text());
+  if (over.size() == 1) return x;
+  return apply({.kind = OpKind::kBroadcast, .over = over, .root = root}, x);
+}
+
+namespace detail {
+namespace {
+constinit thread_local SpokenOver* innermost = nullptr;
+}  // namespace
+
+SpokenOver::SpokenOver(layout::Mesh mesh) : mesh_(std::move(mesh)), outer_(std::exchange(innermost, this)) {}
+
+SpokenOver::~SpokenOver() {
+  innermost = outer_;
+  if (outer_ == nullptr || axes_ == 0) return;
+  outer_->axes_ |= outer_->mesh_ == mesh_ ? axes_ : ~std::uint32_t{0};
+}
+
+void SpokenOver::note(const layout::Mesh& mesh, std::span<const layout::SubAxis> axes) {
+  if (innermost == nullptr) return;
+  for (const layout::SubAxis& part : axes) {
+    innermost->axes_ |= innermost->mesh_ == mesh ? std::uint32_t{1} << part.axis : ~std::uint32_t{0};
+  }
+}
+
+}  // namespace detail
+}  // namespace tessera::shard

@@ -1,0 +1,305 @@
+// A function's inside is a region where every rank's tensors are variables of its own. Tensors enter it as parts and
+// leave it as wholes, and the two are each other's transposes: the gradients of what left enter a region of backward,
+// the gradients of what entered leave that one. Whoever is replicated is the sum of its gradients over ranks; so a
+// replicated result is given its gradient as a partial sum. Along axes that are alike (see local_map.h) ranks are not
+// told apart, and pending gradients pass through: the region remembers along which of them the latest ones were.
+#include "tessera/shard/local_map.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "tessera/autograd/function.h"
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/layout/planner.h"
+#include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/shard/detail/compare_parts.h"
+#include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/laid_out.h"
+#include "tessera/shard/detail/spoken_over.h"
+#include "tessera/shard/detail/tracing.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/tensor/call.h"
+
+namespace tessera::shard {
+namespace {
+
+using autograd::FunctionCall;
+using layout::Layout;
+using layout::SubAxis;
+using Tensors = std::vector<Tensor>;
+
+struct Region {
+  layout::Mesh mesh;
+  std::uint32_t alike = 0;    // axes, a bit each
+  std::uint32_t pending = 0;  // of these, along which tensors that entered are partial sums; of a region of backward
+  std::shared_ptr<Region> back = {};  // the latest one of backward
+};
+using RegionRef = std::shared_ptr<Region>;
+
+std::uint32_t bit(int axis) { return std::uint32_t{1} << axis; }
+
+std::vector<SubAxis> used_parts(const Layout& layout) {
+  std::vector<SubAxis> used;
+  for (int d = 0; d < layout.ndim(); ++d) {
+    for (const layout::Cut& cut : layout.cuts(d)) used.push_back(cut.by);
+  }
+  for (const layout::PartialAxis& partial : layout.partials()) used.push_back(partial.by);
+  std::ranges::sort(used);
+  return used;
+}
+
+// The parts of these axes along which a layout is replicated.
+std::vector<SubAxis> free_parts(const Layout& layout, std::uint32_t axes) {
+  const std::vector<SubAxis> used = used_parts(layout);
+  std::vector<SubAxis> out;
+  for (std::int32_t a = 0; a < layout.mesh().ndim(); ++a) {
+    if ((axes & bit(a)) == 0) continue;
+    std::int64_t from = 1;
+    const auto add_up_to = [&](std::int64_t to) {
+      if (to > from) out.push_back({a, from, to / from});
+    };
+    for (const SubAxis& part : used) {
+      if (part.axis != a) continue;
+      add_up_to(part.before);
+      from = part.before * part.size;
+    }
+    add_up_to(layout.mesh().axis(a).size);
+  }
+  return out;
+}
+
+// What a gradient is inside of a region: cut as the tensor, a partial sum where that is replicated along these axes.
+Layout summed_gradient(const Layout& of, std::uint32_t axes) {
+  layout::LayoutParts parts = of.parts();
+  parts.partials.clear();
+  for (const SubAxis& part : free_parts(of, axes)) parts.partials.push_back({part, layout::Reduction::kSum});
+  return Layout::create(of.mesh(), std::move(parts));
+}
+
+// How many ranks a tensor with partial axes is averaged over.
+std::int64_t averaged_over(const Layout& layout) {
+  std::int64_t ranks = 1;
+  for (const layout::PartialAxis& partial : layout.partials()) {
+    TESSERA_CHECK_AS(NotSupported,
+                     partial.reduction == layout::Reduction::kSum || partial.reduction == layout::Reduction::kAvg,
+                     "local_map: parts under ", layout.placements_text(), " have no gradient each: whose value is the ",
+                     to_string(partial.reduction), " only all of them tell; redistribute() them before, or detach()");
+    if (partial.reduction == layout::Reduction::kAvg) ranks *= partial.by.size;
+  }
+  return ranks;
+}
+
+std::uint32_t pending_axes(const Tensors& gradients, std::uint32_t alike) {
+  std::uint32_t pending = 0;
+  for (const Tensor& gradient : gradients) {
+    if (!gradient || !gradient.has_layout()) continue;
+    for (const layout::PartialAxis& partial : gradient.layout().partials()) pending |= bit(partial.by.axis);
+  }
+  return pending & alike;
+}
+
+Tensor enter(const Tensor& x, const RegionRef& region, const Layout& gradient);
+
+// Parts become wholes, of these layouts and shapes.
+Tensors leave(const Tensors& parts, std::vector<Layout> layouts, std::vector<Shape> shapes, const RegionRef& region) {
+  const auto forward = [&](FunctionCall& /*call*/, const Tensors& inputs) {
+    Tensors wholes;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      wholes.push_back(Tensor::sharded(shapes[i], inputs[i].dtype(), layouts[i], inputs[i].detach()));
+    }
+    return wholes;
+  };
+  return autograd::apply_function(
+      "local_map", forward,
+      [layouts, region](FunctionCall& call, const Tensors& gradients) {
+        const auto back = std::make_shared<Region>(Region{region->mesh, region->alike});
+        back->pending = pending_axes(gradients, region->alike);
+        Tensors out(gradients.size());
+        for (std::size_t i = 0; i < gradients.size(); ++i) {
+          if (!gradients[i] || !call.needs(i)) continue;
+          const std::int64_t averaged = averaged_over(layouts[i]);
+          const Tensor gradient = redistribute(detail::laid_out(gradients[i], region->mesh),
+                                               summed_gradient(layouts[i], ~region->alike | back->pending));
+          out[i] = enter(gradient, back, {});
+          if (averaged != 1) out[i] = ops::div(out[i], Scalar(averaged));
+        }
+        region->back = back;
+        return out;
+      },
+      parts);
+}
+
+// A whole becomes this rank's part. `gradient`: the layout that its gradient leaves with; empty: as regions have it.
+Tensor enter(const Tensor& x, const RegionRef& region, const Layout& gradient) {
+  if (!x.is_tracked() || !tensor::is_grad_enabled()) return x.local().detach();
+  return std::move(autograd::apply_function(
+      "local_map",
+      [](FunctionCall& /*call*/, const Tensors& inputs) -> Tensors { return {inputs[0].local().detach()}; },
+      [layout = x.layout(), shape = x.shape(), gradient, region](FunctionCall& /*call*/, const Tensors& gradients) {
+        const RegionRef back = region->back ? region->back : std::make_shared<Region>(Region{region->mesh});
+        const std::int64_t averaged = averaged_over(layout);
+        const Tensor part = averaged == 1 ? gradients[0] : ops::mul(gradients[0], Scalar(averaged));
+        const Layout to = gradient ? gradient : summed_gradient(layout, ~region->alike | back->pending);
+        return leave({part}, {to}, {shape}, back);
+      },
+      {x})[0]);
+}
+
+Tensor brought(const Tensor& x, const Layout& to, std::size_t place) {
+  TESSERA_CHECK(x, "local_map: input ", place, " is no tensor, but has the layout ", to.placements_text(),
+                "; give an empty layout for it");
+  TESSERA_CHECK(x.has_layout(), "local_map: input ", place, ", ", tensor::describe(x),
+                ", has no layout and should have ", to.text(),
+                "; distribute(), replicate() or from_local() give it one");
+  if (x.layout() == to) return x;
+  TESSERA_CHECK(x.layout().mesh() == to.mesh(), "local_map: input ", place, ", ", tensor::describe(x),
+                ", is not on the mesh ", to.mesh().text());
+  if (moving() != Moving::kAutomatic) {
+    const auto plan = planner().plan({x.layout(), to, x.shape(), static_cast<std::int64_t>(itemsize(x.dtype()))});
+    TESSERA_THROW(InvalidArgument, "local_map: input ", place, ", ", tensor::describe(x), ", should have the layout ",
+                  to.placements_text(), "; redistribute() it there:\n", plan->text(),
+                  "or open an AutoRedistribute scope");
+  }
+  detail::counters().automatic.fetch_add(1, std::memory_order_relaxed);
+  const detail::AutomaticMoves moves("local_map");
+  return redistribute(x, to);
+}
+
+// The shape of the whole that results of this layout make.
+Shape whole_shape(const Tensor& part, const Layout& layout, const tensor::OutputInfo* given, std::size_t place) {
+  if (given != nullptr) {
+    layout::check_fits(layout, given->shape);
+    const Rank rank = current_place().rank;
+    const Shape should = layout::local_shape(layout, given->shape, rank);
+    TESSERA_CHECK(part.shape() == should && part.dtype() == given->dtype, "local_map: result ", place, " of rank ",
+                  rank, " is ", tensor::describe(part), "; of a whole ", given->dtype, given->shape, " under ",
+                  layout.placements_text(), " it is to be ", given->dtype, should);
+    return given->shape;
+  }
+  TESSERA_CHECK(layout.ndim() <= part.ndim(), "local_map: result ", place, ", ", tensor::describe(part),
+                ", has fewer dimensions than its layout cuts, ", layout.placements_text());
+  if (layout.ndim() == 0) return part.shape();
+  if (moving() == Moving::kForbidden) {
+    detail::check_may_communicate(
+        tessera::detail::concat("local_map: the shape of result ", place, " under ", layout.placements_text(),
+                                " is found by asking all ranks, unless its shape and dtype are given"));
+  }
+  return detail::compare_parts("local_map", part, layout, {}, false);
+}
+
+// The results of a rank off the mesh: no parts, and gradients without any.
+Tensors nothing(const Tensors& inputs, const std::vector<Layout>& in, const std::vector<Layout>& out,
+                const std::vector<tensor::OutputInfo>& outputs, const layout::Mesh& mesh) {
+  TESSERA_CHECK(outputs.size() == out.size(), "local_map: rank ", current_place().rank, " is not on the mesh ",
+                mesh.text(), " and has no part that tells what the results are: give shape and dtype of each of the ",
+                out.size());
+  std::vector<tensor::OutputInfo> infos;
+  for (const Tensor& input : inputs) {
+    infos.push_back(input ? tensor::OutputInfo{input.shape(), input.dtype()} : tensor::OutputInfo{});
+  }
+  return autograd::apply_function(
+      "local_map",
+      [&](FunctionCall& /*call*/, const Tensors& /*inputs*/) {
+        Tensors results(out.size());
+        for (std::size_t o = 0; o < out.size(); ++o) {
+          if (out[o]) results[o] = Tensor::sharded(outputs[o].shape, outputs[o].dtype, out[o], {});
+        }
+        return results;
+      },
+      [in, infos](FunctionCall& call, const Tensors& /*gradients*/) {
+        Tensors gradients(in.size());
+        for (std::size_t i = 0; i < in.size(); ++i) {
+          if (!in[i] || !call.needs(i)) continue;
+          gradients[i] = Tensor::sharded(infos[i].shape, infos[i].dtype, layout::gradient_layout(in[i]), {});
+        }
+        return gradients;
+      },
+      inputs);
+}
+
+// Axes that no layout uses, along which nothing was said, and all of whose results are accounted for.
+std::uint32_t alike_axes(const std::vector<Layout>& in, const std::vector<Layout>& out, std::uint32_t spoken_over) {
+  std::uint32_t used = spoken_over;
+  for (const std::vector<Layout>* layouts : {&in, &out}) {
+    for (const Layout& layout : *layouts) {
+      if (!layout) continue;
+      for (const SubAxis& part : used_parts(layout)) used |= bit(part.axis);
+    }
+  }
+  const bool has_plain = std::ranges::any_of(out, [](const Layout& layout) { return !layout; });
+  return has_plain ? 0 : ~used;
+}
+
+}  // namespace
+
+LocalMap::LocalMap(LocalFn fn, std::vector<Layout> in_layouts, std::vector<Layout> out_layouts, LocalMapOptions options)
+    : fn_(std::move(fn)), in_(std::move(in_layouts)), out_(std::move(out_layouts)), options_(std::move(options)) {
+  TESSERA_CHECK(fn_, "local_map: no function is given");
+  TESSERA_CHECK(options_.gradients.empty() || options_.gradients.size() == in_.size(),
+                "local_map: ", options_.gradients.size(), " layouts of gradients for ", in_.size(),
+                " inputs; give one for each");
+  for (const std::vector<Layout>* layouts : {&in_, &out_, &options_.gradients}) {
+    for (const Layout& layout : *layouts) {
+      if (!layout) continue;
+      if (!mesh_) mesh_ = layout.mesh();
+      TESSERA_CHECK(layout.mesh() == mesh_, "local_map: layouts are on different meshes, ", mesh_.text(), " and ",
+                    layout.mesh().text());
+    }
+  }
+  TESSERA_CHECK(mesh_, "local_map: no input and no result has a layout, so that there is no mesh; call the function");
+}
+
+Tensors LocalMap::operator()(const Tensors& inputs, const std::vector<tensor::OutputInfo>& outputs) const {
+  TESSERA_CHECK(inputs.size() == in_.size(), "local_map: ", inputs.size(), " inputs for ", in_.size(),
+                " layouts; give one for each");
+  TESSERA_CHECK(outputs.empty() || outputs.size() == out_.size(), "local_map: shapes of ", outputs.size(),
+                " results for ", out_.size(), " layouts; give one for each, or none");
+  Tensors wholes = inputs;
+  for (std::size_t i = 0; i < in_.size(); ++i) {
+    if (in_[i]) wholes[i] = brought(inputs[i], in_[i], i);
+    TESSERA_CHECK(in_[i] || !inputs[i] || !inputs[i].has_layout(), "local_map: input ", i, ", ",
+                  tensor::describe(inputs[i]), ", has a layout, but none is said for it");
+  }
+  if (!mesh_.contains(current_place().rank)) return nothing(wholes, in_, out_, outputs, mesh_);
+  const auto region = std::make_shared<Region>(Region{mesh_});
+  Tensors parts = wholes;
+  for (std::size_t i = 0; i < in_.size(); ++i) {
+    if (in_[i]) parts[i] = enter(wholes[i], region, options_.gradients.empty() ? Layout() : options_.gradients[i]);
+  }
+  Tensors results;
+  {
+    const detail::SpokenOver spoken(mesh_);
+    results = fn_(parts);
+    region->alike = alike_axes(in_, out_, spoken.axes());
+  }
+  TESSERA_CHECK(results.size() == out_.size(), "local_map: the function gave ", results.size(), " results for ",
+                out_.size(), " layouts");
+  Tensors leaving;
+  std::vector<Layout> layouts;
+  std::vector<Shape> shapes;
+  for (std::size_t o = 0; o < out_.size(); ++o) {
+    TESSERA_CHECK(!results[o] || !results[o].has_layout(), "local_map: result ", o, ", ", tensor::describe(results[o]),
+                  ", has a layout; the function gives plain tensors");
+    if (!out_[o]) continue;
+    TESSERA_CHECK(results[o], "local_map: result ", o, " is no tensor, but has the layout ", out_[o].placements_text(),
+                  "; give an empty layout for it");
+    shapes.push_back(whole_shape(results[o], out_[o], outputs.empty() ? nullptr : &outputs[o], o));
+    layouts.push_back(out_[o]);
+    leaving.push_back(results[o]);
+  }
+  Tensors left = leave(leaving, std::move(layouts), std::move(shapes), region);
+  for (std::size_t o = 0, next = 0; o < out_.size(); ++o) {
+    if (out_[o]) results[o] = std::move(left[next++]);
+  }
+  if (detail::is_tracing()) detail::trace_local_map(wholes, results);
+  return results;
+}
+
+LocalMap local_map(LocalFn fn, std::vector<Layout> in_layouts, std::vector<Layout> out_layouts,
+                   LocalMapOptions options) {
+  return LocalMap(std::move(fn), std::move(in_layouts), std::move(out_layouts), std::move(options));
+}
+
+}  // namespace tessera::shard
