@@ -11,6 +11,7 @@
 #include "tessera/shard/detail/cooperate.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/entry_cache.h"
+#include "tessera/shard/detail/list_calls.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
@@ -186,6 +187,10 @@ void run(const Call& call, const Slot& slot, const Memory& memory, bool is_known
 }
 
 void dispatch(const Call& call) {
+  if (call.op->input_lists != 0 && goes_by_lists(call)) [[unlikely]] {
+    call_lists(call);
+    return;
+  }
   Memory& memory = Memory::of_thread();
   // The attributes of a random operator are others every time: nothing is kept.
   if (call.op->def.traits.is_random) {

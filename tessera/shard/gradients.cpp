@@ -8,13 +8,20 @@
 //   pending + whole          pending: the whole one counts on the first rank alone
 //
 // What would need some is refused, or done where an AutoRedistribute scope is in force.
+#include "tessera/shard/gradients.h"
+
 #include <algorithm>
 
+#include "tessera/autograd/autograd.h"
+#include "tessera/autograd/function.h"
 #include "tessera/autograd/hooks.h"
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/layout/planner.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/entry.h"
+#include "tessera/shard/detail/laid_out.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/redistribute.h"
@@ -112,5 +119,73 @@ Tensor sum(const Tensor& a, const Tensor& b) {
 
 [[maybe_unused]] const bool kIsInstalled = (autograd::set_gradient_layouts({place, sum}), true);
 
+// Without what is partial along these axes of the mesh; none given: along any.
+Layout settled_along(const Layout& layout, const std::vector<int>& axes) {
+  LayoutParts parts = layout.parts();
+  std::erase_if(parts.partials, [&](const layout::PartialAxis& each) {
+    return axes.empty() || std::ranges::find(axes, each.by.axis) != axes.end();
+  });
+  return Layout::create(layout.mesh(), std::move(parts));
+}
+
+// Nothing on the way there; on the way back the gradient is settled.
+class SettleFunction final : public autograd::Function {
+ public:
+  SettleFunction(layout::Mesh mesh, std::vector<int> axes) : mesh_(std::move(mesh)), axes_(std::move(axes)) {}
+  [[nodiscard]] std::string name() const override { return "settle"; }
+  std::vector<Tensor> forward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& inputs) const override {
+    return {inputs[0].detach()};
+  }
+  std::vector<Tensor> backward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& gradients) const override {
+    if (!gradients[0]) return {Tensor()};
+    const Tensor gradient = detail::laid_out(gradients[0], mesh_);
+    if (TESSERA_MUTANT("shard.settle_skipped")) return {gradient};
+    return {redistribute(gradient, settled_along(gradient.layout(), axes_))};
+  }
+
+ private:
+  layout::Mesh mesh_;
+  std::vector<int> axes_;
+};
+
 }  // namespace
+
+Tensor settle(const Tensor& x, const std::vector<std::string>& axes) {
+  TESSERA_CHECK(x, "settle: no tensor is given");
+  TESSERA_CHECK(x.has_layout(), "settle: ", tensor::describe(x), " has no layout, and its gradient is never pending");
+  const layout::Mesh& mesh = x.layout().mesh();
+  std::vector<int> of_mesh;
+  for (const std::string& name : axes) of_mesh.push_back(mesh.index_of(name));
+  if (!x.is_tracked() || !tensor::is_grad_enabled()) return x;
+  return autograd::apply_function(std::make_shared<const SettleFunction>(mesh, std::move(of_mesh)), {x})[0];
+}
+
+void reduce_gradients(std::span<const Tensor> leaves) {
+  const autograd::NoGrad no_grad;
+  std::vector<Tensor> with;
+  std::vector<Tensor> pending;
+  std::vector<Layout> to;
+  for (const Tensor& leaf : leaves) {
+    TESSERA_CHECK(leaf, "reduce_gradients: tensor ", &leaf - leaves.data(), " of the list is none");
+    if (!leaf.has_layout()) continue;
+    Tensor gradient = autograd::grad(leaf);
+    if (!gradient) continue;
+    Layout settled = layout::gradient_layout(leaf.layout());
+    if (gradient.layout() == settled) continue;
+    if (TESSERA_MUTANT("shard.whole_leaves_not_reduced") && leaf.layout().is_replicated()) continue;
+    if (TESSERA_MUTANT("shard.last_axis_not_reduced")) {
+      const std::int32_t last = settled.mesh().ndim() - 1;
+      if (std::ranges::any_of(gradient.layout().partials(),
+                              [last](const auto& each) { return each.by.axis == last; })) {
+        continue;
+      }
+    }
+    with.push_back(leaf);
+    pending.push_back(std::move(gradient));
+    to.push_back(std::move(settled));
+  }
+  const std::vector<Tensor> reduced = redistribute(pending, to);
+  for (std::size_t i = 0; i < with.size(); ++i) autograd::set_grad(with[i], reduced[i]);
+}
+
 }  // namespace tessera::shard

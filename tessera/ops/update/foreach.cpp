@@ -5,6 +5,7 @@
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/nn/detail/row_kernels.h"
 #include "tessera/ops/update/detail/lists.h"
+#include "tessera/ops/update/detail/norm_cooperations.h"
 #include "tessera/ops/update/detail/update_kernels.h"
 #include "tessera/ops/update/update.h"
 
@@ -122,7 +123,11 @@ layout::FactorRule add_rule(const Call& call) {
   if (call.inputs.size() == 2) rule.algebra.assign(2, {layout::Linearity::kJoint});
   return rule;
 }
-layout::FactorRule mul_rule(const Call& call) { return mul_call(call).rule(layout::FactorKind::kPass, 1); }
+layout::FactorRule mul_rule(const Call& call) {
+  layout::FactorRule rule = mul_call(call).rule(layout::FactorKind::kPass, 1);
+  if (call.inputs.size() == 2) rule.algebra = {{layout::Linearity::kJoint}, {}};
+  return rule;
+}
 layout::FactorRule norm_rule(const Call& call) {
   layout::FactorRule rule = norm_call(call).rule(layout::FactorKind::kReplicate, 0);
   rule.outputs.resize(call.op.name() == "grad_norm" ? 2 : call.inputs.size());
@@ -162,14 +167,16 @@ const tensor::Operator kForeachNorm = tensor::register_op({.name = "foreach_norm
                                                            .infer = infer_norm,
                                                            .host = norm_kernel,
                                                            .rule = norm_rule,
-                                                           .cost = cost<2, 1>});
+                                                           .cost = cost<2, 1>,
+                                                           .cooperation = &detail::kForeachNormTogether});
 const tensor::Operator kGradNorm = tensor::register_op({.name = "grad_norm",
                                                         .inputs = "grads*",
                                                         .outputs = "norm, factor",
                                                         .infer = infer_grad_norm,
                                                         .host = grad_norm_kernel,
                                                         .rule = norm_rule,
-                                                        .cost = cost<2, 1>});
+                                                        .cost = cost<2, 1>,
+                                                        .cooperation = &detail::kGradNormTogether});
 
 std::vector<Tensor> joined(std::span<const Tensor> a, std::span<const Tensor> b) {
   std::vector<Tensor> all(a.begin(), a.end());
