@@ -137,7 +137,7 @@ void wrap(const Call& call, const Mesh& mesh, std::span<Tensor> parts) {
     } else if (parts.empty()) {
       out = Tensor::sharded(infos[o].shape, infos[o].dtype, whole, {});
     } else {
-      out = Tensor::sharded(parts[o].shape(), parts[o].dtype(), whole, std::move(parts[o]));
+      out = Tensor::sharded(parts[o].shape(), parts[o].dtype(), whole, parts[o]);
     }
   }
 }
