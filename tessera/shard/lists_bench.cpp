@@ -73,6 +73,7 @@ struct Optimizer {
 };
 
 TESSERA_BENCH(foreach_adamw) {
+  const autograd::NoGrad no_grad;
   constexpr std::size_t kTensors = 1000;
   const std::string name = "foreach_adamw_1000";
   if (!context.wants(name)) return;

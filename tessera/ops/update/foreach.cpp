@@ -178,33 +178,31 @@ const tensor::Operator kGradNorm = tensor::register_op({.name = "grad_norm",
                                                         .cost = cost<2, 1>,
                                                         .cooperation = &detail::kGradNormTogether});
 
-std::vector<Tensor> joined(std::span<const Tensor> a, std::span<const Tensor> b) {
-  std::vector<Tensor> all(a.begin(), a.end());
-  all.insert(all.end(), b.begin(), b.end());
-  return all;
-}
-
 }  // namespace
 
 std::vector<Tensor> foreach_add(std::span<const Tensor> a, std::span<const Tensor> b, double by) {
   TESSERA_CHECK(a.size() == b.size(), "foreach_add: lists of ", a.size(), " and ", b.size(), " tensors");
   std::vector<Tensor> out(a.size());
-  if (!a.empty()) tensor::call_into({kForeachAdd, joined(a, b), ForeachAttributes{by}, out});
+  if (!a.empty()) tensor::call_into({kForeachAdd, detail::joined({a, b}).tensors(), ForeachAttributes{by}, out});
   return out;
 }
 void foreach_add_(std::span<const Tensor> a, std::span<const Tensor> b, double by) {
   TESSERA_CHECK(a.size() == b.size(), "foreach_add_: lists of ", a.size(), " and ", b.size(), " tensors");
-  std::vector<Tensor> out(a.begin(), a.end());
-  if (!a.empty()) tensor::call_into({kForeachAdd, joined(a, b), ForeachAttributes{by}, out});
+  if (a.empty()) return;
+  const tensor::BorrowedTensors inputs = detail::joined({a, b});
+  tensor::call_into({kForeachAdd, inputs.tensors(), ForeachAttributes{by}, inputs.tensors().first(a.size())});
 }
 std::vector<Tensor> foreach_mul(std::span<const Tensor> tensors, double by, const Tensor& factor) {
   std::vector<Tensor> out(tensors.size());
-  if (!tensors.empty()) tensor::call_into({kForeachMul, joined(tensors, {&factor, 1}), ForeachAttributes{by}, out});
+  if (tensors.empty()) return out;
+  const tensor::BorrowedTensors inputs = detail::joined({tensors, {&factor, 1}});
+  tensor::call_into({kForeachMul, inputs.tensors(), ForeachAttributes{by}, out});
   return out;
 }
 void foreach_mul_(std::span<const Tensor> tensors, double by, const Tensor& factor) {
-  std::vector<Tensor> out(tensors.begin(), tensors.end());
-  if (!tensors.empty()) tensor::call_into({kForeachMul, joined(tensors, {&factor, 1}), ForeachAttributes{by}, out});
+  if (tensors.empty()) return;
+  const tensor::BorrowedTensors inputs = detail::joined({tensors, {&factor, 1}});
+  tensor::call_into({kForeachMul, inputs.tensors(), ForeachAttributes{by}, inputs.tensors().first(tensors.size())});
 }
 std::vector<Tensor> foreach_norm(std::span<const Tensor> tensors) {
   std::vector<Tensor> out(tensors.size());

@@ -62,14 +62,23 @@ class ByPlace {
         lists_(call.op->input_lists),
         singles_(call.op->input_singles),
         count_((call.inputs.size() - singles_) / lists_),
-        inputs_(call.inputs.size()) {
+        inputs_(call.inputs.size()),
+        outputs_(call.outputs.size()) {
     for (const tensor::OpArgument& output : call.op->outputs) output_lists_ += output.is_list ? 1 : 0;
     for (const Tensor& output : call.outputs) has_targets_ &= static_cast<bool>(output);
     if (!has_targets_) layouts_.resize(call.outputs.size());
+    for (std::size_t list = 0; list < output_lists_ && count_ > 0; ++list) {
+      std::size_t twin = 0;
+      while (twin + 1 < lists_ && !(in(twin, 0) == out(list, 0))) ++twin;
+      twins_.push_back(twin);
+    }
   }
 
   void run() {
-    for (std::size_t i = 0; i < count_; ++i) take(i);
+    for (std::size_t i = 0; i < count_; ++i) {
+      fetch_ahead(i);
+      take(i);
+    }
     if (!moved_.empty()) {
       move_and_call(call_, moved_, targets_);
       return;
@@ -91,35 +100,53 @@ class ByPlace {
   [[nodiscard]] const Tensor& in(std::size_t list, std::size_t i) const { return call_.inputs[list * count_ + i]; }
   [[nodiscard]] Tensor& out(std::size_t list, std::size_t i) const { return call_.outputs[list * count_ + i]; }
 
-  // Whether all tensors of a place have one layout and one shape. The results' are those of the inputs in place.
-  [[nodiscard]] bool is_alike(const Tensor& first, std::size_t i) const {
-    bool is_alike = true;
-    for (std::size_t list = 1; list < lists_; ++list) {
-      const Tensor& other = in(list, i);
-      if (!other) return false;
-      is_alike &= other.layout() == first.layout() && other.shape() == first.shape();
+  // Long lists lie outside of the nearest caches, and each tensor is looked at only once.
+  void fetch_ahead(std::size_t i) const {
+    constexpr std::size_t kAhead = 16;
+    if (i + kAhead >= count_) return;
+    for (std::size_t list = 0; list < lists_; ++list) {
+      if (const TensorState* state = in(list, i + kAhead).state()) __builtin_prefetch(&state->layout);
     }
-    for (std::size_t list = 0; list < output_lists_; ++list) {
-      const Tensor& target = out(list, i);
-      if (target) is_alike &= target.layout() == first.layout() && target.shape() == first.shape();
+  }
+  // The parts of a place. Whether all its tensors have one layout and one size; that shapes are the same is seen by the
+  // local call, of parts, which are cut alike.
+  bool take_parts(const TensorState& first, std::size_t i) {
+    bool is_alike = true;
+    const auto take_part = [&](TensorState* state, tensor::BorrowedTensors& parts, std::size_t at) {
+      is_alike &= state->layout == first.layout;
+      is_alike &= state->numel == first.numel;
+      parts.set(at, first.has_layout ? state->local.get() : state);
+    };
+    for (std::size_t at = i; at < lists_ * count_; at += count_) {
+      if (!call_.inputs[at]) [[unlikely]]
+        return false;
+      take_part(call_.inputs[at].state(), inputs_, at);
+    }
+    for (std::size_t list = 0; list < output_lists_ && has_targets_; ++list) {
+      const std::size_t at = list * count_ + i;
+      const std::size_t twin = twins_[list] * count_ + i;
+      TensorState* target = call_.outputs[at].state();
+      if (target == call_.inputs[twin].state()) [[likely]] {
+        outputs_.set(at, inputs_.tensors()[twin].state());
+      } else {
+        take_part(target, outputs_, at);
+      }
     }
     return is_alike;
   }
 
   void take(std::size_t i) {
     const Tensor& first = call_.inputs[i];
-    TESSERA_CHECK(first, argument_text(call_, i), " is no tensor");
+    TESSERA_CHECK(first, call_.op.name(), ": ", argument_text(call_, i), " is no tensor");
     const KnownLayouts::Known& known = known_layouts_.of(first.layout());
-    if (!is_alike(first, i) || known.is_partial) [[unlikely]] {
-      look_up(i);
-    } else if (!has_targets_) {
-      for (std::size_t list = 0; list < output_lists_; ++list) layouts_[list * count_ + i] = first.layout();
-    }
-    if (!known.is_here) ++absent_;
-    for (std::size_t list = 0; list < lists_; ++list) inputs_.set(list * count_ + i, part_of(in(list, i)));
+    absent_ += known.is_here ? 0 : 1;
+    if (!take_parts(*first.state(), i) || known.is_partial || !has_targets_) [[unlikely]]
+      look_at(i, known);
   }
 
+  void look_at(std::size_t i, const KnownLayouts::Known& known);
   void look_up(std::size_t i);
+  [[nodiscard]] bool is_alike(std::size_t i) const;
   void check_place(std::size_t i) const;
   [[nodiscard]] EntryRef entry_of(const Call& call, std::size_t i) const;
   void take_single(std::size_t s);
@@ -133,9 +160,11 @@ class ByPlace {
   std::size_t singles_;
   std::size_t count_;
   std::size_t output_lists_ = 0;
-  bool has_targets_ = true;  // every result is written into a given tensor
+  std::vector<std::size_t> twins_;  // of each list of results: the inputs that it is most likely written over
+  bool has_targets_ = true;         // every result is written into a given tensor
   tensor::BorrowedTensors inputs_;
-  std::size_t absent_ = 0;  // places of meshes that this rank is off
+  tensor::BorrowedTensors outputs_;  // where all have targets
+  std::size_t absent_ = 0;           // places of meshes that this rank is off
   KnownLayouts known_layouts_;
   std::vector<Layout> layouts_;       // of the results, unless all have targets
   std::vector<std::size_t> moved_;    // inputs that must move first
@@ -185,6 +214,29 @@ EntryRef ByPlace::entry_of(const Call& call, std::size_t i) const {
         std::ranges::any_of(call.inputs, [](const Tensor& x) { return x && !x.layout().partials().empty(); });
     TESSERA_THROW(InvalidArgument, call_.op.name(), ": place ", i, " of its lists: ", error.message(),
                   is_pending ? "; gradients that are pending are settled by reduce_gradients()" : "");
+  }
+}
+
+// Whether all tensors of a place have one layout and one shape, results that are given among them.
+bool ByPlace::is_alike(std::size_t i) const {
+  const Tensor& first = in(0, i);
+  const auto fits = [&](const Tensor& x) { return x.layout() == first.layout() && x.shape() == first.shape(); };
+  for (std::size_t list = 1; list < lists_; ++list) {
+    if (!in(list, i) || !fits(in(list, i))) return false;
+  }
+  for (std::size_t list = 0; list < output_lists_; ++list) {
+    if (out(list, i) && !fits(out(list, i))) return false;
+  }
+  return true;
+}
+
+void ByPlace::look_at(std::size_t i, const KnownLayouts::Known& known) {
+  if (!is_alike(i) || known.is_partial) {
+    look_up(i);
+    return;
+  }
+  for (std::size_t list = 0; list < output_lists_ && !has_targets_; ++list) {
+    layouts_[list * count_ + i] = *known.layout;
   }
 }
 
@@ -254,9 +306,10 @@ tensor::BorrowedTensors borrowed(const std::vector<TensorState*>& states) {
 
 void ByPlace::call_into_targets() {
   if (absent_ == 0) [[likely]] {
-    tensor::BorrowedTensors outputs(call_.outputs.size());
-    for (std::size_t o = 0; o < call_.outputs.size(); ++o) outputs.set(o, part_of(call_.outputs[o]));
-    tensor::call_below(tensor::HookKind::kShard, {call_.op, inputs_.tensors(), call_.attributes, outputs.tensors()});
+    for (std::size_t o = output_lists_ * count_; o < call_.outputs.size(); ++o) {
+      outputs_.set(o, part_of(call_.outputs[o]));
+    }
+    tensor::call_below(tensor::HookKind::kShard, {call_.op, inputs_.tensors(), call_.attributes, outputs_.tensors()});
     return;
   }
   const tensor::BorrowedTensors inputs = borrowed(without_absent(call_.inputs, lists_));
