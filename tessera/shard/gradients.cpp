@@ -87,6 +87,11 @@ Tensor moved(const Tensor& gradient, const Layout& to) {
   return redistribute(gradient, to);
 }
 
+// The same parts under another layout: what planted bugs do.
+[[maybe_unused]] Tensor taken_as(const Tensor& x, const Layout& layout) {
+  return Tensor::sharded(x.shape(), x.dtype(), layout, x.local());
+}
+
 Tensor place(const Tensor& gradient, const Layout& of) {
   if (!of) {
     const Layout whole = Layout::replicated(gradient.layout().mesh());
@@ -104,6 +109,9 @@ Tensor place(const Tensor& gradient, const Layout& of) {
   }
   TESSERA_CHECK(gradient.layout().mesh() == of.mesh(), "backward: a gradient ", tensor::describe(gradient),
                 " of a tensor on another mesh, ", of.text(), detail::backward_note());
+  if (TESSERA_MUTANT("shard.pending_forgotten") && is_cut_alike(gradient.layout(), of)) {
+    return taken_as(gradient, layout::gradient_layout(of));
+  }
   return is_cut_alike(gradient.layout(), of) ? gradient : moved(gradient, dual_of(gradient.layout(), of));
 }
 
@@ -114,6 +122,7 @@ Tensor sum(const Tensor& a, const Tensor& b) {
     if (!is_partial_along(parts, pending.by) && !is_cut_by(parts, pending.by)) parts.partials.push_back(pending);
   }
   const Layout both = Layout::create(a.layout().mesh(), std::move(parts));
+  if (TESSERA_MUTANT("shard.whole_added_everywhere")) return ops::add(taken_as(a, both), taken_as(b, both));
   return ops::add(moved(a, both), moved(b, both));
 }
 
@@ -172,14 +181,10 @@ void reduce_gradients(std::span<const Tensor> leaves) {
     if (!gradient) continue;
     Layout settled = layout::gradient_layout(leaf.layout());
     if (gradient.layout() == settled) continue;
-    if (TESSERA_MUTANT("shard.whole_leaves_not_reduced") && leaf.layout().is_replicated()) continue;
-    if (TESSERA_MUTANT("shard.last_axis_not_reduced")) {
-      const std::int32_t last = settled.mesh().ndim() - 1;
-      if (std::ranges::any_of(gradient.layout().partials(),
-                              [last](const auto& each) { return each.by.axis == last; })) {
-        continue;
-      }
-    }
+    const bool is_left_out =
+        (TESSERA_MUTANT("shard.whole_leaves_not_reduced") && leaf.layout().is_replicated()) ||
+        (TESSERA_MUTANT("shard.tp_not_reduced") && is_partial_along(gradient.layout().parts(), {1, 1, 2}));
+    if (is_left_out) gradient = taken_as(gradient, settled);
     with.push_back(leaf);
     pending.push_back(std::move(gradient));
     to.push_back(std::move(settled));

@@ -54,6 +54,7 @@ Distinct distinct_layouts(const Call& call) {
 // Settles what is partial where that is automatic; false: nothing is.
 bool settles_first(const Call& call, const Distinct& list) {
   if (std::ranges::all_of(list.layouts, [](const Layout& each) { return each.partials().empty(); })) return false;
+  if (TESSERA_MUTANT("shard.pending_norms_taken")) return false;
   std::vector<std::size_t> inputs;
   std::vector<Layout> to;
   for (std::size_t i = 0; i < list.of.size(); ++i) {
@@ -148,7 +149,8 @@ void call_together(const Call& call) {
   const Distinct list = distinct_layouts(call);
   if (settles_first(call, list)) return;
   const Mesh mesh = mesh_of_all(call, list);
-  const std::vector<SubAxis> axes = axes_of(mesh, list);
+  const std::vector<SubAxis> axes =
+      TESSERA_MUTANT("shard.norm_of_parts_alone") ? std::vector<SubAxis>() : axes_of(mesh, list);
   Counters& counts = counters();
   counts.calls.fetch_add(1, std::memory_order_relaxed);
   counts.hits.fetch_add(1, std::memory_order_relaxed);
