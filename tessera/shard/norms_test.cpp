@@ -1,7 +1,9 @@
 // Norms over lists of tensors with layouts: every part counts once, one launch, the same on every rank.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
@@ -38,15 +40,18 @@ Tensors list_of(const std::vector<Member>& members) {
   for (const Member& each : members) out.push_back(placed(counted(each.shape, each.dtype), each.layout));
   return out;
 }
-double norm_of(const Shape& shape) {
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double norm_of(const std::vector<Member>& members, double p = 2) {
   double sum = 0;
-  for (const double value : counted(shape).values) sum += value * value;
-  return std::sqrt(sum);
-}
-double norm_of(const std::vector<Member>& members) {
-  double sum = 0;
-  for (const Member& each : members) sum += norm_of(each.shape) * norm_of(each.shape);
-  return std::sqrt(sum);
+  double most = 0;
+  for (const Member& each : members) {
+    for (const double value : counted(each.shape).values) {
+      sum += std::pow(value, p);
+      most = std::max(most, value);
+    }
+  }
+  return p == kInfinity ? most : std::pow(sum, 1 / p);
 }
 
 template <class F>
@@ -57,18 +62,18 @@ std::uint64_t collectives(const F& body) {
 }
 
 // The norm of all, on every rank, with this many launches.
-void expect_norm(const std::vector<Member>& members, int ranks, const Mesh& on, std::uint64_t launches) {
+void expect_norm(const std::vector<Member>& members, int ranks, const Mesh& on, std::uint64_t launches, double p = 2) {
   Results results(ranks);
   testing::on_worlds(ranks, {1}, [&] {
     ops::GradNorm found;
     const bool is_there = on.contains(current_place().rank);
-    EXPECT_EQ(collectives([&] { found = ops::grad_norm(list_of(members), 2); }), is_there ? launches : 0U);
+    EXPECT_EQ(collectives([&] { found = ops::grad_norm(list_of(members), 2, p); }), is_there ? launches : 0U);
     EXPECT_EQ(found.norm.layout(), Layout::replicated(on));
     EXPECT_EQ(static_cast<bool>(found.norm.local()), is_there);
     results.hand_in(0, found.norm);
     results.hand_in(1, found.factor);
   });
-  const double want = norm_of(members);
+  const double want = norm_of(members, p);
   EXPECT_NEAR(results.whole(0).values.at(0), want, want * 1e-12);
   EXPECT_NEAR(results.whole(1).values.at(0), 2 / want, 1e-12);
 }
@@ -81,6 +86,20 @@ TEST(ListNorms, CountEveryPartOnceWhateverTheCuts) {
   }
   expect_norm({{{8, 6}, on_grid("S0,R")}, {{5}, on_grid("R,S0")}, {{3}, on_grid("S0,S0")}, {{4}, on_grid("R,R")}}, 4,
               grid(), 1);
+}
+
+TEST(ListNorms, AreOfAnyKind) {
+  for (const double p : {1.0, 3.0, kInfinity}) {
+    SCOPED_TRACE(p);
+    expect_norm({{{5, 3}, on_grid("S0,R")}, {{7, 2}, on_grid("R,R")}, {{3}, on_grid("R,S0")}}, 4, grid(), 1, p);
+    expect_norm({{{5, 3}, on_grid("R,R")}}, 4, grid(), 0, p);
+  }
+  simulate(4, [] {
+    const Tensor cut = placed(counted({8, 4}), on_grid("R,S0"));
+    for (const double p : {0.0, -kInfinity}) {
+      expect_error<InvalidArgument>([&] { ops::grad_norm({&cut, 1}, 1, p); }, {"grad_norm", "p is above 0"});
+    }
+  });
 }
 
 TEST(ListNorms, OfWholeTensorsNeedNoWord) { expect_norm({{{5, 3}, on_grid("R,R")}}, 4, grid(), 0); }
@@ -146,17 +165,19 @@ TEST(ListNorms, OfEachTensorAreAddedUpInOneLaunch) {
                                        {{5}, on_grid("R,S0"), DType::kF64},
                                        {{4}, on_grid("R,R"), DType::kBF16},
                                        {{2}, on_grid("S0,S0"), DType::kF32}};
-  Results results(4);
-  testing::on_worlds(4, {4}, [&] {
-    Tensors norms;
-    EXPECT_EQ(collectives([&] { norms = ops::foreach_norm(list_of(members)); }), 1U);
-    for (std::size_t i = 0; i < norms.size(); ++i) results.hand_in(i, norms[i]);
-  });
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const double want = norm_of(members[i].shape);
-    EXPECT_NEAR(results.whole(i).values.at(0), want, want * 1e-6);
-    EXPECT_EQ(results.whole(i).dtype, members[i].dtype == DType::kF64 ? DType::kF64 : DType::kF32);
-    EXPECT_EQ(results.layout(i), on_grid("R,R"));
+  for (const double p : {2.0, 1.0, kInfinity}) {
+    Results results(4);
+    testing::on_worlds(4, {4}, [&] {
+      Tensors norms;
+      EXPECT_EQ(collectives([&] { norms = ops::foreach_norm(list_of(members), p); }), 1U);
+      for (std::size_t i = 0; i < norms.size(); ++i) results.hand_in(i, norms[i]);
+    });
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const double want = norm_of({members[i]}, p);
+      EXPECT_NEAR(results.whole(i).values.at(0), want, want * 1e-6) << p;
+      EXPECT_EQ(results.whole(i).dtype, members[i].dtype == DType::kF64 ? DType::kF64 : DType::kF32);
+      EXPECT_EQ(results.layout(i), on_grid("R,R"));
+    }
   }
 }
 

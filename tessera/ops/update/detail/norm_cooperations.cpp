@@ -1,11 +1,13 @@
 #include "tessera/ops/update/detail/norm_cooperations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/functions.h"
+#include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/ops/update/detail/lists.h"
@@ -40,9 +42,18 @@ Tensor joined(Tensors numbers) {
   return cast(stack(numbers), DType::kF64);
 }
 
-Tensors part_squares(const CooperativeCall& call) {
-  const Tensors parts = counted_parts(call);
-  const Tensors norms = foreach_norm(parts);
+Tensor powered(const Tensor& norms, double p) {
+  if (p == 1 || std::isinf(p)) return norms;
+  return p == 2 ? square(norms) : pow(norms, p);
+}
+Tensor root(const Tensor& powers, double p) {
+  if (p == 1 || std::isinf(p)) return powers;
+  return p == 2 ? sqrt(powers) : pow(powers, 1 / p);
+}
+
+// What this rank has of each.
+Tensor part_norms(const CooperativeCall& call, double p) {
+  const Tensors norms = foreach_norm(counted_parts(call), p);
   Tensors all;
   Tensor none;
   std::size_t next = 0;
@@ -50,11 +61,29 @@ Tensors part_squares(const CooperativeCall& call) {
     if (!part && !none) none = zero(call, norms.empty() ? DType::kF64 : norms[0].dtype());
     all.push_back(part ? norms[next++] : none);
   }
-  return {square(joined(std::move(all)))};
+  return powered(joined(std::move(all)), p);
+}
+// And of all.
+Tensor part_norm(const CooperativeCall& call, double p) {
+  const Tensors parts = counted_parts(call);
+  if (parts.empty()) return zero(call, DType::kF64);
+  return powered(cast(grad_norm(parts, 1, p).norm, DType::kF64), p);
+}
+
+// A call needs one of two phases: sums, or for an infinite p the largest.
+template <class A, Tensor (*kPart)(const CooperativeCall&, double), bool kIsLargest>
+Tensors statistics(const CooperativeCall& call) {
+  const double p = call.local.as<A>().p;
+  return std::isinf(p) == kIsLargest ? Tensors{kPart(call, p)} : Tensors{};
+}
+template <class A, Tensor (*kPart)(const CooperativeCall&, double)>
+std::vector<tensor::CooperativePhase> phases() {
+  return {{statistics<A, kPart, false>, {layout::Reduction::kSum}},
+          {statistics<A, kPart, true>, {layout::Reduction::kMax}}};
 }
 
 Tensors finish_norms(const CooperativeCall& call) {
-  const Tensor norms = sqrt(call.reduced[0]);
+  const Tensor norms = root(call.reduced[0], call.local.as<ForeachNormAttributes>().p);
   const Tensor narrow = cast(norms, DType::kF32);
   Tensors out;
   for (std::size_t i = 0; i < call.global.inputs.size(); ++i) {
@@ -64,22 +93,17 @@ Tensors finish_norms(const CooperativeCall& call) {
   return out;
 }
 
-Tensors part_square(const CooperativeCall& call) {
-  const Tensors parts = counted_parts(call);
-  if (parts.empty()) return {zero(call, DType::kF64)};
-  return {square(cast(grad_norm(parts, 1).norm, DType::kF64))};
-}
-
 Tensors finish_grad_norm(const CooperativeCall& call) {
-  const Tensor whole = sqrt(call.reduced[0]);
-  const GradNorm found = grad_norm({&whole, 1}, call.local.as<GradNormAttributes>().max_norm);
+  const auto& how = call.local.as<GradNormAttributes>();
+  const Tensor whole = root(call.reduced[0], how.p);
+  const GradNorm found = grad_norm({&whole, 1}, how.max_norm);  // of one number, whatever p
   const DType dtype = statistics_dtype(call.global.inputs[0].dtype());
   return {cast(found.norm, dtype), cast(found.factor, dtype)};
 }
 
 }  // namespace
 
-const tensor::Cooperation kForeachNormTogether = {{{part_squares, {layout::Reduction::kSum}}}, finish_norms};
-const tensor::Cooperation kGradNormTogether = {{{part_square, {layout::Reduction::kSum}}}, finish_grad_norm};
+const tensor::Cooperation kForeachNormTogether = {phases<ForeachNormAttributes, part_norms>(), finish_norms};
+const tensor::Cooperation kGradNormTogether = {phases<GradNormAttributes, part_norm>(), finish_grad_norm};
 
 }  // namespace tessera::ops::detail
