@@ -144,6 +144,8 @@ function(tessera_layer_test layer source)
       if(NOT prefix STREQUAL "thread")
         set(which --prefix ${prefix}. --minimum 5)
       endif()
+    elseif(layer STREQUAL "shard")
+      list(APPEND which --minimum 12)
     endif()
     add_test(NAME ${layer}_${implementation}_mutants
              COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py --sources ${CMAKE_CURRENT_SOURCE_DIR}

@@ -6,11 +6,13 @@
 #include <array>
 #include <memory>
 
+#include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/detail/cooperate.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/entry_cache.h"
+#include "tessera/shard/detail/list_calls.h"
 #include "tessera/shard/detail/prices.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/redistribute.h"
@@ -144,7 +146,7 @@ void run_local(const Call& call, const Slot& slot) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     if (call.inputs[i]) inputs.get()[i] = call.inputs[i].local();
   }
-  const bool localizes = call.op->def.localize != nullptr;
+  const bool localizes = call.op->def.localize != nullptr && !TESSERA_MUTANT("shard.mean_over_the_part");
   const Call local{call.op, inputs.get(), localizes ? slot.localized.ref() : call.attributes, outputs.get()};
   if (slot.operands != nullptr) [[unlikely]] {
     run_together(call, local, entry, *slot.operands);
@@ -189,6 +191,10 @@ void run(const Call& call, const Slot& slot, const Memory& memory, bool is_known
 }
 
 void dispatch(const Call& call) {
+  if (call.op->input_lists != 0 && goes_by_lists(call)) [[unlikely]] {
+    call_lists(call);
+    return;
+  }
   Memory& memory = Memory::of_thread();
   // The attributes of a random operator are others every time: nothing is kept.
   if (call.op->def.traits.is_random) {

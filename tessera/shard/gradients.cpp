@@ -8,13 +8,20 @@
 //   pending + whole          pending: the whole one counts on the first rank alone
 //
 // What would need some is refused, or done where an AutoRedistribute scope is in force.
+#include "tessera/shard/gradients.h"
+
 #include <algorithm>
 
+#include "tessera/autograd/autograd.h"
+#include "tessera/autograd/function.h"
 #include "tessera/autograd/hooks.h"
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/layout/planner.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/entry.h"
+#include "tessera/shard/detail/laid_out.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/redistribute.h"
@@ -80,6 +87,11 @@ Tensor moved(const Tensor& gradient, const Layout& to) {
   return redistribute(gradient, to);
 }
 
+// The same parts under another layout: what planted bugs do.
+[[maybe_unused]] Tensor taken_as(const Tensor& x, const Layout& layout) {
+  return Tensor::sharded(x.shape(), x.dtype(), layout, x.local());
+}
+
 Tensor place(const Tensor& gradient, const Layout& of) {
   if (!of) {
     const Layout whole = Layout::replicated(gradient.layout().mesh());
@@ -97,6 +109,9 @@ Tensor place(const Tensor& gradient, const Layout& of) {
   }
   TESSERA_CHECK(gradient.layout().mesh() == of.mesh(), "backward: a gradient ", tensor::describe(gradient),
                 " of a tensor on another mesh, ", of.text(), detail::backward_note());
+  if (TESSERA_MUTANT("shard.pending_forgotten") && is_cut_alike(gradient.layout(), of)) {
+    return taken_as(gradient, layout::gradient_layout(of));
+  }
   return is_cut_alike(gradient.layout(), of) ? gradient : moved(gradient, dual_of(gradient.layout(), of));
 }
 
@@ -107,10 +122,75 @@ Tensor sum(const Tensor& a, const Tensor& b) {
     if (!is_partial_along(parts, pending.by) && !is_cut_by(parts, pending.by)) parts.partials.push_back(pending);
   }
   const Layout both = Layout::create(a.layout().mesh(), std::move(parts));
+  if (TESSERA_MUTANT("shard.whole_added_everywhere")) return ops::add(taken_as(a, both), taken_as(b, both));
   return ops::add(moved(a, both), moved(b, both));
 }
 
 [[maybe_unused]] const bool kIsInstalled = (autograd::set_gradient_layouts({place, sum}), true);
 
+// Without what is partial along these axes of the mesh; none given: along any.
+Layout settled_along(const Layout& layout, const std::vector<int>& axes) {
+  LayoutParts parts = layout.parts();
+  std::erase_if(parts.partials, [&](const layout::PartialAxis& each) {
+    return axes.empty() || std::ranges::find(axes, each.by.axis) != axes.end();
+  });
+  return Layout::create(layout.mesh(), std::move(parts));
+}
+
+// Nothing on the way there; on the way back the gradient is settled.
+class SettleFunction final : public autograd::Function {
+ public:
+  SettleFunction(layout::Mesh mesh, std::vector<int> axes) : mesh_(std::move(mesh)), axes_(std::move(axes)) {}
+  [[nodiscard]] std::string name() const override { return "settle"; }
+  std::vector<Tensor> forward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& inputs) const override {
+    return {inputs[0].detach()};
+  }
+  std::vector<Tensor> backward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& gradients) const override {
+    if (!gradients[0]) return {Tensor()};
+    const Tensor gradient = detail::laid_out(gradients[0], mesh_);
+    if (TESSERA_MUTANT("shard.settle_skipped")) return {gradient};
+    return {redistribute(gradient, settled_along(gradient.layout(), axes_))};
+  }
+
+ private:
+  layout::Mesh mesh_;
+  std::vector<int> axes_;
+};
+
 }  // namespace
+
+Tensor settle(const Tensor& x, const std::vector<std::string>& axes) {
+  TESSERA_CHECK(x, "settle: no tensor is given");
+  TESSERA_CHECK(x.has_layout(), "settle: ", tensor::describe(x), " has no layout, and its gradient is never pending");
+  const layout::Mesh& mesh = x.layout().mesh();
+  std::vector<int> of_mesh;
+  for (const std::string& name : axes) of_mesh.push_back(mesh.index_of(name));
+  if (!x.is_tracked() || !tensor::is_grad_enabled()) return x;
+  return autograd::apply_function(std::make_shared<const SettleFunction>(mesh, std::move(of_mesh)), {x})[0];
+}
+
+void reduce_gradients(std::span<const Tensor> leaves) {
+  const autograd::NoGrad no_grad;
+  std::vector<Tensor> with;
+  std::vector<Tensor> pending;
+  std::vector<Layout> to;
+  for (const Tensor& leaf : leaves) {
+    TESSERA_CHECK(leaf, "reduce_gradients: tensor ", &leaf - leaves.data(), " of the list is none");
+    if (!leaf.has_layout()) continue;
+    Tensor gradient = autograd::grad(leaf);
+    if (!gradient) continue;
+    Layout settled = layout::gradient_layout(leaf.layout());
+    if (gradient.layout() == settled) continue;
+    const bool is_left_out =
+        (TESSERA_MUTANT("shard.whole_leaves_not_reduced") && leaf.layout().is_replicated()) ||
+        (TESSERA_MUTANT("shard.tp_not_reduced") && is_partial_along(gradient.layout().parts(), {1, 1, 2}));
+    if (is_left_out) gradient = taken_as(gradient, settled);
+    with.push_back(leaf);
+    pending.push_back(std::move(gradient));
+    to.push_back(std::move(settled));
+  }
+  const std::vector<Tensor> reduced = redistribute(pending, to);
+  for (std::size_t i = 0; i < with.size(); ++i) autograd::set_grad(with[i], reduced[i]);
+}
+
 }  // namespace tessera::shard

@@ -113,6 +113,14 @@ void trace_call(const tensor::Call& call, const Entry& entry) {
   tell(event);
 }
 
+void trace_list_call(const tensor::Call& call) {
+  TraceEvent event = labelled(TraceEvent::Kind::kCall);
+  event.op = call.op.name();
+  for (const Tensor& input : call.inputs) event.inputs.push_back(operand_text(input));
+  for (const Tensor& output : call.outputs) event.outputs.push_back(operand_text(output));
+  tell(event);
+}
+
 void trace_cooperation(const tensor::Call& call, const layout::Mesh& mesh, std::span<const layout::SubAxis> axes,
                        int statistics, std::int64_t nbytes) {
   TraceEvent event = labelled(TraceEvent::Kind::kCooperation);

@@ -110,11 +110,26 @@ void call_kernel(const Call& call) {
   run_kernel(call, current_device(*device));
 }
 
+bool has_layouts(const Call& call) {
+  for (const Tensor& input : call.inputs) {
+    if (input && input.has_layout()) return true;
+  }
+  for (const Tensor& output : call.outputs) {
+    if (output && output.has_layout()) return true;  // one that is written into
+  }
+  return false;
+}
+
+bool is_tracked(const Call& call) {
+  if (!grad_enabled) return false;
+  bool found = false;
+  for (const Tensor& input : call.inputs) found |= input && input.is_tracked();
+  for (const Tensor& output : call.outputs) found |= output && output.is_tracked();  // one that is written into
+  return found;
+}
+
 void call_below_autograd(const Call& call) {
-  bool has_layout = false;
-  for (const Tensor& input : call.inputs) has_layout |= input && input.has_layout();
-  for (const Tensor& output : call.outputs) has_layout |= output && output.has_layout();  // one that is written into
-  if (!has_layout) {
+  if (!has_layouts(call)) {
     call_kernel(call);
     return;
   }
@@ -141,10 +156,7 @@ void check_arguments(const Call& call) {
 
 void call_into(const Call& call) {
   check_arguments(call);
-  bool is_tracked = false;
-  for (const Tensor& input : call.inputs) is_tracked |= input && input.is_tracked();
-  for (const Tensor& output : call.outputs) is_tracked |= output && output.is_tracked();  // one that is written into
-  if (is_tracked && grad_enabled) {
+  if (is_tracked(call)) {
     const HookFn hook = hooks[static_cast<int>(HookKind::kAutograd)].load(std::memory_order_acquire);
     if (hook == nullptr) refuse_hook(call, "autograd", "a tensor asks for its gradient");
     hook(call);

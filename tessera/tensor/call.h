@@ -10,6 +10,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <memory>
 #include <new>
 #include <span>
 
@@ -43,6 +44,28 @@ class Arguments {
 
  private:
   alignas(Tensor) std::byte place_[kMost * sizeof(Tensor)];
+  std::size_t count_;
+};
+
+/// A list of handles that count nothing, for lists so long that counting would tell: who holds the tensors outlives it.
+class BorrowedTensors {
+ public:
+  /// Room for this many; each place is to be set once.
+  explicit BorrowedTensors(std::size_t count)
+      : place_(std::make_unique_for_overwrite<std::byte[]>(count * sizeof(Tensor))), count_(count) {}
+  /// Sets a place; null: no tensor.
+  void set(std::size_t place, detail::TensorState* state) {
+    // Never destroyed: they own no count.
+    ::new (static_cast<void*>(place_.get() + sizeof(Tensor) * place))
+        Tensor(detail::Ref<detail::TensorState>::adopt(state));
+  }
+  /// The tensors. To assign to one leaks what is assigned.
+  [[nodiscard]] std::span<Tensor> tensors() const {
+    return {std::launder(reinterpret_cast<Tensor*>(place_.get())), count_};
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> place_;
   std::size_t count_;
 };
 

@@ -8,6 +8,9 @@
 // Where factors of several kinds are cut together, a phase names those it goes along: a mean loss over cut rows of cut
 // classes reduces along the classes first, then along the rows.
 //
+// Of an operator over lists the tensors may be cut differently, and lie on several meshes. Every part is counted by one
+// of the ranks that hold it: the others are given no tensor in its place.
+//
 // This is all the communication the operator has, and it is plain to see before it happens. Who runs the collectives
 // (the shard layer, or a test that plays all ranks in a loop) is not the operator's business.
 #pragma once

@@ -116,6 +116,8 @@ struct Cost {
 struct OpTraits {
   bool is_random = false;  ///< draws numbers: a recomputation must draw the same
   /// Each element of the result depends on the same place of the inputs only, so that it may be written over an input.
+  /// Over lists, which then stand before all other arguments and results: of the tensors at the same place, so that
+  /// tensors at different places may have layouts and meshes of their own.
   bool is_pointwise = false;
 };
 

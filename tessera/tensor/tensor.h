@@ -155,6 +155,7 @@ class TESSERA_API Tensor {
 
  private:
   friend class Arguments;
+  friend class BorrowedTensors;
   explicit Tensor(detail::Ref<detail::TensorState> state) : state_(std::move(state)) {}
   [[nodiscard]] const detail::TensorState& plain() const {
     if (state_->has_layout) [[unlikely]]

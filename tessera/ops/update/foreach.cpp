@@ -3,8 +3,9 @@
 #include <memory>
 
 #include "tessera/ops/detail/enqueue.h"
-#include "tessera/ops/nn/detail/row_kernels.h"
 #include "tessera/ops/update/detail/lists.h"
+#include "tessera/ops/update/detail/norm_cooperations.h"
+#include "tessera/ops/update/detail/norm_fold.h"
 #include "tessera/ops/update/detail/update_kernels.h"
 #include "tessera/ops/update/update.h"
 
@@ -14,6 +15,7 @@ namespace {
 using detail::ListCall;
 using detail::ListPiece;
 using detail::ListWork;
+using detail::NormFold;
 using detail::ScalarSource;
 using tensor::Call;
 using tensor::KernelCall;
@@ -33,9 +35,13 @@ void infer_mul(const Call& call, std::span<tensor::OutputInfo> outputs) {
   of.check_single(0, true, ListCall::Single::kNumber);
   for (std::size_t i = 0; i < of.count; ++i) outputs[i] = {of.at(0, i).shape(), of.at(0, i).dtype()};
 }
+void check_p(const Call& call, double p) {
+  TESSERA_CHECK_CALL(call, p > 0, "the ", p, "-norm is none: p is above 0, or infinity for the largest element");
+}
 void infer_norm(const Call& call, std::span<tensor::OutputInfo> outputs) {
   const ListCall of = norm_call(call);
   of.check();
+  check_p(call, call.as<ForeachNormAttributes>().p);
   for (std::size_t i = 0; i < of.count; ++i) outputs[i] = {Shape(), detail::statistics_dtype(of.at(0, i).dtype())};
 }
 void infer_grad_norm(const Call& call, std::span<tensor::OutputInfo> outputs) {
@@ -43,6 +49,7 @@ void infer_grad_norm(const Call& call, std::span<tensor::OutputInfo> outputs) {
   of.check();
   TESSERA_CHECK_CALL(call, call.as<GradNormAttributes>().max_norm >= 0, "a bound of ",
                      call.as<GradNormAttributes>().max_norm);
+  check_p(call, call.as<GradNormAttributes>().p);
   const bool is_double = of.count > 0 && of.at(0, 0).dtype() == DType::kF64;
   outputs[0] = outputs[1] = {Shape(), is_double ? DType::kF64 : DType::kF32};
 }
@@ -77,21 +84,19 @@ void mul_kernel(const KernelCall& call) {
       });
 }
 
-// Sums of squares of every piece, in doubles, added up by place in order.
-std::vector<double> sums_of_squares(const ListWork& work) {
+// Of every place: its pieces, each in doubles, put together in order.
+std::vector<double> folds(const ListWork& work, const NormFold& fold) {
   std::vector<double> partial(work.pieces.size());
   detail::for_list_pieces(work, 1, [&]<class T>(const ListPiece& at, T* scratch) {
     const T* x = work.in(0, static_cast<std::size_t>(at.place)).read(at.row, at.begin, at.count, scratch);
-    double sum = 0;
-    for (std::int64_t from = 0; from < at.count; from += 1024) {
-      const std::int64_t count = std::min<std::int64_t>(1024, at.count - from);
-      sum += static_cast<double>(detail::row_kernels<T>().dot(x + from, x + from, count));
-    }
-    partial[static_cast<std::size_t>(&at - work.pieces.data())] = sum;
+    partial[static_cast<std::size_t>(&at - work.pieces.data())] = fold.of(x, at.count);
   });
-  std::vector<double> sums(work.count);
-  for (std::size_t i = 0; i < partial.size(); ++i) sums[static_cast<std::size_t>(work.pieces[i].place)] += partial[i];
-  return sums;
+  std::vector<double> all(work.count);
+  for (std::size_t i = 0; i < partial.size(); ++i) {
+    double& place = all[static_cast<std::size_t>(work.pieces[i].place)];
+    place = fold.joined(place, partial[i]);
+  }
+  return all;
 }
 
 void put(std::byte* to, DType dtype, double value) { detail::store(&value, to, dtype, 1, 1); }
@@ -100,20 +105,23 @@ void norm_kernel(const KernelCall& call) {
   const auto work = std::make_shared<const ListWork>(norm_call(call), 0);
   std::vector<std::pair<std::byte*, DType>> to;
   for (const Tensor& out : call.outputs) to.emplace_back(out.data(), out.dtype());
-  detail::enqueue(call, [work, to = std::move(to)] {
-    const std::vector<double> sums = sums_of_squares(*work);
-    for (std::size_t i = 0; i < sums.size(); ++i) put(to[i].first, to[i].second, std::sqrt(sums[i]));
+  const NormFold fold{call.as<ForeachNormAttributes>().p};
+  detail::enqueue(call, [work, fold, to = std::move(to)] {
+    const std::vector<double> all = folds(*work, fold);
+    for (std::size_t i = 0; i < all.size(); ++i) put(to[i].first, to[i].second, fold.root(all[i]));
   });
 }
 
 void grad_norm_kernel(const KernelCall& call) {
   const auto work = std::make_shared<const ListWork>(norm_call(call), 0);
-  detail::enqueue(call, [work, norm = call.outputs[0].data(), factor = call.outputs[1].data(),
+  const NormFold fold{call.as<GradNormAttributes>().p};
+  detail::enqueue(call, [work, fold, to = call.outputs[0].data(), factor = call.outputs[1].data(),
                          dtype = call.outputs[0].dtype(), most = call.as<GradNormAttributes>().max_norm] {
-    double sum = 0;
-    for (const double one : sums_of_squares(*work)) sum += one;
-    put(norm, dtype, std::sqrt(sum));
-    put(factor, dtype, std::sqrt(sum) > most ? most / std::sqrt(sum) : std::isnan(sum) ? sum : 1);
+    double all = 0;
+    for (const double one : folds(*work, fold)) all = fold.joined(all, one);
+    const double norm = fold.root(all);
+    put(to, dtype, norm);
+    put(factor, dtype, norm > most ? most / norm : std::isnan(norm) ? norm : 1);
   });
 }
 
@@ -122,7 +130,11 @@ layout::FactorRule add_rule(const Call& call) {
   if (call.inputs.size() == 2) rule.algebra.assign(2, {layout::Linearity::kJoint});
   return rule;
 }
-layout::FactorRule mul_rule(const Call& call) { return mul_call(call).rule(layout::FactorKind::kPass, 1); }
+layout::FactorRule mul_rule(const Call& call) {
+  layout::FactorRule rule = mul_call(call).rule(layout::FactorKind::kPass, 1);
+  if (call.inputs.size() == 2) rule.algebra = {{layout::Linearity::kJoint}, {}};
+  return rule;
+}
 layout::FactorRule norm_rule(const Call& call) {
   layout::FactorRule rule = norm_call(call).rule(layout::FactorKind::kReplicate, 0);
   rule.outputs.resize(call.op.name() == "grad_norm" ? 2 : call.inputs.size());
@@ -162,56 +174,56 @@ const tensor::Operator kForeachNorm = tensor::register_op({.name = "foreach_norm
                                                            .infer = infer_norm,
                                                            .host = norm_kernel,
                                                            .rule = norm_rule,
-                                                           .cost = cost<2, 1>});
+                                                           .cost = cost<2, 1>,
+                                                           .cooperation = &detail::kForeachNormTogether});
 const tensor::Operator kGradNorm = tensor::register_op({.name = "grad_norm",
                                                         .inputs = "grads*",
                                                         .outputs = "norm, factor",
                                                         .infer = infer_grad_norm,
                                                         .host = grad_norm_kernel,
                                                         .rule = norm_rule,
-                                                        .cost = cost<2, 1>});
-
-std::vector<Tensor> joined(std::span<const Tensor> a, std::span<const Tensor> b) {
-  std::vector<Tensor> all(a.begin(), a.end());
-  all.insert(all.end(), b.begin(), b.end());
-  return all;
-}
+                                                        .cost = cost<2, 1>,
+                                                        .cooperation = &detail::kGradNormTogether});
 
 }  // namespace
 
 std::vector<Tensor> foreach_add(std::span<const Tensor> a, std::span<const Tensor> b, double by) {
   TESSERA_CHECK(a.size() == b.size(), "foreach_add: lists of ", a.size(), " and ", b.size(), " tensors");
   std::vector<Tensor> out(a.size());
-  if (!a.empty()) tensor::call_into({kForeachAdd, joined(a, b), ForeachAttributes{by}, out});
+  if (!a.empty()) tensor::call_into({kForeachAdd, detail::joined({a, b}).tensors(), ForeachAttributes{by}, out});
   return out;
 }
 void foreach_add_(std::span<const Tensor> a, std::span<const Tensor> b, double by) {
   TESSERA_CHECK(a.size() == b.size(), "foreach_add_: lists of ", a.size(), " and ", b.size(), " tensors");
-  std::vector<Tensor> out(a.begin(), a.end());
-  if (!a.empty()) tensor::call_into({kForeachAdd, joined(a, b), ForeachAttributes{by}, out});
+  if (a.empty()) return;
+  const tensor::BorrowedTensors inputs = detail::joined({a, b});
+  tensor::call_into({kForeachAdd, inputs.tensors(), ForeachAttributes{by}, inputs.tensors().first(a.size())});
 }
 std::vector<Tensor> foreach_mul(std::span<const Tensor> tensors, double by, const Tensor& factor) {
   std::vector<Tensor> out(tensors.size());
-  if (!tensors.empty()) tensor::call_into({kForeachMul, joined(tensors, {&factor, 1}), ForeachAttributes{by}, out});
+  if (tensors.empty()) return out;
+  const tensor::BorrowedTensors inputs = detail::joined({tensors, {&factor, 1}});
+  tensor::call_into({kForeachMul, inputs.tensors(), ForeachAttributes{by}, out});
   return out;
 }
 void foreach_mul_(std::span<const Tensor> tensors, double by, const Tensor& factor) {
-  std::vector<Tensor> out(tensors.begin(), tensors.end());
-  if (!tensors.empty()) tensor::call_into({kForeachMul, joined(tensors, {&factor, 1}), ForeachAttributes{by}, out});
+  if (tensors.empty()) return;
+  const tensor::BorrowedTensors inputs = detail::joined({tensors, {&factor, 1}});
+  tensor::call_into({kForeachMul, inputs.tensors(), ForeachAttributes{by}, inputs.tensors().first(tensors.size())});
 }
-std::vector<Tensor> foreach_norm(std::span<const Tensor> tensors) {
+std::vector<Tensor> foreach_norm(std::span<const Tensor> tensors, double p) {
   std::vector<Tensor> out(tensors.size());
-  if (!tensors.empty()) tensor::call_into({kForeachNorm, tensors, {}, out});
+  if (!tensors.empty()) tensor::call_into({kForeachNorm, tensors, ForeachNormAttributes{p}, out});
   return out;
 }
-GradNorm grad_norm(std::span<const Tensor> grads, double max_norm) {
+GradNorm grad_norm(std::span<const Tensor> grads, double max_norm, double p) {
   TESSERA_CHECK(!grads.empty(), "grad_norm: there are no gradients");
   Tensor out[2];
-  tensor::call_into({kGradNorm, grads, GradNormAttributes{max_norm}, out});
+  tensor::call_into({kGradNorm, grads, GradNormAttributes{max_norm, p}, out});
   return {out[0], out[1]};
 }
-Tensor clip_grad_norm_(std::span<const Tensor> grads, double max_norm) {
-  const GradNorm norm = grad_norm(grads, max_norm);
+Tensor clip_grad_norm_(std::span<const Tensor> grads, double max_norm, double p) {
+  const GradNorm norm = grad_norm(grads, max_norm, p);
   foreach_mul_(grads, 1, norm.factor);
   return norm.norm;
 }

@@ -230,8 +230,6 @@ const tensor::Operator kAdamW =
                          .cost = cost<4>,
                          .traits = {.is_pointwise = true}});
 
-void append(std::vector<Tensor>& to, std::span<const Tensor> from) { to.insert(to.end(), from.begin(), from.end()); }
-
 }  // namespace
 
 void sgd_(std::span<const Tensor> params, std::span<const Tensor> grads, std::span<const Tensor> momenta,
@@ -240,13 +238,10 @@ void sgd_(std::span<const Tensor> params, std::span<const Tensor> grads, std::sp
                 "sgd_: ", params.size(), " parameters, ", grads.size(), " gradients, ", momenta.size(), " momenta");
   TESSERA_CHECK(how.momentum == 0 || !momenta.empty() || params.empty(), "sgd_: momentum needs a tensor to keep it in");
   if (params.empty()) return;
-  std::vector<Tensor> inputs(params.begin(), params.end());
-  std::vector<Tensor> outputs = inputs;
-  append(inputs, grads);
-  append(inputs, momenta);
-  append(outputs, momenta);
-  for (const Tensor& scalar : {scalars.learning_rate, scalars.clip_factor, scalars.skip}) inputs.push_back(scalar);
-  tensor::call_into({momenta.empty() ? kSgd : kSgdMomentum, inputs, how, outputs});
+  const Tensor numbers[] = {scalars.learning_rate, scalars.clip_factor, scalars.skip};
+  const tensor::BorrowedTensors inputs = detail::joined({params, grads, momenta, numbers});
+  const tensor::BorrowedTensors outputs = detail::joined({params, momenta});
+  tensor::call_into({momenta.empty() ? kSgd : kSgdMomentum, inputs.tensors(), how, outputs.tensors()});
 }
 
 void adamw_(std::span<const Tensor> params, std::span<const Tensor> grads, std::span<const Tensor> first,
@@ -256,17 +251,10 @@ void adamw_(std::span<const Tensor> params, std::span<const Tensor> grads, std::
                 "adamw_: ", params.size(), " parameters, ", grads.size(), " gradients, ", first.size(), " and ",
                 second.size(), " means");
   if (params.empty()) return;
-  std::vector<Tensor> inputs(params.begin(), params.end());
-  std::vector<Tensor> outputs = inputs;
-  append(inputs, grads);
-  for (const auto& list : {first, second}) {
-    append(inputs, list);
-    append(outputs, list);
-  }
-  for (const Tensor& scalar : {step, scalars.learning_rate, scalars.clip_factor, scalars.skip})
-    inputs.push_back(scalar);
-  outputs.push_back(step);
-  tensor::call_into({kAdamW, inputs, how, outputs});
+  const Tensor numbers[] = {step, scalars.learning_rate, scalars.clip_factor, scalars.skip};
+  const tensor::BorrowedTensors inputs = detail::joined({params, grads, first, second, numbers});
+  const tensor::BorrowedTensors outputs = detail::joined({params, first, second, {&step, 1}});
+  tensor::call_into({kAdamW, inputs.tensors(), how, outputs.tensors()});
 }
 
 }  // namespace tessera::ops

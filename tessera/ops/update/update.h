@@ -20,10 +20,16 @@ struct ForeachAttributes {
   double by = 1;  ///< what the second list, or every element, is multiplied with
   TESSERA_ATTRIBUTES(by)
 };
+/// Attributes of foreach_norm.
+struct ForeachNormAttributes {
+  double p = 2;  ///< which norm: above 0, infinity for the largest
+  TESSERA_ATTRIBUTES(p)
+};
 /// Attributes of grad_norm.
 struct GradNormAttributes {
   double max_norm = 1;  ///< above which gradients are scaled down
-  TESSERA_ATTRIBUTES(max_norm)
+  double p = 2;         ///< which norm: above 0, infinity for the largest
+  TESSERA_ATTRIBUTES(max_norm, p)
 };
 /// Attributes of sgd and sgd_momentum.
 struct SgdAttributes {
@@ -49,18 +55,18 @@ TESSERA_API void foreach_add_(std::span<const Tensor> a, std::span<const Tensor>
 TESSERA_API std::vector<Tensor> foreach_mul(std::span<const Tensor> tensors, double by, const Tensor& factor = {});
 /// Likewise, in place.
 TESSERA_API void foreach_mul_(std::span<const Tensor> tensors, double by, const Tensor& factor = {});
-/// The root of the sum of squares of each, in f32 (f64 for f64).
-TESSERA_API std::vector<Tensor> foreach_norm(std::span<const Tensor> tensors);
+/// The p-norm of each, in f32 (f64 for f64): the root of the sum of squares, for p = 2; the largest, for infinity.
+TESSERA_API std::vector<Tensor> foreach_norm(std::span<const Tensor> tensors, double p = 2);
 
 /// The norm of all gradients together, and what to multiply them with so that it is at most some bound.
 struct GradNorm {
   Tensor norm;    ///< before
   Tensor factor;  ///< min(1, max_norm / norm)
 };
-/// Computes it and changes nothing: optimizers take the factor.
-TESSERA_API GradNorm grad_norm(std::span<const Tensor> grads, double max_norm);
+/// Computes it, as a p-norm, and changes nothing: optimizers take the factor.
+TESSERA_API GradNorm grad_norm(std::span<const Tensor> grads, double max_norm, double p = 2);
 /// Computes it and scales the gradients; the norm before.
-TESSERA_API Tensor clip_grad_norm_(std::span<const Tensor> grads, double max_norm);
+TESSERA_API Tensor clip_grad_norm_(std::span<const Tensor> grads, double max_norm, double p = 2);
 
 /// What an optimizer step reads from device memory.
 struct StepScalars {

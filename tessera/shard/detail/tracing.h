@@ -18,6 +18,8 @@ std::string axes_text(const layout::Mesh& mesh, std::span<const layout::SubAxis>
 bool is_tracing();
 /// A call was made.
 void trace_call(const tensor::Call& call, const Entry& entry);
+/// A call over lists was made; its results are there.
+void trace_list_call(const tensor::Call& call);
 /// A cooperative operator shared `statistics` tensors along these axes.
 void trace_cooperation(const tensor::Call& call, const layout::Mesh& mesh, std::span<const layout::SubAxis> axes,
                        int statistics, std::int64_t nbytes);

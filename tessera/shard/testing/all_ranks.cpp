@@ -43,6 +43,7 @@ void Results::hand_in(std::size_t number, const Tensor& tensor) {
 }
 
 Whole Results::whole(std::size_t number) const {
+  const Whole none{Shape({0}), DType::kF64, {}};  // like nothing that is wanted
   const std::lock_guard lock(mutex_);
   const Entry& entry = entries_.at(number);
   ops::testing::Parts parts{entry.shape, entry.dtype, entry.layout, {}};
@@ -51,7 +52,7 @@ Whole Results::whole(std::size_t number) const {
     const auto& part = entry.by_rank.at(static_cast<std::size_t>(ranks.at(place).value()));
     if (!part) {
       ADD_FAILURE() << "rank " << ranks.at(place).value() << " handed in nothing for " << number;
-      return {};
+      return none;
     }
     parts.by_rank.push_back(plain(*part));
   }
@@ -59,7 +60,7 @@ Whole Results::whole(std::size_t number) const {
   std::string wrong;
   const auto whole = ops::testing::recombine(parts, wrong);
   EXPECT_TRUE(whole.has_value()) << wrong;
-  return whole.value_or(Whole());
+  return whole.value_or(none);
 }
 
 void on_worlds(int ranks, const std::vector<std::uint64_t>& seeds, const std::function<void()>& body) {

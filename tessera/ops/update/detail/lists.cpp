@@ -63,6 +63,17 @@ layout::FactorRule ListCall::rule(layout::FactorKind kind, std::size_t output_li
   return rule;
 }
 
+tensor::BorrowedTensors joined(std::initializer_list<std::span<const Tensor>> lists) {
+  std::size_t count = 0;
+  for (const auto& list : lists) count += list.size();
+  tensor::BorrowedTensors all(count);
+  std::size_t place = 0;
+  for (const auto& list : lists) {
+    for (const Tensor& tensor : list) all.set(place++, tensor.state());
+  }
+  return all;
+}
+
 ListWork::ListWork(const ListCall& of, std::size_t output_lists) : count(of.count) {
   for (std::size_t i = 0; i < count; ++i) {
     bool is_dense = true;

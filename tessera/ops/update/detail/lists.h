@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "tessera/ops/nn/detail/rows.h"
@@ -35,6 +37,9 @@ struct ListCall {
   std::size_t lists;
   std::size_t count;
 };
+
+/// Lists one behind the other, for a call: the tensors are the caller's and are not counted.
+tensor::BorrowedTensors joined(std::initializer_list<std::span<const Tensor>> lists);
 
 /// A stretch of one place of the lists.
 struct ListPiece {

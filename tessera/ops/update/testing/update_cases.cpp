@@ -1,5 +1,8 @@
 // Cases of updates over lists: two or three tensors each, element by element.
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "tessera/ops/testing/op_case.h"
 #include "tessera/ops/update/update.h"
@@ -31,10 +34,19 @@ std::vector<SampleInput> lists_of(Random& random, std::size_t lists, std::size_t
 
 constexpr std::size_t kCount = std::size(kShapes);
 
-double squares(const Array& x) {
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The p-norm of the elements of some tensors.
+double norm_of(std::span<const Array> all, double p) {
   double sum = 0;
-  for (const double value : x.values) sum += value * value;
-  return sum;
+  double most = 0;
+  for (const Array& x : all) {
+    for (const double value : x.values) {
+      sum += std::pow(std::abs(value), p);
+      most = std::max(most, std::abs(value));
+    }
+  }
+  return p == kInfinity ? most : std::pow(sum, 1 / p);
 }
 
 const OpCase kForeachAdd{{.op = "foreach_add",
@@ -80,12 +92,19 @@ const OpCase kForeachMul{{.op = "foreach_mul",
 
 const OpCase kForeachNorm{{.op = "foreach_norm",
                            .samples = [](Random& random) -> std::vector<OpSample> {
-                             return {{.inputs = lists_of(random, 1, 1), .outputs = static_cast<int>(kCount)}};
+                             std::vector<OpSample> all;
+                             for (const double p : {2.0, 1.0, 3.0, kInfinity}) {
+                               all.push_back({.inputs = lists_of(random, 1, 1),
+                                              .attributes = tensor::Attributes(ForeachNormAttributes{p}),
+                                              .outputs = static_cast<int>(kCount)});
+                             }
+                             return all;
                            },
                            .reference =
-                               [](std::span<const Array> in, const tensor::AttributesRef&) {
+                               [](std::span<const Array> in, const tensor::AttributesRef& attributes) {
+                                 const double p = attributes.as<ForeachNormAttributes>().p;
                                  std::vector<Array> out;
-                                 for (const Array& x : in) out.emplace_back(Shape(), std::sqrt(squares(x)));
+                                 for (const Array& x : in) out.emplace_back(Shape(), norm_of({&x, 1}, p));
                                  return out;
                                }}};
 
@@ -93,18 +112,18 @@ const OpCase kGradNorm{
     {.op = "grad_norm",
      .samples = [](Random& random) -> std::vector<OpSample> {
        std::vector<OpSample> all;
-       for (const double bound : {0.5, 1000.0}) {
+       for (const auto& [bound, p] :
+            std::vector<std::pair<double, double>>{{0.5, 2}, {1000, 2}, {0.5, 1}, {0.5, kInfinity}, {0.5, 1.5}}) {
          all.push_back({.inputs = lists_of(random, 1, 1),
-                        .attributes = tensor::Attributes(GradNormAttributes{bound}),
+                        .attributes = tensor::Attributes(GradNormAttributes{bound, p}),
                         .outputs = 2});
        }
        return all;
      },
      .reference = [](std::span<const Array> in, const tensor::AttributesRef& attributes) -> std::vector<Array> {
-       double sum = 0;
-       for (const Array& x : in) sum += squares(x);
-       const double bound = attributes.as<GradNormAttributes>().max_norm;
-       return {Array(Shape(), std::sqrt(sum)), Array(Shape(), std::min(1.0, bound / std::sqrt(sum)))};
+       const auto& how = attributes.as<GradNormAttributes>();
+       const double norm = norm_of(in, how.p);
+       return {Array(Shape(), norm), Array(Shape(), std::min(1.0, how.max_norm / norm))};
      }}};
 
 // Values of the singles behind the lists; absent ones are `otherwise`.

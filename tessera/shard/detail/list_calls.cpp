@@ -1,0 +1,398 @@
+// Updates over lists. What is checked for each tensor is one comparison of layouts and one of shapes; a place whose
+// layouts differ, or are partial, is looked up as the call of this place alone.
+#include "tessera/shard/detail/list_calls.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/base/rank.h"
+#include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/entry_cache.h"
+#include "tessera/shard/detail/tracing.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/shard/scopes.h"
+
+namespace tessera::shard::detail {
+namespace {
+
+using layout::Layout;
+using layout::Mesh;
+using tensor::Call;
+using tensor::detail::TensorState;
+using EntryRef = std::shared_ptr<const Entry>;
+
+TensorState* part_of(const Tensor& tensor) {
+  TensorState* state = tensor.state();
+  return state != nullptr && state->has_layout ? state->local.get() : state;
+}
+
+// What there is to know of a layout, found out once for a call: lists have many tensors and few layouts.
+class KnownLayouts {
+ public:
+  struct Known {
+    const Layout* layout;  // empty: plain
+    bool is_partial;
+    bool is_here;  // this rank is on its mesh
+  };
+  const Known& of(const Layout& layout) {
+    if (last_ < all_.size() && *all_[last_].layout == layout) [[likely]]
+      return all_[last_];
+    for (last_ = 0; last_ < all_.size(); ++last_) {
+      if (*all_[last_].layout == layout) return all_[last_];
+    }
+    const bool is_plain = !layout;
+    all_.push_back(
+        {&layout, !is_plain && !layout.partials().empty(), is_plain || layout.mesh().contains(current_place().rank)});
+    return all_[last_];
+  }
+  [[nodiscard]] std::span<const Known> all() const { return all_; }
+
+ private:
+  std::vector<Known> all_;
+  std::size_t last_ = 0;
+};
+
+// One call, taken apart.
+class ByPlace {
+ public:
+  explicit ByPlace(const Call& call)
+      : call_(call),
+        lists_(call.op->input_lists),
+        singles_(call.op->input_singles),
+        count_((call.inputs.size() - singles_) / lists_),
+        inputs_(call.inputs.size()),
+        outputs_(call.outputs.size()) {
+    for (const tensor::OpArgument& output : call.op->outputs) output_lists_ += output.is_list ? 1 : 0;
+    for (const Tensor& output : call.outputs) has_targets_ &= static_cast<bool>(output);
+    if (!has_targets_) layouts_.resize(call.outputs.size());
+    for (std::size_t list = 0; list < output_lists_ && count_ > 0; ++list) {
+      std::size_t twin = 0;
+      while (twin + 1 < lists_ && !(in(twin, 0) == out(list, 0))) ++twin;
+      twins_.push_back(twin);
+    }
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < count_; ++i) {
+      fetch_ahead(i);
+      take(i);
+    }
+    if (!moved_.empty()) {
+      move_and_call(call_, moved_, targets_);
+      return;
+    }
+    for (std::size_t s = 0; s < singles_; ++s) take_single(s);
+    if (has_targets_) {
+      call_into_targets();
+    } else {
+      call_for_results();
+    }
+    Counters& counts = counters();
+    counts.calls.fetch_add(1, std::memory_order_relaxed);
+    counts.hits.fetch_add(1, std::memory_order_relaxed);
+    if (is_tracing()) [[unlikely]]
+      trace_list_call(call_);
+  }
+
+ private:
+  [[nodiscard]] const Tensor& in(std::size_t list, std::size_t i) const { return call_.inputs[list * count_ + i]; }
+  [[nodiscard]] Tensor& out(std::size_t list, std::size_t i) const { return call_.outputs[list * count_ + i]; }
+
+  // Long lists lie outside of the nearest caches, and each tensor is looked at only once.
+  void fetch_ahead(std::size_t i) const {
+    constexpr std::size_t kAhead = 16;
+    if (i + kAhead >= count_) return;
+    for (std::size_t list = 0; list < lists_; ++list) {
+      if (const TensorState* state = in(list, i + kAhead).state()) __builtin_prefetch(&state->layout);
+    }
+  }
+  // The parts of a place. Whether all its tensors have one layout and one size; that shapes are the same is seen by the
+  // local call, of parts, which are cut alike.
+  bool take_parts(const TensorState& first, std::size_t i) {
+    bool is_alike = true;
+    const auto take_part = [&](TensorState* state, tensor::BorrowedTensors& parts, std::size_t at) {
+      is_alike &= state->layout == first.layout || TESSERA_MUTANT("shard.layouts_not_compared");
+      is_alike &= state->numel == first.numel;
+      parts.set(at, first.has_layout ? state->local.get() : state);
+    };
+    for (std::size_t at = i; at < lists_ * count_; at += count_) {
+      if (!call_.inputs[at]) [[unlikely]]
+        return false;
+      take_part(call_.inputs[at].state(), inputs_, at);
+    }
+    for (std::size_t list = 0; list < output_lists_ && has_targets_; ++list) {
+      const std::size_t at = list * count_ + i;
+      const std::size_t twin = twins_[list] * count_ + i;
+      TensorState* target = call_.outputs[at].state();
+      if (target == call_.inputs[twin].state()) [[likely]] {
+        outputs_.set(at, inputs_.tensors()[twin].state());
+      } else {
+        take_part(target, outputs_, at);
+      }
+    }
+    return is_alike;
+  }
+
+  void take(std::size_t i) {
+    const Tensor& first = call_.inputs[i];
+    TESSERA_CHECK(first, call_.op.name(), ": ", argument_text(call_, i), " is no tensor");
+    const KnownLayouts::Known& known = known_layouts_.of(first.layout());
+    absent_ += known.is_here ? 0 : 1;
+    if (!take_parts(*first.state(), i) || known.is_partial || !has_targets_) [[unlikely]]
+      look_at(i, known);
+  }
+
+  void look_at(std::size_t i, const KnownLayouts::Known& known);
+  void look_up(std::size_t i);
+  [[nodiscard]] bool is_alike(std::size_t i) const;
+  void check_place(std::size_t i) const;
+  [[nodiscard]] EntryRef entry_of(const Call& call, std::size_t i) const;
+  void take_single(std::size_t s);
+  [[nodiscard]] std::size_t places_here() const { return count_ - absent_; }
+  [[nodiscard]] std::vector<TensorState*> without_absent(std::span<const Tensor> all, std::size_t lists) const;
+  void call_into_targets();
+  void call_for_results();
+
+  const Call& call_;
+  std::size_t lists_;
+  std::size_t singles_;
+  std::size_t count_;
+  std::size_t output_lists_ = 0;
+  std::vector<std::size_t> twins_;  // of each list of results: the inputs that it is most likely written over
+  bool has_targets_ = true;         // every result is written into a given tensor
+  tensor::BorrowedTensors inputs_;
+  tensor::BorrowedTensors outputs_;  // where all have targets
+  std::size_t absent_ = 0;           // places of meshes that this rank is off
+  KnownLayouts known_layouts_;
+  std::vector<Layout> layouts_;       // of the results, unless all have targets
+  std::vector<std::size_t> moved_;    // inputs that must move first
+  std::vector<Layout> targets_ = {};  // and where to
+};
+
+// Plain tensors and meshes, for which there are better words than those about one call.
+void ByPlace::check_place(std::size_t i) const {
+  const Tensor* on_mesh = nullptr;
+  const auto look_at = [&](const Tensor& tensor) {
+    if (!tensor || !tensor.has_layout()) return;
+    if (on_mesh == nullptr) on_mesh = &tensor;
+    TESSERA_CHECK(on_mesh->layout().mesh() == tensor.layout().mesh(), call_.op.name(), ": at place ", i,
+                  " of its lists are tensors on different meshes, ", on_mesh->layout().text(), " and ",
+                  tensor.layout().text(), ": bring them to one with full() and distribute()");
+  };
+  for (std::size_t list = 0; list < lists_; ++list) look_at(in(list, i));
+  for (std::size_t list = 0; list < output_lists_; ++list) look_at(out(list, i));
+  for (std::size_t list = 0; list < lists_; ++list) {
+    const Tensor& tensor = in(list, i);
+    TESSERA_CHECK(tensor, call_.op.name(), ": ", argument_text(call_, list * count_ + i), " is no tensor");
+    TESSERA_CHECK(on_mesh == nullptr || tensor.has_layout(), call_.op.name(), ": ",
+                  argument_text(call_, list * count_ + i), " is a plain tensor, ", tensor::describe(tensor),
+                  ", beside ", tensor::describe(*on_mesh), "; if every rank has the same, replicate() it on the mesh, ",
+                  "else distribute() it");
+  }
+  for (std::size_t list = 0; list < output_lists_; ++list) {
+    const Tensor& target = out(list, i);
+    TESSERA_CHECK(!target || target.has_layout() == (on_mesh != nullptr), call_.op.name(), ": the result at place ", i,
+                  " of its lists cannot be written into ", tensor::describe(target), ", which is not where the inputs ",
+                  "are: give a tensor of their layout, or none");
+  }
+}
+
+EntryRef ByPlace::entry_of(const Call& call, std::size_t i) const {
+  try {
+    const std::uint64_t hash = hash_of(call);
+    EntryRef entry = EntryCache::of_process().find(call, hash);
+    if (entry == nullptr) {
+      entry = make_entry(call, hash);
+      counters().evictions.fetch_add(EntryCache::of_process().add(entry), std::memory_order_relaxed);
+    }
+    if (!entry->moved.empty() && moving() != Moving::kAutomatic) refuse_moves(call);
+    return entry;
+  } catch (const InvalidArgument& error) {
+    const bool is_pending =
+        std::ranges::any_of(call.inputs, [](const Tensor& x) { return x && !x.layout().partials().empty(); });
+    TESSERA_THROW(InvalidArgument, call_.op.name(), ": place ", i, " of its lists: ", error.message(),
+                  is_pending ? "; gradients that are pending are settled by reduce_gradients()" : "");
+  }
+}
+
+// Whether all tensors of a place have one layout and one shape, results that are given among them.
+bool ByPlace::is_alike(std::size_t i) const {
+  const Tensor& first = in(0, i);
+  const auto fits = [&](const Tensor& x) { return x.layout() == first.layout() && x.shape() == first.shape(); };
+  for (std::size_t list = 1; list < lists_; ++list) {
+    if (!in(list, i) || !fits(in(list, i))) return false;
+  }
+  for (std::size_t list = 0; list < output_lists_; ++list) {
+    if (out(list, i) && !fits(out(list, i))) return false;
+  }
+  return true;
+}
+
+void ByPlace::look_at(std::size_t i, const KnownLayouts::Known& known) {
+  if (!is_alike(i) || known.is_partial) {
+    look_up(i);
+    return;
+  }
+  for (std::size_t list = 0; list < output_lists_ && !has_targets_; ++list) {
+    layouts_[list * count_ + i] = *known.layout;
+  }
+}
+
+// The place as a call of its own, in which numbers are whole on the place's mesh.
+void ByPlace::look_up(std::size_t i) {
+  check_place(i);
+  if (!in(0, i).has_layout()) return;  // all are plain: the local call says what does not fit
+  const Mesh& mesh = in(0, i).layout().mesh();
+  std::vector<Tensor> inputs;
+  for (std::size_t list = 0; list < lists_; ++list) inputs.push_back(in(list, i));
+  for (std::size_t s = 0; s < singles_; ++s) {
+    const Tensor& number = call_.inputs[lists_ * count_ + s];
+    inputs.push_back(number ? Tensor::sharded(number.shape(), number.dtype(), Layout::replicated(mesh), number.local())
+                            : Tensor());
+  }
+  std::vector<Tensor> outputs;
+  for (std::size_t list = 0; list < output_lists_; ++list) outputs.push_back(out(list, i));
+  outputs.resize(call_.op->outputs.size());
+  const EntryRef entry = entry_of({call_.op, inputs, call_.attributes, outputs}, i);
+  for (std::size_t list = 0; list < lists_ && !entry->moved.empty(); ++list) {
+    if (!entry->moved[list]) continue;
+    moved_.push_back(list * count_ + i);
+    targets_.push_back(entry->moved[list]);
+  }
+  for (std::size_t list = 0; list < output_lists_ && !has_targets_ && entry->moved.empty(); ++list) {
+    layouts_[list * count_ + i] = entry->outputs[list];
+  }
+}
+
+// A number is plain, everybody's own, or whole on a mesh that has all ranks which need it.
+void ByPlace::take_single(std::size_t s) {
+  const std::size_t at = lists_ * count_ + s;
+  const Tensor& number = call_.inputs[at];
+  inputs_.set(at, part_of(number));
+  if (!number || !number.has_layout()) return;
+  TESSERA_CHECK(number.layout().is_replicated(), call_.op.name(), ": ", argument_text(call_, at), " is ",
+                tensor::describe(number), "; redistribute() it to be whole on every rank");
+  const Mesh& mesh = number.layout().mesh();
+  for (const KnownLayouts::Known& known : known_layouts_.all()) {
+    TESSERA_CHECK(!*known.layout || holds_ranks_of(mesh, known.layout->mesh()), call_.op.name(), ": ",
+                  argument_text(call_, at), " is on the mesh ", mesh.text(), ", which lacks ranks of ",
+                  known.layout->mesh().text(), ", the mesh of tensors in the lists; give a plain one");
+  }
+  TESSERA_CHECK(number.local() || places_here() == 0, call_.op.name(),
+                ": this rank has plain tensors in the lists, and ", "nothing of ", argument_text(call_, at), ", ",
+                tensor::describe(number), "; give a plain one");
+}
+
+// `lists` lists and what comes behind them, without the places that this rank has no part of.
+std::vector<TensorState*> ByPlace::without_absent(std::span<const Tensor> all, std::size_t lists) const {
+  std::vector<TensorState*> out;
+  const std::span<const Tensor> first = inputs_.tensors();
+  for (std::size_t list = 0; list < lists; ++list) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (first[i]) out.push_back(part_of(all[list * count_ + i]));
+    }
+  }
+  for (std::size_t k = lists * count_; k < all.size(); ++k) out.push_back(part_of(all[k]));
+  return out;
+}
+
+tensor::BorrowedTensors borrowed(const std::vector<TensorState*>& states) {
+  tensor::BorrowedTensors out(states.size());
+  for (std::size_t i = 0; i < states.size(); ++i) out.set(i, states[i]);
+  return out;
+}
+
+void ByPlace::call_into_targets() {
+  if (absent_ == 0) [[likely]] {
+    for (std::size_t o = output_lists_ * count_; o < call_.outputs.size(); ++o) {
+      outputs_.set(o, part_of(call_.outputs[o]));
+    }
+    tensor::call_below(tensor::HookKind::kShard, {call_.op, inputs_.tensors(), call_.attributes, outputs_.tensors()});
+    return;
+  }
+  const tensor::BorrowedTensors inputs = borrowed(without_absent(call_.inputs, lists_));
+  const tensor::BorrowedTensors outputs = borrowed(without_absent(call_.outputs, output_lists_));
+  // Without a place there may still be a number to be changed: the steps that were done.
+  const bool has_work = std::ranges::any_of(outputs.tensors(), [](const Tensor& target) { return bool(target); });
+  if (!has_work) return;
+  tensor::call_below(tensor::HookKind::kShard, {call_.op, inputs.tensors(), call_.attributes, outputs.tensors()});
+}
+
+void ByPlace::call_for_results() {
+  const std::vector<tensor::OutputInfo> infos = tensor::infer(call_);
+  const tensor::BorrowedTensors inputs = borrowed(without_absent(call_.inputs, lists_));
+  std::vector<Tensor> results;
+  std::vector<std::size_t> places;
+  for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
+    const bool is_single = o >= output_lists_ * count_;
+    if (!is_single && !inputs_.tensors()[o % count_]) continue;
+    results.push_back(call_.outputs[o] ? call_.outputs[o].local() : Tensor());
+    places.push_back(o);
+  }
+  const bool has_work = std::ranges::any_of(inputs.tensors(), [](const Tensor& part) { return bool(part); });
+  if (has_work) {
+    tensor::call_below(tensor::HookKind::kShard, {call_.op, inputs.tensors(), call_.attributes, results});
+  }
+  std::vector<Tensor> parts(call_.outputs.size());
+  for (std::size_t r = 0; r < places.size(); ++r) parts[places[r]] = std::move(results[r]);
+  for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
+    if (call_.outputs[o]) continue;
+    // A number that comes out goes with the first tensor.
+    const bool is_single = o >= output_lists_ * count_;
+    const Layout& of = is_single && layouts_[0] ? Layout::replicated(layouts_[0].mesh()) : layouts_[o];
+    call_.outputs[o] = of ? Tensor::sharded(infos[o].shape, infos[o].dtype, of, std::move(parts[o])) : parts[o];
+  }
+}
+
+}  // namespace
+
+std::string argument_text(const Call& call, std::size_t input) {
+  const tensor::OperatorState& op = *call.op.operator->();
+  const std::size_t count = (call.inputs.size() - op.input_singles) / op.input_lists;
+  const std::size_t behind = op.input_lists * count;
+  if (input >= behind) return op.inputs[op.input_lists + input - behind].name;
+  return tessera::detail::concat(op.inputs[input / count].name, "[", input % count, "]");
+}
+
+bool holds_ranks_of(const Mesh& mesh, const Mesh& other) {
+  if (mesh == other) return true;
+  if (mesh.size() < other.size()) return false;
+  const layout::RankSet ranks = other.ranks();
+  for (std::int64_t place = 0; place < ranks.size(); ++place) {
+    if (!mesh.contains(ranks.at(place))) return false;
+  }
+  return true;
+}
+
+void move_and_call(const Call& call, std::span<const std::size_t> inputs, std::span<const Layout> to) {
+  std::vector<Tensor> all(call.inputs.begin(), call.inputs.end());
+  std::vector<Tensor> moving;
+  for (const std::size_t input : inputs) moving.push_back(all[input]);
+  {
+    const AutomaticMoves moves(call.op.name());
+    moving = redistribute(moving, to);
+  }
+  counters().automatic.fetch_add(moving.size(), std::memory_order_relaxed);
+  for (std::size_t m = 0; m < moving.size(); ++m) all[inputs[m]] = std::move(moving[m]);
+  call_lists({call.op, all, call.attributes, call.outputs});
+}
+
+bool goes_by_lists(const Call& call) {
+  const tensor::OperatorState& op = *call.op.operator->();
+  return op.input_lists != 0 && (op.def.traits.is_pointwise || op.def.cooperation != nullptr);
+}
+
+void call_lists(const Call& call) {
+  if (call.op->def.cooperation != nullptr) {
+    call_together(call);
+  } else {
+    call_by_place(call);
+  }
+}
+
+void call_by_place(const Call& call) { ByPlace(call).run(); }
+
+}  // namespace tessera::shard::detail

@@ -1,0 +1,35 @@
+// What sharded programs promise, for ranks that are threads: free, and taking turns under seeds.
+#include <cstdlib>
+#include <exception>
+#include <optional>
+
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+#include "tessera/shard/suite/shard_suite.h"
+
+namespace tessera::shard::suite {
+namespace {
+
+// The whole of a rank's record is touched when the rank comes to be, which takes its time.
+[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
+
+Implementation threads(const std::string& name, std::optional<std::uint64_t> seed) {
+  return {.name = name, .run = [seed](int ranks, const auto& body) {
+            try {
+              simulate(ranks,
+                       [&] {
+                         body();
+                         device::Device::get("host").synchronize();
+                       },
+                       {.seed = seed});
+            } catch (const std::exception& error) {
+              ADD_FAILURE() << error.what();
+            }
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Thread, ShardSuite, testing::Values(threads("free", {}), threads("seed1", 1)),
+                         implementation_name);
+
+}  // namespace
+}  // namespace tessera::shard::suite
