@@ -63,8 +63,9 @@ struct ArgAttributes {
 };
 /// Of `cumsum`.
 struct CumsumAttributes {
-  std::int64_t dim = 0;  ///< along which it adds up
-  TESSERA_ATTRIBUTES(dim)
+  std::int64_t dim = 0;     ///< along which it adds up
+  bool is_reverse = false;  ///< from the end: what the gradient of the other does
+  TESSERA_ATTRIBUTES(dim, is_reverse)
 };
 /// Of `histc`.
 struct HistcAttributes {
