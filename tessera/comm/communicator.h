@@ -1,7 +1,7 @@
 // What a transport implements: one rank's side of one set of ranks. Groups check arguments, count, record and order
 // operations; a communicator moves bytes. A folder of backends/ holds one, named at the foot of its file:
 //
-//   const BackendRegistration kShm{{.name = "shm", .capabilities = ..., .connect = connect}};
+//   const BackendRegistration kShm{{.name = "shm", .preference = 20, .why_not = why_not, .connect = connect}};
 //
 // thread and shm share peer_memory/, since their ranks see each other's memory; mpi, nccl and cuda stand alone.
 #pragma once
@@ -122,7 +122,7 @@ struct BackendInfo {
   /// Connects; called by all ranks of the set.
   std::shared_ptr<Communicator> (*connect)(const ConnectRequest& request) = nullptr;
 };
-/// Registers a transport for the life of the process.
+/// Registers a transport for the life of the process; two of one name end it at once.
 struct TESSERA_API BackendRegistration {
   /// Registers.
   explicit BackendRegistration(const BackendInfo& info);

@@ -49,6 +49,7 @@ class Steps {
   void wait_for_mail(std::span<const Message> messages, const Message& open);
   void announce(const Operation& operation, bool is_staged);
   void meet(const Operation& operation);
+  void fetch_ahead(int peer) const;
   void part(const Operation& operation);
   void move_directly(const Operation& operation);
   void move_by_stages(const Operation& operation, bool is_first_staged);

@@ -34,11 +34,12 @@ bool is_message(const Operation& operation) {
 
 }  // namespace
 
-Steps::Steps(Endpoint& endpoint, bool crowded)
+Steps::Steps(Endpoint& endpoint, bool crowded, bool checked)
     : endpoint_(endpoint),
       rank_(endpoint.rank()),
       size_(endpoint.size()),
       crowded_(crowded),
+      checked_(checked),
       letters_(static_cast<std::size_t>(size_) * (sizeof(Letter) + kSmallBytes) / sizeof(Line)),
       offers_(static_cast<std::size_t>(size_)),
       sent_(static_cast<std::size_t>(size_)),
@@ -77,10 +78,25 @@ void Steps::run_operations(const Task& task) {
   std::vector<Operation> messages;
   std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message);
   if (messages.size() < task.operations.size()) ++collectives_;
+  if (checked_) check_ahead(task, messages);
   for (const Operation& operation : task.operations) {
     if (!is_message(operation)) run_collective(operation);
   }
-  if (!messages.empty()) run_messages(messages);
+  if (!messages.empty()) run_messages(messages, /*is_ahead=*/false);
+}
+
+void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
+  if (TESSERA_MUTANT("mpi.nothing_ahead")) return;
+  for (const Operation& operation : task.operations) {
+    if (is_message(operation)) continue;
+    meet(operation, /*is_small=*/false);
+    if (definition(operation.kind).offer == nullptr) continue;
+    for (const Move& move : definition(operation.kind).moves(operation, rank_, size_)) (void)settle(operation, move);
+  }
+  if (!messages.empty()) run_messages(messages, /*is_ahead=*/true);
+  if (messages.size() == task.operations.size()) return;
+  // What one rank found wrong reaches the others here.
+  meet({.kind = OpKind::kBarrier}, /*is_small=*/false);
 }
 
 void Steps::run_collective(const Operation& operation) {
@@ -155,7 +171,7 @@ void Steps::move_from_letters(const Operation& operation) {
 }
 
 void Steps::move_by_messages(const Operation& operation) {
-  std::vector<Move> copies;
+  Moves copies;
   std::vector<Fold> folds;
   for (int maker = 0; maker < size_; ++maker) {
     for (const Move& move : definition(operation.kind).moves(operation, maker, size_)) {
