@@ -313,6 +313,7 @@ std::vector<WrongAttributes> wrong_reductions() {
           {"sum", Attributes(SumAttributes{{0}, false, DType::kF8E4M3}), "f8e4m3"},
           {"mean", Attributes(MeanAttributes{{-3}, false, -1}), "dimension -3 of a tensor of 2"},
           {"var", Attributes(VarAttributes{{9}, false, 1}), "dimension 9 of a tensor of 2"},
+          {"deviation", Attributes(DeviationAttributes{{9}}), "dimension 9 of a tensor of 2"},
           {"norm", Attributes(PNormAttributes{2, {9}, false}), "dimension 9 of a tensor of 2"},
           {"cumsum", Attributes(CumsumAttributes{9}), "dimension 9 of a tensor of 2"},
           {"histc", Attributes(HistcAttributes{0, 0, 1}), "0 bins"},

@@ -129,6 +129,7 @@ std::set<std::string> refusing(DType dtype) {
 const std::set<std::string> kFloatingOnly = {"adamw",
                                              "cross_entropy",
                                              "cross_entropy_backward",
+                                             "deviation",
                                              "foreach_add",
                                              "foreach_mul",
                                              "foreach_norm",

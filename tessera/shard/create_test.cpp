@@ -11,6 +11,7 @@
 #include "tessera/comm/world.h"
 #include "tessera/ops/create/generator.h"
 #include "tessera/ops/create/random.h"
+#include "tessera/ops/index/index.h"
 #include "tessera/ops/nn/dropout.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/shard/scopes.h"
@@ -48,6 +49,8 @@ std::vector<Made> all() {
         });
   };
   const auto uniform = filled([](const Tensor& x) { ops::uniform_(x, -2, 3); });
+  const auto normal = filled([](const Tensor& x) { ops::normal_(x, 1, 3); });
+  const auto flipped = filled([](const Tensor& x) { ops::bernoulli_(x, 0.7); });
   const auto truncated = filled([](const Tensor& x) { ops::trunc_normal_(x, 0, 1, -0.5, 0.5); });
   return {
       {"full", [](const Layout& l) { return full(kShape, 2.5, l); }, [] { return ops::full(kShape, 2.5); }},
@@ -62,6 +65,18 @@ std::vector<Made> all() {
       {"randperm", [](const Layout& l) { return randperm(23, l); }, [] { return ops::randperm(23); }, 1},
       {"uniform_", uniform.first, uniform.second},
       {"trunc_normal_", truncated.first, truncated.second},
+      {"normal_", normal.first, normal.second},
+      {"bernoulli_", flipped.first, flipped.second},
+      {"rand_like", [](const Layout& l) { return ops::rand_like(zeros(kShape, l)); },
+       [] { return ops::rand_like(ops::zeros(kShape)); }},
+      {"bernoulli_like", [](const Layout& l) { return ops::bernoulli_like(zeros(kShape, l), 0.2); },
+       [] { return ops::bernoulli_like(ops::zeros(kShape), 0.2); }},
+      {"trunc_normal", [](const Layout& l) { return trunc_normal(kShape, 1, 2, 0, 3, l); },
+       [] {
+         Tensor out = ops::empty(kShape);
+         ops::trunc_normal_(out, 1, 2, 0, 3);
+         return out;
+       }},
       {"dropout", [](const Layout& l) { return ops::dropout(ones(kShape, l), 0.4); },
        [] { return ops::dropout(ops::ones(kShape), 0.4); }},
       {"randn_like", [](const Layout& l) { return ops::randn_like(zeros(kShape, l)); },
@@ -109,6 +124,43 @@ TEST(Creation, GivesTheValuesOfOneDeviceUnderEveryLayout) {
         EXPECT_EQ(got.dtype, want[m].dtype) << all()[m].name;
       }
     }
+  }
+}
+
+// Its distributions whole on every rank, nothing is sent; cut, it works together or is moved when asked for.
+TEST(Creation, MultinomialDrawsWhatOneDeviceDraws) {
+  Whole weights = testing::counted(kShape);
+  const auto draw = [&](const Tensor& p, bool with_replacement) {
+    ops::manual_seed(5);
+    return ops::multinomial(p, 6, with_replacement);
+  };
+  std::vector<Whole> want;
+  for (const bool with_replacement : {false, true}) {
+    const Tensor drawn = draw(testing::plain(weights), with_replacement);
+    ops::testing::wait_for_work();
+    want.push_back(ops::testing::read(drawn));
+  }
+  const Mesh mesh = Mesh::parse("x=2,y=2");
+  const std::vector<const char*> whole = {"R,R", "S0,R", "R,S0", "S0,S0"};
+  const std::vector<const char*> cut = {"S1,R", "S0,S1", "S1,S1"};
+  Results results(4);
+  simulate(4, [&] {
+    std::size_t number = 0;
+    const auto hand_in = [&](const char* text, bool with_replacement) {
+      results.hand_in(number++, draw(testing::placed(weights, Layout::parse(mesh, text)), with_replacement));
+    };
+    for (const char* text : whole) {
+      for (const bool with_replacement : {false, true}) hand_in(text, with_replacement);
+    }
+    EXPECT_EQ(shard_counts().collectives, 0U);
+    for (const char* text : cut) {
+      hand_in(text, false);
+      const AutoRedistribute automatic;
+      hand_in(text, true);
+    }
+  });
+  for (std::size_t number = 0; number < 2 * (whole.size() + cut.size()); ++number) {
+    EXPECT_EQ(results.whole(number).values, want[number % 2].values) << results.layout(number).text() << number;
   }
 }
 

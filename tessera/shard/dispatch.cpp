@@ -14,6 +14,7 @@
 #include "tessera/shard/detail/entry_cache.h"
 #include "tessera/shard/detail/list_calls.h"
 #include "tessera/shard/detail/prices.h"
+#include "tessera/shard/detail/rearrange.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
@@ -34,6 +35,7 @@ struct Slot {
   EntryRef entry;
   tensor::Attributes localized;                                       // where the operator localizes
   std::unique_ptr<const std::vector<layout::LocalOperand>> operands;  // of the inputs, where ranks cooperate
+  std::shared_ptr<const CompiledRearrangement> rearrangement;         // where elements change their rank, once run
   bool is_on_mesh = true;
 };
 
@@ -135,10 +137,28 @@ void run_together(const Call& call, const Call& local, const Entry& entry,
   wrap_results(call, entry, results);
 }
 
-void run_local(const Call& call, const Slot& slot) {
+// Sends what changes its rank.
+void run_rearrangement(const Call& call, Slot& slot) {
+  const Entry& entry = *slot.entry;
+  if (slot.rearrangement == nullptr) {
+    slot.rearrangement = compile_rearranged(call, *entry.rearranged, entry.infos[0].shape);
+  }
+  std::vector<Tensor> parts;
+  for (const Tensor& input : call.inputs) parts.push_back(input.local());
+  const AutomaticMoves moves(call.op.name());
+  Tensor result = run_rearranged(*entry.rearranged, *slot.rearrangement, parts);
+  if (call.outputs[0]) ops::copy_(call.outputs[0].local(), result);
+  wrap_results(call, entry, std::span(&result, 1));
+}
+
+void run_local(const Call& call, Slot& slot) {
   const Entry& entry = *slot.entry;
   if (!slot.is_on_mesh) {
     wrap_results(call, entry, {});
+    return;
+  }
+  if (entry.rearranged != nullptr) [[unlikely]] {
+    run_rearrangement(call, slot);
     return;
   }
   TensorList inputs(call.inputs.size());
@@ -163,7 +183,7 @@ void dispatch(const Call& call);
 
 // Brings the operands to the layouts that the entry says and calls again.
 void run_moved(const Call& call, const Entry& entry, const Memory& memory) {
-  if (moving() != Moving::kAutomatic) refuse_moves(call);
+  if (moving() != Moving::kAutomatic && !entry.is_free) refuse_moves(call);
   std::vector<Tensor> inputs(call.inputs.begin(), call.inputs.end());
   {
     const AutomaticMoves moves(call.op.name());
@@ -171,17 +191,21 @@ void run_moved(const Call& call, const Entry& entry, const Memory& memory) {
       if (!entry.moved[i]) continue;
       if (!inputs[i].has_layout()) inputs[i] = as_replicated(inputs[i], entry.mesh);
       inputs[i] = redistribute(inputs[i], entry.moved[i]);
-      add(memory.counts->automatic);
+      if (!entry.is_free) add(memory.counts->automatic);
     }
   }
   dispatch({call.op, inputs, call.attributes, call.outputs});
 }
 
-void run(const Call& call, const Slot& slot, const Memory& memory, bool is_known) {
+void run(const Call& call, Slot& slot, const Memory& memory, bool is_known) {
   if (!slot.entry->moved.empty()) [[unlikely]] {
     const EntryRef held = slot.entry;  // the moves may need the slot for calls of their own
     run_moved(call, *held, memory);
     return;
+  }
+  if (slot.entry->rearranged != nullptr && slot.entry->rearranged->plan->nbytes > 0) [[unlikely]] {
+    if (moving() != Moving::kAutomatic) refuse_moves(call);
+    add(memory.counts->automatic);
   }
   add(memory.counts->calls);
   if (is_known) add(memory.counts->hits);
@@ -198,7 +222,8 @@ void dispatch(const Call& call) {
   Memory& memory = Memory::of_thread();
   // The attributes of a random operator are others every time: nothing is kept.
   if (call.op->def.traits.is_random) {
-    run(call, make_slot(call, make_entry(call, 0), memory.rank), memory, false);
+    Slot slot = make_slot(call, make_entry(call, 0), memory.rank);
+    run(call, slot, memory, false);
     return;
   }
   const std::uint64_t hash = hash_of(call) ^ memory.prices->load(std::memory_order_relaxed);

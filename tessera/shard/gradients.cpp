@@ -102,10 +102,10 @@ Tensor place(const Tensor& gradient, const Layout& of) {
     return local(moved(gradient, whole));
   }
   if (!gradient.has_layout()) {
-    TESSERA_CHECK(gradient.ndim() == 0, "backward: a plain gradient, ", tensor::describe(gradient),
-                  ", of a tensor on the mesh ", of.text(), "; if every rank has the same, replicate() it, else ",
-                  "distribute() it", detail::backward_note());
-    return replicate(gradient, of.mesh());
+    TESSERA_CHECK(gradient.ndim() == 0 || gradient.is_constant(), "backward: a plain gradient, ",
+                  tensor::describe(gradient), ", of a tensor on the mesh ", of.text(),
+                  "; if every rank has the same, replicate() it, else ", "distribute() it", detail::backward_note());
+    return place(replicate(gradient, of.mesh()), of);
   }
   TESSERA_CHECK(gradient.layout().mesh() == of.mesh(), "backward: a gradient ", tensor::describe(gradient),
                 " of a tensor on another mesh, ", of.text(), detail::backward_note());

@@ -195,7 +195,6 @@ bool may_move(const Trial& trial) {
   if (trial.grads.empty()) return false;
   const bool cooperates = trial.subject->op()->def.cooperation != nullptr;
   if (trial.combination.is_partial() || (trial.is_pending && cooperates)) return true;
-  if (trial.subject->op().name() == "var") return true;  // takes the mean again, which is a sum over ranks
   return std::ranges::any_of(trial.combination.outputs, [](const Layout& output) {
     return std::ranges::any_of(output.partials(), [](const layout::PartialAxis& partial) {
       return !layout::can_mix(partial.reduction, layout::Reduction::kSum);

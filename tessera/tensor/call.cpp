@@ -192,6 +192,7 @@ Tensor call_on(const device::Device& device, const Operator& op, const Attribute
   const Call made{op, absent, attributes, std::span(&out, 1)};
   check_arguments(made);
   run_kernel(made, current_device(device));
+  out.state()->is_constant = op->def.traits.is_constant;
   return out;
 }
 

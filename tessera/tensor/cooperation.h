@@ -5,6 +5,9 @@
 //
 //   softmax   max over the part -> max;   sum of exp(x - max) -> sum;   finish: exp(x - max) / sum
 //
+// Where folding is not enough, a phase hands everybody's statistics to all instead: the k best of each part for topk,
+// the total of each part for cumsum.
+//
 // Where factors of several kinds are cut together, a phase names those it goes along: a mean loss over cut rows of cut
 // classes reduces along the classes first, then along the rows.
 //
@@ -39,11 +42,15 @@ struct CooperativePhase {
   /// This rank's statistics. Ranks whose part is empty give the identity of the reduction. None where this call has no
   /// need of the phase, which all ranks see alike.
   std::vector<Tensor> (*statistics)(const CooperativeCall& call);
-  /// How each of them is reduced.
+  /// How each of them is reduced; none at all: they are not, every rank gets those of all ranks, stacked along a new
+  /// first dimension in one order, and they have the same shapes on all of them.
   std::vector<layout::Reduction> reductions;
   /// Over the ranks that cut a factor whose name begins with this; empty: any factor that is marked with =cooperate.
   /// Where none of these is cut, each rank's own statistics are the reduced ones.
   std::string_view along = {};
+
+  /// Whether statistics are handed to all as they are.
+  [[nodiscard]] bool is_gathered() const { return reductions.empty(); }
 };
 
 /// See the head of this file. Given by OpDef::cooperation; the operator's rule marks the factors with =cooperate.

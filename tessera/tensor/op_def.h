@@ -25,6 +25,7 @@ namespace tessera::tensor {
 
 struct OperatorState;
 struct Cooperation;
+struct Rearrangement;
 
 /// A registered operator. A cheap handle.
 class TESSERA_API Operator {
@@ -119,6 +120,8 @@ struct OpTraits {
   /// Over lists, which then stand before all other arguments and results: of the tensors at the same place, so that
   /// tensors at different places may have layouts and meshes of their own.
   bool is_pointwise = false;
+  /// Makes its result from numbers alone, the same wherever it is called alike: see Tensor::is_constant().
+  bool is_constant = false;
 };
 
 /// A call as one rank of a layout makes it: given to `localize` to change attributes that depend on sizes or position.
@@ -151,6 +154,9 @@ struct OpDef {
   Cost (*cost)(const Call& call) = nullptr;
   /// How ranks work together where a factor that its rule marks with =cooperate is cut (cooperation.h).
   const Cooperation* cooperation = nullptr;
+  /// Of an operator that only puts elements elsewhere: which goes where (rearrangement.h), so that along a cut dimension
+  /// those alone move that change their rank.
+  Rearrangement (*rearrangement)(const Call& call) = nullptr;
   OpTraits traits = {};  ///< what is special about it
 };
 

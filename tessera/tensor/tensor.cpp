@@ -110,6 +110,7 @@ Tensor Tensor::detach() const {
       new TensorState(state_->storage, Shape(state_->shape), Strides(state_->strides), state_->numel, state_->dtype));
   state->offset = state_->offset;
   state->is_contiguous = state_->is_contiguous;
+  state->is_constant = state_->is_constant;
   state->has_layout = state_->has_layout;
   state->layout = state_->layout;
   state->local = state_->local;

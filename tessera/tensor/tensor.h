@@ -55,6 +55,7 @@ struct TESSERA_API TensorState final : public Counted, public Recycled {
   DType dtype = DType::kF32;  // of the elements
   bool is_contiguous = true;  // a plain one
   bool has_layout = false;
+  bool is_constant = false;  // made from numbers by an operator that says so
   layout::Layout layout;
   Ref<TensorState> local;  // with a layout: this rank's part; null off the mesh
   std::unique_ptr<GradientState> gradient;
@@ -131,6 +132,10 @@ class TESSERA_API Tensor {
   [[nodiscard]] const layout::Layout& layout() const { return state_->layout; }
   /// Whether it has a layout.
   [[nodiscard]] bool has_layout() const { return state_->has_layout; }
+  /// Whether it is plain, was made from numbers alone (full, zeros, ones, arange, eye) and not written since: a program
+  /// that makes it on every rank has the same everywhere. Views of it are none: where they look may be a rank's own
+  /// matter.
+  [[nodiscard]] bool is_constant() const { return state_->is_constant && state_->storage->version() == 0; }
   /// This rank's part as a plain tensor, outside autograd; no tensor off the mesh. Of a plain tensor: itself.
   [[nodiscard]] Tensor local() const;
 

@@ -88,7 +88,8 @@ const tensor::Operator kFull = tensor::register_op(
      .host = run_full,
      .rule = [](const Call& call) { return detail::rule_from_nothing(call, call.as<FullAttributes>().shape); },
      .localize = localize_full,
-     .cost = cost_of_creation});
+     .cost = cost_of_creation,
+     .traits = {.is_constant = true}});
 
 // arange -------------------------------------------------------------------------------------------------------------
 
@@ -134,7 +135,8 @@ const tensor::Operator kArange = tensor::register_op(
      .rule =
          [](const Call& call) { return detail::rule_from_nothing(call, Shape({call.as<ArangeAttributes>().size})); },
      .localize = localize_arange,
-     .cost = cost_of_creation});
+     .cost = cost_of_creation,
+     .traits = {.is_constant = true}});
 
 // eye ----------------------------------------------------------------------------------------------------------------
 
@@ -174,7 +176,8 @@ const tensor::Operator kEye = tensor::register_op(
      .host = run_eye,
      .rule = [](const Call& call) { return detail::rule_from_nothing(call, call.as<EyeAttributes>().shape); },
      .localize = localize_eye,
-     .cost = cost_of_creation});
+     .cost = cost_of_creation,
+     .traits = {.is_constant = true}});
 
 }  // namespace
 

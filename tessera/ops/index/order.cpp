@@ -1,16 +1,23 @@
 // topk and sort. Places of a line are put in a total order: by value, then by place; so results depend on nothing else.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/index/index.h"
+#include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
+#include "tessera/ops/reduce/reduce.h"
+#include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
+#include "tessera/ops/shape/shape.h"
+#include "tessera/tensor/cooperation.h"
 
 namespace tessera::ops {
 namespace {
@@ -169,14 +176,14 @@ void return_values(GradientCall& call, std::int64_t dim) {
 void topk_gradient(GradientCall& call) { return_values(call, call.as<TopkAttributes>().dim); }
 void sort_gradient(GradientCall& call) { return_values(call, call.as<SortAttributes>().dim); }
 
-// Values and places along `of_dim` are whole; `size` of them are left.
-FactorRule order_rule(const Call& call, std::int64_t of_dim, std::int64_t size) {
+// Values and places along `of_dim` are whole, or ranks work together along it; `size` of them are left.
+FactorRule order_rule(const Call& call, std::int64_t of_dim, std::int64_t size, FactorKind kind) {
   const Tensor& x = call.inputs[0];
   const int dim = tensor::normalized_dim(call, of_dim, x.ndim());
   FactorRule rule = detail::empty_rule(call.op.name(), 1, 2);
   for (int d = 0; d < x.ndim(); ++d) {
     const bool is_line = d == dim;
-    const std::int32_t in = detail::add_factor(rule, is_line ? FactorKind::kReplicate : FactorKind::kPass);
+    const std::int32_t in = detail::add_factor(rule, is_line ? kind : FactorKind::kPass);
     const std::int32_t out = is_line ? detail::add_factor(rule, FactorKind::kReplicate, size) : in;
     rule.inputs[0].push_back({in});
     for (auto& output : rule.outputs) output.push_back({out});
@@ -185,13 +192,76 @@ FactorRule order_rule(const Call& call, std::int64_t of_dim, std::int64_t size) 
 }
 FactorRule rule_of_topk(const Call& call) {
   const auto& a = call.as<TopkAttributes>();
-  return order_rule(call, a.dim, a.k);
+  return order_rule(call, a.dim, a.k, FactorKind::kCooperate);
 }
 FactorRule rule_of_sort(const Call& call) {
   const Tensor& x = call.inputs[0];
   const std::int64_t dim = call.as<SortAttributes>().dim;
-  return order_rule(call, dim, x.ndim() == 0 ? 1 : x.size(tensor::normalized_dim(call, dim, x.ndim())));
+  return order_rule(call, dim, x.ndim() == 0 ? 1 : x.size(tensor::normalized_dim(call, dim, x.ndim())),
+                    FactorKind::kReplicate);
 }
+
+// topk along a cut dimension: the k best of every part, with their places in the whole, are handed to all, who find the
+// best of them. By place first, so that equals come in the order of one device.
+
+using tensor::CooperativeCall;
+using Tensors = std::vector<Tensor>;
+
+// Places in the part as places in the whole.
+Tensor in_whole(const Tensor& places, const layout::IndexMap& map) {
+  if (map.is_contiguous()) return add(places, map.offset);
+  Tensors runs;
+  for (std::int64_t at = 0; at < map.size(); at += map.block) {
+    const std::int64_t start = map.global(at);
+    runs.push_back(arange(start, start + map.block, 1, {.dtype = DType::kI64, .device = places.device()}));
+  }
+  return reshape(index_select(cat(runs), 0, flatten(places)), places.shape().values());
+}
+
+// What comes last of all, for parts that have less than k: it loses even to its equals by its place.
+Tensor worst(const Tensor& x, std::int64_t dim, bool is_largest) {
+  const Tensor none = narrow(x, dim, 0, 0);
+  if (is_largest) return amax(none, {dim}, true);
+  const Tensor most = amin(none, {dim}, true);
+  return is_floating(x.dtype()) ? full_like(most, std::numeric_limits<double>::quiet_NaN()) : most;
+}
+
+Tensors part_topk(const CooperativeCall& call) {
+  const auto& a = call.local.as<TopkAttributes>();
+  const Tensor& x = call.local.inputs[0];
+  const int dim = tensor::normalized_dim(call.local, a.dim, x.ndim());
+  const std::int64_t count = std::min(a.k, x.size(dim));
+  auto [values, places] = topk(x, count, dim, a.is_largest);
+  places = in_whole(places, call.inputs[0].index[static_cast<std::size_t>(dim)]);
+  if (count == a.k) return {values, places};
+  IntList sizes;
+  for (int d = 0; d < x.ndim(); ++d) sizes.push_back(d == dim ? a.k - count : x.size(d));
+  const Shape rest{std::span<const std::int64_t>(sizes)};
+  const Tensor behind = full(rest, call.global.inputs[0].size(dim), {.dtype = DType::kI64, .device = x.device()});
+  const Tensor all_values[] = {values, expand(worst(x, dim, a.is_largest), sizes)};
+  const Tensor all_places[] = {places, behind};
+  return {cat(all_values, dim), cat(all_places, dim)};
+}
+
+// [ranks, ..., k, ...] as [..., ranks x k, ...].
+Tensor side_by_side(const Tensor& gathered, int dim) {
+  IntList order;
+  for (int d = 1; d < gathered.ndim(); ++d) {
+    if (d == dim + 1) order.push_back(0);
+    order.push_back(d);
+  }
+  return flatten(permute(gathered, order), dim, dim + 1);
+}
+
+Tensors finish_topk(const CooperativeCall& call) {
+  const auto& a = call.local.as<TopkAttributes>();
+  const int dim = tensor::normalized_dim(call.local, a.dim, call.local.inputs[0].ndim());
+  const auto [places, order] = sort(side_by_side(call.reduced[1], dim), dim);
+  const auto [values, at] = topk(gather(side_by_side(call.reduced[0], dim), dim, order), a.k, dim, a.is_largest);
+  return {values, gather(places, dim, at)};
+}
+
+const tensor::Cooperation kTopkTogether = {{{part_topk, {}}}, finish_topk};
 
 tensor::Cost order_cost(const Call& call) {
   const auto n = static_cast<double>(call.inputs[0].numel());
@@ -206,7 +276,8 @@ const tensor::Operator kTopk = tensor::register_op({.name = "topk",
                                                     .gradient = topk_gradient,
                                                     .saves = "indices",
                                                     .rule = rule_of_topk,
-                                                    .cost = order_cost});
+                                                    .cost = order_cost,
+                                                    .cooperation = &kTopkTogether});
 const tensor::Operator kSort = tensor::register_op({.name = "sort",
                                                     .inputs = "x",
                                                     .outputs = "values, indices",

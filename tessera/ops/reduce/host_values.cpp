@@ -13,7 +13,12 @@ namespace tessera::ops {
 
 Scalar item(const Tensor& x) {
   TESSERA_CHECK(x && x.numel() == 1, "item: ", describe(x), " is not one element");
-  TESSERA_CHECK(!x.has_layout(), "item: ", describe(x), " lies on several ranks; full() gives the whole");
+  if (x.has_layout()) {
+    TESSERA_CHECK(x.layout().is_replicated(), "item: ", describe(x),
+                  " is not whole on this rank; full() gives the whole, on every rank of the mesh");
+    TESSERA_CHECK(x.local(), "item: ", describe(x), " lies on a mesh that this rank is off");
+    return item(x.local());
+  }
   alignas(16) std::byte element[16];
   const device::Stream& stream = tensor::current_stream(x.device());
   x.storage().use_on(stream);

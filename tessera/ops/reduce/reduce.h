@@ -61,10 +61,16 @@ struct ArgAttributes {
   layout::IndexMap map = {};
   TESSERA_ATTRIBUTES(dim, keepdim, map)
 };
+/// Of `deviation`.
+struct DeviationAttributes {
+  tensor::IntList dims;  ///< over which the mean is taken; empty: all
+  TESSERA_ATTRIBUTES(dims)
+};
 /// Of `cumsum`.
 struct CumsumAttributes {
-  std::int64_t dim = 0;  ///< along which it adds up
-  TESSERA_ATTRIBUTES(dim)
+  std::int64_t dim = 0;     ///< along which it adds up
+  bool is_reverse = false;  ///< from the end: what the gradient of the other does
+  TESSERA_ATTRIBUTES(dim, is_reverse)
 };
 /// Of `histc`.
 struct HistcAttributes {
@@ -92,6 +98,8 @@ TESSERA_API Tensor all(const Tensor& x, const tensor::IntList& dims = {}, bool k
 /// Variance: squared deviations from the mean over count - correction.
 TESSERA_API Tensor var(const Tensor& x, const tensor::IntList& dims = {}, std::int64_t correction = 1,
                        bool keepdim = false);
+/// x less its mean over these dimensions; empty: all.
+TESSERA_API Tensor deviation(const Tensor& x, const tensor::IntList& dims = {});
 /// (sum of |x|^p)^(1/p); p of inf: greatest |x|, of -inf: least, of 0: how many are not zero.
 TESSERA_API Tensor norm(const Tensor& x, double p = 2, const tensor::IntList& dims = {}, bool keepdim = false);
 /// log(sum(exp(x))), without overflow on the way.

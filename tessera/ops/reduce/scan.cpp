@@ -2,13 +2,20 @@
 #include <mutex>
 #include <vector>
 
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/index/index.h"
+#include "tessera/ops/pointwise/compare.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
+#include "tessera/ops/shape/shape.h"
+#include "tessera/tensor/cooperation.h"
 
 namespace tessera::ops {
 namespace {
@@ -98,13 +105,20 @@ void cumsum_kernel(const KernelCall& call) {
   kernel.to = out.data();
   kernel.in = x.dtype();
   kernel.out = out.dtype();
+  if (call.as<CumsumAttributes>().is_reverse && kernel.length > 0) {
+    kernel.from += (kernel.length - 1) * kernel.from_step * static_cast<std::int64_t>(itemsize(kernel.in));
+    kernel.to += (kernel.length - 1) * kernel.to_step * static_cast<std::int64_t>(itemsize(kernel.out));
+    kernel.from_step = -kernel.from_step;
+    kernel.to_step = -kernel.to_step;
+  }
   detail::enqueue(call, std::move(kernel));
 }
 
+Tensor call_cumsum(const Tensor& x, const CumsumAttributes& attributes);
+
 void cumsum_gradient(GradientCall& call) {
-  const std::int64_t dim = call.as<CumsumAttributes>().dim;
-  if (call.input_shape(0).size() == 0) return call.set(0, call.grad());
-  call.set(0, flip(cumsum(flip(call.grad(), {dim}), dim), {dim}));
+  const auto& a = call.as<CumsumAttributes>();
+  call.set(0, call_cumsum(call.grad(), {a.dim, !a.is_reverse}));
 }
 
 FactorRule rule_of_cumsum(const Call& call) {
@@ -112,10 +126,83 @@ FactorRule rule_of_cumsum(const Call& call) {
   FactorRule rule = detail::empty_rule("cumsum", 1, 1, {layout::Linearity::kJoint, layout::Monotony::kNone});
   for (int d = 0; d < call.inputs[0].ndim(); ++d) {
     detail::pass_dim(rule);
-    if (d == dim) rule.factors.back().kind = FactorKind::kReplicate;
+    if (d == dim) rule.factors.back().kind = FactorKind::kCooperate;
   }
   return rule;
 }
+
+// Along a cut dimension: each rank adds up its own, and all get the totals of all, of which those count that stand
+// before it. A part is one run of indices, or several where the dimension is cut in blocks: a total for each, and where
+// it begins.
+
+using tensor::CooperativeCall;
+using Tensors = std::vector<Tensor>;
+
+struct Runs {
+  int dim = 0;                       // of the tensor
+  std::int64_t most = 1;             // of any rank
+  std::int64_t length = 0;           // of each of this rank's
+  std::vector<std::int64_t> starts;  // of this rank's
+};
+
+Runs runs_of(const CooperativeCall& call) {
+  const Tensor& whole = call.global.inputs[0];
+  Runs runs;
+  runs.dim = tensor::normalized_dim(call.global, call.global.as<CumsumAttributes>().dim, whole.ndim());
+  for (const layout::Cut& cut : whole.layout().cuts(runs.dim)) runs.most *= cut.blocks;
+  const layout::IndexMap& map = call.inputs[0].index[static_cast<std::size_t>(runs.dim)];
+  runs.length = map.block;
+  for (std::int64_t at = 0; at < map.size(); at += map.block) runs.starts.push_back(map.global(at));
+  return runs;
+}
+
+// In what it adds up, with a dimension of runs in front of that of their elements.
+Tensor by_runs(const CooperativeCall& call, const Runs& runs) {
+  const Tensor& x = call.local.inputs[0];
+  const bool is_wide = x.dtype() == DType::kF64 || x.dtype() == DType::kF32;
+  const Tensor wide = is_wide ? x : cast(x, is_floating(x.dtype()) ? DType::kF32 : DType::kI64);
+  const std::int64_t sizes[] = {static_cast<std::int64_t>(runs.starts.size()), runs.length};
+  return unflatten(contiguous(wide), runs.dim, sizes);
+}
+
+// Runs that there are not have a total of 0, at the end.
+Tensors part_totals(const CooperativeCall& call) {
+  const Runs runs = runs_of(call);
+  const CreateOptions options = {.dtype = DType::kI64, .device = call.local.inputs[0].device()};
+  Tensors starts;
+  for (const std::int64_t start : runs.starts) starts.push_back(full(Shape({1}), start, options));
+  const std::int64_t missing = runs.most - static_cast<std::int64_t>(runs.starts.size());
+  starts.push_back(full(Shape({missing}), INT64_MAX, options));
+  const Tensor totals = sum(by_runs(call, runs), {runs.dim + 1});
+  tensor::IntList padding;
+  for (int d = totals.ndim() - 1; d >= runs.dim; --d) {
+    padding.push_back(0);
+    padding.push_back(d == runs.dim ? missing : 0);
+  }
+  return {pad(totals, padding), cat(starts)};
+}
+
+Tensors finish_cumsum(const CooperativeCall& call) {
+  const Runs runs = runs_of(call);
+  const Tensor& x = call.local.inputs[0];
+  const DType dtype = is_floating(x.dtype()) ? x.dtype() : DType::kI64;
+  const bool is_reverse = call.global.as<CumsumAttributes>().is_reverse;
+  if (x.numel() == 0) return {cast(x, dtype)};
+  const Tensor& totals = call.reduced[0];  // [ranks, ..., runs, ...]
+  tensor::IntList sizes;
+  for (int d = 0; d < totals.ndim(); ++d) sizes.push_back(d == 0 || d == runs.dim + 1 ? totals.size(d) : 1);
+  const Tensor starts = view(call.reduced[1], sizes);
+  Tensors before;  // each of this rank's runs
+  for (const std::int64_t start : runs.starts) {
+    const Tensor is_behind = is_reverse ? le(starts, start) : ge(starts, start);
+    before.push_back(sum(masked_fill(totals, is_behind, 0), {0, runs.dim + 1}));
+  }
+  const Tensor inside = call_cumsum(by_runs(call, runs), {runs.dim + 1, is_reverse});
+  const Tensor sums = add(inside, unsqueeze(stack(before, runs.dim), runs.dim + 1));
+  return {cast(reshape(sums, x.shape().values()), dtype)};
+}
+
+const tensor::Cooperation kCumsumTogether = {{{part_totals, {}}}, finish_cumsum};
 
 tensor::Cost cumsum_cost(const Call& call) {
   tensor::Cost cost = detail::reduce_cost(call);
@@ -201,7 +288,8 @@ const tensor::Operator kCumsum = tensor::register_op({.name = "cumsum",
                                                       .host = cumsum_kernel,
                                                       .gradient = cumsum_gradient,
                                                       .rule = rule_of_cumsum,
-                                                      .cost = cumsum_cost});
+                                                      .cost = cumsum_cost,
+                                                      .cooperation = &kCumsumTogether});
 const tensor::Operator kHistc = tensor::register_op({.name = "histc",
                                                      .inputs = "x",
                                                      .infer = infer_histc,
@@ -209,9 +297,13 @@ const tensor::Operator kHistc = tensor::register_op({.name = "histc",
                                                      .rule = rule_of_histc,
                                                      .cost = detail::reduce_cost});
 
+Tensor call_cumsum(const Tensor& x, const CumsumAttributes& attributes) {
+  return tensor::call(kCumsum, {x}, attributes);
+}
+
 }  // namespace
 
-Tensor cumsum(const Tensor& x, std::int64_t dim) { return tensor::call(kCumsum, {x}, CumsumAttributes{dim}); }
+Tensor cumsum(const Tensor& x, std::int64_t dim) { return call_cumsum(x, {dim}); }
 Tensor histc(const Tensor& x, std::int64_t bins, double low, double high) {
   return tensor::call(kHistc, {x}, HistcAttributes{bins, low, high});
 }

@@ -1,4 +1,4 @@
-// var, norm and logsumexp.
+// var, deviation, norm and logsumexp.
 #include <cmath>
 #include <limits>
 
@@ -10,6 +10,7 @@
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/reduce/reduce.h"
+#include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/tensor/cooperation.h"
 
@@ -154,6 +155,49 @@ const tensor::Cooperation kVarTogether = {
     {{part_sum, {layout::Reduction::kSum}}, {part_sum_squared_deviations, {layout::Reduction::kSum}}}, finish_var};
 const tensor::Cooperation kNormTogether = {{{part_sum_powers, {layout::Reduction::kSum}}}, finish_norm};
 
+// deviation: what the gradient of var needs, as an operator of its own, so that ranks share the sums of its rows and
+// nothing else. It is its own transpose.
+
+void infer_deviation(const Call& call, std::span<OutputInfo> outputs) {
+  const Tensor& x = call.inputs[0];
+  detail::check_floating(call, x);
+  detail::reduced_dims(call, call.as<DeviationAttributes>().dims);
+  outputs[0] = {x.shape(), x.dtype()};
+}
+
+void deviation_kernel(const KernelCall& call) {
+  const Tensor& x = call.inputs[0];
+  tensor::call_out(tensor::find_op("sub"), call.outputs[0], {x, mean(x, call.as<DeviationAttributes>().dims, true)});
+}
+
+FactorRule rule_of_deviation(const Call& call) {
+  const Tensor& x = call.inputs[0];
+  const auto is_reduced = detail::reduced_dims(call, call.as<DeviationAttributes>().dims);
+  FactorRule rule = detail::empty_rule("deviation", 1, 1, {layout::Linearity::kJoint, layout::Monotony::kNone});
+  for (std::size_t d = 0; d < x.shape().size(); ++d) {
+    detail::pass_dim(rule);
+    if (is_reduced[d]) rule.factors.back().kind = FactorKind::kCooperate;
+  }
+  return rule;
+}
+
+Tensors part_sum_of_rows(const CooperativeCall& call) {
+  return {sum(wide(call), call.local.as<DeviationAttributes>().dims, true)};
+}
+Tensors finish_deviation(const CooperativeCall& call) {
+  const Shape& shape = call.global.inputs[0].shape();
+  const IntList& dims = call.local.as<DeviationAttributes>().dims;
+  const std::int64_t count = detail::reduced_count(shape, detail::reduced_dims(shape.ndim(), dims));
+  const Tensor deviation = sub(wide(call), div(call.reduced[0], static_cast<double>(count)));
+  return {cast(deviation, call.local.inputs[0].dtype())};
+}
+
+const tensor::Cooperation kDeviationTogether = {{{part_sum_of_rows, {layout::Reduction::kSum}}}, finish_deviation};
+
+void deviation_gradient(GradientCall& call) {
+  call.set(0, deviation(call.grad(), call.as<DeviationAttributes>().dims));
+}
+
 // Gradients
 
 template <class A>
@@ -167,8 +211,7 @@ void var_gradient(GradientCall& call) {
   const Shape& shape = call.input_shape(0);
   const std::int64_t count = detail::reduced_count(shape, detail::reduced_dims(shape.ndim(), a.dims));
   const double scale = 2.0 / static_cast<double>(std::max<std::int64_t>(0, count - a.correction));
-  const Tensor deviation = sub(call.input(0), mean(call.input(0), a.dims, true));
-  call.set(0, mul(raised<VarAttributes>(call, mul(call.grad(), scale)), deviation));
+  call.set(0, mul(raised<VarAttributes>(call, mul(call.grad(), scale)), deviation(call.input(0), a.dims)));
 }
 
 // Of the greatest and the least, equals share the gradient evenly. Where the norm is 0 the gradient is 0.
@@ -204,6 +247,14 @@ const tensor::Operator kVar = tensor::register_op({.name = "var",
                                                    .rule = whole_rule<VarAttributes>,
                                                    .cost = detail::reduce_cost,
                                                    .cooperation = &kVarTogether});
+const tensor::Operator kDeviation = tensor::register_op({.name = "deviation",
+                                                         .inputs = "x",
+                                                         .infer = infer_deviation,
+                                                         .host = deviation_kernel,
+                                                         .gradient = deviation_gradient,
+                                                         .rule = rule_of_deviation,
+                                                         .cost = detail::reduce_cost,
+                                                         .cooperation = &kDeviationTogether});
 const tensor::Operator kNorm = tensor::register_op({.name = "norm",
                                                     .inputs = "x",
                                                     .infer = infer_norm,
@@ -227,6 +278,9 @@ const tensor::Operator kLogsumexp = tensor::register_op({.name = "logsumexp",
 
 Tensor var(const Tensor& x, const IntList& dims, std::int64_t correction, bool keepdim) {
   return tensor::call(kVar, {x}, VarAttributes{dims, keepdim, correction});
+}
+Tensor deviation(const Tensor& x, const IntList& dims) {
+  return tensor::call(kDeviation, {x}, DeviationAttributes{dims});
 }
 Tensor norm(const Tensor& x, double p, const IntList& dims, bool keepdim) {
   return tensor::call(kNorm, {x}, PNormAttributes{p, dims, keepdim});

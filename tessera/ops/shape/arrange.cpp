@@ -8,6 +8,7 @@
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/copy_elements.h"
+#include "tessera/ops/shape/detail/rearrangements.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/tensor/call.h"
@@ -264,9 +265,14 @@ void pad_kernel(const KernelCall& call) {
 void pad_gradient(GradientCall& call) {
   const auto& a = call.as<PadAttributes>();
   Tensor grad = call.grad();
-  for (std::size_t d = 0; d < a.before.size(); ++d) {
-    if (a.before[d] + a.after[d] == 0) continue;
-    grad = narrow(grad, static_cast<std::int64_t>(d), a.before[d], call.input_shape(0)[d]);
+  // Along cut dimensions last: what is sent there is then as small as it gets.
+  for (const bool is_cut : {false, true}) {
+    for (std::size_t d = 0; d < a.before.size(); ++d) {
+      const auto dim = static_cast<int>(d);
+      if (a.before[d] + a.after[d] == 0) continue;
+      if (is_cut != (call.grad().has_layout() && !call.grad().layout().cuts(dim).empty())) continue;
+      grad = narrow(grad, dim, a.before[d], call.input_shape(0)[d]);
+    }
   }
   call.set(0, grad);
 }
@@ -352,28 +358,32 @@ const tensor::Operator kCat = tensor::register_op({.name = "cat",
                                                    .host = cat_kernel,
                                                    .gradient = cat_gradient,
                                                    .rule = rule_of_cat,
-                                                   .cost = moving_cost});
+                                                   .cost = moving_cost,
+                                                   .rearrangement = detail::cat_rearrangement});
 const tensor::Operator kFlip = tensor::register_op({.name = "flip",
                                                     .inputs = "x",
                                                     .infer = infer_flip,
                                                     .host = flip_kernel,
                                                     .gradient = flip_gradient,
                                                     .rule = rule_of_flip,
-                                                    .cost = moving_cost});
+                                                    .cost = moving_cost,
+                                                    .rearrangement = detail::flip_rearrangement});
 const tensor::Operator kRoll = tensor::register_op({.name = "roll",
                                                     .inputs = "x",
                                                     .infer = infer_roll,
                                                     .host = roll_kernel,
                                                     .gradient = roll_gradient,
                                                     .rule = rule_of_roll,
-                                                    .cost = moving_cost});
+                                                    .cost = moving_cost,
+                                                    .rearrangement = detail::roll_rearrangement});
 const tensor::Operator kPad = tensor::register_op({.name = "pad",
                                                    .inputs = "x",
                                                    .infer = infer_pad,
                                                    .host = pad_kernel,
                                                    .gradient = pad_gradient,
                                                    .rule = rule_of_pad,
-                                                   .cost = moving_cost});
+                                                   .cost = moving_cost,
+                                                   .rearrangement = detail::pad_rearrangement});
 const tensor::Operator kUnslice = tensor::register_op({.name = "unslice",
                                                        .inputs = "x",
                                                        .infer = infer_unslice,
@@ -381,7 +391,8 @@ const tensor::Operator kUnslice = tensor::register_op({.name = "unslice",
                                                        .gradient = unslice_gradient,
                                                        .rule = rule_of_unslice,
                                                        .localize = localize_unslice,
-                                                       .cost = moving_cost});
+                                                       .cost = moving_cost,
+                                                       .rearrangement = detail::unslice_rearrangement});
 
 }  // namespace
 

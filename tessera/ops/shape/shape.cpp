@@ -4,6 +4,7 @@
 
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/arrange.h"
+#include "tessera/ops/shape/detail/rearrangements.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/tensor/call.h"
 
@@ -323,7 +324,8 @@ const tensor::Operator kSlice = tensor::register_op({.name = "slice",
                                                      .gradient = slice_gradient,
                                                      .rule = rule_of_slice,
                                                      .localize = localize_slice,
-                                                     .cost = no_cost});
+                                                     .cost = no_cost,
+                                                     .rearrangement = detail::slice_rearrangement});
 const tensor::Operator kSelect = tensor::register_op({.name = "select",
                                                       .inputs = "x",
                                                       .infer = infer_select,

@@ -122,6 +122,8 @@ void add_reduce_derivations(Derivations& to) {
   to["var"] = reduction([](Derivation& from, const IntList& dims, bool keepdim) {
     return Attributes(VarAttributes{dims, keepdim, from.pick(3)});
   });
+  to["deviation"] =
+      reduction([](Derivation&, const IntList& dims, bool) { return Attributes(DeviationAttributes{dims}); });
   to["norm"] = reduction(
       [](Derivation& from, const IntList& dims, bool keepdim) {
         const double kOrders[] = {2, 1, 3, 0, HUGE_VAL, -HUGE_VAL};

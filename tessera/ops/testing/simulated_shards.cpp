@@ -80,6 +80,19 @@ std::vector<int> cooperating_axes(const tensor::Call& global, std::span<const Pa
   return axes;
 }
 
+// Tensors of one shape, one behind the other along a new first dimension.
+Whole stacked(const std::vector<const Whole*>& parts) {
+  std::vector<std::int64_t> sizes = {static_cast<std::int64_t>(parts.size())};
+  for (const std::int64_t size : parts[0]->shape) sizes.push_back(size);
+  Whole out{Shape(std::span<const std::int64_t>(sizes)), parts[0]->dtype, {}};
+  for (const Whole* part : parts) {
+    TESSERA_CHECK_AS(MismatchError, part->shape == parts[0]->shape, "statistics of shape ", part->shape,
+                     " are gathered with others of ", parts[0]->shape);
+    out.values.insert(out.values.end(), part->values.begin(), part->values.end());
+  }
+  return out;
+}
+
 // Plays an operator's collectives: all ranks' statistics of a phase, then reduced, then the next phase.
 class Cooperating {
  public:
@@ -134,7 +147,7 @@ class Cooperating {
       for (std::int64_t g = 0; g < group.size(); ++g) {
         parts.push_back(&statistics[static_cast<std::size_t>(mesh_.ranks().place_of(group.at(g)))][s]);
       }
-      reduced_[rank].push_back(to_tensor(reduced(parts, phase.reductions[s])));
+      reduced_[rank].push_back(to_tensor(phase.is_gathered() ? stacked(parts) : reduced(parts, phase.reductions[s])));
     }
   }
 

@@ -3,6 +3,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/shape/shape.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/reduce_kind.h"
 #include "tessera/shard/detail/tracing.h"
@@ -13,12 +14,20 @@
 namespace tessera::shard::detail {
 namespace {
 
-// The statistics of a phase, all-reduced in one launch. Those of this rank stay as they are: later phases read them.
-std::vector<Tensor> reduced(const tensor::Call& global, const tensor::CooperativePhase& phase,
-                            std::vector<Tensor>& statistics, const layout::Mesh& mesh,
-                            std::span<const layout::SubAxis> axes) {
-  TESSERA_CHECK_CALL(global, statistics.size() == phase.reductions.size(), "a phase gives ", statistics.size(),
-                     " statistics for ", phase.reductions.size(), " reductions");
+Shape stacked_shape(const Shape& shape, std::int64_t count) {
+  SmallVector<std::int64_t, 8> sizes = {count};
+  for (const std::int64_t size : shape) sizes.push_back(size);
+  return Shape(std::span<const std::int64_t>(sizes));
+}
+
+// The statistics of a phase, reduced or gathered in one launch. Those of this rank stay as they are: later phases read
+// them.
+std::vector<Tensor> shared(const tensor::Call& global, const tensor::CooperativePhase& phase,
+                           std::vector<Tensor>& statistics, const layout::Mesh& mesh,
+                           std::span<const layout::SubAxis> axes) {
+  const bool is_gathered = phase.is_gathered();
+  TESSERA_CHECK_CALL(global, is_gathered || statistics.size() == phase.reductions.size(), "a phase gives ",
+                     statistics.size(), " statistics for ", phase.reductions.size(), " reductions");
   const comm::ProcessGroup& group = group_along(mesh, axes);
   std::vector<Tensor> out;
   std::vector<comm::Operation> operations;
@@ -26,16 +35,19 @@ std::vector<Tensor> reduced(const tensor::Call& global, const tensor::Cooperativ
   for (std::size_t s = 0; s < statistics.size(); ++s) {
     Tensor& mine = statistics[s] = ops::contiguous(statistics[s]);
     const tensor::CurrentDevice where = tensor::current_device(mine.device());
-    out.push_back(Tensor::allocate(mine.shape(), mine.dtype(), where));
+    const Shape shape = is_gathered ? stacked_shape(mine.shape(), group.size()) : mine.shape();
+    out.push_back(Tensor::allocate(shape, mine.dtype(), where));
     if (mine.numel() == 0) continue;
     mine.storage().use_on(*where.stream);
-    operations.push_back({.kind = comm::OpKind::kAllReduce,
-                          .dtype = mine.dtype(),
-                          .reduction = {.kind = reduce_kind(phase.reductions[s])},
-                          .in = mine.data(),
-                          .out = out.back().data(),
-                          .count = mine.numel()});
-    nbytes += 2 * (group.size() - 1) * static_cast<std::int64_t>(mine.nbytes()) / group.size();
+    comm::Operation operation = {.kind = is_gathered ? comm::OpKind::kAllGather : comm::OpKind::kAllReduce,
+                                 .dtype = mine.dtype(),
+                                 .in = mine.data(),
+                                 .out = out.back().data(),
+                                 .count = mine.numel()};
+    if (!is_gathered) operation.reduction.kind = reduce_kind(phase.reductions[s]);
+    operations.push_back(operation);
+    const std::int64_t others = (group.size() - 1) * static_cast<std::int64_t>(mine.nbytes());
+    nbytes += is_gathered ? others : 2 * others / group.size();
   }
   if (operations.empty()) return out;
   group.launch(operations, tensor::current_stream(out[0].device()));
@@ -57,11 +69,14 @@ std::vector<Tensor> cooperate(const tensor::Call& global, const tensor::Call& lo
   for (std::size_t p = 0; p < how.phases.size(); ++p) {
     std::vector<Tensor> statistics = how.phases[p].statistics({local, global, inputs, all, own});
     if (statistics.empty()) continue;
-    std::vector<Tensor> sums = statistics;
-    if (!entry.phases[p].empty() && !TESSERA_MUTANT("shard.statistics_not_reduced"))
-      sums = reduced(global, how.phases[p], statistics, entry.mesh, entry.phases[p]);
+    std::vector<Tensor> of_all = statistics;
+    if (!entry.phases[p].empty() && !TESSERA_MUTANT("shard.statistics_not_reduced")) {
+      of_all = shared(global, how.phases[p], statistics, entry.mesh, entry.phases[p]);
+    } else if (how.phases[p].is_gathered()) {
+      for (Tensor& each : of_all) each = ops::unsqueeze(each, 0);
+    }
     own.insert(own.end(), statistics.begin(), statistics.end());
-    all.insert(all.end(), sums.begin(), sums.end());
+    all.insert(all.end(), of_all.begin(), of_all.end());
   }
   return how.finish({local, global, inputs, all, own});
 }

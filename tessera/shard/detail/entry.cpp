@@ -35,6 +35,7 @@ bool Entry::matches(const tensor::Call& call) const {
     if (static_cast<bool>(given) != want.is_there) return false;
     if (!given) continue;
     if (!(given.layout() == want.layout) || given.dtype() != want.dtype || given.shape() != want.shape) return false;
+    if (want.is_constant && !given.is_constant()) return false;
   }
   for (std::size_t o = 0; o < targets.size(); ++o) {
     const Tensor& given = call.outputs[o];

@@ -13,12 +13,15 @@
 
 namespace tessera::shard::detail {
 
+struct Rearranged;
+
 /// A tensor of a call as far as layouts depend on it.
 struct OperandKey {
   layout::Layout layout;  // empty: a plain one, or none
   Shape shape;
   DType dtype = DType::kF32;
   bool is_there = false;
+  bool is_constant = false;  // a plain one that must be made from numbers alone
 };
 
 /// See the head of this file.
@@ -35,7 +38,9 @@ struct Entry {
   std::vector<tensor::OutputInfo> infos;
   std::vector<layout::Layout> outputs;
   std::vector<layout::Layout> moved;  // of each input (empty: it stays) where some must move first, else none at all
-  std::vector<std::vector<layout::SubAxis>> phases;  // of a cooperative call: the group of each; else none
+  bool is_free = false;               // what moves is the same on every rank, and none of it is sent
+  std::shared_ptr<const Rearranged> rearranged = {};  // of a call that is made by sending what changes its rank
+  std::vector<std::vector<layout::SubAxis>> phases;   // of a cooperative call: the group of each; else none
 
   /// Whether it is for this call.
   [[nodiscard]] bool matches(const tensor::Call& call) const;

@@ -24,6 +24,17 @@ std::vector<Stretch> stretches_of(const IndexMap& map) {
   return out;
 }
 
+// The same indices read backwards, in a dimension of `size`.
+std::vector<Stretch> mirrored(const std::vector<Stretch>& stretches, std::int64_t held, std::int64_t size) {
+  std::vector<Stretch> out;
+  for (auto each = stretches.rbegin(); each != stretches.rend(); ++each) {
+    out.push_back({size - each->global - each->length, held - each->local - each->length, each->length});
+  }
+  return out;
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+
 // Adds a run behind those there are: as a part of the last one where it continues that.
 void add_run(std::vector<CommonRun>& runs, std::int64_t from, std::int64_t to, std::int64_t length) {
   if (!runs.empty()) {
@@ -35,7 +46,7 @@ void add_run(std::vector<CommonRun>& runs, std::int64_t from, std::int64_t to, s
       return;
     }
     const bool goes_on = last.count == 1 || (from_step == last.from_stride && to_step == last.to_stride);
-    if (length == last.length && goes_on) {
+    if (length == last.length && goes_on && from_step > 0 && to_step > 0) {
       ++last.count;
       last.from_stride = from_step;
       last.to_stride = to_step;
@@ -70,6 +81,33 @@ std::vector<CommonRun> common_runs(const IndexMap& from, const IndexMap& to) {
   return runs;
 }
 
+std::vector<CommonRun> moved_runs(const IndexMap& from, const IndexMap& to, std::span<const tensor::MovedRun> runs,
+                                  std::int64_t reversed_size) {
+  std::vector<CommonRun> out;
+  const std::vector<Stretch> sources = stretches_of(from);
+  std::vector<Stretch> targets = stretches_of(to);
+  if (reversed_size >= 0) targets = mirrored(targets, to.size(), reversed_size);
+  for (const tensor::MovedRun& run : runs) {
+    for (const Stretch& a : sources) {
+      for (const Stretch& b : targets) {
+        const std::int64_t begin = std::max(
+            {std::int64_t{0}, ceil_div(a.global - run.from, run.from_step), ceil_div(b.global - run.to, run.to_step)});
+        const std::int64_t end = std::min({run.length, ceil_div(a.global + a.length - run.from, run.from_step),
+                                           ceil_div(b.global + b.length - run.to, run.to_step)});
+        if (begin >= end) continue;
+        const std::int64_t at = a.local + run.from + begin * run.from_step - a.global;
+        const std::int64_t goes_to = b.local + run.to + begin * run.to_step - b.global;
+        if ((run.from_step == 1 && run.to_step == 1) || end - begin == 1) {
+          add_run(out, at, goes_to, end - begin);
+        } else {
+          out.push_back({at, goes_to, 1, end - begin, run.from_step, run.to_step});
+        }
+      }
+    }
+  }
+  return out;
+}
+
 std::int64_t Piece::numel() const {
   std::int64_t numel = 1;
   for (const CommonRun& run : dims) numel *= run.count * run.length;
@@ -95,9 +133,14 @@ Shape shape_of(const PartMaps& part) {
 }
 
 std::vector<Piece> common_pieces(const PartMaps& from, const PartMaps& to) {
+  std::vector<std::vector<CommonRun>> dims;
+  for (std::size_t d = 0; d < from.size(); ++d) dims.push_back(common_runs(from[d], to[d]));
+  return pieces_of_runs(dims);
+}
+
+std::vector<Piece> pieces_of_runs(std::span<const std::vector<CommonRun>> dims) {
   std::vector<Piece> pieces(1);
-  for (std::size_t d = 0; d < from.size(); ++d) {
-    const std::vector<CommonRun> runs = common_runs(from[d], to[d]);
+  for (const std::vector<CommonRun>& runs : dims) {
     std::vector<Piece> longer;
     longer.reserve(pieces.size() * runs.size());
     for (const Piece& piece : pieces) {
@@ -120,7 +163,7 @@ GroupParts group_parts(const layout::Step& step, const Shape& shape, std::span<c
   return parts;
 }
 
-std::vector<std::vector<int>> choose_holders(const GroupParts& parts) {
+std::vector<std::vector<int>> choose_holders(const GroupParts& parts, const PiecesFn& pieces) {
   // Places by the part they hold. Two parts are the same or have nothing in common, but for empty ones.
   std::vector<std::vector<int>> holders;
   for (std::size_t place = 0; place < parts.before.size(); ++place) {
@@ -139,7 +182,7 @@ std::vector<std::vector<int>> choose_holders(const GroupParts& parts) {
     const PartMaps& held = parts.before[static_cast<std::size_t>(places[0])];
     std::vector<int> takers;
     for (std::size_t taker = 0; taker < parts.after.size(); ++taker) {
-      if (!is_empty(parts.after[taker]) && !common_pieces(held, parts.after[taker]).empty())
+      if (!is_empty(parts.after[taker]) && !pieces(held, parts.after[taker]).empty())
         takers.push_back(static_cast<int>(taker));
     }
     // Holders that take it from themselves come last in the deal.
@@ -158,19 +201,19 @@ std::vector<std::vector<int>> choose_holders(const GroupParts& parts) {
   return chosen;
 }
 
-Exchange exchange_of(const GroupParts& parts, int place) {
+Exchange exchange_of(const GroupParts& parts, int place, const PiecesFn& pieces) {
   const auto self = static_cast<std::size_t>(place);
   Exchange out;
   out.sends.resize(parts.after.size());
   out.receives.resize(parts.before.size());
-  const std::vector<std::vector<int>> chosen = choose_holders(parts);
+  const std::vector<std::vector<int>> chosen = choose_holders(parts, pieces);
   for (std::size_t taker = 0; taker < chosen.size(); ++taker) {
     for (const int holder : chosen[taker]) {
       const auto from = static_cast<std::size_t>(holder);
       if (from != self && taker != self) continue;
-      std::vector<Piece> pieces = common_pieces(parts.before[from], parts.after[taker]);
-      if (from == self) out.sends[taker] = pieces;
-      if (taker == self) out.receives[from] = std::move(pieces);
+      std::vector<Piece> message = pieces(parts.before[from], parts.after[taker]);
+      if (from == self) out.sends[taker] = message;
+      if (taker == self) out.receives[from] = std::move(message);
     }
   }
   return out;

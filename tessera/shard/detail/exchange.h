@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "tessera/base/small_vector.h"
 #include "tessera/layout/arithmetic.h"
 #include "tessera/layout/plan.h"
+#include "tessera/tensor/rearrangement.h"
 
 namespace tessera::shard::detail {
 
@@ -29,6 +31,9 @@ struct CommonRun {
 };
 /// The indices that both hold.
 std::vector<CommonRun> common_runs(const layout::IndexMap& from, const layout::IndexMap& to);
+/// What such runs lead from the one to the other. With a size of the dimension, `to` is taken backwards.
+std::vector<CommonRun> moved_runs(const layout::IndexMap& from, const layout::IndexMap& to,
+                                  std::span<const tensor::MovedRun> runs, std::int64_t reversed_size = -1);
 
 /// Elements that go from one part to another: one CommonRun for each dimension.
 struct Piece {
@@ -38,6 +43,8 @@ struct Piece {
   [[nodiscard]] std::int64_t numel() const;
   friend bool operator==(const Piece&, const Piece&) = default;
 };
+/// All pieces that are made of one run for each dimension.
+std::vector<Piece> pieces_of_runs(std::span<const std::vector<CommonRun>> dims);
 /// Elements of a list of pieces.
 std::int64_t numel_of(std::span<const Piece> pieces);
 
@@ -58,9 +65,12 @@ struct GroupParts {
 /// Of a step's group.
 GroupParts group_parts(const layout::Step& step, const Shape& shape, std::span<const Rank> group);
 
+/// What goes from one part to another.
+using PiecesFn = std::function<std::vector<Piece>(const PartMaps& from, const PartMaps& to)>;
+
 /// From whom each place takes what it has not: among those that hold the same part it takes from itself if it can, else
 /// takers are dealt out evenly among the holders. [taker][n]: the holder it takes from of the n-th different part.
-std::vector<std::vector<int>> choose_holders(const GroupParts& parts);
+std::vector<std::vector<int>> choose_holders(const GroupParts& parts, const PiecesFn& pieces = common_pieces);
 
 /// One place's side of an exchange: messages by place of the group, its own included.
 struct Exchange {
@@ -68,6 +78,6 @@ struct Exchange {
   std::vector<std::vector<Piece>> receives;  ///< pieces of others' old parts, to this place's new one
 };
 /// Of a place: each element of every new part comes from exactly one place.
-Exchange exchange_of(const GroupParts& parts, int place);
+Exchange exchange_of(const GroupParts& parts, int place, const PiecesFn& pieces = common_pieces);
 
 }  // namespace tessera::shard::detail

@@ -4,6 +4,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/shard/detail/entry.h"
+#include "tessera/shard/detail/rearrange.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
 #include "tessera/tensor/call.h"
@@ -41,12 +42,14 @@ layout::Mesh mesh_of(const Call& call) {
   return mesh;
 }
 
-// Plain tensors say nothing of what other ranks have: only numbers count as the same everywhere.
+// Plain tensors say nothing of what other ranks have: only numbers, and what is made of them alone, count as the same
+// everywhere.
 void check_plain(const Call& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Tensor& input = call.inputs[i];
     if (!input || input.has_layout()) continue;
-    TESSERA_CHECK_CALL(call, input.ndim() == 0, "input ", i, " is a plain tensor, ", tensor::describe(input),
+    TESSERA_CHECK_CALL(call, input.ndim() == 0 || input.is_constant(), "input ", i, " is a plain tensor, ",
+                       tensor::describe(input),
                        ", among tensors with layouts; if every rank has the same, replicate() it on the mesh, else ",
                        "distribute() it", backward_note());
   }
@@ -168,13 +171,24 @@ Fix over_call(const Fix& fix, const Call& call, const RuledCall& ruled, const la
   return out;
 }
 
-// The cheapest ways to make the operands fit. Tensors that are written into stand beside the inputs, and do not move.
+// Whether a fix moves only what every rank made alike, so that nothing has to be sent for it.
+bool is_free(const Fix& fix, const Call& call) {
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (!fix.moves[i]) continue;
+    const auto sends = [](const layout::Step& step) { return layout::communicates(step.kind); };
+    if (call.inputs[i].has_layout() || std::ranges::any_of(fix.moves[i]->steps, sends)) return false;
+  }
+  return true;
+}
+
+// The cheapest ways to make the operands fit, one that is free before all others. Tensors that are written into stand
+// beside the inputs, and do not move.
 std::vector<Fix> find_fixes(const Call& call, RuledCall ruled, const Entry& entry) {
   const std::size_t inputs = ruled.operands.size();
-  bool has_targets = false;
+  bool is_picky = std::ranges::any_of(call.inputs, [](const Tensor& input) { return input && !input.has_layout(); });
   for (std::size_t o = 0; o < entry.targets.size(); ++o) {
     if (!entry.targets[o]) continue;
-    has_targets = true;
+    is_picky = true;
     if (!entry.targets[o].partials().empty()) continue;  // what is only moved carries no partial values
     ruled.rule.inputs.push_back(ruled.rule.outputs[o]);
     if (!ruled.rule.algebra.empty()) ruled.rule.algebra.emplace_back();
@@ -182,16 +196,19 @@ std::vector<Fix> find_fixes(const Call& call, RuledCall ruled, const Entry& entr
         {entry.infos[o].shape, entry.targets[o], static_cast<std::int64_t>(itemsize(entry.infos[o].dtype))});
   }
   const layout::Propagation found = layout::propagate_or_fix(ruled.rule, ruled.operands, ruled.results, planner(),
-                                                             has_targets ? 16 : static_cast<int>(kMostFixes));
+                                                             is_picky ? 16 : static_cast<int>(kMostFixes));
   std::vector<Fix> out;
   for (const Fix& fix : found.fixes) {
-    bool is_good = out.size() < kMostFixes;
+    bool is_good = true;
     for (std::size_t k = inputs; k < fix.moves.size(); ++k) is_good &= fix.moves[k] == nullptr;
     for (std::size_t o = 0; o < entry.targets.size(); ++o) {
       is_good &= !entry.targets[o] || fix.outputs[o] == entry.targets[o];
     }
     if (is_good) out.push_back(over_call(fix, call, ruled, entry.mesh));
   }
+  const auto free = std::ranges::find_if(out, [&](const Fix& fix) { return is_free(fix, call); });
+  if (free != out.end()) std::rotate(out.begin(), free, free + 1);
+  if (out.size() > kMostFixes) out.resize(kMostFixes);
   return out;
 }
 
@@ -213,9 +230,16 @@ Fix replicated_fix(const Call& call, const Entry& entry) {
   return fix;
 }
 
-[[noreturn]] void refuse(const Call& call, const std::string& conflict, const std::vector<Fix>& fixes) {
+// What an AutoRedistribute scope would do is the first of the ways out.
+[[noreturn]] void refuse(const Call& call, const std::string& conflict, const std::vector<Fix>& fixes,
+                         const Entry& entry) {
   std::string ways;
   for (const Fix& fix : fixes) ways += concat("\n  ", fix.text());
+  TESSERA_CHECK(entry.rearranged == nullptr, call.op.name(), ": elements would have to change their rank: ", conflict,
+                moving() == Moving::kForbidden ? "; nothing moves inside a ForbidCommunication scope" : "",
+                "; open an AutoRedistribute scope, which moves only those:\n  ", entry.rearranged->plan->text(),
+                ways.empty() ? "" : "or redistribute(), the cheapest first:", ways, "; called as ", call.text(),
+                backward_note());
   TESSERA_THROW(InvalidArgument, call.op.name(), ": the operands do not fit together as they are: ", conflict,
                 moving() == Moving::kForbidden ? "; nothing moves inside a ForbidCommunication scope" : "",
                 ways.empty() ? "; no move of its inputs makes them fit" : "; redistribute(), the cheapest first:", ways,
@@ -253,7 +277,16 @@ std::string propagate_call(const Call& call, Entry& entry, std::vector<Fix>& fix
       return {};
     }
   }
-  if (!over.operands.empty()) fixes = find_fixes(call, over, entry);
+  if (over.operands.empty()) return conflict;
+  if (call.op->def.rearrangement != nullptr) {
+    entry.rearranged = find_rearranged(call, over.rule, over.results[0], entry.mesh, entry.targets[0]);
+    if (entry.rearranged != nullptr) {
+      entry.outputs = {entry.rearranged->output};
+      if (entry.rearranged->plan->nbytes == 0) return {};
+      if (moving() == Moving::kAutomatic) return conflict;
+    }
+  }
+  fixes = find_fixes(call, over, entry);
   return conflict;
 }
 
@@ -266,7 +299,7 @@ Entry keyed(const Call& call, std::uint64_t hash) {
   entry.attributes = tensor::Attributes(call.attributes);
   for (const Tensor& input : call.inputs) {
     OperandKey& key = entry.inputs.emplace_back();
-    if (input) key = {input.layout(), input.shape(), input.dtype(), true};
+    if (input) key = {input.layout(), input.shape(), input.dtype(), true, !input.has_layout() && input.ndim() > 0};
   }
   for (const Tensor& output : call.outputs) entry.targets.push_back(output ? output.layout() : Layout());
   entry.infos = tensor::infer(call);
@@ -286,8 +319,10 @@ std::shared_ptr<const Entry> make_entry(const Call& call, std::uint64_t hash) {
   Entry entry = keyed(call, hash);
   std::vector<Fix> fixes;
   const std::string conflict = propagate_call(call, entry, fixes);
-  if (!conflict.empty()) {
-    if (moving() != Moving::kAutomatic || fixes.empty()) refuse(call, conflict, fixes);
+  if (!conflict.empty() && (entry.rearranged == nullptr || moving() != Moving::kAutomatic)) {
+    entry.is_free = !fixes.empty() && is_free(fixes[0], call);
+    const bool may_move = (moving() == Moving::kAutomatic || entry.is_free) && !fixes.empty();
+    if (!may_move) refuse(call, conflict, fixes, entry);
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       entry.moved.push_back(fixes[0].moves[i] ? fixes[0].inputs[i] : Layout());
     }
@@ -302,7 +337,7 @@ void refuse_moves(const Call& call) {
   Entry entry = keyed(call, 0);
   std::vector<Fix> fixes;
   const std::string conflict = propagate_call(call, entry, fixes);
-  refuse(call, conflict, fixes);
+  refuse(call, conflict, fixes, entry);
 }
 
 }  // namespace tessera::shard::detail

@@ -193,6 +193,32 @@ const OpCase kVar{{.op = "var",
                          });
                        }}};
 
+const OpCase kDeviation{
+    {.op = "deviation",
+     .samples = [](Random& random) -> std::vector<OpSample> {
+       return {{.inputs = {normal(random, {5, 7})}, .attributes = Attributes(DeviationAttributes{{1}})},
+               {.inputs = {normal(random, {3, 4, 5})}, .attributes = Attributes(DeviationAttributes{{0, -1}})},
+               {.inputs = {normal(random, {6})}, .attributes = Attributes(DeviationAttributes{{}})},
+               {.inputs = {normal(random, {})}, .attributes = Attributes(DeviationAttributes{{}})}};
+     },
+     .reference =
+         [](Arrays in, const AttributesRef& ref) {
+           const auto& dims = ref.as<DeviationAttributes>().dims;
+           const Array means = folded(in[0], dims, true, [](const Values& values) {
+             return sum_of(values) / static_cast<double>(values.size());
+           })[0];
+           Array out = in[0];
+           for (std::int64_t i = 0; i < out.shape.numel(); ++i) {
+             const auto index = digits(out.shape, i);
+             std::int64_t at = 0;
+             for (std::size_t d = 0; d < index.size(); ++d) {
+               at = at * means.shape[d] + (means.shape[d] == 1 ? 0 : index[d]);
+             }
+             out.values[static_cast<std::size_t>(i)] -= means.values[static_cast<std::size_t>(at)];
+           }
+           return std::vector<Array>{out};
+         }}};
+
 double norm_of(const Values& values, double p) {
   double sum = p == -kInf ? kInf : 0;
   for (const double v : values) {
