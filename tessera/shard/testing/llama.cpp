@@ -149,7 +149,9 @@ Tensor Llama::train(const Tensor& tokens, const Tensor& targets, double rate) co
   autograd::backward(loss);
   const autograd::NoGrad no_grad;
   for (const Tensor& weight : parameters_) {
-    ops::add_(weight, ops::mul(autograd::grad(weight), -rate));
+    // A gradient is pending where nothing was gathered.
+    const Tensor grad = mesh_ ? redistribute(autograd::grad(weight), weight.layout()) : autograd::grad(weight);
+    ops::add_(weight, ops::mul(grad, -rate));
     autograd::set_grad(weight, {});
   }
   return loss.detach();
