@@ -58,9 +58,10 @@ double greatest(const Tensor& tensor) {
 
 }  // namespace
 
-RandomProgram::RandomProgram(std::uint64_t seed) : seed_(seed) {
+RandomProgram::RandomProgram(std::uint64_t seed, const Mesh& mesh)
+    : seed_(seed), mesh_(mesh), world_size_(mesh ? static_cast<int>(mesh.size()) : 0) {
   std::mt19937_64 random(seed * 0x9e3779b97f4a7c15U + 7);
-  mesh_ = random_mesh(random, world_size_);
+  if (!mesh) mesh_ = random_mesh(random, world_size_);
   is_exact_ = random() % 2 == 0;
   ProgramBuilder(*this, random).write();
 }

@@ -37,8 +37,8 @@ struct ProgramRun {
 /// See the head of this file.
 class RandomProgram {
  public:
-  /// Of this seed.
-  explicit RandomProgram(std::uint64_t seed);
+  /// Of this seed; on a mesh that it chooses, or on this one.
+  explicit RandomProgram(std::uint64_t seed, const layout::Mesh& mesh = {});
   /// The mesh, from rank 0 on or not.
   [[nodiscard]] const layout::Mesh& mesh() const { return mesh_; }
   /// Ranks of a world that the mesh fits in; some may be off it.

@@ -38,6 +38,8 @@ class Waiting {
   void raise(std::atomic<std::uint64_t>& word, std::uint64_t to, std::atomic<std::uint32_t>& sleepers) const;
   /// Wakes who sleeps on it though it has not changed.
   void wake(std::atomic<std::uint64_t>& word) const;
+  /// Whether ranks take turns: what they wait for is then shown when all wait for each other.
+  [[nodiscard]] bool takes_turns() const { return scheduler_ != nullptr; }
   /// Time for deadlines: virtual under a scheduler.
   [[nodiscard]] std::chrono::nanoseconds now() const;
 
