@@ -1,8 +1,12 @@
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/probe/options.h"
+#include "tessera/base/probe/recorder.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/world_state.h"
 #include "tessera/comm/store/memory_store.h"
@@ -44,6 +48,22 @@ class SeededStore final : public comm::Store {
   std::shared_ptr<SeededScheduler> scheduler_;
 };
 
+// How ranks of one process record: all together in as much memory as one rank has, down to 1 MiB each, unless the
+// environment says how much. None: what it says cannot be, which the record tells.
+std::optional<probe::RecordOptions> record_options(int ranks) {
+  probe::RecordOptions options;
+  try {
+    options = probe::RecordOptions::from_environment();
+  } catch (const InvalidArgument&) {
+    return std::nullopt;
+  }
+  const bool is_set = std::ranges::any_of(
+      env::table(), [](const env::Entry& entry) { return entry.name == "TESSERA_RECORD_BYTES" && entry.is_set; });
+  constexpr std::uint64_t kLeast = 1 << 20;
+  if (!is_set) options.nbytes = std::max(kLeast, options.nbytes / static_cast<std::uint64_t>(ranks));
+  return options;
+}
+
 // How one rank ended.
 struct Ended {
   std::exception_ptr error;
@@ -58,6 +78,7 @@ struct Simulation {
   std::shared_ptr<SeededScheduler> scheduler;
   std::shared_ptr<comm::detail::SimulatedWorld> world;
   std::shared_ptr<comm::Store> store = nullptr;
+  std::optional<probe::RecordOptions> record = {};
   std::mutex mutex = {};  // for ended and first
   std::vector<Ended> ended = {};
   int first_failed = -1;
@@ -76,6 +97,7 @@ struct Simulation {
                                                                  .run_dir = options.run_dir});
     const RankScope scope(context);
     try {
+      if (record) probe::open_recorder(*context, *record);
       context->part<comm::detail::WorldState>([&] { return std::make_shared<comm::detail::WorldState>(store, world); });
       if (scheduler != nullptr) {
         device::host::make_rank_host_device({.mode = device::host::Mode::kSeeded, .scheduler = scheduler});
@@ -105,6 +127,7 @@ void simulate(int ranks, const std::function<void()>& body, const SimulateOption
     simulation.store = std::make_shared<comm::MemoryStore>();
   }
   simulation.ended.resize(static_cast<std::size_t>(ranks));
+  simulation.record = record_options(ranks);
   const auto run_rank = [&](int rank) { return [&simulation, rank] { simulation.run_rank(rank); }; };
   if (scheduler != nullptr) {
     const SeededScheduler::Participant self(scheduler, "simulate");

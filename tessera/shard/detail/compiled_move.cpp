@@ -315,8 +315,11 @@ std::shared_ptr<const CompiledMove> compile(const layout::Layout& from, const la
       std::ranges::any_of(move->plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });
   if (communicates) check_allowed(from, to, shape, dtype);  // before any group is made
   for (const layout::Step& step : move->plan->steps) {
+    // A fold goes over the ranks in the order of the mesh: what it gives does not depend on where the parts go.
+    std::vector<layout::SubAxis> axes = step.axes;
+    if (step.kind == StepKind::kReduceScatter || step.kind == StepKind::kAllReduce) std::ranges::sort(axes);
     const comm::ProcessGroup* group =
-        layout::communicates(step.kind) ? &group_along(step.before.mesh(), step.axes) : nullptr;
+        layout::communicates(step.kind) ? &group_along(step.before.mesh(), axes) : nullptr;
     move->steps.push_back(compile_step(step, shape, dtype, group));
     move->communicates |= group != nullptr;
   }
