@@ -11,6 +11,7 @@
 #include "tessera/comm/detail/world_state.h"
 #include "tessera/comm/store/memory_store.h"
 #include "tessera/comm/world.h"
+#include "tessera/device/device.h"
 #include "tessera/device/host/host_device.h"
 
 namespace tessera {
@@ -48,9 +49,9 @@ class SeededStore final : public comm::Store {
   std::shared_ptr<SeededScheduler> scheduler_;
 };
 
-// How ranks of one process record: all together in as much memory as one rank has, down to 1 MiB each, unless the
-// environment says how much. None: what it says cannot be, which the record tells.
-std::optional<probe::RecordOptions> record_options(int ranks) {
+// How ranks of one process record: there may be hundreds, so that each has less memory for it than a process has,
+// unless the environment says how much. None: what it says cannot be, which the record tells.
+std::optional<probe::RecordOptions> record_options() {
   probe::RecordOptions options;
   try {
     options = probe::RecordOptions::from_environment();
@@ -59,8 +60,7 @@ std::optional<probe::RecordOptions> record_options(int ranks) {
   }
   const bool is_set = std::ranges::any_of(
       env::table(), [](const env::Entry& entry) { return entry.name == "TESSERA_RECORD_BYTES" && entry.is_set; });
-  constexpr std::uint64_t kLeast = 1 << 20;
-  if (!is_set) options.nbytes = std::max(kLeast, options.nbytes / static_cast<std::uint64_t>(ranks));
+  if (!is_set) options.nbytes = std::uint64_t{1} << 20;
   return options;
 }
 
@@ -103,10 +103,25 @@ struct Simulation {
         device::host::make_rank_host_device({.mode = device::host::Mode::kSeeded, .scheduler = scheduler});
       }
       body();
+      // What it enqueued runs to its end. Else that work would be the last to let go of the rank, and with it of the
+      // memory that the work behind it uses.
+      device::Device::get("host").synchronize();
+      return;
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);
       if (first_failed == -1) first_failed = rank;
       ended[static_cast<std::size_t>(rank)] = {std::current_exception(), error.what()};
+    }
+    end_failed();
+  }
+
+  // Peers are told before its work is waited for, which may wait for them.
+  static void end_failed() {
+    try {
+      comm::detail::WorldState::current().leave();
+      device::Device::get("host").synchronize();
+    } catch (const std::exception&) {
+      // Already told by the error that the body ended with.
     }
   }
 };
@@ -127,7 +142,7 @@ void simulate(int ranks, const std::function<void()>& body, const SimulateOption
     simulation.store = std::make_shared<comm::MemoryStore>();
   }
   simulation.ended.resize(static_cast<std::size_t>(ranks));
-  simulation.record = record_options(ranks);
+  simulation.record = record_options();
   const auto run_rank = [&](int rank) { return [&simulation, rank] { simulation.run_rank(rank); }; };
   if (scheduler != nullptr) {
     const SeededScheduler::Participant self(scheduler, "simulate");

@@ -2,7 +2,6 @@
 // threads. A campaign: it takes a minute of two cores.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <mutex>
 
 #include "tessera/autograd/autograd.h"
@@ -43,7 +42,6 @@ double loss_on_one_device() {
 }
 
 TEST(ManyRanks, TrainAModelForOneStep) {
-  ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
   const layout::Mesh mesh = layout::Mesh::parse("dp=8,fsdp=8,tp=8");
   std::mutex mutex;
   std::vector<double> losses;

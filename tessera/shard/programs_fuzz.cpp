@@ -1,8 +1,6 @@
 // Random programs on random layouts against one device: operators in sequence, moves where they do not fit, gradients
 // of all leaves (testing/random_program.h). One in four runs its ranks in turns, in an order of the seed.
 //   shard_programs_fuzz [--runs N] [--seed S] [--seconds T]
-#include <cstdlib>
-
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/fuzz.h"
@@ -73,6 +71,5 @@ std::string check_one(std::uint64_t seed) {
 }  // namespace tessera::shard::testing
 
 int main(int argc, char** argv) {
-  ::setenv("TESSERA_RECORD_BYTES", "256KiB", 0);
   return tessera::fuzz::run(argc, argv, "programs", tessera::shard::testing::check_one);
 }
