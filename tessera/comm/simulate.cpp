@@ -106,13 +106,18 @@ struct Simulation {
       // What it enqueued runs to its end. Else that work would be the last to let go of the rank, and with it of the
       // memory that the work behind it uses.
       device::Device::get("host").synchronize();
-      return;
     } catch (const std::exception& error) {
-      const std::lock_guard lock(mutex);
-      if (first_failed == -1) first_failed = rank;
-      ended[static_cast<std::size_t>(rank)] = {std::current_exception(), error.what()};
+      note_failed(rank, error);
+      end_failed();
     }
-    end_failed();
+    // Before memory: to let go of that is to wait for a device on which peers may wait for this rank.
+    comm::detail::WorldState::current().let_go();
+  }
+
+  void note_failed(int rank, const std::exception& error) {
+    const std::lock_guard lock(mutex);
+    if (first_failed == -1) first_failed = rank;
+    ended[static_cast<std::size_t>(rank)] = {std::current_exception(), error.what()};
   }
 
   // Peers are told before its work is waited for, which may wait for them.
@@ -120,8 +125,8 @@ struct Simulation {
     try {
       comm::detail::WorldState::current().leave();
       device::Device::get("host").synchronize();
-    } catch (const std::exception&) {
-      // Already told by the error that the body ended with.
+    } catch (const std::exception& error) {
+      log::debug("simulate: after its body failed: ", error.what());
     }
   }
 };
