@@ -161,10 +161,15 @@ endfunction()
 
 # tessera_fuzz_runs(memory capture_order_fuzz RUNS 20000 CAMPAIGN 1000000 TIMEOUT 600), before tessera_layer(memory ...):
 # how often this fuzzer runs in the default tests and in the campaign, where all runs are made and take at most TIMEOUT
-# seconds. Other fuzzers run 2000 times, and in the campaign for two minutes.
+# seconds. With SECONDS 1200 in place of CAMPAIGN it runs for so long there. Other fuzzers run 2000 times, and in the
+# campaign for two minutes.
 function(tessera_fuzz_runs layer stem)
-  cmake_parse_arguments(arg "" "RUNS;CAMPAIGN;TIMEOUT" "" ${ARGN})
-  set_property(GLOBAL PROPERTY TESSERA_FUZZ_${layer}_${stem} ${arg_RUNS} ${arg_CAMPAIGN} ${arg_TIMEOUT})
+  cmake_parse_arguments(arg "" "RUNS;CAMPAIGN;SECONDS;TIMEOUT" "" ${ARGN})
+  set(long --runs ${arg_CAMPAIGN})
+  if(arg_SECONDS)
+    set(long --runs 1000000000 --seconds ${arg_SECONDS})
+  endif()
+  set_property(GLOBAL PROPERTY TESSERA_FUZZ_${layer}_${stem} ${arg_RUNS} ${arg_TIMEOUT} ${long})
 endfunction()
 
 function(tessera_layer_fuzz layer source)
@@ -177,10 +182,8 @@ function(tessera_layer_fuzz layer source)
   set(timeout 900)
   get_property(stated GLOBAL PROPERTY TESSERA_FUZZ_${target})
   if(stated)
-    list(GET stated 0 runs)
-    list(GET stated 1 campaign)
-    list(GET stated 2 timeout)
-    set(long --runs ${campaign})
+    list(POP_FRONT stated runs timeout)
+    set(long ${stated})
   endif()
   # A run under a sanitizer takes ten times as long, or more, and is the same run.
   if(TESSERA_SANITIZE)

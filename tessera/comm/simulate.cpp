@@ -1,12 +1,17 @@
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/probe/options.h"
+#include "tessera/base/probe/recorder.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/world_state.h"
 #include "tessera/comm/store/memory_store.h"
 #include "tessera/comm/world.h"
+#include "tessera/device/device.h"
 #include "tessera/device/host/host_device.h"
 
 namespace tessera {
@@ -44,6 +49,21 @@ class SeededStore final : public comm::Store {
   std::shared_ptr<SeededScheduler> scheduler_;
 };
 
+// How ranks of one process record: there may be hundreds, so that each has less memory for it than a process has,
+// unless the environment says how much. None: what it says cannot be, which the record tells.
+std::optional<probe::RecordOptions> record_options() {
+  probe::RecordOptions options;
+  try {
+    options = probe::RecordOptions::from_environment();
+  } catch (const InvalidArgument&) {
+    return std::nullopt;
+  }
+  const bool is_set = std::ranges::any_of(
+      env::table(), [](const env::Entry& entry) { return entry.name == "TESSERA_RECORD_BYTES" && entry.is_set; });
+  if (!is_set) options.nbytes = std::uint64_t{1} << 20;
+  return options;
+}
+
 // How one rank ended.
 struct Ended {
   std::exception_ptr error;
@@ -58,6 +78,7 @@ struct Simulation {
   std::shared_ptr<SeededScheduler> scheduler;
   std::shared_ptr<comm::detail::SimulatedWorld> world;
   std::shared_ptr<comm::Store> store = nullptr;
+  std::optional<probe::RecordOptions> record = {};
   std::mutex mutex = {};  // for ended and first
   std::vector<Ended> ended = {};
   int first_failed = -1;
@@ -76,18 +97,37 @@ struct Simulation {
                                                                  .run_dir = options.run_dir});
     const RankScope scope(context);
     try {
+      if (record) probe::open_recorder(*context, *record);
       context->part<comm::detail::WorldState>([&] { return std::make_shared<comm::detail::WorldState>(store, world); });
       if (scheduler != nullptr) {
         device::host::make_rank_host_device({.mode = device::host::Mode::kSeeded, .scheduler = scheduler});
       }
       body();
+      // What it enqueued runs to its end. Else that work would be the last to let go of the rank, and with it of the
+      // memory that the work behind it uses.
+      device::Device::get("host").synchronize();
     } catch (const std::exception& error) {
-      const std::lock_guard lock(mutex);
-      if (first_failed == -1) first_failed = rank;
-      ended[static_cast<std::size_t>(rank)] = {std::current_exception(), error.what()};
+      note_failed(rank, error);
+      end_failed();
     }
     // Before memory: to let go of that is to wait for a device on which peers may wait for this rank.
     comm::detail::WorldState::current().let_go();
+  }
+
+  void note_failed(int rank, const std::exception& error) {
+    const std::lock_guard lock(mutex);
+    if (first_failed == -1) first_failed = rank;
+    ended[static_cast<std::size_t>(rank)] = {std::current_exception(), error.what()};
+  }
+
+  // Peers are told before its work is waited for, which may wait for them.
+  static void end_failed() {
+    try {
+      comm::detail::WorldState::current().leave();
+      device::Device::get("host").synchronize();
+    } catch (const std::exception& error) {
+      log::debug("simulate: after its body failed: ", error.what());
+    }
   }
 };
 
@@ -107,6 +147,7 @@ void simulate(int ranks, const std::function<void()>& body, const SimulateOption
     simulation.store = std::make_shared<comm::MemoryStore>();
   }
   simulation.ended.resize(static_cast<std::size_t>(ranks));
+  simulation.record = record_options();
   const auto run_rank = [&](int rank) { return [&simulation, rank] { simulation.run_rank(rank); }; };
   if (scheduler != nullptr) {
     const SeededScheduler::Participant self(scheduler, "simulate");

@@ -40,7 +40,8 @@ struct SimulateOptions {
   std::string run_dir = {};  ///< of all ranks
 };
 /// Runs `body` once for each of `ranks` ranks, as threads of this process, each with a host device, an allocator and a
-/// store shared with the others. Throws what the first rank that failed threw (an Error names its rank), and logs how
+/// store shared with the others. What it enqueued on its host device runs to its end. Records have 1 MiB each, unless
+/// TESSERA_RECORD_BYTES is set. Throws what the first rank that failed threw (an Error names its rank), and logs how
 /// those ended that failed after it.
 TESSERA_API void simulate(int ranks, const std::function<void()>& body, const SimulateOptions& options = {});
 

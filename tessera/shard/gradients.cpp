@@ -19,6 +19,7 @@
 #include "tessera/base/mutant.h"
 #include "tessera/layout/planner.h"
 #include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/shard/detail/compiled_move.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/entry.h"
 #include "tessera/shard/detail/laid_out.h"
@@ -74,8 +75,7 @@ Layout dual_of(const Layout& now, const Layout& of) {
 
 Tensor moved(const Tensor& gradient, const Layout& to) {
   if (gradient.layout() == to) return gradient;
-  const auto plan =
-      planner().plan({gradient.layout(), to, gradient.shape(), static_cast<std::int64_t>(itemsize(gradient.dtype()))});
+  const auto plan = detail::plan_between(gradient.layout(), to, gradient.shape(), gradient.dtype());
   const bool is_free =
       std::ranges::none_of(plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });
   TESSERA_CHECK(is_free || moving() == Moving::kAutomatic, "backward: a gradient ", tensor::describe(gradient),

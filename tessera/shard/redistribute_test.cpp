@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/autograd/autograd.h"
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
@@ -110,6 +111,26 @@ TEST(Redistribute, SettlesSumsAndMeansTogether) {
     const Tensor mixed = Tensor::sharded(x.shape(), DType::kI64, Layout::parse(mesh, "P,P(avg)"), x.local());
     expect_error<NotSupported>([&] { (void)redistribute(mixed, Layout::parse(mesh, "R,R")); }, {"i64", "cast"});
   });
+}
+
+// An axis of 4 cuts 5 rows unevenly; its minor half cuts columns: no step leads from one to the other.
+TEST(Redistribute, JoinsLayoutsWithoutCommonGroundByTheWhole) {
+  const Mesh mesh = Mesh::parse("x=4");
+  const Layout cut = Layout::parse(mesh, "S0");
+  const Layout halves = Layout::create(mesh, {.dims = {{}, {.cuts = {{{0, 2, 2}}}}}, .partials = {}});
+  const Whole values = counted(Shape{5, 6});
+  Results results(4);
+  on_worlds(4, {1}, [&] {
+    const Tensor x = placed(values, cut);
+    autograd::set_requires_grad(x, true);
+    const Tensor y = redistribute(x, halves);
+    EXPECT_EQ(y.layout(), halves);
+    results.hand_in(0, y);
+    const Tensor back = autograd::gradients({y}, {x}, {placed(values, halves)})[0];
+    EXPECT_EQ(back.layout(), cut);
+    results.hand_in(1, back);
+  });
+  for (const std::size_t n : {0, 1}) EXPECT_EQ(results.wrong_with(n, values, 0), "");
 }
 
 TEST(Redistribute, OfNothingAndOfScalarsWorks) {

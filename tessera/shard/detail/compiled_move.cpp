@@ -312,13 +312,16 @@ void check_allowed(const layout::Layout& from, const layout::Layout& to, const S
 std::shared_ptr<const CompiledMove> compile(const layout::Layout& from, const layout::Layout& to, const Shape& shape,
                                             DType dtype) {
   auto move = std::make_shared<CompiledMove>();
-  move->plan = planner().plan({from, to, shape, static_cast<std::int64_t>(itemsize(dtype))});
+  move->plan = plan_between(from, to, shape, dtype);
   const bool communicates =
       std::ranges::any_of(move->plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });
   if (communicates) check_allowed(from, to, shape, dtype);  // before any group is made
   for (const layout::Step& step : move->plan->steps) {
+    // A fold goes over the ranks in the order of the mesh: what it gives does not depend on where the parts go.
+    std::vector<layout::SubAxis> axes = step.axes;
+    if (step.kind == StepKind::kReduceScatter || step.kind == StepKind::kAllReduce) std::ranges::sort(axes);
     const comm::ProcessGroup* group =
-        layout::communicates(step.kind) ? &group_along(step.before.mesh(), step.axes) : nullptr;
+        layout::communicates(step.kind) ? &group_along(step.before.mesh(), axes) : nullptr;
     move->steps.push_back(compile_step(step, shape, dtype, group));
     move->communicates |= group != nullptr;
   }
@@ -387,6 +390,28 @@ CompiledStep compile_step(const layout::Step& step, const Shape& shape, DType dt
     default: compiler.inside(); break;
   }
   return out;
+}
+
+std::shared_ptr<const layout::Plan> plan_between(const layout::Layout& from, const layout::Layout& to,
+                                                 const Shape& shape, DType dtype) {
+  const layout::PlanRequest request{from, to, shape, static_cast<std::int64_t>(itemsize(dtype))};
+  try {
+    return planner().plan(request);
+  } catch (const InvalidArgument&) {
+    if (from.is_replicated() || to.is_replicated()) throw;
+  }
+  const layout::Layout whole = layout::Layout::replicated(from.mesh());
+  auto both = std::make_shared<layout::Plan>();
+  both->request = request;
+  both->is_exact = false;
+  for (const auto& [start, end] : {std::pair(from, whole), std::pair(whole, to)}) {
+    const auto part = planner().plan({start, end, shape, request.itemsize});
+    both->steps.insert(both->steps.end(), part->steps.begin(), part->steps.end());
+    both->nbytes += part->nbytes;
+    both->peak_nbytes = std::max(both->peak_nbytes, part->peak_nbytes);
+    both->us += part->us;
+  }
+  return both;
 }
 
 std::shared_ptr<const CompiledMove> compiled_move(const layout::Layout& from, const layout::Layout& to,

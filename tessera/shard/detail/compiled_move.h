@@ -65,6 +65,10 @@ struct CompiledMove {
   std::vector<CompiledStep> steps;
   bool communicates = false;
 };
+/// How a tensor gets from one layout to another. Layouts that the planner has no way between (an uneven cut by an axis,
+/// parts of which are used elsewhere) are joined by the one without cuts.
+std::shared_ptr<const layout::Plan> plan_between(const layout::Layout& from, const layout::Layout& to,
+                                                 const Shape& shape, DType dtype);
 /// The move of the current rank, which is on the mesh; kept. Refused where it communicates and that is forbidden.
 std::shared_ptr<const CompiledMove> compiled_move(const layout::Layout& from, const layout::Layout& to,
                                                   const Shape& shape, DType dtype);

@@ -42,25 +42,35 @@ void Results::hand_in(std::size_t number, const Tensor& tensor) {
   entry.by_rank[static_cast<std::size_t>(current_place().rank.value())] = std::move(mine);
 }
 
-Whole Results::whole(std::size_t number) const {
-  const Whole none{Shape({0}), DType::kF64, {}};  // like nothing that is wanted
+std::optional<Whole> Results::recombined(std::size_t number, std::string& wrong) const {
   const std::lock_guard lock(mutex_);
-  const Entry& entry = entries_.at(number);
+  wrong = "nobody handed it in";
+  if (number >= entries_.size() || !entries_[number].layout) return std::nullopt;
+  const Entry& entry = entries_[number];
   ops::testing::Parts parts{entry.shape, entry.dtype, entry.layout, {}};
   const layout::RankSet ranks = entry.layout.mesh().ranks();
   for (std::int64_t place = 0; place < ranks.size(); ++place) {
     const auto& part = entry.by_rank.at(static_cast<std::size_t>(ranks.at(place).value()));
-    if (!part) {
-      ADD_FAILURE() << "rank " << ranks.at(place).value() << " handed in nothing for " << number;
-      return none;
-    }
+    wrong = "rank " + to_string(ranks.at(place)) + " handed in nothing";
+    if (!part) return std::nullopt;
     parts.by_rank.push_back(plain(*part));
   }
   ops::testing::wait_for_work();
+  wrong.clear();
+  return ops::testing::recombine(parts, wrong);
+}
+
+Whole Results::whole(std::size_t number) const {
   std::string wrong;
-  const auto whole = ops::testing::recombine(parts, wrong);
-  EXPECT_TRUE(whole.has_value()) << wrong;
-  return whole.value_or(none);
+  const auto whole = recombined(number, wrong);
+  EXPECT_TRUE(whole.has_value()) << "number " << number << ": " << wrong;
+  return whole.value_or(Whole{Shape({0}), DType::kF64, {}});  // like nothing that is wanted
+}
+
+std::string Results::wrong_with(std::size_t number, const Whole& want, double tolerance) const {
+  std::string wrong;
+  const auto whole = recombined(number, wrong);
+  return whole ? ops::testing::difference(*whole, want, tolerance, layout(number)) : wrong;
 }
 
 void on_worlds(int ranks, const std::vector<std::uint64_t>& seeds, const std::function<void()>& body) {

@@ -32,10 +32,13 @@ class Results {
   void hand_in(std::size_t number, const Tensor& tensor);
   /// The whole behind a number, when all ranks are done; a failed expectation where parts make none.
   [[nodiscard]] Whole whole(std::size_t number) const;
+  /// What is wrong with it, given what it is to be; empty: nothing.
+  [[nodiscard]] std::string wrong_with(std::size_t number, const Whole& want, double tolerance) const;
   /// The layout it was handed in with.
   [[nodiscard]] const layout::Layout& layout(std::size_t number) const { return entries_[number].layout; }
 
  private:
+  [[nodiscard]] std::optional<Whole> recombined(std::size_t number, std::string& wrong) const;
   struct Entry {
     Shape shape;
     DType dtype = DType::kF32;

@@ -112,7 +112,7 @@ class SharedMemory : public detail::PeerMemory {
 std::string why_not(const ConnectRequest& request) {
   const auto& processes = detail::WorldState::current().processes();
   if (processes == nullptr) return "the ranks are not processes";
-  if (request.ranks.size() > detail::kMostPeers) return "more than 256 ranks";
+  if (request.ranks.size() > detail::kMostPeers) return "more than 1024 ranks";
   for (const Rank rank : request.ranks) {
     if (!processes->is_here(rank)) return "rank " + to_string(rank) + " is on another machine";
   }

@@ -26,7 +26,7 @@
 namespace tessera::comm::detail {
 
 /// The most ranks of such a group.
-inline constexpr int kMostPeers = 256;
+inline constexpr int kMostPeers = 1024;
 /// Bytes of a stage.
 inline constexpr std::size_t kStageBytes = std::size_t{64} << 10;
 

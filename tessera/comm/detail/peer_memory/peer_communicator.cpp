@@ -17,6 +17,7 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
   const GroupMemory& group = memory_->group();
   Board& own = group.board(rank_);
   memory_->waiting().raise(own.joined, 1, own.sleepers);
+  const std::string what = "the ranks of the new group " + request.name;
   // Nobody goes on before all are there: none can then leave memory behind that another has yet to find.
   for (int peer = 0; peer < group.size(); ++peer) {
     Board& board = group.board(peer);
@@ -27,7 +28,7 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
                                                .sleepers = board.sleepers,
                                                .is_over = is_over,
                                                .timeout = request.timeout,
-                                               .what = "the ranks of a new group"});
+                                               .what = what.c_str()});
     if (came) continue;
     const bool is_dead = memory_->is_dead(peer);
     write_verdict(group, memory_->waiting(),

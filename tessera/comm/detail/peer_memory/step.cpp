@@ -290,13 +290,17 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
   const std::function<bool()> is_over = [&] {
     return has_verdict(group_) || has_passed(operation, peer) || detail::is_gone(memory_, peer);
   };
+  std::string what;
+  if (memory_.waiting().is_virtual()) {
+    what = tessera::detail::concat(to_string(operation.kind), " of group ", name_, ", rank ", peer, " to come");
+  }
   while (true) {
     const bool came = memory_.waiting().wait({.is_there = is_there,
                                               .word = word,
                                               .sleepers = group_.board(peer).sleepers,
                                               .is_over = is_over,
                                               .timeout = time_left(),
-                                              .what = to_string(operation.kind).data()});
+                                              .what = what.c_str()});
     if (came) return;
     // Unless the deadline was moved meanwhile.
     if (is_over() || time_left() == nanoseconds(0)) fail_waiting(operation, peer);

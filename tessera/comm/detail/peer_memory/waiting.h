@@ -40,7 +40,7 @@ class Waiting {
   void raise(std::atomic<std::uint64_t>& word, std::uint64_t to, std::atomic<std::uint32_t>& sleepers) const;
   /// Wakes who sleeps on it though it has not changed.
   void wake(std::atomic<std::uint64_t>& word) const;
-  /// Whether time is that of a scheduler.
+  /// Whether ranks take turns: time is that of a scheduler then, which says what each waits for when all do.
   [[nodiscard]] bool is_virtual() const { return scheduler_ != nullptr; }
   /// Time for deadlines: virtual under a scheduler.
   [[nodiscard]] std::chrono::nanoseconds now() const;
