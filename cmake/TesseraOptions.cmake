@@ -3,6 +3,7 @@ include(GNUInstallDirs)
 
 option(TESSERA_TESTS "Build the tests, benches and examples" ${PROJECT_IS_TOP_LEVEL})
 option(TESSERA_WERROR "Treat warnings as errors" OFF)
+option(TESSERA_PRECOMPILE "Read the standard library once for all sources; hides includes that are missing" OFF)
 set(TESSERA_CUDA AUTO CACHE STRING "Build the CUDA device: AUTO (when nvcc is found), ON or OFF")
 set(TESSERA_MPI AUTO CACHE STRING "Build the MPI transport: AUTO (when Open MPI's mpi.h is found), ON or OFF")
 set(TESSERA_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
