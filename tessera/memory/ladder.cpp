@@ -139,7 +139,7 @@ class Ladder {
       nbytes = step();
       if (nbytes > 0) block = grow_locked();
     }
-    steps_.push_back(std::string(name) + ": " + (nbytes == 0 ? "nothing" : format_bytes(nbytes)));
+    steps_.push_back(tessera::detail::concat(name, ": ", nbytes == 0 ? "nothing" : format_bytes(nbytes)));
     if (nbytes == 0) return nullptr;
     if (block == nullptr) block = take();
     if (block != nullptr) counter.fetch_add(1, std::memory_order_relaxed);

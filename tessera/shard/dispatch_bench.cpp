@@ -94,9 +94,9 @@ TESSERA_BENCH(cold) {
     const char* right;
     double must;
   };
-  const Case all[] = {{"cold_mm_1d", "tp=8", "S1", "S0", 30},
-                      {"cold_mm_2d", "dp=2,tp=4", "S0,S1", "R,S0", 60},
-                      {"cold_mm_3d", "dp=2,cp=2,tp=2", "S0,S0,S1", "R,R,S0", 100}};
+  const Case all[] = {{"cold_mm_8", "tp=8", "S1", "S0", 30},
+                      {"cold_mm_2x4", "dp=2,tp=4", "S0,S1", "R,S0", 60},
+                      {"cold_mm_2x2x2", "dp=2,cp=2,tp=2", "S0,S0,S1", "R,R,S0", 100}};
   for (const Case& each : all) {
     const Mesh mesh = Mesh::parse(each.mesh);
     const Tensor a = empty({64, 64}, Layout::parse(mesh, each.left));

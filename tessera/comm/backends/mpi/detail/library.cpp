@@ -49,7 +49,7 @@ std::string Library::why_not() {
   }
   if (present == nullptr && handle_of(false) == nullptr) {
     const char* words = ::dlerror();
-    return std::string(kName) + " could not be loaded: " + (words != nullptr ? words : "no reason given");
+    return tessera::detail::concat(kName, " could not be loaded: ", words != nullptr ? words : "no reason given");
   }
   int flag = 0;
   get().functions().finalized(&flag);
