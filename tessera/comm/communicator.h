@@ -31,14 +31,13 @@ class GroupRecord;
 
 /// What a transport can do. What it cannot is NotSupported, with a word on what can.
 struct Capabilities {
-  std::uint32_t kinds = 0;            ///< a bit for each OpKind
-  std::uint32_t device_kinds = 0;     ///< a bit: 1 host memory, 2 CUDA memory
-  bool has_fixed_order = false;       ///< reductions by definition, bit for bit
-  bool has_abort = false;             ///< pending operations can be ended
-  bool has_shrink = false;            ///< those that are left can make a new group
-  bool has_symmetric_memory = false;  ///< symmetric.h
-  bool has_capture = false;           ///< operations may be captured
-  bool has_checked_mode = false;      ///< TESSERA_COMM_CHECK: all of a launch is compared before any of it is done
+  std::uint32_t kinds = 0;         ///< a bit for each OpKind
+  std::uint32_t device_kinds = 0;  ///< a bit: 1 host memory, 2 CUDA memory
+  bool has_fixed_order = false;    ///< reductions by definition, bit for bit
+  bool has_abort = false;          ///< pending operations can be ended
+  bool has_shrink = false;         ///< those that are left can make a new group
+  bool has_capture = false;        ///< operations may be captured
+  bool has_checked_mode = false;   ///< TESSERA_COMM_CHECK: all of a launch is compared before any of it is done
 };
 
 /// What runs: the operations of one launch, and how it went. Shared by the launch and its Work. In a graph it runs once

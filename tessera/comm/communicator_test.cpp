@@ -90,6 +90,18 @@ TEST(Transport, MemoryItDoesNotDeclareIsRefused) {
   });
 }
 
+TEST(Transport, CapturesAndAbortsItDoesNotDeclareAreRefused) {
+  on_rank({.kinds = ~0U, .device_kinds = 1}, [](const ProcessGroup& group) {
+    const device::Stream side = device::Device::get("host").create_stream();
+    side.begin_capture();
+    expect_error<NotSupported>([&] { group.launch({.kind = OpKind::kBarrier}, side); },
+                               {"operations of backend alone cannot be captured"});
+    (void)side.end_capture();
+    expect_error<NotSupported>([&] { group.abort("enough"); }, {"backend alone cannot end what is pending"});
+    group.launch({.kind = OpKind::kBarrier}, side).wait();
+  });
+}
+
 TEST(Transport, FixedOrderItDoesNotDeclareIsRefused) {
   on_rank({}, [](const ProcessGroup& group) {
     const int self[] = {0};

@@ -36,11 +36,10 @@ constexpr std::uint64_t pair(std::uint32_t first, std::uint32_t second) {
 }
 // kind, dtype, reduction, a number up to 255, root or peer.
 std::uint64_t what(const Operation& operation, std::size_t number) {
-  const bool is_message = operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv;
   const auto low = static_cast<std::uint32_t>(operation.kind) | static_cast<std::uint32_t>(operation.dtype) << 8 |
                    static_cast<std::uint32_t>(operation.reduction.kind) << 16 |
                    static_cast<std::uint32_t>(std::min<std::size_t>(number, 255)) << 24;
-  return pair(low, static_cast<std::uint32_t>(is_message ? operation.peer : operation.root));
+  return pair(low, static_cast<std::uint32_t>(is_message(operation.kind) ? operation.peer : operation.root));
 }
 template <class Record>
 Record of_words(const std::array<std::uint64_t, sizeof(Record) / 8>& words) {

@@ -66,7 +66,6 @@ const Capabilities& CudaCommunicator::capabilities() const {
                                     .has_fixed_order = true,
                                     .has_abort = true,
                                     .has_shrink = true,
-                                    .has_symmetric_memory = true,
                                     .has_capture = true,
                                     .has_checked_mode = true};
   return kCan;

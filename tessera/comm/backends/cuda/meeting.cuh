@@ -80,16 +80,22 @@ __device__ inline bool write_offer(const Launch& launch, const Block& block, int
   return true;
 }
 
+// A word a thread: as a whole it would take more registers than there are.
+__device__ inline void write_notice(const Launch& launch, const Block& block, Notice& to) {
+  constexpr unsigned kWords = sizeof(Notice) / sizeof(std::uint64_t);
+  const auto* from = reinterpret_cast<const std::uint64_t*>(&launch.notice);
+  for (unsigned word = threadIdx.x; word < kWords; word += blockDim.x) {
+    const bool is_task = word == offsetof(Notice, task) / sizeof(std::uint64_t);
+    reinterpret_cast<std::uint64_t*>(&to)[word] = is_task ? block.waiter.task : from[word];
+  }
+}
+
 // Block 0: says what this rank does, and puts a small input into the stage.
 __device__ inline bool announce(const Launch& launch, Block& block) {
   GroupMemory& group = *launch.group;
   const auto turn = block.waiter.step % 2;
-  if (threadIdx.x == 0) {
-    Notice notice = launch.notice;
-    notice.task = block.waiter.task;
-    group.notices[launch.rank][turn] = notice;
-    group.boards[launch.rank].task = block.waiter.task;
-  }
+  write_notice(launch, block, group.notices[launch.rank][turn]);
+  if (threadIdx.x == 0) group.boards[launch.rank].task = block.waiter.task;
   bool is_well = true;
   if (launch.has_offers) {
     __syncthreads();  // an offer that makes no sense is told with the notice

@@ -21,8 +21,8 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
  public:
   MpiCommunicator(MPI_Comm comm, const ConnectRequest& request, bool crowded, bool checked)
       : endpoint_(Library::get(), comm, request.rank, static_cast<int>(request.ranks.size())),
-        steps_(endpoint_, crowded, checked),
-        tasks_(request.rank, static_cast<int>(request.ranks.size())) {}
+        tasks_(request.rank, static_cast<int>(request.ranks.size())),
+        steps_(endpoint_, tasks_, crowded, checked) {}
   ~MpiCommunicator() override { leave(); }
 
   [[nodiscard]] const Capabilities& capabilities() const override {
@@ -31,7 +31,6 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
                                       .has_fixed_order = true,
                                       .has_abort = true,
                                       .has_shrink = false,
-                                      .has_symmetric_memory = false,
                                       .has_capture = true,
                                       .has_checked_mode = true};
     return kAll;
@@ -58,13 +57,13 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
     }
     return ranks;
   }
-  void extend_deadline(std::chrono::nanoseconds by) override { steps_.extend(by); }
+  void extend_deadline(std::chrono::nanoseconds by) override { tasks_.extend(by); }
   [[nodiscard]] std::uint64_t sequence() const override { return tasks_.sequence(); }
 
  private:
   mutable mpi::Endpoint endpoint_;
-  mpi::Steps steps_;
   detail::TaskRunner tasks_;
+  mpi::Steps steps_;
 };
 
 constexpr const char* kIsChecked = "is checked";

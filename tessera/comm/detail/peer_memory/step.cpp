@@ -21,10 +21,6 @@ constexpr std::int64_t kSmallBytes = std::int64_t{16} << 10;
 // So much of a stage is fetched ahead: the processor sees the rest coming by itself.
 constexpr std::size_t kFetchedBytes = 2048;
 
-bool is_message(const Operation& operation) {
-  return operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv;
-}
-
 }  // namespace
 
 void Steps::run(const Task& task) {
@@ -32,7 +28,6 @@ void Steps::run(const Task& task) {
   sequence_ = task.sequence.load(std::memory_order_relaxed);
   registrations_ = task.registrations;
   deadline_ = task.deadline;
-  extra_ns_.store(0, std::memory_order_relaxed);
   until_ = nanoseconds::max();
   if (deadline_ != until_) {
     const nanoseconds began(task.began_ns.load(std::memory_order_relaxed));
@@ -69,11 +64,11 @@ void Steps::run_operations(const Task& task) {
     board.group[name_.copy(board.group, sizeof board.group - 1)] = 0;
   }
   std::vector<Operation> messages;
-  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message);
+  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message, &Operation::kind);
   if (messages.size() < task.operations.size()) ++collectives_;
   if (group_.rules().is_checked != 0) check_ahead(task, messages);
   for (const Operation& operation : task.operations) {
-    if (!is_message(operation)) run_collective(operation);
+    if (!is_message(operation.kind)) run_collective(operation);
   }
   if (!messages.empty()) run_messages(messages, /*is_ahead=*/false);
 }
@@ -81,7 +76,7 @@ void Steps::run_operations(const Task& task) {
 void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
   if (TESSERA_MUTANT("comm.nothing_ahead")) return;
   for (const Operation& operation : task.operations) {
-    if (is_message(operation)) continue;
+    if (is_message(operation.kind)) continue;
     announce(operation, /*is_staged=*/false);
     meet(operation);
     if (definition(operation.kind).offer == nullptr) continue;
@@ -284,7 +279,7 @@ void Steps::next_window(const Operation& operation, std::uint64_t window) {
 
 nanoseconds Steps::time_left() const {
   if (until_ == nanoseconds::max()) return until_;
-  const nanoseconds extra(TESSERA_MUTANT("comm.deadline_not_extended") ? 0 : extra_ns_.load(std::memory_order_relaxed));
+  const nanoseconds extra = TESSERA_MUTANT("comm.deadline_not_extended") ? nanoseconds(0) : tasks_.extra();
   return std::max(until_ + extra - memory_.waiting().now(), nanoseconds(0));
 }
 

@@ -28,14 +28,11 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 
 std::int64_t item_of(const Operation& operation) { return static_cast<std::int64_t>(itemsize(operation.dtype)); }
 
-bool is_message(const Operation& operation) {
-  return operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv;
-}
-
 }  // namespace
 
-Steps::Steps(Endpoint& endpoint, bool crowded, bool checked)
+Steps::Steps(Endpoint& endpoint, const detail::TaskRunner& tasks, bool crowded, bool checked)
     : endpoint_(endpoint),
+      tasks_(tasks),
       rank_(endpoint.rank()),
       size_(endpoint.size()),
       crowded_(crowded),
@@ -56,7 +53,6 @@ void Steps::run(const Task& task) {
   name_ = *task.group;
   sequence_ = task.sequence.load(std::memory_order_relaxed);
   deadline_ = std::min<nanoseconds>(task.deadline, std::chrono::hours(24 * 365));
-  extra_ns_.store(0, std::memory_order_relaxed);
   until_ = steady_clock::now() + deadline_;
   try {
     run_operations(task);
@@ -76,11 +72,11 @@ void Steps::run_operations(const Task& task) {
   if (endpoint_.has_ended()) endpoint_.throw_end(name_);
   group_digest_ = task.group_digest;
   std::vector<Operation> messages;
-  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message);
+  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message, &Operation::kind);
   if (messages.size() < task.operations.size()) ++collectives_;
   if (checked_) check_ahead(task, messages);
   for (const Operation& operation : task.operations) {
-    if (!is_message(operation)) run_collective(operation);
+    if (!is_message(operation.kind)) run_collective(operation);
   }
   if (!messages.empty()) run_messages(messages, /*is_ahead=*/false);
 }
@@ -88,7 +84,7 @@ void Steps::run_operations(const Task& task) {
 void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
   if (TESSERA_MUTANT("mpi.nothing_ahead")) return;
   for (const Operation& operation : task.operations) {
-    if (is_message(operation)) continue;
+    if (is_message(operation.kind)) continue;
     meet(operation, /*is_small=*/false);
     if (definition(operation.kind).offer == nullptr) continue;
     for (const Move& move : definition(operation.kind).moves(operation, rank_, size_)) (void)settle(operation, move);

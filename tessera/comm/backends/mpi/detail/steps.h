@@ -23,19 +23,19 @@
 #include "tessera/comm/backends/mpi/detail/endpoint.h"
 #include "tessera/comm/collectives/collective.h"
 #include "tessera/comm/detail/peer_memory/group_memory.h"
+#include "tessera/comm/detail/task_runner.h"
 
 namespace tessera::comm::mpi {
 
 /// One rank's way through the steps of its group. Used by one thread at a time.
 class Steps {
  public:
-  /// Over this endpoint; `crowded`: more ranks than cores here, so that waiting gives the core away soon; `checked`:
-  /// what a launch does is compared before any of it is done, the same on all ranks.
-  Steps(Endpoint& endpoint, bool crowded, bool checked);
+  /// Over this endpoint, of a rank whose tasks `tasks` runs; `crowded`: more ranks than cores here, so that waiting
+  /// gives the core away soon; `checked`: what a launch does is compared before any of it is done, the same on all
+  /// ranks.
+  Steps(Endpoint& endpoint, const detail::TaskRunner& tasks, bool crowded, bool checked);
   /// Runs the operations of a task that has its number; throws what ends the group.
   void run(const Task& task);
-  /// Gives what runs now this much more time. From any thread.
-  void extend(std::chrono::nanoseconds by) { extra_ns_.fetch_add(by.count(), std::memory_order_relaxed); }
 
  private:
   static constexpr std::size_t kNameBytes = 40;  // of a group's name, cut off there
@@ -100,6 +100,7 @@ class Steps {
   [[nodiscard]] std::byte* stage(int rank, std::int64_t nbytes);
 
   Endpoint& endpoint_;
+  const detail::TaskRunner& tasks_;
   const int rank_;
   const int size_;
   const bool crowded_;
@@ -110,7 +111,6 @@ class Steps {
   std::uint64_t group_digest_ = 0;  // of the name
   std::chrono::steady_clock::time_point until_;
   std::chrono::nanoseconds deadline_{0};
-  std::atomic<std::int64_t> extra_ns_{0};  // of the task that runs
 
   int shy_waits_ = 0;
 

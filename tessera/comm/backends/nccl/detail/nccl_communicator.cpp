@@ -111,7 +111,6 @@ const Capabilities& NcclCommunicator::capabilities() const {
                                     .has_fixed_order = false,
                                     .has_abort = true,
                                     .has_shrink = false,
-                                    .has_symmetric_memory = false,
                                     .has_capture = true};
   return kCan;
 }
