@@ -154,8 +154,8 @@ struct OpDef {
   Cost (*cost)(const Call& call) = nullptr;
   /// How ranks work together where a factor that its rule marks with =cooperate is cut (cooperation.h).
   const Cooperation* cooperation = nullptr;
-  /// Of an operator that only puts elements elsewhere: which goes where (rearrangement.h), so that along a cut dimension
-  /// those alone move that change their rank.
+  /// Of an operator that only puts elements elsewhere: which goes where (rearrangement.h), so that along a cut
+  /// dimension those alone move that change their rank.
   Rearrangement (*rearrangement)(const Call& call) = nullptr;
   OpTraits traits = {};  ///< what is special about it
 };

@@ -240,5 +240,63 @@ TEST(MergeCopies, MakesOneOfCopiesAtEqualDistances) {
   EXPECT_EQ(copies[0].to.strides, (Strides{2, 6, 1}));
 }
 
+// Parts of a dimension on four ranks: in order, in blocks, of given sizes.
+std::vector<IndexMap> some_maps(std::int64_t size) {
+  const Mesh mesh = Mesh::parse("x=4");
+  std::vector<IndexMap> maps;
+  for (int kind = 0; kind < 3; ++kind) {
+    layout::LayoutParts parts = Layout::parse(mesh, "S0").parts();
+    if (kind == 1) parts.dims[0].cuts[0].blocks = 3;
+    if (kind == 2) {
+      parts.dims[0].sizes =
+          std::make_shared<const std::vector<std::int64_t>>(std::vector<std::int64_t>{1, 0, size - 3, 2});
+    }
+    const Layout layout = Layout::create(mesh, std::move(parts));
+    for (int rank = 0; rank < 4; ++rank) maps.push_back(index_map(layout, Shape({size}), 0, Rank(rank)));
+  }
+  return maps;
+}
+
+TEST(MovedRuns, LeadWhereTheySayFromAnyPartToAnyOther) {
+  using tensor::MovedRun;
+  struct Move {
+    std::vector<MovedRun> runs;
+    std::int64_t to_size;
+    bool is_reversed;
+  };
+  constexpr std::int64_t kSize = 15;
+  const std::vector<Move> moves = {
+      {{{.length = kSize}}, kSize, true},
+      {{{.from = 0, .to = 4, .length = 11}, {.from = 11, .to = 0, .length = 4}}, kSize, false},
+      {{{.from = 0, .to = 4, .length = 11}, {.from = 11, .to = 0, .length = 4}}, kSize, true},
+      {{{.from = 2, .to = 0, .length = 9}}, 9, false},
+      {{{.from = 1, .to = 0, .length = 6, .from_step = 2}}, 6, false},
+      {{{.from = 0, .to = 5, .length = kSize, .from_step = 1, .to_step = 3}}, 48, false},
+      {{{.from = 0, .to = 7, .length = kSize}}, 24, true},
+  };
+  for (std::size_t m = 0; m < moves.size(); ++m) {
+    const Move& move = moves[m];
+    for (const IndexMap& from : some_maps(kSize)) {
+      for (const IndexMap& to : some_maps(move.to_size)) {
+        std::map<std::int64_t, std::int64_t> want;  // place in the new part -> place in the old one
+        for (const MovedRun& run : move.runs) {
+          for (std::int64_t i = 0; i < run.length; ++i) {
+            const auto at = from.local(run.from + i * run.from_step);
+            const auto goes_to =
+                to.local(move.is_reversed ? move.to_size - 1 - run.to - i * run.to_step : run.to + i * run.to_step);
+            if (at && goes_to) want[move.is_reversed ? to.size() - 1 - *goes_to : *goes_to] = *at;
+          }
+        }
+        std::map<std::int64_t, std::int64_t> got;
+        for (const CommonRun& run : moved_runs(from, to, move.runs, move.is_reversed ? move.to_size : -1)) {
+          EXPECT_TRUE(run.count == 1 || (run.from_stride > 0 && run.to_stride > 0)) << m;
+          for (const auto& [f, t] : listed(run)) EXPECT_TRUE(got.emplace(t, f).second) << m;
+        }
+        EXPECT_EQ(got, want) << m;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera::shard::detail

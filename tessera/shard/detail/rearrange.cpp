@@ -68,22 +68,27 @@ Layout output_layout(const Layout& rest, std::span<const Layout> inputs, const s
   return Layout::create(rest.mesh(), std::move(parts));
 }
 
-// The axes that cut these dimensions; nothing where the rest uses one of them, or where two are parts of one axis.
+// The axes that cut these dimensions; nothing where the rest uses one of them, where one cuts several dimensions, or
+// where two are parts of one axis.
 std::vector<SubAxis> axes_of(std::span<const Layout> layouts, const std::vector<bool>& dims, const Layout& rest) {
-  std::vector<SubAxis> axes;
+  std::vector<std::pair<SubAxis, int>> axes;
   for (const Layout& layout : layouts) {
     for (int d = 0; d < layout.ndim(); ++d) {
       if (!dims[static_cast<std::size_t>(d)]) continue;
       for (const layout::Cut& cut : layout.cuts(d)) {
-        if (std::ranges::find(axes, cut.by) != axes.end()) continue;
-        const bool is_taken = std::ranges::any_of(axes, [&](const SubAxis& each) { return each.axis == cut.by.axis; });
+        const std::pair<SubAxis, int> here = {cut.by, d};
+        if (std::ranges::find(axes, here) != axes.end()) continue;
+        const bool is_taken =
+            std::ranges::any_of(axes, [&](const auto& each) { return each.first.axis == cut.by.axis; });
         if (is_taken || uses(rest, cut.by)) return {};
-        axes.push_back(cut.by);
+        axes.push_back(here);
       }
     }
   }
   std::ranges::sort(axes);
-  return axes;
+  std::vector<SubAxis> out;
+  for (const auto& each : axes) out.push_back(each.first);
+  return out;
 }
 
 PartMaps whole_maps(const Shape& shape) {
@@ -201,11 +206,11 @@ std::shared_ptr<const Rearranged> find_rearranged(const Call& call, const layout
   const layout::Propagation rest = layout::propagate(rule, operands, std::span(&result, 1));
   if (!rest.is_match()) return nullptr;
   if (target && !(without_cuts(target, dims) == rest.outputs[0])) return nullptr;
-  out->output = target ? target : output_layout(rest.outputs[0], layouts, dims);
   std::vector<Layout> all = layouts;
-  all.push_back(out->output);
+  if (target) all.push_back(target);
   out->axes = axes_of(all, dims, rest.outputs[0]);
   if (out->axes.empty()) return nullptr;
+  out->output = target ? target : output_layout(rest.outputs[0], layouts, dims);
   out->plan = plan_of(call, *out, result, layouts);
   return out;
 }
