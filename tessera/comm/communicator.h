@@ -1,7 +1,7 @@
 // What a transport implements: one rank's side of one set of ranks. Groups check arguments, count, record and order
 // operations; a communicator moves bytes. A folder of backends/ holds one, named at the foot of its file:
 //
-//   const BackendRegistration kShm{{.name = "shm", .capabilities = ..., .connect = connect}};
+//   const BackendRegistration kShm{{.name = "shm", .preference = 20, .why_not = why_not, .connect = connect}};
 //
 // thread and shm share peer_memory/, since their ranks see each other's memory; mpi, nccl and cuda stand alone.
 #pragma once
@@ -31,14 +31,13 @@ class GroupRecord;
 
 /// What a transport can do. What it cannot is NotSupported, with a word on what can.
 struct Capabilities {
-  std::uint32_t kinds = 0;            ///< a bit for each OpKind
-  std::uint32_t device_kinds = 0;     ///< a bit: 1 host memory, 2 CUDA memory
-  bool has_fixed_order = false;       ///< reductions by definition, bit for bit
-  bool has_abort = false;             ///< pending operations can be ended
-  bool has_shrink = false;            ///< those that are left can make a new group
-  bool has_symmetric_memory = false;  ///< symmetric.h
-  bool has_capture = false;           ///< operations may be captured
-  bool has_checked_mode = false;      ///< TESSERA_COMM_CHECK: all of a launch is compared before any of it is done
+  std::uint32_t kinds = 0;         ///< a bit for each OpKind
+  std::uint32_t device_kinds = 0;  ///< a bit: 1 host memory, 2 CUDA memory
+  bool has_fixed_order = false;    ///< reductions by definition, bit for bit
+  bool has_abort = false;          ///< pending operations can be ended
+  bool has_shrink = false;         ///< those that are left can make a new group
+  bool has_capture = false;        ///< operations may be captured
+  bool has_checked_mode = false;   ///< TESSERA_COMM_CHECK: all of a launch is compared before any of it is done
 };
 
 /// What runs: the operations of one launch, and how it went. Shared by the launch and its Work. In a graph it runs once
@@ -122,7 +121,7 @@ struct BackendInfo {
   /// Connects; called by all ranks of the set.
   std::shared_ptr<Communicator> (*connect)(const ConnectRequest& request) = nullptr;
 };
-/// Registers a transport for the life of the process.
+/// Registers a transport for the life of the process; two of one name end it at once.
 struct TESSERA_API BackendRegistration {
   /// Registers.
   explicit BackendRegistration(const BackendInfo& info);

@@ -35,6 +35,8 @@ enum class OpKind : std::uint8_t {
 inline constexpr int kOpKinds = 14;
 /// "all_reduce", ...
 TESSERA_API std::string_view to_string(OpKind kind);
+/// Whether it is between two ranks: the others take no part.
+constexpr bool is_message(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
 
 /// Rows that a rank sends, as arrays of device memory with an entry for each peer, in rows.
 struct RaggedRows {

@@ -32,7 +32,7 @@ void check_operation(const GroupState& group, const Operation& operation) {
   TESSERA_CHECK_AS(NotSupported, (can.kinds >> static_cast<unsigned>(operation.kind) & 1U) != 0, "group ", group.name,
                    ": backend ", group.backend, " has no ", to_string(operation.kind),
                    "; what pairs of ranks do at once permute does, and thread, shm and mpi have messages");
-  if (operation.kind != OpKind::kSend && operation.kind != OpKind::kRecv) {
+  if (!is_message(operation.kind)) {
     check_arguments(operation, group.rank, size);
     return;
   }
@@ -76,11 +76,15 @@ std::uint64_t ProcessGroup::sequence() const { return state_of(state_).communica
 
 Work ProcessGroup::launch(std::span<const Operation> operations, const device::Stream& stream) const {
   GroupState& group = state_of(state_);
+  const Capabilities& can = group.communicator->capabilities();
   const std::string& device = stream.device().properties().kind;
   const unsigned kind = device == "host" ? 1 : device == "cuda" ? 2 : 0;
-  TESSERA_CHECK_AS(NotSupported, (group.communicator->capabilities().device_kinds & kind) != 0, "group ", group.name,
-                   ": backend ", group.backend, " does not work on memory of ", stream.device().name(),
+  TESSERA_CHECK_AS(NotSupported, (can.device_kinds & kind) != 0, "group ", group.name, ": backend ", group.backend,
+                   " does not work on memory of ", stream.device().name(),
                    "; ask for a group with another: GroupOptions::backend");
+  const bool is_captured = stream.is_capturing();
+  TESSERA_CHECK_AS(NotSupported, !is_captured || can.has_capture, "group ", group.name, ": operations of backend ",
+                   group.backend, " cannot be captured; run them outside of graphs");
   TESSERA_CHECK(!operations.empty(), "group ", group.name, ": a launch of no operations");
   for (const Operation& operation : operations) check_operation(group, operation);
   const auto task = std::make_shared<Task>();
@@ -91,14 +95,14 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   task->record = &group.record;
   // A rendezvous compares them itself, with more words.
   const std::uint64_t registrations = group.symmetric->digest.load(std::memory_order_acquire);
-  if (registrations != 0 && operations[0].kind != OpKind::kRendezvous && !stream.is_capturing()) {
+  if (registrations != 0 && operations[0].kind != OpKind::kRendezvous && !is_captured) {
     task->registrations = registrations;
   }
   const std::lock_guard lock(group.launch_mutex);
   group.record.asked(*task, stream);
   order_behind_last(group, stream);
   group.communicator->enqueue(task, stream);
-  if (stream.is_capturing()) return Work();
+  if (is_captured) return Work();
   const auto work = std::make_shared<WorkState>(WorkState{.task = task, .event = {}});
   if (task->is_done.load(std::memory_order_acquire) == 0) {
     work->event = stream.device().create_event();
@@ -186,6 +190,11 @@ Work ProcessGroup::all_to_all(const void* in, std::span<const std::int64_t> in_c
                 stream);
 }
 
-void ProcessGroup::abort(std::string_view reason) const { state_of(state_).communicator->abort(reason); }
+void ProcessGroup::abort(std::string_view reason) const {
+  Communicator& communicator = *state_of(state_).communicator;
+  TESSERA_CHECK_AS(NotSupported, communicator.capabilities().has_abort, "group ", name(), ": backend ", backend(),
+                   " cannot end what is pending; its deadline does");
+  communicator.abort(reason);
+}
 
 }  // namespace tessera::comm

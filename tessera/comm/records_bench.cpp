@@ -21,8 +21,9 @@ TESSERA_BENCH(record) {
                    .ours =
                        [&] {
                          record.asked(task, stream);
-                         record.began(task);
-                         record.ended(task);
+                         const detail::Launched launched = detail::Launched::of(task);
+                         record.began(launched, task.number);
+                         record.ended(launched, task.number, nullptr);
                        },
                    .must = 80});
 }

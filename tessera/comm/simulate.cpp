@@ -86,6 +86,8 @@ struct Simulation {
       if (first_failed == -1) first_failed = rank;
       ended[static_cast<std::size_t>(rank)] = {std::current_exception(), error.what()};
     }
+    // Before memory: to let go of that is to wait for a device on which peers may wait for this rank.
+    comm::detail::WorldState::current().let_go();
   }
 };
 

@@ -127,5 +127,10 @@ class TESSERA_API SymmetricPool {
 /// InvalidArgument on all ranks where one has memory that peers cannot reach. Keeps nothing alive.
 TESSERA_API SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size_t nbytes,
                                             const device::Stream& stream);
+/// Lets go of what is kept for a range, which is registered anew when it is asked for again: before its memory goes
+/// away, and behind a barrier after which no peer reaches for it. All ranks ask for it in the same order as for
+/// registrations, and are told likewise where they differ; no word is exchanged. InvalidArgument where the range is not
+/// registered.
+TESSERA_API void deregister_memory(const ProcessGroup& group, const void* data, std::size_t nbytes);
 
 }  // namespace tessera::comm

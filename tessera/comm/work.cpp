@@ -62,7 +62,7 @@ std::chrono::nanoseconds Work::duration() const {
 std::uint64_t Work::sequence() const {
   Task& task = *state_of(state_).task;
   look(task, false);
-  return task.sequence.load(std::memory_order_relaxed);
+  return task.sequence.load(std::memory_order_acquire);
 }
 
 }  // namespace tessera::comm

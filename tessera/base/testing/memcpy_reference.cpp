@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "tessera/base/testing/bench.h"
 
@@ -80,6 +82,16 @@ CopyFunction better_copy(void* to, const void* from, std::size_t nbytes) {
   return candidates[best[1] < best[0] ? 1 : 0];
 }
 
+// Made once for a size: a thread that is new does not choose again, in the middle of what is measured.
+CopyFunction chosen_copy(void* to, const void* from, std::size_t nbytes) {
+  static std::mutex mutex;
+  static std::map<std::size_t, CopyFunction> chosen;
+  const std::lock_guard lock(mutex);
+  CopyFunction& copy = chosen[nbytes];
+  if (copy == nullptr) copy = better_copy(to, from, nbytes);
+  return copy;
+}
+
 struct Choice {
   std::size_t nbytes = SIZE_MAX;
   CopyFunction copy = copy_libc;
@@ -89,7 +101,7 @@ struct Choice {
 
 void memcpy_reference(void* to, const void* from, std::size_t nbytes) {
   thread_local Choice choice;
-  if (choice.nbytes != nbytes) choice = {nbytes, better_copy(to, from, nbytes)};
+  if (choice.nbytes != nbytes) choice = {nbytes, chosen_copy(to, from, nbytes)};
   choice.copy(to, from, nbytes);
 }
 

@@ -12,8 +12,8 @@ Extents extents(const Operation& operation, int rank, int size) {
   return {detail::part_of(operation.out_counts, operation.count, rank).count,
           detail::whole_of(operation.out_counts, operation.count, size)};
 }
-std::vector<Move> moves(const Operation& operation, int rank, int size) {
-  std::vector<Move> moves;
+Moves moves(const Operation& operation, int rank, int size) {
+  Moves moves;
   // Beginning behind itself, so that not all take from the same rank at once.
   for (int step = 0; step < size; ++step) {
     const int from = (rank + step) % size;

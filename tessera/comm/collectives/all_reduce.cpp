@@ -10,7 +10,7 @@ void check(const Operation& operation, int /*rank*/, int /*size*/) {
   detail::check_reduction(operation);
 }
 Extents extents(const Operation& operation, int /*rank*/, int /*size*/) { return {operation.count, operation.count}; }
-std::vector<Move> moves(const Operation& operation, int rank, int size) {
+Moves moves(const Operation& operation, int rank, int size) {
   const auto [first, count] = share_of(operation.count, rank, size);
   if (count == 0) return {};
   return {{.from = kEveryone, .from_offset = first, .to = kEveryone, .to_offset = first, .count = count}};

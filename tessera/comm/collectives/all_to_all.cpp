@@ -18,8 +18,8 @@ Extents extents(const Operation& operation, int /*rank*/, int size) {
   return {detail::whole_of(operation.in_counts, operation.count, size),
           detail::whole_of(operation.out_counts, operation.count, size)};
 }
-std::vector<Move> moves(const Operation& operation, int rank, int size) {
-  std::vector<Move> moves;
+Moves moves(const Operation& operation, int rank, int size) {
+  Moves moves;
   const bool is_even = operation.in_counts.empty();
   for (int step = 0; step < size; ++step) {
     const int from = (rank + step) % size;

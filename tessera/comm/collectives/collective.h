@@ -35,6 +35,9 @@ struct Move {
   friend bool operator==(const Move&, const Move&) = default;
 };
 
+/// Those of a rank, which are few where ranks share work.
+using Moves = SmallVector<Move, 4>;
+
 /// What a rank tells a peer that takes from its input, where the peer cannot know.
 struct Offer {
   std::int64_t from_offset = 0;  ///< first element of the input that is for this peer
@@ -56,7 +59,7 @@ struct CollectiveDef {
   /// What its buffers must have.
   Extents (*extents)(const Operation& operation, int rank, int size);
   /// The moves that `rank` makes.
-  std::vector<Move> (*moves)(const Operation& operation, int rank, int size);
+  Moves (*moves)(const Operation& operation, int rank, int size);
   /// Where `out` may begin, in elements from `in`, when both are the same memory; nullopt or not given: they may not.
   std::optional<std::int64_t> (*in_place)(const Operation& operation, int rank, int size) = nullptr;
   /// Of collectives with offers: what this rank tells `peer`; called when it runs. Null: it has none.

@@ -30,7 +30,7 @@ Extents extents(const Operation& operation, int rank, int /*size*/) {
   const bool sends = operation.targets[static_cast<std::size_t>(rank)] != -1;
   return {sends ? operation.count : 0, source_of(operation, rank) != -1 ? operation.count : 0};
 }
-std::vector<Move> moves(const Operation& operation, int rank, [[maybe_unused]] int size) {
+Moves moves(const Operation& operation, int rank, [[maybe_unused]] int size) {
   const int from = source_of(operation, rank);
   if (from == -1 || operation.count == 0) return {};
   const int taken = TESSERA_MUTANT("comm.permute_from_next") ? (from + 1) % size : from;

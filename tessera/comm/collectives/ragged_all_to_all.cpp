@@ -17,8 +17,8 @@ void check(const Operation& operation, int /*rank*/, int /*size*/) {
 Extents extents(const Operation& operation, int /*rank*/, int /*size*/) {
   return {operation.in_rows * operation.count, operation.out_rows * operation.count};
 }
-std::vector<Move> moves(const Operation& /*operation*/, int rank, int size) {
-  std::vector<Move> moves;
+Moves moves(const Operation& /*operation*/, int rank, int size) {
+  Moves moves;
   for (int step = 0; step < size; ++step) {
     moves.push_back(
         {.from = (rank + step) % size, .from_offset = kOffered, .to = rank, .to_offset = kOffered, .count = kOffered});

@@ -13,7 +13,7 @@ Extents extents(const Operation& operation, int rank, int size) {
   return {detail::whole_of(operation.in_counts, operation.count, size),
           detail::part_of(operation.in_counts, operation.count, rank).count};
 }
-std::vector<Move> moves(const Operation& operation, int rank, int /*size*/) {
+Moves moves(const Operation& operation, int rank, int /*size*/) {
   const auto [first, count] = detail::part_of(operation.in_counts, operation.count, rank);
   if (count == 0) return {};
   return {{.from = kEveryone, .from_offset = first, .to = rank, .to_offset = 0, .count = count}};

@@ -13,7 +13,7 @@ void check_broadcast(const Operation& operation, int /*rank*/, int size) {
 Extents broadcast_extents(const Operation& operation, int rank, int /*size*/) {
   return {rank == operation.root ? operation.count : 0, operation.count};
 }
-std::vector<Move> broadcast_moves(const Operation& operation, int rank, int /*size*/) {
+Moves broadcast_moves(const Operation& operation, int rank, int /*size*/) {
   if (operation.count == 0) return {};
   return {{.from = operation.root, .to = rank, .count = operation.count}};
 }
@@ -26,7 +26,7 @@ void check_reduce(const Operation& operation, int /*rank*/, int size) {
 Extents reduce_extents(const Operation& operation, int rank, int /*size*/) {
   return {operation.count, rank == operation.root ? operation.count : 0};
 }
-std::vector<Move> reduce_moves(const Operation& operation, int rank, int size) {
+Moves reduce_moves(const Operation& operation, int rank, int size) {
   const auto [first, count] = share_of(operation.count, rank, size);
   if (count == 0) return {};
   return {{.from = kEveryone, .from_offset = first, .to = operation.root, .to_offset = first, .count = count}};
@@ -40,7 +40,7 @@ Extents scatter_extents(const Operation& operation, int rank, int size) {
   return {rank == operation.root ? detail::whole_of(operation.in_counts, operation.count, size) : 0,
           detail::part_of(operation.in_counts, operation.count, rank).count};
 }
-std::vector<Move> scatter_moves(const Operation& operation, int rank, int /*size*/) {
+Moves scatter_moves(const Operation& operation, int rank, int /*size*/) {
   const auto [first, count] = detail::part_of(operation.in_counts, operation.count, rank);
   if (count == 0) return {};
   return {{.from = operation.root,
@@ -57,7 +57,7 @@ Extents gather_extents(const Operation& operation, int rank, int size) {
   return {detail::part_of(operation.out_counts, operation.count, rank).count,
           rank == operation.root ? detail::whole_of(operation.out_counts, operation.count, size) : 0};
 }
-std::vector<Move> gather_moves(const Operation& operation, int rank, int /*size*/) {
+Moves gather_moves(const Operation& operation, int rank, int /*size*/) {
   // Each puts its own part there, so that the root is not the only one at work.
   const auto [first, count] = detail::part_of(operation.out_counts, operation.count, rank);
   if (count == 0) return {};

@@ -36,11 +36,10 @@ constexpr std::uint64_t pair(std::uint32_t first, std::uint32_t second) {
 }
 // kind, dtype, reduction, a number up to 255, root or peer.
 std::uint64_t what(const Operation& operation, std::size_t number) {
-  const bool is_message = operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv;
   const auto low = static_cast<std::uint32_t>(operation.kind) | static_cast<std::uint32_t>(operation.dtype) << 8 |
                    static_cast<std::uint32_t>(operation.reduction.kind) << 16 |
                    static_cast<std::uint32_t>(std::min<std::size_t>(number, 255)) << 24;
-  return pair(low, static_cast<std::uint32_t>(is_message ? operation.peer : operation.root));
+  return pair(low, static_cast<std::uint32_t>(is_message(operation.kind) ? operation.peer : operation.root));
 }
 template <class Record>
 Record of_words(const std::array<std::uint64_t, sizeof(Record) / 8>& words) {
@@ -143,34 +142,42 @@ probe::StringId GroupRecord::device_string(const device::Stream& stream) {
       {static_cast<std::uint64_t>(first.count), now.value(), who, what(first, task.operations.size())}));
 }
 
-[[gnu::flatten]] void GroupRecord::began(const Task& task) {
+Launched Launched::of(const Task& task) {
+  const Operation& first = task.operations[0];
+  return {.count = static_cast<std::uint64_t>(first.count),
+          .what = comm::detail::what(first, task.operations.size()),
+          .number = task.number};
+}
+
+[[gnu::flatten]] void GroupRecord::began(const Launched& launched, std::uint64_t sequence) {
   const Held held(flag_);
   probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
-  const Operation& first = task.operations[0];
   const probe::Moment now = recorder->begin();
-  last_ = {.begun = task.sequence.load(std::memory_order_relaxed),
+  const std::uint64_t who = pair(launched.number, number_);
+  if (!TESSERA_MUTANT("comm.begin_not_recorded")) {
+    recorder->write_at(now, probe::Ring::kComm, of_words<BeginRecord>({sequence, launched.count, who, launched.what}));
+  }
+  if (sequence < last_.begun) return;
+  last_ = {.begun = sequence,
            .ended = last_.ended,
            .failed = last_.failed,
-           .count = static_cast<std::uint64_t>(first.count),
+           .count = launched.count,
            .when = now.value(),
-           .who = pair(task.number, number_),
-           .what = what(first, task.operations.size())};
-  if (!TESSERA_MUTANT("comm.begin_not_recorded")) {
-    recorder->write_at(now, probe::Ring::kComm,
-                       of_words<BeginRecord>({last_.begun, last_.count, last_.who, last_.what}));
-  }
+           .who = who,
+           .what = launched.what};
   running_row_.put(std::bit_cast<CommRunningRow>(last_));
 }
 
-[[gnu::flatten]] void GroupRecord::ended(const Task& task) {
+[[gnu::flatten]] void GroupRecord::ended(const Launched& launched, std::uint64_t sequence,
+                                         const std::exception_ptr& error) {
   const Held held(flag_);
   probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
-  last_.ended = task.sequence.load(std::memory_order_relaxed);
-  const std::uint8_t failure = failure_of(task.error);
-  if (failure != 0) last_.failed = last_.ended;
-  recorder->write(probe::Ring::kComm, of_words<EndRecord>({last_.ended, pair(task.number, number_), failure}));
+  last_.ended = std::max(last_.ended, sequence);
+  const std::uint8_t failure = failure_of(error);
+  if (failure != 0) last_.failed = sequence;
+  recorder->write(probe::Ring::kComm, of_words<EndRecord>({sequence, pair(launched.number, number_), failure}));
   if (!TESSERA_MUTANT("comm.end_not_in_table")) running_row_.put(std::bit_cast<CommRunningRow>(last_));
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 
@@ -20,8 +21,17 @@ namespace tessera::comm::detail {
 
 class RankRecords;
 
-/// One a group. asked() is called by one thread at a time, and so are began() and ended(); the rank, and its record
-/// with it, may end at any moment.
+/// What is told of a launch again and again: all that its records need of it.
+struct Launched {
+  /// Of a task that was asked for.
+  static Launched of(const Task& task);
+  std::uint64_t count = 0;   ///< of its first operation
+  std::uint64_t what = 0;    ///< of that, in a word
+  std::uint32_t number = 0;  ///< among those of its group
+};
+
+/// One a group. asked() is called by one thread at a time; the rank, and its record with it, may end at any moment.
+/// Launches that a device runs may be told of later than they begin and end, and out of order; tables have the latest.
 class GroupRecord {
  public:
   GroupRecord() = default;
@@ -33,10 +43,10 @@ class GroupRecord {
   void open(GroupState& group);
   /// The task was asked for, on this stream. Gives it its number among those.
   void asked(Task& task, const device::Stream& stream);
-  /// It has its number and begins to run.
-  void began(const Task& task);
-  /// It has ended.
-  void ended(const Task& task);
+  /// It has this number and begins to run.
+  void began(const Launched& launched, std::uint64_t sequence);
+  /// It has ended, with this error or none.
+  void ended(const Launched& launched, std::uint64_t sequence, const std::exception_ptr& error);
   /// The recorder goes away.
   void detach() noexcept;
 

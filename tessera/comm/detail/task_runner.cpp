@@ -41,22 +41,25 @@ void TaskRunner::enqueue(const Task& task, const device::Stream& stream, device:
 
 void TaskRunner::run(Task& task, const std::function<void()>& steps) {
   task.began_ns.store(now_ns(), std::memory_order_relaxed);
-  bool has_begun = false;
+  const Launched launched = Launched::of(task);
+  std::uint64_t sequence = 0;  // not begun
   try {
     const std::unique_lock lock(running_, std::try_to_lock);
     TESSERA_CHECK(lock.owns_lock(), "group ", *task.group, ": two operations run at once on rank ", rank_,
                   ", from streams that are not ordered; inside captures, order them by events");
+    // Before its number says that it runs: whoever sees that and gives it more time does so for good.
+    if (!TESSERA_MUTANT("comm.extensions_last")) extra_ns_.store(0, std::memory_order_relaxed);
     const std::uint64_t step = TESSERA_MUTANT("comm.sequence_stands_still") ? 0 : 1;
-    task.sequence.store(sequence_.fetch_add(step, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    has_begun = true;
-    task.record->began(task);
+    sequence = sequence_.fetch_add(step, std::memory_order_release) + 1;
+    task.sequence.store(sequence, std::memory_order_release);
+    task.record->began(launched, sequence);
     steps();
   } catch (...) {
     if (!TESSERA_MUTANT("comm.error_lost")) task.error = std::current_exception();
   }
   task.ended_ns.store(now_ns(), std::memory_order_relaxed);
   const std::exception_ptr error = task.error;
-  if (has_begun) task.record->ended(task);
+  if (sequence != 0) task.record->ended(launched, sequence, error);
   task.is_done.store(1, std::memory_order_release);
   task.is_done.notify_all();
   if (error) std::rethrow_exception(error);

@@ -1,9 +1,13 @@
 #include "tessera/comm/detail/world_state.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/symmetric/registry.h"
 #include "tessera/comm/store/memory_store.h"
@@ -20,7 +24,14 @@ std::vector<BackendInfo>& backends() {
 
 }  // namespace
 
-BackendRegistration::BackendRegistration(const BackendInfo& info) { backends().push_back(info); }
+BackendRegistration::BackendRegistration(const BackendInfo& info) {
+  if (std::ranges::find(backends(), info.name, &BackendInfo::name) != backends().end()) {
+    // Before main nobody could catch anything.
+    std::fprintf(stderr, "tessera: transport '%s' is registered twice\n", std::string(info.name).c_str());
+    std::abort();
+  }
+  backends().push_back(info);
+}
 
 std::vector<BackendInfo> all_backends() {
   std::vector<BackendInfo> all = backends();
@@ -89,7 +100,13 @@ std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& 
     connection = found;
   }
   const std::lock_guard lock(connection->mutex);
-  if (connection->communicator == nullptr) connection->communicator = info.connect(request);
+  if (connection->communicator == nullptr) {
+    connection->communicator = info.connect(request);
+    if (env::comm_check() && !connection->communicator->capabilities().has_checked_mode) {
+      log::warn("TESSERA_COMM_CHECK: ranks ", request.name, " are not checked: backend ", chosen,
+                " has no checked mode");
+    }
+  }
   return connection->communicator;
 }
 
@@ -108,6 +125,14 @@ void WorldState::leave() noexcept {
     const std::unique_lock connected(connection->mutex, std::try_to_lock);
     if (connected && connection->communicator != nullptr) connection->communicator->leave();
   }
+}
+
+void WorldState::let_go() {
+  std::map<std::string, std::shared_ptr<Connection>> connections;
+  std::map<const Communicator*, std::shared_ptr<SymmetricRegistry>> symmetric;
+  const std::lock_guard lock(mutex_);
+  connections.swap(connections_);
+  symmetric.swap(symmetric_);
 }
 
 std::string text_of(const std::vector<Rank>& ranks) {

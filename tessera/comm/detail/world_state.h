@@ -80,6 +80,8 @@ class WorldState {
   [[nodiscard]] const std::string& backend() const { return backend_; }
   /// Tells the peers that this rank has gone; for the end of its process.
   void leave() noexcept;
+  /// Lets go of all communicators, which tell their peers unless work of theirs is on the way; that tells them.
+  void let_go();
   /// The communicator of these ranks on this backend ("": the best that can), connected when first asked for.
   /// `generation` tells those apart that came after a failure.
   std::shared_ptr<Communicator> communicator(const std::vector<Rank>& ranks, std::string_view backend,

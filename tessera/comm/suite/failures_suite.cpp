@@ -184,7 +184,7 @@ TEST_P(CommSuite, ADeadlineThatWasExtendedIsNotTheDeadline) {
     if (member.rank() == 0) {
       const Work work = member.group.launch({.kind = OpKind::kBarrier}, side);
       while (work.sequence() == 0) std::this_thread::yield();
-      member.group.extend_deadline(kSoon);
+      member.group.extend_deadline(2 * kSoon);
       // It waits past its first deadline, for a key that nobody sets.
       const auto began = std::chrono::steady_clock::now();
       while (std::chrono::steady_clock::now() - began < kFirst) {
@@ -197,6 +197,12 @@ TEST_P(CommSuite, ADeadlineThatWasExtendedIsNotTheDeadline) {
       Member::hear("extended");
       barrier(member, member.group);
     }
+    // The next one has its own time alone: that is over while the other still listens for it.
+    member.group.set_deadline(50ms);
+    if (member.rank() == 1) Member::hear("over");
+    expect_error<TimeoutError>([&] { barrier(member, member.group); }, {"rank 1 did not come within 0.05 s"});
+    member.stream.reset_error();
+    if (member.rank() == 0) Member::say("over");
   });
 }
 

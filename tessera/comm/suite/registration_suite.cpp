@@ -154,13 +154,13 @@ TEST_P(SymmetricSuite, ARankThatNeedNotMeetIsNotWaitedFor) {
       other.map();
       expect_error<MismatchError>(
           [&] { (void)register_memory(member.group, other.data(), other.nbytes(), member.stream); },
-          {"registration 2", "rank 1 knew the memory of this registration, rank 0 did not"});
+          {"registration 2", "rank 0 meets for this registration, rank 1 went past it"});
       member.stream.reset_error();
       Member::say("told");
     } else {
       (void)ask();
       Member::hear("told");
-      expect_error<MismatchError>([&] { barrier(member); }, {"rank 1 knew the memory"});
+      expect_error<MismatchError>([&] { barrier(member); }, {"rank 1 went past it"});
       member.stream.reset_error();
     }
   });
@@ -178,6 +178,56 @@ TEST_P(SymmetricSuite, ALaterOperationFindsRegistrationsThatDiffer) {
     expect_error<MismatchError>([&] { barrier(member); },
                                 {"ranks 0 and 2 run barrier, rank 1 barrier after other calls of register_memory"});
     member.stream.reset_error();
+  });
+}
+
+TEST_P(SymmetricSuite, DeregisteredMemoryIsRegisteredAnew) {
+  on_ranks(2, [](Member& member) {
+    Remapped memory(member, 1);
+    memory.map();
+    const auto ask = [&] { return register_memory(member.group, memory.data(), memory.nbytes(), member.stream); };
+    const auto forget = [&] { deregister_memory(member.group, memory.data(), memory.nbytes()); };
+    expect_error<InvalidArgument>(forget, {"deregister_memory", "not registered"});
+    for (int round = 0; round < 3; ++round) {
+      const std::uint64_t before = member.group.sequence();
+      expect_reachable(member, ask(), 10 * round);
+      expect_reachable(member, ask(), 10 * round + 1);
+      EXPECT_EQ(member.group.sequence(), before + 5) << "one meeting, four barriers";
+      forget();
+      EXPECT_EQ(member.group.sequence(), before + 5) << "no word is exchanged";
+      expect_error<InvalidArgument>(forget, {"not registered"});
+    }
+    barrier(member);
+  });
+}
+
+TEST_P(SymmetricSuite, ARankThatDeregistersAloneIsNamed) {
+  on_ranks(3, [](Member& member) {
+    Remapped memory(member, 1);
+    memory.map();
+    (void)register_memory(member.group, memory.data(), memory.nbytes(), member.stream);
+    if (member.rank() == 2) deregister_memory(member.group, memory.data(), memory.nbytes());
+    expect_error<MismatchError>([&] { barrier(member); },
+                                {"ranks 0 and 1 run barrier, rank 2 barrier after other calls of register_memory"});
+    member.stream.reset_error();
+  });
+}
+
+// One meets for new memory while the other lets go of what it has: told at once, long before the deadline.
+TEST_P(SymmetricSuite, ARankThatDeregistersIsNotWaitedFor) {
+  on_ranks(2, [](Member& member) {
+    Remapped memory(member, 1);
+    memory.map();
+    (void)register_memory(member.group, memory.data(), memory.nbytes(), member.stream);
+    if (member.rank() == 1) {
+      deregister_memory(member.group, memory.data(), memory.nbytes());
+      Member::hear("told");
+      return;
+    }
+    expect_error<MismatchError>([&] { (void)register_memory(member.group, memory.data(), 100, member.stream); },
+                                {"rank 0 meets for this registration, rank 1 went past it"});
+    member.stream.reset_error();
+    Member::say("told");
   });
 }
 

@@ -90,7 +90,7 @@ __device__ void run(const Launch& launch) {
   if (is_well && blockIdx.x == 0) is_well = announce(launch, block);
   is_well = is_well && meet(launch, block) && resolve_rows(launch, block);
   if (is_well && launch.parts) is_well = may_reach(launch);
-  if (is_well) make_moves<T, kFold>(launch, block);
+  if (is_well && !launch.is_ahead) make_moves<T, kFold>(launch, block);
   if (is_last_block(launch, block)) end(launch, block, is_well);
 }
 

@@ -35,10 +35,10 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<SharedGroup> shared, const Co
       rank_(request.rank),
       size_(static_cast<int>(request.ranks.size())),
       most_blocks_(most_blocks(shared_->device())),
-      cells_(shared_->device().allocate_pinned(kCells * sizeof(Cell))),
+      cells_(std::make_shared<device::PinnedMemory>(shared_->device().allocate_pinned(kCells * sizeof(Cell)))),
       slots_(kCells) {
-  std::fill_n(cells_.data(), cells_.nbytes(), std::byte{0});
-  for (std::size_t i = 0; i < kCells; ++i) slots_[i].cell = reinterpret_cast<Cell*>(cells_.data()) + i;
+  std::fill_n(cells_->data(), cells_->nbytes(), std::byte{0});
+  for (std::size_t i = 0; i < kCells; ++i) slots_[i].cell = reinterpret_cast<Cell*>(cells_->data()) + i;
   shared_->join(rank_, request);
 }
 
@@ -49,8 +49,7 @@ void CudaCommunicator::leave() noexcept {
     const std::lock_guard lock(launch_mutex_);
     // What is on the way still takes part, and writes to what is kept meanwhile.
     if (last_stream_ && !last_stream_.is_capturing() && !last_stream_.query()) {
-      const auto cells = std::make_shared<device::PinnedMemory>(std::move(cells_));
-      last_stream_.run([shared = shared_, rank = rank_, cells] { shared->leave(rank); });
+      last_stream_.run([shared = shared_, rank = rank_, cells = cells_] { shared->leave(rank); });
       return;
     }
   } catch (const std::exception&) {
@@ -67,8 +66,8 @@ const Capabilities& CudaCommunicator::capabilities() const {
                                     .has_fixed_order = true,
                                     .has_abort = true,
                                     .has_shrink = true,
-                                    .has_symmetric_memory = true,
-                                    .has_capture = true};
+                                    .has_capture = true,
+                                    .has_checked_mode = true};
   return kCan;
 }
 
@@ -131,6 +130,7 @@ void CudaCommunicator::check_buffers(const Operation& operation, const device::S
   check(operation.rows.in_offsets, "in_offsets");
   check(operation.rows.in_sizes, "in_sizes");
   check(operation.rows.out_offsets, "out_offsets");
+  check(operation.rows.out_sizes, "out_sizes");
 }
 
 // Operations of the groups that share this communicator run in the order they were asked for, whatever their streams.
@@ -156,6 +156,9 @@ void CudaCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream&
     }
   }
   shared_->note_stream(rank_, stream);
+  if (std::exchange(last_group_, task->group_digest) != task->group_digest) {
+    shared_->note_group(task->group_digest, *task->group);
+  }
   order_behind_last(stream);
   if (is_captured) {
     shared_->keep();
@@ -166,36 +169,89 @@ void CudaCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream&
   task->look = [self = shared_from_this(), cell](Task& asked, bool has_ended) { self->look(asked, *cell, has_ended); };
   launch(*task, cell, stream);
   ++launched_;
+  note_launched(*task, *cell);
 }
 
-void CudaCommunicator::launch(Task& task, Cell* cell, const device::Stream& stream) {
-  const std::size_t total = task.operations.size();
-  for (std::size_t i = 0; i < total; ++i) {
-    const Operation& operation = task.operations[i];
-    Launch planned = plan(operation, rank_, size_);
-    planned.group = shared_->memory();
-    planned.control = shared_->control();
-    planned.deadline_ns =
-        task.deadline == device::kForever ? ~std::uint64_t{0} : static_cast<std::uint64_t>(task.deadline.count());
-    if (TESSERA_MUTANT("cuda.deadline_unseen")) planned.deadline_ns += 5'000'000'000;
-    planned.notice.registrations = task.registrations;
-    planned.registration = operation.registration;
-    planned.cell = cell;
-    planned.is_first = i == 0 || TESSERA_MUTANT("cuda.every_operation_counts");
-    planned.is_last = i + 1 == total;
-    const bool is_barrier = operation.kind == OpKind::kBarrier;
-    const device::LaunchConfig config{.grid = {std::min(blocks_for(operation, planned), most_blocks_), 1, 1},
-                                      .block = {is_barrier ? 32U : static_cast<std::uint32_t>(kThreads), 1, 1},
-                                      .spins = true};
-    try {
-      stream.launch(shared_->kernels().for_moves(operation), config, device::KernelArgs(planned),
-                    {.label = to_string(operation.kind)});
-    } catch (const std::exception& error) {
-      // Peers wait for the rest of what has begun.
-      if (i > 0) shared_->abort(rank_, error.what());
-      throw;
+void CudaCommunicator::note_launched(const Task& task, const Cell& cell) {
+  {
+    const std::lock_guard lock(look_mutex_);
+    pending_.push_back(
+        {.cell = &cell, .launched = detail::Launched::of(task), .record = task.record, .group = task.group});
+    if (std::exchange(is_watched_, true)) return;
+  }
+  detail::watch(shared_from_this());
+}
+
+bool CudaCommunicator::look() {
+  record_progress();
+  const std::lock_guard lock(look_mutex_);
+  is_watched_ = !pending_.empty();
+  return is_watched_;
+}
+
+void CudaCommunicator::record_progress() {
+  std::vector<std::shared_ptr<const std::string>> groups;  // let go of behind the lock
+  const std::lock_guard lock(look_mutex_);
+  for (; !pending_.empty(); pending_.pop_front()) {
+    Pending& first = pending_.front();
+    const std::uint64_t sequence = load(first.cell->sequence);
+    if (sequence == 0) return;
+    const std::uint64_t result = load(first.cell->result);
+    if (first.has_begun && result == Cell::kRuns) return;
+    groups.push_back(first.group.lock());
+    const bool is_there = groups.back() != nullptr;
+    if (is_there && !std::exchange(first.has_begun, true)) first.record->began(first.launched, sequence);
+    if (result == Cell::kRuns) return;
+    const bool has_failed = result == Cell::kFailed;
+    if (is_there) {
+      first.record->ended(first.launched, sequence, has_failed ? shared_->error(*groups.back()) : nullptr);
     }
   }
+}
+
+void CudaCommunicator::launch(const Task& task, Cell* cell, const device::Stream& stream) {
+  const std::size_t total = task.operations.size();
+  bool has_begun = false;
+  try {
+    const auto launch_next = [&](const Operation& operation, bool is_ahead, bool is_last) {
+      const bool is_first = !has_begun || TESSERA_MUTANT("cuda.every_operation_counts");
+      launch_part(task, operation, {.is_ahead = is_ahead, .is_first = is_first, .is_last = is_last}, cell, stream);
+      has_begun = true;
+    };
+    if (shared_->is_checked() && !TESSERA_MUTANT("cuda.nothing_ahead")) {
+      for (const Operation& operation : task.operations) launch_next(operation, true, false);
+      // What one rank found wrong reaches the others here.
+      launch_next({.kind = OpKind::kBarrier}, true, false);
+    }
+    for (std::size_t i = 0; i < total; ++i) launch_next(task.operations[i], false, i + 1 == total);
+  } catch (const std::exception& error) {
+    // Peers wait for the rest of what has begun.
+    if (has_begun) shared_->abort(rank_, error.what());
+    throw;
+  }
+}
+
+void CudaCommunicator::launch_part(const Task& task, const Operation& operation, Part part, Cell* cell,
+                                   const device::Stream& stream) {
+  Launch planned = plan(operation, task.group_digest, rank_, size_);
+  planned.group = shared_->memory();
+  planned.control = shared_->control();
+  planned.deadline_ns =
+      task.deadline == device::kForever ? ~std::uint64_t{0} : static_cast<std::uint64_t>(task.deadline.count());
+  if (TESSERA_MUTANT("cuda.deadline_unseen")) planned.deadline_ns += 5'000'000'000;
+  planned.notice.registrations = task.registrations;
+  planned.registration = operation.registration;
+  planned.cell = cell;
+  planned.is_first = part.is_first;
+  planned.is_last = part.is_last;
+  planned.is_ahead = part.is_ahead;
+  if (part.is_ahead) planned.parts = false;
+  const std::uint32_t blocks = part.is_ahead ? 1 : std::min(blocks_for(operation, planned), most_blocks_);
+  const bool is_barrier = operation.kind == OpKind::kBarrier;
+  const device::LaunchConfig config{
+      .grid = {blocks, 1, 1}, .block = {is_barrier ? 32U : static_cast<std::uint32_t>(kThreads), 1, 1}, .spins = true};
+  stream.launch(shared_->kernels().for_moves(operation), config, device::KernelArgs(planned),
+                {.label = to_string(operation.kind)});
 }
 
 Cell* CudaCommunicator::take_cell(const std::shared_ptr<Task>& task) {
@@ -211,6 +267,7 @@ Cell* CudaCommunicator::take_cell(const std::shared_ptr<Task>& task) {
       std::this_thread::yield();
     }
     if (const std::shared_ptr<Task> before = slot.task.lock()) look(*before, *slot.cell, true);
+    record_progress();
   }
   slot.task = task;
   for (std::uint64_t* word : {&slot.cell->sequence, &slot.cell->began_ns, &slot.cell->ended_ns, &slot.cell->result}) {
@@ -220,6 +277,7 @@ Cell* CudaCommunicator::take_cell(const std::shared_ptr<Task>& task) {
 }
 
 void CudaCommunicator::look(Task& task, const Cell& cell, bool has_ended) {
+  if (has_ended) record_progress();
   const std::lock_guard lock(look_mutex_);
   if (task.is_done.load(std::memory_order_acquire) != 0) return;
   task.sequence.store(load(cell.sequence), std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 // What groups promise, for ranks that share a GPU. Buffers of the suite are host memory that the GPU reads in place;
 // what is in its own memory is in gpu_ranks_cuda_test.cpp.
 #include <cstdlib>
+#include <mutex>
 
 #include "tessera/comm/backends/cuda/testing/gpu_ranks.h"
 #include "tessera/comm/suite/comm_suite.h"
@@ -13,17 +14,23 @@ namespace {
 
 void run_on_gpu(int ranks, const std::function<void()>& body) {
   if (const std::string why = cuda::why_no_gpu(); !why.empty()) GTEST_SKIP() << why;
+  std::mutex mutex;
+  std::string lacks;
   try {
     simulate(ranks, [&] {
       try {
         body();
       } catch (const Death&) {
         // It lets go of what it has, which is how the thread of a rank dies.
+      } catch (const Lacking& lacking) {
+        const std::lock_guard lock(mutex);
+        lacks = lacking.what;
       }
     });
   } catch (const std::exception& error) {
     ADD_FAILURE() << error.what();
   }
+  if (!lacks.empty()) GTEST_SKIP() << lacks;
 }
 
 INSTANTIATE_TEST_SUITE_P(

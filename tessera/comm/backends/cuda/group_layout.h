@@ -51,10 +51,14 @@ struct alignas(16) Notice {
   std::uint64_t fingerprint_high;  ///< likewise
   std::uint64_t task;              ///< number of the task that the step belongs to
   std::uint64_t registrations;     ///< digest of its registrations before; 0: not known
+  std::uint64_t group;             ///< digest of the name of the group that it is for
   const std::byte* in;             ///< its input; null: it has none
   std::byte* out;                  ///< its output; null: it has none
   std::int64_t count;              ///< what follows is for the words of a mismatch
   std::uint64_t counts_digest;     ///< likewise, of uneven parts and targets
+  double factor;                   ///< likewise, of a reduction that has one
+  std::int64_t parts[kMostRanks];  ///< likewise, those that all ranks give alike, or targets
+  std::uint32_t part_total;        ///< likewise, how many there are
   std::int32_t root;               ///< likewise
   std::uint8_t kind;               ///< likewise, an OpKind
   std::uint8_t dtype;              ///< likewise, a DType
@@ -157,6 +161,7 @@ struct Launch {
   bool is_staged;   ///< inputs go through the stages; nobody needs to part
   bool parts;       ///< waits until all have made their moves
   bool has_offers;  ///< tells each peer what is for it
+  bool is_ahead;    ///< only compares what would be done, in checked mode
   std::uint32_t item_nbytes;
   double factor;                        ///< of a premultiplied sum
   std::int64_t in_nbytes;               ///< to be staged
@@ -164,6 +169,7 @@ struct Launch {
   const std::int64_t* row_offsets;      ///< null: offers are as given; of ragged_all_to_all, in rows
   const std::int64_t* row_sizes;        ///< likewise
   const std::int64_t* row_out_offsets;  ///< likewise
+  const std::int64_t* row_out_sizes;    ///< likewise, how many rows come from each; null: as many as it sends
   std::int64_t row_count;               ///< elements of a row
   std::int64_t in_rows;                 ///< rows of the input
   Offer offers[kMostRanks];

@@ -48,6 +48,7 @@ void plan_offers(const Operation& operation, int rank, int size, Launch& launch)
     launch.row_offsets = operation.rows.in_offsets;
     launch.row_sizes = operation.rows.in_sizes;
     launch.row_out_offsets = operation.rows.out_offsets;
+    launch.row_out_sizes = operation.rows.out_sizes;
     launch.row_count = operation.count;
     launch.in_rows = operation.in_rows;
     return;
@@ -60,23 +61,28 @@ void plan_offers(const Operation& operation, int rank, int size, Launch& launch)
 
 }  // namespace
 
-Launch plan(const Operation& operation, int rank, int size) {
+Launch plan(const Operation& operation, std::uint64_t group, int rank, int size) {
   const Extents extents = definition(operation.kind).extents(operation, rank, size);
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
-  const detail::Notice notice = detail::notice_of(operation, 0);
+  const detail::Notice notice = detail::notice_of(operation, 0, TESSERA_MUTANT("cuda.group_unseen") ? 0 : group);
   Launch launch{};
   launch.notice = {.fingerprint_low = notice.fingerprint.low,
                    .fingerprint_high = TESSERA_MUTANT("cuda.not_compared") ? 0 : notice.fingerprint.high,
                    .task = 0,
                    .registrations = 0,
+                   .group = notice.group,
                    .in = extents.in > 0 ? operation.in : nullptr,
                    .out = extents.out > 0 ? operation.out : nullptr,
                    .count = operation.count,
                    .counts_digest = notice.counts_digest,
+                   .factor = notice.factor,
+                   .parts = {},
+                   .part_total = notice.parts,
                    .root = operation.root,
                    .kind = static_cast<std::uint8_t>(operation.kind),
                    .dtype = static_cast<std::uint8_t>(operation.dtype),
                    .reduction = static_cast<std::uint8_t>(operation.reduction.kind)};
+  std::copy_n(notice.first_parts, std::min<std::size_t>(notice.parts, kMostRanks), launch.notice.parts);
   if (TESSERA_MUTANT("cuda.not_compared")) launch.notice.fingerprint_low = 0;
   launch.rank = rank;
   launch.size = size;

@@ -9,8 +9,9 @@
 
 namespace tessera::comm::cuda {
 
-/// All of a Launch that follows from the operation; memory, cell, deadline and place in the task are the caller's.
-Launch plan(const Operation& operation, int rank, int size);
+/// All of a Launch that follows from the operation, for the group with this digest (of its name); memory, cell,
+/// deadline and place in the task are the caller's.
+Launch plan(const Operation& operation, std::uint64_t group, int rank, int size);
 /// Blocks that are worth their start for it, however many the device has room for.
 std::uint32_t blocks_for(const Operation& operation, const Launch& launch);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
@@ -46,12 +47,16 @@ detail::Notice notice_of(const Notice& notice) {
   seen.fingerprint = {notice.fingerprint_low, notice.fingerprint_high};
   seen.task = notice.task;
   seen.registrations = notice.registrations;
+  seen.group = notice.group;
   seen.kind = static_cast<OpKind>(notice.kind);
   seen.dtype = static_cast<DType>(notice.dtype);
   seen.reduction = static_cast<ReduceKind>(notice.reduction);
   seen.root = notice.root;
   seen.count = notice.count;
   seen.counts_digest = notice.counts_digest;
+  seen.factor = notice.factor;
+  seen.parts = static_cast<std::uint16_t>(notice.part_total);
+  std::copy_n(notice.parts, std::min<std::size_t>(notice.part_total, kMostRanks), seen.first_parts);
   return seen;
 }
 
@@ -85,11 +90,15 @@ Failure difference_of_logs(const Verdict& verdict, int size) {
   return failure;
 }
 
-Failure failure_of(const Verdict& verdict, int size) {
+// `groups`: names by digest.
+Failure failure_of(const Verdict& verdict, int size, const std::map<std::uint64_t, std::string>& groups) {
   std::vector<detail::Notice> notices;
+  std::vector<std::string> names;
   std::vector<int> missing;
   for (int rank = 0; rank < size; ++rank) {
     notices.push_back(notice_of(verdict.notices[rank]));
+    const auto name = groups.find(notices.back().group);
+    names.push_back(name == groups.end() ? "" : name->second);
     if ((verdict.missing >> rank & 1) != 0) missing.push_back(rank);
   }
   switch (verdict.ending) {
@@ -99,7 +108,7 @@ Failure failure_of(const Verdict& verdict, int size) {
                                            text_of_behind(verdict, missing))};
     case Ending::kLeft:
       return {.kind = Failure::Kind::kDeadRank, .text = detail::text_of_ranks(missing) + " has left the group"};
-    case Ending::kMismatch: return detail::difference_of(notices);
+    case Ending::kMismatch: return detail::difference_of(notices, names);
     case Ending::kOffer: return {.kind = Failure::Kind::kMismatch, .text = text_of_offer(verdict)};
     case Ending::kRows: {
       const auto& [first, rows, room, unused] = verdict.numbers;
@@ -108,9 +117,7 @@ Failure failure_of(const Verdict& verdict, int size) {
                                               " for rank ", verdict.peer, " are not within ", room, " rows")};
     }
     case Ending::kPassed:
-      return {.kind = Failure::Kind::kMismatch,
-              .text = tessera::detail::concat("ranks differ: rank ", verdict.peer,
-                                              " knew the memory of this registration, rank ", verdict.by, " did not")};
+      return {.kind = Failure::Kind::kMismatch, .text = detail::text_of_passed(verdict.by, verdict.peer)};
     case Ending::kLogs: return difference_of_logs(verdict, size);
     case Ending::kAborted: break;
   }
@@ -120,7 +127,7 @@ Failure failure_of(const Verdict& verdict, int size) {
 // "pool 1, wait_signal(rank 0, channel 3) of rank 1: signal 3 of rank 0 did not come within 0.05 s (2 came so far)"
 Failure failure_of_signal(const Verdict& verdict, const std::string& pool, int size) {
   constexpr const char* kNames[] = {"put_signal", "wait_signal", "barrier"};
-  Failure failure = failure_of(verdict, size);
+  Failure failure = failure_of(verdict, size, {});
   if (verdict.ending == Ending::kDeadline) {
     const double seconds = std::chrono::duration<double>(std::chrono::nanoseconds(verdict.deadline_ns)).count();
     failure.text =
@@ -212,7 +219,11 @@ const device::Kernel& Kernels::for_moves(const Operation& operation) const {
 }
 
 SharedGroup::SharedGroup(const device::Device& device, int size)
-    : device_(device), kernels_(Kernels::on(device)), size_(size), has_joined_(static_cast<std::size_t>(size)) {
+    : device_(device),
+      kernels_(Kernels::on(device)),
+      size_(size),
+      is_checked_(env::comm_check()),
+      has_joined_(static_cast<std::size_t>(size)) {
   const std::size_t nbytes = up_to(sizeof(GroupMemory), device_.properties().granularity);
   range_ = device_.reserve(nbytes);
   range_.map(0, device_.create_memory(nbytes));
@@ -277,10 +288,10 @@ SharedGroup::Ended SharedGroup::verdict_of_kernel() const {
     const Failure failure = failure_of_signal(verdict, pools_[verdict.pool - 1], size_);
     return {failure.kind, failure.text};
   }
-  const Failure failure = failure_of(verdict, size_);
+  const Failure failure = failure_of(verdict, size_, groups_);
   const detail::Notice seen = notice_of(verdict.notices[verdict.by]);
   Operation operation{.kind = seen.kind, .dtype = seen.dtype, .root = seen.root, .count = seen.count};
-  operation.reduction.kind = seen.reduction;
+  operation.reduction = {seen.reduction, seen.factor};
   return {failure.kind, detail::seen_in(operation, verdict.task, verdict.by, failure).text};
 }
 
@@ -292,6 +303,11 @@ void SharedGroup::note_stream(int rank, const device::Stream& stream) {
                   ", whose operations would wait for each other for ever: give each rank a stream of its own");
   }
   streams_[static_cast<std::size_t>(rank)] = stream.state();
+}
+
+void SharedGroup::note_group(std::uint64_t digest, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  groups_.emplace(digest, name);
 }
 
 std::uint32_t SharedGroup::add_pool(const std::string& name, std::shared_ptr<const void> pad) {

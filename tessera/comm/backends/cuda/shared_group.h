@@ -48,6 +48,8 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   [[nodiscard]] const device::Device& device() const { return device_; }
   [[nodiscard]] const Kernels& kernels() const { return kernels_; }
   [[nodiscard]] int size() const { return size_; }
+  /// Whether ranks compare all of a launch before any of it is done (TESSERA_COMM_CHECK), as whoever came first said.
+  [[nodiscard]] bool is_checked() const { return is_checked_; }
   /// On the device; the host does not read it.
   [[nodiscard]] GroupMemory* memory() const { return reinterpret_cast<GroupMemory*>(range_.data()); }
   /// In pinned memory.
@@ -64,6 +66,8 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   [[nodiscard]] std::exception_ptr error(std::string_view group);
   /// This rank is about to launch on this stream: two ranks on one stream would wait for each other for ever.
   void note_stream(int rank, const device::Stream& stream);
+  /// Operations for the group of this name, with this digest, are to come.
+  void note_group(std::uint64_t digest, const std::string& name);
   /// A symmetric pool of a rank: keeps its pad, where peers write, and gives it a number, from 1.
   std::uint32_t add_pool(const std::string& name, std::shared_ptr<const void> pad);
   /// Keeps the group's memory until the process ends: a graph refers to it, or nobody knows what still runs.
@@ -79,6 +83,7 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   const device::Device device_;
   const Kernels& kernels_;
   const int size_;
+  const bool is_checked_;
   device::AddressRange range_;
   device::PinnedMemory control_;
   std::atomic<bool> has_ended_{false};
@@ -88,7 +93,8 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   std::condition_variable joined_;
   std::vector<bool> has_joined_;
   std::optional<Ended> ended_;
-  std::vector<std::string> pools_;  // names, by number
+  std::map<std::uint64_t, std::string> groups_;  // names, by digest
+  std::vector<std::string> pools_;               // names, by number
   std::vector<std::shared_ptr<const void>> pads_;
 };
 

@@ -5,6 +5,7 @@
 // MPI ends the job when a process dies, so that nobody is left to shrink a group.
 #include <unistd.h>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/backends/mpi/detail/steps.h"
@@ -18,10 +19,10 @@ using mpi::Library;
 
 class MpiCommunicator : public Communicator, public std::enable_shared_from_this<MpiCommunicator> {
  public:
-  MpiCommunicator(MPI_Comm comm, const ConnectRequest& request, bool crowded)
+  MpiCommunicator(MPI_Comm comm, const ConnectRequest& request, bool crowded, bool checked)
       : endpoint_(Library::get(), comm, request.rank, static_cast<int>(request.ranks.size())),
-        steps_(endpoint_, crowded),
-        tasks_(request.rank, static_cast<int>(request.ranks.size())) {}
+        tasks_(request.rank, static_cast<int>(request.ranks.size())),
+        steps_(endpoint_, tasks_, crowded, checked) {}
   ~MpiCommunicator() override { leave(); }
 
   [[nodiscard]] const Capabilities& capabilities() const override {
@@ -30,8 +31,8 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
                                       .has_fixed_order = true,
                                       .has_abort = true,
                                       .has_shrink = false,
-                                      .has_symmetric_memory = false,
-                                      .has_capture = true};
+                                      .has_capture = true,
+                                      .has_checked_mode = true};
     return kAll;
   }
   void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) override {
@@ -56,14 +57,16 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
     }
     return ranks;
   }
-  void extend_deadline(std::chrono::nanoseconds by) override { steps_.extend(by); }
+  void extend_deadline(std::chrono::nanoseconds by) override { tasks_.extend(by); }
   [[nodiscard]] std::uint64_t sequence() const override { return tasks_.sequence(); }
 
  private:
   mutable mpi::Endpoint endpoint_;
-  mpi::Steps steps_;
   detail::TaskRunner tasks_;
+  mpi::Steps steps_;
 };
+
+constexpr const char* kIsChecked = "is checked";
 
 std::string why_not(const ConnectRequest& request) {
   if (detail::WorldState::current().processes() == nullptr) return "the ranks are not processes";
@@ -75,8 +78,10 @@ std::string why_not(const ConnectRequest& request) {
   return "";
 }
 
-// MPI's own waiting has no deadline, so it begins when all have come here.
+// MPI's own waiting has no deadline, so it begins when all have come here. The first of them decides whether the ranks
+// check each other.
 void meet(const ConnectRequest& request) {
+  if (request.rank == 0) request.store->set(kIsChecked, env::comm_check() ? "1" : "0");
   const auto key = [](Rank rank) { return "here " + to_string(rank); };
   request.store->set(key(request.ranks[static_cast<std::size_t>(request.rank)]), "");
   std::vector<std::string> keys;
@@ -133,7 +138,9 @@ std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   library.start();
   check_place(library);
   const bool is_crowded = current_place().local_world_size > ::sysconf(_SC_NPROCESSORS_ONLN);
-  auto communicator = std::make_shared<MpiCommunicator>(make_communicator(library, request), request, is_crowded);
+  const bool is_checked = request.store->get(kIsChecked, request.timeout) == "1";
+  auto communicator =
+      std::make_shared<MpiCommunicator>(make_communicator(library, request), request, is_crowded, is_checked);
   library.at_end([weak = std::weak_ptr(communicator)] {
     if (const auto live = weak.lock()) live->leave();
   });

@@ -1,77 +1,134 @@
-// What groups promise, for ranks that mpirun starts. A case runs its body in a new job: this program again, under
-// mpirun, told which case it is and which of the case's jobs. A rank whose transport lacks what the case needs ends
-// with kLacks, and the case is skipped.
+// What groups promise, for ranks that mpirun starts. To start a job takes longer than most cases, so all cases that
+// want this many ranks are run by one job: this program again, under mpirun, which goes through the same cases and runs
+// their bodies, each in a world of its own. What became of each it tells in files, and the cases here read that.
+//
+// A job ends with the first case that fails; those it did not come to are run by jobs of their own. A rank whose
+// transport lacks what a case needs says so, and the case is skipped.
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <map>
 
+#include "tessera/base/rank.h"
+#include "tessera/comm/detail/process_world.h"
+#include "tessera/comm/detail/world_state.h"
+#include "tessera/comm/launch_environment.h"
+#include "tessera/comm/store/file_store.h"
+#include "tessera/comm/store/prefix_store.h"
 #include "tessera/comm/suite/comm_suite.h"
 #include "tessera/comm/testing/mpirun.h"
 
 namespace tessera::comm::suite {
 namespace {
 
-constexpr int kLacks = 77;
 // Not TESSERA_...: these are no settings of the library.
-constexpr const char* kJob = "COMM_SUITE_JOB";
-constexpr const char* kStore = "COMM_SUITE_STORE";
+constexpr const char* kRanks = "COMM_SUITE_RANKS";    // in a job: how many it has
+constexpr const char* kFolder = "COMM_SUITE_FOLDER";  // likewise: where they meet and tell
+// What is built with a sanitizer takes too long; mpirun_mp_test is what runs then.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kIsSanitized = true;
+#else
+constexpr bool kIsSanitized = false;
+#endif
 
-// Which job of the running case this is, from 1.
-int next_job() {
+// "CommSuite.X/mpi 2": the part of the running case that this is, counted from 1.
+std::string next_part() {
   static std::string of;
-  static int job = 0;
+  static int part = 0;
   const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
-  const std::string name = info->name();
-  if (std::exchange(of, name) != name) job = 0;
-  return ++job;
+  const std::string name = std::string(info->test_suite_name()) + "." + info->name();
+  if (std::exchange(of, name) != name) part = 0;
+  return name + " " + std::to_string(++part);
 }
 
-void be_rank(const std::function<void()>& body) {
-  ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
+// As init() does, but for a world of its own. It is kept, as that of a process is: MPI may still write to its memory.
+std::shared_ptr<RankContext> make_rank(const std::string& directory) {
+  static auto& kept = *new std::vector<std::shared_ptr<RankContext>>;
+  const RankPlace place = read_launch_environment(process_environment()).place;
+  kept.push_back(std::make_shared<RankContext>(place));
+  const RankScope scope(kept.back());
+  kept.back()->part<detail::WorldState>([&] {
+    auto store = std::make_shared<FileStore>(directory);
+    auto processes = std::make_shared<detail::ProcessWorld>(std::make_shared<PrefixStore>("world", store), place.rank);
+    processes->meet(place.world_size, 1min);
+    return std::make_shared<detail::WorldState>(store, nullptr, processes, "mpi");
+  });
+  return kept.back();
+}
+
+// In a job: runs the part and tells what became of it.
+void be_rank(const std::string& part, const std::function<void()>& body) {
+  static int parts = 0;
+  const std::string folder = std::getenv(kFolder);
+  std::string became = "well";
   try {
-    init({.store = std::getenv(kStore), .backend = "mpi"});
+    const RankScope scope(make_rank(folder + "/store." + std::to_string(++parts)));
     body();
-  } catch (const Lacking& lacking) {
-    std::printf("%s\n", lacking.what.c_str());
-    std::fflush(nullptr);
-    std::exit(kLacks);
+    detail::WorldState::current().leave();
+  } catch (const Lacking&) {
+    became = "lacks";
   } catch (const Death&) {
     ADD_FAILURE() << "a death ends the job: cases with one need a transport that can shrink";
   } catch (const std::exception& error) {
     ADD_FAILURE() << error.what();
   }
+  if (testing::Test::HasFailure()) became = "failed";
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  std::ofstream(folder + "/became." + rank, std::ios::app) << became << " " << part << std::endl;
+  if (became != "failed") return;
+  std::fflush(nullptr);
+  std::_Exit(1);  // and mpirun ends the others
 }
 
-void run_job(int ranks, const std::function<void()>& body) {
-  const int job = next_job();
-  if (const char* wanted = std::getenv(kJob)) {
-    if (std::to_string(job) == wanted) be_rank(body);
+// What a job told.
+struct Job {
+  std::map<std::string, std::map<std::string, int>> became;  // by part: how many ranks said what
+  std::string output;
+};
+
+// Runs a job of the cases that the filter takes.
+Job run_job(int ranks, const std::string& filter) {
+  char folder[] = "/dev/shm/tessera_mpi_XXXXXX";  // for their records, too
+  TESSERA_CHECK_AS(IoError, ::mkdtemp(folder) != nullptr, "no directory for a job");
+  std::vector<std::string> command = mpirun_command(ranks, 280);
+  command.insert(command.end(),
+                 {std::filesystem::read_symlink("/proc/self/exe"), "--gtest_filter=" + filter, "--gtest_brief=1"});
+  Job job;
+  job.output = run_command(command, {kRanks + ("=" + std::to_string(ranks)), kFolder + ("=" + std::string(folder)),
+                                     std::string("TESSERA_RECORD_DIR=") + folder, "TESSERA_RECORD_BYTES=1MiB"})
+                   .output;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::ifstream told(folder + ("/became." + std::to_string(rank)));
+    std::string became;
+    for (std::string part; told >> became && std::getline(told >> std::ws, part);) ++job.became[part][became];
+  }
+  std::filesystem::remove_all(folder);
+  return job;
+}
+
+void run_part(int ranks, const std::function<void()>& body) {
+  const std::string part = next_part();
+  if (const char* in_job = std::getenv(kRanks)) {
+    if (std::to_string(ranks) == in_job) be_rank(part, body);
     return;
   }
-  if (testing::Test::IsSkipped()) return;  // by an earlier job of the case
+  if (testing::Test::IsSkipped()) return;  // by an earlier part of the case
   if (find_mpirun().empty()) GTEST_SKIP() << "no mpirun on PATH";
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a job a case takes too long under a sanitizer: mpirun_mp_test is what runs there";
-#endif
-  char folder[] = "/tmp/tessera_mpi_XXXXXX";
-  ASSERT_NE(::mkdtemp(folder), nullptr);
-  const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
-  std::vector<std::string> command = mpirun_command(ranks, 250);
-  command.insert(command.end(),
-                 {std::filesystem::read_symlink("/proc/self/exe"),
-                  std::string("--gtest_filter=") + info->test_suite_name() + "." + info->name(), "--gtest_brief=1"});
-  // MPI's own memory and threads are not ours to check.
-  const CommandEnd end =
-      run_command(command, {kJob + ("=" + std::to_string(job)), kStore + ("=file://" + std::string(folder) + "/store"),
-                            "ASAN_OPTIONS=detect_leaks=0", "TSAN_OPTIONS=ignore_noninstrumented_modules=1"});
-  std::filesystem::remove_all(folder);
-  if (end.exit_code == kLacks) GTEST_SKIP() << "the transport declares that it cannot";
-  EXPECT_EQ(end.exit_code, 0) << end.output;
+  if (kIsSanitized) GTEST_SKIP() << "jobs take too long under a sanitizer: mpirun_mp_test is what runs there";
+  static std::map<int, Job> jobs;  // by their ranks
+  const auto [at, is_new] = jobs.try_emplace(ranks);
+  if (is_new) at->second = run_job(ranks, GTEST_FLAG_GET(filter));
+  Job job = at->second;
+  const auto is_told = [&] { return job.became[part]["failed"] > 0 || job.became[part]["well"] == ranks; };
+  if (job.became[part]["lacks"] > 0) GTEST_SKIP() << "the transport declares that it cannot";
+  if (!is_told()) job = run_job(ranks, part.substr(0, part.rfind(' ')));
+  EXPECT_EQ(job.became[part]["well"], ranks) << job.output;
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, CommSuite,
-                         testing::Values(Implementation{.name = "mpi", .backend = "mpi", .run = run_job}),
+                         testing::Values(Implementation{.name = "mpi", .backend = "mpi", .run = run_part}),
                          implementation_name);
 
 }  // namespace

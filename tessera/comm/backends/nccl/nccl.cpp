@@ -29,7 +29,10 @@ std::string why_not(const ConnectRequest& /*request*/) {
 }
 
 std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
-  return std::make_shared<NcclCommunicator>(gpus()[static_cast<std::size_t>(current_place().local_rank)], request);
+  const device::Device gpu = gpus()[static_cast<std::size_t>(current_place().local_rank)];
+  auto communicator = std::make_shared<NcclCommunicator>(gpu, request);
+  communicator->start_watching();
+  return communicator;
 }
 
 // Only where it is asked for: groups of host memory are more.

@@ -1,12 +1,15 @@
 // NCCL with the one GPU at hand: a world of one, every operation, and how it ends.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tessera/base/error.h"
+#include "tessera/base/probe/recorder.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/backends/nccl/detail/library.h"
 #include "tessera/comm/process_group.h"
+#include "tessera/comm/records.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
 #include "tessera/device/graph.h"
@@ -130,6 +133,21 @@ TEST_F(NcclWorldOfOne, CapturedOperationsRunOnceAReplay) {
     const device::GraphExec graph = stream_.end_capture().instantiate();
     for (int i = 0; i < 3; ++i) graph.launch(stream_);
     EXPECT_EQ(read(x, 4), (std::vector<float>{16, 32, 48, 64}));
+  });
+}
+
+TEST_F(NcclWorldOfOne, TheRecordTellsWhatBeganAndEnded) {
+  on_rank([&] {
+    for (int i = 0; i < 2; ++i) group_.launch({.kind = OpKind::kBarrier}, stream_).wait(20s);
+    const auto file = probe::RecordFile::open(probe::recorder().path());
+    std::vector<std::string> lines;
+    for (const probe::RecordRef& ref : file.records()) {
+      if (const auto text = text_of_record(file, ref)) lines.push_back(*text);
+    }
+    for (const std::string number : {"1", "2"}) {
+      EXPECT_NE(std::ranges::find(lines, "one: #" + number + " barrier began (launch " + number + ")"), lines.end());
+      EXPECT_NE(std::ranges::find(lines, "one: #" + number + " ended (launch " + number + ")"), lines.end());
+    }
   });
 }
 

@@ -174,6 +174,11 @@ std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds de
   return text;
 }
 
+std::string text_of_passed(int rank, int peer) {
+  return tessera::detail::concat("ranks differ: rank ", rank, " meets for this registration, rank ", peer,
+                                 " went past it: it knew its memory, or deregistered some");
+}
+
 Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Failure failure) {
   failure.by = by;
   failure.sequence = sequence;

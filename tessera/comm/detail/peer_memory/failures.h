@@ -32,6 +32,8 @@ Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64
 Failure difference_of(std::span<const Notice> notices, std::span<const std::string> groups = {});
 /// The words on ranks that did not come in time; `behind` says how far they are.
 std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind);
+/// The words on a rank that made a request of symmetric memory without the meeting that `rank` waits in.
+std::string text_of_passed(int rank, int peer);
 /// The failure with the operation it was seen in set before its words.
 Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Failure failure);
 

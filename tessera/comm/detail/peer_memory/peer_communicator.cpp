@@ -12,8 +12,8 @@ namespace tessera::comm::detail {
 PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request)
     : memory_(std::move(memory)),
       rank_(request.rank),
-      steps_(*memory_, request.rank),
-      tasks_(request.rank, memory_->group().size()) {
+      tasks_(request.rank, memory_->group().size()),
+      steps_(*memory_, request.rank, tasks_) {
   const GroupMemory& group = memory_->group();
   Board& own = group.board(rank_);
   memory_->waiting().raise(own.joined, 1, own.sleepers);
@@ -63,7 +63,6 @@ const Capabilities& PeerCommunicator::capabilities() const {
                                     .has_fixed_order = true,
                                     .has_abort = true,
                                     .has_shrink = true,
-                                    .has_symmetric_memory = true,
                                     .has_capture = true,
                                     .has_checked_mode = true};
   return kAll;
@@ -88,7 +87,7 @@ void PeerCommunicator::abort(std::string_view reason) noexcept {
 }
 
 void PeerCommunicator::extend_deadline(std::chrono::nanoseconds by) {
-  steps_.extend(by);
+  tasks_.extend(by);
   extended_ns_.fetch_add(by.count(), std::memory_order_relaxed);
 }
 

@@ -39,8 +39,8 @@ class PeerCommunicator : public Communicator,
  private:
   const std::unique_ptr<PeerMemory> memory_;
   const int rank_;
-  Steps steps_;
   TaskRunner tasks_;
+  Steps steps_;
   std::atomic<std::int64_t> extended_ns_{0};  // all extensions so far
   std::mutex pads_mutex_;
   std::vector<std::shared_ptr<const void>> pads_;  // of this rank, which peers write

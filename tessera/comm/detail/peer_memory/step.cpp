@@ -18,9 +18,8 @@ using std::chrono::nanoseconds;
 // Up to this size a copy through the stage is cheaper than a second meeting.
 constexpr std::int64_t kSmallBytes = std::int64_t{16} << 10;
 
-bool is_message(const Operation& operation) {
-  return operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv;
-}
+// So much of a stage is fetched ahead: the processor sees the rest coming by itself.
+constexpr std::size_t kFetchedBytes = 2048;
 
 }  // namespace
 
@@ -29,8 +28,11 @@ void Steps::run(const Task& task) {
   sequence_ = task.sequence.load(std::memory_order_relaxed);
   registrations_ = task.registrations;
   deadline_ = task.deadline;
-  extra_ns_.store(0, std::memory_order_relaxed);
-  until_ = deadline_ == nanoseconds::max() ? deadline_ : memory_.waiting().now() + deadline_;
+  until_ = nanoseconds::max();
+  if (deadline_ != until_) {
+    const nanoseconds began(task.began_ns.load(std::memory_order_relaxed));
+    until_ = (memory_.waiting().is_virtual() ? memory_.waiting().now() : began) + deadline_;
+  }
   try {
     run_operations(task);
   } catch (const std::exception& error) {
@@ -62,11 +64,11 @@ void Steps::run_operations(const Task& task) {
     board.group[name_.copy(board.group, sizeof board.group - 1)] = 0;
   }
   std::vector<Operation> messages;
-  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message);
+  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message, &Operation::kind);
   if (messages.size() < task.operations.size()) ++collectives_;
   if (group_.rules().is_checked != 0) check_ahead(task, messages);
   for (const Operation& operation : task.operations) {
-    if (!is_message(operation)) run_collective(operation);
+    if (!is_message(operation.kind)) run_collective(operation);
   }
   if (!messages.empty()) run_messages(messages, /*is_ahead=*/false);
 }
@@ -74,7 +76,7 @@ void Steps::run_operations(const Task& task) {
 void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
   if (TESSERA_MUTANT("comm.nothing_ahead")) return;
   for (const Operation& operation : task.operations) {
-    if (is_message(operation)) continue;
+    if (is_message(operation.kind)) continue;
     announce(operation, /*is_staged=*/false);
     meet(operation);
     if (definition(operation.kind).offer == nullptr) continue;
@@ -140,6 +142,9 @@ void Steps::meet(const Operation& operation) {
   for (int peer = 0; peer < last; ++peer) {
     if (peer != rank_) wait_for(group_.board(peer).arrived, step_, peer, operation);
   }
+  for (int peer = 0; peer < last; ++peer) {
+    if (peer != rank_) fetch_ahead(peer);
+  }
   const Notice& mine = group_.notice(rank_, step_);
   for (int peer = 0; peer < group_.size(); ++peer) {
     const Notice& other = group_.notice(peer, step_);
@@ -148,6 +153,17 @@ void Steps::meet(const Operation& operation) {
     const bool agrees = other.fingerprint == mine.fingerprint && other.task == mine.task && is_same_log;
     if (!agrees && !TESSERA_MUTANT("comm.no_comparison")) fail_mismatch(operation);
   }
+}
+
+// What the peer wrote is in another core's cache: all of it that is read first comes at once, not line by line.
+void Steps::fetch_ahead(int peer) const {
+  constexpr std::size_t kLine = 64;
+  const Notice& notice = group_.notice(peer, step_);
+  const auto* words = reinterpret_cast<const std::byte*>(&notice);
+  for (std::size_t at = 0; at < offsetof(Notice, first_parts); at += kLine) __builtin_prefetch(words + at);
+  const std::byte* stage = group_.stage(peer, step_);
+  const std::size_t staged = std::min<std::size_t>(group_.notice(rank_, step_).in.nbytes, kFetchedBytes);
+  for (std::size_t at = 0; at < staged; at += kLine) __builtin_prefetch(stage + at);
 }
 
 void Steps::part(const Operation& operation) {
@@ -218,7 +234,7 @@ void Steps::stage_window(const Operation& operation, std::uint64_t window) {
 void Steps::move_by_stages(const Operation& operation, bool is_first_staged) {
   const int size = group_.size();
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
-  std::vector<Move> moves;
+  Moves moves;
   std::uint64_t most = 0;
   for (int maker = 0; maker < size; ++maker) {
     most = std::max(most, group_.notice(maker, step_).in.nbytes);
@@ -263,13 +279,13 @@ void Steps::next_window(const Operation& operation, std::uint64_t window) {
 
 nanoseconds Steps::time_left() const {
   if (until_ == nanoseconds::max()) return until_;
-  const nanoseconds extra(TESSERA_MUTANT("comm.deadline_not_extended") ? 0 : extra_ns_.load(std::memory_order_relaxed));
+  const nanoseconds extra = TESSERA_MUTANT("comm.deadline_not_extended") ? nanoseconds(0) : tasks_.extra();
   return std::max(until_ + extra - memory_.waiting().now(), nanoseconds(0));
 }
 
 void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least, int peer,
                      const Operation& operation) {
-  if (word.load(std::memory_order_acquire) >= least) return;
+  if (memory_.waiting().comes_soon(word, least)) return;
   const std::function<bool()> is_there = [&] { return word.load(std::memory_order_acquire) >= least; };
   const std::function<bool()> is_over = [&] {
     return has_verdict(group_) || has_passed(operation, peer) || detail::is_gone(memory_, peer);
@@ -298,11 +314,7 @@ bool Steps::has_passed(const Operation& operation, int peer) const {
 void Steps::fail_waiting(const Operation& operation, int peer) {
   if (has_verdict(group_)) throw_verdict(group_, name_);
   if (has_passed(operation, peer)) {
-    fail({.kind = Failure::Kind::kMismatch,
-          .missing = {peer},
-          .text = "ranks differ: rank " + std::to_string(peer) + " knew the memory of this registration, rank " +
-                  std::to_string(rank_) + " did not"},
-         operation);
+    fail({.kind = Failure::Kind::kMismatch, .missing = {peer}, .text = text_of_passed(rank_, peer)}, operation);
   }
   if (detail::is_gone(memory_, peer)) {
     fail({.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = text_of_gone(memory_, peer)}, operation);

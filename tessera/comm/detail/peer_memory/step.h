@@ -24,18 +24,18 @@
 
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/peer_memory/peer_memory.h"
+#include "tessera/comm/detail/task_runner.h"
 
 namespace tessera::comm::detail {
 
 /// One rank's way through the steps of its group. Used by one thread at a time.
 class Steps {
  public:
-  /// Of this rank.
-  Steps(PeerMemory& memory, int rank) : memory_(memory), group_(memory.group()), rank_(rank) {}
+  /// Of this rank, whose tasks `tasks` runs.
+  Steps(PeerMemory& memory, int rank, const TaskRunner& tasks)
+      : memory_(memory), group_(memory.group()), rank_(rank), tasks_(tasks) {}
   /// Runs the operations of a task that has its number; throws what ends the group.
   void run(const Task& task);
-  /// Gives what runs now this much more time. From any thread.
-  void extend(std::chrono::nanoseconds by) { extra_ns_.fetch_add(by.count(), std::memory_order_relaxed); }
 
  private:
   struct Message;
@@ -49,6 +49,7 @@ class Steps {
   void wait_for_mail(std::span<const Message> messages, const Message& open);
   void announce(const Operation& operation, bool is_staged);
   void meet(const Operation& operation);
+  void fetch_ahead(int peer) const;
   void part(const Operation& operation);
   void move_directly(const Operation& operation);
   void move_by_stages(const Operation& operation, bool is_first_staged);
@@ -67,6 +68,7 @@ class Steps {
   PeerMemory& memory_;
   const GroupMemory group_;
   const int rank_;
+  const TaskRunner& tasks_;
   std::string_view name_;  // of the group whose task runs
   std::uint64_t step_ = 0;
   std::uint64_t sequence_ = 0;
@@ -75,7 +77,6 @@ class Steps {
   std::uint64_t group_digest_ = 0;  // of the name
   std::chrono::nanoseconds until_{0};
   std::chrono::nanoseconds deadline_{0};
-  std::atomic<std::int64_t> extra_ns_{0};  // of the task that runs
 };
 
 }  // namespace tessera::comm::detail

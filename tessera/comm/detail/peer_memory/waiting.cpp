@@ -20,6 +20,8 @@ constexpr nanoseconds kNap = std::chrono::milliseconds(5);
 // Spinning this often is some 20 us; a peer on a core of its own is there by then, if it is coming at all soon.
 constexpr int kSpins = 2000;
 constexpr int kCrowdedSpins = 50;
+// Some 2 us.
+constexpr int kLooks = 4000;
 constexpr int kYields = 20;
 
 void relax() { __builtin_ia32_pause(); }
@@ -37,6 +39,15 @@ void sleep_on(const std::atomic<std::uint64_t>& word, std::uint64_t seen, nanose
 }
 
 }  // namespace
+
+// Without a pause between two looks: one takes as long as the word itself takes to come from another core.
+bool Waiting::comes_soon(const std::atomic<std::uint64_t>& word, std::uint64_t least) const {
+  const int looks = crowded_ || scheduler_ != nullptr ? 1 : kLooks;
+  for (int look = 0; look < looks; ++look) {
+    if (word.load(std::memory_order_acquire) >= least) return true;
+  }
+  return false;
+}
 
 bool Waiting::wait(const For& what) const {
   if (what.is_there()) return true;

@@ -34,10 +34,14 @@ class Waiting {
   };
   /// Returns true once it is there; false when the time is up or it is in vain.
   bool wait(const For& what) const;
+  /// Returns true once `word` is at least `least`; false when it has not come to that soon, and has to be waited for.
+  [[nodiscard]] bool comes_soon(const std::atomic<std::uint64_t>& word, std::uint64_t least) const;
   /// Raises `word` and wakes who sleeps on it.
   void raise(std::atomic<std::uint64_t>& word, std::uint64_t to, std::atomic<std::uint32_t>& sleepers) const;
   /// Wakes who sleeps on it though it has not changed.
   void wake(std::atomic<std::uint64_t>& word) const;
+  /// Whether time is that of a scheduler.
+  [[nodiscard]] bool is_virtual() const { return scheduler_ != nullptr; }
   /// Time for deadlines: virtual under a scheduler.
   [[nodiscard]] std::chrono::nanoseconds now() const;
 

@@ -113,4 +113,16 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
   return SymmetricBuffer(range);
 }
 
+void deregister_memory(const ProcessGroup& group, const void* data, std::size_t nbytes) {
+  TESSERA_CHECK(group, "deregister_memory: no group: this rank is not in it");
+  detail::SymmetricRegistry& registry = *group.state()->symmetric;
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.entries.find({data, nbytes});
+  TESSERA_CHECK(found != registry.entries.end(), "group ", group.name(), ": deregister_memory of ", nbytes,
+                " bytes at ", data, ", which are not registered; give a range as it was registered");
+  registry.note({.kind = detail::Request::Kind::kForget, .nbytes = nbytes, .number = found->second.number});
+  group.state()->communicator->symmetric()->note_passed(registry.log.count);
+  if (!TESSERA_MUTANT("thread.symmetric_forgets_nothing")) registry.entries.erase(found);
+}
+
 }  // namespace tessera::comm

@@ -32,6 +32,7 @@ std::string text_of(const Request& request) {
     case Request::Kind::kFree: return "free(" + nbytes + " at " + number + ")";
     case Request::Kind::kRegister: return "register_memory(" + nbytes + "), anew";
     case Request::Kind::kFind: return "register_memory(" + nbytes + "), known since registration " + number;
+    case Request::Kind::kForget: return "deregister_memory(" + nbytes + "), of registration " + number;
   }
   return "nothing known";
 }

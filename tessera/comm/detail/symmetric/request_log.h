@@ -17,6 +17,7 @@ struct Request {
     kFree,      ///< the buffer at offset `number`
     kRegister,  ///< `nbytes`, which were not known
     kFind,      ///< `nbytes`, known since registration `number`
+    kForget,    ///< of `nbytes`, the registration `number`
   };
   Kind kind = Kind::kAllocate;  ///< what
   std::uint64_t nbytes = 0;     ///< see Kind

@@ -37,7 +37,8 @@ TEST(RequestLog, EveryPartAndTheOrderOfRequestsChangeTheDigest) {
                                                  {{Request::Kind::kFree, 1, 512}},
                                                  {{Request::Kind::kRegister, 1, 0}},
                                                  {{Request::Kind::kFind, 1, 0}},
-                                                 {{Request::Kind::kFind, 1, 1}}};
+                                                 {{Request::Kind::kFind, 1, 1}},
+                                                 {{Request::Kind::kForget, 1, 1}}};
   for (const auto& requests : all) digests.insert(log_of(requests).digest);
   EXPECT_EQ(digests.size(), all.size());
 }

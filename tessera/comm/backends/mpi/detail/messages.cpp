@@ -30,7 +30,8 @@ struct Steps::Message {
   [[nodiscard]] bool has_few() const { return nbytes <= kSmallBytes; }
 };
 
-void Steps::run_messages(std::span<const Operation> operations) {
+// `is_ahead`: what they say of themselves is exchanged, as messages of no bytes, and compared.
+void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
   constexpr std::size_t kLines = 1 + kSmallBytes / sizeof(Line);
   headings_.resize(kLines * operations.size());
   std::vector<Message> messages;
@@ -40,10 +41,11 @@ void Steps::run_messages(std::span<const Operation> operations) {
     const int index = static_cast<int>(messages.size());
     auto* const heading = reinterpret_cast<Heading*>(&headings_[kLines * messages.size()]);
     auto& counter = (is_send ? sent_ : received_)[static_cast<std::size_t>(operation.peer)];
-    messages.push_back({.operation = operation,
-                        .nbytes = static_cast<std::uint64_t>(operation.count) * itemsize(operation.dtype),
-                        .number = counter++,
-                        .heading = heading});
+    messages.push_back(
+        {.operation = operation,
+         .nbytes = is_ahead ? 0 : static_cast<std::uint64_t>(operation.count) * itemsize(operation.dtype),
+         .number = counter++,
+         .heading = heading});
     auto* const bytes = reinterpret_cast<std::byte*>(heading);
     if (is_send) {
       const Message& message = messages.back();

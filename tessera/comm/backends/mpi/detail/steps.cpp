@@ -28,17 +28,15 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 
 std::int64_t item_of(const Operation& operation) { return static_cast<std::int64_t>(itemsize(operation.dtype)); }
 
-bool is_message(const Operation& operation) {
-  return operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv;
-}
-
 }  // namespace
 
-Steps::Steps(Endpoint& endpoint, bool crowded)
+Steps::Steps(Endpoint& endpoint, const detail::TaskRunner& tasks, bool crowded, bool checked)
     : endpoint_(endpoint),
+      tasks_(tasks),
       rank_(endpoint.rank()),
       size_(endpoint.size()),
       crowded_(crowded),
+      checked_(checked),
       letters_(static_cast<std::size_t>(size_) * (sizeof(Letter) + kSmallBytes) / sizeof(Line)),
       offers_(static_cast<std::size_t>(size_)),
       sent_(static_cast<std::size_t>(size_)),
@@ -55,7 +53,6 @@ void Steps::run(const Task& task) {
   name_ = *task.group;
   sequence_ = task.sequence.load(std::memory_order_relaxed);
   deadline_ = std::min<nanoseconds>(task.deadline, std::chrono::hours(24 * 365));
-  extra_ns_.store(0, std::memory_order_relaxed);
   until_ = steady_clock::now() + deadline_;
   try {
     run_operations(task);
@@ -75,12 +72,27 @@ void Steps::run_operations(const Task& task) {
   if (endpoint_.has_ended()) endpoint_.throw_end(name_);
   group_digest_ = task.group_digest;
   std::vector<Operation> messages;
-  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message);
+  std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message, &Operation::kind);
   if (messages.size() < task.operations.size()) ++collectives_;
+  if (checked_) check_ahead(task, messages);
   for (const Operation& operation : task.operations) {
-    if (!is_message(operation)) run_collective(operation);
+    if (!is_message(operation.kind)) run_collective(operation);
   }
-  if (!messages.empty()) run_messages(messages);
+  if (!messages.empty()) run_messages(messages, /*is_ahead=*/false);
+}
+
+void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
+  if (TESSERA_MUTANT("mpi.nothing_ahead")) return;
+  for (const Operation& operation : task.operations) {
+    if (is_message(operation.kind)) continue;
+    meet(operation, /*is_small=*/false);
+    if (definition(operation.kind).offer == nullptr) continue;
+    for (const Move& move : definition(operation.kind).moves(operation, rank_, size_)) (void)settle(operation, move);
+  }
+  if (!messages.empty()) run_messages(messages, /*is_ahead=*/true);
+  if (messages.size() == task.operations.size()) return;
+  // What one rank found wrong reaches the others here.
+  meet({.kind = OpKind::kBarrier}, /*is_small=*/false);
 }
 
 void Steps::run_collective(const Operation& operation) {
@@ -155,7 +167,7 @@ void Steps::move_from_letters(const Operation& operation) {
 }
 
 void Steps::move_by_messages(const Operation& operation) {
-  std::vector<Move> copies;
+  Moves copies;
   std::vector<Fold> folds;
   for (int maker = 0; maker < size_; ++maker) {
     for (const Move& move : definition(operation.kind).moves(operation, maker, size_)) {

@@ -7,6 +7,9 @@
 //
 // Letters go in order between two ranks, so steps need no numbers. A message of send and recv is a heading (with the
 // bytes, if they are few), an answer when the receiver finds that it fits, and the bytes.
+//
+// In checked mode all operations of a task are met first, and its messages exchanged without their bytes: bytes move
+// when all ranks have found all of it right.
 #pragma once
 
 #include <atomic>
@@ -20,18 +23,19 @@
 #include "tessera/comm/backends/mpi/detail/endpoint.h"
 #include "tessera/comm/collectives/collective.h"
 #include "tessera/comm/detail/peer_memory/group_memory.h"
+#include "tessera/comm/detail/task_runner.h"
 
 namespace tessera::comm::mpi {
 
 /// One rank's way through the steps of its group. Used by one thread at a time.
 class Steps {
  public:
-  /// Over this endpoint; `crowded`: more ranks than cores here, so that waiting gives the core away soon.
-  Steps(Endpoint& endpoint, bool crowded);
+  /// Over this endpoint, of a rank whose tasks `tasks` runs; `crowded`: more ranks than cores here, so that waiting
+  /// gives the core away soon; `checked`: what a launch does is compared before any of it is done, the same on all
+  /// ranks.
+  Steps(Endpoint& endpoint, const detail::TaskRunner& tasks, bool crowded, bool checked);
   /// Runs the operations of a task that has its number; throws what ends the group.
   void run(const Task& task);
-  /// Gives what runs now this much more time. From any thread.
-  void extend(std::chrono::nanoseconds by) { extra_ns_.fetch_add(by.count(), std::memory_order_relaxed); }
 
  private:
   static constexpr std::size_t kNameBytes = 40;  // of a group's name, cut off there
@@ -66,6 +70,7 @@ class Steps {
   };
 
   void run_operations(const Task& task);
+  void check_ahead(const Task& task, std::span<const Operation> messages);
   void run_collective(const Operation& operation);
   void meet(const Operation& operation, bool is_small);
   void move_from_letters(const Operation& operation);
@@ -74,7 +79,7 @@ class Steps {
   void make_copies(const Operation& operation, std::span<const Move> copies);
   void make_folds(const Operation& operation, std::span<const Fold> folds);
   void fold_window(const Operation& operation, std::span<const Fold> folds, std::int64_t first, std::int64_t window);
-  void run_messages(std::span<const Operation> operations);
+  void run_messages(std::span<const Operation> operations, bool is_ahead);
   void advance(Message& message, int index);
 
   void send(int to, int tag, const std::byte* from, std::uint64_t nbytes, Open open);
@@ -95,16 +100,17 @@ class Steps {
   [[nodiscard]] std::byte* stage(int rank, std::int64_t nbytes);
 
   Endpoint& endpoint_;
+  const detail::TaskRunner& tasks_;
   const int rank_;
   const int size_;
   const bool crowded_;
+  const bool checked_;
   std::string_view name_;  // of the group whose task runs
   std::uint64_t sequence_ = 0;
   std::uint64_t collectives_ = 0;   // tasks that had any, all ranks alike: who takes no part in a message is not behind
   std::uint64_t group_digest_ = 0;  // of the name
   std::chrono::steady_clock::time_point until_;
   std::chrono::nanoseconds deadline_{0};
-  std::atomic<std::int64_t> extra_ns_{0};  // of the task that runs
 
   int shy_waits_ = 0;
 

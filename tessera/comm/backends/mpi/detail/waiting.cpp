@@ -45,8 +45,7 @@ void Steps::pause(int round) {
 }
 
 nanoseconds Steps::time_left() const {
-  const nanoseconds extra(extra_ns_.load(std::memory_order_relaxed));
-  return std::max<nanoseconds>(until_ + extra - steady_clock::now(), nanoseconds(0));
+  return std::max<nanoseconds>(until_ + tasks_.extra() - steady_clock::now(), nanoseconds(0));
 }
 
 const std::vector<int>& Steps::wait_some(const Operation& operation) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
@@ -15,10 +16,11 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr std::chrono::milliseconds kLook{20};  // how often what is pending is looked at
-constexpr std::chrono::seconds kFarewell{2};    // for an end in order
-constexpr std::chrono::microseconds kPoll{50};  // how often NCCL is asked whether it is ready
-constexpr std::chrono::hours kLongest{24};      // of a wait, so that clocks do not overflow
+constexpr std::chrono::milliseconds kLook{20};    // how often what is pending is looked at
+constexpr std::chrono::milliseconds kIdle{1000};  // how often NCCL is asked for errors when nothing is
+constexpr std::chrono::seconds kFarewell{2};      // for an end in order
+constexpr std::chrono::microseconds kPoll{50};    // how often NCCL is asked whether it is ready
+constexpr std::chrono::hours kLongest{24};        // of a wait, so that clocks do not overflow
 
 std::int64_t ns_of(std::chrono::steady_clock::time_point time) { return time.time_since_epoch().count(); }
 
@@ -37,16 +39,15 @@ NcclCommunicator::NcclCommunicator(const device::Device& device, const ConnectRe
   own_.fill(scratch_.data(), 0, 1, 1);
   own_.synchronize();
   connect(request);
-  watcher_ = std::thread([this] { watch(); });
+}
+
+// A thread that works for no rank, which it would keep; nobody waits for its end.
+void NcclCommunicator::start_watching() {
+  std::thread([watched = weak_from_this(), bell = bell_] { watch(watched, *bell); }).detach();
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_closing_ = true;
-    changed_.notify_all();
-  }
-  watcher_.join();
+  bell_->ring();
   if (comm_ == nullptr) return;
   look_at_pending();
   if (!pending_.empty()) {
@@ -110,7 +111,6 @@ const Capabilities& NcclCommunicator::capabilities() const {
                                     .has_fixed_order = false,
                                     .has_abort = true,
                                     .has_shrink = false,
-                                    .has_symmetric_memory = false,
                                     .has_capture = true};
   return kCan;
 }
@@ -144,16 +144,29 @@ void NcclCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream&
   task->look = [weak = weak_from_this(), began = Clock::now()](Task& asked, bool has_ended) {
     if (!has_ended) return;
     if (const auto self = weak.lock()) {
+      self->take_in_ended();
       self->finish(asked, began);
     } else {
       asked.is_done.store(1, std::memory_order_release);
     }
   };
-  Pending pending{.task = std::move(task), .event = device_.create_event(), .since = {}};
+  Pending pending{.task = task,
+                  .sequence = task->sequence.load(std::memory_order_relaxed),
+                  .deadline = task->deadline,
+                  .text = text_of(task->operations[0]),
+                  .launched = detail::Launched::of(*task),
+                  .record = task->record,
+                  .group = task->group,
+                  .event = device_.create_event(),
+                  .since = {}};
   stream.record(pending.event);
-  const std::lock_guard pending_lock(mutex_);
-  pending_.push_back(std::move(pending));
-  changed_.notify_all();
+  bool was_idle = false;
+  {
+    const std::lock_guard pending_lock(mutex_);
+    was_idle = pending_.empty();
+    pending_.push_back(std::move(pending));
+  }
+  if (was_idle) bell_->ring();
 }
 
 void NcclCommunicator::launch(const Task& task, const device::Stream& stream) {
@@ -201,9 +214,11 @@ void NcclCommunicator::finish(Task& task, Clock::time_point began) {
 }
 
 void NcclCommunicator::end(Failure::Kind kind, const std::string& text) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (!ended_) ended_ = Ended{kind, text};
-  changed_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ended_) ended_ = Ended{kind, text};
+  }
+  bell_->ring();
 }
 
 // The thread that watches does it: it may take its time.
@@ -218,24 +233,41 @@ void NcclCommunicator::extend_deadline(nanoseconds by) {
   }
 }
 
-void NcclCommunicator::watch() {
+void NcclCommunicator::Bell::ring() {
+  const std::lock_guard lock(mutex);
+  has_news = true;
+  rung.notify_all();
+}
+
+void NcclCommunicator::Bell::wait(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex);
+  rung.wait_for(lock, timeout, [&] { return has_news; });
+  has_news = false;
+}
+
+void NcclCommunicator::watch(const std::weak_ptr<NcclCommunicator>& watched, Bell& bell) {
   while (true) {
+    std::chrono::milliseconds pause = kLook;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, pending_.empty() ? std::chrono::milliseconds(1000) : kLook,
-                        [&] { return is_closing_ || ended_.has_value(); });
-      if (is_closing_) return;
+      // It may be the last to let go of it.
+      const std::shared_ptr<NcclCommunicator> self = watched.lock();
+      if (self == nullptr || !self->look_around()) return;
+      const std::lock_guard lock(self->mutex_);
+      if (self->pending_.empty()) pause = kIdle;
     }
-    look_at_pending();
-    bool has_ended = false;
-    {
-      const std::lock_guard lock(mutex_);
-      has_ended = ended_.has_value();
-    }
-    if (!has_ended) continue;
-    abort_comm();
-    return;
+    bell.wait(pause);
   }
+}
+
+// Whether there is more to come.
+bool NcclCommunicator::look_around() {
+  look_at_pending();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ended_) return true;
+  }
+  abort_comm();
+  return false;
 }
 
 void NcclCommunicator::abort_comm() {
@@ -248,7 +280,15 @@ void NcclCommunicator::abort_comm() {
     const std::lock_guard lock(mutex_);
     left.swap(pending_);
   }
-  for (const Pending& pending : left) finish(*pending.task, pending.since.value_or(Clock::now()));
+  for (const Pending& pending : left) finish(pending);
+}
+
+void NcclCommunicator::finish(const Pending& pending) {
+  if (const std::shared_ptr<Task> task = pending.task.lock()) finish(*task, pending.since.value_or(Clock::now()));
+  const std::shared_ptr<const std::string> group = pending.group.lock();
+  if (group == nullptr) return;
+  if (!pending.since) pending.record->began(pending.launched, pending.sequence);
+  pending.record->ended(pending.launched, pending.sequence, error(*group));
 }
 
 void NcclCommunicator::look_at_pending() {
@@ -261,13 +301,22 @@ void NcclCommunicator::look_at_pending() {
     end(Failure::Kind::kDeadRank, std::string("NCCL: ") + library().ncclGetErrorString(state));
     return;
   }
+  take_in_ended();
+}
+
+void NcclCommunicator::take_in_ended() {
+  const std::lock_guard looking(look_mutex_);
   while (true) {
     Pending front;
     {
       const std::lock_guard lock(mutex_);
       if (pending_.empty()) return;
-      if (!pending_.front().since) pending_.front().since = Clock::now();
-      front = pending_.front();
+      Pending& first = pending_.front();
+      if (!first.since) {
+        first.since = Clock::now();
+        if (const auto group = first.group.lock()) first.record->began(first.launched, first.sequence);
+      }
+      front = first;
     }
     bool has_ended = false;
     try {
@@ -277,16 +326,17 @@ void NcclCommunicator::look_at_pending() {
     }
     if (!has_ended) {
       const auto passed = Clock::now() - *front.since;
-      if (front.task->deadline == device::kForever || passed <= front.task->deadline + front.extra) return;
-      const Operation& operation = front.task->operations[0];
+      if (front.deadline == device::kForever || passed <= front.deadline + front.extra) return;
       end(Failure::Kind::kDeadline,
-          tessera::detail::concat("operation ", front.task->sequence.load(), ", ", text_of(operation),
-                                  ": did not end within ", front.task->deadline, "; NCCL does not say who is missing"));
+          tessera::detail::concat("operation ", front.sequence, ", ", front.text, ": did not end within ",
+                                  front.deadline, "; NCCL does not say who is missing"));
       return;
     }
-    finish(*front.task, *front.since);
-    const std::lock_guard lock(mutex_);
-    if (!pending_.empty()) pending_.pop_front();
+    {
+      const std::lock_guard lock(mutex_);
+      if (!pending_.empty()) pending_.pop_front();
+    }
+    finish(front);
   }
 }
 
