@@ -67,7 +67,7 @@ class TESSERA_API LocalMap {
 };
 
 /// `fn` as a function of tensors with these layouts, all on one mesh. An empty layout stands for a plain tensor, or
-/// none, which is passed as it is.
+/// none, which is passed as it is; its gradient is each rank's own.
 TESSERA_API LocalMap local_map(LocalFn fn, std::vector<layout::Layout> in_layouts,
                                std::vector<layout::Layout> out_layouts, LocalMapOptions options = {});
 
