@@ -29,6 +29,9 @@ std::shared_ptr<RankContext>& current_slot() {
 RankContext::RankContext(RankPlace place) : place_(std::move(place)) {}
 
 RankContext::~RankContext() {
+  if (parts_.empty()) return;
+  // What they do at their end is done for this rank. Nobody can own it any more.
+  const RankScope scope(std::shared_ptr<RankContext>(std::shared_ptr<void>(), this));
   while (!parts_.empty()) {
     auto last = std::move(parts_.back().second);
     parts_.pop_back();

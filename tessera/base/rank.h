@@ -49,7 +49,7 @@ class TESSERA_API RankContext {
  public:
   /// A rank at this place that owns nothing yet.
   explicit RankContext(RankPlace place);
-  /// Destroys the parts, last made first.
+  /// Destroys the parts, last made first, as the current rank.
   ~RankContext();
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;

@@ -149,6 +149,19 @@ TEST(RankContext, LivesAsLongAsSomeoneWorksForIt) {
   EXPECT_TRUE(watch.expired());
 }
 
+TEST(RankContext, PartsEndAsPartsOfTheirRank) {
+  struct Part {
+    ~Part() { ended_as = current_place().rank; }
+    Rank& ended_as;
+  };
+  Rank ended_as(0);
+  auto rank = make_rank(3, 4);
+  rank->part<Part>([&] { return std::shared_ptr<Part>(new Part{ended_as}); });
+  rank.reset();
+  EXPECT_EQ(ended_as, Rank(3));
+  EXPECT_EQ(current_place().rank, Rank(0));
+}
+
 TEST(Thread, JoinsInItsDestructorAndBeforeItIsReplaced) {
   std::atomic<int> done = 0;
   {

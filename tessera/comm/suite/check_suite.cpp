@@ -156,7 +156,7 @@ TEST_P(CommSuite, CheckedMessagesAreComparedBeforeAnyMoves) {
 
 TEST_P(CommSuite, CheckedOperationsThatAgreeRunAsEver) {
   const Checked checked;
-  on_ranks(3, &Capabilities::has_checked_mode, [this](Member& member) {
+  on_ranks(3, &Capabilities::has_checked_mode, [has_messages = has_messages()](Member& member) {
     for (const std::int64_t count : {1, 50'000}) {
       Ints in(member, member.mixed(), count);
       const Ints out(member, member.mixed(), 3 * count);
@@ -165,11 +165,11 @@ TEST_P(CommSuite, CheckedOperationsThatAgreeRunAsEver) {
       Operation gather = all_reduce(in, out, count);
       gather.kind = OpKind::kAllGather;
       std::vector<Operation> batch = {gather};
-      if (has_messages() && member.rank() == 0) batch.push_back(send(mail.number(7), 2));
-      if (has_messages() && member.rank() == 2) batch.push_back(receive(mail, 0));
+      if (has_messages && member.rank() == 0) batch.push_back(send(mail.number(7), 2));
+      if (has_messages && member.rank() == 2) batch.push_back(receive(mail, 0));
       member.group.launch(batch, member.stream).wait();
       for (int peer = 0; peer < 3; ++peer) out.expect_from(peer, 0, peer * count, count);
-      if (has_messages() && member.rank() == 2) mail.expect_from(7, 0, 0, count);
+      if (has_messages && member.rank() == 2) mail.expect_from(7, 0, 0, count);
     }
     EXPECT_EQ(member.group.sequence(), 2U) << "a check is no operation";
   });

@@ -130,7 +130,7 @@ TEST_P(CommSuite, ABackendThatIsNotThereOrCannotIsNamed) {
     const int both[] = {0, 1};
     expect_error<InvalidArgument>([&] { (void)member.group.subgroup(both, {.backend = "pigeon"}); },
                                   {"no backend 'pigeon'", "shm", "thread"});
-    const std::string other = member.group.backend() == "thread" ? "shm" : "thread";
+    const std::string other = world().backend() == "thread" ? "shm" : "thread";
     expect_error<NotSupported>([&] { (void)member.group.subgroup(both, {.backend = other}); },
                                {other + ": the ranks are not"});
   });

@@ -82,9 +82,11 @@ TEST_P(CommSuite, TheLeastAndTheGreatestAreOfAllRanks) {
 TEST_P(CommSuite, ANanOfOneRankIsTheLeastAndTheGreatest) {
   on_ranks(3, [](Member& member) {
     for (const ReduceKind kind : {ReduceKind::kMin, ReduceKind::kMax}) {
-      float x = member.rank() == 1 ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
-      member.group.all_reduce(&x, &x, 1, DType::kF32, {kind}, member.stream).wait();
-      EXPECT_TRUE(std::isnan(x));
+      const Room room(member, Where::kDevice, sizeof(float));
+      auto* const x = reinterpret_cast<float*>(room.data());
+      *x = member.rank() == 1 ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
+      member.group.all_reduce(x, x, 1, DType::kF32, {kind}, member.stream).wait();
+      EXPECT_TRUE(std::isnan(*x));
     }
   });
 }

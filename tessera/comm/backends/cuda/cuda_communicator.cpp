@@ -130,6 +130,7 @@ void CudaCommunicator::check_buffers(const Operation& operation, const device::S
   check(operation.rows.in_offsets, "in_offsets");
   check(operation.rows.in_sizes, "in_sizes");
   check(operation.rows.out_offsets, "out_offsets");
+  check(operation.rows.out_sizes, "out_sizes");
 }
 
 // Operations of the groups that share this communicator run in the order they were asked for, whatever their streams.

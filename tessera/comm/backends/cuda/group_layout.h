@@ -169,6 +169,7 @@ struct Launch {
   const std::int64_t* row_offsets;      ///< null: offers are as given; of ragged_all_to_all, in rows
   const std::int64_t* row_sizes;        ///< likewise
   const std::int64_t* row_out_offsets;  ///< likewise
+  const std::int64_t* row_out_sizes;    ///< likewise, how many rows come from each; null: as many as it sends
   std::int64_t row_count;               ///< elements of a row
   std::int64_t in_rows;                 ///< rows of the input
   Offer offers[kMostRanks];

@@ -80,20 +80,29 @@ __device__ inline bool write_offer(const Launch& launch, const Block& block, int
   return true;
 }
 
+// A word a thread: as a whole it would take more registers than there are.
+__device__ inline void write_notice(const Launch& launch, const Block& block, Notice& to) {
+  constexpr unsigned kWords = sizeof(Notice) / sizeof(std::uint64_t);
+  const auto* from = reinterpret_cast<const std::uint64_t*>(&launch.notice);
+  for (unsigned word = threadIdx.x; word < kWords; word += blockDim.x) {
+    const bool is_task = word == offsetof(Notice, task) / sizeof(std::uint64_t);
+    reinterpret_cast<std::uint64_t*>(&to)[word] = is_task ? block.waiter.task : from[word];
+  }
+}
+
 // Block 0: says what this rank does, and puts a small input into the stage.
 __device__ inline bool announce(const Launch& launch, Block& block) {
   GroupMemory& group = *launch.group;
   const auto turn = block.waiter.step % 2;
+  write_notice(launch, block, group.notices[launch.rank][turn]);
+  if (threadIdx.x == 0) group.boards[launch.rank].task = block.waiter.task;
   bool is_well = true;
-  if (launch.has_offers && threadIdx.x < launch.size) is_well = write_offer(launch, block, threadIdx.x);
+  if (launch.has_offers) {
+    __syncthreads();  // an offer that makes no sense is told with the notice
+    if (threadIdx.x < launch.size) is_well = write_offer(launch, block, threadIdx.x);
+  }
   if (launch.is_staged) {
     copy_bytes(group.stages[launch.rank][turn], launch.notice.in, launch.in_nbytes, threadIdx.x, blockDim.x);
-  }
-  if (threadIdx.x == 0) {
-    Notice notice = launch.notice;
-    notice.task = block.waiter.task;
-    group.notices[launch.rank][turn] = notice;
-    group.boards[launch.rank].task = block.waiter.task;
   }
   if (__syncthreads_and(is_well) == 0) return false;
   if (threadIdx.x == 0) store_release(&group.boards[launch.rank].arrived, block.waiter.step);
@@ -139,10 +148,11 @@ __device__ inline bool resolve_rows(const Launch& launch, Block& block) {
     MoveRow row = launch.rows[threadIdx.x];
     if (row.from_offset == kOffered) {
       const Offer& offer = launch.group->offers[row.from][block.waiter.step % 2][launch.rank];
-      const std::int64_t asked = row.count;
+      const bool is_expected = row.count == kOffered && launch.row_out_sizes != nullptr;
+      const std::int64_t asked = is_expected ? launch.row_out_sizes[row.from] * launch.row_count : row.count;
       row.from_offset = offer.from_offset;
       if (row.to_offset == kOffered) row.to_offset = offer.to_offset;
-      if (row.count == kOffered) row.count = offer.count;
+      row.count = asked == kOffered ? offer.count : asked;
       const bool fits =
           row.to_offset >= 0 && row.count >= 0 && row.count <= launch.room && row.to_offset <= launch.room - row.count;
       if (row.count != offer.count || !fits) {

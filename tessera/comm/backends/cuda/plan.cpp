@@ -48,6 +48,7 @@ void plan_offers(const Operation& operation, int rank, int size, Launch& launch)
     launch.row_offsets = operation.rows.in_offsets;
     launch.row_sizes = operation.rows.in_sizes;
     launch.row_out_offsets = operation.rows.out_offsets;
+    launch.row_out_sizes = operation.rows.out_sizes;
     launch.row_count = operation.count;
     launch.in_rows = operation.in_rows;
     return;

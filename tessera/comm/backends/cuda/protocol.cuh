@@ -88,7 +88,11 @@ struct Waiter {
     verdict.signal = signal;
     verdict.channel = channel;
     for (int other = 0; other < size; ++other) {
-      verdict.notices[other] = group->notices[other][step % 2];
+      // Word by word: as a whole it would take more registers than there are.
+      const auto* from = reinterpret_cast<const std::uint64_t*>(&group->notices[other][step % 2]);
+      auto* to = reinterpret_cast<std::uint64_t*>(&verdict.notices[other]);
+#pragma unroll 1
+      for (unsigned word = 0; word < sizeof(Notice) / sizeof(std::uint64_t); ++word) to[word] = from[word];
       if (ending != Ending::kLogs) verdict.tasks[other] = group->boards[other].task;
     }
     __threadfence_system();

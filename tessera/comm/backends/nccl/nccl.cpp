@@ -29,7 +29,7 @@ std::string why_not(const ConnectRequest& /*request*/) {
 }
 
 std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
-  const device::Device& gpu = gpus()[static_cast<std::size_t>(current_place().local_rank)];
+  const device::Device gpu = gpus()[static_cast<std::size_t>(current_place().local_rank)];
   auto communicator = std::make_shared<NcclCommunicator>(gpu, request);
   communicator->start_watching();
   return communicator;
