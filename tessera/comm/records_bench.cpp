@@ -21,9 +21,8 @@ TESSERA_BENCH(record) {
                    .ours =
                        [&] {
                          record.asked(task, stream);
-                         const detail::Launched launched = detail::Launched::of(task);
-                         record.began(launched, task.number);
-                         record.ended(launched, task.number, nullptr);
+                         record.began(task);
+                         record.ended(task);
                        },
                    .must = 80});
 }

@@ -149,36 +149,49 @@ Launched Launched::of(const Task& task) {
           .number = task.number};
 }
 
-[[gnu::flatten]] void GroupRecord::began(const Launched& launched, std::uint64_t sequence) {
+inline void GroupRecord::note_begin(const Launched& launched, std::uint64_t sequence) {
   const Held held(flag_);
   probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
   const probe::Moment now = recorder->begin();
   const std::uint64_t who = pair(launched.number, number_);
+  // Set well before it is read again below, which would wait for stores that are just made.
+  const bool is_latest = sequence >= last_.begun;
+  if (is_latest) {
+    last_ = {.begun = sequence,
+             .ended = last_.ended,
+             .failed = last_.failed,
+             .count = launched.count,
+             .when = now.value(),
+             .who = who,
+             .what = launched.what};
+  }
   if (!TESSERA_MUTANT("comm.begin_not_recorded")) {
     recorder->write_at(now, probe::Ring::kComm, of_words<BeginRecord>({sequence, launched.count, who, launched.what}));
   }
-  if (sequence < last_.begun) return;
-  last_ = {.begun = sequence,
-           .ended = last_.ended,
-           .failed = last_.failed,
-           .count = launched.count,
-           .when = now.value(),
-           .who = who,
-           .what = launched.what};
-  running_row_.put(std::bit_cast<CommRunningRow>(last_));
+  if (is_latest) running_row_.put(std::bit_cast<CommRunningRow>(last_));
 }
 
-[[gnu::flatten]] void GroupRecord::ended(const Launched& launched, std::uint64_t sequence,
-                                         const std::exception_ptr& error) {
+inline void GroupRecord::note_end(std::uint32_t number, std::uint64_t sequence, const std::exception_ptr& error) {
   const Held held(flag_);
   probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
   last_.ended = std::max(last_.ended, sequence);
   const std::uint8_t failure = failure_of(error);
   if (failure != 0) last_.failed = sequence;
-  recorder->write(probe::Ring::kComm, of_words<EndRecord>({sequence, pair(launched.number, number_), failure}));
+  recorder->write(probe::Ring::kComm, of_words<EndRecord>({sequence, pair(number, number_), failure}));
   if (!TESSERA_MUTANT("comm.end_not_in_table")) running_row_.put(std::bit_cast<CommRunningRow>(last_));
+}
+
+[[gnu::flatten]] void GroupRecord::began(const Task& task) {
+  note_begin(Launched::of(task), task.sequence.load(std::memory_order_relaxed));
+}
+[[gnu::flatten]] void GroupRecord::ended(const Task& task) {
+  note_end(task.number, task.sequence.load(std::memory_order_relaxed), task.error);
+}
+void GroupRecord::began(const Launched& launched, std::uint64_t sequence) { note_begin(launched, sequence); }
+void GroupRecord::ended(const Launched& launched, std::uint64_t sequence, const std::exception_ptr& error) {
+  note_end(launched.number, sequence, error);
 }
 
 }  // namespace tessera::comm::detail

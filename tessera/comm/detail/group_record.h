@@ -43,9 +43,12 @@ class GroupRecord {
   void open(GroupState& group);
   /// The task was asked for, on this stream. Gives it its number among those.
   void asked(Task& task, const device::Stream& stream);
-  /// It has this number and begins to run.
+  /// It has its number and begins to run.
+  void began(const Task& task);
+  /// It has ended.
+  void ended(const Task& task);
+  /// Likewise of one whose task may be gone: it began with this number, and ended with this error or none.
   void began(const Launched& launched, std::uint64_t sequence);
-  /// It has ended, with this error or none.
   void ended(const Launched& launched, std::uint64_t sequence, const std::exception_ptr& error);
   /// The recorder goes away.
   void detach() noexcept;
@@ -70,6 +73,8 @@ class GroupRecord {
   struct Last {
     std::uint64_t begun, ended, failed, count, when, who, what;
   };
+  void note_begin(const Launched& launched, std::uint64_t sequence);
+  void note_end(std::uint32_t number, std::uint64_t sequence, const std::exception_ptr& error);
   probe::StringId label_string(memory::LabelId label);
   probe::StringId device_string(const device::Stream& stream);
 

@@ -41,8 +41,7 @@ void TaskRunner::enqueue(const Task& task, const device::Stream& stream, device:
 
 void TaskRunner::run(Task& task, const std::function<void()>& steps) {
   task.began_ns.store(now_ns(), std::memory_order_relaxed);
-  const Launched launched = Launched::of(task);
-  std::uint64_t sequence = 0;  // not begun
+  bool has_begun = false;
   try {
     const std::unique_lock lock(running_, std::try_to_lock);
     TESSERA_CHECK(lock.owns_lock(), "group ", *task.group, ": two operations run at once on rank ", rank_,
@@ -50,16 +49,16 @@ void TaskRunner::run(Task& task, const std::function<void()>& steps) {
     // Before its number says that it runs: whoever sees that and gives it more time does so for good.
     if (!TESSERA_MUTANT("comm.extensions_last")) extra_ns_.store(0, std::memory_order_relaxed);
     const std::uint64_t step = TESSERA_MUTANT("comm.sequence_stands_still") ? 0 : 1;
-    sequence = sequence_.fetch_add(step, std::memory_order_release) + 1;
-    task.sequence.store(sequence, std::memory_order_release);
-    task.record->began(launched, sequence);
+    task.sequence.store(sequence_.fetch_add(step, std::memory_order_release) + 1, std::memory_order_release);
+    has_begun = true;
+    task.record->began(task);
     steps();
   } catch (...) {
     if (!TESSERA_MUTANT("comm.error_lost")) task.error = std::current_exception();
   }
   task.ended_ns.store(now_ns(), std::memory_order_relaxed);
   const std::exception_ptr error = task.error;
-  if (sequence != 0) task.record->ended(launched, sequence, error);
+  if (has_begun) task.record->ended(task);
   task.is_done.store(1, std::memory_order_release);
   task.is_done.notify_all();
   if (error) std::rethrow_exception(error);
