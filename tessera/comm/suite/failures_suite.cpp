@@ -1,6 +1,7 @@
 // How groups fail: who differs, who is late, who is dead; and how the others go on.
 #include <thread>
 
+#include "tessera/base/rank.h"
 #include "tessera/comm/suite/comm_suite.h"
 
 namespace tessera::comm::suite {
@@ -367,6 +368,34 @@ TEST_P(CommSuite, ARankThatEndsWellLeavesWithoutAWord) {
     if (member.rank() == 1) return;
     expect_error<AbortedError>([&] { barrier(member, member.group); }, {"rank 1 has left the group"});
     member.stream.reset_error();
+  });
+}
+
+// It has let go of its groups, and its end takes until the others have noticed.
+TEST_P(CommSuite, ARankThatIsAboutToEndHasLeft) {
+  if (GetParam().backend != "thread" || is_seeded()) GTEST_SKIP() << "no rank there is seen between the two";
+  struct HoldsOn {
+    std::shared_ptr<Store> store;
+    ~HoldsOn() {
+      try {
+        if (store != nullptr) (void)store->get("said noticed", 3 * kSoon);
+      } catch (const std::exception&) {
+        // The others say so.
+      }
+    }
+  };
+  GetParam().run(3, [this] {
+    // Made before its groups are, and so destroyed after them.
+    auto& held = current_rank()->part<HoldsOn>([] { return std::make_shared<HoldsOn>(); });
+    const Member member(GetParam());
+    barrier(member, member.group);
+    if (member.rank() == 1) {
+      held.store = store();
+      return;
+    }
+    expect_error<AbortedError>([&] { barrier(member, member.group); }, {"rank 1 has left the group"});
+    member.stream.reset_error();
+    Member::say("noticed");
   });
 }
 
