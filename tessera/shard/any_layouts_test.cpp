@@ -168,7 +168,7 @@ std::string wrong_with(const Trial& trial, const Results& results) {
   std::size_t number = trial.first;
   const double tolerance = 10 * trial.subject->tolerance();
   for (const Whole& want : trial.subject->outputs()) {
-    const std::string wrong = ops::testing::difference(results.whole(number), want, tolerance, results.layout(number));
+    std::string wrong = ops::testing::difference(results.whole(number), want, tolerance, results.layout(number));
     if (!wrong.empty()) return wrong;
     ++number;
   }
