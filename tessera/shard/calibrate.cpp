@@ -202,7 +202,7 @@ CostModel calibrate(const layout::Mesh& mesh, const CalibrateOptions& options) {
   const double budget_us = 1e3 * static_cast<double>(options.budget.count());
   const double slice_us = budget_us / static_cast<double>(8 * (axes + 1));
   Meter meter(options.device.value_or(device::Device::get("host")), budget_us, std::min(slice_us, 5e4));
-  const CostModel model = measure(mesh, meter);
+  CostModel model = measure(mesh, meter);
   if (!options.save_to.empty()) {
     from_first_rank([&] {
       write_file(options.save_to, model.json());

@@ -283,9 +283,9 @@ Sizes split_sizes(std::string_view what, const Tensor& x, int dim, const Along& 
 
 }  // namespace
 
-Along::Along(layout::Mesh mesh, std::string_view axis) : Along(std::move(mesh), {axis}) {}
+Along::Along(layout::Mesh mesh, std::string_view axis) : Along(mesh, {axis}) {}
 
-Along::Along(layout::Mesh mesh, std::initializer_list<std::string_view> axes) : mesh_(std::move(mesh)) {
+Along::Along(layout::Mesh mesh, std::initializer_list<std::string_view> axes) : mesh_(mesh) {
   TESSERA_CHECK(mesh_, "Along: the mesh is empty");
   for (const std::string_view name : axes) {
     const int axis = mesh_.index_of(name);
@@ -293,7 +293,7 @@ Along::Along(layout::Mesh mesh, std::initializer_list<std::string_view> axes) : 
   }
 }
 
-Along::Along(layout::Mesh mesh, std::vector<layout::SubAxis> axes) : mesh_(std::move(mesh)), axes_(std::move(axes)) {
+Along::Along(layout::Mesh mesh, std::vector<layout::SubAxis> axes) : mesh_(mesh), axes_(std::move(axes)) {
   TESSERA_CHECK(mesh_, "Along: the mesh is empty");
 }
 
@@ -408,7 +408,7 @@ namespace {
 constinit thread_local SpokenOver* innermost = nullptr;
 }  // namespace
 
-SpokenOver::SpokenOver(layout::Mesh mesh) : mesh_(std::move(mesh)), outer_(std::exchange(innermost, this)) {}
+SpokenOver::SpokenOver(layout::Mesh mesh) : mesh_(mesh), outer_(std::exchange(innermost, this)) {}
 
 SpokenOver::~SpokenOver() {
   innermost = outer_;
