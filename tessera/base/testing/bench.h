@@ -131,6 +131,8 @@ class Context {
   std::optional<Result> measure(const Measurement& what);
   /// Whether a row of this name will be measured: ask before a costly preparation.
   [[nodiscard]] bool wants(const std::string& name) const;
+  /// Whether rows are only run to see that they work (--seconds 0): what is costly to start may be left out.
+  [[nodiscard]] bool is_brief() const { return options_.seconds <= 0; }
   /// Says on the terminal why the bench measures nothing here, e.g. "no GPU".
   void skip(const std::string& why) const;
   /// Adds a field to the description of the machine, e.g. ("gpu", "NVIDIA H200").
