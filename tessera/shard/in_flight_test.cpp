@@ -35,7 +35,7 @@ void work(const Mesh& mesh, int rounds) {
   }
 }
 
-constexpr std::uint64_t kSeeds = 40;
+constexpr std::uint64_t kSeeds = 24;
 
 TEST(InFlight, WorkOfBodiesThatEndRunsToItsEnd) {
   const Mesh mesh = Mesh::parse("x=2,y=2");

@@ -27,7 +27,6 @@ using testing::counted;
 using testing::Llama;
 using testing::LlamaFault;
 using testing::LlamaSizes;
-using testing::on_worlds;
 using testing::placed;
 using testing::Results;
 using testing::Whole;

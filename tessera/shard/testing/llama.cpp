@@ -47,8 +47,8 @@ Tensor unreduced_over_tp(const Tensor& weight) {
 
 }  // namespace
 
-Llama::Llama(const LlamaSizes& sizes, std::optional<layout::Mesh> mesh, LlamaFault fault)
-    : sizes_(sizes), mesh_(std::move(mesh)), fault_(fault) {
+Llama::Llama(const LlamaSizes& sizes, const std::optional<layout::Mesh>& mesh, LlamaFault fault)
+    : sizes_(sizes), mesh_(mesh), fault_(fault) {
   const Shape square{sizes.width, sizes.width};
   add_weight({sizes.vocabulary, sizes.width}, Cut::kRows);
   for (std::int64_t layer = 0; layer < sizes.layers; ++layer) {

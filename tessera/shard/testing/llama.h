@@ -41,7 +41,7 @@ enum class LlamaFault : std::uint8_t {
 class Llama {
  public:
   /// On a mesh; none: on one device. Weights are drawn from this rank's generator, alike in both cases.
-  Llama(const LlamaSizes& sizes, std::optional<layout::Mesh> mesh, LlamaFault fault = LlamaFault::kNone);
+  Llama(const LlamaSizes& sizes, const std::optional<layout::Mesh>& mesh, LlamaFault fault = LlamaFault::kNone);
 
   /// The mean loss of a batch: tokens and targets [batch, sequence], as numbers() makes them.
   [[nodiscard]] Tensor loss(const Tensor& tokens, const Tensor& targets) const;
