@@ -29,8 +29,6 @@ namespace {
 
 using layout::Layout;
 using layout::Mesh;
-using layout::Partial;
-using layout::Replicate;
 using layout::Shard;
 using testing::counted;
 using testing::placed;

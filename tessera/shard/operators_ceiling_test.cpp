@@ -37,7 +37,6 @@ using testing::placed;
 using testing::Results;
 using testing::Whole;
 using Tensors = std::vector<Tensor>;
-using tessera::detail::concat;
 
 // A ceiling, from the ranks that a dimension is cut over.
 using Ceiling = std::function<double(double ranks)>;
