@@ -43,7 +43,7 @@ void Results::hand_in(std::size_t number, const Tensor& tensor) {
 }
 
 Whole Results::whole(std::size_t number) const {
-  const Whole none{Shape({0}), DType::kF64, {}};  // like nothing that is wanted
+  Whole none{Shape({0}), DType::kF64, {}};  // like nothing that is wanted
   const std::lock_guard lock(mutex_);
   const Entry& entry = entries_.at(number);
   ops::testing::Parts parts{entry.shape, entry.dtype, entry.layout, {}};
