@@ -140,7 +140,7 @@ Layout settled_along(const Layout& layout, const std::vector<int>& axes) {
 // Nothing on the way there; on the way back the gradient is settled.
 class SettleFunction final : public autograd::Function {
  public:
-  SettleFunction(layout::Mesh mesh, std::vector<int> axes) : mesh_(std::move(mesh)), axes_(std::move(axes)) {}
+  SettleFunction(const layout::Mesh& mesh, std::vector<int> axes) : mesh_(mesh), axes_(std::move(axes)) {}
   [[nodiscard]] std::string name() const override { return "settle"; }
   std::vector<Tensor> forward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& inputs) const override {
     return {inputs[0].detach()};

@@ -80,6 +80,7 @@ class ByPlace {
       fetch_ahead(i);
       take(i);
     }
+    if (moving() == Moving::kAutomatic) move_singles();
     if (!moved_.empty()) {
       move_and_call(call_, moved_, targets_);
       return;
@@ -150,6 +151,8 @@ class ByPlace {
   [[nodiscard]] bool is_alike(std::size_t i) const;
   void check_place(std::size_t i) const;
   [[nodiscard]] EntryRef entry_of(const Call& call, std::size_t i) const;
+  void gather_around_first(std::size_t i);
+  void move_singles();
   void take_single(std::size_t s);
   [[nodiscard]] std::size_t places_here() const { return count_ - absent_; }
   [[nodiscard]] std::vector<TensorState*> without_absent(std::span<const Tensor> all, std::size_t lists) const;
@@ -245,6 +248,10 @@ void ByPlace::look_at(std::size_t i, const KnownLayouts::Known& known) {
 void ByPlace::look_up(std::size_t i) {
   check_place(i);
   if (!in(0, i).has_layout()) return;  // all are plain: the local call says what does not fit
+  if (call_.op->outputs.size() > output_lists_) {
+    gather_around_first(i);
+    return;
+  }
   const Mesh& mesh = in(0, i).layout().mesh();
   std::vector<Tensor> inputs;
   for (std::size_t list = 0; list < lists_; ++list) inputs.push_back(in(list, i));
@@ -264,6 +271,44 @@ void ByPlace::look_up(std::size_t i) {
   }
   for (std::size_t list = 0; list < output_lists_ && !has_targets_ && entry->moved.empty(); ++list) {
     layouts_[list * count_ + i] = entry->outputs[list];
+  }
+}
+
+// Where a rule cannot speak of one place (a result that is no list, as a step's number, has none of its dimensions),
+// all of the place goes where its first tensor is, which is the parameter.
+void ByPlace::gather_around_first(std::size_t i) {
+  const Layout& first = in(0, i).layout();
+  const bool is_pending = !first.partials().empty();
+  TESSERA_CHECK(!has_targets_ || !is_pending, call_.op.name(), ": ", argument_text(call_, i), " is ",
+                tensor::describe(in(0, i)), ", which is pending and cannot be written into; redistribute() it");
+  const Layout target = is_pending ? Layout::replicated(first.mesh()) : first;
+  for (std::size_t list = 0; list < lists_; ++list) {
+    const Tensor& each = in(list, i);
+    if (each.layout() == target) continue;
+    const std::size_t at = list * count_ + i;
+    TESSERA_CHECK(moving() == Moving::kAutomatic, call_.op.name(), ": place ", i,
+                  " of its lists: ", argument_text(call_, at), " is ", tensor::describe(each), " and ",
+                  argument_text(call_, i), " ", tensor::describe(in(0, i)), ": redistribute() it to ", target.text(),
+                  each.layout().partials().empty() ? "" : "; gradients that are pending are settled by ",
+                  each.layout().partials().empty() ? "" : "reduce_gradients()");
+    moved_.push_back(at);
+    targets_.push_back(target);
+  }
+  for (std::size_t list = 0; list < output_lists_; ++list) {
+    const Tensor& given = out(list, i);
+    TESSERA_CHECK(!given || given.layout() == target, call_.op.name(), ": the result at place ", i,
+                  " of its lists has the layout ", target.text(), " and cannot be written into ",
+                  tensor::describe(given));
+    if (!has_targets_) layouts_[list * count_ + i] = target;
+  }
+}
+
+void ByPlace::move_singles() {
+  for (std::size_t at = lists_ * count_; at < call_.inputs.size(); ++at) {
+    const Tensor& number = call_.inputs[at];
+    if (!number || !number.has_layout() || number.layout().is_replicated()) continue;
+    moved_.push_back(at);
+    targets_.push_back(Layout::replicated(number.layout().mesh()));
   }
 }
 
