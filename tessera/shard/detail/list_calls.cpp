@@ -296,8 +296,8 @@ void ByPlace::gather_around_first(std::size_t i) {
   }
   for (std::size_t list = 0; list < output_lists_; ++list) {
     const Tensor& given = out(list, i);
-    TESSERA_CHECK(!given || given.layout() == target, call_.op.name(), ": the result at place ", i,
-                  " of its lists has the layout ", target.text(), " and cannot be written into ",
+    TESSERA_CHECK(!given || given.layout() == target, call_.op.name(), ": place ", i,
+                  " of its lists: a result has the layout ", target.text(), " and cannot be written into ",
                   tensor::describe(given));
     if (!has_targets_) layouts_[list * count_ + i] = target;
   }
