@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstring>
+#include <thread>
 
 #include "tessera/comm/suite/comm_suite.h"
 #include "tessera/device/graph.h"
@@ -201,6 +202,22 @@ TEST_P(CommSuite, OperationsThatNobodyWaitsForKeepNothing) {
     EXPECT_EQ(state.use_count(), uses) << "tasks that have ended are still held";
     EXPECT_EQ(alone.sequence(), 101'000U);
     EXPECT_EQ(member.group.sequence(), 2100U);
+  });
+}
+
+// Nobody waits for it, and nobody asks for anything after it.
+TEST_P(CommSuite, AnIdleProcessLetsGoOfTheLastOperation) {
+  if (is_seeded()) GTEST_SKIP() << "nobody else runs there while this rank looks";
+  on_ranks(2, [](Member& member) {
+    const device::Stream side = member.host.create_stream();
+    const Room x(member, Where::kDevice, 64);
+    std::memset(x.data(), 0, 64);
+    const std::weak_ptr<GroupState> state = member.group.state();
+    const long uses = state.use_count();
+    member.group.all_reduce(x.data(), x.data(), 16, DType::kF32, {}, side);
+    const auto until = std::chrono::steady_clock::now() + kSoon;
+    while (state.use_count() > uses && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    EXPECT_EQ(state.use_count(), uses);
   });
 }
 
