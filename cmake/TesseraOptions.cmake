@@ -28,7 +28,7 @@ endif()
 find_program(TESSERA_MOLD mold)
 if(TESSERA_MOLD)
   add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=mold>)
-  set(CMAKE_CXX_LINKER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/link_in_time.sh)
+  set(CMAKE_CXX_LINKER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/link_in_time.sh)
 endif()
 
 find_package(Threads REQUIRED)

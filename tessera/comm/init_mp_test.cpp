@@ -14,6 +14,7 @@
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/store/tcp_store_server.h"
+#include "tessera/comm/testing/forked.h"
 #include "tessera/comm/testing/rank_processes.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
@@ -30,12 +31,12 @@ void in_processes(const std::vector<std::function<void()>>& bodies) {
   for (const auto& body : bodies) {
     const pid_t child = ::fork();
     if (child == 0) {
+      leave_out_what_the_parent_registered();
       try {
         body();
       } catch (const std::exception& error) {
         ADD_FAILURE() << error.what();
       }
-      std::fflush(nullptr);
       std::exit(testing::Test::HasFailure() ? 1 : 0);
     }
     children.push_back(child);

@@ -17,6 +17,7 @@
 #include "tessera/base/error.h"
 #include "tessera/comm/store/detail/descriptor.h"
 #include "tessera/comm/store/store.h"
+#include "tessera/comm/testing/forked.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
@@ -46,15 +47,8 @@ struct Drilled {
   std::optional<std::int64_t> ended_ns = {};
 };
 
-// What a forked rank ends with once all that it registered itself has run: what its parent registered is the parent's,
-// the leak check of a sanitizer among it, which hangs now and then in such a process.
-int exit_code = 0;
-
 [[noreturn]] void be_rank(const Fault& fault, DrillRank rank) {
-  std::atexit([] {
-    std::fflush(nullptr);
-    std::_Exit(exit_code);
-  });
+  leave_out_what_the_parent_registered();
   if (!rank.store().empty()) {
     const std::string directory = rank.store().substr(std::string_view("file://").size());
     ::setenv("TESSERA_RECORD_DIR", std::filesystem::path(directory).parent_path().c_str(), 0);
@@ -67,8 +61,7 @@ int exit_code = 0;
     words = error.what();
   }
   rank.end(words);
-  exit_code = rank.store().empty() && !words.empty() ? 1 : 0;
-  std::exit(exit_code);
+  std::exit(rank.store().empty() && !words.empty() ? 1 : 0);
 }
 
 Drilled start_rank(const Fault& fault, int rank, const std::string& store) {

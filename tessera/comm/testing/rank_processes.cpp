@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "tessera/base/error.h"
+#include "tessera/comm/testing/forked.h"
 #include "tessera/comm/world.h"
 
 namespace tessera::comm {
@@ -24,6 +25,7 @@ struct Child {
 };
 
 [[noreturn]] void be_rank(int rank, int ranks, const std::string& directory, const std::function<void(int)>& body) {
+  leave_out_what_the_parent_registered();
   ::setenv("TESSERA_RECORD_DIR", std::filesystem::path(directory).parent_path().c_str(), 0);
   ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);  // the whole is touched when a rank comes to be, which takes its time
   bool is_well = false;
@@ -34,7 +36,6 @@ struct Child {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
   }
-  std::fflush(nullptr);
   std::exit(is_well ? 0 : 1);
 }
 
