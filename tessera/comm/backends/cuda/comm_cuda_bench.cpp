@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "tessera/base/error.h"
+#include "tessera/base/rank.h"
 #include "tessera/base/testing/bench.h"
 #include "tessera/comm/backends/cuda/shared_group.h"
 #include "tessera/comm/backends/cuda/testing/gpu_ranks.h"
@@ -17,7 +18,9 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 // What copies reach on an H200: bytes read and written a second.
 constexpr double kBytesPerSecond = 4.30e12;
 
+// Asked as a rank of its own: that of this process stays unused, for the ranks of a drill that are forked from it.
 bool has_gpu(const bench::Context& context) {
+  const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   const std::string why = why_no_gpu();
   if (!why.empty()) context.skip(why);
   return why.empty();
@@ -91,6 +94,7 @@ double operation_us(int ranks, std::size_t nbytes, int times, const std::functio
 
 TESSERA_BENCH(symm_barrier) {
   if (!has_gpu(context)) return;
+  const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   if (context.wants("symm_barrier_w8")) {
     BarrierRounds rounds;
     context.measure(
