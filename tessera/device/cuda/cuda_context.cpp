@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "tessera/base/log.h"
 #include "tessera/device/cuda/cuda_module.h"
+#include "tessera/device/cuda/cuda_wait.h"
 #include "tessera/device/cuda/hold.h"
 
 namespace tessera::device::cuda {
@@ -20,6 +22,7 @@ CudaContext::CudaContext(int index) : index_(index), spins_(driver_state().conne
   has_memory_values_ = attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0;
   has_overlap_ = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) >= 9;
   TESSERA_CUDA(*this, cuCtxGetStreamPriorityRange, &lowest_priority_, &highest_priority_);
+  first_word_ = words_.take();
   // Now: loading a module while a kernel spins would wait for it.
   hold_kernel_ = load_hold_kernel(*this);
 }
@@ -79,6 +82,53 @@ bool CudaContext::is_reserved(const void* address) const {
   if (after == reserved_.begin()) return false;
   --after;
   return place - after->first < after->second;
+}
+
+CUresult CudaContext::take_stream(int priority, CUstream& stream) {
+  {
+    const std::lock_guard lock(queue_mutex_);
+    if (const auto idle = idle_streams_.find(priority); idle != idle_streams_.end()) {
+      stream = idle->second;
+      idle_streams_.erase(idle);
+      return CUDA_SUCCESS;
+    }
+    CUresult result = driver().cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, priority);
+    if (result != CUDA_SUCCESS) return result;
+    result = driver().cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(first_word_), 0, 1, stream);
+    if (result != CUDA_SUCCESS) {
+      driver().cuStreamDestroy(stream);
+      return result;
+    }
+    ++streams_;
+  }
+  // A new stream is idle, unless all queues are busy.
+  poll_until(std::chrono::milliseconds(1), [&] { return driver().cuStreamQuery(stream) != CUDA_ERROR_NOT_READY; });
+  return CUDA_SUCCESS;
+}
+
+void CudaContext::give_back_stream(int priority, CUstream stream) noexcept {
+  // One that has work left, or whose capture is not over, ends with that.
+  if (!is_lost() && driver().cuStreamQuery(stream) == CUDA_SUCCESS) {
+    try {
+      const std::lock_guard lock(queue_mutex_);
+      idle_streams_.emplace(priority, stream);
+      return;
+    } catch (const std::bad_alloc&) {
+      // It goes as the others do.
+    }
+  }
+  TESSERA_CUDA_NOTHROW(*this, cuStreamDestroy, stream);
+  --streams_;
+}
+
+void CudaContext::warn_of_shared_queues() {
+  const int streams = streams_.load();
+  const int queues = driver_state().connections;
+  if (streams <= queues || has_warned_of_queues_.exchange(true)) return;
+  log::warn("cuda:", index_, " has ", streams, " streams and ", queues,
+            " hardware queues: a launch that waits for another stream may never start where the two share one. Keep "
+            "fewer streams",
+            queues < kMostConnections ? ", or raise TESSERA_CUDA_CONNECTIONS" : "");
 }
 
 int CudaContext::clamp_priority(int priority) const {

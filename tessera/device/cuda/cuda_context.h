@@ -63,6 +63,14 @@ class CudaContext {
   [[nodiscard]] bool has_overlap() const { return has_overlap_; }
   /// The nearest priority that the device offers.
   [[nodiscard]] int clamp_priority(int priority) const;
+  /// A stream with a hardware queue that no other has, as long as there are queues: work behind a spin on a stream
+  /// keeps all others of its queue from running. The driver gives queues out in turn, when streams get their first
+  /// work; so that is given here, to one stream at a time, and streams that have gone are used again.
+  CUresult take_stream(int priority, CUstream& stream);
+  /// It is not needed any more.
+  void give_back_stream(int priority, CUstream stream) noexcept;
+  /// Says so, once, if there are more streams than queues.
+  void warn_of_shared_queues();
   SpinBudget& spins() { return spins_; }
   PinnedWords& words() { return words_; }
   EventPool& events() { return events_; }
@@ -86,8 +94,13 @@ class CudaContext {
   std::exception_ptr lost_error_;
   mutable std::mutex reserved_mutex_;
   std::map<std::uintptr_t, std::size_t> reserved_;
+  std::mutex queue_mutex_;
+  std::multimap<int, CUstream> idle_streams_;  // by priority
+  std::atomic<int> streams_{0};                // that there are, idle ones too
+  std::atomic<bool> has_warned_of_queues_{false};
   SpinBudget spins_;
   PinnedWords words_;
+  void* first_word_ = nullptr;
   EventPool events_;
   RetiredStack retired_;
   CaptureRegistry captures_;

@@ -32,8 +32,8 @@ CudaStream::CudaStream(CudaContext& context, const StreamOptions& options)
       name_(options.name.empty() ? "an unnamed stream" : options.name),
       progress_(static_cast<std::uint64_t*>(context.words().take())) {
   context_.make_current();
-  const CUresult result =
-      driver().cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, context_.clamp_priority(options.priority));
+  priority_ = context_.clamp_priority(options.priority);
+  const CUresult result = context_.take_stream(priority_, stream_);
   if (result == CUDA_SUCCESS) return;
   context_.words().give_back(progress_);
   context_.fail(result, "cuStreamCreateWithPriority", {__FILE__, __LINE__});
@@ -49,7 +49,7 @@ CudaStream::CudaStream(CudaContext& context, CUstream stream)
 CudaStream::~CudaStream() {
   context_.spins().forget(*this);
   if (spin_event_ != nullptr) TESSERA_CUDA_NOTHROW(context_, cuEventDestroy, spin_event_);
-  if (is_owned_) TESSERA_CUDA_NOTHROW(context_, cuStreamDestroy, stream_);
+  if (is_owned_) context_.give_back_stream(priority_, stream_);
   // On a lost device nobody knows what still writes there.
   if (context_.is_lost()) return;
   context_.words().give_back(progress_);
@@ -70,7 +70,10 @@ void CudaStream::launch_spinning(SpinTotals spins, const Launch& launch) {
     capture->spin(this, spins);
     return;
   }
-  if (spin_event_ == nullptr) TESSERA_CUDA(context_, cuEventCreate, &spin_event_, CU_EVENT_DISABLE_TIMING);
+  if (spin_event_ == nullptr) {
+    TESSERA_CUDA(context_, cuEventCreate, &spin_event_, CU_EVENT_DISABLE_TIMING);
+    context_.warn_of_shared_queues();
+  }
   const auto admission = context_.spins().admit(*this, spins.share, spins.streams);
   launch();
   TESSERA_CUDA(context_, cuEventRecord, spin_event_, stream_);

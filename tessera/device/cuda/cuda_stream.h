@@ -87,6 +87,7 @@ class CudaStream : public StreamBackend, private Spinner {
   CudaContext& context_;
   CUstream stream_ = nullptr;
   const bool is_owned_;
+  int priority_ = 0;  // of one that is owned
   std::string name_;
   std::shared_ptr<StreamErrors> errors_ = std::make_shared<StreamErrors>();
   std::uint64_t* progress_;         // pinned; written by the device

@@ -17,9 +17,6 @@ namespace {
 
 using GetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
 
-// Streams share hardware queues; with the driver's default of 8 the ninth stream waits behind the first's spinning
-// kernel. Read by the driver when it starts, so it must be set before.
-constexpr int kConnections = 32;
 constexpr int kDriverDefaultConnections = 8;
 
 void* resolve(GetProcAddress get, const char* name) {
@@ -58,11 +55,11 @@ int apply_connections() {
 
 int chosen_connections(std::optional<int> ours, const char* theirs) {
   if (ours) return *ours;
-  if (theirs == nullptr) return kConnections;
+  if (theirs == nullptr) return kMostConnections;
   char* end = nullptr;
   const long value = std::strtol(theirs, &end, 10);
   if (end == theirs || *end != '\0') return kDriverDefaultConnections;
-  return static_cast<int>(std::clamp(value, 1L, long{kConnections}));
+  return static_cast<int>(std::clamp(value, 1L, long{kMostConnections}));
 }
 
 std::string refusal_of_version(int version) {

@@ -59,6 +59,10 @@ extern Driver loaded_driver;
 /// The functions; only after driver_state() said that there is a driver.
 inline const Driver& driver() { return detail::loaded_driver; }
 
+/// Streams share hardware queues; with the driver's default of 8 the ninth stream waits behind the first's spinning
+/// kernel. The driver reads how many it is to have when it starts, so that must be set before.
+inline constexpr int kMostConnections = 32;
+
 /// What became of loading the driver.
 struct DriverState {
   std::string why_none;  ///< empty: loaded and started

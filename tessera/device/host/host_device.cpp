@@ -48,6 +48,12 @@ Device make_rank_host_device(const HostOptions& options) {
   return device_of_rank(options);
 }
 
+bool has_threads(const Device& device) {
+  const auto* backend = dynamic_cast<const detail::HostBackend*>(device.state()->backend.get());
+  TESSERA_CHECK(backend != nullptr, device.name(), " is no host device");
+  return backend->shared().has_threads();
+}
+
 MemoryFileView::MemoryFileView(const Device& device) : device_(device) {
   TESSERA_CHECK(device_.state() != nullptr, "this Device is empty; get one with Device::get(\"host\")");
   backend_ = dynamic_cast<const detail::HostBackend*>(device_.state()->backend.get());

@@ -42,6 +42,9 @@ TESSERA_API Device make_host_device(const HostOptions& options = {});
 /// Makes the current rank's own host device with these options; an error when it has one already.
 TESSERA_API Device make_rank_host_device(const HostOptions& options);
 
+/// Whether a host device has threads that run its streams; without, all that it does is done by who calls it.
+TESSERA_API bool has_threads(const Device& device);
+
 /// The memory file of a host device, as another process of this machine can map it: all memory that the device creates
 /// is in it, wherever it is mapped here. The file grows and never shrinks. Keeps the device. Thread-safe.
 class TESSERA_API MemoryFileView {

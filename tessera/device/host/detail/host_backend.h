@@ -47,6 +47,8 @@ class HostBackend : public DeviceBackend {
 
   /// All memory of this device.
   [[nodiscard]] const MemoryFile& file() const { return *file_; }
+  /// What it has in common with its streams, events and graphs.
+  [[nodiscard]] HostShared& shared() const { return *shared_; }
   /// Where it is mapped.
   [[nodiscard]] const AddressSpace& addresses() const { return addresses_; }
 

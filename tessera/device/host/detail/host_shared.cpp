@@ -105,6 +105,11 @@ void HostShared::start_thread(const std::string& name, std::function<void()> bod
   }
 }
 
+bool HostShared::has_threads() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(threads_, [](const OwnThread& own) { return !own.has_ended->load(); });
+}
+
 void HostShared::join(OwnThread& own) {
   if (own.seeded != 0) {
     scheduler_->join(own.seeded);

@@ -89,6 +89,8 @@ class HostShared {
   void start_thread(const std::string& name, std::function<void()> body);
   /// Joins the threads that have ended.
   void reap();
+  /// Whether it has threads that have not ended.
+  [[nodiscard]] bool has_threads();
   /// Makes waits give up.
   void announce_stop();
   /// After announce_stop(): joins all threads but the calling one, which is let go.
