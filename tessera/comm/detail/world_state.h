@@ -11,6 +11,7 @@
 
 #include "tessera/base/ids.h"
 #include "tessera/comm/communicator.h"
+#include "tessera/comm/detail/circles.h"
 #include "tessera/comm/store/store.h"
 
 namespace tessera::device::host {
@@ -41,6 +42,8 @@ class SimulatedWorld {
   std::shared_ptr<std::byte> memory(const std::string& name, std::size_t nbytes,
                                     const std::function<void(std::byte*)>& initialise);
   [[nodiscard]] const std::shared_ptr<device::host::SeededScheduler>& scheduler() const { return scheduler_; }
+  /// Who waits for whom, of ranks that do not take turns.
+  [[nodiscard]] Circles& circles() { return circles_; }
   /// The thread of a rank is at its end.
   void note_end(Rank rank) {
     const std::lock_guard lock(mutex_);
@@ -56,6 +59,7 @@ class SimulatedWorld {
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<void>> shared_;
   std::set<Rank> ended_;
+  Circles circles_;
   std::shared_ptr<device::host::SeededScheduler> scheduler_;
 };
 

@@ -384,7 +384,7 @@ TEST_P(CommSuite, ARankThatIsAboutToEndHasLeft) {
       }
     }
   };
-  GetParam().run(3, [this] {
+  GetParam().run(3, [] {
     // Made before its groups are, and so destroyed after them.
     auto& held = current_rank()->part<HoldsOn>([] { return std::make_shared<HoldsOn>(); });
     const Member member(GetParam());

@@ -1,6 +1,5 @@
 // What groups promise, for ranks that share a GPU. Buffers of the suite are host memory that the GPU reads in place;
 // what is in its own memory is in gpu_ranks_cuda_test.cpp.
-#include <cstdlib>
 #include <mutex>
 
 #include "tessera/comm/backends/cuda/testing/gpu_ranks.h"
@@ -8,9 +7,6 @@
 
 namespace tessera::comm::suite {
 namespace {
-
-// The whole of a rank's record is touched when the rank comes to be, which takes its time.
-[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
 
 void run_on_gpu(int ranks, const std::function<void()>& body) {
   if (const std::string why = cuda::why_no_gpu(); !why.empty()) GTEST_SKIP() << why;

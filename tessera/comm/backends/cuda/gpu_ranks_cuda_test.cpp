@@ -2,7 +2,6 @@
 // bit, and what only a GPU can do wrong: graphs, streams, addresses.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <span>
@@ -19,8 +18,6 @@ namespace tessera::comm::cuda {
 namespace {
 
 using namespace std::chrono_literals;
-
-[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
 
 class GpuRanks : public testing::Test {
  protected:
@@ -301,15 +298,15 @@ TEST_F(GpuRanks, OneStreamForTwoRanksIsRefused) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const device::Stream both = rank.gpu.default_stream();
     if (rank.rank() == 0) {
-      (void)rank.group.launch({.kind = OpKind::kBarrier}, both);
+      const Work work = rank.group.launch({.kind = OpKind::kBarrier}, both);
       store()->set("launched", "");
+      work.wait();
     } else {
       (void)store()->get("launched", 20s);
       expect_error<InvalidArgument>([&] { (void)rank.group.launch({.kind = OpKind::kBarrier}, both); },
                                     {"ranks 0 and 1", "a stream of its own"});
-      (void)rank.group.launch({.kind = OpKind::kBarrier}, rank.stream);
+      rank.group.launch({.kind = OpKind::kBarrier}, rank.stream).wait();
     }
-    both.synchronize(20s);
   });
 }
 

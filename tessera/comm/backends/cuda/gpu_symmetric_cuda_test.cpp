@@ -2,8 +2,6 @@
 // for. What goes wrong is told by the next call.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/backends/cuda/testing/gpu_ranks.h"
@@ -16,8 +14,6 @@ namespace tessera::comm::cuda {
 namespace {
 
 using namespace std::chrono_literals;
-
-[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
 
 class GpuSymmetric : public testing::Test {
  protected:

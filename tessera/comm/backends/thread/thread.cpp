@@ -5,6 +5,7 @@
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/peer_memory/peer_communicator.h"
 #include "tessera/comm/detail/world_state.h"
+#include "tessera/device/host/host_device.h"
 
 namespace tessera::comm {
 namespace {
@@ -30,6 +31,18 @@ class ThreadMemory : public detail::PeerMemory {
   [[nodiscard]] bool is_dead(int peer) const override {
     return world_->has_ended(ranks_[static_cast<std::size_t>(peer)]);
   }
+
+  // Of ranks that run freely and have no thread beside this one, which could raise what is waited for. A thread that
+  // works for a rank holds it, as its simulation does; so do the slot of this thread and `rank` here.
+  [[nodiscard]] std::string circle_of(const Wait& wait) override {
+    const std::shared_ptr<RankContext> rank = current_rank();
+    if (waiting_.is_virtual() || rank.use_count() > 3) return "";
+    if (device::host::has_threads(device::Device::get("host"))) return "";
+    const Rank peer = ranks_[static_cast<std::size_t>(wait.peer)];
+    world_->circles().enter(rank->place().rank, {peer, &wait.word, wait.least, wait.what});
+    return world_->circles().of(rank->place().rank);
+  }
+  void end_wait() override { world_->circles().leave(current_rank()->place().rank); }
 
  private:
   std::shared_ptr<std::byte> memory_;

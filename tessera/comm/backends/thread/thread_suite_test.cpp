@@ -7,9 +7,6 @@
 namespace tessera::comm::suite {
 namespace {
 
-// The whole of a rank's record is touched when the rank comes to be, which takes its time.
-[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
-
 Implementation threads(const std::string& name, std::optional<std::uint64_t> seed, bool is_checked = false) {
   return {.name = name, .backend = "thread", .is_seeded = seed.has_value(), .run = [=](int ranks, const auto& body) {
             if (is_checked) ::setenv("TESSERA_COMM_CHECK", "1", 1);

@@ -22,7 +22,10 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
   for (int peer = 0; peer < group.size(); ++peer) {
     Board& board = group.board(peer);
     const std::function<bool()> is_there = [&] { return board.joined.load(std::memory_order_acquire) != 0; };
-    const std::function<bool()> is_over = [&] { return has_verdict(group) || memory_->is_dead(peer); };
+    CircleLook circle(*memory_);
+    const std::function<bool()> is_over = [&] {
+      return has_verdict(group) || memory_->is_dead(peer) || circle.finds({peer, board.joined, 1, what});
+    };
     const bool came = memory_->waiting().wait({.is_there = is_there,
                                                .word = board.joined,
                                                .sleepers = board.sleepers,
@@ -31,12 +34,16 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
                                                .what = what.c_str()});
     if (came) continue;
     const bool is_dead = memory_->is_dead(peer);
-    write_verdict(group, memory_->waiting(),
-                  {.kind = is_dead ? Failure::Kind::kDeadRank : Failure::Kind::kDeadline,
-                   .by = rank_,
-                   .missing = {peer},
-                   .text = tessera::detail::concat("rank ", request.ranks[static_cast<std::size_t>(peer)],
-                                                   is_dead ? " ended before it joined" : " did not join in time")});
+    Failure failure{.kind = is_dead ? Failure::Kind::kDeadRank : Failure::Kind::kDeadline,
+                    .by = rank_,
+                    .missing = {peer},
+                    .text = tessera::detail::concat("rank ", request.ranks[static_cast<std::size_t>(peer)],
+                                                    is_dead ? " ended before it joined" : " did not join in time")};
+    if (!circle.text().empty()) {
+      failure.kind = Failure::Kind::kMismatch;
+      failure.text = circle.text();
+    }
+    write_verdict(group, memory_->waiting(), failure);
     throw_verdict(group, "of ranks " + request.name);
   }
 }

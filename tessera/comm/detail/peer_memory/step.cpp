@@ -287,8 +287,10 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
                      const Operation& operation) {
   if (memory_.waiting().comes_soon(word, least)) return;
   const std::function<bool()> is_there = [&] { return word.load(std::memory_order_acquire) >= least; };
+  CircleLook circle(memory_);
   const std::function<bool()> is_over = [&] {
-    return has_verdict(group_) || has_passed(operation, peer) || detail::is_gone(memory_, peer);
+    return has_verdict(group_) || has_passed(operation, peer) || detail::is_gone(memory_, peer) ||
+           circle.finds({peer, word, least, tessera::detail::concat(to_string(operation.kind), " of group ", name_)});
   };
   std::string what;
   if (memory_.waiting().is_virtual()) {
@@ -303,7 +305,11 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
                                               .what = what.c_str()});
     if (came) return;
     // Unless the deadline was moved meanwhile.
-    if (is_over() || time_left() == nanoseconds(0)) fail_waiting(operation, peer);
+    if (!is_over() && time_left() > nanoseconds(0)) continue;
+    if (const std::string text = circle.text(); !text.empty()) {
+      fail({.kind = Failure::Kind::kMismatch, .missing = {peer}, .text = text}, operation);
+    }
+    fail_waiting(operation, peer);
   }
 }
 

@@ -1,0 +1,38 @@
+#include "tessera/comm/detail/circles.h"
+
+#include <utility>
+
+#include "tessera/base/error.h"
+
+namespace tessera::comm::detail {
+
+void Circles::enter(Rank rank, Wait wait) {
+  const std::lock_guard lock(mutex_);
+  waits_.insert_or_assign(rank, std::move(wait));
+}
+
+void Circles::leave(Rank rank) {
+  const std::lock_guard lock(mutex_);
+  waits_.erase(rank);
+}
+
+// Whoever is noted is in its wait as long as the lock is held, so that its word is there to look at; and a word that is
+// not raised now can only be raised by a rank that is noted too.
+std::string Circles::of(Rank rank) const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  Rank at = rank;
+  for (std::size_t seen = 0; seen <= waits_.size(); ++seen) {
+    const auto found = waits_.find(at);
+    if (found == waits_.end()) return "";
+    const Wait& wait = found->second;
+    if (wait.word->load(std::memory_order_acquire) >= wait.least) return "";
+    text += tessera::detail::concat(text.empty() ? "" : ", ", "rank ", at, " waits for rank ", wait.peer, " in ",
+                                    wait.what);
+    at = wait.peer;
+    if (at == rank) return text;
+  }
+  return "";  // it waits for a circle, and is in none
+}
+
+}  // namespace tessera::comm::detail
