@@ -11,6 +11,7 @@
 #include "tessera/comm/world.h"
 #include "tessera/ops/index/index.h"
 #include "tessera/ops/nn/attention.h"
+#include "tessera/ops/nn/norm.h"
 #include "tessera/ops/nn/softmax.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/arrange.h"
@@ -171,6 +172,28 @@ TEST(CutDimensions, MeansOfUnevenPartsArePartialSums) {
     EXPECT_EQ(ops::mean(x, {1}).layout(), Layout::parse(mesh, "P"));
     EXPECT_EQ(shard_counts().collectives, 0U);
   });
+}
+
+// One input says with the whole axis what another says with its parts: they talk over one group.
+TEST(CutDimensions, AnAxisAndItsPartsAreTheSameRanks) {
+  const char* const ways[] = {"S0", "{2:Shard(0)*2:Shard(0)}"};
+  Results results(4);
+  simulate(4, [&] {
+    const Mesh mesh = Mesh::parse("x=4");
+    std::size_t number = 0;
+    for (const char* of_x : ways) {
+      for (const char* of_weight : ways) {
+        const Tensor x = placed(values({12}), Layout::parse(mesh, of_x));
+        const Tensor weight = placed(values({12}), Layout::parse(mesh, of_weight));
+        Tensor y;
+        EXPECT_EQ(testing::collectives([&] { y = ops::rms_norm(x, weight); }), 1U) << of_x << " " << of_weight;
+        results.hand_in(number++, y);
+      }
+    }
+  });
+  const Tensor want = ops::rms_norm(testing::plain(values({12})), testing::plain(values({12})));
+  const Whole one_device = testing::read(want);
+  for (std::size_t number = 0; number < 4; ++number) EXPECT_EQ(results.wrong_with(number, one_device, 1e-12), "");
 }
 
 TEST(CutDimensions, MovesOfElementsAreTraced) {

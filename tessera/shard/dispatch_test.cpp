@@ -30,7 +30,10 @@ namespace {
 using layout::Layout;
 using layout::Mesh;
 using layout::Shard;
+using testing::collectives;
 using testing::counted;
+using testing::grid;
+using testing::on_grid;
 using testing::placed;
 using testing::Results;
 
@@ -38,20 +41,7 @@ const Mesh& line() {
   static const Mesh mesh = Mesh::parse("tp=4");
   return mesh;
 }
-const Mesh& grid() {
-  static const Mesh mesh = Mesh::parse("dp=2,tp=2");
-  return mesh;
-}
 Layout on_line(const char* text) { return Layout::parse(line(), text); }
-Layout on_grid(const char* text) { return Layout::parse(grid(), text); }
-
-// Collectives of this rank while `body` runs.
-template <class F>
-std::uint64_t collectives(const F& body) {
-  const std::uint64_t before = shard_counts().collectives;
-  body();
-  return shard_counts().collectives - before;
-}
 
 TEST(Dispatch, ProductsOfCutColumnsAndRowsTalkOnlyWhereTheyAreSettled) {
   Results results(4);

@@ -22,34 +22,18 @@ namespace {
 
 using layout::Layout;
 using layout::Mesh;
+using testing::collectives;
 using testing::counted;
+using testing::grid;
+using testing::leaf;
+using testing::on_grid;
 using testing::placed;
+using testing::read;
 using testing::Results;
 using testing::Whole;
 
-const Mesh& grid() {
-  static const Mesh mesh = Mesh::parse("dp=2,tp=2");
-  return mesh;
-}
-Layout on_grid(const char* text) { return Layout::parse(grid(), text); }
-
-Tensor leaf(Tensor tensor) {
-  autograd::set_requires_grad(tensor, true);
-  return tensor;
-}
 Tensor f64(const Shape& shape, const char* layout) { return placed(counted(shape, DType::kF64), on_grid(layout)); }
 Tensor plain64(const Shape& shape) { return testing::plain(counted(shape, DType::kF64)); }
-Whole read(const Tensor& tensor) {
-  ops::testing::wait_for_work();
-  return ops::testing::read(tensor);
-}
-
-template <class F>
-std::uint64_t collectives(const F& body) {
-  const std::uint64_t before = shard_counts().collectives;
-  body();
-  return shard_counts().collectives - before;
-}
 
 // A column-parallel product and a row-parallel one, batch cut by dp, summed up.
 Tensor model(const Tensor& x, const Tensor& up, const Tensor& down) {

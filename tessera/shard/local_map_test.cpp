@@ -27,17 +27,15 @@ namespace {
 using layout::Layout;
 using layout::Mesh;
 using testing::counted;
+using testing::grid;
+using testing::leaf;
+using testing::on_grid;
 using testing::on_worlds;
 using testing::placed;
 using testing::Results;
 using testing::Whole;
 using Tensors = std::vector<Tensor>;
 
-const Mesh& grid() {
-  static const Mesh mesh = Mesh::parse("dp=2,tp=2");
-  return mesh;
-}
-Layout on_grid(const std::string& text) { return Layout::parse(grid(), text); }
 Along tp() { return {grid(), "tp"}; }
 
 struct Case {
@@ -172,11 +170,6 @@ Whole values(const Shape& shape, std::size_t number) {
   Whole whole = counted(shape, DType::kF64);
   for (double& value : whole.values) value = std::fmod(value + static_cast<double>(number), 5) + 1;
   return whole;
-}
-
-Tensor leaf(const Tensor& x) {
-  autograd::set_requires_grad(x, true);
-  return x;
 }
 
 // The layouts that the gradient of a result may come in: what is not cut replicated, or pending along some axes.

@@ -72,8 +72,8 @@ TEST(Mismatch, IsToldWithBothSides) {
   }
 }
 
-// Groups of different ranks, asked for in orders that do not go together: each rank waits for the next. Ranks that take
-// turns are told by nobody being able to run, others by the deadline.
+// Groups of different ranks, asked for in orders that do not go together: each rank waits for the next. No deadline is
+// at hand: that none of them will come is known at once.
 TEST(Mismatch, OfGroupsInACircleNamesWhatEachWaitsFor) {
   const auto circle = [](const char* mesh) {
     const int rank = current_place().rank.value();
@@ -97,8 +97,17 @@ TEST(Mismatch, OfGroupsInACircleNamesWhatEachWaitsFor) {
                       circle("x=2,y=2");
                     }),
                {"deadlock", "all_gather of group 0-1, rank 1 to come", "all_gather of group 1,3, rank 1 to come"});
-  expect_words(told(4, {}, [&](bool) { circle("x=2{deadline_ms=300},y=2{deadline_ms=300}"); }),
-               {"group of ranks", "did not join in time"});
+  expect_words(told(4, {}, [&](bool) { circle("x=2,y=2"); }),
+               {"ranks wait for each other in a circle", "rank 0 waits for rank 1 in the ranks of the new group 0-1",
+                "rank 1 waits for rank 3 in the ranks of the new group 1,3"});
+  expect_words(told(4, {},
+                    [&](bool) {
+                      gather("x=2,y=2", {8}, "S0,R", "R,R");
+                      gather("x=2,y=2", {8}, "R,S0", "R,R");
+                      circle("x=2,y=2");
+                    }),
+               {"ranks wait for each other in a circle", "rank 0 waits for rank 1 in all_gather of group",
+                "rank 1 waits for rank 3 in all_gather of group"});
 }
 
 }  // namespace

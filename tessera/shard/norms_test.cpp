@@ -19,16 +19,13 @@ namespace {
 
 using layout::Layout;
 using layout::Mesh;
+using testing::collectives;
 using testing::counted;
+using testing::grid;
+using testing::on_grid;
 using testing::placed;
 using testing::Results;
 using Tensors = std::vector<Tensor>;
-
-const Mesh& grid() {
-  static const Mesh mesh = Mesh::parse("dp=2,tp=2");
-  return mesh;
-}
-Layout on_grid(const char* text) { return Layout::parse(grid(), text); }
 
 struct Member {
   Shape shape;
@@ -52,13 +49,6 @@ double norm_of(const std::vector<Member>& members, double p = 2) {
     }
   }
   return p == kInfinity ? most : std::pow(sum, 1 / p);
-}
-
-template <class F>
-std::uint64_t collectives(const F& body) {
-  const std::uint64_t before = shard_counts().collectives;
-  body();
-  return shard_counts().collectives - before;
 }
 
 // The norm of all, on every rank, with this many launches.

@@ -1,5 +1,4 @@
 // What sharded programs promise, for ranks that are threads: free, and taking turns under seeds.
-#include <cstdlib>
 #include <exception>
 #include <optional>
 
@@ -9,9 +8,6 @@
 
 namespace tessera::shard::suite {
 namespace {
-
-// The whole of a rank's record is touched when the rank comes to be, which takes its time.
-[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
 
 Implementation threads(const std::string& name, std::optional<std::uint64_t> seed) {
   return {.name = name, .run = [seed](int ranks, const auto& body) {

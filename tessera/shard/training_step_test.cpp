@@ -24,6 +24,7 @@ namespace {
 using layout::Layout;
 using layout::Mesh;
 using testing::counted;
+using testing::leaf;
 using testing::Llama;
 using testing::LlamaFault;
 using testing::LlamaSizes;
@@ -69,11 +70,6 @@ SentByKind sent_by(const F& body) {
   const TraceLayouts trace;
   body();
   return sent_in(trace);
-}
-
-Tensor leaf(Tensor tensor) {
-  autograd::set_requires_grad(tensor, true);
-  return tensor;
 }
 
 // A rank's f32 tensor of ones would hide what is summed twice.

@@ -11,27 +11,25 @@
 #include "tessera/shard/scopes.h"
 #include "tessera/shard/testing/all_ranks.h"
 #include "tessera/shard/trace.h"
+#include "tessera/tensor/call.h"
 
 namespace tessera::shard {
 namespace {
 
 using layout::Layout;
 using layout::Mesh;
+using testing::collectives;
 using testing::counted;
+using testing::on_grid;
 using testing::placed;
 using testing::Results;
 using testing::Whole;
 using Tensors = std::vector<Tensor>;
 
-const Mesh& grid() {
-  static const Mesh mesh = Mesh::parse("dp=2,tp=2");
-  return mesh;
-}
 const Mesh& line() {
   static const Mesh mesh = Mesh::parse("ep=4");
   return mesh;
 }
-Layout on_grid(const char* text) { return Layout::parse(grid(), text); }
 Layout on_line(const char* text) { return Layout::parse(line(), text); }
 
 Tensor number(double value, DType dtype = DType::kF32) { return testing::plain({{}, dtype, {value}}); }
@@ -67,13 +65,6 @@ Tensors list_of(const std::vector<Member>& members, double by) {
 std::vector<Member> all_plain(std::vector<Member> members) {
   for (Member& each : members) each.layout = {};
   return members;
-}
-
-template <class F>
-std::uint64_t collectives(const F& body) {
-  const std::uint64_t before = shard_counts().collectives;
-  body();
-  return shard_counts().collectives - before;
 }
 
 // Parameters and state of an optimizer after some steps.
@@ -250,6 +241,51 @@ TEST(ListUpdates, StateOfAnotherLayoutIsRefused) {
     expect_error<InvalidArgument>(step, {"adamw: place 0 of its lists"});
     const AutoRedistribute automatic;  // the state would have to be moved there and back: it keeps its layout
     expect_error<InvalidArgument>(step, {"adamw: place 0 of its lists"});
+  });
+}
+
+// Places are looked at many at a time: what is odd is seen wherever it stands, also where this rank's parts look right.
+TEST(ListUpdates, OddTensorsOfLongListsAreSeenAtTheirPlaces) {
+  simulate(4, [] {
+    const std::vector<Member> members(70, {{8}, on_line("S0")});
+    const Tensor others = placed(counted({8}), on_line("R"));
+    const Tensor fewer = placed(counted({7}), on_line("S0"));
+    for (const std::size_t place : {0U, 31U, 32U, 63U, 64U, 69U}) {
+      for (std::size_t list = 0; list < 4; ++list) {
+        Tensors lists[4] = {list_of(members, 1), list_of(members, 1), list_of(members, 1), list_of(members, 1)};
+        const auto step = [&] {
+          ops::adamw_(lists[0], lists[1], lists[2], lists[3], number(0, DType::kI64), {.learning_rate = number(1)});
+        };
+        const std::string where = tessera::detail::concat("place ", place, " of its lists");
+        step();
+        lists[list][place] = others;
+        expect_error<InvalidArgument>(step, {where});
+        lists[list][place] = fewer;
+        expect_error<InvalidArgument>(step, {where, "[7]", "[8]"});
+        lists[list][place] = {};
+        expect_error<InvalidArgument>(step, {tessera::detail::concat("[", place, "] is no tensor")});
+      }
+    }
+  });
+}
+
+TEST(ListUpdates, TargetsOfLongListsAreSeenAtTheirPlaces) {
+  simulate(4, [] {
+    const std::vector<Member> members(70, {{8}, on_line("S0")});
+    const tensor::Operator add = tensor::find_op("foreach_add");
+    for (const std::size_t place : {0U, 31U, 32U, 69U}) {
+      Tensors inputs = list_of(members, 1);
+      Tensors targets = inputs;
+      inputs.insert(inputs.end(), targets.begin(), targets.end());
+      const auto call = [&] { tensor::call_into({add, inputs, ops::ForeachAttributes{.by = 1}, targets}); };
+      targets[place] = placed(counted({8}), on_line("R"));
+      expect_error<InvalidArgument>(call, {tessera::detail::concat("place ", place, " of its lists")});
+      targets[place] = placed(scaled({8}, 0), on_line("S0"));
+      call();
+      ops::testing::wait_for_work();
+      EXPECT_EQ(ops::testing::read(targets[place].local()).values,
+                ops::testing::read(placed(scaled({8}, 2), on_line("S0")).local()).values);
+    }
   });
 }
 

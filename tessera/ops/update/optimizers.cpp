@@ -56,7 +56,7 @@ struct Scalars {
 
 // A skipped step leaves results as their inputs; in place there is nothing to do.
 template <class T>
-void keep(const detail::Rows& from, const detail::Rows& to, const ListPiece& at, T* scratch) {
+void keep(const detail::ListRows& from, const detail::ListRows& to, const ListPiece& at, T* scratch) {
   const T* in = from.read(at.row, at.begin, at.count, scratch);
   T* out = to.begin_write(at.row, at.begin, scratch);
   if (in != out) std::copy_n(in, at.count, out);

@@ -33,27 +33,35 @@ TensorState* part_of(const Tensor& tensor) {
 class KnownLayouts {
  public:
   struct Known {
-    const Layout* layout;  // empty: plain
-    bool is_partial;
-    bool is_here;  // this rank is on its mesh
+    const Layout* layout = nullptr;  // to an empty one: plain
+    bool is_partial = false;
+    bool is_here = false;  // this rank is on its mesh
   };
-  const Known& of(const Layout& layout) {
-    if (last_ < all_.size() && *all_[last_].layout == layout) [[likely]]
-      return all_[last_];
-    for (last_ = 0; last_ < all_.size(); ++last_) {
-      if (*all_[last_].layout == layout) return all_[last_];
-    }
-    const bool is_plain = !layout;
-    all_.push_back(
-        {&layout, !is_plain && !layout.partials().empty(), is_plain || layout.mesh().contains(current_place().rank)});
-    return all_[last_];
+  Known of(const Layout& layout) {
+    if (last_.layout == nullptr || !(*last_.layout == layout)) [[unlikely]]
+      last_ = find(layout);
+    return last_;
   }
   [[nodiscard]] std::span<const Known> all() const { return all_; }
 
  private:
+  [[gnu::noinline]] Known find(const Layout& layout) {
+    for (const Known& each : all_) {
+      if (*each.layout == layout) return each;
+    }
+    const bool is_plain = !layout;
+    all_.push_back(
+        {&layout, !is_plain && !layout.partials().empty(), is_plain || layout.mesh().contains(current_place().rank)});
+    return all_.back();
+  }
+
   std::vector<Known> all_;
-  std::size_t last_ = 0;
+  Known last_ = {};
 };
+
+bool are_there(std::span<const Tensor> tensors) {
+  return std::ranges::all_of(tensors, [](const Tensor& each) { return static_cast<bool>(each); });
+}
 
 // One call, taken apart.
 class ByPlace {
@@ -66,20 +74,16 @@ class ByPlace {
         inputs_(call.inputs.size()),
         outputs_(call.outputs.size()) {
     for (const tensor::OpArgument& output : call.op->outputs) output_lists_ += output.is_list ? 1 : 0;
-    for (const Tensor& output : call.outputs) has_targets_ &= static_cast<bool>(output);
-    if (!has_targets_) layouts_.resize(call.outputs.size());
-    for (std::size_t list = 0; list < output_lists_ && count_ > 0; ++list) {
-      std::size_t twin = 0;
-      while (twin + 1 < lists_ && !(in(twin, 0) == out(list, 0))) ++twin;
-      twins_.push_back(twin);
+    for (std::size_t list = 0; list < output_lists_; ++list) {
+      twins_.push_back(twin_of(list));
+      if (twins_[list] == kNoTwin) has_targets_ &= are_there(call.outputs.subspan(list * count_, count_));
     }
+    has_targets_ &= are_there(call.outputs.subspan(output_lists_ * count_));
+    if (!has_targets_) layouts_.resize(call.outputs.size());
   }
 
   void run() {
-    for (std::size_t i = 0; i < count_; ++i) {
-      fetch_ahead(i);
-      take(i);
-    }
+    for (std::size_t i = 0; i < count_; i += kBlock) take_block(i, std::min(kBlock, count_ - i));
     if (moving() == Moving::kAutomatic) move_singles();
     if (!moved_.empty()) {
       move_and_call(call_, moved_, targets_);
@@ -102,50 +106,11 @@ class ByPlace {
   [[nodiscard]] const Tensor& in(std::size_t list, std::size_t i) const { return call_.inputs[list * count_ + i]; }
   [[nodiscard]] Tensor& out(std::size_t list, std::size_t i) const { return call_.outputs[list * count_ + i]; }
 
-  // Long lists lie outside of the nearest caches, and each tensor is looked at only once.
-  void fetch_ahead(std::size_t i) const {
-    constexpr std::size_t kAhead = 16;
-    if (i + kAhead >= count_) return;
-    for (std::size_t list = 0; list < lists_; ++list) {
-      if (const TensorState* state = in(list, i + kAhead).state()) __builtin_prefetch(&state->layout);
-    }
-  }
-  // The parts of a place. Whether all its tensors have one layout and one size; that shapes are the same is seen by the
-  // local call, of parts, which are cut alike.
-  bool take_parts(const TensorState& first, std::size_t i) {
-    bool is_alike = true;
-    const auto take_part = [&](TensorState* state, tensor::BorrowedTensors& parts, std::size_t at) {
-      is_alike &= state->layout == first.layout || TESSERA_MUTANT("shard.layouts_not_compared");
-      is_alike &= state->numel == first.numel;
-      parts.set(at, first.has_layout ? state->local.get() : state);
-    };
-    for (std::size_t at = i; at < lists_ * count_; at += count_) {
-      if (!call_.inputs[at]) [[unlikely]]
-        return false;
-      take_part(call_.inputs[at].state(), inputs_, at);
-    }
-    for (std::size_t list = 0; list < output_lists_ && has_targets_; ++list) {
-      const std::size_t at = list * count_ + i;
-      const std::size_t twin = twins_[list] * count_ + i;
-      TensorState* target = call_.outputs[at].state();
-      if (target == call_.inputs[twin].state()) [[likely]] {
-        outputs_.set(at, inputs_.tensors()[twin].state());
-      } else {
-        take_part(target, outputs_, at);
-      }
-    }
-    return is_alike;
-  }
-
-  void take(std::size_t i) {
-    const Tensor& first = call_.inputs[i];
-    TESSERA_CHECK(first, call_.op.name(), ": ", argument_text(call_, i), " is no tensor");
-    const KnownLayouts::Known& known = known_layouts_.of(first.layout());
-    absent_ += known.is_here ? 0 : 1;
-    if (!take_parts(*first.state(), i) || known.is_partial || !has_targets_) [[unlikely]]
-      look_at(i, known);
-  }
-
+  [[nodiscard]] std::size_t twin_of(std::size_t list) const;
+  void take_block(std::size_t begin, std::size_t size);
+  void take_first(std::size_t begin, std::size_t size);
+  void take_list(std::span<const Tensor> tensors, tensor::BorrowedTensors& parts, std::size_t at);
+  void take_twins();
   void look_at(std::size_t i, const KnownLayouts::Known& known);
   void look_up(std::size_t i);
   [[nodiscard]] bool is_alike(std::size_t i) const;
@@ -159,21 +124,100 @@ class ByPlace {
   void call_into_targets();
   void call_for_results();
 
+  static constexpr std::size_t kNoTwin = ~std::size_t{0};
+  static constexpr std::size_t kBlock = 32;  // places that are taken together, list by list: a bit of `unlike_` each
+
   const Call& call_;
   std::size_t lists_;
   std::size_t singles_;
   std::size_t count_;
   std::size_t output_lists_ = 0;
-  std::vector<std::size_t> twins_;  // of each list of results: the inputs that it is most likely written over
+  std::vector<std::size_t> twins_;  // of each list of results: the list of inputs that it is written over
   bool has_targets_ = true;         // every result is written into a given tensor
   tensor::BorrowedTensors inputs_;
   tensor::BorrowedTensors outputs_;  // where all have targets
+  std::uint32_t unlike_ = 0;         // of the block: places whose tensors differ, or need a look for another reason
   std::size_t absent_ = 0;           // places of meshes that this rank is off
   KnownLayouts known_layouts_;
   std::vector<Layout> layouts_;       // of the results, unless all have targets
   std::vector<std::size_t> moved_;    // inputs that must move first
   std::vector<Layout> targets_ = {};  // and where to
 };
+
+// Lists are long, and each of their tensors is looked at only once: it lies outside of the nearest caches, with what is
+// asked of it in one line there or in two. What the next block needs is fetched while this one is taken.
+void fetch(const TensorState* state) {
+  if (state == nullptr) return;
+  __builtin_prefetch(&state->numel);
+  __builtin_prefetch(&state->local);
+}
+
+// Whether all tensors of a place have one layout and one size; that shapes are the same is seen by the local call, of
+// parts, which are cut alike.
+void ByPlace::take_block(std::size_t begin, std::size_t size) {
+  unlike_ = has_targets_ ? 0 : ~std::uint32_t{0};
+  take_first(begin, size);
+  for (std::size_t at = count_ + begin; at < lists_ * count_; at += count_) {
+    take_list(call_.inputs.subspan(at, size), inputs_, at);
+  }
+  for (std::size_t list = 0; list < output_lists_ && has_targets_; ++list) {
+    const std::size_t at = list * count_ + begin;
+    if (twins_[list] == kNoTwin) take_list(call_.outputs.subspan(at, size), outputs_, at);
+  }
+  for (std::size_t i = 0; unlike_ != 0 && i < size; ++i) {
+    if ((unlike_ >> i & 1) != 0) look_at(begin + i, known_layouts_.of(call_.inputs[begin + i].layout()));
+  }
+}
+
+// The first list, whose tensors the others are held against.
+void ByPlace::take_first(std::size_t begin, std::size_t size) {
+  for (std::size_t i = begin; i < begin + size; ++i) {
+    if (i + kBlock < count_) fetch(call_.inputs[i + kBlock].state());
+    const Tensor& first = call_.inputs[i];
+    TESSERA_CHECK(first, call_.op.name(), ": ", argument_text(call_, i), " is no tensor");
+    const KnownLayouts::Known known = known_layouts_.of(first.layout());
+    absent_ += known.is_here ? 0 : 1;
+    unlike_ |= std::uint32_t{known.is_partial} << (i - begin);
+    inputs_.set(i, part_of(first));
+  }
+}
+
+// The block of another list, which begins at place `at` of all.
+void ByPlace::take_list(std::span<const Tensor> tensors, tensor::BorrowedTensors& parts, std::size_t at) {
+  const Tensor* const firsts = call_.inputs.data() + at % count_;
+  const std::size_t left = count_ - at % count_;  // places up to the end of the lists
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (i + kBlock < left) fetch(tensors.data()[i + kBlock].state());
+    const TensorState* const state = tensors[i].state();
+    const TensorState& first = *firsts[i].state();
+    const bool is_alike = state != nullptr && state->numel == first.numel &&
+                          (state->layout == first.layout || TESSERA_MUTANT("shard.layouts_not_compared"));
+    unlike_ |= std::uint32_t{!is_alike} << i;
+    parts.set(at + i, part_of(tensors[i]));
+  }
+}
+
+// An update in place writes over lists of its inputs, whose tensors need no second look.
+std::size_t ByPlace::twin_of(std::size_t list) const {
+  const Tensor* const targets = call_.outputs.data() + list * count_;
+  std::size_t twin = 0;
+  while (twin < lists_ && count_ > 0 && !(in(twin, 0) == targets[0])) ++twin;
+  if (twin == lists_ || count_ == 0 || !targets[0]) return kNoTwin;
+  std::uintptr_t difference = 0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    difference |=
+        reinterpret_cast<std::uintptr_t>(in(twin, i).state()) ^ reinterpret_cast<std::uintptr_t>(targets[i].state());
+  }
+  return difference == 0 ? twin : kNoTwin;
+}
+
+void ByPlace::take_twins() {
+  const Tensor* const parts = inputs_.tensors().data();
+  for (std::size_t list = 0; list < output_lists_; ++list) {
+    if (twins_[list] == kNoTwin) continue;
+    for (std::size_t i = 0; i < count_; ++i) outputs_.set(list * count_ + i, parts[twins_[list] * count_ + i].state());
+  }
+}
 
 // Plain tensors and meshes, for which there are better words than those about one call.
 void ByPlace::check_place(std::size_t i) const {
@@ -284,8 +328,11 @@ void ByPlace::gather_around_first(std::size_t i) {
   const Layout target = is_pending ? Layout::replicated(first.mesh()) : first;
   for (std::size_t list = 0; list < lists_; ++list) {
     const Tensor& each = in(list, i);
-    if (each.layout() == target) continue;
     const std::size_t at = list * count_ + i;
+    // Parts of other wholes may look the same on some ranks.
+    TESSERA_CHECK(each.shape() == in(0, i).shape(), call_.op.name(), ": place ", i,
+                  " of its lists: ", argument_text(call_, at), " is ", each.shape(), ", not ", in(0, i).shape());
+    if (each.layout() == target) continue;
     TESSERA_CHECK(moving() == Moving::kAutomatic, call_.op.name(), ": place ", i,
                   " of its lists: ", argument_text(call_, at), " is ", tensor::describe(each), " and ",
                   argument_text(call_, i), " ", tensor::describe(in(0, i)), ": redistribute() it to ", target.text(),
@@ -296,9 +343,9 @@ void ByPlace::gather_around_first(std::size_t i) {
   }
   for (std::size_t list = 0; list < output_lists_; ++list) {
     const Tensor& given = out(list, i);
-    TESSERA_CHECK(!given || given.layout() == target, call_.op.name(), ": place ", i,
-                  " of its lists: a result has the layout ", target.text(), " and cannot be written into ",
-                  tensor::describe(given));
+    TESSERA_CHECK(!given || (given.layout() == target && given.shape() == in(0, i).shape()), call_.op.name(),
+                  ": place ", i, " of its lists: a result is ", in(0, i).shape(), " of the layout ", target.text(),
+                  " and cannot be written into ", tensor::describe(given));
     if (!has_targets_) layouts_[list * count_ + i] = target;
   }
 }
@@ -352,6 +399,7 @@ tensor::BorrowedTensors borrowed(const std::vector<TensorState*>& states) {
 
 void ByPlace::call_into_targets() {
   if (absent_ == 0) [[likely]] {
+    take_twins();
     for (std::size_t o = output_lists_ * count_; o < call_.outputs.size(); ++o) {
       outputs_.set(o, part_of(call_.outputs[o]));
     }

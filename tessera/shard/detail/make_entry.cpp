@@ -129,19 +129,24 @@ std::string take_targets(const RuledCall& call, const Entry& entry, std::vector<
   return {};
 }
 
-// The axes that cut a factor along which ranks work together, of those whose name begins so.
+// The axes that cut a factor along which ranks work together, of those whose name begins so. Inputs that fit together
+// cut a factor in the same pieces, but one may say it with a whole axis and another with its parts: the first that has
+// the factor speaks for all.
 std::vector<layout::SubAxis> cooperating_axes(const RuledCall& call, std::string_view along) {
   std::vector<layout::SubAxis> axes;
+  std::vector<bool> is_known(call.rule.factors.size());
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     const Layout& layout = call.operands[i].layout;
     for (int d = 0; d < layout.ndim(); ++d) {
-      const bool cooperates =
-          std::ranges::any_of(call.rule.inputs[i][static_cast<std::size_t>(d)], [&](std::int32_t f) {
-            const layout::Factor& factor = call.rule.factors[static_cast<std::size_t>(f)];
-            return factor.kind == layout::FactorKind::kCooperate && factor.name.starts_with(along);
-          });
+      bool cooperates = false;
+      for (const std::int32_t f : call.rule.inputs[i][static_cast<std::size_t>(d)]) {
+        const layout::Factor& factor = call.rule.factors[static_cast<std::size_t>(f)];
+        if (is_known[static_cast<std::size_t>(f)] || factor.kind != layout::FactorKind::kCooperate) continue;
+        is_known[static_cast<std::size_t>(f)] = true;
+        cooperates |= factor.name.starts_with(along);
+      }
       for (const layout::Cut& cut : layout.cuts(d)) {
-        if (cooperates && std::ranges::find(axes, cut.by) == axes.end()) axes.push_back(cut.by);
+        if (cooperates) axes.push_back(cut.by);
       }
     }
   }

@@ -21,7 +21,7 @@ namespace tessera::shard::suite {
 namespace {
 
 using layout::Layout;
-using layout::Mesh;
+using testing::on_grid;
 using testing::Results;
 using testing::Whole;
 using Tensors = std::vector<Tensor>;
@@ -50,11 +50,6 @@ const Plan kPlans[] = {
     {"fully sharded over dp", "S0,R", "S0,R", {"S0,R", "S0,S1", "S1,S0"}, {"R,R", "R,S1", "R,S0"}},
     {"norm over cut features", "S0,S1", "S0,R", {"R,S0", "R,S1", "R,S0"}, {"R,S0", "R,S1", "R,S0"}},
 };
-
-Layout on_grid(const char* text) {
-  static const Mesh mesh = Mesh::parse("dp=2,tp=2");
-  return Layout::parse(mesh, text);
-}
 
 // Numbers between -1/2 and 1/2.
 Whole values(const Shape& shape) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/autograd/autograd.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
@@ -25,6 +26,22 @@ Tensor placed(const Whole& whole, const layout::Layout& layout) {
   if (place == -1) return Tensor::sharded(whole.shape, whole.dtype, layout, {});
   return Tensor::sharded(whole.shape, whole.dtype, layout,
                          ops::testing::cut(whole, layout).by_rank[static_cast<std::size_t>(place)]);
+}
+
+const layout::Mesh& grid() {
+  static const layout::Mesh mesh = layout::Mesh::parse("dp=2,tp=2");
+  return mesh;
+}
+layout::Layout on_grid(std::string_view text) { return layout::Layout::parse(grid(), text); }
+
+Tensor leaf(Tensor tensor) {
+  autograd::set_requires_grad(tensor, true);
+  return tensor;
+}
+
+Whole read(const Tensor& tensor) {
+  ops::testing::wait_for_work();
+  return ops::testing::read(tensor);
 }
 
 void Results::hand_in(std::size_t number, const Tensor& tensor) {

@@ -7,9 +7,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "tessera/layout/layout.h"
 #include "tessera/ops/testing/recombine.h"
+#include "tessera/shard/scopes.h"
 #include "tessera/tensor/tensor.h"
 
 namespace tessera::shard::testing {
@@ -23,6 +26,22 @@ Whole counted(const Shape& shape, DType dtype = DType::kF32);
 Tensor placed(const Whole& whole, const layout::Layout& layout);
 /// Likewise a plain tensor.
 Tensor plain(const Whole& whole);
+
+/// Two by two ranks, dp and tp, and a layout on them.
+const layout::Mesh& grid();
+layout::Layout on_grid(std::string_view text);
+
+/// The tensor, which gradients are asked for from here on.
+Tensor leaf(Tensor tensor);
+/// The values of a plain tensor, once all work has ended.
+Whole read(const Tensor& tensor);
+/// Collectives of this rank while `body` runs.
+template <class F>
+std::uint64_t collectives(const F& body) {
+  const std::uint64_t before = shard_counts().collectives;
+  body();
+  return shard_counts().collectives - before;
+}
 
 /// What the ranks of a world hand in under numbers, put together when all are done. Thread-safe.
 class Results {

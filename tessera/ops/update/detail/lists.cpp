@@ -74,28 +74,35 @@ tensor::BorrowedTensors joined(std::initializer_list<std::span<const Tensor>> li
   return all;
 }
 
-ListWork::ListWork(const ListCall& of, std::size_t output_lists) : count(of.count) {
+ListWork::ListWork(const ListCall& of, std::size_t output_lists)
+    : inputs(of.lists * of.count), outputs(output_lists * of.count), is_double(of.count), count(of.count) {
+  pieces.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     bool is_dense = true;
     for (std::size_t list = 0; list < of.lists; ++list) is_dense &= of.at(list, i).is_contiguous();
     for (std::size_t list = 0; list < output_lists; ++list) is_dense &= of.out(list, i).is_contiguous();
     const Tensor& x = of.at(0, i);
-    is_double.push_back(x.dtype() == DType::kF64);
-    const std::int64_t rows = is_dense ? 1 : Rows(x, x.ndim() - 1).count();
-    const std::int64_t length = is_dense ? x.numel() : Rows(x, x.ndim() - 1).length();
-    for (std::int64_t row = 0; row < rows; ++row) {
-      for (std::int64_t begin = 0; begin < length; begin += kListPiece) {
-        pieces.push_back({static_cast<std::int32_t>(i), row, begin, std::min(kListPiece, length - begin)});
-      }
-    }
+    is_double[i] = x.dtype() == DType::kF64;
     // Rows of every operand of a place must be the same rows.
     const auto rows_of = [&](const Tensor& tensor) {
-      return is_dense ? Rows::longest(tensor) : Rows(tensor, tensor.ndim() - 1);
+      return is_dense ? ListRows(tensor) : ListRows(&sparse.emplace_back(tensor, tensor.ndim() - 1));
     };
-    inputs.resize(of.lists * count);
-    outputs.resize(output_lists * count);
     for (std::size_t list = 0; list < of.lists; ++list) inputs[list * count + i] = rows_of(of.at(list, i));
     for (std::size_t list = 0; list < output_lists; ++list) outputs[list * count + i] = rows_of(of.out(list, i));
+    if (is_dense) {
+      add_pieces(i, 1, x.numel());
+    } else {
+      const Rows rows(x, x.ndim() - 1);
+      add_pieces(i, rows.count(), rows.length());
+    }
+  }
+}
+
+void ListWork::add_pieces(std::size_t place, std::int64_t rows, std::int64_t length) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t begin = 0; begin < length; begin += kListPiece) {
+      pieces.push_back({static_cast<std::int32_t>(place), row, begin, std::min(kListPiece, length - begin)});
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -47,20 +48,80 @@ struct ListPiece {
   std::int64_t row, begin, count;
 };
 
+/// The rows of a tensor of a list. Lists are long: of a dense tensor, which is one row, nothing is kept but where it
+/// lies.
+class ListRows {
+ public:
+  /// No rows; to be assigned.
+  ListRows() = default;
+  /// Those of a dense tensor.
+  explicit ListRows(const Tensor& dense) : data_(dense.data()), dtype_(dense.dtype()) {}
+  /// These, which outlive it.
+  explicit ListRows(const Rows* rows) : rows_(rows), is_dense_(false) {}
+
+  /// As Rows has it.
+  template <class T>
+  const T* read(std::int64_t row, std::int64_t begin, std::int64_t count, T* scratch) const {
+    if (!is_dense_) [[unlikely]]
+      return rows_->read(row, begin, count, scratch);
+    if (is_of<T>()) return reinterpret_cast<const T*>(data_) + begin;
+    load(scratch, place(begin), dtype_, 1, count);
+    return scratch;
+  }
+  /// Likewise.
+  template <class T>
+  T* begin_write(std::int64_t row, std::int64_t begin, T* scratch) const {
+    if (!is_dense_) [[unlikely]]
+      return rows_->begin_write(row, begin, scratch);
+    return is_of<T>() ? reinterpret_cast<T*>(data_) + begin : scratch;
+  }
+  /// Likewise.
+  template <class T>
+  void finish(std::int64_t row, std::int64_t begin, std::int64_t count, const T* scratch) const {
+    if (!is_dense_) [[unlikely]] {
+      rows_->finish(row, begin, count, scratch);
+    } else if (!is_of<T>()) {
+      store(scratch, place(begin), dtype_, 1, count);
+    }
+  }
+
+ private:
+  template <class T>
+  [[nodiscard]] bool is_of() const {
+    return dtype_ == ::tessera::dtype_of<T>();
+  }
+  [[nodiscard]] std::byte* place(std::int64_t begin) const {
+    return data_ + begin * static_cast<std::int64_t>(itemsize(dtype_));
+  }
+
+  union {
+    std::byte* data_ = nullptr;
+    const Rows* rows_;
+  };
+  DType dtype_ = DType::kF32;
+  bool is_dense_ = true;
+};
+
 /// The tensors of a call as rows, and the stretches of work; held by the closure that runs it.
 struct ListWork {
   /// Rows of inputs and results: list by list, `count` of each.
-  std::vector<Rows> inputs, outputs;
+  std::vector<ListRows> inputs, outputs;
   std::vector<ListPiece> pieces;
   std::vector<bool> is_double;  // by place: computed in f64
+  std::deque<Rows> sparse;      // of tensors that are not dense, for ListRows
   std::size_t count = 0;
 
   /// Rows of all lists of the call, cut where the first list's tensors are.
   ListWork(const ListCall& of, std::size_t output_lists);
+  ListWork(const ListWork&) = delete;
+  ListWork& operator=(const ListWork&) = delete;
   /// Rows of element i of an input list.
-  [[nodiscard]] const Rows& in(std::size_t list, std::size_t i) const { return inputs[list * count + i]; }
+  [[nodiscard]] const ListRows& in(std::size_t list, std::size_t i) const { return inputs[list * count + i]; }
   /// Likewise of a result list.
-  [[nodiscard]] const Rows& out(std::size_t list, std::size_t i) const { return outputs[list * count + i]; }
+  [[nodiscard]] const ListRows& out(std::size_t list, std::size_t i) const { return outputs[list * count + i]; }
+
+ private:
+  void add_pieces(std::size_t place, std::int64_t rows, std::int64_t length);
 };
 
 /// Calls body(piece, scratch) for every piece on the threads of the rank; scratch, of float or double by the place,
