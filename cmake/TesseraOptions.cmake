@@ -51,6 +51,11 @@ add_library(tessera_asio INTERFACE)
 target_include_directories(tessera_asio SYSTEM INTERFACE ${TESSERA_ASIO_INCLUDE})
 target_compile_definitions(tessera_asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED)
 
+# toml++: configuration files of training runs. Headers alone, kept inside one .cpp file.
+find_path(TESSERA_TOML_INCLUDE toml++/toml.h REQUIRED)
+add_library(tessera_toml INTERFACE)
+target_include_directories(tessera_toml SYSTEM INTERFACE ${TESSERA_TOML_INCLUDE})
+
 # OpenBLAS, the serial one: threads are ours. Linked statically, so that nobody else's BLAS takes its place, and so that
 # its work memory can be given out under a lock (ops/matrix/detail/blas_memory.cpp): by itself it is for one thread.
 find_path(TESSERA_OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas-serial REQUIRED NO_CMAKE_SYSTEM_PATH

@@ -146,6 +146,8 @@ function(tessera_layer_test layer source)
       endif()
     elseif(layer STREQUAL "shard")
       list(APPEND which --minimum 12)
+    elseif(layer STREQUAL "train")
+      list(APPEND which --minimum 4)
     endif()
     add_test(NAME ${layer}_${implementation}_mutants
              COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py --sources ${CMAKE_CURRENT_SOURCE_DIR}

@@ -1,5 +1,5 @@
 // A tour of the device layer on every device of this machine: overlap by streams and events, the same work as a graph,
-// an error that waits to be seen, and where the memory went. scripts/demo runs it.
+// an error that waits to be seen, and where the memory went. `scripts/demo --tour` runs it.
 #include <tessera/tessera.h>
 
 #include <chrono>

@@ -23,6 +23,7 @@ libgmock-dev        header gmock/gmock.h
 libhwy-dev          header hwy/highway.h
 libopenblas-serial-dev  file /usr/lib/*/openblas-serial/libopenblas.a
 libasio-dev         header asio.hpp
+libtomlplusplus-dev header toml++/toml.h
 librandom123-dev    header Random123/philox.h
 libopenmpi-dev      file /usr/lib/*/openmpi/include/mpi.h
 openmpi-bin         command mpirun

@@ -46,9 +46,11 @@ TEST(Command, AnUnknownVerbSuggestsTheNearest) {
   EXPECT_EQ(near.out, "");
   EXPECT_EQ(
       near.err,
-      "tessera: there is no verb 'inof' (did you mean 'info'?); there are: info, layout, memory, ops, record, run\n");
+      "tessera: there is no verb 'inof' (did you mean 'info'?); there are: info, layout, memory, ops, record, run, "
+      "tokenize, train\n");
   EXPECT_EQ(tessera("frobnicate").err,
-            "tessera: there is no verb 'frobnicate'; there are: info, layout, memory, ops, record, run\n");
+            "tessera: there is no verb 'frobnicate'; there are: info, layout, memory, ops, record, run, "
+            "tokenize, train\n");
 }
 
 TEST(Command, AnUnknownOptionSuggestsTheNearest) {

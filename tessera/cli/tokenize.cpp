@@ -1,0 +1,149 @@
+// `tessera tokenize`: text files to one file of tokens, with a tokenizer that is read, learned on the way, or bytes.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+#include "tessera/cli/report.h"
+#include "tessera/cli/verb.h"
+#include "tessera/train/data/text_files.h"
+#include "tessera/train/data/token_file.h"
+#include "tessera/train/data/tokenizer.h"
+
+namespace tessera::cli {
+namespace {
+
+using train::TokenFileHeader;
+using train::TokenFileWriter;
+using train::Tokenizer;
+using train::TokenWidth;
+
+struct Options {
+  std::vector<std::string> files;
+  std::string out;
+  std::string tokenizer = "bytes";
+  std::int64_t learn = 0;
+  std::string save_tokenizer;
+  std::string dtype;
+};
+
+// A line on a terminal that is written over; elsewhere nothing.
+class Progress {
+ public:
+  Progress() : is_terminal_(::isatty(STDERR_FILENO) == 1) {}
+  ~Progress() { show(""); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(const std::string& text) const {
+    if (is_terminal_) std::fprintf(stderr, "\r\x1b[K%.100s", text.c_str());
+  }
+
+ private:
+  bool is_terminal_;
+};
+
+// The files that hold text. One that was named itself must; of a directory, others are left out with a word.
+std::vector<std::string> text_files(const Options& options) {
+  std::vector<std::string> texts;
+  for (const std::string& named : options.files) {
+    for (const std::filesystem::path& file : train::files_under(named)) {
+      const std::optional<std::string> text = train::read_text(file);
+      const bool is_named = file.string() == named;
+      TESSERA_CHECK_AS(IoError, text || !is_named, "'", named, "' holds NUL bytes: it is not text");
+      TESSERA_CHECK_AS(IoError, !text || !text->empty() || !is_named, "'", named, "' is empty");
+      if (!text) {
+        std::fprintf(stderr, "tessera: '%s' holds NUL bytes and is left out\n", file.c_str());
+      } else if (!text->empty()) {
+        texts.push_back(file.string());
+      }
+    }
+  }
+  TESSERA_CHECK_AS(IoError, !texts.empty(), "none of the files holds any text");
+  return texts;
+}
+
+Tokenizer make_tokenizer(const Options& options, const std::vector<std::string>& files, const Progress& progress) {
+  if (options.learn == 0) return options.tokenizer == "bytes" ? Tokenizer::bytes() : Tokenizer::read(options.tokenizer);
+  std::vector<std::string> texts;
+  for (const std::string& file : files) texts.push_back(train::read_text(file).value());
+  progress.show(fmt::format("learning {} tokens from {} files", options.learn, files.size()));
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  return Tokenizer::learn(views, options.learn);
+}
+
+void print_summary(const Options& options, const TokenFileHeader& header, std::uint64_t text_nbytes) {
+  const double per_token = static_cast<double>(text_nbytes) /
+                           static_cast<double>(std::max<std::uint64_t>(1, header.tokens - header.documents));
+  std::vector<std::pair<std::string, std::string>> entries = {{"file", options.out},
+                                                              {"documents", std::to_string(header.documents)},
+                                                              {"tokens", std::to_string(header.tokens)},
+                                                              {"text_bytes", std::to_string(text_nbytes)},
+                                                              {"bytes_per_token", fmt::format("{:.3f}", per_token)},
+                                                              {"vocabulary", std::to_string(header.vocabulary)},
+                                                              {"dtype", std::string(to_string(header.width))},
+                                                              {"tokenizer", header.digest}};
+  std::fputs(to_text(std::vector<Section>{{"tokens", std::move(entries)}}, stdout_style()).c_str(), stdout);
+}
+
+int tokenize(const Options& options) {
+  const Progress progress;
+  const std::vector<std::string> files = text_files(options);
+  const Tokenizer tokenizer = make_tokenizer(options, files, progress);
+  const TokenWidth width = options.dtype.empty()    ? train::width_for(tokenizer.vocabulary())
+                           : options.dtype == "u16" ? TokenWidth::kU16
+                                                    : TokenWidth::kU32;
+  TokenFileWriter writer(options.out, tokenizer, width);
+  if (!options.save_tokenizer.empty()) tokenizer.write(options.save_tokenizer);
+  std::uint64_t text_nbytes = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    progress.show(fmt::format("{} of {} files, {}: {}", i, files.size(), format_bytes(text_nbytes), files[i]));
+    const std::string text = train::read_text(files[i]).value();
+    text_nbytes += text.size();
+    writer.add_document(tokenizer.encode(text));
+  }
+  const TokenFileHeader header = writer.commit();
+  progress.show("");
+  print_summary(options, header, text_nbytes);
+  return kDone;
+}
+
+std::function<int()> declare(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("FILE", options->files, "Text files; of a directory, every file in it. Each is a document")
+      ->required();
+  app.add_option("-o,--output", options->out, "File of tokens to write")->required();
+  CLI::Option* given = app.add_option("--tokenizer", options->tokenizer, "bytes, or a tokenizer.json (byte-level BPE)")
+                           ->capture_default_str();
+  CLI::Option* learn = app.add_option("--learn", options->learn, "Learn a tokenizer of so many tokens from the files")
+                           ->check(CLI::Range(std::int64_t{257}, std::int64_t{1} << 24))
+                           ->excludes(given);
+  CLI::Option* save =
+      app.add_option("--save-tokenizer", options->save_tokenizer, "Where the learned tokenizer.json goes")
+          ->needs(learn);
+  learn->needs(save);
+  app.add_option("--dtype", options->dtype, "Width of a token; left out: the narrower one that fits")
+      ->check(CLI::IsMember({"u16", "u32"}));
+  app.footer(
+      "Documents end in the tokenizer's end of text (bytes: 0). Text that looks like a special token stays text.\n"
+      "To learn, all files are held in memory. In a pipe: lines of key and value.\n"
+      "  tessera tokenize docs README.md -o docs.tokens\n"
+      "  tessera tokenize corpus -o corpus.tokens --learn 8192 --save-tokenizer tokenizer.json\n"
+      "  tessera tokenize more -o more.tokens --tokenizer tokenizer.json --dtype u32");
+  return [options]() -> int {
+    try {
+      return tokenize(*options);
+    } catch (const Error& error) {  // about files and options: where we noticed does not matter
+      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+      return error.kind() == ErrorKind::kInvalidArgument ? kUsage : kFailed;
+    }
+  };
+}
+
+const VerbRegistration kTokenize({"tokenize", "Turn text files into a file of tokens", declare});
+
+}  // namespace
+}  // namespace tessera::cli

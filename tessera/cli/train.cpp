@@ -1,0 +1,158 @@
+// `tessera train`: the options of train/config.h as a command line, and the ranks that run them (train/run.h does the
+// work). With -n it starts the ranks itself, each as `tessera train` with the same options; else it is a rank of the
+// world that it was started in.
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tessera/base/error.h"
+#include "tessera/cli/train_relay.h"
+#include "tessera/cli/verb.h"
+#include "tessera/comm/launch/launch.h"
+#include "tessera/comm/launch_environment.h"
+#include "tessera/comm/world.h"
+#include "tessera/train/config.h"
+#include "tessera/train/run.h"
+
+namespace tessera::cli {
+namespace {
+
+// What the command line says.
+struct Words {
+  int ranks = 0;  // 0: not given
+  std::string config_file;
+  bool is_print = false;
+  std::vector<std::vector<std::string>> values;  // as many as there are options; empty: not given
+};
+
+bool is_list(const train::Option& option) {
+  train::Config none;
+  return std::holds_alternative<std::vector<std::string>*>(option.place(none));
+}
+
+// "model" to "Model".
+std::string group_of(const train::Option& option) {
+  std::string group = option.name.substr(0, option.name.find('.'));
+  group[0] = static_cast<char>(group[0] - 'a' + 'A');
+  return group;
+}
+
+std::string help_of(const train::Option& option) {
+  std::string notes = to_string(option.range);
+  std::string value;
+  for (const std::string& each : value_texts(option, train::Config())) value += each;
+  if (!value.empty()) notes += (notes.empty() ? "default " : "; default ") + value;
+  if (is_list(option)) notes = "can be given again for more";
+  return notes.empty() ? option.help : option.help + " (" + notes + ")";
+}
+
+std::string type_of(const train::Option& option) {
+  if (is_list(option)) return "TEXT";
+  const std::string text = type_text(option);
+  const std::string kind = text.substr(0, text.find(','));
+  if (kind == "true or false") return "true|false";
+  if (kind == "integer") return "N";
+  if (kind == "number") return "X";
+  return kind == "text" ? "TEXT" : kind;
+}
+
+train::Config read_config(const Words& words) {
+  train::Config config;
+  if (!words.config_file.empty()) train::read_toml(config, words.config_file);
+  std::size_t at = 0;
+  for (const train::Option& option : train::options()) {
+    const std::vector<std::string>& given = words.values[at++];
+    if (given.empty()) continue;
+    if (is_list(option)) std::get<std::vector<std::string>*>(option.place(config))->clear();
+    for (const std::string& value : given) train::set(config, option.name, value);
+  }
+  return config;
+}
+
+// This program with every option that is not at its default.
+std::vector<std::string> rank_command(const train::Config& config) {
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
+  for (const train::Option& option : train::options()) {
+    const std::vector<std::string> values = value_texts(option, config);
+    if (values == value_texts(option, train::Config())) continue;
+    for (const std::string& value : values) command.push_back("--" + option.name + "=" + value);
+  }
+  return command;
+}
+
+int start_ranks(train::Config config, int ranks) {
+  if (config.run.progress == "auto" && ::isatty(1) == 1) config.run.progress = "bar";
+  const TrainRelay relay;
+  comm::LaunchOptions options{.command = rank_command(config), .ranks = ranks, .run_dir = config.run.directory};
+  options.out = relay.out();
+  options.err = relay.err();
+  return comm::launch(options).exit_code;
+}
+
+// The options as a configuration that fits its world, or an error before anything is done.
+train::Config read_and_check(const Words& words) {
+  const comm::LaunchEnvironment launched = comm::read_launch_environment();
+  TESSERA_CHECK(words.ranks == 0 || launched.place.world_size == 1, "-n starts ranks, but this is one of ",
+                launched.place.world_size, " ranks that ", launched.launcher, " started; leave -n out");
+  const train::Config config = read_config(words);
+  const int world_size = words.ranks > 0 ? words.ranks : launched.place.world_size;
+  const train::Config resolved = train::resolved(config, world_size);
+  TESSERA_CHECK(words.is_print || !config.data.files.empty(),
+                "there is nothing to train on; name files, as in --data.files my.txt");
+  return words.is_print ? resolved : config;
+}
+
+int train(const Words& words) {
+  int code = kUsage;
+  try {
+    const train::Config config = read_and_check(words);
+    code = kFailed;
+    if (words.is_print) {
+      std::fputs(train::to_toml(config).c_str(), stdout);
+      return kDone;
+    }
+    if (words.ranks > 0) return start_ranks(config, words.ranks);
+    tessera::init();
+    return train::run(config).end == train::RunEnd::kDone ? kDone : kFailed;
+  } catch (const InvalidArgument& error) {  // what the user gave: where we noticed does not matter
+    std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+  } catch (const IoError& error) {
+    std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+  }
+  return code;
+}
+
+std::function<int()> declare(CLI::App& app) {
+  const auto words = std::make_shared<Words>();
+  words->values.resize(train::options().size());
+  app.add_option("-n,--ranks", words->ranks, "Start that many ranks on this machine (not given: be a rank)")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+  app.add_option("--config", words->config_file, "Read options from a TOML file; those given beside it win")
+      ->type_name("FILE");
+  app.add_flag("--print-config", words->is_print, "Print the resolved configuration as TOML and exit");
+  std::size_t at = 0;
+  for (const train::Option& option : train::options()) {
+    CLI::Option* added = app.add_option("--" + option.name, words->values[at++], help_of(option));
+    added->group(group_of(option))->type_name(type_of(option))->type_size(1)->expected(1)->take_all();
+    if (!is_list(option)) added->take_last();
+  }
+  app.get_formatter()->column_width(40);
+  app.footer(
+      "A TOML file has the same names: --model.layers 6 is layers = 6 under [model].\n"
+      "The run directory gets config.toml, metrics.jsonl, loss.csv and summary.json.\n"
+      "Exit code: 0 all steps were taken, 1 the run stopped or failed, 2 the options make no sense.\n"
+      "  tessera train -n 4 --mesh.tp 2 --data.files my_text --train.steps 500 --run.sample 200\n"
+      "  mpirun -n 16 tessera train --config run.toml --train.seed 2");
+  return [words] { return train(*words); };
+}
+
+const VerbRegistration kTrain({"train", "Train a Llama-shaped model over a mesh of ranks", declare});
+
+}  // namespace
+}  // namespace tessera::cli

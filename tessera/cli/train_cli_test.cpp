@@ -1,0 +1,154 @@
+// `tessera train` as a user meets it. What a run does in detail is tested in tessera/train.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <nlohmann/json.hpp>
+
+#include "tessera/cli/testing/run_program.h"
+#include "tessera/train/config.h"
+
+namespace tessera::cli::testing {
+namespace {
+
+class Train : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/tessera_train_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    directory = name;
+    std::ofstream text(directory + "/text");
+    for (int line = 0; line < 400; ++line) text << "line " << line << " of a text that says little\n";
+  }
+  void TearDown() override { std::filesystem::remove_all(directory); }
+
+  Outcome train(const std::string& arguments) const {
+    return tessera("train " + arguments, "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");
+  }
+  std::string run(const std::string& file) const { return content(directory + "/run/" + file); }
+
+  std::string directory;
+  // A model that trains in no time.
+  const std::string small =
+      "--model.width 32 --model.layers 1 --model.hidden 32 --model.sequence 16 --data.files text --train.steps 4 "
+      "--eval.samples 8 --run.directory run ";
+};
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t times = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++times;
+  return times;
+}
+
+TEST_F(Train, HelpHasEveryOption) {
+  const Outcome help = train("--help");
+  EXPECT_EQ(help.code, 0);
+  for (const train::Option& option : train::options()) {
+    EXPECT_EQ(count(help.out, "\n  --" + option.name + " "), 1u) << option.name;
+    EXPECT_TRUE(contains(help.out, option.help)) << option.name;
+  }
+  for (const char* part : {"\nModel:\n", "\nRun:\n", "default 0.003", "f32|bf16", "--config FILE", "-n,--ranks"})
+    EXPECT_TRUE(contains(help.out, part)) << part;
+}
+
+TEST_F(Train, CommandLineWinsOverTheFileAndPrintsWhatComesOut) {
+  std::ofstream(directory + "/run.toml") << "[train]\nsteps = 7\nbatch = 4\n[data]\nfiles = [\"a\", \"b\"]\n";
+  const Outcome outcome =
+      train("-n 2 --config run.toml --train.steps 9 --train.steps=11 --data.files c --mesh.tp 2 --print-config");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* part : {"\nsteps = 11\n", "\nbatch = 4\n", "\nfiles = [\"c\"]\n", "\ndp = 1\n", "\nwidth = 128\n"})
+    EXPECT_TRUE(contains(outcome.out, part)) << part << outcome.out;
+}
+
+TEST_F(Train, RefusesOptionsThatMakeNoSenseBeforeAnythingRuns) {
+  const auto refuses = [this](const std::string& arguments, const std::string& words) {
+    const Outcome outcome = train(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, words)) << outcome.err;
+    EXPECT_EQ(count(outcome.err, "\n"), 1u) << outcome.err;
+  };
+  refuses(small + "--model.layres 3", "'--model.layres' (did you mean '--model.layers'?)");
+  refuses(small + "--train.dtype bf61", "train.dtype is 'bf61' (did you mean 'bf16'?)");
+  refuses(small + "--optimizer.learning_rate 0", "optimizer.learning_rate is 0");
+  refuses("-n 3 --mesh.tp 2 " + small, "does not divide the world of 3 ranks");
+  refuses("-n 2", "nothing to train on");
+  std::ofstream(directory + "/run.toml") << "[train]\nstep = 7\n";
+  refuses("--config run.toml " + small, "run.toml:2: section [train] has no key 'step' (did you mean 'steps'?)");
+  EXPECT_FALSE(std::filesystem::exists(directory + "/run"));
+  EXPECT_EQ(train("--config none.toml " + small).code, 2);
+}
+
+TEST_F(Train, TrainsOnRanksItStarts) {
+  const Outcome outcome = train("-n 2 --mesh.tp 2 --run.sample 5 --eval.every 2 --run.log_every 1 " + small);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out.starts_with("step 1/4  loss ")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "step 2/4  held-out loss ")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "the bigram entropy of that text, ")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "run directory: " + directory + "/run\n")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "\na sample of 5 tokens:\n")) << outcome.out;
+  EXPECT_EQ(count(outcome.out, "step 1/4"), 1u) << "one rank speaks for all";
+  EXPECT_EQ(outcome.err, "");
+
+  const auto summary = nlohmann::json::parse(run("summary.json"));
+  EXPECT_EQ(summary.at("end"), "done");
+  EXPECT_EQ(summary.at("ranks").size(), 2u);
+  EXPECT_EQ(summary.at("mfu").at("full"), "unknown");
+  EXPECT_EQ(summary.at("held_out").at("evaluations").size(), 2u);
+  EXPECT_EQ(count(run("metrics.jsonl"), "{\"rank\":0,"), 4u);
+  EXPECT_EQ(count(run("metrics.jsonl"), "{\"rank\":1,"), 4u);
+  EXPECT_EQ(count(run("loss.csv"), "\n"), 5u);
+
+  train::Config config;
+  train::read_toml(config, directory + "/run/config.toml");
+  EXPECT_EQ(train::hash_of(config), summary.at("configuration").at("hash")) << "what is kept is what ran";
+  EXPECT_EQ(config.mesh.tp, 2);
+  EXPECT_EQ(train("-n 2 --mesh.tp 2 " + small).code, 1) << "a directory that holds a run is not written over";
+}
+
+TEST_F(Train, IsARankOfTheWorldItWasStartedIn) {
+  const Outcome outcome = tessera("run -n 2 --run-dir launched -- '" TESSERA_PROGRAM "' train " + small,
+                                  "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(nlohmann::json::parse(run("summary.json")).at("mesh").at("dp"), 2);
+  EXPECT_TRUE(contains(outcome.out, "[0] step 4/4")) << outcome.out;
+  const Outcome nested = tessera("run -n 2 --run-dir launched -- '" TESSERA_PROGRAM "' train -n 2 " + small,
+                                 "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");
+  EXPECT_EQ(nested.code, 2);
+  EXPECT_TRUE(contains(nested.err, "leave -n out")) << nested.err;
+}
+
+TEST_F(Train, HasABarOnATerminal) {
+  if (std::system("script -qec true /dev/null </dev/null >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "script(1) cannot make a terminal here: it is absent, or there are no pseudo-terminals";
+  const std::string command =
+      "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB script -qec \"'" TESSERA_PROGRAM "' train -n 2 --mesh.tp 2 " +
+      small + "\" /dev/null </dev/null >out";
+  EXPECT_EQ(std::system(command.c_str()), 0) << content(directory + "/out");
+  const std::string text = content(directory + "/out");
+  EXPECT_TRUE(text.starts_with("\x1b[K[")) << text;
+  EXPECT_TRUE(contains(text, "\x1b[K[####################] step 4/4")) << text;
+  EXPECT_TRUE(contains(text, "\r\r\n4 steps, ")) << "the bar stays above what is said at the end\n" << text;
+}
+
+TEST_F(Train, ARunThatIsStoppedSaysWhyAndLeavesItsFiles) {
+  const Outcome outcome = train("-n 2 --optimizer.kind sgd --optimizer.learning_rate 1e30 --optimizer.clip 0 " + small);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(contains(outcome.out, "stopped after 1 of 4 steps: ")) << outcome.out;
+  const auto summary = nlohmann::json::parse(run("summary.json"));
+  EXPECT_EQ(summary.at("end"), "stopped");
+  EXPECT_TRUE(contains(summary.at("reason"), "not finite")) << summary.at("reason");
+  EXPECT_EQ(summary.at("ranks").size(), 2u) << "all ranks had time to report";
+  EXPECT_EQ(count(run("metrics.jsonl"), "\n"), 2u);
+}
+
+TEST_F(Train, AMissingFileIsNamed) {
+  const Outcome outcome = train(small + "--data.files nothing_here");
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "nothing_here")) << outcome.err;
+}
+
+}  // namespace
+}  // namespace tessera::cli::testing

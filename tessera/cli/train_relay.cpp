@@ -1,0 +1,106 @@
+#include "tessera/cli/train_relay.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "tessera/base/error.h"
+#include "tessera/cli/report.h"
+#include "tessera/train/progress.h"
+
+namespace tessera::cli {
+namespace {
+
+void skip_color(std::string_view& text) {
+  if (text.starts_with("\x1b[")) text.remove_prefix(std::min(text.find('m'), text.size() - 1) + 1);
+}
+
+}  // namespace
+
+std::string_view without_prefix_of_first(std::string_view line) {
+  std::string_view text = line;
+  if (!train::is_bar_line(text)) skip_color(text);
+  if (!text.starts_with('[')) return line;
+  text.remove_prefix(1);
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  if (!text.starts_with("0]")) return line;
+  text.remove_prefix(2);
+  skip_color(text);
+  if (!text.starts_with(' ')) return line;
+  return text.substr(1);
+}
+
+TrainRelay::TrainRelay() {
+  const bool has_pipes = ::pipe2(out_, O_CLOEXEC) == 0 && ::pipe2(err_, O_CLOEXEC) == 0;
+  TESSERA_CHECK_AS(IoError, has_pipes, "cannot make pipes for what ranks print: ", std::strerror(errno));
+  // Signals are the launcher's.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { pass_on(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+TrainRelay::~TrainRelay() {
+  ::close(out_[1]);
+  ::close(err_[1]);
+  thread_.join();
+  ::close(out_[0]);
+  ::close(err_[0]);
+}
+
+void TrainRelay::pass_on() {
+  pollfd ends[] = {{.fd = out_[0], .events = POLLIN, .revents = 0}, {.fd = err_[0], .events = POLLIN, .revents = 0}};
+  std::string out_rest;
+  std::string err_rest;
+  while (ends[0].fd >= 0 || ends[1].fd >= 0) {
+    if (::poll(ends, 2, -1) < 0) continue;
+    if (ends[0].revents != 0 && !take(out_[0], out_rest, stdout)) ends[0].fd = -1;
+    if (ends[1].revents != 0 && !take(err_[0], err_rest, stderr)) ends[1].fd = -1;
+  }
+}
+
+// Reads once and puts the lines that are whole; false: there will be no more.
+bool TrainRelay::take(int fd, std::string& rest, std::FILE* to) {
+  char bytes[65536];
+  const ssize_t count = ::read(fd, bytes, sizeof bytes);
+  if (count < 0) return errno == EINTR;
+  rest.append(bytes, static_cast<std::size_t>(count));
+  std::size_t begin = 0;
+  for (auto end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', begin)) {
+    put(std::string_view(rest).substr(begin, end - begin), to);
+    begin = end + 1;
+  }
+  rest.erase(0, begin);
+  std::fflush(to);
+  return count > 0;
+}
+
+void TrainRelay::put(std::string_view line, std::FILE* to) {
+  const std::string_view text = without_prefix_of_first(line);
+  if (train::is_bar_line(text)) {
+    const std::size_t width = stdout_style().width;
+    // The escape that erases takes no column.
+    const std::string_view shown = width > 0 ? text.substr(0, width - 1 + text.find('K') + 1) : text;
+    std::fwrite(shown.data(), 1, shown.size(), to);
+    std::fputc('\r', to);
+    is_bar_drawn_ = true;
+    return;
+  }
+  // Where rank 0 goes on with a line the bar has done its work and stays; another's line takes its place.
+  if (is_bar_drawn_) {
+    std::fputs(text.size() < line.size() && to == stdout ? "\n" : "\x1b[K", stdout);
+    std::fflush(stdout);
+  }
+  is_bar_drawn_ = false;
+  std::fwrite(text.data(), 1, text.size(), to);
+  std::fputc('\n', to);
+}
+
+}  // namespace tessera::cli

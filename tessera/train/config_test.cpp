@@ -1,0 +1,176 @@
+#include "tessera/train/config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+
+namespace tessera::train {
+namespace {
+
+Config with(std::initializer_list<std::pair<const char*, const char*>> values) {
+  Config config;
+  for (const auto& [name, value] : values) set(config, name, value);
+  return config;
+}
+
+TEST(Config, EveryOptionHasItsOwnPlaceAndHelp) {
+  Config config;
+  std::set<std::string> names;
+  std::set<const void*> places;
+  for (const Option& option : options()) {
+    EXPECT_TRUE(names.insert(option.name).second) << option.name;
+    const void* place = std::visit([](auto* each) -> const void* { return each; }, option.place(config));
+    EXPECT_TRUE(places.insert(place).second) << option.name << " has the place of another";
+    EXPECT_GE(option.help.size(), 6u) << option.name;
+    EXPECT_FALSE(option.help.ends_with('.')) << option.name;
+    for (const std::string& value : value_texts(option, config)) {
+      Config again;
+      EXPECT_NO_THROW(set(again, option.name, value)) << option.name << " refuses its own default " << value;
+    }
+  }
+  EXPECT_EQ(names.size(), 51u) << "a new field needs a row in config_options.cpp, and this number";
+}
+
+TEST(Config, SetsEachTypeFromText) {
+  const Config config = with({{"model.layers", "6"},
+                              {"mesh.tp", "2"},
+                              {"train.seed", "9007199254740991"},
+                              {"optimizer.learning_rate", "1e-4"},
+                              {"model.tied", "true"},
+                              {"train.dtype", "bf16"},
+                              {"data.files", "a.txt"},
+                              {"data.files", "b=2.5"}});
+  EXPECT_EQ(config.model.layers, 6);
+  EXPECT_EQ(config.mesh.tp, 2);
+  EXPECT_EQ(config.train.seed, 9007199254740991u);
+  EXPECT_EQ(config.optimizer.learning_rate, 1e-4);
+  EXPECT_TRUE(config.model.tied);
+  EXPECT_EQ(config.train.dtype, "bf16");
+  EXPECT_EQ(config.data.files, (std::vector<std::string>{"a.txt", "b=2.5"}));
+}
+
+TEST(Config, RefusesWhatIsNoValueAndChangesNothing) {
+  Config config;
+  const auto refuses = [&config](const char* name, const char* value, std::initializer_list<std::string_view> words) {
+    expect_error<InvalidArgument>([&] { set(config, name, value); }, words);
+  };
+  refuses("model.layres", "3", {"'model.layres'", "did you mean 'model.layers'?"});
+  refuses("model.layers", "many", {"model.layers", "'many'", "integer, 0 or more"});
+  refuses("model.layers", "3x", {"'3x'"});
+  refuses("model.layers", "-1", {"model.layers is -1", "0 or more"});
+  refuses("train.steps", "0", {"train.steps is 0", "1 or more"});
+  refuses("train.seed", "-3", {"train.seed", "'-3'"});
+  refuses("optimizer.learning_rate", "0", {"optimizer.learning_rate is 0", "above 0"});
+  refuses("optimizer.learning_rate", "nan", {"optimizer.learning_rate is nan"});
+  refuses("optimizer.learning_rate", "inf", {"optimizer.learning_rate is inf"});
+  refuses("schedule.floor", "1.5", {"schedule.floor is 1.5", "0 to 1"});
+  refuses("model.dropout", "1", {"model.dropout is 1", "0 to 1, without 1"});
+  refuses("model.tied", "yes", {"model.tied", "'yes'", "true or false"});
+  refuses("train.dtype", "bf61", {"train.dtype", "'bf61'", "did you mean 'bf16'?", "f32|bf16"});
+  EXPECT_EQ(hash_of(config), hash_of(Config())) << "what was refused left a trace";
+}
+
+TEST(Config, FillsInThePresetAndLeavesWhatIsGiven) {
+  const Config config = resolved(with({{"model.preset", "8b"}, {"model.layers", "2"}}), 1);
+  EXPECT_EQ(config.model.layers, 2);
+  EXPECT_EQ(config.model.width, 4096);
+  EXPECT_EQ(config.model.heads, 32);
+  EXPECT_EQ(config.model.kv_heads, 8);
+  EXPECT_EQ(config.model.hidden, 14336);
+  EXPECT_EQ(config.model.vocabulary, 128256);
+  EXPECT_EQ(config.model.sequence, 8192);
+  EXPECT_EQ(hash_of(resolved(config, 1)), hash_of(config)) << "resolving again changes nothing";
+}
+
+TEST(Config, EveryPresetFitsEightRanksOfTensorParallelismThatItsHeadsAllow) {
+  for (const Preset& preset : presets()) {
+    Config config;
+    config.model.preset = preset.name;
+    config.mesh.tp = static_cast<int>(std::min<std::int64_t>(preset.kv_heads, 4));
+    EXPECT_NO_THROW((void)resolved(config, 8)) << preset.name;
+  }
+}
+
+TEST(Config, TakesForDpWhatTheOtherAxesLeave) {
+  EXPECT_EQ(resolved(with({{"mesh.tp", "2"}}), 8).mesh.dp, 4);
+  EXPECT_EQ(resolved(with({{"mesh.tp", "2"}, {"mesh.fsdp", "4"}}), 8).mesh.dp, 1);
+  EXPECT_EQ(resolved(Config(), 1).mesh.dp, 1);
+}
+
+void refused(std::initializer_list<std::pair<const char*, const char*>> values, int world,
+             std::initializer_list<std::string_view> words) {
+  expect_error<InvalidArgument>([&] { (void)resolved(with(values), world); }, words);
+}
+
+TEST(Config, RefusesAMeshThatIsNotTheWorldWithOneThatIs) {
+  refused({{"mesh.dp", "2"}, {"mesh.tp", "2"}}, 8, {"is 4", "8 ranks", "-n 4", "mesh.dp 4"});
+  refused({{"mesh.tp", "4"}, {"model.kv_heads", "4"}}, 6, {"mesh.tp 4", "6 ranks", "1, 2, 3, 6", "multiple of 4"});
+  refused({{"mesh.tp", "2"}}, 1, {"the world of 1 rank;"});
+  refused({}, 0, {"at least one rank"});
+}
+
+TEST(Config, RefusesWhatDoesNotDivide) {
+  refused({{"model.heads", "6"}}, 1, {"model.width is 128", "6 heads", "126 or 132"});
+  refused({{"model.width", "12"}}, 1, {"3 numbers a head", "even"});
+  refused({{"model.kv_heads", "3"}}, 1, {"model.kv_heads is 3", "model.heads, 4"});
+  refused({{"mesh.tp", "3"}}, 3, {"model.heads is 4", "mesh.tp 3", "such as 6"});
+  refused({{"mesh.tp", "4"}}, 4, {"model.kv_heads is 2", "mesh.tp 4"});
+  refused({{"mesh.tp", "2"}, {"model.hidden", "351"}}, 2, {"model.hidden is 351", "352"});
+  refused({{"mesh.tp", "2"}, {"model.vocabulary", "257"}}, 2, {"model.vocabulary is 257", "258"});
+  refused({{"mesh.tp", "2"}, {"model.sequence", "127"}}, 2, {"model.sequence is 127"});
+  EXPECT_NO_THROW(
+      (void)resolved(with({{"mesh.tp", "2"}, {"model.sequence", "127"}, {"mesh.sequence_parallel", "false"}}), 2));
+  refused({{"train.batch", "6"}, {"train.accumulate", "2"}}, 2, {"train.batch is 6", "take 8", "multiple of 4"});
+  refused({{"train.steps", "5"}, {"schedule.warmup", "6"}}, 1, {"schedule.warmup is 6", "train.steps is 5"});
+}
+
+TEST(Config, RefusesValuesThatCodePutThere) {
+  Config config;
+  config.optimizer.beta2 = 1;
+  expect_error<InvalidArgument>([&] { (void)resolved(config, 1); }, {"optimizer.beta2 is 1", "without 1"});
+  config = {};
+  config.train.checkpointing = "most";
+  expect_error<InvalidArgument>([&] { (void)resolved(config, 1); }, {"train.checkpointing", "'most'"});
+  config = {};
+  config.model.preset = "9b";
+  expect_error<InvalidArgument>([&] { (void)resolved(config, 1); }, {"model.preset", "'9b'"});
+}
+
+TEST(Config, HashIsOfWhatIsComputedAlone) {
+  const std::string hash = hash_of(resolved(Config(), 1));
+  EXPECT_EQ(hash.size(), 32u);
+  EXPECT_EQ(hash.find_first_not_of("0123456789abcdef"), std::string::npos);
+  Config config;
+  config.run = {.directory = "/elsewhere", .progress = "none", .log_every = 3, .sample = 9, .peak_flops = 1e12};
+  EXPECT_EQ(hash_of(resolved(config, 1)), hash) << "how a run shows itself is no part of it";
+  for (const Option& option : options()) {
+    if (option.name.starts_with("run.")) continue;
+    Config other;
+    const auto change = [](auto* place) {
+      using T = std::remove_cvref_t<decltype(*place)>;
+      if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+        place->push_back("x");
+      } else if constexpr (std::is_same_v<T, std::string>) {
+        *place += "x";
+      } else if constexpr (std::is_same_v<T, bool>) {
+        *place = !*place;
+      } else {
+        *place += 1;
+      }
+    };
+    std::visit(change, option.place(other));
+    EXPECT_NE(hash_of(other), hash_of(Config())) << option.name;
+  }
+}
+
+TEST(Config, HashIsTheSameInEveryBuild) {
+  // Runs are compared by it over years. A change of names or defaults changes it, and should.
+  EXPECT_EQ(hash_of(resolved(Config(), 1)), "dd44967aef38d9546f5413b7a09977a0");
+}
+
+}  // namespace
+}  // namespace tessera::train

@@ -1,0 +1,38 @@
+// The steps of a run as one rank takes them: reports go to metrics.jsonl, the loss curve and the progress, evaluations
+// come in between. It sees the trainer through an interface, so that tests can script what a step brings.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "tessera/train/progress.h"
+#include "tessera/train/summary.h"
+#include "tessera/train/trainer.h"
+
+namespace tessera::train::detail {
+
+/// What the loop needs of a trainer.
+class Steps {
+ public:
+  virtual ~Steps() = default;
+  virtual StepReport step() = 0;
+  /// The held-out loss; asked for only where there is a held-out part.
+  virtual double evaluate() = 0;
+  [[nodiscard]] virtual std::vector<OwnedBytes> memory_now() const = 0;
+};
+
+/// Where and how the loop runs.
+struct LoopOptions {
+  std::filesystem::path directory;  ///< of the run; it is there
+  int rank = 0;                     ///< rank 0 writes the loss curve
+  bool has_held_out = true;         ///< whether there is something to evaluate on
+};
+
+/// Takes the steps that summary.config asks for. The summary and the tally hold what was done also when a step throws.
+void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary, RankTally& tally);
+
+/// All owners together: the one called total, where there is one.
+std::int64_t total_of(const std::vector<OwnedBytes>& owners);
+
+}  // namespace tessera::train::detail

@@ -1,0 +1,38 @@
+// The run directory, and what ranks tell each other around the steps of a run: rank 0 chooses the directory and
+// collects the numbers of all. They go through the store of the world, so that none of it needs a group that works.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tessera/train/config.h"
+#include "tessera/train/summary.h"
+
+namespace tessera::train::detail {
+
+/// The ranks of one run. All ranks make one at the same point; two runs in one world do not meet.
+class RunRanks {
+ public:
+  RunRanks();
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+
+  /// Rank 0 makes the directory and writes config.toml there; all get its full path. An error of rank 0 is thrown on
+  /// all. A directory that holds a run already is refused.
+  [[nodiscard]] std::filesystem::path make_directory(const Config& config) const;
+  /// On rank 0: the numbers of all ranks; on others: hands theirs in.
+  [[nodiscard]] std::vector<RankNumbers> collect(const RankNumbers& own) const;
+  /// On rank 0: says that all is written; on others: waits for it. A rank that ends with an error before that could
+  /// have its launcher end rank 0.
+  void finish() const;
+
+ private:
+  [[nodiscard]] std::string key(const std::string& name) const;
+
+  int rank_;
+  int size_;
+  int run_;  // counts the runs of this world
+};
+
+}  // namespace tessera::train::detail

@@ -1,0 +1,273 @@
+#include "tessera/train/gather.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "tessera/autograd/function.h"
+#include "tessera/autograd/hooks.h"
+#include "tessera/base/error.h"
+#include "tessera/memory/label.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/tensor/call.h"
+#include "tessera/tensor/device_context.h"
+
+namespace tessera::train {
+namespace {
+
+using layout::Layout;
+
+// Parameters that travel together.
+struct Unit {
+  std::vector<ParameterKind> kinds;
+  std::vector<Tensor> leaves;
+  std::vector<Layout> in_use;
+  bool is_used_in_backward = true;
+};
+
+// A unit that was gathered.
+struct Gathered {
+  Gathered(std::vector<Tensor> parts, std::shared_ptr<HeldBytes> counter)
+      : tensors(std::move(parts)), held(std::move(counter)) {
+    for (const Tensor& tensor : tensors) nbytes += static_cast<std::int64_t>(tensor.local().nbytes());
+    held->now += nbytes;
+    held->peak = std::max(held->peak, held->now);
+  }
+  ~Gathered() { held->now -= nbytes; }
+  Gathered(const Gathered&) = delete;
+  Gathered& operator=(const Gathered&) = delete;
+
+  std::vector<Tensor> tensors;
+  device::Event ready;  // none: on the stream that asked
+  std::int64_t nbytes = 0;
+  std::shared_ptr<HeldBytes> held;
+};
+
+// How a gradient goes back: in the pieces of its leaf, pending along all axes but fsdp.
+Layout way_back(const Tensor& gradient, const Layout& leaf) {
+  const int fsdp = leaf.mesh().index_of("fsdp");
+  layout::LayoutParts parts = leaf.parts();
+  for (const layout::PartialAxis& pending : gradient.layout().partials()) {
+    if (pending.by.axis != fsdp) parts.partials.push_back(pending);
+  }
+  return Layout::create(leaf.mesh(), std::move(parts));
+}
+
+std::vector<Tensor> sent_back(const std::vector<Tensor>& gradients, const Unit& unit) {
+  const memory::Label label("gradients");
+  std::vector<Tensor> out(gradients.size());
+  std::vector<Tensor> given;
+  std::vector<Layout> to;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i]) continue;
+    if (!gradients[i].has_layout()) {
+      out[i] = ops::cast(gradients[i], unit.leaves[i].dtype());
+      continue;
+    }
+    given.push_back(gradients[i]);
+    to.push_back(way_back(gradients[i], unit.leaves[i].layout()));
+    places.push_back(i);
+  }
+  if (given.empty()) return out;
+  std::vector<Tensor> moved = shard::redistribute(given, to, {.forward_dtype = DType::kF32});
+  for (std::size_t m = 0; m < moved.size(); ++m) out[places[m]] = std::move(moved[m]);
+  return out;
+}
+
+// On the tape: hands out what was gathered, and sends the gradients back.
+class GatherFunction final : public autograd::Function {
+ public:
+  GatherFunction(std::shared_ptr<const Unit> unit, std::vector<Tensor> gathered)
+      : unit_(std::move(unit)), gathered_(std::move(gathered)) {}
+  [[nodiscard]] std::string name() const override { return "gather"; }
+  std::vector<Tensor> forward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& /*leaves*/) const override {
+    return std::move(gathered_);  // applied once: the tape must not hold them
+  }
+  std::vector<Tensor> backward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& gradients) const override {
+    return sent_back(gradients, *unit_);
+  }
+
+ private:
+  std::shared_ptr<const Unit> unit_;
+  mutable std::vector<Tensor> gathered_;
+};
+
+}  // namespace
+
+const Tensor& Weights::operator[](ParameterKind kind) const {
+  const auto found = std::ranges::find(kinds_, kind);
+  TESSERA_CHECK(found != kinds_.end(), "the unit has no parameter '", row_of(kind).name, "'");
+  return tensors_[static_cast<std::size_t>(found - kinds_.begin())];
+}
+
+struct Gatherer::State {
+  State(const Plan& placed, DType dtype_in_use, bool prefetches, ExposedTime& waited)
+      : plan(placed), is_cut(placed.fsdp() > 1), dtype(dtype_in_use), exposed(waited) {
+    if (is_cut && prefetches) side = device::Device::get("host").create_stream({.name = "gather", .may_spin = true});
+  }
+
+  // Starts to gather a unit: on the side stream, behind what the current stream was given so far, so that the side
+  // stream runs at most one unit ahead and memory of the unit before is free to be used.
+  std::shared_ptr<Gathered> start(std::size_t number) {
+    const memory::Label label("gathered");
+    const tensor::GradModeScope no_grad(false);
+    const Unit& unit = *units[number];
+    std::optional<tensor::StreamScope> scope;
+    if (side) {
+      order(tensor::current_stream(side.device()), side);
+      scope.emplace(side);
+    }
+    std::optional<ExposedTime::Scope> waiting;
+    if (is_cut && !side) waiting.emplace(exposed, tensor::current_stream(unit.leaves[0].device()));
+    auto out = std::make_shared<Gathered>(gathered(unit), held);
+    if (side) {
+      out->ready = side.device().create_event();
+      side.record(out->ready);
+    }
+    return out;
+  }
+
+  std::vector<Tensor> gathered(const Unit& unit) const {
+    if (plan.mesh()) return shard::redistribute(unit.leaves, unit.in_use, {.forward_dtype = dtype});
+    std::vector<Tensor> out;
+    for (const Tensor& leaf : unit.leaves) out.push_back(ops::cast(leaf, dtype));
+    return out;
+  }
+
+  // A unit for calls on the current stream, and the next one in this direction on its way.
+  std::shared_ptr<Gathered> take(std::size_t number) {
+    std::shared_ptr<Gathered> out = ahead_of == number ? std::move(ahead) : nullptr;
+    ahead = nullptr;
+    ahead_of.reset();
+    if (!out) out = start(number);
+    prefetch_behind(number);
+    if (out->ready) {
+      const device::Stream& current = tensor::current_stream(side.device());
+      const ExposedTime::Scope scope(exposed, current);
+      current.wait(out->ready);
+    }
+    return out;
+  }
+
+  void prefetch_behind(std::size_t number) {
+    if (!side) return;
+    const bool is_backward = !autograd::backward_of().empty();
+    if (is_backward ? number == 0 || !units[number - 1]->is_used_in_backward : number + 1 == units.size()) return;
+    const std::size_t next = is_backward ? number - 1 : number + 1;
+    ahead = start(next);
+    ahead_of = next;
+  }
+
+  static void order(const device::Stream& first, const device::Stream& then) {
+    const device::Event event = first.device().create_event();
+    first.record(event);
+    then.wait(event);
+  }
+
+  Plan plan;
+  bool is_cut;
+  DType dtype;
+  ExposedTime& exposed;
+  device::Stream side;  // none: units are gathered on the current stream, where they are used
+  std::vector<std::shared_ptr<const Unit>> units;
+  std::shared_ptr<Gathered> ahead;
+  std::optional<std::size_t> ahead_of;
+  std::shared_ptr<HeldBytes> held = std::make_shared<HeldBytes>();
+};
+
+namespace {
+
+// One use of a unit in forward, from which its calls' gradients get it again.
+class SavedUnit {
+ public:
+  SavedUnit(std::function<std::shared_ptr<Gathered>()> again, const std::vector<Tensor>& leaves)
+      : again_(std::move(again)), leaves_(leaves) {
+    for (const Tensor& leaf : leaves) versions_.push_back(leaf.version());
+  }
+  void note_saved() { ++left_; }
+  Tensor tensor(std::size_t place) {
+    if (!gathered_) {
+      TESSERA_CHECK(leaves_[place].version() == versions_[place], "gather: ", tensor::describe(leaves_[place]),
+                    " was changed in place between forward and backward: change parameters after backward");
+      gathered_ = again_();
+    }
+    Tensor out = gathered_->tensors[place];
+    if (--left_ == 0) gathered_ = nullptr;
+    return out;
+  }
+
+ private:
+  std::function<std::shared_ptr<Gathered>()> again_;
+  std::vector<Tensor> leaves_;
+  std::vector<std::uint64_t> versions_;
+  std::size_t left_ = 0;
+  std::shared_ptr<Gathered> gathered_;
+};
+
+struct SavedPlace {
+  std::shared_ptr<SavedUnit> unit;
+  std::size_t place;
+};
+
+void save_as(const std::shared_ptr<SavedUnit>& unit, const std::vector<Tensor>& outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].is_tracked()) continue;
+    autograd::set_saved_hooks(outputs[i], {.pack = [unit, i](const Tensor& /*tensor*/) -> std::shared_ptr<void> {
+                                             unit->note_saved();
+                                             return std::make_shared<SavedPlace>(SavedPlace{unit, i});
+                                           },
+                                           .unpack =
+                                               [](const std::shared_ptr<void>& packed) {
+                                                 const auto& saved = *static_cast<const SavedPlace*>(packed.get());
+                                                 return saved.unit->tensor(saved.place);
+                                               }});
+  }
+}
+
+}  // namespace
+
+Gatherer::Gatherer(const Plan& plan, DType dtype, bool prefetches, ExposedTime& exposed)
+    : state_(std::make_shared<State>(plan, dtype, prefetches, exposed)) {}
+
+Gatherer::~Gatherer() = default;
+
+std::size_t Gatherer::add_unit(std::vector<Parameter> parameters, bool is_used_in_backward) {
+  auto unit = std::make_shared<Unit>();
+  unit->is_used_in_backward = is_used_in_backward;
+  for (Parameter& parameter : parameters) {
+    unit->kinds.push_back(parameter.kind);
+    unit->in_use.push_back(state_->plan.in_use(parameter.kind));
+    unit->leaves.push_back(std::move(parameter.tensor));
+  }
+  state_->units.push_back(std::move(unit));
+  return state_->units.size() - 1;
+}
+
+Weights Gatherer::use(std::size_t number, SavedWeights saved) {
+  const Unit& unit = *state_->units[number];
+  Weights out;
+  out.kinds_ = unit.kinds;
+  out.tensors_ = unit.leaves;
+  if (!state_->is_cut && state_->dtype == DType::kF32) return out;
+  const std::shared_ptr<Gathered> gathered = state_->take(number);
+  out.hold_ = gathered;
+  out.tensors_ = gathered->tensors;
+  if (!tensor::is_grad_enabled()) return out;
+  {
+    std::optional<tensor::StreamScope> scope;
+    if (state_->side) scope.emplace(state_->side);
+    out.tensors_ = autograd::apply_function(
+        std::make_shared<const GatherFunction>(state_->units[number], gathered->tensors), unit.leaves);
+  }
+  if (saved == SavedWeights::kGatheredAgain) {
+    save_as(std::make_shared<SavedUnit>([state = state_, number] { return state->take(number); }, unit.leaves),
+            out.tensors_);
+  }
+  return out;
+}
+
+const HeldBytes& Gatherer::held() const { return *state_->held; }
+
+}  // namespace tessera::train

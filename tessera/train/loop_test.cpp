@@ -1,0 +1,159 @@
+#include "tessera/train/detail/loop.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/world.h"
+#include "tessera/train/detail/run_directory.h"
+#include "tessera/train/run.h"
+#include "tessera/train/testing/scripted_steps.h"
+
+namespace tessera::train {
+namespace {
+
+using testing::content;
+using testing::lines_of;
+using testing::ScriptedSteps;
+using testing::TemporaryDirectory;
+
+struct Loop {
+  explicit Loop(std::int64_t count, std::int64_t every = 0) {
+    Config config;
+    config.train.steps = count;
+    config.eval.every = every;
+    summary.config = resolved(config, 1);
+  }
+  void run(int rank = 0, bool has_held_out = true) {
+    Progress progress({}, summary.config.train.steps, nullptr);
+    detail::take_steps(steps, {.directory = directory.path(), .rank = rank, .has_held_out = has_held_out}, progress,
+                       summary, tally);
+  }
+
+  TemporaryDirectory directory;
+  ScriptedSteps steps;
+  Summary summary;
+  RankTally tally{1};
+};
+
+TEST(Loop, WritesALineAStepAndTheCurve) {
+  Loop loop(3);
+  loop.run();
+  const auto lines = lines_of(loop.directory.path() / "metrics.jsonl");
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(nlohmann::json::parse(lines[1]).at("step"), 2);
+  EXPECT_EQ(nlohmann::json::parse(lines[1]).at("memory").at("gradients"), 32);
+  EXPECT_EQ(content(loop.directory.path() / "loss.csv"),
+            "step,loss,grad_norm,learning_rate,held_out_loss\n1,9,0.5,0.25,\n2,8,0.5,0.25,\n3,7,0.5,0.25,3.125\n");
+  EXPECT_EQ(loop.summary.steps, 3);
+  EXPECT_EQ(loop.summary.tokens, 300);
+  EXPECT_EQ(loop.summary.first_loss, 9);
+  EXPECT_EQ(loop.summary.last_loss, 7);
+  EXPECT_EQ(loop.tally.numbers(0).seconds, 6);
+}
+
+TEST(Loop, EvaluatesNowAndThenAndAtTheEndOnce) {
+  Loop loop(6, 2);
+  loop.run();
+  ASSERT_EQ(loop.summary.evaluations.size(), 3u);
+  EXPECT_EQ(loop.summary.evaluations[0].step, 2);
+  EXPECT_EQ(loop.summary.evaluations[2].loss, 6.125);
+  Loop odd(5, 2);
+  odd.run();
+  ASSERT_EQ(odd.summary.evaluations.size(), 3u);
+  EXPECT_EQ(odd.summary.evaluations[2].step, 5);
+  Loop none(5, 2);
+  none.run(0, false);
+  EXPECT_EQ(none.steps.evaluations, 0);
+}
+
+TEST(Loop, OnlyRankZeroWritesTheCurve) {
+  Loop loop(2);
+  loop.run(1);
+  EXPECT_FALSE(std::filesystem::exists(loop.directory.path() / "loss.csv"));
+  EXPECT_EQ(lines_of(loop.directory.path() / "metrics.jsonl").size(), 2u);
+}
+
+TEST(Loop, KeepsWhatWasDoneWhenAStepThrows) {
+  Loop loop(5);
+  loop.steps.at = [](StepReport& report) {
+    if (report.step == 2) report.end = StepEnd::kSkippedNan;
+    if (report.step == 3) report.end = StepEnd::kSkippedSpike;
+    if (report.step == 4) TESSERA_THROW(TrainingStopped, "the loss is nan");
+  };
+  expect_error<TrainingStopped>([&] { loop.run(); }, {"the loss is nan"});
+  EXPECT_EQ(loop.summary.steps, 3);
+  EXPECT_EQ(loop.summary.skipped_nan, 1);
+  EXPECT_EQ(loop.summary.skipped_spike, 1);
+  EXPECT_EQ(lines_of(loop.directory.path() / "metrics.jsonl").size(), 3u);
+  EXPECT_TRUE(loop.summary.evaluations.empty());
+}
+
+TEST(Loop, TotalIsTheOwnerOfThatNameOrTheSum) {
+  EXPECT_EQ(detail::total_of({{"a", 1}, {"b", 2}}), 3);
+  EXPECT_EQ(detail::total_of({{"a", 1}, {"total", 9}, {"b", 2}}), 9);
+}
+
+Config into(const std::filesystem::path& path) {
+  Config config;
+  config.run.directory = path;
+  config.train.batch = 6;  // for two ranks and for three
+  return config;
+}
+
+TEST(RunDirectory, AllRanksGetItAndRankZeroTheirNumbers) {
+  const TemporaryDirectory base;
+  simulate(3, [&] {
+    const detail::RunRanks ranks;
+    const Config config = resolved(into(base.path() / "a" / "b"), 3);
+    EXPECT_EQ(ranks.make_directory(config), base.path() / "a" / "b");
+    RankTally tally(3);
+    tally.add({.step = 1, .seconds = 1.0 + ranks.rank(), .tokens = 3});
+    const auto all = ranks.collect(tally.numbers(ranks.rank()));
+    ASSERT_EQ(all.size(), ranks.rank() == 0 ? 3u : 1u);
+    for (const RankNumbers& each : all) EXPECT_EQ(each.seconds, 1.0 + each.rank);
+    ranks.finish();
+    // A second run in the same world meets nothing of the first.
+    const detail::RunRanks again;
+    EXPECT_EQ(again.make_directory(resolved(into(base.path() / "c"), 3)), base.path() / "c");
+    again.finish();
+  });
+  Config back;
+  read_toml(back, base.path() / "a" / "b" / "config.toml");
+  EXPECT_EQ(back.mesh.dp, 3) << "the configuration in it is the resolved one";
+}
+
+TEST(RunDirectory, OneThatHoldsARunIsRefusedOnAllRanks) {
+  const TemporaryDirectory base;
+  std::ofstream(base.path() / "config.toml") << "[train]\n";
+  simulate(2, [&] {
+    const detail::RunRanks ranks;
+    expect_error<IoError>([&] { (void)ranks.make_directory(resolved(into(base.path()), 2)); },
+                          {base.path().string(), "holds a run already", "--run.directory"});
+  });
+  EXPECT_EQ(content(base.path() / "config.toml"), "[train]\n");
+  expect_error<IoError>([&] { (void)detail::RunRanks().make_directory(into("/proc/nothing/here")); },
+                        {"/proc/nothing/here", "--run.directory"});
+}
+
+TEST(RunDirectory, IsTheLaunchersWhereNoneIsGiven) {
+  const TemporaryDirectory base;
+  simulate(2, [&] { EXPECT_EQ(detail::RunRanks().make_directory(resolved(Config(), 2)), base.path()); },
+           {.run_dir = base.path().string()});
+}
+
+TEST(Printable, ReplacesWhatATerminalWouldObey) {
+  EXPECT_EQ(printable("plain\n\ttext"), "plain\n\ttext");
+  EXPECT_EQ(printable(std::string_view("a\0b\x1b[2J\x7f\r", 9)), "a\ufffdb\ufffd[2J\ufffd\ufffd");
+  EXPECT_EQ(printable("\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80"), "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80");
+  EXPECT_EQ(printable("\xc3(\xff"), "\ufffd(\ufffd");
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\ufffd\ufffd\ufffd") << "half of a surrogate pair";
+  EXPECT_EQ(printable("\xc2\x9b"), "\ufffd\ufffd") << "a control character in two bytes";
+  EXPECT_EQ(printable("\xe2\x82"), "\ufffd\ufffd") << "cut off";
+}
+
+}  // namespace
+}  // namespace tessera::train

@@ -1,0 +1,54 @@
+#include "tessera/train/memory_book.h"
+
+#include <algorithm>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/device/device.h"
+
+namespace tessera::train {
+namespace {
+
+std::int64_t nbytes_of(const Tensor& tensor) { return tensor ? static_cast<std::int64_t>(tensor.local().nbytes()) : 0; }
+
+}  // namespace
+
+MemoryBook::MemoryBook(const Model& model, const Optimizer& optimizer)
+    : model_(&model), optimizer_(&optimizer), allocator_(memory::Allocator::of(device::Device::get("host"))) {
+  note();
+}
+
+std::vector<OwnedBytes> MemoryBook::now() const {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  for (const Parameter& parameter : model_->parameters()) {
+    parameters += nbytes_of(parameter.tensor);
+    gradients += nbytes_of(autograd::grad(parameter.tensor));
+  }
+  const std::int64_t optimizer = optimizer_->nbytes();
+  const std::int64_t gathered = model_->gathered().now;
+  const auto live = static_cast<std::int64_t>(allocator_.statistics().now.live_nbytes);
+  const std::int64_t others = live - parameters - gradients - optimizer - gathered;
+  return {{"parameters", parameters},
+          {"gradients", gradients},
+          {"optimizer", optimizer},
+          {"gathered", gathered},
+          {"activations", std::max<std::int64_t>(0, others)},
+          {"total", live}};
+}
+
+void MemoryBook::note() {
+  const std::vector<OwnedBytes> found = now();
+  if (most_.empty()) most_ = found;
+  for (std::size_t i = 0; i < found.size(); ++i) most_[i].nbytes = std::max(most_[i].nbytes, found[i].nbytes);
+}
+
+std::vector<OwnedBytes> MemoryBook::peak() const {
+  std::vector<OwnedBytes> out = most_;
+  for (OwnedBytes& each : out) {
+    if (each.owner == "gathered") each.nbytes = model_->gathered().peak;
+    if (each.owner == "total") each.nbytes = static_cast<std::int64_t>(allocator_.statistics().peak_live_nbytes);
+  }
+  return out;
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,365 @@
+#include "tessera/train/memory_plan.h"
+
+#include <algorithm>
+
+namespace tessera::train {
+namespace {
+
+std::int64_t parts_of(std::int64_t n, std::int64_t parts) { return (n + parts - 1) / parts; }
+
+// Bytes of what is made in a step, on the first rank.
+struct Sizes {
+  Sizes(const Config& config, const Plan& plan) {
+    const ModelConfig& model = config.model;
+    const std::int64_t item = config.train.dtype == "bf16" ? 2 : 4;
+    const std::int64_t tokens = plan.own_rows() * model.sequence;
+    const std::int64_t tp = plan.tp();
+    const bool is_cut = tp > 1 && plan.is_sequence_parallel();
+    moves = tp > 1;
+    const std::int64_t own_tokens = is_cut ? plan.own_rows() * parts_of(model.sequence, tp) : tokens;
+    residual = own_tokens * model.width * item;
+    inside = tokens * model.width * item;
+    statistic = own_tokens * 4;
+    queries = inside / tp;
+    keys = queries / model.heads * model.kv_heads;
+    logsumexp = tokens * model.heads / tp * 4;
+    hidden = tokens * model.hidden / tp * item;
+    losses = tokens * 4;
+    dropout = model.dropout > 0 ? 2 * residual : 0;
+  }
+  bool moves = false;          // whether blocks are entered and left by moves
+  std::int64_t residual = 0;   // [batch, sequence, width] between blocks
+  std::int64_t inside = 0;     // and inside of them
+  std::int64_t statistic = 0;  // of a norm
+  std::int64_t queries = 0;    // of the rank's heads
+  std::int64_t keys = 0;       // likewise, and values
+  std::int64_t logsumexp = 0;  // of attention
+  std::int64_t hidden = 0;     // of the rank's hidden units
+  std::int64_t losses = 0;     // one number a token
+  std::int64_t dropout = 0;    // what it is given, and what it is multiplied with
+};
+
+// Parameters that are gathered together.
+struct Unit {
+  std::int64_t kept = 0;    // this rank's pieces, f32
+  std::int64_t in_use = 0;  // gathered, in the dtype of blocks
+};
+
+class Step {
+ public:
+  Step(const Config& config, const Plan& plan)
+      : config_(config),
+        plan_(plan),
+        sizes_(config, plan),
+        item_(config.train.dtype == "bf16" ? 2 : 4),
+        is_gathered_(plan.fsdp() > 1 || item_ != 4),
+        is_ahead_(plan.fsdp() > 1 && config.mesh.prefetch) {
+    const std::int64_t width = config.model.width;
+    const std::int64_t keys = width / config.model.heads * config.model.kv_heads;
+    const std::int64_t hidden = config.model.hidden;
+    embedding_ = unit({{ParameterKind::kEmbedding, config.model.vocabulary, width}});
+    entry_ = unit({{ParameterKind::kAttentionNorm, width, 1},
+                   {ParameterKind::kQuery, width, width},
+                   {ParameterKind::kKey, keys, width},
+                   {ParameterKind::kValue, keys, width}});
+    rest_ = unit({{ParameterKind::kOut, width, width},
+                  {ParameterKind::kFeedForwardNorm, width, 1},
+                  {ParameterKind::kGate, hidden, width},
+                  {ParameterKind::kUp, hidden, width},
+                  {ParameterKind::kDown, width, hidden}});
+    layer_ = {entry_.kept + rest_.kept, entry_.in_use + rest_.in_use};
+    last_ = unit({{ParameterKind::kLastNorm, width, 1}, {ParameterKind::kHead, config.model.vocabulary, width}});
+    const std::int64_t layers = config.model.layers;
+    parameters_ = embedding_.kept + layers * layer_.kept + last_.kept - (config.model.tied ? embedding_.kept : 0);
+  }
+
+  std::vector<OwnedBytes> run() {
+    const std::int64_t copies =
+        config_.optimizer.kind == "adamw" ? 2 : static_cast<std::int64_t>(config_.optimizer.momentum != 0);
+    const std::int64_t optimizer = copies * parameters_;
+    add(parameters_ + optimizer);
+    for (std::int64_t m = 0; m < config_.train.accumulate; ++m) {
+      is_first_ = m == 0;
+      forward();
+      activations_ = std::max(activations_, saved_);
+      backward();
+    }
+    // Pending are all gradients over dp, else those of norms over tp.
+    const std::int64_t norms = (2 * config_.model.layers + 1) * parts_of(config_.model.width, plan_.fsdp()) * 4;
+    const std::int64_t settled = plan_.dp() > 1 ? std::min(parameters_, kSettledTogether) : plan_.tp() > 1 ? norms : 0;
+    passing(settled);
+    return {{"parameters", parameters_},  {"gradients", parameters_},    {"optimizer", optimizer},
+            {"gathered", most_gathered_}, {"activations", activations_}, {"total", most_}};
+  }
+
+ private:
+  struct Matrix {
+    ParameterKind kind;
+    std::int64_t rows;
+    std::int64_t columns;
+  };
+
+  [[nodiscard]] Unit unit(const std::vector<Matrix>& matrices) const {
+    Unit out;
+    for (const Matrix& each : matrices) {
+      const ParameterRow& row = row_of(each.kind);
+      const std::int64_t rows = row.tp == 0 ? parts_of(each.rows, plan_.tp()) : each.rows;
+      const std::int64_t columns = row.tp == 1 ? parts_of(each.columns, plan_.tp()) : each.columns;
+      out.in_use += rows * columns * item_;
+      out.kept += parts_of(rows, plan_.fsdp()) * columns * 4;
+    }
+    return out;
+  }
+
+  void add(std::int64_t nbytes) {
+    now_ += nbytes;
+    most_ = std::max(most_, now_);
+  }
+  void drop(std::int64_t nbytes) { now_ -= nbytes; }
+  // There for a moment.
+  void passing(std::int64_t nbytes) {
+    add(nbytes);
+    drop(nbytes);
+  }
+  void save(std::int64_t nbytes) {
+    add(nbytes);
+    saved_ += nbytes;
+  }
+  void unsave(std::int64_t nbytes) {
+    drop(nbytes);
+    saved_ -= nbytes;
+  }
+
+  // A unit is taken, and the next one started.
+  void take(const Unit& unit, const Unit* next) {
+    if (!is_gathered_) return;
+    if (ahead_ == 0) gather(unit.in_use);
+    ahead_ = is_ahead_ && next != nullptr ? next->in_use : 0;
+    gather(ahead_);
+  }
+  void gather(std::int64_t nbytes) {
+    add(nbytes);
+    gathered_ += nbytes;
+    most_gathered_ = std::max(most_gathered_, gathered_);
+  }
+  void release(const Unit& unit) {
+    if (!is_gathered_) return;
+    drop(unit.in_use);
+    gathered_ -= unit.in_use;
+  }
+  // A weight's gradient. It stays with its leaf; is added to what a micro-batch before left there, as a new tensor; or
+  // waits for the others of its unit. What a checkpoint gathered again goes weight by weight.
+  void weight(std::int64_t rows, std::int64_t columns) {
+    const std::int64_t nbytes = rows * columns * item_;
+    add(nbytes);
+    if (is_computed_again_) release({.in_use = nbytes});
+    if (is_gathered_ || is_first_) return;
+    passing(nbytes);
+    drop(nbytes);
+  }
+  // Gradients of a gathered unit go to their leaves, as f32.
+  void send_back(const Unit& unit) {
+    if (!is_gathered_) return;
+    const std::int64_t cast = plan_.fsdp() > 1 && item_ != 4 ? unit.in_use / item_ * 4 : 0;
+    add(cast + unit.kept);
+    drop(cast + unit.in_use);
+    if (is_first_) return;
+    passing(unit.kept / 2);
+    drop(unit.kept);
+  }
+
+  [[nodiscard]] bool is_split() const { return config_.train.checkpointing == "selective"; }
+  [[nodiscard]] bool is_full() const { return config_.train.checkpointing == "full"; }
+  [[nodiscard]] const Unit& first_of_layer() const { return is_split() ? entry_ : layer_; }
+  [[nodiscard]] const Unit& last_of_layer() const { return is_split() ? rest_ : layer_; }
+
+  // What gradients of a layer read: of the norm and the rows that queries, keys and values are made from; of attention
+  // (its inputs, its result, and that in the order of the next matrix); and of all behind it.
+  [[nodiscard]] std::int64_t entry_saved() const { return sizes_.statistic + sizes_.inside; }
+  [[nodiscard]] std::int64_t attention_saved() const { return 3 * sizes_.queries + 2 * sizes_.keys + sizes_.logsumexp; }
+  [[nodiscard]] std::int64_t rest_saved() const {
+    return sizes_.residual + sizes_.statistic + sizes_.inside + 3 * sizes_.hidden + 2 * sizes_.dropout;
+  }
+  // What the end of a layer makes: the result of its last matrix, as it leaves the block, and the sum.
+  [[nodiscard]] std::int64_t end_of_layer() const { return sizes_.inside + (sizes_.moves ? sizes_.residual : 0); }
+
+  void forward() {
+    take(embedding_, &first_of_layer());
+    passing(sizes_.moves ? sizes_.inside : 0);
+    release(embedding_);
+    for (std::int64_t i = 0; i < config_.model.layers; ++i) {
+      save(sizes_.residual);  // what the layer is given
+      forward_layer(i + 1 < config_.model.layers ? first_of_layer() : last_);
+    }
+    take(last_, nullptr);
+    save(sizes_.residual + sizes_.statistic + sizes_.inside + sizes_.losses);
+    release(last_);
+  }
+
+  void forward_layer(const Unit& next) {
+    take(first_of_layer(), is_split() ? &rest_ : &next);
+    if (is_split()) {
+      passing(entry_saved() + sizes_.queries + sizes_.keys);
+      save(attention_saved());
+      release(entry_);
+      take(rest_, &next);
+      passing(rest_saved() + end_of_layer());
+    } else if (is_full()) {
+      passing(entry_saved() + attention_saved() + rest_saved() + end_of_layer());
+    } else {
+      save(entry_saved() + attention_saved() + rest_saved());
+      passing(end_of_layer());
+    }
+    release(last_of_layer());
+  }
+
+  void backward() {
+    const ModelConfig& model = config_.model;
+    take(last_, &last_of_layer());
+    add(sizes_.inside);
+    weight(parts_of(model.vocabulary, plan_.tp()), model.width);
+    unsave(sizes_.inside + sizes_.losses);
+    leave_rows();
+    add(sizes_.residual);
+    weight(1, model.width);
+    drop(sizes_.residual);
+    unsave(sizes_.residual + sizes_.statistic);
+    release(last_);
+    send_back(last_);
+    for (std::int64_t i = model.layers; i-- > 0;) backward_layer(i > 0 ? &last_of_layer() : nullptr);
+    const std::int64_t moved = sizes_.moves ? sizes_.inside : 0;
+    add(moved);
+    weight(parts_of(model.vocabulary, plan_.tp()), model.width);
+    drop(moved + sizes_.residual);
+    send_back(embedding_);
+  }
+
+  // One gradient of the residual stream is held before, throughout and after.
+  void backward_layer(const Unit* before) {
+    take(last_of_layer(), is_split() ? &entry_ : before);
+    is_computed_again_ = is_split() || is_full();
+    if (is_split()) save(rest_saved());
+    if (is_full()) save(entry_saved() + attention_saved() + rest_saved());
+    if (is_computed_again_) passing(end_of_layer());
+    backward_rest();
+    if (is_split()) send_back(rest_);
+    backward_attention();
+    if (is_split()) {
+      take(entry_, before);
+      save(entry_saved());
+      passing(sizes_.queries + 2 * sizes_.keys);
+    }
+    backward_entry();
+    if (!is_computed_again_) release(layer_);
+    is_computed_again_ = false;
+    send_back(first_of_layer());
+  }
+
+  void backward_rest() {
+    const std::int64_t width = config_.model.width;
+    const std::int64_t hidden = parts_of(config_.model.hidden, plan_.tp());
+    const std::int64_t moved = sizes_.moves ? sizes_.inside : 0;
+    // The down matrix.
+    unsave(sizes_.dropout);
+    add(moved + sizes_.hidden);
+    weight(width, hidden);
+    unsave(sizes_.hidden);
+    drop(moved);
+    // swiglu: first one gradient, then the other, each from a product.
+    add(2 * sizes_.hidden);
+    drop(sizes_.hidden);
+    add(2 * sizes_.hidden);
+    drop(2 * sizes_.hidden);
+    unsave(2 * sizes_.hidden);
+    // The gate and up matrices, and the sum of what they give back.
+    add(sizes_.inside);
+    weight(hidden, width);
+    drop(sizes_.hidden);
+    add(sizes_.inside);
+    weight(hidden, width);
+    drop(sizes_.hidden);
+    unsave(sizes_.inside);
+    add(sizes_.inside);
+    drop(2 * sizes_.inside);
+    end_in_norm();
+    // The out matrix.
+    unsave(sizes_.dropout);
+    add(moved + sizes_.queries);
+    weight(width, parts_of(width, plan_.tp()));
+    unsave(sizes_.queries);
+    drop(moved);
+  }
+
+  void backward_attention() {
+    add(sizes_.queries + 2 * sizes_.keys);
+    unsave(2 * sizes_.queries + 2 * sizes_.keys + sizes_.logsumexp);
+    drop(sizes_.queries);
+  }
+
+  // Values, keys and queries: each is put in the order of its matrix (as a copy), which then gives back.
+  void backward_entry() {
+    const std::int64_t width = config_.model.width;
+    const std::int64_t of_keys = width / config_.model.heads * config_.model.kv_heads;
+    bool has_sum = false;
+    for (const auto& [nbytes, rows] :
+         {std::pair{sizes_.keys, of_keys}, {sizes_.keys, of_keys}, {sizes_.queries, width}}) {
+      passing(nbytes);
+      add(sizes_.inside);
+      weight(parts_of(rows, plan_.tp()), width);
+      drop(nbytes);
+      if (!has_sum) {
+        has_sum = true;
+        continue;
+      }
+      if (rows == width) unsave(sizes_.inside);
+      add(sizes_.inside);
+      drop(2 * sizes_.inside);
+    }
+    end_in_norm();
+  }
+
+  // The gradient of rows inside of a block goes back to the residual stream,
+  void leave_rows() {
+    if (!sizes_.moves) return;
+    add(sizes_.residual);
+    drop(sizes_.inside);
+  }
+  // through its norm, and is added to the gradient that is there.
+  void end_in_norm() {
+    leave_rows();
+    add(sizes_.residual);
+    weight(1, config_.model.width);
+    drop(sizes_.residual);
+    unsave(sizes_.residual + sizes_.statistic);
+    add(sizes_.residual);
+    drop(2 * sizes_.residual);
+  }
+
+  const Config& config_;
+  const Plan& plan_;
+  Sizes sizes_;
+  std::int64_t item_;  // bytes of a number in blocks
+  bool is_gathered_;   // or cast: parameters in use are copies
+  bool is_ahead_;
+  bool is_first_ = true;            // of the micro-batches
+  bool is_computed_again_ = false;  // what backward goes through
+  Unit embedding_;
+  Unit entry_;
+  Unit rest_;
+  Unit layer_;
+  Unit last_;
+  std::int64_t parameters_ = 0;
+  std::int64_t now_ = 0;
+  std::int64_t most_ = 0;
+  std::int64_t saved_ = 0;
+  std::int64_t activations_ = 0;
+  std::int64_t ahead_ = 0;
+  std::int64_t gathered_ = 0;
+  std::int64_t most_gathered_ = 0;
+};
+
+}  // namespace
+
+std::vector<OwnedBytes> predicted_memory(const Config& config, const Plan& plan) { return Step(config, plan).run(); }
+
+}  // namespace tessera::train

@@ -1,0 +1,58 @@
+#include "tessera/train/metrics.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+
+namespace tessera::train {
+
+LineFile::LineFile(std::filesystem::path path)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+  TESSERA_CHECK_AS(IoError, fd_ >= 0, "cannot open '", path_.string(), "' to append to it: ", std::strerror(errno));
+}
+
+LineFile::~LineFile() { ::close(fd_); }
+
+void LineFile::append(std::string line) {
+  line += '\n';
+  ssize_t written = -1;
+  do {
+    written = ::write(fd_, line.data(), line.size());
+  } while (written < 0 && errno == EINTR);
+  TESSERA_CHECK_AS(IoError, written >= 0, "cannot append to '", path_.string(), "': ", std::strerror(errno));
+  TESSERA_CHECK_AS(IoError, static_cast<std::size_t>(written) == line.size(), "'", path_.string(), "' took ", written,
+                   " of the ", line.size(), " bytes of a line; is the disk full?");
+}
+
+std::string_view to_string(StepEnd end) {
+  switch (end) {
+    case StepEnd::kDone: return "done";
+    case StepEnd::kSkippedNan: return "skipped_nan";
+    case StepEnd::kSkippedSpike: return "skipped_spike";
+  }
+  return "unknown";
+}
+
+std::string metrics_line(int rank, const StepReport& report, std::span<const OwnedBytes> memory) {
+  nlohmann::ordered_json line = {{"rank", rank},
+                                 {"step", report.step},
+                                 {"loss", report.loss},
+                                 {"grad_norm", report.grad_norm},
+                                 {"learning_rate", report.learning_rate},
+                                 {"end", to_string(report.end)},
+                                 {"tokens", report.tokens},
+                                 {"seconds", report.seconds},
+                                 {"exposed_seconds", report.exposed_seconds},
+                                 {"tokens_per_second", static_cast<double>(report.tokens) / report.seconds}};
+  auto& owners = line["memory"] = nlohmann::ordered_json::object();
+  for (const OwnedBytes& each : memory) owners[each.owner] = each.nbytes;
+  return line.dump();
+}
+
+}  // namespace tessera::train

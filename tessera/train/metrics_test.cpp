@@ -1,0 +1,69 @@
+#include "tessera/train/metrics.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/train/testing/scripted_steps.h"
+
+namespace tessera::train {
+namespace {
+
+TEST(Metrics, ALineHoldsTheStepOfARank) {
+  const std::vector<OwnedBytes> memory{{"parameters", 4096}, {"gradients", 1024}};
+  const StepReport report{.step = 7,
+                          .loss = 2.5,
+                          .grad_norm = 0.75,
+                          .learning_rate = 0.125,
+                          .end = StepEnd::kSkippedSpike,
+                          .seconds = 0.5,
+                          .exposed_seconds = 0.25,
+                          .tokens = 2048};
+  EXPECT_EQ(metrics_line(3, report, memory),
+            R"({"rank":3,"step":7,"loss":2.5,"grad_norm":0.75,"learning_rate":0.125,"end":"skipped_spike",)"
+            R"("tokens":2048,"seconds":0.5,"exposed_seconds":0.25,"tokens_per_second":4096.0,)"
+            R"("memory":{"parameters":4096,"gradients":1024}})");
+}
+
+TEST(Metrics, WhatIsNotFiniteIsNull) {
+  const StepReport report{.loss = std::nan(""), .grad_norm = std::numeric_limits<double>::infinity(), .seconds = 1};
+  const auto line = nlohmann::json::parse(metrics_line(0, report, {}));
+  EXPECT_TRUE(line.at("loss").is_null());
+  EXPECT_TRUE(line.at("grad_norm").is_null());
+}
+
+TEST(Metrics, ManyWritersDoNotMixTheirLines) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "metrics.jsonl";
+  constexpr int kLines = 200;
+  {
+    std::vector<std::jthread> writers;
+    for (int writer = 0; writer < 4; ++writer) {
+      writers.emplace_back([&path, writer] {
+        LineFile file(path);
+        for (int i = 0; i < kLines; ++i) file.append(std::string(3000, static_cast<char>('a' + writer)));
+      });
+    }
+  }
+  const auto lines = testing::lines_of(path);
+  EXPECT_EQ(lines.size(), 4u * kLines);
+  for (const std::string& line : lines) {
+    ASSERT_EQ(line.size(), 3000u);
+    ASSERT_EQ(line.find_first_not_of(line[0]), std::string::npos) << line;
+  }
+}
+
+TEST(Metrics, SaysWhatTheFileSystemRefuses) {
+  expect_error<IoError>([] { LineFile file("/proc/nothing/here"); }, {"/proc/nothing/here"});
+  LineFile full("/dev/full");
+  expect_error<IoError>([&] { full.append("x"); }, {"/dev/full", "space"});
+}
+
+}  // namespace
+}  // namespace tessera::train

@@ -1,0 +1,235 @@
+#include "tessera/train/model.h"
+
+#include <cmath>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/autograd/checkpoint.h"
+#include "tessera/autograd/function.h"
+#include "tessera/base/mutant.h"
+#include "tessera/memory/label.h"
+#include "tessera/ops/create/create.h"
+#include "tessera/ops/create/random.h"
+#include "tessera/ops/index/index.h"
+#include "tessera/ops/matrix/matrix.h"
+#include "tessera/ops/nn/attention.h"
+#include "tessera/ops/nn/cross_entropy.h"
+#include "tessera/ops/nn/dropout.h"
+#include "tessera/ops/nn/norm.h"
+#include "tessera/ops/nn/rope.h"
+#include "tessera/ops/pointwise/activations.h"
+#include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/ops/shape/shape.h"
+#include "tessera/shard/create.h"
+#include "tessera/shard/distribute.h"
+#include "tessera/shard/gradients.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/tensor/device_context.h"
+
+namespace tessera::train {
+namespace {
+
+constexpr double kDeviation = 0.02;
+
+DType dtype_of_blocks(const Config& config) { return config.train.dtype == "bf16" ? DType::kBF16 : DType::kF32; }
+
+// shard::redistribute, with the time it takes counted, in backward too.
+class MoveFunction final : public autograd::Function {
+ public:
+  MoveFunction(layout::Layout from, layout::Layout to, ExposedTime& exposed)
+      : from_(std::move(from)), to_(std::move(to)), exposed_(exposed) {}
+  [[nodiscard]] std::string name() const override { return "move"; }
+  std::vector<Tensor> forward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& inputs) const override {
+    return {moved(inputs[0], to_)};
+  }
+  std::vector<Tensor> backward(autograd::FunctionCall& /*call*/, const std::vector<Tensor>& gradients) const override {
+    if (!gradients[0]) return {Tensor()};
+    return {moved(gradients[0], layout::gradient_layout(from_))};
+  }
+
+ private:
+  [[nodiscard]] Tensor moved(const Tensor& x, const layout::Layout& to) const {
+    const ExposedTime::Scope scope(exposed_, tensor::current_stream(x.device()));
+    return shard::redistribute(x, to);
+  }
+  layout::Layout from_;
+  layout::Layout to_;
+  ExposedTime& exposed_;
+};
+
+Tensor moved(const Tensor& x, const layout::Layout& to, ExposedTime& exposed) {
+  return autograd::apply_function(std::make_shared<const MoveFunction>(x.layout(), to, exposed), {x})[0];
+}
+
+}  // namespace
+
+Model::Model(const Config& config, const Plan& plan, ExposedTime& exposed)
+    : config_(config.model),
+      plan_(plan),
+      exposed_(exposed),
+      checkpointing_(config.train.checkpointing),
+      gatherer_(plan, dtype_of_blocks(config), config.mesh.prefetch, exposed) {
+  const memory::Label label("parameters");
+  const Shape table{config_.vocabulary, config_.width};
+  const Parameter embedding = draw("embedding", ParameterKind::kEmbedding, table, kDeviation);
+  embedding_unit_ = gatherer_.add_unit({embedding}, false);
+  for (std::int64_t i = 0; i < config_.layers; ++i) add_layer(i);
+  const Parameter norm = draw("last_norm", ParameterKind::kLastNorm, Shape{config_.width}, 0);
+  Parameter head{"head", ParameterKind::kHead, embedding.tensor};
+  if (!config_.tied) head = draw("head", ParameterKind::kHead, table, kDeviation);
+  last_unit_ = gatherer_.add_unit({norm, head});
+}
+
+// Without a deviation: ones.
+Parameter Model::draw(const std::string& name, ParameterKind kind, const Shape& shape, double deviation) {
+  const double most = 3 * deviation;
+  const layout::Layout layout = plan_.kept(kind);
+  Tensor weight;
+  if (deviation == 0) {
+    weight = layout ? shard::ones(shape, layout) : ops::ones(shape);
+  } else if (layout) {
+    weight = shard::trunc_normal(shape, 0, deviation, -most, most, layout);
+  } else {
+    weight = ops::empty(shape);
+    ops::trunc_normal_(weight, 0, deviation, -most, most);
+  }
+  autograd::set_requires_grad(weight, true);
+  parameters_.push_back({name, kind, weight});
+  return parameters_.back();
+}
+
+void Model::add_layer(std::int64_t number) {
+  const std::int64_t width = config_.width;
+  const std::int64_t keys = width / config_.heads * config_.kv_heads;
+  const double end = kDeviation / std::sqrt(2.0 * static_cast<double>(config_.layers));
+  const auto drawn = [&](ParameterKind kind, const Shape& shape, double deviation) {
+    return draw("layers." + std::to_string(number) + "." + std::string(row_of(kind).name), kind, shape, deviation);
+  };
+  std::vector<Parameter> entry{
+      drawn(ParameterKind::kAttentionNorm, {width}, 0), drawn(ParameterKind::kQuery, {width, width}, kDeviation),
+      drawn(ParameterKind::kKey, {keys, width}, kDeviation), drawn(ParameterKind::kValue, {keys, width}, kDeviation)};
+  std::vector<Parameter> rest{drawn(ParameterKind::kOut, {width, width}, end),
+                              drawn(ParameterKind::kFeedForwardNorm, {width}, 0),
+                              drawn(ParameterKind::kGate, {config_.hidden, width}, kDeviation),
+                              drawn(ParameterKind::kUp, {config_.hidden, width}, kDeviation),
+                              drawn(ParameterKind::kDown, {width, config_.hidden}, end)};
+  if (checkpointing_ == "selective") {
+    const std::size_t first = gatherer_.add_unit(std::move(entry));
+    layers_.push_back({first, gatherer_.add_unit(std::move(rest))});
+    return;
+  }
+  entry.insert(entry.end(), rest.begin(), rest.end());
+  const std::size_t unit = gatherer_.add_unit(std::move(entry));
+  layers_.push_back({unit, unit});
+}
+
+std::vector<Tensor> Model::leaves() const {
+  std::vector<Tensor> out;
+  for (const Parameter& parameter : parameters_) out.push_back(parameter.tensor);
+  return out;
+}
+
+std::int64_t Model::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Parameter& parameter : parameters_) count += parameter.tensor.numel();
+  return count;
+}
+
+// From the residual stream into a block: with sequence parallelism an all-gather over tp, in backward a reduce-scatter;
+// without nothing, in backward an all-reduce.
+Tensor Model::entered(const Tensor& x, const Pass& pass) const {
+  if (!plan_.mesh() || plan_.tp() == 1) return x;
+  if (!plan_.is_sequence_parallel()) return shard::settle(x, {"tp"});
+  return moved(x, plan_.at(Point::kInside, pass.is_batch_cut), exposed_);
+}
+
+// Back: each rank of tp has a summand. A reduce-scatter, or an all-reduce.
+Tensor Model::left(const Tensor& x, const Pass& pass) const {
+  if (!plan_.mesh() || plan_.tp() == 1) return x;
+  const layout::Layout residual = plan_.at(Point::kResidual, pass.is_batch_cut);
+  if (TESSERA_MUTANT("train.tp_reduce_skipped")) {
+    const layout::Layout whole = plan_.at(Point::kInside, pass.is_batch_cut);
+    return shard::redistribute(shard::from_local(shard::local(x), whole, {.shape = x.shape()}), residual);
+  }
+  return moved(x, residual, exposed_);
+}
+
+Model::Heads Model::project(const Tensor& x, const Weights& weights, const Pass& pass) const {
+  const Tensor rows = entered(ops::rms_norm(x, weights[ParameterKind::kAttentionNorm], config_.norm_eps), pass);
+  const auto heads_of = [&](ParameterKind kind, std::int64_t heads) {
+    const std::int64_t per_head = config_.width / config_.heads;
+    const Tensor all = ops::linear(rows, weights[kind]);
+    return ops::transpose(ops::view(all, {all.size(0), all.size(1), heads, per_head}), 1, 2);
+  };
+  const ops::RopeAttributes turn{.base = config_.rope_base};
+  return {ops::rope(heads_of(ParameterKind::kQuery, config_.heads), turn),
+          ops::rope(heads_of(ParameterKind::kKey, config_.kv_heads), turn),
+          heads_of(ParameterKind::kValue, config_.kv_heads)};
+}
+
+Tensor Model::attend(const Heads& heads) const {
+  const Tensor out = ops::scaled_dot_product_attention(heads[0], heads[1], heads[2], {.is_causal = true});
+  return ops::reshape(ops::transpose(out, 1, 2), {out.size(0), out.size(2), config_.width});
+}
+
+Tensor Model::rest_of_layer(const Tensor& x, const Tensor& attended, const Weights& weights, const Pass& pass) const {
+  const auto added = [&](const Tensor& to, const Tensor& part) {
+    return ops::add(to, ops::dropout(left(part, pass), config_.dropout, pass.is_training));
+  };
+  const Tensor y = added(x, ops::linear(attended, weights[ParameterKind::kOut]));
+  const Tensor rows = entered(ops::rms_norm(y, weights[ParameterKind::kFeedForwardNorm], config_.norm_eps), pass);
+  const Tensor hidden =
+      ops::swiglu(ops::linear(rows, weights[ParameterKind::kGate]), ops::linear(rows, weights[ParameterKind::kUp]));
+  return added(y, ops::linear(hidden, weights[ParameterKind::kDown]));
+}
+
+Tensor Model::layer(const Layer& layer, const Tensor& x, const Pass& pass) {
+  if (checkpointing_ == "none") {
+    const Weights weights = gatherer_.use(layer.entry, SavedWeights::kGatheredAgain);
+    return rest_of_layer(x, attend(project(x, weights, pass)), weights, pass);
+  }
+  if (checkpointing_ == "full") {
+    const auto body = [this, layer, pass](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      const Weights weights = gatherer_.use(layer.entry, SavedWeights::kByCaller);
+      return {rest_of_layer(in[0], attend(project(in[0], weights, pass)), weights, pass)};
+    };
+    return autograd::checkpoint(body, {x})[0];
+  }
+  const auto entry = [this, layer, pass](const std::vector<Tensor>& in) {
+    return project(in[0], gatherer_.use(layer.entry, SavedWeights::kByCaller), pass);
+  };
+  const auto rest = [this, layer, pass](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    return {rest_of_layer(in[0], in[1], gatherer_.use(layer.rest, SavedWeights::kByCaller), pass)};
+  };
+  return autograd::checkpoint(rest, {x, attend(autograd::checkpoint(entry, {x}))})[0];
+}
+
+Tensor Model::trunk(const Tensor& tokens, const Pass& pass) {
+  Tensor x;
+  {
+    const Weights weights = gatherer_.use(embedding_unit_, SavedWeights::kGatheredAgain);
+    x = left(ops::embedding(weights[ParameterKind::kEmbedding], tokens), pass);
+  }
+  for (const Layer& each : layers_) x = layer(each, x, pass);
+  return x;
+}
+
+Tensor Model::last_norm(const Tensor& x, const Weights& weights, const Pass& pass) const {
+  return entered(ops::rms_norm(x, weights[ParameterKind::kLastNorm], config_.norm_eps), pass);
+}
+
+Tensor Model::loss(const Tensor& tokens, const Tensor& targets, double count, const Pass& pass) {
+  const Tensor x = trunk(tokens, pass);
+  const Weights weights = gatherer_.use(last_unit_, SavedWeights::kGatheredAgain);
+  if (TESSERA_MUTANT("train.mean_over_own_rows")) count /= plan_.dp() * plan_.fsdp();
+  return ops::linear_cross_entropy(last_norm(x, weights, pass), weights[ParameterKind::kHead], targets,
+                                   {.ignore_index = kIgnoredTarget, .count = count});
+}
+
+Tensor Model::scores(const Tensor& tokens, std::int64_t place, const Pass& pass) {
+  const Tensor x = trunk(tokens, pass);
+  const Weights weights = gatherer_.use(last_unit_, SavedWeights::kGatheredAgain);
+  const Tensor row = ops::select(last_norm(x, weights, pass), 1, place);
+  return ops::linear(row, weights[ParameterKind::kHead]);
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,67 @@
+#include "tessera/train/optimizer.h"
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/base/error.h"
+#include "tessera/memory/label.h"
+#include "tessera/ops/create/create.h"
+#include "tessera/ops/update/update.h"
+
+namespace tessera::train {
+namespace {
+
+std::vector<Tensor> zeros_like(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> out;
+  for (const Tensor& tensor : tensors) out.push_back(ops::zeros_like(tensor.detach()));
+  return out;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const OptimizerConfig& config, std::span<const Parameter> parameters) : config_(config) {
+  const bool is_adamw = config.kind == "adamw";
+  TESSERA_CHECK(is_adamw || config.kind == "sgd", "optimizer.kind is '", config.kind, "': take adamw or sgd");
+  const memory::Label label("optimizer");
+  for (const bool decays : {true, false}) {
+    Group group{.weight_decay = decays ? config.weight_decay : 0};
+    for (const Parameter& parameter : parameters) {
+      if (row_of(parameter.kind).decays == decays) group.parameters.push_back(parameter.tensor);
+    }
+    if (group.parameters.empty()) continue;
+    if (is_adamw || config.momentum != 0) group.first = zeros_like(group.parameters);
+    if (is_adamw) {
+      group.second = zeros_like(group.parameters);
+      group.steps = ops::zeros({}, {.dtype = DType::kI64});
+    }
+    groups_.push_back(std::move(group));
+  }
+}
+
+void Optimizer::step(double learning_rate, const Tensor& clip_factor) {
+  const autograd::NoGrad no_grad;
+  const memory::Label label("optimizer");
+  const ops::StepScalars scalars{.learning_rate = ops::full({}, learning_rate), .clip_factor = clip_factor};
+  for (Group& group : groups_) {
+    std::vector<Tensor> gradients;
+    for (const Tensor& parameter : group.parameters) gradients.push_back(autograd::grad(parameter));
+    if (config_.kind == "adamw") {
+      ops::adamw_(
+          group.parameters, gradients, group.first, group.second, group.steps, scalars,
+          {.beta1 = config_.beta1, .beta2 = config_.beta2, .eps = config_.eps, .weight_decay = group.weight_decay});
+    } else {
+      ops::sgd_(group.parameters, gradients, group.first, scalars,
+                {.momentum = config_.momentum, .weight_decay = group.weight_decay});
+    }
+  }
+}
+
+std::int64_t Optimizer::nbytes() const {
+  std::size_t nbytes = 0;
+  for (const Group& group : groups_) {
+    for (const Tensor& tensor : group.first) nbytes += tensor.local().nbytes();
+    for (const Tensor& tensor : group.second) nbytes += tensor.local().nbytes();
+    if (group.steps) nbytes += group.steps.nbytes();
+  }
+  return static_cast<std::int64_t>(nbytes);
+}
+
+}  // namespace tessera::train

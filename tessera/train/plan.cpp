@@ -1,0 +1,102 @@
+#include "tessera/train/plan.h"
+
+#include <array>
+
+namespace tessera::train {
+namespace {
+
+using layout::Layout;
+using layout::LayoutParts;
+using layout::SubAxis;
+
+// Axes of the mesh, in this order.
+enum Axis : int { kDp, kFsdp, kTp };
+
+// Where a block begins a matrix is cut by rows, so that each rank has whole heads or hidden units; where it ends by
+// columns, so that results are partial sums. fsdp always cuts the first dimension: its pieces lie in a row in memory,
+// and gathering them copies nothing.
+constexpr std::array kParameters{
+    ParameterRow{ParameterKind::kEmbedding, "embedding", 0, 0, false},
+    ParameterRow{ParameterKind::kAttentionNorm, "attention_norm", -1, 0, false},
+    ParameterRow{ParameterKind::kQuery, "query", 0, 0, true},
+    ParameterRow{ParameterKind::kKey, "key", 0, 0, true},
+    ParameterRow{ParameterKind::kValue, "value", 0, 0, true},
+    ParameterRow{ParameterKind::kOut, "out", 1, 0, true},
+    ParameterRow{ParameterKind::kFeedForwardNorm, "feed_forward_norm", -1, 0, false},
+    ParameterRow{ParameterKind::kGate, "gate", 0, 0, true},
+    ParameterRow{ParameterKind::kUp, "up", 0, 0, true},
+    ParameterRow{ParameterKind::kDown, "down", 1, 0, true},
+    ParameterRow{ParameterKind::kLastNorm, "last_norm", -1, 0, false},
+    ParameterRow{ParameterKind::kHead, "head", 0, 0, true},
+};
+
+constexpr std::array kActivations{
+    ActivationRow{Point::kTokens, 0, -1, -1},
+    ActivationRow{Point::kResidual, 0, 1, -1},
+    ActivationRow{Point::kInside, 0, -1, -1},
+};
+
+}  // namespace
+
+std::span<const ParameterRow> parameter_rows() { return kParameters; }
+
+const ParameterRow& row_of(ParameterKind kind) { return kParameters[static_cast<std::size_t>(kind)]; }
+
+std::span<const ActivationRow> activation_rows() { return kActivations; }
+
+Plan Plan::create(const Config& given, int world_size) {
+  const Config config = resolved(given, world_size);
+  Plan plan;
+  plan.dp_ = config.mesh.dp;
+  plan.fsdp_ = config.mesh.fsdp;
+  plan.tp_ = config.mesh.tp;
+  plan.is_sequence_parallel_ = config.mesh.sequence_parallel;
+  plan.rows_ = config.train.batch / config.train.accumulate;
+  if (world_size > 1) {
+    plan.mesh_ = layout::Mesh::create({{"dp", plan.dp_, layout::Link::kMemory},
+                                       {"fsdp", plan.fsdp_, layout::Link::kMemory},
+                                       {"tp", plan.tp_, layout::Link::kMemory}});
+  }
+  return plan;
+}
+
+Layout Plan::parameter_layout(ParameterKind kind, bool is_gathered) const {
+  if (!mesh_) return {};
+  const ParameterRow& row = row_of(kind);
+  LayoutParts parts;
+  parts.dims.resize(2);
+  const auto cut = [&](int dim, Axis axis, std::int64_t size) {
+    if (dim >= 0) parts.dims[static_cast<std::size_t>(dim)].cuts.push_back({SubAxis{axis, 1, size}});
+  };
+  cut(row.tp, kTp, tp_);
+  if (!is_gathered) cut(row.fsdp, kFsdp, fsdp_);
+  return Layout::create(*mesh_, std::move(parts));
+}
+
+Layout Plan::kept(ParameterKind kind) const { return parameter_layout(kind, false); }
+
+Layout Plan::in_use(ParameterKind kind) const { return parameter_layout(kind, true); }
+
+Layout Plan::at(Point point, bool is_batch_cut) const {
+  if (!mesh_) return {};
+  const ActivationRow& row = kActivations[static_cast<std::size_t>(point)];
+  const auto along = [](int dim) { return dim < 0 ? layout::Replicate() : layout::Shard(dim); };
+  const layout::Placement data = along(is_batch_cut ? row.data : -1);
+  return Layout::create(*mesh_, {data, data, along(is_sequence_parallel_ ? row.tp_sequence : row.tp_whole)});
+}
+
+std::int64_t Plan::data_place(Rank rank) const {
+  if (!mesh_) return 0;
+  const layout::Coordinates at = mesh_->coordinates(rank);
+  return at[kDp] * fsdp_ + at[kFsdp];
+}
+
+std::vector<std::uint64_t> Plan::sample_numbers(std::uint64_t k, Rank rank) const {
+  const std::uint64_t first =
+      k * static_cast<std::uint64_t>(rows_) + static_cast<std::uint64_t>(data_place(rank) * own_rows());
+  std::vector<std::uint64_t> numbers;
+  for (std::int64_t i = 0; i < own_rows(); ++i) numbers.push_back(first + static_cast<std::uint64_t>(i));
+  return numbers;
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,99 @@
+// Plans: which cut goes where, what does not fit, and who reads which samples.
+#include "tessera/train/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/train/testing/runs.h"
+
+namespace tessera::train {
+namespace {
+
+Config on(int dp, int fsdp, int tp) { return testing::on_mesh(testing::small_config(), dp, fsdp, tp); }
+
+TEST(Plan, TablesAreInTheOrderOfTheirKinds) {
+  for (std::size_t i = 0; i < parameter_rows().size(); ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(parameter_rows()[i].kind), i);
+  }
+  for (std::size_t i = 0; i < activation_rows().size(); ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(activation_rows()[i].point), i);
+  }
+}
+
+TEST(Plan, AWorldOfOneHasNoMesh) {
+  const Plan plan = Plan::create(on(1, 1, 1), 1);
+  EXPECT_FALSE(plan.mesh().has_value());
+  EXPECT_FALSE(plan.kept(ParameterKind::kQuery));
+  EXPECT_FALSE(plan.at(Point::kResidual));
+}
+
+TEST(Plan, CutsParametersOverTpAndFsdp) {
+  const Plan plan = Plan::create(on(2, 2, 2), 8);
+  const auto text = [&](const layout::Layout& layout) { return layout.placements_text(); };
+  EXPECT_EQ(text(plan.in_use(ParameterKind::kQuery)), "{Replicate(), Replicate(), Shard(0)}");
+  EXPECT_EQ(text(plan.kept(ParameterKind::kQuery)), "{Replicate(), Shard(0, order=1), Shard(0, order=0)}");
+  EXPECT_EQ(text(plan.kept(ParameterKind::kOut)), "{Replicate(), Shard(0), Shard(1)}");
+  EXPECT_EQ(text(plan.kept(ParameterKind::kLastNorm)), "{Replicate(), Shard(0), Replicate()}");
+  EXPECT_EQ(text(plan.at(Point::kResidual)), "{Shard(0), Shard(0), Shard(1)}");
+  EXPECT_EQ(text(plan.at(Point::kInside)), "{Shard(0), Shard(0), Replicate()}");
+  EXPECT_EQ(text(plan.at(Point::kInside, false)), "{Replicate(), Replicate(), Replicate()}");
+}
+
+TEST(Plan, WhatDoesNotFitIsRefusedWithTheReason) {
+  const auto refuses = [](const Config& config, int ranks, std::initializer_list<std::string_view> words) {
+    expect_error<InvalidArgument>([&] { (void)Plan::create(config, ranks); }, words);
+  };
+  refuses(on(2, 1, 2), 8, {"mesh.dp 2 x mesh.fsdp 1 x mesh.tp 2 is 4", "8 ranks"});
+  Config config = on(1, 1, 8);
+  refuses(config, 8, {"model.kv_heads is 4", "mesh.tp 8"});
+  config = on(1, 1, 3);
+  refuses(config, 3, {"model.heads is 8", "mesh.tp 3"});
+  config = on(1, 1, 4);
+  config.model.hidden = 50;
+  refuses(config, 4, {"model.hidden is 50", "mesh.tp 4"});
+  config = on(1, 1, 4);
+  config.model.sequence = 6;
+  refuses(config, 4, {"model.sequence is 6", "mesh.tp 4"});
+  config.mesh.sequence_parallel = false;
+  EXPECT_NO_THROW((void)Plan::create(config, 4));
+  config = on(1, 1, 4);
+  config.model.vocabulary = 33;
+  refuses(config, 4, {"model.vocabulary is 33", "mesh.tp 4"});
+  config = on(4, 2, 1);
+  refuses(config, 8, {"train.batch is 4", "mesh.dp 4 x mesh.fsdp 2"});
+  config = on(2, 1, 1);
+  config.train.accumulate = 3;
+  refuses(config, 2, {"train.batch is 4", "train.accumulate 3"});
+  config = on(1, 1, 1);
+  config.model.heads = 3;
+  config.model.kv_heads = 1;
+  refuses(config, 1, {"model.width is 32", "3 heads (model.heads)"});
+  config.model.heads = 32;
+  refuses(config, 1, {"model.width 32 over model.heads 32 is 1", "even"});
+}
+
+TEST(Plan, EverySampleIsReadOnceWhateverTheMesh) {
+  for (const auto& [dp, fsdp, tp] : {std::array{1, 1, 1}, {4, 1, 1}, {2, 2, 2}, {1, 2, 4}}) {
+    Config config = on(dp, fsdp, tp);
+    config.train.batch = 8;
+    config.train.accumulate = 2;
+    const int ranks = dp * fsdp * tp;
+    const Plan plan = Plan::create(config, ranks);
+    std::multiset<std::uint64_t> read;
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const std::uint64_t k : {4U, 5U}) {
+        for (const std::uint64_t number : plan.sample_numbers(k, Rank(rank))) read.insert(number);
+      }
+    }
+    for (std::uint64_t number = 16; number < 24; ++number) {
+      EXPECT_EQ(read.count(number), static_cast<std::size_t>(tp)) << number;
+    }
+    EXPECT_EQ(read.size(), static_cast<std::size_t>(8 * tp));
+  }
+}
+
+}  // namespace
+}  // namespace tessera::train

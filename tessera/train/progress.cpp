@@ -1,0 +1,108 @@
+#include "tessera/train/progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/base/bytes.h"
+
+namespace tessera::train {
+namespace {
+
+constexpr std::string_view kEraseLine = "\x1b[K";
+constexpr std::int64_t kBarCells = 20;
+constexpr auto kBetweenDrawings = std::chrono::milliseconds(100);
+
+std::string time_text(double seconds) {
+  const std::int64_t whole = std::llround(seconds);
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+// Of the terminal; 0: it is none.
+std::size_t columns_of(std::FILE* file) {
+  winsize size = {};
+  return ::ioctl(::fileno(file), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+bool wants_bar(const RunConfig& config, std::FILE* out) {
+  if (config.progress != "auto") return config.progress == "bar";
+  return out != nullptr && ::isatty(::fileno(out)) == 1;
+}
+
+}  // namespace
+
+std::string progress_line(const ProgressPoint& point) {
+  const StepReport& report = point.report;
+  std::string text = fmt::format("step {}/{}  loss {:.4f}  grad {:.3g}  {:.0f} tokens/s", report.step, point.steps,
+                                 report.loss, report.grad_norm, static_cast<double>(report.tokens) / report.seconds);
+  if (point.memory_nbytes > 0) text += "  " + format_bytes(static_cast<std::uint64_t>(point.memory_nbytes));
+  text += "  left " + time_text(point.seconds_left);
+  if (point.held_out_loss) text += fmt::format("  held-out {:.4f}", *point.held_out_loss);
+  if (report.end == StepEnd::kSkippedNan) text += "  skipped: not finite";
+  if (report.end == StepEnd::kSkippedSpike) text += "  skipped: spike";
+  return text;
+}
+
+std::string progress_bar(const ProgressPoint& point) {
+  const std::int64_t full = point.steps > 0 ? kBarCells * point.report.step / point.steps : 0;
+  const auto filled = static_cast<std::size_t>(std::clamp<std::int64_t>(full, 0, kBarCells));
+  return "[" + std::string(filled, '#') + std::string(kBarCells - filled, '.') + "] " + progress_line(point);
+}
+
+bool is_bar_line(std::string_view line) { return line.starts_with(kEraseLine); }
+
+Progress::Progress(const RunConfig& config, std::int64_t steps, std::FILE* out)
+    : out_(out),
+      steps_(steps),
+      log_every_(config.log_every),
+      is_bar_(wants_bar(config, out)),
+      is_silent_(out == nullptr || config.progress == "none") {}
+
+void Progress::step(const StepReport& report, std::int64_t memory_nbytes) {
+  taken_ += 1;
+  seconds_ += report.seconds;
+  if (is_silent_) return;
+  const ProgressPoint point{
+      .report = report,
+      .steps = steps_,
+      .memory_nbytes = memory_nbytes,
+      .seconds_left = seconds_ / static_cast<double>(taken_) * static_cast<double>(steps_ - report.step),
+      .held_out_loss = held_out_loss_};
+  const bool is_last = report.step == steps_;
+  if (is_bar_) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!is_last && now - last_drawn_ < kBetweenDrawings) return;
+    last_drawn_ = now;
+    draw(progress_bar(point));
+  } else if (is_last || report.end != StepEnd::kDone || report.step == 1 || report.step % log_every_ == 0) {
+    say(progress_line(point) + "\n");
+  }
+}
+
+void Progress::evaluated(std::int64_t step, double loss) {
+  held_out_loss_ = loss;
+  if (!is_silent_ && !is_bar_) say(fmt::format("step {}/{}  held-out loss {:.4f}\n", step, steps_, loss));
+}
+
+void Progress::draw(const std::string& bar) {
+  const std::size_t columns = columns_of(out_);
+  // A line that wraps could not be drawn over.
+  const std::string text = columns > 0 ? bar.substr(0, columns - 1) : bar;
+  fmt::print(out_, "{}{}\r", kEraseLine, text);
+  std::fflush(out_);
+  is_drawn_ = true;
+}
+
+void Progress::say(std::string_view lines) {
+  if (out_ == nullptr) return;
+  if (is_drawn_) std::fputs("\n", out_);
+  is_drawn_ = false;
+  std::fwrite(lines.data(), 1, lines.size(), out_);
+  std::fflush(out_);
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,62 @@
+// What a run says while it runs: a bar that is drawn over itself on a terminal, or a line now and then in a pipe.
+//
+// The bar is text between "erase to the end of the line" and a carriage return. A launcher that passes lines on, and
+// takes a carriage return for the end of one, can tell it from other lines by how it begins (is_bar_line()).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/export.h"
+#include "tessera/train/config.h"
+#include "tessera/train/trainer.h"
+
+namespace tessera::train {
+
+/// What is shown of a step.
+struct ProgressPoint {
+  StepReport report = {};                    ///< the step
+  std::int64_t steps = 0;                    ///< of the run
+  std::int64_t memory_nbytes = 0;            ///< in use on this rank
+  double seconds_left = 0;                   ///< about
+  std::optional<double> held_out_loss = {};  ///< of the last evaluation
+};
+/// "step 120/500  loss 2.3456  grad 0.812  9752 tokens/s  45.2 MiB  left 0:42", with what went wrong, if anything did.
+TESSERA_API std::string progress_line(const ProgressPoint& point);
+/// The same behind a bar.
+TESSERA_API std::string progress_bar(const ProgressPoint& point);
+/// Whether a line is a drawing of the bar, which the next one goes over.
+TESSERA_API bool is_bar_line(std::string_view line);
+
+/// Says it. Not thread-safe.
+class TESSERA_API Progress {
+ public:
+  /// To `out`; null: to nobody.
+  Progress(const RunConfig& config, std::int64_t steps, std::FILE* out);
+  /// A step was taken.
+  void step(const StepReport& report, std::int64_t memory_nbytes);
+  /// The model was evaluated.
+  void evaluated(std::int64_t step, double loss);
+  /// Says lines of its own; what is drawn moves on.
+  void say(std::string_view lines);
+
+ private:
+  void draw(const std::string& bar);
+
+  std::FILE* out_;
+  std::int64_t steps_;
+  std::int64_t log_every_;
+  bool is_bar_;
+  bool is_silent_;
+  bool is_drawn_ = false;
+  std::int64_t taken_ = 0;
+  double seconds_ = 0;
+  std::optional<double> held_out_loss_;
+  std::chrono::steady_clock::time_point last_drawn_ = {};
+};
+
+}  // namespace tessera::train

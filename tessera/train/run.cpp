@@ -1,0 +1,128 @@
+#include "tessera/train/run.h"
+
+#include <optional>
+#include <utility>
+
+#include "tessera/base/atomic_file.h"
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/train/bad_step.h"
+#include "tessera/train/data/samples.h"
+#include "tessera/train/detail/loop.h"
+#include "tessera/train/detail/run_directory.h"
+#include "tessera/train/trainer.h"
+
+namespace tessera::train {
+namespace {
+
+constexpr double kTemperature = 0.8;
+constexpr int kBadStepsKept = 3;  // the first ones tell the most
+
+// The trainer as the loop sees it.
+class TrainerSteps final : public detail::Steps {
+ public:
+  TrainerSteps(Trainer& trainer, const std::optional<Samples>& held_out, std::int64_t samples)
+      : trainer_(trainer), held_out_(held_out), samples_(samples) {}
+  StepReport step() override { return trainer_.step(); }
+  double evaluate() override { return trainer_.evaluate(held_out_.value(), samples_); }
+  [[nodiscard]] std::vector<OwnedBytes> memory_now() const override { return trainer_.memory_now(); }
+
+ private:
+  Trainer& trainer_;
+  const std::optional<Samples>& held_out_;
+  std::int64_t samples_;
+};
+
+void check_vocabulary(const Samples& samples, const ModelConfig& model) {
+  TESSERA_CHECK(samples.largest_token() < model.vocabulary, "the data has token ", samples.largest_token(),
+                ", but model.vocabulary is ", model.vocabulary, "; it must be larger than every token, ",
+                samples.tokenizer().vocabulary(), " for this tokenizer");
+}
+
+std::optional<Samples> open_held_out(const Config& config) {
+  if (config.data.held_out.empty() && config.data.held_out_share == 0) return std::nullopt;
+  return Samples::open(config.data, Part::kHeldOut, config.model.sequence, config.train.seed);
+}
+
+RankNumbers numbers_of(const RankTally& tally, const Trainer& trainer, int rank) {
+  RankNumbers numbers = tally.numbers(rank);
+  numbers.peak = trainer.memory_peak();
+  numbers.predicted = trainer.memory_predicted();
+  return numbers;
+}
+
+// That it could not be kept does not make the step any worse.
+void keep(const BadStep& step, const std::string& directory, int rank) {
+  try {
+    const std::string path = write_bad_step(directory, rank, step);
+    log::warn("step ", step.report.step, " was bad (loss ", step.report.loss, ", gradient norm ", step.report.grad_norm,
+              "); parameters and gradients of it are in ", path);
+  } catch (const Error& error) {
+    log::error("step ", step.report.step, " was bad, and could not be kept: ", error.message());
+  }
+}
+
+void write_summary(const Summary& summary) { write_file(summary.directory + "/summary.json", to_json(summary)); }
+
+// Takes the steps; what the policy stopped is told by the summary. Of an error the summary is written first, without
+// the numbers of other ranks, which may be gone.
+void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, int rank, Progress& progress,
+                Summary& summary, RankTally& tally) {
+  TrainerSteps steps(trainer, held_out, summary.config.eval.samples);
+  const detail::LoopOptions options{.directory = summary.directory, .rank = rank, .has_held_out = held_out.has_value()};
+  try {
+    detail::take_steps(steps, options, progress, summary, tally);
+  } catch (const TrainingStopped& stopped) {
+    summary.end = RunEnd::kStopped;
+    summary.reason = stopped.message();
+  } catch (const Error& error) {
+    summary.end = RunEnd::kFailed;
+    summary.reason = error.message();
+    summary.ranks = {numbers_of(tally, trainer, rank)};
+    if (rank == 0) write_summary(summary);
+    throw;
+  }
+}
+
+// Text that the model goes on with after the end of another.
+void say_sample(Trainer& trainer, const Config& config, const Tokenizer& tokenizer, Progress& progress) {
+  const std::vector<std::uint32_t> tokens =
+      trainer.sample({tokenizer.end_of_text()}, config.run.sample, kTemperature, config.train.seed);
+  progress.say("\na sample of " + std::to_string(config.run.sample) + " tokens:\n" +
+               printable(tokenizer.decode(tokens)) + "\n");
+}
+
+}  // namespace
+
+Summary run(const Config& given, std::FILE* out) {
+  const detail::RunRanks ranks;
+  Summary summary{.config = resolved(given, ranks.size()), .world_size = ranks.size()};
+  const Config& config = summary.config;
+  TESSERA_CHECK(!config.data.files.empty(), "data.files is empty; name what to train on, as in --data.files my.txt");
+  summary.directory = ranks.make_directory(config).string();
+
+  const Samples training = Samples::open(config.data, Part::kTraining, config.model.sequence, config.train.seed);
+  const std::optional<Samples> held_out = open_held_out(config);
+  check_vocabulary(training, config.model);
+  if (held_out) check_vocabulary(*held_out, config.model);
+  if (held_out && ranks.rank() == 0) summary.bigram_entropy = held_out->bigram_entropy();
+
+  Trainer trainer(config, training);
+  trainer.keep_bad_steps([&, left = kBadStepsKept](const BadStep& step) mutable {
+    if (left-- > 0) keep(step, summary.directory, ranks.rank());
+  });
+  summary.parameters = trainer.parameter_count();
+  Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
+  RankTally tally(ranks.size());
+  take_steps(trainer, held_out, ranks.rank(), progress, summary, tally);
+
+  summary.ranks = ranks.collect(numbers_of(tally, trainer, ranks.rank()));
+  if (ranks.rank() == 0) write_summary(summary);
+  progress.say(short_text(summary));
+  if (config.run.sample > 0 && summary.end == RunEnd::kDone)
+    say_sample(trainer, config, training.tokenizer(), progress);
+  ranks.finish();
+  return summary;
+}
+
+}  // namespace tessera::train

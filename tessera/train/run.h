@@ -1,0 +1,28 @@
+// A training run from its configuration to its summary, as `tessera train` does it.
+//
+//   tessera::init();
+//   const train::Summary summary = train::run(config);
+//
+// In the run directory it leaves config.toml (resolved), metrics.jsonl (a line a step and rank), loss.csv and
+// summary.json: docs/training.md.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/export.h"
+#include "tessera/train/config.h"
+#include "tessera/train/summary.h"
+
+namespace tessera::train {
+
+/// Trains; called by all ranks of the world. Rank 0 says how it goes on `out`; null: nothing is said. A run that the
+/// policy for bad steps ended returns with RunEnd::kStopped. Another error is thrown when what there is of the summary
+/// has been written. Of other ranks the summary has their own numbers alone.
+TESSERA_API Summary run(const Config& config, std::FILE* out = stdout);
+
+/// The text with what a terminal would obey or could not show replaced: control characters and what is no UTF-8.
+TESSERA_API std::string printable(std::string_view text);
+
+}  // namespace tessera::train

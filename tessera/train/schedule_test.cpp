@@ -1,0 +1,37 @@
+#include "tessera/train/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+
+namespace tessera::train {
+namespace {
+
+TEST(Schedule, RisesInEqualPartsAndFallsAlongHalfACosine) {
+  const ScheduleConfig config{.kind = "cosine", .warmup = 4, .floor = 0.1};
+  EXPECT_DOUBLE_EQ(learning_rate(config, 8, 1, 104), 2);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 8, 4, 104), 8);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 8, 54, 104), 8 * 0.55);
+  EXPECT_NEAR(learning_rate(config, 8, 104, 104), 0.8, 1e-12);
+}
+
+TEST(Schedule, StaysAndThenFallsInAStraightLine) {
+  const ScheduleConfig config{.kind = "wsd", .warmup = 2, .decay = 0.2, .floor = 0};
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1, 80, 100), 1);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1, 90, 100), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1, 100, 100), 0);
+}
+
+TEST(Schedule, WarmUpThatIsLongerThanWhatIsLeftComesFirst) {
+  const ScheduleConfig config{.kind = "wsd", .warmup = 90, .decay = 0.2, .floor = 0};
+  EXPECT_DOUBLE_EQ(learning_rate(config, 90, 89, 100), 89);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 90, 95, 100), 45);
+}
+
+TEST(Schedule, KnowsItsSteps) {
+  expect_error<InvalidArgument>([] { (void)learning_rate({}, 1, 0, 10); }, {"step 0", "1 to 10"});
+}
+
+}  // namespace
+}  // namespace tessera::train

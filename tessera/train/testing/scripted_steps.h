@@ -1,0 +1,78 @@
+// Steps of a run as a test wants them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tessera/train/detail/loop.h"
+
+namespace tessera::train::testing {
+
+/// Steps of 100 tokens whose loss falls by 1 each; `at` may change a report, or throw.
+class ScriptedSteps final : public detail::Steps {
+ public:
+  StepReport step() override {
+    StepReport report{.step = ++taken,
+                      .loss = static_cast<double>(10 - taken),
+                      .grad_norm = 0.5,
+                      .learning_rate = 0.25,
+                      .seconds = 2,
+                      .exposed_seconds = 0.5,
+                      .tokens = 100};
+    if (at) at(report);
+    return report;
+  }
+  double evaluate() override {
+    ++evaluations;
+    return static_cast<double>(taken) + 0.125;
+  }
+  [[nodiscard]] std::vector<OwnedBytes> memory_now() const override { return {{"parameters", 64}, {"gradients", 32}}; }
+
+  std::function<void(StepReport&)> at;
+  std::int64_t taken = 0;
+  int evaluations = 0;
+};
+
+/// A directory that goes away with the test.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    char name[] = "/tmp/tessera_train_XXXXXX";
+    EXPECT_NE(::mkdtemp(name), nullptr);
+    path_ = name;
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// A file as text.
+inline std::string content(const std::filesystem::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+/// The lines of a file.
+inline std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  std::vector<std::string> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace tessera::train::testing

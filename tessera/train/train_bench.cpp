@@ -1,0 +1,256 @@
+// Steps of the preset `tiny`: how much of a core's rate they reach, what four ranks on two cores make of them, what an
+// operator costs the host on a mesh, and how much memory they take. Every rank computes on one thread.
+#include <cblas.h>
+
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/base/rank.h"
+#include "tessera/base/testing/bench.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+#include "tessera/ops/create/generator.h"
+#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/update/update.h"
+#include "tessera/shard/create.h"
+#include "tessera/shard/gradients.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/shard/scopes.h"
+#include "tessera/train/flops.h"
+#include "tessera/train/model.h"
+#include "tessera/train/optimizer.h"
+#include "tessera/train/testing/runs.h"
+
+namespace tessera::train {
+namespace {
+
+using testing::on_mesh;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWarm = 2;
+constexpr int kTimed = 4;
+
+// The preset, in f32.
+Config tiny() {
+  Config config = testing::small_config();
+  config.model = {.preset = "tiny"};
+  config.train.batch = 8;
+  config.train.steps = 1000;
+  return resolved(config, 1);
+}
+
+// Tokens a second, over all ranks, of some steps of a run of its own.
+double tokens_per_second(const Config& config) {
+  double rate = 0;
+  simulate(config.mesh.dp * config.mesh.fsdp * config.mesh.tp, [&] {
+    ops::detail::set_thread_budget(1);
+    Trainer trainer(config, testing::synthetic_samples(config));
+    for (int i = 0; i < kWarm; ++i) trainer.step();
+    double seconds = 0;
+    std::int64_t tokens = 0;
+    for (int i = 0; i < kTimed; ++i) {
+      const StepReport report = trainer.step();
+      seconds += report.seconds;
+      tokens += report.tokens;
+    }
+    if (current_place().rank == Rank(0)) rate = static_cast<double>(tokens) / seconds;
+  });
+  return rate;
+}
+
+double sgemm_gflops() {
+  constexpr int kSize = 512;
+  static const std::vector<float> a(kSize * kSize, 0.5F);
+  static std::vector<float> out(kSize * kSize);
+  const auto start = Clock::now();
+  for (int i = 0; i < 4; ++i) {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1, a.data(), kSize, a.data(), kSize, 0,
+                out.data(), kSize);
+  }
+  return 4 * 2e-9 * std::pow(kSize, 3) / std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+TESSERA_BENCH(steps) {
+  const Config config = tiny();
+  context.measure(
+      {.name = "step_tiny_1rank",
+       .unit = "GFLOP/s",
+       .ours = [&]() -> double { return 1e-9 * flops_per_token(config.model).causal * tokens_per_second(config); },
+       .reference_name = "cblas_sgemm of 512 x 512, one thread",
+       .reference = [] { return sgemm_gflops(); },
+       .must_ratio = 0.5});
+  context.measure({.name = "step_dp2xtp2",
+                   .unit = "tokens/s",
+                   .ours = [&]() -> double { return tokens_per_second(on_mesh(config, 2, 1, 2)); },
+                   .reference_name = "twice step_tiny_1rank",
+                   .reference = [&]() -> double { return 2 * tokens_per_second(config); },
+                   .must_ratio = 0.75});
+}
+
+// Of the thread that calls.
+double cpu_microseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e6 * static_cast<double>(now.tv_sec) + 1e-3 * static_cast<double>(now.tv_nsec);
+}
+
+// CPU time of this thread in which it asks for work. The stream is stopped meanwhile: a stream that has nothing to do
+// may run what it is given on the thread that gives it.
+template <class F>
+double cost_of_asking(const F& body) {
+  const device::Device host = device::Device::get("host");
+  host.stall_stream(host.default_stream(), true);
+  const double start = cpu_microseconds();
+  body();
+  const double spent = cpu_microseconds() - start;
+  host.stall_stream(host.default_stream(), false);
+  host.synchronize();
+  return spent;
+}
+
+// What a step costs the thread that asks for it, kernels and transfers left out.
+struct HostCost {
+  double operators = 0;        // of a step
+  double redistributions = 0;  // launches of it
+  double per_operator = 0;     // us
+  double per_redistribution = 0;
+};
+
+double redistribution_cost(const Plan& plan) {
+  constexpr int kCalls = 50;
+  const Tensor x = shard::zeros({plan.rows(), 128, 128}, plan.at(Point::kResidual));
+  const layout::Layout inside = plan.at(Point::kInside);
+  const auto ask = [&] {
+    for (int i = 0; i < kCalls; ++i) bench::do_not_optimize(shard::redistribute(x, inside));
+  };
+  ask();
+  return cost_of_asking(ask) / kCalls;
+}
+
+// Asks for a step, and waits for nothing.
+void ask_for_step(Model& model, Optimizer& optimizer, const Tensor& tokens, double count) {
+  autograd::backward(model.loss(tokens, tokens, count));
+  const std::vector<Tensor> leaves = model.leaves();
+  shard::reduce_gradients(leaves);
+  std::vector<Tensor> gradients;
+  for (const Tensor& leaf : leaves) gradients.push_back(autograd::grad(leaf));
+  optimizer.step(1e-3, ops::grad_norm(gradients, 1).factor);
+  for (const Tensor& leaf : leaves) autograd::set_grad(leaf, {});
+}
+
+HostCost host_cost(const Config& config) {
+  HostCost cost;
+  simulate(4, [&] {
+    ops::detail::set_thread_budget(1);
+    const Plan plan = Plan::create(config, 4);
+    ops::manual_seed(1);
+    ExposedTime exposed;
+    Model model(config, plan, exposed);
+    Optimizer optimizer(config.optimizer, model.parameters());
+    const Tensor tokens = shard::randint(0, config.model.vocabulary, {plan.rows(), config.model.sequence},
+                                         plan.at(Point::kTokens), {.dtype = DType::kI32});
+    const double count = static_cast<double>(config.train.batch * config.model.sequence);
+    double spent = 0;
+    shard::ShardCounts before;
+    for (int i = 0; i < kWarm + kTimed; ++i) {
+      if (i == kWarm) before = shard::shard_counts();
+      const auto ask = [&] { ask_for_step(model, optimizer, tokens, count); };
+      if (i >= kWarm) {
+        spent += cost_of_asking(ask);
+      } else {
+        ask();  // ranks meet in groups that are made now
+        device::Device::get("host").synchronize();
+      }
+      (void)exposed.take_seconds();
+    }
+    const shard::ShardCounts after = shard::shard_counts();
+    const double each = redistribution_cost(plan);
+    if (current_place().rank != Rank(0)) return;
+    cost.operators = static_cast<double>(after.calls - before.calls) / kTimed;
+    cost.redistributions = static_cast<double>(after.collectives - before.collectives) / kTimed;
+    cost.per_redistribution = each;
+    cost.per_operator = (spent / kTimed - each * cost.redistributions) / cost.operators;
+  });
+  return cost;
+}
+
+TESSERA_BENCH(host_cost) {
+  if (!context.wants("sharded_cpu_per_op") && !context.wants("sharded_cpu_per_redistribution")) return;
+  const Config config = on_mesh(tiny(), 2, 1, 2);
+  const HostCost once = host_cost(config);
+  const std::string counts = std::to_string(static_cast<int>(once.operators)) + " operators and " +
+                             std::to_string(static_cast<int>(once.redistributions)) + " launches a step";
+  context.measure({.name = "sharded_cpu_per_op",
+                   .unit = "us",
+                   .ours = [&]() -> double { return host_cost(config).per_operator; },
+                   .reference_name = counts,
+                   .must = 0.7});
+  context.measure({.name = "sharded_cpu_per_redistribution",
+                   .unit = "us",
+                   .ours = [&]() -> double { return host_cost(config).per_redistribution; },
+                   .reference_name = "the thread that asks alone",
+                   .must = 3});
+}
+
+double nbytes_of(const std::vector<OwnedBytes>& bytes, const char* owner) {
+  for (const OwnedBytes& each : bytes) {
+    if (each.owner == owner) return static_cast<double>(each.nbytes);
+  }
+  return 0;
+}
+
+// Memory of the first rank after two steps.
+struct Memory {
+  std::vector<OwnedBytes> peak;
+  std::vector<OwnedBytes> predicted;
+  double parameters = 0;
+};
+Memory memory_of(const Config& config) {
+  Memory out;
+  simulate(config.mesh.dp * config.mesh.fsdp * config.mesh.tp, [&] {
+    Trainer trainer(config, testing::synthetic_samples(config));
+    for (int i = 0; i < 2; ++i) trainer.step();
+    if (current_place().rank != Rank(0)) return;
+    out = {trainer.memory_peak(), trainer.memory_predicted(), static_cast<double>(trainer.parameter_count())};
+  });
+  return out;
+}
+
+TESSERA_BENCH(memory) {
+  const Config config = tiny();
+  const auto width = static_cast<double>(config.model.width);
+  const double layer = 4 * (2 * width + 3 * width * width + 3 * width * static_cast<double>(config.model.hidden));
+  if (context.wants("fsdp_memory")) {
+    const Config sharded = on_mesh(config, 1, 4, 1);
+    const double all = 4 * 4 * memory_of(sharded).parameters;
+    context.measure({.name = "fsdp_memory",
+                     .unit = "KiB",
+                     .ours = [&]() -> double {
+                       const std::vector<OwnedBytes> peak = memory_of(sharded).peak;
+                       return (nbytes_of(peak, "parameters") + nbytes_of(peak, "gradients") +
+                               nbytes_of(peak, "optimizer") + nbytes_of(peak, "gathered")) /
+                              1024;
+                     },
+                     .reference_name = "bound: 1.15 x total / 4 + two layers gathered",
+                     .must = (1.15 * all / 4 + 2 * layer) / 1024});
+  }
+  for (Config each : {config, on_mesh(config, 2, 1, 2), on_mesh(config, 1, 4, 1)}) {
+    each.mesh.prefetch = false;  // on one stream the allocator's peak is exact
+    context.measure({.name = "peak_memory_" + std::string(each.mesh.fsdp > 1 ? "fsdp4"
+                                                          : each.mesh.tp > 1 ? "dp2xtp2"
+                                                                             : "1rank"),
+                     .unit = "%",
+                     .ours = [&]() -> double {
+                       const Memory memory = memory_of(each);
+                       return 100 *
+                              std::abs(nbytes_of(memory.predicted, "total") / nbytes_of(memory.peak, "total") - 1);
+                     },
+                     .reference_name = "off what was predicted",
+                     .must = 5});
+  }
+}
+
+}  // namespace
+}  // namespace tessera::train

@@ -1,0 +1,316 @@
+#include "tessera/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <random>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/base/mutant.h"
+#include "tessera/base/rank.h"
+#include "tessera/device/device.h"
+#include "tessera/memory/label.h"
+#include "tessera/ops/create/generator.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/ops/reduce/host_values.h"
+#include "tessera/ops/update/update.h"
+#include "tessera/shard/distribute.h"
+#include "tessera/shard/gradients.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/tensor/device_context.h"
+#include "tessera/train/bad_step.h"
+#include "tessera/train/exposed.h"
+#include "tessera/train/memory_book.h"
+#include "tessera/train/memory_plan.h"
+#include "tessera/train/model.h"
+#include "tessera/train/optimizer.h"
+#include "tessera/train/plan.h"
+#include "tessera/train/schedule.h"
+
+namespace tessera::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kMeanStays = 0.9;  // share of the running mean of gradient norms that a step leaves
+
+// Tokens that the model is given, and those that it is to say.
+struct Batch {
+  Tensor tokens;
+  Tensor targets;
+};
+
+// This rank's rows, as a part of the whole batch.
+Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const Plan& plan, bool is_batch_cut = true) {
+  auto owner = std::make_shared<std::vector<std::int32_t>>(std::move(values));
+  const std::int64_t sequence = static_cast<std::int64_t>(owner->size()) / rows;
+  Tensor own = Tensor::wrap(owner->data(), Shape{rows, sequence}, DType::kI32, device::Device::get("host"), owner);
+  if (!plan.mesh()) return own;
+  const std::int64_t all = is_batch_cut ? rows * plan.dp() * plan.fsdp() : rows;
+  return shard::from_local(own, plan.at(Point::kTokens, is_batch_cut), {.shape = Shape{all, sequence}});
+}
+
+// From rows of sequence + 1 tokens. Targets of rows from `real` on count for nothing.
+Batch batch_of(const std::vector<std::int32_t>& rows, const Plan& plan, std::int64_t real) {
+  const std::int64_t count = plan.own_rows();
+  const std::int64_t width = static_cast<std::int64_t>(rows.size()) / count;
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> targets;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto begin = rows.begin() + i * width;
+    tokens.insert(tokens.end(), begin, begin + width - 1);
+    targets.insert(targets.end(), begin + 1, begin + width);
+    if (i >= real) std::fill(targets.end() - (width - 1), targets.end(), kIgnoredTarget);
+  }
+  return {laid_out(std::move(tokens), count, plan), laid_out(std::move(targets), count, plan)};
+}
+
+double number(const Tensor& x) {
+  const Tensor whole = x.has_layout() ? shard::redistribute(x, layout::Layout::replicated(x.layout().mesh())) : x;
+  return ops::item(whole).as_double();
+}
+
+// The index that a uniform number falls into, by probabilities exp(score / temperature); at 0 the highest score.
+std::uint32_t drawn(std::span<const float> scores, double temperature, double uniform) {
+  const auto best = std::ranges::max_element(scores);
+  if (temperature <= 0) return static_cast<std::uint32_t>(best - scores.begin());
+  std::vector<double> cumulated;
+  double sum = 0;
+  for (const float score : scores) cumulated.push_back(sum += std::exp((score - *best) / temperature));
+  const auto found = std::ranges::upper_bound(cumulated, uniform * sum);
+  return static_cast<std::uint32_t>(std::min<std::ptrdiff_t>(found - cumulated.begin(), std::ssize(scores) - 1));
+}
+
+// The plan of this rank, whose generator starts anew.
+Plan begin(const Config& config) {
+  Plan plan = Plan::create(config, current_place().world_size);
+  ops::manual_seed(config.train.seed);
+  return plan;
+}
+
+// The same gradients, taken as settled: what planted bugs do.
+[[maybe_unused]] void take_as_settled(std::span<const Parameter> parameters, bool norms_alone) {
+  for (const Parameter& each : parameters) {
+    const Tensor gradient = autograd::grad(each.tensor);
+    if (!gradient.has_layout() || (norms_alone && gradient.ndim() > 1)) continue;
+    autograd::set_grad(each.tensor,
+                       Tensor::sharded(gradient.shape(), gradient.dtype(), each.tensor.layout(), gradient.local()));
+  }
+}
+
+}  // namespace
+
+std::function<std::vector<std::uint64_t>(std::uint64_t k)> own_samples(const Config& config) {
+  return [plan = Plan::create(config, current_place().world_size), rank = current_place().rank](std::uint64_t k) {
+    return plan.sample_numbers(k, rank);
+  };
+}
+
+struct Trainer::State {
+  State(const Config& given, BatchSource source)
+      : config(given),
+        plan(begin(given)),
+        batches(std::move(source)),
+        model(given, plan, exposed),
+        leaves(model.leaves()),
+        optimizer(given.optimizer, model.parameters()),
+        book(model, optimizer) {}
+
+  // Losses and gradients of the step's micro-batches, settled; the loss.
+  double run_batches();
+  void settle_gradients();
+  // Hands a step that is not taken to who asked for such.
+  void keep(const StepReport& report) const;
+  // Whether the step is not to be taken, by policy; throws where that says stop.
+  StepEnd judged(const StepReport& report);
+  void drop_gradients() {
+    for (const Tensor& leaf : leaves) autograd::set_grad(leaf, {});
+  }
+  [[nodiscard]] const device::Stream& stream() const { return tensor::current_stream(device::Device::get("host")); }
+
+  Config config;
+  Plan plan;
+  BatchSource batches;
+  ExposedTime exposed;
+  Model model;
+  std::vector<Tensor> leaves;
+  Optimizer optimizer;
+  MemoryBook book;
+  std::int64_t steps = 0;
+  std::optional<double> mean_norm;  // of steps that were taken
+  std::function<void(const BadStep&)> keep_bad_step;
+};
+
+double Trainer::State::run_batches() {
+  const double count = static_cast<double>(config.train.batch * config.model.sequence);
+  Tensor loss;
+  for (std::int64_t m = 0; m < config.train.accumulate; ++m) {
+    const memory::Label label("activations");
+    const auto k = static_cast<std::uint64_t>((steps - 1) * config.train.accumulate + m);
+    const Batch batch = batch_of(batches(k), plan, plan.own_rows());
+    const Tensor part = model.loss(batch.tokens, batch.targets, count);
+    book.note();
+    autograd::backward(part);
+    book.note();
+    loss = loss ? ops::add(loss, part.detach()) : part.detach();
+  }
+  const ExposedTime::Scope scope(exposed, stream());
+  settle_gradients();
+  return number(loss);
+}
+
+void Trainer::State::settle_gradients() {
+  const memory::Label label("gradients");
+  if (TESSERA_MUTANT("train.norms_not_reduced")) take_as_settled(model.parameters(), true);
+  if (TESSERA_MUTANT("train.pending_stepped")) take_as_settled(model.parameters(), false);
+  // In pieces: what is settled stands beside what it is made from until the launch has been asked for.
+  std::vector<Tensor> together;
+  std::int64_t nbytes = 0;
+  for (const Tensor& leaf : leaves) {
+    together.push_back(leaf);
+    nbytes += static_cast<std::int64_t>(leaf.local().nbytes());
+    if (nbytes < kSettledTogether && !(leaf == leaves.back())) continue;
+    shard::reduce_gradients(together);
+    together.clear();
+    nbytes = 0;
+  }
+}
+
+void Trainer::State::keep(const StepReport& report) const {
+  if (!keep_bad_step) return;
+  BadStep step{.report = report, .samples = {}, .parameters = model.parameters()};
+  for (std::int64_t m = 0; m < config.train.accumulate; ++m) {
+    const auto k = static_cast<std::uint64_t>((steps - 1) * config.train.accumulate + m);
+    const std::vector<std::uint64_t> numbers = plan.sample_numbers(k, current_place().rank);
+    step.samples.insert(step.samples.end(), numbers.begin(), numbers.end());
+  }
+  keep_bad_step(step);
+}
+
+StepEnd Trainer::State::judged(const StepReport& report) {
+  const bool is_finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
+  const double most = config.train.spike > 0 && mean_norm ? config.train.spike * *mean_norm : INFINITY;
+  if (is_finite && report.grad_norm <= most) {
+    mean_norm = mean_norm ? kMeanStays * *mean_norm + (1 - kMeanStays) * report.grad_norm : report.grad_norm;
+    return StepEnd::kDone;
+  }
+  keep(report);
+  const bool stops = (is_finite ? config.train.on_spike : config.train.on_nan) == "stop";
+  if (stops) drop_gradients();
+  TESSERA_CHECK_AS(TrainingStopped, !stops, "step ", report.step, ": loss ", report.loss, ", gradient norm ",
+                   report.grad_norm, is_finite ? ", a spike: more than " : ", not finite; ",
+                   is_finite ? std::to_string(most) : "parameters are those before the step",
+                   is_finite ? "; train.on_spike = skip goes on without such steps"
+                             : "; train.on_nan = skip goes on without such steps");
+  return is_finite ? StepEnd::kSkippedSpike : StepEnd::kSkippedNan;
+}
+
+Trainer::Trainer(const Config& config, BatchSource batches)
+    : state_(std::make_unique<State>(config, std::move(batches))) {}
+
+Trainer::Trainer(const Config& config, const SampleReader& samples)
+    : Trainer(config,
+              BatchSource([samples, numbers = own_samples(config), width = config.model.sequence + 1](std::uint64_t k) {
+                std::vector<std::int32_t> rows;
+                for (const std::uint64_t number : numbers(k)) {
+                  rows.resize(rows.size() + static_cast<std::size_t>(width));
+                  samples(number, std::span(rows).last(static_cast<std::size_t>(width)));
+                }
+                return rows;
+              })) {}
+
+Trainer::~Trainer() = default;
+
+StepReport Trainer::step() {
+  State& state = *state_;
+  const Clock::time_point start = Clock::now();
+  StepReport report;
+  report.step = ++state.steps;
+  report.tokens = state.config.train.batch * state.config.model.sequence;
+  report.learning_rate =
+      learning_rate(state.config.schedule, state.config.optimizer.learning_rate, report.step, state.config.train.steps);
+  report.loss = state.run_batches();
+
+  const autograd::NoGrad no_grad;
+  std::vector<Tensor> gradients;
+  for (const Tensor& leaf : state.leaves) gradients.push_back(autograd::grad(leaf));
+  const bool clips = state.config.optimizer.clip > 0;
+  ops::GradNorm norm;
+  {
+    const ExposedTime::Scope scope(state.exposed, state.stream());
+    norm = ops::grad_norm(gradients, clips ? state.config.optimizer.clip : INFINITY);
+  }
+  gradients.clear();
+  report.grad_norm = number(norm.norm);
+  report.end = state.judged(report);
+  if (report.end == StepEnd::kDone) state.optimizer.step(report.learning_rate, clips ? norm.factor : Tensor());
+  state.drop_gradients();
+  state.stream().synchronize();
+  report.exposed_seconds = state.exposed.take_seconds();
+  report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return report;
+}
+
+void Trainer::keep_bad_steps(std::function<void(const BadStep&)> keep) { state_->keep_bad_step = std::move(keep); }
+
+std::int64_t Trainer::step_count() const { return state_->steps; }
+
+double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples) {
+  State& state = *state_;
+  const autograd::NoGrad no_grad;
+  const memory::Label label("activations");
+  const Plan& plan = state.plan;
+  const auto width = static_cast<std::size_t>(state.config.model.sequence) + 1;
+  const double count = static_cast<double>(samples * state.config.model.sequence);
+  const std::int64_t own = plan.data_place(current_place().rank) * plan.own_rows();
+  Tensor loss;
+  for (std::int64_t first = 0; first < samples; first += plan.rows()) {
+    std::vector<std::int32_t> rows(static_cast<std::size_t>(plan.own_rows()) * width);
+    const std::int64_t real = std::clamp<std::int64_t>(samples - first - own, 0, plan.own_rows());
+    for (std::int64_t i = 0; i < real; ++i) {
+      held_out(static_cast<std::uint64_t>(first + own + i),
+               std::span(rows).subspan(static_cast<std::size_t>(i) * width, width));
+    }
+    const Batch batch = batch_of(rows, plan, real);
+    const Tensor part = state.model.loss(batch.tokens, batch.targets, count, {.is_training = false});
+    loss = loss ? ops::add(loss, part) : part;
+  }
+  return loss ? number(loss) : 0;
+}
+
+std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, std::int64_t count, double temperature,
+                                           std::uint64_t seed) {
+  State& state = *state_;
+  TESSERA_CHECK(!prompt.empty(), "sample: an empty prompt: give at least the token between documents");
+  const autograd::NoGrad no_grad;
+  const memory::Label label("activations");
+  std::mt19937_64 bits(seed);
+  const std::int64_t sequence = state.config.model.sequence;
+  for (std::int64_t i = 0; i < count; ++i) {
+    // The last tokens that the model can see, then filler that causal attention does not look at.
+    const std::int64_t seen = std::min<std::int64_t>(std::ssize(prompt), sequence);
+    std::vector<std::int32_t> tokens(prompt.end() - seen, prompt.end());
+    tokens.resize(static_cast<std::size_t>(sequence));
+    const Tensor scores = state.model.scores(laid_out(std::move(tokens), 1, state.plan, false), seen - 1,
+                                             {.is_training = false, .is_batch_cut = false});
+    const Tensor whole = ops::contiguous(ops::cast(shard::full(scores), DType::kF32));
+    state.stream().synchronize();
+    const double uniform = static_cast<double>(bits() >> 11) * 0x1p-53;
+    prompt.push_back(drawn({whole.data_as<float>(), static_cast<std::size_t>(whole.numel())}, temperature, uniform));
+  }
+  return {prompt.end() - count, prompt.end()};
+}
+
+std::vector<OwnedBytes> Trainer::memory_now() const { return state_->book.now(); }
+
+std::vector<OwnedBytes> Trainer::memory_peak() const { return state_->book.peak(); }
+
+std::vector<OwnedBytes> Trainer::memory_predicted() const { return predicted_memory(state_->config, state_->plan); }
+
+std::int64_t Trainer::parameter_count() const { return state_->model.parameter_count(); }
+
+const Model& Trainer::model() const { return state_->model; }
+
+}  // namespace tessera::train
