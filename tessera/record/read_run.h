@@ -1,0 +1,17 @@
+// Reads a run directory into Evidence: the record files of its ranks (of processes that run, hang or are gone; links to
+// tmpfs or copies; whole, cut short or spoilt) and launch.json. What cannot be read is told in Evidence::problems and
+// never stops the rest.
+#pragma once
+
+#include <string>
+
+#include "tessera/base/export.h"
+#include "tessera/record/evidence.h"
+
+namespace tessera::record {
+
+/// Reads all of it. IoError: there is no such directory, or nothing in it that a run leaves behind; its words say what
+/// was looked for.
+TESSERA_API Evidence read_run(const std::string& directory);
+
+}  // namespace tessera::record
