@@ -160,10 +160,10 @@ TEST_P(CommSuite, ASkippedOperationIsNamed) {
 
 TEST_P(CommSuite, ADeadlineNamesWhoIsMissingAndTellsWhoComesLate) {
   on_ranks(3, [](Member& member) {
-    member.group.set_deadline(50ms);
+    member.group.set_deadline(1s);  // long enough for the other of the two that come, on a busy machine
     if (member.rank() != 1) {
       expect_error<TimeoutError>([&] { barrier(member, member.group); },
-                                 {"group world", "operation 1, barrier", "rank 1 did not come within 0.05 s"});
+                                 {"group world", "operation 1, barrier", "rank 1 did not come within 1 s"});
       member.stream.reset_error();
       Member::say("over " + std::to_string(member.rank()));
     }
