@@ -126,6 +126,32 @@ TEST(RunDirectory, AllRanksGetItAndRankZeroTheirNumbers) {
   EXPECT_EQ(back.mesh.dp, 3) << "the configuration in it is the resolved one";
 }
 
+TEST(RunDirectory, TheFirstRankThatFailsIsToldSo) {
+  simulate(2, [] {
+    const detail::RunRanks ranks;
+    if (ranks.rank() == 0) (void)comm::store()->get("rank 1 failed", std::chrono::seconds(20));
+    EXPECT_EQ(ranks.is_first_to_fail(), ranks.rank() == 1);
+    if (ranks.rank() == 1) comm::store()->set("rank 1 failed", "yes");
+  });
+  EXPECT_TRUE(detail::RunRanks().is_first_to_fail());
+}
+
+TEST(RunDirectory, ARunThatFailsLeavesASummaryThatSaysWhy) {
+  const TemporaryDirectory base;
+  std::ofstream(base.path() / "text.txt") << std::string(5000, 'x');
+  std::filesystem::create_directories(base.path() / "run" / "metrics.jsonl");  // no file can be made there
+  Config config;
+  config.data.files = {(base.path() / "text.txt").string()};
+  config.model = {.width = 16, .layers = 1, .heads = 2, .kv_heads = 2, .hidden = 32, .vocabulary = 260, .sequence = 16};
+  config.train.steps = 2;
+  config.train.batch = 2;
+  config.run.directory = base.path() / "run";
+  EXPECT_THROW(simulate(2, [&] { (void)run(config, nullptr); }), IoError);
+  const auto summary = nlohmann::json::parse(content(base.path() / "run" / "summary.json"));
+  EXPECT_EQ(summary.at("end"), "failed");
+  EXPECT_NE(summary.at("reason").get<std::string>().find("metrics.jsonl"), std::string::npos) << summary;
+}
+
 TEST(RunDirectory, OneThatHoldsARunIsRefusedOnAllRanks) {
   const TemporaryDirectory base;
   std::ofstream(base.path() / "config.toml") << "[train]\n";

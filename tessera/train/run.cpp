@@ -64,10 +64,11 @@ void keep(const BadStep& step, const std::string& directory, int rank) {
 
 void write_summary(const Summary& summary) { write_file(summary.directory + "/summary.json", to_json(summary)); }
 
-// Takes the steps; what the policy stopped is told by the summary. Of an error the summary is written first, without
-// the numbers of other ranks, which may be gone.
-void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, int rank, Progress& progress,
-                Summary& summary, RankTally& tally) {
+// Takes the steps; what the policy stopped is told by the summary. Of an error the summary is written by
+// the first rank that has one, without the numbers of others, which may be gone.
+void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const detail::RunRanks& ranks,
+                Progress& progress, Summary& summary, RankTally& tally) {
+  const int rank = ranks.rank();
   TrainerSteps steps(trainer, held_out, summary.config.eval.samples);
   const detail::LoopOptions options{.directory = summary.directory, .rank = rank, .has_held_out = held_out.has_value()};
   try {
@@ -79,7 +80,7 @@ void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, int ra
     summary.end = RunEnd::kFailed;
     summary.reason = error.message();
     summary.ranks = {numbers_of(tally, trainer, rank)};
-    if (rank == 0) write_summary(summary);
+    if (ranks.is_first_to_fail()) write_summary(summary);
     throw;
   }
 }
@@ -114,7 +115,7 @@ Summary run(const Config& given, std::FILE* out) {
   summary.parameters = trainer.parameter_count();
   Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
   RankTally tally(ranks.size());
-  take_steps(trainer, held_out, ranks.rank(), progress, summary, tally);
+  take_steps(trainer, held_out, ranks, progress, summary, tally);
 
   summary.ranks = ranks.collect(numbers_of(tally, trainer, ranks.rank()));
   if (ranks.rank() == 0) write_summary(summary);

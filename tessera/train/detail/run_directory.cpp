@@ -91,6 +91,15 @@ std::vector<RankNumbers> RunRanks::collect(const RankNumbers& own) const {
   return all;
 }
 
+bool RunRanks::is_first_to_fail() const noexcept {
+  if (size_ == 1) return true;
+  try {
+    return comm::store()->add(key("failed"), 1) == 1;
+  } catch (const std::exception&) {
+    return rank_ == 0;  // the store went with whoever hosts it
+  }
+}
+
 void RunRanks::finish() const {
   if (size_ == 1) return;
   if (rank_ == 0) {

@@ -23,6 +23,8 @@ class RunRanks {
   [[nodiscard]] std::filesystem::path make_directory(const Config& config) const;
   /// On rank 0: the numbers of all ranks; on others: hands theirs in.
   [[nodiscard]] std::vector<RankNumbers> collect(const RankNumbers& own) const;
+  /// Whether this rank, which ends with an error, is the first to: its error is what the run ended of.
+  [[nodiscard]] bool is_first_to_fail() const noexcept;
   /// On rank 0: says that all is written; on others: waits for it. A rank that ends with an error before that could
   /// have its launcher end rank 0.
   void finish() const;
