@@ -291,7 +291,7 @@ GraphExec wide_graph(const Device& device, int width, std::atomic<int>& running,
       const int now = ++running;
       for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
       }
-      for (int spin = 0; spin < 200 && most < 2; ++spin) std::this_thread::sleep_for(milliseconds(1));
+      for (int spin = 0; spin < 5000 && most < 2; ++spin) std::this_thread::sleep_for(milliseconds(1));
       --running;
     });
   }
