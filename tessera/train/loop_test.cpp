@@ -7,6 +7,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
 #include "tessera/train/detail/run_directory.h"
 #include "tessera/train/run.h"
