@@ -140,7 +140,8 @@ void ask_for_step(Model& model, Optimizer& optimizer, const Tensor& tokens, doub
   for (const Tensor& leaf : leaves) autograd::set_grad(leaf, {});
 }
 
-HostCost host_cost(const Config& config) {
+// Asked for `in_a_row` at a time, before any of it runs: with more than one, kernels empty the caches less often.
+HostCost host_cost(const Config& config, int in_a_row) {
   HostCost cost;
   simulate(4, [&] {
     ops::detail::set_thread_budget(1);
@@ -156,11 +157,13 @@ HostCost host_cost(const Config& config) {
     shard::ShardCounts before;
     for (int i = 0; i < kWarm + kTimed; ++i) {
       if (i == kWarm) before = shard::shard_counts();
-      const auto ask = [&] { ask_for_step(model, optimizer, tokens, count); };
+      const auto ask = [&](int steps) {
+        for (int step = 0; step < steps; ++step) ask_for_step(model, optimizer, tokens, count);
+      };
       if (i >= kWarm) {
-        spent += cost_of_asking(ask);
+        spent += cost_of_asking([&] { ask(in_a_row); });
       } else {
-        ask();  // ranks meet in groups that are made now
+        ask(1);  // ranks meet in groups that are made now
         device::Device::get("host").synchronize();
       }
       (void)exposed.take_seconds();
@@ -168,28 +171,35 @@ HostCost host_cost(const Config& config) {
     const shard::ShardCounts after = shard::shard_counts();
     const double each = redistribution_cost(plan);
     if (current_place().rank != Rank(0)) return;
-    cost.operators = static_cast<double>(after.calls - before.calls) / kTimed;
-    cost.redistributions = static_cast<double>(after.collectives - before.collectives) / kTimed;
+    const double steps = kTimed * in_a_row;
+    cost.operators = static_cast<double>(after.calls - before.calls) / steps;
+    cost.redistributions = static_cast<double>(after.collectives - before.collectives) / steps;
     cost.per_redistribution = each;
-    cost.per_operator = (spent / kTimed - each * cost.redistributions) / cost.operators;
+    cost.per_operator = (spent / steps - each * cost.redistributions) / cost.operators;
   });
   return cost;
 }
 
 TESSERA_BENCH(host_cost) {
-  if (!context.wants("sharded_cpu_per_op") && !context.wants("sharded_cpu_per_redistribution")) return;
+  const std::string row = "sharded_cpu_per_op";
+  if (!context.wants(row) && !context.wants(row + "_8_steps") && !context.wants("sharded_cpu_per_redistribution"))
+    return;
   const Config config = on_mesh(tiny(), 2, 1, 2);
-  const HostCost once = host_cost(config);
+  const HostCost once = host_cost(config, 1);
   const std::string counts = std::to_string(static_cast<int>(once.operators)) + " operators and " +
                              std::to_string(static_cast<int>(once.redistributions)) + " launches a step";
-  context.measure({.name = "sharded_cpu_per_op",
+  context.measure({.name = row,
                    .unit = "us",
-                   .ours = [&]() -> double { return host_cost(config).per_operator; },
+                   .ours = [&]() -> double { return host_cost(config, 1).per_operator; },
                    .reference_name = counts,
                    .must = 0.7});
+  context.measure({.name = row + "_8_steps",
+                   .unit = "us",
+                   .ours = [&]() -> double { return host_cost(config, 8).per_operator; },
+                   .reference_name = "asked for 8 steps in a row"});
   context.measure({.name = "sharded_cpu_per_redistribution",
                    .unit = "us",
-                   .ours = [&]() -> double { return host_cost(config).per_redistribution; },
+                   .ours = [&]() -> double { return host_cost(config, 1).per_redistribution; },
                    .reference_name = "the thread that asks alone",
                    .must = 3});
 }
