@@ -16,8 +16,8 @@ void Circles::leave(Rank rank) {
   waits_.erase(rank);
 }
 
-// Whoever is noted is in its wait as long as the lock is held, so that its word is there to look at; and a word that is
-// not raised now can only be raised by a rank that is noted too.
+// Whoever is noted is in its wait as long as the lock is held, so that what it waits for is there to look at; and a
+// word that is not raised now can only be raised by a rank that is noted too.
 std::string Circles::of(Rank rank) const {
   const std::lock_guard lock(mutex_);
   std::string text;
@@ -27,6 +27,8 @@ std::string Circles::of(Rank rank) const {
     if (found == waits_.end()) return "";
     const Wait& wait = found->second;
     if (wait.word->load(std::memory_order_acquire) >= wait.least) return "";
+    // Of a group that was aborted, say: it sleeps, and will see it when it wakes.
+    if ((*wait.is_over)()) return "";
     text += tessera::detail::concat(text.empty() ? "" : ", ", "rank ", at, " waits for rank ", wait.peer, " in ",
                                     wait.what);
     at = wait.peer;

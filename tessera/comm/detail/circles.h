@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -21,6 +22,7 @@ class Circles {
     Rank peer;                               ///< of the world
     const std::atomic<std::uint64_t>* word;  ///< that it raises
     std::uint64_t least;                     ///< to this
+    const std::function<bool()>* is_over;    ///< whether the wait ends without it; any thread may ask
     std::string what;                        ///< "all_gather of group 0-1"
   };
   /// Notes what a rank waits for, in place of what it waited for before.

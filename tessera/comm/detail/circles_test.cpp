@@ -7,8 +7,11 @@ namespace {
 
 class CirclesOfWaits : public testing::Test {
  protected:
-  void wait(int rank, int peer) { circles_.enter(Rank(rank), {Rank(peer), &word_, 1, "g" + std::to_string(rank)}); }
+  void wait(int rank, int peer) {
+    circles_.enter(Rank(rank), {Rank(peer), &word_, 1, &goes_on_, "g" + std::to_string(rank)});
+  }
   std::atomic<std::uint64_t> word_{0};
+  const std::function<bool()> goes_on_ = [] { return false; };
   Circles circles_;
 };
 
@@ -32,7 +35,14 @@ TEST_F(CirclesOfWaits, DoNotHoldWhoOnlyWaitsForOne) {
 TEST_F(CirclesOfWaits, AreNoneOnceAWordHasCome) {
   std::atomic<std::uint64_t> come{1};
   wait(0, 1);
-  circles_.enter(Rank(1), {Rank(0), &come, 1, "g"});
+  circles_.enter(Rank(1), {Rank(0), &come, 1, &goes_on_, "g"});
+  EXPECT_EQ(circles_.of(Rank(0)), "");
+}
+
+TEST_F(CirclesOfWaits, AreNoneWhereAWaitIsAboutToEnd) {
+  const std::function<bool()> was_aborted = [] { return true; };
+  wait(0, 1);
+  circles_.enter(Rank(1), {Rank(0), &word_, 1, &was_aborted, "g"});
   EXPECT_EQ(circles_.of(Rank(0)), "");
 }
 

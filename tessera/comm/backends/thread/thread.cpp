@@ -39,7 +39,7 @@ class ThreadMemory : public detail::PeerMemory {
     if (waiting_.is_virtual() || rank.use_count() > 3) return "";
     if (device::host::has_threads(device::Device::get("host"))) return "";
     const Rank peer = ranks_[static_cast<std::size_t>(wait.peer)];
-    world_->circles().enter(rank->place().rank, {peer, &wait.word, wait.least, wait.what});
+    world_->circles().enter(rank->place().rank, {peer, &wait.word, wait.least, &wait.is_over, wait.what});
     return world_->circles().of(rank->place().rank);
   }
   void end_wait() override { world_->circles().leave(current_rank()->place().rank); }

@@ -22,9 +22,10 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
   for (int peer = 0; peer < group.size(); ++peer) {
     Board& board = group.board(peer);
     const std::function<bool()> is_there = [&] { return board.joined.load(std::memory_order_acquire) != 0; };
+    const std::function<bool()> is_given_up = [&] { return has_verdict(group) || memory_->is_dead(peer); };
     CircleLook circle(*memory_);
     const std::function<bool()> is_over = [&] {
-      return has_verdict(group) || memory_->is_dead(peer) || circle.finds({peer, board.joined, 1, what});
+      return is_given_up() || circle.finds({peer, board.joined, 1, is_given_up, what});
     };
     const bool came = memory_->waiting().wait({.is_there = is_there,
                                                .word = board.joined,

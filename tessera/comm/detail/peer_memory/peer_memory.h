@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "tessera/comm/detail/peer_memory/group_memory.h"
@@ -31,6 +32,7 @@ class PeerMemory {
     int peer;
     const std::atomic<std::uint64_t>& word;
     std::uint64_t least;
+    const std::function<bool()>& is_over;  ///< whether the wait ends without it; any thread may ask
     std::string what;
   };
   /// Notes that this rank waits. The circle that it is part of then, of ranks that wait for each other; empty: none, or

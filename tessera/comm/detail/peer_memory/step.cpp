@@ -287,10 +287,13 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
                      const Operation& operation) {
   if (memory_.waiting().comes_soon(word, least)) return;
   const std::function<bool()> is_there = [&] { return word.load(std::memory_order_acquire) >= least; };
+  const std::function<bool()> is_given_up = [&] {
+    return has_verdict(group_) || has_passed(operation, peer) || detail::is_gone(memory_, peer);
+  };
   CircleLook circle(memory_);
   const std::function<bool()> is_over = [&] {
-    return has_verdict(group_) || has_passed(operation, peer) || detail::is_gone(memory_, peer) ||
-           circle.finds({peer, word, least, tessera::detail::concat(to_string(operation.kind), " of group ", name_)});
+    return is_given_up() || circle.finds({peer, word, least, is_given_up,
+                                          tessera::detail::concat(to_string(operation.kind), " of group ", name_)});
   };
   std::string what;
   if (memory_.waiting().is_virtual()) {
