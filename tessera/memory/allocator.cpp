@@ -33,9 +33,6 @@ void raise(std::atomic<std::int64_t>& most, std::int64_t value) {
   }
 }
 
-// What a heap claims at least beyond its live bytes when it tells the allocator of them.
-constexpr std::size_t kPublishNbytes = std::size_t{1} << 20;
-
 }  // namespace
 
 Buffer Allocator::allocate(std::size_t nbytes, const device::Stream& stream) const {
@@ -82,7 +79,7 @@ void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const 
 
 // The heap lays claim to a little more than it needs, so that this is rare.
 void AllocatorState::publish_live(Heap& heap) {
-  const std::size_t claim = heap.sums.live + std::max(kPublishNbytes, heap.sums.live / 64);
+  const std::size_t claim = heap.sums.live + claim_beyond(heap.sums.live);
   const auto delta = static_cast<std::int64_t>(claim) - static_cast<std::int64_t>(heap.published_live);
   heap.published_live = claim;
   if (heap.pool.is_imaginary) return;

@@ -34,8 +34,8 @@ void Buffer::free(Block* block) noexcept {
 void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending, probe::Moment moment,
                                       std::uint32_t stack) {
   ++heap.frees;
-  if (heap.published_live > heap.sums.live * 2 + (std::size_t{256} << 20)) [[unlikely]]
-    publish_live(heap);
+  // What one heap has let go of is not to count when another has its peak.
+  if (heap.published_live > heap.sums.live + 3 * claim_beyond(heap.sums.live)) publish_live(heap);
   history.record_free(heap, block, is_pending, moment, stack);
 }
 

@@ -14,8 +14,8 @@ namespace tessera::memory {
 struct TESSERA_API Statistics {
   Totals now = {};                         ///< what it holds
   std::uint64_t peak_reserved_nbytes = 0;  ///< most that was mapped since the last reset_peaks()
-  std::uint64_t peak_live_nbytes =
-      0;  ///< most that was live: exact with one stream, with several at most 1/64 too much
+  /// Most that was live: exact with one stream; with several at most 1/64 and 48 KiB a stream too much.
+  std::uint64_t peak_live_nbytes = 0;
 
   std::uint64_t allocations = 0;      ///< blocks handed out
   std::uint64_t frees = 0;            ///< blocks given back

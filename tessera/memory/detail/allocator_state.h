@@ -3,6 +3,7 @@
 // the order of the heaps), then a stream's own.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -70,6 +71,8 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot,
               probe::Moment moment, std::uint32_t stack = 0);
   void publish_live(detail::Heap& heap);
+  /// What a heap with so many live bytes claims beyond them when it tells the allocator, so that it tells it rarely.
+  static std::size_t claim_beyond(std::size_t live) { return std::max(std::size_t{16} << 10, live / 256); }
   PoolState& add_pool(PoolOptions options, PoolId id, bool is_imaginary = false);
   std::shared_ptr<PoolState> handle_to(PoolState& pool);
   void release_pool(PoolState& pool) noexcept;

@@ -255,6 +255,18 @@ TEST_P(MemorySuite, AnIdlePoolGivesItsMemoryBackWithItsLastHandle) {
   EXPECT_EQ(allocator.snapshot().pools.size(), 1U);
 }
 
+TEST_P(MemorySuite, PeaksOfStreamsThatAreNotAtOneTimeDoNotAddUp) {
+  const Stream side = device.create_stream();
+  for (int i = 0; i < 3; ++i) {
+    { const Buffer first = allocator.allocate(8 * kMiB, stream); }
+    { const Buffer second = allocator.allocate(6 * kMiB, side); }
+  }
+  EXPECT_GE(allocator.statistics().peak_live_nbytes, 8 * kMiB);
+  EXPECT_LE(allocator.statistics().peak_live_nbytes, 8 * kMiB + 8 * kMiB / 64 + 2 * 48 * 1024);
+  const Buffer first = allocator.allocate(8 * kMiB, stream), second = allocator.allocate(6 * kMiB, side);
+  EXPECT_GE(allocator.statistics().peak_live_nbytes, 14 * kMiB);
+}
+
 TEST_P(MemorySuite, ThePeakOfAPoolIsRememberedWhenItIsGone) {
   for (int i = 0; i < 3; ++i) {
     const Pool pool = allocator.create_pool({});
