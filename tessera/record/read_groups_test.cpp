@@ -382,6 +382,18 @@ TEST_F(GroupRecords, ReplaysNameTheirNodeAndCapturedLaunchesDoNotWait) {
   EXPECT_EQ(launches[3].ordinal, 0U);
 }
 
+// What a graph adds to the queue nobody asks for one by one.
+TEST_F(GroupRecords, WhatWaitsInAGroupThatReplaysHasNoNumberYet) {
+  make_group(1, "world");
+  const auto row = recorder.table<ReplayRecord>().claim({3, 1, 1, 1, 5, 9});
+  begin(1, 4, 2, 4);
+  ask(1, 3, {{}});
+  const std::vector<Launch> launches = launches_of();
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_EQ(launches[1].stage, Stage::kAsked);
+  EXPECT_EQ(launches[1].ordinal, 0U);
+}
+
 // Its rows outlive the ring, in which a graph has been at it for long.
 TEST_F(GroupRecords, WhatWasAskedForBeforeAReplayDoesNotWait) {
   make_group(1, "world");
