@@ -3,6 +3,7 @@
 // never stops the rest.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "tessera/base/export.h"
@@ -10,8 +11,16 @@
 
 namespace tessera::record {
 
-/// Reads all of it. IoError: there is no such directory, or nothing in it that a run leaves behind; its words say what
+/// How much of it to read.
+struct ReadOptions {
+  /// Of each group and rank, at most; of old ones of groups that seldom do something fewer than there are, since not
+  /// all records are looked at.
+  std::size_t last_launches = 4096;
+  bool has_memory = true;  ///< whether the memory of ranks is looked at
+};
+
+/// Reads it. IoError: there is no such directory, or nothing in it that a run leaves behind; its words say what
 /// was looked for.
-TESSERA_API Evidence read_run(const std::string& directory);
+TESSERA_API Evidence read_run(const std::string& directory, const ReadOptions& options = {});
 
 }  // namespace tessera::record
