@@ -255,6 +255,27 @@ TEST(Ends, ARankWithoutARecordOfARunThatWentWellIsOnlyMentioned) {
   EXPECT_THAT(found.verdict.sentence, HasSubstr("nothing is known of rank 2"));
 }
 
+TEST(Ends, ARankWithoutARecordThatFailedIsNotBlamedWhereAnotherDied) {
+  EvidenceBuilder run = without_rank_2();
+  run.rank(2).state = RankState::kDied;
+  run.rank(2).signal = 9;
+  run.rank(1) = {.rank = 1, .state = RankState::kFailed, .reason = "exited with 1"};
+  expect_fault(explain(run.evidence()), Fault::kDied, {2});
+  run.rank(2) = {.rank = 2, .state = RankState::kDied, .reason = "was killed by signal 9 (Killed)", .signal = 9};
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kDied, {2});
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 was killed by SIGKILL and left no record"));
+}
+
+TEST(Ends, ARankWithoutARecordThatFailedAloneIsBlamed) {
+  EvidenceBuilder run(2);
+  run.rank(0) = {.rank = 0, .state = RankState::kDied, .reason = "was killed by signal 15", .signal = 15};
+  run.rank(1) = {.rank = 1, .state = RankState::kFailed, .reason = "exited with 42"};
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kFailed, {1});
+  EXPECT_EQ(found.verdict.confidence, Confidence::kMedium);
+}
+
 TEST(Ends, NothingAtAllIsNoVerdict) {
   EXPECT_EQ(explain({}).verdict.fault, Fault::kUnknown);
   Evidence evidence{.world_size = 2,

@@ -285,6 +285,39 @@ TEST(Waits, ARankWithoutARecordIsNamedWhereAllOthersCame) {
   EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 left no record"));
 }
 
+TEST(Waits, ARankOfWhichOnlyTheLauncherKnowsIsNotSaidToBeOutsideTheGroup) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  run.rank(2) = {.rank = 2, .state = RankState::kRunning, .pid = 4002};
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kAbsent, {2}, Confidence::kMedium);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 left no record"));
+}
+
+TEST(Waits, ARunThatWasEndedFromOutsideInTheMiddleBlamesNobody) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  for (int rank = 0; rank < 4; ++rank) {
+    run.rank(rank).state = RankState::kDied;
+    run.rank(rank).signal = 15;
+  }
+  run.pass(3);
+  EXPECT_THAT(explain(run.evidence()).verdict.culprits, IsEmpty());
+  run.pass(600);  // but a hang that somebody got tired of is one
+  expect_fault(explain(run.evidence()), Fault::kAbsent, {2}, Confidence::kHigh);
+}
+
+TEST(Waits, FilesThatWereWrittenOnceSayWhoDidNotCome) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  Evidence evidence = run.evidence();
+  for (Rank& rank : evidence.ranks) {
+    rank.state = RankState::kUnknown;
+    evidence.taken_ns = std::max(evidence.taken_ns, rank.last_ns);
+  }
+  expect_fault(explain(evidence), Fault::kAbsent, {2}, Confidence::kMedium);
+  evidence.taken_ns += 1'000'000;  // read while they may still run
+  EXPECT_EQ(explain(evidence).verdict.fault, Fault::kNone);
+}
+
 TEST(Waits, ARankWhoseRingWrappedIsPlacedByItsTables) {
   EvidenceBuilder run = waiting_for_rank_2();
   for (int rank = 0; rank < 4; ++rank) {

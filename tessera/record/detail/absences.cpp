@@ -316,7 +316,8 @@ class Absences {
     bool is_all_missing = true;
     for (const std::size_t at : meeting.unsure) {
       ranks.push_back(group.members[at].rank);
-      is_all_missing = is_all_missing && group.members[at].standing == Standing::kMissing;
+      is_all_missing =
+          is_all_missing && (group.members[at].known == nullptr || left_no_record(*group.members[at].known));
     }
     const bool can_tell = is_all_missing && ranks.size() < group.members.size() - ranks.size() + 1 &&
                           ranks.size() <= meeting.waiters.size();

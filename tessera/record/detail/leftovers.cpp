@@ -86,6 +86,25 @@ void find_told(const Material& material, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
+// Ranks without a record of which the launcher says that they failed.
+void find_failed_unread(const Material& material, std::vector<Finding>& findings) {
+  std::vector<const Rank*> failed = ranks_that(material, Standing::kMissing);
+  std::erase_if(failed,
+                [](const Rank* rank) { return rank->state != RankState::kFailed && rank->state != RankState::kDied; });
+  if (failed.empty()) return;
+  Finding finding{.involved = numbers_of(failed)};
+  Verdict& verdict = finding.verdict;
+  verdict.fault = failed.front()->state == RankState::kFailed ? Fault::kFailed : Fault::kDied;
+  if (failed.size() == 1) verdict.culprits = finding.involved;
+  verdict.confidence = failed.size() == 1 ? Confidence::kMedium : Confidence::kLow;
+  verdict.sentence = fmt::format("{} failed: {}, and left no record", text_of_ranks(finding.involved),
+                                 first_line(failed.front()->reason));
+  verdict.advice =
+      fmt::format("look at the output of {}; recording may be off (TESSERA_RECORD_BYTES, TESSERA_RECORD_DIR)",
+                  text_of_ranks(finding.involved));
+  findings.push_back(std::move(finding));
+}
+
 void find_missing(const Material& material, std::vector<Finding>& findings) {
   const std::vector<const Rank*> missing = ranks_that(material, Standing::kMissing);
   if (missing.empty() || missing.size() < material.overview.ranks.size()) return;
@@ -116,6 +135,7 @@ void find_all_died(const Material& material, std::vector<Finding>& findings) {
 void find_leftovers(const Material& material, std::vector<Finding>& findings) {
   find_not_joined(material, findings);
   if (findings.empty()) find_failed(material, findings);
+  if (findings.empty()) find_failed_unread(material, findings);
   if (findings.empty()) find_told(material, findings);
   if (findings.empty()) find_all_died(material, findings);
   if (findings.empty()) find_missing(material, findings);

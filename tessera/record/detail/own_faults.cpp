@@ -33,6 +33,7 @@ std::string text_of_place(const Material& material, const Rank& rank, const Miss
       where = &group;
     }
   }
+  if (left_no_record(rank)) return " and left no record";
   if (last == nullptr) return rank.groups.empty() ? " before it had joined a group" : " before its first operation";
   const std::string what = fmt::format("{} {} of group {}, {}", last->is_message() ? "message" : "collective",
                                        last->ordinal, visible(where->name), text_of(*last));

@@ -57,10 +57,17 @@ bool failed_by_others(const Launch& launch) {
          (launch.failure == "timeout" || launch.failure == "aborted" || launch.failure == "mismatch");
 }
 
+bool left_no_record(const Rank& rank) {
+  return rank.state == RankState::kMissing || (rank.file.empty() && rank.groups.empty());
+}
+
 Standing standing_of(const Rank& rank) {
+  // Of one without a record its launcher knows that it ended, and not whether others made it.
+  const bool is_by_itself = rank.signal == 0 || rank.signal == kSigAbrt;
+  if (left_no_record(rank) && is_of_launcher(rank.reason) && is_by_itself) return Standing::kMissing;
   switch (rank.state) {
     case RankState::kStopped: return Standing::kStopped;
-    case RankState::kMissing: return rank.signal != 0 ? Standing::kGone : Standing::kMissing;
+    case RankState::kMissing: return Standing::kMissing;
     case RankState::kEnded: return has_failed_by_others(rank) ? Standing::kVictim : Standing::kEnded;
     case RankState::kRunning:
     case RankState::kUnknown: return Standing::kAtWork;
@@ -70,7 +77,6 @@ Standing standing_of(const Rank& rank) {
   if (rank.signal == kSigTerm || rank.signal == kSigInt || rank.signal == kSigHup) return Standing::kTold;
   if (const std::optional<bool> others = blames_others(rank)) return *others ? Standing::kVictim : Standing::kGone;
   // An error that nobody caught ends a process by SIGABRT or an exit code: what failed before it says why.
-  const bool is_by_itself = rank.signal == 0 || rank.signal == kSigAbrt;
   return is_by_itself && has_failed_by_others(rank) ? Standing::kVictim : Standing::kGone;
 }
 

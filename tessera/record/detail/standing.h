@@ -20,6 +20,8 @@ enum class Standing : std::uint8_t {
 /// By its state, its words and what its launches came to.
 Standing standing_of(const Rank& rank);
 
+/// Whether all that is known of it is what its launcher saw, or nothing.
+bool left_no_record(const Rank& rank);
 /// Whether a launch failed by what others did or did not do.
 bool failed_by_others(const Launch& launch);
 /// Whether its memory ran out, and that ended it.

@@ -124,8 +124,9 @@ class Gathering {
       const Launch* launch = collective_at(member, meeting.ordinal);
       if (launch != nullptr && launch->stage == Stage::kDone) meeting.ended.push_back(i);
       if (has_met || member.come >= meeting.ordinal) continue;
-      const bool is_unread = !member.is_seen() && member.known != nullptr && member.known->groups.empty() &&
-                             member.known->state == RankState::kUnknown;
+      const bool is_unread = member.known != nullptr && !member.is_seen() &&
+                             (left_no_record(*member.known) ||
+                              (member.known->groups.empty() && member.known->state == RankState::kUnknown));
       const bool is_unsure = member.standing == Standing::kMissing || member.has_unnumbered || is_unread;
       (is_unsure ? meeting.unsure : meeting.absent).push_back(i);
     }
@@ -166,15 +167,16 @@ class Gathering {
            member.standing == Standing::kEnded;
   }
 
-  // Files that were written once, when something had gone wrong, and that do not say when they were read: what waits
-  // there has waited for long, however little happened after it.
+  // Files that were written once do not say when they were read; their time is that of the last record. Somebody wrote
+  // them when something had gone wrong: what waits there has waited for long, however little happened after it.
   static bool is_final(const Evidence& evidence) {
     std::int64_t last = 0;
+    bool is_over = true;
     for (const Rank& rank : evidence.ranks) {
-      if (rank.state != RankState::kUnknown && rank.state != RankState::kMissing) return false;
+      is_over = is_over && rank.state != RankState::kRunning && rank.state != RankState::kUnknown;
       last = std::max(last, rank.last_ns);
     }
-    return last > 0 && evidence.taken_ns <= last;
+    return !is_over && last > 0 && evidence.taken_ns == last;
   }
 
   void settle(Meeting& meeting) const {
