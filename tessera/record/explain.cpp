@@ -98,7 +98,7 @@ Verdict no_fault(const Material& material) {
   }
   if (!missing.empty()) verdict.sentence += fmt::format("; nothing is known of {}", detail::text_of_ranks(missing));
   verdict.advice = missing.empty()
-                       ? "nothing needs to be done"
+                       ? "there is nothing to do"
                        : fmt::format("find the record file of {} to be sure", detail::text_of_ranks(missing));
   return verdict;
 }
