@@ -90,6 +90,45 @@ TEST(Waits, ARankThatCameWhenTheOthersHadFailedIsSlow) {
   EXPECT_THAT(found.verdict.sentence, HasSubstr("7.0 s after the first"));
 }
 
+TEST(Waits, AStreamThatCameWhenTheOthersHadFailedIsNamed) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  for (const int rank : {0, 1, 3}) run.fail(rank, all_reduce(1024), "timeout", 5);
+  Launch& late = run.fail(2, all_reduce(1024), "timeout", 0.001);
+  late.begun_ns += 7 * EvidenceBuilder::kSecond;
+  late.ended_ns = late.begun_ns + 1000;
+  run.pass(8);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kStream, {2}, Confidence::kHigh);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("its stream 1 on host came to it 7.0 s after the first"));
+}
+
+TEST(Waits, ARankThatLeftInOrderIsBlamedThoughTheOthersFailAtOnce) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  for (const int rank : {0, 1, 3}) {
+    run.fail(rank, all_reduce(1024), "aborted", 0.01);
+    run.rank(rank).state = RankState::kFailed;
+    run.rank(rank).reason = "aborted: group world: operation 17: rank 2 has left the group";
+  }
+  run.rank(2).state = RankState::kEnded;
+  expect_fault(explain(run.evidence()), Fault::kAbsent, {2}, Confidence::kMedium);
+}
+
+TEST(Waits, AnAbortDoesNotBlameThoseThatWereOnTheirWay) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  for (const int rank : {0, 1}) {
+    run.fail(rank, all_reduce(1024), "aborted", 0.01);
+    run.rank(rank).state = RankState::kFailed;
+    run.rank(rank).reason = "aborted: group world: aborted by rank 0: no more disk";
+  }
+  const Explanation found = explain(run.evidence());
+  EXPECT_EQ(found.verdict.fault, Fault::kUnknown) << found.verdict.sentence;
+  EXPECT_THAT(found.verdict.culprits, IsEmpty());
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("no more disk"));
+}
+
 TEST(Waits, ARankThatIsAtWorkIsSlowAndNotStuck) {
   EvidenceBuilder run = waiting_for_rank_2();
   run.pass(6);
@@ -386,6 +425,9 @@ TEST(Waits, WhatAllCameToAndDoesNotEndBlamesNobody) {
   const Explanation found = explain(run.evidence());
   expect_fault(found, Fault::kSlow, {}, Confidence::kLow);
   EXPECT_THAT(found.verdict.sentence, HasSubstr("all came to collective 1 of group world"));
+  Evidence sooner = run.evidence();
+  sooner.taken_ns -= 10'000'000'000;  // five seconds are no fault: there may be much to move
+  EXPECT_EQ(explain(sooner).verdict.fault, Fault::kNone);
 }
 
 TEST(Waits, ClocksThatDifferDoNotHideOrMakeAWait) {

@@ -19,8 +19,8 @@ constexpr std::int64_t kLongWait = 10'000'000'000;  // such a wait is no chance
 // What holds a rank.
 struct Held {
   Fault fault = Fault::kAbsent;
-  const Launch* asked = nullptr;  // kStream: what its stream has not come to
-  std::int64_t late_ns = 0;       // kSlow: by how much it came too late; 0: it has not come
+  const Launch* asked = nullptr;  // what it asked for, and came to late or not at all
+  std::int64_t late_ns = 0;       // by how much it came too late; 0: it has not come
 };
 
 class Absences {
@@ -29,8 +29,9 @@ class Absences {
 
   void find() {
     for (const Meeting& meeting : material_.waits.meetings) {
-      if (!meeting.is_old || meeting.waiters.empty()) continue;
-      find_ended(meeting);
+      if (meeting.waiters.empty()) continue;
+      if (meeting.is_old || meeting.has_failed) find_ended(meeting);
+      if (!meeting.is_old) continue;
       find_roots(meeting);
       find_unsure(meeting);
     }
@@ -88,7 +89,7 @@ class Absences {
     if (ended.size() < waiters.size()) {
       verdict.fault = Fault::kAbsent;
       verdict.culprits = ended;
-      verdict.confidence = Confidence::kHigh;
+      verdict.confidence = meeting.is_old ? Confidence::kHigh : Confidence::kMedium;
       verdict.sentence = fmt::format("{} ended in order without coming to {}: one fewer than the others{}",
                                      text_of_ranks(ended), what, text_of_waiting(waiters.size(), ended.size()));
       verdict.advice = fmt::format(
@@ -142,8 +143,14 @@ class Absences {
     const Member& member = group_of(meeting).members[at];
     if (std::binary_search(meeting.too_late.begin(), meeting.too_late.end(), at)) {
       const Launch* launch = collective_at(member, meeting.ordinal);
-      const std::int64_t came = launch == nullptr ? 0 : std::max(launch->begun_ns, launch->asked_ns);
-      return {Fault::kSlow, nullptr, elapsed(began_ns(meeting), material_.overview.shared_time(member.rank, came))};
+      if (launch == nullptr) return {Fault::kSlow, nullptr, 0};
+      const std::int64_t asked = material_.overview.shared_time(member.rank, launch->asked_ns);
+      const std::int64_t late = elapsed(
+          began_ns(meeting), material_.overview.shared_time(member.rank, std::max(launch->begun_ns, launch->asked_ns)));
+      // It asked when the others waited, and its stream came to it when they had gone.
+      const bool is_of_stream = launch->replay == 0 && launch->asked_ns > 0 && launch->begun_ns > 0 &&
+                                2 * elapsed(began_ns(meeting), asked) < meeting.waiters[0].waited_ns;
+      return {is_of_stream ? Fault::kStream : Fault::kSlow, launch, late};
     }
     if (const Launch* asked = pending_for(meeting, member)) return {Fault::kStream, asked, 0};
     if (refusing_memory(*member.known) != nullptr) return {Fault::kOutOfMemory, nullptr, 0};
@@ -249,6 +256,14 @@ class Absences {
     const std::string end = text_of_waiting(meeting.waiters.size(), ranks.size());
     const std::string one = ranks.size() == 1 ? "" : fmt::format("of rank {}: ", first.rank);
     const std::string where = one + whereabouts(material_.overview, first);
+    if (fault == Fault::kStream && root.held.late_ns > 0) {
+      return fmt::format(
+          "{} asked for {} in time, but its stream {} on {} came to it {} after the first, when it had failed: it "
+          "waited "
+          "behind other work{}",
+          who, what, root.held.asked->stream, visible(root.held.asked->device), text_of_duration(root.held.late_ns),
+          end);
+    }
     if (fault == Fault::kStream) {
       const std::int64_t since = material_.overview.shared_time(first.rank, root.held.asked->asked_ns);
       const std::int64_t passed = elapsed(since, material_.overview.evidence->taken_ns);

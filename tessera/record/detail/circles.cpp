@@ -10,6 +10,8 @@
 namespace tessera::record::detail {
 namespace {
 
+constexpr std::int64_t kLongMove = 10'000'000'000;  // much data takes its time
+
 std::vector<int> waiters_of(const Material& material, const Meeting& meeting) {
   std::vector<int> ranks;
   for (const Waiter& waiter : meeting.waiters) {
@@ -89,6 +91,7 @@ void find_circles(const Material& material, std::vector<Finding>& findings) {
 void find_slow_operations(const Material& material, std::vector<Finding>& findings) {
   for (const Meeting& meeting : material.waits.meetings) {
     if (!meeting.is_old || meeting.waiters.empty() || !meeting.absent.empty() || !meeting.unsure.empty()) continue;
+    if (meeting.waiters.front().waited_ns < kLongMove && !meeting.has_timed_out) continue;
     const GroupView& group = material.overview.groups[meeting.group];
     const std::vector<int> waiters = waiters_of(material, meeting);
     const Waiter& longest = meeting.waiters.front();

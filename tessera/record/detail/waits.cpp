@@ -184,6 +184,7 @@ class Gathering {
                      [](const Waiter& a, const Waiter& b) { return a.waited_ns > b.waited_ns; });
     meeting.is_old = is_final_ && !meeting.waiters.empty();
     for (const Waiter& waiter : meeting.waiters) {
+      meeting.has_failed = meeting.has_failed || waiter.launch->stage == Stage::kFailed;
       meeting.has_timed_out = meeting.has_timed_out || waiter.launch->failure == "timeout";
       meeting.is_old = meeting.is_old || meeting.has_timed_out || waiter.waited_ns >= kOld;
     }

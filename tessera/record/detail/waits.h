@@ -34,6 +34,7 @@ struct Meeting {
   std::vector<std::size_t> ended = {};     ///< members that ended it well
   bool is_old = false;                     ///< a deadline passed, or somebody waits for longer than a second
   bool has_timed_out = false;              ///< a deadline passed
+  bool has_failed = false;                 ///< it failed, by a deadline or an abort
 };
 
 /// All of them.
