@@ -1,0 +1,102 @@
+// `tessera explain`: what went wrong in a run, from what its ranks left in the run directory. It reads, and touches
+// nothing of the run; ranks may still be at work.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+
+#include "tessera/base/error.h"
+#include "tessera/cli/verb.h"
+#include "tessera/record/explain.h"
+#include "tessera/record/read_run.h"
+#include "tessera/record/torch_pickles.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr int kFaultFound = 3;       // exit code
+constexpr int kMostRanks = 1 << 20;  // in a list of ranks
+
+struct Options {
+  std::string directory;
+  std::string ranks;
+  std::string group;
+  std::string color = "auto";
+  std::size_t last = record::ShowOptions{}.last;
+  bool json = false;
+};
+
+// A number of a list; -1: it is none.
+int number_in(const std::string& text) {
+  if (text.empty() || text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos) return -1;
+  return std::stoi(text);
+}
+
+// "0,3-5" as numbers; nothing, where it is no such list.
+std::vector<int> ranks_in(const std::string& text) {
+  std::vector<int> ranks;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const std::size_t dash = part.find('-');
+    const int first = number_in(part.substr(0, dash));
+    const int last = dash == std::string::npos ? first : number_in(part.substr(dash + 1));
+    if (first < 0 || last < first || last - first > kMostRanks) return {};
+    for (int rank = first; rank <= last; ++rank) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+bool has_colors(const std::string& color) {
+  if (color != "auto") return color == "always";
+  const char* off = std::getenv("NO_COLOR");
+  return ::isatty(STDOUT_FILENO) == 1 && (off == nullptr || *off == '\0');
+}
+
+int show(const Options& options) {
+  const record::Evidence evidence = record::has_torch_pickles(options.directory)
+                                        ? record::read_torch_pickles(options.directory)
+                                        : record::read_run(options.directory);
+  const record::Explanation found = record::explain(evidence);
+  record::ShowOptions chosen{.group = options.group, .last = options.last, .has_colors = has_colors(options.color)};
+  if (!options.ranks.empty()) chosen.ranks = ranks_in(options.ranks);
+  const std::string text =
+      options.json ? record::to_json(evidence, found, chosen) + "\n" : record::to_text(evidence, found, chosen);
+  std::fputs(text.c_str(), stdout);
+  return found.verdict.fault == record::Fault::kNone ? kDone : kFaultFound;
+}
+
+std::function<int()> declare(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("RUN_DIR", options->directory, "Run directory, or one with PyTorch's flight-recorder pickles")
+      ->required();
+  app.add_option("--ranks", options->ranks, "Show these alone: 0,3-5")->check([](const std::string& text) {
+    return ranks_in(text).empty() ? "ranks must be a list of numbers and ranges like 0,3-5, not '" + text + "'"
+                                  : std::string();
+  });
+  app.add_option("--group", options->group, "Show this group alone");
+  app.add_option("--last", options->last, "Launches to show of each group and rank")->capture_default_str();
+  app.add_option("--color", options->color, "Colours; auto: on a terminal")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+  app.add_flag("--json", options->json, "Print JSON");
+  app.footer(
+      "Ranks may run, hang or be gone. The last lines are the verdict, how sure it is and what to do next.\n"
+      "Exit code: 0 no fault was found, 1 the run cannot be read, 2 the command line makes no sense, 3 a fault was "
+      "found.\n"
+      "  tessera explain runs/20261116-070000-4242 --ranks 0,3-5 --last 20");
+  return [options]() -> int {
+    try {
+      return show(*options);
+    } catch (const IoError& error) {  // what cannot be read: where we noticed does not matter
+      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+      return kFailed;
+    }
+  };
+}
+
+const VerbRegistration kExplain({"explain", "Say what went wrong in a run, and which rank is to blame", declare});
+
+}  // namespace
+}  // namespace tessera::cli

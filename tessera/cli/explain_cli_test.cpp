@@ -1,0 +1,154 @@
+// `tessera explain` as a user meets it: on a run of the launcher, on the records of ranks that differ, and on PyTorch's
+// pickles.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/base/probe/recorder.h"
+#include "tessera/cli/testing/run_program.h"
+#include "tessera/comm/process_group.h"
+#include "tessera/comm/work.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+#include "tessera/record/testing/evidence_builder.h"
+#include "tessera/record/torch_pickles.h"
+
+namespace tessera {
+namespace {
+
+using cli::testing::contains;
+using cli::testing::Outcome;
+using nlohmann::json;
+using record::testing::all_reduce;
+using record::testing::EvidenceBuilder;
+
+// The whole of a rank's record is touched when the rank comes to be, which takes its time.
+[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
+
+class Explain : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/tessera_explain_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    directory = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory); }
+
+  [[nodiscard]] Outcome run(const std::string& options = "") const {
+    return cli::testing::tessera("explain " + directory + " " + options);
+  }
+  // Pickles of four ranks of which rank 2 is in its data loader.
+  void write_stuck() const {
+    EvidenceBuilder made(4);
+    made.add_group("left", {0, 1});
+    made.everyone(all_reduce(64), 6);
+    made.everyone(all_reduce(5), 2, "left");
+    for (const int rank : {0, 1, 3}) made.launch(rank, all_reduce(1024), record::Stage::kBegun);
+    made.pass(31);
+    record::write_torch_pickles(made.evidence(), directory);
+  }
+
+  std::string directory;
+};
+
+TEST_F(Explain, NamesTheRankThatFailedFirstInARunOfTheLauncher) {
+  const Outcome ran = cli::testing::tessera("run --run-dir " + directory +
+                                            " -n 2 -- sh -c 'test $RANK = 0 || exit 42; exec sleep 1000'");
+  ASSERT_EQ(ran.code, 42) << ran.err;
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "\nverdict: rank 1 failed: exited with 42, and left no record\n")) << outcome.out;
+}
+
+TEST_F(Explain, SaysThatNothingIsWrongWithARunThatEndedInOrder) {
+  simulate(2, [&] {
+    const device::Stream stream = device::Device::get("host").create_stream();
+    float x = 1;
+    comm::world().all_reduce(&x, &x, 1, DType::kF32, {}, stream).wait();
+    const std::string name = "/rank-" + std::to_string(comm::world().rank()) + ".node.1.a.record";
+    std::filesystem::copy_file(probe::recorder().path(), directory + name);
+  });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "\nverdict: no fault")) << outcome.out;
+}
+
+TEST_F(Explain, BlamesTheRankWhoseRecordDiffersFromMost) {
+  const auto work = [&] {
+    const device::Stream stream = device::Device::get("host").create_stream();
+    const int rank = comm::world().rank();
+    float x[8] = {};
+    comm::world().all_reduce(x, x, 8, DType::kF32, {}, stream).wait();
+    EXPECT_THROW(comm::world().all_reduce(x, x, rank == 0 ? 4 : 8, DType::kF32, {}, stream).wait(), MismatchError);
+    const std::string name = "/rank-" + std::to_string(rank) + ".node.1.a.record";
+    std::filesystem::copy_file(probe::recorder().path(), directory + name);
+  };
+  EXPECT_THROW(simulate(3, work), MismatchError);  // what failed on a stream is told again when it goes away
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_TRUE(
+      contains(outcome.out,
+               "\nverdict: rank 0 asked for all_reduce(f32[4], sum) as collective 2 of group world where ranks 1 and 2 "
+               "asked for all_reduce(f32[8], sum)\n"))
+      << outcome.out;
+}
+
+TEST_F(Explain, ReadsPicklesOfPyTorch) {
+  write_stuck();
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "\nverdict: rank 2 did not come to collective 7 of group world")) << outcome.out;
+}
+
+TEST_F(Explain, PrintsJsonOfTheRanksAndTheGroupAskedFor) {
+  write_stuck();
+  const Outcome outcome = run("--json --ranks 0,2-3 --group left --last 1");
+  ASSERT_EQ(outcome.code, 3) << outcome.err;
+  const json shown = json::parse(outcome.out);
+  EXPECT_EQ(shown["verdict"]["culprits"], json({2}));
+  ASSERT_EQ(shown["ranks"].size(), 3U);
+  EXPECT_EQ(shown["ranks"][1]["rank"], 2);
+  ASSERT_EQ(shown["ranks"][0]["groups"].size(), 1U);
+  EXPECT_EQ(shown["ranks"][0]["groups"][0]["name"], "left");
+  EXPECT_EQ(shown["ranks"][0]["groups"][0]["launches"].size(), 1U);
+}
+
+TEST_F(Explain, HasColorsWhenAskedFor) {
+  write_stuck();
+  EXPECT_FALSE(contains(run().out, "\033"));
+  EXPECT_TRUE(contains(run("--color always").out, "\033[1;31mverdict: "));
+  EXPECT_FALSE(contains(run("--color never").out, "\033"));
+}
+
+TEST_F(Explain, WhatCannotBeReadIsAnErrorInOneLine) {
+  for (const std::string place : {"/missing", ""}) {
+    const Outcome outcome = cli::testing::tessera("explain " + directory + place);
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_TRUE(contains(outcome.err, directory + place)) << outcome.err;
+    EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
+  }
+}
+
+TEST_F(Explain, AListOfRanksThatIsNoneIsRefused) {
+  write_stuck();
+  for (const std::string ranks : {"x", "3-1", "0,-2", "1,,2", "99999999999"}) {
+    EXPECT_EQ(run("--ranks " + ranks).code, 2) << ranks;
+  }
+  EXPECT_EQ(run("--color loud").code, 2);
+}
+
+TEST_F(Explain, HelpTellsTheExitCodes) {
+  const Outcome outcome = cli::testing::tessera("explain --help");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_TRUE(contains(outcome.out, "3 a fault was found")) << outcome.out;
+}
+
+}  // namespace
+}  // namespace tessera
