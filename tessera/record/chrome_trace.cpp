@@ -271,7 +271,7 @@ class TraceWriter {
   // Asked for and never begun: such launches lie beside each other, which only events of this kind may.
   void put_queued(JsonText& json, const ChromeLaunch& each, std::size_t number) const {
     for (const auto& [phase, moment] : {std::pair{"b", each.when_ns}, {"e", std::max(each.when_ns, plan_.until_ns)}}) {
-      event(json, phase, "queued", detail::torch_collective(*each.launch) + ", not begun", plan_.process,
+      event(json, phase, "queued", detail::profiler_collective(*each.launch) + ", not begun", plan_.process,
             each.launch->thread);
       at(json, moment).field("id", number).close('}');
     }
@@ -289,12 +289,12 @@ class TraceWriter {
     const Launch& launch = *each.launch;
     const Group& group = *each.group;
     const Operation& first = launch.operations.front();
-    json.field("Collective name", detail::torch_collective(launch));
+    json.field("Collective name", detail::profiler_collective(launch));
     if (const auto elements = detail::elements_of(group, launch)) {
       json.field("In msg nelems", elements->in).field("Out msg nelems", elements->out);
       json.field("Group size", group.ranks.size()).field("dtype", elements->dtype);
     } else {
-      json.field("Group size", group.ranks.size()).field("dtype", detail::torch_dtype(first.dtype));
+      json.field("Group size", group.ranks.size()).field("dtype", detail::profiler_dtype(first.dtype));
     }
     // The record holds a digest of uneven parts, not the parts: this is how a list that was cut is written.
     const char* split = first.parts != 0 && first.kind != "permute" ? "[...]" : "[]";
@@ -313,7 +313,7 @@ class TraceWriter {
     if (launch.replay != 0) json.field("replay", launch.replay).field("node", launch.node);
     json.key("operations").open('[');
     for (std::size_t i = 0; i < std::min(launch.operations.size(), kNamed); ++i) {
-      json.value(detail::text_of(launch.operations[i]));
+      json.value(detail::operation_text(launch.operations[i]));
     }
     if (launch.operations.size() > kNamed) json.value(fmt::format("and {} more", launch.operations.size() - kNamed));
     json.close(']');

@@ -185,7 +185,9 @@ TEST(ChromeTrace, WhatTheRecordDoesNotSayIsNotMadeUp) {
   Evidence evidence = small_evidence();
   Launch& spoilt = evidence.ranks[0].groups[0].launches[1];
   spoilt.operations[0].count = std::int64_t{1} << 62;  // times two ranks it does not fit
+  evidence.ranks[0].groups[0].launches[2].is_whole = false;
   const std::vector<json> kernels = events(write(evidence).parsed, "cat", "kernel");
+  EXPECT_FALSE(kernels[3].at("args").contains("In msg nelems")) << kernels[3];
   EXPECT_FALSE(kernels[1].at("args").contains("Out msg nelems")) << kernels[1];
   const json& uneven = kernels[5].at("args");
   EXPECT_EQ(uneven.at("Collective name"), "all_to_allv");

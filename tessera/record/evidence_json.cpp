@@ -41,7 +41,7 @@ void put(JsonText& json, const Launch& launch) {
   json.field("begun_ns", launch.begun_ns).field("met_ns", launch.met_ns).field("ended_ns", launch.ended_ns);
   json.field("failure", launch.failure).field("label", launch.label).field("device", launch.device);
   json.field("stream", launch.stream).field("thread", launch.thread).field("replay", launch.replay);
-  json.field("node", launch.node).key("operations").open('[');
+  json.field("node", launch.node).field("is_whole", launch.is_whole).key("operations").open('[');
   for (const Operation& each : launch.operations) {
     json.open('{').field("kind", each.kind).field("dtype", each.dtype).field("count", each.count);
     json.field("reduction", each.reduction).field("root", each.root).field("peer", each.peer);

@@ -10,8 +10,8 @@
 //               "groups":   [{"name", "backend", "ranks": [], "rank", "asked", "begun", "ended",
 //                             "launches": [{"task", "sequence", "ordinal", "stage", "asked_ns", "begun_ns", "met_ns",
 //                                           "ended_ns", "failure", "label", "device", "stream", "thread", "replay",
-//                                           "node", "operations": [{"kind", "dtype", "count", "reduction", "root",
-//                                                                   "peer", "parts"}]}]}]}]}
+//                                           "node", "is_whole", "operations": [{"kind", "dtype", "count", "reduction",
+//                                                                               "root", "peer", "parts"}]}]}]}]}
 //
 // A rank's state is "running", "stopped", "ended", "failed", "died", "missing" or "unknown"; a stage "asked", "begun",
 // "met", "done" or "failed". New keys may be added; those that are there keep their meaning within a version.

@@ -91,6 +91,7 @@ TEST(EvidenceJson, HoldsEveryLaunchWithItsOperations) {
   EXPECT_EQ(replayed.at("failure"), "timeout");
   EXPECT_EQ(replayed.at("replay"), 117);
   EXPECT_EQ(replayed.at("node"), 4);
+  EXPECT_EQ(replayed.at("is_whole"), true);
   EXPECT_EQ(replayed.at("operations").at(0).at("parts"), 0xabcd);
   const json& labelled = all.at("ranks").at(0).at("groups").at(0).at("launches").at(1);
   EXPECT_EQ(labelled.at("label"), "layers.3 \"mlp\"");

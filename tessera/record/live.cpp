@@ -76,7 +76,7 @@ std::string text_of(const InFlight& flight) {
   const Launch& launch = *flight.launch;
   std::string text = flight.group->name;
   if (launch.ordinal != 0) text += fmt::format(" {}", launch.ordinal);
-  text += ": " + detail::text_of(launch.operations.front());
+  text += ": " + detail::operation_text(launch.operations.front());
   if (launch.operations.size() > 1) text += fmt::format(" and {} more", launch.operations.size() - 1);
   if (launch.replay != 0) text += fmt::format(" (replay {}, node {})", launch.replay, launch.node);
   switch (launch.stage) {

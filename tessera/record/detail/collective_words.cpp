@@ -80,7 +80,7 @@ std::optional<Elements> elements_of(const Group& group, const Operation& operati
   const auto all = product(operation.count, static_cast<std::int64_t>(group.ranks.size()));
   if (!all) return std::nullopt;
   const bool is_root = operation.root == group.rank;
-  Elements found{operation.count, operation.count, torch_dtype(operation.dtype)};
+  Elements found{operation.count, operation.count, profiler_dtype(operation.dtype)};
   if (kind == "barrier") found.in = found.out = 0;
   if (kind == "reduce_scatter" || kind == "all_to_all") found.in = *all;
   if (kind == "all_gather" || kind == "all_to_all") found.out = *all;
@@ -92,7 +92,7 @@ std::optional<Elements> elements_of(const Group& group, const Operation& operati
 
 }  // namespace
 
-std::string text_of(const Operation& operation) {
+std::string operation_text(const Operation& operation) {
   if (operation.kind == "barrier") return operation.kind;
   std::string text = operation.kind + "(" + operation.dtype + "[" + std::to_string(operation.count) + "]";
   if (!operation.reduction.empty()) text += ", " + operation.reduction;
@@ -102,9 +102,9 @@ std::string text_of(const Operation& operation) {
   return text + ")";
 }
 
-std::string torch_dtype(std::string_view dtype) { return translated(kDTypes, dtype); }
+std::string profiler_dtype(std::string_view dtype) { return translated(kDTypes, dtype); }
 
-std::string torch_collective(const Launch& launch) {
+std::string profiler_collective(const Launch& launch) {
   if (launch.operations.size() != 1) return "coalesced";
   const Operation& operation = launch.operations.front();
   if (operation.kind == "all_to_all" && operation.parts != 0) return "all_to_allv";
@@ -128,6 +128,7 @@ std::optional<Elements> elements_of(const Group& group, const Launch& launch) {
   const bool is_mixed = std::any_of(launch.operations.begin(), launch.operations.end(), [&](const Operation& each) {
     return each.dtype != launch.operations.front().dtype;
   });
+  if (!launch.is_whole) return std::nullopt;
   Elements sum;
   for (const Operation& operation : launch.operations) {
     const auto each = elements_of(group, operation);

@@ -11,11 +11,11 @@
 namespace tessera::record::detail {
 
 /// "all_reduce(f32[1024], sum)".
-std::string text_of(const Operation& operation);
+std::string operation_text(const Operation& operation);
 /// "Float" for "f32"; what is not known stays as it is.
-std::string torch_dtype(std::string_view dtype);
+std::string profiler_dtype(std::string_view dtype);
 /// "allreduce", "_allgather_base", "all_to_allv", "coalesced": what analyzers look up.
-std::string torch_collective(const Launch& launch);
+std::string profiler_collective(const Launch& launch);
 /// "ncclDevKernel_AllReduce_Sum_f32(tessera shm)": analyzers tell communication from computation by how this begins.
 std::string kernel_name(const Group& group, const Launch& launch);
 
@@ -25,7 +25,7 @@ struct Elements {
   std::int64_t out = 0;    ///< given
   std::string dtype = {};  ///< of them, in PyTorch's words; of a launch of several dtypes "Byte"
 };
-/// Of the whole launch; nothing where the record does not say, as of uneven parts.
+/// Of the whole launch; nothing where the record does not say, as of uneven parts and of launches that are not whole.
 std::optional<Elements> elements_of(const Group& group, const Launch& launch);
 
 }  // namespace tessera::record::detail
