@@ -63,9 +63,10 @@ TEST_F(Watch, OnceShowsWhoIsInWhichOperationAndWhatExplainsIt) {
     if (group.rank() == 1) (void)comm::store()->get("seen", std::chrono::minutes(5));
     const comm::Work last = group.launch({.kind = comm::OpKind::kBarrier}, stream);
     if (group.rank() == 0) {
-      std::ofstream(run + "/metrics.jsonl") << "{\"rank\":1,\"step\":7,\"loss\":2.5,\"tokens_per_second\":9752.4}\n";
+      std::ofstream(directory + "/live/metrics.jsonl")
+          << "{\"rank\":1,\"step\":7,\"loss\":2.5,\"tokens_per_second\":9752.4}\n";
       do {
-        outcome = cli::testing::tessera("watch --once --hung-after 0 " + run);
+        outcome = cli::testing::tessera("watch --once --hung-after 0 " + directory + "/live");
       } while (outcome.code == 0 && contains(outcome.out, "queued"));  // its thread needs a moment
       comm::store()->set("seen", "");
     }
@@ -93,7 +94,7 @@ TEST_F(Watch, WithoutATerminalItPrintsOneTableAndEnds) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(rows_of(outcome.out).size(), 3U) << outcome.out;
   EXPECT_FALSE(contains(outcome.out, "\033"));
-  EXPECT_EQ(rows_of(outcome.out)[1][1], "ended");
+  EXPECT_EQ(rows_of(outcome.out)[1][1], "running") << "the process that simulated it";
 }
 
 TEST_F(Watch, RefusesWhatItCannotRead) {

@@ -14,6 +14,8 @@
 #include "tessera/record/detail/chrome_plan.h"
 #include "tessera/record/detail/collective_words.h"
 #include "tessera/record/detail/json_text.h"
+#include "tessera/record/detail/torch_names.h"
+#include "tessera/record/detail/wording.h"
 
 namespace tessera::record {
 namespace {
@@ -294,7 +296,7 @@ class TraceWriter {
       json.field("In msg nelems", elements->in).field("Out msg nelems", elements->out);
       json.field("Group size", group.ranks.size()).field("dtype", elements->dtype);
     } else {
-      json.field("Group size", group.ranks.size()).field("dtype", detail::profiler_dtype(first.dtype));
+      json.field("Group size", group.ranks.size()).field("dtype", detail::torch_dtype(first.dtype));
     }
     // The record holds a digest of uneven parts, not the parts: this is how a list that was cut is written.
     const char* split = first.parts != 0 && first.kind != "permute" ? "[...]" : "[]";
@@ -313,7 +315,7 @@ class TraceWriter {
     if (launch.replay != 0) json.field("replay", launch.replay).field("node", launch.node);
     json.key("operations").open('[');
     for (std::size_t i = 0; i < std::min(launch.operations.size(), kNamed); ++i) {
-      json.value(detail::operation_text(launch.operations[i]));
+      json.value(detail::text_of(launch.operations[i]));
     }
     if (launch.operations.size() > kNamed) json.value(fmt::format("and {} more", launch.operations.size() - kNamed));
     json.close(']');

@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "tessera/record/detail/collective_words.h"
+#include "tessera/record/detail/wording.h"
 
 namespace tessera::record {
 namespace {
@@ -76,9 +76,7 @@ std::string text_of(const InFlight& flight) {
   const Launch& launch = *flight.launch;
   std::string text = flight.group->name;
   if (launch.ordinal != 0) text += fmt::format(" {}", launch.ordinal);
-  text += ": " + detail::operation_text(launch.operations.front());
-  if (launch.operations.size() > 1) text += fmt::format(" and {} more", launch.operations.size() - 1);
-  if (launch.replay != 0) text += fmt::format(" (replay {}, node {})", launch.replay, launch.node);
+  text += ": " + detail::text_of(launch);
   switch (launch.stage) {
     case Stage::kAsked: return text + ", queued";
     case Stage::kBegun: return text + ", waits for others";

@@ -111,7 +111,7 @@ TEST(LiveView, OfSeveralTheOneThatRunsLongestCountsElseTheOneAskedForFirst) {
   EXPECT_EQ(live_view(evidence, {}).rows[0].doing, "loss");
   launches[2].replay = 117;
   launches[2].node = 4;
-  EXPECT_THAT(live_view(evidence, {}).rows[0].operation, HasSubstr("(replay 117, node 4)"));
+  EXPECT_THAT(live_view(evidence, {}).rows[0].operation, HasSubstr("node 4 in replay 117"));
 }
 
 TEST(LiveView, HangsWhenSomethingIsLateOrARankIsDown) {

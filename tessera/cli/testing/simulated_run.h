@@ -1,9 +1,11 @@
-// A run directory as two ranks leave it that reduced three times, one with and one without memory of a label.
+// A run directory with the records of two ranks that reduced three times, taken while they ran: of a rank that has
+// ended nothing tells any more which groups it had.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -31,8 +33,10 @@ class SimulatedRun : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory); }
 
-  /// Two ranks work, and `then` runs on each before they end.
+  /// Two ranks work, `then` runs on each, and copies of their records are taken before they end.
   void work(const std::function<void(const comm::ProcessGroup& group, const device::Stream& stream)>& then = {}) const {
+    const std::string live = directory + "/live";
+    std::filesystem::create_directory(live);
     simulate(2,
              [&] {
                const device::Device host = device::Device::get("host");
@@ -42,8 +46,16 @@ class SimulatedRun : public ::testing::Test {
                const memory::Buffer x = memory::Allocator::of(host).allocate(64, stream);
                for (int i = 0; i < 3; ++i) group.all_reduce(x.data(), x.data(), 16, DType::kF32, {}, stream).wait();
                if (then) then(group, stream);
+               comm::store()->set("worked." + std::to_string(group.rank()), "");
+               (void)comm::store()->get("worked." + std::to_string(1 - group.rank()), std::chrono::minutes(5));
+               if (group.rank() == 0) {
+                 for (const auto& entry : std::filesystem::directory_iterator(live))
+                   std::filesystem::copy_file(entry.path(), run + "/" + entry.path().filename().string());
+                 comm::store()->set("copied", "");
+               }
+               (void)comm::store()->get("copied", std::chrono::minutes(5));
              },
-             {.run_dir = run});
+             {.run_dir = live});
   }
 
   /// The record of a rank.

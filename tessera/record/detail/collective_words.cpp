@@ -4,31 +4,13 @@
 #include <utility>
 
 #include "tessera/base/dtype.h"
+#include "tessera/record/detail/torch_names.h"
 
 namespace tessera::record::detail {
 namespace {
 
 using Words = std::pair<std::string_view, std::string_view>;
 
-constexpr Words kDTypes[] = {
-    {"f64", "Double"},
-    {"f32", "Float"},
-    {"f16", "Half"},
-    {"bf16", "BFloat16"},
-    {"f8e4m3", "Float8_e4m3fn"},
-    {"i64", "Long"},
-    {"f8e5m2", "Float8_e5m2"},
-    {"i32", "Int"},
-    {"i16", "Short"},
-    {"i8", "Char"},
-    {"u64", "UInt64"},
-    {"u32", "UInt32"},
-    {"u16", "UInt16"},
-    {"u8", "Byte"},
-    {"bool", "Bool"},
-    {"c64", "ComplexFloat"},
-    {"c128", "ComplexDouble"},
-};
 constexpr Words kCollectives[] = {
     {"all_reduce", "allreduce"},
     {"all_gather", "_allgather_base"},
@@ -80,7 +62,7 @@ std::optional<Elements> elements_of(const Group& group, const Operation& operati
   const auto all = product(operation.count, static_cast<std::int64_t>(group.ranks.size()));
   if (!all) return std::nullopt;
   const bool is_root = operation.root == group.rank;
-  Elements found{operation.count, operation.count, profiler_dtype(operation.dtype)};
+  Elements found{operation.count, operation.count, torch_dtype(operation.dtype)};
   if (kind == "barrier") found.in = found.out = 0;
   if (kind == "reduce_scatter" || kind == "all_to_all") found.in = *all;
   if (kind == "all_gather" || kind == "all_to_all") found.out = *all;
@@ -91,18 +73,6 @@ std::optional<Elements> elements_of(const Group& group, const Operation& operati
 }
 
 }  // namespace
-
-std::string operation_text(const Operation& operation) {
-  if (operation.kind == "barrier") return operation.kind;
-  std::string text = operation.kind + "(" + operation.dtype + "[" + std::to_string(operation.count) + "]";
-  if (!operation.reduction.empty()) text += ", " + operation.reduction;
-  if (operation.root >= 0) text += ", root " + std::to_string(operation.root);
-  if (operation.peer >= 0) text += (operation.kind == "recv" ? ", from " : ", to ") + std::to_string(operation.peer);
-  if (operation.parts != 0) text += ", uneven";
-  return text + ")";
-}
-
-std::string profiler_dtype(std::string_view dtype) { return translated(kDTypes, dtype); }
 
 std::string profiler_collective(const Launch& launch) {
   if (launch.operations.size() != 1) return "coalesced";

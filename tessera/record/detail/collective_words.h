@@ -1,19 +1,14 @@
-// A launch in the words of PyTorch's profiler: names of collectives and dtypes, elements in and out of a rank.
+// A launch in the words of PyTorch's profiler: names of collectives, elements in and out of a rank.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "tessera/record/evidence.h"
 
 namespace tessera::record::detail {
 
-/// "all_reduce(f32[1024], sum)".
-std::string operation_text(const Operation& operation);
-/// "Float" for "f32"; what is not known stays as it is.
-std::string profiler_dtype(std::string_view dtype);
 /// "allreduce", "_allgather_base", "all_to_allv", "coalesced": what analyzers look up.
 std::string profiler_collective(const Launch& launch);
 /// "ncclDevKernel_AllReduce_Sum_f32(tessera shm)": analyzers tell communication from computation by how this begins.
