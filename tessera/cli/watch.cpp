@@ -58,7 +58,7 @@ struct Options {
 struct Reading {
   record::Evidence evidence;
   record::LiveView view;
-  std::optional<record::Explanation> found;  // where something hangs
+  std::optional<record::Explanation> found;  // where something is wrong
   std::string problem;                       // why it could not be read
 };
 
@@ -70,13 +70,16 @@ std::shared_ptr<const Reading> read_once(const Options& options, const Reading* 
   const auto metrics = record::read_metrics(options.run, reading->evidence.world_size);
   reading->view = record::live_view(reading->evidence, metrics, before == nullptr ? nullptr : &before->view,
                                     static_cast<std::int64_t>(options.hung_after * 1e9));
-  if (reading->view.is_hung) reading->found = record::explain(reading->evidence);
+  if (reading->view.is_hung) {
+    record::Explanation found = record::explain(reading->evidence);
+    if (found.verdict.fault != record::Fault::kNone) reading->found = std::move(found);
+  }
   return reading;
 }
 
 std::string last_line(const Reading& reading) {
   if (!reading.problem.empty()) return reading.problem;
-  if (!reading.found) return "Nothing hangs.   q quit   e explain   r read now   ? help";
+  if (!reading.found) return "Nothing seems to hang.   q quit   e explain   r read now   ? help";
   return reading.found->verdict.sentence + "   (e explains)";
 }
 
@@ -238,7 +241,7 @@ int show_once(const Reading& reading) {
   for (const std::string& problem : reading.evidence.problems) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
   if (style.is_terminal) {
     const record::Screen screen{style.width == 0 ? 80 : style.width, 0, 0, std::getenv("NO_COLOR") == nullptr};
-    const std::string last = reading.found ? reading.found->verdict.sentence : "Nothing hangs.";
+    const std::string last = reading.found ? reading.found->verdict.sentence : "Nothing seems to hang.";
     for (const std::string& line : record::live_lines(reading.view, last, screen)) std::printf("%s\n", line.c_str());
     return kDone;
   }

@@ -131,11 +131,11 @@ std::vector<std::string> live_cells(const LiveRow& row) {
 std::vector<std::string> live_lines(const LiveView& view, const std::string& last, const Screen& screen) {
   std::vector<const LiveRow*> rows;
   for (const LiveRow& row : view.rows) rows.push_back(&row);
-  const std::size_t around = 4;  // title, headings, an empty line, the last line
+  const std::size_t around = 4;  // title, headings, an empty line (or one that says how many are shown), the last line
   const bool is_short = screen.height != 0 && rows.size() + around > screen.height;
   std::size_t room = rows.size();
   if (is_short) {
-    room = screen.height > around + 1 ? screen.height - around - 1 : 0;  // and one that says how many are not shown
+    room = screen.height > around ? screen.height - around : 0;
     std::stable_sort(rows.begin(), rows.end(),
                      [](const LiveRow* a, const LiveRow* b) { return a->trouble > b->trouble; });
     const std::size_t first = std::min(screen.first, rows.size() - room);
@@ -151,12 +151,10 @@ std::vector<std::string> live_lines(const LiveView& view, const std::string& las
     const std::string line = cut(line_of(columns, i + 1), screen.width);
     lines.push_back(rows[i]->trouble == Trouble::kNone ? line : coloured(line, code_of(rows[i]->trouble), screen));
   }
-  if (is_short) {
-    lines.push_back(
-        cut(fmt::format("{} of {} ranks; those in trouble first; j and k move", rows.size(), view.rows.size()),
-            screen.width));
-  }
-  lines.emplace_back();
+  lines.push_back(
+      is_short ? cut(fmt::format("{} of {} ranks, those in trouble first; j and k move", rows.size(), view.rows.size()),
+                     screen.width)
+               : "");
   lines.push_back(cut(printable(last), screen.width));
   if (screen.height != 0 && lines.size() > screen.height) {  // a tiny one: the last line counts most
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(screen.height));

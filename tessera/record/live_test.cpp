@@ -170,11 +170,11 @@ TEST(LiveLines, WhenRanksDoNotFitThoseInTroubleComeFirst) {
   ASSERT_EQ(lines.size(), 10U);
   EXPECT_TRUE(lines[2].starts_with("33    died"));
   EXPECT_TRUE(lines[3].starts_with("0     running"));
-  EXPECT_THAT(lines[7], HasSubstr("5 of 40 ranks"));
+  EXPECT_THAT(lines[8], HasSubstr("6 of 40 ranks"));
   EXPECT_EQ(lines[9], "last");
   const auto moved = live_lines(view, "last", {.width = 80, .height = 10, .first = 1000});
   ASSERT_EQ(moved.size(), 10U);
-  EXPECT_TRUE(moved[6].starts_with("39 ")) << "scrolling ends with the last rank";
+  EXPECT_TRUE(moved[7].starts_with("39 ")) << "scrolling ends with the last rank";
   for (const std::size_t height : {1u, 2u, 4u, 5u}) {
     EXPECT_LE(live_lines(view, "last", {.width = 80, .height = height}).size(), height);
     EXPECT_EQ(live_lines(view, "last", {.width = 80, .height = height}).back(), "last");

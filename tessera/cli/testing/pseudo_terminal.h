@@ -57,7 +57,7 @@ class PseudoTerminal {
   [[nodiscard]] const std::string& shown() const { return shown_; }
   /// Waits until what was shown since the last wait that succeeded holds the text.
   [[nodiscard]] bool wait_for(const std::string& text) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (true) {
       const std::size_t found = shown_.find(text, seen_);
       if (found != std::string::npos) {
