@@ -382,6 +382,18 @@ TEST_F(GroupRecords, ReplaysNameTheirNodeAndCapturedLaunchesDoNotWait) {
   EXPECT_EQ(launches[3].ordinal, 0U);
 }
 
+// What a graph adds to the queue nobody asks for one by one.
+TEST_F(GroupRecords, WhatWaitsInAGroupThatReplaysHasNoNumberYet) {
+  make_group(1, "world");
+  const auto row = recorder.table<ReplayRecord>().claim({3, 1, 1, 1, 5, 9});
+  begin(1, 4, 2, 4);
+  ask(1, 3, {{}});
+  const std::vector<Launch> launches = launches_of();
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_EQ(launches[1].stage, Stage::kAsked);
+  EXPECT_EQ(launches[1].ordinal, 0U);
+}
+
 // Its rows outlive the ring, in which a graph has been at it for long.
 TEST_F(GroupRecords, WhatWasAskedForBeforeAReplayDoesNotWait) {
   make_group(1, "world");
@@ -428,6 +440,27 @@ TEST_F(GroupRecords, OnlyTheLastLaunchesAreGiven) {
   EXPECT_EQ(found[0].launches[0].ordinal, 8U);
 }
 
+// What is not looked at may not be counted on.
+TEST_F(GroupRecords, ThatAreNotLookedAtAreTakenForLost) {
+  make_group(1, "world");
+  ask(1, 1, {{.kind = OpKind::kSend, .root = 2}});
+  begin(1, 1, 1, 1, {.kind = OpKind::kSend, .root = 2});
+  end(1, 1, 1);
+  for (std::uint32_t i = 2; i <= 30; ++i) {
+    ask(1, i, {{}});
+    begin(1, i, i, i - 1);
+    end(1, i, i);
+  }
+  ask(1, 31, {{.kind = OpKind::kSend, .root = 2}});
+  ask(1, 32, {{}});
+  const std::vector<Group> found = read(4);
+  ASSERT_EQ(found[0].launches.size(), 4U);
+  EXPECT_EQ(found[0].launches[2].operations[0].kind, "send");
+  EXPECT_EQ(found[0].launches[2].ordinal, 0U);
+  EXPECT_EQ(found[0].launches[3].ordinal, 30U);
+  EXPECT_EQ(read(1000)[0].launches[30].ordinal, 2U);
+}
+
 TEST_F(GroupRecords, ThatMakeNoSenseAreLeftOutAndCounted) {
   make_group(1, "world");
   run(1, 1);
@@ -459,13 +492,6 @@ TEST_F(GroupRecords, ATornRowIsToldAndTheRestIsRead) {
   EXPECT_EQ(launches[0].stage, Stage::kDone);
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_NE(problems[0].find("1 rows of table comm_running are torn"), std::string::npos) << problems[0];
-}
-
-TEST(ParseRanks, ReadsListsAndRangesAndNothingElse) {
-  EXPECT_EQ(detail::parse_ranks("0-2,5"), (std::vector<int>{0, 1, 2, 5}));
-  EXPECT_EQ(detail::parse_ranks("7"), std::vector<int>{7});
-  for (const char* text : {"", "-1", "3-1", "0-", "1,", "a", "0-99999999", "0 1", "2147483647-2147483648"})
-    EXPECT_EQ(detail::parse_ranks(text), std::vector<int>()) << text;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Marks, last launches and memory of a rank, read from its record. Rows of marks and launches are written here field by
-// field, as those who record them do.
+// Marks, last launches and memory of a rank, read from its record, and the ranks of a group. Rows of marks and launches
+// are written here field by field, as those who record them do.
 #include "tessera/record/detail/read_rank.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 
 #include "tessera/base/probe/recorder.h"
 #include "tessera/memory/history.h"
+#include "tessera/record/detail/read_groups.h"
 
 namespace tessera::record {
 namespace {
@@ -93,6 +94,13 @@ TEST_F(RankRecords, MemoryIsSummedByDeviceAndOwner) {
   write(memory::MapRecord{base + (1 << 20), 8 << 20, 0, 1, true, false});
   write(memory::AllocRecord{base + (1 << 20), 5 << 20, 5 << 20, 0, 1, none, none});
   EXPECT_EQ(detail::read_memory(file(), problems).at(0).refused_nbytes, 0U);
+}
+
+TEST(ParseRanks, ReadsListsAndRangesAndNothingElse) {
+  EXPECT_EQ(detail::parse_ranks("0-2,5"), (std::vector<int>{0, 1, 2, 5}));
+  EXPECT_EQ(detail::parse_ranks("7"), std::vector<int>{7});
+  for (const char* text : {"", "-1", "3-1", "0-", "1,", "a", "0-99999999", "0 1", "2147483647-2147483648"})
+    EXPECT_EQ(detail::parse_ranks(text), std::vector<int>()) << text;
 }
 
 }  // namespace

@@ -13,8 +13,10 @@ namespace tessera::record {
 
 /// How much of it to read.
 struct ReadOptions {
-  std::size_t last_launches = 4096;  ///< of each group and rank, at most
-  bool has_memory = true;            ///< whether the memory of ranks is looked at, which takes most of the time
+  /// Of each group and rank, at most; of old ones of groups that seldom do something fewer than there are, since not
+  /// all records are looked at.
+  std::size_t last_launches = 4096;
+  bool has_memory = true;  ///< whether the memory of ranks is looked at
 };
 
 /// Reads it. IoError: there is no such directory, or nothing in it that a run leaves behind; its words say what

@@ -198,9 +198,9 @@ TEST_F(ReadRun, FilesOfAnotherWorldAreNotTaken) {
 }
 
 TEST_F(ReadRun, OneSpoiltWorldSizeDoesNotHideTheOthers) {
-  const std::string spoilt = ended_rank(0, 3);
+  (void)ended_rank(0, 3);
   (void)ended_rank(1, 3);
-  (void)ended_rank(2, 3);
+  const std::string spoilt = ended_rank(2, 3);
   change_header(spoilt, [](FileHeader& header) { header.world_size = 60000; });
   const Evidence evidence = read_run(directory);
   EXPECT_EQ(evidence.world_size, 3);
