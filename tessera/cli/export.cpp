@@ -1,0 +1,181 @@
+// `tessera export`: what a run left behind, in the formats of other tools, one file a rank.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+#include "tessera/base/probe/reader.h"
+#include "tessera/cli/report.h"
+#include "tessera/cli/verb.h"
+#include "tessera/memory/history_reader.h"
+#include "tessera/memory/torch_snapshot.h"
+#include "tessera/record/chrome_trace.h"
+#include "tessera/record/evidence_json.h"
+#include "tessera/record/read_run.h"
+#include "tessera/record/torch_pickles.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::string run;
+  std::string to;
+  std::string out;
+  std::string max_size;
+  bool json = false;
+};
+
+// A file that was written.
+struct Written {
+  std::string path;
+  std::string note;  // what a reader of the file should know
+};
+
+void warn(const std::string& text) { std::fprintf(stderr, "tessera: %s\n", text.c_str()); }
+
+record::Evidence read(const Options& options) {
+  if (record::has_torch_pickles(options.run)) {
+    TESSERA_CHECK_AS(IoError, options.to != "torch-memory", "run directory ", options.run,
+                     ": holds pickles of PyTorch's flight recorder, which say nothing about memory");
+    return record::read_torch_pickles(options.run);
+  }
+  // Memory is read from the record files where it is asked for; what evidence says of it is a summary.
+  return record::read_run(options.run, {.last_launches = std::numeric_limits<std::size_t>::max()});
+}
+
+// Where to write; made here, so that a place that cannot be written is told before the work.
+std::string directory_of(const Options& options) {
+  namespace fs = std::filesystem;
+  const fs::path directory =
+      !options.out.empty() ? fs::path(options.out) : fs::path(options.run) / "export" / options.to;
+  std::error_code error;
+  fs::create_directories(directory, error);
+  TESSERA_CHECK_AS(IoError, !error && fs::is_directory(directory, error), "directory ", directory.string(),
+                   ": cannot be made: ", error.message(), "; name another with --out");
+  return directory.string();
+}
+
+std::vector<Written> write_chrome(const record::Evidence& evidence, const Options& options) {
+  record::ChromeOptions limits;
+  if (!options.max_size.empty()) limits.max_nbytes = parse_bytes(options.max_size);
+  std::vector<Written> files;
+  for (const record::ChromeTrace& trace : record::write_chrome_traces(evidence, directory_of(options), limits)) {
+    files.push_back({trace.path, {}});
+    if (trace.left_out == 0) continue;
+    files.back().note = fmt::format("the {} oldest of {} launches did not fit {}", trace.left_out,
+                                    trace.left_out + trace.launches, format_bytes(limits.max_nbytes));
+  }
+  return files;
+}
+
+std::vector<Written> write_flight_recorder(const record::Evidence& evidence, const Options& options) {
+  std::vector<Written> files;
+  for (const std::string& path : record::write_torch_pickles(evidence, directory_of(options)))
+    files.push_back({path, {}});
+  return files;
+}
+
+std::vector<Written> write_json(const record::Evidence& evidence, const Options& options) {
+  const std::string path = directory_of(options) + "/evidence.json";
+  record::write_evidence_json_file(path, evidence);
+  return {{path, {}}};
+}
+
+std::vector<Written> write_memory(const record::Evidence& evidence, const Options& options) {
+  const std::string directory = directory_of(options);
+  std::vector<Written> files;
+  for (const record::Rank& rank : evidence.ranks) {
+    if (rank.state == record::RankState::kMissing || rank.file.empty()) continue;
+    try {
+      const auto file = probe::RecordFile::open(rank.file);
+      std::vector<std::string> notes;
+      const auto snapshots = memory::read_history(file, &notes);
+      for (const std::string& note : notes) warn(rank.file + ": " + note);
+      if (snapshots.empty()) {
+        warn(fmt::format("rank {}: no file: {} holds no memory records; its process made no allocator", rank.rank,
+                         rank.file));
+        continue;
+      }
+      const std::string path = fmt::format("{}/memory_rank_{}.pickle", directory, rank.rank);
+      memory::write_torch_snapshot_file(path, snapshots, memory::TorchFormat::kPickle);
+      files.push_back({path, {}});
+    } catch (const IoError& error) {  // one rank's file that is spoilt does not stop the others
+      warn(fmt::format("rank {}: no file: {}", rank.rank, error.message()));
+    }
+  }
+  return files;
+}
+
+int run(const Options& options) {
+  const record::Evidence evidence = read(options);
+  for (const std::string& problem : evidence.problems) warn(problem);
+  std::vector<Written> files;
+  if (options.to == "chrome") files = write_chrome(evidence, options);
+  if (options.to == "torch-fr") files = write_flight_recorder(evidence, options);
+  if (options.to == "torch-memory") files = write_memory(evidence, options);
+  if (options.to == "json") files = write_json(evidence, options);
+  for (const record::Rank& rank : evidence.ranks) {
+    if (rank.state == record::RankState::kMissing && options.to != "json") {
+      warn(fmt::format("rank {}: no file: it left no record", rank.rank));
+    }
+  }
+  TESSERA_CHECK_AS(IoError, !files.empty(), "run directory ", options.run, ": holds nothing that could be written as ",
+                   options.to);
+  if (options.json) {
+    nlohmann::ordered_json paths = nlohmann::ordered_json::array();
+    for (const Written& file : files) paths.push_back({{"path", file.path}, {"note", file.note}});
+    print_json({{"to", options.to}, {"files", paths}, {"problems", evidence.problems}});
+    return kDone;
+  }
+  for (const Written& file : files) {
+    std::printf("%s%s%s\n", file.path.c_str(), file.note.empty() ? "" : "\t", file.note.c_str());
+  }
+  return kDone;
+}
+
+std::function<int()> declare(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("RUN_DIR", options->run, "Run directory, of a run that goes on or is over")->required();
+  app.add_option("--to", options->to, "torch-fr, chrome, torch-memory or json")
+      ->required()
+      ->check(CLI::IsMember({"torch-fr", "chrome", "torch-memory", "json"}))
+      ->type_name("FORMAT");
+  app.add_option("--out", options->out, "Where the files go (default: RUN_DIR/export/FORMAT)")->type_name("DIR");
+  app.add_option("--max-size", options->max_size,
+                 "Of a Chrome trace, at most; the oldest launches are left out (default: 64MiB)")
+      ->type_name("SIZE");
+  app.add_flag("--json", options->json, "Say what was written as JSON");
+  app.footer(
+      "Prints the files it wrote, a line each.\n"
+      "  torch-fr      comm_lib_trace_rank_N, for torchfrtrace: PyTorch's flight recorder, version 2.10\n"
+      "  chrome        trace_rank_N.json, for ui.perfetto.dev, chrome://tracing and trace analyzers\n"
+      "  torch-memory  memory_rank_N.pickle, for pytorch.org/memory_viz\n"
+      "  json          evidence.json: all that is known of the run, for programs\n"
+      "  tessera export runs/night --to chrome --out traces --max-size 16MiB");
+  return [options]() -> int {
+    if (!options->max_size.empty() && options->to != "chrome") {
+      warn("export: --max-size is for --to chrome; files of " + options->to + " are written whole");
+      return kUsage;
+    }
+    try {
+      return run(*options);
+    } catch (const IoError& error) {  // a file that is not there or not right: where we noticed does not matter
+      warn(error.message());
+      return kFailed;
+    } catch (const InvalidArgument& error) {  // a size that makes no sense, or is too small
+      warn(error.message());
+      return kUsage;
+    }
+  };
+}
+
+const VerbRegistration kExport({"export", "Write what a run left behind for PyTorch's tools and trace viewers",
+                                declare});
+
+}  // namespace
+}  // namespace tessera::cli

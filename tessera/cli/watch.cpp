@@ -1,0 +1,286 @@
+// `tessera watch`: what a run does now, in the terminal. It reads files of the run directory and nothing else of the
+// job. A thread reads, so that keys are answered while a large run is being read; it reads at most half of the time.
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "tessera/base/error.h"
+#include "tessera/cli/report.h"
+#include "tessera/cli/terminal.h"
+#include "tessera/cli/verb.h"
+#include "tessera/record/explain.h"
+#include "tessera/record/live.h"
+#include "tessera/record/read_run.h"
+#include "tessera/record/torch_pickles.h"
+
+namespace tessera::cli {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::size_t kLaunches = 256;  // of each group and rank: what is shown are the last
+constexpr const char* kHelp =
+    "q    quit\n"
+    "e    show what explains the state of the run, or the table again\n"
+    "r    read now\n"
+    "j k  down and up, space and b by a page\n"
+    "?    this page, or the table again\n"
+    "\n"
+    "STATE      of the rank's process: running, stopped, ended, failed, died; no record: it has left none yet\n"
+    "STEP       that it is in (the mark 'step'), else the last that metrics.jsonl tells of\n"
+    "RATE       tokens a second of that step, else operations of its groups that ended, a second\n"
+    "MEMORY     in use, over all devices\n"
+    "FOR        how long the operation has been in flight\n"
+    "IN FLIGHT  group, number, operation; 'queued': its stream has not come to it, 'waits for others': this rank is\n"
+    "           there and others are not, 'moves bytes': all are there\n"
+    "\n"
+    "Nothing of the job is touched: only files of the run directory are read.";
+
+struct Options {
+  std::string run;
+  double interval = 0.5;
+  double hung_after = 10;
+  bool once = false;
+};
+
+// One reading of the run.
+struct Reading {
+  record::Evidence evidence;
+  record::LiveView view;
+  std::optional<record::Explanation> found;  // where something is wrong
+  std::string problem;                       // why it could not be read
+};
+
+std::shared_ptr<const Reading> read_once(const Options& options, const Reading* before) {
+  auto reading = std::make_shared<Reading>();
+  reading->evidence = record::has_torch_pickles(options.run)
+                          ? record::read_torch_pickles(options.run)
+                          : record::read_run(options.run, {.last_launches = kLaunches});
+  const auto metrics = record::read_metrics(options.run, reading->evidence.world_size);
+  reading->view = record::live_view(reading->evidence, metrics, before == nullptr ? nullptr : &before->view,
+                                    static_cast<std::int64_t>(options.hung_after * 1e9));
+  if (reading->view.is_hung) {
+    record::Explanation found = record::explain(reading->evidence);
+    if (found.verdict.fault != record::Fault::kNone) reading->found = std::move(found);
+  }
+  return reading;
+}
+
+std::string last_line(const Reading& reading) {
+  if (!reading.problem.empty()) return reading.problem;
+  if (!reading.found) return "Nothing seems to hang.   q quit   e explain   r read now   ? help";
+  return reading.found->verdict.sentence + "   (e explains)";
+}
+
+// Reads again and again, and tells by a descriptor when there is something new.
+class Reader {
+ public:
+  Reader(const Options& options, std::shared_ptr<const Reading> first)
+      : options_(options), latest_(std::move(first)), told_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    TESSERA_CHECK_AS(IoError, told_ >= 0, "no descriptor is left to wait for what is read");
+    thread_ = std::thread([this] { work(); });
+  }
+  ~Reader() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopped_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+    ::close(told_);
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  [[nodiscard]] int descriptor() const { return told_; }
+  // The latest reading; what the descriptor told is answered.
+  std::shared_ptr<const Reading> take() {
+    std::uint64_t count = 0;
+    (void)!::read(told_, &count, sizeof count);
+    const std::lock_guard lock(mutex_);
+    return latest_;
+  }
+  void read_now() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_wanted_ = true;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  void work() {
+    const Seconds interval(options_.interval);
+    Seconds pause = interval;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait_for(lock, pause, [this] { return is_stopped_ || is_wanted_; });
+      if (is_stopped_) return;
+      is_wanted_ = false;
+      const std::shared_ptr<const Reading> before = latest_;
+      lock.unlock();
+      const auto begin = std::chrono::steady_clock::now();
+      std::shared_ptr<const Reading> now = read_or_say(*before);
+      const Seconds cost = std::chrono::steady_clock::now() - begin;
+      pause = std::max(interval - cost, std::min(cost, Seconds(5)));
+      lock.lock();
+      latest_ = std::move(now);
+      const std::uint64_t one = 1;
+      (void)!::write(told_, &one, sizeof one);
+    }
+  }
+
+  [[nodiscard]] std::shared_ptr<const Reading> read_or_say(const Reading& before) const {
+    try {
+      return read_once(options_, &before);
+    } catch (const std::exception& error) {  // the directory went away: what was known stays on the screen
+      auto same = std::make_shared<Reading>(before);
+      const auto* ours = dynamic_cast<const Error*>(&error);
+      same->problem = ours != nullptr ? ours->message() : error.what();
+      return same;
+    }
+  }
+
+  const Options options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_stopped_ = false;
+  bool is_wanted_ = false;
+  std::shared_ptr<const Reading> latest_;
+  int told_;
+  std::thread thread_;
+};
+
+// What is on the screen.
+class Watch {
+ public:
+  explicit Watch(std::shared_ptr<const Reading> first) : reading_(std::move(first)) {}
+
+  void draw() {
+    const Terminal::Size size = Terminal::size();
+    record::Screen screen{size.width, size.height, first_, std::getenv("NO_COLOR") == nullptr};
+    switch (page_) {
+      case Page::kTable: return Terminal::draw(record::live_lines(reading_->view, last_line(*reading_), screen));
+      case Page::kHelp: return Terminal::draw(record::page_lines(kHelp, "? back   q quit", screen));
+      case Page::kExplanation:
+        return Terminal::draw(record::page_lines(explanation(), "e back   j k move   q quit", screen));
+    }
+  }
+
+  void take(std::shared_ptr<const Reading> reading) { reading_ = std::move(reading); }
+
+  // False: it is to end.
+  bool press(char key, Reader& reader) {
+    const std::size_t page = std::max<std::size_t>(Terminal::size().height, 3) - 2;
+    switch (key) {
+      case 'q': return false;
+      case 'e': turn_to(Page::kExplanation); break;
+      case '?': turn_to(Page::kHelp); break;
+      case 'r': reader.read_now(); break;
+      case 'j': move(1, true); break;
+      case 'k': move(1, false); break;
+      case ' ': move(page, true); break;
+      case 'b': move(page, false); break;
+      default: break;
+    }
+    return true;
+  }
+
+ private:
+  enum class Page { kTable, kExplanation, kHelp };
+
+  // To the page, or from it back to the table.
+  void turn_to(Page page) {
+    page_ = page_ == page ? Page::kTable : page;
+    first_ = 0;
+  }
+  void move(std::size_t lines, bool is_down) {
+    constexpr std::size_t kMost = 100'000;
+    first_ = is_down ? std::min(first_ + lines, kMost) : first_ - std::min(first_, lines);
+  }
+  [[nodiscard]] std::string explanation() const {
+    const record::Explanation found = reading_->found ? *reading_->found : record::explain(reading_->evidence);
+    return record::to_text(reading_->evidence, found);
+  }
+
+  std::shared_ptr<const Reading> reading_;
+  Page page_ = Page::kTable;
+  std::size_t first_ = 0;
+};
+
+int watch(const Options& options, const std::shared_ptr<const Reading>& first) {
+  std::optional<Terminal> terminal(std::in_place);
+  Reader reader(options, first);  // after the terminal: its thread must not take signals
+  Watch watch(first);
+  watch.draw();
+  while (true) {
+    const TerminalEvent event = terminal->wait(reader.descriptor());
+    const bool is_quit = event.key != 0 && !watch.press(event.key, reader);
+    if (is_quit || event.ending_signal != 0 || event.is_gone) {
+      terminal.reset();  // at once: a reading may be under way, and is waited for
+      return event.ending_signal != 0 ? 128 + event.ending_signal : static_cast<int>(kDone);
+    }
+    if (event.is_other) watch.take(reader.take());
+    if (event.is_other || event.is_changed || event.key != 0) watch.draw();
+  }
+}
+
+int show_once(const Reading& reading) {
+  const Style style = stdout_style();
+  for (const std::string& problem : reading.evidence.problems) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
+  if (style.is_terminal) {
+    const record::Screen screen{style.width == 0 ? 80 : style.width, 0, 0, std::getenv("NO_COLOR") == nullptr};
+    const std::string last = reading.found ? reading.found->verdict.sentence : "Nothing seems to hang.";
+    for (const std::string& line : record::live_lines(reading.view, last, screen)) std::printf("%s\n", line.c_str());
+    return kDone;
+  }
+  Table table{record::live_headings(), {}};
+  for (const record::LiveRow& row : reading.view.rows) table.rows.push_back(record::live_cells(row));
+  print_tables({table});
+  if (reading.found) std::printf("\n%s\n", record::printable(reading.found->verdict.sentence).c_str());
+  return kDone;
+}
+
+std::function<int()> declare(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("RUN_DIR", options->run, "Run directory")->required();
+  app.add_option("--interval", options->interval, "Seconds between readings")
+      ->check(CLI::Range(0.05, 3600.0))
+      ->capture_default_str()
+      ->type_name("S");
+  app.add_option("--hung-after", options->hung_after, "Seconds after which an operation in flight counts as hung")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str()
+      ->type_name("S");
+  app.add_flag("--once", options->once, "Print one table and end, as without a terminal");
+  app.footer(
+      "A row a rank: state, step, loss, rate, memory, the operation in flight and for how long. Keys: q quits, e\n"
+      "explains, r reads now, ? helps. Nothing of the job is touched: only files of the run directory are read.\n"
+      "  tessera watch runs/night\n"
+      "  tessera watch runs/night --once | cut -f 1,2,8");
+  return [options]() -> int {
+    try {
+      const std::shared_ptr<const Reading> first = read_once(*options, nullptr);
+      return options->once || !Terminal::is_there() ? show_once(*first) : watch(*options, first);
+    } catch (const IoError& error) {  // a directory that is not there or not right: where we noticed does not matter
+      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+      return kFailed;
+    }
+  };
+}
+
+const VerbRegistration kWatch({"watch", "Show what the ranks of a run do now, in the terminal", declare});
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,364 @@
+#include "tessera/record/chrome_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "tessera/base/atomic_file.h"
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+#include "tessera/record/detail/chrome_plan.h"
+#include "tessera/record/detail/collective_words.h"
+#include "tessera/record/detail/json_text.h"
+#include "tessera/record/detail/torch_names.h"
+#include "tessera/record/detail/wording.h"
+
+namespace tessera::record {
+namespace {
+
+using detail::ChromeLaunch;
+using detail::ChromePlan;
+using detail::ChromeRow;
+using detail::JsonText;
+
+constexpr std::size_t kListed = 30;  // members of a group, as PyTorch's profiler lists them
+constexpr std::size_t kNamed = 16;   // operations of a launch
+constexpr int kDigits = 20;          // of the largest number
+
+std::string_view word_of(Stage stage) {
+  switch (stage) {
+    case Stage::kAsked: return "asked";
+    case Stage::kBegun: return "waits for others";
+    case Stage::kMet: return "moves bytes";
+    case Stage::kDone: return "done";
+    case Stage::kFailed: return "failed";
+  }
+  return "unknown";
+}
+
+// "[0, 1, 2]"; of a long one the beginning and "...".
+std::string list_of(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kListed); ++i) {
+    text += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
+  }
+  return "[" + text + (ranks.size() > kListed ? ", ...]" : "]");
+}
+
+int world_rank(const Group& group, int place) {
+  return place >= 0 && static_cast<std::size_t>(place) < group.ranks.size()
+             ? group.ranks[static_cast<std::size_t>(place)]
+             : place;
+}
+
+// Writes one trace. What must be in it comes first; launches follow as far as there is room, the latest for sure.
+class TraceWriter {
+ public:
+  TraceWriter(const Evidence& evidence, const Rank& rank, const detail::ChromeShared& shared)
+      : evidence_(evidence), rank_(rank), shared_(shared), plan_(detail::chrome_plan(evidence, rank, shared)) {
+    for (const Group& group : rank_.groups) lists_[&group] = list_of(group.ranks);
+  }
+
+  ChromeTrace write(std::ostream& out, const ChromeOptions& options) {
+    JsonText json;
+    put_header(json);
+    put_names(json);
+    put_state(json);
+    put_marks(json);
+    std::string fixed = json.take();
+    const std::size_t skipped = first_that_fits(json, fixed.size(), options.max_nbytes);
+    out << fixed;
+    std::uint64_t nbytes = fixed.size();
+    for (std::size_t i = skipped; i < plan_.launches.size(); ++i) {
+      put_launch(json, i);
+      nbytes += json.text().size();
+      json.send(out);
+    }
+    if (skipped > 0) put_left_out(json, skipped, plan_.launches[skipped - 1].when_ns, options.max_nbytes);
+    json.line().close(']').close('}');
+    nbytes += json.text().size() + 1;
+    json.send(out);
+    out << '\n';
+    TESSERA_CHECK_AS(IoError, out.good(), "the Chrome trace of rank ", rank_.rank, ": writing failed");
+    return {{}, rank_.rank, nbytes, plan_.launches.size() - skipped, skipped};
+  }
+
+ private:
+  // How many of the oldest launches must be left out.
+  std::size_t first_that_fits(JsonText& json, std::size_t fixed, std::uint64_t max_nbytes) {
+    const std::string_view tail = "\n]}\n";
+    put_left_out(json, plan_.launches.size(), shared_.base_ns, max_nbytes);
+    const std::uint64_t least = fixed + json.take().size() + kDigits + tail.size();
+    TESSERA_CHECK(least <= max_nbytes, "the Chrome trace of rank ", rank_.rank, " needs ", least,
+                  " bytes before its first launch, and may have ", max_nbytes, "; allow more");
+    std::uint64_t left = max_nbytes - least;
+    std::size_t first = plan_.launches.size();
+    while (first > 0) {
+      put_launch(json, first - 1);
+      const std::size_t nbytes = json.take().size();
+      if (nbytes > left) break;
+      left -= nbytes;
+      --first;
+    }
+    return first;
+  }
+
+  void put_header(JsonText& json) const {
+    json.open('{').line().field("schemaVersion", 1);
+    json.line().key("deviceProperties").open('[').close(']');
+    json.line().key("distributedInfo").open('{');
+    json.field("backend", rank_.groups.empty() ? std::string() : rank_.groups.front().backend);
+    json.field("rank", rank_.rank).field("world_size", evidence_.world_size);
+    json.field("pg_count", rank_.groups.size()).key("pg_config").open('[');
+    for (const Group& group : rank_.groups) {
+      json.open('{').field("pg_name", group_number(group)).field("pg_desc", group.name);
+      json.field("backend_config", group.backend).field("pg_size", group.ranks.size()).key("ranks").open('[');
+      for (const int member : group.ranks) json.value(member);
+      json.close(']').close('}');
+    }
+    json.close(']').close('}');
+    json.line().field("displayTimeUnit", "ms");
+    json.line().field("baseTimeNanoseconds", shared_.base_ns);
+    json.line().field("traceName", fmt::format("trace_rank_{}.json", rank_.rank));
+    json.line().key("tessera").open('{').field("source", evidence_.source).field("file", rank_.file);
+    json.field("host", rank_.host).field("state", to_string(rank_.state)).field("reason", rank_.reason);
+    json.field("records_lost", rank_.lost).close('}');
+    json.line().key("traceEvents").open('[');
+  }
+
+  std::string group_number(const Group& group) const {
+    const auto found = shared_.groups.find({group.name, group.ranks});
+    return std::to_string(found == shared_.groups.end() ? -1 : found->second);
+  }
+
+  // The beginning that all events share; the caller closes it.
+  static JsonText& event(JsonText& json, std::string_view phase, std::string_view category, std::string_view name,
+                         std::uint64_t process, std::uint64_t thread) {
+    json.line().open('{').field("ph", phase);
+    if (!category.empty()) json.field("cat", category);
+    return json.field("name", name).field("pid", process).field("tid", thread);
+  }
+  JsonText& at(JsonText& json, std::int64_t moment_ns) const {
+    return json.key("ts").microseconds(moment_ns - shared_.base_ns);
+  }
+
+  template <class Value>
+  static void put_metadata(JsonText& json, std::string_view name, std::uint64_t process, std::uint64_t thread,
+                           std::string_view key, const Value& value) {
+    event(json, "M", "", name, process, thread).key("ts").microseconds(0);
+    json.key("args").open('{').field(key, value).close('}').close('}');
+  }
+
+  void put_names(JsonText& json) const {
+    put_metadata(json, "process_name", plan_.process, 0, "name", fmt::format("rank {}", rank_.rank));
+    put_metadata(json, "process_labels", plan_.process, 0, "labels",
+                 fmt::format("{} {}", rank_.host, to_string(rank_.state)));
+    put_metadata(json, "process_sort_index", plan_.process, 0, "sort_index", 2 * rank_.rank);
+    for (std::size_t i = 0; i < plan_.devices.size(); ++i) {
+      put_metadata(json, "process_name", plan_.first_device + i, 0, "name",
+                   fmt::format("rank {}, {}", rank_.rank, plan_.devices[i]));
+      put_metadata(json, "process_sort_index", plan_.first_device + i, 0, "sort_index", 2 * rank_.rank + 1);
+    }
+    for (const ChromeRow& row : plan_.rows) {
+      put_metadata(json, "thread_name", plan_.first_device + row.device, row.number, "name",
+                   fmt::format("stream {}{}", row.stream, row.lane == 0 ? "" : fmt::format(", beside {}", row.lane)));
+      put_metadata(json, "thread_sort_index", plan_.first_device + row.device, row.number, "sort_index", row.number);
+    }
+    std::set<std::uint64_t> threads;
+    for (const ChromeLaunch& each : plan_.launches) {
+      if (each.is_asked_drawn) threads.insert(each.launch->thread);
+    }
+    for (const Mark& mark : rank_.marks) {
+      if (const std::uint64_t number = detail::number_in(mark.thread); number != 0) threads.insert(number);
+    }
+    for (const std::uint64_t thread : threads) {
+      put_metadata(json, "thread_name", plan_.process, thread, "name", fmt::format("thread {}", thread));
+    }
+    for (const auto& [name, number] : plan_.threads) {
+      put_metadata(json, "thread_name", plan_.process, number, "name", name.empty() ? "thread" : name);
+    }
+  }
+
+  // How the rank stands, its memory, and what was launched last.
+  void put_state(JsonText& json) const {
+    if (rank_.state == RankState::kFailed || rank_.state == RankState::kDied || rank_.state == RankState::kStopped) {
+      event(json, "i", "state", fmt::format("rank {} {}", rank_.rank, to_string(rank_.state)), plan_.process, 0);
+      at(json, plan_.until_ns).field("s", "p").key("args").open('{').field("reason", rank_.reason);
+      json.field("signal", rank_.signal).close('}').close('}');
+    }
+    for (const Memory& memory : rank_.memory) {
+      event(json, "C", "memory", "memory of " + memory.device, plan_.process, 0);
+      at(json, plan_.until_ns).key("args").open('{').field("live_nbytes", memory.live_nbytes);
+      json.field("mapped_nbytes", memory.mapped_nbytes).close('}').close('}');
+      if (memory.refused_nbytes == 0) continue;
+      event(json, "i", "cpu_instant_event", "[OutOfMemory]", plan_.process, 0);
+      at(json, plan_.until_ns).field("s", "p").key("args").open('{').field("Bytes", memory.refused_nbytes);
+      json.field("Device", memory.device).close('}').close('}');
+    }
+    for (const LastLaunch& last : rank_.launches) {
+      if (last.when_ns <= 0) continue;
+      const auto row = std::find_if(plan_.rows.begin(), plan_.rows.end(), [&](const ChromeRow& each) {
+        return plan_.devices[each.device] == last.device && each.stream == last.stream && each.lane == 0;
+      });
+      if (row == plan_.rows.end()) continue;
+      event(json, "i", "last_launch", "launched last: " + last.name, plan_.first_device + row->device, row->number);
+      at(json, last.when_ns).field("s", "t").close('}');
+    }
+  }
+
+  void put_marks(JsonText& json) const {
+    std::vector<const Mark*> marks;
+    for (const Mark& mark : rank_.marks) {
+      if (mark.since_ns > 0) marks.push_back(&mark);
+    }
+    // The outer first: where two begin at once, viewers nest by the order in the file.
+    std::stable_sort(marks.begin(), marks.end(),
+                     [](const Mark* a, const Mark* b) { return a->since_ns < b->since_ns; });
+    for (const Mark* mark : marks) {
+      event(json, "X", "user_annotation", fmt::format("{} {}", mark->name, mark->value), plan_.process,
+            detail::thread_of(plan_, *mark));
+      at(json, mark->since_ns).key("dur").microseconds(plan_.until_ns - mark->since_ns).close('}');
+    }
+  }
+
+  void put_launch(JsonText& json, std::size_t index) const {
+    const ChromeLaunch& each = plan_.launches[index];
+    const Launch& launch = *each.launch;
+    const std::size_t number = index + 1;  // ties the slices of a launch, and their flow
+    const std::uint64_t thread = launch.thread;
+    if (each.is_asked_drawn) {
+      event(json, "X", "cpu_op", "record_param_comms", plan_.process, thread);
+      at(json, launch.asked_ns).key("dur").microseconds(each.asked_for_ns).key("args").open('{');
+      json.field("External id", number).field("correlation", number);
+      put_arguments(json, each);
+      json.close('}').close('}');
+    }
+    if (each.is_asked_drawn && each.is_run_drawn) put_flow(json, "s", number, plan_.process, thread, launch.asked_ns);
+    if (each.is_run_drawn) {
+      put_run(json, each, number);
+    } else {
+      put_queued(json, each, number);
+    }
+  }
+
+  void put_run(JsonText& json, const ChromeLaunch& each, std::size_t number) const {
+    const Launch& launch = *each.launch;
+    const ChromeRow& row = plan_.rows[each.row];
+    const std::uint64_t device = plan_.first_device + row.device;
+    event(json, "X", "kernel", detail::kernel_name(*each.group, launch), device, row.number);
+    at(json, each.begin_ns).key("dur").microseconds(each.end_ns - each.begin_ns).key("args").open('{');
+    json.field("External id", number).field("correlation", number).field("stream", launch.stream);
+    if (launch.asked_ns > 0 && launch.begun_ns >= launch.asked_ns && launch.replay == 0) {
+      json.key("queued").microseconds(launch.begun_ns - launch.asked_ns);
+    }
+    put_arguments(json, each);
+    json.close('}').close('}');
+    const auto slice = [&](std::string_view name, std::int64_t begin, std::int64_t end) {
+      event(json, "X", "gpu_user_annotation", name, device, row.number);
+      at(json, begin).key("dur").microseconds(end - begin).close('}');
+    };
+    if (launch.met_ns >= each.begin_ns && launch.met_ns <= each.end_ns) {
+      slice("wait for others", each.begin_ns, launch.met_ns);
+      slice("move bytes", launch.met_ns, each.end_ns);
+    } else if (launch.stage == Stage::kBegun) {
+      slice("wait for others", each.begin_ns, each.end_ns);
+    }
+    if (each.is_asked_drawn) put_flow(json, "f", number, device, row.number, each.begin_ns);
+  }
+
+  // Asked for and never begun: such launches lie beside each other, which only events of this kind may.
+  void put_queued(JsonText& json, const ChromeLaunch& each, std::size_t number) const {
+    for (const auto& [phase, moment] : {std::pair{"b", each.when_ns}, {"e", std::max(each.when_ns, plan_.until_ns)}}) {
+      event(json, phase, "queued", detail::profiler_collective(*each.launch) + ", not begun", plan_.process,
+            each.launch->thread);
+      at(json, moment).field("id", number).close('}');
+    }
+  }
+
+  void put_flow(JsonText& json, std::string_view phase, std::size_t number, std::uint64_t process, std::uint64_t thread,
+                std::int64_t moment_ns) const {
+    event(json, phase, "ac2g", "ac2g", process, thread);
+    at(json, moment_ns).field("id", number);
+    if (phase == "f") json.field("bp", "e");
+    json.close('}');
+  }
+
+  void put_arguments(JsonText& json, const ChromeLaunch& each) const {
+    const Launch& launch = *each.launch;
+    const Group& group = *each.group;
+    const Operation& first = launch.operations.front();
+    json.field("Collective name", detail::profiler_collective(launch));
+    if (const auto elements = detail::elements_of(group, launch)) {
+      json.field("In msg nelems", elements->in).field("Out msg nelems", elements->out);
+      json.field("Group size", group.ranks.size()).field("dtype", elements->dtype);
+    } else {
+      json.field("Group size", group.ranks.size()).field("dtype", detail::torch_dtype(first.dtype));
+    }
+    // The record holds a digest of uneven parts, not the parts: this is how a list that was cut is written.
+    const char* split = first.parts != 0 && first.kind != "permute" ? "[...]" : "[]";
+    json.field("In split size", split).field("Out split size", split);
+    json.field("Process Group Name", std::to_string(each.group_number)).field("Process Group Description", group.name);
+    json.field("Process Group Ranks", lists_.at(&group)).field("Rank", rank_.rank);
+    if (launch.is_message()) {
+      const int peer = world_rank(group, first.peer);
+      const bool is_send = first.kind == "send";
+      json.field("Src Rank", is_send ? rank_.rank : peer).field("Dst Rank", is_send ? peer : rank_.rank);
+    }
+    if (first.root >= 0) json.field("Root Rank", world_rank(group, first.root));
+    json.field("Seq", launch.ordinal).field("task", launch.task).field("state", word_of(launch.stage));
+    if (!launch.failure.empty()) json.field("failure", launch.failure);
+    if (!launch.label.empty()) json.field("label", launch.label);
+    if (launch.replay != 0) json.field("replay", launch.replay).field("node", launch.node);
+    json.key("operations").open('[');
+    for (std::size_t i = 0; i < std::min(launch.operations.size(), kNamed); ++i) {
+      json.value(detail::text_of(launch.operations[i]));
+    }
+    if (launch.operations.size() > kNamed) json.value(fmt::format("and {} more", launch.operations.size() - kNamed));
+    json.close(']');
+  }
+
+  void put_left_out(JsonText& json, std::size_t count, std::int64_t last_ns, std::uint64_t max_nbytes) const {
+    event(json, "M", "", "tessera_left_out", plan_.process, 0).key("ts").microseconds(0);
+    json.key("args").open('{').field("launches", count).field("of", plan_.launches.size());
+    json.key("up_to").microseconds(last_ns - shared_.base_ns).field("max_nbytes", max_nbytes);
+    json.field("why", "the oldest launches did not fit the size of the file").close('}').close('}');
+  }
+
+  const Evidence& evidence_;
+  const Rank& rank_;
+  const detail::ChromeShared& shared_;
+  ChromePlan plan_;
+  std::unordered_map<const Group*, std::string> lists_;  // of members, as text
+};
+
+}  // namespace
+
+ChromeTrace write_chrome_trace(std::ostream& out, const Evidence& evidence, std::size_t index,
+                               const ChromeOptions& options) {
+  TESSERA_CHECK(index < evidence.ranks.size(), "Chrome trace: there are ", evidence.ranks.size(), " ranks, and rank ",
+                index, " was asked for");
+  const detail::ChromeShared shared = detail::chrome_shared(evidence);
+  return TraceWriter(evidence, evidence.ranks[index], shared).write(out, options);
+}
+
+std::vector<ChromeTrace> write_chrome_traces(const Evidence& evidence, const std::string& directory,
+                                             const ChromeOptions& options) {
+  const detail::ChromeShared shared = detail::chrome_shared(evidence);
+  std::vector<ChromeTrace> traces;
+  for (const Rank& rank : evidence.ranks) {
+    if (rank.state == RankState::kMissing) continue;
+    const std::string path = (std::filesystem::path(directory) / fmt::format("trace_rank_{}.json", rank.rank)).string();
+    AtomicFile file(path);
+    ChromeTrace trace = TraceWriter(evidence, rank, shared).write(file.stream(), options);
+    file.commit();
+    trace.path = path;
+    traces.push_back(std::move(trace));
+  }
+  return traces;
+}
+
+}  // namespace tessera::record

@@ -1,0 +1,49 @@
+// A run as Chrome traces, one a rank, for Perfetto, chrome://tracing and the analyzers that read what PyTorch's
+// profiler writes (HTA and others): the same header, the same names of arguments, the same dtypes.
+//
+//   process of the rank   a row a thread: what it asked for, and the marks that are open
+//         | flow, from asking to the stream
+//   device                a row a stream: each launch from when it began to when it ended, and in it the time spent
+//                         waiting for the other ranks and the time spent moving bytes
+//
+// Times are microseconds since the earliest moment of all ranks, which the header gives in nanoseconds since 1970. A
+// launch that has not ended is drawn to where its rank was last seen.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tessera/base/export.h"
+#include "tessera/record/evidence.h"
+
+namespace tessera::record {
+
+/// How to write.
+struct ChromeOptions {
+  /// Of a file, at most. When it does not fit the oldest launches are left out, and a metadata event says how many.
+  std::uint64_t max_nbytes = 64ull << 20;
+};
+
+/// A trace that was written.
+struct ChromeTrace {
+  std::string path = {};     ///< of the file; empty: it was written to a stream
+  int rank = 0;              ///< whose it is
+  std::uint64_t nbytes = 0;  ///< how large it is
+  std::size_t launches = 0;  ///< that are in it
+  std::size_t left_out = 0;  ///< launches that did not fit
+};
+
+/// Writes the trace of evidence.ranks[index]. It holds one event in memory at a time. InvalidArgument: there is no such
+/// rank, or the size allows not even for the header; IoError: the stream failed.
+TESSERA_API ChromeTrace write_chrome_trace(std::ostream& out, const Evidence& evidence, std::size_t index,
+                                           const ChromeOptions& options = {});
+
+/// Writes trace_rank_0.json, trace_rank_1.json, ... into the directory, one for each rank that left something, each as
+/// a whole or not at all. IoError.
+TESSERA_API std::vector<ChromeTrace> write_chrome_traces(const Evidence& evidence, const std::string& directory,
+                                                         const ChromeOptions& options = {});
+
+}  // namespace tessera::record
