@@ -39,6 +39,15 @@ using comm::ProcessGroup;
 constexpr int kRanks = 3;
 constexpr int kCulprit = 1;
 
+std::string content(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// Where the launcher writes, for a rank that waits for its words.
+constexpr const char* kErrors = "WATCH_ERRORS";
+
 int rank() { return current_place().rank.value(); }
 void barrier(const ProcessGroup& group) {
   group.launch({.kind = OpKind::kBarrier}, device::Device::get("host").default_stream()).wait();
@@ -83,8 +92,15 @@ const std::map<std::string, std::function<void()>>& programs() {
       {"stopped alone",
        [] {
          const ProcessGroup world = start(60s);
-         comm::store()->set("started " + std::to_string(rank()), "");
-         if (rank() == kCulprit) ::raise(SIGSTOP);
+         if (rank() == kCulprit) {
+           comm::store()->set("pid", std::to_string(::getpid()));
+           ::raise(SIGSTOP);
+         } else if (rank() == 0) {
+           // It is let go on once the launcher has spoken of it.
+           const int pid = std::stoi(comm::store()->get("pid", 60s));
+           while (content(std::getenv(kErrors)).find("does not run") == std::string::npos) std::this_thread::yield();
+           ::kill(pid, SIGCONT);
+         }
          barrier(world);
        }},
       {"killed",
@@ -175,6 +191,7 @@ class Watched : public ::testing::Test {
     const comm::detail::Descriptor out(::open("/dev/null", O_WRONLY | O_CLOEXEC));
     const comm::detail::Descriptor err(::open((base + "/err").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0600));
     ::setenv(kProgram, program, 1);
+    ::setenv(kErrors, (base + "/err").c_str(), 1);
     ::setenv("TESSERA_RECORD_DIR", base.c_str(), 1);
     ::setenv("TESSERA_RECORD_BYTES", "1MiB", 1);
     LaunchOptions options{.command = {"/proc/self/exe", "--gtest_filter=WatchedRank.DISABLED_OfALauncher",
@@ -191,11 +208,6 @@ class Watched : public ::testing::Test {
     ::unsetenv("TESSERA_ON_HANG");
     said = content(base + "/err");
     return report;
-  }
-  static std::string content(const std::string& path) {
-    std::stringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
   }
   // Lines that hold these words.
   [[nodiscard]] std::size_t count(const std::string& words) const {
@@ -254,15 +266,7 @@ TEST_F(Watched, AHeartbeatThatStandsStillIsTold) {
     options.patience = 1s;
     options.grace = 100ms;
   };
-  // The stopped rank is let go on once the launcher has spoken of it.
-  std::thread helper([&] {
-    while (content(base + "/err").find("does not run") == std::string::npos) std::this_thread::yield();
-    const std::string text = content(base + "/err");
-    const std::size_t at = text.find("(process ") + 9;
-    ::kill(std::atoi(text.c_str() + at), SIGCONT);
-  });
   EXPECT_EQ(run("stopped alone", end).exit_code, 0);
-  helper.join();
   EXPECT_EQ(count("does not run: it was stopped (SIGSTOP)"), 1u) << said;
   EXPECT_EQ(count("rank 1 (process "), 1u) << said;
 }

@@ -29,8 +29,8 @@ using detail::LineCutter;
 
 // Ranks that see that another has failed tell of it themselves, and write the report; they are given this long.
 constexpr std::chrono::milliseconds kNotice{1500};
-// And this long to read what another wrote.
-constexpr std::chrono::milliseconds kShortNotice{400};
+// And this long to tell of what the launcher wrote because none of them did.
+constexpr std::chrono::milliseconds kShortNotice{500};
 
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
@@ -237,9 +237,8 @@ void Launcher::wait_for_something() {
   }
   auto until = Clock::now() + std::chrono::seconds(output_.has_status() ? 1 : 60);
   until = std::min(until, watch_.next_look());
-  for (const auto& time : {stop_at_, kill_at_}) {
-    if (time) until = std::min(until, *time);
-  }
+  if (stop_at_) until = std::min({until, *stop_at_, Clock::now() + std::chrono::milliseconds(50)});
+  if (kill_at_) until = std::min(until, *kill_at_);
   const auto pause = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   ::poll(ready.data(), ready.size(), static_cast<int>(std::max<std::int64_t>(pause.count(), 0)));
   for (std::size_t i = 1; i < first_pipe; ++i) {
@@ -319,20 +318,25 @@ void Launcher::note_end(const RankEnd& end) {
   const bool was_asked = kill_at_.has_value() && !is_first;
   if (!was_asked) output_.say(tessera::detail::concat("rank ", end.rank, " ", to_string(end)));
   if (is_first && !is_stopping_ && options_.on_failure == OnFailure::kKill) {
-    const auto notice = !watch_.has_heartbeats() ? std::chrono::milliseconds(0)
-                        : watch_.has_report()    ? kShortNotice
-                                                 : kNotice;
-    stop_at_ = Clock::now() + notice;
+    watch_.read_heartbeats();
+    stop_at_ = Clock::now() + (watch_.has_heartbeats() ? kNotice : std::chrono::milliseconds(0));
     stop_when_told();
   }
 }
 
 void Launcher::stop_when_told() {
-  if (!stop_at_ || Clock::now() < *stop_at_) return;
+  if (!stop_at_) return;
+  if (watch_.has_report()) watch_.read_heartbeats();
+  if (Clock::now() < *stop_at_ && !(watch_.has_report() && watch_.have_all_told())) return;
+  const bool knew = watch_.has_report();
+  find_verdict();  // while they are as they were
+  if (!knew && watch_.has_report() && watch_.has_heartbeats()) {
+    stop_at_ = Clock::now() + kShortNotice;
+    return;
+  }
   stop_at_.reset();
   const std::size_t left = alive();
   if (left == 0 || is_stopping_) return;
-  find_verdict();  // while they are as they were
   output_.say(tessera::detail::concat("stopping the other ", ranks_text(left)));
   stop_others(left);
 }

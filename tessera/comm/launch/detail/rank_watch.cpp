@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -28,18 +29,10 @@ char state_of(int pid) {
   return name_end != std::string::npos && name_end + 2 < line.size() ? line[name_end + 2] : '\0';
 }
 
-// rank-R.HOST.PID.START in the run directory.
-std::string find_record(const std::string& directory, int rank, int pid) {
-  const std::string first = "rank-" + std::to_string(rank) + ".";
-  const std::string middle = "." + std::to_string(pid) + ".";
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind(first, 0) == 0 && name.find(middle, first.size() - 1) != std::string::npos) {
-      return entry.path().string();
-    }
-  }
-  return "";
+std::uint64_t number_of(const probe::RowInfo& row, std::string_view name) {
+  const probe::Field* field = row.find(name);
+  const auto* number = field != nullptr ? std::get_if<std::uint64_t>(&field->value) : nullptr;
+  return number != nullptr ? *number : 0;
 }
 
 }  // namespace
@@ -69,19 +62,49 @@ bool RankWatch::has_heartbeats() const {
 
 bool RankWatch::has_report() const { return ::access((directory_ + "/explain.json").c_str(), F_OK) == 0; }
 
-void RankWatch::read_heartbeat(Watched& rank, int number) const {
-  if (rank.file.empty()) rank.file = find_record(directory_, number, rank.pid);
-  if (rank.file.empty()) return;
+bool RankWatch::have_all_told() const {
+  return std::ranges::all_of(ranks_, [](const Watched& rank) {
+    if (rank.has_ended || rank.beats == 0 || rank.told > 0) return true;
+    const char state = state_of(rank.pid);
+    return state == 'T' || state == 't';
+  });
+}
+
+// rank-R.HOST.PID.START in the run directory.
+void RankWatch::find_records() {
+  const bool has_all =
+      std::ranges::all_of(ranks_, [](const Watched& rank) { return rank.has_ended || !rank.file.empty(); });
+  if (has_all) return;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_, error)) {
+    const std::string name = entry.path().filename().string();
+    std::size_t number = 0;
+    const auto [end, problem] =
+        std::from_chars(name.data() + std::min<std::size_t>(5, name.size()), name.data() + name.size(), number);
+    if (name.rfind("rank-", 0) != 0 || problem != std::errc() || number >= ranks_.size()) continue;
+    const std::string process = "." + std::to_string(ranks_[number].pid) + ".";
+    if (name.find(process, static_cast<std::size_t>(end - name.data())) == std::string::npos) continue;
+    ranks_[number].file = entry.path().string();
+  }
+}
+
+void RankWatch::read_heartbeats() {
+  find_records();
+  for (Watched& rank : ranks_) {
+    if (!rank.has_ended && !rank.file.empty()) read_heartbeat(rank);
+  }
+}
+
+void RankWatch::read_heartbeat(Watched& rank) {
   try {
     const probe::RecordFile file = probe::open_record_tables(rank.file);
     const probe::TableInfo* table = file.find_table("watch_heartbeat");
     if (table == nullptr || table->claimed.empty() || table->claimed[0].is_torn) return;
-    const probe::Field* beats = table->claimed[0].find("beats");
-    if (beats == nullptr || !std::holds_alternative<std::uint64_t>(beats->value)) return;
+    rank.told = number_of(table->claimed[0], "told");
     // One more than its own count, so that a heart that stopped before its first beat is seen too.
-    const std::uint64_t now = std::get<std::uint64_t>(beats->value) + 1;
-    if (now == rank.beats) return;
-    rank.beats = now;
+    const std::uint64_t beats = number_of(table->claimed[0], "beats") + 1;
+    if (beats == rank.beats) return;
+    rank.beats = beats;
     rank.beaten = Clock::now();
     rank.was_told = false;
   } catch (const IoError&) {
@@ -105,9 +128,7 @@ std::vector<std::string> RankWatch::look() {
   const Clock::time_point now = Clock::now();
   if (now < next_look_) return lines;
   if (now >= next_read_) {
-    for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      if (!ranks_[i].has_ended) read_heartbeat(ranks_[i], static_cast<int>(i));
-    }
+    read_heartbeats();
     // Of a large world it is read less often: it is a few megabytes a rank.
     const auto pause = std::clamp<std::chrono::nanoseconds>(patience_ / 4, 100ms, 2500ms);
     next_read_ = Clock::now() + (has_heartbeats() ? pause : kFirstLooks);

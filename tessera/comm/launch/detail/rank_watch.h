@@ -27,8 +27,12 @@ class RankWatch {
   std::vector<std::string> look();
   /// When it wants to look again; no heartbeat was seen: much later.
   [[nodiscard]] Clock::time_point next_look() const { return next_look_; }
+  /// Looks for heartbeats now.
+  void read_heartbeats();
   /// Whether a rank that runs has a heartbeat.
   [[nodiscard]] bool has_heartbeats() const;
+  /// Whether all of those have told of what went wrong, or were stopped and cannot.
+  [[nodiscard]] bool have_all_told() const;
   /// Whether the ranks have written a report.
   [[nodiscard]] bool has_report() const;
   /// A line for each rank that cannot tell of the report itself, once.
@@ -40,10 +44,12 @@ class RankWatch {
     bool has_ended = false;
     std::string file = {};     // its record
     std::uint64_t beats = 0;   // 0: no heartbeat was seen
+    std::uint64_t told = 0;    // reports that it has told of
     Clock::time_point beaten;  // when another was seen
     bool was_told = false;     // of its standing still
   };
-  void read_heartbeat(Watched& rank, int number) const;
+  void find_records();
+  static void read_heartbeat(Watched& rank);
   [[nodiscard]] static std::string standing_of(const Watched& rank, Clock::time_point now);
 
   std::string directory_;
