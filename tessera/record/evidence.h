@@ -44,7 +44,7 @@ struct Launch {
   /// time: the same on all ranks, so that launches are told apart by it. Of a message: number among those of its
   /// direction with its peer. 0: not known.
   std::uint64_t ordinal = 0;
-  std::vector<Operation> operations = {};  ///< in order; never empty
+  std::vector<Operation> operations = {};  ///< in order, collectives before messages; never empty
   Stage stage = Stage::kAsked;             ///< how far it came
   std::int64_t asked_ns = 0;               ///< when, in nanoseconds since 1970; 0: not known, or not yet
   std::int64_t begun_ns = 0;               ///< likewise
@@ -57,6 +57,9 @@ struct Launch {
   std::uint32_t thread = 0;                ///< that asked, of the operating system
   std::uint64_t replay = 0;                ///< which replay of its graph; 0: it was not captured
   std::uint32_t node = 0;                  ///< of the graph
+  /// Whether all of its operations are known, and their parts; else only its first is, without parts: what it lacks
+  /// must not be held against it.
+  bool is_whole = true;
   /// Whether it is between two ranks.
   [[nodiscard]] bool is_message() const { return !operations.empty() && operations.front().peer >= 0; }
   /// Whether it has ended.

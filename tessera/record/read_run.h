@@ -3,6 +3,7 @@
 // never stops the rest.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "tessera/base/export.h"
@@ -10,8 +11,14 @@
 
 namespace tessera::record {
 
-/// Reads all of it. IoError: there is no such directory, or nothing in it that a run leaves behind; its words say what
+/// How much of it to read.
+struct ReadOptions {
+  std::size_t last_launches = 4096;  ///< of each group and rank, at most
+  bool has_memory = true;            ///< whether the memory of ranks is looked at, which takes most of the time
+};
+
+/// Reads it. IoError: there is no such directory, or nothing in it that a run leaves behind; its words say what
 /// was looked for.
-TESSERA_API Evidence read_run(const std::string& directory);
+TESSERA_API Evidence read_run(const std::string& directory, const ReadOptions& options = {});
 
 }  // namespace tessera::record

@@ -1,0 +1,97 @@
+// Puts the launches of one group together, from records and rows that come in any order and of which some may be lost.
+//
+//   asked    by task: what was asked for                       OperationRecord, CommAskedRow
+//   begun    by sequence: each time it began, replays too      BeginRecord, CommRunningRow
+//   ended    by sequence: how                                  EndRecord
+//
+// A task that did not begin waits, if it was asked for after the last that did: a group runs its launches in order. One
+// before that was captured, or its beginning is lost.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/probe/reader.h"
+#include "tessera/record/evidence.h"
+
+namespace tessera::record::detail {
+
+class GroupBuilder {
+ public:
+  /// Of this group, whose launches are to be found. `has_lost`: whether the ring has forgotten records.
+  GroupBuilder(Group group, bool has_lost) : group_(std::move(group)), has_lost_(has_lost) {}
+
+  /// Take a record or a row. False: it makes no sense, and was left out.
+  bool add_operation(const probe::Record& record);
+  bool add_begin(const probe::Record& record);
+  bool add_replay(const probe::Record& record);
+  bool add_end(const probe::Record& record);
+  bool add_asked_row(const probe::RowInfo& row);
+  bool add_running_row(const probe::RowInfo& row);
+  bool add_replay_row(const probe::RowInfo& row);
+
+  /// The group with its last launches.
+  Group finish(std::size_t last_launches);
+
+ private:
+  struct Asked {
+    std::map<unsigned, Operation> operations = {};  // by place
+    std::size_t expected = 0;                       // operations; 0: not told
+    bool has_parts = false;                         // whether the digests of parts are known
+    bool is_from_ring = false;
+    std::int64_t when_ns = 0;
+    std::string label = {};
+    std::string device = {};
+    std::uint32_t stream = 0;
+    std::uint32_t thread = 0;
+  };
+  struct Begun {
+    std::uint32_t task = 0;
+    std::uint64_t ordinal = 0;
+    Operation first = {};
+    std::size_t operations = 0;
+    std::int64_t when_ns = 0;
+    std::int64_t met_ns = 0;
+    std::uint64_t replay = 0;
+    std::uint32_t node = 0;
+  };
+  struct Ended {
+    std::uint32_t task = 0;
+    std::int64_t when_ns = 0;
+    std::int64_t met_ns = 0;
+    std::uint64_t failure = 0;
+  };
+
+  template <class Holder>
+  std::optional<Operation> operation_in(const Holder& holder) const;
+  template <class Holder>
+  bool add_begun(const Holder& holder, std::uint64_t sequence, std::int64_t when_ns);
+  static void take_ask(Launch& launch, const Asked& asked, std::size_t expected);
+  [[nodiscard]] Launch begun_launch(std::uint64_t sequence, const Begun& begun) const;
+  [[nodiscard]] std::vector<Launch> waiting_launches(std::uint32_t last_begun) const;
+  void number_begun();
+  // Launches are counted together that are collectives, or messages of one direction with one peer.
+  using Counts = std::map<std::pair<int, int>, std::uint64_t>;
+  [[nodiscard]] std::optional<Counts> counts_of(const std::vector<Launch>& begun) const;
+  void number_waiting(std::vector<Launch>& waiting, const std::vector<Launch>& begun, std::uint32_t last_begun) const;
+
+  Group group_;
+  bool has_lost_;
+  std::map<std::uint32_t, Asked> asked_;
+  std::map<std::uint64_t, Begun> begun_;
+  std::map<std::uint64_t, Ended> ended_;                                      // by sequence
+  std::map<std::uint32_t, Ended> ended_unbegun_;                              // by task: called off before they began
+  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint32_t>> replays_;  // by sequence: replay and node
+  std::set<std::uint32_t> captured_;                                          // tasks that were replayed
+  std::uint64_t last_ended_ = 0;                                              // sequences, as the row has them
+  std::uint64_t last_failed_ = 0;
+  std::optional<std::uint64_t> collectives_begun_ = {};  // as the row has them, if it does
+  std::optional<std::uint64_t> collectives_ended_ = {};
+};
+
+}  // namespace tessera::record::detail

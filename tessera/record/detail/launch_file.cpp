@@ -1,0 +1,94 @@
+#include "tessera/record/detail/launch_file.h"
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+
+namespace tessera::record::detail {
+namespace {
+
+using Json = nlohmann::json;
+using tessera::detail::concat;
+
+constexpr std::uintmax_t kMostBytes = 64 << 20;
+
+const Json* find(const Json& in, const char* name) {
+  if (!in.is_object()) return nullptr;
+  const auto found = in.find(name);
+  return found != in.end() ? &*found : nullptr;
+}
+std::int64_t integer_at(const Json& in, const char* name, std::int64_t fallback = 0) {
+  const Json* found = find(in, name);
+  return found != nullptr && found->is_number_integer() ? found->get<std::int64_t>() : fallback;
+}
+std::string text_at(const Json& in, const char* name) {
+  const Json* found = find(in, name);
+  return found != nullptr && found->is_string() ? found->get<std::string>() : std::string();
+}
+// "2026-11-16T06:43:20Z" in nanoseconds since 1970; 0: it is no such time.
+std::int64_t time_at(const Json& in, const char* name) {
+  const std::string text = text_at(in, name);
+  std::tm parts = {};
+  const char* end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  if (end == nullptr || *end != 0 || parts.tm_year < 70 || parts.tm_year > 300) return 0;
+  return static_cast<std::int64_t>(::timegm(&parts)) * 1'000'000'000;
+}
+
+std::optional<LaunchedEnd> end_of(const Json& rank) {
+  if (find(rank, "end") == nullptr) return std::nullopt;
+  const std::int64_t code = integer_at(rank, "exit_code");
+  const std::int64_t signal = integer_at(rank, "signal");
+  return LaunchedEnd{.exit_code = code >= 0 && code < 256 ? static_cast<int>(code) : 255,
+                     .signal = signal > 0 && signal < 128 ? static_cast<int>(signal) : 0,
+                     .words = text_at(rank, "end"),
+                     .time_ns = time_at(rank, "time")};
+}
+
+LaunchFile read_json(const Json& json) {
+  LaunchFile launch;
+  launch.host = text_at(json, "host");
+  launch.ended_ns = find(json, "exit_code") != nullptr ? time_at(json, "ended") : 0;
+  const std::int64_t ranks = integer_at(json, "ranks");
+  launch.ranks = ranks > 0 && ranks <= kMostRanks ? static_cast<int>(ranks) : 0;
+  const Json* starts = find(json, "starts");
+  if (starts == nullptr || !starts->is_array() || starts->empty()) return launch;
+  const Json& last = starts->back();
+  launch.started_ns = time_at(last, "time");
+  const Json* list = find(last, "ranks");
+  if (list == nullptr || !list->is_array()) return launch;
+  for (const Json& rank : *list) {
+    const std::int64_t number = integer_at(rank, "rank", -1);
+    const std::int64_t pid = integer_at(rank, "pid", -1);
+    if (number < 0 || number >= launch.ranks || pid < 0) continue;
+    launch.by_rank[static_cast<int>(number)] = {.pid = static_cast<std::uint64_t>(pid), .end = end_of(rank)};
+  }
+  return launch;
+}
+
+}  // namespace
+
+std::optional<LaunchFile> read_launch_file(const std::string& path, std::vector<std::string>& problems) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  const std::uintmax_t nbytes = std::filesystem::file_size(path, error);
+  if (error || nbytes > kMostBytes) {
+    problems.push_back(concat(path, ": ", error ? error.message() : "larger than any launch.json", "; left out"));
+    return std::nullopt;
+  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) {
+    problems.push_back(concat(path, ": no JSON, or cut off; how ranks ended as their launcher saw it is not known"));
+    return std::nullopt;
+  }
+  LaunchFile launch = read_json(json);
+  if (launch.ranks == 0) problems.push_back(concat(path, ": it does not say how many ranks there are"));
+  return launch;
+}
+
+}  // namespace tessera::record::detail

@@ -1,0 +1,113 @@
+#include "tessera/record/detail/read_rank.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <tuple>
+
+#include "tessera/base/error.h"
+#include "tessera/memory/history_reader.h"
+#include "tessera/record/detail/field_values.h"
+
+namespace tessera::record::detail {
+namespace {
+
+using probe::RecordFile;
+using probe::RowInfo;
+using tessera::detail::concat;
+
+constexpr std::size_t kMostOwners = 8;
+
+std::vector<const RowInfo*> whole_rows(const RecordFile& file, std::string_view kind,
+                                       std::vector<std::string>& problems) {
+  std::vector<const RowInfo*> rows;
+  const probe::TableInfo* table = file.find_table(kind);
+  if (table == nullptr) return rows;
+  for (const RowInfo& row : table->claimed) {
+    if (!row.is_torn) rows.push_back(&row);
+  }
+  const std::size_t torn = table->claimed.size() - rows.size();
+  if (torn > 0)
+    problems.push_back(concat(file.info().path, ": ", torn, " rows of table ", kind, " are torn; left out"));
+  return rows;
+}
+
+// What was refused last, unless as much was given later: whoever asked got over it.
+std::uint64_t refused_nbytes(const memory::Snapshot& snapshot) {
+  std::uint64_t refused = 0;
+  for (const memory::TraceEntry& event : snapshot.trace) {
+    if (event.action == memory::Action::kOutOfMemory) refused = event.nbytes;
+    if (event.action == memory::Action::kAlloc && event.nbytes >= refused) refused = 0;
+  }
+  return refused;
+}
+
+}  // namespace
+
+std::vector<Mark> read_marks(const RecordFile& file, std::vector<std::string>& problems) {
+  std::vector<std::tuple<std::string, std::uint64_t, Mark>> found;
+  for (const RowInfo* row : whole_rows(file, "record_mark", problems)) {
+    Mark mark{.name = text_in(*row, "name"),
+              .value = integer_in(*row, "value"),
+              .thread = text_in(*row, "thread"),
+              .since_ns = integer_in(*row, "since")};
+    if (mark.since_ns == 0) mark.since_ns = row->since_ns;
+    if (!mark.name.empty()) found.emplace_back(mark.thread, number_in(*row, "depth"), std::move(mark));
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
+  });
+  std::vector<Mark> marks;
+  for (auto& each : found) marks.push_back(std::move(std::get<2>(each)));
+  return marks;
+}
+
+std::vector<LastLaunch> read_last_launches(const RecordFile& file, std::vector<std::string>& problems) {
+  std::vector<LastLaunch> launches;
+  for (const RowInfo* row : whole_rows(file, "launch_last", problems)) {
+    LastLaunch launch{.name = text_in(*row, "label"),
+                      .device = text_in(*row, "device"),
+                      .stream = word_in(*row, "stream"),
+                      .when_ns = integer_in(*row, "when")};
+    if (launch.when_ns != 0) launches.push_back(std::move(launch));
+  }
+  std::stable_sort(launches.begin(), launches.end(),
+                   [](const LastLaunch& a, const LastLaunch& b) { return a.when_ns > b.when_ns; });
+  return launches;
+}
+
+std::vector<Memory> read_memory(const RecordFile& file, std::vector<std::string>& problems) {
+  std::vector<std::string> notes;
+  std::map<std::string, Memory> devices;
+  std::map<std::string, std::map<std::string, std::uint64_t>> owners;
+  for (const memory::Snapshot& snapshot : memory::read_history(file, &notes)) {
+    Memory& device = devices[snapshot.device];
+    device.device = snapshot.device;
+    const memory::Totals totals = snapshot.totals();
+    device.live_nbytes += totals.live_nbytes;
+    device.mapped_nbytes += totals.reserved_nbytes;
+    if (const std::uint64_t refused = refused_nbytes(snapshot); refused != 0) device.refused_nbytes = refused;
+    for (const memory::SegmentView& segment : snapshot.segments) {
+      for (const memory::BlockView& block : segment.blocks) {
+        if (block.state != memory::BlockState::kLive || block.requested_nbytes == 0) continue;
+        owners[snapshot.device][block.label.empty() ? "(no label)" : block.label] += block.requested_nbytes;
+      }
+    }
+  }
+  for (const std::string& note : notes) problems.push_back(concat(file.info().path, ": memory: ", note));
+  std::vector<Memory> found;
+  for (auto& [name, device] : devices) {
+    device.owners.assign(owners[name].begin(), owners[name].end());
+    std::stable_sort(device.owners.begin(), device.owners.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    if (device.owners.size() > kMostOwners) device.owners.resize(kMostOwners);
+    found.push_back(std::move(device));
+  }
+  return found;
+}
+
+std::int64_t last_record_ns(const RecordFile& file) {
+  return file.records().empty() ? 0 : file.info().clock.wall_ns(file.records().back().ticks);
+}
+
+}  // namespace tessera::record::detail

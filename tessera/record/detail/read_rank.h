@@ -1,0 +1,22 @@
+// What a record file tells of its rank beside its groups: open marks, the last launch of each stream, its memory, and
+// when it was last seen to do something.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/base/probe/reader.h"
+#include "tessera/record/evidence.h"
+
+namespace tessera::record::detail {
+
+/// The marks that are open, by thread and from the outermost to the innermost.
+std::vector<Mark> read_marks(const probe::RecordFile& file, std::vector<std::string>& problems);
+/// The last launch of each stream, the latest first.
+std::vector<LastLaunch> read_last_launches(const probe::RecordFile& file, std::vector<std::string>& problems);
+/// The memory of each device.
+std::vector<Memory> read_memory(const probe::RecordFile& file, std::vector<std::string>& problems);
+/// The time of its last record; 0: it has none.
+std::int64_t last_record_ns(const probe::RecordFile& file);
+
+}  // namespace tessera::record::detail

@@ -1,0 +1,166 @@
+#include "tessera/record/detail/run_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "tessera/base/error.h"
+#include "tessera/base/probe/detail/layout.h"
+
+namespace tessera::record::detail {
+namespace {
+
+namespace fs = std::filesystem;
+using probe::detail::FileHeader;
+using tessera::detail::concat;
+
+template <class Number>
+bool read_number(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// rank-N.HOST.PID.SERIAL.record; what stands between the first and the last dot may be missing.
+std::optional<RunFile> parse_name(const std::string& name) {
+  constexpr std::string_view kHead = "rank-";
+  constexpr std::string_view kTail = ".record";
+  std::string_view rest = name;
+  if (!rest.starts_with(kHead) || !rest.ends_with(kTail) || rest.size() < kHead.size() + kTail.size())
+    return std::nullopt;
+  rest.remove_prefix(kHead.size());
+  rest.remove_suffix(kTail.size());
+  RunFile file;
+  const std::size_t dot = rest.find('.');
+  if (!read_number(rest.substr(0, dot), file.rank) || file.rank < 0 || file.rank >= kMostRanks) return std::nullopt;
+  if (dot == std::string_view::npos) return file;
+  rest.remove_prefix(dot + 1);
+  const std::size_t serial = rest.rfind('.');
+  const std::size_t pid = serial == std::string_view::npos || serial == 0 ? serial : rest.rfind('.', serial - 1);
+  if (pid == std::string_view::npos) return file;
+  if (read_number(rest.substr(pid + 1, serial - pid - 1), file.process.pid)) file.host = rest.substr(0, pid);
+  return file;
+}
+
+// The target of a link tells which process wrote, should the file itself be gone or spoilt.
+void read_link(RunFile& file) {
+  std::error_code error;
+  const std::string target = fs::read_symlink(file.path, error).filename().string();
+  unsigned long long name_space = 0;
+  unsigned long long pid = 0;
+  unsigned long long start = 0;
+  if (error || std::sscanf(target.c_str(), "tessera-n%llu-p%llu-t%llu-", &name_space, &pid, &start) != 3) return;
+  file.process = {.pid_namespace = name_space, .pid = pid, .start = start};
+}
+
+std::int64_t changed_ns(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return 0;
+  return static_cast<std::int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
+// Only what tells files apart: what the file holds is read later, of the one that is chosen.
+void read_header(RunFile& file) {
+  file.began_ns = changed_ns(file.path);
+  const int descriptor = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) {
+    const int reason = errno;
+    std::error_code ignored;
+    const std::string target = fs::read_symlink(file.path, ignored).string();
+    const std::string whose = file.host.empty() ? "" : " of host " + file.host;
+    file.problem = target.empty()
+                       ? std::string(std::strerror(reason))
+                       : concat("its record, ", target, whose, ", cannot be read from here: ", std::strerror(reason));
+    return;
+  }
+  FileHeader header{};
+  const ssize_t got = ::pread(descriptor, &header, sizeof header, 0);
+  ::close(descriptor);
+  if (got != static_cast<ssize_t>(sizeof header) ||
+      std::memcmp(header.magic, probe::detail::kMagic, sizeof header.magic) != 0 ||
+      header.byte_order != probe::detail::kByteOrder || header.version > probe::detail::kFormatVersion) {
+    return;  // whoever reads all of it says what is wrong
+  }
+  file.world_size = header.world_size > 0 && header.world_size <= kMostRanks ? header.world_size : 0;
+  if (probe::detail::sample_check(header.first) == header.first.check) file.began_ns = header.first.wall_ns;
+  file.process = {.boot_id = std::string(header.boot_id, ::strnlen(header.boot_id, sizeof header.boot_id)),
+                  .pid_namespace = header.pid_namespace,
+                  .pid = header.pid,
+                  .start = header.process_start};
+}
+
+// How many ranks the last start had. Files of other starts, of other programs and spoilt ones may say otherwise: what
+// a good part of its ranks say, and of those the latest.
+int chosen_size(const std::vector<RunFile>& files) {
+  struct Said {
+    std::set<int> ranks = {};
+    std::int64_t last_ns = 0;
+  };
+  std::map<int, Said> sizes;
+  for (const RunFile& file : files) {
+    if (file.world_size == 0 || file.rank >= file.world_size) continue;
+    Said& said = sizes[file.world_size];
+    said.ranks.insert(file.rank);
+    said.last_ns = std::max(said.last_ns, file.began_ns);
+  }
+  int chosen = 0;
+  std::tuple<bool, bool, std::int64_t> best = {};
+  for (const auto& [size, said] : sizes) {
+    const bool is_likely = said.ranks.size() * 4 >= static_cast<std::size_t>(size);
+    const std::tuple<bool, bool, std::int64_t> merit = {size > 1, is_likely, said.last_ns};
+    if (chosen != 0 && merit <= best) continue;
+    chosen = size;
+    best = merit;
+  }
+  return chosen;
+}
+
+}  // namespace
+
+RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, std::vector<std::string>& problems) {
+  std::vector<RunFile> all;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    std::optional<RunFile> file = parse_name(entry->path().filename().string());
+    if (!file) continue;
+    file->path = entry->path().string();
+    read_link(*file);
+    read_header(*file);
+    all.push_back(std::move(*file));
+  }
+  if (error) problems.push_back(concat(directory, ": listing it ended early: ", error.message()));
+  RunFiles found;
+  found.has_any = !all.empty();
+  std::sort(all.begin(), all.end(), [](const RunFile& a, const RunFile& b) { return a.path < b.path; });
+  found.world_size = launch != nullptr && launch->ranks > 0 ? launch->ranks : chosen_size(all);
+  const std::int64_t since_ns = launch != nullptr ? launch->started_ns : 0;
+  std::map<int, RunFile> chosen;
+  for (RunFile& file : all) {
+    if (file.began_ns < since_ns) continue;
+    if (file.world_size != 0 && file.world_size != found.world_size) continue;
+    if (found.world_size != 0 && file.rank >= found.world_size) continue;
+    const auto [place, is_new] = chosen.try_emplace(file.rank, file);
+    if (is_new) continue;
+    const auto merit = [](const RunFile& each) {
+      return std::tuple(each.world_size != 0, each.problem.empty(), each.began_ns);
+    };
+    if (merit(file) > merit(place->second)) place->second = std::move(file);
+  }
+  for (auto& [rank, file] : chosen) {
+    if (!file.problem.empty()) problems.push_back(concat(file.path, ": ", file.problem));
+    found.files.push_back(std::move(file));
+  }
+  return found;
+}
+
+}  // namespace tessera::record::detail

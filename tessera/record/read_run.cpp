@@ -1,0 +1,181 @@
+#include "tessera/record/read_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "tessera/base/error.h"
+#include "tessera/base/probe/reader.h"
+#include "tessera/record/detail/launch_file.h"
+#include "tessera/record/detail/process_state.h"
+#include "tessera/record/detail/read_groups.h"
+#include "tessera/record/detail/read_rank.h"
+#include "tessera/record/detail/run_files.h"
+
+namespace tessera::record {
+namespace {
+
+using detail::LaunchedEnd;
+using detail::ProcessState;
+using detail::RunFile;
+using probe::RecordFile;
+using probe::RecordState;
+
+constexpr int kRereads = 3;  // of a file whose rows were caught half-written
+
+bool has_torn_rows(const RecordFile& file) {
+  return std::any_of(file.tables().begin(), file.tables().end(), [](const probe::TableInfo& table) {
+    return table.kind.starts_with("comm_") && std::any_of(table.claimed.begin(), table.claimed.end(),
+                                                          [](const probe::RowInfo& row) { return row.is_torn; });
+  });
+}
+
+// The file; nothing, and a problem, when nothing of it can be used. Rows of a living process may just be written.
+std::optional<RecordFile> open_file(const RunFile& file, ProcessState process, std::vector<std::string>& problems) {
+  try {
+    std::optional<RecordFile> opened = RecordFile::open(file.path);
+    for (int i = 0; i < kRereads && process == ProcessState::kRunning && has_torn_rows(*opened); ++i)
+      opened = RecordFile::open(file.path);
+    return opened;
+  } catch (const Error& error) {
+    problems.push_back(error.message());
+    return std::nullopt;
+  }
+}
+
+void take_end(Rank& rank, const LaunchedEnd& end) {
+  rank.signal = end.signal;
+  if (rank.reason.empty()) rank.reason = end.words;
+  rank.state = end.signal != 0 ? RankState::kDied : end.exit_code != 0 ? RankState::kFailed : RankState::kEnded;
+}
+
+// How the rank stands, by what its record says, what /proc shows and what the launcher saw, in this order: a record
+// that says that its rank failed knows best why, and a process that runs has not ended whatever was written about it.
+void settle_state(Rank& rank, std::optional<RecordState> record, ProcessState process, const LaunchedEnd* end) {
+  if (record == RecordState::kFailed) {
+    rank.state = RankState::kFailed;
+    if (end != nullptr) rank.signal = end->signal;
+    return;
+  }
+  if (record == RecordState::kEnded) {
+    rank.state = RankState::kEnded;
+    if (end != nullptr) take_end(rank, *end);
+    return;
+  }
+  switch (process) {
+    case ProcessState::kRunning: rank.state = RankState::kRunning; return;
+    case ProcessState::kStopped: rank.state = RankState::kStopped; return;
+    case ProcessState::kGone: rank.state = RankState::kDied; break;
+    case ProcessState::kUnseen: rank.state = RankState::kUnknown; break;
+  }
+  if (end != nullptr) take_end(rank, *end);
+}
+
+class RunReader {
+ public:
+  RunReader(const std::string& directory, const ReadOptions& options) : options_(options) {
+    evidence_.source = directory;
+  }
+
+  Evidence run() {
+    const std::string& directory = evidence_.source;
+    std::error_code error;
+    TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(directory, error), "run directory ", directory,
+                     error ? ": " + error.message() : std::string(": there is no such directory"));
+    launch_ = detail::read_launch_file(directory + "/launch.json", evidence_.problems);
+    detail::RunFiles found = detail::find_run_files(directory, launch_ ? &*launch_ : nullptr, evidence_.problems);
+    TESSERA_CHECK_AS(IoError, found.has_any || launch_, "run directory ", directory,
+                     ": no record of a rank (rank-N.HOST.PID.SERIAL.record) and no launch.json that can be read; name "
+                     "the directory that the run was given as --run-dir or TESSERA_RUN_DIR");
+    evidence_.world_size = found.world_size;
+    for (const RunFile& file : found.files) evidence_.world_size = std::max(evidence_.world_size, file.rank + 1);
+    for (int rank = 0; rank < evidence_.world_size; ++rank) {
+      evidence_.ranks.push_back({.rank = rank, .state = RankState::kMissing});
+    }
+    for (const RunFile& file : found.files) read_file(file);
+    for (Rank& rank : evidence_.ranks) {
+      if (rank.state == RankState::kMissing) take_missing(rank);
+    }
+    evidence_.taken_ns = taken_ns();
+    return std::move(evidence_);
+  }
+
+ private:
+  [[nodiscard]] const detail::LaunchedRank* launched(int rank) const {
+    if (!launch_) return nullptr;
+    const auto found = launch_->by_rank.find(rank);
+    return found != launch_->by_rank.end() ? &found->second : nullptr;
+  }
+  [[nodiscard]] const LaunchedEnd* launched_end(int rank) const {
+    const detail::LaunchedRank* found = launched(rank);
+    return found != nullptr && found->end ? &*found->end : nullptr;
+  }
+
+  void read_file(const RunFile& file) {
+    Rank& rank = evidence_.ranks[static_cast<std::size_t>(file.rank)];
+    rank.file = file.path;
+    rank.host = file.host;
+    rank.pid = file.process.pid;
+    // Looked at before the file is read: what a process did before it was gone is then all in it.
+    const ProcessState process = file.process.start != 0 ? detail::state_of(file.process) : ProcessState::kUnseen;
+    const std::optional<RecordFile> opened =
+        file.problem.empty() ? open_file(file, process, evidence_.problems) : std::nullopt;
+    if (!opened) {
+      settle_state(rank, std::nullopt, process, launched_end(file.rank));
+      return;
+    }
+    std::vector<std::string>& problems = evidence_.problems;
+    problems.insert(problems.end(), opened->problems().begin(), opened->problems().end());
+    const probe::FileInfo& info = opened->info();
+    rank.host = info.hostname.empty() ? rank.host : info.hostname;
+    rank.reason = info.state == RecordState::kFailed ? info.reason : std::string();
+    settle_state(rank, info.state, process, launched_end(file.rank));
+    if (info.rank != file.rank) {
+      problems.push_back(tessera::detail::concat(file.path, ": its header says rank ", info.rank,
+                                                 "; taken for the one that its name says"));
+    }
+    rank.last_ns = detail::last_record_ns(*opened);
+    for (const probe::RingInfo& ring : opened->rings()) rank.lost += ring.name == "comm" ? ring.overwritten : 0;
+    rank.groups = detail::read_groups(*opened, options_.last_launches, problems);
+    rank.marks = detail::read_marks(*opened, problems);
+    rank.launches = detail::read_last_launches(*opened, problems);
+    if (options_.has_memory) rank.memory = detail::read_memory(*opened, problems);
+  }
+
+  // A rank without a file: what its launcher knows of it.
+  void take_missing(Rank& rank) {
+    const detail::LaunchedRank* found = launched(rank.rank);
+    if (found == nullptr) return;
+    rank.pid = found->pid;
+    rank.host = launch_->host;
+    if (found->end) take_end(rank, *found->end);
+  }
+
+  // Now, while something may still happen; else when the last thing did.
+  [[nodiscard]] std::int64_t taken_ns() const {
+    std::int64_t last = launch_ ? launch_->ended_ns : 0;
+    bool is_over = true;
+    for (const Rank& rank : evidence_.ranks) {
+      last = std::max(last, rank.last_ns);
+      if (const LaunchedEnd* end = launched_end(rank.rank)) last = std::max(last, end->time_ns);
+      is_over &= rank.state == RankState::kEnded || rank.state == RankState::kFailed || rank.state == RankState::kDied;
+    }
+    if (is_over && last != 0) return last;
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  }
+
+  ReadOptions options_;
+  std::optional<detail::LaunchFile> launch_;
+  Evidence evidence_;
+};
+
+}  // namespace
+
+Evidence read_run(const std::string& directory, const ReadOptions& options) {
+  return RunReader(directory, options).run();
+}
+
+}  // namespace tessera::record
