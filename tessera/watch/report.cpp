@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -22,14 +23,11 @@ constexpr const char* kText = "/explain.txt";
 constexpr const char* kJson = "/explain.json";
 constexpr const char* kClaim = "/explain.claim";
 
-// The time of a file is that of the kernel's last tick, which is a little behind the clock.
-constexpr std::chrono::milliseconds kTick(20);
-
 bool is_there(const std::string& path, ReportTime since) {
   struct stat info = {};
   if (::stat(path.c_str(), &info) != 0) return false;
   const auto made = std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
-  return made + kTick >= since.time_since_epoch();
+  return made > since.time_since_epoch();
 }
 
 bool has_records(const std::string& run_dir) {
@@ -41,6 +39,12 @@ bool has_records(const std::string& run_dir) {
 }
 
 }  // namespace
+
+ReportTime report_time() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return ReportTime(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+}
 
 std::optional<Report> find_report(const std::string& run_dir, ReportTime since) {
   if (!is_there(run_dir + kJson, since)) return std::nullopt;

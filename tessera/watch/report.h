@@ -20,10 +20,12 @@ struct Report {
   [[nodiscard]] bool is_verdict() const { return !sentence.empty() && fault != "none"; }
 };
 
-/// When a report must have been made to count.
+/// When a report was made, by the clock that file systems have.
 using ReportTime = std::chrono::system_clock::time_point;
+/// What that clock says: what is made within its tick of some milliseconds counts as made now.
+TESSERA_API ReportTime report_time();
 
-/// The report that was made at this time or later; none: there is none yet, or it cannot be read.
+/// The report that was made after this time; none: there is none yet, or it cannot be read.
 TESSERA_API std::optional<Report> find_report(const std::string& run_dir, ReportTime since);
 /// Reads the run, explains it and writes both files, over those that are there. IoError: the directory holds nothing of
 /// a run, or cannot be written.

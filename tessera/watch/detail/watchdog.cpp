@@ -81,7 +81,7 @@ void Watchdog::rank_is_placed() {
 
 void Watchdog::arm() {
   is_told_ = false;
-  armed_ = std::chrono::system_clock::now();
+  armed_ = report_time();
 }
 
 void Watchdog::group_opens(comm::GroupState& group) {
