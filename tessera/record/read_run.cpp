@@ -83,7 +83,7 @@ class RunReader {
     const std::string& directory = evidence_.source;
     std::error_code error;
     TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(directory, error), "run directory ", directory,
-                     error ? ": " + error.message() : std::string(": there is no such directory"));
+                     ": there is no such directory", error ? " (" + error.message() + ")" : std::string());
     launch_ = detail::read_launch_file(directory + "/launch.json", evidence_.problems);
     detail::RunFiles found = detail::find_run_files(directory, launch_ ? &*launch_ : nullptr, evidence_.problems);
     TESSERA_CHECK_AS(IoError, found.has_any || launch_, "run directory ", directory,

@@ -222,10 +222,14 @@ Launch GroupBuilder::begun_launch(std::uint64_t sequence, const Begun& begun) co
 // Those that were asked for and did not begin.
 std::vector<Launch> GroupBuilder::waiting_launches(std::uint32_t last_begun) const {
   std::vector<Launch> launches;
+  // After what was asked for eagerly a graph may have run again, whose tasks are older.
+  const bool is_replayed = !begun_.empty() && captured_.contains(begun_.rbegin()->second.task);
+  const std::int64_t replayed_ns = is_replayed ? begun_.rbegin()->second.when_ns : 0;
   for (const auto& [task, asked] : asked_) {
     const auto ended = ended_unbegun_.find(task);
     const bool was_called_off = ended != ended_unbegun_.end();
-    if (asked.operations.empty() || (task <= last_begun && !was_called_off)) continue;
+    const bool has_begun = task <= last_begun || asked.when_ns < replayed_ns;
+    if (asked.operations.empty() || (has_begun && !was_called_off)) continue;
     Launch launch{.task = task, .asked_ns = asked.when_ns};
     take_ask(launch, asked, 0);
     if (was_called_off) {

@@ -32,7 +32,7 @@ struct LaunchFile {
 };
 
 /// The most ranks a world is taken to have: more is a file that is spoilt.
-inline constexpr int kMostRanks = 1 << 17;
+inline constexpr int kMostRanks = 1 << 16;
 
 /// Reads it; nothing when there is no such file. What cannot be read is a line of `problems`, naming the file.
 std::optional<LaunchFile> read_launch_file(const std::string& path, std::vector<std::string>& problems);

@@ -32,6 +32,17 @@ std::vector<const RowInfo*> whole_rows(const RecordFile& file, std::string_view 
   return rows;
 }
 
+// Names of the threads by their numbers in the operating system.
+std::map<std::string, std::string> thread_names(const RecordFile& file) {
+  std::map<std::string, std::string> names;
+  const probe::TableInfo* table = file.find_table("thread");
+  if (table == nullptr) return names;
+  for (const RowInfo& row : table->claimed) {
+    if (!row.is_torn) names[text_in(row, "tid")] = text_in(row, "name");
+  }
+  return names;
+}
+
 // What was refused last, unless as much was given later: whoever asked got over it.
 std::uint64_t refused_nbytes(const memory::Snapshot& snapshot) {
   std::uint64_t refused = 0;
@@ -46,13 +57,17 @@ std::uint64_t refused_nbytes(const memory::Snapshot& snapshot) {
 
 std::vector<Mark> read_marks(const RecordFile& file, std::vector<std::string>& problems) {
   std::vector<std::tuple<std::string, std::uint64_t, Mark>> found;
+  const std::map<std::string, std::string> names = thread_names(file);
   for (const RowInfo* row : whole_rows(file, "record_mark", problems)) {
     Mark mark{.name = text_in(*row, "name"),
               .value = integer_in(*row, "value"),
               .thread = text_in(*row, "thread"),
               .since_ns = integer_in(*row, "since")};
     if (mark.since_ns == 0) mark.since_ns = row->since_ns;
-    if (!mark.name.empty()) found.emplace_back(mark.thread, number_in(*row, "depth"), std::move(mark));
+    if (mark.name.empty()) continue;
+    const std::string thread = mark.thread;
+    if (const auto name = names.find(thread); name != names.end() && !name->second.empty()) mark.thread = name->second;
+    found.emplace_back(thread, number_in(*row, "depth"), std::move(mark));
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
@@ -69,6 +84,7 @@ std::vector<LastLaunch> read_last_launches(const RecordFile& file, std::vector<s
                       .device = text_in(*row, "device"),
                       .stream = word_in(*row, "stream"),
                       .when_ns = integer_in(*row, "when")};
+    if (const std::uint64_t replay = number_in(*row, "replay"); replay != 0) launch.name += concat(", replay ", replay);
     if (launch.when_ns != 0) launches.push_back(std::move(launch));
   }
   std::stable_sort(launches.begin(), launches.end(),

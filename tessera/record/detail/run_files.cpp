@@ -145,9 +145,13 @@ RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, 
   found.world_size = launch != nullptr && launch->ranks > 0 ? launch->ranks : chosen_size(all);
   const std::int64_t since_ns = launch != nullptr ? launch->started_ns : 0;
   std::map<int, RunFile> chosen;
+  std::map<int, const RunFile*> others;  // of another world
   for (RunFile& file : all) {
     if (file.began_ns < since_ns) continue;
-    if (file.world_size != 0 && file.world_size != found.world_size) continue;
+    if (file.world_size != 0 && file.world_size != found.world_size) {
+      if (file.rank < found.world_size) others[file.rank] = &file;
+      continue;
+    }
     if (found.world_size != 0 && file.rank >= found.world_size) continue;
     const auto [place, is_new] = chosen.try_emplace(file.rank, file);
     if (is_new) continue;
@@ -155,6 +159,11 @@ RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, 
       return std::tuple(each.world_size != 0, each.problem.empty(), each.began_ns);
     };
     if (merit(file) > merit(place->second)) place->second = std::move(file);
+  }
+  for (const auto& [rank, file] : others) {
+    if (!chosen.contains(rank))
+      problems.push_back(concat(file->path, ": of a world of ", file->world_size, " ranks, where the others are of ",
+                                found.world_size, "; left out"));
   }
   for (auto& [rank, file] : chosen) {
     if (!file.problem.empty()) problems.push_back(concat(file.path, ": ", file.problem));

@@ -1,0 +1,351 @@
+// Ranks that others wait for and that wait for nobody: where the waiting ends, there it began. What holds such a rank:
+// its own stream, its host code, or that it ended. A rank that waits itself is never blamed here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tessera/base/bytes.h"
+#include "tessera/record/detail/findings.h"
+#include "tessera/record/detail/whereabouts.h"
+#include "tessera/record/detail/wording.h"
+
+namespace tessera::record::detail {
+namespace {
+
+constexpr std::int64_t kRecent = 1'000'000'000;     // a rank that did something since is on its way
+constexpr std::int64_t kLongWait = 10'000'000'000;  // such a wait is no chance
+
+// What holds a rank.
+struct Held {
+  Fault fault = Fault::kAbsent;
+  const Launch* asked = nullptr;  // kStream: what its stream has not come to
+  std::int64_t late_ns = 0;       // kSlow: by how much it came too late; 0: it has not come
+};
+
+class Absences {
+ public:
+  Absences(const Material& material, std::vector<Finding>& findings) : material_(material), findings_(findings) {}
+
+  void find() {
+    for (const Meeting& meeting : material_.waits.meetings) {
+      if (!meeting.is_old || meeting.waiters.empty()) continue;
+      find_ended(meeting);
+      find_roots(meeting);
+      find_unsure(meeting);
+    }
+    for (const auto& [key, ranks] : sorted_roots()) add_roots(*key.first, key.second, ranks);
+  }
+
+ private:
+  using Key = std::pair<const Meeting*, Fault>;
+
+  [[nodiscard]] const GroupView& group_of(const Meeting& meeting) const {
+    return material_.overview.groups[meeting.group];
+  }
+  [[nodiscard]] bool waits_elsewhere(int rank) const {
+    const auto found = material_.waits.meetings_of.find(rank);
+    if (found == material_.waits.meetings_of.end()) return false;
+    return std::any_of(found->second.begin(), found->second.end(),
+                       [&](std::size_t at) { return material_.waits.meetings[at].is_old; });
+  }
+  [[nodiscard]] static bool is_gone(const Member& member) {
+    return member.standing == Standing::kGone || member.standing == Standing::kStopped;
+  }
+  [[nodiscard]] std::int64_t began_ns(const Meeting& meeting) const {
+    std::int64_t first = 0;
+    for (const Waiter& waiter : meeting.waiters) {
+      const std::int64_t time = material_.overview.shared_time(
+          group_of(meeting).members[waiter.member].rank,
+          waiter.launch->begun_ns != 0 ? waiter.launch->begun_ns : waiter.launch->asked_ns);
+      if (time != 0 && (first == 0 || time < first)) first = time;
+    }
+    return first;
+  }
+  [[nodiscard]] std::vector<int> waiters_of(const Meeting& meeting) const {
+    std::vector<int> ranks;
+    for (const Waiter& waiter : meeting.waiters) ranks.push_back(group_of(meeting).members[waiter.member].rank);
+    return ranks;
+  }
+
+  // Those that ended in order and did one fewer than those that wait; or those did one more.
+  void find_ended(const Meeting& meeting) {
+    const GroupView& group = group_of(meeting);
+    std::vector<int> ended;
+    bool has_other = false;
+    for (const std::size_t at : meeting.absent) {
+      const bool is_ended = group.members[at].standing == Standing::kEnded;
+      if (is_ended) ended.push_back(group.members[at].rank);
+      has_other = has_other || is_gone(group.members[at]);
+    }
+    if (ended.empty() || has_other) return;
+    const std::vector<int> waiters = waiters_of(meeting);
+    const std::string what = text_with_group(material_, meeting);
+    Finding finding{.strength = Strength::kConcluded, .waiting = waiters.size(), .when_ns = began_ns(meeting)};
+    Verdict& verdict = finding.verdict;
+    verdict.group = group.name;
+    verdict.ordinal = meeting.is_message ? 0 : meeting.ordinal;
+    if (ended.size() < waiters.size()) {
+      verdict.fault = Fault::kAbsent;
+      verdict.culprits = ended;
+      verdict.confidence = Confidence::kHigh;
+      verdict.sentence = fmt::format("{} ended in order without coming to {}: one fewer than the others{}",
+                                     text_of_ranks(ended), what, text_of_waiting(waiters.size(), ended.size()));
+      verdict.advice = fmt::format(
+          "look for a way on which {} leaves one out: a loop that ends sooner, fewer batches, a condition "
+          "that is not the same on all ranks",
+          text_of_ranks(ended));
+    } else {
+      const bool is_clear = ended.size() > waiters.size() && !meeting.is_message;
+      verdict.fault = Fault::kMismatch;
+      if (is_clear) verdict.culprits = waiters;
+      verdict.confidence = is_clear ? Confidence::kMedium : Confidence::kLow;
+      verdict.sentence = fmt::format(
+          "{} came to {}, and {} ended in order without it: {}", text_of_ranks(waiters), what, text_of_ranks(ended),
+          is_clear ? "it did one more than the others" : "one side did one more, or the other one fewer");
+      verdict.advice = fmt::format("compare the loops of {} and of {}: how often each comes to this operation",
+                                   text_of_ranks(waiters), text_of_ranks(ended));
+    }
+    finding.involved = ended;
+    finding.involved.insert(finding.involved.end(), waiters.begin(), waiters.end());
+    findings_.push_back(std::move(finding));
+  }
+
+  // Ranks at which the waiting ends; each is told for the meeting that waits longest for it.
+  void find_roots(const Meeting& meeting) {
+    const GroupView& group = group_of(meeting);
+    const bool has_gone = std::any_of(group.members.begin(), group.members.end(), is_gone);
+    const bool counts = !has_gone || meeting.has_timed_out || meeting.waiters[0].waited_ns >= kLongWait;
+    for (const std::size_t at : meeting.absent) {
+      const Member& member = group.members[at];
+      const bool can_be = member.standing == Standing::kAtWork || member.standing == Standing::kTold ||
+                          member.standing == Standing::kVictim;
+      if (!can_be || member.known == nullptr || waits_elsewhere(member.rank)) continue;
+      if (!counts && (member.standing != Standing::kAtWork || meeting.waiters[0].waited_ns < kLongWait)) continue;
+      const Held held = what_holds(meeting, at);
+      const auto [place, is_new] = roots_.emplace(member.rank, Root{&meeting, at, held});
+      if (!is_new && place->second.meeting->waiters[0].waited_ns < meeting.waiters[0].waited_ns) {
+        place->second = {&meeting, at, held};
+      }
+    }
+  }
+
+  [[nodiscard]] Held what_holds(const Meeting& meeting, std::size_t at) const {
+    const Member& member = group_of(meeting).members[at];
+    if (std::binary_search(meeting.too_late.begin(), meeting.too_late.end(), at)) {
+      const Launch* launch = collective_at(member, meeting.ordinal);
+      const std::int64_t came = launch == nullptr ? 0 : std::max(launch->begun_ns, launch->asked_ns);
+      return {Fault::kSlow, nullptr, elapsed(began_ns(meeting), material_.overview.shared_time(member.rank, came))};
+    }
+    if (const Launch* asked = pending_for(meeting, member)) return {Fault::kStream, asked, 0};
+    if (refusing_memory(*member.known) != nullptr) return {Fault::kOutOfMemory, nullptr, 0};
+    const std::int64_t active = material_.overview.shared_time(member.rank, last_activity_ns(*member.known));
+    const bool is_recent = active > 0 && material_.overview.evidence->taken_ns > 0 &&
+                           elapsed(active, material_.overview.evidence->taken_ns) < kRecent &&
+                           active > began_ns(meeting);
+    return {member.known->state == RankState::kRunning && is_recent ? Fault::kSlow : Fault::kAbsent, nullptr, 0};
+  }
+
+  // What the member asked for and its stream has not come to, that would be this meeting.
+  [[nodiscard]] const Launch* pending_for(const Meeting& meeting, const Member& member) const {
+    if (!meeting.is_message) {
+      const auto found = std::find_if(member.pending.begin(), member.pending.end(),
+                                      [&](const Numbered& one) { return one.ordinal == meeting.ordinal; });
+      return found == member.pending.end() ? nullptr : found->launch;
+    }
+    const Waiter& waiter = meeting.waiters.front();
+    const bool is_send = waiter.message != nullptr && waiter.message->kind == "recv";
+    const auto found =
+        std::find_if(member.pending_messages.begin(), member.pending_messages.end(),
+                     [&](const Message& one) { return one.peer == waiter.member && one.is_send == is_send; });
+    return found == member.pending_messages.end() ? nullptr : found->launch;
+  }
+
+  [[nodiscard]] std::vector<std::pair<Key, std::vector<int>>> sorted_roots() const {
+    std::map<std::pair<std::size_t, Fault>, std::pair<Key, std::vector<int>>> sorted;
+    for (const auto& [rank, root] : roots_) {
+      const auto number = static_cast<std::size_t>(root.meeting - material_.waits.meetings.data());
+      auto& [key, ranks] = sorted[{number, root.held.fault}];
+      key = {root.meeting, root.held.fault};
+      ranks.push_back(rank);
+    }
+    std::vector<std::pair<Key, std::vector<int>>> list;
+    for (auto& [at, entry] : sorted) list.push_back(std::move(entry));
+    return list;
+  }
+
+  void add_roots(const Meeting& meeting, Fault fault, const std::vector<int>& ranks) {
+    const GroupView& group = group_of(meeting);
+    Finding finding{.strength = Strength::kConcluded, .waiting = meeting.waiters.size(), .when_ns = began_ns(meeting)};
+    Verdict& verdict = finding.verdict;
+    verdict.fault = fault;
+    verdict.group = group.name;
+    verdict.ordinal = meeting.is_message ? 0 : meeting.ordinal;
+    finding.involved = waiters_of(meeting);
+    // Most of a group that is missed by few may be right, and the few ahead of them.
+    const std::size_t all_roots =
+        static_cast<std::size_t>(std::count_if(meeting.absent.begin(), meeting.absent.end(), [&](std::size_t at) {
+          return roots_.contains(group.members[at].rank);
+        }));
+    if (fault != Fault::kStream && all_roots > meeting.waiters.size()) {
+      verdict.fault = Fault::kUnknown;
+      finding.strength = Strength::kWeak;
+      verdict.sentence =
+          fmt::format("only {} came to {}: {} did not, or are not there; {}", text_of_ranks(finding.involved),
+                      text_with_group(material_, meeting), text_of_ranks(ranks),
+                      whereabouts(material_.overview, *material_.overview.find(ranks.front())));
+      verdict.advice = fmt::format("see whether {} must come to it at all, and what holds the others",
+                                   text_of_ranks(finding.involved));
+      findings_.push_back(std::move(finding));
+      return;
+    }
+    verdict.culprits = ranks;
+    verdict.sentence = sentence_of(meeting, fault, ranks);
+    verdict.advice = advice_of(meeting, fault, ranks);
+    verdict.confidence = confidence_of(meeting, ranks);
+    const bool is_weak =
+        std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return is_drawn_along(meeting, rank); });
+    if (is_weak) {
+      finding.strength = Strength::kWeak;
+      verdict.confidence = Confidence::kLow;
+    }
+    findings_.push_back(std::move(finding));
+  }
+
+  // A rank that failed by others in another group did not come for that.
+  [[nodiscard]] bool is_drawn_along(const Meeting& meeting, int rank) const {
+    const Root& root = roots_.at(rank);
+    const Member& member = group_of(meeting).members[root.member];
+    if (member.standing != Standing::kVictim || root.held.fault == Fault::kSlow) return false;
+    return true;
+  }
+
+  [[nodiscard]] Confidence confidence_of(const Meeting& meeting, const std::vector<int>& ranks) const {
+    Confidence confidence =
+        meeting.has_timed_out || meeting.waiters[0].waited_ns >= kLongWait ? Confidence::kHigh : Confidence::kMedium;
+    for (const int rank : ranks) {
+      const Root& root = roots_.at(rank);
+      const Member& member = group_of(meeting).members[root.member];
+      const bool is_blurred = member.known->state == RankState::kUnknown || member.is_counted ||
+                              !meeting.unsure.empty() ||
+                              (!member.is_seen() && member.known->state != RankState::kRunning);
+      if (is_blurred) confidence = Confidence::kMedium;
+    }
+    return confidence;
+  }
+
+  [[nodiscard]] std::string sentence_of(const Meeting& meeting, Fault fault, const std::vector<int>& ranks) const {
+    const Rank& first = *material_.overview.find(ranks.front());
+    const Root& root = roots_.at(ranks.front());
+    const std::string who = text_of_ranks(ranks);
+    const std::string what = text_with_group(material_, meeting);
+    const std::string end = text_of_waiting(meeting.waiters.size(), ranks.size());
+    const std::string one = ranks.size() == 1 ? "" : fmt::format("of rank {}: ", first.rank);
+    const std::string where = one + whereabouts(material_.overview, first);
+    if (fault == Fault::kStream) {
+      const std::int64_t since = material_.overview.shared_time(first.rank, root.held.asked->asked_ns);
+      const std::int64_t passed = elapsed(since, material_.overview.evidence->taken_ns);
+      return fmt::format(
+          "{} asked for {}{}, but its stream {} on {} has not come to it: it waits behind other work; {}{}", who, what,
+          passed == 0 ? "" : " " + text_of_duration(passed) + " ago", root.held.asked->stream,
+          visible(root.held.asked->device), stream_text(first, *root.held.asked), end);
+    }
+    if (fault == Fault::kSlow && root.held.late_ns > 0) {
+      return fmt::format("{} came to {} {} after the first, when it had failed{}", who, what,
+                         text_of_duration(root.held.late_ns), end);
+    }
+    if (fault == Fault::kSlow)
+      return fmt::format("{} has not come to {} and is still at work: {}{}", who, what, where, end);
+    if (fault == Fault::kOutOfMemory) {
+      const Memory& memory = *refusing_memory(first);
+      return fmt::format("{} ran out of memory on {} (asked for {}, {} in use) and did not come to {}: {}{}", who,
+                         visible(memory.device), format_bytes(memory.refused_nbytes), format_bytes(memory.live_nbytes),
+                         what, where, end);
+    }
+    const bool has_joined = group_of(meeting).members[root.member].is_seen();
+    return fmt::format("{} did not come to {}: {}{}{}", who, what, has_joined ? "" : "it has not joined the group; ",
+                       where, end);
+  }
+
+  static std::string stream_text(const Rank& rank, const Launch& asked) {
+    for (const LastLaunch& last : rank.launches) {
+      if (last.device == asked.device && last.stream == asked.stream)
+        return "the last launch there is " + visible(last.name);
+    }
+    return "no launch on it is known";
+  }
+
+  [[nodiscard]] std::string advice_of(const Meeting& meeting, Fault fault, const std::vector<int>& ranks) const {
+    const Rank& first = *material_.overview.find(ranks.front());
+    const Root& root = roots_.at(ranks.front());
+    if (fault == Fault::kStream) {
+      return fmt::format(
+          "look at what rank {} put on stream {} of {} before it: a kernel that does not end, a wait for an event or a "
+          "value that does not come",
+          first.rank, root.held.asked->stream, visible(root.held.asked->device));
+    }
+    if (fault == Fault::kOutOfMemory)
+      return fmt::format("see what rank {} keeps in memory: tessera memory", first.rank);
+    if (fault == Fault::kSlow)
+      return fmt::format("find out why rank {} takes longer than the others, or give the group a longer deadline",
+                         first.rank);
+    const std::string label = last_label(first);
+    const std::string after = label.empty() ? "" : fmt::format(", after label '{}'", label);
+    if (!first.marks.empty())
+      return fmt::format(
+          "look at the code of rank {} in mark {}{}: its process {} is still there, a debugger shows its stack",
+          first.rank, text_of_marks(first), after, first.pid);
+    (void)meeting;
+    return fmt::format("look at the stack of process {} of rank {}{}", first.pid, first.rank, after);
+  }
+
+  // Ranks without a record, where all others are there.
+  void find_unsure(const Meeting& meeting) {
+    if (!meeting.absent.empty() || meeting.unsure.empty()) return;
+    const GroupView& group = group_of(meeting);
+    if (std::any_of(group.members.begin(), group.members.end(), is_gone)) return;
+    std::vector<int> ranks;
+    bool is_all_missing = true;
+    for (const std::size_t at : meeting.unsure) {
+      ranks.push_back(group.members[at].rank);
+      is_all_missing = is_all_missing && group.members[at].standing == Standing::kMissing;
+    }
+    const bool can_tell = is_all_missing && ranks.size() < group.members.size() - ranks.size() + 1 &&
+                          ranks.size() <= meeting.waiters.size();
+    Finding finding{.strength = can_tell ? Strength::kConcluded : Strength::kWeak,
+                    .waiting = meeting.waiters.size(),
+                    .when_ns = began_ns(meeting)};
+    finding.involved = waiters_of(meeting);
+    Verdict& verdict = finding.verdict;
+    verdict.fault = can_tell ? Fault::kAbsent : Fault::kUnknown;
+    if (can_tell) verdict.culprits = ranks;
+    verdict.group = group.name;
+    verdict.ordinal = meeting.is_message ? 0 : meeting.ordinal;
+    verdict.confidence = can_tell ? Confidence::kMedium : Confidence::kLow;
+    const std::string why =
+        is_all_missing ? "left no record" : "cannot be placed: what it did last is not in its record";
+    verdict.sentence = fmt::format("{} {}, and {} in {}", text_of_ranks(ranks), why,
+                                   text_of_count(meeting.waiters.size(), "rank waits", "ranks wait"),
+                                   text_with_group(material_, meeting));
+    if (can_tell) verdict.sentence += ", to which all others came";
+    verdict.advice =
+        fmt::format("find the record file or the output of {}: it is what is missing here", text_of_ranks(ranks));
+    findings_.push_back(std::move(finding));
+  }
+
+  struct Root {
+    const Meeting* meeting = nullptr;
+    std::size_t member = 0;
+    Held held = {};
+  };
+
+  const Material& material_;
+  std::vector<Finding>& findings_;
+  std::map<int, Root> roots_ = {};
+};
+
+}  // namespace
+
+void find_absences(const Material& material, std::vector<Finding>& findings) { Absences(material, findings).find(); }
+
+}  // namespace tessera::record::detail

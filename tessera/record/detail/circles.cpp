@@ -1,0 +1,125 @@
+// Ranks that wait for each other; and operations that all came to and that do not end.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tessera/record/detail/findings.h"
+#include "tessera/record/detail/wording.h"
+
+namespace tessera::record::detail {
+namespace {
+
+std::vector<int> waiters_of(const Material& material, const Meeting& meeting) {
+  std::vector<int> ranks;
+  for (const Waiter& waiter : meeting.waiters) {
+    ranks.push_back(material.overview.groups[meeting.group].members[waiter.member].rank);
+  }
+  return ranks;
+}
+
+// Where most ranks wait in one collective, those that wait in another asked in another order than most.
+std::vector<int> culprits_of(const Material& material, const std::vector<std::size_t>& circle) {
+  std::set<int> all;
+  const Meeting* largest = nullptr;
+  for (const std::size_t at : circle) {
+    const Meeting& meeting = material.waits.meetings[at];
+    for (const int rank : waiters_of(material, meeting)) all.insert(rank);
+    if (largest == nullptr || meeting.waiters.size() > largest->waiters.size()) largest = &meeting;
+  }
+  std::set<int> odd = all;
+  for (const int rank : waiters_of(material, *largest)) odd.erase(rank);
+  const bool is_clear = !odd.empty() && odd.size() < all.size() - odd.size();
+  const std::set<int>& chosen = is_clear ? odd : all;
+  return {chosen.begin(), chosen.end()};
+}
+
+std::string text_of_way(const std::vector<Wait>& way) {
+  constexpr std::size_t kMostSteps = 6;
+  std::string text;
+  for (std::size_t i = 0; i < way.size() && i < kMostSteps; ++i) {
+    text += fmt::format("{}rank {} waits for rank {} in {} ({})", i == 0 ? "" : ", ", way[i].rank, way[i].peer,
+                        way[i].what, visible(way[i].group));
+  }
+  if (way.size() > kMostSteps) text += fmt::format(", and {} more", way.size() - kMostSteps);
+  return text;
+}
+
+bool is_message_circle(const Material& material, const std::vector<std::size_t>& circle) {
+  return std::all_of(circle.begin(), circle.end(),
+                     [&](std::size_t at) { return material.waits.meetings[at].is_message; });
+}
+
+}  // namespace
+
+void find_circles(const Material& material, std::vector<Finding>& findings) {
+  const std::vector<std::vector<Wait>> ways = ways_around(material.overview, material.waits);
+  for (const std::vector<std::size_t>& circle : material.waits.circles) {
+    std::set<int> all;
+    for (const std::size_t at : circle) {
+      for (const int rank : waiters_of(material, material.waits.meetings[at])) all.insert(rank);
+    }
+    const auto way = std::find_if(ways.begin(), ways.end(), [&](const std::vector<Wait>& one) {
+      return !one.empty() && all.contains(one.front().rank);
+    });
+    if (way == ways.end() || circle.empty()) continue;
+    const Meeting& first = material.waits.meetings[circle.front()];
+    Finding finding{.strength = Strength::kConcluded, .waiting = all.size(), .when_ns = way->front().since_ns};
+    finding.involved.assign(all.begin(), all.end());
+    Verdict& verdict = finding.verdict;
+    verdict.fault = Fault::kCircle;
+    verdict.culprits = culprits_of(material, circle);
+    verdict.group = material.overview.groups[first.group].name;
+    verdict.ordinal = first.is_message ? 0 : first.ordinal;
+    const bool is_odd = verdict.culprits.size() < all.size();
+    verdict.confidence = is_odd ? Confidence::kMedium : Confidence::kHigh;
+    verdict.sentence = fmt::format("{} wait for each other: {}", text_of_ranks(finding.involved), text_of_way(*way));
+    if (is_odd)
+      verdict.sentence += fmt::format("; {} came in another order than most", text_of_ranks(verdict.culprits));
+    if (is_message_circle(material, circle)) {
+      verdict.advice = "let one of them receive before it sends, or put the messages of a rank into one launch";
+    } else {
+      verdict.advice = fmt::format("let all ranks ask for operations of these groups in one order; look at {} first",
+                                   text_of_ranks(verdict.culprits));
+    }
+    findings.push_back(std::move(finding));
+  }
+}
+
+void find_slow_operations(const Material& material, std::vector<Finding>& findings) {
+  for (const Meeting& meeting : material.waits.meetings) {
+    if (!meeting.is_old || meeting.waiters.empty() || !meeting.absent.empty() || !meeting.unsure.empty()) continue;
+    const GroupView& group = material.overview.groups[meeting.group];
+    const std::vector<int> waiters = waiters_of(material, meeting);
+    const Waiter& longest = meeting.waiters.front();
+    Finding finding{.strength = Strength::kWeak, .waiting = waiters.size(), .involved = waiters};
+    Verdict& verdict = finding.verdict;
+    verdict.group = group.name;
+    verdict.ordinal = meeting.is_message ? 0 : meeting.ordinal;
+    verdict.confidence = Confidence::kLow;
+    const bool has_met = std::any_of(meeting.waiters.begin(), meeting.waiters.end(), [](const Waiter& waiter) {
+      return waiter.launch->stage == Stage::kMet || waiter.launch->met_ns != 0;
+    });
+    const std::string what = text_with_group(material, meeting);
+    verdict.fault = has_met ? Fault::kSlow : Fault::kUnknown;
+    if (waiters.size() < meeting.ended.size() && !meeting.is_message) {
+      verdict.fault = Fault::kSlow;
+      verdict.culprits = waiters;
+      verdict.sentence = fmt::format("{} still in {}, which all others have ended, since {}",
+                                     text_of_ranks(waiters) + (waiters.size() == 1 ? " is" : " are"), what,
+                                     text_of_duration(longest.waited_ns));
+    } else {
+      verdict.sentence =
+          fmt::format("all came to {}, and it has not ended since {}: {}", what, text_of_duration(longest.waited_ns),
+                      has_met ? "it moves, or its transport is stuck" : "its transport does not say more");
+    }
+    verdict.advice = fmt::format(
+        "look at the machine and the network under transport {}; tessera watch shows whether it moves",
+        group.members[longest.member].group == nullptr || group.members[longest.member].group->backend.empty()
+            ? "of this group"
+            : visible(group.members[longest.member].group->backend));
+    findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace tessera::record::detail

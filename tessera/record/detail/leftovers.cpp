@@ -1,0 +1,124 @@
+// What is said where nothing else was found: ranks that never joined a group, that were told to end, or that failed for
+// reasons that are not in the evidence.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/record/detail/findings.h"
+#include "tessera/record/detail/whereabouts.h"
+#include "tessera/record/detail/wording.h"
+
+namespace tessera::record::detail {
+namespace {
+
+std::vector<const Rank*> ranks_that(const Material& material, Standing standing) {
+  std::vector<const Rank*> ranks;
+  for (const Rank& rank : material.overview.evidence->ranks) {
+    if (material.overview.find(rank.rank) == &rank && material.overview.standings.at(rank.rank) == standing)
+      ranks.push_back(&rank);
+  }
+  return ranks;
+}
+
+std::vector<int> numbers_of(const std::vector<const Rank*>& ranks) {
+  std::vector<int> numbers;
+  for (const Rank* rank : ranks) numbers.push_back(rank->rank);
+  return numbers;
+}
+
+// Ranks that run and are not in a group in which the others are, when those have failed.
+void find_not_joined(const Material& material, std::vector<Finding>& findings) {
+  for (const GroupView& group : material.overview.groups) {
+    std::vector<int> outside;
+    std::size_t seen = 0;
+    bool has_failed = false;
+    for (const Member& member : group.members) {
+      seen += member.is_seen() ? 1 : 0;
+      has_failed = has_failed || member.standing == Standing::kVictim;
+      if (!member.is_seen() && member.known != nullptr && member.standing != Standing::kVictim)
+        outside.push_back(member.rank);
+    }
+    if (outside.empty() || !has_failed || outside.size() > seen) continue;
+    Finding finding{.waiting = seen};
+    Verdict& verdict = finding.verdict;
+    verdict.fault = Fault::kAbsent;
+    verdict.culprits = outside;
+    verdict.group = group.name;
+    verdict.confidence = Confidence::kMedium;
+    verdict.sentence = fmt::format("{} has not joined group {}, in which {} ranks are: {}", text_of_ranks(outside),
+                                   visible(group.name), seen,
+                                   whereabouts(material.overview, *material.overview.find(outside.front())));
+    verdict.advice =
+        fmt::format("look at the output of {}: what it does before it makes its groups", text_of_ranks(outside));
+    findings.push_back(std::move(finding));
+  }
+}
+
+void find_failed(const Material& material, std::vector<Finding>& findings) {
+  const std::vector<const Rank*> victims = ranks_that(material, Standing::kVictim);
+  if (victims.empty()) return;
+  const auto first =
+      std::find_if(victims.begin(), victims.end(), [](const Rank* rank) { return !rank->reason.empty(); });
+  Finding finding{.waiting = victims.size(), .involved = numbers_of(victims)};
+  Verdict& verdict = finding.verdict;
+  const bool is_mismatch = first != victims.end() && (*first)->reason.find("mismatch:") != std::string::npos;
+  verdict.fault = is_mismatch ? Fault::kMismatch : Fault::kUnknown;
+  verdict.confidence = Confidence::kLow;
+  const std::vector<const Rank*> missing = ranks_that(material, Standing::kMissing);
+  verdict.sentence = fmt::format("{} failed{}, and the records do not show why", text_of_ranks(numbers_of(victims)),
+                                 first == victims.end() ? "" : ": " + first_line((*first)->reason));
+  if (!missing.empty()) verdict.sentence += fmt::format("; nothing is known of {}", text_of_ranks(numbers_of(missing)));
+  verdict.advice = missing.empty() ? "look at the output of the rank that the words name"
+                                   : fmt::format("find the record file of {}", text_of_ranks(numbers_of(missing)));
+  findings.push_back(std::move(finding));
+}
+
+void find_told(const Material& material, std::vector<Finding>& findings) {
+  const std::vector<const Rank*> told = ranks_that(material, Standing::kTold);
+  if (told.empty()) return;
+  Finding finding{.involved = numbers_of(told)};
+  Verdict& verdict = finding.verdict;
+  verdict.fault = Fault::kDied;
+  verdict.confidence = Confidence::kMedium;
+  verdict.sentence = fmt::format("the run was ended from outside: {} was told to end by {}",
+                                 text_of_ranks(numbers_of(told)), text_of_signal(told.front()->signal));
+  verdict.advice = "ask whoever ended it: a person, a scheduler, a time limit; no rank did anything wrong before";
+  findings.push_back(std::move(finding));
+}
+
+void find_missing(const Material& material, std::vector<Finding>& findings) {
+  const std::vector<const Rank*> missing = ranks_that(material, Standing::kMissing);
+  if (missing.empty() || missing.size() < material.overview.ranks.size()) return;
+  Finding finding;
+  finding.verdict.fault = Fault::kUnknown;
+  finding.verdict.sentence =
+      fmt::format("nothing can be said: none of {} left a record", text_of_ranks(numbers_of(missing)));
+  finding.verdict.advice =
+      "see whether this is the directory of the run, and whether recording was off (TESSERA_RECORD_BYTES, "
+      "TESSERA_RECORD_DIR)";
+  findings.push_back(std::move(finding));
+}
+
+// Where all died alike and all were in the same place, nobody can be told apart.
+void find_all_died(const Material& material, std::vector<Finding>& findings) {
+  const std::vector<const Rank*> gone = ranks_that(material, Standing::kGone);
+  if (gone.empty()) return;
+  Finding finding{.involved = numbers_of(gone)};
+  finding.verdict.fault = Fault::kDied;
+  finding.verdict.sentence =
+      fmt::format("{} died, and the records do not show which was first", text_of_ranks(numbers_of(gone)));
+  finding.verdict.advice = "look at the output of the ranks, and at the machine: memory, power, a scheduler";
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+void find_leftovers(const Material& material, std::vector<Finding>& findings) {
+  find_not_joined(material, findings);
+  if (findings.empty()) find_failed(material, findings);
+  if (findings.empty()) find_told(material, findings);
+  if (findings.empty()) find_all_died(material, findings);
+  if (findings.empty()) find_missing(material, findings);
+}
+
+}  // namespace tessera::record::detail

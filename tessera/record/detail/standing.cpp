@@ -1,0 +1,94 @@
+#include "tessera/record/detail/standing.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+namespace tessera::record::detail {
+namespace {
+
+constexpr int kSigHup = 1;
+constexpr int kSigInt = 2;
+constexpr int kSigAbrt = 6;
+constexpr int kSigTerm = 15;
+
+// Which kind of error the words of a failure name first: "timeout: group world: ..."; empty: none.
+std::string_view kind_named(std::string_view reason) {
+  constexpr std::array<std::string_view, 8> kKinds = {"invalid argument", "out of memory", "device error",
+                                                      "timeout",          "aborted",       "mismatch",
+                                                      "not supported",    "i/o error"};
+  std::string_view named;
+  std::size_t first = std::string_view::npos;
+  for (const std::string_view kind : kKinds) {
+    for (std::size_t at = reason.find(kind); at < first; at = reason.find(kind, at + 1)) {
+      if (reason.substr(at + kind.size(), 1) != ":") continue;
+      first = at;
+      named = kind;
+      break;
+    }
+  }
+  return named;
+}
+
+// What a launcher says of how a process ended, which says nothing of why.
+bool is_of_launcher(std::string_view reason) {
+  return reason.starts_with("exited with") || reason.starts_with("was killed by");
+}
+
+bool has_failed_by_others(const Rank& rank) {
+  return std::any_of(rank.groups.begin(), rank.groups.end(), [](const Group& group) {
+    return std::any_of(group.launches.begin(), group.launches.end(), failed_by_others);
+  });
+}
+
+// Whether its own words lay it on others; nothing: they do not say.
+std::optional<bool> blames_others(const Rank& rank) {
+  if (rank.reason.empty() || is_of_launcher(rank.reason)) return std::nullopt;
+  const std::string_view kind = kind_named(rank.reason);
+  if (kind == "timeout" || kind == "aborted") return true;
+  return kind == "mismatch" && rank.reason.find("group ") != std::string::npos;
+}
+
+}  // namespace
+
+bool failed_by_others(const Launch& launch) {
+  return launch.stage == Stage::kFailed &&
+         (launch.failure == "timeout" || launch.failure == "aborted" || launch.failure == "mismatch");
+}
+
+Standing standing_of(const Rank& rank) {
+  switch (rank.state) {
+    case RankState::kStopped: return Standing::kStopped;
+    case RankState::kMissing: return rank.signal != 0 ? Standing::kGone : Standing::kMissing;
+    case RankState::kEnded: return has_failed_by_others(rank) ? Standing::kVictim : Standing::kEnded;
+    case RankState::kRunning:
+    case RankState::kUnknown: return Standing::kAtWork;
+    case RankState::kFailed:
+    case RankState::kDied: break;
+  }
+  if (rank.signal == kSigTerm || rank.signal == kSigInt || rank.signal == kSigHup) return Standing::kTold;
+  if (const std::optional<bool> others = blames_others(rank)) return *others ? Standing::kVictim : Standing::kGone;
+  // An error that nobody caught ends a process by SIGABRT or an exit code: what failed before it says why.
+  const bool is_by_itself = rank.signal == 0 || rank.signal == kSigAbrt;
+  return is_by_itself && has_failed_by_others(rank) ? Standing::kVictim : Standing::kGone;
+}
+
+const Memory* refusing_memory(const Rank& rank) {
+  const auto found = std::max_element(rank.memory.begin(), rank.memory.end(), [](const Memory& a, const Memory& b) {
+    return a.refused_nbytes < b.refused_nbytes;
+  });
+  return found == rank.memory.end() || found->refused_nbytes == 0 ? nullptr : &*found;
+}
+
+bool ran_out_of_memory(const Rank& rank) {
+  if (rank.state != RankState::kFailed && rank.state != RankState::kDied) return false;
+  const std::string_view kind = kind_named(rank.reason);
+  if (!kind.empty()) return kind == "out of memory";
+  if (!rank.reason.empty() && !is_of_launcher(rank.reason)) {
+    return rank.reason.find("out of memory") != std::string::npos || rank.reason.find("bad_alloc") != std::string::npos;
+  }
+  return refusing_memory(rank) != nullptr && (rank.signal == 0 || rank.signal == kSigAbrt);
+}
+
+}  // namespace tessera::record::detail

@@ -1,0 +1,97 @@
+#include "tessera/record/detail/whereabouts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "tessera/record/detail/wording.h"
+
+namespace tessera::record::detail {
+namespace {
+
+const Launch* last_launch(const Rank& rank, const Group** where) {
+  const Launch* last = nullptr;
+  for (const Group& group : rank.groups) {
+    for (const Launch& launch : group.launches) {
+      if (launch.operations.empty() || launch.stage == Stage::kAsked) continue;
+      if (last != nullptr && std::max(launch.begun_ns, launch.asked_ns) < std::max(last->begun_ns, last->asked_ns)) {
+        continue;
+      }
+      last = &launch;
+      *where = &group;
+    }
+  }
+  return last;
+}
+
+const LastLaunch* last_kernel(const Rank& rank) {
+  const auto last = std::max_element(rank.launches.begin(), rank.launches.end(),
+                                     [](const LastLaunch& a, const LastLaunch& b) { return a.when_ns < b.when_ns; });
+  return last == rank.launches.end() ? nullptr : &*last;
+}
+
+std::string ago(const Overview& overview, const Rank& rank, std::int64_t time_ns, std::string_view before) {
+  const std::int64_t passed = elapsed(overview.shared_time(rank.rank, time_ns), overview.evidence->taken_ns);
+  return passed == 0 ? "" : fmt::format("{}{}", before, text_of_duration(passed));
+}
+
+}  // namespace
+
+std::string text_of_marks(const Rank& rank) {
+  std::string text;
+  for (const Mark& mark : rank.marks) {
+    if (mark.thread != rank.marks.front().thread) continue;
+    text += (text.empty() ? "" : ", ") + visible(mark.name);
+    if (mark.value != 0 || mark.name == "step") text += fmt::format("={}", mark.value);
+  }
+  return text;
+}
+
+std::string whereabouts(const Overview& overview, const Rank& rank) {
+  std::string text;
+  if (!rank.marks.empty()) {
+    const auto inner = std::find_if(rank.marks.rbegin(), rank.marks.rend(),
+                                    [&](const Mark& mark) { return mark.thread == rank.marks.front().thread; });
+    text =
+        fmt::format("its host is in mark {}{}", text_of_marks(rank), ago(overview, rank, inner->since_ns, ", since "));
+  }
+  const Group* group = nullptr;
+  const Launch* launch = text.empty() ? last_launch(rank, &group) : nullptr;
+  if (launch != nullptr) {
+    text = fmt::format("the last that it came to is {} {} of group {}, {}",
+                       launch->is_message() ? "message" : "collective", launch->ordinal, visible(group->name),
+                       text_of(*launch));
+    if (!launch->label.empty()) text += fmt::format(" with label '{}'", visible(launch->label));
+    text += ago(overview, rank, std::max(launch->ended_ns, launch->begun_ns), ", before ");
+  }
+  if (const LastLaunch* kernel = last_kernel(rank)) {
+    text += fmt::format("{}the last launch is {} on {} stream {}{}", text.empty() ? "" : "; ", visible(kernel->name),
+                        visible(kernel->device), kernel->stream, ago(overview, rank, kernel->when_ns, ", before "));
+  }
+  return text.empty() ? "nothing is known of where it is" : text;
+}
+
+std::int64_t last_activity_ns(const Rank& rank) {
+  std::int64_t last = 0;
+  for (const Mark& mark : rank.marks) last = std::max(last, mark.since_ns);
+  for (const LastLaunch& launch : rank.launches) last = std::max(last, launch.when_ns);
+  for (const Group& group : rank.groups) {
+    for (const Launch& launch : group.launches) {
+      last = std::max({last, launch.asked_ns, launch.begun_ns, launch.ended_ns});
+    }
+  }
+  return last;
+}
+
+std::string last_label(const Rank& rank) {
+  const Launch* last = nullptr;
+  for (const Group& group : rank.groups) {
+    for (const Launch& launch : group.launches) {
+      if (!launch.label.empty() && (last == nullptr || launch.asked_ns >= last->asked_ns)) last = &launch;
+    }
+  }
+  return last == nullptr ? std::string() : visible(last->label);
+}
+
+}  // namespace tessera::record::detail

@@ -1,0 +1,439 @@
+// Ranks that do not come, as evidence: stuck in host code or behind their stream, in circles, late, without a record.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/record/explain.h"
+#include "tessera/record/testing/evidence_builder.h"
+
+namespace tessera::record {
+namespace {
+
+using testing::all_reduce;
+using testing::barrier;
+using testing::broadcast;
+using ::testing::ElementsAre;
+using testing::EvidenceBuilder;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing::recv;
+using testing::send;
+
+// All but rank 2 wait in collective 17.
+EvidenceBuilder waiting_for_rank_2() {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  for (const int rank : {0, 1, 3}) run.launch(rank, all_reduce(1024), Stage::kBegun);
+  return run;
+}
+
+void expect_fault(const Explanation& found, Fault fault, std::vector<int> culprits, Confidence confidence) {
+  EXPECT_EQ(found.verdict.fault, fault) << found.verdict.sentence;
+  EXPECT_EQ(found.verdict.culprits, culprits) << found.verdict.sentence;
+  EXPECT_EQ(found.verdict.confidence, confidence) << found.verdict.sentence;
+  EXPECT_THAT(found.others, IsEmpty()) << found.others.front().sentence;
+}
+
+TEST(Waits, ARankInItsDataLoaderIsNamedWithItsMarks) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  run.mark(2, "step", 117);
+  run.mark(2, "data");
+  run.pass(31);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kAbsent, {2}, Confidence::kHigh);
+  EXPECT_EQ(found.verdict.sentence,
+            "rank 2 did not come to collective 17 of group world, all_reduce(f32[1024], sum): its host is in mark "
+            "step=117, data, since 31 s; 3 ranks wait for it");
+  EXPECT_EQ(found.verdict.group, "world");
+  EXPECT_EQ(found.verdict.ordinal, 17U);
+  ASSERT_EQ(found.waits.size(), 3U);
+  EXPECT_EQ(found.waits[0].peer, 2);
+}
+
+TEST(Waits, ARankInHostCodeWithoutMarksIsPlacedByItsLastLabelAndKernel) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  run.group(2).launches.back().label = "mlp.fc1";
+  run.rank(2).launches.push_back({.name = "softmax_rows", .device = "cuda:0", .stream = 3, .when_ns = run.now()});
+  run.pass(31);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kAbsent, {2}, Confidence::kHigh);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("the last that it came to is collective 16 of group world, "
+                                                "all_reduce(f32[64], sum) with label 'mlp.fc1'"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("the last launch is softmax_rows on cuda:0 stream 3, before 31 s"));
+  EXPECT_THAT(found.verdict.advice, HasSubstr("after label 'mlp.fc1'"));
+}
+
+TEST(Waits, ADeadlineThatPassedIsSure) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  for (const int rank : {0, 1, 3}) {
+    run.fail(rank, all_reduce(1024), "timeout", 0.5);
+    run.rank(rank).state = RankState::kFailed;
+    run.rank(rank).reason = "timeout: group world: operation 17: rank 2 did not come within 0.5 s";
+  }
+  run.pass(0.6);
+  expect_fault(explain(run.evidence()), Fault::kAbsent, {2}, Confidence::kHigh);
+}
+
+TEST(Waits, ARankThatCameWhenTheOthersHadFailedIsSlow) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  for (const int rank : {0, 1, 3}) run.fail(rank, all_reduce(1024), "timeout", 5);
+  run.pass(7);
+  run.fail(2, all_reduce(1024), "timeout", 0.001);
+  for (int rank = 0; rank < 4; ++rank) {
+    run.rank(rank).state = RankState::kFailed;
+    run.rank(rank).reason = "timeout: group world: operation 17: rank 2 did not come within 5 s";
+  }
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kSlow, {2}, Confidence::kHigh);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("7.0 s after the first"));
+}
+
+TEST(Waits, ARankThatIsAtWorkIsSlowAndNotStuck) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  run.pass(6);
+  run.rank(2).launches.push_back({.name = "matmul", .device = "cuda:0", .stream = 1, .when_ns = run.now() - 1000});
+  expect_fault(explain(run.evidence()), Fault::kSlow, {2}, Confidence::kMedium);
+}
+
+TEST(Waits, AStreamThatHasNotComeToItIsNamed) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  Launch& asked = run.launch(2, all_reduce(1024), Stage::kAsked);
+  asked.device = "cuda:0";
+  asked.stream = 3;
+  run.rank(2).launches.push_back({.name = "spin", .device = "cuda:0", .stream = 3, .when_ns = run.now()});
+  run.pass(31);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kStream, {2}, Confidence::kHigh);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 asked for collective 17 of group world, all_reduce(f32[1024], "
+                                                "sum) 31 s ago, but its stream 3 on cuda:0 has not come to it"));
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("the last launch there is spin"));
+}
+
+TEST(Waits, AHangInAReplayNamesTheReplayAndTheNode) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  for (const int rank : {0, 1, 3}) {
+    Launch& launch = run.launch(rank, all_reduce(1024), Stage::kBegun);
+    launch.replay = 117;
+    launch.node = 5;
+  }
+  run.pass(31);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kAbsent, {2}, Confidence::kHigh);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("node 5 in replay 117 of its graph"));
+}
+
+TEST(Waits, ARankThatWaitsItselfIsNotBlamed) {
+  // Rank 0 waits for rank 1 in the world, rank 1 for rank 2 in a group of two; rank 2 is stuck.
+  EvidenceBuilder run(3);
+  run.add_group("pair", {1, 2});
+  run.launch(0, all_reduce(8), Stage::kBegun);
+  run.launch(1, all_reduce(9), Stage::kBegun, "pair");
+  run.mark(2, "data");
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kAbsent, {2}, Confidence::kHigh);
+}
+
+TEST(Waits, RanksOffAGroupAreNotMissedThere) {
+  EvidenceBuilder run(6);
+  run.add_group("left", {0, 1, 2});
+  for (const int rank : {0, 1}) run.launch(rank, all_reduce(8), Stage::kBegun, "left");
+  run.pass(15);
+  expect_fault(explain(run.evidence()), Fault::kAbsent, {2}, Confidence::kHigh);
+}
+
+TEST(Waits, TwoRanksThatAreStuckAreBothNamed) {
+  EvidenceBuilder run(6);
+  run.everyone(all_reduce(64), 3);
+  for (const int rank : {0, 1, 2, 4}) run.launch(rank, all_reduce(8), Stage::kBegun);
+  run.pass(15);
+  expect_fault(explain(run.evidence()), Fault::kAbsent, {3, 5}, Confidence::kHigh);
+}
+
+TEST(Waits, OneRankAheadOfAllOthersDoesNotBlameThem) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 3);
+  run.launch(1, barrier(), Stage::kBegun);
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kUnknown, {}, Confidence::kLow);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("only rank 1 came to collective 4"));
+}
+
+TEST(Waits, ADeadlockAcrossTwoGroupsIsACircle) {
+  EvidenceBuilder run(2);
+  run.add_group("a", {0, 1});
+  run.add_group("b", {0, 1});
+  run.launch(0, all_reduce(8), Stage::kBegun, "a");
+  run.launch(1, all_reduce(9), Stage::kBegun, "b");
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kCircle, {0, 1}, Confidence::kHigh);
+  ASSERT_EQ(found.circles.size(), 1U);
+  ASSERT_EQ(found.circles[0].size(), 2U);
+  EXPECT_EQ(found.circles[0][0].rank, 0);
+  EXPECT_EQ(found.circles[0][0].peer, 1);
+  EXPECT_EQ(found.circles[0][0].group, "a");
+  EXPECT_EQ(found.circles[0][1].group, "b");
+}
+
+TEST(Waits, TheOneThatTookGroupsInAnotherOrderIsBlamedForTheCircle) {
+  EvidenceBuilder run(4);
+  run.add_group("a", {0, 1, 2, 3});
+  run.add_group("b", {0, 1, 2, 3});
+  for (int rank = 0; rank < 4; ++rank) run.launch(rank, all_reduce(8), Stage::kBegun, rank == 2 ? "b" : "a");
+  for (int rank = 0; rank < 4; ++rank) run.launch(rank, all_reduce(8), Stage::kAsked, rank == 2 ? "a" : "b");
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kCircle, {2}, Confidence::kMedium);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 came in another order than most"));
+}
+
+TEST(Waits, ACircleWhoseDeadlinesPassedIsStillOne) {
+  EvidenceBuilder run(2);
+  run.add_group("a", {0, 1});
+  run.add_group("b", {0, 1});
+  run.fail(0, all_reduce(8), "timeout", 5, "a");
+  run.fail(1, all_reduce(9), "timeout", 5, "b");
+  for (int rank = 0; rank < 2; ++rank) {
+    run.rank(rank).state = RankState::kFailed;
+    run.rank(rank).reason = "timeout: group x: operation 1";
+  }
+  run.pass(6);
+  expect_fault(explain(run.evidence()), Fault::kCircle, {0, 1}, Confidence::kHigh);
+}
+
+TEST(Waits, ACircleOfSendsIsFound) {
+  EvidenceBuilder run(4);
+  for (int rank = 0; rank < 4; ++rank) run.launch(rank, send(8, (rank + 1) % 4), Stage::kBegun);
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kCircle, {0, 1, 2, 3}, Confidence::kHigh);
+  ASSERT_EQ(found.circles.size(), 1U);
+  EXPECT_EQ(found.circles[0].size(), 4U);
+  EXPECT_THAT(found.verdict.advice, HasSubstr("receive before it sends"));
+}
+
+TEST(Waits, ARankThatDiedExplainsWhatLooksLikeACircle) {
+  EvidenceBuilder run(3);
+  run.add_group("a", {0, 1, 2});
+  run.add_group("b", {0, 1, 2});
+  run.launch(0, all_reduce(8), Stage::kBegun, "a");
+  run.launch(1, all_reduce(9), Stage::kBegun, "b");
+  run.rank(2).state = RankState::kDied;
+  run.rank(2).signal = 9;
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  EXPECT_EQ(found.verdict.fault, Fault::kDied);
+  EXPECT_THAT(found.circles, IsEmpty());
+}
+
+TEST(Waits, AMessageThatIsNotSentBlamesItsSender) {
+  EvidenceBuilder run(4);
+  for (int i = 0; i < 3; ++i) {
+    run.launch(0, send(8, 1));
+    run.launch(1, recv(8, 0));
+  }
+  run.launch(1, recv(8, 0), Stage::kBegun);
+  run.mark(0, "data");
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kAbsent, {0}, Confidence::kHigh);
+  EXPECT_THAT(found.verdict.sentence,
+              HasSubstr("rank 0 did not come to message 4 of group world, recv(f32[8], from 0)"));
+}
+
+TEST(Waits, ARankThatEndedOneShortIsBlamedByTheMany) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  run.rank(2).state = RankState::kEnded;
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kAbsent, {2}, Confidence::kHigh);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 ended in order without coming to collective 17"));
+}
+
+TEST(Waits, ARankThatDidOneMoreIsBlamedByTheManyThatEnded) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  run.end_all();
+  run.rank(2).state = RankState::kRunning;
+  run.launch(2, all_reduce(64), Stage::kBegun);
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kMismatch, {2}, Confidence::kMedium);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("it did one more than the others"));
+}
+
+TEST(Waits, HalfThatEndedAgainstHalfThatWaitIsATie) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  for (const int rank : {0, 1}) run.launch(rank, all_reduce(64), Stage::kBegun);
+  for (const int rank : {2, 3}) run.rank(rank).state = RankState::kEnded;
+  run.pass(15);
+  expect_fault(explain(run.evidence()), Fault::kMismatch, {}, Confidence::kLow);
+}
+
+TEST(Waits, ARankWithoutARecordIsNamedWhereAllOthersCame) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  run.rank(2) = {.rank = 2, .state = RankState::kMissing};
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kAbsent, {2}, Confidence::kMedium);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 left no record"));
+}
+
+TEST(Waits, ARankWhoseRingWrappedIsPlacedByItsTables) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  for (int rank = 0; rank < 4; ++rank) {
+    run.rank(rank).lost = 100'000;
+    auto& launches = run.group(rank).launches;
+    launches.erase(launches.begin(), launches.end() - 1);
+    launches.front().is_whole = false;
+    launches.front().asked_ns = 0;
+  }
+  run.pass(15);
+  expect_fault(explain(run.evidence()), Fault::kAbsent, {2}, Confidence::kHigh);
+  // Not even the numbers: how many have begun stands in the table.
+  Evidence evidence = run.evidence();
+  for (Rank& rank : evidence.ranks) rank.groups[0].launches[0].ordinal = 0;
+  expect_fault(explain(evidence), Fault::kAbsent, {2}, Confidence::kMedium);
+}
+
+TEST(Waits, ARankThatCannotBePlacedIsNotBlamed) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  for (int rank = 0; rank < 4; ++rank) run.launch(rank, send(4, (rank + 1) % 4));
+  for (const int rank : {0, 1, 3}) run.launch(rank, all_reduce(1024), Stage::kBegun);
+  for (Launch& launch : run.group(2).launches) launch.ordinal = 0;
+  run.rank(2).lost = 1000;
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kUnknown, {}, Confidence::kLow);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("rank 2 cannot be placed"));
+}
+
+TEST(Waits, ARankThatCannotBeSeenIsBelievedLess) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  for (int rank = 0; rank < 4; ++rank) run.rank(rank).state = RankState::kUnknown;
+  run.pass(15);
+  expect_fault(explain(run.evidence()), Fault::kAbsent, {2}, Confidence::kMedium);
+}
+
+TEST(Waits, ARankThatNeverJoinedIsNamed) {
+  EvidenceBuilder run(4);
+  run.rank(2).groups.clear();
+  for (const int rank : {0, 1, 3}) run.launch(rank, all_reduce(8), Stage::kBegun);
+  run.mark(2, "load");
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kAbsent, {2}, Confidence::kHigh);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("it has not joined the group"));
+}
+
+TEST(Waits, ADifferenceExplainsThoseThatDidNotComeElsewhere) {
+  EvidenceBuilder run(5);
+  run.add_group("four", {0, 1, 2, 3});
+  for (int rank = 0; rank < 4; ++rank) {
+    run.fail(rank, all_reduce(rank == 2 ? 7 : 8), "mismatch", 0.01, "four");
+    run.rank(rank).state = RankState::kFailed;
+    run.rank(rank).reason = "mismatch: group four: operation 1: ranks differ";
+  }
+  run.launch(4, barrier(), Stage::kBegun);
+  run.pass(15);
+  expect_fault(explain(run.evidence()), Fault::kMismatch, {2}, Confidence::kHigh);
+}
+
+TEST(Waits, WhatAllCameToAndDoesNotEndBlamesNobody) {
+  EvidenceBuilder run(4);
+  for (int rank = 0; rank < 4; ++rank) run.launch(rank, all_reduce(8), Stage::kMet);
+  run.pass(15);
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kSlow, {}, Confidence::kLow);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("all came to collective 1 of group world"));
+}
+
+TEST(Waits, ClocksThatDifferDoNotHideOrMakeAWait) {
+  for (const double ahead : {-3600.0, 3600.0}) {
+    EvidenceBuilder run = waiting_for_rank_2();
+    run.pass(31);
+    Evidence evidence = run.evidence();
+    // The clock of rank 1 is an hour off.
+    for (Launch& launch : evidence.ranks[1].groups[0].launches) {
+      for (std::int64_t* time : {&launch.asked_ns, &launch.begun_ns, &launch.met_ns, &launch.ended_ns}) {
+        if (*time != 0) *time += static_cast<std::int64_t>(ahead * 1e9);
+      }
+    }
+    const Explanation found = explain(evidence);
+    expect_fault(found, Fault::kAbsent, {2}, Confidence::kHigh);
+    EXPECT_THAT(found.stragglers, IsEmpty());
+    evidence.taken_ns -= 31'000'000'000;  // a moment after they came
+    EXPECT_EQ(explain(evidence).verdict.fault, Fault::kNone);
+  }
+}
+
+// Rank 1 comes 40 ms later to each of ten, one every 100 ms.
+EvidenceBuilder with_a_late_rank(std::int64_t clock_ahead = 0) {
+  EvidenceBuilder run(4);
+  for (int i = 0; i < 10; ++i) {
+    for (int rank = 0; rank < 4; ++rank) {
+      Launch& launch = run.launch(rank, all_reduce(8));
+      launch.begun_ns = run.now() + (rank == 1 ? 40'000'000 : 1'000'000 * rank);
+      launch.met_ns = run.now() + 41'000'000;
+      launch.ended_ns = run.now() + 42'000'000;
+      for (std::int64_t* time : {&launch.asked_ns, &launch.begun_ns, &launch.met_ns, &launch.ended_ns}) {
+        if (rank == 1) *time += clock_ahead;
+      }
+    }
+    run.pass(0.1);
+  }
+  return run;
+}
+
+TEST(Waits, ARankThatIsAlwaysLateIsNamedThoughAllEnded) {
+  for (const std::int64_t ahead : {0LL, -7'000'000'000LL, 5'000'000LL}) {
+    EvidenceBuilder run = with_a_late_rank(ahead);
+    run.end_all();
+    const Explanation found = explain(run.evidence());
+    expect_fault(found, Fault::kSlow, {1}, Confidence::kMedium);
+    ASSERT_EQ(found.stragglers.size(), 1U);
+    EXPECT_EQ(found.stragglers[0].rank, 1);
+    EXPECT_EQ(found.stragglers[0].collectives, 10U);
+    EXPECT_EQ(found.stragglers[0].last_to_come, 10U);
+    EXPECT_NEAR(found.stragglers[0].late_ms, 38, 1.1);
+  }
+}
+
+TEST(Waits, ARankThatIsLateByLittleIsNoFault) {
+  EvidenceBuilder run = with_a_late_rank();
+  for (int rank = 0; rank < 4; ++rank) {
+    std::int64_t shift = 0;
+    for (Launch& launch : run.group(rank).launches) {  // the same lateness, one in ten seconds
+      for (std::int64_t* time : {&launch.asked_ns, &launch.begun_ns, &launch.met_ns, &launch.ended_ns}) *time += shift;
+      shift += 10'000'000'000;
+    }
+  }
+  run.pass(100);
+  run.end_all();
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kNone, {}, Confidence::kHigh);
+  EXPECT_EQ(found.stragglers.size(), 1U);
+}
+
+TEST(Waits, BeginningsThatARecorderDoesNotSeeAreTakenFromWhatWasAskedFor) {
+  EvidenceBuilder run = waiting_for_rank_2();
+  run.pass(31);
+  Evidence evidence = run.evidence();
+  for (Rank& rank : evidence.ranks) {
+    for (Launch& launch : rank.groups[0].launches) {
+      launch.begun_ns = launch.met_ns = 0;
+      if (launch.stage == Stage::kBegun) launch.stage = Stage::kAsked;
+    }
+  }
+  expect_fault(explain(evidence), Fault::kAbsent, {2}, Confidence::kHigh);
+}
+
+}  // namespace
+}  // namespace tessera::record

@@ -1,0 +1,521 @@
+// Launches of a group put together from records and rows of which some are lost, torn or of another version. The
+// records are written here field by field: as comm writes them, and as it did before launches were numbered.
+#include "tessera/record/detail/read_groups.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tessera/base/error.h"
+#include "tessera/base/probe/recorder.h"
+#include "tessera/comm/operation.h"
+#include "tessera/record/detail/read_rank.h"
+
+namespace tessera::record {
+namespace {
+
+using comm::OpKind;
+using comm::ReduceKind;
+using probe::Moment;
+using probe::RecordFile;
+using probe::Ring;
+using probe::StringId;
+
+struct OperationRecord {
+  std::int64_t count;
+  std::uint32_t task, group, stream;
+  StringId device;
+  std::uint32_t parts;
+  StringId label;
+  OpKind kind;
+  DType dtype;
+  ReduceKind reduction;
+  std::uint8_t place;
+  std::int32_t root;
+  TESSERA_RECORD(OperationRecord, "comm_operation", count, task, group, stream, device, parts, label, kind, dtype,
+                 reduction, place, root)
+};
+struct BeginRecord {
+  std::uint64_t sequence;
+  std::int64_t count;
+  std::uint32_t task, group;
+  OpKind kind;
+  DType dtype;
+  ReduceKind reduction;
+  std::uint8_t operations;
+  std::int32_t root;
+  std::uint64_t ordinal;
+  TESSERA_RECORD(BeginRecord, "comm_begin", sequence, count, task, group, kind, dtype, reduction, operations, root,
+                 ordinal)
+};
+struct ReplayRecord {
+  std::uint64_t sequence, replay;
+  std::uint32_t task, group, graph, node;
+  static constexpr std::uint32_t kRows = 16;
+  TESSERA_RECORD(ReplayRecord, "comm_replay", sequence, replay, task, group, graph, node)
+};
+struct EndRecord {
+  std::uint64_t sequence;
+  std::uint32_t task, group;
+  Moment met;
+  std::uint8_t failure;
+  TESSERA_RECORD(EndRecord, "comm_end", sequence, task, group, met, failure)
+};
+struct GroupRow {
+  std::uint32_t group;
+  std::int32_t rank, size;
+  StringId name, ranks, backend;
+  static constexpr std::uint32_t kRows = 16;
+  TESSERA_RECORD(GroupRow, "comm_group", group, rank, size, name, ranks, backend)
+};
+struct AskedRow {
+  std::int64_t count = {};
+  Moment when = {};
+  std::uint32_t task = {};
+  std::uint32_t group = {};
+  std::uint32_t stream = {};
+  StringId device = {};
+  std::uint32_t parts = {};
+  StringId label = {};
+  OpKind kind = {};
+  DType dtype = {};
+  ReduceKind reduction = {};
+  std::uint8_t place = {};
+  std::int32_t root = {};
+  std::uint32_t thread = {};
+  std::uint32_t operations = {};
+  static constexpr std::uint32_t kRows = 64;
+  TESSERA_RECORD(AskedRow, "comm_asked", count, when, task, group, stream, device, parts, label, kind, dtype, reduction,
+                 place, root, thread, operations)
+};
+struct RunningRow {
+  std::uint64_t begun = {};
+  std::uint64_t ended = {};
+  std::uint64_t failed = {};
+  std::int64_t count = {};
+  Moment when = {};
+  std::uint32_t task = {};
+  std::uint32_t group = {};
+  OpKind kind = {};
+  DType dtype = {};
+  ReduceKind reduction = {};
+  std::uint8_t operations = {};
+  std::int32_t root = {};
+  std::uint64_t ordinal = {};
+  Moment met = {};
+  std::uint64_t collectives_begun = {};
+  std::uint64_t collectives_ended = {};
+  static constexpr std::uint32_t kRows = 16;
+  TESSERA_RECORD(RunningRow, "comm_running", begun, ended, failed, count, when, task, group, kind, dtype, reduction,
+                 operations, root, ordinal, met, collectives_begun, collectives_ended)
+};
+
+// As they were before launches were numbered.
+struct OldBeginRecord {
+  std::uint64_t sequence;
+  std::int64_t count;
+  std::uint32_t task, group;
+  OpKind kind;
+  DType dtype;
+  ReduceKind reduction;
+  std::uint8_t operations;
+  std::int32_t root;
+  TESSERA_RECORD(OldBeginRecord, "comm_begin", sequence, count, task, group, kind, dtype, reduction, operations, root)
+};
+struct OldAskedRow {
+  std::int64_t count;
+  Moment when;
+  std::uint32_t task, group;
+  OpKind kind;
+  DType dtype;
+  ReduceKind reduction;
+  std::uint8_t operations;
+  std::int32_t root;
+  static constexpr std::uint32_t kRows = 16;
+  TESSERA_RECORD(OldAskedRow, "comm_asked", count, when, task, group, kind, dtype, reduction, operations, root)
+};
+
+struct MarkRow {
+  std::int64_t value;
+  Moment since;
+  StringId name;
+  std::uint32_t thread, depth;
+  static constexpr std::uint32_t kRows = 16;
+  TESSERA_RECORD(MarkRow, "record_mark", value, since, name, thread, depth)
+};
+struct LaunchLastRow {
+  std::uint64_t count;
+  Moment when;
+  std::uint32_t stream;
+  StringId device, label;
+  std::uint32_t graph;
+  std::uint64_t replay;
+  static constexpr std::uint32_t kRows = 16;
+  TESSERA_RECORD(LaunchLastRow, "launch_last", count, when, stream, device, label, graph, replay)
+};
+
+// What one operation is; a message has its peer in `root`.
+struct What {
+  OpKind kind = OpKind::kAllReduce;
+  std::int64_t count = 64;
+  std::int32_t root = 0;
+  std::uint32_t parts = 0;
+};
+
+// A rank of three that writes about its groups.
+class GroupRecords : public testing::Test {
+ protected:
+  static constexpr int kRank = 1;
+  probe::Recorder recorder{RankPlace{.rank = tessera::Rank{kRank}, .world_size = 3},
+                           {.nbytes = probe::RecordOptions::kMinBytes}};
+  std::vector<probe::Row<GroupRow>> groups;
+  std::vector<probe::Row<AskedRow>> asked_rows;
+  std::vector<probe::Row<RunningRow>> running_rows;
+  std::vector<std::string> problems;
+
+  void make_group(std::uint32_t number, const std::string& name) {
+    groups.push_back(recorder.table<GroupRow>().claim({.group = number,
+                                                       .rank = kRank,
+                                                       .size = 3,
+                                                       .name = recorder.intern(name),
+                                                       .ranks = recorder.intern("0-2"),
+                                                       .backend = recorder.intern("shm")}));
+  }
+  void ask(std::uint32_t group, std::uint32_t task, const std::vector<What>& operations) {
+    const StringId device = recorder.intern("host");
+    const StringId label = recorder.intern("step");
+    const Moment now = recorder.begin();
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+      const What& what = operations[i];
+      recorder.write_at(now, Ring::kComm,
+                        OperationRecord{what.count, task, group, 7, device, what.parts, label, what.kind, DType::kF32,
+                                        ReduceKind::kMax, static_cast<std::uint8_t>(i), what.root});
+    }
+  }
+  void begin(std::uint32_t group, std::uint64_t sequence, std::uint32_t task, std::uint64_t ordinal,
+             const What& what = {}, std::uint8_t operations = 1) {
+    recorder.write(Ring::kComm, BeginRecord{sequence, what.count, task, group, what.kind, DType::kF32, ReduceKind::kMax,
+                                            operations, what.root, ordinal});
+  }
+  void end(std::uint32_t group, std::uint64_t sequence, std::uint32_t task, std::uint8_t failure = 0,
+           Moment met = Moment{0}) {
+    recorder.write(Ring::kComm, EndRecord{sequence, task, group, met, failure});
+  }
+  // Asked for, begun and done.
+  void run(std::uint32_t group, std::uint32_t number, const What& what = {}) {
+    ask(group, number, {what});
+    begin(group, number, number, number, what);
+    end(group, number, number);
+  }
+  std::vector<Group> read(std::size_t last = 1000) {
+    return detail::read_groups(RecordFile::open(recorder.path()), last, problems);
+  }
+  std::vector<Launch> launches_of(std::uint32_t which = 0) {
+    std::vector<Group> found = read();
+    EXPECT_GT(found.size(), which);
+    return found.size() > which ? found[which].launches : std::vector<Launch>();
+  }
+  // More records than the ring has room for, of another group.
+  void flood(std::uint32_t group) {
+    for (std::uint32_t i = 1; i < 3000; ++i) run(group, i);
+  }
+};
+
+TEST_F(GroupRecords, TellOfEveryLaunchHowFarItCame) {
+  make_group(1, "world");
+  ask(1, 1, {{.count = 3}});
+  begin(1, 1, 1, 1, {.count = 3});
+  end(1, 1, 1, 0, recorder.now());
+  ask(1, 2, {{.kind = OpKind::kBroadcast, .root = 2}});
+  begin(1, 2, 2, 2, {.kind = OpKind::kBroadcast, .root = 2});
+  end(1, 2, 2, 1 + static_cast<std::uint8_t>(ErrorKind::kTimeout));
+  ask(1, 3, {{.kind = OpKind::kSend, .root = 0}});
+  begin(1, 3, 3, 1, {.kind = OpKind::kSend, .root = 0});
+  ask(1, 4, {{.kind = OpKind::kAllGather, .parts = 77}});
+  const std::vector<Group> found = read();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].name, "world");
+  EXPECT_EQ(found[0].backend, "shm");
+  EXPECT_EQ(found[0].ranks, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(found[0].rank, kRank);
+  EXPECT_EQ(found[0].asked, 4U);
+  const std::vector<Launch>& launches = found[0].launches;
+  ASSERT_EQ(launches.size(), 4U);
+  EXPECT_EQ(launches[0].operations,
+            (std::vector<Operation>{{.kind = "all_reduce", .dtype = "f32", .count = 3, .reduction = "max"}}));
+  EXPECT_EQ(launches[0].stage, Stage::kDone);
+  EXPECT_LE(launches[0].asked_ns, launches[0].begun_ns);
+  EXPECT_LE(launches[0].begun_ns, launches[0].met_ns);
+  EXPECT_LE(launches[0].met_ns, launches[0].ended_ns);
+  EXPECT_NE(launches[0].asked_ns, 0);
+  EXPECT_EQ(launches[0].label, "step");
+  EXPECT_EQ(launches[0].device, "host");
+  EXPECT_EQ(launches[0].stream, 7U);
+  EXPECT_NE(launches[0].thread, 0U);
+  EXPECT_EQ(launches[1].stage, Stage::kFailed);
+  EXPECT_EQ(launches[1].failure, "timeout");
+  EXPECT_EQ(launches[1].operations[0].root, 2);
+  EXPECT_EQ(launches[1].operations[0].reduction, "");
+  EXPECT_EQ(launches[2].stage, Stage::kBegun);
+  EXPECT_TRUE(launches[2].is_message());
+  EXPECT_EQ(launches[2].operations[0].peer, 0);
+  EXPECT_EQ(launches[3].stage, Stage::kAsked);
+  EXPECT_EQ(launches[3].sequence, 0U);
+  EXPECT_EQ(launches[3].operations[0].parts, 77U);
+  EXPECT_EQ(problems, std::vector<std::string>());
+}
+
+TEST_F(GroupRecords, AMixedLaunchIsACollective) {
+  make_group(1, "world");
+  ask(1, 1, {{.kind = OpKind::kSend, .root = 2}, {.kind = OpKind::kBarrier}});
+  begin(1, 1, 1, 1, {.kind = OpKind::kBarrier}, 2);
+  const std::vector<Launch> launches = launches_of();
+  ASSERT_EQ(launches.size(), 1U);
+  EXPECT_TRUE(launches[0].is_whole);
+  EXPECT_FALSE(launches[0].is_message());
+  ASSERT_EQ(launches[0].operations.size(), 2U);
+  EXPECT_EQ(launches[0].operations[1].kind, "send");
+}
+
+TEST_F(GroupRecords, RowsTellWhatTheRingHasForgotten) {
+  make_group(1, "hung");
+  make_group(2, "busy");
+  const Moment now = recorder.begin();
+  const StringId label = recorder.intern("late");
+  asked_rows.push_back(recorder.table<AskedRow>().claim({.count = 8,
+                                                         .when = now,
+                                                         .task = 41,
+                                                         .group = 1,
+                                                         .label = label,
+                                                         .kind = OpKind::kAllGather,
+                                                         .dtype = DType::kF32,
+                                                         .thread = 99,
+                                                         .operations = 1}));
+  asked_rows.push_back(recorder.table<AskedRow>().claim({.count = 9,
+                                                         .when = now,
+                                                         .task = 42,
+                                                         .group = 1,
+                                                         .kind = OpKind::kAllReduce,
+                                                         .dtype = DType::kF32,
+                                                         .operations = 1}));
+  running_rows.push_back(recorder.table<RunningRow>().claim({.begun = 41,
+                                                             .ended = 40,
+                                                             .count = 8,
+                                                             .when = now,
+                                                             .task = 41,
+                                                             .group = 1,
+                                                             .kind = OpKind::kAllGather,
+                                                             .dtype = DType::kF32,
+                                                             .operations = 1,
+                                                             .ordinal = 40,
+                                                             .collectives_begun = 40,
+                                                             .collectives_ended = 39}));
+  flood(2);
+  const std::vector<Group> found = read();
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].asked, 42U);
+  EXPECT_EQ(found[0].begun, 40U);
+  EXPECT_EQ(found[0].ended, 39U);
+  ASSERT_EQ(found[0].launches.size(), 2U);
+  const Launch& hung = found[0].launches[0];
+  EXPECT_EQ(hung.stage, Stage::kBegun);
+  EXPECT_EQ(hung.ordinal, 40U);
+  EXPECT_EQ(hung.label, "late");
+  EXPECT_EQ(hung.thread, 99U);
+  EXPECT_TRUE(hung.is_whole);
+  const Launch& waiting = found[0].launches[1];
+  EXPECT_EQ(waiting.stage, Stage::kAsked);
+  EXPECT_EQ(waiting.ordinal, 41U);
+}
+
+TEST_F(GroupRecords, ALaunchWhoseOperationsAreLostIsNotWhole) {
+  make_group(1, "world");
+  ask(1, 2, {{.kind = OpKind::kAllGather, .parts = 5}});
+  begin(1, 1, 1, 1, {.kind = OpKind::kAllGather});
+  begin(1, 2, 2, 2, {.kind = OpKind::kAllGather}, 3);
+  const std::vector<Launch> launches = launches_of();
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_FALSE(launches[0].is_whole);
+  EXPECT_EQ(launches[0].operations.size(), 1U);
+  EXPECT_FALSE(launches[1].is_whole);
+  EXPECT_EQ(launches[1].operations.size(), 1U);
+}
+
+TEST_F(GroupRecords, AnEndThatIsLostIsToldByTheRow) {
+  make_group(1, "world");
+  ask(1, 1, {{}});
+  begin(1, 1, 1, 1);
+  ask(1, 2, {{}});
+  begin(1, 2, 2, 2);
+  running_rows.push_back(recorder.table<RunningRow>().claim({.begun = 2,
+                                                             .ended = 1,
+                                                             .when = recorder.now(),
+                                                             .task = 2,
+                                                             .group = 1,
+                                                             .operations = 1,
+                                                             .ordinal = 2,
+                                                             .met = recorder.now()}));
+  const std::vector<Launch> launches = launches_of();
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_EQ(launches[0].stage, Stage::kDone);
+  EXPECT_EQ(launches[0].ended_ns, 0);
+  EXPECT_EQ(launches[1].stage, Stage::kMet);
+}
+
+TEST_F(GroupRecords, WhatWaitsHasTheNumberItWillGet) {
+  make_group(1, "world");
+  run(1, 1);
+  ask(1, 2, {{.kind = OpKind::kSend, .root = 2}, {.kind = OpKind::kRecv, .root = 0}});
+  begin(1, 2, 2, 1, {.kind = OpKind::kSend, .root = 2}, 2);
+  ask(1, 3, {{}});
+  ask(1, 4, {{.kind = OpKind::kSend, .root = 2}});
+  ask(1, 5, {{.kind = OpKind::kRecv, .root = 0}});
+  ask(1, 6, {{.kind = OpKind::kRecv, .root = 2}});
+  ask(1, 7, {{.kind = OpKind::kBarrier}});
+  std::vector<std::uint64_t> ordinals;
+  for (const Launch& launch : launches_of()) ordinals.push_back(launch.ordinal);
+  EXPECT_EQ(ordinals, (std::vector<std::uint64_t>{1, 1, 2, 2, 2, 1, 3}));
+}
+
+TEST_F(GroupRecords, ReplaysNameTheirNodeAndCapturedLaunchesDoNotWait) {
+  make_group(1, "world");
+  ask(1, 1, {{}});
+  ask(1, 2, {{.kind = OpKind::kBarrier}});  // captured, both
+  run(1, 3);
+  for (std::uint64_t replay = 1; replay <= 2; ++replay) {
+    const std::uint64_t sequence = 3 + replay;
+    begin(1, sequence, 1, sequence - 1);
+    recorder.write(Ring::kComm, ReplayRecord{sequence, replay, 1, 1, 5, 9});
+    if (replay == 1) end(1, sequence, 1);
+  }
+  ask(1, 4, {{}});
+  const std::vector<Launch> launches = launches_of();
+  ASSERT_EQ(launches.size(), 4U);
+  EXPECT_EQ(launches[2].stage, Stage::kBegun);
+  EXPECT_EQ(launches[2].replay, 2U);
+  EXPECT_EQ(launches[2].node, 9U);
+  EXPECT_EQ(launches[2].ordinal, 4U);
+  EXPECT_EQ(launches[2].asked_ns, 0);
+  EXPECT_EQ(launches[3].stage, Stage::kAsked);
+  EXPECT_EQ(launches[3].task, 4U);
+  EXPECT_EQ(launches[3].ordinal, 0U);
+}
+
+// Its rows outlive the ring, in which a graph has been at it for long.
+TEST_F(GroupRecords, WhatWasAskedForBeforeAReplayDoesNotWait) {
+  make_group(1, "world");
+  asked_rows.push_back(
+      recorder.table<AskedRow>().claim({.when = recorder.now(), .task = 50, .group = 1, .operations = 1}));
+  begin(1, 9000, 10, 9000);
+  recorder.write(Ring::kComm, ReplayRecord{9000, 800, 10, 1, 5, 9});
+  const std::vector<Launch> launches = launches_of();
+  ASSERT_EQ(launches.size(), 1U);
+  EXPECT_EQ(launches[0].replay, 800U);
+}
+
+TEST_F(GroupRecords, OfOlderVersionsAreCounted) {
+  make_group(1, "world");
+  ask(1, 1, {{}});
+  ask(1, 2, {{.kind = OpKind::kSend, .root = 2}});
+  ask(1, 3, {{}});
+  ask(1, 4, {{}});
+  const auto old_begin = [&](std::uint64_t sequence, const What& what) {
+    recorder.write(Ring::kComm, OldBeginRecord{sequence, what.count, static_cast<std::uint32_t>(sequence), 1, what.kind,
+                                               DType::kF32, ReduceKind::kMax, 1, what.root});
+  };
+  old_begin(1, {});
+  old_begin(2, {.kind = OpKind::kSend, .root = 2});
+  old_begin(3, {});
+  const auto row =
+      recorder.table<OldAskedRow>().claim({64, recorder.now(), 5, 1, OpKind::kBarrier, DType::kU8, {}, 1, 0});
+  const std::vector<Launch> launches = launches_of();
+  ASSERT_EQ(launches.size(), 5U);
+  EXPECT_EQ(launches[0].ordinal, 1U);
+  EXPECT_EQ(launches[1].ordinal, 1U);
+  EXPECT_EQ(launches[2].ordinal, 2U);
+  EXPECT_EQ(launches[3].ordinal, 3U);
+  EXPECT_EQ(launches[4].ordinal, 4U);
+  EXPECT_EQ(launches[4].operations[0].kind, "barrier");
+  EXPECT_FALSE(launches[4].is_whole);
+}
+
+TEST_F(GroupRecords, OnlyTheLastLaunchesAreGiven) {
+  make_group(1, "world");
+  for (std::uint32_t i = 1; i <= 10; ++i) run(1, i);
+  const std::vector<Group> found = read(3);
+  ASSERT_EQ(found[0].launches.size(), 3U);
+  EXPECT_EQ(found[0].launches[0].ordinal, 8U);
+}
+
+TEST_F(GroupRecords, ThatMakeNoSenseAreLeftOutAndCounted) {
+  make_group(1, "world");
+  run(1, 1);
+  ask(1, 2, {{.kind = OpKind::kSend, .root = 3}});
+  ask(1, 0, {{}});
+  begin(1, 0, 2, 2);
+  ask(1, 3, {{.count = -1}});
+  EXPECT_EQ(launches_of().size(), 1U);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find(recorder.path() + ": 4 records"), std::string::npos) << problems[0];
+}
+
+// The bytes of a row that was being written when its process was killed.
+TEST_F(GroupRecords, ATornRowIsToldAndTheRestIsRead) {
+  make_group(1, "world");
+  run(1, 1);
+  running_rows.push_back(recorder.table<RunningRow>().claim(
+      {.begun = 0x5eed5eed5eed, .ended = 1, .when = recorder.now(), .task = 1, .group = 1, .operations = 1}));
+  std::fstream file(recorder.path(), std::ios::in | std::ios::out | std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::uint64_t mark = 0x5eed5eed5eed;
+  const std::size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&mark), sizeof mark));
+  ASSERT_NE(at, std::string::npos);
+  file.clear();
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put('\x01').flush();
+  const std::vector<Launch> launches = launches_of();
+  ASSERT_EQ(launches.size(), 1U);
+  EXPECT_EQ(launches[0].stage, Stage::kDone);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find("1 rows of table comm_running are torn"), std::string::npos) << problems[0];
+}
+
+TEST_F(GroupRecords, MarksAreReadFromTheOutermostIn) {
+  auto table = recorder.table<MarkRow>();
+  (void)recorder.begin();
+  const auto tid = static_cast<std::uint32_t>(::gettid());
+  const auto inner = table.claim({12, recorder.now(), recorder.intern("load"), tid, 1});
+  const auto outer = table.claim({117, recorder.now(), recorder.intern("step"), tid, 0});
+  const auto none = table.claim({1, Moment{0}, StringId{}, tid, 2});
+  const std::vector<Mark> marks = detail::read_marks(RecordFile::open(recorder.path()), problems);
+  ASSERT_EQ(marks.size(), 2U);
+  EXPECT_EQ(marks[0].name, "step");
+  EXPECT_EQ(marks[0].value, 117);
+  EXPECT_NE(marks[0].since_ns, 0);
+  EXPECT_EQ(marks[1].name, "load");
+  EXPECT_NE(marks[1].thread, "");
+  EXPECT_NE(marks[1].thread, std::to_string(tid)) << "the file knows the name of the thread";
+}
+
+TEST_F(GroupRecords, LastLaunchesAreReadTheLatestFirst) {
+  auto table = recorder.table<LaunchLastRow>();
+  const auto first = table.claim({4, recorder.now(), 3, recorder.intern("cuda:0"), recorder.intern("softmax"), 0, 0});
+  const auto second = table.claim({5, recorder.now(), 4, recorder.intern("host"), recorder.intern("graph"), 2, 117});
+  const std::vector<LastLaunch> launches = detail::read_last_launches(RecordFile::open(recorder.path()), problems);
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_EQ(launches[0].name, "graph, replay 117");
+  EXPECT_EQ(launches[1].name, "softmax");
+  EXPECT_EQ(launches[1].device, "cuda:0");
+  EXPECT_EQ(launches[1].stream, 3U);
+}
+
+TEST(ParseRanks, ReadsListsAndRangesAndNothingElse) {
+  EXPECT_EQ(detail::parse_ranks("0-2,5"), (std::vector<int>{0, 1, 2, 5}));
+  EXPECT_EQ(detail::parse_ranks("7"), std::vector<int>{7});
+  for (const char* text : {"", "-1", "3-1", "0-", "1,", "a", "0-99999999", "0 1", "2147483647-2147483648"})
+    EXPECT_EQ(detail::parse_ranks(text), std::vector<int>()) << text;
+}
+
+}  // namespace
+}  // namespace tessera::record

@@ -1,0 +1,348 @@
+// Run directories read into evidence: of ranks that run, of files that are missing, old, cut or of another version, and
+// of what a launcher wrote. Ranks are simulated, or recorders of this process that play them.
+#include "tessera/record/read_run.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tessera/base/probe/detail/layout.h"
+#include "tessera/base/probe/recorder.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/process_group.h"
+#include "tessera/comm/store/store.h"
+#include "tessera/comm/work.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+#include "tessera/memory/history.h"
+#include "tessera/memory/label.h"
+
+namespace tessera::record {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using probe::detail::FileHeader;
+
+// The whole of a rank's record is touched when the rank comes to be, which takes its time.
+[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
+
+class ReadRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "read_run_XXXXXX";
+    directory = ::mkdtemp(name.data());
+  }
+  void TearDown() override { fs::remove_all(directory); }
+
+  // A rank of this process that lives until it is reset.
+  [[nodiscard]] std::unique_ptr<probe::Recorder> make_rank(int rank, int world_size) const {
+    return std::make_unique<probe::Recorder>(
+        RankPlace{.rank = tessera::Rank{rank}, .world_size = world_size, .run_dir = directory},
+        probe::RecordOptions{.nbytes = probe::RecordOptions::kMinBytes});
+  }
+  // Leaves a copy in the run directory, as a rank that ends does.
+  [[nodiscard]] std::string ended_rank(int rank, int world_size) const {
+    const auto recorder = make_rank(rank, world_size);
+    return recorder->run_path();
+  }
+  static void change_header(const std::string& path, const std::function<void(FileHeader&)>& change) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    FileHeader header{};
+    file.read(reinterpret_cast<char*>(&header), sizeof header);
+    change(header);
+    file.seekp(0);
+    file.write(reinterpret_cast<const char*>(&header), sizeof header);
+  }
+  void write_launch(const std::string& text) const { std::ofstream(directory + "/launch.json") << text; }
+  static std::string joined(const std::vector<std::string>& lines) {
+    std::string text;
+    for (const std::string& line : lines) text += line + "\n";
+    return text;
+  }
+
+  std::string directory;
+};
+
+TEST_F(ReadRun, TellsWhatRanksThatRunHaveDone) {
+  simulate(3,
+           [&] {
+             const device::Stream stream = device::Device::get("host").default_stream();
+             float x[8] = {};
+             const memory::Label label("step");
+             comm::world().all_reduce(x, x, 8, DType::kF32, {comm::ReduceKind::kMin}, stream).wait();
+             const int pair[] = {0, 2};
+             const comm::ProcessGroup some = comm::world().subgroup(pair, {.name = "some"});
+             if (comm::world().rank() != 1) some.launch({.kind = comm::OpKind::kBarrier}, stream).wait();
+             comm::world().launch({.kind = comm::OpKind::kBarrier}, stream).wait();
+             if (comm::world().rank() == 0) {
+               const Evidence evidence = read_run(directory);
+               EXPECT_EQ(joined(evidence.problems), "");
+               EXPECT_EQ(evidence.source, directory);
+               EXPECT_EQ(evidence.world_size, 3);
+               EXPECT_EQ(evidence.ranks.size(), 3U);
+               for (const Rank& rank : evidence.ranks) {
+                 EXPECT_EQ(rank.state, RankState::kRunning);
+                 EXPECT_EQ(rank.pid, static_cast<std::uint64_t>(::getpid()));
+                 EXPECT_GT(rank.last_ns, 0);
+                 EXPECT_LE(rank.last_ns, evidence.taken_ns);
+                 EXPECT_EQ(rank.groups.size(), rank.rank == 1 ? 1U : 2U);
+                 const Group& world = rank.groups.at(0);
+                 EXPECT_EQ(world.name, "world");
+                 EXPECT_EQ(world.rank, rank.rank);
+                 const Launch& first = world.launches.at(0);
+                 EXPECT_EQ(first.stage, Stage::kDone);
+                 EXPECT_EQ(first.ordinal, 1U);
+                 EXPECT_EQ(first.label, "step");
+                 EXPECT_EQ(first.device, "host");
+                 EXPECT_EQ(
+                     first.operations,
+                     (std::vector<Operation>{{.kind = "all_reduce", .dtype = "f32", .count = 8, .reduction = "min"}}));
+                 EXPECT_EQ(world.launches.at(1).ordinal, 2U);
+                 if (rank.rank == 1) continue;
+                 EXPECT_EQ(rank.groups.at(1).ranks, (std::vector<int>{0, 2}));
+                 EXPECT_EQ(rank.groups.at(1).launches.at(0).operations.at(0).kind, "barrier");
+               }
+               comm::store()->set("read", "");
+             }
+             (void)comm::store()->get("read", 20s);
+           },
+           {.run_dir = directory});
+}
+
+TEST_F(ReadRun, TellsWhoWaitsInWhichOperation) {
+  simulate(2,
+           [&] {
+             const device::Stream stream = device::Device::get("host").create_stream();
+             float x = 0;
+             if (comm::world().rank() == 0) {
+               const comm::Work first = comm::world().all_reduce(&x, &x, 1, DType::kF32, {}, stream);
+               const comm::Work second = comm::world().launch({.kind = comm::OpKind::kBarrier}, stream);
+               Evidence evidence = read_run(directory);
+               const auto has_begun = [&] {
+                 return evidence.ranks.at(0).groups.at(0).launches.at(0).stage != Stage::kAsked;
+               };
+               while (!has_begun()) evidence = read_run(directory);  // its thread needs a moment
+               const Group& own = evidence.ranks[0].groups[0];
+               EXPECT_EQ(own.launches.size(), 2U);
+               EXPECT_EQ(own.launches.at(0).stage, Stage::kBegun);
+               EXPECT_EQ(own.launches.at(0).ordinal, 1U);
+               EXPECT_EQ(own.launches.at(1).stage, Stage::kAsked);
+               EXPECT_EQ(own.launches.at(1).ordinal, 2U);
+               EXPECT_EQ(own.asked, 2U);
+               EXPECT_EQ(own.begun, 1U);
+               EXPECT_EQ(own.ended, 0U);
+               EXPECT_TRUE(evidence.ranks.at(1).groups.at(0).launches.empty());
+               comm::store()->set("read", "");
+               second.wait();
+             } else {
+               (void)comm::world();
+               (void)comm::store()->get("read", 20s);
+               comm::world().all_reduce(&x, &x, 1, DType::kF32, {}, stream);
+               comm::world().launch({.kind = comm::OpKind::kBarrier}, stream).wait();
+             }
+           },
+           {.run_dir = directory});
+}
+
+TEST_F(ReadRun, RefusesWhatIsNoRunDirectory) {
+  expect_error<IoError>([&] { (void)read_run(directory + "/none"); }, {directory + "/none", "no such directory"});
+  std::ofstream(directory + "/notes.txt") << "hello";
+  expect_error<IoError>([&] { (void)read_run(directory); }, {directory, "rank-N", "launch.json", "--run-dir"});
+}
+
+TEST_F(ReadRun, ARankWithoutAFileIsMissing) {
+  const auto zero = make_rank(0, 3);
+  const auto two = make_rank(2, 3);
+  const Evidence evidence = read_run(directory);
+  ASSERT_EQ(evidence.ranks.size(), 3U);
+  EXPECT_EQ(evidence.ranks[0].state, RankState::kRunning);
+  EXPECT_EQ(evidence.ranks[1].state, RankState::kMissing);
+  EXPECT_EQ(evidence.ranks[1].rank, 1);
+  EXPECT_EQ(evidence.ranks[2].state, RankState::kRunning);
+}
+
+TEST_F(ReadRun, ARankThatEndedOrFailedSaysSo) {
+  (void)ended_rank(0, 2);
+  const auto failed = make_rank(1, 2);
+  failed->save_failure("out of patience");
+  const Evidence evidence = read_run(directory);
+  EXPECT_EQ(evidence.ranks.at(0).state, RankState::kEnded);
+  EXPECT_EQ(evidence.ranks.at(1).state, RankState::kFailed);
+  EXPECT_EQ(evidence.ranks.at(1).reason, "out of patience");
+}
+
+TEST_F(ReadRun, TheLastStartOfARankCounts) {
+  const std::string first = ended_rank(0, 1);
+  const auto second = make_rank(0, 1);
+  const Evidence evidence = read_run(directory);
+  ASSERT_EQ(evidence.ranks.size(), 1U);
+  EXPECT_EQ(evidence.ranks[0].file, second->run_path());
+  EXPECT_EQ(evidence.ranks[0].state, RankState::kRunning);
+  EXPECT_EQ(joined(evidence.problems), "");
+  EXPECT_TRUE(fs::exists(first));
+}
+
+// A tool that ran with the same TESSERA_RUN_DIR, or a start with another number of ranks.
+TEST_F(ReadRun, FilesOfAnotherWorldAreNotTaken) {
+  (void)ended_rank(0, 4);
+  (void)ended_rank(3, 4);
+  const std::string zero = ended_rank(0, 2);
+  (void)ended_rank(1, 2);
+  (void)ended_rank(0, 1);
+  const Evidence evidence = read_run(directory);
+  ASSERT_EQ(evidence.world_size, 2);
+  EXPECT_EQ(evidence.ranks.at(0).file, zero);
+}
+
+TEST_F(ReadRun, OneSpoiltWorldSizeDoesNotHideTheOthers) {
+  const std::string spoilt = ended_rank(0, 3);
+  (void)ended_rank(1, 3);
+  (void)ended_rank(2, 3);
+  change_header(spoilt, [](FileHeader& header) { header.world_size = 60000; });
+  const Evidence evidence = read_run(directory);
+  EXPECT_EQ(evidence.world_size, 3);
+  EXPECT_EQ(evidence.ranks.at(1).state, RankState::kEnded);
+  EXPECT_NE(joined(evidence.problems).find(spoilt + ": of a world of 60000 ranks"), std::string::npos);
+}
+
+TEST_F(ReadRun, AFileThatCannotBeReadIsToldAndTheOthersAreRead) {
+  const std::string newer = ended_rank(0, 4);
+  const std::string cut = ended_rank(1, 4);
+  const std::string half = ended_rank(2, 4);
+  (void)ended_rank(3, 4);
+  change_header(newer, [](FileHeader& header) { header.version = 1000; });
+  fs::resize_file(cut, 100);
+  fs::resize_file(half, fs::file_size(half) / 2);
+  const Evidence evidence = read_run(directory);
+  const std::string problems = joined(evidence.problems);
+  EXPECT_NE(problems.find(newer + ": format version 1000"), std::string::npos) << problems;
+  EXPECT_NE(problems.find(cut + ": 100 bytes"), std::string::npos) << problems;
+  EXPECT_NE(problems.find(half + ": cut off at"), std::string::npos) << problems;
+  ASSERT_EQ(evidence.world_size, 4);
+  EXPECT_EQ(evidence.ranks[0].state, RankState::kUnknown);
+  EXPECT_EQ(evidence.ranks[0].file, newer);
+  EXPECT_EQ(evidence.ranks[1].state, RankState::kUnknown);
+  EXPECT_EQ(evidence.ranks[2].state, RankState::kEnded);
+  EXPECT_EQ(evidence.ranks[3].state, RankState::kEnded);
+}
+
+TEST_F(ReadRun, ALinkWhoseRecordIsElsewhereSaysWhere) {
+  const auto zero = make_rank(0, 2);
+  fs::create_symlink("/dev/shm/tessera-n1-p2-t3-r1-0.record", directory + "/rank-1.far.away.77.0.record");
+  const Evidence evidence = read_run(directory);
+  ASSERT_EQ(evidence.ranks.size(), 2U);
+  EXPECT_EQ(evidence.ranks[1].state, RankState::kUnknown);
+  EXPECT_EQ(evidence.ranks[1].host, "far.away");
+  EXPECT_NE(joined(evidence.problems).find("tessera-n1-p2-t3-r1-0.record of host far.away"), std::string::npos)
+      << joined(evidence.problems);
+}
+
+TEST_F(ReadRun, AProcessThatIsGoneHasDied) {
+  const auto rank = make_rank(0, 1);
+  const std::string copy = directory + "/copy";
+  fs::copy_file(rank->path(), copy);
+  const auto taken_for = [&](const std::function<void(FileHeader&)>& change) {
+    change_header(copy, change);
+    fs::remove(rank->run_path());
+    fs::copy_file(copy, rank->run_path());
+    return read_run(directory).ranks.at(0).state;
+  };
+  EXPECT_EQ(taken_for([](FileHeader&) {}), RankState::kRunning);
+  EXPECT_EQ(taken_for([](FileHeader& header) { ++header.process_start; }), RankState::kDied);
+  EXPECT_EQ(taken_for([](FileHeader& header) { ++header.pid_namespace; }), RankState::kUnknown);
+  EXPECT_EQ(taken_for([](FileHeader& header) {
+              --header.pid_namespace;
+              header.boot_id[0] = '?';
+            }),
+            RankState::kUnknown);
+}
+
+TEST_F(ReadRun, TheLaunchersWordsTellHowProcessesEnded) {
+  const std::string open = ended_rank(1, 5);
+  change_header(open, [](FileHeader& header) {
+    header.state = static_cast<std::uint32_t>(probe::detail::FileState::kOpen);
+    ++header.process_start;
+  });
+  (void)ended_rank(2, 5);
+  write_launch(R"json({"ranks": 5, "host": "node7", "exit_code": 137, "ended": "2100-01-01T00:00:09Z",
+    "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": [
+      {"rank": 0, "pid": 10, "end": "exited with 0", "exit_code": 0, "signal": 0, "time": "2100-01-01T00:00:01Z"},
+      {"rank": 1, "pid": 11, "end": "was killed by signal 9 (Killed)", "exit_code": 0, "signal": 9},
+      {"rank": 2, "pid": 12, "end": "exited with 3", "exit_code": 3, "signal": 0},
+      {"rank": 3, "pid": 13, "end": "was killed by signal 15 (Terminated)", "signal": 15},
+      {"rank": 4, "pid": 14}]}]})json");
+  const Evidence evidence = read_run(directory);
+  EXPECT_EQ(joined(evidence.problems), "");
+  ASSERT_EQ(evidence.ranks.size(), 5U);
+  EXPECT_EQ(evidence.ranks[0].state, RankState::kEnded);
+  EXPECT_EQ(evidence.ranks[0].host, "node7");
+  EXPECT_EQ(evidence.ranks[1].state, RankState::kDied);
+  EXPECT_EQ(evidence.ranks[1].signal, 9);
+  EXPECT_EQ(evidence.ranks[1].reason, "was killed by signal 9 (Killed)");
+  EXPECT_EQ(evidence.ranks[2].state, RankState::kFailed);
+  EXPECT_EQ(evidence.ranks[2].reason, "exited with 3");
+  EXPECT_EQ(evidence.ranks[3].state, RankState::kDied);
+  EXPECT_EQ(evidence.ranks[3].pid, 13U);
+  EXPECT_EQ(evidence.ranks[4].state, RankState::kMissing);
+  EXPECT_EQ(evidence.ranks[4].pid, 14U);
+}
+
+TEST_F(ReadRun, FilesFromBeforeTheLastStartAreNotTaken) {
+  (void)ended_rank(0, 1);
+  write_launch(R"({"ranks": 1, "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": []},
+                                          {"time": "2100-01-01T00:00:00Z", "ranks": [{"rank": 0, "pid": 5}]}]})");
+  EXPECT_EQ(read_run(directory).ranks.at(0).state, RankState::kMissing);
+}
+
+TEST_F(ReadRun, WhenAllIsOverTheTimeIsThatOfTheLastEnd) {
+  (void)ended_rank(0, 1);
+  write_launch(R"({"ranks": 1, "exit_code": 0, "ended": "2100-01-01T00:00:09Z",
+                   "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": []}]})");
+  EXPECT_EQ(read_run(directory).taken_ns, std::int64_t{4102444809} * 1'000'000'000);
+}
+
+TEST_F(ReadRun, ALaunchFileThatIsSpoiltIsToldAndTheRecordsAreRead) {
+  (void)ended_rank(0, 1);
+  write_launch(R"({"ranks": 1, "starts": [)");
+  Evidence evidence = read_run(directory);
+  EXPECT_EQ(evidence.ranks.at(0).state, RankState::kEnded);
+  EXPECT_NE(joined(evidence.problems).find(directory + "/launch.json: no JSON"), std::string::npos);
+  write_launch(R"({"ranks": "many", "starts": [{"ranks": [{"rank": 0.5, "pid": "x", "end": 7}, 3]}, {}]})");
+  evidence = read_run(directory);
+  EXPECT_EQ(evidence.ranks.at(0).state, RankState::kEnded);
+  EXPECT_NE(joined(evidence.problems).find("how many ranks"), std::string::npos);
+}
+
+TEST_F(ReadRun, MemoryIsSummedByDeviceAndOwner) {
+  const auto rank = make_rank(0, 1);
+  const auto pool =
+      rank->table<memory::MemoryPoolRow>().claim({1, 1, 0, 0, rank->intern("cuda:0"), rank->intern("default")});
+  const auto write = [&](const auto& record) { rank->write(probe::Ring::kMemory, record); };
+  const probe::StringId none = {};
+  const std::uint64_t base = std::uint64_t{1} << 40;
+  write(memory::MapRecord{base, 1 << 20, 0, 1, true, false});
+  write(memory::AllocRecord{base, 1000, 1024, 0, 1, none, none});
+  write(memory::AllocRecord{base + 1024, 4000, 4096, 0, 1, rank->intern("weights"), none});
+  write(memory::OutOfMemoryRecord{5 << 20, 0, 0, 1, none});
+  Evidence evidence = read_run(directory);
+  ASSERT_EQ(evidence.ranks.at(0).memory.size(), 1U) << joined(evidence.problems);
+  const Memory& device = evidence.ranks[0].memory[0];
+  EXPECT_EQ(device.device, "cuda:0");
+  EXPECT_EQ(device.live_nbytes, 5000U);
+  EXPECT_EQ(device.mapped_nbytes, 1U << 20);
+  EXPECT_EQ(device.refused_nbytes, 5U << 20);
+  using Owners = std::vector<std::pair<std::string, std::uint64_t>>;
+  EXPECT_EQ(device.owners, (Owners{{"weights", 4000}, {"(no label)", 1000}}));
+  EXPECT_TRUE(read_run(directory, {.has_memory = false}).ranks.at(0).memory.empty());
+  // Whoever was refused got it later.
+  write(memory::MapRecord{base + (1 << 20), 8 << 20, 0, 1, true, false});
+  write(memory::AllocRecord{base + (1 << 20), 5 << 20, 5 << 20, 0, 1, none, none});
+  EXPECT_EQ(read_run(directory).ranks.at(0).memory.at(0).refused_nbytes, 0U);
+}
+
+}  // namespace
+}  // namespace tessera::record

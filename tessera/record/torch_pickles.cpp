@@ -1,0 +1,141 @@
+// The files of PyTorch's flight recorder in a directory, and what all of them say together.
+// detail/torch_entries.h reads one, torch_pickles_write.cpp writes them.
+#include "tessera/record/torch_pickles.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "tessera/base/error.h"
+#include "tessera/record/detail/launch_file.h"
+#include "tessera/record/detail/pickle_reader.h"
+#include "tessera/record/detail/torch_entries.h"
+
+namespace tessera::record {
+namespace {
+
+namespace fs = std::filesystem;
+using tessera::detail::concat;
+
+constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 28;
+// What PyTorch calls them when it is not told otherwise, now and before.
+constexpr std::string_view kUsualPrefixes[] = {"comm_lib_trace_rank_", "nccl_trace_rank_"};
+
+using FilesByRank = std::map<int, std::string>;
+struct Found {
+  std::map<std::string, FilesByRank> by_prefix = {};
+  std::map<std::string, int> pickles = {};  // how many of each prefix begin as a pickle does
+  bool has_records = false;                 // whether there are files of ours
+};
+
+bool begins_as_pickle(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char head[2] = {};
+  return file.read(head, sizeof head) && static_cast<unsigned char>(head[0]) == 0x80 && head[1] >= 2 && head[1] <= 5;
+}
+
+// Files whose names end in a number, which is their rank.
+Found find_files(const std::string& directory) {
+  Found found;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    found.has_records |= name.starts_with("rank-") && name.ends_with(".record");
+    const std::size_t digits = name.find_last_not_of("0123456789") + 1;
+    int rank = -1;
+    const auto [last, problem] = std::from_chars(name.data() + digits, name.data() + name.size(), rank);
+    if (digits == 0 || digits == name.size() || problem != std::errc() || rank >= detail::kMostRanks) continue;
+    std::error_code ignored;
+    if (!entry->is_regular_file(ignored)) continue;
+    const std::string prefix = name.substr(0, digits);
+    found.by_prefix[prefix][rank] = entry->path().string();
+    found.pickles[prefix] += begins_as_pickle(entry->path().string()) ? 1 : 0;
+  }
+  return found;
+}
+
+// The files of one prefix: a usual one, else the one of most pickles.
+const FilesByRank* chosen_files(const Found& found) {
+  const FilesByRank* chosen = nullptr;
+  int most = 0;
+  for (const auto& [prefix, files] : found.by_prefix) {
+    const int pickles = found.pickles.at(prefix);
+    const bool is_usual =
+        std::find(std::begin(kUsualPrefixes), std::end(kUsualPrefixes), prefix) != std::end(kUsualPrefixes);
+    if (pickles == 0) continue;
+    if (is_usual) return &files;
+    if (pickles > most) chosen = &files;
+    most = std::max(most, pickles);
+  }
+  return chosen;
+}
+
+std::string content(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t nbytes = fs::file_size(path, error);
+  TESSERA_CHECK_AS(IoError, !error, "pickle ", path, ": ", error.message());
+  TESSERA_CHECK_AS(IoError, nbytes <= kMostBytes, "pickle ", path, ": ", nbytes,
+                   " bytes are more than any flight recorder keeps");
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// Groups that name no ranks have all; ranks that others know of and that have no file are missing.
+void complete_world(Evidence& evidence, std::map<int, Rank>& ranks) {
+  int size = ranks.empty() ? 0 : ranks.rbegin()->first + 1;
+  for (const auto& [number, rank] : ranks) {
+    for (const Group& group : rank.groups) {
+      for (const int member : group.ranks) size = std::max(size, member + 1);
+    }
+  }
+  evidence.world_size = size;
+  for (int number = 0; number < size; ++number) {
+    const auto found = ranks.find(number);
+    evidence.ranks.push_back(found != ranks.end() ? std::move(found->second)
+                                                  : Rank{.rank = number, .state = RankState::kMissing});
+  }
+  for (Rank& rank : evidence.ranks) {
+    std::erase_if(rank.groups, [&](Group& group) { return !detail::settle_group(group, rank.rank, size); });
+    for (const Group& group : rank.groups) {
+      for (const Launch& launch : group.launches)
+        rank.last_ns = std::max({rank.last_ns, launch.asked_ns, launch.begun_ns, launch.ended_ns});
+    }
+    evidence.taken_ns = std::max(evidence.taken_ns, rank.last_ns);
+  }
+}
+
+}  // namespace
+
+bool has_torch_pickles(const std::string& directory) {
+  const Found found = find_files(directory);
+  return !found.has_records && chosen_files(found) != nullptr;
+}
+
+Evidence read_torch_pickles(const std::string& directory) {
+  Evidence evidence{.source = directory};
+  const Found found = find_files(directory);
+  const FilesByRank* files = chosen_files(found);
+  TESSERA_CHECK_AS(IoError, files != nullptr, "directory ", directory,
+                   ": no pickle of PyTorch's flight recorder (a prefix and the rank: ", kUsualPrefixes[0], "0)");
+  std::map<int, Rank> ranks;
+  for (const auto& [number, path] : *files) {
+    try {
+      const detail::Pickle pickle = detail::Pickle::parse(content(path), path);
+      ranks[number] = detail::read_torch_rank(pickle.root(), number, path, evidence.problems);
+    } catch (const Error& error) {
+      evidence.problems.push_back(error.message());
+    }
+  }
+  TESSERA_CHECK_AS(IoError, !ranks.empty(), "directory ", directory, ": none of its ", files->size(),
+                   " files can be read: ", evidence.problems.front());
+  for (const auto& [number, path] : *files) {
+    if (!ranks.contains(number)) ranks[number] = Rank{.rank = number, .file = path};
+  }
+  complete_world(evidence, ranks);
+  return evidence;
+}
+
+}  // namespace tessera::record
