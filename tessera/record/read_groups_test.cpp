@@ -10,7 +10,6 @@
 #include "tessera/base/error.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/comm/operation.h"
-#include "tessera/record/detail/read_rank.h"
 
 namespace tessera::record {
 namespace {
@@ -134,25 +133,6 @@ struct OldAskedRow {
   std::int32_t root;
   static constexpr std::uint32_t kRows = 16;
   TESSERA_RECORD(OldAskedRow, "comm_asked", count, when, task, group, kind, dtype, reduction, operations, root)
-};
-
-struct MarkRow {
-  std::int64_t value;
-  Moment since;
-  StringId name;
-  std::uint32_t thread, depth;
-  static constexpr std::uint32_t kRows = 16;
-  TESSERA_RECORD(MarkRow, "record_mark", value, since, name, thread, depth)
-};
-struct LaunchLastRow {
-  std::uint64_t count;
-  Moment when;
-  std::uint32_t stream;
-  StringId device, label;
-  std::uint32_t graph;
-  std::uint64_t replay;
-  static constexpr std::uint32_t kRows = 16;
-  TESSERA_RECORD(LaunchLastRow, "launch_last", count, when, stream, device, label, graph, replay)
 };
 
 // What one operation is; a message has its peer in `root`.
@@ -479,35 +459,6 @@ TEST_F(GroupRecords, ATornRowIsToldAndTheRestIsRead) {
   EXPECT_EQ(launches[0].stage, Stage::kDone);
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_NE(problems[0].find("1 rows of table comm_running are torn"), std::string::npos) << problems[0];
-}
-
-TEST_F(GroupRecords, MarksAreReadFromTheOutermostIn) {
-  auto table = recorder.table<MarkRow>();
-  (void)recorder.begin();
-  const auto tid = static_cast<std::uint32_t>(::gettid());
-  const auto inner = table.claim({12, recorder.now(), recorder.intern("load"), tid, 1});
-  const auto outer = table.claim({117, recorder.now(), recorder.intern("step"), tid, 0});
-  const auto none = table.claim({1, Moment{0}, StringId{}, tid, 2});
-  const std::vector<Mark> marks = detail::read_marks(RecordFile::open(recorder.path()), problems);
-  ASSERT_EQ(marks.size(), 2U);
-  EXPECT_EQ(marks[0].name, "step");
-  EXPECT_EQ(marks[0].value, 117);
-  EXPECT_NE(marks[0].since_ns, 0);
-  EXPECT_EQ(marks[1].name, "load");
-  EXPECT_NE(marks[1].thread, "");
-  EXPECT_NE(marks[1].thread, std::to_string(tid)) << "the file knows the name of the thread";
-}
-
-TEST_F(GroupRecords, LastLaunchesAreReadTheLatestFirst) {
-  auto table = recorder.table<LaunchLastRow>();
-  const auto first = table.claim({4, recorder.now(), 3, recorder.intern("cuda:0"), recorder.intern("softmax"), 0, 0});
-  const auto second = table.claim({5, recorder.now(), 4, recorder.intern("host"), recorder.intern("graph"), 2, 117});
-  const std::vector<LastLaunch> launches = detail::read_last_launches(RecordFile::open(recorder.path()), problems);
-  ASSERT_EQ(launches.size(), 2U);
-  EXPECT_EQ(launches[0].name, "graph, replay 117");
-  EXPECT_EQ(launches[1].name, "softmax");
-  EXPECT_EQ(launches[1].device, "cuda:0");
-  EXPECT_EQ(launches[1].stream, 3U);
 }
 
 TEST(ParseRanks, ReadsListsAndRangesAndNothingElse) {

@@ -17,7 +17,6 @@
 #include "tessera/comm/work.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
-#include "tessera/memory/history.h"
 #include "tessera/memory/label.h"
 
 namespace tessera::record {
@@ -315,33 +314,6 @@ TEST_F(ReadRun, ALaunchFileThatIsSpoiltIsToldAndTheRecordsAreRead) {
   evidence = read_run(directory);
   EXPECT_EQ(evidence.ranks.at(0).state, RankState::kEnded);
   EXPECT_NE(joined(evidence.problems).find("how many ranks"), std::string::npos);
-}
-
-TEST_F(ReadRun, MemoryIsSummedByDeviceAndOwner) {
-  const auto rank = make_rank(0, 1);
-  const auto pool =
-      rank->table<memory::MemoryPoolRow>().claim({1, 1, 0, 0, rank->intern("cuda:0"), rank->intern("default")});
-  const auto write = [&](const auto& record) { rank->write(probe::Ring::kMemory, record); };
-  const probe::StringId none = {};
-  const std::uint64_t base = std::uint64_t{1} << 40;
-  write(memory::MapRecord{base, 1 << 20, 0, 1, true, false});
-  write(memory::AllocRecord{base, 1000, 1024, 0, 1, none, none});
-  write(memory::AllocRecord{base + 1024, 4000, 4096, 0, 1, rank->intern("weights"), none});
-  write(memory::OutOfMemoryRecord{5 << 20, 0, 0, 1, none});
-  Evidence evidence = read_run(directory);
-  ASSERT_EQ(evidence.ranks.at(0).memory.size(), 1U) << joined(evidence.problems);
-  const Memory& device = evidence.ranks[0].memory[0];
-  EXPECT_EQ(device.device, "cuda:0");
-  EXPECT_EQ(device.live_nbytes, 5000U);
-  EXPECT_EQ(device.mapped_nbytes, 1U << 20);
-  EXPECT_EQ(device.refused_nbytes, 5U << 20);
-  using Owners = std::vector<std::pair<std::string, std::uint64_t>>;
-  EXPECT_EQ(device.owners, (Owners{{"weights", 4000}, {"(no label)", 1000}}));
-  EXPECT_TRUE(read_run(directory, {.has_memory = false}).ranks.at(0).memory.empty());
-  // Whoever was refused got it later.
-  write(memory::MapRecord{base + (1 << 20), 8 << 20, 0, 1, true, false});
-  write(memory::AllocRecord{base + (1 << 20), 5 << 20, 5 << 20, 0, 1, none, none});
-  EXPECT_EQ(read_run(directory).ranks.at(0).memory.at(0).refused_nbytes, 0U);
 }
 
 }  // namespace

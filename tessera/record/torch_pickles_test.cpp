@@ -222,9 +222,8 @@ TEST_F(TorchPickles, MatchTheGoldenFiles) {
   Evidence evidence = sample();
   for (const std::string& path : write_torch_pickles(evidence, directory)) {
     const std::string golden_path =
-        std::string(TESSERA_TREE) + "/tessera/record/testdata/" + fs::path(path).filename().string();
-    // The version of this library stands in it, and moves.
-    std::string bytes = content(path);
+        std::string(TESSERA_TREE) + "/tessera/record/testdata/" + fs::path(path).filename().string() + ".pickle";
+    const std::string bytes = content(path);
     if (std::getenv("WRITE_GOLDENS") != nullptr) std::ofstream(golden_path, std::ios::binary) << bytes;
     const std::string golden = content(golden_path);
     ASSERT_FALSE(golden.empty()) << golden_path;

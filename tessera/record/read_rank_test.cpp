@@ -1,0 +1,99 @@
+// Marks, last launches and memory of a rank, read from its record. Rows of marks and launches are written here field by
+// field, as those who record them do.
+#include "tessera/record/detail/read_rank.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tessera/base/probe/recorder.h"
+#include "tessera/memory/history.h"
+
+namespace tessera::record {
+namespace {
+
+using probe::Moment;
+using probe::RecordFile;
+using probe::StringId;
+
+struct MarkRow {
+  std::int64_t value;
+  Moment since;
+  StringId name;
+  std::uint32_t thread, depth;
+  static constexpr std::uint32_t kRows = 16;
+  TESSERA_RECORD(MarkRow, "record_mark", value, since, name, thread, depth)
+};
+struct LaunchLastRow {
+  std::uint64_t count;
+  Moment when;
+  std::uint32_t stream;
+  StringId device, label;
+  std::uint32_t graph;
+  std::uint64_t replay;
+  static constexpr std::uint32_t kRows = 16;
+  TESSERA_RECORD(LaunchLastRow, "launch_last", count, when, stream, device, label, graph, replay)
+};
+
+class RankRecords : public testing::Test {
+ protected:
+  [[nodiscard]] RecordFile file() const { return RecordFile::open(recorder.path()); }
+  probe::Recorder recorder{RankPlace{}, {.nbytes = probe::RecordOptions::kMinBytes}};
+  std::vector<std::string> problems;
+};
+
+TEST_F(RankRecords, MarksAreReadFromTheOutermostIn) {
+  auto table = recorder.table<MarkRow>();
+  (void)recorder.begin();
+  const auto tid = static_cast<std::uint32_t>(::gettid());
+  const auto inner = table.claim({12, recorder.now(), recorder.intern("load"), tid, 1});
+  const auto outer = table.claim({117, recorder.now(), recorder.intern("step"), tid, 0});
+  const auto none = table.claim({1, Moment{0}, StringId{}, tid, 2});
+  const std::vector<Mark> marks = detail::read_marks(file(), problems);
+  ASSERT_EQ(marks.size(), 2U);
+  EXPECT_EQ(marks[0].name, "step");
+  EXPECT_EQ(marks[0].value, 117);
+  EXPECT_NE(marks[0].since_ns, 0);
+  EXPECT_EQ(marks[1].name, "load");
+  EXPECT_NE(marks[1].thread, "");
+  EXPECT_NE(marks[1].thread, std::to_string(tid)) << "the file knows the name of the thread";
+}
+
+TEST_F(RankRecords, LastLaunchesAreReadTheLatestFirst) {
+  auto table = recorder.table<LaunchLastRow>();
+  const auto first = table.claim({4, recorder.now(), 3, recorder.intern("cuda:0"), recorder.intern("softmax"), 0, 0});
+  const auto second = table.claim({5, recorder.now(), 4, recorder.intern("host"), recorder.intern("graph"), 2, 117});
+  const std::vector<LastLaunch> launches = detail::read_last_launches(file(), problems);
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_EQ(launches[0].name, "graph, replay 117");
+  EXPECT_EQ(launches[1].name, "softmax");
+  EXPECT_EQ(launches[1].device, "cuda:0");
+  EXPECT_EQ(launches[1].stream, 3U);
+}
+
+TEST_F(RankRecords, MemoryIsSummedByDeviceAndOwner) {
+  const auto pool = recorder.table<memory::MemoryPoolRow>().claim(
+      {1, 1, 0, 0, recorder.intern("cuda:0"), recorder.intern("default")});
+  const auto write = [&](const auto& record) { recorder.write(probe::Ring::kMemory, record); };
+  const probe::StringId none = {};
+  const std::uint64_t base = std::uint64_t{1} << 40;
+  write(memory::MapRecord{base, 1 << 20, 0, 1, true, false});
+  write(memory::AllocRecord{base, 1000, 1024, 0, 1, none, none});
+  write(memory::AllocRecord{base + 1024, 4000, 4096, 0, 1, recorder.intern("weights"), none});
+  write(memory::OutOfMemoryRecord{5 << 20, 0, 0, 1, none});
+  const std::vector<Memory> found = detail::read_memory(file(), problems);
+  ASSERT_EQ(found.size(), 1U);
+  const Memory& device = found[0];
+  EXPECT_EQ(device.device, "cuda:0");
+  EXPECT_EQ(device.live_nbytes, 5000U);
+  EXPECT_EQ(device.mapped_nbytes, 1U << 20);
+  EXPECT_EQ(device.refused_nbytes, 5U << 20);
+  using Owners = std::vector<std::pair<std::string, std::uint64_t>>;
+  EXPECT_EQ(device.owners, (Owners{{"weights", 4000}, {"(no label)", 1000}}));
+  // Whoever was refused got it later.
+  write(memory::MapRecord{base + (1 << 20), 8 << 20, 0, 1, true, false});
+  write(memory::AllocRecord{base + (1 << 20), 5 << 20, 5 << 20, 0, 1, none, none});
+  EXPECT_EQ(detail::read_memory(file(), problems).at(0).refused_nbytes, 0U);
+}
+
+}  // namespace
+}  // namespace tessera::record
