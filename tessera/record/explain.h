@@ -105,7 +105,7 @@ struct ShowOptions {
   std::size_t last = 5;         ///< launches of each group and rank
   bool has_colors = false;      ///< for a terminal
 };
-/// For people: ranks, groups, differences, waits, stragglers; the last line is the verdict.
+/// For people: ranks, groups, differences, waits, stragglers; then the verdict, how sure it is and what to do next.
 TESSERA_API std::string to_text(const Evidence& evidence, const Explanation& found, const ShowOptions& options = {});
 /// For programs.
 TESSERA_API std::string to_json(const Evidence& evidence, const Explanation& found, const ShowOptions& options = {});

@@ -111,17 +111,25 @@ class Absences {
     findings_.push_back(std::move(finding));
   }
 
+  // Whether a meeting says something of a member that did not come. Where a rank is gone the others may have been on
+  // their way; and so may they where the run was ended from outside.
+  [[nodiscard]] bool counts(const Meeting& meeting, const Member& member) const {
+    if (meeting.has_timed_out || meeting.waiters[0].waited_ns >= kLongWait) return true;
+    const GroupView& group = group_of(meeting);
+    if (std::any_of(group.members.begin(), group.members.end(), is_gone)) return false;
+    return member.standing != Standing::kTold ||
+           std::any_of(meeting.waiters.begin(), meeting.waiters.end(),
+                       [](const Waiter& waiter) { return waiter.launch->stage == Stage::kFailed; });
+  }
+
   // Ranks at which the waiting ends; each is told for the meeting that waits longest for it.
   void find_roots(const Meeting& meeting) {
     const GroupView& group = group_of(meeting);
-    const bool has_gone = std::any_of(group.members.begin(), group.members.end(), is_gone);
-    const bool counts = !has_gone || meeting.has_timed_out || meeting.waiters[0].waited_ns >= kLongWait;
     for (const std::size_t at : meeting.absent) {
       const Member& member = group.members[at];
       const bool can_be = member.standing == Standing::kAtWork || member.standing == Standing::kTold ||
                           member.standing == Standing::kVictim;
-      if (!can_be || member.known == nullptr || waits_elsewhere(member.rank)) continue;
-      if (!counts && (member.standing != Standing::kAtWork || meeting.waiters[0].waited_ns < kLongWait)) continue;
+      if (!can_be || member.known == nullptr || waits_elsewhere(member.rank) || !counts(meeting, member)) continue;
       const Held held = what_holds(meeting, at);
       const auto [place, is_new] = roots_.emplace(member.rank, Root{&meeting, at, held});
       if (!is_new && place->second.meeting->waiters[0].waited_ns < meeting.waiters[0].waited_ns) {
@@ -201,7 +209,7 @@ class Absences {
     }
     verdict.culprits = ranks;
     verdict.sentence = sentence_of(meeting, fault, ranks);
-    verdict.advice = advice_of(meeting, fault, ranks);
+    verdict.advice = advice_of(fault, ranks);
     verdict.confidence = confidence_of(meeting, ranks);
     const bool is_weak =
         std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return is_drawn_along(meeting, rank); });
@@ -216,8 +224,7 @@ class Absences {
   [[nodiscard]] bool is_drawn_along(const Meeting& meeting, int rank) const {
     const Root& root = roots_.at(rank);
     const Member& member = group_of(meeting).members[root.member];
-    if (member.standing != Standing::kVictim || root.held.fault == Fault::kSlow) return false;
-    return true;
+    return member.standing == Standing::kVictim && root.held.fault != Fault::kSlow;
   }
 
   [[nodiscard]] Confidence confidence_of(const Meeting& meeting, const std::vector<int>& ranks) const {
@@ -275,7 +282,7 @@ class Absences {
     return "no launch on it is known";
   }
 
-  [[nodiscard]] std::string advice_of(const Meeting& meeting, Fault fault, const std::vector<int>& ranks) const {
+  [[nodiscard]] std::string advice_of(Fault fault, const std::vector<int>& ranks) const {
     const Rank& first = *material_.overview.find(ranks.front());
     const Root& root = roots_.at(ranks.front());
     if (fault == Fault::kStream) {
@@ -292,10 +299,11 @@ class Absences {
     const std::string label = last_label(first);
     const std::string after = label.empty() ? "" : fmt::format(", after label '{}'", label);
     if (!first.marks.empty())
-      return fmt::format(
-          "look at the code of rank {} in mark {}{}: its process {} is still there, a debugger shows its stack",
-          first.rank, text_of_marks(first), after, first.pid);
-    (void)meeting;
+      return fmt::format("look at the code of rank {} in mark {}{}{}", first.rank, text_of_marks(first), after,
+                         first.state == RankState::kRunning
+                             ? fmt::format("; a debugger shows the stack of its process {}", first.pid)
+                             : "");
+    if (first.state != RankState::kRunning) return fmt::format("look at the output of rank {}{}", first.rank, after);
     return fmt::format("look at the stack of process {} of rank {}{}", first.pid, first.rank, after);
   }
 

@@ -29,7 +29,7 @@ bool can_wait(const Member& member) {
 
 class Gathering {
  public:
-  explicit Gathering(const Overview& overview) : overview_(overview) {}
+  explicit Gathering(const Overview& overview) : overview_(overview), is_final_(is_final(*overview.evidence)) {}
 
   WaitGraph found() {
     for (std::size_t i = 0; i < overview_.groups.size(); ++i) {
@@ -166,9 +166,21 @@ class Gathering {
            member.standing == Standing::kEnded;
   }
 
-  static void settle(Meeting& meeting) {
+  // Files that were written once, when something had gone wrong, and that do not say when they were read: what waits
+  // there has waited for long, however little happened after it.
+  static bool is_final(const Evidence& evidence) {
+    std::int64_t last = 0;
+    for (const Rank& rank : evidence.ranks) {
+      if (rank.state != RankState::kUnknown && rank.state != RankState::kMissing) return false;
+      last = std::max(last, rank.last_ns);
+    }
+    return last > 0 && evidence.taken_ns <= last;
+  }
+
+  void settle(Meeting& meeting) const {
     std::stable_sort(meeting.waiters.begin(), meeting.waiters.end(),
                      [](const Waiter& a, const Waiter& b) { return a.waited_ns > b.waited_ns; });
+    meeting.is_old = is_final_ && !meeting.waiters.empty();
     for (const Waiter& waiter : meeting.waiters) {
       meeting.has_timed_out = meeting.has_timed_out || waiter.launch->failure == "timeout";
       meeting.is_old = meeting.is_old || meeting.has_timed_out || waiter.waited_ns >= kOld;
@@ -176,6 +188,7 @@ class Gathering {
   }
 
   const Overview& overview_;
+  bool is_final_ = false;
   WaitGraph graph_;
 };
 
