@@ -225,7 +225,7 @@ class Watched : public ::testing::Test {
       const std::string line = "[" + std::to_string(each) + "] tessera: rank " + std::to_string(each) + ": ";
       const bool tells = std::ranges::find(ranks, each) != ranks.end();
       EXPECT_EQ(count(line), tells ? 1u : 0u) << line << "\n" << said;
-      if (tells) EXPECT_EQ(count(line + report->sentence + "; see " + run_dir + "/explain.txt"), 1u) << said;
+      EXPECT_EQ(count(line + report->sentence + "; see " + run_dir + "/explain.txt"), tells ? 1u : 0u) << said;
     }
     EXPECT_EQ(count("tessera run: " + report->sentence), 1u) << said;
   }

@@ -82,6 +82,9 @@ class Watch : public ::testing::Test {
     }
     return lines;
   }
+  void wait_for_report() const {
+    EXPECT_TRUE(comes([&] { return std::filesystem::exists(run_dir + "/explain.json"); }));
+  }
   std::string report(const char* name) const {
     std::stringstream text;
     text << std::ifstream(run_dir + "/" + name).rdbuf();
@@ -143,7 +146,7 @@ TEST_F(Watch, ADeadlineIsToldInOneLineAndReportedInFull) {
     const ProcessGroup world = comm::world();
     barrier(world);
     world.set_deadline(300ms);
-    if (rank() == 1) EXPECT_TRUE(comes([&] { return std::filesystem::exists(run_dir + "/explain.json"); }));
+    if (rank() == 1) wait_for_report();
     if (rank() != 1) barrier(world);
   });
   ASSERT_EQ(lines.size(), 1u);
@@ -163,7 +166,6 @@ TEST_F(Watch, WithoutARunDirectoryTheLineHasTheWordsOfTheFailure) {
         const ProcessGroup world = comm::world();
         world.set_deadline(200ms);
         if (rank() == 0) barrier(world);
-        if (rank() == 1) EXPECT_TRUE(comes([] { return stands(0, "world", Standing::kIdle) || standing().empty(); }));
       },
       /*has_run_dir=*/false);
   ASSERT_EQ(lines.size(), 1u);
@@ -213,7 +215,7 @@ TEST_F(Watch, WhoWaitsOnIsToldOfTheDeadlineAndThenGoesOn) {
     const std::vector<int> both = {0, 1};
     const ProcessGroup group = comm::world().subgroup(both, {.name = "patient", .on_hang = OnHang::kWait});
     group.set_deadline(200ms);
-    if (rank() == 1) EXPECT_TRUE(comes([&] { return std::filesystem::exists(run_dir + "/explain.json"); }));
+    if (rank() == 1) wait_for_report();
     barrier(group);
   });
   EXPECT_EQ(failure, "");
@@ -227,7 +229,7 @@ TEST_F(Watch, AnOperationThatDoesNotBeginIsToldOf) {
     if (rank() == 0) {
       world.set_deadline(200ms);
       const device::Stream side = device::Device::get("host").create_stream();
-      side.run([&] { EXPECT_TRUE(comes([&] { return std::filesystem::exists(run_dir + "/explain.json"); })); });
+      side.run([this] { wait_for_report(); });
       world.launch({.kind = OpKind::kBarrier}, side).wait();
     } else {
       barrier(world);
