@@ -124,8 +124,8 @@ const std::map<std::string, std::function<void()>>& programs() {
        [] {
          init({.timeout = 60s});
          if (rank() == kCulprit) be_stuck();
-         const std::vector<Rank> all = {Rank(0), Rank(1), Rank(2)};
-         (void)comm::group_of(all, {.deadline = 500ms});
+         const std::vector<Rank> everyone = {Rank(0), Rank(1), Rank(2)};
+         (void)comm::group_of(everyone, {.deadline = 500ms});
        }},
       {"throws",
        [] {
