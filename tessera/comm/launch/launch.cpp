@@ -113,6 +113,7 @@ class Launcher {
   void signal_all(int number);
   void check_time();
   void look_at_ranks();
+  void speak_for_silent();
   void stop_when_told();
   void find_verdict();
   void show_status();
@@ -337,6 +338,7 @@ void Launcher::stop_when_told() {
   stop_at_.reset();
   const std::size_t left = alive();
   if (left == 0 || is_stopping_) return;
+  speak_for_silent();
   output_.say(tessera::detail::concat("stopping the other ", ranks_text(left)));
   stop_others(left);
 }
@@ -348,7 +350,11 @@ void Launcher::find_verdict() {
 
 void Launcher::look_at_ranks() {
   for (const std::string& line : watch_.look()) output_.say(line);
-  if (is_stopping_ || kill_at_ || !watch_.has_report()) return;
+  if (!is_stopping_ && !kill_at_) speak_for_silent();
+}
+
+void Launcher::speak_for_silent() {
+  if (!watch_.has_report()) return;
   for (const std::string& line : watch_.silent()) output_.say(line);
 }
 
