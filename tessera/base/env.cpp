@@ -36,6 +36,7 @@ constexpr std::string_view kOnOff[] = {"on", "off"};
 constexpr std::string_view kNoSpace[] = {"smaller", "off", "fail"};
 constexpr std::string_view kHostModes[] = {"inline", "threaded", "seeded"};
 constexpr std::string_view kZeroOne[] = {"0", "1"};
+constexpr std::string_view kOnHangs[] = {"raise", "abort", "exit", "wait"};
 
 enum Row {
   kRunDir,
@@ -55,6 +56,7 @@ enum Row {
   kStore,
   kStoreSecret,
   kCommCheck,
+  kOnHang,
   kRows
 };
 
@@ -90,6 +92,10 @@ constexpr Variable kTable[] = {
     {"TESSERA_STORE_SECRET", Kind::kSecret, "", "what a rank shows to the store to be let in; set by tessera run"},
     {"TESSERA_COMM_CHECK", Kind::kSwitch, "0",
      "1: ranks compare all that a launch of a group is about to do before any of it is done", kZeroOne},
+    {"TESSERA_ON_HANG", Kind::kChoice, "raise",
+     "when a deadline of a group passes, after it was told: the operation throws, all groups are aborted, the process "
+     "exits with 124, or it is waited for on",
+     kOnHangs},
 };
 static_assert(std::size(kTable) == kRows);
 

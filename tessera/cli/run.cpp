@@ -5,6 +5,7 @@
 #include "tessera/base/error.h"
 #include "tessera/cli/verb.h"
 #include "tessera/comm/launch/launch.h"
+#include "tessera/watch/report.h"
 
 namespace tessera::cli {
 namespace {
@@ -31,6 +32,12 @@ std::function<int()> declare(CLI::App& app) {
   app.add_option("--port", options->port, "Port of the store that ranks meet at; 0: one that is free")
       ->capture_default_str()
       ->type_name("P");
+  const auto patience = std::make_shared<double>(10);
+  app.add_option("--patience", *patience,
+                 "For how many seconds a rank may show no sign of life before that is told (it was stopped, is stuck)")
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str()
+      ->type_name("SECONDS");
   app.add_option("PROGRAM", options->command, "Program and its arguments, after --")->required()->type_name("");
   app.positionals_at_end();
   app.footer(
@@ -42,7 +49,9 @@ std::function<int()> declare(CLI::App& app) {
       "not start.\n"
       "  tessera run -n 4 -- ./train --steps 1000\n"
       "  tessera run -n 2 --restarts 3 --run-dir runs/night -- python3 train.py");
-  return [options, on_failure]() -> int {
+  return [options, on_failure, patience]() -> int {
+    options->patience = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(*patience));
+    options->verdict = watch::verdict_of_run;
     options->on_failure = *on_failure == "keep" ? comm::OnFailure::kKeep : comm::OnFailure::kKill;
     try {
       return comm::launch(*options).exit_code;

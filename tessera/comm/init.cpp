@@ -2,6 +2,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
+#include "tessera/comm/detail/group_hooks.h"
 #include "tessera/comm/detail/process_world.h"
 #include "tessera/comm/detail/world_state.h"
 #include "tessera/comm/launch_environment.h"
@@ -70,8 +71,12 @@ void init(const InitOptions& options) {
   if (is_same(place, current) && (place.world_size > 1 || place.run_dir == current.run_dir)) return;
   if (place.world_size == 1) return set_process_place(place);
 
+  // First, so that it watches over all that follows and ends after it.
+  auto* observer = comm::detail::group_observer();
+  if (observer != nullptr) observer->rank_opens(place, /*is_process=*/true);
   const WorldStore opened = open_world_store(launched, options.timeout);
   set_process_place(place);
+  if (observer != nullptr) observer->rank_is_placed();
   const std::shared_ptr<RankContext> rank = current_rank();
   struct Hosted {
     std::shared_ptr<comm::TcpStoreServer> server;
@@ -86,7 +91,8 @@ void init(const InitOptions& options) {
   // The rank of a process is never destroyed, so peers must be told otherwise that it has gone in order.
   static comm::detail::WorldState* const world = &comm::detail::WorldState::current();
   std::atexit([] { world->leave(); });
-  world->processes()->meet(place.world_size, options.timeout);
+  comm::detail::observed("", comm::OnHang::kRaise,
+                         [&] { world->processes()->meet(place.world_size, options.timeout); });
 }
 
 }  // namespace tessera

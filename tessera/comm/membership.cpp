@@ -59,14 +59,21 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
   state->deadline_ns.store(deadline.count(), std::memory_order_relaxed);
   const std::string_view backend =
       options.backend.empty() && parent != nullptr ? std::string_view(parent->backend) : options.backend;
-  state->communicator =
-      detail::WorldState::current().communicator(ranks, backend, generation, deadline, state->backend);
+  const bool is_process = detail::WorldState::current().processes() != nullptr;
+  if (auto* observer = detail::group_observer()) observer->rank_opens(current_place(), is_process);
+  state->on_hang = options.on_hang     ? *options.on_hang
+                   : parent != nullptr ? parent->on_hang
+                                       : detail::on_hang_of_environment();
+  state->communicator = detail::observed(state->name, state->on_hang, [&] {
+    return detail::WorldState::current().communicator(ranks, backend, generation, deadline, state->backend);
+  });
   state->symmetric = detail::WorldState::current().symmetric(*state->communicator);
   TESSERA_CHECK_AS(NotSupported, !state->has_fixed_order || state->communicator->capabilities().has_fixed_order,
                    "group ", state->name, ": backend ", state->backend,
                    " does not reduce in fixed order; ask for fixed_order = false or another backend");
   state->ranks = std::move(ranks);
   state->record.open(*state);
+  state->observed.open(*state);
   return ProcessGroup(std::move(state));
 }
 
@@ -165,8 +172,9 @@ ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& option
   };
   std::vector<Member> members;
   for (int place = 0; place < size(); ++place) {
-    const std::vector<int> said =
-        parse_places(hear(*state_, store, "split " + std::to_string(number), place, deadline()));
+    const std::vector<int> said = detail::observed(name(), state_->on_hang, [&] {
+      return parse_places(hear(*state_, store, "split " + std::to_string(number), place, deadline()));
+    });
     if (said[0] == colour) members.push_back({said[1], place});
   }
   if (colour == -1) return ProcessGroup();

@@ -89,7 +89,9 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   for (const Operation& operation : operations) check_operation(group, operation);
   const auto task = std::make_shared<Task>();
   task->operations.assign(operations.begin(), operations.end());
-  task->deadline = deadline();
+  // Who goes on waiting is told of the deadline by the watchdog alone.
+  const bool waits_on = group.on_hang == OnHang::kWait && detail::group_observer() != nullptr;
+  task->deadline = waits_on ? device::kForever : deadline();
   task->group = std::shared_ptr<const std::string>(state_, &group.name);
   task->group_digest = group.digest;
   task->record = &group.record;
@@ -100,6 +102,7 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   }
   const std::lock_guard lock(group.launch_mutex);
   group.record.asked(*task, stream);
+  if (!is_captured) group.record.expect(task->number);
   order_behind_last(group, stream);
   group.communicator->enqueue(task, stream);
   if (is_captured) return Work();

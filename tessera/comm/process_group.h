@@ -34,12 +34,21 @@ namespace tessera::comm {
 class Communicator;
 struct GroupState;
 
+/// What happens when an operation of a group has not ended by its deadline, after that was told (docs/watchdog.md).
+enum class OnHang : std::uint8_t {
+  kRaise,  ///< it throws TimeoutError on all ranks, and the group is of no more use
+  kAbort,  ///< likewise, and all other groups of the rank are aborted with it
+  kExit,   ///< the process exits, with 124
+  kWait,   ///< it goes on waiting, for ever
+};
+
 /// How a group is made. What is not given is as in the group it is made from.
 struct GroupOptions {
   std::string name = {};                                  ///< shown everywhere; not given: "world/0-3", "split 2", ...
   std::string backend = {};                               ///< "thread", "shm", ...; not given: the best one
   std::optional<std::chrono::nanoseconds> deadline = {};  ///< of each operation, from its start; 5 min at first
   std::optional<bool> fixed_order = {};                   ///< reductions bit for bit by definition; at first true
+  std::optional<OnHang> on_hang = {};                     ///< at a deadline; at first as TESSERA_ON_HANG says
 };
 
 /// A group of ranks. A shared handle; thread-safe.

@@ -108,6 +108,7 @@ struct Simulation {
       device::Device::get("host").synchronize();
     } catch (const std::exception& error) {
       note_failed(rank, error);
+      save_failure(error);
       end_failed();
     }
     // Before memory: to let go of that is to wait for a device on which peers may wait for this rank.
@@ -118,6 +119,15 @@ struct Simulation {
     const std::lock_guard lock(mutex);
     if (first_failed == -1) first_failed = rank;
     ended[static_cast<std::size_t>(rank)] = {std::current_exception(), error.what()};
+  }
+
+  // Its record is kept where there is a run directory to keep it in; else it goes with the rank.
+  static void save_failure(const std::exception& failure) {
+    try {
+      if (!probe::recorder().run_path().empty()) probe::recorder().save_failure(failure.what());
+    } catch (const std::exception& error) {
+      log::debug("simulate: its record was not kept: ", error.what());
+    }
   }
 
   // Peers are told before its work is waited for, which may wait for them.

@@ -1,6 +1,7 @@
 #include "tessera/comm/work.h"
 
 #include "tessera/base/error.h"
+#include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/work_state.h"
 #include "tessera/device/device.h"
 
@@ -29,6 +30,7 @@ void Work::wait(std::chrono::nanoseconds timeout) const {
     }
     look(*work.task, true);
   }
+  work.task->record->note_noticed(work.task->number);
   if (work.task->error) std::rethrow_exception(work.task->error);
 }
 

@@ -14,6 +14,7 @@
 #include "tessera/base/probe/detail/string_table.h"
 #include "tessera/base/probe/options.h"
 #include "tessera/base/probe/reader.h"
+#include "tessera/base/probe/table_view.h"
 
 namespace tessera::probe {
 
@@ -71,7 +72,9 @@ bool width_fits(FieldType type, std::uint16_t nbytes) {
 
 class RecordFileParser {
  public:
-  RecordFileParser(const std::string& path, int fd, std::uint64_t nbytes) : fd_(fd), path_(path) {
+  RecordFileParser(const std::string& path, int fd, std::uint64_t nbytes, bool has_rings)
+      : fd_(fd), path_(path), has_rings_(has_rings) {
+    if (!has_rings_) nbytes = std::min(nbytes, bytes_before_rings(fd));
     file_.image_.resize((nbytes + 7) / 8);
     nbytes_ = read_some(fd, file_.image_.data(), nbytes, 0);
   }
@@ -81,6 +84,7 @@ class RecordFileParser {
     for (const auto& section : sections(detail::SectionType::kSchemas)) parse_schemas(section);
     for (const auto& section : sections(detail::SectionType::kStrings)) parse_strings(section);
     for (const auto& section : sections(detail::SectionType::kTables)) parse_tables(section);
+    if (!has_rings_) return std::move(file_);
     for (const auto& section : sections(detail::SectionType::kRing)) parse_ring(section);
     std::sort(file_.records_.begin(), file_.records_.end(), [](const RecordRef& a, const RecordRef& b) {
       return std::tie(a.ticks, a.ring, a.lap, a.slot) < std::tie(b.ticks, b.ring, b.lap, b.slot);
@@ -95,6 +99,21 @@ class RecordFileParser {
     std::uint64_t offset;
     std::uint64_t nbytes;
   };
+
+  // Rings come last; a header that says otherwise is read in full.
+  static std::uint64_t bytes_before_rings(int fd) {
+    detail::FileHeader header{};
+    if (read_some(fd, &header, sizeof header, 0) != sizeof header) return detail::kHeaderBytes;
+    std::uint64_t first = RecordOptions::kMaxBytes;
+    std::uint64_t last = detail::kHeaderBytes;
+    for (std::uint32_t i = 0; i < std::min<std::uint32_t>(header.section_count, detail::kMaxSections); ++i) {
+      const detail::Section& section = header.sections[i];
+      const bool is_ring = section.type == detail::SectionType::kRing;
+      if (is_ring) first = std::min(first, section.offset);
+      if (!is_ring) last = std::max(last, section.offset);
+    }
+    return first > last ? first : RecordOptions::kMaxBytes;
+  }
 
   void problem(const std::string& what) { file_.problems_.push_back(concat(path_, ": ", what)); }
 
@@ -122,6 +141,7 @@ class RecordFileParser {
   detail::FileHeader header_{};
   int fd_;
   std::string path_;
+  bool has_rings_;
   std::uint64_t nbytes_ = 0;
 };
 
@@ -138,7 +158,7 @@ void RecordFileParser::parse_header() {
                    ": written on a machine of another byte order");
   TESSERA_CHECK_AS(IoError, header_.version <= detail::kFormatVersion, "record file ", path_, ": format version ",
                    header_.version, ", and this reader knows up to ", detail::kFormatVersion, "; use a newer tessera");
-  if (header_.file_bytes > nbytes_) {
+  if (header_.file_bytes > nbytes_ && has_rings_) {
     problem(concat("cut off at ", nbytes_, " of ", header_.file_bytes, " bytes; reading what lies before"));
   }
   FileInfo& info = file_.info_;
@@ -346,7 +366,9 @@ void RecordFileParser::parse_ring(const Part& part) {
   file_.ring_offsets_.push_back(first);
 }
 
-RecordFile RecordFile::open(const std::string& path) {
+namespace {
+
+RecordFile open_file(const std::string& path, bool has_rings) {
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   TESSERA_CHECK_AS(IoError, file.fd >= 0, "record file ", path, ": ", std::strerror(errno));
   struct stat info {};
@@ -354,7 +376,12 @@ RecordFile RecordFile::open(const std::string& path) {
   TESSERA_CHECK_AS(IoError, is_regular, "record file ", path, ": not a regular file");
   const auto nbytes = static_cast<std::uint64_t>(info.st_size);
   TESSERA_CHECK_AS(IoError, nbytes <= RecordOptions::kMaxBytes, "record file ", path, ": larger than any record file");
-  return RecordFileParser(path, file.fd, nbytes).parse();
+  return RecordFileParser(path, file.fd, nbytes, has_rings).parse();
 }
+
+}  // namespace
+
+RecordFile RecordFile::open(const std::string& path) { return open_file(path, /*has_rings=*/true); }
+RecordFile open_record_tables(const std::string& path) { return open_file(path, /*has_rings=*/false); }
 
 }  // namespace tessera::probe

@@ -105,6 +105,7 @@ GroupRecord::~GroupRecord() {
 }
 
 void GroupRecord::open(GroupState& group) {
+  group_ = &group;
   probe::Recorder& recorder = probe::recorder();
   RankRecords& shared = current_rank()->part<RankRecords>([] { return std::make_shared<RankRecords>(); });
   if (!recorder.is_on()) return;
@@ -231,6 +232,7 @@ std::uint64_t GroupRecord::count_messages(std::span<const std::uint32_t> message
 template <class Count>
 inline void GroupRecord::note_begin(const Told& told, const Count& count) {
   const Held held(flag_);
+  most_begun_ = std::max(most_begun_, told.number);
   probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
   const probe::Moment now = recorder->begin();
@@ -305,6 +307,8 @@ inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std:
 }
 [[gnu::flatten]] void GroupRecord::ended(const Task& task) {
   note_end(task.number, is_collective(task), task.sequence.load(std::memory_order_relaxed), task.error);
+  if (task.error) [[unlikely]]
+    tell(task.error);
 }
 void GroupRecord::began(const Launched& launched, std::uint64_t sequence) {
   note_begin({.count = launched.count, .what = launched.what, .sequence = sequence, .number = launched.number},
@@ -315,6 +319,26 @@ void GroupRecord::began(const Launched& launched, std::uint64_t sequence) {
 }
 void GroupRecord::ended(const Launched& launched, std::uint64_t sequence, const std::exception_ptr& error) {
   note_end(launched.number, launched.is_collective, sequence, error);
+  if (error) tell(error);
+}
+
+void GroupRecord::tell(const std::exception_ptr& error) const noexcept {
+  if (group_ == nullptr) return;
+  tell_failed(group_->ranks[static_cast<std::size_t>(group_->rank)].value(), group_->name, group_->on_hang, error);
+}
+
+GroupProgress GroupRecord::progress() {
+  GroupProgress progress{.asked = expected_.load(std::memory_order_relaxed),
+                         .noticed = noticed_.load(std::memory_order_relaxed)};
+  const Held held(flag_);
+  progress.begun = most_begun_;
+  progress.running = last_.begun;
+  progress.ended = last_.ended;
+  progress.what = last_.what;
+  progress.count = last_.count;
+  progress.last = static_cast<std::uint32_t>(last_.who);
+  progress.has_met = last_.met != 0;
+  return progress;
 }
 
 }  // namespace tessera::comm::detail

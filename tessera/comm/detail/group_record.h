@@ -35,6 +35,20 @@ struct Launched {
   SmallVector<std::uint32_t, 4> messages = {};  ///< its messages: 2 * peer, and 1 of a recv
 };
 
+/// How far a group has come on one rank.
+struct GroupProgress {
+  std::uint32_t asked = 0;    ///< number of the last launch that was asked for outside of captures
+  std::uint32_t begun = 0;    ///< greatest number of one that has begun
+  std::uint32_t noticed = 0;  ///< greatest number of one that somebody on the host waited for
+  std::uint64_t running = 0;  ///< sequence of the last that has begun
+  std::uint64_t ended = 0;    ///< sequence of the last that has ended; the same: nothing runs
+  std::uint64_t what = 0;     ///< of the last that has begun, as Launched has it
+  std::uint64_t count = 0;    ///< likewise
+  std::uint32_t last = 0;     ///< number of that one
+  bool has_met = false;       ///< whether all ranks had come to it, where the transport can tell
+  friend bool operator==(const GroupProgress&, const GroupProgress&) = default;
+};
+
 /// One a group. asked() is called by one thread at a time; the rank, and its record with it, may end at any moment.
 /// Launches that a device runs may be told of later than they begin and end, and out of order; tables have the latest.
 class GroupRecord {
@@ -57,6 +71,14 @@ class GroupRecord {
   /// Likewise of one whose task may be gone: it began with this number, and ended with this error or none.
   void began(const Launched& launched, std::uint64_t sequence);
   void ended(const Launched& launched, std::uint64_t sequence, const std::exception_ptr& error);
+  /// It was asked for outside of captures, so that its stream is to come to it.
+  void expect(std::uint32_t number) { expected_.store(number, std::memory_order_relaxed); }
+  /// Somebody on the host saw that it has ended.
+  void note_noticed(std::uint32_t number) {
+    if (number > noticed_.load(std::memory_order_relaxed)) noticed_.store(number, std::memory_order_relaxed);
+  }
+  /// For whoever looks, from any thread.
+  [[nodiscard]] GroupProgress progress();
   /// The recorder goes away.
   void detach() noexcept;
 
@@ -91,6 +113,7 @@ class GroupRecord {
   void note_end(std::uint32_t number, bool is_collective, std::uint64_t sequence, const std::exception_ptr& error);
   void claim_rows(GroupState& group, RankRecords& shared);
   std::uint64_t count_messages(std::span<const std::uint32_t> messages);
+  void tell(const std::exception_ptr& error) const noexcept;
   probe::StringId label_string(memory::LabelId label);
   probe::StringId device_string(const device::Stream& stream);
 
@@ -108,6 +131,10 @@ class GroupRecord {
   std::vector<std::uint64_t> messages_;  // begun so far, by 2 * peer, and 1 of a recv
   std::uint32_t number_ = 0;
   std::uint32_t tasks_ = 0;
+  std::uint32_t most_begun_ = 0;  // under the flag
+  std::atomic<std::uint32_t> expected_{0};
+  std::atomic<std::uint32_t> noticed_{0};
+  const GroupState* group_ = nullptr;
   memory::LabelId label_ = 0;  // the last one, and its string
   probe::StringId label_string_ = {};
   const void* stream_ = nullptr;  // likewise, and the string of its device

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/comm/communicator.h"
+#include "tessera/comm/detail/group_hooks.h"
 #include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/process_group.h"
 
@@ -28,12 +29,15 @@ struct GroupState {
   std::uint64_t generation = 0;                          // how many failures came before
   bool has_fixed_order = true;
   std::atomic<std::int64_t> deadline_ns{0};
+  OnHang on_hang = OnHang::kRaise;
   std::atomic<std::uint64_t> made{0};  // groups made from this one: all ranks count alike
 
   detail::GroupRecord record;
 
   std::mutex launch_mutex;  // for the order of launches and last_stream
   device::Stream last_stream;
+
+  detail::ObservedGroup observed;  // the last, so that nobody looks at what goes
 };
 
 }  // namespace tessera::comm

@@ -1,5 +1,9 @@
 #include "tessera/comm/detail/watch.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
@@ -9,19 +13,28 @@
 namespace tessera::comm::detail {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 class Watcher {
  public:
   void add(const std::shared_ptr<Watched>& watched) {
     const std::lock_guard lock(mutex_);
     if (has_stopped_) return;
-    watched_.push_back(watched);
+    added_.push_back({watched, Clock::now(), watched->period()});
     if (!thread_.joinable()) {
+      owner_ = ::getpid();
       thread_ = std::thread([this] { run(); });
-    } else if (watched_.size() == 1) {
+    } else {
       changed_.notify_all();
     }
   }
+  void look_now() {
+    const std::lock_guard lock(mutex_);
+    is_urgent_ = true;
+    changed_.notify_all();
+  }
   void stop() {
+    if (owner_ != ::getpid()) return;  // a forked child has no such thread
     {
       const std::lock_guard lock(mutex_);
       has_stopped_ = true;
@@ -29,45 +42,71 @@ class Watcher {
     }
     if (thread_.joinable()) thread_.join();
   }
+  bool is_this_thread() {
+    const std::lock_guard lock(mutex_);
+    return thread_.get_id() == std::this_thread::get_id();
+  }
 
  private:
+  struct Item {
+    std::weak_ptr<Watched> watched;
+    Clock::time_point due;
+    std::chrono::milliseconds period;
+  };
+
   void run() {
+    ::pthread_setname_np(::pthread_self(), "watch");
+    std::vector<Item> items;  // of this thread alone, so that what is looked at may ask for more
     std::unique_lock lock(mutex_);
     while (!has_stopped_) {
-      if (watched_.empty()) {
-        changed_.wait(lock);
-        continue;
-      }
-      std::vector<std::weak_ptr<Watched>> now;
-      now.swap(watched_);
+      items.insert(items.end(), added_.begin(), added_.end());
+      added_.clear();
+      const bool is_urgent = std::exchange(is_urgent_, false);
       lock.unlock();
-      std::erase_if(now, [](const std::weak_ptr<Watched>& each) {
-        const std::shared_ptr<Watched> live = each.lock();
-        return live == nullptr || !live->look();
-      });
+      look_at(items, is_urgent);
       lock.lock();
-      watched_.insert(watched_.end(), now.begin(), now.end());
-      if (!watched_.empty()) changed_.wait_for(lock, kWatchPeriod, [this] { return has_stopped_; });
+      const auto is_needed = [this] { return has_stopped_ || is_urgent_ || !added_.empty(); };
+      if (items.empty()) {
+        changed_.wait(lock, is_needed);
+      } else {
+        changed_.wait_until(lock, std::ranges::min(items, {}, &Item::due).due, is_needed);
+      }
     }
+  }
+
+  static void look_at(std::vector<Item>& items, bool is_urgent) {
+    std::erase_if(items, [is_urgent](Item& item) {
+      const Clock::time_point now = Clock::now();
+      if (!is_urgent && now < item.due) return item.watched.expired();
+      item.due = now + item.period;
+      const std::shared_ptr<Watched> live = item.watched.lock();
+      return live == nullptr || !live->look();
+    });
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::weak_ptr<Watched>> watched_;
+  std::vector<Item> added_;
+  bool is_urgent_ = false;
   bool has_stopped_ = false;
+  pid_t owner_ = ::getpid();
   std::thread thread_;
 };
 
-}  // namespace
-
-void watch(const std::shared_ptr<Watched>& watched) {
+Watcher& watcher() {
   // Stopped before what it looks at goes: drivers, which were there first, end after this.
-  static Watcher& watcher = *[] {
+  static Watcher& only = *[] {
     static auto* const made = new Watcher;
     std::atexit([] { made->stop(); });
     return made;
   }();
-  watcher.add(watched);
+  return only;
 }
+
+}  // namespace
+
+void watch(const std::shared_ptr<Watched>& watched) { watcher().add(watched); }
+void look_now() { watcher().look_now(); }
+bool is_watching_thread() { return watcher().is_this_thread(); }
 
 }  // namespace tessera::comm::detail

@@ -15,6 +15,7 @@
 #include "tessera/comm/launch/detail/child.h"
 #include "tessera/comm/launch/detail/launch_record.h"
 #include "tessera/comm/launch/detail/output.h"
+#include "tessera/comm/launch/detail/rank_watch.h"
 #include "tessera/comm/store/tcp_store_server.h"
 
 namespace tessera::comm {
@@ -25,6 +26,11 @@ using detail::Child;
 using detail::ChildRequest;
 using detail::Descriptor;
 using detail::LineCutter;
+
+// Ranks that see that another has failed tell of it themselves, and write the report; they are given this long.
+constexpr std::chrono::milliseconds kNotice{1500};
+// And this long to tell of what the launcher wrote because none of them did.
+constexpr std::chrono::milliseconds kShortNotice{500};
 
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
@@ -87,7 +93,10 @@ struct RankProcess {
 class Launcher {
  public:
   explicit Launcher(const LaunchOptions& options)
-      : options_(options), record_(options), output_(options.out, options.err, options.ranks) {}
+      : options_(options),
+        record_(options),
+        watch_(record_.directory(), options.patience),
+        output_(options.out, options.err, options.ranks) {}
 
   LaunchReport run();
 
@@ -103,6 +112,10 @@ class Launcher {
   void stop_others(std::size_t alive);
   void signal_all(int number);
   void check_time();
+  void look_at_ranks();
+  void speak_for_silent();
+  void stop_when_told();
+  void find_verdict();
   void show_status();
   void flush_output();
   [[nodiscard]] std::size_t alive() const;
@@ -110,11 +123,14 @@ class Launcher {
   const LaunchOptions& options_;
   SignalDesk signals_;
   detail::LaunchRecord record_;
+  detail::RankWatch watch_;
   detail::Output output_;
   std::unique_ptr<TcpStoreServer> server_;
   std::vector<RankProcess> processes_;
   std::optional<RankEnd> first_failure_;
+  std::optional<Clock::time_point> stop_at_;  // the others, which may have something to tell
   std::optional<Clock::time_point> kill_at_;
+  std::string verdict_;
   bool is_stopping_ = false;  // what ends from now on was asked to
   int stops_asked_ = 0;       // INT, TERM and HUP so far
   bool is_output_broken_ = false;
@@ -124,7 +140,9 @@ class Launcher {
 void Launcher::start() {
   processes_.clear();
   first_failure_.reset();
+  stop_at_.reset();
   kill_at_.reset();
+  verdict_.clear();
   is_stopping_ = false;
   server_.reset();  // its port is free for the next
   const std::string secret = random_secret();
@@ -148,6 +166,7 @@ void Launcher::start() {
     pids.push_back(processes_.back().child.pid());
   }
   record_.started(pids, "tcp://127.0.0.1:" + port);
+  watch_.started(pids);
 }
 
 std::size_t Launcher::alive() const {
@@ -161,6 +180,8 @@ LaunchReport Launcher::run() {
   for (;;) {
     start();
     look_after();
+    if (first_failure_ && stops_asked_ == 0 && !is_output_broken_) find_verdict();
+    if (!verdict_.empty()) output_.say(verdict_);
     const bool is_over =
         !first_failure_ || stops_asked_ > 0 || is_output_broken_ || report.restarts == options_.restarts;
     if (is_over) break;
@@ -183,6 +204,7 @@ void Launcher::look_after() {
     show_status();
     wait_for_something();
     take_signals();
+    look_at_ranks();
     check_time();
     if (output_.is_broken() && !is_output_broken_) {
       is_output_broken_ = true;
@@ -215,6 +237,8 @@ void Launcher::wait_for_something() {
     }
   }
   auto until = Clock::now() + std::chrono::seconds(output_.has_status() ? 1 : 60);
+  until = std::min(until, watch_.next_look());
+  if (stop_at_) until = std::min({until, *stop_at_, Clock::now() + std::chrono::milliseconds(50)});
   if (kill_at_) until = std::min(until, *kill_at_);
   const auto pause = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   ::poll(ready.data(), ready.size(), static_cast<int>(std::max<std::int64_t>(pause.count(), 0)));
@@ -288,16 +312,50 @@ void Launcher::reap() {
 
 void Launcher::note_end(const RankEnd& end) {
   record_.ended(end);
+  watch_.ended(end.rank);
   if (end.is_good() || is_output_broken_) return;
   const bool is_first = !first_failure_;
   if (is_first) first_failure_ = end;
   const bool was_asked = kill_at_.has_value() && !is_first;
   if (!was_asked) output_.say(tessera::detail::concat("rank ", end.rank, " ", to_string(end)));
   if (is_first && !is_stopping_ && options_.on_failure == OnFailure::kKill) {
-    const std::size_t left = alive();
-    if (left > 0) output_.say(tessera::detail::concat("stopping the other ", ranks_text(left)));
-    stop_others(left);
+    watch_.read_heartbeats();
+    stop_at_ = Clock::now() + (watch_.has_heartbeats() ? kNotice : std::chrono::milliseconds(0));
+    stop_when_told();
   }
+}
+
+void Launcher::stop_when_told() {
+  if (!stop_at_) return;
+  if (watch_.has_report()) watch_.read_heartbeats();
+  if (Clock::now() < *stop_at_ && !(watch_.has_report() && watch_.have_all_told())) return;
+  const bool knew = watch_.has_report();
+  find_verdict();  // while they are as they were
+  if (!knew && watch_.has_report() && watch_.has_heartbeats()) {
+    stop_at_ = Clock::now() + kShortNotice;
+    return;
+  }
+  stop_at_.reset();
+  const std::size_t left = alive();
+  if (left == 0 || is_stopping_) return;
+  speak_for_silent();
+  output_.say(tessera::detail::concat("stopping the other ", ranks_text(left)));
+  stop_others(left);
+}
+
+void Launcher::find_verdict() {
+  if (!verdict_.empty() || !options_.verdict) return;
+  verdict_ = options_.verdict(record_.directory());
+}
+
+void Launcher::look_at_ranks() {
+  for (const std::string& line : watch_.look()) output_.say(line);
+  if (!is_stopping_ && !kill_at_) speak_for_silent();
+}
+
+void Launcher::speak_for_silent() {
+  if (!watch_.has_report()) return;
+  for (const std::string& line : watch_.silent()) output_.say(line);
 }
 
 void Launcher::stop_others(std::size_t left) {
@@ -307,6 +365,7 @@ void Launcher::stop_others(std::size_t left) {
 }
 
 void Launcher::check_time() {
+  stop_when_told();
   if (!kill_at_ || Clock::now() < *kill_at_) return;
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
     if (processes_[rank].end) continue;

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,8 +33,13 @@ struct LaunchOptions {
   std::string run_dir = {};                                  ///< empty: TESSERA_RUN_DIR, else ./runs/TIME-PID
   std::uint16_t port = 0;                                    ///< of the store; 0: one that is free
   std::chrono::nanoseconds grace = std::chrono::seconds(3);  ///< from SIGTERM to SIGKILL
-  int out = 1;                                               ///< descriptor for what ranks write to stdout
-  int err = 2;                                               ///< for stderr, and for what the launcher says
+  /// For how long the heartbeat of a rank (docs/watchdog.md) may stand still before that is told.
+  std::chrono::nanoseconds patience = std::chrono::seconds(10);
+  /// Asked for once a rank has failed: what went wrong in the run of this directory, in a sentence that is told at the
+  /// end; empty: nothing is known. Not given: it is not asked for.
+  std::function<std::string(const std::string& run_dir)> verdict = {};
+  int out = 1;  ///< descriptor for what ranks write to stdout
+  int err = 2;  ///< for stderr, and for what the launcher says
 };
 
 /// How a rank ended.

@@ -1,0 +1,72 @@
+#include "tessera/comm/detail/group_hooks.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tessera/base/env.h"
+#include "tessera/comm/detail/group_state.h"
+
+namespace tessera::comm::detail {
+namespace {
+
+// Set before main; read by all threads after.
+GroupObserver*& slot() {
+  static GroupObserver* observer = nullptr;
+  return observer;
+}
+
+}  // namespace
+
+void set_group_observer(GroupObserver* observer) {
+  if (slot() != nullptr) {
+    // Before main nobody could catch anything.
+    std::fputs("tessera: two watchdogs are registered\n", stderr);
+    std::abort();
+  }
+  slot() = observer;
+}
+
+GroupObserver* group_observer() noexcept { return slot(); }
+
+void tell_failed(int rank, const std::string& group, OnHang on_hang, const std::exception_ptr& error) noexcept {
+  GroupObserver* observer = group_observer();
+  if (observer == nullptr || error == nullptr) return;
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    // What the caller got wrong is told by its exception alone.
+    if (known.kind() == ErrorKind::kInvalidArgument || known.kind() == ErrorKind::kNotSupported) return;
+    observer->failed({.rank = rank,
+                      .group = group,
+                      .kind = known.kind(),
+                      .words = known.message(),
+                      .on_hang = on_hang,
+                      .at = std::chrono::steady_clock::now()});
+  } catch (...) {
+    // Not of ours: its thrower tells of it.
+  }
+}
+
+OnHang on_hang_of_environment() {
+  const std::vector<env::Entry> variables = env::table();
+  const auto found = std::ranges::find(variables, "TESSERA_ON_HANG", &env::Entry::name);
+  TESSERA_CHECK(found != variables.end() && found->error.empty(), found->error);
+  if (found->value == "abort") return OnHang::kAbort;
+  if (found->value == "exit") return OnHang::kExit;
+  if (found->value == "wait") return OnHang::kWait;
+  return OnHang::kRaise;
+}
+
+void ObservedGroup::open(GroupState& group) {
+  GroupObserver* observer = group_observer();
+  if (observer == nullptr) return;
+  observer->group_opens(group);
+  group_ = &group;
+}
+
+ObservedGroup::~ObservedGroup() {
+  if (group_ != nullptr) group_observer()->group_closes(*group_);
+}
+
+}  // namespace tessera::comm::detail

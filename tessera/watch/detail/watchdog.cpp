@@ -1,0 +1,318 @@
+#include "tessera/watch/detail/watchdog.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "tessera/base/env.h"
+#include "tessera/base/log.h"
+#include "tessera/comm/communicator.h"
+#include "tessera/comm/detail/group_state.h"
+#include "tessera/comm/operation.h"
+#include "tessera/watch/detail/ends.h"
+
+namespace tessera::watch::detail {
+namespace {
+
+using namespace std::chrono_literals;
+using tessera::detail::concat;
+
+// From what failed: who has not told by then goes on without.
+constexpr auto kMostHeld = 1900ms;
+// Lower ranks go first with the report, but not for long.
+constexpr auto kEach = 20ms;
+constexpr auto kMostDelay = 300ms;
+// When whoever claimed the report seems to have died.
+constexpr auto kTakeOver = 1000ms;
+constexpr auto kGiveUp = 1500ms;
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string text_of(const comm::detail::GroupProgress& progress) {
+  if (progress.last == 0) return "";
+  comm::Operation operation;
+  operation.kind = static_cast<comm::OpKind>(progress.what & 0xff);
+  operation.dtype = static_cast<DType>(progress.what >> 8 & 0xff);
+  operation.reduction.kind = static_cast<comm::ReduceKind>(progress.what >> 16 & 0xff);
+  operation.count = static_cast<std::int64_t>(progress.count);
+  const auto whom = static_cast<int>(static_cast<std::int32_t>(progress.what >> 32));
+  (comm::is_message(operation.kind) ? operation.peer : operation.root) = whom;
+  return comm::text_of(operation);
+}
+
+int rank_of(const comm::GroupState& group) { return group.ranks[static_cast<std::size_t>(group.rank)].value(); }
+
+struct Registration {
+  Registration() { comm::detail::set_group_observer(Watchdog::of_process().get()); }
+};
+const Registration kRegistration;
+
+}  // namespace
+
+const std::shared_ptr<Watchdog>& Watchdog::of_process() {
+  static const auto* only = new std::shared_ptr<Watchdog>(std::make_shared<Watchdog>());
+  return *only;
+}
+
+void Watchdog::rank_opens(const RankPlace& place, bool is_process) {
+  if (place.world_size == 1) return;
+  bool starts = false;
+  {
+    const std::lock_guard lock(mutex_);
+    run_dirs_[place.rank.value()] = place.run_dir.empty() ? env::run_dir() : place.run_dir;
+    is_process_ |= is_process;
+    if (is_process) process_rank_ = place.rank.value();
+    starts = !std::exchange(is_started_, true);
+    if (starts) arm();
+  }
+  if (starts) comm::detail::watch(of_process());
+}
+
+void Watchdog::rank_is_placed() {
+  probe::Recorder& recorder = probe::recorder();
+  watch_ends();
+  const std::lock_guard lock(mutex_);
+  recorder_ = &recorder;
+  heartbeat_ = recorder.table<HeartbeatRow>().claim(
+      {.pid = static_cast<std::uint64_t>(::getpid()), .beats = 0, .when = recorder.now(), .told = 0});
+}
+
+void Watchdog::arm() {
+  is_told_ = false;
+  armed_ = report_time();
+}
+
+void Watchdog::group_opens(comm::GroupState& group) {
+  if (group.ranks.size() == 1) return;
+  const std::lock_guard lock(mutex_);
+  // Who goes on after a failure is watched anew: with those that are left, or in the next simulation.
+  const bool goes_on = groups_.empty() ? !is_process_ : group.generation > generation_;
+  if (is_told_ && goes_on) arm();
+  generation_ = std::max(generation_, group.generation);
+  groups_.push_back({.group = &group, .since = Clock::now()});
+}
+
+void Watchdog::group_closes(comm::GroupState& group) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(groups_, [&](const Seen& seen) { return seen.group == &group; });
+}
+
+// The words come out of the operation after this.
+void Watchdog::failed(const Trouble& trouble) noexcept {
+  try {
+    if (comm::detail::is_watching_thread()) {
+      const std::lock_guard lock(mutex_);
+      troubles_.push_back(trouble);
+      return;
+    }
+    std::unique_lock lock(mutex_);
+    if (is_process_) note_reason(first_line(trouble.words));
+    if (!is_told_) {
+      troubles_.push_back(trouble);
+      lock.unlock();
+      comm::detail::look_now();
+      lock.lock();
+      told_.wait_for(lock, kMostHeld, [this] { return is_told_; });
+    }
+    lock.unlock();
+    if (trouble.kind == ErrorKind::kTimeout) act(trouble);
+  } catch (const std::exception& error) {
+    log::debug("watchdog: ", error.what());
+  }
+}
+
+void Watchdog::act(const Trouble& trouble) {
+  if (trouble.on_hang == comm::OnHang::kAbort) {
+    abort_groups(trouble.rank, concat("a deadline passed: ", first_line(trouble.words)));
+  } else if (trouble.on_hang == comm::OnHang::kExit) {
+    save_failure(first_line(trouble.words));
+    std::fflush(nullptr);
+    ::_exit(kExitOnHang);
+  }
+}
+
+void Watchdog::abort_groups(int rank, const std::string& reason) {
+  std::vector<std::shared_ptr<comm::Communicator>> communicators;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Seen& seen : groups_) {
+      if (rank_of(*seen.group) != rank || !seen.group->communicator->capabilities().has_abort) continue;
+      communicators.push_back(seen.group->communicator);
+    }
+  }
+  for (const auto& communicator : communicators) communicator->abort(reason);
+}
+
+Standing Watchdog::standing_of(const comm::detail::GroupProgress& progress) {
+  if (progress.running != progress.ended) return progress.has_met ? Standing::kMoving : Standing::kPeer;
+  if (progress.asked > progress.begun) return Standing::kOwnStream;
+  return progress.last > progress.noticed ? Standing::kUnnoticed : Standing::kIdle;
+}
+
+std::vector<GroupStanding> Watchdog::standing() {
+  std::vector<GroupStanding> all;
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  for (const Seen& seen : groups_) {
+    const comm::detail::GroupProgress progress = seen.group->record.progress();
+    all.push_back({.rank = rank_of(*seen.group),
+                   .group = seen.group->name,
+                   .standing = standing_of(progress),
+                   .operation = text_of(progress),
+                   .since = progress == seen.progress ? now - seen.since : Clock::duration(0)});
+  }
+  std::ranges::stable_sort(all, {}, &GroupStanding::rank);
+  return all;
+}
+
+void Watchdog::beat() {
+  const std::lock_guard lock(mutex_);
+  if (recorder_ == nullptr || !recorder_->is_on()) return;
+  heartbeat_.put(
+      {.pid = static_cast<std::uint64_t>(::getpid()), .beats = ++beats_, .when = recorder_->now(), .told = reports_});
+}
+
+// What nobody else will tell of: an operation that does not begin, or that is to be waited for beyond its deadline.
+std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point now) {
+  const comm::GroupState& group = *seen.group;
+  const comm::detail::GroupProgress progress = seen.group->record.progress();
+  if (progress != seen.progress) {
+    seen.progress = progress;
+    seen.since = now;
+    if (std::exchange(seen.was_told, false)) arm();  // it goes on: the next time is news again
+    return std::nullopt;
+  }
+  const std::chrono::nanoseconds deadline(group.deadline_ns.load(std::memory_order_relaxed));
+  const Standing standing = standing_of(progress);
+  const bool is_ours =
+      standing == Standing::kOwnStream ||
+      (group.on_hang == comm::OnHang::kWait && (standing == Standing::kPeer || standing == Standing::kMoving));
+  if (!is_ours || seen.was_told || now - seen.since < deadline) return std::nullopt;
+  seen.was_told = true;
+  const double seconds = std::chrono::duration<double>(deadline).count();
+  std::string words =
+      standing == Standing::kOwnStream
+          ? concat("group ", group.name, ": launch ", progress.asked, " has not begun within ", seconds,
+                   " s: it waits behind other work of this rank's own stream")
+          : concat("group ", group.name, ": ", text_of(progress), " has not ended within ", seconds, " s: it ",
+                   standing == Standing::kPeer ? "waits for a peer" : "moves slowly", ", and is waited for on");
+  return Trouble{.rank = rank_of(group),
+                 .group = group.name,
+                 .kind = ErrorKind::kTimeout,
+                 .words = std::move(words),
+                 .on_hang = group.on_hang,
+                 .at = now};
+}
+
+std::vector<Watchdog::Trouble> Watchdog::take_troubles() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(troubles_, {});
+}
+
+std::vector<Watchdog::Trouble> Watchdog::take_overdue() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Trouble> all;
+  const Clock::time_point now = Clock::now();
+  for (Seen& seen : groups_) {
+    if (std::optional<Trouble> found = overdue(seen, now)) all.push_back(*std::move(found));
+  }
+  return all;
+}
+
+bool Watchdog::look() {
+  beat();
+  for (const Trouble& trouble : take_troubles()) tell(trouble);
+  for (const Trouble& trouble : take_overdue()) {
+    tell(trouble);
+    act(trouble);  // no thread of the rank waits for it to be told
+  }
+  tell_of_others();
+  return true;
+}
+
+// Made by the lowest rank that can, waited for by the others.
+std::optional<Report> Watchdog::report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since) {
+  const auto delay = std::min<std::chrono::milliseconds>(trouble.rank * kEach, kMostDelay);
+  for (Clock::time_point now = Clock::now(); now < trouble.at + kGiveUp; now = Clock::now()) {
+    if (std::optional<Report> made = find_report(run_dir, since)) return made;
+    const bool takes_over = now >= trouble.at + kTakeOver + delay;
+    if (takes_over || (now >= trouble.at + delay && claim_report(run_dir, since))) {
+      Report report = make_report(run_dir);
+      release_claim(run_dir);
+      return report;
+    }
+    std::this_thread::sleep_for(10ms);
+  }
+  return std::nullopt;
+}
+
+void Watchdog::tell(const Trouble& trouble) {
+  std::string run_dir;
+  ReportTime since;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_told_) return;
+    run_dir = run_dirs_[trouble.rank];
+    since = armed_;
+  }
+  std::optional<Report> report;
+  try {
+    if (!run_dir.empty()) report = report_of(trouble, run_dir, since);
+  } catch (const std::exception& error) {
+    release_claim(run_dir);
+    log::warn("watchdog: no report into ", run_dir, ": ", error.what());
+  }
+  const bool has_verdict = report && report->is_verdict();
+  say(trouble.rank, has_verdict ? report->sentence : first_line(trouble.words), report ? report->path : "");
+}
+
+// Another rank made a report: this one may be busy, or stuck in host code, and know of nothing.
+void Watchdog::tell_of_others() {
+  int rank = 0;
+  std::string run_dir;
+  ReportTime since;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_told_ || !is_process_) return;
+    rank = process_rank_;
+    run_dir = run_dirs_[rank];
+    since = armed_;
+  }
+  if (run_dir.empty()) return;
+  const std::optional<Report> report = find_report(run_dir, since);
+  if (report && report->is_verdict()) say(rank, report->sentence, report->path);
+}
+
+void Watchdog::say(int rank, const std::string& words, const std::string& path) {
+  const std::string line = concat("tessera: rank ", rank, ": ", words, path.empty() ? "" : "; see ", path, "\n");
+  // One write: lines of ranks that share a terminal do not mix.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  {
+    const std::lock_guard lock(mutex_);
+    is_told_ = true;
+    ++reports_;
+    for (const Seen& seen : groups_) generation_ = std::max(generation_, seen.group->generation);
+  }
+  told_.notify_all();
+}
+
+}  // namespace tessera::watch::detail
+
+namespace tessera::watch {
+
+std::string to_string(Standing standing) {
+  switch (standing) {
+    case Standing::kIdle: return "idle";
+    case Standing::kOwnStream: return "own stream";
+    case Standing::kPeer: return "peer";
+    case Standing::kMoving: return "moving";
+    case Standing::kUnnoticed: return "unnoticed";
+  }
+  return "unknown";
+}
+
+std::vector<GroupStanding> standing() { return detail::Watchdog::of_process()->standing(); }
+
+}  // namespace tessera::watch

@@ -1,0 +1,85 @@
+// The watchdog of the process. See tessera/watch/watchdog.h.
+//
+// Threads of ranks tell it of groups and of what failed (GroupObserver); its own thread, which it shares with what
+// devices are looked at by (comm/detail/watch.h), looks and reports. Who failed waits until that is done, so that the
+// report shows the ranks as they were.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tessera/comm/detail/group_hooks.h"
+#include "tessera/comm/detail/group_record.h"
+#include "tessera/comm/detail/watch.h"
+#include "tessera/watch/detail/heartbeat.h"
+#include "tessera/watch/report.h"
+#include "tessera/watch/watchdog.h"
+
+namespace tessera::watch::detail {
+
+/// See the head of this file. Thread-safe; one a process, never destroyed.
+class Watchdog final : public comm::detail::GroupObserver, public comm::detail::Watched {
+ public:
+  /// The one.
+  static const std::shared_ptr<Watchdog>& of_process();
+
+  void rank_opens(const RankPlace& place, bool is_process) override;
+  void rank_is_placed() override;
+  void group_opens(comm::GroupState& group) override;
+  void group_closes(comm::GroupState& group) noexcept override;
+  void failed(const comm::detail::Trouble& trouble) noexcept override;
+
+  bool look() override;
+  [[nodiscard]] std::chrono::milliseconds period() const override { return std::chrono::milliseconds(100); }
+
+  /// What all groups are at, by rank.
+  [[nodiscard]] std::vector<GroupStanding> standing();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Trouble = comm::detail::Trouble;
+
+  // A group, and since when it stands as it does.
+  struct Seen {
+    comm::GroupState* group = nullptr;
+    comm::detail::GroupProgress progress = {};
+    Clock::time_point since = {};
+    bool was_told = false;  // of what it waits for now
+  };
+
+  static Standing standing_of(const comm::detail::GroupProgress& progress);
+  void beat();
+  std::vector<Trouble> take_troubles();
+  std::vector<Trouble> take_overdue();
+  std::optional<Trouble> overdue(Seen& seen, Clock::time_point now);
+  void tell(const Trouble& trouble);
+  void tell_of_others();
+  static std::optional<Report> report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since);
+  void say(int rank, const std::string& words, const std::string& path);
+  void act(const Trouble& trouble);
+  void abort_groups(int rank, const std::string& reason);
+  void arm();
+
+  std::mutex mutex_;  // for all that follows, never held while others are waited for
+  std::condition_variable told_;
+  bool is_started_ = false;
+  bool is_process_ = false;
+  int process_rank_ = -1;
+  std::map<int, std::string> run_dirs_;  // by rank
+  std::vector<Seen> groups_;
+  std::vector<Trouble> troubles_;
+  ReportTime armed_ = {};         // reports from then on are news
+  bool is_told_ = false;          // since then
+  std::uint64_t generation_ = 0;  // greatest of the groups when it was told
+  std::uint64_t reports_ = 0;
+  std::uint64_t beats_ = 0;
+  probe::Recorder* recorder_ = nullptr;  // of the rank of this process, which is never destroyed
+  probe::Row<HeartbeatRow> heartbeat_;
+};
+
+}  // namespace tessera::watch::detail

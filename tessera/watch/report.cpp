@@ -1,0 +1,93 @@
+#include "tessera/watch/report.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/atomic_file.h"
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/record/explain.h"
+#include "tessera/record/read_run.h"
+
+namespace tessera::watch {
+namespace {
+
+constexpr const char* kText = "/explain.txt";
+constexpr const char* kJson = "/explain.json";
+constexpr const char* kClaim = "/explain.claim";
+
+bool is_there(const std::string& path, ReportTime since) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0) return false;
+  const auto made = std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
+  return made > since.time_since_epoch();
+}
+
+bool has_records(const std::string& run_dir) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(run_dir, error)) {
+    if (entry.path().filename().string().rfind("rank-", 0) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ReportTime report_time() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return ReportTime(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+}
+
+std::optional<Report> find_report(const std::string& run_dir, ReportTime since) {
+  if (!is_there(run_dir + kJson, since)) return std::nullopt;
+  std::stringstream text;
+  text << std::ifstream(run_dir + kJson).rdbuf();
+  const auto json = nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  const auto verdict = json.is_object() ? json.find("verdict") : json.end();
+  if (verdict == json.end() || !verdict->is_object()) return std::nullopt;
+  const auto member = [&](const char* name) {
+    const auto found = verdict->find(name);
+    return found != verdict->end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  return Report{.fault = member("fault"), .sentence = member("sentence"), .path = run_dir + kText};
+}
+
+Report make_report(const std::string& run_dir) {
+  const record::Evidence evidence = record::read_run(run_dir);
+  const record::Explanation found = record::explain(evidence);
+  // Who waits for the report waits for the second file.
+  write_file(run_dir + kText, record::to_text(evidence, found));
+  write_file(run_dir + kJson, record::to_json(evidence, found));
+  return {.fault = record::to_string(found.verdict.fault), .sentence = found.verdict.sentence, .path = run_dir + kText};
+}
+
+bool claim_report(const std::string& run_dir, ReportTime since) {
+  const std::string path = run_dir + kClaim;
+  if (::access(path.c_str(), F_OK) == 0 && !is_there(path, since)) ::unlink(path.c_str());  // of a run before
+  const int claim = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (claim >= 0) ::close(claim);
+  return claim >= 0;
+}
+
+void release_claim(const std::string& run_dir) noexcept { ::unlink((run_dir + kClaim).c_str()); }
+
+std::string verdict_of_run(const std::string& run_dir) {
+  try {
+    std::optional<Report> report = find_report(run_dir, ReportTime());
+    if (!report && has_records(run_dir)) report = make_report(run_dir);
+    if (report && report->is_verdict()) return report->sentence + "; see " + report->path;
+  } catch (const std::exception& error) {
+    log::debug("no report on ", run_dir, ": ", error.what());
+  }
+  return "";
+}
+
+}  // namespace tessera::watch

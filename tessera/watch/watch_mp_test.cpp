@@ -1,0 +1,341 @@
+// The watchdog over ranks that are processes, under the launcher: a rank that never comes, that is stopped, killed or
+// stuck, and how each is told, by the ranks that can and by the launcher for those that cannot.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "tessera/base/error.h"
+#include "tessera/base/probe/reader.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/launch/launch.h"
+#include "tessera/comm/process_group.h"
+#include "tessera/comm/store/detail/descriptor.h"
+#include "tessera/comm/store/store.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+#include "tessera/watch/report.h"
+#include "tessera/watch/watchdog.h"
+
+namespace tessera::watch {
+namespace {
+
+using namespace std::chrono_literals;
+using comm::LaunchOptions;
+using comm::LaunchReport;
+using comm::OnFailure;
+using comm::OpKind;
+using comm::ProcessGroup;
+
+constexpr int kRanks = 3;
+constexpr int kCulprit = 1;
+
+std::string content(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// Where the launcher writes, for a rank that waits for its words.
+constexpr const char* kErrors = "WATCH_ERRORS";
+
+int rank() { return current_place().rank.value(); }
+void barrier(const ProcessGroup& group) {
+  group.launch({.kind = OpKind::kBarrier}, device::Device::get("host").default_stream()).wait();
+}
+ProcessGroup start(std::chrono::nanoseconds deadline) {
+  init({.timeout = 60s});
+  const ProcessGroup world = comm::world();
+  barrier(world);
+  world.set_deadline(deadline);
+  return world;
+}
+// Busy for ever, as far as the others can see.
+[[noreturn]] void be_stuck() {
+  for (;;) ::pause();
+}
+// Returns when the report is there; it is, within the time that hung tests have.
+void wait_for_report() {
+  const std::string path = std::string(std::getenv("TESSERA_RUN_DIR")) + "/explain.json";
+  while (::access(path.c_str(), F_OK) != 0) std::this_thread::yield();
+}
+
+// What a rank does, by the name of the case.
+const std::map<std::string, std::function<void()>>& programs() {
+  static const std::map<std::string, std::function<void()>> all = {
+      {"well",
+       [] {
+         const ProcessGroup world = start(60s);
+         for (int i = 0; i < 10; ++i) barrier(world);
+       }},
+      {"stuck",
+       [] {
+         const ProcessGroup world = start(500ms);
+         if (rank() == kCulprit) be_stuck();
+         barrier(world);
+       }},
+      {"stopped",
+       [] {
+         const ProcessGroup world = start(500ms);
+         if (rank() == kCulprit) ::raise(SIGSTOP);
+         barrier(world);
+       }},
+      {"stopped alone",
+       [] {
+         const ProcessGroup world = start(60s);
+         if (rank() == kCulprit) {
+           comm::store()->set("pid", std::to_string(::getpid()));
+           ::raise(SIGSTOP);
+         } else if (rank() == 0) {
+           // It is let go on once the launcher has spoken of it.
+           const int pid = std::stoi(comm::store()->get("pid", 60s));
+           while (content(std::getenv(kErrors)).find("does not run") == std::string::npos) std::this_thread::yield();
+           ::kill(pid, SIGCONT);
+         }
+         barrier(world);
+       }},
+      {"killed",
+       [] {
+         const ProcessGroup world = start(60s);
+         if (rank() == kCulprit) ::raise(SIGKILL);
+         barrier(world);
+       }},
+      {"killed while others are busy",
+       [] {
+         const ProcessGroup world = start(60s);
+         if (rank() == kCulprit) ::raise(SIGKILL);
+         be_stuck();
+       }},
+      {"never comes to init",
+       [] {
+         if (std::string(std::getenv("RANK")) == std::to_string(kCulprit)) be_stuck();
+         init({.timeout = 1s});
+       }},
+      {"never comes to the world",
+       [] {
+         init({.timeout = 60s});
+         if (rank() == kCulprit) be_stuck();
+         const std::vector<Rank> everyone = {Rank(0), Rank(1), Rank(2)};
+         (void)comm::group_of(everyone, {.deadline = 500ms});
+       }},
+      {"throws",
+       [] {
+         const ProcessGroup world = start(60s);
+         TESSERA_CHECK(rank() != kCulprit, "has had enough");
+         barrier(world);
+       }},
+      {"terminates",
+       [] {
+         const ProcessGroup world = start(60s);
+         if (rank() == kCulprit) std::thread([] { throw std::runtime_error("nobody is there to catch this"); }).join();
+         barrier(world);
+       }},
+      {"at the end",
+       [] {
+         const ProcessGroup world = start(500ms);
+         static const ProcessGroup kept = world;
+         if (rank() == kCulprit) wait_for_report();
+         if (rank() != kCulprit) std::atexit([] { EXPECT_ANY_THROW(barrier(kept)); });
+       }},
+      {"waits",
+       [] {
+         const ProcessGroup world = start(500ms);
+         if (rank() == kCulprit) wait_for_report();
+         barrier(world);
+       }},
+      {"exits",
+       [] {
+         const ProcessGroup world = start(500ms);
+         if (rank() == kCulprit) be_stuck();
+         barrier(world);
+       }},
+  };
+  return all;
+}
+
+// What the launcher starts: this program, for this case alone.
+constexpr const char* kProgram = "WATCH_PROGRAM";
+TEST(WatchedRank, DISABLED_OfALauncher) {
+  const char* name = std::getenv(kProgram);
+  if (name == nullptr) GTEST_SKIP() << "started by the cases below";
+  int code = 0;
+  try {
+    programs().at(name)();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "end %s\n", error.what());
+    code = 1;
+  }
+  std::exit(code);
+}
+
+class Watched : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/dev/shm/tessera_watch_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    base = name;
+    run_dir = base + "/run";
+  }
+  void TearDown() override { std::filesystem::remove_all(base); }
+
+  LaunchReport run(const char* program, const std::function<void(LaunchOptions&)>& change = {}) {
+    const comm::detail::Descriptor out(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    const comm::detail::Descriptor err(::open((base + "/err").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0600));
+    ::setenv(kProgram, program, 1);
+    ::setenv(kErrors, (base + "/err").c_str(), 1);
+    ::setenv("TESSERA_RECORD_DIR", base.c_str(), 1);
+    ::setenv("TESSERA_RECORD_BYTES", "1MiB", 1);
+    LaunchOptions options{.command = {"/proc/self/exe", "--gtest_filter=WatchedRank.DISABLED_OfALauncher",
+                                      "--gtest_also_run_disabled_tests"},
+                          .ranks = kRanks,
+                          .run_dir = run_dir,
+                          .verdict = verdict_of_run,
+                          .out = out.get(),
+                          .err = err.get()};
+    if (change) change(options);
+    LaunchReport report = comm::launch(options);
+    ::unsetenv(kProgram);
+    ::unsetenv("TESSERA_RECORD_DIR");
+    ::unsetenv("TESSERA_ON_HANG");
+    said = content(base + "/err");
+    return report;
+  }
+  // Lines that hold these words.
+  [[nodiscard]] std::size_t count(const std::string& words) const {
+    std::size_t found = 0;
+    std::istringstream text(said);
+    for (std::string line; std::getline(text, line);) found += line.find(words) != std::string::npos ? 1 : 0;
+    return found;
+  }
+  // One line of each rank that runs, one of the launcher at the end, all with the verdict of the report.
+  void expect_told_by(const std::vector<int>& ranks, const std::string& words) const {
+    const std::optional<Report> report = find_report(run_dir, ReportTime());
+    ASSERT_TRUE(report.has_value()) << said;
+    EXPECT_NE(report->sentence.find(words), std::string::npos) << report->sentence << "\n" << said;
+    for (int each = 0; each < kRanks; ++each) {
+      const std::string line = "[" + std::to_string(each) + "] tessera: rank " + std::to_string(each) + ": ";
+      const bool tells = std::ranges::find(ranks, each) != ranks.end();
+      EXPECT_EQ(count(line), tells ? 1u : 0u) << line << "\n" << said;
+      EXPECT_EQ(count(line + report->sentence + "; see " + run_dir + "/explain.txt"), tells ? 1u : 0u) << said;
+    }
+    EXPECT_EQ(count("tessera run: " + report->sentence), 1u) << said;
+  }
+  [[nodiscard]] probe::FileInfo record_of(int number) const {
+    for (const auto& entry : std::filesystem::directory_iterator(run_dir)) {
+      const std::string name = entry.path().filename().string();
+      if (name.rfind("rank-" + std::to_string(number) + ".", 0) != 0) continue;
+      return probe::RecordFile::open(entry.path().string()).info();
+    }
+    ADD_FAILURE() << "no record of rank " << number;
+    return {};
+  }
+
+  std::string base;
+  std::string run_dir;
+  std::string said;
+};
+
+TEST_F(Watched, ARunThatGoesWellIsNotTalkedAbout) {
+  EXPECT_EQ(run("well").exit_code, 0);
+  EXPECT_EQ(said, "");
+  EXPECT_FALSE(std::filesystem::exists(run_dir + "/explain.txt"));
+}
+
+TEST_F(Watched, ARankStuckInHostCodeIsNamedByAllEvenByItself) {
+  EXPECT_EQ(run("stuck").exit_code, 1);
+  expect_told_by({0, 1, 2}, "rank 1");
+}
+
+TEST_F(Watched, OfAStoppedRankTheLauncherSpeaks) {
+  EXPECT_EQ(run("stopped").exit_code, 1);
+  expect_told_by({0, 2}, "rank 1");
+  EXPECT_EQ(count("cannot tell: it was stopped (SIGSTOP)"), 1u) << said;
+}
+
+TEST_F(Watched, AHeartbeatThatStandsStillIsTold) {
+  const auto end = [&](LaunchOptions& options) {
+    options.patience = 1s;
+    options.grace = 100ms;
+  };
+  EXPECT_EQ(run("stopped alone", end).exit_code, 0);
+  EXPECT_EQ(count("does not run: it was stopped (SIGSTOP)"), 1u) << said;
+  EXPECT_EQ(count("rank 1 (process "), 1u) << said;
+}
+
+TEST_F(Watched, AKilledRankIsNamedByTheOthers) {
+  EXPECT_EQ(run("killed").exit_code, 128 + SIGKILL);
+  expect_told_by({0, 2}, "rank 1");
+}
+
+TEST_F(Watched, AKilledRankIsNamedThoughTheOthersAreBusy) {
+  EXPECT_EQ(run("killed while others are busy").exit_code, 128 + SIGKILL);
+  const std::optional<Report> report = find_report(run_dir, ReportTime());
+  ASSERT_TRUE(report.has_value()) << said;
+  EXPECT_NE(report->sentence.find("rank 1"), std::string::npos) << report->sentence;
+  EXPECT_EQ(count("tessera run: " + report->sentence), 1u) << said;
+}
+
+TEST_F(Watched, ARankThatNeverComesToInitIsNamed) {
+  EXPECT_EQ(run("never comes to init").exit_code, 1);
+  const std::optional<Report> report = find_report(run_dir, ReportTime());
+  ASSERT_TRUE(report.has_value()) << said;
+  EXPECT_EQ(count("[0] tessera: rank 0: "), 1u) << said;
+  EXPECT_EQ(count("[2] tessera: rank 2: "), 1u) << said;
+}
+
+TEST_F(Watched, ARankThatNeverComesToAGroupIsNamed) {
+  EXPECT_EQ(run("never comes to the world").exit_code, 1);
+  EXPECT_EQ(count("[0] tessera: rank 0: "), 1u) << said;
+  EXPECT_EQ(count("[1] tessera: rank 1: "), 1u) << said;
+}
+
+TEST_F(Watched, ItHoldsAtTheEndOfTheProcess) {
+  (void)run("at the end");
+  EXPECT_TRUE(find_report(run_dir, ReportTime()).has_value()) << said;
+}
+
+TEST_F(Watched, ARankThatThrewLeavesItsRecordWithTheReason) {
+  EXPECT_EQ(run("throws").exit_code, 1);
+  const probe::FileInfo info = record_of(kCulprit);
+  EXPECT_EQ(info.state, probe::RecordState::kFailed);
+  EXPECT_EQ(info.reason, "exited with 1");
+  EXPECT_TRUE(record_of(0).reason.rfind("exited with 1 after: group world", 0) == 0) << record_of(0).reason;
+}
+
+TEST_F(Watched, AnExceptionThatNobodyCaughtIsInTheRecord) {
+  EXPECT_EQ(run("terminates").exit_code, 128 + SIGABRT);
+  const probe::FileInfo info = record_of(kCulprit);
+  EXPECT_EQ(info.state, probe::RecordState::kFailed);
+  EXPECT_EQ(info.reason, "nobody caught: nobody is there to catch this");
+}
+
+TEST_F(Watched, WhoIsToldToWaitWaitsOn) {
+  ::setenv("TESSERA_ON_HANG", "wait", 1);
+  EXPECT_EQ(run("waits").exit_code, 0) << said;
+  EXPECT_TRUE(find_report(run_dir, ReportTime()).has_value()) << said;
+}
+
+TEST_F(Watched, WhoIsToldToExitExitsWith124) {
+  ::setenv("TESSERA_ON_HANG", "exit", 1);
+  EXPECT_EQ(run("exits").exit_code, kExitOnHang);
+  expect_told_by({0, 1, 2}, "rank 1");
+}
+
+TEST_F(Watched, AReportOfAStartBeforeIsSetAside) {
+  EXPECT_EQ(run("stuck", [](LaunchOptions& options) { options.restarts = 1; }).exit_code, 1);
+  EXPECT_TRUE(std::filesystem::exists(run_dir + "/explain.1.txt"));
+  EXPECT_TRUE(std::filesystem::exists(run_dir + "/explain.txt"));
+  EXPECT_EQ(count("[0] tessera: rank 0: "), 2u) << said;
+}
+
+}  // namespace
+}  // namespace tessera::watch
