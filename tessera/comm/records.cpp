@@ -1,5 +1,6 @@
 #include "tessera/comm/records.h"
 
+#include <cstdio>
 #include <map>
 
 namespace tessera::comm {
@@ -20,12 +21,20 @@ std::string text_in(const RowInfo& row, std::string_view field) {
   return found == nullptr ? std::string() : probe::to_string(found->value);
 }
 
-// The rows of a table by their group.
+// The rows of a table by their group: of several of a group that of the latest launch, its first operation.
 std::map<std::uint64_t, const RowInfo*> rows_of(const RecordFile& file, std::string_view kind) {
   std::map<std::uint64_t, const RowInfo*> rows;
   const probe::TableInfo* table = file.find_table(kind);
   if (table == nullptr) return rows;
-  for (const RowInfo& row : table->claimed) rows[number_in(row, "group")] = &row;
+  const auto is_later = [](const RowInfo& row, const RowInfo& than) {
+    const std::uint64_t task = number_in(row, "task");
+    const std::uint64_t other = number_in(than, "task");
+    return task > other || (task == other && number_in(row, "place") < number_in(than, "place"));
+  };
+  for (const RowInfo& row : table->claimed) {
+    const RowInfo*& known = rows[number_in(row, "group")];
+    if (known == nullptr || is_later(row, *known)) known = &row;
+  }
   return rows;
 }
 
@@ -61,6 +70,20 @@ std::string told_in(const RowInfo& row) {
                        .operations = static_cast<unsigned>(number_in(row, "operations"))});
 }
 
+// "collective 12", "message 3": how ranks find each other's.
+std::string text_of_ordinal(OpKind kind, std::uint64_t ordinal) {
+  return (is_message(kind) ? "message " : "collective ") + std::to_string(ordinal);
+}
+std::string text_of_node(std::uint64_t node, std::uint64_t replay, std::uint64_t graph) {
+  return "node " + std::to_string(node) + " in replay " + std::to_string(replay) + " of graph " + std::to_string(graph);
+}
+// "2.125 us"
+std::string text_of_duration(std::int64_t ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f us", static_cast<double>(ns) / 1e3);
+  return text;
+}
+
 std::string how_it_ended(std::uint8_t failure) {
   if (failure == 0) return "ended";
   if (failure == 255) return "failed";
@@ -89,18 +112,45 @@ std::optional<std::string> text_of_record(const RecordFile& file, const probe::R
                          .count = begun->count,
                          .root = begun->root,
                          .operations = begun->operations}) +
-           " began (launch " + std::to_string(begun->task) + ")";
+           " began (launch " + std::to_string(begun->task) + ", " + text_of_ordinal(begun->kind, begun->ordinal) + ")";
+  }
+  if (const auto replay = file.as<ReplayRecord>(ref)) {
+    return group_name(file, replay->group) + ": #" + std::to_string(replay->sequence) + " is " +
+           text_of_node(replay->node, replay->replay, replay->graph) + " (launch " + std::to_string(replay->task) + ")";
   }
   if (const auto ended = file.as<EndRecord>(ref)) {
-    return group_name(file, ended->group) + ": #" + std::to_string(ended->sequence) + " " +
-           how_it_ended(ended->failure) + " (launch " + std::to_string(ended->task) + ")";
+    std::string text = group_name(file, ended->group) + ": #" + std::to_string(ended->sequence) + " " +
+                       how_it_ended(ended->failure) + " (launch " + std::to_string(ended->task) + ")";
+    if (ended->met.value() != 0) {
+      const auto ticks = static_cast<std::int64_t>(ref.ticks - ended->met.value());
+      text += ", " + text_of_duration(file.info().clock.duration_ns(ticks)) + " after all had come";
+    }
+    return text;
   }
   return std::nullopt;
 }
 
+namespace {
+
+// How far the row of a group says that it came.
+std::string text_of_running(const RowInfo& row, const RowInfo* replay) {
+  const bool runs = number_in(row, "begun") != number_in(row, "ended");
+  std::string text = std::string(runs ? "; runs #" : "; ran #") + text_in(row, "begun") + " " + told_in(row) + " (" +
+                     text_of_ordinal(static_cast<OpKind>(number_in(row, "kind")), number_in(row, "ordinal")) + ")";
+  if (replay != nullptr && number_in(*replay, "sequence") == number_in(row, "begun")) {
+    text += ", " + text_of_node(number_in(*replay, "node"), number_in(*replay, "replay"), number_in(*replay, "graph"));
+  }
+  if (runs && number_in(row, "met") != 0) text += ", all have come";
+  if (number_in(row, "failed") != 0) text += "; #" + text_in(row, "failed") + " failed";
+  return text;
+}
+
+}  // namespace
+
 std::vector<std::string> text_of_groups(const RecordFile& file) {
   const auto asked = rows_of(file, CommAskedRow::kRecordName);
   const auto running = rows_of(file, CommRunningRow::kRecordName);
+  const auto replays = rows_of(file, ReplayRecord::kRecordName);
   std::vector<std::string> lines;
   for (const auto& [number, group] : rows_of(file, CommGroupRow::kRecordName)) {
     std::string line = text_in(*group, "name") + " (ranks " + text_in(*group, "ranks") + ", " +
@@ -110,10 +160,8 @@ std::vector<std::string> text_of_groups(const RecordFile& file) {
       line += ": " + text_in(*last->second, "task") + " asked for, the last " + told_in(*last->second);
     }
     if (const auto last = running.find(number); last != running.end() && number_in(*last->second, "begun") != 0) {
-      const RowInfo& row = *last->second;
-      const bool runs = number_in(row, "begun") != number_in(row, "ended");
-      line += std::string(runs ? "; runs #" : "; ran #") + text_in(row, "begun") + " " + told_in(row);
-      if (number_in(row, "failed") != 0) line += "; #" + text_in(row, "failed") + " failed";
+      const auto replay = replays.find(number);
+      line += text_of_running(*last->second, replay != replays.end() ? replay->second : nullptr);
     }
     lines.push_back(std::move(line));
   }

@@ -8,7 +8,7 @@
 namespace tessera::comm {
 namespace {
 
-// All its states: asked for, begun, ended; three records and as many rows.
+// All its states: asked for, begun, met, ended; three records and four rows.
 TESSERA_BENCH(record) {
   const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   const ProcessGroup group = world();
@@ -22,6 +22,7 @@ TESSERA_BENCH(record) {
                        [&] {
                          record.asked(task, stream);
                          record.began(task);
+                         record.met(task);
                          record.ended(task);
                        },
                    .must = 80});

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tessera/device/device.h"
+#include "tessera/device/replay.h"
 
 namespace tessera::device {
 
@@ -84,6 +85,8 @@ class TESSERA_API GraphExecBackend {
   virtual ~GraphExecBackend() = default;
   /// Takes over the work of `graph`, or says why not and changes nothing.
   virtual UpdateResult update(GraphBackend& graph) = 0;
+  /// Its number and that of its latest launch, kept by the caller of launch_graph() for records.
+  RunningNode launched;
 };
 
 /// A strided copy: `height` rows of `width` bytes.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
@@ -10,6 +11,8 @@
 
 namespace tessera::device {
 namespace {
+
+std::atomic<std::uint32_t> graphs_made{0};  // executables, in this process
 
 GraphState& state_of(const Graph& graph) {
   TESSERA_CHECK(graph.state() != nullptr,
@@ -99,6 +102,7 @@ GraphExec Graph::instantiate(InstantiateOptions options) const {
   const std::lock_guard lock(graph.mutex);
   graph.device->faults.pass(DriverCall::kInstantiate);
   exec->backend = graph.device->backend->instantiate(*graph.backend, options);
+  exec->backend->launched.graph = graphs_made.fetch_add(1, std::memory_order_relaxed) + 1;
   exec->external_records = graph.external_records;
   return GraphExec(std::move(exec));
 }
@@ -126,6 +130,7 @@ void GraphExec::launch(const Stream& stream) const {
   StreamState& on = *stream.state();
   TESSERA_CHECK(on.device == exec.device.get(), "launch: the graph is of device ", exec.device->name, ", ", on.name,
                 " of device ", on.device->name);
+  (void)probe::recorder();  // made here, if it has to be, and not under the lock
   {
     const std::scoped_lock lock(on.mutex, exec.mutex);
     on.device->faults.pass(DriverCall::kGraphLaunch);
@@ -134,8 +139,13 @@ void GraphExec::launch(const Stream& stream) const {
     if (eager && on.device->checker != nullptr) on.device->checker->launch(on, "graph", exec.accesses);
     // Events recorded by nodes are reached after all that was on this stream before the replay, and maybe no later.
     const Tick before = eager && !exec.external_records.empty() ? on.take_tick() : Tick{};
+    if (eager) {
+      ++exec.backend->launched.replay;
+      on.log.note(on, "graph", exec.backend->launched);
+    }
     on.backend->launch_graph(exec.backend);
     if (eager) on.before_last_full = before_launch;
+    if (eager && ProfileWindow::is_open()) on.log.note_end(on);
     for (const auto& event : exec.external_records) {
       if (!eager) {
         const std::lock_guard device_lock(on.device->mutex);

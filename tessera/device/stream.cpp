@@ -17,6 +17,7 @@ namespace {
 // Runs one enqueueing call under the stream's lock, then lets the backend run what may run here.
 template <class Call>
 void enqueue(StreamState& stream, DriverCall kind, const Call& call) {
+  (void)probe::recorder();  // made here, if it has to be, and not under the lock
   {
     const std::lock_guard lock(stream.mutex);
     stream.device->faults.pass(kind);
@@ -42,8 +43,11 @@ void launch_with(StreamState& stream, LaunchInfo info, const Call& call) {
   } else {
     info.accesses.reset();  // nobody would read the copy that a capture makes
   }
+  if (is_eager) stream.log.note(stream, info.label);
   call(info);
   if (is_eager && stream.overlap_depth == 0) stream.before_last_full = before;
+  if (is_eager && ProfileWindow::is_open()) [[unlikely]]
+    stream.log.note_end(stream);
 }
 
 void check_range(const char* what, const void* address, std::size_t nbytes) {

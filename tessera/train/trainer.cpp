@@ -16,6 +16,7 @@
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/host_values.h"
 #include "tessera/ops/update/update.h"
+#include "tessera/record/scope.h"
 #include "tessera/shard/distribute.h"
 #include "tessera/shard/gradients.h"
 #include "tessera/shard/redistribute.h"
@@ -120,6 +121,7 @@ struct Trainer::State {
 
   // Losses and gradients of the step's micro-batches, settled; the loss.
   double run_batches();
+  Batch next_batch(std::uint64_t k);
   void settle_gradients();
   // Hands a step that is not taken to who asked for such.
   void keep(const StepReport& report) const;
@@ -143,13 +145,19 @@ struct Trainer::State {
   std::function<void(const BadStep&)> keep_bad_step;
 };
 
+// Who waits for its data long shows so in its record.
+Batch Trainer::State::next_batch(std::uint64_t k) {
+  const record::Scope mark("data", static_cast<std::int64_t>(k));
+  return batch_of(batches(k), plan, plan.own_rows());
+}
+
 double Trainer::State::run_batches() {
   const double count = static_cast<double>(config.train.batch * config.model.sequence);
   Tensor loss;
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) {
     const memory::Label label("activations");
     const auto k = static_cast<std::uint64_t>((steps - 1) * config.train.accumulate + m);
-    const Batch batch = batch_of(batches(k), plan, plan.own_rows());
+    const Batch batch = next_batch(k);
     const Tensor part = model.loss(batch.tokens, batch.targets, count);
     book.note();
     autograd::backward(part);
@@ -228,6 +236,7 @@ StepReport Trainer::step() {
   const Clock::time_point start = Clock::now();
   StepReport report;
   report.step = ++state.steps;
+  const record::Scope mark("step", report.step);
   report.tokens = state.config.train.batch * state.config.model.sequence;
   report.learning_rate =
       learning_rate(state.config.schedule, state.config.optimizer.learning_rate, report.step, state.config.train.steps);
@@ -259,6 +268,7 @@ std::int64_t Trainer::step_count() const { return state_->steps; }
 
 double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples) {
   State& state = *state_;
+  const record::Scope mark("evaluate", state.steps);
   const autograd::NoGrad no_grad;
   const memory::Label label("activations");
   const Plan& plan = state.plan;

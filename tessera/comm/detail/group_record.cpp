@@ -1,5 +1,8 @@
 #include "tessera/comm/detail/group_record.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -13,6 +16,7 @@
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/world_state.h"
 #include "tessera/device/device.h"
+#include "tessera/device/replay.h"
 
 namespace tessera::comm::detail {
 
@@ -25,6 +29,7 @@ class RankRecords : public std::enable_shared_from_this<RankRecords> {
   std::mutex mutex;
   std::vector<GroupRecord*> records;
   std::uint32_t last = 0;
+  std::uint32_t asked_rows = 0;  // that groups hold
 };
 
 namespace {
@@ -47,12 +52,36 @@ Record of_words(const std::array<std::uint64_t, sizeof(Record) / 8>& words) {
 }
 static_assert(offsetof(OperationRecord, task) == 8 && offsetof(OperationRecord, stream) == 16 &&
               offsetof(OperationRecord, parts) == 24 && offsetof(OperationRecord, kind) == 32);
-static_assert(offsetof(BeginRecord, task) == 16 && offsetof(BeginRecord, kind) == 24);
-static_assert(offsetof(EndRecord, task) == 8 && offsetof(EndRecord, failure) == 16);
+static_assert(offsetof(BeginRecord, task) == 16 && offsetof(BeginRecord, kind) == 24 &&
+              offsetof(BeginRecord, ordinal) == 32);
+static_assert(offsetof(EndRecord, task) == 8 && offsetof(EndRecord, met) == 16 && offsetof(EndRecord, failure) == 24);
 static_assert(offsetof(CommAskedRow, when) == 8 && offsetof(CommAskedRow, task) == 16 &&
-              offsetof(CommAskedRow, kind) == 24);
+              offsetof(CommAskedRow, stream) == 24 && offsetof(CommAskedRow, parts) == 32 &&
+              offsetof(CommAskedRow, kind) == 40 && offsetof(CommAskedRow, thread) == 48);
 static_assert(offsetof(CommRunningRow, count) == 24 && offsetof(CommRunningRow, task) == 40 &&
-              offsetof(CommRunningRow, kind) == 48);
+              offsetof(CommRunningRow, kind) == 48 && offsetof(CommRunningRow, ordinal) == 56 &&
+              offsetof(CommRunningRow, collectives_ended) == 80);
+
+// The operation that a launch is told by: what all ranks do alike, if there is any.
+const Operation& told_by(const Task& task) {
+  for (const Operation& operation : task.operations) {
+    if (!is_message(operation.kind)) return operation;
+  }
+  return task.operations[0];
+}
+bool is_collective(const Task& task) { return !is_message(told_by(task).kind); }
+std::uint32_t slot_of(const Operation& message) {
+  return 2 * static_cast<std::uint32_t>(message.peer) + (message.kind == OpKind::kRecv ? 1 : 0);
+}
+
+// Its number in the operating system, asked for once a thread; a forked process has a thread of another number.
+[[gnu::tls_model("initial-exec")]] constinit thread_local std::uint32_t own_thread = 0;
+std::uint32_t ask_thread() {
+  [[maybe_unused]] static const int forks = ::pthread_atfork(nullptr, nullptr, [] { own_thread = 0; });
+  own_thread = static_cast<std::uint32_t>(::gettid());
+  return own_thread;
+}
+std::uint32_t this_thread() { return own_thread != 0 ? own_thread : ask_thread(); }
 
 std::uint8_t failure_of(const std::exception_ptr& error) {
   if (error == nullptr) return 0;
@@ -71,6 +100,7 @@ GroupRecord::~GroupRecord() {
   if (const auto shared = shared_.lock()) {
     const std::lock_guard lock(shared->mutex);
     std::erase(shared->records, this);
+    shared->asked_rows -= static_cast<std::uint32_t>(asked_rows_.size());
   }
 }
 
@@ -80,22 +110,40 @@ void GroupRecord::open(GroupState& group) {
   if (!recorder.is_on()) return;
   asking_mutex_ = &group.launch_mutex;
   shared_ = shared.weak_from_this();
+  messages_.assign(2 * group.ranks.size(), 0);
   const std::lock_guard lock(shared.mutex);
   shared.records.push_back(this);
   number_ = ++shared.last;
+  claim_rows(group, shared);
+  running_ = &recorder;
+  asking_ = &recorder;
+}
+
+// Tables take their room in the file in this order. Of the rows of operations a group gets an eighth of what is left
+// at most, so that all that come later have some.
+void GroupRecord::claim_rows(GroupState& group, RankRecords& shared) {
+  probe::Recorder& recorder = probe::recorder();
   group_row_ = recorder.table<CommGroupRow>().claim({.group = number_,
                                                      .rank = group.rank,
                                                      .size = static_cast<std::int32_t>(group.ranks.size()),
                                                      .name = recorder.intern(group.name),
                                                      .ranks = recorder.intern(text_of(group.ranks)),
                                                      .backend = recorder.intern(group.backend)});
-  CommAskedRow nothing = {};
-  nothing.group = number_;
-  asked_row_ = recorder.table<CommAskedRow>().claim(nothing);
   last_.who = pair(0, number_);
   running_row_ = recorder.table<CommRunningRow>().claim(std::bit_cast<CommRunningRow>(last_));
-  running_ = &recorder;
-  asking_ = &recorder;
+  ReplayRecord no_replay = {};
+  no_replay.group = number_;
+  replay_row_ = recorder.table<ReplayRecord>().claim(no_replay);
+  auto table = recorder.table<CommAskedRow>();
+  const std::uint32_t left = table.rows() - std::min(table.rows(), shared.asked_rows);
+  CommAskedRow nothing = {};
+  nothing.group = number_;
+  for (std::uint32_t wanted = std::clamp(left / 8, 1U, CommAskedRow::kEach); wanted > 0; --wanted) {
+    auto row = table.claim(nothing);
+    if (!row) break;
+    asked_rows_.push_back(std::move(row));
+  }
+  shared.asked_rows += static_cast<std::uint32_t>(asked_rows_.size());
 }
 
 void GroupRecord::detach() noexcept {
@@ -104,8 +152,9 @@ void GroupRecord::detach() noexcept {
   asking_ = nullptr;
   running_ = nullptr;
   group_row_.release();
-  asked_row_.release();
+  for (auto& row : asked_rows_) row.release();
   running_row_.release();
+  replay_row_.release();
 }
 
 probe::StringId GroupRecord::label_string(memory::LabelId label) {
@@ -130,68 +179,142 @@ probe::StringId GroupRecord::device_string(const device::Stream& stream) {
   const std::uint64_t who = pair(task.number, number_);
   const std::uint64_t where = pair(stream.id().value(), device_string(stream).value());
   const std::uint32_t label = label_string(memory::detail::current_label).value();
+  const std::uint64_t by = pair(this_thread(), static_cast<std::uint32_t>(task.operations.size()));
   for (std::size_t i = 0; i < task.operations.size(); ++i) {
     const Operation& operation = task.operations[i];
-    const auto parts = static_cast<std::uint32_t>(digest_of_parts(operation));
-    recorder->write_at(now, probe::Ring::kComm,
-                       of_words<OperationRecord>({static_cast<std::uint64_t>(operation.count), who, where,
-                                                  pair(parts, label), what(operation, i)}));
+    const auto count = static_cast<std::uint64_t>(operation.count);
+    const std::uint64_t parts = pair(static_cast<std::uint32_t>(digest_of_parts(operation)), label);
+    const std::uint64_t kind = what(operation, i);
+    recorder->write_at(now, probe::Ring::kComm, of_words<OperationRecord>({count, who, where, parts, kind}));
+    if (asked_rows_.empty()) continue;
+    asked_rows_[next_asked_].put(of_words<CommAskedRow>({count, now.value(), who, where, parts, kind, by}));
+    if (++next_asked_ == asked_rows_.size()) next_asked_ = 0;
   }
-  const Operation& first = task.operations[0];
-  asked_row_.put(of_words<CommAskedRow>(
-      {static_cast<std::uint64_t>(first.count), now.value(), who, what(first, task.operations.size())}));
 }
 
 Launched Launched::of(const Task& task) {
-  const Operation& first = task.operations[0];
-  return {.count = static_cast<std::uint64_t>(first.count),
-          .what = comm::detail::what(first, task.operations.size()),
-          .number = task.number};
+  const Operation& first = told_by(task);
+  Launched launched{.count = static_cast<std::uint64_t>(first.count),
+                    .what = comm::detail::what(first, task.operations.size()),
+                    .number = task.number,
+                    .is_collective = !is_message(first.kind)};
+  for (const Operation& operation : task.operations) {
+    if (is_message(operation.kind)) launched.messages.push_back(slot_of(operation));
+  }
+  return launched;
 }
 
-inline void GroupRecord::note_begin(const Launched& launched, std::uint64_t sequence) {
+// The number of the first.
+std::uint64_t GroupRecord::count_messages(std::span<const std::uint32_t> messages) {
+  std::uint64_t first = 0;
+  for (const std::uint32_t message : messages) {
+    const std::uint64_t number = ++messages_[message];
+    if (first == 0) first = number;
+  }
+  return first;
+}
+
+// A graph runs it: which replay and which node. Seldom, so apart.
+[[gnu::noinline]] void GroupRecord::note_replay(probe::Recorder& recorder, probe::Moment now, const Told& told) {
+  const device::RunningNode at = device::running_node();
+  const ReplayRecord replay{.sequence = told.sequence,
+                            .replay = at.replay,
+                            .task = told.number,
+                            .group = number_,
+                            .graph = at.graph,
+                            .node = at.node};
+  recorder.write_at(now, probe::Ring::kComm, replay);
+  replay_row_.put(replay);
+}
+
+// `count(is_collective)` counts its operations and gives the ordinal of a launch of messages.
+template <class Count>
+inline void GroupRecord::note_begin(const Told& told, const Count& count) {
   const Held held(flag_);
   probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
   const probe::Moment now = recorder->begin();
-  const std::uint64_t who = pair(launched.number, number_);
+  const std::uint64_t who = pair(told.number, number_);
+  bool has_collective = false;
+  std::uint64_t ordinal = count(has_collective);
+  if (has_collective) ordinal = ++last_.collectives_begun;
   // Set well before it is read again below, which would wait for stores that are just made.
-  const bool is_latest = sequence >= last_.begun;
+  const bool is_latest = told.sequence >= last_.begun;
   if (is_latest) {
-    last_ = {.begun = sequence,
+    last_ = {.begun = told.sequence,
              .ended = last_.ended,
              .failed = last_.failed,
-             .count = launched.count,
+             .count = told.count,
              .when = now.value(),
              .who = who,
-             .what = launched.what};
+             .what = told.what,
+             .ordinal = ordinal,
+             .met = 0,
+             .collectives_begun = last_.collectives_begun,
+             .collectives_ended = last_.collectives_ended};
   }
   if (!TESSERA_MUTANT("comm.begin_not_recorded")) {
-    recorder->write_at(now, probe::Ring::kComm, of_words<BeginRecord>({sequence, launched.count, who, launched.what}));
+    recorder->write_at(now, probe::Ring::kComm,
+                       of_words<BeginRecord>({told.sequence, told.count, who, told.what, ordinal}));
   }
+  if (device::running_node().replay != 0) note_replay(*recorder, now, told);
   if (is_latest) running_row_.put(std::bit_cast<CommRunningRow>(last_));
 }
 
-inline void GroupRecord::note_end(std::uint32_t number, std::uint64_t sequence, const std::exception_ptr& error) {
+[[gnu::flatten]] void GroupRecord::met(const Task& task) {
+  const Held held(flag_);
+  const probe::Recorder* recorder = running_;
+  if (recorder == nullptr || !recorder->is_on()) return;
+  if (last_.begun != task.sequence.load(std::memory_order_relaxed)) return;
+  last_.met = recorder->now().value();
+  running_row_.put(std::bit_cast<CommRunningRow>(last_));
+}
+
+inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std::uint64_t sequence,
+                                  const std::exception_ptr& error) {
   const Held held(flag_);
   probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
   last_.ended = std::max(last_.ended, sequence);
+  last_.collectives_ended += is_collective ? 1 : 0;
   const std::uint8_t failure = failure_of(error);
   if (failure != 0) last_.failed = sequence;
-  recorder->write(probe::Ring::kComm, of_words<EndRecord>({sequence, pair(number, number_), failure}));
+  const std::uint64_t met = last_.begun == sequence ? last_.met : 0;
+  recorder->write(probe::Ring::kComm, of_words<EndRecord>({sequence, pair(number, number_), met, failure}));
   if (!TESSERA_MUTANT("comm.end_not_in_table")) running_row_.put(std::bit_cast<CommRunningRow>(last_));
 }
 
 [[gnu::flatten]] void GroupRecord::began(const Task& task) {
-  note_begin(Launched::of(task), task.sequence.load(std::memory_order_relaxed));
+  const Operation& first = told_by(task);
+  const Told told{.count = static_cast<std::uint64_t>(first.count),
+                  .what = what(first, task.operations.size()),
+                  .sequence = task.sequence.load(std::memory_order_relaxed),
+                  .number = task.number};
+  note_begin(told, [&](bool& has_collective) {
+    std::uint64_t ordinal = 0;
+    for (const Operation& operation : task.operations) {
+      if (!is_message(operation.kind)) {
+        has_collective = true;
+        continue;
+      }
+      const std::uint64_t number = ++messages_[slot_of(operation)];
+      if (ordinal == 0) ordinal = number;
+    }
+    return ordinal;
+  });
 }
 [[gnu::flatten]] void GroupRecord::ended(const Task& task) {
-  note_end(task.number, task.sequence.load(std::memory_order_relaxed), task.error);
+  note_end(task.number, is_collective(task), task.sequence.load(std::memory_order_relaxed), task.error);
 }
-void GroupRecord::began(const Launched& launched, std::uint64_t sequence) { note_begin(launched, sequence); }
+void GroupRecord::began(const Launched& launched, std::uint64_t sequence) {
+  note_begin({.count = launched.count, .what = launched.what, .sequence = sequence, .number = launched.number},
+             [&](bool& has_collective) {
+               has_collective = launched.is_collective;
+               return count_messages(launched.messages);
+             });
+}
 void GroupRecord::ended(const Launched& launched, std::uint64_t sequence, const std::exception_ptr& error) {
-  note_end(launched.number, sequence, error);
+  note_end(launched.number, launched.is_collective, sequence, error);
 }
 
 }  // namespace tessera::comm::detail

@@ -6,8 +6,11 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <vector>
 
 #include "tessera/base/probe/recorder.h"
+#include "tessera/base/small_vector.h"
 #include "tessera/comm/records.h"
 #include "tessera/device/stream.h"
 #include "tessera/memory/label.h"
@@ -25,9 +28,11 @@ class RankRecords;
 struct Launched {
   /// Of a task that was asked for.
   static Launched of(const Task& task);
-  std::uint64_t count = 0;   ///< of its first operation
-  std::uint64_t what = 0;    ///< of that, in a word
-  std::uint32_t number = 0;  ///< among those of its group
+  std::uint64_t count = 0;                      ///< of the operation that it is told by
+  std::uint64_t what = 0;                       ///< of that, in a word
+  std::uint32_t number = 0;                     ///< among those of its group
+  bool is_collective = true;                    ///< it has any
+  SmallVector<std::uint32_t, 4> messages = {};  ///< its messages: 2 * peer, and 1 of a recv
 };
 
 /// One a group. asked() is called by one thread at a time; the rank, and its record with it, may end at any moment.
@@ -45,6 +50,8 @@ class GroupRecord {
   void asked(Task& task, const device::Stream& stream);
   /// It has its number and begins to run.
   void began(const Task& task);
+  /// All ranks that take part have come.
+  void met(const Task& task);
   /// It has ended.
   void ended(const Task& task);
   /// Likewise of one whose task may be gone: it began with this number, and ended with this error or none.
@@ -71,10 +78,19 @@ class GroupRecord {
 
   // CommRunningRow, in words.
   struct Last {
-    std::uint64_t begun, ended, failed, count, when, who, what;
+    std::uint64_t begun, ended, failed, count, when, who, what, ordinal, met, collectives_begun, collectives_ended;
   };
-  void note_begin(const Launched& launched, std::uint64_t sequence);
-  void note_end(std::uint32_t number, std::uint64_t sequence, const std::exception_ptr& error);
+  // What a begin says.
+  struct Told {
+    std::uint64_t count, what, sequence;
+    std::uint32_t number;
+  };
+  template <class Count>
+  void note_begin(const Told& told, const Count& count);
+  void note_replay(probe::Recorder& recorder, probe::Moment now, const Told& told);
+  void note_end(std::uint32_t number, bool is_collective, std::uint64_t sequence, const std::exception_ptr& error);
+  void claim_rows(GroupState& group, RankRecords& shared);
+  std::uint64_t count_messages(std::span<const std::uint32_t> messages);
   probe::StringId label_string(memory::LabelId label);
   probe::StringId device_string(const device::Stream& stream);
 
@@ -84,9 +100,12 @@ class GroupRecord {
   probe::Recorder* running_ = nullptr;  // under the flag
   std::weak_ptr<RankRecords> shared_;
   probe::Row<CommGroupRow> group_row_;
-  probe::Row<CommAskedRow> asked_row_;
+  std::vector<probe::Row<CommAskedRow>> asked_rows_;
+  std::size_t next_asked_ = 0;  // the row that the next operation takes
   probe::Row<CommRunningRow> running_row_;
+  probe::Row<ReplayRecord> replay_row_;
   Last last_ = {};
+  std::vector<std::uint64_t> messages_;  // begun so far, by 2 * peer, and 1 of a recv
   std::uint32_t number_ = 0;
   std::uint32_t tasks_ = 0;
   memory::LabelId label_ = 0;  // the last one, and its string

@@ -14,6 +14,7 @@
 #include "tessera/base/mutant.h"
 #include "tessera/device/backend.h"
 #include "tessera/device/detail/access_checker.h"
+#include "tessera/device/detail/launch_log.h"
 #include "tessera/device/stream_slot.h"
 
 namespace tessera::device {
@@ -121,6 +122,7 @@ struct StreamState {
   std::shared_ptr<CaptureState> capture;  // ours; a foreign capture of a wrapped stream is asked of the driver
   CaptureId dropped_in;                   // the capture in which `dropped` was dropped
   Dependencies dropped;                   // by set_capture_dependencies
+  detail::LaunchLog log;                  // what was launched, in the record
 
   [[nodiscard]] StreamId id() const { return slot->id(); }
   Tick take_tick() {

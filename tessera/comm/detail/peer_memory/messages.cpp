@@ -4,6 +4,7 @@
 // different ranks does not matter; those between the same two ranks go in order.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
@@ -21,10 +22,16 @@ struct Steps::Message {
   Place place = {};          // of a send
   std::uint64_t offset = 0;  // bytes posted, or taken, so far
   bool is_posted = false;    // a window of a send is with the receiver
+  bool is_met = false;       // its peer has been seen
   bool is_done = false;
 
   [[nodiscard]] bool is_send() const { return operation.kind == OpKind::kSend; }
 };
+
+void Steps::note_peer(Message& message) {
+  if (std::exchange(message.is_met, true) || to_come_ == 0) return;
+  if (--to_come_ == 0 && !has_met_) note_met();
+}
 
 // Posts the next window, or sees that the last was taken. Whether anything happened.
 bool Steps::advance_send(Message& message, const Message*& stage_owner) {
@@ -32,6 +39,7 @@ bool Steps::advance_send(Message& message, const Message*& stage_owner) {
   const std::uint64_t posted = mail.posted.load(std::memory_order_relaxed);
   if (message.is_posted) {
     if (mail.taken.load(std::memory_order_acquire) != posted) return false;
+    note_peer(message);
     message.is_posted = false;
     message.is_done = message.offset == message.nbytes;
     if (message.is_done && stage_owner == &message) stage_owner = nullptr;
@@ -61,6 +69,7 @@ bool Steps::advance_receive(Message& message) {
   Mail& mail = message.mail;
   const std::uint64_t taken = mail.taken.load(std::memory_order_relaxed);
   if (mail.posted.load(std::memory_order_acquire) == taken) return false;
+  note_peer(message);
   const Operation& operation = message.operation;
   const bool has_other_dtype = mail.dtype != operation.dtype && !TESSERA_MUTANT("comm.message_dtype_unseen");
   const bool has_other_group = mail.group != group_digest_ && !TESSERA_MUTANT("comm.group_unseen");

@@ -7,6 +7,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
+#include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/streaming.h"
 
@@ -24,6 +25,8 @@ constexpr std::size_t kFetchedBytes = 2048;
 }  // namespace
 
 void Steps::run(const Task& task) {
+  task_ = &task;
+  has_met_ = false;
   name_ = *task.group;
   sequence_ = task.sequence.load(std::memory_order_relaxed);
   registrations_ = task.registrations;
@@ -66,6 +69,7 @@ void Steps::run_operations(const Task& task) {
   std::vector<Operation> messages;
   std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message, &Operation::kind);
   if (messages.size() < task.operations.size()) ++collectives_;
+  to_come_ = messages.size();
   if (group_.rules().is_checked != 0) check_ahead(task, messages);
   for (const Operation& operation : task.operations) {
     if (!is_message(operation.kind)) run_collective(operation);
@@ -145,6 +149,7 @@ void Steps::meet(const Operation& operation) {
   for (int peer = 0; peer < last; ++peer) {
     if (peer != rank_) fetch_ahead(peer);
   }
+  if (!has_met_ && to_come_ == 0) note_met();
   const Notice& mine = group_.notice(rank_, step_);
   for (int peer = 0; peer < group_.size(); ++peer) {
     const Notice& other = group_.notice(peer, step_);
@@ -153,6 +158,12 @@ void Steps::meet(const Operation& operation) {
     const bool agrees = other.fingerprint == mine.fingerprint && other.task == mine.task && is_same_log;
     if (!agrees && !TESSERA_MUTANT("comm.no_comparison")) fail_mismatch(operation);
   }
+}
+
+// Once a launch: at its first meeting; where it has messages, when the peer of each was there.
+void Steps::note_met() {
+  has_met_ = true;
+  task_->record->met(*task_);
 }
 
 // What the peer wrote is in another core's cache: all of it that is read first comes at once, not line by line.

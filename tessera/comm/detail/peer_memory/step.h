@@ -41,6 +41,8 @@ class Steps {
   struct Message;
   void run_operations(const Task& task);
   void end_group(const std::exception& error, const Task& task) const;
+  void note_met();
+  void note_peer(Message& message);
   void run_collective(const Operation& operation);
   void check_ahead(const Task& task, std::span<const Operation> messages);
   void run_messages(std::span<const Operation> operations, bool is_ahead);
@@ -69,7 +71,10 @@ class Steps {
   const GroupMemory group_;
   const int rank_;
   const TaskRunner& tasks_;
-  std::string_view name_;  // of the group whose task runs
+  const Task* task_ = nullptr;  // that runs
+  bool has_met_ = false;        // all that take part in it have come, as its record says
+  std::size_t to_come_ = 0;     // messages of it whose peer has not been seen yet
+  std::string_view name_;       // of the group whose task runs
   std::uint64_t step_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint64_t registrations_ = 0;  // of the task that runs

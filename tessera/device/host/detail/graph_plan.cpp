@@ -28,10 +28,13 @@ void merge(Steps& into, const Steps& more) {
 // Opens up the nodes. `done_by` of a node are the steps whose end is the node's end.
 struct GraphPlan::Flattener {
   GraphPlan& plan;
+  std::uint32_t depth = 0;       // graphs that are open
+  std::uint32_t outer_node = 0;  // of the outermost, that is being added
 
   Steps add(HostFunction* work, Steps before) {
     const auto step = static_cast<std::uint32_t>(plan.steps_.size());
     plan.steps_.push_back(work);
+    plan.nodes_of_.push_back(outer_node);
     plan.after_.emplace_back();
     for (const std::uint32_t earlier : before) plan.after_[earlier].push_back(step);
     plan.before_.push_back(std::move(before));
@@ -59,6 +62,7 @@ struct GraphPlan::Flattener {
   Steps open(const GraphNodes& nodes, const Steps& outer) {
     std::vector<Steps> done_by(nodes.size());
     std::vector<bool> is_last(nodes.size(), true);
+    ++depth;
     for (std::size_t place = 0; place < nodes.size(); ++place) {
       Steps before;
       for (const Dependency& edge : nodes[place].edges) {
@@ -67,8 +71,10 @@ struct GraphPlan::Flattener {
         is_last[earlier] = false;
       }
       if (nodes[place].edges.empty()) before = outer;
+      if (depth == 1) outer_node = static_cast<std::uint32_t>(place + 1);
       done_by[place] = add_node(nodes[place], std::move(before));
     }
+    --depth;
     Steps all = nodes.size() == 0 ? outer : Steps{};
     for (std::size_t place = 0; place < nodes.size(); ++place) {
       if (is_last[place]) merge(all, done_by[place]);
@@ -135,8 +141,10 @@ void GraphPlan::give_up(LaunchPoints* points, const std::exception_ptr& error) c
   }
 }
 
-void GraphPlan::replay(LaunchPoints* points) {
+void GraphPlan::replay(LaunchPoints* points, RunningNode number) {
+  const ReplayScope scope(number);
   current_ = points;
+  number_ = number;
   try {
     const bool can_help = width_ > 1 && pool_ != nullptr;
     if (shared_->scheduler() != nullptr) {
@@ -159,10 +167,10 @@ void GraphPlan::replay(LaunchPoints* points) {
 
 void GraphPlan::replay_serial() {
   if (TESSERA_MUTANT("host.replay_order_reversed")) {
-    for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) (**step)();
+    for (std::size_t step = steps_.size(); step > 0; --step) run_step(step - 1);
     return;
   }
-  for (HostFunction* step : steps_) (*step)();
+  for (std::size_t step = 0; step < steps_.size(); ++step) run_step(step);
 }
 
 void GraphPlan::replay_measured() {
@@ -171,7 +179,7 @@ void GraphPlan::replay_measured() {
   nanoseconds longest{0};
   for (std::size_t step = 0; step < steps_.size(); ++step) {
     const nanoseconds start = shared_->now();
-    (*steps_[step])();
+    run_step(step);
     const nanoseconds took = shared_->now() - start;
     for (const std::uint32_t earlier : before_[step]) end[step] = std::max(end[step], end[earlier]);
     end[step] += took;
@@ -197,7 +205,7 @@ void GraphPlan::replay_seeded() {
     const std::size_t at = ready.size() == 1 ? 0 : shared_->scheduler()->pick(ready.size());
     const std::uint32_t step = ready[at];
     ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(at));
-    (*steps_[step])();
+    run_step(step);
     for (const std::uint32_t later : after_[step]) {
       if (--missing[later] == 0) ready.push_back(later);
     }

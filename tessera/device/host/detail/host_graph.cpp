@@ -72,7 +72,7 @@ UpdateResult HostGraphExec::update(GraphBackend& graph) {
 void HostGraphExec::launch(StreamCore& core) {
   const std::lock_guard lock(mutex_);
   Point previous = TESSERA_MUTANT("host.exec_overlaps_itself") ? Point{} : last_;
-  const std::uint64_t sequence = core.enqueue(GraphOp{plan_, std::move(previous), plan_->prepare()});
+  const std::uint64_t sequence = core.enqueue(GraphOp{plan_, std::move(previous), plan_->prepare(), launched});
   last_ = {core.timeline(), sequence};
 }
 

@@ -17,6 +17,7 @@
 #include "tessera/device/host/detail/graph_plan.h"
 #include "tessera/device/host/detail/timeline.h"
 #include "tessera/device/host_function.h"
+#include "tessera/device/replay.h"
 #include "tessera/device/stream.h"
 
 namespace tessera::device::host::detail {
@@ -49,6 +50,7 @@ struct GraphOp {
   std::shared_ptr<GraphPlan> plan;
   Point previous;
   std::unique_ptr<LaunchPoints> points;  // null: the graph touches no event
+  RunningNode replay;                    // which one it is
 };
 
 /// One operation. monostate: a free slot. A HostFunction is work that never waits.

@@ -18,7 +18,8 @@ ReplayJob::ReplayJob(const GraphPlan& plan) : plan_(plan), left_(plan.steps_.siz
 // After a failure the rest is counted down without being run.
 void ReplayJob::run_step(std::uint32_t step) {
   try {
-    (*plan_.steps_[step])();
+    const ReplayScope scope(plan_.number_);
+    plan_.run_step(step);
   } catch (...) {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = std::current_exception();

@@ -249,7 +249,7 @@ void StreamCore::execute(GraphOp& op, const std::exception_ptr& poison) {
       });
     }
     if (poison == nullptr) {
-      op.plan->replay(op.points.get());
+      op.plan->replay(op.points.get(), op.replay);
     } else {
       op.plan->give_up(op.points.get(), poison);
     }

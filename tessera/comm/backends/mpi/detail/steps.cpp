@@ -10,6 +10,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
+#include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 
 namespace tessera::comm::mpi {
@@ -74,6 +75,7 @@ void Steps::run_operations(const Task& task) {
   std::vector<Operation> messages;
   std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message, &Operation::kind);
   if (messages.size() < task.operations.size()) ++collectives_;
+  to_meet_ = messages.empty() ? &task : nullptr;
   if (checked_) check_ahead(task, messages);
   for (const Operation& operation : task.operations) {
     if (!is_message(operation.kind)) run_collective(operation);
@@ -107,6 +109,11 @@ void Steps::run_collective(const Operation& operation) {
   }
 }
 
+void Steps::note_met() {
+  to_meet_->record->met(*to_meet_);
+  to_meet_ = nullptr;
+}
+
 void Steps::meet(const Operation& operation, bool is_small) {
   const CollectiveDef& def = definition(operation.kind);
   // Small operations are those whose sizes all ranks know, so that there is nothing to offer.
@@ -136,6 +143,7 @@ void Steps::meet(const Operation& operation, bool is_small) {
   }
   if (has_offers) own.offer = def.offer(operation, rank_, rank_);
   if (!TESSERA_MUTANT("mpi.meets_nobody")) finish(operation);
+  if (to_meet_ != nullptr) note_met();
   std::vector<detail::Notice> notices;
   std::vector<std::string> groups;
   bool agree = true;

@@ -72,6 +72,7 @@ class Steps {
   void run_operations(const Task& task);
   void check_ahead(const Task& task, std::span<const Operation> messages);
   void run_collective(const Operation& operation);
+  void note_met();
   void meet(const Operation& operation, bool is_small);
   void move_from_letters(const Operation& operation);
   void move_by_messages(const Operation& operation);
@@ -105,7 +106,8 @@ class Steps {
   const int size_;
   const bool crowded_;
   const bool checked_;
-  std::string_view name_;  // of the group whose task runs
+  const Task* to_meet_ = nullptr;  // the task that runs, while its ranks have not met; null: not told, as of messages
+  std::string_view name_;          // of the group whose task runs
   std::uint64_t sequence_ = 0;
   std::uint64_t collectives_ = 0;   // tasks that had any, all ranks alike: who takes no part in a message is not behind
   std::uint64_t group_digest_ = 0;  // of the name

@@ -1,0 +1,18 @@
+// What a mark costs.
+#include "tessera/base/rank.h"
+#include "tessera/base/testing/bench.h"
+#include "tessera/record/scope.h"
+
+namespace tessera::record {
+namespace {
+
+// It begins and ends: two records, and its row twice.
+TESSERA_BENCH(mark) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));
+  std::int64_t step = 0;
+  context.measure(
+      {.name = "record_mark", .unit = "ns", .ours = [&] { const Scope scope("step", ++step); }, .must = 50});
+}
+
+}  // namespace
+}  // namespace tessera::record

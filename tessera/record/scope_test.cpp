@@ -1,0 +1,195 @@
+// Marks: what stands in the record while they are open and after, and ranks, threads and scopes that end in any order.
+#include "tessera/record/scope.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tessera/base/probe/reader.h"
+#include "tessera/base/probe/recorder.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/process_group.h"
+#include "tessera/comm/world.h"
+
+namespace tessera::record {
+namespace {
+
+// The whole of a rank's record is touched when the rank comes to be, which takes its time.
+[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
+
+probe::RecordFile own_record() { return probe::RecordFile::open(probe::recorder().path()); }
+
+std::uint64_t number_in(const probe::RowInfo& row, std::string_view field) {
+  return std::get<std::uint64_t>(row.find(field)->value);
+}
+
+// The open marks, "step 3 at 0 of 4711": name, value, depth, thread; in order of depth.
+std::vector<std::string> open_marks(const probe::RecordFile& file) {
+  std::vector<std::string> marks;
+  const probe::TableInfo* table = file.find_table("record_mark");
+  if (table == nullptr) return marks;
+  for (const probe::RowInfo& row : table->claimed) {
+    const std::string name = probe::to_string(row.find("name")->value);
+    if (name.empty()) continue;
+    EXPECT_NE(probe::to_string(row.find("since")->value), "0");
+    marks.push_back(std::to_string(number_in(row, "depth")) + ": " + name + " " +
+                    probe::to_string(row.find("value")->value) + " of " + std::to_string(number_in(row, "thread")));
+  }
+  std::ranges::sort(marks);
+  return marks;
+}
+std::string of_this_thread() { return " of " + std::to_string(::gettid()); }
+
+std::shared_ptr<RankContext> lone_rank() { return std::make_shared<RankContext>(RankPlace{}); }
+
+TEST(Marks, StandInTheRecordWhileTheyAreOpen) {
+  const RankScope rank(lone_rank());
+  EXPECT_TRUE(open_marks(own_record()).empty());
+  {
+    const Scope step("step", 117);
+    EXPECT_EQ(open_marks(own_record()), std::vector{"0: step 117" + of_this_thread()});
+    {
+      const Scope data("data", -5);
+      EXPECT_EQ(open_marks(own_record()),
+                (std::vector{"0: step 117" + of_this_thread(), "1: data -5" + of_this_thread()}));
+    }
+    EXPECT_EQ(open_marks(own_record()), std::vector{"0: step 117" + of_this_thread()});
+    const Scope plain("plain");
+    EXPECT_EQ(open_marks(own_record()),
+              (std::vector{"0: step 117" + of_this_thread(), "1: plain 0" + of_this_thread()}));
+  }
+  EXPECT_TRUE(open_marks(own_record()).empty());
+}
+
+TEST(Marks, BeginAndEndAreRecordsInTheLaunchRing) {
+  const RankScope rank(lone_rank());
+  {
+    const Scope outer("outer", 1);
+    const Scope inner("inner", 2);
+  }
+  std::vector<std::string> texts;
+  const probe::RecordFile file = own_record();
+  for (const probe::RecordRef& ref : file.records()) {
+    const probe::Record record = file.read(ref);
+    if (record.kind.starts_with("record_mark")) texts.push_back(record.ring + ": " + probe::to_string(record));
+  }
+  EXPECT_EQ(texts, (std::vector<std::string>{"launch: record_mark_begin value=1 name=outer depth=0",
+                                             "launch: record_mark_begin value=2 name=inner depth=1",
+                                             "launch: record_mark_end value=2 name=inner depth=1",
+                                             "launch: record_mark_end value=1 name=outer depth=0"}));
+}
+
+// Names are known by where they lie; what lies there may change.
+TEST(Marks, ANameThatIsMadeAnewInTheSamePlaceIsToldAnew) {
+  const RankScope rank(lone_rank());
+  char name[] = "one";
+  { const Scope scope(name, 1); }
+  std::copy_n("two", 3, name);
+  const Scope scope(name, 2);
+  const std::string longer(300, 'x');
+  const Scope lasting(longer, 3);
+  EXPECT_EQ(open_marks(own_record()),
+            (std::vector{"0: two 2" + of_this_thread(), "1: " + longer + " 3" + of_this_thread()}));
+}
+
+TEST(Marks, ManyOneAfterTheOtherTakeFewRows) {
+  const RankScope rank(lone_rank());
+  for (int i = 0; i < 5000; ++i) {
+    const Scope outer("outer", i);
+    const Scope inner("inner", i);
+  }
+  const probe::RecordFile file = own_record();
+  const probe::TableInfo* table = file.find_table("record_mark");
+  EXPECT_EQ(table->claimed.size(), 2U);
+  EXPECT_EQ(table->refused, 0U);
+}
+
+TEST(Marks, AreOfTheirThreadWhichGivesItsRowsBack) {
+  const RankScope rank(lone_rank());
+  const Scope own("own", 1);
+  for (int i = 0; i < 1000; ++i) {
+    Thread("marker", [&] {
+      const Scope scope("theirs", i);
+      if (i != 7) return;
+      EXPECT_EQ(open_marks(own_record()).size(), 2U);
+      const auto marks = open_marks(own_record());
+      EXPECT_EQ(std::ranges::count(marks, "0: theirs 7" + of_this_thread()), 1);
+    }).join();
+  }
+  const probe::RecordFile file = own_record();
+  EXPECT_EQ(file.find_table("record_mark")->claimed.size(), 1U);
+  EXPECT_EQ(file.find_table("record_mark")->refused, 0U);
+}
+
+// More of them than the table has rows: those without one are still in the ring.
+TEST(Marks, OfWhichThereAreTooManyAreLeftOut) {
+  const RankScope rank(lone_rank());
+  std::vector<std::unique_ptr<Scope>> many;
+  for (int i = 0; i < 2000; ++i) many.push_back(std::make_unique<Scope>("many", i));
+  EXPECT_GT(own_record().find_table("record_mark")->refused, 0U);
+  while (!many.empty()) many.pop_back();
+  EXPECT_TRUE(open_marks(own_record()).empty());
+}
+
+TEST(Marks, NothingIsRecordedWhereRecordingIsOff) {
+  const RankScope rank(lone_rank());
+  probe::open_recorder(*current_rank(), {.is_on = false});
+  const Scope scope("step", 1);
+  EXPECT_EQ(probe::recorder().path(), "");
+}
+
+TEST(Marks, AMarkMayOutliveItsRank) {
+  std::optional<Scope> kept;
+  {
+    const RankScope rank(lone_rank());
+    kept.emplace("kept", 1);
+  }
+  const RankScope rank(lone_rank());
+  const Scope other("other", 2);
+  kept.reset();
+  EXPECT_EQ(open_marks(own_record()), std::vector{"0: other 2" + of_this_thread()});
+}
+
+TEST(Marks, AMarkMayOutliveASimulation) {
+  std::optional<Scope> kept[2];
+  simulate(2, [&] { kept[comm::world().rank()].emplace("kept", comm::world().rank()); });
+  kept[1].reset();
+  kept[0].reset();
+}
+
+// The record it began in has it no more, whatever rank its thread works for now.
+TEST(Marks, AMarkThatEndsUnderAnotherRankLeavesTheOneItBeganIn) {
+  const auto first = lone_rank();
+  std::optional<Scope> moved;
+  {
+    const RankScope rank(first);
+    moved.emplace("moved", 1);
+    EXPECT_EQ(open_marks(own_record()).size(), 1U);
+  }
+  {
+    const RankScope rank(lone_rank());
+    moved.reset();
+    EXPECT_TRUE(open_marks(own_record()).empty());
+  }
+  const RankScope rank(first);
+  EXPECT_TRUE(open_marks(own_record()).empty());
+}
+
+// Each rank has its own.
+TEST(Marks, OfSimulatedRanksStandInTheirOwnRecords) {
+  simulate(3, [] {
+    const int rank = comm::world().rank();
+    const Scope scope("rank", rank);
+    EXPECT_EQ(open_marks(own_record()), std::vector{"0: rank " + std::to_string(rank) + of_this_thread()});
+  });
+}
+
+}  // namespace
+}  // namespace tessera::record
