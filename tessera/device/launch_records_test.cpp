@@ -40,7 +40,9 @@ std::vector<std::string> labels(const probe::RecordFile& file) {
   return found;
 }
 std::uint64_t number_in(const probe::RowInfo& row, std::string_view field) {
-  return std::get<std::uint64_t>(row.find(field)->value);
+  const probe::FieldValue& value = row.find(field)->value;
+  if (const auto* moment = std::get_if<std::int64_t>(&value)) return static_cast<std::uint64_t>(*moment);
+  return std::get<std::uint64_t>(value);
 }
 // The row of a stream.
 probe::RowInfo last_of(const probe::RecordFile& file, const Stream& stream) {

@@ -1,5 +1,5 @@
 // Launches of a group put together from records and rows of which some are lost, torn or of another version. The
-// records are written here field by field: as comm writes them, and as it did before launches were numbered.
+// records are written here field by field (testing/comm_rows.h).
 #include "tessera/record/detail/read_groups.h"
 
 #include <gtest/gtest.h>
@@ -10,130 +10,18 @@
 #include "tessera/base/error.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/comm/operation.h"
+#include "tessera/record/testing/comm_rows.h"
 
 namespace tessera::record {
 namespace {
 
+using namespace testing;
 using comm::OpKind;
 using comm::ReduceKind;
 using probe::Moment;
 using probe::RecordFile;
 using probe::Ring;
 using probe::StringId;
-
-struct OperationRecord {
-  std::int64_t count;
-  std::uint32_t task, group, stream;
-  StringId device;
-  std::uint32_t parts;
-  StringId label;
-  OpKind kind;
-  DType dtype;
-  ReduceKind reduction;
-  std::uint8_t place;
-  std::int32_t root;
-  TESSERA_RECORD(OperationRecord, "comm_operation", count, task, group, stream, device, parts, label, kind, dtype,
-                 reduction, place, root)
-};
-struct BeginRecord {
-  std::uint64_t sequence;
-  std::int64_t count;
-  std::uint32_t task, group;
-  OpKind kind;
-  DType dtype;
-  ReduceKind reduction;
-  std::uint8_t operations;
-  std::int32_t root;
-  std::uint64_t ordinal;
-  TESSERA_RECORD(BeginRecord, "comm_begin", sequence, count, task, group, kind, dtype, reduction, operations, root,
-                 ordinal)
-};
-struct ReplayRecord {
-  std::uint64_t sequence, replay;
-  std::uint32_t task, group, graph, node;
-  static constexpr std::uint32_t kRows = 16;
-  TESSERA_RECORD(ReplayRecord, "comm_replay", sequence, replay, task, group, graph, node)
-};
-struct EndRecord {
-  std::uint64_t sequence;
-  std::uint32_t task, group;
-  Moment met;
-  std::uint8_t failure;
-  TESSERA_RECORD(EndRecord, "comm_end", sequence, task, group, met, failure)
-};
-struct GroupRow {
-  std::uint32_t group;
-  std::int32_t rank, size;
-  StringId name, ranks, backend;
-  static constexpr std::uint32_t kRows = 16;
-  TESSERA_RECORD(GroupRow, "comm_group", group, rank, size, name, ranks, backend)
-};
-struct AskedRow {
-  std::int64_t count = {};
-  Moment when = {};
-  std::uint32_t task = {};
-  std::uint32_t group = {};
-  std::uint32_t stream = {};
-  StringId device = {};
-  std::uint32_t parts = {};
-  StringId label = {};
-  OpKind kind = {};
-  DType dtype = {};
-  ReduceKind reduction = {};
-  std::uint8_t place = {};
-  std::int32_t root = {};
-  std::uint32_t thread = {};
-  std::uint32_t operations = {};
-  static constexpr std::uint32_t kRows = 64;
-  TESSERA_RECORD(AskedRow, "comm_asked", count, when, task, group, stream, device, parts, label, kind, dtype, reduction,
-                 place, root, thread, operations)
-};
-struct RunningRow {
-  std::uint64_t begun = {};
-  std::uint64_t ended = {};
-  std::uint64_t failed = {};
-  std::int64_t count = {};
-  Moment when = {};
-  std::uint32_t task = {};
-  std::uint32_t group = {};
-  OpKind kind = {};
-  DType dtype = {};
-  ReduceKind reduction = {};
-  std::uint8_t operations = {};
-  std::int32_t root = {};
-  std::uint64_t ordinal = {};
-  Moment met = {};
-  std::uint64_t collectives_begun = {};
-  std::uint64_t collectives_ended = {};
-  static constexpr std::uint32_t kRows = 16;
-  TESSERA_RECORD(RunningRow, "comm_running", begun, ended, failed, count, when, task, group, kind, dtype, reduction,
-                 operations, root, ordinal, met, collectives_begun, collectives_ended)
-};
-
-// As they were before launches were numbered.
-struct OldBeginRecord {
-  std::uint64_t sequence;
-  std::int64_t count;
-  std::uint32_t task, group;
-  OpKind kind;
-  DType dtype;
-  ReduceKind reduction;
-  std::uint8_t operations;
-  std::int32_t root;
-  TESSERA_RECORD(OldBeginRecord, "comm_begin", sequence, count, task, group, kind, dtype, reduction, operations, root)
-};
-struct OldAskedRow {
-  std::int64_t count;
-  Moment when;
-  std::uint32_t task, group;
-  OpKind kind;
-  DType dtype;
-  ReduceKind reduction;
-  std::uint8_t operations;
-  std::int32_t root;
-  static constexpr std::uint32_t kRows = 16;
-  TESSERA_RECORD(OldAskedRow, "comm_asked", count, when, task, group, kind, dtype, reduction, operations, root)
-};
 
 // What one operation is; a message has its peer in `root`.
 struct What {
@@ -144,7 +32,7 @@ struct What {
 };
 
 // A rank of three that writes about its groups.
-class GroupRecords : public testing::Test {
+class GroupRecords : public ::testing::Test {
  protected:
   static constexpr int kRank = 1;
   probe::Recorder recorder{RankPlace{.rank = tessera::Rank{kRank}, .world_size = 3},
@@ -307,6 +195,24 @@ TEST_F(GroupRecords, RowsTellWhatTheRingHasForgotten) {
   const Launch& waiting = found[0].launches[1];
   EXPECT_EQ(waiting.stage, Stage::kAsked);
   EXPECT_EQ(waiting.ordinal, 41U);
+}
+
+TEST_F(GroupRecords, AGroupThatIsGoneIsKnownByHowItWasMade) {
+  const auto made = [&](std::uint32_t number, const char* name) {
+    recorder.write(Ring::kComm, GroupRow{number, kRank, 3, recorder.intern(name), recorder.intern("0-2"), {}});
+  };
+  made(1, "world");
+  run(1, 1);
+  made(2, "some");
+  made(3, "some");
+  run(3, 1, {.kind = OpKind::kBarrier});
+  make_group(1, "world");
+  const std::vector<Group> found = read();
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].name, "world");
+  EXPECT_EQ(found[1].name, "some");
+  ASSERT_EQ(found[1].launches.size(), 1U);
+  EXPECT_EQ(found[1].launches[0].operations[0].kind, "barrier");
 }
 
 TEST_F(GroupRecords, ALaunchWhoseOperationsAreLostIsNotWhole) {

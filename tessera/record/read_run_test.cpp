@@ -118,6 +118,7 @@ TEST_F(ReadRun, TellsWhoWaitsInWhichOperation) {
              const device::Stream stream = device::Device::get("host").create_stream();
              float x = 0;
              if (comm::world().rank() == 0) {
+               (void)comm::store()->get("made", 20s);
                const comm::Work first = comm::world().all_reduce(&x, &x, 1, DType::kF32, {}, stream);
                const comm::Work second = comm::world().launch({.kind = comm::OpKind::kBarrier}, stream);
                Evidence evidence = read_run(directory);
@@ -138,7 +139,7 @@ TEST_F(ReadRun, TellsWhoWaitsInWhichOperation) {
                comm::store()->set("read", "");
                second.wait();
              } else {
-               (void)comm::world();
+               comm::store()->set("made", "");  // the group, and its row
                (void)comm::store()->get("read", 20s);
                comm::world().all_reduce(&x, &x, 1, DType::kF32, {}, stream);
                comm::world().launch({.kind = comm::OpKind::kBarrier}, stream).wait();

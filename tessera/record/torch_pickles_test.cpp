@@ -366,7 +366,8 @@ TEST(PickleReader, ReadsWhatEveryProtocolWritesOfPlainData) {
         "python3 -c \"import pickle, sys\n"
         "s = 'a \\u00e9 \\u20ac \\U0001f600'\n"
         "x = [1, 2]\n"
-        "sys.stdout.buffer.write(pickle.dumps({'i': [0, 1, -1, 255, 65536, -2**31, 2**31, -2**62, 2**63-1], 's': [s, "
+        "sys.stdout.buffer.write(pickle.dumps({'i': [0, 1, -1, 255, 65536, -2**31, 2**31, -2**33, -2**62, 2**63-1], "
+        "'s': [s, "
         "'x'*300, ''], 'f': [0.5, -1e300], 'b': [True, False, None], 't': ((), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)), "
         "'m': [x, x], 'd': {}, 'big': list(range(5000))}, protocol=" +
         std::to_string(protocol) + "))\"";
@@ -381,8 +382,8 @@ TEST(PickleReader, ReadsWhatEveryProtocolWritesOfPlainData) {
       for (const detail::PickleValue& value : *pickle.root().find(key)->list()) found.push_back(*value.integer());
       return found;
     };
-    EXPECT_EQ(integers("i"),
-              (std::vector<std::int64_t>{0, 1, -1, 255, 65536, -2147483648LL, 2147483648LL, -(1LL << 62), INT64_MAX}))
+    EXPECT_EQ(integers("i"), (std::vector<std::int64_t>{0, 1, -1, 255, 65536, -2147483648LL, 2147483648LL, -(1LL << 33),
+                                                        -(1LL << 62), INT64_MAX}))
         << protocol;
     const detail::PickleList& texts = *pickle.root().find("s")->list();
     EXPECT_EQ(*texts[0].text(), "a \u00e9 \u20ac \U0001f600") << protocol;

@@ -119,7 +119,7 @@ void GroupRecord::open(GroupState& group) {
   asking_ = &recorder;
 }
 
-// Tables take their room in the file in this order. Of the rows of operations a group gets an eighth of what is left
+// Tables take their room in the file in this order. Of the rows of operations a group gets a quarter of what is left
 // at most, so that all that come later have some.
 void GroupRecord::claim_rows(GroupState& group, RankRecords& shared) {
   probe::Recorder& recorder = probe::recorder();
@@ -131,19 +131,19 @@ void GroupRecord::claim_rows(GroupState& group, RankRecords& shared) {
                                                      .backend = recorder.intern(group.backend)});
   last_.who = pair(0, number_);
   running_row_ = recorder.table<CommRunningRow>().claim(std::bit_cast<CommRunningRow>(last_));
-  ReplayRecord no_replay = {};
-  no_replay.group = number_;
-  replay_row_ = recorder.table<ReplayRecord>().claim(no_replay);
   auto table = recorder.table<CommAskedRow>();
   const std::uint32_t left = table.rows() - std::min(table.rows(), shared.asked_rows);
   CommAskedRow nothing = {};
   nothing.group = number_;
-  for (std::uint32_t wanted = std::clamp(left / 8, 1U, CommAskedRow::kEach); wanted > 0; --wanted) {
+  for (std::uint32_t wanted = std::clamp(left / 4, 1U, CommAskedRow::kEach); wanted > 0; --wanted) {
     auto row = table.claim(nothing);
     if (!row) break;
     asked_rows_.push_back(std::move(row));
   }
   shared.asked_rows += static_cast<std::uint32_t>(asked_rows_.size());
+  ReplayRecord no_replay = {};
+  no_replay.group = number_;
+  replay_row_ = recorder.table<ReplayRecord>().claim(no_replay);
 }
 
 void GroupRecord::detach() noexcept {

@@ -26,6 +26,9 @@ class GroupBuilder {
   /// Of this group, whose launches are to be found. `has_lost`: whether the ring has forgotten records.
   GroupBuilder(Group group, bool has_lost) : group_(std::move(group)), has_lost_(has_lost) {}
 
+  /// Of the group.
+  [[nodiscard]] const std::string& name() const { return group_.name; }
+
   /// Take a record or a row. False: it makes no sense, and was left out.
   bool add_operation(const probe::Record& record);
   bool add_begin(const probe::Record& record);

@@ -27,6 +27,7 @@ class GroupsReader {
     const std::size_t skipped = skipped_records(last_launches);
     has_lost_ |= skipped > 0;
     for_each_row("comm_group", [&](const RowInfo& row) { return add_group(row); });
+    add_gone_groups();
     read_ring(skipped);
     const auto add_to_group = [&](const RowInfo& row, bool (GroupBuilder::*add)(const RowInfo&)) {
       const auto found = groups_.find(word_in(row, "group"));
@@ -59,7 +60,20 @@ class GroupsReader {
       problem(concat(table->refused, " groups found no row in table ", kind, ", and are not known"));
   }
 
-  bool add_group(const RowInfo& row) {
+  // A group that is gone has no row any more, but perhaps a record of how it was made. The last of a name counts.
+  void add_gone_groups() {
+    std::map<std::string, probe::Record> made;
+    for (const probe::RecordRef& ref : file_.records()) {
+      if (!is_comm(ref) || kind_of(ref) != "comm_group") continue;
+      probe::Record record = file_.read(ref);
+      made.insert_or_assign(text_in(record, "name"), std::move(record));
+    }
+    for (const auto& [number, builder] : groups_) made.erase(builder.name());
+    for (const auto& [name, record] : made) senseless_ += add_group(record) ? 0 : 1;
+  }
+
+  template <class Holder>
+  bool add_group(const Holder& row) {
     Group group{.name = text_in(row, "name"),
                 .backend = text_in(row, "backend"),
                 .ranks = parse_ranks(text_in(row, "ranks")),
@@ -71,6 +85,13 @@ class GroupsReader {
   }
 
   [[nodiscard]] bool is_comm(const probe::RecordRef& ref) const { return file_.rings()[ref.ring].name == "comm"; }
+
+  // By its number in the file: to read a record takes longer.
+  const std::string& kind_of(const probe::RecordRef& ref) {
+    const auto [found, is_new] = kinds_.try_emplace(ref.kind);
+    if (is_new) found->second = file_.read(ref).kind;
+    return found->second;
+  }
 
   // A ring holds many more records than are asked for, and to read one takes its time. A launch has three at least.
   [[nodiscard]] std::size_t skipped_records(std::size_t last_launches) const {
@@ -105,7 +126,8 @@ class GroupsReader {
   std::vector<std::string>& problems_;
   bool has_lost_ = false;
   std::size_t senseless_ = 0;
-  std::map<std::uint32_t, GroupBuilder> groups_;  // by number; of those that are gone nothing tells what they were
+  std::map<std::uint16_t, std::string> kinds_;
+  std::map<std::uint32_t, GroupBuilder> groups_;  // by number
 };
 
 }  // namespace
