@@ -30,7 +30,7 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 
 constexpr std::size_t kLaunches = 256;  // of each group and rank: what is shown are the last
-constexpr const char* kHelp =
+constexpr const char* kHelpText =
     "q    quit\n"
     "e    show what explains the state of the run, or the table again\n"
     "r    read now\n"
@@ -172,7 +172,7 @@ class Watch {
     record::Screen screen{size.width, size.height, first_, std::getenv("NO_COLOR") == nullptr};
     switch (page_) {
       case Page::kTable: return Terminal::draw(record::live_lines(reading_->view, last_line(*reading_), screen));
-      case Page::kHelp: return Terminal::draw(record::page_lines(kHelp, "? back   q quit", screen));
+      case Page::kHelp: return Terminal::draw(record::page_lines(kHelpText, "? back   q quit", screen));
       case Page::kExplanation:
         return Terminal::draw(record::page_lines(explanation(), "e back   j k move   q quit", screen));
     }
