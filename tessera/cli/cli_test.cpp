@@ -46,11 +46,12 @@ TEST(Command, AnUnknownVerbSuggestsTheNearest) {
   EXPECT_EQ(near.out, "");
   EXPECT_EQ(
       near.err,
-      "tessera: there is no verb 'inof' (did you mean 'info'?); there are: info, layout, memory, ops, record, run, "
-      "tokenize, train\n");
-  EXPECT_EQ(tessera("frobnicate").err,
-            "tessera: there is no verb 'frobnicate'; there are: info, layout, memory, ops, record, run, "
-            "tokenize, train\n");
+      "tessera: there is no verb 'inof' (did you mean 'info'?); there are: explain, export, info, layout, memory, "
+      "ops, record, run, tokenize, train, watch\n");
+  EXPECT_EQ(
+      tessera("frobnicate").err,
+      "tessera: there is no verb 'frobnicate'; there are: explain, export, info, layout, memory, ops, record, run, "
+      "tokenize, train, watch\n");
 }
 
 TEST(Command, AnUnknownOptionSuggestsTheNearest) {
