@@ -233,6 +233,22 @@ TEST(Ends, ARunThatEndedInOrderHasNoFault) {
   EXPECT_EQ(found.verdict.sentence, "no fault: 4 ranks ended in order, after 17 collectives of group world");
 }
 
+TEST(Ends, AnOperationThatFailedForReasonsThatAreNotRecordedIsNoRunWithoutFault) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  for (int rank = 0; rank < 4; ++rank) {
+    run.fail(rank, testing::all_to_all(0, static_cast<std::uint32_t>(rank + 1)), "mismatch", 0.01);
+  }
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kMismatch, {});
+  EXPECT_EQ(found.verdict.group, "world");
+  EXPECT_EQ(found.verdict.ordinal, 17U);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("failed on ranks 0-3 (mismatch), and the records do not show why"));
+  run.pass(1);
+  run.everyone(all_reduce(64));
+  expect_fault(explain(run.evidence()), Fault::kNone, {});  // they got over it
+}
+
 TEST(Ends, ARunThatGoesOnHasNoFault) {
   EvidenceBuilder run(4);
   run.everyone(all_reduce(64), 16);

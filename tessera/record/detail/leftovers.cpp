@@ -130,6 +130,50 @@ void find_all_died(const Material& material, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
+// The last thing that a rank did, where that failed by others; null: it went on, or did not fail.
+const Launch* last_failure(const Rank& rank, const Group*& where) {
+  const Launch* last = nullptr;
+  for (const Group& group : rank.groups) {
+    for (const Launch& launch : group.launches) {
+      if (launch.stage == Stage::kAsked || launch.operations.empty()) continue;
+      if (last != nullptr && launch.begun_ns < last->begun_ns) continue;
+      last = &launch;
+      where = &group;
+    }
+  }
+  return last != nullptr && failed_by_others(*last) ? last : nullptr;
+}
+
+// Operations that failed, though all ranks run and the records show no reason: parts that do not fit, whose sizes are
+// not recorded, or a rank that is leaving at this moment.
+void find_failed_launches(const Material& material, std::vector<Finding>& findings) {
+  std::vector<int> ranks;
+  const Launch* first = nullptr;
+  const Group* where = nullptr;
+  for (const auto& [number, rank] : material.overview.ranks) {
+    const Group* group = nullptr;
+    const Launch* failed = last_failure(*rank, group);
+    if (failed == nullptr) continue;
+    ranks.push_back(number);
+    if (first != nullptr && (failed->failure != "mismatch" || first->failure == "mismatch")) continue;
+    first = failed;
+    where = group;
+  }
+  if (first == nullptr) return;
+  std::sort(ranks.begin(), ranks.end());
+  Finding finding{.waiting = ranks.size(), .involved = ranks};
+  Verdict& verdict = finding.verdict;
+  verdict.fault = first->failure == "mismatch" ? Fault::kMismatch : Fault::kUnknown;
+  verdict.group = where->name;
+  verdict.ordinal = first->is_message() ? 0 : first->ordinal;
+  verdict.confidence = Confidence::kLow;
+  verdict.sentence = fmt::format("{} {} of group {}, {}, failed on {} ({}), and the records do not show why",
+                                 first->is_message() ? "message" : "collective", first->ordinal, visible(where->name),
+                                 text_of(*first), text_of_ranks(ranks), visible(first->failure));
+  verdict.advice = "look at the words of the error on these ranks: it names who differs or did not come";
+  findings.push_back(std::move(finding));
+}
+
 }  // namespace
 
 void find_leftovers(const Material& material, std::vector<Finding>& findings) {
@@ -138,6 +182,7 @@ void find_leftovers(const Material& material, std::vector<Finding>& findings) {
   if (findings.empty()) find_failed_unread(material, findings);
   if (findings.empty()) find_told(material, findings);
   if (findings.empty()) find_all_died(material, findings);
+  if (findings.empty()) find_failed_launches(material, findings);
   if (findings.empty()) find_missing(material, findings);
 }
 

@@ -188,18 +188,19 @@ std::vector<Verdict> verdicts_of(const std::string& run_dir) {
 }
 
 // Returns when there is a verdict: of a rank's watchdog, or made here once all have ended, or hang.
-void wait_for_the_verdict(const DrillFault& fault, const Place& place, std::vector<Child>& children, Drilled& drilled) {
+void wait_for_the_verdict(const DrillFault& fault, bool is_told_at_the_end, const Place& place,
+                          std::vector<Child>& children, Drilled& drilled) {
   const auto until = Clock::now() + kJoin + kHung;
   bool has_ended = false;
   bool has_report = false;
   while (!has_report) {
     has_ended = wait_a_moment(children);
-    if (!fault.is_told_at_the_end && !fault.is_looked_at) {
+    if (!is_told_at_the_end && !fault.is_looked_at) {
       has_report = find_report(place.run_dir(), ReportTime()).has_value();
     }
     const bool are_ready = fault.is_looked_at && place.page().ready >= fault.ranks;
     if (!has_report && (has_ended || are_ready || Clock::now() > until)) {
-      if (fault.is_told_at_the_end || fault.is_looked_at || place.page().began_ns == 0)
+      if (is_told_at_the_end || fault.is_looked_at || place.page().began_ns == 0)
         place.page().began_ns = now_ns();
       (void)make_report(place.run_dir());
       has_report = true;
@@ -379,7 +380,8 @@ Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed) {
   }
   Drilled drilled{.name = fault.name + (form == DrillForm::kThreads ? " (threads)" : "")};
   try {
-    wait_for_the_verdict(fault, place, children, drilled);
+    const bool is_told_at_the_end = fault.is_told_at_the_end || form == DrillForm::kThreads;
+    wait_for_the_verdict(fault, is_told_at_the_end, place, children, drilled);
     count_files(place, drilled);
   } catch (const std::exception& error) {
     drilled.wrong = tessera::detail::concat("the drill failed: ", error.what(), "; ");
@@ -388,6 +390,23 @@ Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed) {
   drilled.said += content(place.base() + "/said");
   judge(fault.expected, drilled);
   return drilled;
+}
+
+DrillTally run_drills(const std::vector<DrillFault>& faults, const std::function<void(const Drilled&)>& tell) {
+  DrillTally tally;
+  for (const DrillFault& fault : faults) {
+    for (const DrillForm form : fault.forms) {
+      const Drilled drilled = run_drill(fault, form, static_cast<std::uint64_t>(tally.drills) + 1);
+      tell(drilled);
+      ++tally.drills;
+      tally.right += drilled.wrong.empty() ? 1 : 0;
+      tally.innocents += drilled.innocents;
+      tally.files += drilled.files;
+      tally.readable += drilled.readable;
+      tally.slowest_seconds = std::max(tally.slowest_seconds, drilled.seconds);
+    }
+  }
+  return tally;
 }
 
 }  // namespace tessera::watch

@@ -3,7 +3,8 @@
 //
 //   processes  forked, with a run directory and a deadline of a second; the report is the watchdog's where a rank is
 //              left that can make one, else the drill makes it, as a launcher does
-//   threads    ranks of one process in the order of a seed, in which a deadlock is known at once
+//   threads    ranks of one process in the order of a seed, in which a deadlock is known at once; the drill makes the
+//              report of what they left
 //
 // All ranks do some steps of ordinary work before. A rank tells by a shared page when the time begins to count.
 #pragma once
@@ -126,6 +127,18 @@ struct Drilled {
 };
 /// Runs one. The process must have no other thread.
 Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed = 1);
+
+/// What counts of many drills.
+struct DrillTally {
+  int drills = 0;              ///< that were run
+  int right = 0;               ///< of them
+  int innocents = 0;           ///< ranks that were blamed for nothing
+  int files = 0;               ///< record files
+  int readable = 0;            ///< of them
+  double slowest_seconds = 0;  ///< until a verdict
+};
+/// Runs all of these faults in all forms they have, and tells of each.
+DrillTally run_drills(const std::vector<DrillFault>& faults, const std::function<void(const Drilled&)>& tell);
 
 /// Compares what was found with what must be: fills in `wrong` and `innocents`.
 void judge(const std::vector<Expected>& expected, Drilled& drilled);

@@ -53,7 +53,8 @@ void two_stuck(DrillRank& rank) {
   rank.steps(1);
 }
 
-void stuck_in_a_subgroup(DrillRank& rank) {
+// Those of the other half come to the world meanwhile where `goes_on`, and else end.
+void stuck_in_a_subgroup(DrillRank& rank, bool goes_on) {
   const bool is_low = rank.rank() < 3;
   const ProcessGroup group = rank.world.split(is_low ? 0 : 1, 0, {.name = is_low ? "low" : "high"});
   rank.steps(2);
@@ -63,7 +64,7 @@ void stuck_in_a_subgroup(DrillRank& rank) {
     DrillRank::be_stuck();
   }
   rank.run(group, rank.all_reduce());
-  rank.steps(1);
+  if (goes_on) rank.steps(1);
 }
 
 void stuck_before_a_subgroup(DrillRank& rank) {
@@ -79,7 +80,7 @@ void late(DrillRank& rank) {
   rank.begin();
   if (rank.is(2)) {
     const record::Scope scope("compile");
-    std::this_thread::sleep_for(kDrillDeadline + 500ms);
+    std::this_thread::sleep_for(3 * kDrillDeadline);
   }
   rank.steps(1);
 }
@@ -151,15 +152,22 @@ void a_replay_too_few(DrillRank& rank) {
   rank.steps(1);
 }
 
-// Small messages until the record has been overwritten many times.
+// Operations of a group of its own until the record has been overwritten many times; a few of all ranks among them.
+void wrap_the_ring(const DrillRank& rank) {
+  const ProcessGroup alone = rank.world.split(rank.rank(), 0, {.name = "alone"});
+  for (int step = 0; step < 20; ++step) {
+    for (int i = 0; i < 500; ++i) rank.run(alone, rank.all_reduce(1));
+    rank.run({.kind = comm::OpKind::kBarrier});
+  }
+}
 void wrapped(DrillRank& rank) {
-  for (int step = 0; step < 1500; ++step) rank.run({.kind = comm::OpKind::kBarrier});
+  wrap_the_ring(rank);
   rank.begin();
   if (rank.is(2)) DrillRank::be_stuck();
   rank.run(rank.all_reduce());
 }
 void wrapped_and_another_size(DrillRank& rank) {
-  for (int step = 0; step < 1500; ++step) rank.run({.kind = comm::OpKind::kBarrier});
+  wrap_the_ring(rank);
   rank.begin();
   rank.run(rank.all_reduce(rank.is(0) ? 7 : 8));
 }
@@ -189,7 +197,9 @@ std::vector<DrillFault> faults_of_absences() {
   };
   add("data loader stuck", 4, data_loader_stuck, {.faults = {Fault::kAbsent}, .culprits = {3}, .words = {"data"}});
   add("two ranks stuck", 6, two_stuck, {.faults = {Fault::kAbsent}, .culprits = {1, 4}, .group = "world"});
-  add("stuck in a subgroup", 6, stuck_in_a_subgroup,
+  add("stuck in a subgroup and missed in the world", 6, [](DrillRank& rank) { stuck_in_a_subgroup(rank, true); },
+      {.faults = {Fault::kAbsent}, .culprits = {5}, .words = {"evaluate"}});
+  add("stuck in a subgroup", 6, [](DrillRank& rank) { stuck_in_a_subgroup(rank, false); },
       {.faults = {Fault::kAbsent}, .culprits = {5}, .group = "high", .words = {"evaluate"}});
   add("stuck before a subgroup", 4, stuck_before_a_subgroup, {.faults = {Fault::kAbsent}, .culprits = {2}});
   add("late once", 4, late, {.faults = {Fault::kAbsent, Fault::kSlow}, .culprits = {2}});
