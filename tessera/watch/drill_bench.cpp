@@ -17,6 +17,7 @@ void show(const Drilled& drilled) {
   fmt::print("{:<46} {:<5} {:>6.2f} s  {}\n", drilled.name, drilled.wrong.empty() ? "right" : "WRONG", drilled.seconds,
              sentence);
   if (!drilled.wrong.empty()) fmt::print("    {}\n", drilled.wrong);
+  if (drilled.readable != drilled.files) fmt::print("    {}\n", drilled.said);
   if (!drilled.wrong.empty() && std::getenv("TESSERA_DRILL_SAID") != nullptr) fmt::print("{}\n", drilled.said);
   std::fflush(stdout);
 }

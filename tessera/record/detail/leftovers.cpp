@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "tessera/record/detail/findings.h"
 #include "tessera/record/detail/whereabouts.h"
@@ -144,10 +145,30 @@ const Launch* last_failure(const Rank& rank, const Group*& where) {
   return last != nullptr && failed_by_others(*last) ? last : nullptr;
 }
 
+// Groups of the same ranks share a transport, which fails where ranks come to them in different orders.
+void tell_order_of_groups(std::map<std::string, std::vector<int>>& by_group, Verdict& verdict) {
+  if (by_group.size() != 2) return;
+  const auto& [first, low] = *by_group.begin();
+  const auto& [second, high] = *by_group.rbegin();
+  const bool is_first_larger = low.size() >= high.size();
+  std::vector<int> few = is_first_larger ? high : low;
+  std::vector<int> most = is_first_larger ? low : high;
+  std::sort(few.begin(), few.end());
+  verdict.group = is_first_larger ? second : first;
+  verdict.sentence =
+      fmt::format("{} came to group {} where {} came to group {}: in another order", text_of_ranks(few),
+                  visible(verdict.group), text_of_ranks(most), visible(is_first_larger ? first : second));
+  verdict.advice = "let all ranks ask for operations of these groups in one order";
+  if (few.size() == most.size()) return;
+  verdict.culprits = few;
+  verdict.confidence = Confidence::kMedium;
+}
+
 // Operations that failed, though all ranks run and the records show no reason: parts that do not fit, whose sizes are
 // not recorded, or a rank that is leaving at this moment.
 void find_failed_launches(const Material& material, std::vector<Finding>& findings) {
   std::vector<int> ranks;
+  std::map<std::string, std::vector<int>> by_group;
   const Launch* first = nullptr;
   const Group* where = nullptr;
   for (const auto& [number, rank] : material.overview.ranks) {
@@ -155,6 +176,7 @@ void find_failed_launches(const Material& material, std::vector<Finding>& findin
     const Launch* failed = last_failure(*rank, group);
     if (failed == nullptr) continue;
     ranks.push_back(number);
+    if (failed->failure == "mismatch") by_group[group->name].push_back(number);
     if (first != nullptr && (failed->failure != "mismatch" || first->failure == "mismatch")) continue;
     first = failed;
     where = group;
@@ -171,6 +193,7 @@ void find_failed_launches(const Material& material, std::vector<Finding>& findin
                                  first->is_message() ? "message" : "collective", first->ordinal, visible(where->name),
                                  text_of(*first), text_of_ranks(ranks), visible(first->failure));
   verdict.advice = "look at the words of the error on these ranks: it names who differs or did not come";
+  tell_order_of_groups(by_group, verdict);
   findings.push_back(std::move(finding));
 }
 

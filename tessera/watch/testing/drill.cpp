@@ -200,8 +200,7 @@ void wait_for_the_verdict(const DrillFault& fault, bool is_told_at_the_end, cons
     }
     const bool are_ready = fault.is_looked_at && place.page().ready >= fault.ranks;
     if (!has_report && (has_ended || are_ready || Clock::now() > until)) {
-      if (is_told_at_the_end || fault.is_looked_at || place.page().began_ns == 0)
-        place.page().began_ns = now_ns();
+      if (is_told_at_the_end || fault.is_looked_at || place.page().began_ns == 0) place.page().began_ns = now_ns();
       (void)make_report(place.run_dir());
       has_report = true;
     }
@@ -227,6 +226,9 @@ void count_files(const Place& place, Drilled& drilled) {
     try {
       (void)probe::RecordFile::open(name);
       if (std::ranges::none_of(evidence.problems, is_about)) ++drilled.readable;
+      for (const std::string& problem : evidence.problems) {
+        if (is_about(problem)) drilled.said += "not readable: " + problem + "\n";
+      }
     } catch (const Error& error) {
       drilled.said += tessera::detail::concat("not readable: ", error.what(), "\n");
     }

@@ -9,8 +9,20 @@ using record::Fault;
 
 const std::vector<DrillForm> kBoth = {DrillForm::kProcesses, DrillForm::kThreads};
 
-// Two groups of the same ranks; those above come to them in the other order.
+// A group of all but the last, and the world; those from `from` on come to them in the other order.
 void two_groups(DrillRank& rank, int from) {
+  std::vector<int> members;
+  for (int i = 0; i + 1 < rank.ranks(); ++i) members.push_back(i);
+  const ProcessGroup most = rank.world.subgroup(members, {.name = "most"});
+  rank.steps(2);
+  rank.begin();
+  if (rank.rank() < from) rank.run(most, rank.all_reduce());
+  rank.run(rank.all_reduce());
+  if (rank.rank() >= from && most) rank.run(most, rank.all_reduce());
+}
+
+// Two groups of the same ranks, which share a transport: that sees that ranks differ, and nobody has to wait.
+void two_groups_alike(DrillRank& rank, int from) {
   const ProcessGroup first = rank.world.split(0, 0, {.name = "first"});
   const ProcessGroup second = rank.world.split(0, 1, {.name = "second"});
   first.set_deadline(kDrillDeadline);
@@ -110,10 +122,12 @@ std::vector<DrillFault> faults_of_circles() {
   const auto circle = [](std::vector<int> ranks) {
     return Expected{.faults = {Fault::kCircle}, .culprits = std::move(ranks), .may_blame_nobody = true};
   };
-  add(
-      "deadlock across two groups", 4, [](DrillRank& rank) { two_groups(rank, 2); }, circle(all_of(4)));
-  add("deadlock across two groups by one", 5, [](DrillRank& rank) { two_groups(rank, 4); },
+  add("deadlock across two groups", 5, [](DrillRank& rank) { two_groups(rank, 2); }, circle(all_of(4)));
+  add("deadlock across two groups by one", 6, [](DrillRank& rank) { two_groups(rank, 4); },
       {.faults = {Fault::kCircle}, .culprits = {4}});
+  add("two groups alike in another order by one", 5, [](DrillRank& rank) { two_groups_alike(rank, 4); },
+      {.faults = {Fault::kCircle, Fault::kMismatch}, .culprits = {4}});
+  faults.back().deadline = std::chrono::nanoseconds(0);
   add("deadlock of pairs in a ring", 4, pairs_in_a_ring, circle(all_of(4)));
   add("circle of sends", 4, ring_of_sends, circle(all_of(4)));
   add("circle of receives", 6, ring_of_receives, circle(all_of(6)));

@@ -39,8 +39,8 @@ DrillFault signalled(const std::string& name, int ranks, int culprit, int signal
 void killed_during(DrillRank& rank) {
   rank.steps(2);
   if (rank.is(3)) {
-    rank.wait_for_ready(3);
-    rank.wait_for_the_end();
+    rank.wait_for_ready(4);
+    rank.run(rank.all_reduce());
     return;
   }
   const device::Stream side = device::Device::get("host").create_stream();
@@ -50,6 +50,7 @@ void killed_during(DrillRank& rank) {
   if (rank.is(1)) {
     rank.wait_for_ready(3);
     rank.begin();
+    rank.say_ready();
     ::raise(SIGKILL);
   }
   work.wait();
@@ -84,7 +85,7 @@ void throws_in_teardown(DrillRank& rank) {
   rank.steps(3);
   if (rank.is(3)) {
     rank.begin();
-    std::atexit([] { throw std::runtime_error("the log cannot be closed"); });
+    std::atexit([] { std::thread([] { throw std::runtime_error("the log cannot be closed"); }).join(); });
     std::exit(0);
   }
 }
