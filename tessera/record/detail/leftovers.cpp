@@ -55,25 +55,6 @@ void find_not_joined(const Material& material, std::vector<Finding>& findings) {
   }
 }
 
-void find_failed(const Material& material, std::vector<Finding>& findings) {
-  const std::vector<const Rank*> victims = ranks_that(material, Standing::kVictim);
-  if (victims.empty()) return;
-  const auto first =
-      std::find_if(victims.begin(), victims.end(), [](const Rank* rank) { return !rank->reason.empty(); });
-  Finding finding{.waiting = victims.size(), .involved = numbers_of(victims)};
-  Verdict& verdict = finding.verdict;
-  const bool is_mismatch = first != victims.end() && (*first)->reason.find("mismatch:") != std::string::npos;
-  verdict.fault = is_mismatch ? Fault::kMismatch : Fault::kUnknown;
-  verdict.confidence = Confidence::kLow;
-  const std::vector<const Rank*> missing = ranks_that(material, Standing::kMissing);
-  verdict.sentence = fmt::format("{} failed{}, and the records do not show why", text_of_ranks(numbers_of(victims)),
-                                 first == victims.end() ? "" : ": " + first_line((*first)->reason));
-  if (!missing.empty()) verdict.sentence += fmt::format("; nothing is known of {}", text_of_ranks(numbers_of(missing)));
-  verdict.advice = missing.empty() ? "look at the output of the rank that the words name"
-                                   : fmt::format("find the record file of {}", text_of_ranks(numbers_of(missing)));
-  findings.push_back(std::move(finding));
-}
-
 void find_told(const Material& material, std::vector<Finding>& findings) {
   const std::vector<const Rank*> told = ranks_that(material, Standing::kTold);
   if (told.empty()) return;
@@ -162,6 +143,35 @@ void tell_order_of_groups(std::map<std::string, std::vector<int>>& by_group, Ver
   if (few.size() == most.size()) return;
   verdict.culprits = few;
   verdict.confidence = Confidence::kMedium;
+}
+
+void find_failed(const Material& material, std::vector<Finding>& findings) {
+  const std::vector<const Rank*> victims = ranks_that(material, Standing::kVictim);
+  if (victims.empty()) return;
+  const auto first =
+      std::find_if(victims.begin(), victims.end(), [](const Rank* rank) { return !rank->reason.empty(); });
+  Finding finding{.waiting = victims.size(), .involved = numbers_of(victims)};
+  Verdict& verdict = finding.verdict;
+  const bool is_mismatch = first != victims.end() && (*first)->reason.find("mismatch:") != std::string::npos;
+  verdict.fault = is_mismatch ? Fault::kMismatch : Fault::kUnknown;
+  verdict.confidence = Confidence::kLow;
+  const std::vector<const Rank*> missing = ranks_that(material, Standing::kMissing);
+  verdict.sentence = fmt::format("{} failed{}, and the records do not show why", text_of_ranks(numbers_of(victims)),
+                                 first == victims.end() ? "" : ": " + first_line((*first)->reason));
+  if (!missing.empty()) verdict.sentence += fmt::format("; nothing is known of {}", text_of_ranks(numbers_of(missing)));
+  verdict.advice = missing.empty() ? "look at the output of the rank that the words name"
+                                   : fmt::format("find the record file of {}", text_of_ranks(numbers_of(missing)));
+  if (is_mismatch) {
+    std::map<std::string, std::vector<int>> by_group;
+    for (const Rank* rank : victims) {
+      const Group* where = nullptr;
+      const Launch* failed = last_failure(*rank, where);
+      if (failed != nullptr && failed->failure == "mismatch") by_group[where->name].push_back(rank->rank);
+    }
+    if (by_group.size() == 1) verdict.group = by_group.begin()->first;
+    tell_order_of_groups(by_group, verdict);
+  }
+  findings.push_back(std::move(finding));
 }
 
 // Operations that failed, though all ranks run and the records show no reason: parts that do not fit, whose sizes are

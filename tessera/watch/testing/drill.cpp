@@ -205,7 +205,8 @@ void wait_for_the_verdict(const DrillFault& fault, bool is_told_at_the_end, cons
       has_report = true;
     }
   }
-  const std::int64_t known_since = place.page().began_ns + fault.deadline.count();
+  const bool is_made_here = is_told_at_the_end || fault.is_looked_at;
+  const std::int64_t known_since = place.page().began_ns + (is_made_here ? 0 : fault.deadline.count());
   drilled.seconds = std::max(0.0, std::chrono::duration<double>(nanoseconds(now_ns() - known_since)).count());
   drilled.verdicts = verdicts_of(place.run_dir());
   place.page().is_over = true;
@@ -217,7 +218,8 @@ void count_files(const Place& place, Drilled& drilled) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(place.run_dir())) {
     const std::string name = entry.path().filename().string();
-    if (name.rfind("rank-", 0) == 0 && std::filesystem::exists(entry.path())) names.push_back(entry.path().string());
+    const bool is_record = name.rfind("rank-", 0) == 0 && !name.ends_with(".part");  // those are still being written
+    if (is_record && std::filesystem::exists(entry.path())) names.push_back(entry.path().string());
   }
   const record::Evidence evidence = record::read_run(place.run_dir());
   for (const std::string& name : names) {
