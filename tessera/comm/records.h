@@ -4,7 +4,7 @@
 // What a ring may forget stands in tables: the last operations that were asked for, and what runs or ran last.
 //
 //   comm_operation   comm_begin   comm_replay   comm_end     ring
-//   comm_group       who is in it                            table, a row a group
+//   comm_group       who is in it                            table, a row a group; ring, when it is made
 //   comm_asked       the last operations asked for           table, up to 16 rows a group, the oldest overwritten
 //   comm_running     begun and ended so far, and what runs   table, a row a group: nobody else writes it meanwhile
 //   comm_replay      the last that began in a replay         table, a row a group

@@ -17,6 +17,7 @@
 #include "tessera/comm/work.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
+#include "tessera/device/graph.h"
 #include "tessera/memory/label.h"
 
 namespace tessera::record {
@@ -146,6 +147,39 @@ TEST_F(ReadRun, TellsWhoWaitsInWhichOperation) {
              }
            },
            {.run_dir = directory});
+}
+
+// What a rank owned went before it did, its groups too.
+TEST_F(ReadRun, RanksThatHaveEndedStillTellWhatTheyDid) {
+  simulate(2,
+           [] {
+             const device::Stream stream = device::Device::get("host").create_stream();
+             float x = 0;
+             stream.begin_capture();
+             (void)comm::world().all_reduce(&x, &x, 1, DType::kF32, {}, stream);
+             const device::GraphExec graph = stream.end_capture().instantiate();
+             for (int i = 0; i < 3; ++i) graph.launch(stream);
+             stream.synchronize();
+             comm::world().launch({.kind = comm::OpKind::kBarrier}, stream).wait();
+           },
+           {.run_dir = directory});
+  const Evidence evidence = read_run(directory);
+  for (const Rank& rank : evidence.ranks) {
+    EXPECT_EQ(rank.state, RankState::kEnded);
+    ASSERT_EQ(rank.groups.size(), 1U);
+    EXPECT_EQ(rank.groups[0].name, "world");
+    EXPECT_EQ(rank.groups[0].ranks, (std::vector<int>{0, 1}));
+    const std::vector<Launch>& launches = rank.groups[0].launches;
+    ASSERT_EQ(launches.size(), 4U);
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(launches[i].ordinal, i + 1);
+      EXPECT_EQ(launches[i].replay, i < 3 ? i + 1 : 0U);
+      EXPECT_EQ(launches[i].stage, Stage::kDone);
+      EXPECT_NE(launches[i].met_ns, 0);
+      EXPECT_LE(launches[i].begun_ns, launches[i].met_ns);
+      EXPECT_LE(launches[i].met_ns, launches[i].ended_ns);
+    }
+  }
 }
 
 TEST_F(ReadRun, RefusesWhatIsNoRunDirectory) {

@@ -4,7 +4,7 @@
 //
 // is an open mark of this thread until the end of the block. Marks nest. An open mark is a row of the rank's record,
 // which nothing washes away, so that of a rank that hangs it is known what it was at; its begin and its end are records
-// in the launch ring as well. A mark costs some 40 ns; where recording is off it costs a branch.
+// in the launch ring as well. Where recording is off a mark costs a branch.
 //
 //   record_mark_begin   record_mark_end   ring
 //   record_mark         the open ones     table; a row without a name is between two marks

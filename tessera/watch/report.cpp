@@ -15,6 +15,7 @@
 #include "tessera/base/log.h"
 #include "tessera/record/explain.h"
 #include "tessera/record/read_run.h"
+#include "tessera/watch/detail/told_report.h"
 
 namespace tessera::watch {
 namespace {
@@ -57,15 +58,34 @@ std::optional<Report> find_report(const std::string& run_dir, ReportTime since) 
     const auto found = verdict->find(name);
     return found != verdict->end() && found->is_string() ? found->get<std::string>() : std::string();
   };
-  return Report{.fault = member("fault"), .sentence = member("sentence"), .path = run_dir + kText};
+  Report report{.fault = member("fault"), .sentence = member("sentence"), .path = run_dir + kText};
+  const auto told = json.find("told");
+  if (!report.is_verdict() && told != json.end() && told->is_string()) {
+    report.fault = "told";
+    report.sentence = told->get<std::string>();
+  }
+  return report;
 }
 
-Report make_report(const std::string& run_dir) {
+Report make_report(const std::string& run_dir) { return detail::make_report(run_dir, ""); }
+
+Report detail::make_report(const std::string& run_dir, const std::string& words) {
   const record::Evidence evidence = record::read_run(run_dir);
   const record::Explanation found = record::explain(evidence);
+  std::string text = record::to_text(evidence, found);
+  std::string data = record::to_json(evidence, found);
+  auto json = nlohmann::ordered_json::parse(data, nullptr, /*allow_exceptions=*/false);
+  if (!words.empty() && json.is_object()) {
+    text += "told by a rank: " + words + "\n";
+    json["told"] = words;
+    data = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  }
   // Who waits for the report waits for the second file.
-  write_file(run_dir + kText, record::to_text(evidence, found));
-  write_file(run_dir + kJson, record::to_json(evidence, found));
+  write_file(run_dir + kText, text);
+  write_file(run_dir + kJson, data);
+  if (found.verdict.fault == record::Fault::kNone && !words.empty()) {
+    return {.fault = "told", .sentence = words, .path = run_dir + kText};
+  }
   return {.fault = record::to_string(found.verdict.fault), .sentence = found.verdict.sentence, .path = run_dir + kText};
 }
 

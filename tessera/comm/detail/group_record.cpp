@@ -124,12 +124,14 @@ void GroupRecord::open(GroupState& group) {
 // at most, so that all that come later have some.
 void GroupRecord::claim_rows(GroupState& group, RankRecords& shared) {
   probe::Recorder& recorder = probe::recorder();
-  group_row_ = recorder.table<CommGroupRow>().claim({.group = number_,
-                                                     .rank = group.rank,
-                                                     .size = static_cast<std::int32_t>(group.ranks.size()),
-                                                     .name = recorder.intern(group.name),
-                                                     .ranks = recorder.intern(text_of(group.ranks)),
-                                                     .backend = recorder.intern(group.backend)});
+  const CommGroupRow self{.group = number_,
+                          .rank = group.rank,
+                          .size = static_cast<std::int32_t>(group.ranks.size()),
+                          .name = recorder.intern(group.name),
+                          .ranks = recorder.intern(text_of(group.ranks)),
+                          .backend = recorder.intern(group.backend)};
+  group_row_ = recorder.table<CommGroupRow>().claim(self);
+  recorder.write(probe::Ring::kComm, self);  // the row goes with the group, which may be before the rank does
   last_.who = pair(0, number_);
   running_row_ = recorder.table<CommRunningRow>().claim(std::bit_cast<CommRunningRow>(last_));
   auto table = recorder.table<CommAskedRow>();

@@ -12,6 +12,7 @@
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/operation.h"
 #include "tessera/watch/detail/ends.h"
+#include "tessera/watch/detail/told_report.h"
 
 namespace tessera::watch::detail {
 namespace {
@@ -239,7 +240,7 @@ std::optional<Report> Watchdog::report_of(const Trouble& trouble, const std::str
     if (std::optional<Report> made = find_report(run_dir, since)) return made;
     const bool takes_over = now >= trouble.at + kTakeOver + delay;
     if (takes_over || (now >= trouble.at + delay && claim_report(run_dir, since))) {
-      Report report = make_report(run_dir);
+      Report report = detail::make_report(run_dir, first_line(trouble.words));
       release_claim(run_dir);
       return report;
     }

@@ -104,9 +104,9 @@ void RankWatch::read_heartbeat(Watched& rank) {
     // One more than its own count, so that a heart that stopped before its first beat is seen too.
     const std::uint64_t beats = number_of(table->claimed[0], "beats") + 1;
     if (beats == rank.beats) return;
+    if (rank.beats != 0) rank.was_told = false;  // it goes on
     rank.beats = beats;
     rank.beaten = Clock::now();
-    rank.was_told = false;
   } catch (const IoError&) {
     // It is being made, or is gone.
   }
