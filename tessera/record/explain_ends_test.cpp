@@ -233,6 +233,56 @@ TEST(Ends, ARunThatEndedInOrderHasNoFault) {
   EXPECT_EQ(found.verdict.sentence, "no fault: 4 ranks ended in order, after 17 collectives of group world");
 }
 
+TEST(Ends, AnOperationThatFailedForReasonsThatAreNotRecordedIsNoRunWithoutFault) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 16);
+  for (int rank = 0; rank < 4; ++rank) {
+    run.fail(rank, testing::all_to_all(0, static_cast<std::uint32_t>(rank + 1)), "mismatch", 0.01);
+  }
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kMismatch, {});
+  EXPECT_EQ(found.verdict.group, "world");
+  EXPECT_EQ(found.verdict.ordinal, 17U);
+  EXPECT_THAT(found.verdict.sentence, HasSubstr("failed on ranks 0-3 (mismatch), and the records do not show why"));
+  run.pass(1);
+  run.everyone(all_reduce(64));
+  expect_fault(explain(run.evidence()), Fault::kNone, {});  // they got over it
+}
+
+TEST(Ends, GroupsOfTheSameRanksThatOneComesToInAnotherOrderBlameThatOne) {
+  EvidenceBuilder run(4);
+  run.add_group("first", {0, 1, 2, 3});
+  run.add_group("second", {0, 1, 2, 3});
+  run.everyone(all_reduce(64), 3);
+  for (int rank = 0; rank < 4; ++rank) {
+    run.fail(rank, all_reduce(64), "mismatch", 0.01, rank == 0 ? "second" : "first");
+  }
+  const Explanation found = explain(run.evidence());
+  expect_fault(found, Fault::kMismatch, {0});
+  EXPECT_EQ(found.verdict.sentence,
+            "rank 0 came to group second where ranks 1, 2 and 3 came to group first: in another order");
+}
+
+TEST(Ends, ADeadlockThatRanksInTurnsAreToldOfIsACircleAndNobodysError) {
+  EvidenceBuilder run(4);
+  run.everyone(all_reduce(64), 3);
+  for (int rank = 0; rank < 4; ++rank) {
+    run.fail(rank, testing::recv(10, (rank + 3) % 4), "device error", 0.001);
+    run.rank(rank).state = RankState::kFailed;
+    run.rank(rank).reason = "device error: rank 0: deadlock: every participant waits and no deadline is set:";
+  }
+  expect_fault(explain(run.evidence()), Fault::kCircle, {0, 1, 2, 3});
+}
+
+TEST(Ends, WhoWaitsForACircleIsNoPartOfIt) {
+  EvidenceBuilder run(6);
+  run.add_group("five", {0, 1, 2, 3, 4});
+  run.everyone(all_reduce(64), 3);
+  for (int rank = 0; rank < 6; ++rank) run.launch(rank, all_reduce(8), Stage::kBegun, rank < 4 ? "five" : "world");
+  run.pass(30);
+  expect_fault(explain(run.evidence()), Fault::kCircle, {4});
+}
+
 TEST(Ends, ARunThatGoesOnHasNoFault) {
   EvidenceBuilder run(4);
   run.everyone(all_reduce(64), 16);

@@ -20,13 +20,23 @@ std::vector<int> waiters_of(const Material& material, const Meeting& meeting) {
   return ranks;
 }
 
-// Where most ranks wait in one collective, those that wait in another asked in another order than most.
+// Where most ranks wait in one collective, those that wait in another asked in another order than most. Who waits in a
+// circle and is waited for by nobody in it has no part in it.
 std::vector<int> culprits_of(const Material& material, const std::vector<std::size_t>& circle) {
+  std::set<int> awaited;
+  for (const std::size_t at : circle) {
+    const Meeting& meeting = material.waits.meetings[at];
+    for (const std::size_t member : meeting.absent) {
+      awaited.insert(material.overview.groups[meeting.group].members[member].rank);
+    }
+  }
   std::set<int> all;
   const Meeting* largest = nullptr;
   for (const std::size_t at : circle) {
     const Meeting& meeting = material.waits.meetings[at];
-    for (const int rank : waiters_of(material, meeting)) all.insert(rank);
+    for (const int rank : waiters_of(material, meeting)) {
+      if (awaited.contains(rank)) all.insert(rank);
+    }
     if (largest == nullptr || meeting.waiters.size() > largest->waiters.size()) largest = &meeting;
   }
   std::set<int> odd = all;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "tessera/record/detail/findings.h"
 #include "tessera/record/detail/whereabouts.h"
@@ -52,25 +53,6 @@ void find_not_joined(const Material& material, std::vector<Finding>& findings) {
         fmt::format("look at the output of {}: what it does before it makes its groups", text_of_ranks(outside));
     findings.push_back(std::move(finding));
   }
-}
-
-void find_failed(const Material& material, std::vector<Finding>& findings) {
-  const std::vector<const Rank*> victims = ranks_that(material, Standing::kVictim);
-  if (victims.empty()) return;
-  const auto first =
-      std::find_if(victims.begin(), victims.end(), [](const Rank* rank) { return !rank->reason.empty(); });
-  Finding finding{.waiting = victims.size(), .involved = numbers_of(victims)};
-  Verdict& verdict = finding.verdict;
-  const bool is_mismatch = first != victims.end() && (*first)->reason.find("mismatch:") != std::string::npos;
-  verdict.fault = is_mismatch ? Fault::kMismatch : Fault::kUnknown;
-  verdict.confidence = Confidence::kLow;
-  const std::vector<const Rank*> missing = ranks_that(material, Standing::kMissing);
-  verdict.sentence = fmt::format("{} failed{}, and the records do not show why", text_of_ranks(numbers_of(victims)),
-                                 first == victims.end() ? "" : ": " + first_line((*first)->reason));
-  if (!missing.empty()) verdict.sentence += fmt::format("; nothing is known of {}", text_of_ranks(numbers_of(missing)));
-  verdict.advice = missing.empty() ? "look at the output of the rank that the words name"
-                                   : fmt::format("find the record file of {}", text_of_ranks(numbers_of(missing)));
-  findings.push_back(std::move(finding));
 }
 
 void find_told(const Material& material, std::vector<Finding>& findings) {
@@ -130,6 +112,101 @@ void find_all_died(const Material& material, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
+// The last thing that a rank did, where that failed by others; null: it went on, or did not fail.
+const Launch* last_failure(const Rank& rank, const Group*& where) {
+  const Launch* last = nullptr;
+  for (const Group& group : rank.groups) {
+    for (const Launch& launch : group.launches) {
+      if (launch.stage == Stage::kAsked || launch.operations.empty()) continue;
+      if (last != nullptr && launch.begun_ns < last->begun_ns) continue;
+      last = &launch;
+      where = &group;
+    }
+  }
+  return last != nullptr && failed_by_others(*last) ? last : nullptr;
+}
+
+// Groups of the same ranks share a transport, which fails where ranks come to them in different orders.
+void tell_order_of_groups(std::map<std::string, std::vector<int>>& by_group, Verdict& verdict) {
+  if (by_group.size() != 2) return;
+  const auto& [first, low] = *by_group.begin();
+  const auto& [second, high] = *by_group.rbegin();
+  const bool is_first_larger = low.size() >= high.size();
+  std::vector<int> few = is_first_larger ? high : low;
+  std::vector<int> most = is_first_larger ? low : high;
+  std::sort(few.begin(), few.end());
+  verdict.group = is_first_larger ? second : first;
+  verdict.sentence =
+      fmt::format("{} came to group {} where {} came to group {}: in another order", text_of_ranks(few),
+                  visible(verdict.group), text_of_ranks(most), visible(is_first_larger ? first : second));
+  verdict.advice = "let all ranks ask for operations of these groups in one order";
+  if (few.size() == most.size()) return;
+  verdict.culprits = few;
+  verdict.confidence = Confidence::kMedium;
+}
+
+void find_failed(const Material& material, std::vector<Finding>& findings) {
+  const std::vector<const Rank*> victims = ranks_that(material, Standing::kVictim);
+  if (victims.empty()) return;
+  const auto first =
+      std::find_if(victims.begin(), victims.end(), [](const Rank* rank) { return !rank->reason.empty(); });
+  Finding finding{.waiting = victims.size(), .involved = numbers_of(victims)};
+  Verdict& verdict = finding.verdict;
+  const bool is_mismatch = first != victims.end() && (*first)->reason.find("mismatch:") != std::string::npos;
+  verdict.fault = is_mismatch ? Fault::kMismatch : Fault::kUnknown;
+  verdict.confidence = Confidence::kLow;
+  const std::vector<const Rank*> missing = ranks_that(material, Standing::kMissing);
+  verdict.sentence = fmt::format("{} failed{}, and the records do not show why", text_of_ranks(numbers_of(victims)),
+                                 first == victims.end() ? "" : ": " + first_line((*first)->reason));
+  if (!missing.empty()) verdict.sentence += fmt::format("; nothing is known of {}", text_of_ranks(numbers_of(missing)));
+  verdict.advice = missing.empty() ? "look at the output of the rank that the words name"
+                                   : fmt::format("find the record file of {}", text_of_ranks(numbers_of(missing)));
+  if (is_mismatch) {
+    std::map<std::string, std::vector<int>> by_group;
+    for (const Rank* rank : victims) {
+      const Group* where = nullptr;
+      const Launch* failed = last_failure(*rank, where);
+      if (failed != nullptr && failed->failure == "mismatch") by_group[where->name].push_back(rank->rank);
+    }
+    if (by_group.size() == 1) verdict.group = by_group.begin()->first;
+    tell_order_of_groups(by_group, verdict);
+  }
+  findings.push_back(std::move(finding));
+}
+
+// Operations that failed, though all ranks run and the records show no reason: parts that do not fit, whose sizes are
+// not recorded, or a rank that is leaving at this moment.
+void find_failed_launches(const Material& material, std::vector<Finding>& findings) {
+  std::vector<int> ranks;
+  std::map<std::string, std::vector<int>> by_group;
+  const Launch* first = nullptr;
+  const Group* where = nullptr;
+  for (const auto& [number, rank] : material.overview.ranks) {
+    const Group* group = nullptr;
+    const Launch* failed = last_failure(*rank, group);
+    if (failed == nullptr) continue;
+    ranks.push_back(number);
+    if (failed->failure == "mismatch") by_group[group->name].push_back(number);
+    if (first != nullptr && (failed->failure != "mismatch" || first->failure == "mismatch")) continue;
+    first = failed;
+    where = group;
+  }
+  if (first == nullptr) return;
+  std::sort(ranks.begin(), ranks.end());
+  Finding finding{.waiting = ranks.size(), .involved = ranks};
+  Verdict& verdict = finding.verdict;
+  verdict.fault = first->failure == "mismatch" ? Fault::kMismatch : Fault::kUnknown;
+  verdict.group = where->name;
+  verdict.ordinal = first->is_message() ? 0 : first->ordinal;
+  verdict.confidence = Confidence::kLow;
+  verdict.sentence = fmt::format("{} {} of group {}, {}, failed on {} ({}), and the records do not show why",
+                                 first->is_message() ? "message" : "collective", first->ordinal, visible(where->name),
+                                 text_of(*first), text_of_ranks(ranks), visible(first->failure));
+  verdict.advice = "look at the words of the error on these ranks: it names who differs or did not come";
+  tell_order_of_groups(by_group, verdict);
+  findings.push_back(std::move(finding));
+}
+
 }  // namespace
 
 void find_leftovers(const Material& material, std::vector<Finding>& findings) {
@@ -138,6 +215,7 @@ void find_leftovers(const Material& material, std::vector<Finding>& findings) {
   if (findings.empty()) find_failed_unread(material, findings);
   if (findings.empty()) find_told(material, findings);
   if (findings.empty()) find_all_died(material, findings);
+  if (findings.empty()) find_failed_launches(material, findings);
   if (findings.empty()) find_missing(material, findings);
 }
 

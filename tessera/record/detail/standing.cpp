@@ -47,6 +47,7 @@ std::optional<bool> blames_others(const Rank& rank) {
   if (rank.reason.empty() || is_of_launcher(rank.reason)) return std::nullopt;
   const std::string_view kind = kind_named(rank.reason);
   if (kind == "timeout" || kind == "aborted") return true;
+  if (rank.reason.find("deadlock: every participant waits") != std::string::npos) return true;  // ranks in turns
   return kind == "mismatch" && rank.reason.find("group ") != std::string::npos;
 }
 

@@ -15,8 +15,16 @@ namespace {
 
 constexpr std::int64_t kOld = 1'000'000'000;  // a wait that is shorter is how ranks work
 
+// Whether ranks that run in turns were told that all of them wait: what they were in then failed by that.
+bool was_told_of_a_deadlock(const Evidence& evidence) {
+  return std::any_of(evidence.ranks.begin(), evidence.ranks.end(), [](const Rank& rank) {
+    return rank.reason.find("deadlock: every participant waits") != std::string::npos;
+  });
+}
+
 // Whether the rank waits in it, or did until it failed.
-bool is_waiting(const Launch& launch) {
+bool is_waiting(const Launch& launch, bool is_deadlock) {
+  if (is_deadlock && launch.stage == Stage::kFailed && launch.failure == "device error") return true;
   return launch.stage == Stage::kBegun || launch.stage == Stage::kMet ||
          (launch.stage == Stage::kFailed && failed_by_others(launch) && launch.failure != "mismatch");
 }
@@ -29,7 +37,10 @@ bool can_wait(const Member& member) {
 
 class Gathering {
  public:
-  explicit Gathering(const Overview& overview) : overview_(overview), is_final_(is_final(*overview.evidence)) {}
+  explicit Gathering(const Overview& overview)
+      : overview_(overview),
+        is_deadlock_(was_told_of_a_deadlock(*overview.evidence)),
+        is_final_(is_deadlock_ || is_final(*overview.evidence)) {}
 
   WaitGraph found() {
     for (std::size_t i = 0; i < overview_.groups.size(); ++i) {
@@ -61,7 +72,7 @@ class Gathering {
       const Member& member = group.members[i];
       const Launch* asked = asked_unseen(member);
       for (const Numbered& one : member.collectives) {
-        if (!is_waiting(*one.launch) && one.launch != asked) continue;
+        if (!is_waiting(*one.launch, is_deadlock_) && one.launch != asked) continue;
         Meeting& meeting = by_ordinal[one.ordinal];
         meeting.group = index;
         meeting.ordinal = one.ordinal;
@@ -146,7 +157,7 @@ class Gathering {
     for (std::size_t i = 0; i < group.members.size(); ++i) {
       std::set<std::pair<std::size_t, bool>> seen;  // those after the first wait for it
       for (const Message& one : group.members[i].messages) {
-        if (!is_waiting(*one.launch) || !seen.emplace(one.peer, one.is_send).second) continue;
+        if (!is_waiting(*one.launch, is_deadlock_) || !seen.emplace(one.peer, one.is_send).second) continue;
         Meeting meeting{.group = index, .ordinal = one.number, .is_message = true};
         meeting.waiters.push_back({i, one.launch, one.operation, waited(group.members[i].rank, *one.launch)});
         const Member& peer = group.members[one.peer];
@@ -191,6 +202,7 @@ class Gathering {
   }
 
   const Overview& overview_;
+  bool is_deadlock_ = false;
   bool is_final_ = false;
   WaitGraph graph_;
 };
