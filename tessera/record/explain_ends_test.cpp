@@ -27,7 +27,7 @@ EvidenceBuilder without_rank_2(const std::string& failure = "aborted") {
   return run;
 }
 
-void expect_fault(const Explanation& found, Fault fault, std::vector<int> culprits) {
+void expect_fault(const Explanation& found, Fault fault, const std::vector<int>& culprits) {
   EXPECT_EQ(found.verdict.fault, fault) << found.verdict.sentence;
   EXPECT_EQ(found.verdict.culprits, culprits) << found.verdict.sentence;
   EXPECT_THAT(found.others, IsEmpty()) << found.others.front().sentence;

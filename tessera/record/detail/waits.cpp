@@ -266,7 +266,7 @@ class Circles {
   void enter(std::size_t node) {
     order_[node] = low_[node] = ++entered_;
     stack_.push_back(node);
-    way_.push_back({node, 0});
+    way_.emplace_back(node, 0);
   }
 
   void walk(std::size_t from) {

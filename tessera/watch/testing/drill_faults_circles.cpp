@@ -122,7 +122,8 @@ std::vector<DrillFault> faults_of_circles() {
   const auto circle = [](std::vector<int> ranks) {
     return Expected{.faults = {Fault::kCircle}, .culprits = std::move(ranks), .may_blame_nobody = true};
   };
-  add("deadlock across two groups", 5, [](DrillRank& rank) { two_groups(rank, 2); }, circle(all_of(4)));
+  add(
+      "deadlock across two groups", 5, [](DrillRank& rank) { two_groups(rank, 2); }, circle(all_of(4)));
   add("deadlock across two groups by one", 6, [](DrillRank& rank) { two_groups(rank, 4); },
       {.faults = {Fault::kCircle}, .culprits = {4}});
   add("two groups alike in another order by one", 5, [](DrillRank& rank) { two_groups_alike(rank, 4); },
