@@ -18,6 +18,7 @@
 #include "tessera/comm/world.h"
 #include "tessera/train/config.h"
 #include "tessera/train/run.h"
+#include "tessera/watch/report.h"
 
 namespace tessera::cli {
 namespace {
@@ -89,6 +90,7 @@ int start_ranks(train::Config config, int ranks) {
   if (config.run.progress == "auto" && ::isatty(1) == 1) config.run.progress = "bar";
   const TrainRelay relay;
   comm::LaunchOptions options{.command = rank_command(config), .ranks = ranks, .run_dir = config.run.directory};
+  options.verdict = watch::verdict_of_run;
   options.out = relay.out();
   options.err = relay.err();
   return comm::launch(options).exit_code;
