@@ -81,6 +81,7 @@ void Watchdog::rank_is_placed() {
 }
 
 void Watchdog::arm() {
+  ++arming_;
   is_told_ = false;
   armed_ = report_time();
 }
@@ -90,7 +91,7 @@ void Watchdog::group_opens(comm::GroupState& group) {
   const std::lock_guard lock(mutex_);
   // Who goes on after a failure is watched anew: with those that are left, or in the next simulation.
   const bool goes_on = groups_.empty() ? !is_process_ : group.generation > generation_;
-  if (is_told_ && goes_on) arm();
+  if (goes_on && (is_told_ || is_telling_ || !troubles_.empty())) arm();
   generation_ = std::max(generation_, group.generation);
   groups_.push_back({.group = &group, .since = Clock::now()});
 }
@@ -105,17 +106,18 @@ void Watchdog::failed(const Trouble& trouble) noexcept {
   try {
     if (comm::detail::is_watching_thread()) {
       const std::lock_guard lock(mutex_);
-      troubles_.push_back(trouble);
+      troubles_.push_back({trouble, arming_});
       return;
     }
     std::unique_lock lock(mutex_);
     if (is_process_) note_reason(first_line(trouble.words));
     if (!is_told_) {
-      troubles_.push_back(trouble);
+      const std::uint64_t arming = arming_;
+      troubles_.push_back({trouble, arming});
       lock.unlock();
       comm::detail::look_now();
       lock.lock();
-      told_.wait_for(lock, kMostHeld, [this] { return is_told_; });
+      told_.wait_for(lock, kMostHeld, [&] { return is_told_ || arming_ != arming; });
     }
     lock.unlock();
     if (trouble.kind == ErrorKind::kTimeout) act(trouble);
@@ -207,27 +209,27 @@ std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point
                  .at = now};
 }
 
-std::vector<Watchdog::Trouble> Watchdog::take_troubles() {
+std::vector<Watchdog::Due> Watchdog::take_troubles() {
   const std::lock_guard lock(mutex_);
   return std::exchange(troubles_, {});
 }
 
-std::vector<Watchdog::Trouble> Watchdog::take_overdue() {
+std::vector<Watchdog::Due> Watchdog::take_overdue() {
   const std::lock_guard lock(mutex_);
-  std::vector<Trouble> all;
+  std::vector<Due> all;
   const Clock::time_point now = Clock::now();
   for (Seen& seen : groups_) {
-    if (std::optional<Trouble> found = overdue(seen, now)) all.push_back(*std::move(found));
+    if (std::optional<Trouble> found = overdue(seen, now)) all.push_back({*std::move(found), arming_});
   }
   return all;
 }
 
 bool Watchdog::look() {
   beat();
-  for (const Trouble& trouble : take_troubles()) tell(trouble);
-  for (const Trouble& trouble : take_overdue()) {
-    tell(trouble);
-    act(trouble);  // no thread of the rank waits for it to be told
+  for (const Due& due : take_troubles()) tell(due);
+  for (const Due& due : take_overdue()) {
+    tell(due);
+    act(due.trouble);  // no thread of the rank waits for it to be told
   }
   tell_of_others();
   return true;
@@ -249,12 +251,14 @@ std::optional<Report> Watchdog::report_of(const Trouble& trouble, const std::str
   return std::nullopt;
 }
 
-void Watchdog::tell(const Trouble& trouble) {
+void Watchdog::tell(const Due& due) {
+  const Trouble& trouble = due.trouble;
   std::string run_dir;
   ReportTime since;
   {
     const std::lock_guard lock(mutex_);
-    if (is_told_) return;
+    if (is_told_ || due.arming != arming_) return;
+    is_telling_ = true;
     run_dir = run_dirs_[trouble.rank];
     since = armed_;
   }
@@ -266,7 +270,7 @@ void Watchdog::tell(const Trouble& trouble) {
     log::warn("watchdog: no report into ", run_dir, ": ", error.what());
   }
   const bool has_verdict = report && report->is_verdict();
-  say(trouble.rank, has_verdict ? report->sentence : first_line(trouble.words), report ? report->path : "");
+  say(trouble.rank, has_verdict ? report->sentence : first_line(trouble.words), report ? report->path : "", due.arming);
 }
 
 // Another rank made a report: this one may be busy, or stuck in host code, and know of nothing.
@@ -274,25 +278,33 @@ void Watchdog::tell_of_others() {
   int rank = 0;
   std::string run_dir;
   ReportTime since;
+  std::uint64_t arming = 0;
   {
     const std::lock_guard lock(mutex_);
     if (is_told_ || !is_process_) return;
+    arming = arming_;
     rank = process_rank_;
     run_dir = run_dirs_[rank];
     since = armed_;
   }
   if (run_dir.empty()) return;
   const std::optional<Report> report = find_report(run_dir, since);
-  if (report && report->is_verdict()) say(rank, report->sentence, report->path);
+  if (report && report->is_verdict()) say(rank, report->sentence, report->path, arming);
 }
 
-void Watchdog::say(int rank, const std::string& words, const std::string& path) {
+std::uint64_t Watchdog::said() {
+  const std::lock_guard lock(mutex_);
+  return reports_;
+}
+
+void Watchdog::say(int rank, const std::string& words, const std::string& path, std::uint64_t arming) {
   const std::string line = concat("tessera: rank ", rank, ": ", words, path.empty() ? "" : "; see ", path, "\n");
   // One write: lines of ranks that share a terminal do not mix.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   {
     const std::lock_guard lock(mutex_);
-    is_told_ = true;
+    is_told_ |= arming == arming_;  // else the next are at work already
+    is_telling_ = false;
     ++reports_;
     for (const Seen& seen : groups_) generation_ = std::max(generation_, seen.group->generation);
   }

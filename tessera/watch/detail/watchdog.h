@@ -39,6 +39,8 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
 
   /// What all groups are at, by rank.
   [[nodiscard]] std::vector<GroupStanding> standing();
+  /// Lines that were said so far.
+  [[nodiscard]] std::uint64_t said();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -52,15 +54,21 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
     bool was_told = false;  // of what it waits for now
   };
 
+  // What is to be told, and of when: what is of before the last arm() is news no more.
+  struct Due {
+    Trouble trouble;
+    std::uint64_t arming = 0;
+  };
+
   static Standing standing_of(const comm::detail::GroupProgress& progress);
   void beat();
-  std::vector<Trouble> take_troubles();
-  std::vector<Trouble> take_overdue();
+  std::vector<Due> take_troubles();
+  std::vector<Due> take_overdue();
   std::optional<Trouble> overdue(Seen& seen, Clock::time_point now);
-  void tell(const Trouble& trouble);
+  void tell(const Due& due);
   void tell_of_others();
   static std::optional<Report> report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since);
-  void say(int rank, const std::string& words, const std::string& path);
+  void say(int rank, const std::string& words, const std::string& path, std::uint64_t arming);
   void act(const Trouble& trouble);
   void abort_groups(int rank, const std::string& reason);
   void arm();
@@ -72,7 +80,9 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   int process_rank_ = -1;
   std::map<int, std::string> run_dirs_;  // by rank
   std::vector<Seen> groups_;
-  std::vector<Trouble> troubles_;
+  std::vector<Due> troubles_;
+  bool is_telling_ = false;
+  std::uint64_t arming_ = 0;      // counts
   ReportTime armed_ = {};         // reports from then on are news
   bool is_told_ = false;          // since then
   std::uint64_t generation_ = 0;  // greatest of the groups when it was told
