@@ -130,7 +130,7 @@ void GraphExec::launch(const Stream& stream) const {
   StreamState& on = *stream.state();
   TESSERA_CHECK(on.device == exec.device.get(), "launch: the graph is of device ", exec.device->name, ", ", on.name,
                 " of device ", on.device->name);
-  (void)probe::recorder();  // made here, if it has to be, and not under the lock
+  if (detail::is_launch_noted()) (void)probe::recorder();  // made here, if it has to be, and not under the lock
   {
     const std::scoped_lock lock(on.mutex, exec.mutex);
     on.device->faults.pass(DriverCall::kGraphLaunch);
@@ -139,13 +139,12 @@ void GraphExec::launch(const Stream& stream) const {
     if (eager && on.device->checker != nullptr) on.device->checker->launch(on, "graph", exec.accesses);
     // Events recorded by nodes are reached after all that was on this stream before the replay, and maybe no later.
     const Tick before = eager && !exec.external_records.empty() ? on.take_tick() : Tick{};
-    if (eager) {
-      ++exec.backend->launched.replay;
-      on.log.note(on, "graph", exec.backend->launched);
-    }
+    const bool is_noted = eager && detail::is_launch_noted();
+    if (eager) ++exec.backend->launched.replay;
+    if (is_noted) on.log.note(on, "graph", exec.backend->launched);
     on.backend->launch_graph(exec.backend);
     if (eager) on.before_last_full = before_launch;
-    if (eager && ProfileWindow::is_open()) on.log.note_end(on);
+    if (is_noted && ProfileWindow::is_open()) on.log.note_end(on);
     for (const auto& event : exec.external_records) {
       if (!eager) {
         const std::lock_guard device_lock(on.device->mutex);

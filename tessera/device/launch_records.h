@@ -1,6 +1,6 @@
-// What a rank's record says about launches (base/probe): each of them, when a stream takes it, in a ring of its own;
-// and a row a stream with the last of them, which no ring can wash away. Inside a ProfileWindow the ends of what the
-// host runs are recorded too.
+// What a rank's record says about launches (base/probe), where record_launches() or a ProfileWindow asks for it: each
+// of them, when a stream takes it, in a ring of its own; and a row a stream with the last of them, which no ring can
+// wash away. Inside a ProfileWindow the ends of what the host runs are recorded too.
 //
 //   launch       what was put on which stream        ring
 //   launch_end   it has run                          ring; host streams, inside a window
@@ -51,8 +51,12 @@ struct LaunchLastRow {
 static_assert(probe::holds_ids_only<LaunchRecord>() && probe::holds_ids_only<LaunchEndRecord>() &&
               probe::holds_ids_only<LaunchLastRow>());
 
-/// While one is open, in all of the process, the ends of launches on host streams are recorded too. Each such launch
-/// becomes two pieces of work. Thread-safe; windows nest.
+/// Whether launches are recorded outside of windows too, in all of the process. Off until told otherwise: each launch
+/// takes some 80 ns more. Thread-safe.
+TESSERA_API void record_launches(bool is_on);
+
+/// While one is open, in all of the process, launches are recorded, and the ends of launches on host streams too. Each
+/// such launch becomes two pieces of work. Thread-safe; windows nest.
 class TESSERA_API ProfileWindow {
  public:
   /// Opens it.

@@ -23,6 +23,8 @@ namespace {
 // The whole of a rank's record is touched when the rank comes to be, which takes its time.
 [[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
 
+[[maybe_unused]] const bool kRecordsLaunches = (record_launches(true), true);
+
 probe::RecordFile own_record() { return probe::RecordFile::open(probe::recorder().path()); }
 std::shared_ptr<RankContext> lone_rank() { return std::make_shared<RankContext>(RankPlace{}); }
 
@@ -249,6 +251,23 @@ TEST(LaunchRecords, AStreamMayOutliveTheRecordThatItLaunchedFor) {
     EXPECT_EQ(labels(own_record()), (std::vector<std::string>{"mine", "mine"}));
     EXPECT_EQ(number_in(last_of(own_record(), stream), "count"), 2U);
   }
+}
+
+TEST(LaunchRecords, OutsideOfWindowsTheyAreMadeWhereAskedForAlone) {
+  record_launches(false);
+  {
+    const RankScope rank(lone_rank());
+    const Stream stream = Device::get("host").create_stream();
+    stream.run([] {}, {.label = "unseen"});
+    {
+      const ProfileWindow window;
+      stream.run([] {}, {.label = "seen"});
+    }
+    stream.run([] {}, {.label = "unseen again"});
+    stream.synchronize();
+    EXPECT_EQ(labels(own_record()), (std::vector<std::string>{"seen"}));
+  }
+  record_launches(true);
 }
 
 TEST(LaunchRecords, NothingIsRecordedWhereRecordingIsOff) {

@@ -17,7 +17,7 @@ namespace {
 // Runs one enqueueing call under the stream's lock, then lets the backend run what may run here.
 template <class Call>
 void enqueue(StreamState& stream, DriverCall kind, const Call& call) {
-  (void)probe::recorder();  // made here, if it has to be, and not under the lock
+  if (detail::is_launch_noted()) (void)probe::recorder();  // made here, if it has to be, and not under the lock
   {
     const std::lock_guard lock(stream.mutex);
     stream.device->faults.pass(kind);
@@ -43,10 +43,12 @@ void launch_with(StreamState& stream, LaunchInfo info, const Call& call) {
   } else {
     info.accesses.reset();  // nobody would read the copy that a capture makes
   }
-  if (is_eager) stream.log.note(stream, info.label);
+  const bool is_noted = is_eager && detail::is_launch_noted();
+  if (is_noted) [[unlikely]]
+    stream.log.note(stream, info.label);
   call(info);
   if (is_eager && stream.overlap_depth == 0) stream.before_last_full = before;
-  if (is_eager && ProfileWindow::is_open()) [[unlikely]]
+  if (is_noted && ProfileWindow::is_open()) [[unlikely]]
     stream.log.note_end(stream);
 }
 

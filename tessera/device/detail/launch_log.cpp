@@ -13,6 +13,7 @@ namespace tessera::device {
 namespace {
 
 std::atomic<int> open_windows{0};
+std::atomic<bool> is_always{false};
 
 // Whole words, which the recorder reads: small fields stored one by one just before would keep it waiting.
 constexpr std::uint64_t pair(std::uint32_t first, std::uint32_t second) {
@@ -25,13 +26,25 @@ static_assert(offsetof(LaunchLastRow, when) == 8 && offsetof(LaunchLastRow, stre
 
 }  // namespace
 
-ProfileWindow::ProfileWindow() { open_windows.fetch_add(1, std::memory_order_relaxed); }
-ProfileWindow::~ProfileWindow() { open_windows.fetch_sub(1, std::memory_order_relaxed); }
+void record_launches(bool is_on) {
+  if (is_always.exchange(is_on) != is_on) detail::launch_watchers += is_on ? 1 : -1;
+}
+
+ProfileWindow::ProfileWindow() {
+  ++detail::launch_watchers;
+  open_windows.fetch_add(1, std::memory_order_relaxed);
+}
+ProfileWindow::~ProfileWindow() {
+  open_windows.fetch_sub(1, std::memory_order_relaxed);
+  --detail::launch_watchers;
+}
 bool ProfileWindow::is_open() { return open_windows.load(std::memory_order_relaxed) != 0; }
 
 }  // namespace tessera::device
 
 namespace tessera::device::detail {
+
+std::atomic<int> launch_watchers{0};
 
 void LaunchLog::write(StreamState& stream, probe::Recorder& recorder, probe::Moment now, probe::StringId label,
                       const RunningNode& replay) {

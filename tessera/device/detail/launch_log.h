@@ -3,6 +3,7 @@
 // when another rank launches on the stream, it moves over.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -16,6 +17,11 @@ struct StreamState;
 }
 
 namespace tessera::device::detail {
+
+/// Windows that are open, and one more while record_launches() is on.
+extern std::atomic<int> launch_watchers;
+/// Whether launches are to be noted.
+inline bool is_launch_noted() { return launch_watchers.load(std::memory_order_relaxed) != 0; }
 
 /// See the head of this file. Used under the stream's lock.
 class LaunchLog {
