@@ -312,11 +312,11 @@ TEST(CommRecords, TheLastOperationsAskedForOutliveTheirRing) {
   probe::open_recorder(*current_rank(), {.nbytes = probe::RecordOptions::kMinBytes});
   const device::Stream stream = device::Device::get("host").default_stream();
   const int all[] = {0};
-  float x = 0;
+  std::vector<float> x(100);
   const ProcessGroup group = world();
   for (int i = 1; i <= 100; ++i) {
     const memory::Label label(i % 2 == 0 ? "even" : "odd");
-    group.all_reduce(&x, &x, i, DType::kF32, {ReduceKind::kMax}, stream);
+    group.all_reduce(x.data(), x.data(), i, DType::kF32, {ReduceKind::kMax}, stream);
   }
   const ProcessGroup other = world().subgroup(all, {.name = "other"});
   for (int i = 0; i < 5000; ++i) other.launch({.kind = OpKind::kBarrier}, stream);

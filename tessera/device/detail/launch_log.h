@@ -62,7 +62,8 @@ class LaunchLog {
   probe::StringId id_of(probe::Recorder& recorder, std::string_view label) {
     const std::uint64_t spread = reinterpret_cast<std::uintptr_t>(label.data()) * 0x9e3779b97f4a7c15U;
     Known& known = known_[spread >> 60];
-    const bool is_known = known.nbytes == label.size() && std::memcmp(known.text, label.data(), label.size()) == 0;
+    const bool is_known =
+        std::string_view(known.text, known.nbytes == 255 ? 0 : known.nbytes) == label && known.nbytes == label.size();
     return is_known ? known.id : intern(recorder, label, known);
   }
 
