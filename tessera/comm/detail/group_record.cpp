@@ -20,12 +20,8 @@
 
 namespace tessera::comm::detail {
 
-// The groups that one rank records. Made after the recorder, and so destroyed before it.
-class RankRecords : public std::enable_shared_from_this<RankRecords> {
- public:
-  ~RankRecords() {
-    for (GroupRecord* record : records) record->detach();
-  }
+// The groups that one rank records. They keep it, and so its lock, as long as they live.
+struct RankBook {
   std::mutex mutex;
   std::vector<GroupRecord*> records;
   std::uint32_t last = 0;
@@ -33,6 +29,20 @@ class RankRecords : public std::enable_shared_from_this<RankRecords> {
 };
 
 namespace {
+
+// Of the rank alone: made after its recorder, and so destroyed before it, by whoever ends the rank.
+class RankRecords {
+ public:
+  RankRecords() = default;
+  ~RankRecords() {
+    const std::lock_guard lock(book->mutex);
+    for (GroupRecord* record : book->records) record->detach();
+    book->records.clear();
+  }
+  RankRecords(const RankRecords&) = delete;
+  RankRecords& operator=(const RankRecords&) = delete;
+  const std::shared_ptr<RankBook> book = std::make_shared<RankBook>();
+};
 
 // Records are made of whole words: the recorder reads them as such, and small fields stored one by one just before that
 // would keep it waiting, longer than all the rest takes. Fields that share a word are put together here.
@@ -97,32 +107,40 @@ std::uint8_t failure_of(const std::exception_ptr& error) {
 }  // namespace
 
 GroupRecord::~GroupRecord() {
-  if (const auto shared = shared_.lock()) {
-    const std::lock_guard lock(shared->mutex);
-    std::erase(shared->records, this);
-    shared->asked_rows -= static_cast<std::uint32_t>(asked_rows_.size());
-  }
+  if (book_ == nullptr) return;
+  // The rank may end at this moment: its record stays until the lock is free.
+  const std::lock_guard lock(book_->mutex);
+  std::erase(book_->records, this);
+  book_->asked_rows -= static_cast<std::uint32_t>(asked_rows_.size());
+  release_rows();
+}
+
+void GroupRecord::release_rows() noexcept {
+  group_row_.release();
+  for (auto& row : asked_rows_) row.release();
+  running_row_.release();
+  replay_row_.release();
 }
 
 void GroupRecord::open(GroupState& group) {
   group_ = &group;
   probe::Recorder& recorder = probe::recorder();
-  RankRecords& shared = current_rank()->part<RankRecords>([] { return std::make_shared<RankRecords>(); });
+  RankRecords& records = current_rank()->part<RankRecords>([] { return std::make_shared<RankRecords>(); });
   if (!recorder.is_on()) return;
   asking_mutex_ = &group.launch_mutex;
-  shared_ = shared.weak_from_this();
+  book_ = records.book;
   messages_.assign(2 * group.ranks.size(), 0);
-  const std::lock_guard lock(shared.mutex);
-  shared.records.push_back(this);
-  number_ = ++shared.last;
-  claim_rows(group, shared);
+  const std::lock_guard lock(book_->mutex);
+  book_->records.push_back(this);
+  number_ = ++book_->last;
+  claim_rows(group);
   running_ = &recorder;
   asking_ = &recorder;
 }
 
 // Tables take their room in the file in this order. Of the rows of operations a group gets a quarter of what is left
 // at most, so that all that come later have some.
-void GroupRecord::claim_rows(GroupState& group, RankRecords& shared) {
+void GroupRecord::claim_rows(GroupState& group) {
   probe::Recorder& recorder = probe::recorder();
   const CommGroupRow self{.group = number_,
                           .rank = group.rank,
@@ -135,7 +153,7 @@ void GroupRecord::claim_rows(GroupState& group, RankRecords& shared) {
   last_.who = pair(0, number_);
   running_row_ = recorder.table<CommRunningRow>().claim(std::bit_cast<CommRunningRow>(last_));
   auto table = recorder.table<CommAskedRow>();
-  const std::uint32_t left = table.rows() - std::min(table.rows(), shared.asked_rows);
+  const std::uint32_t left = table.rows() - std::min(table.rows(), book_->asked_rows);
   CommAskedRow nothing = {};
   nothing.group = number_;
   for (std::uint32_t wanted = std::clamp(left / 4, 1U, CommAskedRow::kEach); wanted > 0; --wanted) {
@@ -143,7 +161,7 @@ void GroupRecord::claim_rows(GroupState& group, RankRecords& shared) {
     if (!row) break;
     asked_rows_.push_back(std::move(row));
   }
-  shared.asked_rows += static_cast<std::uint32_t>(asked_rows_.size());
+  book_->asked_rows += static_cast<std::uint32_t>(asked_rows_.size());
   ReplayRecord no_replay = {};
   no_replay.group = number_;
   replay_row_ = recorder.table<ReplayRecord>().claim(no_replay);
@@ -154,10 +172,7 @@ void GroupRecord::detach() noexcept {
   const Held held(flag_);
   asking_ = nullptr;
   running_ = nullptr;
-  group_row_.release();
-  for (auto& row : asked_rows_) row.release();
-  running_row_.release();
-  replay_row_.release();
+  release_rows();
 }
 
 probe::StringId GroupRecord::label_string(memory::LabelId label) {

@@ -22,7 +22,7 @@ struct Task;
 
 namespace tessera::comm::detail {
 
-class RankRecords;
+struct RankBook;
 
 /// What is told of a launch again and again: all that its records need of it.
 struct Launched {
@@ -111,7 +111,8 @@ class GroupRecord {
   void note_begin(const Told& told, const Count& count);
   void note_replay(probe::Recorder& recorder, probe::Moment now, const Told& told);
   void note_end(std::uint32_t number, bool is_collective, std::uint64_t sequence, const std::exception_ptr& error);
-  void claim_rows(GroupState& group, RankRecords& shared);
+  void claim_rows(GroupState& group);
+  void release_rows() noexcept;
   std::uint64_t count_messages(std::span<const std::uint32_t> messages);
   void tell(const std::exception_ptr& error) const noexcept;
   probe::StringId label_string(memory::LabelId label);
@@ -121,7 +122,7 @@ class GroupRecord {
   probe::Recorder* asking_ = nullptr;  // under that mutex
   std::atomic_flag flag_;
   probe::Recorder* running_ = nullptr;  // under the flag
-  std::weak_ptr<RankRecords> shared_;
+  std::shared_ptr<RankBook> book_;      // none: nothing is recorded
   probe::Row<CommGroupRow> group_row_;
   std::vector<probe::Row<CommAskedRow>> asked_rows_;
   std::size_t next_asked_ = 0;  // the row that the next operation takes

@@ -32,10 +32,10 @@ struct GroupState {
   OnHang on_hang = OnHang::kRaise;
   std::atomic<std::uint64_t> made{0};  // groups made from this one: all ranks count alike
 
-  detail::GroupRecord record;
-
-  std::mutex launch_mutex;  // for the order of launches and last_stream
+  std::mutex launch_mutex;  // for the order of launches and last_stream; goes after the record, which uses it
   device::Stream last_stream;
+
+  detail::GroupRecord record;
 
   detail::ObservedGroup observed;  // the last, so that nobody looks at what goes
 };
