@@ -192,12 +192,13 @@ TEST(CommRecords, CollectivesAreCountedAlikeAndMessagesByPeerAndDirection) {
   simulate(3, [] {
     const device::Stream stream = device::Device::get("host").default_stream();
     float x = 0;
+    float got = 0;  // not where a peer may still read
     const auto message = [&](OpKind kind, int peer) {
       return Operation{.kind = kind,
                        .dtype = DType::kF32,
                        .peer = peer,
                        .in = reinterpret_cast<const std::byte*>(&x),
-                       .out = reinterpret_cast<std::byte*>(&x),
+                       .out = reinterpret_cast<std::byte*>(&got),
                        .count = 1};
     };
     const int rank = world().rank();
