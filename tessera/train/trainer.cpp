@@ -22,26 +22,17 @@
 #include "tessera/shard/redistribute.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/bad_step.h"
-#include "tessera/train/exposed.h"
-#include "tessera/train/memory_book.h"
+#include "tessera/train/detail/trainer_state.h"
 #include "tessera/train/memory_plan.h"
-#include "tessera/train/model.h"
-#include "tessera/train/optimizer.h"
-#include "tessera/train/plan.h"
 #include "tessera/train/schedule.h"
 
 namespace tessera::train {
 namespace {
 
+using detail::Batch;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kMeanStays = 0.9;  // share of the running mean of gradient norms that a step leaves
-
-// Tokens that the model is given, and those that it is to say.
-struct Batch {
-  Tensor tokens;
-  Tensor targets;
-};
 
 // This rank's rows, as a part of the whole batch.
 Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const Plan& plan, bool is_batch_cut = true) {
@@ -109,44 +100,17 @@ std::function<std::vector<std::uint64_t>(std::uint64_t k)> own_samples(const Con
   };
 }
 
-struct Trainer::State {
-  State(const Config& given, BatchSource source)
-      : config(given),
-        plan(begin(given)),
-        batches(std::move(source)),
-        model(given, plan, exposed),
-        leaves(model.leaves()),
-        optimizer(given.optimizer, model.parameters()),
-        book(model, optimizer) {}
-
-  // Losses and gradients of the step's micro-batches, settled; the loss.
-  double run_batches();
-  Batch next_batch(std::uint64_t k);
-  void settle_gradients();
-  // Hands a step that is not taken to who asked for such.
-  void keep(const StepReport& report) const;
-  // Whether the step is not to be taken, by policy; throws where that says stop.
-  StepEnd judged(const StepReport& report);
-  void drop_gradients() {
-    for (const Tensor& leaf : leaves) autograd::set_grad(leaf, {});
-  }
-  [[nodiscard]] const device::Stream& stream() const { return tensor::current_stream(device::Device::get("host")); }
-
-  Config config;
-  Plan plan;
-  BatchSource batches;
-  ExposedTime exposed;
-  Model model;
-  std::vector<Tensor> leaves;
-  Optimizer optimizer;
-  MemoryBook book;
-  std::int64_t steps = 0;
-  std::optional<double> mean_norm;  // of steps that were taken
-  std::function<void(const BadStep&)> keep_bad_step;
-};
+Trainer::State::State(const Config& given, BatchSource source)
+    : config(given),
+      plan(begin(given)),
+      batches(std::move(source)),
+      model(given, plan, exposed),
+      leaves(model.leaves()),
+      optimizer(given.optimizer, model.parameters()),
+      book(model, optimizer) {}
 
 // Who waits for its data long shows so in its record.
-Batch Trainer::State::next_batch(std::uint64_t k) {
+detail::Batch Trainer::State::next_batch(std::uint64_t k) {
   const record::Scope mark("data", static_cast<std::int64_t>(k));
   return batch_of(batches(k), plan, plan.own_rows());
 }
