@@ -45,8 +45,8 @@ void check_operation(const GroupState& group, const Operation& operation) {
 }
 
 // Operations of one group run in the order they were asked for, whatever their streams.
-void order_behind_last(GroupState& group, const device::Stream& stream) {
-  const device::Stream last = std::exchange(group.last_stream, stream);
+void order_behind_last(const GroupState& group, const device::Stream& stream) {
+  const device::Stream& last = group.last_stream;
   if (!last || last.id() == stream.id() || TESSERA_MUTANT("comm.streams_unordered")) return;
   if (last.is_capturing() != stream.is_capturing()) return;
   if (stream.is_capturing() && last.capture_info().id != stream.capture_info().id) return;
@@ -104,7 +104,14 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   group.record.asked(*task, stream);
   if (!is_captured) group.record.expect(task->number);
   order_behind_last(group, stream);
-  group.communicator->enqueue(task, stream);
+  try {
+    group.communicator->enqueue(task, stream);
+  } catch (...) {
+    // Nothing of it is on the stream: nobody has to wait for that, and it will not come to run.
+    if (!is_captured) group.record.expect(task->number - 1);
+    throw;
+  }
+  group.last_stream = stream;
   if (is_captured) return Work();
   const auto work = std::make_shared<WorkState>(WorkState{.task = task, .event = {}});
   if (task->is_done.load(std::memory_order_acquire) == 0) {
