@@ -163,6 +163,8 @@ class TESSERA_API StreamBackend {
   virtual void reset_error() = 0;
   /// The driver's object.
   virtual void* native() = 0;
+  /// Somebody outside is given native(), and may use it from now on without the stream's lock.
+  virtual void note_shared() {}
   /// For tests: a delay before each operation.
   virtual void set_delay(std::chrono::nanoseconds delay);
   /// For tests: stops before the next operation, or goes on.

@@ -113,6 +113,7 @@ class GroupRecord {
   void note_end(std::uint32_t number, bool is_collective, std::uint64_t sequence, const std::exception_ptr& error);
   void claim_rows(GroupState& group);
   void release_rows() noexcept;
+  void put_running();
   std::uint64_t count_messages(std::span<const std::uint32_t> messages);
   void tell(const std::exception_ptr& error) const noexcept;
   probe::StringId label_string(memory::LabelId label);

@@ -21,7 +21,7 @@ HostStream::HostStream(std::shared_ptr<StreamCore> core) : core_(std::move(core)
   core_->add_user();
 }
 
-HostStream::~HostStream() { core_->remove_user(); }
+HostStream::~HostStream() { StreamCore::let_go(core_); }
 
 HostStream::Lane HostStream::capturing() {
   core_->shared().check_caller();

@@ -49,6 +49,7 @@ class HostStream : public StreamBackend {
   std::exception_ptr error() override { return core_->timeline()->parked(); }
   void reset_error() override { core_->reset_error(); }
   void* native() override { return core_.get(); }
+  void note_shared() override { core_->note_shared(); }
   void set_delay(std::chrono::nanoseconds delay) override { core_->set_delay(delay); }
   void set_stalled(bool stalled) override { core_->set_stalled(stalled); }
 

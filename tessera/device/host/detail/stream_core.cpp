@@ -16,7 +16,7 @@ using std::chrono::nanoseconds;
 constexpr int kIdleSpins = 500;
 
 // The streams whose operations this thread is running, innermost first: an operation that waits for its own stream
-// would wait for ever.
+// would wait for ever, and one that lets go of it ends it only when the stream has come to rest.
 struct RunningScope {
   explicit RunningScope(const StreamCore* running)
       : core(running), outer(innermost()), was_worker(std::exchange(is_device_worker, true)) {
@@ -33,16 +33,17 @@ struct RunningScope {
     thread_local RunningScope* scope = nullptr;
     return scope;
   }
-  static bool contains(const StreamCore* core) {
-    for (const RunningScope* scope = innermost(); scope != nullptr; scope = scope->outer) {
-      if (scope->core == core) return true;
+  static RunningScope* find(const StreamCore* core) {
+    for (RunningScope* scope = innermost(); scope != nullptr; scope = scope->outer) {
+      if (scope->core == core) return scope;
     }
-    return false;
+    return nullptr;
   }
 
   const StreamCore* core;
   RunningScope* outer;
   bool was_worker;
+  std::shared_ptr<StreamCore> kept;  // let go of by its own work
 };
 
 }  // namespace
@@ -91,7 +92,7 @@ void StreamCore::set_stalled(bool stalled) {
 }
 
 bool StreamCore::synchronize(nanoseconds timeout) {
-  TESSERA_CHECK(!RunningScope::contains(this), "stream '", name_,
+  TESSERA_CHECK(RunningScope::find(this) == nullptr, "stream '", name_,
                 "' cannot be waited for by work that runs on it; wait from outside");
   return shared_->wait_for({timeline_, queue_.pushed()}, timeout,
                            [&] { return tessera::detail::concat("stream '", name_, "' to finish"); });
@@ -102,18 +103,26 @@ void StreamCore::drain() {
     shared_->yield();
     return;
   }
-  if (is_idle()) return;
-  const auto self = shared_from_this();  // the work may let go of the last stream and device
   while (!is_idle()) {
     Runner nobody = Runner::kNobody;
     if (!runner_.compare_exchange_strong(nobody, Runner::kCaller)) return;
-    if (run_pending(false)) {
+    const RunningScope scope(this);
+    const bool is_empty = run_pending(false);
+    if (is_empty) {
       runner_.store(Runner::kNobody);
-      continue;
+    } else {
+      hand_over();
     }
-    hand_over();
-    return;
+    // Behind that store: who sleeps is woken, and what was enqueued meanwhile by those who saw a runner is not missed.
+    timeline_->wake_wanted();
+    if (!is_empty) return;
+    if (is_idle()) return;
   }
+}
+
+void StreamCore::let_go(const std::shared_ptr<StreamCore>& core) {
+  core->remove_user();
+  if (RunningScope* scope = RunningScope::find(core.get())) scope->kept = core;
 }
 
 // The caller is the runner and stays it where no thread can be had.
@@ -157,7 +166,10 @@ void StreamCore::work() {
   for (;;) {
     wait_for_work();
     if (!has_work()) return;
-    run_pending(true);
+    {
+      const RunningScope scope(this);
+      run_pending(true);
+    }
     if (!is_inline_) continue;
     runner_.store(Runner::kNobody);
     Runner nobody = Runner::kNobody;
@@ -165,12 +177,17 @@ void StreamCore::work() {
   }
 }
 
-// Runs operations until the queue is empty. False: the next one has to wait and `may_wait` does not hold.
+// Runs operations until the queue is empty. False: the next one has to wait and `may_wait` does not hold. Where it does
+// not, the caller wakes who waits for the last.
 bool StreamCore::run_pending(bool may_wait) {
-  const RunningScope scope(this);
   while (Op* op = queue_.front()) {
     if (!run_front(*op, timeline_->done() + 1, may_wait)) return false;
-    timeline_->advance(queue_.pop());  // what the operation captured is gone before anyone sees it done
+    const std::uint64_t popped = queue_.pop();  // what the operation captured is gone before anyone sees it done
+    if (!may_wait && popped == queue_.pushed()) {
+      timeline_->pass(popped);
+    } else {
+      timeline_->advance(popped);
+    }
     shared_->yield();
   }
   return true;
