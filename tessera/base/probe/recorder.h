@@ -112,6 +112,8 @@ class TESSERA_API Recorder {
   [[nodiscard]] std::uint64_t leased(Ring ring) const;
   /// The current moment, for a field of type Moment.
   [[nodiscard]] Moment now() const { return Moment{read_ticks(clock_)}; }
+  /// What moments are counted by.
+  [[nodiscard]] ClockSource clock_source() const { return clock_; }
   /// Whether anything is recorded.
   [[nodiscard]] bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
   /// Where the file is and how large, or why there is none: one line.

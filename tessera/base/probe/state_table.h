@@ -82,6 +82,7 @@ void TableCore::store_alone(std::uint32_t row, const std::uint64_t (&payload)[kW
   const std::uint64_t since = words[1];
   const std::uint64_t lock = words[0] + 2;
   put(words[0], lock - 1);
+#pragma GCC unroll 16
   for (std::size_t i = 0; i < kWords; ++i) put(words[kHeadWords + i], payload[i]);
   const auto checked = [&](std::size_t i) { return i == 0 ? since : payload[i - 1]; };
   put(words[2], words_check(checked, 1 + kWords, slot_place(number_, row) ^ lock << 8));

@@ -131,6 +131,7 @@ void GroupRecord::open(GroupState& group) {
   book_->records.push_back(this);
   number_ = ++book_->last;
   claim_rows(group);
+  clock_ = recorder.clock_source();
   running_ = &recorder;
   asking_ = &recorder;
 }
@@ -148,7 +149,9 @@ void GroupRecord::claim_rows(GroupState& group) {
   group_row_ = recorder.table<CommGroupRow>().claim(self);
   recorder.write(probe::Ring::kComm, self);  // the row goes with the group, which may be before the rank does
   last_.who = pair(0, number_);
-  running_row_ = recorder.table<CommRunningRow>().claim(std::bit_cast<CommRunningRow>(last_));
+  CommRunningRow nothing_runs = {};
+  nothing_runs.group = number_;
+  running_row_ = recorder.table<CommRunningRow>().claim(nothing_runs);
   auto table = recorder.table<CommAskedRow>();
   const std::uint32_t left = table.rows() - std::min(table.rows(), book_->asked_rows);
   CommAskedRow nothing = {};
@@ -257,6 +260,8 @@ inline void GroupRecord::note_begin(const Told& told, const Count& count) {
   // Set well before it is read again below, which would wait for stores that are just made.
   const bool is_latest = told.sequence >= last_.begun;
   if (is_latest) {
+    met_.store(0, std::memory_order_relaxed);
+    begun_at_.store(now.value(), std::memory_order_relaxed);
     last_ = {.begun = told.sequence,
              .ended = last_.ended,
              .failed = last_.failed,
@@ -265,7 +270,6 @@ inline void GroupRecord::note_begin(const Told& told, const Count& count) {
              .who = who,
              .what = told.what,
              .ordinal = ordinal,
-             .met = 0,
              .collectives_begun = last_.collectives_begun,
              .collectives_ended = last_.collectives_ended};
   }
@@ -278,17 +282,20 @@ inline void GroupRecord::note_begin(const Told& told, const Count& count) {
 
 inline void GroupRecord::put_running() {
   running_row_.put_words({last_.begun, last_.ended, last_.failed, last_.count, last_.when, last_.who, last_.what,
-                          last_.ordinal, last_.met, last_.collectives_begun, last_.collectives_ended});
+                          last_.ordinal, met_.load(std::memory_order_relaxed), last_.collectives_begun,
+                          last_.collectives_ended});
 }
 
-[[gnu::flatten]] void GroupRecord::met(const Task& task) {
+void GroupRecord::met(const Task& task) {
+  if (!clock_) return;
+  const std::uint64_t now = probe::read_ticks(*clock_);
+  met_.store(now, std::memory_order_relaxed);
+  // Where nobody had to be waited for, the end follows soon and tells of it.
+  if (now - begun_at_.load(std::memory_order_relaxed) < kShortMeeting) return;
   const Held held(flag_);
   const probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
-  if (last_.begun != task.sequence.load(std::memory_order_relaxed)) return;
-  last_.met = recorder->now().value();
-  // Where nobody had to be waited for, the end follows soon and tells of it.
-  if (last_.met - last_.when >= kShortMeeting) put_running();
+  if (last_.begun == task.sequence.load(std::memory_order_relaxed)) put_running();
 }
 
 inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std::uint64_t sequence,
@@ -300,7 +307,7 @@ inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std:
   last_.collectives_ended += is_collective ? 1 : 0;
   const std::uint8_t failure = failure_of(error);
   if (failure != 0) last_.failed = sequence;
-  const std::uint64_t met = last_.begun == sequence ? last_.met : 0;
+  const std::uint64_t met = last_.begun == sequence ? met_.load(std::memory_order_relaxed) : 0;
   recorder->write_words_at<EndRecord>(recorder->begin(), probe::Ring::kComm, sequence, pair(number, number_), met,
                                       std::uint64_t{failure});
   if (!TESSERA_MUTANT("comm.end_not_in_table")) put_running();
@@ -357,7 +364,7 @@ GroupProgress GroupRecord::progress() {
   progress.what = last_.what;
   progress.count = last_.count;
   progress.last = static_cast<std::uint32_t>(last_.who);
-  progress.has_met = last_.met != 0;
+  progress.has_met = met_.load(std::memory_order_relaxed) != 0;
   return progress;
 }
 
