@@ -316,11 +316,6 @@ StreamId Stream::id() const { return stream_state(*this).id(); }
 const std::string& Stream::name() const { return stream_state(*this).name; }
 Device Stream::device() const { return Device(stream_state(*this).device->shared_from_this()); }
 bool Stream::may_spin() const { return stream_state(*this).may_spin; }
-void* Stream::native() const {
-  StreamState& stream = stream_state(*this);
-  const std::lock_guard lock(stream.mutex);
-  stream.backend->note_shared();
-  return stream.backend->native();
-}
+void* Stream::native() const { return stream_state(*this).backend->native(); }
 
 }  // namespace tessera::device

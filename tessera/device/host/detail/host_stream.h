@@ -21,7 +21,7 @@ class HostStream : public StreamBackend {
 
   void launch(const std::shared_ptr<KernelBackend>& kernel, const LaunchConfig& config, const KernelArgs& args,
               const LaunchInfo& info, bool overlap) override;
-  void run(HostFunction body, const LaunchInfo& info, bool overlap) override;
+  void run(HostFunction&& body, const LaunchInfo& info, bool overlap) override;
   void copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) override;
   void copy_2d(const Copy2d& rows, const LaunchInfo& info) override;
   void fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count,
@@ -49,7 +49,6 @@ class HostStream : public StreamBackend {
   std::exception_ptr error() override { return core_->timeline()->parked(); }
   void reset_error() override { core_->reset_error(); }
   void* native() override { return core_.get(); }
-  void note_shared() override { core_->note_shared(); }
   void set_delay(std::chrono::nanoseconds delay) override { core_->set_delay(delay); }
   void set_stalled(bool stalled) override { core_->set_stalled(stalled); }
 

@@ -66,9 +66,9 @@ class OpQueue {
   ~OpQueue();
 
   /// Adds an operation and returns its number, counting from 1. Throws only when memory ran out, having changed
-  /// nothing. `order`: of the store that shows it.
+  /// nothing.
   template <class T>
-  std::uint64_t push(T&& op, std::memory_order order = std::memory_order_seq_cst) {
+  std::uint64_t push(T&& op) {
     if (tail_at_ == kSlots) [[unlikely]]
       grow();
     // The slots ahead were last written by the consumer, on another core: fetch them before they are needed.
@@ -77,7 +77,7 @@ class OpQueue {
     __builtin_prefetch(ahead + 64, 1);
     tail_->ops[tail_at_++].template emplace<std::remove_cvref_t<T>>(std::forward<T>(op));
     const std::uint64_t number = pushed_.load(std::memory_order_relaxed) + 1;
-    pushed_.store(number, order);
+    pushed_.store(number);
     return number;
   }
   /// How many were added.

@@ -16,7 +16,7 @@ using std::chrono::nanoseconds;
 constexpr int kIdleSpins = 500;
 
 // The streams whose operations this thread is running, innermost first: an operation that waits for its own stream
-// would wait for ever, and one that lets go of it ends it only when the stream has come to rest.
+// would wait for ever.
 struct RunningScope {
   explicit RunningScope(const StreamCore* running)
       : core(running), outer(innermost()), was_worker(std::exchange(is_device_worker, true)) {
@@ -33,17 +33,16 @@ struct RunningScope {
     thread_local RunningScope* scope = nullptr;
     return scope;
   }
-  static RunningScope* find(const StreamCore* core) {
-    for (RunningScope* scope = innermost(); scope != nullptr; scope = scope->outer) {
-      if (scope->core == core) return scope;
+  static bool contains(const StreamCore* core) {
+    for (const RunningScope* scope = innermost(); scope != nullptr; scope = scope->outer) {
+      if (scope->core == core) return true;
     }
-    return nullptr;
+    return false;
   }
 
   const StreamCore* core;
   RunningScope* outer;
   bool was_worker;
-  std::shared_ptr<StreamCore> kept;  // let go of by its own work
 };
 
 }  // namespace
@@ -92,7 +91,7 @@ void StreamCore::set_stalled(bool stalled) {
 }
 
 bool StreamCore::synchronize(nanoseconds timeout) {
-  TESSERA_CHECK(RunningScope::find(this) == nullptr, "stream '", name_,
+  TESSERA_CHECK(!RunningScope::contains(this), "stream '", name_,
                 "' cannot be waited for by work that runs on it; wait from outside");
   return shared_->wait_for({timeline_, queue_.pushed()}, timeout,
                            [&] { return tessera::detail::concat("stream '", name_, "' to finish"); });
@@ -103,26 +102,18 @@ void StreamCore::drain() {
     shared_->yield();
     return;
   }
+  if (is_idle()) return;
+  const auto self = shared_from_this();  // the work may let go of the last stream and device
   while (!is_idle()) {
     Runner nobody = Runner::kNobody;
     if (!runner_.compare_exchange_strong(nobody, Runner::kCaller)) return;
-    const RunningScope scope(this);
-    const bool is_empty = run_pending(false);
-    if (is_empty) {
+    if (run_pending(false)) {
       runner_.store(Runner::kNobody);
-    } else {
-      hand_over();
+      continue;
     }
-    // Behind that store: who sleeps is woken, and what was enqueued meanwhile by those who saw a runner is not missed.
-    timeline_->wake_wanted();
-    if (!is_empty) return;
-    if (is_idle()) return;
+    hand_over();
+    return;
   }
-}
-
-void StreamCore::let_go(const std::shared_ptr<StreamCore>& core) {
-  core->remove_user();
-  if (RunningScope* scope = RunningScope::find(core.get())) scope->kept = core;
 }
 
 // The caller is the runner and stays it where no thread can be had.
@@ -166,10 +157,7 @@ void StreamCore::work() {
   for (;;) {
     wait_for_work();
     if (!has_work()) return;
-    {
-      const RunningScope scope(this);
-      run_pending(true);
-    }
+    run_pending(true);
     if (!is_inline_) continue;
     runner_.store(Runner::kNobody);
     Runner nobody = Runner::kNobody;
@@ -177,17 +165,12 @@ void StreamCore::work() {
   }
 }
 
-// Runs operations until the queue is empty. False: the next one has to wait and `may_wait` does not hold. Where it does
-// not, the caller wakes who waits for the last.
+// Runs operations until the queue is empty. False: the next one has to wait and `may_wait` does not hold.
 bool StreamCore::run_pending(bool may_wait) {
+  const RunningScope scope(this);
   while (Op* op = queue_.front()) {
     if (!run_front(*op, timeline_->done() + 1, may_wait)) return false;
-    const std::uint64_t popped = queue_.pop();  // what the operation captured is gone before anyone sees it done
-    if (!may_wait && popped == queue_.pushed()) {
-      timeline_->pass(popped);
-    } else {
-      timeline_->advance(popped);
-    }
+    timeline_->advance(queue_.pop());  // what the operation captured is gone before anyone sees it done
     shared_->yield();
   }
   return true;

@@ -53,14 +53,10 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   /// Adds an operation and returns its place on the timeline.
   template <class T>
   std::uint64_t enqueue(T&& op) {
-    std::unique_lock<SpinLock> lock;
-    if (is_shared_.load(std::memory_order_relaxed)) [[unlikely]]
-      lock = std::unique_lock(producer_);
+    const std::lock_guard lock(producer_);
     if (!is_inline_ && !has_worker_) [[unlikely]]
       start_worker();
-    // Of an inline stream, drain() follows and asks who runs it, which no store before it can pass.
-    const std::uint64_t sequence =
-        queue_.push(std::forward<T>(op), is_inline_ ? std::memory_order_release : std::memory_order_seq_cst);
+    const std::uint64_t sequence = queue_.push(std::forward<T>(op));
     if (!is_inline_) bell_.ring();
     return sequence;
   }
@@ -86,13 +82,10 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
 
   /// Counts the streams on this core; when the last is gone the worker ends after the work it has.
   void add_user() { users_.fetch_add(1); }
-  /// A stream lets go of its core. Called by work that the core is running, it stays until that has come to rest.
-  static void let_go(const std::shared_ptr<StreamCore>& core);
+  /// See add_user.
+  void remove_user();
   /// Wakes the worker to look at what has changed.
   void ring() { bell_.ring(); }
-
-  /// Others than the stream may enqueue from now on.
-  void note_shared() { is_shared_.store(true, std::memory_order_relaxed); }
 
   /// Where it stands in a capture.
   [[nodiscard]] CaptureLane& lane() { return lane_; }
@@ -108,7 +101,6 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
  private:
   enum class Runner : std::uint8_t { kNobody, kCaller, kWorker };
 
-  void remove_user();
   void start_worker();
   void hand_over();
   void work();
@@ -131,8 +123,7 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   const std::shared_ptr<Timeline> timeline_ = std::make_shared<Timeline>();
   const WeakRank rank_;
   CaptureLane lane_;
-  std::atomic<bool> is_shared_{false};  // set under the stream's lock
-  SpinLock producer_;                   // of a shared one: launch_unseen comes without the stream's lock
+  SpinLock producer_;  // launch_unseen comes without the stream's lock
   bool has_worker_ = false;
   OpQueue queue_;
   Bell bell_;  // work for the worker

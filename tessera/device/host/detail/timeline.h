@@ -30,12 +30,6 @@ class Timeline {
     done_.store(sequence);
     if (sequence >= wanted_.load()) wake();
   }
-  /// As advance(), by a caller that will call wake_wanted() behind a sequentially consistent store.
-  void pass(std::uint64_t sequence) { done_.store(sequence, std::memory_order_release); }
-  /// Wakes those who want what it has come to.
-  void wake_wanted() {
-    if (done_.load(std::memory_order_relaxed) >= wanted_.load()) wake();
-  }
   /// Says, between bell().listen() and a last look, that a sleeper wants `sequence`: what comes before wakes nobody.
   void want(std::uint64_t sequence);
   /// Notes that operation `sequence`, not yet passed by advance(), failed. The first failure of a stretch wins.
