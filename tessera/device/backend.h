@@ -110,7 +110,7 @@ class TESSERA_API StreamBackend {
   /// Lets another library launch on native(), with what it needs set up for this thread; not every kind can.
   virtual void launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info, bool loads_code);
   /// Runs a host function.
-  virtual void run(HostFunction body, const LaunchInfo& info, bool overlap) = 0;
+  virtual void run(HostFunction&& body, const LaunchInfo& info, bool overlap) = 0;
   /// Copies bytes.
   virtual void copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) = 0;
   /// Copies rows.

@@ -142,9 +142,11 @@ void GraphExec::launch(const Stream& stream) const {
     const bool is_noted = eager && detail::is_launch_noted();
     if (eager) ++exec.backend->launched.replay;
     if (is_noted) on.log.note(on, "graph", exec.backend->launched);
+    const bool is_timed = is_noted && ProfileWindow::is_open();
+    if (is_timed) on.log.note_begin(on);
     on.backend->launch_graph(exec.backend);
     if (eager) on.before_last_full = before_launch;
-    if (is_noted && ProfileWindow::is_open()) on.log.note_end(on);
+    if (is_timed) on.log.note_end(on);
     for (const auto& event : exec.external_records) {
       if (!eager) {
         const std::lock_guard device_lock(on.device->mutex);

@@ -1,10 +1,9 @@
-// What a rank's record says about launches (base/probe), where record_launches() or a ProfileWindow asks for it: each
-// of them, when a stream takes it, in a ring of its own; and a row a stream with the last of them, which no ring can
-// wash away. Inside a ProfileWindow the ends of what the host runs are recorded too.
+// What a rank's record says about launches (base/probe): each of them, when a stream takes it, in a ring of its own.
+// Inside a ProfileWindow also when they ran: on the host by its clock, elsewhere by pairs of the device's events, which
+// are read when the stream is synchronized, or 64 launches later.
 //
 //   launch       what was put on which stream        ring
-//   launch_end   it has run                          ring; host streams, inside a window
-//   launch_last  the last of each stream             table
+//   launch_end   it has run                          ring; inside a window
 #pragma once
 
 #include <cstdint>
@@ -32,31 +31,20 @@ struct LaunchEndRecord {
   std::uint64_t number;    ///< as in LaunchRecord
   std::uint32_t stream;    ///< likewise
   probe::StringId device;  ///< likewise
-  TESSERA_RECORD(LaunchEndRecord, "launch_end", number, stream, device)
+  probe::Moment when;      ///< what the rest is counted from
+  std::int64_t begun_ns;   ///< it began to run; the same as ended_ns: that is not known
+  std::int64_t ended_ns;   ///< it ended
+  TESSERA_RECORD(LaunchEndRecord, "launch_end", number, stream, device, when, begun_ns, ended_ns)
 };
 
-/// The last launch of a stream.
-struct LaunchLastRow {
-  std::uint64_t count;                         ///< launches of the stream in this file
-  probe::Moment when;                          ///< the last was put on the stream; 0: none yet
-  std::uint32_t stream;                        ///< StreamId
-  probe::StringId device;                      ///< of the stream
-  probe::StringId label;                       ///< of the last
-  std::uint32_t graph;                         ///< as in LaunchRecord
-  std::uint64_t replay;                        ///< likewise
-  static constexpr std::uint32_t kRows = 256;  ///< streams at once
-  TESSERA_RECORD(LaunchLastRow, "launch_last", count, when, stream, device, label, graph, replay)
-};
+static_assert(probe::holds_ids_only<LaunchRecord>() && probe::holds_ids_only<LaunchEndRecord>());
 
-static_assert(probe::holds_ids_only<LaunchRecord>() && probe::holds_ids_only<LaunchEndRecord>() &&
-              probe::holds_ids_only<LaunchLastRow>());
-
-/// Whether launches are recorded outside of windows too, in all of the process. Off until told otherwise: each launch
-/// takes some 80 ns more. Thread-safe.
+/// Whether launches are recorded outside of windows too, in all of the process. On until told otherwise: a launch takes
+/// some 20 ns more by it. Thread-safe.
 TESSERA_API void record_launches(bool is_on);
 
-/// While one is open, in all of the process, launches are recorded, and the ends of launches on host streams too. Each
-/// such launch becomes two pieces of work. Thread-safe; windows nest.
+/// While one is open, in all of the process, it is recorded when launches ran. Each launch becomes up to three pieces
+/// of work. Thread-safe; windows nest.
 class TESSERA_API ProfileWindow {
  public:
   /// Opens it.

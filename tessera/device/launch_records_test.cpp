@@ -1,4 +1,4 @@
-// What the record says about launches: each of them in its ring, the last of each stream in a table.
+// What the record says about launches: each of them in its ring.
 #include "tessera/device/launch_records.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,6 @@ namespace {
 // The whole of a rank's record is touched when the rank comes to be, which takes its time.
 [[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
 
-[[maybe_unused]] const bool kRecordsLaunches = (record_launches(true), true);
-
 probe::RecordFile own_record() { return probe::RecordFile::open(probe::recorder().path()); }
 std::shared_ptr<RankContext> lone_rank() { return std::make_shared<RankContext>(RankPlace{}); }
 
@@ -40,22 +38,6 @@ std::vector<std::string> labels(const probe::RecordFile& file) {
   std::vector<std::string> found;
   for (const LaunchRecord& launch : all_of<LaunchRecord>(file)) found.push_back(file.string(launch.label));
   return found;
-}
-std::uint64_t number_in(const probe::RowInfo& row, std::string_view field) {
-  const probe::FieldValue& value = row.find(field)->value;
-  if (const auto* moment = std::get_if<std::int64_t>(&value)) return static_cast<std::uint64_t>(*moment);
-  return std::get<std::uint64_t>(value);
-}
-// The row of a stream.
-probe::RowInfo last_of(const probe::RecordFile& file, const Stream& stream) {
-  for (const probe::RowInfo& row : file.find_table("launch_last")->claimed) {
-    if (number_in(row, "stream") == stream.id().value()) return row;
-  }
-  return {};
-}
-std::string text_in(const probe::RowInfo& row, std::string_view field) {
-  const probe::Field* found = row.find(field);
-  return found == nullptr ? "(no field)" : probe::to_string(found->value);
 }
 
 TEST(LaunchRecords, TellOfEveryLaunchItsLabelItsStreamAndItsTick) {
@@ -97,24 +79,6 @@ TEST(LaunchRecords, ALabelThatIsMadeAnewInTheSamePlaceIsToldAnew) {
   EXPECT_EQ(labels(own_record()), (std::vector<std::string>{"one", "two", "tw", longer}));
 }
 
-TEST(LaunchRecords, TheLastOfEachStreamOutlivesARingThatWentRound) {
-  const RankScope rank(lone_rank());
-  probe::open_recorder(*current_rank(), {.nbytes = probe::RecordOptions::kMinBytes});
-  const Device device = Device::get("host");
-  const Stream quiet = device.create_stream();
-  const Stream busy = device.create_stream();
-  quiet.run([] {}, {.label = "once"});
-  for (int i = 0; i < 10000; ++i) busy.run([] {}, {.label = "again"});
-  const probe::RecordFile file = own_record();
-  for (const std::string& label : labels(file)) EXPECT_EQ(label, "again");
-  EXPECT_EQ(text_in(last_of(file, quiet), "label"), "once");
-  EXPECT_EQ(number_in(last_of(file, quiet), "count"), 1U);
-  EXPECT_EQ(text_in(last_of(file, busy), "label"), "again");
-  EXPECT_EQ(text_in(last_of(file, busy), "device"), "host");
-  EXPECT_EQ(number_in(last_of(file, busy), "count"), 10000U);
-  EXPECT_NE(number_in(last_of(file, busy), "when"), 0U);
-}
-
 TEST(LaunchRecords, AReplayIsOneLaunchAndSaysWhichItIs) {
   const RankScope rank(lone_rank());
   const Stream stream = Device::get("host").create_stream();
@@ -136,7 +100,6 @@ TEST(LaunchRecords, AReplayIsOneLaunchAndSaysWhichItIs) {
   EXPECT_EQ(launches[2].replay, 2U);
   EXPECT_EQ(launches[0].graph, launches[2].graph);
   EXPECT_NE(launches[0].graph, launches[1].graph);
-  EXPECT_EQ(number_in(last_of(file, stream), "replay"), 2U);
 }
 
 // Serially, side by side on several threads, and in the order of a seed.
@@ -225,21 +188,11 @@ TEST(LaunchRecords, InsideAProfileWindowEndsAreRecordedToo) {
   EXPECT_EQ(ends[1].number, 3U);
   EXPECT_EQ(ends[0].stream, stream.id().value());
   EXPECT_EQ(file.string(ends[0].device), "host");
+  EXPECT_EQ(ends[0].begun_ns, ends[0].ended_ns);
+  EXPECT_LE(ends[0].when, ends[1].when);
 }
 
 // Streams, ranks and their records end in any order, and a stream moves from rank to rank.
-TEST(LaunchRecords, AStreamThatIsGoneGivesItsRowBack) {
-  const RankScope rank(lone_rank());
-  for (int i = 0; i < 1000; ++i) {
-    const Stream stream = Device::get("host").create_stream();
-    stream.run([] {}, {.label = "short"});
-    stream.synchronize();
-  }
-  const probe::RecordFile file = own_record();
-  EXPECT_EQ(file.find_table("launch_last")->refused, 0U);
-  EXPECT_LT(file.find_table("launch_last")->claimed.size(), 10U);
-}
-
 TEST(LaunchRecords, AStreamMayOutliveTheRecordThatItLaunchedFor) {
   const Device device = host::make_host_device();
   const Stream stream = device.create_stream();
@@ -249,11 +202,10 @@ TEST(LaunchRecords, AStreamMayOutliveTheRecordThatItLaunchedFor) {
     stream.run([] {}, {.label = "mine"});
     stream.synchronize();
     EXPECT_EQ(labels(own_record()), (std::vector<std::string>{"mine", "mine"}));
-    EXPECT_EQ(number_in(last_of(own_record(), stream), "count"), 2U);
   }
 }
 
-TEST(LaunchRecords, OutsideOfWindowsTheyAreMadeWhereAskedForAlone) {
+TEST(LaunchRecords, OutsideOfWindowsTheyCanBeLeftOut) {
   record_launches(false);
   {
     const RankScope rank(lone_rank());

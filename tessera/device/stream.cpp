@@ -29,10 +29,11 @@ void enqueue(StreamState& stream, DriverCall kind, const Call& call) {
 // What every launch does around the driver call, under the stream's lock. In capture nothing is checked yet: the graph
 // is, as a whole, when the capture ends; and nothing runs, so the ticks of the stream stay as they are.
 template <class Call>
-void launch_with(StreamState& stream, LaunchInfo info, const Call& call) {
+void launch_with(StreamState& stream, const LaunchInfo& info, const Call& call) {
   const std::uint64_t before = stream.slot->tick().value();
+  detail::AccessChecker* checker = stream.device->checker.get();
   const bool is_eager = !stream.is_capturing();
-  if (detail::AccessChecker* checker = stream.device->checker.get()) [[unlikely]] {
+  if (checker != nullptr) [[unlikely]] {
     TESSERA_CHECK(info.accesses.has_value(), "launch '", info.label, "' on ", stream.name,
                   " does not declare what it touches; pass LaunchInfo::accesses, an empty list if it touches nothing");
     if (is_eager) {
@@ -40,15 +41,20 @@ void launch_with(StreamState& stream, LaunchInfo info, const Call& call) {
     } else {
       checker->touch(info.label, *info.accesses);
     }
-  } else {
-    info.accesses.reset();  // nobody would read the copy that a capture makes
   }
-  const bool is_noted = is_eager && detail::is_launch_noted();
-  if (is_noted) [[unlikely]]
-    stream.log.note(stream, info.label);
+  if (!is_eager) {
+    // Unchecked, nobody would read the copy of the accesses that a capture makes.
+    call(checker != nullptr ? info : LaunchInfo{.label = info.label});
+    return;
+  }
+  const bool is_noted = detail::is_launch_noted();
+  if (is_noted) stream.log.note(stream, info.label);
+  const bool is_timed = is_noted && ProfileWindow::is_open();
+  if (is_timed) [[unlikely]]
+    stream.log.note_begin(stream);
   call(info);
-  if (is_eager && stream.overlap_depth == 0) stream.before_last_full = before;
-  if (is_noted && ProfileWindow::is_open()) [[unlikely]]
+  if (stream.overlap_depth == 0) stream.before_last_full = before;
+  if (is_timed) [[unlikely]]
     stream.log.note_end(stream);
 }
 
@@ -292,6 +298,10 @@ void Stream::synchronize(std::chrono::nanoseconds timeout) const {
   TESSERA_CHECK_AS(TimeoutError, stream.backend->synchronize(timeout), stream.name, " of device ", stream.device->name,
                    " still has work after ", timeout, "; the work goes on");
   if (!TESSERA_MUTANT("device.synchronize_completes_nothing")) stream.slot->raise_completed(latest);
+  {
+    const std::lock_guard lock(stream.mutex);
+    stream.log.collect(stream);
+  }
   if (auto error = stream.backend->error()) std::rethrow_exception(error);
 }
 

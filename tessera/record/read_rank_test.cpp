@@ -1,11 +1,12 @@
-// Marks, last launches and memory of a rank, read from its record, and the ranks of a group. Rows of marks and launches
-// are written here field by field, as those who record them do.
+// Marks, last launches and memory of a rank, read from its record, and the ranks of a group. Rows of marks are
+// written here field by field, as those who record them do.
 #include "tessera/record/detail/read_rank.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "tessera/base/probe/recorder.h"
+#include "tessera/device/launch_records.h"
 #include "tessera/memory/history.h"
 #include "tessera/record/detail/read_groups.h"
 
@@ -23,16 +24,6 @@ struct MarkRow {
   std::uint32_t thread, depth;
   static constexpr std::uint32_t kRows = 16;
   TESSERA_RECORD(MarkRow, "record_mark", value, since, name, thread, depth)
-};
-struct LaunchLastRow {
-  std::uint64_t count;
-  Moment when;
-  std::uint32_t stream;
-  StringId device, label;
-  std::uint32_t graph;
-  std::uint64_t replay;
-  static constexpr std::uint32_t kRows = 16;
-  TESSERA_RECORD(LaunchLastRow, "launch_last", count, when, stream, device, label, graph, replay)
 };
 
 class RankRecords : public testing::Test {
@@ -59,16 +50,24 @@ TEST_F(RankRecords, MarksAreReadFromTheOutermostIn) {
   EXPECT_NE(marks[1].thread, std::to_string(tid)) << "the file knows the name of the thread";
 }
 
-TEST_F(RankRecords, LastLaunchesAreReadTheLatestFirst) {
-  auto table = recorder.table<LaunchLastRow>();
-  const auto first = table.claim({4, recorder.now(), 3, recorder.intern("cuda:0"), recorder.intern("softmax"), 0, 0});
-  const auto second = table.claim({5, recorder.now(), 4, recorder.intern("host"), recorder.intern("graph"), 2, 117});
-  const std::vector<LastLaunch> launches = detail::read_last_launches(file(), problems);
-  ASSERT_EQ(launches.size(), 2U);
+TEST_F(RankRecords, TheLastLaunchOfEachStreamIsReadTheLatestFirst) {
+  const auto launch = [&](std::uint32_t stream, const char* device, const char* label, std::uint32_t graph,
+                          std::uint64_t replay) {
+    recorder.write(probe::Ring::kLaunch,
+                   device::LaunchRecord{recorder.intern(label), stream, recorder.intern(device), graph, 1, 1, replay});
+  };
+  launch(3, "cuda:0", "matmul", 0, 0);
+  launch(3, "cuda:0", "softmax", 0, 0);
+  launch(3, "host", "copy", 0, 0);
+  launch(4, "host", "graph", 2, 117);
+  const std::vector<LastLaunch> launches = detail::read_last_launches(file());
+  ASSERT_EQ(launches.size(), 3U);
   EXPECT_EQ(launches[0].name, "graph, replay 117");
-  EXPECT_EQ(launches[1].name, "softmax");
-  EXPECT_EQ(launches[1].device, "cuda:0");
-  EXPECT_EQ(launches[1].stream, 3U);
+  EXPECT_EQ(launches[1].name, "copy");
+  EXPECT_EQ(launches[2].name, "softmax");
+  EXPECT_EQ(launches[2].device, "cuda:0");
+  EXPECT_EQ(launches[2].stream, 3U);
+  EXPECT_NE(launches[2].when_ns, 0);
 }
 
 TEST_F(RankRecords, MemoryIsSummedByDeviceAndOwner) {

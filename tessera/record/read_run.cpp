@@ -140,7 +140,7 @@ class RunReader {
     for (const probe::RingInfo& ring : opened->rings()) rank.lost += ring.name == "comm" ? ring.overwritten : 0;
     rank.groups = detail::read_groups(*opened, options_.last_launches, problems);
     rank.marks = detail::read_marks(*opened, problems);
-    rank.launches = detail::read_last_launches(*opened, problems);
+    rank.launches = detail::read_last_launches(*opened);
     if (options_.has_memory) rank.memory = detail::read_memory(*opened, problems);
   }
 

@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -114,12 +112,10 @@ inline Entered enter() {
   return {&recorder, marks, now};
 }
 
-// Whole words, which the recorder reads: small fields stored one by one just before would keep it waiting.
+// Fields that share a word.
 constexpr std::uint64_t pair(std::uint32_t first, std::uint32_t second) {
   return first | static_cast<std::uint64_t>(second) << 32;
 }
-using RowWords = std::array<std::uint64_t, 4>;
-using RecordWords = std::array<std::uint64_t, 2>;
 static_assert(offsetof(MarkRow, since) == 8 && offsetof(MarkRow, name) == 16 && offsetof(MarkRow, depth) == 24);
 static_assert(offsetof(MarkBeginRecord, name) == 8 && offsetof(MarkBeginRecord, depth) == 12);
 
@@ -134,9 +130,8 @@ Scope::Scope(std::string_view name, std::int64_t value) {
   depth_ = marks->depth++;
   row_ = marks->take_row(*recorder);
   const auto given = static_cast<std::uint64_t>(value);
-  recorder->write_at(now, probe::Ring::kLaunch,
-                     std::bit_cast<MarkBeginRecord>(RecordWords{given, pair(name_.value(), depth_)}));
-  row_.put(std::bit_cast<MarkRow>(RowWords{given, now.value(), pair(name_.value(), marks->thread), depth_}));
+  recorder->write_words_at<MarkBeginRecord>(now, probe::Ring::kLaunch, given, pair(name_.value(), depth_));
+  row_.put_words({given, now.value(), pair(name_.value(), marks->thread), depth_});
 }
 
 Scope::~Scope() {
@@ -149,9 +144,8 @@ Scope::~Scope() {
     return;
   }
   const auto given = static_cast<std::uint64_t>(value_);
-  recorder->write_at(now, probe::Ring::kLaunch,
-                     std::bit_cast<MarkEndRecord>(RecordWords{given, pair(name_.value(), depth_)}));
-  row_.put(std::bit_cast<MarkRow>(RowWords{0, 0, pair(marks->none.value(), marks->thread), 0}));
+  recorder->write_words_at<MarkEndRecord>(now, probe::Ring::kLaunch, given, pair(name_.value(), depth_));
+  row_.put_words({0, 0, pair(marks->none.value(), marks->thread), 0});
   if (marks->depth > 0) --marks->depth;
   if (row_ && marks->rows.size() < marks->rows.capacity()) marks->rows.push_back(std::move(row_));
 }

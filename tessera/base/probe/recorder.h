@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -91,6 +92,9 @@ class TESSERA_API Recorder {
   /// order of its records.
   template <Describable Kind>
   void write_at(Moment moment, Ring ring, const Kind& record);
+  /// Likewise of a record that was put together as its words, which saves the way through memory.
+  template <Describable Kind, std::same_as<std::uint64_t>... Words>
+  void write_words_at(Moment moment, Ring ring, Words... words);
 
   /// The id of a string in this file, for records and rows. A map lookup: keep it where it is used often.
   StringId intern(std::string_view text);
@@ -108,6 +112,8 @@ class TESSERA_API Recorder {
   [[nodiscard]] std::uint64_t leased(Ring ring) const;
   /// The current moment, for a field of type Moment.
   [[nodiscard]] Moment now() const { return Moment{read_ticks(clock_)}; }
+  /// What moments are counted by.
+  [[nodiscard]] ClockSource clock_source() const { return clock_; }
   /// Whether anything is recorded.
   [[nodiscard]] bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
   /// Where the file is and how large, or why there is none: one line.
@@ -129,6 +135,7 @@ class TESSERA_API Recorder {
   friend struct detail::ThreadWriters;
 
   void end() noexcept;
+  detail::Lease* lease_for(Ring ring, std::uint64_t ticks);
   detail::ThreadWriter* enter_thread();
   std::uint64_t enter_thread_row();
   void leave_thread_row(std::uint64_t row);
@@ -163,27 +170,49 @@ inline Recorder& recorder() {
   return cached != nullptr ? *cached : detail::find_recorder();
 }
 
-template <Describable Kind>
-inline void Recorder::write_at(Moment moment, Ring ring, const Kind& record) {
-  static_assert(sizeof(Kind) <= detail::kPayloadBytes, "a record's payload has at most 40 bytes");
-  if (!is_on()) return;
-  const std::uint64_t kind = detail::kind_number_of<Kind>();
+// Where the next record of this thread goes; null: the thread is past its end.
+inline detail::Lease* Recorder::lease_for(Ring ring, std::uint64_t ticks) {
   detail::ThreadWriter* writer = detail::last_writer;
   if (writer == nullptr || writer->recorder != id_) [[unlikely]] {
     writer = enter_thread();
-    if (writer == nullptr) return;  // the thread is past its end
+    if (writer == nullptr) return nullptr;
   }
-  const std::uint64_t ticks = moment.value();
   detail::Lease& lease = writer->leases[static_cast<std::size_t>(ring)];
   if (lease.next == lease.end || ticks >= lease.check_at) [[unlikely]]
     renew_lease(*writer, ring, ticks);
   // The next records' lines are fetched ahead: whoever takes a lock soon after would else wait for these stores.
   __builtin_prefetch(lease.next + detail::kSlotsAhead * detail::kSlotWords, 1);
-  std::uint64_t word[detail::kSlotWords] = {0, ticks, lease.head | kind};
+  return &lease;
+}
+
+template <Describable Kind>
+inline void Recorder::write_at(Moment moment, Ring ring, const Kind& record) {
+  static_assert(sizeof(Kind) <= detail::kPayloadBytes, "a record's payload has at most 40 bytes");
+  if (!is_on()) return;
+  const std::uint64_t kind = detail::kind_number_of<Kind>();
+  const std::uint64_t ticks = moment.value();
+  detail::Lease* lease = lease_for(ring, ticks);
+  if (lease == nullptr) return;
+  std::uint64_t word[detail::kSlotWords] = {0, ticks, lease->head | kind};
   std::memcpy(word + 3, &record, sizeof record);
-  detail::store_slot(lease.next, word, lease.place, [](int) {});
-  lease.next += detail::kSlotWords;
-  ++lease.place;
+  detail::store_slot(lease->next, word, lease->place, [](int) {});
+  lease->next += detail::kSlotWords;
+  ++lease->place;
+}
+
+template <Describable Kind, std::same_as<std::uint64_t>... Words>
+inline void Recorder::write_words_at(Moment moment, Ring ring, Words... words) {
+  static_assert(sizeof...(Words) <= detail::kPayloadWords && sizeof...(Words) == (sizeof(Kind) + 7) / 8,
+                "all its words");
+  if (!is_on()) return;
+  const std::uint64_t kind = detail::kind_number_of<Kind>();
+  const std::uint64_t ticks = moment.value();
+  detail::Lease* lease = lease_for(ring, ticks);
+  if (lease == nullptr) return;
+  const std::uint64_t word[detail::kSlotWords] = {0, ticks, lease->head | kind, words...};
+  detail::store_slot(lease->next, word, lease->place, [](int) {});
+  lease->next += detail::kSlotWords;
+  ++lease->place;
 }
 
 }  // namespace tessera::probe

@@ -22,6 +22,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
@@ -55,14 +56,20 @@ inline std::uint64_t slot_check(const std::uint64_t (&word)[kSlotWords], std::ui
   return (a ^ b ^ c ^ d) | 1;
 }
 
-/// Hash of any number of words.
-inline std::uint64_t words_check(const std::uint64_t* word, std::size_t count, std::uint64_t place) {
+/// Hash of any number of words, which `at` gives.
+template <std::invocable<std::size_t> At>
+inline std::uint64_t words_check(const At& at, std::size_t count, std::uint64_t place) {
   std::uint64_t sum = fold(place ^ kSalt[7], count ^ kSalt[6]);
+#pragma GCC unroll 16
   for (std::size_t i = 0; i < count; i += 2) {  // the products do not wait for each other
-    const std::uint64_t second = i + 1 < count ? word[i + 1] : 0;
-    sum ^= fold(word[i] ^ (kSalt[0] + i * kSalt[1]), second ^ (kSalt[2] + i * kSalt[3]));
+    const std::uint64_t second = i + 1 < count ? at(i + 1) : 0;
+    sum ^= fold(at(i) ^ (kSalt[0] + i * kSalt[1]), second ^ (kSalt[2] + i * kSalt[3]));
   }
   return sum | 1;
+}
+/// Likewise of words that lie side by side.
+inline std::uint64_t words_check(const std::uint64_t* word, std::size_t count, std::uint64_t place) {
+  return words_check([word](std::size_t i) { return word[i]; }, count, place);
 }
 
 inline std::uint64_t slot_place(std::uint64_t ring, std::uint64_t index) { return ring << 48 | index; }
@@ -81,6 +88,7 @@ inline void store_slot(std::uint64_t* slot, const std::uint64_t (&word)[kSlotWor
   };
   between(0);
   put(0, kUnderWrite);
+#pragma GCC unroll 8
   for (std::size_t i = 1; i < kSlotWords; ++i) {
     between(static_cast<int>(i));
     put(i, word[i]);

@@ -43,8 +43,8 @@ class TESSERA_API TableCore {
   void load(std::uint32_t row, void* payload) const;
   void store(std::uint32_t row, const void* payload);
   /// As store(), by the only thread that writes the row: nothing is locked, and all of it is in line.
-  template <class T>
-  void store_alone(std::uint32_t row, const T& payload);
+  template <std::size_t kWords>
+  void store_alone(std::uint32_t row, const std::uint64_t (&payload)[kWords]);
   void release(std::uint32_t row);
   /// Waits for the row, gives its contents to `edit(contents, context)`, stores them.
   void change(std::uint32_t row, void (*edit)(void* contents, void* context), void* context);
@@ -73,19 +73,18 @@ class TESSERA_API TableCore {
 
 inline constexpr std::size_t kHeadWords = 3;  // lock, since, check
 
-template <class T>
-void TableCore::store_alone(std::uint32_t row, const T& payload) {
-  constexpr std::size_t kWords = (sizeof(T) + 7) / 8;
+template <std::size_t kWords>
+void TableCore::store_alone(std::uint32_t row, const std::uint64_t (&payload)[kWords]) {
   std::uint64_t* words = row_words(row);
   const auto put = [](std::uint64_t& word, std::uint64_t value) {
     std::atomic_ref<std::uint64_t>(word).store(value, std::memory_order_release);
   };
-  std::uint64_t checked[1 + kWords] = {};  // since and payload
-  checked[0] = words[1];
-  std::memcpy(checked + 1, &payload, sizeof payload);
+  const std::uint64_t since = words[1];
   const std::uint64_t lock = words[0] + 2;
   put(words[0], lock - 1);
-  for (std::size_t i = 0; i < kWords; ++i) put(words[kHeadWords + i], checked[1 + i]);
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kWords; ++i) put(words[kHeadWords + i], payload[i]);
+  const auto checked = [&](std::size_t i) { return i == 0 ? since : payload[i - 1]; };
   put(words[2], words_check(checked, 1 + kWords, slot_place(number_, row) ^ lock << 8));
   put(words[0], lock);
 }
@@ -131,7 +130,14 @@ class Row {
   }
   /// Replaces the contents, at half the cost, where the caller sees to it that nobody else writes the row meanwhile.
   void put(const T& contents) {
-    if (table_ != nullptr) table_->store_alone(index_, contents);
+    std::uint64_t words[kWords] = {};
+    std::memcpy(words, &contents, sizeof contents);
+    put_words(words);
+  }
+  /// Likewise, of contents that were put together as words, which saves the way through memory.
+  static constexpr std::size_t kWords = (sizeof(T) + 7) / 8;
+  void put_words(const std::uint64_t (&words)[kWords]) {
+    if (table_ != nullptr) table_->store_alone(index_, words);
   }
   /// Changes the contents with `change(T&)`, which must not throw.
   template <class Change>

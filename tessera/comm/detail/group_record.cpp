@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <mutex>
@@ -56,10 +55,6 @@ std::uint64_t what(const Operation& operation, std::size_t number) {
                    static_cast<std::uint32_t>(std::min<std::size_t>(number, 255)) << 24;
   return pair(low, static_cast<std::uint32_t>(is_message(operation.kind) ? operation.peer : operation.root));
 }
-template <class Record>
-Record of_words(const std::array<std::uint64_t, sizeof(Record) / 8>& words) {
-  return std::bit_cast<Record>(words);
-}
 static_assert(offsetof(OperationRecord, task) == 8 && offsetof(OperationRecord, stream) == 16 &&
               offsetof(OperationRecord, parts) == 24 && offsetof(OperationRecord, kind) == 32);
 static_assert(offsetof(BeginRecord, task) == 16 && offsetof(BeginRecord, kind) == 24 &&
@@ -71,6 +66,8 @@ static_assert(offsetof(CommAskedRow, when) == 8 && offsetof(CommAskedRow, task) 
 static_assert(offsetof(CommRunningRow, count) == 24 && offsetof(CommRunningRow, task) == 40 &&
               offsetof(CommRunningRow, kind) == 48 && offsetof(CommRunningRow, ordinal) == 56 &&
               offsetof(CommRunningRow, collectives_ended) == 80);
+
+constexpr std::uint64_t kShortMeeting = 50'000;  // ticks: some 20 us
 
 // The operation that a launch is told by: what all ranks do alike, if there is any.
 const Operation& told_by(const Task& task) {
@@ -134,6 +131,7 @@ void GroupRecord::open(GroupState& group) {
   book_->records.push_back(this);
   number_ = ++book_->last;
   claim_rows(group);
+  clock_ = recorder.clock_source();
   running_ = &recorder;
   asking_ = &recorder;
 }
@@ -151,7 +149,9 @@ void GroupRecord::claim_rows(GroupState& group) {
   group_row_ = recorder.table<CommGroupRow>().claim(self);
   recorder.write(probe::Ring::kComm, self);  // the row goes with the group, which may be before the rank does
   last_.who = pair(0, number_);
-  running_row_ = recorder.table<CommRunningRow>().claim(std::bit_cast<CommRunningRow>(last_));
+  CommRunningRow nothing_runs = {};
+  nothing_runs.group = number_;
+  running_row_ = recorder.table<CommRunningRow>().claim(nothing_runs);
   auto table = recorder.table<CommAskedRow>();
   const std::uint32_t left = table.rows() - std::min(table.rows(), book_->asked_rows);
   CommAskedRow nothing = {};
@@ -203,9 +203,9 @@ probe::StringId GroupRecord::device_string(const device::Stream& stream) {
     const auto count = static_cast<std::uint64_t>(operation.count);
     const std::uint64_t parts = pair(static_cast<std::uint32_t>(digest_of_parts(operation)), label);
     const std::uint64_t kind = what(operation, i);
-    recorder->write_at(now, probe::Ring::kComm, of_words<OperationRecord>({count, who, where, parts, kind}));
+    recorder->write_words_at<OperationRecord>(now, probe::Ring::kComm, count, who, where, parts, kind);
     if (asked_rows_.empty()) continue;
-    asked_rows_[next_asked_].put(of_words<CommAskedRow>({count, now.value(), who, where, parts, kind, by}));
+    asked_rows_[next_asked_].put_words({count, now.value(), who, where, parts, kind, by});
     if (++next_asked_ == asked_rows_.size()) next_asked_ = 0;
   }
 }
@@ -260,6 +260,8 @@ inline void GroupRecord::note_begin(const Told& told, const Count& count) {
   // Set well before it is read again below, which would wait for stores that are just made.
   const bool is_latest = told.sequence >= last_.begun;
   if (is_latest) {
+    met_.store(0, std::memory_order_relaxed);
+    begun_at_.store(now.value(), std::memory_order_relaxed);
     last_ = {.begun = told.sequence,
              .ended = last_.ended,
              .failed = last_.failed,
@@ -268,25 +270,32 @@ inline void GroupRecord::note_begin(const Told& told, const Count& count) {
              .who = who,
              .what = told.what,
              .ordinal = ordinal,
-             .met = 0,
              .collectives_begun = last_.collectives_begun,
              .collectives_ended = last_.collectives_ended};
   }
   if (!TESSERA_MUTANT("comm.begin_not_recorded")) {
-    recorder->write_at(now, probe::Ring::kComm,
-                       of_words<BeginRecord>({told.sequence, told.count, who, told.what, ordinal}));
+    recorder->write_words_at<BeginRecord>(now, probe::Ring::kComm, told.sequence, told.count, who, told.what, ordinal);
   }
   if (device::running_node().replay != 0) note_replay(*recorder, now, told);
-  if (is_latest) running_row_.put(std::bit_cast<CommRunningRow>(last_));
+  if (is_latest) put_running();
 }
 
-[[gnu::flatten]] void GroupRecord::met(const Task& task) {
+inline void GroupRecord::put_running() {
+  running_row_.put_words({last_.begun, last_.ended, last_.failed, last_.count, last_.when, last_.who, last_.what,
+                          last_.ordinal, met_.load(std::memory_order_relaxed), last_.collectives_begun,
+                          last_.collectives_ended});
+}
+
+void GroupRecord::met(const Task& task) {
+  if (!clock_) return;
+  const std::uint64_t now = probe::read_ticks(*clock_);
+  met_.store(now, std::memory_order_relaxed);
+  // Where nobody had to be waited for, the end follows soon and tells of it.
+  if (now - begun_at_.load(std::memory_order_relaxed) < kShortMeeting) return;
   const Held held(flag_);
   const probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
-  if (last_.begun != task.sequence.load(std::memory_order_relaxed)) return;
-  last_.met = recorder->now().value();
-  running_row_.put(std::bit_cast<CommRunningRow>(last_));
+  if (last_.begun == task.sequence.load(std::memory_order_relaxed)) put_running();
 }
 
 inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std::uint64_t sequence,
@@ -298,9 +307,10 @@ inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std:
   last_.collectives_ended += is_collective ? 1 : 0;
   const std::uint8_t failure = failure_of(error);
   if (failure != 0) last_.failed = sequence;
-  const std::uint64_t met = last_.begun == sequence ? last_.met : 0;
-  recorder->write(probe::Ring::kComm, of_words<EndRecord>({sequence, pair(number, number_), met, failure}));
-  if (!TESSERA_MUTANT("comm.end_not_in_table")) running_row_.put(std::bit_cast<CommRunningRow>(last_));
+  const std::uint64_t met = last_.begun == sequence ? met_.load(std::memory_order_relaxed) : 0;
+  recorder->write_words_at<EndRecord>(recorder->begin(), probe::Ring::kComm, sequence, pair(number, number_), met,
+                                      std::uint64_t{failure});
+  if (!TESSERA_MUTANT("comm.end_not_in_table")) put_running();
 }
 
 [[gnu::flatten]] void GroupRecord::began(const Task& task) {
@@ -354,7 +364,7 @@ GroupProgress GroupRecord::progress() {
   progress.what = last_.what;
   progress.count = last_.count;
   progress.last = static_cast<std::uint32_t>(last_.who);
-  progress.has_met = last_.met != 0;
+  progress.has_met = met_.load(std::memory_order_relaxed) != 0;
   return progress;
 }
 

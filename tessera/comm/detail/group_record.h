@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -98,9 +99,9 @@ class GroupRecord {
     std::atomic_flag& flag_;
   };
 
-  // CommRunningRow, in words.
+  // CommRunningRow, in words, but for the moment when all had met.
   struct Last {
-    std::uint64_t begun, ended, failed, count, when, who, what, ordinal, met, collectives_begun, collectives_ended;
+    std::uint64_t begun, ended, failed, count, when, who, what, ordinal, collectives_begun, collectives_ended;
   };
   // What a begin says.
   struct Told {
@@ -113,6 +114,7 @@ class GroupRecord {
   void note_end(std::uint32_t number, bool is_collective, std::uint64_t sequence, const std::exception_ptr& error);
   void claim_rows(GroupState& group);
   void release_rows() noexcept;
+  void put_running();
   std::uint64_t count_messages(std::span<const std::uint32_t> messages);
   void tell(const std::exception_ptr& error) const noexcept;
   probe::StringId label_string(memory::LabelId label);
@@ -129,7 +131,11 @@ class GroupRecord {
   probe::Row<CommRunningRow> running_row_;
   probe::Row<ReplayRecord> replay_row_;
   Last last_ = {};
-  std::vector<std::uint64_t> messages_;  // begun so far, by 2 * peer, and 1 of a recv
+  // What the thread that runs an operation notes without the flag.
+  std::optional<probe::ClockSource> clock_;
+  std::atomic<std::uint64_t> met_{0};       // when all ranks had come to the last that has begun; 0: not yet
+  std::atomic<std::uint64_t> begun_at_{0};  // when it began
+  std::vector<std::uint64_t> messages_;     // begun so far, by 2 * peer, and 1 of a recv
   std::uint32_t number_ = 0;
   std::uint32_t tasks_ = 0;
   std::uint32_t most_begun_ = 0;  // under the flag

@@ -105,7 +105,7 @@ void CudaStream::launch_native(const std::function<void(void* native)>& body, co
   note_captured(info);
 }
 
-void CudaStream::run(HostFunction body, const LaunchInfo& info, bool /*overlap*/) {
+void CudaStream::run(HostFunction&& body, const LaunchInfo& info, bool /*overlap*/) {
   context_.make_current();
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   TESSERA_CUDA(context_, cuStreamIsCapturing, stream_, &status);

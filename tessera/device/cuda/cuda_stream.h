@@ -26,7 +26,7 @@ class CudaStream : public StreamBackend, private Spinner {
               const LaunchInfo& info, bool overlap) override;
   void launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info, bool loads_code) override;
   /// What the body throws is parked; work behind it still runs.
-  void run(HostFunction body, const LaunchInfo& info, bool overlap) override;
+  void run(HostFunction&& body, const LaunchInfo& info, bool overlap) override;
   void copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) override;
   void copy_2d(const Copy2d& rows, const LaunchInfo& info) override;
   void fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count,

@@ -1,11 +1,8 @@
 #include "tessera/device/detail/launch_log.h"
 
-#include <array>
-#include <atomic>
-#include <bit>
-#include <memory>
+#include <cstddef>
 
-#include "tessera/base/probe/detail/open_recorders.h"
+#include "tessera/device/detail/launch_times.h"
 #include "tessera/device/detail/state.h"
 
 namespace tessera::device {
@@ -13,16 +10,13 @@ namespace tessera::device {
 namespace {
 
 std::atomic<int> open_windows{0};
-std::atomic<bool> is_always{false};
+std::atomic<bool> is_always{true};
 
-// Whole words, which the recorder reads: small fields stored one by one just before would keep it waiting.
 constexpr std::uint64_t pair(std::uint32_t first, std::uint32_t second) {
   return first | static_cast<std::uint64_t>(second) << 32;
 }
 static_assert(offsetof(LaunchRecord, stream) == 4 && offsetof(LaunchRecord, graph) == 12 &&
               offsetof(LaunchRecord, number) == 16 && offsetof(LaunchRecord, replay) == 32);
-static_assert(offsetof(LaunchLastRow, when) == 8 && offsetof(LaunchLastRow, stream) == 16 &&
-              offsetof(LaunchLastRow, label) == 24 && offsetof(LaunchLastRow, replay) == 32);
 
 }  // namespace
 
@@ -44,35 +38,29 @@ bool ProfileWindow::is_open() { return open_windows.load(std::memory_order_relax
 
 namespace tessera::device::detail {
 
-std::atomic<int> launch_watchers{0};
+std::atomic<int> launch_watchers{1};
 
-void LaunchLog::write(StreamState& stream, probe::Recorder& recorder, probe::Moment now, probe::StringId label,
-                      const RunningNode& replay) {
-  using Words = std::array<std::uint64_t, 5>;
-  const std::uint32_t id = stream.id().value();
-  const std::uint64_t number = ++count_;
-  recorder.write_at(now, probe::Ring::kLaunch,
-                    std::bit_cast<LaunchRecord>(Words{pair(label.value(), id), pair(device_.value(), replay.graph),
-                                                      number, stream.slot->tick().value(), replay.replay}));
-  row_.put(std::bit_cast<LaunchLastRow>(
-      Words{number, now.value(), pair(id, device_.value()), pair(label.value(), replay.graph), replay.replay}));
+LaunchLog::LaunchLog() = default;
+LaunchLog::~LaunchLog() = default;
+
+void LaunchLog::note(StreamState& stream, std::string_view label, const RunningNode& replay) {
+  probe::Recorder& recorder = probe::recorder();
+  if (!recorder.is_on()) return;
+  const probe::Moment now = recorder.begin();
+  const probe::detail::ThreadWriter* writer = probe::detail::last_writer;
+  if (writer == nullptr) return;  // the thread is past its end
+  if (writer->recorder != recorder_) [[unlikely]]
+    enter(stream, recorder, writer->recorder);
+  recorder.write_words_at<LaunchRecord>(
+      now, probe::Ring::kLaunch, pair(id_of(recorder, label).value(), stream.id().value()),
+      pair(device_.value(), replay.graph), ++count_, stream.slot->tick().value(), replay.replay);
 }
 
 void LaunchLog::enter(StreamState& stream, probe::Recorder& recorder, std::uint64_t id) {
-  leave();
   device_ = recorder.intern(stream.device->name);
-  row_ = recorder.table<LaunchLastRow>().claim(
-      {.count = 0, .when = {}, .stream = stream.id().value(), .device = device_, .label = {}, .graph = 0, .replay = 0});
   recorder_ = id;
-}
-
-// The record that the row is in may be gone, and the row with it.
-void LaunchLog::leave() noexcept {
-  const bool is_open =
-      recorder_ != 0 && probe::detail::with_open_recorder(recorder_, [&](probe::Recorder&) { row_.release(); });
-  if (!is_open) std::construct_at(&row_);
-  recorder_ = 0;
   count_ = 0;
+  times_.reset();
   for (Known& known : known_) known = {};
 }
 
@@ -86,11 +74,31 @@ probe::StringId LaunchLog::intern(probe::Recorder& recorder, std::string_view la
   return id;
 }
 
+void LaunchLog::note_begin(StreamState& stream) {
+  if (recorder_ == 0 || stream.device->properties.kind == "host") return;
+  if (times_ == nullptr) times_ = std::make_unique<LaunchTimes>(device_);
+  times_->begin(stream, count_);
+}
+
 void LaunchLog::note_end(StreamState& stream) {
-  if (recorder_ == 0 || stream.device->properties.kind != "host") return;
-  const LaunchEndRecord ended{.number = count_, .stream = stream.id().value(), .device = device_};
-  stream.backend->run([ended] { probe::record(probe::Ring::kLaunch, ended); }, {.label = "end of a launch"},
-                      stream.overlap_depth > 0);
+  if (recorder_ == 0) return;
+  if (times_ != nullptr) return times_->end(stream);
+  LaunchEndRecord ended{
+      .number = count_, .stream = stream.id().value(), .device = device_, .when = {}, .begun_ns = 0, .ended_ns = 0};
+  stream.backend->run(
+      [ended]() mutable {
+        ended.when = probe::recorder().now();
+        probe::record(probe::Ring::kLaunch, ended);
+      },
+      {.label = "end of a launch"}, stream.overlap_depth > 0);
+}
+
+void LaunchLog::collect(StreamState& stream) noexcept {
+  if (times_ == nullptr) return;
+  // Strings and numbers are those of the record that the launches are in.
+  (void)probe::recorder().begin();
+  const probe::detail::ThreadWriter* writer = probe::detail::last_writer;
+  if (writer != nullptr && writer->recorder == recorder_) times_->collect(stream);
 }
 
 }  // namespace tessera::device::detail

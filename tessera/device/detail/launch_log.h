@@ -1,11 +1,12 @@
-// A stream's side of the launch ring: its row in the record of the rank that launches on it, and the labels that it
-// used lately with their ids in that file, so that a launch looks no string up. It belongs to one record at a time;
-// when another rank launches on the stream, it moves over.
+// A stream's side of the launch ring: the labels that it used lately with their ids in the record of the rank that
+// launches on it, so that a launch looks no string up. It belongs to one record at a time; when another rank launches
+// on the stream, it moves over.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string_view>
 
 #include "tessera/base/probe/recorder.h"
@@ -18,6 +19,8 @@ struct StreamState;
 
 namespace tessera::device::detail {
 
+class LaunchTimes;
+
 /// Windows that are open, and one more while record_launches() is on.
 extern std::atomic<int> launch_watchers;
 /// Whether launches are to be noted.
@@ -26,24 +29,18 @@ inline bool is_launch_noted() { return launch_watchers.load(std::memory_order_re
 /// See the head of this file. Used under the stream's lock.
 class LaunchLog {
  public:
-  LaunchLog() = default;
-  ~LaunchLog() { leave(); }
+  LaunchLog();
+  ~LaunchLog();
   LaunchLog(const LaunchLog&) = delete;
   LaunchLog& operator=(const LaunchLog&) = delete;
 
   /// A launch is put on the stream, for the rank of this thread; a graph says which replay.
-  void note(StreamState& stream, std::string_view label, const RunningNode& replay = {}) {
-    probe::Recorder& recorder = probe::recorder();
-    if (!recorder.is_on()) return;
-    const probe::Moment now = recorder.begin();
-    const probe::detail::ThreadWriter* writer = probe::detail::last_writer;
-    if (writer == nullptr) return;  // the thread is past its end
-    if (writer->recorder != recorder_) [[unlikely]]
-      enter(stream, recorder, writer->recorder);
-    write(stream, recorder, now, id_of(recorder, label), replay);
-  }
-  /// Inside a profile window: puts a note behind the launch that was just put on a host stream.
+  void note(StreamState& stream, std::string_view label, const RunningNode& replay = {});
+  /// Inside a profile window, around the driver's call for the launch that was just noted.
+  void note_begin(StreamState& stream);
   void note_end(StreamState& stream);
+  /// Records what is known by now of the times of launches on a device that runs them by itself.
+  void collect(StreamState& stream) noexcept;
 
  private:
   // A label and its id in the file.
@@ -53,10 +50,7 @@ class LaunchLog {
     char text[43] = {};
   };
 
-  void write(StreamState& stream, probe::Recorder& recorder, probe::Moment now, probe::StringId label,
-             const RunningNode& replay);
   void enter(StreamState& stream, probe::Recorder& recorder, std::uint64_t id);
-  void leave() noexcept;
   probe::StringId intern(probe::Recorder& recorder, std::string_view label, Known& known);
   // Labels are mostly literals, so that where they lie says where they are kept.
   probe::StringId id_of(probe::Recorder& recorder, std::string_view label) {
@@ -68,9 +62,9 @@ class LaunchLog {
   }
 
   std::uint64_t recorder_ = 0;  // that the rest belongs to; 0: none
-  probe::Row<LaunchLastRow> row_;
   std::uint64_t count_ = 0;
   probe::StringId device_;
+  std::unique_ptr<LaunchTimes> times_;  // made by the first launch in a window on a device that is not the host
   Known known_[16];
 };
 

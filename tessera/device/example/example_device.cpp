@@ -47,7 +47,7 @@ class ExampleStream : public StreamBackend {
               const LaunchInfo&, bool) override {
     attempt([&] { static_cast<ExampleKernel&>(*kernel).function(config, args.pointers().data()); });
   }
-  void run(HostFunction body, const LaunchInfo&, bool) override { attempt(body); }
+  void run(HostFunction&& body, const LaunchInfo&, bool) override { attempt(body); }
   void copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo&) override {
     attempt([&] { std::memmove(to, from, nbytes); });
   }

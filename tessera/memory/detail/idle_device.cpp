@@ -26,7 +26,7 @@ class IdleStream final : public StreamBackend {
               bool) override {
     cannot("kernels");
   }
-  void run(HostFunction, const LaunchInfo&, bool) override { cannot("host functions"); }
+  void run(HostFunction&&, const LaunchInfo&, bool) override { cannot("host functions"); }
   void copy(void*, const void*, std::size_t, const LaunchInfo&) override { cannot("copies"); }
   void copy_2d(const Copy2d&, const LaunchInfo&) override { cannot("copies"); }
   void fill(void*, std::uint32_t, std::size_t, std::size_t, const LaunchInfo&) override { cannot("fills"); }

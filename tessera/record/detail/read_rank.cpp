@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string_view>
 #include <tuple>
 
 #include "tessera/base/error.h"
+#include "tessera/device/launch_records.h"
 #include "tessera/memory/history_reader.h"
 #include "tessera/record/detail/field_values.h"
 
@@ -77,18 +79,21 @@ std::vector<Mark> read_marks(const RecordFile& file, std::vector<std::string>& p
   return marks;
 }
 
-std::vector<LastLaunch> read_last_launches(const RecordFile& file, std::vector<std::string>& problems) {
+// The latest of each stream; those of streams that others have long outrun may be gone from the ring.
+std::vector<LastLaunch> read_last_launches(const RecordFile& file) {
   std::vector<LastLaunch> launches;
-  for (const RowInfo* row : whole_rows(file, "launch_last", problems)) {
-    LastLaunch launch{.name = text_in(*row, "label"),
-                      .device = text_in(*row, "device"),
-                      .stream = word_in(*row, "stream"),
-                      .when_ns = integer_in(*row, "when")};
-    if (const std::uint64_t replay = number_in(*row, "replay"); replay != 0) launch.name += concat(", replay ", replay);
-    if (launch.when_ns != 0) launches.push_back(std::move(launch));
+  std::set<std::pair<std::uint32_t, std::uint32_t>> seen;  // device and stream
+  const std::vector<probe::RecordRef>& records = file.records();
+  for (std::size_t i = records.size(); i-- > 0;) {
+    const auto record = file.as<device::LaunchRecord>(records[i]);
+    if (!record || !seen.emplace(record->device.value(), record->stream).second) continue;
+    LastLaunch launch{.name = file.string(record->label),
+                      .device = file.string(record->device),
+                      .stream = record->stream,
+                      .when_ns = file.info().clock.wall_ns(records[i].ticks)};
+    if (record->replay != 0) launch.name += concat(", replay ", record->replay);
+    launches.push_back(std::move(launch));
   }
-  std::stable_sort(launches.begin(), launches.end(),
-                   [](const LastLaunch& a, const LastLaunch& b) { return a.when_ns > b.when_ns; });
   return launches;
 }
 

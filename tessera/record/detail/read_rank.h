@@ -12,8 +12,8 @@ namespace tessera::record::detail {
 
 /// The marks that are open, by thread and from the outermost to the innermost.
 std::vector<Mark> read_marks(const probe::RecordFile& file, std::vector<std::string>& problems);
-/// The last launch of each stream, the latest first.
-std::vector<LastLaunch> read_last_launches(const probe::RecordFile& file, std::vector<std::string>& problems);
+/// The last launch of each stream that the ring still has, the latest first.
+std::vector<LastLaunch> read_last_launches(const probe::RecordFile& file);
 /// The memory of each device.
 std::vector<Memory> read_memory(const probe::RecordFile& file, std::vector<std::string>& problems);
 /// The time of its last record; 0: it has none.

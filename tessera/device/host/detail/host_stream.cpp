@@ -80,7 +80,7 @@ void HostStream::launch(const std::shared_ptr<KernelBackend>& kernel, const Laun
   do_work(NodeKind::kKernel, KernelCall(own.function(), config, args), info, overlap);
 }
 
-void HostStream::run(HostFunction body, const LaunchInfo& info, bool overlap) {
+void HostStream::run(HostFunction&& body, const LaunchInfo& info, bool overlap) {
   TESSERA_CHECK(static_cast<bool>(body), "run '", info.label, "': the function is empty");
   if (TESSERA_MUTANT("host.inline_reorders") && core_->is_handed_over()) return body();
   do_work(NodeKind::kHost, std::move(body), info, overlap);
