@@ -140,9 +140,20 @@ requires requires(const T& part) {
 }
 void append(std::string& out, const T& part) { out += to_string(part); }
 
+/// A path of a file, which is a range of paths.
+template <class T>
+concept PathLike = requires(const T& part) {
+  { part.string() } -> std::convertible_to<std::string_view>;
+  part.lexically_normal();
+};
+template <PathLike T>
+void append(std::string& out, const T& part) {
+  out += part.string();
+}
+
 /// Lists are written [a, b, c].
 template <std::ranges::input_range T>
-requires(!std::convertible_to<const T&, std::string_view> && !requires(const T& part) {
+requires(!PathLike<T> && !std::convertible_to<const T&, std::string_view> && !requires(const T& part) {
   { to_string(part) } -> std::convertible_to<std::string_view>;
 }) void append(std::string& out, const T& parts) {
   out += '[';

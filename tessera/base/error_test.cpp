@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -118,6 +119,8 @@ TEST(Error, WritesPartsOfEverySort) {
   EXPECT_EQ(detail::concat(list, " ", std::vector<std::string>{"x"}, std::vector<int>{}), "[1, 2, 3] [x][]");
   EXPECT_EQ(detail::concat(1500us, " ", StreamId(7), " ", ErrorKind::kTimeout), "1.5 ms 7 timeout");
   EXPECT_EQ(detail::concat(null, nullptr), "(null)null");
+  EXPECT_EQ(detail::concat(std::filesystem::path("/a/b.txt"), " ", std::vector<std::filesystem::path>{"x", "y/z"}),
+            "/a/b.txt [x, y/z]");
 }
 
 }  // namespace
