@@ -8,7 +8,6 @@
 
 #include "tessera/cli/testing/run_program.h"
 #include "tessera/tessera.h"
-#include "tessera/train/checkpoint/checkpoint.h"
 
 namespace tessera {
 namespace {
@@ -115,14 +114,14 @@ TEST_F(CheckpointVerb, ReshardedCheckpointsHoldTheSame) {
 
 // What reshard wrote is what ranks of that mesh write, file by file.
 TEST_F(CheckpointVerb, ReshardedFilesAreThoseThatRanksWrite) {
-  save("run", "dp=1,fsdp=4,tp=1", {10});
+  save("run", "dp=1,fsdp=2,tp=2", {10});
   save("other", "dp=2,fsdp=1,tp=2", {10});
   ASSERT_EQ(run("reshard run --mesh dp=2,fsdp=1,tp=2 --out new").code, 0);
   for (int rank = 0; rank < 4; ++rank) {
     const std::string file = "step-000000010/rank-00000" + std::to_string(rank) + ".safetensors";
-    EXPECT_EQ(cli::testing::content(base_ + "/new/" + file),
-              cli::testing::content(base_ + "/other/checkpoints/" + file))
-        << file;
+    const std::string made = cli::testing::content(base_ + "/new/" + file);
+    EXPECT_FALSE(made.empty());
+    EXPECT_TRUE(made == cli::testing::content(base_ + "/other/checkpoints/" + file)) << file;
   }
 }
 

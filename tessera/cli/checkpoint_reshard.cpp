@@ -20,15 +20,16 @@ std::function<int()> declare_checkpoint_reshard(CLI::App& app) {
   };
   const auto options = std::make_shared<Options>();
   app.add_option("PATH", options->path, "Checkpoint, or a run directory, of which the newest is meant")->required();
-  CLI::Option* mesh = app.add_option("--mesh", options->mesh, "Mesh that it is for: dp=1,fsdp=2,tp=1");
+  CLI::Option* given = app.add_option("--mesh", options->mesh, "Mesh that it is for: dp=1,fsdp=2,tp=1");
   app.add_option("--ranks", options->ranks, "Or how many ranks: the axis fsdp takes what the others leave")
-      ->excludes(mesh)
+      ->excludes(given)
       ->check(CLI::PositiveNumber);
   app.add_option("--out", options->out, "Directory of checkpoints to write it to; made when it is not there")
       ->required();
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
-      "An axis of the new mesh cuts what the axis of its name cut; new axes cut nothing. A run does not need this: it "
+      "An axis of the new mesh cuts what the axis of its name cut; axes that are new, or had one rank, cut nothing. A "
+      "run does not need this: it "
       "loads checkpoints of any mesh. It is for copies that other programs read in other pieces, or one file.\n"
       "  tessera checkpoint reshard run --mesh dp=1,fsdp=2,tp=1 --out for_two\n"
       "  tessera checkpoint reshard run --ranks 1 --out whole");
