@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <future>
 
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/store/store.h"
@@ -244,6 +243,8 @@ TEST(Checkpoint, WhatDeadWritersLeftIsRemoved) {
   EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("step-000000020.partial"), HasSubstr("not written to its end"))));
   save_steps(directory.path(), {20});
   EXPECT_THAT(names_in(directory.path()), ElementsAre("step-000000020"));
+  EXPECT_THAT(names_in(directory.path() / "step-000000020"),
+              ElementsAre("index.json", "rank-000000.safetensors", "rank-000001.safetensors"));
   EXPECT_EQ(verify_checkpoint(directory.path() / "step-000000020").faults.size(), 0U);
 }
 
@@ -262,7 +263,6 @@ TEST(Checkpoint, RefusesWhatCanNeverBeSaved) {
         save({{"z", testing::allocate({"z", DType::kC128, {2}}, {})}});
       },
       {"c128", "'z'"});
-  const Layout partial = Layout::parse(Mesh::parse("dp=1,tp=1"), "R,R");
   expect_error<InvalidArgument>(
       [&] {
         save({{"far", testing::allocate(kVector, Layout::parse(Mesh::parse("3+dp=2"), "S0"))}});

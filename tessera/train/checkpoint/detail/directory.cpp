@@ -78,7 +78,6 @@ void make_partial(const fs::path& directory, std::int64_t step) {
 void put_in_place(const fs::path& directory, std::int64_t step) {
   const fs::path aside = partial_of(directory, step);
   const fs::path place = directory / step_name(step);
-  sync_directory(aside);
   // One that is there already changes places with the new one, in one step where the file system can.
   const bool is_exchanged = ::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0;
   std::error_code error;

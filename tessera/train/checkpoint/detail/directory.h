@@ -29,7 +29,8 @@ std::filesystem::path partial_of(const std::filesystem::path& directory, std::in
 void remove_leftovers(const std::filesystem::path& directory);
 /// Makes the directory that a checkpoint is written to aside; IoError with the way out.
 void make_partial(const std::filesystem::path& directory, std::int64_t step);
-/// Puts what was written aside in its place, over one of the same step, and makes that durable.
+/// Puts what was written aside in its place, over one of the same step, and makes that durable. The last of its files
+/// came by write_file, which has synced the directory itself.
 void put_in_place(const std::filesystem::path& directory, std::int64_t step);
 /// Removes checkpoints older than the last `keep` up to `step`, which has just been written and stays. Later ones,
 /// which another run or an earlier life of this one left, are not counted and not touched.
