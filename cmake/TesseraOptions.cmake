@@ -56,6 +56,11 @@ find_path(TESSERA_TOML_INCLUDE toml++/toml.h REQUIRED)
 add_library(tessera_toml INTERFACE)
 target_include_directories(tessera_toml SYSTEM INTERFACE ${TESSERA_TOML_INCLUDE})
 
+# xxHash: checksums of checkpoints. Its header alone, kept inside one .cpp file: nothing of it is linked.
+find_path(TESSERA_XXHASH_INCLUDE xxhash.h REQUIRED)
+add_library(tessera_xxhash INTERFACE)
+target_include_directories(tessera_xxhash SYSTEM INTERFACE ${TESSERA_XXHASH_INCLUDE})
+
 # OpenBLAS, the serial one: threads are ours. Linked statically, so that nobody else's BLAS takes its place, and so that
 # its work memory can be given out under a lock (ops/matrix/detail/blas_memory.cpp): by itself it is for one thread.
 find_path(TESSERA_OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas-serial REQUIRED NO_CMAKE_SYSTEM_PATH

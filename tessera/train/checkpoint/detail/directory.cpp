@@ -1,0 +1,109 @@
+#include "tessera/train/checkpoint/detail/directory.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+#include <system_error>
+
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/train/checkpoint/detail/index.h"
+#include "tessera/train/checkpoint/detail/shard_file.h"
+
+namespace tessera::train::detail {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kPartial = ".partial";
+
+void remove_quietly(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) log::warn("checkpoints: ", path.string(), " cannot be removed: ", error.message());
+}
+
+// Out of sight by one rename before its files go one by one.
+void remove_checkpoint(const fs::path& path) {
+  const fs::path aside = path.string() + std::string(kPartial);
+  std::error_code error;
+  fs::rename(path, aside, error);
+  remove_quietly(error ? path : aside);
+}
+
+}  // namespace
+
+DirectoryEntries entries_of(const fs::path& directory) {
+  DirectoryEntries entries;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string whole = it->path().filename().string();
+    std::string_view name = whole;
+    if (!name.starts_with("step-")) continue;
+    name.remove_prefix(5);
+    const bool is_partial = name.ends_with(kPartial);
+    if (is_partial) name.remove_suffix(kPartial.size());
+    std::int64_t step = 0;
+    const auto [stop, problem] = std::from_chars(name.data(), name.data() + name.size(), step);
+    if (problem != std::errc() || stop != name.data() + name.size() || step < 0) continue;
+    (is_partial ? entries.partials : entries.checkpoints).push_back({step, it->path()});
+  }
+  const auto newest_first = [](const NamedStep& a, const NamedStep& b) { return a.step > b.step; };
+  std::ranges::sort(entries.checkpoints, newest_first);
+  std::ranges::sort(entries.partials, newest_first);
+  return entries;
+}
+
+fs::path partial_of(const fs::path& directory, std::int64_t step) {
+  return directory / (step_name(step) + std::string(kPartial));
+}
+
+void remove_leftovers(const fs::path& directory) {
+  for (const NamedStep& left : entries_of(directory).partials) {
+    log::warn("checkpoints: ", left.path.string(), " was left by a writer that did not end; it is removed");
+    remove_quietly(left.path);
+  }
+}
+
+void make_partial(const fs::path& directory, std::int64_t step) {
+  std::error_code error;
+  fs::create_directories(partial_of(directory, step), error);
+  TESSERA_CHECK_AS(IoError, !error, "making the directory '", partial_of(directory, step).string(),
+                   "': ", error.message(), way_out(error.value()));
+}
+
+void put_in_place(const fs::path& directory, std::int64_t step) {
+  const fs::path aside = partial_of(directory, step);
+  const fs::path place = directory / step_name(step);
+  sync_directory(aside);
+  // One that is there already changes places with the new one, in one step where the file system can.
+  const bool is_exchanged = ::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0;
+  std::error_code error;
+  if (!is_exchanged) {
+    const fs::path old = directory / (step_name(step) + "0" + std::string(kPartial));
+    if (fs::exists(place, error)) fs::rename(place, old, error);
+    fs::rename(aside, place, error);
+    TESSERA_CHECK_AS(IoError, !error, "putting '", place.string(), "' in its place: ", error.message(),
+                     way_out(error.value()));
+    if (fs::exists(old, error)) remove_quietly(old);
+  }
+  sync_directory(directory);
+  if (is_exchanged) remove_quietly(aside);
+}
+
+void keep_last(const fs::path& directory, std::int64_t step, int keep) {
+  int kept = 0;
+  for (const NamedStep& each : entries_of(directory).checkpoints) {
+    if (each.step > step) continue;
+    if (each.step == step || kept < keep) {
+      ++kept;
+      continue;
+    }
+    remove_checkpoint(each.path);
+  }
+}
+
+}  // namespace tessera::train::detail

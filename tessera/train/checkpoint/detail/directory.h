@@ -1,0 +1,38 @@
+// The directory of a run's checkpoints: what lies in it, and how a checkpoint comes and goes. Both are one rename, so
+// that whoever looks sees a whole checkpoint or none: what is being written, replaced or removed is called .partial.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tessera::train::detail {
+
+/// A checkpoint by its name alone.
+struct NamedStep {
+  std::int64_t step = 0;       ///< by its name
+  std::filesystem::path path;  ///< of its directory
+};
+
+/// What lies in a directory of checkpoints, by name, the newest first.
+struct DirectoryEntries {
+  std::vector<NamedStep> checkpoints;  ///< step-N
+  std::vector<NamedStep> partials;     ///< step-N.partial
+};
+/// Nothing when there is no such directory.
+DirectoryEntries entries_of(const std::filesystem::path& directory);
+
+/// Where a checkpoint is written aside.
+std::filesystem::path partial_of(const std::filesystem::path& directory, std::int64_t step);
+/// Removes what is left of writers that died, with a word for each.
+void remove_leftovers(const std::filesystem::path& directory);
+/// Makes the directory that a checkpoint is written to aside; IoError with the way out.
+void make_partial(const std::filesystem::path& directory, std::int64_t step);
+/// Puts what was written aside in its place, over one of the same step, and makes that durable.
+void put_in_place(const std::filesystem::path& directory, std::int64_t step);
+/// Removes checkpoints older than the last `keep` up to `step`, which has just been written and stays. Later ones,
+/// which another run or an earlier life of this one left, are not counted and not touched.
+void keep_last(const std::filesystem::path& directory, std::int64_t step, int keep);
+
+}  // namespace tessera::train::detail
