@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include "tessera/base/log.h"
 #include "tessera/base/rank.h"
 #include "tessera/train/detail/resume.h"
 #include "tessera/train/detail/run_directory.h"
@@ -12,6 +11,7 @@ namespace {
 
 // How often the run directory, which may lie far away, is looked at.
 constexpr auto kBetweenLooks = std::chrono::milliseconds(250);
+constexpr std::size_t kErrorsKept = 100;
 
 }  // namespace
 
@@ -65,10 +65,8 @@ void Checkpointing::finish() {
 
 void Checkpointing::tell_errors() {
   for (const std::string& error : writer_.take_errors()) {
-    const std::string words = "a checkpoint could not be written: " + error;
-    log::error(words);
-    progress_.say(words + "\nthe run goes on; the last good checkpoint stays\n");
-    summary_.checkpoint_errors.push_back(error);
+    progress_.say("a checkpoint could not be written: " + error + "\nthe run goes on\n");  // its writer has logged it
+    if (summary_.checkpoint_errors.size() < kErrorsKept) summary_.checkpoint_errors.push_back(error);
   }
 }
 
