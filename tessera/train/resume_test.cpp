@@ -258,7 +258,8 @@ TEST_F(RunAgain, AStepIsWrittenByNameWhereAskedFor) {
 // The names of what ran on streams in a trace, and how many of them there are.
 std::map<std::string, int> kernels_in(const fs::path& trace) {
   std::map<std::string, int> names;
-  for (const auto& event : nlohmann::json::parse(content(trace)).at("traceEvents")) {
+  const nlohmann::json json = nlohmann::json::parse(content(trace));
+  for (const auto& event : json.at("traceEvents")) {
     if (event.value("cat", "") != "kernel") continue;
     ++names[event.at("name")];
     EXPECT_GE(event.at("dur"), 0);
