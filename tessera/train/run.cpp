@@ -15,6 +15,8 @@
 #include "tessera/train/detail/loop.h"
 #include "tessera/train/detail/resume.h"
 #include "tessera/train/detail/run_directory.h"
+#include "tessera/train/detail/run_signals.h"
+#include "tessera/train/detail/shrinking.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera::train {
@@ -120,7 +122,7 @@ void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const 
     summary.end = RunEnd::kFailed;
     summary.reason = error.message();
     summary.ranks = {numbers_of(tally, trainer, rank)};
-    if (ranks.is_first_to_fail()) write_summary(summary);
+    if (!detail::may_shrink(summary.config, error) && ranks.is_first_to_fail()) write_summary(summary);
     throw;
   }
 }
@@ -135,7 +137,10 @@ void say_sample(Trainer& trainer, const Config& config, const Tokenizer& tokeniz
 
 }  // namespace
 
-Summary run(const Config& given, std::FILE* out) {
+namespace {
+
+// The run of this world, from its directory to its summary.
+Summary run_in_world(const Config& given, std::FILE* out) {
   const detail::RunRanks ranks;
   Summary summary{.config = resolved(given, ranks.size()), .world_size = ranks.size()};
   const Config& config = summary.config;
@@ -176,6 +181,23 @@ Summary run(const Config& given, std::FILE* out) {
     say_sample(trainer, config, training.tokenizer(), progress);
   ranks.finish();
   return summary;
+}
+
+}  // namespace
+
+Summary run(const Config& given, std::FILE* out) {
+  const detail::RunSignals signals;  // for as long as worlds follow each other
+  detail::Shrinking worlds(given, out);
+  while (true) {
+    try {
+      return run_in_world(worlds.config(), out);
+    } catch (const AbortedError& error) {
+      worlds.note(error);
+    } catch (const TimeoutError& error) {
+      worlds.note(error);
+    }
+    if (!worlds.shrink()) return worlds.left_summary();
+  }
 }
 
 }  // namespace tessera::train
