@@ -3,6 +3,7 @@
 // world that it was started in.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -62,12 +63,6 @@ std::string type_of(const train::Option& option) {
   if (kind == "integer") return "N";
   if (kind == "number") return "X";
   return kind == "text" ? "TEXT" : kind;
-}
-
-// Another name, of options that are asked for by hand: ",--dump-step".
-std::string short_name(const train::Option& option) {
-  if (option.name == "run.dump_step") return ",--dump-step";
-  return option.name == "run.profile_steps" ? ",--profile-steps" : "";
 }
 
 train::Config read_config(const Words& words) {
@@ -167,10 +162,21 @@ std::function<int()> declare(CLI::App& app) {
   app.add_flag("--print-config", words->is_print, "Print the resolved configuration as TOML and exit");
   std::size_t at = 0;
   for (const train::Option& option : train::options()) {
-    CLI::Option* added = app.add_option("--" + option.name + short_name(option), words->values[at++], help_of(option));
+    CLI::Option* added = app.add_option("--" + option.name, words->values[at++], help_of(option));
     added->group(group_of(option))->type_name(type_of(option))->type_size(1)->expected(1)->take_all();
     if (!is_list(option)) added->take_last();
   }
+  // What is asked for by hand has a short name too.
+  const auto add_short = [&](const char* name, const char* full) {
+    const auto is_it = [&](const train::Option& option) { return option.name == full; };
+    const auto found = std::ranges::find_if(train::options(), is_it) - train::options().begin();
+    app.add_option(name, words->values[static_cast<std::size_t>(found)], std::string("Short for --") + full)
+        ->type_name(type_of(train::options()[static_cast<std::size_t>(found)]))
+        ->expected(1)
+        ->take_last();
+  };
+  add_short("--dump-step", "run.dump_step");
+  add_short("--profile-steps", "run.profile_steps");
   app.get_formatter()->column_width(40);
   app.footer(
       "A TOML file has the same names: --model.layers 6 is layers = 6 under [model].\n"

@@ -126,5 +126,68 @@ TEST_F(Resume, ATermOfOneRankEndsAllWithACheckpointAndTheSameCommandGoesOn) {
   EXPECT_EQ(summary("stopped").at("held_out"), summary("whole").at("held_out"));
 }
 
+// The checkpoint of step 8 was being written when the rank died in step 9; that of step 6 was there before that began.
+bool is_six_or_eight(const std::vector<std::int64_t>& steps) {
+  return steps == std::vector<std::int64_t>{6} || steps == std::vector<std::int64_t>{8};
+}
+
+double loss_of(const std::string& line) { return std::stod(line.substr(line.find(',') + 1)); }
+
+TEST_F(Resume, ThoseThatAreLeftGoOnAsASmallerWorld) {
+  Config whole = config("whole");
+  whole.mesh.fsdp = 1;
+  whole.model.dropout = 0;
+  Config shrunk = whole;
+  shrunk.run.directory = (directory.path() / "shrunk").string();
+  shrunk.run.on_failure = "shrink";
+  const auto ends = comm::run_rank_processes(4, [&](int rank) {
+    std::vector<std::string> lines;
+    const LineListener out([&](const std::string& line) {
+      if (rank == 0 && line.starts_with("step 9/")) ::raise(SIGKILL);
+      lines.push_back(line);
+    });
+    const Summary summary = run(shrunk, out.file());
+    // Three are left, and two of them can share a batch of four.
+    EXPECT_EQ(summary.end, rank == 3 ? RunEnd::kInterrupted : RunEnd::kDone) << summary.reason;
+    EXPECT_EQ(summary.world_size, rank == 3 ? 1 : 2);
+    if (rank != 1) return;
+    EXPECT_NE(lines.at(0).find("rank 0 died"), std::string::npos) << lines.at(0);
+    EXPECT_EQ(lines.at(1), "going on with 2 of 4 ranks, dp 2 x fsdp 1 x tp 1; 1 more has no place");
+    EXPECT_TRUE(lines.at(2).starts_with("going on after step ")) << lines.at(2);
+  });
+  EXPECT_EQ(ends[0].signal, SIGKILL);
+  for (int rank = 1; rank < 4; ++rank) EXPECT_EQ(ends[static_cast<std::size_t>(rank)].exit_code, 0) << rank;
+  expect_all_ended(comm::run_rank_processes(4, [&](int) { (void)run(whole, nullptr); }));
+  const auto got = testing::lines_of(directory.path() / "shrunk" / "loss.csv");
+  const auto want = testing::lines_of(directory.path() / "whole" / "loss.csv");
+  ASSERT_EQ(got.size(), 13u);
+  for (std::size_t i = 1; i < got.size(); ++i) EXPECT_NEAR(loss_of(got[i]), loss_of(want[i]), 1e-5) << i;
+  EXPECT_EQ(summary("shrunk").at("world_size"), 2);
+  EXPECT_TRUE(is_six_or_eight(summary("shrunk").at("resumed_from"))) << summary("shrunk");
+}
+
+TEST_F(Resume, WhatIsCutOverTensorRanksCannotGoOnWithoutOne) {
+  Config config = this->config("run");
+  config.mesh.fsdp = 1;
+  config.mesh.tp = 2;
+  config.run.on_failure = "shrink";
+  const auto ends = comm::run_rank_processes(2, [&](int rank) {
+    const LineListener out([&](const std::string& line) {
+      if (rank == 0 && line.starts_with("step 9/")) ::raise(SIGKILL);
+    });
+    try {
+      (void)run(config, out.file());
+      ADD_FAILURE() << "it went on";
+    } catch (const AbortedError& error) {
+      for (const char* part : {"1 of 2 ranks are left", "mesh.tp 2 must stay", "start again"})
+        EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
+    }
+  });
+  EXPECT_EQ(ends[0].signal, SIGKILL);
+  EXPECT_EQ(ends[1].exit_code, 0);
+  expect_all_ended(comm::run_rank_processes(
+      2, [&](int) { EXPECT_EQ(run(config, nullptr).resumed_from, std::vector<std::int64_t>{6}); }));
+}
+
 }  // namespace
 }  // namespace tessera::train

@@ -182,9 +182,9 @@ LaunchReport Launcher::run() {
   for (;;) {
     start();
     look_after();
-    if (first_failure_ && stops_asked_ == 0 && !is_output_broken_) find_verdict();
-    if (!verdict_.empty()) output_.say(verdict_);
     settle_shrunk();
+    if (first_failure_ && stops_asked_ == 0 && !is_output_broken_) find_verdict();
+    if (first_failure_ && !verdict_.empty()) output_.say(verdict_);
     const bool is_over =
         !first_failure_ || stops_asked_ > 0 || is_output_broken_ || report.restarts == options_.restarts;
     if (is_over) break;

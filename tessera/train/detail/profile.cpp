@@ -101,6 +101,7 @@ void write_profile_trace(const std::string& record, std::uint64_t begin_ticks, c
   const Window window = read_window(file, begin_ticks);
   record::Evidence evidence = record::read_rank(record);
   leave_out_before(evidence, window.begin_ns);
+  evidence.ranks.front().state = record::RankState::kRunning;  // it is this one
   std::stringstream text;
   (void)record::write_chrome_trace(text, evidence, 0);
   Json trace = Json::parse(text.str());

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <span>
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "tessera/base/log.h"
@@ -62,7 +63,7 @@ bool Shrinking::shrink() {
   worlds_.push_back(std::make_unique<comm::SmallerWorld>(left, kPatience));
   const std::string words =
       fmt::format("{}\ngoing on with {} of {} ranks, dp {} x fsdp {} x tp {}{}\n", reason_, size, before.world_size,
-                  mesh->dp, mesh->fsdp, mesh->tp, spare > 0 ? fmt::format("; {} are not needed", spare) : "");
+                  mesh->dp, mesh->fsdp, mesh->tp, spare > 0 ? fmt::format("; {} more {} no place", spare, spare == 1 ? "has" : "have") : "");
   if (current_place().rank == Rank(0) && out_ != nullptr) {
     std::fputs(words.c_str(), out_);
     std::fflush(out_);
