@@ -23,12 +23,13 @@ class Verifier {
   Verifier(const std::filesystem::path& path, const CheckpointIndex& index, CheckpointVerdict& verdict)
       : path_(path), index_(index), ownership_(index.tensors, index.world_size), verdict_(verdict) {}
 
-  void check(int rank) {
+  void check(int rank, CheckDepth depth) {
     const std::string name = detail::file_name(rank);
     try {
       const std::vector<Piece> pieces = ownership_.pieces_of(Rank(rank));
       detail::check_file_size(index_, rank, pieces);
       const detail::InputFile file(path_, index_, rank);
+      if (depth == CheckDepth::kSizes) return;
       file.check_header();
       const tensor::SafetensorsFile parsed(file.path());
       TESSERA_CHECK_AS(IoError, parsed.entries().size() == pieces.size(), "holds ", parsed.entries().size(),
@@ -77,18 +78,37 @@ std::string to_string(const CheckpointFault& fault) {
   return fault.file + (fault.tensor.empty() ? "" : ", " + fault.tensor) + ": " + fault.what;
 }
 
-CheckpointVerdict verify_checkpoint(const std::filesystem::path& path) {
+CheckpointVerdict verify_checkpoint(const std::filesystem::path& path, CheckDepth depth) {
   CheckpointVerdict verdict;
   verdict.info.path = path;
   try {
     const CheckpointIndex index = detail::load_index(path);
     verdict.info = detail::info_of(index, path);
     Verifier verifier(path, index, verdict);
-    for (int rank = 0; rank < index.world_size; ++rank) verifier.check(rank);
+    for (int rank = 0; rank < index.world_size; ++rank) verifier.check(rank, depth);
   } catch (const Error& error) {
     verdict.faults.push_back({std::string(detail::kIndexName), "", error.message()});
   }
   return verdict;
+}
+
+std::vector<CheckpointVerdict> list_checkpoints(const std::filesystem::path& directory, CheckDepth depth) {
+  const detail::DirectoryEntries entries = detail::entries_of(directory);
+  std::vector<CheckpointVerdict> all;
+  for (const detail::NamedStep& each : entries.checkpoints) {
+    all.push_back(verify_checkpoint(each.path, depth));
+    all.back().info.step = each.step;  // of one without an index, too
+  }
+  for (const detail::NamedStep& each : entries.partials) {
+    CheckpointVerdict verdict;
+    verdict.info.path = each.path;
+    verdict.info.step = each.step;
+    verdict.is_partial = true;
+    verdict.faults.push_back({std::string(detail::kIndexName), "", "it was not written to its end"});
+    all.push_back(std::move(verdict));
+  }
+  std::ranges::stable_sort(all, std::greater<>(), [](const CheckpointVerdict& each) { return each.info.step; });
+  return all;
 }
 
 CheckpointInfo open_checkpoint(const std::filesystem::path& path) {

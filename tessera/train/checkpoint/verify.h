@@ -21,12 +21,22 @@ struct CheckpointFault {
 /// What a check found.
 struct CheckpointVerdict {
   CheckpointInfo info;                  ///< as far as the index can be read
-  std::int64_t shards = 0;              ///< parts of tensors that were checked
+  bool is_partial = false;              ///< it was not written to its end, or is being written
+  std::int64_t shards = 0;              ///< parts of tensors whose checksums were compared
   std::vector<CheckpointFault> faults;  ///< none: it is good
 };
 
-/// Reads everything and compares sizes and checksums. A checkpoint that cannot be read is one with a fault.
-TESSERA_API CheckpointVerdict verify_checkpoint(const std::filesystem::path& path);
+/// How much of a checkpoint is looked at.
+enum class CheckDepth : std::uint8_t {
+  kSizes,       ///< the index, and that all files are there in their sizes
+  kEverything,  ///< all checksums too: everything is read
+};
+
+/// Compares what is there with what was written. A checkpoint that cannot be read is one with a fault.
+TESSERA_API CheckpointVerdict verify_checkpoint(const std::filesystem::path& path,
+                                                CheckDepth depth = CheckDepth::kEverything);
+/// All that lie in a directory of checkpoints, the newest first, what was not written to its end among them.
+TESSERA_API std::vector<CheckpointVerdict> list_checkpoints(const std::filesystem::path& directory, CheckDepth depth);
 /// "rank-000003.safetensors, layers.0.query: the checksum is wrong".
 TESSERA_API std::string to_string(const CheckpointFault& fault);
 

@@ -135,6 +135,9 @@ struct CheckpointWriter::State {
       const std::string why = ours != nullptr ? ours->message() : error.what();
       meeting.fail(why);
       note_error(now.step, why);
+      // What another rank failed with is that rank's to say.
+      if (ours == nullptr || ours->kind() != ErrorKind::kAborted)
+        log::error("checkpoint of step ", now.step, ": ", why);
       if (place.rank == Rank(0)) {
         std::error_code none;
         std::filesystem::remove_all(detail::partial_of(options.directory, now.step), none);
@@ -200,7 +203,6 @@ struct CheckpointWriter::State {
   void note_error(std::int64_t step, const std::string& why) {
     std::string text = tessera::detail::concat("checkpoint of step ", step, " failed: ", why);
     if (last_complete) text += tessera::detail::concat("; the last good one is of step ", *last_complete);
-    log::error(text);
     const std::lock_guard lock(mutex);
     errors.push_back(std::move(text));
   }

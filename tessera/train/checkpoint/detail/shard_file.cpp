@@ -89,7 +89,9 @@ std::string way_out(int error) {
     case EFBIG: return "; raise the limit on file sizes (ulimit -f), or cut the state over more ranks";
     case EACCES:
     case EPERM:
-    case EROFS: return "; make the directory writable for this user, or choose another";
+    case EROFS:
+    case ENOTDIR:
+    case EEXIST: return "; make the directory writable for this user, or choose another";
     case EIO: return "; the disk or its connection fails";
     default: return "";
   }

@@ -1,0 +1,166 @@
+// Runs `tessera checkpoint` as a user does.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tessera/cli/testing/run_program.h"
+#include "tessera/tessera.h"
+
+namespace tessera {
+namespace {
+
+using cli::testing::contains;
+using cli::testing::Outcome;
+using nlohmann::json;
+
+// Random numbers are the same on any mesh, so that two runs can be compared.
+train::CheckpointState state_on(const std::string& mesh_text, std::uint64_t seed) {
+  const layout::Mesh mesh = layout::Mesh::parse(mesh_text);
+  ops::manual_seed(seed);
+  train::CheckpointState state;
+  state.tensors.emplace_back("weight", shard::randn({12, 8}, layout::Layout::parse(mesh, "R,S0,S1")));
+  state.tensors.emplace_back("norm", shard::randn({8}, layout::Layout::parse(mesh, "R,S0,R")));
+  state.tensors.emplace_back("steps", ops::full({}, 3.0F));
+  state.texts["configuration"] = mesh_text;
+  return state;
+}
+
+class CheckpointVerb : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/dev/shm/tessera_checkpoint_cli_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    base_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(base_); }
+
+  void save(const std::string& run, const std::string& mesh, const std::vector<std::int64_t>& steps,
+            std::uint64_t seed = 1) const {
+    simulate(static_cast<int>(layout::Mesh::parse(mesh).size()), [&] {
+      train::CheckpointWriter writer({.directory = base_ + "/" + run + "/checkpoints"});
+      for (const std::int64_t step : steps) writer.save(step, state_on(mesh, seed));
+      writer.finish();
+      EXPECT_TRUE(writer.take_errors().empty());
+    });
+  }
+  [[nodiscard]] Outcome run(const std::string& arguments) const {
+    return cli::testing::tessera("checkpoint " + arguments, "cd " + base_ + " &&");
+  }
+  void damage(const std::string& file, std::int64_t from_end) const {
+    const std::string path = base_ + "/" + file;
+    std::fstream stream(path, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(static_cast<std::int64_t>(std::filesystem::file_size(path)) - from_end);
+    stream.put('!');
+  }
+
+  std::string base_;
+};
+
+TEST_F(CheckpointVerb, LsShowsStepsRanksMeshAndState) {
+  save("run", "dp=1,fsdp=2,tp=2", {10, 20});
+  std::filesystem::create_directories(base_ + "/run/checkpoints/step-000000030.partial");
+  damage("run/checkpoints/step-000000020/rank-000003.safetensors", 2);
+  Outcome outcome = run("ls run");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "STEP\tWRITTEN (UTC)\tSIZE\tRANKS\tMESH\tSTATE\tPATH\n30\t-\t-\t-\t-\tpartial\t"));
+  EXPECT_TRUE(contains(outcome.out, "\t4\tdp=1,fsdp=2,tp=2\tcomplete\t")) << outcome.out;
+  outcome = run("ls run/checkpoints --verify --json");
+  const json rows = json::parse(outcome.out)["checkpoints"];
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[1]["step"], 20);
+  EXPECT_EQ(rows[1]["state"], "damaged");
+  EXPECT_TRUE(contains(rows[1]["faults"][0], "rank-000003.safetensors"));
+  EXPECT_EQ(rows[2]["state"], "good");
+  EXPECT_EQ(rows[2]["world_size"], 4);
+}
+
+TEST_F(CheckpointVerb, VerifyNamesWhatIsDamagedAndFails) {
+  save("run", "dp=1,fsdp=2,tp=2", {10});
+  Outcome outcome = run("verify run");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "good: 7 shards of 3 tensors in 4 files")) << outcome.out;
+  damage("run/checkpoints/step-000000010/rank-000001.safetensors", 2);
+  outcome = run("verify run/checkpoints/step-000000010/");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(contains(outcome.out, "rank-000001.safetensors, ")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "checksum is wrong"));
+  outcome = run("verify --json run");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_FALSE(json::parse(outcome.out)["is_good"]);
+  std::filesystem::remove(base_ + "/run/checkpoints/step-000000010/index.json");
+  outcome = run("verify run/checkpoints/step-000000010");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(contains(outcome.out, "index.json"));
+}
+
+TEST_F(CheckpointVerb, ReshardedCheckpointsHoldTheSame) {
+  save("run", "dp=2,fsdp=3,tp=1", {10});
+  for (const std::string mesh : {"dp=1,fsdp=2,tp=1", "tp=4", "dp=2,fsdp=1,tp=3", "other=5"}) {
+    const Outcome outcome = run("reshard run --mesh " + mesh + " --out " + mesh);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(run("verify " + mesh).code, 0);
+    const Outcome difference = run("diff run " + mesh);
+    EXPECT_EQ(difference.code, 0) << difference.out;
+    EXPECT_TRUE(contains(difference.out, "equal: 3 tensors, bit for bit"));
+  }
+  const Outcome outcome = run("reshard run --ranks 1 --out whole --json");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(contains(outcome.err, "do not divide 1")) << outcome.err;
+  EXPECT_EQ(json::parse(run("reshard run --ranks 4 --out four --json").out)["to"]["mesh"], "dp=2,fsdp=2,tp=1");
+}
+
+// What reshard wrote is what ranks of that mesh write, file by file.
+TEST_F(CheckpointVerb, ReshardedFilesAreThoseThatRanksWrite) {
+  save("run", "dp=1,fsdp=2,tp=2", {10});
+  save("other", "dp=2,fsdp=1,tp=2", {10});
+  ASSERT_EQ(run("reshard run --mesh dp=2,fsdp=1,tp=2 --out new").code, 0);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string file = "step-000000010/rank-00000" + std::to_string(rank) + ".safetensors";
+    const std::string made = cli::testing::content(base_ + "/new/" + file);
+    EXPECT_FALSE(made.empty());
+    EXPECT_TRUE(made == cli::testing::content(base_ + "/other/checkpoints/" + file)) << file;
+  }
+}
+
+TEST_F(CheckpointVerb, ReshardOverwritesNothing) {
+  save("run", "dp=1,fsdp=2,tp=1", {10});
+  const Outcome outcome = run("reshard run --ranks 1 --out run/checkpoints");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(contains(outcome.err, "is there already")) << outcome.err;
+  EXPECT_EQ(run("verify run").code, 0);
+  EXPECT_TRUE(contains(run("reshard run --out x").err, "--mesh"));
+  EXPECT_EQ(run("reshard run --mesh dp=1,fsdp=zwei --out x").code, 1);
+  EXPECT_FALSE(std::filesystem::exists(base_ + "/x"));
+}
+
+TEST_F(CheckpointVerb, DiffTellsWhatDiffersAndFails) {
+  save("run", "dp=1,fsdp=2,tp=1", {10}, 1);
+  save("other", "dp=1,fsdp=1,tp=2", {10}, 2);
+  Outcome outcome = run("diff run other --all");
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "weight\tf32\t[12, 8]\tvalues\t96\t")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "steps\tf32\t[]\tequal\t-\t-")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "configuration\ttext\t-\ttext"));
+  outcome = run("diff run other --json");
+  const json all = json::parse(outcome.out);
+  EXPECT_FALSE(all["is_equal"]);
+  EXPECT_EQ(all["tensors"][0]["differing"], 96);
+  EXPECT_GT(all["tensors"][0]["largest"].get<double>(), 0.1);
+}
+
+TEST_F(CheckpointVerb, SaysWhatIsMissing) {
+  EXPECT_TRUE(contains(run("ls nowhere").err, "no directory"));
+  std::filesystem::create_directories(base_ + "/empty");
+  EXPECT_TRUE(contains(run("ls empty").err, "holds no checkpoints"));
+  EXPECT_EQ(run("verify empty").code, 1);
+  EXPECT_EQ(run("lst empty").code, 2);
+  EXPECT_TRUE(contains(run("").err, "needs a verb"));
+  const Outcome help = run("reshard --help");
+  EXPECT_TRUE(contains(help.out, "--mesh")) << help.out;
+}
+
+}  // namespace
+}  // namespace tessera

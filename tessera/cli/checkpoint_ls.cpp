@@ -1,0 +1,73 @@
+// `tessera checkpoint ls`: the checkpoints of a run, the newest first.
+#include <memory>
+
+#include "tessera/cli/checkpoint_verbs.h"
+#include "tessera/cli/verb.h"
+#include "tessera/train/checkpoint/verify.h"
+
+namespace tessera::cli {
+namespace {
+
+using train::CheckDepth;
+using train::CheckpointVerdict;
+
+// One word, and for one that is damaged what is wrong.
+std::string state_of(const CheckpointVerdict& verdict, CheckDepth depth) {
+  if (verdict.is_partial) return "partial";
+  if (!verdict.faults.empty()) return "damaged";
+  return depth == CheckDepth::kEverything ? "good" : "complete";
+}
+
+void show_json(const std::vector<CheckpointVerdict>& all, CheckDepth depth) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const CheckpointVerdict& each : all) {
+    nlohmann::ordered_json row = to_json(each.info);
+    row["state"] = state_of(each, depth);
+    row["faults"] = nlohmann::ordered_json::array();
+    for (const train::CheckpointFault& fault : each.faults) row["faults"].push_back(to_string(fault));
+    rows.push_back(std::move(row));
+  }
+  print_json({{"checkpoints", rows}});
+}
+
+void show(const std::vector<CheckpointVerdict>& all, CheckDepth depth) {
+  const Style style = stdout_style();
+  Table table{{"STEP", "WRITTEN (UTC)", "SIZE", "RANKS", "MESH", "STATE", "PATH"}, {}};
+  for (const CheckpointVerdict& each : all) {
+    const bool is_known = each.info.written_at_seconds > 0;
+    std::string state = state_of(each, depth);
+    if (!each.faults.empty() && !each.is_partial) state += ": " + to_string(each.faults.front());
+    table.rows.push_back({std::to_string(each.info.step), is_known ? time_text(each.info.written_at_seconds) : "-",
+                          is_known ? size_text(each.info.nbytes, style) : "-",
+                          is_known ? std::to_string(each.info.world_size) : "-",
+                          each.info.mesh.empty() ? "-" : each.info.mesh, state, each.info.path.string()});
+  }
+  print_tables({table});
+}
+
+}  // namespace
+
+std::function<int()> declare_checkpoint_ls(CLI::App& app) {
+  struct Options {
+    std::string path;
+    bool verify = false;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  app.add_option("PATH", options->path, "Run directory, or directory of checkpoints")->required();
+  app.add_flag("--verify", options->verify, "Read everything and compare checksums");
+  app.add_flag("--json", options->json, "Print JSON");
+  app.footer(
+      "STATE: complete (all files are there, in their sizes), good (with --verify: and all checksums are right), "
+      "damaged "
+      "(what a resumed run would pass over, and why), partial (not written to its end, or being written).\n"
+      "  tessera checkpoint ls run");
+  return [options] {
+    const CheckDepth depth = options->verify ? CheckDepth::kEverything : CheckDepth::kSizes;
+    const auto all = train::list_checkpoints(checkpoints_directory(options->path), depth);
+    options->json ? show_json(all, depth) : show(all, depth);
+    return static_cast<int>(kDone);
+  };
+}
+
+}  // namespace tessera::cli

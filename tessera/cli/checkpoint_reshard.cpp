@@ -1,0 +1,53 @@
+// `tessera checkpoint reshard`: a checkpoint as other ranks would have written it.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "tessera/base/error.h"
+#include "tessera/cli/checkpoint_verbs.h"
+#include "tessera/cli/verb.h"
+#include "tessera/train/checkpoint/reshard.h"
+
+namespace tessera::cli {
+
+std::function<int()> declare_checkpoint_reshard(CLI::App& app) {
+  struct Options {
+    std::string path;
+    std::string mesh;
+    int ranks = 0;
+    std::string out;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  app.add_option("PATH", options->path, "Checkpoint, or a run directory, of which the newest is meant")->required();
+  CLI::Option* given = app.add_option("--mesh", options->mesh, "Mesh that it is for: dp=1,fsdp=2,tp=1");
+  app.add_option("--ranks", options->ranks, "Or how many ranks: the axis fsdp takes what the others leave")
+      ->excludes(given)
+      ->check(CLI::PositiveNumber);
+  app.add_option("--out", options->out, "Directory of checkpoints to write it to; made when it is not there")
+      ->required();
+  app.add_flag("--json", options->json, "Print JSON");
+  app.footer(
+      "An axis of the new mesh cuts what the axis of its name cut; axes that are new, or had one rank, cut nothing. A "
+      "run does not need this: it "
+      "loads checkpoints of any mesh. It is for copies that other programs read in other pieces, or one file.\n"
+      "  tessera checkpoint reshard run --mesh dp=1,fsdp=2,tp=1 --out for_two\n"
+      "  tessera checkpoint reshard run --ranks 1 --out whole");
+  return [options] {
+    TESSERA_CHECK(!options->mesh.empty() || options->ranks > 0,
+                  "reshard: say for whom: --mesh dp=1,fsdp=2,tp=1, or --ranks 2");
+    const train::CheckpointInfo from = one_checkpoint(options->path);
+    const layout::Mesh mesh =
+        options->mesh.empty() ? train::mesh_with_ranks(from, options->ranks) : layout::Mesh::parse(options->mesh);
+    const train::CheckpointInfo made = train::reshard_checkpoint(from, mesh, options->out);
+    if (options->json) {
+      print_json({{"from", to_json(from)}, {"to", to_json(made)}});
+    } else {
+      fmt::print("{}: step {} for {} ranks ({}), {}\n", made.path.string(), made.step, made.world_size, mesh.text(),
+                 size_text(made.nbytes, {.is_terminal = true}));
+    }
+    return static_cast<int>(kDone);
+  };
+}
+
+}  // namespace tessera::cli

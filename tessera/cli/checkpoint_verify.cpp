@@ -1,0 +1,57 @@
+// `tessera checkpoint verify`: every shard of one checkpoint against its checksum.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "tessera/cli/checkpoint_verbs.h"
+#include "tessera/cli/verb.h"
+#include "tessera/train/checkpoint/verify.h"
+
+namespace tessera::cli {
+namespace {
+
+// A path that names a checkpoint is checked even where its index cannot be read.
+std::filesystem::path meant(const std::string& path) {
+  const std::string name = std::filesystem::path(path).lexically_normal().filename().string();
+  return name.starts_with("step-") ? std::filesystem::path(path) : one_checkpoint(path).path;
+}
+
+}  // namespace
+
+std::function<int()> declare_checkpoint_verify(CLI::App& app) {
+  struct Options {
+    std::string path;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  app.add_option("PATH", options->path, "Checkpoint, or a run directory, of which the newest is meant")->required();
+  app.add_flag("--json", options->json, "Print JSON");
+  app.footer(
+      "Exits 1 when anything is damaged, and names each damaged shard: its file and its tensor.\n"
+      "  tessera checkpoint verify run/checkpoints/step-000000120");
+  return [options] {
+    const train::CheckpointVerdict verdict = train::verify_checkpoint(meant(options->path));
+    if (options->json) {
+      nlohmann::ordered_json faults = nlohmann::ordered_json::array();
+      for (const train::CheckpointFault& fault : verdict.faults) {
+        faults.push_back({{"file", fault.file}, {"tensor", fault.tensor}, {"what", fault.what}});
+      }
+      print_json({{"checkpoint", to_json(verdict.info)},
+                  {"is_good", verdict.faults.empty()},
+                  {"shards", verdict.shards},
+                  {"faults", faults}});
+    } else if (verdict.faults.empty()) {
+      fmt::print("{}: good: {} shards of {} tensors in {} files, {}\n", verdict.info.path.string(), verdict.shards,
+                 verdict.info.tensors, verdict.info.world_size, size_text(verdict.info.nbytes, {.is_terminal = true}));
+    } else {
+      for (const train::CheckpointFault& fault : verdict.faults) fmt::print("{}\n", to_string(fault));
+    }
+    if (verdict.faults.empty()) return static_cast<int>(kDone);
+    std::fprintf(stderr, "tessera: checkpoint %s is damaged in %zu places\n", verdict.info.path.c_str(),
+                 verdict.faults.size());
+    return static_cast<int>(kFailed);
+  };
+}
+
+}  // namespace tessera::cli

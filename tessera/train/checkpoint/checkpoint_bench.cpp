@@ -1,0 +1,142 @@
+// What a checkpoint costs: how long the step that saves waits for it, and how fast it gets to the disk. Both against
+// the same bytes moved plainly, in the same run and the same directory.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/bench.h"
+#include "tessera/device/device.h"
+#include "tessera/tensor/device_context.h"
+#include "tessera/train/checkpoint/checkpoint.h"
+
+namespace tessera::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kTensors = 64;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// A state of one rank and where it is saved.
+class Saver {
+ public:
+  explicit Saver(std::int64_t nbytes) : nbytes_(nbytes) {
+    std::string name = (std::filesystem::temp_directory_path() / "tessera_checkpoint_bench_XXXXXX").string();
+    TESSERA_CHECK_AS(IoError, ::mkdtemp(name.data()) != nullptr, "no directory for the bench");
+    directory_ = name;
+    const device::Device host = device::Device::get("host");
+    for (std::int64_t t = 0; t < kTensors; ++t) {
+      const Tensor tensor = Tensor::allocate({nbytes / kTensors / 4096, 1024}, DType::kF32, host);
+      std::memset(static_cast<void*>(tensor.data()), static_cast<int>(t + 1), tensor.nbytes());
+      state_.tensors.emplace_back("tensor." + std::to_string(t), tensor);
+    }
+    writer_.emplace(CheckpointOptions{.directory = directory_ / "checkpoints", .keep = 1 << 20});
+    from_.assign(static_cast<std::size_t>(nbytes), std::byte{3});
+    to_.assign(static_cast<std::size_t>(nbytes), std::byte{4});
+    save();  // the memory of the copy is kept from save to save
+  }
+  ~Saver() {
+    writer_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+
+  struct Times {
+    double blocked = 0;  // of the step: asking, and the copy that the stream does before it goes on
+    double write = 0;    // from then on until the checkpoint is in its place
+  };
+  Times save() {
+    const device::Stream& stream = tensor::current_stream(device::Device::get("host"));
+    stream.synchronize();
+    Times times;
+    auto start = Clock::now();
+    writer_->save(step_, state_);
+    stream.synchronize();
+    times.blocked = seconds_since(start);
+    start = Clock::now();
+    writer_->finish();
+    times.write = seconds_since(start);
+    const std::vector<std::string> errors = writer_->take_errors();
+    TESSERA_CHECK_AS(IoError, errors.empty(), errors.empty() ? "" : errors.front());
+    for (const CheckpointInfo& each : checkpoints_in(directory_ / "checkpoints")) {
+      std::filesystem::remove_all(each.path);
+    }
+    ++step_;
+    return times;
+  }
+
+  // One copy of as many bytes, to memory that was used before.
+  double memcpy_seconds() {
+    const auto start = Clock::now();
+    bench::memcpy_reference(to_.data(), from_.data(), from_.size());
+    return seconds_since(start);
+  }
+
+  // As many bytes written one after the other, and synced.
+  double plain_write_seconds() const {
+    constexpr std::size_t kChunk = std::size_t{8} << 20;
+    const std::string path = (directory_ / "plain").string();
+    const auto start = Clock::now();
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool is_well = file >= 0;
+    for (std::size_t at = 0; at < from_.size() && is_well;) {
+      const ssize_t count = ::write(file, from_.data() + at, std::min(kChunk, from_.size() - at));
+      is_well = count > 0;
+      at += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+    }
+    is_well = is_well && ::fsync(file) == 0 && ::close(file) == 0;
+    const double seconds = seconds_since(start);
+    TESSERA_CHECK_AS(IoError, is_well, "the plain write of the bench failed: is there room in ", directory_.string(),
+                     "?");
+    std::filesystem::remove(path);
+    return seconds;
+  }
+
+  [[nodiscard]] double gigabytes() const { return 1e-9 * static_cast<double>(nbytes_); }
+
+ private:
+  std::int64_t nbytes_;
+  std::filesystem::path directory_;
+  CheckpointState state_;
+  std::optional<CheckpointWriter> writer_;
+  std::vector<std::byte> from_;
+  std::vector<std::byte> to_;
+  std::int64_t step_ = 1;
+};
+
+TESSERA_BENCH(checkpoints) {
+  const bool wants_any =
+      context.wants("checkpoint_blocked") || context.wants("checkpoint_copy") || context.wants("checkpoint_write");
+  if (!wants_any) return;
+  Saver saver(context.is_brief() ? std::int64_t{4} << 20 : std::int64_t{256} << 20);
+  context.measure({.name = "checkpoint_blocked",
+                   .unit = "x",
+                   .ours = [&]() -> double {
+                     const double copy = saver.memcpy_seconds();
+                     const Saver::Times times = saver.save();
+                     return times.blocked / std::max(0.05 * times.write, 1.2 * copy);
+                   },
+                   .reference_name = "bound: the larger of 5 % of the write and 1.2 memcpys",
+                   .must = 1});
+  context.measure({.name = "checkpoint_copy",
+                   .unit = "ms",
+                   .ours = [&]() -> double { return 1e3 * saver.save().blocked; },
+                   .reference_name = "one memcpy of the same bytes",
+                   .reference = [&]() -> double { return 1e3 * saver.memcpy_seconds(); }});
+  context.measure({.name = "checkpoint_write",
+                   .unit = "GB/s",
+                   .ours = [&]() -> double { return saver.gigabytes() / saver.save().write; },
+                   .reference_name = "write of the same bytes to one file, fsync",
+                   .reference = [&]() -> double { return saver.gigabytes() / saver.plain_write_seconds(); },
+                   .must_ratio = 0.8});
+}
+
+}  // namespace
+}  // namespace tessera::train

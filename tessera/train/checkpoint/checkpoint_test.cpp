@@ -1,0 +1,376 @@
+// Saving, failing, keeping, finding the last good one, and refusing what does not fit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <future>
+
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/store/store.h"
+#include "tessera/comm/world.h"
+#include "tessera/tensor/device_context.h"
+#include "tessera/tensor/safetensors.h"
+#include "tessera/train/checkpoint/detail/index.h"
+#include "tessera/train/checkpoint/detail/shard_file.h"
+#include "tessera/train/checkpoint/testing/checkpoints.h"
+#include "tessera/train/checkpoint/verify.h"
+
+namespace tessera::train {
+namespace {
+
+using layout::Layout;
+using layout::Mesh;
+using ::testing::AllOf;
+using testing::CheckpointDirectory;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::KnownTensor;
+using namespace std::chrono_literals;
+
+const KnownTensor kMatrix{"matrix", DType::kF32, {32, 16}};
+const KnownTensor kVector{"vector", DType::kF32, {9}};
+
+// Two tensors, the first cut over all ranks.
+CheckpointState small_state() {
+  CheckpointState state;
+  const int ranks = current_place().world_size;
+  Layout layout;
+  if (ranks > 1) layout = Layout::parse(Mesh::parse("fsdp=" + std::to_string(ranks)), "S0");
+  state.tensors.emplace_back(kMatrix.name, testing::allocate(kMatrix, layout));
+  state.tensors.emplace_back(kVector.name, testing::allocate(kVector, {}));
+  return state;
+}
+
+void save_known(CheckpointWriter& writer, std::int64_t step) {
+  const CheckpointState state = small_state();
+  testing::set_known(state, step);
+  writer.save(step, state);
+  writer.finish();
+}
+
+// Saves these steps on two ranks, without an error.
+void save_steps(const std::filesystem::path& directory, const std::vector<std::int64_t>& steps, int keep = 10) {
+  simulate(2, [&] {
+    CheckpointWriter writer({.directory = directory, .keep = keep});
+    for (const std::int64_t step : steps) save_known(writer, step);
+    EXPECT_THAT(writer.take_errors(), IsEmpty());
+  });
+}
+
+std::vector<std::int64_t> steps_in(const std::filesystem::path& directory) {
+  std::vector<std::int64_t> steps;
+  for (const CheckpointInfo& each : checkpoints_in(directory)) steps.push_back(each.step);
+  return steps;
+}
+
+std::vector<std::string> names_in(const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// Makes writes of this rank's checkpoint files fail.
+void inject(const std::function<int(const std::string& path, std::uint64_t written)>& fault) {
+  current_rank()->part<detail::WriteFaults>([] { return std::make_shared<detail::WriteFaults>(); }).before_write =
+      fault;
+}
+
+TEST(Checkpoint, KeepsTheLastOnesAndNothingElse) {
+  const CheckpointDirectory directory;
+  save_steps(directory.path(), {10, 20, 30, 40, 50}, 2);
+  EXPECT_THAT(steps_in(directory.path()), ElementsAre(50, 40));
+  EXPECT_THAT(names_in(directory.path()), ElementsAre("step-000000040", "step-000000050"));
+  EXPECT_THAT(names_in(directory.path() / "step-000000050"),
+              ElementsAre("index.json", "rank-000000.safetensors", "rank-000001.safetensors"));
+}
+
+TEST(Checkpoint, KeepsWhatItHasJustWrittenThoughLaterOnesLieThere) {
+  const CheckpointDirectory directory;
+  save_steps(directory.path(), {100, 200});
+  save_steps(directory.path(), {110, 120}, 1);  // resumed from 100, say, because 200 is damaged
+  EXPECT_THAT(steps_in(directory.path()), ElementsAre(200, 120));
+}
+
+TEST(Checkpoint, TakesThePlaceOfOneOfTheSameStep) {
+  const CheckpointDirectory directory;
+  save_steps(directory.path(), {10, 20});
+  const std::string before = testing::bytes_of(directory.path() / "step-000000020/rank-000001.safetensors");
+  simulate(2, [&] {
+    CheckpointWriter writer({.directory = directory.path()});
+    const CheckpointState state = small_state();
+    testing::set_known(state, 99);
+    writer.save(20, state);
+    writer.finish();
+    EXPECT_THAT(writer.take_errors(), IsEmpty());
+  });
+  EXPECT_NE(testing::bytes_of(directory.path() / "step-000000020/rank-000001.safetensors"), before);
+  EXPECT_THAT(names_in(directory.path()), ElementsAre("step-000000010", "step-000000020"));
+}
+
+TEST(Checkpoint, HoldsWhatTheTensorsHeldWhenItWasSaved) {
+  const CheckpointDirectory directory;
+  const device::Device host = device::Device::get("host");
+  const device::Stream stream = host.create_stream({.name = "work", .may_spin = true});
+  CheckpointState state = small_state();
+  testing::set_known(state, 1);
+  CheckpointWriter writer({.directory = directory.path()});
+  {
+    const tensor::StreamScope scope(stream);
+    const device::Hold hold = stream.hold(60s);  // nothing has run when save() returns
+    const auto set = [&](std::int64_t step) {
+      stream.run(
+          [state, step] {
+            for (std::size_t t = 0; t < state.tensors.size(); ++t) {
+              testing::for_each_element(state.tensors[t].second, [&](std::byte* element, std::int64_t place) {
+                const std::uint64_t bits = testing::known_bits(t, place, step);
+                std::memcpy(element, &bits, 4);
+              });
+            }
+          },
+          {.label = "set", .accesses = std::span<const device::Access>()});
+    };
+    set(2);
+    writer.save(2, state);
+    set(3);
+    hold.release();
+  }
+  writer.finish();
+  stream.synchronize();
+  EXPECT_THAT(writer.take_errors(), IsEmpty());
+  EXPECT_EQ(testing::count_wrong(state, 3), 0);
+  load_checkpoint(checkpoints_in(directory.path()).at(0), state);
+  EXPECT_EQ(testing::count_wrong(state, 2), 0);
+}
+
+TEST(Checkpoint, SavesAViewThatDoesNotLieDense) {
+  const CheckpointDirectory directory;
+  CheckpointState whole;
+  whole.tensors.emplace_back("x", testing::allocate({"x", DType::kF32, {4, 6}}, {}));
+  testing::set_known(whole, 5);
+  CheckpointState turned;
+  turned.tensors.emplace_back("x", whole.tensors[0].second.as_strided({6, 4}, {1, 6}, 0));
+  CheckpointWriter writer({.directory = directory.path()});
+  writer.save(5, turned);
+  writer.finish();
+  CheckpointState loaded;
+  loaded.tensors.emplace_back("x", testing::allocate({"x", DType::kF32, {6, 4}}, {}));
+  load_checkpoint(checkpoints_in(directory.path()).at(0), loaded);
+  const float* from = whole.tensors[0].second.data_as<float>();
+  const float* to = loaded.tensors[0].second.data_as<float>();
+  for (int i = 0; i < 6; ++i) {
+    for (int j = 0; j < 4; ++j) EXPECT_EQ(std::memcmp(&to[i * 4 + j], &from[j * 6 + i], 4), 0);
+  }
+}
+
+TEST(Checkpoint, ADiskThatIsFullIsAnErrorOfAllRanksAndTheLastOneStays) {
+  const CheckpointDirectory directory;
+  simulate(3, [&] {
+    CheckpointWriter writer({.directory = directory.path()});
+    save_known(writer, 10);
+    if (current_place().rank == Rank(1)) {
+      inject([](const std::string& /*path*/, std::uint64_t written) { return written > 0 ? ENOSPC : 0; });
+    }
+    save_known(writer, 20);
+    EXPECT_THAT(writer.take_errors(),
+                ElementsAre(AllOf(HasSubstr("checkpoint of step 20 failed"), HasSubstr("No space left on device"),
+                                  HasSubstr("rank-000001.safetensors"), HasSubstr("free space"),
+                                  HasSubstr("the last good one is of step 10"))));
+    EXPECT_THAT(writer.take_errors(), IsEmpty());
+    inject({});
+    save_known(writer, 30);  // there is room again
+    EXPECT_THAT(writer.take_errors(), IsEmpty());
+  });
+  EXPECT_THAT(names_in(directory.path()), ElementsAre("step-000000010", "step-000000030"));
+}
+
+TEST(Checkpoint, ADirectoryThatCannotBeMadeIsAnErrorAndNoEnd) {
+  const CheckpointDirectory directory;
+  std::ofstream(directory.path()) << "a file in its place";
+  simulate(2, [&] {
+    CheckpointWriter writer({.directory = directory.path()});
+    save_known(writer, 10);
+    EXPECT_THAT(writer.take_errors(), ElementsAre(AllOf(HasSubstr("making the directory"), HasSubstr("step 10"))));
+  });
+}
+
+TEST(Checkpoint, ARankThatDoesNotComeIsNamed) {
+  const CheckpointDirectory directory;
+  save_steps(directory.path(), {10});
+  simulate(2, [&] {
+    CheckpointWriter writer({.directory = directory.path(), .timeout = 300ms});
+    if (current_place().rank == Rank(1)) return;
+    save_known(writer, 20);
+    EXPECT_THAT(writer.take_errors(), ElementsAre(HasSubstr("rank 1 did not come")));
+  });
+  EXPECT_THAT(names_in(directory.path()), ElementsAre("step-000000010"));
+}
+
+TEST(Checkpoint, WhatIsAbandonedEndsAtOnce) {
+  const CheckpointDirectory directory;
+  simulate(2, [&] {
+    CheckpointWriter writer({.directory = directory.path(), .timeout = 1h});
+    if (current_place().rank == Rank(1)) return;
+    const CheckpointState state = small_state();
+    testing::set_known(state, 1);
+    writer.save(1, state);
+    writer.abandon();
+    EXPECT_THAT(writer.take_errors(), ElementsAre(HasSubstr("given up")));
+  });
+  EXPECT_THAT(checkpoints_in(directory.path()), IsEmpty());
+}
+
+TEST(Checkpoint, RanksThatSaveDifferentThingsAreToldSo) {
+  const CheckpointDirectory directory;
+  simulate(2, [&] {
+    CheckpointWriter writer({.directory = directory.path()});
+    CheckpointState state = small_state();
+    if (current_place().rank == Rank(1)) state.tensors[1].first = "other";
+    writer.save(1, state);
+    writer.finish();
+    EXPECT_THAT(writer.take_errors(), ElementsAre(HasSubstr("rank 1 saves other tensors than rank 0")));
+  });
+}
+
+TEST(Checkpoint, WhatDeadWritersLeftIsRemoved) {
+  const CheckpointDirectory directory;
+  std::filesystem::create_directories(directory.path() / "step-000000020.partial");
+  std::ofstream(directory.path() / "step-000000020.partial/rank-000007.safetensors") << "half";
+  std::vector<std::string> lines;
+  EXPECT_FALSE(last_good(directory.path(), [&](const std::string& line) { lines.push_back(line); }));
+  EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("step-000000020.partial"), HasSubstr("not written to its end"))));
+  save_steps(directory.path(), {20});
+  EXPECT_THAT(names_in(directory.path()), ElementsAre("step-000000020"));
+  EXPECT_EQ(verify_checkpoint(directory.path() / "step-000000020").faults.size(), 0U);
+}
+
+TEST(Checkpoint, RefusesWhatCanNeverBeSaved) {
+  const CheckpointDirectory directory;
+  CheckpointWriter writer({.directory = directory.path()});
+  const Tensor x = testing::allocate(kVector, {});
+  const auto save = [&](std::vector<std::pair<std::string, Tensor>> tensors) {
+    writer.save(1, {std::move(tensors), {}});
+  };
+  expect_error<InvalidArgument>([&] { save({{"x", x}, {"x", x}}); }, {"'x'", "twice"});
+  expect_error<InvalidArgument>([&] { save({{"x", Tensor()}}); }, {"'x'", "no tensor"});
+  expect_error<InvalidArgument>([&] { save({{"", x}}); }, {"cannot be called"});
+  expect_error<InvalidArgument>(
+      [&] {
+        save({{"z", testing::allocate({"z", DType::kC128, {2}}, {})}});
+      },
+      {"c128", "'z'"});
+  const Layout partial = Layout::parse(Mesh::parse("dp=1,tp=1"), "R,R");
+  expect_error<InvalidArgument>(
+      [&] {
+        save({{"far", testing::allocate(kVector, Layout::parse(Mesh::parse("3+dp=2"), "S0"))}});
+      },
+      {"'far'", "3+dp=2", "1 ranks"});
+  expect_error<InvalidArgument>([&] { writer.save(-1, {}); }, {"step -1"});
+  expect_error<InvalidArgument>([&] { CheckpointWriter none({.directory = directory.path(), .keep = 0}); }, {"keep"});
+  simulate(2, [&] {
+    CheckpointWriter both({.directory = directory.path()});
+    const Layout sums = Layout::parse(Mesh::parse("dp=2"), "P");
+    expect_error<InvalidArgument>(
+        [&] {
+          both.save(1, {{{"gradient", testing::allocate(kVector, sums)}}, {}});
+        },
+        {"'gradient'", "settle"});
+  });
+  EXPECT_FALSE(std::filesystem::exists(directory.path()));
+}
+
+TEST(Checkpoint, RefusesToLoadWhatDoesNotFitAndChangesNothing) {
+  const CheckpointDirectory directory;
+  save_steps(directory.path(), {10});
+  const CheckpointInfo info = checkpoints_in(directory.path()).at(0);
+  CheckpointState state = small_state();
+  testing::set_known(state, 77);
+  const auto load_with = [&](const KnownTensor& other) {
+    CheckpointState asked = state;
+    asked.tensors.emplace_back(other.name, testing::allocate(other, {}));
+    load_checkpoint(info, asked);
+  };
+  expect_error<MismatchError>([&] { load_with({"matrics", DType::kF32, {2}}); }, {"'matrics'", "matrix", "2"});
+  state.tensors.pop_back();
+  expect_error<MismatchError>([&] { load_with({"vector", DType::kF32, {8}}); }, {"'vector'", "[9]", "[8]", "sizes"});
+  expect_error<MismatchError>([&] { load_with({"vector", DType::kBF16, {9}}); }, {"'vector'", "f32", "bf16", "cast"});
+  EXPECT_EQ(testing::count_wrong(state, 77), 0);
+}
+
+TEST(Checkpoint, EveryByteOfAFileIsWatchedOver) {
+  const CheckpointDirectory directory;
+  save_steps(directory.path(), {10, 20});
+  for (const char* name : {"index.json", "rank-000000.safetensors", "rank-000001.safetensors"}) {
+    const std::filesystem::path file = directory.path() / "step-000000020" / name;
+    const auto size = static_cast<std::int64_t>(std::filesystem::file_size(file));
+    const std::string sound = testing::bytes_of(file);
+    for (std::int64_t at = 0; at < size; at += 1 + size / 97) {
+      if (std::isspace(static_cast<unsigned char>(sound[static_cast<std::size_t>(at)])) != 0 &&
+          std::string_view(name) == "index.json") {
+        continue;  // a blank of JSON may become none, which changes nothing or everything
+      }
+      testing::flip_byte(file, at);
+      std::vector<std::string> lines;
+      const auto last = last_good(directory.path(), [&](const std::string& line) { lines.push_back(line); });
+      ASSERT_TRUE(last.has_value());
+      EXPECT_EQ(last->step, 10) << name << " at " << at;
+      EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("step-000000020"), HasSubstr("passed over"))));
+      testing::flip_byte(file, at);
+    }
+  }
+  EXPECT_EQ(last_good(directory.path(), {})->step, 20);
+}
+
+TEST(Checkpoint, AFileThatIsMissingOrShortIsNamed) {
+  const CheckpointDirectory directory;
+  save_steps(directory.path(), {10});
+  const std::filesystem::path checkpoint = directory.path() / "step-000000010";
+  std::filesystem::resize_file(checkpoint / "rank-000001.safetensors", 4200);
+  CheckpointVerdict verdict = verify_checkpoint(checkpoint);
+  ASSERT_EQ(verdict.faults.size(), 1U);
+  EXPECT_THAT(to_string(verdict.faults[0]), AllOf(HasSubstr("rank-000001"), HasSubstr("4200 bytes")));
+  std::filesystem::remove(checkpoint / "rank-000001.safetensors");
+  EXPECT_THAT(to_string(verify_checkpoint(checkpoint).faults.at(0)), HasSubstr("No such file"));
+  CheckpointState state = small_state();
+  expect_error<IoError>([&] { load_checkpoint(open_checkpoint(checkpoint), state); }, {"rank-000001"});
+  std::filesystem::remove(checkpoint / "index.json");
+  EXPECT_THAT(to_string(verify_checkpoint(checkpoint).faults.at(0)), HasSubstr("index.json"));
+  EXPECT_FALSE(last_good(directory.path(), {}).has_value());
+}
+
+TEST(Checkpoint, ADamagedShardIsNamedWithItsTensor) {
+  const CheckpointDirectory directory;
+  save_steps(directory.path(), {10});
+  const std::filesystem::path checkpoint = directory.path() / "step-000000010";
+  const auto header = static_cast<std::int64_t>(detail::load_index(checkpoint).files[1].header_nbytes);
+  testing::flip_byte(checkpoint / "rank-000001.safetensors", header + 5);
+  const CheckpointVerdict verdict = verify_checkpoint(checkpoint);
+  ASSERT_EQ(verdict.faults.size(), 1U);
+  EXPECT_EQ(verdict.faults[0].tensor, "matrix");
+  EXPECT_EQ(verdict.shards, 3);
+}
+
+TEST(Checkpoint, FilesAreSafetensorsThatSayWhatTheyHold) {
+  const CheckpointDirectory directory;
+  save_steps(directory.path(), {10});
+  const tensor::SafetensorsFile file((directory.path() / "step-000000010/rank-000001.safetensors").string());
+  EXPECT_EQ(file.entry("matrix").shape, (Shape{16, 16}));
+  EXPECT_EQ(file.metadata().at("box of matrix"), "[16:32, 0:16] of [32, 16]");
+  EXPECT_EQ(file.metadata().at("step"), "10");
+  EXPECT_EQ(file.metadata().at("rank"), "1");
+}
+
+TEST(Checkpoint, ManySavesLeaveFewKeysInTheStore) {
+  const CheckpointDirectory directory;
+  simulate(2, [&] {
+    CheckpointWriter writer({.directory = directory.path()});
+    for (int step = 0; step < 8; ++step) save_known(writer, step);
+    EXPECT_LE(comm::store()->keys("checkpoint/").size(), 8U);
+  });
+}
+
+}  // namespace
+}  // namespace tessera::train

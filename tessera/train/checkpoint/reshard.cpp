@@ -1,0 +1,205 @@
+#include "tessera/train/checkpoint/reshard.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "tessera/base/atomic_file.h"
+#include "tessera/base/error.h"
+#include "tessera/train/checkpoint/detail/directory.h"
+#include "tessera/train/checkpoint/detail/shard_file.h"
+#include "tessera/train/checkpoint/detail/whole_tensors.h"
+
+namespace tessera::train {
+namespace {
+
+using detail::CheckpointIndex;
+using detail::Part;
+using detail::Run;
+using detail::SavedTensor;
+using layout::Layout;
+using layout::Mesh;
+
+constexpr std::size_t kChunk = std::size_t{1} << 20;
+
+// The axis of the same name, if it is there.
+std::optional<int> axis_of(const Mesh& mesh, const std::string& name) {
+  for (int i = 0; i < mesh.ndim(); ++i) {
+    if (mesh.axis(i).name == name) return i;
+  }
+  return {};
+}
+
+Layout layout_on(const Mesh& mesh, const Layout& old, const std::string& name) {
+  layout::LayoutParts parts;
+  parts.dims.resize(static_cast<std::size_t>(old.ndim()));
+  for (int d = 0; d < old.ndim(); ++d) {
+    for (const layout::Cut& cut : old.cuts(d)) {
+      const layout::Axis& axis = old.mesh().axis(cut.by.axis);
+      TESSERA_CHECK_AS(NotSupported, cut.by.size == axis.size, "reshard: tensor '", name, "' has the layout ",
+                       old.text(), ", where a part of axis '", axis.name,
+                       "' cuts; only cuts by whole axes can be carried over to another mesh");
+      const auto at = axis_of(mesh, axis.name);
+      if (!at) continue;
+      parts.dims[static_cast<std::size_t>(d)].cuts.push_back({{*at, 1, mesh.axis(*at).size}, cut.blocks});
+    }
+  }
+  return Layout::create(mesh, std::move(parts));
+}
+
+// Puts a part of a whole tensor together in its file, a buffer at a time.
+class PartWriter {
+ public:
+  PartWriter(const std::string& path, std::uint64_t offset, std::vector<std::byte>& buffer)
+      : file_(path, false), offset_(offset), buffer_(buffer) {
+    buffer_.clear();
+  }
+
+  // The checksum of what was written.
+  std::string write(const Part& part, const Shape& whole, std::size_t item, std::span<const std::byte> elements) {
+    steps_.assign(whole.size() + 1, static_cast<std::int64_t>(item));
+    for (std::size_t d = whole.size(); d-- > 0;) steps_[d] = steps_[d + 1] * whole[d];
+    walk(part, 0, elements.data());
+    flush();
+    return hasher_.hex();
+  }
+
+ private:
+  void walk(const Part& part, std::size_t d, const std::byte* from) {
+    if (d == part.dims.size()) return add({from, static_cast<std::size_t>(steps_[d])});
+    for (const Run& run : part.dims[d]) {
+      const std::byte* begin = from + run.global * steps_[d + 1];
+      if (d + 1 == part.dims.size()) {
+        add({begin, static_cast<std::size_t>(run.size * steps_[d + 1])});
+        continue;
+      }
+      for (std::int64_t i = 0; i < run.size; ++i) walk(part, d + 1, begin + i * steps_[d + 1]);
+    }
+  }
+  void add(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const std::size_t count = std::min(bytes.size(), kChunk - buffer_.size());
+      buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count));
+      bytes = bytes.subspan(count);
+      if (buffer_.size() == kChunk) flush();
+    }
+  }
+  void flush() {
+    hasher_.add(buffer_);
+    file_.write(buffer_, offset_);
+    offset_ += buffer_.size();
+    buffer_.clear();
+  }
+
+  detail::OutputFile file_;
+  std::uint64_t offset_;
+  std::vector<std::byte>& buffer_;
+  detail::Hasher hasher_;
+  std::vector<std::int64_t> steps_;  // bytes of a step of the dimension before
+};
+
+// The files of a checkpoint that is written tensor by tensor.
+class NewCheckpoint {
+ public:
+  NewCheckpoint(const CheckpointIndex& index, std::filesystem::path aside)
+      : index_(index), aside_(std::move(aside)), ownership_(index.tensors, index.world_size) {
+    writers_.resize(index.tensors.size());
+    for (int rank = 0; rank < index.world_size; ++rank) {
+      plans_.push_back(detail::plan_shard(index.tensors, ownership_, index.step, rank));
+      detail::OutputFile(path_of(rank)).reserve(plans_.back().nbytes);
+      hashes_.emplace_back(plans_.back().pieces.size());
+      for (std::size_t i = 0; i < plans_.back().pieces.size(); ++i) {
+        writers_[plans_.back().pieces[i].tensor].emplace_back(rank, i);
+      }
+    }
+  }
+
+  void write(std::size_t tensor, std::span<const std::byte> elements) {
+    const SavedTensor& saved = index_.tensors[tensor];
+    for (const auto& [rank, i] : writers_[tensor]) {
+      const auto r = static_cast<std::size_t>(rank);
+      PartWriter writer(path_of(rank), plans_[r].header_nbytes + plans_[r].pieces[i].offset, buffer_);
+      hashes_[r][i] = writer.write(detail::part_of(saved.layout, saved.shape, Rank(rank)), saved.shape,
+                                   itemsize(saved.dtype), elements);
+    }
+  }
+
+  // Headers, and all of it to the disk.
+  std::vector<detail::SavedFile> finish() {
+    std::vector<detail::SavedFile> files;
+    for (int rank = 0; rank < index_.world_size; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      const std::string header = detail::shard_header(index_.tensors, plans_[r], index_.step, rank, hashes_[r]);
+      detail::OutputFile file(path_of(rank), false);
+      file.write(std::as_bytes(std::span(header)), 0);
+      file.sync();
+      files.push_back({plans_[r].nbytes, plans_[r].header_nbytes, detail::hash_of(header)});
+    }
+    return files;
+  }
+
+ private:
+  [[nodiscard]] std::string path_of(int rank) const { return (aside_ / detail::file_name(rank)).string(); }
+
+  const CheckpointIndex& index_;
+  std::filesystem::path aside_;
+  detail::Ownership ownership_;
+  std::vector<detail::ShardPlan> plans_;                           // by rank
+  std::vector<std::vector<std::string>> hashes_;                   // by rank, then piece
+  std::vector<std::vector<std::pair<int, std::size_t>>> writers_;  // by tensor: rank and piece
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace
+
+CheckpointInfo reshard_checkpoint(const CheckpointInfo& from, const Mesh& mesh,
+                                  const std::filesystem::path& directory) {
+  detail::WholeTensors tensors(from);
+  TESSERA_CHECK(mesh.ranks().first == 0 && mesh == Mesh::parse(mesh.text()), "reshard: mesh ", mesh.text(),
+                " does not begin at rank 0");
+  CheckpointIndex index = tensors.index();
+  index.world_size = static_cast<int>(mesh.size());
+  index.written_at_seconds = std::time(nullptr);
+  for (SavedTensor& tensor : index.tensors) {
+    if (tensor.layout) tensor.layout = layout_on(mesh, tensor.layout, tensor.name);
+  }
+  detail::check_tensors(index.tensors, index.world_size);
+  const std::filesystem::path place = directory / detail::step_name(index.step);
+  TESSERA_CHECK(!std::filesystem::exists(place), "reshard: '", place.string(),
+                "' is there already; give another --out, or remove it");
+  const std::filesystem::path aside = detail::partial_of(directory, index.step);
+  TESSERA_CHECK(!std::filesystem::exists(aside), "reshard: '", aside.string(),
+                "' is being written, or was left by a writer that died; remove it if so");
+  detail::make_partial(directory, index.step);
+  try {
+    NewCheckpoint made(index, aside);
+    for (std::size_t t = 0; t < index.tensors.size(); ++t) made.write(t, tensors.read(t));
+    index.files = made.finish();
+    write_file((aside / detail::kIndexName).string(), detail::write_index(index));
+    detail::put_in_place(directory, index.step);
+  } catch (...) {
+    std::error_code none;
+    std::filesystem::remove_all(aside, none);
+    throw;
+  }
+  return detail::info_of(index, place);
+}
+
+Mesh mesh_with_ranks(const CheckpointInfo& from, int ranks) {
+  TESSERA_CHECK(ranks >= 1, "reshard: ", ranks, " ranks; give at least 1");
+  if (from.mesh.empty()) return Mesh::create({{.name = "fsdp", .size = ranks}});
+  const Mesh old = Mesh::parse(from.mesh);
+  const int free = axis_of(old, "fsdp").value_or(0);
+  std::vector<layout::AxisSpec> axes;
+  std::int64_t others = 1;
+  for (int i = 0; i < old.ndim(); ++i) {
+    const layout::Axis& axis = old.axis(i);
+    axes.push_back({axis.name, axis.size, axis.link, axis.options});
+    if (i != free) others *= axis.size;
+  }
+  TESSERA_CHECK(ranks % others == 0, "reshard: of mesh ", from.mesh, " the axes other than '", old.axis(free).name,
+                "' have ", others, " ranks, which do not divide ", ranks, "; give the whole mesh with --mesh");
+  axes[static_cast<std::size_t>(free)].size = ranks / others;
+  return Mesh::create(std::move(axes));
+}
+
+}  // namespace tessera::train
