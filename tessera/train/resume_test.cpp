@@ -71,7 +71,10 @@ TEST_F(RunAgain, GoesOnWhereItWasAskedToEndAndLeavesWhatOneRunLeaves) {
     EXPECT_EQ(testing::wrong_lines(path(name.c_str()), 12, 1), "");
     EXPECT_EQ(summary(name.c_str()).at("tokens"), summary("whole").at("tokens"));
     EXPECT_EQ(summary(name.c_str()).at("held_out"), summary("whole").at("held_out"));
-    EXPECT_GT(summary(name.c_str()).at("ranks").at(0).at("step_seconds"), 0);
+    double seconds = 0;
+    for (const std::string& line : lines_of(path(name.c_str()) / "metrics.jsonl"))
+      seconds += nlohmann::json::parse(line).at("seconds").get<double>();
+    EXPECT_NEAR(summary(name.c_str()).at("ranks").at(0).at("step_seconds"), seconds, 1e-9) << "of the whole run";
   }
 }
 
@@ -109,6 +112,21 @@ TEST_F(RunAgain, AFinishedRunIsRefusedUntilItsStepsAreRaised) {
   EXPECT_EQ(difference(got, want), "");
   longer.train.steps = 10;
   expect_error<IoError>([&] { (void)run_and(longer); }, {"finished"});
+}
+
+TEST_F(RunAgain, ADirectoryIsOfOneRunAtATime) {
+  std::string refused;
+  const testing::LineListener out([&](const std::string& line) {
+    if (!line.starts_with("step 5/") || !refused.empty()) return;
+    try {
+      (void)run(config(), nullptr);
+    } catch (const IoError& error) {
+      refused = error.message();
+    }
+  });
+  EXPECT_EQ(run(config(), out.file()).end, RunEnd::kDone);
+  EXPECT_TRUE(contains(refused, "is that of a run which is going on")) << refused;
+  EXPECT_EQ(testing::wrong_lines(path(), 12, 1), "");
 }
 
 TEST_F(RunAgain, OptionsThatChangeTheNumbersMayNotDiffer) {
@@ -211,7 +229,7 @@ TEST_F(RunAgain, WhatCannotBeWrittenIsToldAndTheRunGoesOn) {
   EXPECT_EQ(done.end, RunEnd::kDone);
   EXPECT_EQ(done.steps, 12);
   EXPECT_EQ(summary().at("checkpoints").at("errors").size(), 6u);
-  EXPECT_TRUE(contains(said, "could not be written")) << said;
+  EXPECT_LT(said.find("could not be written"), said.find("step 12/12")) << "it is told when it happens\n" << said;
   EXPECT_TRUE(contains(said, "6 of the checkpoints could not be written")) << said;
 }
 

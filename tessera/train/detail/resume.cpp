@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kDigestedSamples = 64;
 
-// Of these the numbers are the same whatever they are, or they say what is to be done from now on.
+// Of these the numbers are the same whatever they are, or they say what happens from now on.
 constexpr std::array kFreeSections = {"run.", "checkpoint.", "eval.", "mesh.", "data."};
 constexpr std::array kFreeOptions = {"model.preset", "train.steps",    "train.on_nan",
                                      "train.spike",  "train.on_spike", "train.graph"};

@@ -1,7 +1,10 @@
 #include "tessera/train/detail/run_directory.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <fstream>
@@ -50,6 +53,19 @@ std::filesystem::path make(const Config& config) {
                    "' cannot be made: ", error ? error.message() : "it is no directory",
                    "; give another with --run.directory");
   return path;
+}
+
+// Keeps other runs out of the directory, until it is let go of or this process ends, however that happens. A file
+// system that has no locks keeps nobody out.
+std::shared_ptr<void> lock(const std::filesystem::path& directory) {
+  const std::shared_ptr<int> fd(new int(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), [](int* open) {
+    if (*open >= 0) ::close(*open);
+    delete open;
+  });
+  const bool is_taken = *fd >= 0 && ::flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  TESSERA_CHECK_AS(IoError, !is_taken, "run directory '", directory.string(),
+                   "' is that of a run which is going on; wait for it to end, or give another with --run.directory");
+  return fd;
 }
 
 // Whether the run of this directory took all the steps that are asked for now.
@@ -106,6 +122,7 @@ std::optional<CheckpointInfo> begin(const std::filesystem::path& directory, cons
 
 RunStart open(const Config& config, const Say& say) {
   const std::filesystem::path directory = make(config);
+  std::shared_ptr<void> held = lock(directory);
   const bool had_run = std::filesystem::exists(directory / "config.toml");
   const std::optional<CheckpointInfo> last = begin(directory, config, say);
   // Whether the data are the same is known later, when they have been opened.
@@ -120,7 +137,7 @@ RunStart open(const Config& config, const Say& say) {
   } else if (had_run) {
     say("the run in " + directory.string() + " has no checkpoint: it begins anew\n");
   }
-  return {.directory = directory, .checkpoint = last ? last->path : std::filesystem::path()};
+  return {.directory = directory, .checkpoint = last ? last->path : std::filesystem::path(), .lock = std::move(held)};
 }
 
 }  // namespace
@@ -143,7 +160,7 @@ RunStart RunRanks::open_directory(const Config& config, const Say& say) const {
     const std::string answer = comm::store()->get(key("directory"), kPatience);
     TESSERA_CHECK_AS(IoError, answer.starts_with('='), answer.substr(1));
     const nlohmann::json json = nlohmann::json::parse(answer.substr(1));
-    RunStart start{.directory = json.at(0).get<std::string>(), .checkpoint = json.at(1).get<std::string>()};
+    RunStart start{.directory = json.at(0).get<std::string>(), .checkpoint = json.at(1).get<std::string>(), .lock = {}};
     std::error_code ignored;  // on another machine it is another directory; who opens a file there says what is wrong
     std::filesystem::create_directories(start.directory, ignored);
     return start;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ using Say = std::function<void(const std::string&)>;
 struct RunStart {
   std::filesystem::path directory = {};   ///< of the run, from the root
   std::filesystem::path checkpoint = {};  ///< to go on from; empty: from the first step
+  std::shared_ptr<void> lock = {};        ///< on rank 0: while there is one, no other run can have the directory
 };
 
 /// Where the checkpoints of a run in this directory are.

@@ -61,9 +61,9 @@ bool Shrinking::shrink() {
   if (std::ranges::find(left, before.rank.value()) == left.end()) return false;
   config_.mesh = *mesh;
   worlds_.push_back(std::make_unique<comm::SmallerWorld>(left, kPatience));
-  const std::string words =
-      fmt::format("{}\ngoing on with {} of {} ranks, dp {} x fsdp {} x tp {}{}\n", reason_, size, before.world_size,
-                  mesh->dp, mesh->fsdp, mesh->tp, spare > 0 ? fmt::format("; {} more {} no place", spare, spare == 1 ? "has" : "have") : "");
+  const std::string words = fmt::format(
+      "{}\ngoing on with {} of {} ranks, dp {} x fsdp {} x tp {}{}\n", reason_, size, before.world_size, mesh->dp,
+      mesh->fsdp, mesh->tp, spare > 0 ? fmt::format("; {} more {} no place", spare, spare == 1 ? "has" : "have") : "");
   if (current_place().rank == Rank(0) && out_ != nullptr) {
     std::fputs(words.c_str(), out_);
     std::fflush(out_);
