@@ -166,6 +166,24 @@ TEST_F(Resume, ThoseThatAreLeftGoOnAsASmallerWorld) {
   EXPECT_TRUE(is_six_or_eight(summary("shrunk").at("resumed_from"))) << summary("shrunk");
 }
 
+TEST_F(Resume, RanksThatWaitInOtherGroupsHearOfIt) {
+  Config config = this->config("run");
+  config.mesh = {.dp = 2, .fsdp = 1, .tp = 2};
+  config.run.on_failure = "shrink";
+  // Rank 3 has no group with rank 0 but that of all.
+  const auto ends = comm::run_rank_processes(4, [&](int rank) {
+    const LineListener out([&](const std::string& line) {
+      if (rank == 0 && line.starts_with("step 9/")) ::raise(SIGKILL);
+    });
+    const Summary summary = run(config, out.file());
+    EXPECT_EQ(summary.end, rank == 3 ? RunEnd::kInterrupted : RunEnd::kDone) << summary.reason;
+    EXPECT_EQ(summary.config.mesh.tp, 2);
+  });
+  EXPECT_EQ(ends[0].signal, SIGKILL);
+  for (int rank = 1; rank < 4; ++rank) EXPECT_EQ(ends[static_cast<std::size_t>(rank)].exit_code, 0) << rank;
+  EXPECT_EQ(summary("run").at("mesh"), nlohmann::json({{"dp", 1}, {"fsdp", 1}, {"tp", 2}}));
+}
+
 TEST_F(Resume, WhatIsCutOverTensorRanksCannotGoOnWithoutOne) {
   Config config = this->config("run");
   config.mesh.fsdp = 1;
