@@ -169,6 +169,7 @@ TEST_F(Resume, ThoseThatAreLeftGoOnAsASmallerWorld) {
 TEST_F(Resume, RanksThatWaitInOtherGroupsHearOfIt) {
   Config config = this->config("run");
   config.mesh = {.dp = 2, .fsdp = 1, .tp = 2};
+  config.train.steps = 60;
   config.run.on_failure = "shrink";
   // Rank 3 has no group with rank 0 but that of all.
   const auto ends = comm::run_rank_processes(4, [&](int rank) {
