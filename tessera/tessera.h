@@ -17,6 +17,7 @@
 #include "tessera/base/version.h"
 #include "tessera/comm/operation.h"
 #include "tessera/comm/process_group.h"
+#include "tessera/comm/smaller_world.h"
 #include "tessera/comm/reduction.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/symmetric.h"

@@ -17,9 +17,11 @@ std::function<int()> declare(CLI::App& app) {
       ->required()
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
-  app.add_option("--on-failure", *on_failure,
-                 "When a rank fails: kill (the others get SIGTERM, after 3 s SIGKILL) or keep (they go on)")
-      ->check(CLI::IsMember({"kill", "keep"}))
+  app.add_option(
+         "--on-failure", *on_failure,
+         "When a rank fails: kill (the others get SIGTERM, after 3 s SIGKILL), keep (they go on) or shrink (they "
+         "go on, and the exit code is 0 when one of them ends well)")
+      ->check(CLI::IsMember({"kill", "keep", "shrink"}))
       ->capture_default_str()
       ->type_name("WHAT");
   app.add_option("--restarts", options->restarts, "How often to start all ranks again after a failure")
@@ -52,7 +54,8 @@ std::function<int()> declare(CLI::App& app) {
   return [options, on_failure, patience]() -> int {
     options->patience = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(*patience));
     options->verdict = watch::verdict_of_run;
-    options->on_failure = *on_failure == "keep" ? comm::OnFailure::kKeep : comm::OnFailure::kKill;
+    if (*on_failure == "keep") options->on_failure = comm::OnFailure::kKeep;
+    if (*on_failure == "shrink") options->on_failure = comm::OnFailure::kShrink;
     try {
       return comm::launch(*options).exit_code;
     } catch (

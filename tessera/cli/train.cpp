@@ -3,6 +3,7 @@
 // world that it was started in.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -28,6 +29,8 @@ struct Words {
   int ranks = 0;  // 0: not given
   std::string config_file;
   bool is_print = false;
+  int restarts = 0;
+  std::string on_failure = "kill";
   std::vector<std::vector<std::string>> values;  // as many as there are options; empty: not given
 };
 
@@ -86,10 +89,16 @@ std::vector<std::string> rank_command(const train::Config& config) {
   return command;
 }
 
-int start_ranks(train::Config config, int ranks) {
+int start_ranks(train::Config config, const Words& words) {
   if (config.run.progress == "auto" && ::isatty(1) == 1) config.run.progress = "bar";
+  const bool shrinks = words.on_failure == "shrink";
+  if (shrinks) config.run.on_failure = "shrink";
   const TrainRelay relay;
-  comm::LaunchOptions options{.command = rank_command(config), .ranks = ranks, .run_dir = config.run.directory};
+  comm::LaunchOptions options{.command = rank_command(config),
+                              .ranks = words.ranks,
+                              .on_failure = shrinks ? comm::OnFailure::kShrink : comm::OnFailure::kKill,
+                              .restarts = words.restarts,
+                              .run_dir = config.run.directory};
   options.verdict = watch::verdict_of_run;
   options.out = relay.out();
   options.err = relay.err();
@@ -99,6 +108,8 @@ int start_ranks(train::Config config, int ranks) {
 // The options as a configuration that fits its world, or an error before anything is done.
 train::Config read_and_check(const Words& words) {
   const comm::LaunchEnvironment launched = comm::read_launch_environment();
+  TESSERA_CHECK(words.ranks > 0 || (words.restarts == 0 && words.on_failure == "kill"),
+                "--restarts and --on-failure are for ranks that -n starts; who started this one has such of its own");
   TESSERA_CHECK(words.ranks == 0 || launched.place.world_size == 1, "-n starts ranks, but this is one of ",
                 launched.place.world_size, " ranks that ", launched.launcher, " started; leave -n out");
   const train::Config config = read_config(words);
@@ -118,9 +129,11 @@ int train(const Words& words) {
       std::fputs(train::to_toml(config).c_str(), stdout);
       return kDone;
     }
-    if (words.ranks > 0) return start_ranks(config, words.ranks);
+    if (words.ranks > 0) return start_ranks(config, words);
     tessera::init();
-    return train::run(config).end == train::RunEnd::kDone ? kDone : kFailed;
+    const train::Summary summary = train::run(config);
+    const bool is_kept = summary.end == train::RunEnd::kInterrupted && summary.checkpoint_errors.empty();
+    return summary.end == train::RunEnd::kDone || is_kept ? kDone : kFailed;
   } catch (const InvalidArgument& error) {  // what the user gave: where we noticed does not matter
     std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
   } catch (const IoError& error) {
@@ -137,6 +150,15 @@ std::function<int()> declare(CLI::App& app) {
       ->type_name("N");
   app.add_option("--config", words->config_file, "Read options from a TOML file; those given beside it win")
       ->type_name("FILE");
+  app.add_option("--restarts", words->restarts,
+                 "With -n: start all ranks again after a failure, that many times; they go on from the last checkpoint")
+      ->check(CLI::Range(0, 1'000'000))
+      ->type_name("N");
+  app.add_option("--on-failure", words->on_failure,
+                 "With -n, when a rank dies: kill the others, or let them go on as a smaller world (shrink)")
+      ->check(CLI::IsMember({"kill", "shrink"}))
+      ->capture_default_str()
+      ->type_name("WHAT");
   app.add_flag("--print-config", words->is_print, "Print the resolved configuration as TOML and exit");
   std::size_t at = 0;
   for (const train::Option& option : train::options()) {
@@ -144,11 +166,26 @@ std::function<int()> declare(CLI::App& app) {
     added->group(group_of(option))->type_name(type_of(option))->type_size(1)->expected(1)->take_all();
     if (!is_list(option)) added->take_last();
   }
+  // What is asked for by hand has a short name too.
+  const auto add_short = [&](const char* name, const char* full) {
+    const auto is_it = [&](const train::Option& option) { return option.name == full; };
+    const auto found = std::ranges::find_if(train::options(), is_it) - train::options().begin();
+    app.add_option(name, words->values[static_cast<std::size_t>(found)], std::string("Short for --") + full)
+        ->type_name(type_of(train::options()[static_cast<std::size_t>(found)]))
+        ->expected(1)
+        ->take_last();
+  };
+  add_short("--dump-step", "run.dump_step");
+  add_short("--profile-steps", "run.profile_steps");
   app.get_formatter()->column_width(40);
   app.footer(
       "A TOML file has the same names: --model.layers 6 is layers = 6 under [model].\n"
       "The run directory gets config.toml, metrics.jsonl, loss.csv and summary.json.\n"
-      "Exit code: 0 all steps were taken, 1 the run stopped or failed, 2 the options make no sense.\n"
+      "A directory that holds a run which is not finished: it goes on from the last good checkpoint. SIGTERM, or "
+      "SIGINT\n"
+      "once: it ends after the next step with a checkpoint. SIGUSR1: the next steps are profiled.\n"
+      "Exit code: 0 all steps were taken, or it was asked to end; 1 it stopped or failed; 2 the options make no "
+      "sense.\n"
       "  tessera train -n 4 --mesh.tp 2 --data.files my_text --train.steps 500 --run.sample 200\n"
       "  mpirun -n 16 tessera train --config run.toml --train.seed 2");
   return [words] { return train(*words); };

@@ -28,6 +28,16 @@ class Train : public ::testing::Test {
   Outcome train(const std::string& arguments) const {
     return tessera("train " + arguments, "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");
   }
+  // Likewise, and runs `then` in a shell once metrics.jsonl tells of this step; $job is the command's process.
+  Outcome train_and(const std::string& arguments, int step, const std::string& then) const {
+    std::ofstream(directory + "/script") << "export TESSERA_RECORD_BYTES=1MiB\n'" TESSERA_PROGRAM "' train "
+                                         << arguments << " &\njob=$!\n"
+                                         << "until grep -qs '\"step\":" << step
+                                         << ",' run/metrics.jsonl; do kill -0 $job || exit 99; sleep 0.02; done\n"
+                                         << then << "\nwait $job\n";
+    const int status = std::system(("cd " + directory + " && sh script >out 2>err").c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(directory + "/out"), content(directory + "/err")};
+  }
   std::string run(const std::string& file) const { return content(directory + "/run/" + file); }
 
   std::string directory;
@@ -142,6 +152,70 @@ TEST_F(Train, ARunThatIsStoppedSaysWhyAndLeavesItsFiles) {
   EXPECT_TRUE(contains(summary.at("reason"), "not finite")) << summary.at("reason");
   EXPECT_EQ(summary.at("ranks").size(), 2u) << "all ranks had time to report";
   EXPECT_EQ(count(run("metrics.jsonl"), "\n"), 2u);
+}
+
+const std::string kPidOfRank1 = "$(tr -d ' \\n' <run/launch.json | sed 's/.*\"rank\":1,\"pid\":\\([0-9]*\\).*/\\1/')";
+
+TEST_F(Train, IsStartedAgainAndGoesOnFromItsLastCheckpoint) {
+  const std::string options =
+      "-n 2 --restarts 2 " + small + " --train.steps 1000 --eval.every 0 --checkpoint.every 100";
+  const Outcome outcome = train_and(options, 150, "kill -9 " + kPidOfRank1);
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "rank 1 was killed by signal 9")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "(restart 1 of 2)")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "going on after step ")) << outcome.out;
+  const auto summary = nlohmann::json::parse(run("summary.json"));
+  EXPECT_EQ(summary.at("end"), "done");
+  EXPECT_EQ(summary.at("resumed_from").size(), 1u);
+  EXPECT_EQ(count(run("loss.csv"), "\n"), 1001u) << "each step is told once";
+  EXPECT_EQ(count(run("metrics.jsonl"), "\n"), 2000u);
+}
+
+TEST_F(Train, ATermEndsItWithACheckpointAndTheSameCommandGoesOn) {
+  const std::string options = "-n 2 " + small + " --train.steps 600 --eval.every 0 --checkpoint.every 1000";
+  const Outcome stopped = train_and(options, 20, "kill $job");
+  EXPECT_EQ(stopped.code, 0) << stopped.out << stopped.err;
+  EXPECT_TRUE(contains(stopped.out, "interrupted after ")) << stopped.out;
+  const auto first = nlohmann::json::parse(run("summary.json"));
+  EXPECT_EQ(first.at("end"), "interrupted");
+  EXPECT_EQ(first.at("checkpoints").at("last"), first.at("steps"));
+  const Outcome done = train(options);
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_TRUE(contains(done.out, "going on after step " + first.at("steps").dump())) << done.out;
+  EXPECT_EQ(nlohmann::json::parse(run("summary.json")).at("resumed_from").at(0), first.at("steps"));
+}
+
+TEST_F(Train, GoesOnWithoutARankThatDied) {
+  const std::string options =
+      "-n 2 --on-failure shrink " + small + " --train.steps 1000 --eval.every 0 --checkpoint.every 100";
+  const Outcome outcome = train_and(options, 150, "kill -9 " + kPidOfRank1);
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "going on with 1 of 2 ranks")) << outcome.out;
+  const auto summary = nlohmann::json::parse(run("summary.json"));
+  EXPECT_EQ(summary.at("end"), "done");
+  EXPECT_EQ(summary.at("world_size"), 1);
+  EXPECT_EQ(count(run("loss.csv"), "\n"), 1001u);
+}
+
+TEST_F(Train, ProfilesWhenASignalAsksOnAllRanks) {
+  const Outcome outcome = train_and("-n 2 " + small + " --train.steps 500 --eval.every 0", 20, "kill -USR1 $job");
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  const std::size_t at = outcome.out.find(directory + "/run/profile-");
+  ASSERT_NE(at, std::string::npos) << outcome.out;
+  const std::string folder = outcome.out.substr(at, outcome.out.find('\n', at) - at);
+  for (const char* file :
+       {"/rank-0.trace.json", "/rank-1.trace.json", "/rank-0.memory.pickle", "/rank-1.memory.pickle"})
+    EXPECT_TRUE(std::filesystem::exists(folder + file)) << folder << file;
+  const auto trace = nlohmann::json::parse(content(folder + "/rank-1.trace.json"));
+  EXPECT_EQ(trace.at("distributedInfo").at("rank"), 1);
+  EXPECT_TRUE(contains(trace.dump(), "\"cat\":\"kernel\""));
+}
+
+TEST_F(Train, ShortNamesOfWhatIsAskedForByHand) {
+  const Outcome outcome = train("--dump-step 3 --profile-steps 2..3 --print-config " + small);
+  EXPECT_TRUE(contains(outcome.out, "\ndump_step = 3\n")) << outcome.out << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "\nprofile_steps = \"2..3\"\n")) << outcome.out;
+  EXPECT_EQ(train("--restarts 2 " + small).code, 2) << "that is for ranks that it starts";
 }
 
 TEST_F(Train, AMissingFileIsNamed) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <thread>
 
+#include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/cli/report.h"
 #include "tessera/cli/terminal.h"
@@ -34,6 +35,7 @@ constexpr const char* kHelpText =
     "q    quit\n"
     "e    show what explains the state of the run, or the table again\n"
     "r    read now\n"
+    "p    ask the run for a profile of its next steps (training runs: docs/training.md)\n"
     "j k  down and up, space and b by a page\n"
     "?    this page, or the table again\n"
     "\n"
@@ -45,7 +47,8 @@ constexpr const char* kHelpText =
     "IN FLIGHT  group, number, operation; 'queued': its stream has not come to it, 'waits for others': this rank is\n"
     "           there and others are not, 'moves bytes': all are there\n"
     "\n"
-    "Nothing of the job is touched: only files of the run directory are read.";
+    "Nothing of the job is touched: only files of the run directory are read. p leaves a file there, profile.request,\n"
+    "which the run takes away when it answers.";
 
 struct Options {
   std::string run;
@@ -77,9 +80,19 @@ std::shared_ptr<const Reading> read_once(const Options& options, const Reading* 
   return reading;
 }
 
+// Asks the run for a profile of its next steps; what to say about it.
+std::string ask_for_profile(const std::string& run) {
+  try {
+    write_file(run + "/profile.request", "a profile of the next steps\n");
+    return "A profile was asked for: see profile-STEP in the run directory.";
+  } catch (const IoError& error) {
+    return error.message();
+  }
+}
+
 std::string last_line(const Reading& reading) {
   if (!reading.problem.empty()) return reading.problem;
-  if (!reading.found) return "Nothing seems to hang.   q quit   e explain   r read now   ? help";
+  if (!reading.found) return "Nothing seems to hang.   q quit   e explain   r read now   p profile   ? help";
   return reading.found->verdict.sentence + "   (e explains)";
 }
 
@@ -165,13 +178,15 @@ class Reader {
 // What is on the screen.
 class Watch {
  public:
-  explicit Watch(std::shared_ptr<const Reading> first) : reading_(std::move(first)) {}
+  Watch(std::string run, std::shared_ptr<const Reading> first) : run_(std::move(run)), reading_(std::move(first)) {}
 
   void draw() {
     const Terminal::Size size = Terminal::size();
     record::Screen screen{size.width, size.height, first_, std::getenv("NO_COLOR") == nullptr};
     switch (page_) {
-      case Page::kTable: return Terminal::draw(record::live_lines(reading_->view, last_line(*reading_), screen));
+      case Page::kTable:
+        return Terminal::draw(
+            record::live_lines(reading_->view, answer_.empty() ? last_line(*reading_) : answer_, screen));
       case Page::kHelp: return Terminal::draw(record::page_lines(kHelpText, "? back   q quit", screen));
       case Page::kExplanation:
         return Terminal::draw(record::page_lines(explanation(), "e back   j k move   q quit", screen));
@@ -183,11 +198,13 @@ class Watch {
   // False: it is to end.
   bool press(char key, Reader& reader) {
     const std::size_t page = std::max<std::size_t>(Terminal::size().height, 3) - 2;
+    answer_.clear();
     switch (key) {
       case 'q': return false;
       case 'e': turn_to(Page::kExplanation); break;
       case '?': turn_to(Page::kHelp); break;
       case 'r': reader.read_now(); break;
+      case 'p': answer_ = ask_for_profile(run_); break;
       case 'j': move(1, true); break;
       case 'k': move(1, false); break;
       case ' ': move(page, true); break;
@@ -214,7 +231,9 @@ class Watch {
     return record::to_text(reading_->evidence, found);
   }
 
+  std::string run_;
   std::shared_ptr<const Reading> reading_;
+  std::string answer_;  // to the last key, until the next
   Page page_ = Page::kTable;
   std::size_t first_ = 0;
 };
@@ -222,7 +241,7 @@ class Watch {
 int watch(const Options& options, const std::shared_ptr<const Reading>& first) {
   std::optional<Terminal> terminal(std::in_place);
   Reader reader(options, first);  // after the terminal: its thread must not take signals
-  Watch watch(first);
+  Watch watch(options.run, first);
   watch.draw();
   while (true) {
     const TerminalEvent event = terminal->wait(reader.descriptor());
@@ -266,7 +285,8 @@ std::function<int()> declare(CLI::App& app) {
   app.add_flag("--once", options->once, "Print one table and end, as without a terminal");
   app.footer(
       "A row a rank: state, step, loss, rate, memory, the operation in flight and for how long. Keys: q quits, e\n"
-      "explains, r reads now, ? helps. Nothing of the job is touched: only files of the run directory are read.\n"
+      "explains, r reads now, p asks a training run for a profile of its next steps, ? helps. Else nothing of the job\n"
+      "is touched: only files of the run directory are read.\n"
       "  tessera watch runs/night\n"
       "  tessera watch runs/night --once | cut -f 1,2,8");
   return [options]() -> int {

@@ -167,6 +167,9 @@ TEST_F(WatchTerminal, ShowsTheTableAnswersKeysAndGivesTheScreenBack) {
   ASSERT_TRUE(terminal->wait_for("STATE      of the rank's process")) << terminal->shown();
   terminal->press("?");
   ASSERT_TRUE(terminal->wait_for("RANK")) << terminal->shown();
+  terminal->press("p");
+  ASSERT_TRUE(terminal->wait_for("A profile was asked for")) << terminal->shown();
+  EXPECT_TRUE(fs::exists(run + "/profile.request"));
   terminal->press("e");
   ASSERT_TRUE(terminal->wait_for("e back")) << terminal->shown();
   terminal->press("e");

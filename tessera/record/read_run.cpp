@@ -73,6 +73,16 @@ void settle_state(Rank& rank, std::optional<RecordState> record, ProcessState pr
   if (end != nullptr) take_end(rank, *end);
 }
 
+// What the rank did, by its record.
+void read_content(const RecordFile& file, const ReadOptions& options, Rank& rank, std::vector<std::string>& problems) {
+  rank.last_ns = detail::last_record_ns(file);
+  for (const probe::RingInfo& ring : file.rings()) rank.lost += ring.name == "comm" ? ring.overwritten : 0;
+  rank.groups = detail::read_groups(file, options.last_launches, problems);
+  rank.marks = detail::read_marks(file, problems);
+  rank.launches = detail::read_last_launches(file);
+  if (options.has_memory) rank.memory = detail::read_memory(file, problems);
+}
+
 class RunReader {
  public:
   RunReader(const std::string& directory, const ReadOptions& options) : options_(options) {
@@ -136,12 +146,7 @@ class RunReader {
       problems.push_back(tessera::detail::concat(file.path, ": its header says rank ", info.rank,
                                                  "; taken for the one that its name says"));
     }
-    rank.last_ns = detail::last_record_ns(*opened);
-    for (const probe::RingInfo& ring : opened->rings()) rank.lost += ring.name == "comm" ? ring.overwritten : 0;
-    rank.groups = detail::read_groups(*opened, options_.last_launches, problems);
-    rank.marks = detail::read_marks(*opened, problems);
-    rank.launches = detail::read_last_launches(*opened);
-    if (options_.has_memory) rank.memory = detail::read_memory(*opened, problems);
+    read_content(*opened, options_, rank, problems);
   }
 
   // A rank without a file: what its launcher knows of it.
@@ -176,6 +181,18 @@ class RunReader {
 
 Evidence read_run(const std::string& directory, const ReadOptions& options) {
   return RunReader(directory, options).run();
+}
+
+Evidence read_rank(const std::string& path, const ReadOptions& options) {
+  const RecordFile file = RecordFile::open(path);
+  const probe::FileInfo& info = file.info();
+  Evidence evidence{.source = path, .world_size = info.world_size, .problems = file.problems()};
+  Rank rank{.rank = info.rank, .reason = info.reason, .file = path, .host = info.hostname, .pid = info.pid};
+  settle_state(rank, info.state, detail::state_of({.pid = info.pid, .start = info.process_start}), nullptr);
+  read_content(file, options, rank, evidence.problems);
+  evidence.taken_ns = rank.last_ns;
+  evidence.ranks.push_back(std::move(rank));
+  return evidence;
 }
 
 }  // namespace tessera::record

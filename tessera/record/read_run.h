@@ -23,4 +23,7 @@ struct ReadOptions {
 /// was looked for.
 TESSERA_API Evidence read_run(const std::string& directory, const ReadOptions& options = {});
 
+/// Reads the record file of one rank, which is the only one in what it gives. IoError: nothing of it can be used.
+TESSERA_API Evidence read_rank(const std::string& file, const ReadOptions& options = {});
+
 }  // namespace tessera::record

@@ -155,10 +155,27 @@ void set(Config& config, std::string_view name, std::string_view value) {
   config = std::move(changed);
 }
 
+std::pair<std::int64_t, std::int64_t> profiled_steps(const RunConfig& config) {
+  const std::string_view text = config.profile_steps;
+  if (text.empty()) return {0, 0};
+  const std::size_t dots = text.find("..");
+  const auto number = [&](std::string_view digits) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    const bool is_number = error == std::errc() && end == digits.data() + digits.size() && value > 0;
+    TESSERA_CHECK(is_number, "run.profile_steps is '", text, "'; it must be A..B, two steps, the first is 1");
+    return value;
+  };
+  const std::int64_t first = number(text.substr(0, dots));
+  const std::int64_t last = dots == std::string_view::npos ? first : number(text.substr(dots + 2));
+  TESSERA_CHECK(first <= last, "run.profile_steps is '", text, "', which ends before it begins");
+  return {first, last};
+}
+
 std::string hash_of(const Config& config) {
   detail::Digest digest;  // of every option that has a part in what is computed
   for (const Option& option : options()) {
-    if (option.name.starts_with("run.")) continue;
+    if (option.name.starts_with("run.") || option.name.starts_with("checkpoint.")) continue;
     digest.add(option.name);
     const std::vector<std::string> values = value_texts(option, config);
     digest.add(std::uint64_t{values.size()});

@@ -97,25 +97,37 @@ struct EvalConfig {
   std::int64_t samples = 64;  ///< of the held-out part, the same each time
 };
 
+/// Checkpoints of a run, and how it goes on from them.
+struct CheckpointConfig {
+  std::int64_t every = 200;     ///< steps between checkpoints, and one at the end; 0: only when asked to stop
+  int keep = 3;                 ///< of them the last so many
+  std::string directory = {};   ///< empty: checkpoints/ of the run directory
+  std::string resume = "auto";  ///< auto: from the last good one, if there is one; never; or the path of one
+};
+
 /// What a run leaves behind and says.
 struct RunConfig {
-  std::string directory = {};     ///< empty: the launcher's run directory, else ./runs/TIME-PID
-  std::string progress = "auto";  ///< bar, lines, none; auto: a bar on a terminal, else lines
-  std::int64_t log_every = 10;    ///< steps between lines
-  std::int64_t sample = 0;        ///< tokens of text that the trained model is asked for at the end
-  double peak_flops = 0;          ///< of one rank's device, a second; 0: unknown
+  std::string directory = {};       ///< empty: the launcher's run directory, else ./runs/TIME-PID
+  std::string progress = "auto";    ///< bar, lines, none; auto: a bar on a terminal, else lines
+  std::int64_t log_every = 10;      ///< steps between lines
+  std::int64_t sample = 0;          ///< tokens of text that the trained model is asked for at the end
+  double peak_flops = 0;            ///< of one rank's device, a second; 0: unknown
+  std::int64_t dump_step = 0;       ///< whose parameters, gradients and optimizer state are written; 0: of none
+  std::string profile_steps = {};   ///< "A..B": steps that are profiled; empty: only when asked to
+  std::string on_failure = "stop";  ///< a rank that dies: the others stop, or go on as a smaller world (shrink)
 };
 
 /// All of it.
 struct Config {
-  ModelConfig model = {};          ///< [model]
-  MeshConfig mesh = {};            ///< [mesh]
-  TrainConfig train = {};          ///< [train]
-  OptimizerConfig optimizer = {};  ///< [optimizer]
-  ScheduleConfig schedule = {};    ///< [schedule]
-  DataConfig data = {};            ///< [data]
-  EvalConfig eval = {};            ///< [eval]
-  RunConfig run = {};              ///< [run]
+  ModelConfig model = {};            ///< [model]
+  MeshConfig mesh = {};              ///< [mesh]
+  TrainConfig train = {};            ///< [train]
+  OptimizerConfig optimizer = {};    ///< [optimizer]
+  ScheduleConfig schedule = {};      ///< [schedule]
+  DataConfig data = {};              ///< [data]
+  EvalConfig eval = {};              ///< [eval]
+  CheckpointConfig checkpoint = {};  ///< [checkpoint]
+  RunConfig run = {};                ///< [run]
 };
 
 /// Values that a number may have.
@@ -175,7 +187,9 @@ TESSERA_API std::string to_toml(const Config& config);
 /// parts. Resolving again changes nothing.
 TESSERA_API Config resolved(Config config, int world_size);
 /// 128 bits over the resolved configuration, as hex: what `summary.json` names a run by. Where a run writes and how it
-/// shows progress is left out.
+/// shows progress, and its checkpoints, are left out.
 TESSERA_API std::string hash_of(const Config& config);
+/// Steps A to B of run.profile_steps, from "A..B" or "A"; {0, 0}: none are. InvalidArgument: it is neither.
+TESSERA_API std::pair<std::int64_t, std::int64_t> profiled_steps(const RunConfig& config);
 
 }  // namespace tessera::train

@@ -100,6 +100,8 @@ Config resolved(Config config, int world_size) {
   check_batch(config.train, config.mesh);
   TESSERA_CHECK(config.schedule.warmup <= config.train.steps, "schedule.warmup is ", config.schedule.warmup,
                 " steps, but train.steps is ", config.train.steps, "; the warm-up must end within the run");
+  (void)profiled_steps(config.run);
+  TESSERA_CHECK(!config.checkpoint.resume.empty(), "checkpoint.resume is ''; it must be auto, never, or a path");
   return config;
 }
 

@@ -155,6 +155,22 @@ Rows eval_options() {
   };
 }
 
+Rows checkpoint_options() {
+  using C = CheckpointConfig;
+  constexpr auto kCheckpoint = &Config::checkpoint;
+  return {
+      {"checkpoint.every", "Steps between checkpoints, and one at the end; 0: only when the run is asked to stop",
+       at(kCheckpoint, &C::every), kNumber},
+      {"checkpoint.keep", "How many of them stay, the last ones", at(kCheckpoint, &C::keep), kCount},
+      {"checkpoint.directory", "Where they go; not given: checkpoints/ of the run directory",
+       at(kCheckpoint, &C::directory)},
+      {"checkpoint.resume",
+       "auto: go on from the last good checkpoint of the directory, if there is one; never; or the path of one to "
+       "begin from",
+       at(kCheckpoint, &C::resume)},
+  };
+}
+
 Rows run_options() {
   using R = RunConfig;
   constexpr auto kRun = &Config::run;
@@ -170,6 +186,15 @@ Rows run_options() {
       {"run.sample", "Tokens of text that the trained model is asked for at the end", at(kRun, &R::sample), kNumber},
       {"run.peak_flops", "Of one rank's device, a second, to relate speed to; 0: unknown", at(kRun, &R::peak_flops),
        kNumber},
+      {"run.dump_step", "Step whose parameters, gradients and optimizer state are written to files; 0: of none",
+       at(kRun, &R::dump_step), kNumber},
+      {"run.profile_steps", "A..B: steps that are profiled, with the memory at their end; not given: when asked to",
+       at(kRun, &R::profile_steps)},
+      {"run.on_failure",
+       "When a rank dies: the others stop, or go on from the last checkpoint as a smaller world (shrink)",
+       at(kRun, &R::on_failure),
+       kAny,
+       {"stop", "shrink"}},
   };
 }
 
@@ -179,7 +204,7 @@ std::span<const Option> options() {
   static const Rows kTable = [] {
     Rows table;
     for (auto rows : {model_options, mesh_options, train_options, optimizer_options, schedule_options, data_options,
-                      eval_options, run_options})
+                      eval_options, checkpoint_options, run_options})
       add(table, rows());
     return table;
   }();

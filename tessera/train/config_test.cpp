@@ -32,7 +32,7 @@ TEST(Config, EveryOptionHasItsOwnPlaceAndHelp) {
       EXPECT_NO_THROW(set(again, option.name, value)) << option.name << " refuses its own default " << value;
     }
   }
-  EXPECT_EQ(names.size(), 51u) << "a new field needs a row in config_options.cpp, and this number";
+  EXPECT_EQ(names.size(), 58u) << "a new field needs a row in config_options.cpp, and this number";
 }
 
 TEST(Config, SetsEachTypeFromText) {
@@ -140,15 +140,27 @@ TEST(Config, RefusesValuesThatCodePutThere) {
   expect_error<InvalidArgument>([&] { (void)resolved(config, 1); }, {"model.preset", "'9b'"});
 }
 
+TEST(Config, ProfiledStepsAreARangeOrOne) {
+  EXPECT_EQ(profiled_steps({}), (std::pair<std::int64_t, std::int64_t>{0, 0}));
+  EXPECT_EQ(profiled_steps({.profile_steps = "3..7"}), (std::pair<std::int64_t, std::int64_t>{3, 7}));
+  EXPECT_EQ(profiled_steps({.profile_steps = "5"}), (std::pair<std::int64_t, std::int64_t>{5, 5}));
+  for (const char* text : {"0..2", "7..3", "a..b", "..", "3..", "3-7", "3..7x"}) {
+    Config config;
+    config.run.profile_steps = text;
+    expect_error<InvalidArgument>([&] { (void)resolved(config, 1); }, {"run.profile_steps", text});
+  }
+}
+
 TEST(Config, HashIsOfWhatIsComputedAlone) {
   const std::string hash = hash_of(resolved(Config(), 1));
   EXPECT_EQ(hash.size(), 32u);
   EXPECT_EQ(hash.find_first_not_of("0123456789abcdef"), std::string::npos);
   Config config;
   config.run = {.directory = "/elsewhere", .progress = "none", .log_every = 3, .sample = 9, .peak_flops = 1e12};
+  config.checkpoint = {.every = 1, .keep = 9, .directory = "/elsewhere", .resume = "never"};
   EXPECT_EQ(hash_of(resolved(config, 1)), hash) << "how a run shows itself is no part of it";
   for (const Option& option : options()) {
-    if (option.name.starts_with("run.")) continue;
+    if (option.name.starts_with("run.") || option.name.starts_with("checkpoint.")) continue;
     Config other;
     const auto change = [](auto* place) {
       using T = std::remove_cvref_t<decltype(*place)>;

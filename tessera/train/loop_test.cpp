@@ -98,6 +98,8 @@ TEST(Loop, TotalIsTheOwnerOfThatNameOrTheSum) {
   EXPECT_EQ(detail::total_of({{"a", 1}, {"total", 9}, {"b", 2}}), 9);
 }
 
+void silent(const std::string& /*line*/) {}
+
 Config into(const std::filesystem::path& path) {
   Config config;
   config.run.directory = path;
@@ -110,7 +112,7 @@ TEST(RunDirectory, AllRanksGetItAndRankZeroTheirNumbers) {
   simulate(3, [&] {
     const detail::RunRanks ranks;
     const Config config = resolved(into(base.path() / "a" / "b"), 3);
-    EXPECT_EQ(ranks.make_directory(config), base.path() / "a" / "b");
+    EXPECT_EQ(ranks.open_directory(config, silent).directory, base.path() / "a" / "b");
     RankTally tally(3);
     tally.add({.step = 1, .seconds = 1.0 + ranks.rank(), .tokens = 3});
     const auto all = ranks.collect(tally.numbers(ranks.rank()));
@@ -119,7 +121,7 @@ TEST(RunDirectory, AllRanksGetItAndRankZeroTheirNumbers) {
     ranks.finish();
     // A second run in the same world meets nothing of the first.
     const detail::RunRanks again;
-    EXPECT_EQ(again.make_directory(resolved(into(base.path() / "c"), 3)), base.path() / "c");
+    EXPECT_EQ(again.open_directory(resolved(into(base.path() / "c"), 3), silent).directory, base.path() / "c");
     again.finish();
   });
   Config back;
@@ -155,20 +157,21 @@ TEST(RunDirectory, ARunThatFailsLeavesASummaryThatSaysWhy) {
 
 TEST(RunDirectory, OneThatHoldsARunIsRefusedOnAllRanks) {
   const TemporaryDirectory base;
-  std::ofstream(base.path() / "config.toml") << "[train]\n";
+  std::ofstream(base.path() / "config.toml") << "[train]\nbatch = 12\n";
   simulate(2, [&] {
     const detail::RunRanks ranks;
-    expect_error<IoError>([&] { (void)ranks.make_directory(resolved(into(base.path()), 2)); },
+    expect_error<IoError>([&] { (void)ranks.open_directory(resolved(into(base.path()), 2), silent); },
                           {base.path().string(), "holds a run already", "--run.directory"});
   });
-  EXPECT_EQ(content(base.path() / "config.toml"), "[train]\n");
-  expect_error<IoError>([&] { (void)detail::RunRanks().make_directory(into("/proc/nothing/here")); },
+  EXPECT_EQ(content(base.path() / "config.toml"), "[train]\nbatch = 12\n");
+  expect_error<IoError>([&] { (void)detail::RunRanks().open_directory(into("/proc/nothing/here"), silent); },
                         {"/proc/nothing/here", "--run.directory"});
 }
 
 TEST(RunDirectory, IsTheLaunchersWhereNoneIsGiven) {
   const TemporaryDirectory base;
-  simulate(2, [&] { EXPECT_EQ(detail::RunRanks().make_directory(resolved(Config(), 2)), base.path()); },
+  simulate(2,
+           [&] { EXPECT_EQ(detail::RunRanks().open_directory(resolved(Config(), 2), silent).directory, base.path()); },
            {.run_dir = base.path().string()});
 }
 

@@ -54,6 +54,26 @@ void Optimizer::step(double learning_rate, const Tensor& clip_factor) {
   }
 }
 
+std::vector<std::pair<std::string, Tensor>> Optimizer::state(std::span<const Parameter> parameters) const {
+  const auto name_of = [&](const Tensor& tensor) -> const std::string& {
+    for (const Parameter& parameter : parameters) {
+      if (parameter.tensor == tensor) return parameter.name;
+    }
+    TESSERA_THROW(InvalidArgument, "the optimizer has a parameter that is none of the ", parameters.size(), " given");
+  };
+  std::vector<std::pair<std::string, Tensor>> out;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const Group& group = groups_[g];
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      const std::string& name = name_of(group.parameters[i]);
+      if (!group.first.empty()) out.emplace_back("first/" + name, group.first[i]);
+      if (!group.second.empty()) out.emplace_back("second/" + name, group.second[i]);
+    }
+    if (group.steps) out.emplace_back("steps/" + std::to_string(g), group.steps);
+  }
+  return out;
+}
+
 std::int64_t Optimizer::nbytes() const {
   std::size_t nbytes = 0;
   for (const Group& group : groups_) {

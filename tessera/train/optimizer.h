@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/export.h"
@@ -24,6 +26,8 @@ class TESSERA_API Optimizer {
   void step(double learning_rate, const Tensor& clip_factor);
   /// Of this rank's state.
   [[nodiscard]] std::int64_t nbytes() const;
+  /// Its state, the tensors themselves, named after these parameters: "first/NAME", "second/NAME", "steps/0".
+  [[nodiscard]] std::vector<std::pair<std::string, Tensor>> state(std::span<const Parameter> parameters) const;
 
  private:
   struct Group {

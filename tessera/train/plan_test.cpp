@@ -7,6 +7,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/train/detail/shrinking.h"
 #include "tessera/train/testing/runs.h"
 
 namespace tessera::train {
@@ -93,6 +94,26 @@ TEST(Plan, EverySampleIsReadOnceWhateverTheMesh) {
     }
     EXPECT_EQ(read.size(), static_cast<std::size_t>(8 * tp));
   }
+}
+
+TEST(SmallerMesh, KeepsTensorRanksAndTakesAsManyAsShareTheBatch) {
+  const auto smaller = [](MeshConfig mesh, std::int64_t batch, std::int64_t accumulate, int ranks) -> std::string {
+    Config config;
+    config.mesh = mesh;
+    config.train.batch = batch;
+    config.train.accumulate = accumulate;
+    const auto found = detail::smaller_mesh(config, ranks);
+    if (!found) return "none";
+    return std::to_string(found->dp) + " " + std::to_string(found->fsdp) + " " + std::to_string(found->tp);
+  };
+  EXPECT_EQ(smaller({.dp = 4, .fsdp = 1, .tp = 1}, 8, 1, 3), "2 1 1");
+  EXPECT_EQ(smaller({.dp = 4, .fsdp = 1, .tp = 1}, 12, 1, 3), "3 1 1");
+  EXPECT_EQ(smaller({.dp = 2, .fsdp = 2, .tp = 1}, 8, 1, 3), "1 2 1") << "pieces stay where they can";
+  EXPECT_EQ(smaller({.dp = 1, .fsdp = 4, .tp = 1}, 8, 1, 3), "1 2 1");
+  EXPECT_EQ(smaller({.dp = 2, .fsdp = 1, .tp = 2}, 8, 1, 3), "1 1 2");
+  EXPECT_EQ(smaller({.dp = 2, .fsdp = 1, .tp = 2}, 8, 1, 1), "none");
+  EXPECT_EQ(smaller({.dp = 8, .fsdp = 1, .tp = 1}, 8, 1, 7), "4 1 1");
+  EXPECT_EQ(smaller({.dp = 2, .fsdp = 1, .tp = 1}, 8, 8, 1), "1 1 1");
 }
 
 }  // namespace

@@ -6,10 +6,17 @@
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/rank.h"
 #include "tessera/train/bad_step.h"
+#include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/data/samples.h"
+#include "tessera/train/detail/checkpointing.h"
+#include "tessera/train/detail/dump_step.h"
 #include "tessera/train/detail/loop.h"
+#include "tessera/train/detail/resume.h"
 #include "tessera/train/detail/run_directory.h"
+#include "tessera/train/detail/run_signals.h"
+#include "tessera/train/detail/shrinking.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera::train {
@@ -64,23 +71,58 @@ void keep(const BadStep& step, const std::string& directory, int rank) {
 
 void write_summary(const Summary& summary) { write_file(summary.directory + "/summary.json", to_json(summary)); }
 
-// Takes the steps; what the policy stopped is told by the summary. Of an error the summary is written by
+// Fills the trainer and the summary from the checkpoint.
+void go_on_from(const std::filesystem::path& checkpoint, const std::string& digest, Trainer& trainer, Summary& summary,
+                RankTally& tally) {
+  CheckpointState state = trainer.checkpoint_state();
+  const detail::Texts texts = load_checkpoint(open_checkpoint(checkpoint), state);
+  detail::check_same_data(texts, summary.config, digest, checkpoint.string());
+  trainer.continue_from(texts);
+  detail::restore_summary(texts, summary);
+  TESSERA_CHECK_AS(MismatchError, trainer.step_count() == summary.steps, checkpoint.string(), " is after step ",
+                   trainer.step_count(), " by its trainer and ", summary.steps, " by its summary");
+  detail::add_told_steps(summary.directory, current_place().rank.value(), tally);
+}
+
+void dump(const StepReport& report, const Trainer& trainer, const std::string& directory, int rank) {
+  try {
+    log::info("what step ", report.step, " had in hand is in ", detail::write_step(directory, rank, trainer, report));
+  } catch (const Error& error) {
+    log::error("what step ", report.step, " had in hand could not be written: ", error.message());
+  }
+}
+
+// The step of the newest checkpoint.
+std::optional<std::int64_t> last_checkpoint(const Summary& summary) {
+  const auto all = checkpoints_in(detail::checkpoint_directory(summary.config.checkpoint, summary.directory));
+  if (all.empty()) return std::nullopt;
+  return all.front().step;
+}
+
+// Takes the steps; what the policy stopped, or a signal, is told by the summary. Of an error the summary is written by
 // the first rank that has one, without the numbers of others, which may be gone.
 void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const detail::RunRanks& ranks,
-                Progress& progress, Summary& summary, RankTally& tally) {
+                Progress& progress, detail::Checkpointing& between, Summary& summary, RankTally& tally) {
   const int rank = ranks.rank();
   TrainerSteps steps(trainer, held_out, summary.config.eval.samples);
-  const detail::LoopOptions options{.directory = summary.directory, .rank = rank, .has_held_out = held_out.has_value()};
+  const detail::LoopOptions options{
+      .directory = summary.directory, .rank = rank, .has_held_out = held_out.has_value(), .between = &between};
   try {
     detail::take_steps(steps, options, progress, summary, tally);
+    between.finish();
+    if (!between.is_interrupted()) return;
+    summary.end = RunEnd::kInterrupted;
+    summary.reason = "asked to end; the same command goes on from here";
   } catch (const TrainingStopped& stopped) {
+    between.finish();
     summary.end = RunEnd::kStopped;
     summary.reason = stopped.message();
   } catch (const Error& error) {
+    between.abandon();
     summary.end = RunEnd::kFailed;
     summary.reason = error.message();
     summary.ranks = {numbers_of(tally, trainer, rank)};
-    if (ranks.is_first_to_fail()) write_summary(summary);
+    if (!detail::may_shrink(summary.config, error) && ranks.is_first_to_fail()) write_summary(summary);
     throw;
   }
 }
@@ -95,12 +137,17 @@ void say_sample(Trainer& trainer, const Config& config, const Tokenizer& tokeniz
 
 }  // namespace
 
-Summary run(const Config& given, std::FILE* out) {
+namespace {
+
+// The run of this world, from its directory to its summary.
+Summary run_in_world(const Config& given, std::FILE* out) {
   const detail::RunRanks ranks;
   Summary summary{.config = resolved(given, ranks.size()), .world_size = ranks.size()};
   const Config& config = summary.config;
   TESSERA_CHECK(!config.data.files.empty(), "data.files is empty; name what to train on, as in --data.files my.txt");
-  summary.directory = ranks.make_directory(config).string();
+  Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
+  const detail::RunStart start = ranks.open_directory(config, [&](const std::string& line) { progress.say(line); });
+  summary.directory = start.directory.string();
 
   const Samples training = Samples::open(config.data, Part::kTraining, config.model.sequence, config.train.seed);
   const std::optional<Samples> held_out = open_held_out(config);
@@ -112,18 +159,45 @@ Summary run(const Config& given, std::FILE* out) {
   trainer.keep_bad_steps([&, left = kBadStepsKept](const BadStep& step) mutable {
     if (left-- > 0) keep(step, summary.directory, ranks.rank());
   });
+  if (config.run.dump_step > 0) {
+    trainer.before_update([&](const StepReport& report) {
+      if (report.step == config.run.dump_step) dump(report, trainer, summary.directory, ranks.rank());
+    });
+  }
   summary.parameters = trainer.parameter_count();
-  Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
   RankTally tally(ranks.size());
-  take_steps(trainer, held_out, ranks, progress, summary, tally);
+  const std::string digest = detail::data_digest(training, config.model.sequence);
+  if (!start.checkpoint.empty()) go_on_from(start.checkpoint, digest, trainer, summary, tally);
+  {
+    detail::Checkpointing between(trainer, summary, progress, digest);
+    take_steps(trainer, held_out, ranks, progress, between, summary, tally);
+  }
 
   summary.ranks = ranks.collect(numbers_of(tally, trainer, ranks.rank()));
+  if (ranks.rank() == 0) summary.last_checkpoint = last_checkpoint(summary);
   if (ranks.rank() == 0) write_summary(summary);
   progress.say(short_text(summary));
   if (config.run.sample > 0 && summary.end == RunEnd::kDone)
     say_sample(trainer, config, training.tokenizer(), progress);
   ranks.finish();
   return summary;
+}
+
+}  // namespace
+
+Summary run(const Config& given, std::FILE* out) {
+  const detail::RunSignals signals;  // for as long as worlds follow each other
+  detail::Shrinking worlds(given, out);
+  while (true) {
+    try {
+      return run_in_world(worlds.config(), out);
+    } catch (const AbortedError& error) {
+      worlds.note(error);
+    } catch (const TimeoutError& error) {
+      worlds.note(error);
+    }
+    if (!worlds.shrink()) return worlds.left_summary();
+  }
 }
 
 }  // namespace tessera::train

@@ -175,6 +175,7 @@ std::string_view to_string(RunEnd end) {
     case RunEnd::kDone: return "done";
     case RunEnd::kStopped: return "stopped";
     case RunEnd::kFailed: return "failed";
+    case RunEnd::kInterrupted: return "interrupted";
   }
   return "unknown";
 }
@@ -207,6 +208,9 @@ std::string to_json(const Summary& summary) {
                      {"full", "attention counted whole"}}}};
   json["mfu"] = mfu_json(summary);
   json["exposed_communication"] = {{"seconds", totals.exposed_seconds}, {"share", exposed_share(totals)}};
+  json["resumed_from"] = summary.resumed_from;
+  json["checkpoints"] = {{"last", nullptr}, {"errors", summary.checkpoint_errors}};
+  if (summary.last_checkpoint) json["checkpoints"]["last"] = *summary.last_checkpoint;
   json["ranks"] = ranks;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -220,6 +224,9 @@ std::string short_text(const Summary& summary) {
   text += fmt::format("{} step{}, {} tokens, {} parameters on dp {} x fsdp {} x tp {}\n", summary.steps,
                       summary.steps == 1 ? "" : "s", summary.tokens, summary.parameters, mesh.dp, mesh.fsdp, mesh.tp);
   text += held_out_text(summary) + speed_text(summary) + memory_text(summary);
+  if (!summary.checkpoint_errors.empty())
+    text += fmt::format("{} of the checkpoints could not be written; the last: {}\n", summary.checkpoint_errors.size(),
+                        summary.checkpoint_errors.back());
   return text + "run directory: " + summary.directory + "\n";
 }
 

@@ -48,11 +48,12 @@ class TESSERA_API RankTally {
 
 /// How a run ended.
 enum class RunEnd : std::uint8_t {
-  kDone,     ///< all steps were taken
-  kStopped,  ///< by the policy for steps that go wrong
-  kFailed,   ///< by an error
+  kDone,         ///< all steps were taken
+  kStopped,      ///< by the policy for steps that go wrong
+  kFailed,       ///< by an error
+  kInterrupted,  ///< asked to (SIGTERM, SIGINT); the same command goes on
 };
-/// "done", "stopped", "failed".
+/// "done", "stopped", "failed", "interrupted".
 TESSERA_API std::string_view to_string(RunEnd end);
 
 /// A held-out evaluation.
@@ -63,21 +64,24 @@ struct Evaluation {
 
 /// All of it.
 struct Summary {
-  RunEnd end = RunEnd::kDone;                 ///< how it ended
-  std::string reason = {};                    ///< why, unless it is done
-  Config config = {};                         ///< resolved
-  std::string directory = {};                 ///< full path of the run directory
-  int world_size = 1;                         ///< ranks
-  std::int64_t parameters = 0;                ///< numbers of the model
-  std::int64_t steps = 0;                     ///< taken
-  std::int64_t skipped_nan = 0;               ///< of them without an update: not finite
-  std::int64_t skipped_spike = 0;             ///< of them without an update: a spike
-  std::int64_t tokens = 0;                    ///< of all steps and ranks
-  std::optional<double> first_loss = {};      ///< of the first step
-  std::optional<double> last_loss = {};       ///< of the last step
-  std::vector<Evaluation> evaluations = {};   ///< in order
-  std::optional<double> bigram_entropy = {};  ///< of the held-out part, nats a token
-  std::vector<RankNumbers> ranks = {};        ///< those that reported
+  RunEnd end = RunEnd::kDone;                        ///< how it ended
+  std::string reason = {};                           ///< why, unless it is done
+  Config config = {};                                ///< resolved
+  std::string directory = {};                        ///< full path of the run directory
+  int world_size = 1;                                ///< ranks
+  std::int64_t parameters = 0;                       ///< numbers of the model
+  std::int64_t steps = 0;                            ///< taken
+  std::int64_t skipped_nan = 0;                      ///< of them without an update: not finite
+  std::int64_t skipped_spike = 0;                    ///< of them without an update: a spike
+  std::int64_t tokens = 0;                           ///< of all steps and ranks
+  std::optional<double> first_loss = {};             ///< of the first step
+  std::optional<double> last_loss = {};              ///< of the last step
+  std::vector<Evaluation> evaluations = {};          ///< in order
+  std::optional<double> bigram_entropy = {};         ///< of the held-out part, nats a token
+  std::vector<RankNumbers> ranks = {};               ///< those that reported
+  std::vector<std::int64_t> resumed_from = {};       ///< steps after which it went on from a checkpoint
+  std::optional<std::int64_t> last_checkpoint = {};  ///< step of the last that was written, or gone on from
+  std::vector<std::string> checkpoint_errors = {};   ///< why some were not written
 };
 
 /// The text of summary.json.

@@ -217,6 +217,7 @@ StepReport Trainer::step() {
   }
   gradients.clear();
   report.grad_norm = number(norm.norm);
+  if (state.before_update) state.before_update(report);
   report.end = state.judged(report);
   if (report.end == StepEnd::kDone) state.optimizer.step(report.learning_rate, clips ? norm.factor : Tensor());
   state.drop_gradients();

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@ namespace tessera::train {
 
 class Model;
 struct BadStep;
+struct CheckpointState;
 
 /// What became of a step.
 enum class StepEnd : std::uint8_t { kDone, kSkippedNan, kSkippedSpike };
@@ -57,14 +59,14 @@ using BatchSource = std::function<std::vector<std::int32_t>(std::uint64_t k)>;
 /// Which samples this rank's rows of micro-batch k are.
 TESSERA_API std::function<std::vector<std::uint64_t>(std::uint64_t k)> own_samples(const Config& config);
 
+/// This rank's rows of the samples, read ahead on a thread of their own from the first micro-batch that is asked for.
+TESSERA_API BatchSource read_ahead(const Config& config, Samples training);
+
 /// See the head of this file. `config` is resolved.
 class TESSERA_API Trainer {
  public:
   /// On samples, read ahead on a thread of their own.
-  Trainer(const Config& config, Samples training)
-      : Trainer(config, BatchSource([ahead = std::make_shared<ReadAhead>(std::move(training), config.model.sequence,
-                                                                         own_samples(config), config.data.read_ahead)](
-                                        std::uint64_t /*k*/) { return ahead->next(); })) {}
+  Trainer(const Config& config, Samples training) : Trainer(config, read_ahead(config, std::move(training))) {}
   /// On batches as they come.
   Trainer(const Config& config, BatchSource batches);
   /// On samples from a function.
@@ -77,8 +79,16 @@ class TESSERA_API Trainer {
   StepReport step();
   /// Calls `keep` of every step that the policies stop or skip, before its gradients go (bad_step.h).
   void keep_bad_steps(std::function<void(const BadStep&)> keep);
+  /// Calls `look` in every step when gradients are settled and nothing is updated yet.
+  void before_update(std::function<void(const StepReport&)> look);
   /// Steps taken.
   [[nodiscard]] std::int64_t step_count() const;
+  /// What a checkpoint of this trainer holds: parameters and the optimizer's state, the tensors themselves, and as text
+  /// "trainer" the step, where the random generator stands and the running mean of norms.
+  [[nodiscard]] CheckpointState checkpoint_state() const;
+  /// Goes on after the step of the texts; the tensors of checkpoint_state() have been filled. MismatchError: the texts
+  /// are of no trainer.
+  void continue_from(const std::map<std::string, std::string>& texts);
   /// The mean loss over the first `samples` samples of `held_out`; the same on all ranks.
   double evaluate(const Samples& held_out, std::int64_t samples) {
     return evaluate([&](std::uint64_t number, std::span<std::int32_t> tokens) { held_out.read(number, tokens); },

@@ -127,6 +127,14 @@ void WorldState::leave() noexcept {
   }
 }
 
+void WorldState::abort(std::string_view reason) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, connection] : connections_) {
+    const std::unique_lock connected(connection->mutex, std::try_to_lock);
+    if (connected && connection->communicator != nullptr) connection->communicator->abort(reason);
+  }
+}
+
 void WorldState::let_go() {
   std::map<std::string, std::shared_ptr<Connection>> connections;
   std::map<const Communicator*, std::shared_ptr<SymmetricRegistry>> symmetric;

@@ -84,6 +84,8 @@ class WorldState {
   [[nodiscard]] const std::string& backend() const { return backend_; }
   /// Tells the peers that this rank has gone; for the end of its process.
   void leave() noexcept;
+  /// Ends what is pending on all communicators, on all their ranks.
+  void abort(std::string_view reason) noexcept;
   /// Lets go of all communicators, which tell their peers unless work of theirs is on the way; that tells them.
   void let_go();
   /// The communicator of these ranks on this backend ("": the best that can), connected when first asked for.

@@ -109,6 +109,7 @@ class Launcher {
   void take_signals();
   void reap();
   void note_end(const RankEnd& end);
+  void settle_shrunk();
   void stop_others(std::size_t alive);
   void signal_all(int number);
   void check_time();
@@ -128,6 +129,7 @@ class Launcher {
   std::unique_ptr<TcpStoreServer> server_;
   std::vector<RankProcess> processes_;
   std::optional<RankEnd> first_failure_;
+  std::optional<RankEnd> last_failure_;
   std::optional<Clock::time_point> stop_at_;  // the others, which may have something to tell
   std::optional<Clock::time_point> kill_at_;
   std::string verdict_;
@@ -180,8 +182,9 @@ LaunchReport Launcher::run() {
   for (;;) {
     start();
     look_after();
+    settle_shrunk();
     if (first_failure_ && stops_asked_ == 0 && !is_output_broken_) find_verdict();
-    if (!verdict_.empty()) output_.say(verdict_);
+    if (first_failure_ && !verdict_.empty()) output_.say(verdict_);
     const bool is_over =
         !first_failure_ || stops_asked_ > 0 || is_output_broken_ || report.restarts == options_.restarts;
     if (is_over) break;
@@ -316,6 +319,7 @@ void Launcher::note_end(const RankEnd& end) {
   if (end.is_good() || is_output_broken_) return;
   const bool is_first = !first_failure_;
   if (is_first) first_failure_ = end;
+  last_failure_ = end;
   const bool was_asked = kill_at_.has_value() && !is_first;
   if (!was_asked) output_.say(tessera::detail::concat("rank ", end.rank, " ", to_string(end)));
   if (is_first && !is_stopping_ && options_.on_failure == OnFailure::kKill) {
@@ -323,6 +327,14 @@ void Launcher::note_end(const RankEnd& end) {
     stop_at_ = Clock::now() + (watch_.has_heartbeats() ? kNotice : std::chrono::milliseconds(0));
     stop_when_told();
   }
+}
+
+// Where the others went on without those that failed, what counts is how they ended.
+void Launcher::settle_shrunk() {
+  if (options_.on_failure != OnFailure::kShrink || !first_failure_) return;
+  const bool is_good = std::any_of(processes_.begin(), processes_.end(),
+                                   [](const RankProcess& each) { return each.end && each.end->is_good(); });
+  first_failure_ = is_good ? std::nullopt : last_failure_;
 }
 
 void Launcher::stop_when_told() {

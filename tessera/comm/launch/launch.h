@@ -20,8 +20,9 @@ namespace tessera::comm {
 
 /// What happens to the other ranks when one fails.
 enum class OnFailure : std::uint8_t {
-  kKill,  ///< they are told to end (SIGTERM), and killed after LaunchOptions::grace
-  kKeep,  ///< they go on
+  kKill,    ///< they are told to end (SIGTERM), and killed after LaunchOptions::grace
+  kKeep,    ///< they go on
+  kShrink,  ///< they go on, and the run counts as good when one of them ends well: it went on without those that failed
 };
 
 /// What to start, and how.
@@ -56,7 +57,9 @@ TESSERA_API std::string to_string(const RankEnd& end);
 
 /// How a run went.
 struct LaunchReport {
-  int exit_code = 0;  ///< of the first failure, 128 + signal where one killed it; 0: all went well
+  /// Of the first failure, 128 + signal where one killed it; 0: all went well. With kShrink: 0 when a rank ended well,
+  /// else of the last failure.
+  int exit_code = 0;
   std::optional<RankEnd> first_failure = {};  ///< of the last start
   std::vector<RankEnd> ends = {};             ///< of the last start, by rank
   int restarts = 0;                           ///< that were made

@@ -28,8 +28,11 @@ class LossCurve {
  public:
   explicit LossCurve(const LoopOptions& options) {
     if (options.rank != 0) return;
-    file_.emplace(options.directory / "loss.csv");
-    file_->append("step,loss,grad_norm,learning_rate,held_out_loss");
+    const std::filesystem::path path = options.directory / "loss.csv";
+    std::error_code none;
+    const bool is_begun = std::filesystem::file_size(path, none) > 0 && !none;
+    file_.emplace(path);
+    if (!is_begun) file_->append("step,loss,grad_norm,learning_rate,held_out_loss");
   }
   void add(const StepReport& report, std::optional<double> held_out) {
     if (!file_) return;
@@ -57,6 +60,7 @@ void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Su
   LineFile metrics(options.directory / "metrics.jsonl");
   LossCurve curve(options);
   while (summary.steps < config.train.steps) {
+    if (options.between != nullptr) options.between->before(summary.steps + 1);
     const StepReport report = steps.step();
     const std::vector<OwnedBytes> memory = steps.memory_now();
     metrics.append(metrics_line(options.rank, report, memory));
@@ -70,6 +74,7 @@ void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Su
     curve.add(report, held_out);
     if (held_out) progress.evaluated(report.step, *held_out);
     progress.step(report, total_of(memory));
+    if (options.between != nullptr && !options.between->after(report.step)) break;
   }
 }
 

@@ -22,14 +22,26 @@ class Steps {
   [[nodiscard]] virtual std::vector<OwnedBytes> memory_now() const = 0;
 };
 
+/// What happens between steps: checkpoints, and what the run is asked for while it goes on.
+class BetweenSteps {
+ public:
+  virtual ~BetweenSteps() = default;
+  /// Before this step.
+  virtual void before(std::int64_t step) = 0;
+  /// After this step, which was told and evaluated. False: the run ends here.
+  virtual bool after(std::int64_t step) = 0;
+};
+
 /// Where and how the loop runs.
 struct LoopOptions {
   std::filesystem::path directory;  ///< of the run; it is there
   int rank = 0;                     ///< rank 0 writes the loss curve
   bool has_held_out = true;         ///< whether there is something to evaluate on
+  BetweenSteps* between = nullptr;  ///< null: nothing happens there
 };
 
-/// Takes the steps that summary.config asks for. The summary and the tally hold what was done also when a step throws.
+/// Takes the steps that summary.config asks for and summary.steps does not count yet. The summary and the tally hold
+/// what was done also when a step throws.
 void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary, RankTally& tally);
 
 /// All owners together: the one called total, where there is one.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,19 @@
 
 namespace tessera::train::detail {
 
+/// Takes a line about what is done.
+using Say = std::function<void(const std::string&)>;
+
+/// Where a run begins.
+struct RunStart {
+  std::filesystem::path directory = {};   ///< of the run, from the root
+  std::filesystem::path checkpoint = {};  ///< to go on from; empty: from the first step
+  std::shared_ptr<void> lock = {};        ///< on rank 0: while there is one, no other run can have the directory
+};
+
+/// Where the checkpoints of a run in this directory are.
+std::filesystem::path checkpoint_directory(const CheckpointConfig& config, const std::filesystem::path& run_directory);
+
 /// The ranks of one run. All ranks make one at the same point; two runs in one world do not meet.
 class RunRanks {
  public:
@@ -18,9 +33,11 @@ class RunRanks {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
-  /// Rank 0 makes the directory and writes config.toml there; all get its full path. An error of rank 0 is thrown on
-  /// all. A directory that holds a run already is refused.
-  [[nodiscard]] std::filesystem::path make_directory(const Config& config) const;
+  /// Rank 0 makes the directory and writes config.toml there; all get its full path. A directory that holds a run
+  /// already: where it has a good checkpoint the run goes on from the last, and what its files tell of later steps is
+  /// cut off; where it has none and the options are the same, it begins anew; otherwise, and when that run is finished,
+  /// it is refused. An error of rank 0 is thrown on all. `say` gets lines about it, on rank 0.
+  [[nodiscard]] RunStart open_directory(const Config& config, const Say& say) const;
   /// On rank 0: the numbers of all ranks; on others: hands theirs in.
   [[nodiscard]] std::vector<RankNumbers> collect(const RankNumbers& own) const;
   /// Whether this rank, which ends with an error, is the first to: its error is what the run ended of.

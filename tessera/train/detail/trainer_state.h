@@ -55,6 +55,7 @@ struct Trainer::State {
   std::int64_t steps = 0;
   std::optional<double> mean_norm;  // of steps that were taken
   std::function<void(const BadStep&)> keep_bad_step;
+  std::function<void(const StepReport&)> before_update;
 };
 
 }  // namespace tessera::train

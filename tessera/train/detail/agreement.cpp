@@ -1,0 +1,38 @@
+#include "tessera/train/detail/agreement.h"
+
+#include "tessera/base/rank.h"
+#include "tessera/comm/process_group.h"
+#include "tessera/device/device.h"
+#include "tessera/tensor/device_context.h"
+
+namespace tessera::train::detail {
+namespace {
+
+constexpr std::int64_t kFlags = 2;
+
+}  // namespace
+
+Agreement::Agreement() {
+  if (current_place().world_size == 1) return;
+  const device::Device host = device::Device::get("host");
+  own_ = Tensor::allocate(Shape{kFlags}, DType::kI32, host);
+  all_ = Tensor::allocate(Shape{kFlags}, DType::kI32, host);
+}
+
+Asked Agreement::exchange(const Asked& own) {
+  if (!own_) return own;
+  Asked agreed;
+  if (pending_) {
+    pending_.wait();
+    const auto* flags = all_.data_as<std::int32_t>();
+    agreed = {.stop = flags[0] != 0, .profile = flags[1] != 0};
+  }
+  auto* flags = own_.data_as<std::int32_t>();
+  flags[0] = own.stop ? 1 : 0;
+  flags[1] = own.profile ? 1 : 0;
+  pending_ = comm::world().all_reduce(own_.data(), all_.data(), kFlags, DType::kI32, {.kind = comm::ReduceKind::kMax},
+                                      tensor::current_stream(device::Device::get("host")));
+  return agreed;
+}
+
+}  // namespace tessera::train::detail

@@ -1,0 +1,73 @@
+#include "tessera/train/detail/checkpointing.h"
+
+#include <unistd.h>
+
+#include "tessera/base/rank.h"
+#include "tessera/train/detail/resume.h"
+#include "tessera/train/detail/run_directory.h"
+
+namespace tessera::train::detail {
+namespace {
+
+// How often the run directory, which may lie far away, is looked at.
+constexpr auto kBetweenLooks = std::chrono::milliseconds(250);
+constexpr std::size_t kErrorsKept = 100;
+
+}  // namespace
+
+Checkpointing::Checkpointing(const Trainer& trainer, Summary& summary, Progress& progress, std::string data_digest)
+    : trainer_(trainer),
+      summary_(summary),
+      progress_(progress),
+      data_digest_(std::move(data_digest)),
+      writer_({.directory = checkpoint_directory(summary.config.checkpoint, summary.directory),
+               .keep = summary.config.checkpoint.keep}),
+      profile_(summary.config.run, summary.directory),
+      profiles_seen_(RunSignals::profiles_asked()) {}
+
+void Checkpointing::before(std::int64_t step) { profile_.before(step); }
+
+Asked Checkpointing::asked() {
+  Asked own{.stop = RunSignals::is_stop_asked()};
+  const std::uint64_t count = RunSignals::profiles_asked();
+  own.profile = count != profiles_seen_;
+  profiles_seen_ = count;
+  const auto now = std::chrono::steady_clock::now();
+  if (current_place().rank != Rank(0) || now - looked_at_ < kBetweenLooks) return own;
+  looked_at_ = now;
+  own.profile |= ::unlink((summary_.directory + "/" + kProfileRequest).c_str()) == 0;
+  return own;
+}
+
+bool Checkpointing::after(std::int64_t step) {
+  const std::string written = profile_.after(step, step == summary_.config.train.steps);
+  if (!written.empty()) progress_.say(written + "\n");
+  const Asked agreed = agreement_.exchange(asked());
+  if (agreed.profile) profile_.ask(step + 1);
+  const std::int64_t every = summary_.config.checkpoint.every;
+  const bool is_last = step == summary_.config.train.steps;
+  is_interrupted_ = agreed.stop && !is_last;
+  if (is_interrupted_ || (every > 0 && (is_last || step % every == 0))) save(step);
+  tell_errors();
+  return !is_interrupted_;
+}
+
+void Checkpointing::save(std::int64_t step) {
+  CheckpointState state = trainer_.checkpoint_state();
+  state.texts.merge(run_texts(summary_, data_digest_));
+  writer_.save(step, state);
+}
+
+void Checkpointing::finish() {
+  writer_.finish();
+  tell_errors();
+}
+
+void Checkpointing::tell_errors() {
+  for (const std::string& error : writer_.take_errors()) {
+    progress_.say("a checkpoint could not be written: " + error + "\nthe run goes on\n");  // its writer has logged it
+    if (summary_.checkpoint_errors.size() < kErrorsKept) summary_.checkpoint_errors.push_back(error);
+  }
+}
+
+}  // namespace tessera::train::detail

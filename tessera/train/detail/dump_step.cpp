@@ -1,0 +1,40 @@
+#include "tessera/train/detail/dump_step.h"
+
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/base/error.h"
+#include "tessera/tensor/safetensors.h"
+#include "tessera/train/checkpoint/checkpoint.h"
+#include "tessera/train/detail/option_values.h"
+#include "tessera/train/model.h"
+
+namespace tessera::train::detail {
+
+std::string write_step(const std::string& directory, int rank, const Trainer& trainer, const StepReport& report) {
+  const std::filesystem::path folder = std::filesystem::path(directory) / ("dump-" + std::to_string(report.step));
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  TESSERA_CHECK_AS(IoError, !error, "cannot make ", folder.string(), ": ", error.message());
+  CheckpointState state = trainer.checkpoint_state();
+  for (const Parameter& each : trainer.model().parameters()) {
+    if (const Tensor gradient = autograd::grad(each.tensor))
+      state.tensors.emplace_back("gradients/" + each.name, gradient);
+  }
+  std::map<std::string, std::string> texts{{"step", std::to_string(report.step)},
+                                           {"loss", number_text(report.loss)},
+                                           {"grad_norm", number_text(report.grad_norm)},
+                                           {"learning_rate", number_text(report.learning_rate)}};
+  std::vector<tensor::NamedTensor> tensors;
+  for (const auto& [name, tensor] : state.tensors) {
+    if (tensor.has_layout()) texts["layout/" + name] = tensor.layout().text();
+    tensors.push_back({name, tensor.local()});
+  }
+  std::string path = (folder / ("rank-" + std::to_string(rank) + ".safetensors")).string();
+  tensor::write_safetensors(path, tensors, texts);
+  return path;
+}
+
+}  // namespace tessera::train::detail

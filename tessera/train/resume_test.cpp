@@ -1,0 +1,332 @@
+// How a run uses its checkpoints, in one process: what it goes on from, what it refuses, what it leaves.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/world.h"
+#include "tessera/tensor/safetensors.h"
+#include "tessera/train/checkpoint/checkpoint.h"
+#include "tessera/train/detail/resume.h"
+#include "tessera/train/run.h"
+#include "tessera/train/testing/scripted_steps.h"
+#include "tessera/train/testing/told_run.h"
+
+namespace tessera::train {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::content;
+using testing::difference;
+using testing::left_by;
+using testing::lines_of;
+using testing::TemporaryDirectory;
+
+class RunAgain : public ::testing::Test {
+ protected:
+  void SetUp() override { testing::write_text(directory.path()); }
+
+  [[nodiscard]] Config config(const char* name = "run") const {
+    Config config = testing::told_config(directory.path());
+    config.run.directory = path(name).string();
+    return config;
+  }
+  [[nodiscard]] fs::path path(const char* name = "run") const { return directory.path() / name; }
+  [[nodiscard]] nlohmann::json summary(const char* name = "run") const {
+    return nlohmann::json::parse(content(path(name) / "summary.json"), nullptr, false);
+  }
+  // Runs, and raises the signal where a line begins so.
+  Summary run_and(const Config& config, const std::string& begin = "none", int signal = SIGTERM) {
+    said.clear();
+    bool is_raised = false;
+    const testing::LineListener out([&](const std::string& line) {
+      said += line + "\n";
+      if (line.starts_with(begin) && !std::exchange(is_raised, true)) ::raise(signal);
+    });
+    return run(config, out.file());
+  }
+  // Takes 5 of the 12 steps.
+  void begin(const Config& config) { EXPECT_EQ(run_and(config, "step 5/").end, RunEnd::kInterrupted); }
+
+  TemporaryDirectory directory;
+  std::string said;
+};
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_F(RunAgain, GoesOnWhereItWasAskedToEndAndLeavesWhatOneRunLeaves) {
+  EXPECT_EQ(run_and(config("whole")).end, RunEnd::kDone);
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const std::string name = "stopped" + std::to_string(signal);
+    const Config stopped = config(name.c_str());
+    EXPECT_EQ(run_and(stopped, "step 5/", signal).end, RunEnd::kInterrupted);
+    EXPECT_EQ(summary(name.c_str()).at("end"), "interrupted");
+    EXPECT_EQ(summary(name.c_str()).at("checkpoints").at("last"), 5);
+    const Summary done = run_and(stopped);
+    EXPECT_TRUE(contains(said, "going on after step 5 from " + path(name.c_str()).string())) << said;
+    EXPECT_EQ(done.resumed_from, std::vector<std::int64_t>{5});
+    EXPECT_EQ(difference(left_by(path(name.c_str())), left_by(path("whole"))), "");
+    EXPECT_EQ(testing::wrong_lines(path(name.c_str()), 12, 1), "");
+    EXPECT_EQ(summary(name.c_str()).at("tokens"), summary("whole").at("tokens"));
+    EXPECT_EQ(summary(name.c_str()).at("held_out"), summary("whole").at("held_out"));
+    double seconds = 0;
+    for (const std::string& line : lines_of(path(name.c_str()) / "metrics.jsonl"))
+      seconds += nlohmann::json::parse(line).at("seconds").get<double>();
+    EXPECT_NEAR(summary(name.c_str()).at("ranks").at(0).at("step_seconds"), seconds, 1e-9) << "of the whole run";
+  }
+}
+
+TEST_F(RunAgain, AProcessHasItsOwnSignalsBackAfterARun) {
+  (void)run_and(config());
+  struct sigaction now = {};
+  ::sigaction(SIGTERM, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, SIG_DFL);
+  struct sigaction own = {};
+  own.sa_handler = SIG_IGN;
+  ::sigaction(SIGTERM, &own, nullptr);
+  EXPECT_EQ(run_and(config("other"), "step 5/").end, RunEnd::kDone) << "what the program ignores does not end it";
+  own.sa_handler = SIG_DFL;
+  ::sigaction(SIGTERM, &own, nullptr);
+}
+
+TEST_F(RunAgain, AFinishedRunIsRefusedUntilItsStepsAreRaised) {
+  Config short_one = config();
+  short_one.schedule.kind = "constant";
+  short_one.train.steps = 6;
+  (void)run_and(short_one);
+  const std::string before = content(path() / "summary.json");
+  expect_error<IoError>([&] { (void)run_and(short_one); },
+                        {path().string(), "holds a run already", "finished", "train.steps", "--run.directory"});
+  EXPECT_EQ(content(path() / "summary.json"), before);
+  Config longer = short_one;
+  longer.train.steps = 12;
+  EXPECT_EQ(run_and(longer).steps, 12);
+  Config whole = longer;
+  whole.run.directory = path("whole").string();
+  (void)run_and(whole);
+  auto want = left_by(path("whole"));
+  auto got = left_by(path());
+  got["loss.csv"] = want["loss.csv"];  // the shorter one was evaluated at its end too
+  EXPECT_EQ(difference(got, want), "");
+  longer.train.steps = 10;
+  expect_error<IoError>([&] { (void)run_and(longer); }, {"finished"});
+}
+
+TEST_F(RunAgain, ADirectoryIsOfOneRunAtATime) {
+  std::string refused;
+  const testing::LineListener out([&](const std::string& line) {
+    if (!line.starts_with("step 5/") || !refused.empty()) return;
+    try {
+      (void)run(config(), nullptr);
+    } catch (const IoError& error) {
+      refused = error.message();
+    }
+  });
+  EXPECT_EQ(run(config(), out.file()).end, RunEnd::kDone);
+  EXPECT_TRUE(contains(refused, "is that of a run which is going on")) << refused;
+  EXPECT_EQ(testing::wrong_lines(path(), 12, 1), "");
+}
+
+TEST_F(RunAgain, OptionsThatChangeTheNumbersMayNotDiffer) {
+  begin(config());
+  const auto refuses = [&](const std::function<void(Config&)>& change, const std::string& words) {
+    Config changed = config();
+    change(changed);
+    expect_error<InvalidArgument>([&] { (void)run_and(changed); },
+                                  {words, "cannot go on from " + path().string(), "--run.directory"});
+  };
+  refuses([](Config& c) { c.train.seed = 2; }, "train.seed is 2 here, and was 1");
+  refuses([](Config& c) { c.model.width = 32; }, "model.width is 32 here, and was 16");
+  refuses([](Config& c) { c.optimizer.learning_rate = 1; }, "optimizer.learning_rate is 1 here, and was 0.003");
+  refuses([](Config& c) { c.model.dropout = 0; }, "model.dropout");
+  Config lower = config();
+  lower.train.steps = 4;
+  expect_error<InvalidArgument>([&] { (void)run_and(lower); }, {"after step 5", "train.steps is 4", "raise it"});
+  EXPECT_EQ(lines_of(path() / "loss.csv").size(), 6u) << "what was refused changed nothing";
+  Config free = config();
+  free.eval.every = 3;
+  free.train.on_nan = "skip";
+  free.run.log_every = 7;
+  EXPECT_EQ(run_and(free).end, RunEnd::kDone);
+}
+
+TEST_F(RunAgain, OtherDataAreRefusedAndTheSameElsewhereAreNot) {
+  begin(config());
+  Config moved = config();
+  fs::rename(path("text"), path("moved"));
+  moved.data.files = {path("moved").string()};
+  {
+    std::ofstream(path("text")) << std::string(9000, 'x');
+    Config other = config();
+    expect_error<InvalidArgument>([&] { (void)run_and(other); }, {"the data are not the same", "data.files"});
+  }
+  EXPECT_EQ(run_and(moved).end, RunEnd::kDone);
+}
+
+TEST_F(RunAgain, AWholeRunIsTakenAnewWhereThereIsNoCheckpoint) {
+  Config none = config();
+  none.checkpoint.every = 0;
+  (void)run_and(none);
+  fs::remove(path() / "summary.json");  // as if it had been killed at the end
+  Config other = none;
+  other.model.width = 32;
+  expect_error<IoError>([&] { (void)run_and(other); },
+                        {"holds a run already", "no good checkpoint", "model.width is 32 here, and was 16"});
+  EXPECT_EQ(run_and(none).end, RunEnd::kDone);
+  EXPECT_TRUE(contains(said, "begins anew")) << said;
+  EXPECT_EQ(testing::wrong_lines(path(), 12, 1), "");
+  EXPECT_FALSE(fs::exists(path() / "checkpoints")) << "0 writes none";
+}
+
+TEST_F(RunAgain, NeverRefusesAndAPathBeginsFromThere) {
+  begin(config());
+  Config never = config();
+  never.checkpoint.resume = "never";
+  expect_error<IoError>([&] { (void)run_and(never); }, {"holds a run already", "checkpoint.resume is never"});
+  Config from = config("elsewhere");
+  from.checkpoint.resume = path().string();
+  EXPECT_EQ(run_and(from).resumed_from, std::vector<std::int64_t>{5});
+  EXPECT_EQ(lines_of(path("elsewhere") / "metrics.jsonl").size(), 7u);
+  Config one = config("third");
+  one.checkpoint.resume = (path() / "checkpoints" / "step-000000004").string();
+  EXPECT_EQ(run_and(one).resumed_from, std::vector<std::int64_t>{4});
+  (void)run_and(config("whole"));
+  auto want = left_by(path("whole"));
+  for (const char* name : {"elsewhere", "third"}) {
+    auto got = left_by(path(name));
+    got["loss.csv"] = want["loss.csv"];
+    EXPECT_EQ(difference(got, want), "") << name;
+  }
+  Config nothing = config("fourth");
+  nothing.checkpoint.resume = path("nothing").string();
+  expect_error<IoError>([&] { (void)run_and(nothing); }, {"nothing", "no good checkpoint"});
+}
+
+TEST_F(RunAgain, ADamagedCheckpointIsPassedOverWithAWord) {
+  begin(config());
+  const fs::path last = path() / "checkpoints" / "step-000000005";
+  for (const auto& entry : fs::directory_iterator(last)) {
+    if (!entry.path().filename().string().starts_with("rank-")) continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-5, std::ios::end);
+    file.put('\x7f');
+  }
+  EXPECT_EQ(run_and(config()).resumed_from, std::vector<std::int64_t>{4});
+  EXPECT_TRUE(contains(said, "step-000000005")) << said;
+  EXPECT_TRUE(contains(said, "going on after step 4")) << said;
+  EXPECT_EQ(testing::wrong_lines(path(), 12, 1), "");
+  (void)run_and(config("whole"));
+  EXPECT_EQ(difference(left_by(path()), left_by(path("whole"))), "");
+}
+
+TEST_F(RunAgain, WhatCannotBeWrittenIsToldAndTheRunGoesOn) {
+  Config config = this->config();
+  std::ofstream(path("file")) << "no directory";
+  config.checkpoint.directory = path("file").string();
+  const Summary done = run_and(config);
+  EXPECT_EQ(done.end, RunEnd::kDone);
+  EXPECT_EQ(done.steps, 12);
+  EXPECT_EQ(summary().at("checkpoints").at("errors").size(), 6u);
+  EXPECT_LT(said.find("could not be written"), said.find("step 12/12")) << "it is told when it happens\n" << said;
+  EXPECT_TRUE(contains(said, "6 of the checkpoints could not be written")) << said;
+}
+
+TEST_F(RunAgain, OnAnotherMeshItGoesOnWithTheSameNumbersButForRounding) {
+  Config two = config();
+  two.mesh.fsdp = 2;
+  two.train.steps = 6;
+  two.schedule.kind = "constant";
+  two.model.dropout = 0;
+  Config whole = two;
+  whole.train.steps = 12;
+  whole.run.directory = path("whole").string();
+  simulate(2, [&] { (void)run(whole, nullptr); });
+  simulate(2, [&] { (void)run(two, nullptr); });
+  two.train.steps = 12;
+  two.mesh.fsdp = 1;
+  EXPECT_EQ(run_and(two).resumed_from, std::vector<std::int64_t>{6});
+  const auto got = lines_of(path() / "loss.csv");
+  const auto want = lines_of(path("whole") / "loss.csv");
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 1; i < got.size(); ++i) {
+    const auto loss = [](const std::string& line) { return std::stod(line.substr(line.find(',') + 1)); };
+    EXPECT_NEAR(loss(got[i]), loss(want[i]), 1e-5) << i;
+  }
+  EXPECT_EQ(nlohmann::json::parse(content(path() / "summary.json")).at("world_size"), 1);
+}
+
+TEST_F(RunAgain, AStepIsWrittenByNameWhereAskedFor) {
+  Config config = this->config();
+  config.run.dump_step = 3;
+  (void)run_and(config);
+  const tensor::SafetensorsFile file((path() / "dump-3" / "rank-0.safetensors").string());
+  for (const char* name : {"parameters/layers.0.query", "gradients/layers.0.query", "optimizer/first/layers.0.query",
+                           "optimizer/second/layers.0.query", "optimizer/steps/0", "gradients/embedding"}) {
+    EXPECT_TRUE(file.contains(name)) << name;
+  }
+  EXPECT_EQ(file.metadata().at("step"), "3");
+  EXPECT_TRUE(lines_of(path() / "loss.csv").at(3).starts_with("3," + file.metadata().at("loss") + ","))
+      << file.metadata().at("loss");
+  EXPECT_EQ(*file.map("optimizer/steps/0").data_as<std::int64_t>(), 2) << "nothing is updated yet";
+  EXPECT_FALSE(fs::exists(path() / "dump-2"));
+}
+
+// The names of what ran on streams in a trace, and how many of them there are.
+std::map<std::string, int> kernels_in(const fs::path& trace) {
+  std::map<std::string, int> names;
+  const nlohmann::json json = nlohmann::json::parse(content(trace));
+  for (const auto& event : json.at("traceEvents")) {
+    if (event.value("cat", "") != "kernel") continue;
+    ++names[event.at("name")];
+    EXPECT_GE(event.at("dur"), 0);
+  }
+  return names;
+}
+
+TEST_F(RunAgain, StepsAreProfiledAsTheOptionsSay) {
+  Config config = this->config();
+  config.run.profile_steps = "3..4";
+  (void)run_and(config);
+  EXPECT_TRUE(contains(said, "profile of steps 3 to 4: " + (path() / "profile-3").string() + "\n")) << said;
+  const auto two = kernels_in(path() / "profile-3" / "rank-0.trace.json");
+  EXPECT_GT(two.size(), 5u) << "kernels have names";
+  Config one = this->config("one");
+  one.run.profile_steps = "3";
+  (void)run_and(one);
+  for (const auto& [name, count] : kernels_in(path("one") / "profile-3" / "rank-0.trace.json"))
+    EXPECT_EQ(two.at(name), 2 * count) << name << ": only what ran in the window is in it";
+  EXPECT_TRUE(content(path() / "profile-3" / "rank-0.memory.pickle").starts_with("\x80\x04"));
+}
+
+TEST_F(RunAgain, ASignalOrAFileAsksForAProfileOfTheNextSteps) {
+  (void)run_and(config(), "step 4/", SIGUSR1);
+  EXPECT_TRUE(contains(said, "profile of steps 5 to 7: ")) << said;
+  EXPECT_FALSE(kernels_in(path() / "profile-5" / "rank-0.trace.json").empty());
+  fs::create_directories(path("asked"));
+  std::ofstream(path("asked") / "profile.request") << "now";
+  EXPECT_EQ(run_and(config("asked")).end, RunEnd::kDone);
+  EXPECT_TRUE(contains(said, "profile of steps 2 to 4: ")) << said;
+  EXPECT_FALSE(fs::exists(path("asked") / "profile.request")) << "it was answered";
+  (void)run_and(config("late"), "step 11/", SIGUSR1);
+  EXPECT_TRUE(contains(said, "profile of steps 12 to 12: ")) << "the run ended before the window did\n" << said;
+}
+
+TEST_F(RunAgain, OtherLinesAreCutOffByTheirStep) {
+  fs::create_directories(path());
+  std::ofstream(path() / "metrics.jsonl")
+      << "{\"rank\":0,\"step\":1}\n{\"rank\":1,\"step\":3}\n{\"rank\":0,\"step\":2}\n"
+      << "nothing\n{\"rank\":1,\"step\":2}\n{\"rank\":0,\"step\":1";
+  std::ofstream(path() / "loss.csv") << "step,loss\n1,5\n2,4\n3,3\n";
+  detail::cut_back(path(), 2);
+  EXPECT_EQ(content(path() / "metrics.jsonl"),
+            "{\"rank\":0,\"step\":1}\n{\"rank\":0,\"step\":2}\n{\"rank\":1,\"step\":2}\n");
+  EXPECT_EQ(content(path() / "loss.csv"), "step,loss\n1,5\n2,4\n");
+  detail::cut_back(path(), 0);
+  EXPECT_EQ(content(path() / "metrics.jsonl"), "");
+  EXPECT_EQ(content(path() / "loss.csv"), "step,loss\n");
+}
+
+}  // namespace
+}  // namespace tessera::train

@@ -1,0 +1,70 @@
+// What a trainer is made of beside its model's numbers, as a checkpoint holds it, and how a trainer goes on from it.
+// Which samples a step reads is a function of its number alone (Plan::sample_numbers), so the position in the data is
+// the step: nothing of what was read ahead is kept.
+#include <nlohmann/json.hpp>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/base/error.h"
+#include "tessera/ops/create/generator.h"
+#include "tessera/train/checkpoint/checkpoint.h"
+#include "tessera/train/detail/trainer_state.h"
+#include "tessera/train/trainer.h"
+
+namespace tessera::train {
+
+BatchSource read_ahead(const Config& config, Samples training) {
+  struct Reading {
+    std::unique_ptr<ReadAhead> ahead = {};
+    std::uint64_t next = 0;
+  };
+  return [reading = std::make_shared<Reading>(), training = std::move(training), numbers = own_samples(config),
+          sequence = config.model.sequence, depth = config.data.read_ahead](std::uint64_t k) {
+    if (!reading->ahead || reading->next != k) {
+      reading->ahead = std::make_unique<ReadAhead>(
+          training, sequence, [numbers, k](std::uint64_t batch) { return numbers(k + batch); }, depth);
+      reading->next = k;
+    }
+    ++reading->next;
+    return reading->ahead->next();
+  };
+}
+
+void Trainer::before_update(std::function<void(const StepReport&)> look) { state_->before_update = std::move(look); }
+
+CheckpointState Trainer::checkpoint_state() const {
+  CheckpointState out;
+  for (const Parameter& each : state_->model.parameters()) {
+    out.tensors.emplace_back("parameters/" + each.name, each.tensor.detach());
+  }
+  for (auto& [name, tensor] : state_->optimizer.state(state_->model.parameters())) {
+    out.tensors.emplace_back("optimizer/" + name, std::move(tensor));
+  }
+  const ops::GeneratorState random = ops::generator_state();
+  nlohmann::ordered_json json = {
+      {"step", state_->steps}, {"random", {{"seed", random.seed}, {"call", random.call}}}, {"mean_norm", nullptr}};
+  if (state_->mean_norm) json["mean_norm"] = *state_->mean_norm;
+  out.texts["trainer"] = json.dump();
+  return out;
+}
+
+void Trainer::continue_from(const std::map<std::string, std::string>& texts) {
+  const auto text = texts.find("trainer");
+  TESSERA_CHECK_AS(MismatchError, text != texts.end(),
+                   "the checkpoint has no text 'trainer': it is none of a training run");
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text->second);
+    const std::int64_t steps = json.at("step");
+    const ops::GeneratorState random{.seed = json.at("random").at("seed"), .call = json.at("random").at("call")};
+    std::optional<double> mean_norm;
+    if (!json.at("mean_norm").is_null()) mean_norm = json.at("mean_norm").get<double>();
+    TESSERA_CHECK_AS(MismatchError, steps >= 0, "the checkpoint is of step ", steps);
+    state_->steps = steps;
+    state_->mean_norm = mean_norm;
+    ops::set_generator_state(random);
+  } catch (const nlohmann::json::exception& error) {
+    TESSERA_THROW(MismatchError, "the checkpoint's text 'trainer' cannot be read (", error.what(),
+                  "); was it written by another version?");
+  }
+}
+
+}  // namespace tessera::train
