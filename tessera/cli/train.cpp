@@ -28,6 +28,7 @@ struct Words {
   int ranks = 0;  // 0: not given
   std::string config_file;
   bool is_print = false;
+  bool is_graph = false;
   std::vector<std::vector<std::string>> values;  // as many as there are options; empty: not given
 };
 
@@ -72,6 +73,7 @@ train::Config read_config(const Words& words) {
     if (is_list(option)) std::get<std::vector<std::string>*>(option.place(config))->clear();
     for (const std::string& value : given) train::set(config, option.name, value);
   }
+  if (words.is_graph) config.train.graph = true;
   return config;
 }
 
@@ -138,6 +140,7 @@ std::function<int()> declare(CLI::App& app) {
   app.add_option("--config", words->config_file, "Read options from a TOML file; those given beside it win")
       ->type_name("FILE");
   app.add_flag("--print-config", words->is_print, "Print the resolved configuration as TOML and exit");
+  app.add_flag("--graph", words->is_graph, "Capture the step once and replay it: --train.graph true");
   std::size_t at = 0;
   for (const train::Option& option : train::options()) {
     CLI::Option* added = app.add_option("--" + option.name, words->values[at++], help_of(option));
