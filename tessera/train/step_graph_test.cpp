@@ -13,6 +13,7 @@
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
+#include "tessera/memory/allocator.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/create/generator.h"
 #include "tessera/ops/create/random.h"
@@ -109,3 +110,25 @@ TEST(StepGraph, HasTheSameBitsOnEveryMesh) {
 
 }  // namespace
 }  // namespace tessera::train
+namespace tessera::train {
+TEST(Scratch, Memory) {
+  for (const auto& [dp, fsdp, tp] : std::vector<std::array<int, 3>>{{1,1,1},{2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {1, 2, 2}}) {
+   for (bool pre : {true,false}) for (bool g : {false,true}) {
+    Config c = testing::on_mesh(testing::small_config(), dp, fsdp, tp);
+    c.model = {.preset="tiny"}; c= resolved(c, dp*fsdp*tp); c.model.dropout=0.1;
+    c.train.graph = g; c.mesh.prefetch=pre; 
+    simulate(dp*fsdp*tp, [&] {
+      Trainer t(c, testing::synthetic_samples(c));
+      for (int i=0;i<4;++i) t.step();
+      if (current_place().rank != Rank(0)) return;
+      std::printf("%d %d %d pre %d graph %d\n now ", dp,fsdp,tp,pre,g);
+      for (auto& o : t.memory_now()) std::printf("%s %ld  ", o.owner.c_str(), o.nbytes/1024);
+      std::printf("\n peak ");
+      for (auto& o : t.memory_peak()) std::printf("%s %ld  ", o.owner.c_str(), o.nbytes/1024);
+      auto s = memory::Allocator::of(device::Device::get("host")).statistics();
+      std::printf("\n reserved %lu peak %lu blocks live %lu cached %lu pending %lu (%lu KiB)\n", s.now.reserved_nbytes/1024, s.peak_reserved_nbytes/1024, s.now.live_blocks, s.now.cached_blocks, s.now.pending_blocks, s.now.pending_nbytes/1024);
+    });
+   }
+  }
+}
+}

@@ -30,9 +30,9 @@ void Trainer::State::capture_step() {
             optimizer.step({.learning_rate = learning_rate, .clip_factor = values.norm.factor, .skip = skip});
           },
       .leaves = leaves};
-  graph->capture(body, stream());
-  // What steps that were not replayed left in the allocator's caches is of no more use.
+  // What steps that were not replayed left in the allocator's caches would be of no more use.
   memory::Allocator::of(device::Device::get("host")).trim();
+  graph->capture(body, stream());
   book.note_graph(graph->graph().pool(), graph->gradients());
 }
 
