@@ -102,14 +102,15 @@ void StepGraph::capture(const StepBody& body, const device::Stream& stream) {
 }
 
 void StepGraph::set_batch(std::int64_t m, std::span<const std::int32_t> rows) {
-  const Batch& batch = batches_[static_cast<std::size_t>(m)];
+  const Batch& batch = batches_[TESSERA_MUTANT("train.graph_has_one_batch") ? 0 : static_cast<std::size_t>(m)];
   split_rows(rows, plan_, plan_.own_rows(), rows_of(batch.tokens), rows_of(batch.targets));
 }
 
 void StepGraph::replay(double learning_rate, double most, const device::Stream& stream) {
   ops::GeneratorState now = ops::generator_state();
   *counter_.data_as<std::int64_t>() = static_cast<std::int64_t>(now.call - begin_.call);
-  *learning_rate_.data_as<float>() = static_cast<float>(learning_rate);
+  if (!TESSERA_MUTANT("train.graph_keeps_its_rate") || *learning_rate_.data_as<float>() == 0)
+    *learning_rate_.data_as<float>() = static_cast<float>(learning_rate);
   *most_.data_as<double>() = most;
   graph_.replay(stream);
   now.call += calls_;
