@@ -88,12 +88,10 @@ void StepGraph::capture(const StepBody& body, const device::Stream& stream) {
     memory::GraphCapture capture(allocator(), stream, "step");
     capture_body(body);
     graph_ = capture.end();
-  } catch (const InvalidArgument& error) {
+  } catch (const Error& error) {
     ops::set_generator_state(begin_);
-    TESSERA_THROW(NotSupported, "train.graph: a step cannot be captured: ", error.message(),
-                  "; leave train.graph out, or what cannot be captured");
-  } catch (const NotSupported& error) {
-    ops::set_generator_state(begin_);
+    const bool is_refusal = error.kind() == ErrorKind::kInvalidArgument || error.kind() == ErrorKind::kNotSupported;
+    if (!is_refusal) throw;
     TESSERA_THROW(NotSupported, "train.graph: a step cannot be captured: ", error.message(),
                   "; leave train.graph out, or what cannot be captured");
   }
