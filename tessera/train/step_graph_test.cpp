@@ -23,7 +23,9 @@
 #include "tessera/ops/reduce/host_values.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/shard/distribute.h"
+#include "tessera/tensor/device_context.h"
 #include "tessera/train/bad_step.h"
+#include "tessera/train/detail/step_graph.h"
 #include "tessera/train/model.h"
 #include "tessera/train/testing/replays.h"
 #include "tessera/train/testing/runs.h"
@@ -135,6 +137,46 @@ TEST(StepGraph, SkippedStepsLeaveTheSameBits) {
       }
     }
   }
+}
+
+// Whatever the numbers of a step are.
+TEST(StepGraph, DecidesInDeviceMemoryWhetherAStepIsTaken) {
+  simulate(1, [] {
+    const Config config = dropping(1);
+    detail::StepGraph graph(config, Plan::create(config, 1));
+    const device::Stream& stream = tensor::current_stream(device::Device::get("host"));
+    const Tensor loss = ops::zeros({});
+    const Tensor norm = ops::zeros({});
+    const Tensor taken = ops::zeros({});
+    graph.capture({.compute = [&](std::span<const detail::Batch>) -> detail::StepValues {
+                     return {ops::mul(loss, 1), {ops::mul(norm, 1), {}}};
+                   },
+                   .update =
+                       [&](const detail::StepValues&, const Tensor& rate, const Tensor& skip) {
+                         const Tensor ones[] = {ops::ones({})};
+                         ops::sgd_({&taken, 1}, ones, {}, {.learning_rate = rate, .skip = skip});
+                       },
+                   .leaves = {}},
+                  stream);
+    const auto skips = [&](double loss_value, double norm_value, double most) {
+      ops::fill_(loss, loss_value);
+      ops::fill_(norm, norm_value);
+      ops::fill_(taken, 0);
+      graph.replay(0.5, most, stream);
+      stream.synchronize();
+      EXPECT_EQ(ops::item(taken).as_double(), graph.is_skipped() ? 0 : -0.5);
+      return graph.is_skipped();
+    };
+    EXPECT_FALSE(skips(1, 2, INFINITY));
+    EXPECT_FALSE(skips(-1, 2, 2));
+    EXPECT_TRUE(skips(1, 2, 1.9999999999)) << "the bound has more digits than f32";
+    for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY), -static_cast<double>(INFINITY)}) {
+      EXPECT_TRUE(skips(bad, 2, INFINITY)) << bad;
+      EXPECT_TRUE(skips(1, bad, INFINITY)) << bad;
+      EXPECT_TRUE(skips(1, bad, 3)) << bad;
+    }
+    EXPECT_FALSE(skips(1, 2, INFINITY)) << "what was skipped leaves no trace";
+  });
 }
 
 // Many norms are above their running mean, so that the bound moves and is passed often.
