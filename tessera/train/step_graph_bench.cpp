@@ -2,10 +2,10 @@
 // transfers, and how long they take.
 //
 // CPU outside kernels, of a step asked for call by call: that of the thread that asks, with the stream stopped
-// meanwhile, so that no kernel runs on it; what the stream does to take work out of its queue is left out, in its favour.
-// Of a replayed step: that of the thread that gives batches and numbers and launches the graph, likewise with the
-// stream stopped, and that of running a graph of as many nodes with the same edges, in which every kernel is a function
-// that does nothing.
+// meanwhile, so that no kernel runs on it; what the stream does to take work out of its queue is left out, in its
+// favour. Of a replayed step: that of the thread that gives batches and numbers and launches the graph, likewise with
+// the stream stopped, and that of running a graph of as many nodes with the same edges, in which every kernel is a
+// function that does nothing.
 #include <cstdio>
 #include <ctime>
 
@@ -98,7 +98,7 @@ class Step {
   // What is read after a replay.
   [[nodiscard]] double results() const { return graph_.loss() + graph_.grad_norm() + (graph_.is_skipped() ? 1 : 0); }
   // As many nodes as the captured step, with its edges, that do nothing.
-  [[nodiscard]] device::GraphExec stub() const {
+  [[nodiscard]] device::GraphExec hollow() const {
     const std::vector<device::NodeInfo> nodes = graph_.graph().graph().nodes();
     const device::Stream on = stream();
     on.begin_capture();
@@ -141,13 +141,13 @@ double asked_cost(Step& step) {
   return spent / kSteps;
 }
 
-double replayed_cost(Step& step, const device::GraphExec& stub) {
+double replayed_cost(Step& step, const device::GraphExec& hollow) {
   double spent = 0;
   for (int i = 0; i < kSteps; ++i) {
     spent += cost_of_asking([&] { step.replay(); });
     const double start = cpu_microseconds();
     bench::do_not_optimize(step.results());
-    stub.launch(Step::stream());
+    hollow.launch(Step::stream());
     Step::stream().synchronize();
     spent += cpu_microseconds() - start;
   }
@@ -163,10 +163,10 @@ TESSERA_BENCH(graph_cpu) {
     step.ask();
     Step::stream().synchronize();
     step.capture();
-    const device::GraphExec stub = step.stub();
+    const device::GraphExec hollow = step.hollow();
     context.measure({.name = "graph_replay_cpu",
                      .unit = "us",
-                     .ours = [&]() -> double { return replayed_cost(step, stub); },
+                     .ours = [&]() -> double { return replayed_cost(step, hollow); },
                      .reference_name = "asked for call by call, " + std::to_string(step.node_count()) + " kernels",
                      .reference = [&]() -> double { return asked_cost(step); },
                      .must_ratio = 10});

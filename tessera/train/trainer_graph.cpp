@@ -49,9 +49,9 @@ void Trainer::State::replay_step(StepReport& report) {
     for (std::size_t i = 0; i < leaves.size(); ++i) autograd::set_grad(leaves[i], graph->gradients()[i]);
   }
   report.end = judged(report);
-  TESSERA_CHECK_AS(MismatchError, graph->is_skipped() == (report.end != StepEnd::kDone), "step ", report.step, ": the graph ",
-                   graph->is_skipped() ? "skipped" : "took", " a step with loss ", report.loss, " and gradient norm ",
-                   report.grad_norm, ", the trainer did not");
+  TESSERA_CHECK_AS(MismatchError, graph->is_skipped() == (report.end != StepEnd::kDone), "step ", report.step,
+                   ": the graph ", graph->is_skipped() ? "skipped" : "took", " a step with loss ", report.loss,
+                   " and gradient norm ", report.grad_norm, ", the trainer did not");
   drop_gradients();
 }
 

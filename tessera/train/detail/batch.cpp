@@ -20,9 +20,8 @@ Tensor laid_out(const Tensor& own, const Plan& plan, bool is_batch_cut) {
 Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const Plan& plan, bool is_batch_cut) {
   auto owner = std::make_shared<std::vector<std::int32_t>>(std::move(values));
   const std::int64_t sequence = static_cast<std::int64_t>(owner->size()) / rows;
-  return laid_out(
-      Tensor::wrap(owner->data(), Shape{rows, sequence}, DType::kI32, device::Device::get("host"), owner), plan,
-      is_batch_cut);
+  return laid_out(Tensor::wrap(owner->data(), Shape{rows, sequence}, DType::kI32, device::Device::get("host"), owner),
+                  plan, is_batch_cut);
 }
 
 void split_rows(std::span<const std::int32_t> rows, const Plan& plan, std::int64_t real, std::span<std::int32_t> tokens,
