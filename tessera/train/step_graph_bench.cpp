@@ -17,6 +17,8 @@
 #include "tessera/ops/create/generator.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/update/update.h"
+#include "tessera/shard/gradients.h"
+#include "tessera/shard/redistribute.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/detail/batch.h"
 #include "tessera/train/detail/step_graph.h"
@@ -70,12 +72,12 @@ class Step {
  public:
   explicit Step(const Config& config)
       : config_(config),
-        plan_(Plan::create(config, 1)),
+        plan_(Plan::create(config, current_place().world_size)),
         model_(config, plan_, exposed_),
         leaves_(model_.leaves()),
         optimizer_(config.optimizer, model_.parameters()),
         graph_(config, plan_),
-        rows_(static_cast<std::size_t>(config.train.batch * (config.model.sequence + 1)), 1) {}
+        rows_(static_cast<std::size_t>(plan_.own_rows() * (config.model.sequence + 1)), 1) {}
 
   void ask() {
     const detail::StepValues values = compute(detail::batch_of(rows_, plan_, plan_.own_rows()));
@@ -118,9 +120,14 @@ class Step {
     const Tensor loss = model_.loss(batch.tokens, batch.targets, static_cast<double>(rows_.size()));
     autograd::backward(loss);
     const autograd::NoGrad no_grad;
+    if (plan_.mesh()) shard::reduce_gradients(leaves_);
     std::vector<Tensor> gradients;
     for (const Tensor& leaf : leaves_) gradients.push_back(autograd::grad(leaf));
-    return {loss.detach(), ops::grad_norm(gradients, 1)};
+    const ops::GradNorm norm = ops::grad_norm(gradients, 1);
+    return {whole(loss.detach()), {whole(norm.norm), norm.factor}};
+  }
+  static Tensor whole(const Tensor& x) {
+    return x.has_layout() ? shard::redistribute(x, layout::Layout::replicated(x.layout().mesh())).local() : x;
   }
 
   Config config_;
@@ -154,23 +161,40 @@ double replayed_cost(Step& step, const device::GraphExec& hollow) {
   return spent / kSteps;
 }
 
-TESSERA_BENCH(graph_cpu) {
-  if (!context.wants("graph_replay_cpu")) return;
-  simulate(1, [&] {
+// Of the first rank's step, in a run of its own.
+double outside_kernels(const Config& config, bool is_replayed, std::size_t* nodes = nullptr) {
+  double cost = 0;
+  simulate(config.mesh.dp * config.mesh.fsdp * config.mesh.tp, [&] {
     ops::detail::set_thread_budget(1);
     ops::manual_seed(1);
-    Step step(narrow());
-    step.ask();
-    Step::stream().synchronize();
+    Step step(config);
+    for (int i = 0; i < 2; ++i) {  // ranks meet in groups that are made now
+      step.ask();
+      device::Device::get("host").synchronize();
+    }
     step.capture();
-    const device::GraphExec hollow = step.hollow();
-    context.measure({.name = "graph_replay_cpu",
-                     .unit = "us",
-                     .ours = [&]() -> double { return replayed_cost(step, hollow); },
-                     .reference_name = "asked for call by call, " + std::to_string(step.node_count()) + " kernels",
-                     .reference = [&]() -> double { return asked_cost(step); },
-                     .must_ratio = 10});
+    const double own = is_replayed ? replayed_cost(step, step.hollow()) : asked_cost(step);
+    if (current_place().rank != Rank(0)) return;
+    cost = own;
+    if (nodes != nullptr) *nodes = step.node_count();
   });
+  return cost;
+}
+
+TESSERA_BENCH(graph_cpu) {
+  const std::pair<std::string, Config> rows[] = {{"graph_replay_cpu", narrow()},
+                                                 {"graph_replay_cpu_tp2", testing::on_mesh(narrow(), 1, 1, 2)}};
+  for (const auto& [name, config] : rows) {
+    if (!context.wants(name)) continue;
+    std::size_t nodes = 0;
+    outside_kernels(config, true, &nodes);
+    context.measure({.name = name,
+                     .unit = "us",
+                     .ours = [&config = config]() -> double { return outside_kernels(config, true); },
+                     .reference_name = "asked for call by call, " + std::to_string(nodes) + " nodes",
+                     .reference = [&config = config]() -> double { return outside_kernels(config, false); },
+                     .must_ratio = 10});
+  }
 }
 
 // Of a step of the first rank, in a run of its own: the mean of some, after the first two.

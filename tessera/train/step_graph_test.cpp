@@ -327,6 +327,7 @@ TEST(StepGraph, WhatAsksForAValueIsRefusedByItsName) {
       hook.remove();
     }
     EXPECT_EQ(own_weights(trainer), before);
+    EXPECT_EQ(trainer.step_count(), 1);
     EXPECT_EQ(ops::generator_state(), random);
     for (const Parameter& parameter : trainer.model().parameters()) EXPECT_FALSE(autograd::grad(parameter.tensor));
     EXPECT_EQ(trainer.step().end, StepEnd::kDone) << "without it steps go on";

@@ -32,7 +32,12 @@ void Trainer::State::capture_step() {
       .leaves = leaves};
   // What steps that were not replayed left in the allocator's caches would be of no more use.
   memory::Allocator::of(device::Device::get("host")).trim();
-  graph->capture(body, stream());
+  try {
+    graph->capture(body, stream());
+  } catch (...) {
+    --steps;  // none was taken, and no batch was read
+    throw;
+  }
   book.note_graph(graph->graph().pool(), graph->gradients());
 }
 
