@@ -147,7 +147,7 @@ function(tessera_layer_test layer source)
     elseif(layer STREQUAL "shard")
       list(APPEND which --minimum 12)
     elseif(layer STREQUAL "train")
-      list(APPEND which --minimum 4)
+      list(APPEND which --minimum 8)
     endif()
     add_test(NAME ${layer}_${implementation}_mutants
              COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py --sources ${CMAKE_CURRENT_SOURCE_DIR}

@@ -31,6 +31,7 @@ struct Words {
   bool is_print = false;
   int restarts = 0;
   std::string on_failure = "kill";
+  bool is_graph = false;
   std::vector<std::vector<std::string>> values;  // as many as there are options; empty: not given
 };
 
@@ -75,6 +76,7 @@ train::Config read_config(const Words& words) {
     if (is_list(option)) std::get<std::vector<std::string>*>(option.place(config))->clear();
     for (const std::string& value : given) train::set(config, option.name, value);
   }
+  if (words.is_graph) config.train.graph = true;
   return config;
 }
 
@@ -160,6 +162,7 @@ std::function<int()> declare(CLI::App& app) {
       ->capture_default_str()
       ->type_name("WHAT");
   app.add_flag("--print-config", words->is_print, "Print the resolved configuration as TOML and exit");
+  app.add_flag("--graph", words->is_graph, "Capture the step once and replay it: --train.graph true");
   std::size_t at = 0;
   for (const train::Option& option : train::options()) {
     CLI::Option* added = app.add_option("--" + option.name, words->values[at++], help_of(option));

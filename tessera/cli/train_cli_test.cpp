@@ -118,6 +118,18 @@ TEST_F(Train, TrainsOnRanksItStarts) {
   EXPECT_EQ(train("-n 2 --mesh.tp 2 " + small).code, 1) << "a directory that holds a run is not written over";
 }
 
+TEST_F(Train, ReplaysStepsWithTheSameNumbers) {
+  const std::string options = "-n 2 --mesh.fsdp 2 --model.dropout 0.1 --run.log_every 1 ";
+  const Outcome asked = train(options + small);
+  ASSERT_EQ(asked.code, 0) << asked.err;
+  const std::string want = run("loss.csv");
+  std::filesystem::remove_all(directory + "/run");
+  const Outcome outcome = train("--graph " + options + small);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(run("loss.csv"), want);
+  EXPECT_TRUE(contains(run("config.toml"), "\ngraph = true\n")) << run("config.toml");
+}
+
 TEST_F(Train, IsARankOfTheWorldItWasStartedIn) {
   const Outcome outcome = tessera("run -n 2 --run-dir launched -- '" TESSERA_PROGRAM "' train " + small,
                                   "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");

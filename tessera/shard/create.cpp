@@ -25,7 +25,7 @@ Tensor drawn(const char* op, Tensor out, const Scalar& a, const Scalar& b) {
   attributes.call = static_cast<std::int64_t>(state.call);
   attributes.a = a;
   attributes.b = b;
-  const Tensor counter;
+  const Tensor counter = ops::generator_counter();
   tensor::call_out(tensor::find_op(op), out, {counter}, attributes);
   return out;
 }

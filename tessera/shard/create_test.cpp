@@ -174,6 +174,23 @@ TEST(Creation, DrawsTheSameOnRanksOffTheMesh) {
   });
 }
 
+TEST(Creation, ACounterInScopeCountsUnderLayoutsToo) {
+  const auto local_of = [](const Tensor& tensor) {
+    ops::testing::wait_for_work();
+    return ops::testing::read(tensor.local()).values;
+  };
+  simulate(2, [&] {
+    const Layout layout = Layout::create(Mesh::parse("x=2"), {layout::Shard(0)});
+    ops::set_generator_state({.seed = 5, .call = 3});
+    const auto want = local_of(rand({4, 4}, layout));
+    const auto other = local_of(ops::dropout(full({4, 4}, 1, layout), 0.5));
+    ops::set_generator_state({.seed = 5, .call = 0});
+    const ops::GeneratorCounterScope scope(ops::full({}, 3, {.dtype = DType::kI64}));
+    EXPECT_EQ(local_of(rand({4, 4}, layout)), want);
+    EXPECT_EQ(local_of(ops::dropout(full({4, 4}, 1, layout), 0.5)), other);
+  });
+}
+
 TEST(Creation, RefusesPartialLayouts) {
   const Mesh mesh = Mesh::parse("x=2");
   expect_error<InvalidArgument>([&] { zeros({4}, Layout::parse(mesh, "P")); }, {"no one way to split"});

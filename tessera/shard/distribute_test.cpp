@@ -7,13 +7,16 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/world.h"
 #include "tessera/layout/testing/random_requests.h"
+#include "tessera/memory/graph_capture.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/reduce/host_values.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
 #include "tessera/shard/testing/all_ranks.h"
+#include "tessera/tensor/device_context.h"
 
 namespace tessera::shard {
 namespace {
@@ -156,6 +159,24 @@ TEST(FromLocal, SharesMemoryAndSendsNothingWhenTheShapeIsGiven) {
         {"[6, 3]", "holds [3, 3]", "[2, 3]"});
     expect_error<InvalidArgument>([&] { (void)from_local({}, cut, {.shape = Shape{4, 3}}); }, {"no tensor"});
     expect_error<InvalidArgument>([&] { (void)from_local(x, cut, {.shape = Shape{4, 3}}); }, {"has a layout"});
+  });
+}
+
+TEST(FromLocal, IsCapturedWhereItNeedNotAskOthers) {
+  simulate(2, [] {
+    const device::Device host = device::Device::get("host");
+    const Layout cut = Layout::create(Mesh::parse("x=2"), {layout::Shard(0)});
+    const Layout whole = Layout::create(Mesh::parse("x=2"), {layout::Replicate()});
+    const Tensor part = ops::ones({2, 3});
+    const memory::GraphCapture capture(memory::Allocator::of(host), tensor::current_stream(host));
+    expect_error<InvalidArgument>([&] { (void)from_local(part, cut); },
+                                  {"from_local", "captured", "give the shape of the whole"});
+    expect_error<InvalidArgument>(
+        [&] {
+          (void)from_local(part, whole, {.shape = Shape{2, 3}, .check = true});
+        },
+        {"from_local", "captured", "leave out the check"});
+    EXPECT_EQ(from_local(part, cut, {.shape = Shape{4, 3}}).shape(), (Shape{4, 3}));
   });
 }
 

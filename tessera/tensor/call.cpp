@@ -78,6 +78,13 @@ void prepare_output(const Call& call, Tensor& out, OutputInfo& info, const Curre
                 "; it has one for: ", have.empty() ? "no device" : have, "; called as ", call.text());
 }
 
+// What a stream refuses while it is captured, such as to wait for it, is told with the operator that asked.
+void refuse_capture(const Call& call, const Error& error) {
+  const bool is_refusal = error.kind() == ErrorKind::kInvalidArgument || error.kind() == ErrorKind::kNotSupported;
+  TESSERA_CHECK_AS(NotSupported, !is_refusal, call.op.name(), " cannot be captured: ", error.message(), "; called as ",
+                   call.text());
+}
+
 void run_kernel(const Call& call, const CurrentDevice& where) {
   const OperatorState& op = *call.op.operator->();
   const KernelFn kernel = op.kernels[where.context->kind];
@@ -96,7 +103,12 @@ void run_kernel(const Call& call, const CurrentDevice& where) {
   for (const Tensor& input : call.inputs) {
     if (input) input.storage().use_on(*where.stream);
   }
-  kernel(KernelCall{call, where});
+  try {
+    kernel(KernelCall{call, where});
+  } catch (const Error& error) {
+    if (where.stream->is_capturing()) refuse_capture(call, error);
+    throw;
+  }
 }
 
 void call_kernel(const Call& call) {

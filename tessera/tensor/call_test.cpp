@@ -258,5 +258,29 @@ TEST(Call, ACaptureKeepsWhatItsCallsReadFromOutside) {
   EXPECT_EQ(sum.data_as<float>()[1023], 3);
 }
 
+TEST(Call, AKernelThatWaitsForItsStreamIsRefusedInACaptureByName) {
+  static const Operator kWaits = register_op(
+      {.name = "test.waits", .inputs = "a, b", .infer = infer_like_first, .host = [](const KernelCall& call) {
+         call.stream().synchronize();
+         add_floats(call);
+       }});
+  const device::Device host = device::Device::get("host");
+  const device::Stream stream = host.create_stream();
+  const StreamScope scope(stream);
+  const Tensor one = filled({4}, 1);
+  stream.synchronize();
+  {
+    const memory::GraphCapture capture(memory::Allocator::of(host), stream);
+    expect_error<NotSupported>(
+        [&] {
+          (void)call(kWaits, {one, one});
+        },
+        {"test.waits cannot be captured", "synchronize", "called as"});
+  }
+  const Tensor two = call(kWaits, {one, one});
+  stream.synchronize();
+  EXPECT_EQ(two.data_as<float>()[3], 2) << "outside a capture it may wait";
+}
+
 }  // namespace
 }  // namespace tessera::tensor

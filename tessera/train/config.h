@@ -55,6 +55,7 @@ struct TrainConfig {
   std::int64_t accumulate = 1;         ///< micro-batches of one step
   std::string dtype = "f32";           ///< that blocks compute in: f32 or bf16; parameters and reductions are f32
   std::string checkpointing = "none";  ///< none, full (each block again in backward), selective (all but attention)
+  bool graph = false;                  ///< the step is captured once and replayed
   std::uint64_t seed = 1;              ///< of initial weights, dropout and the order of samples
   std::string on_nan = "stop";         ///< loss or gradient that is not finite: stop, or skip the step
   double spike = 0;                    ///< a gradient norm that many times its running mean is a spike; 0: none is

@@ -84,6 +84,8 @@ Rows train_options() {
        at(kTrain, &T::checkpointing),
        kAny,
        {"none", "full", "selective"}},
+      {"train.graph", "The step, collectives included, is captured once and replayed (--graph is short for it)",
+       at(kTrain, &T::graph)},
       {"train.seed", "Of initial weights, dropout and the order of samples", at(kTrain, &T::seed), kExact},
       {"train.on_nan",
        "A loss or gradient that is not finite: stop the run, or skip the step",

@@ -1,25 +1,32 @@
 #include "tessera/train/exposed.h"
 
+#include <utility>
+
 #include "tessera/device/device.h"
 
 namespace tessera::train {
 
 ExposedTime::Scope::Scope(ExposedTime& time, const device::Stream& stream)
-    : time_(time), stream_(stream), pair_(time.used_++) {
-  if (pair_ == time.pairs_.size()) {
+    : stream_(stream), use_(stream.is_capturing() ? device::EventUse::kExternal : device::EventUse::kEdge) {
+  const bool is_captured = use_ == device::EventUse::kExternal;
+  std::vector<Pair>& pairs = is_captured ? time.captured_ : time.pairs_;
+  const std::size_t place = is_captured ? pairs.size() : time.used_++;
+  if (place == pairs.size()) {
     const device::Device device = stream.device();
-    time.pairs_.push_back({device.create_event({.timing = true}), device.create_event({.timing = true})});
+    pairs.push_back({device.create_event({.timing = true}), device.create_event({.timing = true})});
   }
-  stream_.record(time.pairs_[pair_].begin);
+  end_ = pairs[place].end;
+  stream_.record(pairs[place].begin, use_);
 }
 
-ExposedTime::Scope::~Scope() { stream_.record(time_.pairs_[pair_].end); }
+ExposedTime::Scope::~Scope() { stream_.record(end_, use_); }
 
-double ExposedTime::take_seconds() {
+double ExposedTime::sum_of(const std::vector<Pair>& pairs, std::size_t count) {
   std::chrono::nanoseconds sum{0};
-  for (std::size_t i = 0; i < used_; ++i) sum += device::Event::elapsed(pairs_[i].begin, pairs_[i].end);
-  used_ = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += device::Event::elapsed(pairs[i].begin, pairs[i].end);
   return std::chrono::duration<double>(sum).count();
 }
+
+double ExposedTime::take_seconds() { return sum_of(pairs_, std::exchange(used_, 0)); }
 
 }  // namespace tessera::train

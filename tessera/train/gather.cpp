@@ -120,8 +120,11 @@ struct Gatherer::State {
       scope.emplace(side);
     }
     std::optional<ExposedTime::Scope> waiting;
-    if (is_cut && !side) waiting.emplace(exposed, tensor::current_stream(unit.leaves[0].device()));
+    // A replay of what is captured runs one stream after the other: it waits on either.
+    if (is_cut && (!side || side.is_capturing()))
+      waiting.emplace(exposed, tensor::current_stream(unit.leaves[0].device()));
     auto out = std::make_shared<Gathered>(gathered(unit), held);
+    waiting.reset();
     if (side) {
       out->ready = side.device().create_event();
       side.record(out->ready);
@@ -145,7 +148,8 @@ struct Gatherer::State {
     prefetch_behind(number);
     if (out->ready) {
       const device::Stream& current = tensor::current_stream(side.device());
-      const ExposedTime::Scope scope(exposed, current);
+      std::optional<ExposedTime::Scope> waiting;
+      if (!current.is_capturing()) waiting.emplace(exposed, current);
       current.wait(out->ready);
     }
     return out;

@@ -24,9 +24,10 @@ std::vector<OwnedBytes> MemoryBook::now() const {
     parameters += nbytes_of(parameter.tensor);
     gradients += nbytes_of(autograd::grad(parameter.tensor));
   }
+  if (gradients == 0) gradients = graph_gradients_;
   const std::int64_t optimizer = optimizer_->nbytes();
   const std::int64_t gathered = model_->gathered().now;
-  const auto live = static_cast<std::int64_t>(allocator_.statistics().now.live_nbytes);
+  const auto live = static_cast<std::int64_t>(allocator_.statistics().now.live_nbytes) + graph_idle_;
   const std::int64_t others = live - parameters - gradients - optimizer - gathered;
   return {{"parameters", parameters},
           {"gradients", gradients},
@@ -34,6 +35,16 @@ std::vector<OwnedBytes> MemoryBook::now() const {
           {"gathered", gathered},
           {"activations", std::max<std::int64_t>(0, others)},
           {"total", live}};
+}
+
+void MemoryBook::note_graph(const memory::Pool& pool, std::span<const Tensor> gradients) {
+  graph_gradients_ = 0;
+  graph_idle_ = 0;
+  for (const Tensor& gradient : gradients) graph_gradients_ += nbytes_of(gradient);
+  if (!pool) return;
+  const memory::Totals held = pool.snapshot().totals();
+  graph_idle_ = static_cast<std::int64_t>(held.reserved_nbytes - held.live_nbytes);
+  note();
 }
 
 void MemoryBook::note() {
@@ -46,7 +57,8 @@ std::vector<OwnedBytes> MemoryBook::peak() const {
   std::vector<OwnedBytes> out = most_;
   for (OwnedBytes& each : out) {
     if (each.owner == "gathered") each.nbytes = model_->gathered().peak;
-    if (each.owner == "total") each.nbytes = static_cast<std::int64_t>(allocator_.statistics().peak_live_nbytes);
+    const auto most_live = static_cast<std::int64_t>(allocator_.statistics().peak_live_nbytes);
+    if (each.owner == "total") each.nbytes = std::max(graph_idle_ == 0 ? 0 : each.nbytes, most_live);
   }
   return out;
 }

@@ -37,9 +37,13 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::span<const Parameter> p
 }
 
 void Optimizer::step(double learning_rate, const Tensor& clip_factor) {
+  const memory::Label label("optimizer");
+  step({.learning_rate = ops::full({}, learning_rate), .clip_factor = clip_factor});
+}
+
+void Optimizer::step(const ops::StepScalars& scalars) {
   const autograd::NoGrad no_grad;
   const memory::Label label("optimizer");
-  const ops::StepScalars scalars{.learning_rate = ops::full({}, learning_rate), .clip_factor = clip_factor};
   for (Group& group : groups_) {
     std::vector<Tensor> gradients;
     for (const Tensor& parameter : group.parameters) gradients.push_back(autograd::grad(parameter));

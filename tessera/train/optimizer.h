@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/base/export.h"
+#include "tessera/ops/update/update.h"
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/config.h"
 #include "tessera/train/gather.h"
@@ -24,6 +25,8 @@ class TESSERA_API Optimizer {
   /// Takes a step along the gradients of the parameters, which are settled. `clip_factor`: what they are multiplied
   /// with; none: 1.
   void step(double learning_rate, const Tensor& clip_factor);
+  /// Likewise, with all that changes from step to step in tensors, read when the work runs.
+  void step(const ops::StepScalars& scalars);
   /// Of this rank's state.
   [[nodiscard]] std::int64_t nbytes() const;
   /// Its state, the tensors themselves, named after these parameters: "first/NAME", "second/NAME", "steps/0".

@@ -30,39 +30,19 @@ namespace tessera::train {
 namespace {
 
 using detail::Batch;
+using detail::batch_of;
+using detail::laid_out;
+using detail::StepValues;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kMeanStays = 0.9;  // share of the running mean of gradient norms that a step leaves
 
-// This rank's rows, as a part of the whole batch.
-Tensor laid_out(std::vector<std::int32_t> values, std::int64_t rows, const Plan& plan, bool is_batch_cut = true) {
-  auto owner = std::make_shared<std::vector<std::int32_t>>(std::move(values));
-  const std::int64_t sequence = static_cast<std::int64_t>(owner->size()) / rows;
-  Tensor own = Tensor::wrap(owner->data(), Shape{rows, sequence}, DType::kI32, device::Device::get("host"), owner);
-  if (!plan.mesh()) return own;
-  const std::int64_t all = is_batch_cut ? rows * plan.dp() * plan.fsdp() : rows;
-  return shard::from_local(own, plan.at(Point::kTokens, is_batch_cut), {.shape = Shape{all, sequence}});
+// A tensor of one element, with all of it on this rank.
+Tensor whole(const Tensor& x) {
+  return x.has_layout() ? shard::redistribute(x, layout::Layout::replicated(x.layout().mesh())).local() : x;
 }
 
-// From rows of sequence + 1 tokens. Targets of rows from `real` on count for nothing.
-Batch batch_of(const std::vector<std::int32_t>& rows, const Plan& plan, std::int64_t real) {
-  const std::int64_t count = plan.own_rows();
-  const std::int64_t width = static_cast<std::int64_t>(rows.size()) / count;
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> targets;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto begin = rows.begin() + i * width;
-    tokens.insert(tokens.end(), begin, begin + width - 1);
-    targets.insert(targets.end(), begin + 1, begin + width);
-    if (i >= real) std::fill(targets.end() - (width - 1), targets.end(), kIgnoredTarget);
-  }
-  return {laid_out(std::move(tokens), count, plan), laid_out(std::move(targets), count, plan)};
-}
-
-double number(const Tensor& x) {
-  const Tensor whole = x.has_layout() ? shard::redistribute(x, layout::Layout::replicated(x.layout().mesh())) : x;
-  return ops::item(whole).as_double();
-}
+double number(const Tensor& x) { return ops::item(whole(x)).as_double(); }
 
 // The index that a uniform number falls into, by probabilities exp(score / temperature); at 0 the highest score.
 std::uint32_t drawn(std::span<const float> scores, double temperature, double uniform) {
@@ -110,27 +90,33 @@ Trainer::State::State(const Config& given, BatchSource source)
       book(model, optimizer) {}
 
 // Who waits for its data long shows so in its record.
-detail::Batch Trainer::State::next_batch(std::uint64_t k) {
+std::vector<std::int32_t> Trainer::State::next_rows(std::int64_t m) {
+  const std::uint64_t k = number_of_batch(m);
   const record::Scope mark("data", static_cast<std::int64_t>(k));
-  return batch_of(batches(k), plan, plan.own_rows());
+  return batches(k);
 }
 
-double Trainer::State::run_batches() {
+StepValues Trainer::State::compute(const std::function<Batch(std::int64_t m)>& batch_at) {
   const double count = static_cast<double>(config.train.batch * config.model.sequence);
   Tensor loss;
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) {
     const memory::Label label("activations");
-    const auto k = static_cast<std::uint64_t>((steps - 1) * config.train.accumulate + m);
-    const Batch batch = next_batch(k);
+    const Batch batch = batch_at(m);
     const Tensor part = model.loss(batch.tokens, batch.targets, count);
     book.note();
     autograd::backward(part);
     book.note();
     loss = loss ? ops::add(loss, part.detach()) : part.detach();
   }
-  const ExposedTime::Scope scope(exposed, stream());
+  const autograd::NoGrad no_grad;
+  std::optional<ExposedTime::Scope> waiting;
+  if (plan.mesh()) waiting.emplace(exposed, stream());
   settle_gradients();
-  return number(loss);
+  std::vector<Tensor> gradients;
+  for (const Tensor& leaf : leaves) gradients.push_back(autograd::grad(leaf));
+  const double clip = config.optimizer.clip;
+  ops::GradNorm norm = ops::grad_norm(gradients, clip > 0 ? clip : INFINITY);
+  return {whole(loss), {whole(norm.norm), clip > 0 ? norm.factor : Tensor()}};
 }
 
 void Trainer::State::settle_gradients() {
@@ -154,16 +140,19 @@ void Trainer::State::keep(const StepReport& report) const {
   if (!keep_bad_step) return;
   BadStep step{.report = report, .samples = {}, .parameters = model.parameters()};
   for (std::int64_t m = 0; m < config.train.accumulate; ++m) {
-    const auto k = static_cast<std::uint64_t>((steps - 1) * config.train.accumulate + m);
-    const std::vector<std::uint64_t> numbers = plan.sample_numbers(k, current_place().rank);
+    const std::vector<std::uint64_t> numbers = plan.sample_numbers(number_of_batch(m), current_place().rank);
     step.samples.insert(step.samples.end(), numbers.begin(), numbers.end());
   }
   keep_bad_step(step);
 }
 
+double Trainer::State::largest_norm() const {
+  return config.train.spike > 0 && mean_norm ? config.train.spike * *mean_norm : INFINITY;
+}
+
 StepEnd Trainer::State::judged(const StepReport& report) {
   const bool is_finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
-  const double most = config.train.spike > 0 && mean_norm ? config.train.spike * *mean_norm : INFINITY;
+  const double most = largest_norm();
   if (is_finite && report.grad_norm <= most) {
     mean_norm = mean_norm ? kMeanStays * *mean_norm + (1 - kMeanStays) * report.grad_norm : report.grad_norm;
     return StepEnd::kDone;
@@ -177,6 +166,18 @@ StepEnd Trainer::State::judged(const StepReport& report) {
                    is_finite ? "; train.on_spike = skip goes on without such steps"
                              : "; train.on_nan = skip goes on without such steps");
   return is_finite ? StepEnd::kSkippedSpike : StepEnd::kSkippedNan;
+}
+
+void Trainer::State::take_step(StepReport& report) {
+  const StepValues values = compute([this](std::int64_t m) { return batch_of(next_rows(m), plan, plan.own_rows()); });
+  report.loss = ops::item(values.loss).as_double();
+  report.grad_norm = ops::item(values.norm.norm).as_double();
+  if (before_update) before_update(report);
+  report.end = judged(report);
+  if (report.end == StepEnd::kDone) optimizer.step(report.learning_rate, values.norm.factor);
+  drop_gradients();
+  stream().synchronize();
+  report.exposed_seconds = exposed.take_seconds();
 }
 
 Trainer::Trainer(const Config& config, BatchSource batches)
@@ -204,25 +205,11 @@ StepReport Trainer::step() {
   report.tokens = state.config.train.batch * state.config.model.sequence;
   report.learning_rate =
       learning_rate(state.config.schedule, state.config.optimizer.learning_rate, report.step, state.config.train.steps);
-  report.loss = state.run_batches();
-
-  const autograd::NoGrad no_grad;
-  std::vector<Tensor> gradients;
-  for (const Tensor& leaf : state.leaves) gradients.push_back(autograd::grad(leaf));
-  const bool clips = state.config.optimizer.clip > 0;
-  ops::GradNorm norm;
-  {
-    const ExposedTime::Scope scope(state.exposed, state.stream());
-    norm = ops::grad_norm(gradients, clips ? state.config.optimizer.clip : INFINITY);
+  if (state.is_replayed()) {
+    state.replay_step(report);
+  } else {
+    state.take_step(report);
   }
-  gradients.clear();
-  report.grad_norm = number(norm.norm);
-  if (state.before_update) state.before_update(report);
-  report.end = state.judged(report);
-  if (report.end == StepEnd::kDone) state.optimizer.step(report.learning_rate, clips ? norm.factor : Tensor());
-  state.drop_gradients();
-  state.stream().synchronize();
-  report.exposed_seconds = state.exposed.take_seconds();
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return report;
 }

@@ -16,6 +16,8 @@ Generator& generator() {
   return current_rank()->part<Generator>([] { return std::make_shared<Generator>(); });
 }
 
+thread_local GeneratorCounterScope* innermost = nullptr;
+
 }  // namespace
 
 void manual_seed(std::uint64_t seed) { set_generator_state({.seed = seed, .call = 0}); }
@@ -39,5 +41,12 @@ GeneratorState next_call() {
   ++of_rank.state.call;
   return taken;
 }
+
+GeneratorCounterScope::GeneratorCounterScope(Tensor counter) : counter_(std::move(counter)), outer_(innermost) {
+  innermost = this;
+}
+GeneratorCounterScope::~GeneratorCounterScope() { innermost = outer_; }
+
+Tensor generator_counter() { return innermost != nullptr ? innermost->counter_ : Tensor(); }
 
 }  // namespace tessera::ops

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tessera/base/export.h"
+#include "tessera/tensor/tensor.h"
 
 namespace tessera::ops {
 
@@ -24,5 +25,24 @@ TESSERA_API GeneratorState generator_state();
 TESSERA_API void set_generator_state(const GeneratorState& state);
 /// Takes the numbers of one call: the state as it was, with the count moved on.
 TESSERA_API GeneratorState next_call();
+
+/// While it lives, random operators that this thread calls add `counter` to the number of their call when they run, as
+/// if each had been given it (random.h): what is captured meanwhile draws anew in each replay. Scopes nest.
+class TESSERA_API GeneratorCounterScope {
+ public:
+  /// Begins. `counter` is one i64.
+  explicit GeneratorCounterScope(Tensor counter);
+  /// Ends.
+  ~GeneratorCounterScope();
+  GeneratorCounterScope(const GeneratorCounterScope&) = delete;
+  GeneratorCounterScope& operator=(const GeneratorCounterScope&) = delete;
+
+ private:
+  friend Tensor generator_counter();
+  Tensor counter_;
+  GeneratorCounterScope* outer_;
+};
+/// The counter of the innermost scope of this thread; none outside.
+TESSERA_API Tensor generator_counter();
 
 }  // namespace tessera::ops

@@ -296,11 +296,18 @@ RandomAttributes drawn(const Shape& shape, DType dtype, const Scalar& a, const S
 Tensor make(const tensor::Operator& op, const Shape& shape, const CreateOptions& options, const Scalar& a,
             const Scalar& b) {
   const device::Device device = options.device ? options.device : device::Device::get("host");
-  return tensor::call_on(device, op, drawn(shape, options.dtype, a, b));
+  const Tensor counter = generator_counter();
+  if (!counter) return tensor::call_on(device, op, drawn(shape, options.dtype, a, b));
+  Tensor out = empty(shape, {.dtype = options.dtype, .device = device});
+  tensor::call_out(op, out, {counter}, drawn(shape, options.dtype, a, b));
+  return out;
 }
 
+// The given one, else that of the scope around the call.
+Tensor counter_or_scope(const Tensor& counter) { return counter ? counter : generator_counter(); }
+
 void fill(const tensor::Operator& op, const Tensor& x, const Tensor& counter, const Scalar& a, const Scalar& b) {
-  tensor::call_out(op, x, {counter}, drawn(x.shape(), x.dtype(), a, b));
+  tensor::call_out(op, x, {counter_or_scope(counter)}, drawn(x.shape(), x.dtype(), a, b));
 }
 
 Tensor filled_like(const tensor::Operator& op, const Tensor& x, const Tensor& counter, const Scalar& a,
@@ -334,7 +341,7 @@ void trunc_normal_(const Tensor& x, double mean, double std, double low, double 
   RandomAttributes attributes = drawn(x.shape(), x.dtype(), mean, std);
   attributes.low = low;
   attributes.high = high;
-  tensor::call_out(kTruncNormal, x, {counter}, attributes);
+  tensor::call_out(kTruncNormal, x, {counter_or_scope(counter)}, attributes);
 }
 void bernoulli_(const Tensor& x, double p, const Tensor& counter) { fill(kBernoulli, x, counter, p, 1); }
 

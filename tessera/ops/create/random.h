@@ -2,7 +2,8 @@
 // not on threads, vectors or shards. Numbers are drawn in f32 and rounded to the dtype; all dtypes draw the same.
 //
 // A trailing underscore fills a tensor in place. `counter`, an i64 tensor of no dimensions on the same device, is added
-// to the number of the call when the operator runs, so that a captured call that advances it draws anew each replay.
+// to the number of the call when the operator runs, so that a captured call that advances it draws anew each replay;
+// without one it is that of the scope around the call (generator.h).
 #pragma once
 
 #include <vector>

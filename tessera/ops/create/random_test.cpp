@@ -99,6 +99,51 @@ TEST(Random, ACounterInMemoryIsReadWhenTheWorkRuns) {
   EXPECT_EQ(to_array(randn({50})).values, second);
 }
 
+TEST(Random, AScopeGivesEveryDrawItsCounter) {
+  const Tensor counter = full({}, 2, {.dtype = DType::kI64});
+  const Tensor x = empty({50});
+  const auto draws = [&] {
+    std::vector<Values> all;
+    manual_seed(1);
+    for (const Tensor& each : {rand({50}), randn_like(x), randint(0, 1000, {50}), randperm(50)}) {
+      all.push_back(to_array(each).values);
+    }
+    bernoulli_(x, 0.5);
+    all.push_back(to_array(x).values);
+    trunc_normal_(x);
+    all.push_back(to_array(x).values);
+    return all;
+  };
+  const std::vector<Values> without = draws();
+  const std::vector<Values> later = [&] {
+    std::vector<Values> all;
+    manual_seed(1);
+    set_generator_state({.seed = 1, .call = 2});
+    all.push_back(to_array(rand({50})).values);
+    all.push_back(to_array(randn_like(x)).values);
+    return all;
+  }();
+  {
+    const GeneratorCounterScope scope(counter);
+    const std::vector<Values> counted = draws();
+    for (std::size_t i = 0; i < counted.size(); ++i) EXPECT_NE(counted[i], without[i]) << i;
+    for (std::size_t i = 0; i < later.size(); ++i) EXPECT_EQ(counted[i], later[i]) << i;
+    {
+      const GeneratorCounterScope inner(zeros({}, {.dtype = DType::kI64}));
+      EXPECT_EQ(draws(), without) << "the innermost counts";
+    }
+    EXPECT_EQ(draws(), counted);
+    manual_seed(1);
+    normal_(x, 0, 1, zeros({}, {.dtype = DType::kI64}));
+    const Values own = to_array(x).values;
+    manual_seed(1);
+    normal_(x);
+    EXPECT_NE(to_array(x).values, own) << "a counter of its own wins";
+  }
+  EXPECT_FALSE(generator_counter());
+  EXPECT_EQ(draws(), without);
+}
+
 double mean_of(const Values& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }

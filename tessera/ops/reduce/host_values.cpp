@@ -21,6 +21,8 @@ Scalar item(const Tensor& x) {
   }
   alignas(16) std::byte element[16];
   const device::Stream& stream = tensor::current_stream(x.device());
+  TESSERA_CHECK(!stream.is_capturing(), "item: ", describe(x), " while ", stream.name(),
+                " is captured: its value is there only when the graph is replayed");
   x.storage().use_on(stream);
   stream.copy(element, x.data(), itemsize(x.dtype()), "item");
   stream.synchronize();

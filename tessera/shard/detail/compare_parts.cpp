@@ -37,6 +37,8 @@ std::uint64_t digest_of(const char* what, const Tensor& local) {
   const Tensor dense = ops::contiguous(local);
   std::vector<std::byte> bytes(dense.nbytes());
   const device::Stream& stream = tensor::current_stream(dense.device());
+  TESSERA_CHECK(!stream.is_capturing(), what, ": parts cannot be compared while ", stream.name(),
+                " is captured; leave out the check");
   dense.storage().use_on(stream);
   if (!bytes.empty()) stream.copy(bytes.data(), dense.data(), bytes.size(), what);
   stream.synchronize();
@@ -58,6 +60,8 @@ Shape read_dims(const std::int64_t (&from)[kMostDims], std::int64_t ndim) {
 std::vector<Card> all_cards(const char* what, const Card& mine, const Mesh& mesh, const device::Device& device) {
   const comm::ProcessGroup& group = group_of_mesh(mesh);
   const tensor::CurrentDevice where = tensor::current_device(device);
+  TESSERA_CHECK(!where.stream->is_capturing(), what, ": ranks cannot tell each other of their parts while ",
+                where.stream->name(), " is captured; give the shape of the whole");
   constexpr std::int64_t kWords = sizeof(Card) / sizeof(std::int64_t);
   const Tensor sent = Tensor::allocate(Shape{kWords}, DType::kI64, where);
   const Tensor received = Tensor::allocate(Shape{kWords * group.size()}, DType::kI64, where);

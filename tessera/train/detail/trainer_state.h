@@ -10,6 +10,8 @@
 #include "tessera/device/device.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/tensor/tensor.h"
+#include "tessera/train/detail/batch.h"
+#include "tessera/train/detail/step_graph.h"
 #include "tessera/train/exposed.h"
 #include "tessera/train/memory_book.h"
 #include "tessera/train/model.h"
@@ -19,24 +21,29 @@
 
 namespace tessera::train {
 
-namespace detail {
-/// Tokens that the model is given, and those that it is to say.
-struct Batch {
-  Tensor tokens;
-  Tensor targets;
-};
-}  // namespace detail
-
 /// Of one rank.
 struct Trainer::State {
   State(const Config& given, BatchSource source);
 
-  // Losses and gradients of the step's micro-batches, settled; the loss.
-  double run_batches();
-  detail::Batch next_batch(std::uint64_t k);
+  // Loss and gradients of the step's micro-batches, settled. Asks for work, and waits for none of it.
+  detail::StepValues compute(const std::function<detail::Batch(std::int64_t m)>& batch_at);
+  // The step, call by call.
+  void take_step(StepReport& report);
+  // Whether the step is a replay of a graph: not the first, in which ranks meet and caches fill.
+  bool is_replayed();
+  // The step as a graph, captured when there is none yet.
+  void replay_step(StepReport& report);
+  void capture_step();
+  // Of micro-batch m of this step: its number, and this rank's rows.
+  [[nodiscard]] std::uint64_t number_of_batch(std::int64_t m) const {
+    return static_cast<std::uint64_t>((steps - 1) * config.train.accumulate + m);
+  }
+  std::vector<std::int32_t> next_rows(std::int64_t m);
   void settle_gradients();
   // Hands a step that is not taken to who asked for such.
   void keep(const StepReport& report) const;
+  // Gradient norms above it are a spike.
+  [[nodiscard]] double largest_norm() const;
   // Whether the step is not to be taken, by policy; throws where that says stop.
   StepEnd judged(const StepReport& report);
   void drop_gradients() {
@@ -56,6 +63,7 @@ struct Trainer::State {
   std::optional<double> mean_norm;  // of steps that were taken
   std::function<void(const BadStep&)> keep_bad_step;
   std::function<void(const StepReport&)> before_update;
+  std::optional<detail::StepGraph> graph;  // none: steps are not replayed, or the first is still to come
 };
 
 }  // namespace tessera::train

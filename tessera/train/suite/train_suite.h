@@ -1,7 +1,8 @@
 // What the trainer promises, as tests that are written once: the same numbers on every mesh. Each way of running ranks
 // instantiates them in a file of its own. The planted bugs of this layer (base/mutant.h) are run against it: the faults
 // that training runs really have had, a missing 1/dp, a norm weight that nobody reduced, a reduction over tp that was
-// left out, a pending gradient that was stepped along, are each seen.
+// left out, a pending gradient that was stepped along, are each seen; so are faults that steps have which are replayed:
+// random numbers that never change, a bad step that is taken all the same, a learning rate that stays, batches that do.
 #pragma once
 
 #include <gtest/gtest.h>

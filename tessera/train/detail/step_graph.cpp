@@ -1,0 +1,122 @@
+#include "tessera/train/detail/step_graph.h"
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
+#include "tessera/device/device.h"
+#include "tessera/memory/allocator.h"
+#include "tessera/memory/label.h"
+#include "tessera/ops/create/create.h"
+#include "tessera/ops/pointwise/compare.h"
+#include "tessera/ops/reduce/host_values.h"
+
+namespace tessera::train::detail {
+namespace {
+
+memory::Allocator allocator() { return memory::Allocator::of(device::Device::get("host")); }
+
+// Rows that the host writes before a replay.
+std::span<std::int32_t> rows_of(const Tensor& tensor) {
+  const Tensor own = tensor.has_layout() ? tensor.local() : tensor;
+  return {own.data_as<std::int32_t>(), static_cast<std::size_t>(own.numel())};
+}
+
+// Of a tensor of one element that no work under way writes.
+double value_of(const Tensor& x) {
+  if (x.dtype() == DType::kF32) return static_cast<double>(*x.data_as<float>());
+  return ops::item(x).as_double();
+}
+
+// Gradients of a capture that failed are none.
+class DropGradients {
+ public:
+  explicit DropGradients(std::span<const Tensor> leaves) : leaves_(leaves) {}
+  ~DropGradients() {
+    for (const Tensor& leaf : leaves_) autograd::set_grad(leaf, {});
+  }
+  DropGradients(const DropGradients&) = delete;
+  DropGradients& operator=(const DropGradients&) = delete;
+
+ private:
+  std::span<const Tensor> leaves_;
+};
+
+}  // namespace
+
+StepGraph::StepGraph(const Config& config, const Plan& plan) : plan_(plan) {
+  const memory::Label label("activations");
+  const auto rows = [&] {
+    return laid_out(ops::zeros({plan.own_rows(), config.model.sequence}, {.dtype = DType::kI32}), plan);
+  };
+  for (std::int64_t m = 0; m < config.train.accumulate; ++m) batches_.push_back({rows(), rows()});
+  counter_ = ops::zeros({}, {.dtype = DType::kI64});
+  learning_rate_ = ops::zeros({});
+  most_ = ops::zeros({}, {.dtype = DType::kF64});
+  // The host writes into all of these without asking a stream.
+  device::Device::get("host").synchronize();
+}
+
+bool StepGraph::is_ready() const { return graph_ && ops::generator_state().seed == begin_.seed; }
+
+// What Trainer::State::judged() says of the same numbers.
+Tensor StepGraph::skip_flag() const {
+  const Tensor& norm = values_.norm.norm;
+  const Tensor is_finite = ops::logical_and(ops::isfinite(values_.loss), ops::isfinite(norm));
+  return ops::logical_not(ops::logical_and(is_finite, ops::le(norm, most_)));
+}
+
+void StepGraph::capture_body(const StepBody& body) {
+  const ops::GeneratorCounterScope counted(TESSERA_MUTANT("train.graph_draws_the_same") ? Tensor() : counter_);
+  values_ = body.compute(batches_);
+  const autograd::NoGrad no_grad;
+  {
+    const memory::Label label("optimizer");
+    skip_ = skip_flag();
+  }
+  body.update(values_, learning_rate_, TESSERA_MUTANT("train.graph_steps_anyway") ? Tensor() : skip_);
+  for (const Tensor& leaf : body.leaves) gradients_.push_back(autograd::grad(leaf));
+}
+
+void StepGraph::capture(const StepBody& body, const device::Stream& stream) {
+  graph_ = {};
+  values_ = {};
+  skip_ = {};
+  gradients_.clear();
+  begin_ = ops::generator_state();
+  const DropGradients dropped(body.leaves);
+  try {
+    memory::GraphCapture capture(allocator(), stream, "step");
+    capture_body(body);
+    graph_ = capture.end();
+  } catch (const Error& error) {
+    ops::set_generator_state(begin_);
+    const bool is_refusal = error.kind() == ErrorKind::kInvalidArgument || error.kind() == ErrorKind::kNotSupported;
+    if (!is_refusal) throw;
+    TESSERA_THROW(NotSupported, "train.graph: a step cannot be captured: ", error.message(),
+                  "; leave train.graph out, or what cannot be captured");
+  }
+  calls_ = ops::generator_state().call - begin_.call;
+  ops::set_generator_state(begin_);
+}
+
+void StepGraph::set_batch(std::int64_t m, std::span<const std::int32_t> rows) {
+  const Batch& batch = batches_[TESSERA_MUTANT("train.graph_has_one_batch") ? 0 : static_cast<std::size_t>(m)];
+  split_rows(rows, plan_, plan_.own_rows(), rows_of(batch.tokens), rows_of(batch.targets));
+}
+
+void StepGraph::replay(double learning_rate, double most, const device::Stream& stream) {
+  ops::GeneratorState now = ops::generator_state();
+  *counter_.data_as<std::int64_t>() = static_cast<std::int64_t>(now.call - begin_.call);
+  if (!TESSERA_MUTANT("train.graph_keeps_its_rate") || *learning_rate_.data_as<float>() == 0)
+    *learning_rate_.data_as<float>() = static_cast<float>(learning_rate);
+  *most_.data_as<double>() = most;
+  graph_.replay(stream);
+  now.call += calls_;
+  ops::set_generator_state(now);
+}
+
+double StepGraph::loss() const { return value_of(values_.loss); }
+double StepGraph::grad_norm() const { return value_of(values_.norm.norm); }
+bool StepGraph::is_skipped() const { return *skip_.data_as<bool>(); }
+
+}  // namespace tessera::train::detail

@@ -1,0 +1,241 @@
+// Steps that are replayed against steps that are asked for call by call: what they cost the host beside kernels and
+// transfers, and how long they take.
+//
+// CPU outside kernels, of a step asked for call by call: that of the thread that asks, with the stream stopped
+// meanwhile, so that no kernel runs on it; what the stream does to take work out of its queue is left out, in its
+// favour. Of a replayed step: that of the thread that gives batches and numbers and launches the graph, likewise with
+// the stream stopped, and that of running a graph of as many nodes with the same edges, in which every kernel is a
+// function that does nothing.
+#include <cstdio>
+#include <ctime>
+
+#include "tessera/autograd/autograd.h"
+#include "tessera/base/rank.h"
+#include "tessera/base/testing/bench.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+#include "tessera/ops/create/generator.h"
+#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/update/update.h"
+#include "tessera/shard/gradients.h"
+#include "tessera/shard/redistribute.h"
+#include "tessera/tensor/device_context.h"
+#include "tessera/train/detail/batch.h"
+#include "tessera/train/detail/step_graph.h"
+#include "tessera/train/model.h"
+#include "tessera/train/optimizer.h"
+#include "tessera/train/testing/runs.h"
+
+namespace tessera::train {
+namespace {
+
+// A model whose kernels are short.
+Config narrow() {
+  Config config = testing::small_config();
+  config.model = {.preset = "tiny", .width = 64, .layers = 8, .hidden = 64, .sequence = 16};
+  config.model.dropout = 0.1;
+  config.train.batch = 1;
+  config.train.steps = 1000000;
+  return resolved(config, 1);
+}
+
+Config tiny() {
+  Config config = testing::small_config();
+  config.model = {.preset = "tiny"};
+  config.train.batch = 8;
+  config.train.steps = 1000000;
+  return resolved(config, 1);
+}
+
+// Of the thread that calls.
+double cpu_microseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e6 * static_cast<double>(now.tv_sec) + 1e-3 * static_cast<double>(now.tv_nsec);
+}
+
+// CPU time in which this thread asks for work.
+template <class F>
+double cost_of_asking(const F& body) {
+  const device::Device host = device::Device::get("host");
+  host.stall_stream(host.default_stream(), true);
+  const double start = cpu_microseconds();
+  body();
+  const double spent = cpu_microseconds() - start;
+  host.stall_stream(host.default_stream(), false);
+  host.synchronize();
+  return spent;
+}
+
+// One rank's step, in both ways.
+class Step {
+ public:
+  explicit Step(const Config& config)
+      : config_(config),
+        plan_(Plan::create(config, current_place().world_size)),
+        model_(config, plan_, exposed_),
+        leaves_(model_.leaves()),
+        optimizer_(config.optimizer, model_.parameters()),
+        graph_(config, plan_),
+        rows_(static_cast<std::size_t>(plan_.own_rows() * (config.model.sequence + 1)), 1) {}
+
+  void ask() {
+    const detail::StepValues values = compute(detail::batch_of(rows_, plan_, plan_.own_rows()));
+    optimizer_.step(1e-3, values.norm.factor);
+    for (const Tensor& leaf : leaves_) autograd::set_grad(leaf, {});
+  }
+  void capture() {
+    graph_.capture({.compute = [this](std::span<const detail::Batch> batches) { return compute(batches[0]); },
+                    .update =
+                        [this](const detail::StepValues& values, const Tensor& rate, const Tensor& skip) {
+                          optimizer_.step({.learning_rate = rate, .clip_factor = values.norm.factor, .skip = skip});
+                        },
+                    .leaves = leaves_},
+                   stream());
+  }
+  void replay() {
+    graph_.set_batch(0, rows_);
+    graph_.replay(1e-3, INFINITY, stream());
+  }
+  // What is read after a replay.
+  [[nodiscard]] double results() const { return graph_.loss() + graph_.grad_norm() + (graph_.is_skipped() ? 1 : 0); }
+  // As many nodes as the captured step, with its edges, that do nothing.
+  [[nodiscard]] device::GraphExec hollow() const {
+    const std::vector<device::NodeInfo> nodes = graph_.graph().graph().nodes();
+    const device::Stream on = stream();
+    on.begin_capture();
+    for (const device::NodeInfo& node : nodes) {
+      std::vector<NodeId> before;
+      for (const device::Dependency& edge : node.dependencies) before.push_back(edge.node);
+      on.set_capture_dependencies(before);
+      on.run([] {}, {.label = "nothing", .accesses = std::span<const device::Access>()});
+    }
+    return on.end_capture().instantiate();
+  }
+  [[nodiscard]] std::size_t node_count() const { return graph_.graph().graph().nodes().size(); }
+  [[nodiscard]] static const device::Stream& stream() { return tensor::current_stream(device::Device::get("host")); }
+
+ private:
+  detail::StepValues compute(const detail::Batch& batch) {
+    const Tensor loss = model_.loss(batch.tokens, batch.targets, static_cast<double>(rows_.size()));
+    autograd::backward(loss);
+    const autograd::NoGrad no_grad;
+    if (plan_.mesh()) shard::reduce_gradients(leaves_);
+    std::vector<Tensor> gradients;
+    for (const Tensor& leaf : leaves_) gradients.push_back(autograd::grad(leaf));
+    const ops::GradNorm norm = ops::grad_norm(gradients, 1);
+    return {whole(loss.detach()), {whole(norm.norm), norm.factor}};
+  }
+  static Tensor whole(const Tensor& x) {
+    return x.has_layout() ? shard::redistribute(x, layout::Layout::replicated(x.layout().mesh())).local() : x;
+  }
+
+  Config config_;
+  Plan plan_;
+  ExposedTime exposed_;
+  Model model_;
+  std::vector<Tensor> leaves_;
+  Optimizer optimizer_;
+  detail::StepGraph graph_;
+  std::vector<std::int32_t> rows_;
+};
+
+constexpr int kSteps = 20;
+
+double asked_cost(Step& step) {
+  double spent = 0;
+  for (int i = 0; i < kSteps; ++i) spent += cost_of_asking([&] { step.ask(); });
+  return spent / kSteps;
+}
+
+double replayed_cost(Step& step, const device::GraphExec& hollow) {
+  double spent = 0;
+  for (int i = 0; i < kSteps; ++i) {
+    spent += cost_of_asking([&] { step.replay(); });
+    const double start = cpu_microseconds();
+    bench::do_not_optimize(step.results());
+    hollow.launch(Step::stream());
+    Step::stream().synchronize();
+    spent += cpu_microseconds() - start;
+  }
+  return spent / kSteps;
+}
+
+// Of the first rank's step, in a run of its own.
+double outside_kernels(const Config& config, bool is_replayed, std::size_t* nodes = nullptr) {
+  double cost = 0;
+  simulate(config.mesh.dp * config.mesh.fsdp * config.mesh.tp, [&] {
+    ops::detail::set_thread_budget(1);
+    ops::manual_seed(1);
+    Step step(config);
+    for (int i = 0; i < 2; ++i) {  // ranks meet in groups that are made now
+      step.ask();
+      device::Device::get("host").synchronize();
+    }
+    step.capture();
+    const double own = is_replayed ? replayed_cost(step, step.hollow()) : asked_cost(step);
+    if (current_place().rank != Rank(0)) return;
+    cost = own;
+    if (nodes != nullptr) *nodes = step.node_count();
+  });
+  return cost;
+}
+
+TESSERA_BENCH(graph_cpu) {
+  const std::pair<std::string, Config> rows[] = {{"graph_replay_cpu", narrow()},
+                                                 {"graph_replay_cpu_tp2", testing::on_mesh(narrow(), 1, 1, 2)}};
+  for (const auto& [name, config] : rows) {
+    if (!context.wants(name)) continue;
+    std::size_t nodes = 0;
+    outside_kernels(config, true, &nodes);
+    context.measure({.name = name,
+                     .unit = "us",
+                     .ours = [&config = config]() -> double { return outside_kernels(config, true); },
+                     .reference_name = "asked for call by call, " + std::to_string(nodes) + " nodes",
+                     .reference = [&config = config]() -> double { return outside_kernels(config, false); },
+                     .must_ratio = 10});
+  }
+}
+
+// Of a step of the first rank, in a run of its own: the mean of some, after the first two.
+double step_milliseconds(Config config, bool is_replayed, int steps) {
+  config.train.graph = is_replayed;
+  double seconds = 0;
+  simulate(config.mesh.dp * config.mesh.fsdp * config.mesh.tp, [&] {
+    ops::detail::set_thread_budget(1);
+    Trainer trainer(config, testing::synthetic_samples(config));
+    for (int i = 0; i < 3; ++i) trainer.step();
+    for (int i = 0; i < steps; ++i) {
+      const StepReport report = trainer.step();
+      if (current_place().rank == Rank(0)) seconds += report.seconds;
+    }
+  });
+  return 1e3 * seconds / steps;
+}
+
+// Whole steps of trainers, reading batches and telling numbers included. Kernels of `tiny` take 99 % of a step, so that
+// two runs of the same differ by as much as there is to gain; a replay must not be slower by more than that.
+TESSERA_BENCH(graph_steps) {
+  struct Row {
+    std::string name;
+    Config config;
+    int steps;
+    double must;
+  };
+  const Row rows[] = {{"graph_step_narrow", narrow(), 40, 1},
+                      {"graph_step_tiny", tiny(), 4, 0.99},
+                      {"graph_step_tiny_dp2", testing::on_mesh(tiny(), 2, 1, 1), 4, 0.99},
+                      {"graph_step_tiny_fsdp2", testing::on_mesh(tiny(), 1, 2, 1), 4, 0.99},
+                      {"graph_step_narrow_tp2", testing::on_mesh(narrow(), 1, 1, 2), 40, 1}};
+  for (const Row& row : rows) {
+    context.measure({.name = row.name,
+                     .unit = "ms",
+                     .ours = [&]() -> double { return step_milliseconds(row.config, true, row.steps); },
+                     .reference_name = "asked for call by call",
+                     .reference = [&]() -> double { return step_milliseconds(row.config, false, row.steps); },
+                     .must_ratio = row.must});
+  }
+}
+
+}  // namespace
+}  // namespace tessera::train

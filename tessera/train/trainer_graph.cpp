@@ -1,0 +1,64 @@
+// Steps of the trainer that are replayed (detail/step_graph.h).
+#include "tessera/autograd/autograd.h"
+#include "tessera/base/error.h"
+#include "tessera/device/device.h"
+#include "tessera/memory/allocator.h"
+#include "tessera/train/detail/trainer_state.h"
+
+namespace tessera::train {
+
+using detail::Batch;
+using detail::StepValues;
+
+bool Trainer::State::is_replayed() {
+  if (!config.train.graph) return false;
+  if (before_update && steps == config.run.dump_step) return false;  // somebody looks in the middle of it
+  if (graph) return true;
+  graph.emplace(config, plan);
+  return false;
+}
+
+void Trainer::State::capture_step() {
+  exposed.begin_capture();
+  book.note_graph({}, {});
+  const detail::StepBody body{
+      .compute =
+          [this](std::span<const Batch> given) {
+            return compute([&](std::int64_t m) { return given[static_cast<std::size_t>(m)]; });
+          },
+      .update =
+          [this](const StepValues& values, const Tensor& learning_rate, const Tensor& skip) {
+            optimizer.step({.learning_rate = learning_rate, .clip_factor = values.norm.factor, .skip = skip});
+          },
+      .leaves = leaves};
+  // What steps that were not replayed left in the allocator's caches would be of no more use.
+  memory::Allocator::of(device::Device::get("host")).trim();
+  try {
+    graph->capture(body, stream());
+  } catch (...) {
+    --steps;  // none was taken, and no batch was read
+    throw;
+  }
+  book.note_graph(graph->graph().pool(), graph->gradients());
+}
+
+void Trainer::State::replay_step(StepReport& report) {
+  if (!graph->is_ready()) capture_step();
+  for (std::int64_t m = 0; m < config.train.accumulate; ++m) graph->set_batch(m, next_rows(m));
+  graph->replay(report.learning_rate, largest_norm(), stream());
+  stream().synchronize();
+  report.loss = graph->loss();
+  report.grad_norm = graph->grad_norm();
+  report.exposed_seconds = exposed.replayed_seconds();
+  // Who looks at a bad step finds its gradients where those of other steps are.
+  if (graph->is_skipped()) {
+    for (std::size_t i = 0; i < leaves.size(); ++i) autograd::set_grad(leaves[i], graph->gradients()[i]);
+  }
+  report.end = judged(report);
+  TESSERA_CHECK_AS(MismatchError, graph->is_skipped() == (report.end != StepEnd::kDone), "step ", report.step,
+                   ": the graph ", graph->is_skipped() ? "skipped" : "took", " a step with loss ", report.loss,
+                   " and gradient norm ", report.grad_norm, ", the trainer did not");
+  drop_gradients();
+}
+
+}  // namespace tessera::train
