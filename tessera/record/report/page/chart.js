@@ -102,18 +102,18 @@ class Chart {
       this.svg.append(makeSvg('text', {x: this.x(tick), y: height - 6, 'text-anchor': 'middle'}, countText(tick)));
     }
     this.drawAreas(areas, steps);
-    for (const rule of rules) {
-      if (this.isLog && rule.value <= 0) continue;
-      const y = this.y(rule.value);
-      this.svg.append(makeSvg('line', {class: 'rule', x1: left, x2: right, y1: y, y2: y}),
-                      makeSvg('text', {x: right, y: y < top + 16 ? y + 13 : y - 5, 'text-anchor': 'end'}, rule.name));
-    }
+    const seen = rules.filter((rule) => !this.isLog || rule.value > 0);
+    for (const rule of seen) this.svg.append(makeSvg('line', {class: 'rule', x1: left, x2: right, y1: this.y(rule.value), y2: this.y(rule.value)}));
     for (const line of lines) this.svg.append(makeSvg('path', {class: 'series', d: this.path(steps, line.values)}));
     for (const point of points) {
       if (this.isLog && point.value <= 0) continue;
       const dot = makeSvg('circle', {class: 'dot', cx: this.x(point.step), cy: this.y(point.value), r: 4});
       dot.append(makeSvg('title', {}, `step ${point.step}: ${point.name} ${text(point.value)}`));
       this.svg.append(dot);
+    }
+    for (const rule of seen) {
+      const y = this.y(rule.value);
+      this.svg.append(makeSvg('text', {x: right, y: y < top + 16 ? y + 14 : y - 6, 'text-anchor': 'end'}, rule.name));
     }
     this.cursor = makeSvg('g', {visibility: 'hidden'});
     this.svg.append(this.cursor);

@@ -15,7 +15,7 @@ function peakWords(peak) {
   const planned = totalOf(peak.predicted);
   if (planned > 0) {
     const off = total / planned - 1;
-    words += Math.abs(off) < 0.0005 ? ' The plan had said the same.' : ` The plan had said ${bytesText(planned)}: ${Math.abs(100 * off).toFixed(1)}\u00a0% ${off > 0 ? 'less' : 'more'}.`;
+    words += Math.abs(off) < 0.0005 ? ' The plan had said the same.' : ` The plan had said ${bytesText(planned)}, ${Math.abs(100 * off).toFixed(1)}\u00a0% ${off > 0 ? 'less' : 'more'}.`;
   }
   return words;
 }

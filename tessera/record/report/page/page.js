@@ -17,11 +17,11 @@ function showHead() {
   const skipped = (run.skipped_nan || 0) + (run.skipped_spike || 0);
   tile('Steps', known(run.steps, wholeText), skipped ? `${skipped} skipped` : known(run.tokens, (n) => `${countText(n)} tokens`));
   tile('Last loss', known(run.last_loss, lossText), known(run.held_out_loss, (loss) => `held out ${lossText(loss)}`));
-  tile('Tokens a second', known(run.tokens_per_second, countText), 'sum of the ranks’ medians');
+  tile('Tokens a second', known(run.tokens_per_second, countText), 'sum of medians');
   let peak = null;
   for (const each of data.memory.peaks) if (!peak || totalOf(each.measured) > totalOf(peak.measured)) peak = each;
   tile('Peak memory', peak ? bytesText(totalOf(peak.measured)) : null, peak ? `of rank ${peak.rank}` : null);
-  tile('Exposed communication', known(run.exposed_share, shareText), 'of all step time');
+  tile('Exposed waits', known(run.exposed_share, shareText), 'of all step time');
   tile('Ranks', known(run.world_size, wholeText), known(run.parameters, (n) => `${countText(n)} parameters`));
 }
 
