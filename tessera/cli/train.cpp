@@ -16,6 +16,7 @@
 #include "tessera/comm/launch/launch.h"
 #include "tessera/comm/launch_environment.h"
 #include "tessera/comm/world.h"
+#include "tessera/record/report/report.h"
 #include "tessera/train/config.h"
 #include "tessera/train/run.h"
 #include "tessera/watch/report.h"
@@ -28,6 +29,7 @@ struct Words {
   int ranks = 0;  // 0: not given
   std::string config_file;
   bool is_print = false;
+  bool is_started = false;  // by `tessera train -n`, which leaves the report when all ranks have ended
   std::vector<std::vector<std::string>> values;  // as many as there are options; empty: not given
 };
 
@@ -77,7 +79,7 @@ train::Config read_config(const Words& words) {
 
 // This program with every option that is not at its default.
 std::vector<std::string> rank_command(const train::Config& config) {
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train", "--started"};
   for (const train::Option& option : train::options()) {
     const std::vector<std::string> values = value_texts(option, config);
     if (values == value_texts(option, train::Config())) continue;
@@ -88,12 +90,15 @@ std::vector<std::string> rank_command(const train::Config& config) {
 
 int start_ranks(train::Config config, int ranks) {
   if (config.run.progress == "auto" && ::isatty(1) == 1) config.run.progress = "bar";
-  const TrainRelay relay;
+  auto relay = std::make_unique<TrainRelay>();
   comm::LaunchOptions options{.command = rank_command(config), .ranks = ranks, .run_dir = config.run.directory};
   options.verdict = watch::verdict_of_run;
-  options.out = relay.out();
-  options.err = relay.err();
-  return comm::launch(options).exit_code;
+  options.out = relay->out();
+  options.err = relay->err();
+  const comm::LaunchReport ended = comm::launch(options);
+  relay.reset();  // what ranks said comes first
+  std::printf("%s\n", record::leave_report_page(ended.run_dir).c_str());
+  return ended.exit_code;
 }
 
 // The options as a configuration that fits its world, or an error before anything is done.
@@ -120,7 +125,10 @@ int train(const Words& words) {
     }
     if (words.ranks > 0) return start_ranks(config, words.ranks);
     tessera::init();
-    return train::run(config).end == train::RunEnd::kDone ? kDone : kFailed;
+    const train::Summary summary = train::run(config);
+    if (!words.is_started && comm::read_launch_environment().place.rank == Rank(0))
+      std::printf("%s\n", record::leave_report_page(summary.directory).c_str());
+    return summary.end == train::RunEnd::kDone ? kDone : kFailed;
   } catch (const InvalidArgument& error) {  // what the user gave: where we noticed does not matter
     std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
   } catch (const IoError& error) {
@@ -138,6 +146,7 @@ std::function<int()> declare(CLI::App& app) {
   app.add_option("--config", words->config_file, "Read options from a TOML file; those given beside it win")
       ->type_name("FILE");
   app.add_flag("--print-config", words->is_print, "Print the resolved configuration as TOML and exit");
+  app.add_flag("--started", words->is_started)->group("");
   std::size_t at = 0;
   for (const train::Option& option : train::options()) {
     CLI::Option* added = app.add_option("--" + option.name, words->values[at++], help_of(option));
@@ -147,7 +156,7 @@ std::function<int()> declare(CLI::App& app) {
   app.get_formatter()->column_width(40);
   app.footer(
       "A TOML file has the same names: --model.layers 6 is layers = 6 under [model].\n"
-      "The run directory gets config.toml, metrics.jsonl, loss.csv and summary.json.\n"
+      "The run directory gets config.toml, metrics.jsonl, loss.csv, summary.json and report.html.\n"
       "Exit code: 0 all steps were taken, 1 the run stopped or failed, 2 the options make no sense.\n"
       "  tessera train -n 4 --mesh.tp 2 --data.files my_text --train.steps 500 --run.sample 200\n"
       "  mpirun -n 16 tessera train --config run.toml --train.seed 2");

@@ -144,6 +144,27 @@ TEST(TimelineOfEvidence, ALaunchThatWaitsIsDrawnToWhereTheRunWasRead) {
   EXPECT_EQ(lane_of(spans, 1, LaneKind::kWait)->spans.size(), 1U);
 }
 
+TEST(TimelineOfEvidence, LaunchesThatOverlapStandBesideEachOther) {
+  EvidenceBuilder run(1);
+  run.everyone(all_reduce(8), 5);
+  const std::int64_t first = run.group(0).launches[0].begun_ns;
+  std::int64_t at = first;
+  for (Launch& launch : run.group(0).launches) {  // each ends when the second after it has begun
+    launch.begun_ns = launch.met_ns = at;
+    launch.ended_ns = at + 2500;
+    at += 1000;
+  }
+  const Spans spans = detail::spans_of(run.evidence());
+  std::vector<std::vector<std::int64_t>> begins;
+  for (const Lane& lane : spans.lanes) {
+    ASSERT_EQ(lane.kind, LaneKind::kCollective);
+    EXPECT_EQ(lane.depth, begins.size());
+    begins.emplace_back();
+    for (const Span& each : lane.spans) begins.back().push_back((each.begin_ns - first) / 1000);
+  }
+  EXPECT_EQ(begins, (std::vector<std::vector<std::int64_t>>{{0, 3}, {1, 4}, {2}}));
+}
+
 TEST(TimelineOfEvidence, MomentsThatCannotBeAreLeftOut) {
   EvidenceBuilder run(1);
   run.everyone(all_reduce(8), 3);

@@ -113,7 +113,7 @@ class TableReader {
   void read_summary() {
     const auto text = read_end(directory_ + "/summary.json", kMostSummary);
     if (!text) {
-      miss("summary.json", "rank 0 writes it at the end: the run goes on, was killed, or did not train.");
+      miss("summary.json", "Rank 0 writes it at the end: the run goes on, was killed, or did not train.");
       return;
     }
     tables_.summary = PageJson::parse(text->bytes, nullptr, false);

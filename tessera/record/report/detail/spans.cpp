@@ -22,6 +22,7 @@ using probe::RecordRef;
 constexpr std::size_t kMostNames = 20'000;
 constexpr std::size_t kLongestName = 160;
 constexpr std::uint32_t kDepths = 3;  // of marks that are shown
+constexpr std::size_t kBeside = 3;    // lanes of one kind and rank
 constexpr std::int64_t kHour = 3'600'000'000'000;
 constexpr std::int64_t kLongestRun = 24 * 400 * kHour;
 constexpr std::int64_t kAhead = kHour;  // of clocks
@@ -241,10 +242,25 @@ class SpanBuilder {
       spans_.has_kernels = true;
       spans_.kernels[rank.rank] = union_of(kernels);
       comm.waits = without(comm.waits, spans_.kernels[rank.rank]);
-      add({rank.rank, LaneKind::kCompute, 0, false, std::move(kernels)});
+      add_beside(rank.rank, LaneKind::kCompute, false, kernels);
     }
-    add({rank.rank, LaneKind::kCollective, 0, false, std::move(comm.moves)});
-    add({rank.rank, LaneKind::kWait, 0, is_derived, std::move(comm.waits)});
+    add_beside(rank.rank, LaneKind::kCollective, false, comm.moves);
+    add_beside(rank.rank, LaneKind::kWait, is_derived, comm.waits);
+  }
+
+  // Spans that overlap, as those of several streams do, go to lanes beside each other; where there is none left they
+  // lie over each other in the last.
+  void add_beside(int rank, LaneKind kind, bool is_derived, const std::vector<Span>& spans) {
+    std::array<std::vector<Span>, kBeside> lanes;
+    std::array<std::int64_t, kBeside> ends = {};
+    for (const Span& each : spans) {
+      if (!is_plausible(each)) continue;
+      std::size_t lane = 0;
+      while (lane + 1 < kBeside && ends[lane] > each.begin_ns) ++lane;
+      lanes[lane].push_back(each);
+      ends[lane] = std::max(ends[lane], each.end_ns);
+    }
+    for (std::uint32_t lane = 0; lane < kBeside; ++lane) add({rank, kind, lane, is_derived, std::move(lanes[lane])});
   }
 
   void add(Lane lane) {

@@ -6,8 +6,8 @@
 //   collective  from when all had come to the end: bytes move
 //   wait        from when the rank came until all had: less what kernels ran meanwhile, so that what is left is exposed
 //
-// Spans of a lane stand in order of their beginning. Times are nanoseconds since 1970. Records are not believed: an end
-// before its beginning, or one without, is no span.
+// Spans that overlap stand in up to three lanes beside each other. Spans of a lane stand in order of their beginning.
+// Times are nanoseconds since 1970. Records are not believed: an end before its beginning, or one without, is no span.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +49,9 @@ std::string_view to_string(LaneKind kind);
 struct Lane {
   int rank = 0;                     ///< whose
   LaneKind kind = LaneKind::kMark;  ///< what
-  std::uint32_t depth = 0;          ///< of marks: inside of how many others
-  bool is_derived = false;          ///< see the head of this file
-  std::vector<Span> spans = {};     ///< by beginning
+  std::uint32_t depth = 0;  ///< of marks: inside of how many others; of the rest: which of the lanes beside each other
+  bool is_derived = false;  ///< see the head of this file
+  std::vector<Span> spans = {};  ///< by beginning
 };
 
 /// Moments in which a rank computes, as intervals that do not touch, in order.

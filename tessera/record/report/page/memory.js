@@ -45,7 +45,8 @@ function showMemoryOf(rank) {
   const peak = data.memory.peaks.find((each) => each.rank === rank);
   const lines = data.memory.ranks.find((each) => each.rank === rank);
   byId('memory-words').textContent = peak ? peakWords(peak) : 'No peak: it stands in summary.json, which a run writes at its end.';
-  byId('peak').replaceChildren(peak ? peakTable(peak) : make('p', {class: 'empty', text: 'No peak is known.'}));
+  byId('peak').hidden = !peak;
+  byId('peak').replaceChildren(...(peak ? [peakTable(peak)] : []));
   const areas = lines ? data.memory.owners.map((name, at) => ({name, values: lines.nbytes[at], color: ownerColor(at)})) : [];
   const say = (at) => `step ${lines.step[at]}: ${bytesText(areas.reduce((sum, area) => sum + area.values[at], 0))}`;
   new Chart(byId('memory-chart'), {
@@ -53,6 +54,8 @@ function showMemoryOf(rank) {
     rules: peak ? [{value: totalOf(peak.measured), name: `peak within steps, ${bytesText(totalOf(peak.measured))}`}] : [],
     empty: 'No memory: metrics.jsonl holds no step of this rank.',
   });
+  const legend = areas.map((area) => make('li', {}, painted(make('span', {class: 'swatch'}), area.color), area.name));
+  if (legend.length) byId('memory-chart').append(make('ul', {class: 'legend'}, ...legend));
 }
 
 function showMemory() {

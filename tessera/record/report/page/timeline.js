@@ -210,7 +210,7 @@ class Timeline {
       pen.fillStyle = this.colors.ink;
       if (isFirst) pen.fillText(isNarrow ? `${row.lane.rank}` : `rank ${row.lane.rank}`, 8, row.top + 8);
       pen.fillStyle = this.colors.soft;
-      const words = row.lane.kind === 'mark' ? (row.lane.depth ? 'in steps' : 'steps') : {compute: 'compute', collective: 'collectives', wait: 'waits'}[row.lane.kind];
+      const words = row.lane.kind === 'mark' ? (row.lane.depth ? 'in steps' : 'steps') : row.lane.depth ? '' : {compute: 'compute', collective: 'collectives', wait: 'waits'}[row.lane.kind];
       pen.fillText(isNarrow && words === 'collectives' ? 'collect.' : words, isNarrow ? 24 : 62, row.top + 8);
     });
   }
