@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "tessera/base/error.h"
+#include "tessera/record/report/detail/http_answer.h"
 
 namespace tessera::record {
 namespace {
@@ -121,7 +122,7 @@ void PageServer::State::read(const ConnectionRef& connection) {
                              return;
                            } else {
                              connection->answer =
-                                 http_answer(std::string_view(connection->request).substr(0, nbytes), page);
+                                 detail::http_answer(std::string_view(connection->request).substr(0, nbytes), page);
                            }
                            write(connection);
                          });

@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "tessera/base/export.h"
 
@@ -47,8 +46,5 @@ class TESSERA_API PageServer {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-/// The answer to a request, its head up to the empty line: status line, headers and body. Pure but for `page`.
-TESSERA_API std::string http_answer(std::string_view request, const std::function<std::string()>& page);
 
 }  // namespace tessera::record

@@ -13,9 +13,12 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/record/report/detail/http_answer.h"
 
 namespace tessera::record {
 namespace {
+
+using detail::http_answer;
 
 std::string page() { return "<p>the page"; }
 

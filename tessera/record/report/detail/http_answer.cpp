@@ -1,4 +1,5 @@
-// What a request gets, without sockets.
+#include "tessera/record/report/detail/http_answer.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,9 +8,8 @@
 #include <optional>
 
 #include "tessera/base/error.h"
-#include "tessera/record/report/serve.h"
 
-namespace tessera::record {
+namespace tessera::record::detail {
 namespace {
 
 constexpr std::string_view kHtml = "text/html; charset=utf-8";
@@ -106,4 +106,4 @@ std::string http_answer(std::string_view request, const std::function<std::strin
   }
 }
 
-}  // namespace tessera::record
+}  // namespace tessera::record::detail
