@@ -38,6 +38,10 @@ clang-format        command clang-format
 clang-tidy          command clang-tidy
 doxygen             command doxygen
 "
+# For the test that opens the page of a run in a browser; it skips itself where there is none.
+packages_report="
+chromium            command chromium
+"
 packages_full="
 clang               command clang++
 "

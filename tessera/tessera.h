@@ -69,6 +69,8 @@
 #include "tessera/record/explain.h"
 #include "tessera/record/live.h"
 #include "tessera/record/read_run.h"
+#include "tessera/record/report/report.h"
+#include "tessera/record/report/serve.h"
 #include "tessera/record/scope.h"
 #include "tessera/record/torch_pickles.h"
 #include "tessera/shard/calibrate.h"

@@ -47,11 +47,11 @@ TEST(Command, AnUnknownVerbSuggestsTheNearest) {
   EXPECT_EQ(
       near.err,
       "tessera: there is no verb 'inof' (did you mean 'info'?); there are: explain, export, info, layout, memory, "
-      "ops, record, run, tokenize, train, watch\n");
+      "ops, record, run, tokenize, train, view, watch\n");
   EXPECT_EQ(
       tessera("frobnicate").err,
       "tessera: there is no verb 'frobnicate'; there are: explain, export, info, layout, memory, ops, record, run, "
-      "tokenize, train, watch\n");
+      "tokenize, train, view, watch\n");
 }
 
 TEST(Command, AnUnknownOptionSuggestsTheNearest) {

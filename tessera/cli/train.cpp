@@ -17,6 +17,7 @@
 #include "tessera/comm/launch/launch.h"
 #include "tessera/comm/launch_environment.h"
 #include "tessera/comm/world.h"
+#include "tessera/record/report/report.h"
 #include "tessera/train/config.h"
 #include "tessera/train/run.h"
 #include "tessera/watch/report.h"
@@ -32,6 +33,7 @@ struct Words {
   int restarts = 0;
   std::string on_failure = "kill";
   bool is_graph = false;
+  bool is_started = false;  // by `tessera train -n`, which leaves the report when all ranks have ended
   std::vector<std::vector<std::string>> values;  // as many as there are options; empty: not given
 };
 
@@ -82,7 +84,7 @@ train::Config read_config(const Words& words) {
 
 // This program with every option that is not at its default.
 std::vector<std::string> rank_command(const train::Config& config) {
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train", "--started"};
   for (const train::Option& option : train::options()) {
     const std::vector<std::string> values = value_texts(option, config);
     if (values == value_texts(option, train::Config())) continue;
@@ -95,16 +97,19 @@ int start_ranks(train::Config config, const Words& words) {
   if (config.run.progress == "auto" && ::isatty(1) == 1) config.run.progress = "bar";
   const bool shrinks = words.on_failure == "shrink";
   if (shrinks) config.run.on_failure = "shrink";
-  const TrainRelay relay;
+  auto relay = std::make_unique<TrainRelay>();
   comm::LaunchOptions options{.command = rank_command(config),
                               .ranks = words.ranks,
                               .on_failure = shrinks ? comm::OnFailure::kShrink : comm::OnFailure::kKill,
                               .restarts = words.restarts,
                               .run_dir = config.run.directory};
   options.verdict = watch::verdict_of_run;
-  options.out = relay.out();
-  options.err = relay.err();
-  return comm::launch(options).exit_code;
+  options.out = relay->out();
+  options.err = relay->err();
+  const comm::LaunchReport ended = comm::launch(options);
+  relay.reset();  // what ranks said comes first
+  std::printf("%s\n", record::leave_report_page(ended.run_dir).c_str());
+  return ended.exit_code;
 }
 
 // The options as a configuration that fits its world, or an error before anything is done.
@@ -134,6 +139,8 @@ int train(const Words& words) {
     if (words.ranks > 0) return start_ranks(config, words);
     tessera::init();
     const train::Summary summary = train::run(config);
+    if (!words.is_started && comm::read_launch_environment().place.rank == Rank(0))
+      std::printf("%s\n", record::leave_report_page(summary.directory).c_str());
     const bool is_kept = summary.end == train::RunEnd::kInterrupted && summary.checkpoint_errors.empty();
     return summary.end == train::RunEnd::kDone || is_kept ? kDone : kFailed;
   } catch (const InvalidArgument& error) {  // what the user gave: where we noticed does not matter
@@ -163,6 +170,7 @@ std::function<int()> declare(CLI::App& app) {
       ->type_name("WHAT");
   app.add_flag("--print-config", words->is_print, "Print the resolved configuration as TOML and exit");
   app.add_flag("--graph", words->is_graph, "Capture the step once and replay it: --train.graph true");
+  app.add_flag("--started", words->is_started)->group("");
   std::size_t at = 0;
   for (const train::Option& option : train::options()) {
     CLI::Option* added = app.add_option("--" + option.name, words->values[at++], help_of(option));
@@ -183,7 +191,7 @@ std::function<int()> declare(CLI::App& app) {
   app.get_formatter()->column_width(40);
   app.footer(
       "A TOML file has the same names: --model.layers 6 is layers = 6 under [model].\n"
-      "The run directory gets config.toml, metrics.jsonl, loss.csv and summary.json.\n"
+      "The run directory gets config.toml, metrics.jsonl, loss.csv, summary.json and report.html.\n"
       "A directory that holds a run which is not finished: it goes on from the last good checkpoint. SIGTERM, or "
       "SIGINT\n"
       "once: it ends after the next step with a checkpoint. SIGUSR1: the next steps are profiled.\n"

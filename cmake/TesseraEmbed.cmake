@@ -1,0 +1,25 @@
+# tessera_embed(target NAME file...): puts files, one after another, into `target` as the bytes tessera_embedded_NAME, ended
+# by tessera_embedded_NAME_end. A change of a file builds them anew.
+function(tessera_embed target name)
+  set(out ${CMAKE_CURRENT_BINARY_DIR}/embedded_${name}.S)
+  set(parts "")
+  set(paths "")
+  foreach(file IN LISTS ARGN)
+    get_filename_component(path ${file} ABSOLUTE)
+    list(APPEND paths ${path})
+    string(APPEND parts "    .incbin \"${path}\"\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${out} @ONLY CONTENT "    .section .rodata
+    .balign 16
+    .globl tessera_embedded_@name@
+    .globl tessera_embedded_@name@_end
+    .hidden tessera_embedded_@name@
+    .hidden tessera_embedded_@name@_end
+tessera_embedded_@name@:
+@parts@tessera_embedded_@name@_end:
+    .byte 0
+    .section .note.GNU-stack,\"\",@progbits
+")
+  set_source_files_properties(${out} PROPERTIES OBJECT_DEPENDS "${paths}")
+  target_sources(${target} PRIVATE ${out})
+endfunction()

@@ -1,0 +1,109 @@
+#include "tessera/record/report/detail/http_answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <exception>
+#include <optional>
+
+#include "tessera/base/error.h"
+
+namespace tessera::record::detail {
+namespace {
+
+constexpr std::string_view kHtml = "text/html; charset=utf-8";
+constexpr std::string_view kText = "text/plain; charset=utf-8";
+
+std::string answer(std::string_view status, std::string_view type, std::string_view body, std::string_view more = {}) {
+  std::string text = fmt::format(
+      "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\nCache-Control: no-store\r\n"
+      "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
+      "Cross-Origin-Resource-Policy: same-origin\r\n{}\r\n",
+      status, type, body.size(), more);
+  text += body;
+  return text;
+}
+
+std::string refusal(std::string_view status, std::string_view why, std::string_view more = {}) {
+  return answer(status, kText, fmt::format("{}: {}\n", status, why), more);
+}
+
+bool is_same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+  });
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+// An address or "localhost", with a port or without. An address cannot be made to point elsewhere.
+bool is_address(std::string_view host) {
+  if (host.starts_with('[')) {
+    const std::size_t end = host.find(']');
+    if (end == std::string_view::npos || end < 3) return false;
+    return host.substr(1, end - 1).find_first_not_of("0123456789abcdefABCDEF:.") == std::string_view::npos;
+  }
+  host = host.substr(0, host.find(':'));
+  if (is_same_word(host, "localhost")) return true;
+  return std::count(host.begin(), host.end(), '.') == 3 &&
+         host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+// The lines of the head after the first; nothing where one is no header.
+struct Headers {
+  std::optional<std::string_view> host;
+  bool is_host_given_twice = false;
+};
+std::optional<Headers> headers_of(std::string_view lines) {
+  Headers headers;
+  while (!lines.empty()) {
+    const std::size_t end = lines.find("\r\n");
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view line = lines.substr(0, end);
+    lines.remove_prefix(end + 2);
+    if (line.empty()) break;
+    const std::size_t colon = line.find(':');
+    if (colon == std::string_view::npos || colon == 0) return std::nullopt;
+    if (line.substr(0, colon).find_first_of(" \t") != std::string_view::npos) return std::nullopt;
+    if (!is_same_word(line.substr(0, colon), "host")) continue;
+    headers.is_host_given_twice = headers.host.has_value();
+    headers.host = trimmed(line.substr(colon + 1));
+  }
+  return headers;
+}
+
+}  // namespace
+
+std::string http_answer(std::string_view request, const std::function<std::string()>& page) {
+  const std::size_t end = request.find("\r\n");
+  if (end == std::string_view::npos) return refusal("400 Bad Request", "this is no HTTP request");
+  const std::string_view line = request.substr(0, end);
+  const std::size_t first = line.find(' ');
+  const std::size_t second = first == std::string_view::npos ? first : line.find(' ', first + 1);
+  if (second == std::string_view::npos || !line.substr(second + 1).starts_with("HTTP/1."))
+    return refusal("400 Bad Request", "the first line must be METHOD PATH HTTP/1.1");
+  const auto headers = headers_of(request.substr(end + 2));
+  if (!headers) return refusal("400 Bad Request", "a header must be NAME: VALUE");
+  if (!headers->host || headers->is_host_given_twice) return refusal("400 Bad Request", "one Host header is needed");
+  if (!is_address(*headers->host))
+    return refusal("403 Forbidden", "name this server by its address or as localhost; other names are not answered");
+  if (line.substr(0, first) != "GET")
+    return refusal("405 Method Not Allowed", "only GET is answered", "Allow: GET\r\n");
+  const std::string_view target = line.substr(first + 1, second - first - 1);
+  const std::string_view path = target.substr(0, target.find('?'));
+  if (path != "/" && path != "/report.html") return refusal("404 Not Found", "the page is at /");
+  try {
+    return answer("200 OK", kHtml, page(), "Content-Security-Policy: frame-ancestors 'none'\r\n");
+  } catch (const Error& error) {
+    return refusal("500 Internal Server Error", error.message());
+  } catch (const std::exception& error) {
+    return refusal("500 Internal Server Error", error.what());
+  }
+}
+
+}  // namespace tessera::record::detail

@@ -1,0 +1,213 @@
+#include "tessera/record/report/detail/run_tables.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+
+namespace tessera::record::detail {
+namespace {
+
+using tessera::detail::concat;
+
+constexpr std::uint64_t kMostMetrics = 64 << 20;  // bytes: some 190,000 lines; of more the end is read
+constexpr std::uint64_t kMostLosses = 64 << 20;
+constexpr std::uint64_t kMostSummary = 16 << 20;
+constexpr std::size_t kMostOwners = 24;
+constexpr std::size_t kMostName = 200;  // bytes of an owner's name
+constexpr std::int64_t kMostRanks = 16384;
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+// A file, or its end where it is longer than allowed.
+struct Text {
+  std::string bytes;
+  bool is_cut = false;
+};
+
+// Nothing where there is no plain file: whatever else stands there (a pipe) must not be waited for.
+std::optional<Text> read_end(const std::string& path, std::uint64_t most) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in) return std::nullopt;
+  const auto size = static_cast<std::int64_t>(in.tellg());
+  if (size < 0) return std::nullopt;
+  const std::uint64_t taken = std::min(static_cast<std::uint64_t>(size), most);
+  Text text{.bytes = std::string(taken, '\0'), .is_cut = taken < static_cast<std::uint64_t>(size)};
+  in.seekg(size - static_cast<std::int64_t>(taken));
+  in.read(text.bytes.data(), static_cast<std::streamsize>(taken));
+  text.bytes.resize(static_cast<std::size_t>(std::max<std::streamsize>(in.gcount(), 0)));
+  if (text.is_cut) text.bytes.erase(0, std::min(text.bytes.find('\n'), text.bytes.size() - 1) + 1);
+  return text;
+}
+
+// The whole lines of a text; what comes after the last line end is still being written.
+template <class Take>
+void for_each_line(std::string_view text, const Take& take) {
+  while (true) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return;
+    take(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+}
+
+// NaN where the cell holds no number.
+double number_in_cell(std::string_view cell) {
+  double value = kNone;
+  const char* end = cell.data() + cell.size();
+  const auto [stop, error] = std::from_chars(cell.data(), end, value);
+  return error == std::errc() && stop == end && std::isfinite(value) ? value : kNone;
+}
+
+std::optional<LossLine> loss_line(std::string_view line) {
+  std::vector<std::string_view> cells;
+  while (cells.size() < 6) {
+    const std::size_t comma = line.find(',');
+    cells.push_back(line.substr(0, comma));
+    if (comma == std::string_view::npos) break;
+    line.remove_prefix(comma + 1);
+  }
+  if (cells.size() != 5) return std::nullopt;
+  const double step = number_in_cell(cells[0]);
+  if (!(step >= 1 && step < 1e15)) return std::nullopt;
+  LossLine found{.step = static_cast<std::int64_t>(step),
+                 .loss = number_in_cell(cells[1]),
+                 .grad_norm = number_in_cell(cells[2]),
+                 .learning_rate = number_in_cell(cells[3])};
+  if (const double held_out = number_in_cell(cells[4]); std::isfinite(held_out)) found.held_out = held_out;
+  return found;
+}
+
+// By step; of those told twice, as after a restart, the last.
+template <class Line>
+void settle(std::vector<Line>& lines) {
+  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.step < b.step; });
+  const auto kept =
+      std::unique(lines.rbegin(), lines.rend(), [](const Line& a, const Line& b) { return a.step == b.step; });
+  lines.erase(lines.begin(), kept.base());
+}
+
+class TableReader {
+ public:
+  explicit TableReader(const std::string& directory) : directory_(directory) {}
+
+  RunTables read() {
+    read_summary();
+    read_losses();
+    read_metrics();
+    return std::move(tables_);
+  }
+
+ private:
+  void miss(const std::string& what, const std::string& why) { tables_.missing.push_back({what, why}); }
+  void pass_over(const std::string& file, std::size_t lines) {
+    if (lines > 0) tables_.problems.push_back(concat(file, ": ", lines, " lines that cannot be read were passed over"));
+  }
+
+  void read_summary() {
+    const auto text = read_end(directory_ + "/summary.json", kMostSummary);
+    if (!text) {
+      miss("summary.json", "Rank 0 writes it at the end: the run goes on, was killed, or did not train.");
+      return;
+    }
+    tables_.summary = PageJson::parse(text->bytes, nullptr, false);
+    if (tables_.summary.is_object()) return;
+    tables_.summary = nullptr;
+    miss("summary.json", "It is there and is no JSON object, so that nothing of it can be shown.");
+  }
+
+  void read_losses() {
+    const auto text = read_end(directory_ + "/loss.csv", kMostLosses);
+    if (!text) {
+      miss("loss.csv", "Rank 0 of a training run writes a line a step: no step has ended, or this run did not train.");
+      return;
+    }
+    std::size_t spoilt = 0;
+    for_each_line(text->bytes, [&](std::string_view line) {
+      if (line.starts_with("step,")) return;
+      if (const auto found = loss_line(line)) {
+        tables_.losses.push_back(*found);
+      } else {
+        ++spoilt;
+      }
+    });
+    settle(tables_.losses);
+    pass_over("loss.csv", spoilt);
+    if (tables_.losses.empty()) miss("loss.csv", "It holds no step: none has ended.");
+    if (text->is_cut) miss("loss.csv", concat("It is long; its last ", format_bytes(kMostLosses), " are shown."));
+  }
+
+  void read_metrics() {
+    const auto text = read_end(directory_ + "/metrics.jsonl", kMostMetrics);
+    if (!text) {
+      miss("metrics.jsonl",
+           "Every rank of a training run writes a line a step: no step has ended, or this run did not train.");
+      return;
+    }
+    std::size_t spoilt = 0;
+    for_each_line(text->bytes, [&](std::string_view line) { spoilt += take_metrics(line) ? 0U : 1U; });
+    for (auto& [rank, lines] : tables_.ranks) settle(lines);
+    pass_over("metrics.jsonl", spoilt);
+    if (tables_.ranks.empty()) miss("metrics.jsonl", "It holds no step: none has ended.");
+    if (text->is_cut) miss("metrics.jsonl", concat("It is long; its last ", format_bytes(kMostMetrics), " are shown."));
+  }
+
+  bool take_metrics(std::string_view text) {
+    const PageJson line = PageJson::parse(text, nullptr, false);
+    const auto rank = number_at(line, "rank");
+    const auto step = number_at(line, "step");
+    if (!rank || !step || *rank < 0 || *rank >= kMostRanks || *step < 1 || *step > 1e15) return false;
+    StepLine found{.step = static_cast<std::int64_t>(*step),
+                   .loss = number_at(line, "loss").value_or(kNone),
+                   .tokens = number_at(line, "tokens").value_or(0),
+                   .seconds = number_at(line, "seconds").value_or(0),
+                   .exposed_seconds = number_at(line, "exposed_seconds").value_or(0)};
+    if (const PageJson& memory = part_at(line, "memory"); memory.is_object()) take_owners(memory, found);
+    tables_.ranks[static_cast<int>(*rank)].push_back(std::move(found));
+    return true;
+  }
+
+  void take_owners(const PageJson& memory, StepLine& line) {
+    for (const auto& [owner, nbytes] : memory.items()) {
+      if (owner == "total" || !nbytes.is_number_unsigned()) continue;
+      auto place = std::find(tables_.owners.begin(), tables_.owners.end(), owner);
+      if (place == tables_.owners.end()) {
+        if (tables_.owners.size() == kMostOwners || owner.size() > kMostName) continue;
+        place = tables_.owners.insert(place, owner);
+      }
+      const auto index = static_cast<std::size_t>(place - tables_.owners.begin());
+      if (line.owners.size() <= index) line.owners.resize(index + 1);
+      line.owners[index] = nbytes.get<std::uint64_t>();
+      line.total += line.owners[index];
+    }
+  }
+
+  const std::string& directory_;
+  RunTables tables_;
+};
+
+}  // namespace
+
+RunTables read_run_tables(const std::string& directory) { return TableReader(directory).read(); }
+
+std::optional<double> number_at(const PageJson& object, std::string_view key) {
+  const PageJson& found = part_at(object, key);
+  if (!found.is_number()) return std::nullopt;
+  const double value = found.get<double>();
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+const PageJson& part_at(const PageJson& object, std::string_view key) {
+  static const PageJson none;
+  if (!object.is_object()) return none;
+  const auto found = object.find(std::string(key));
+  return found == object.end() ? none : *found;
+}
+
+}  // namespace tessera::record::detail

@@ -1,0 +1,314 @@
+#include "tessera/record/report/detail/spans.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "tessera/base/error.h"
+#include "tessera/base/probe/reader.h"
+#include "tessera/device/launch_records.h"
+#include "tessera/record/detail/wording.h"
+#include "tessera/record/scope.h"
+
+namespace tessera::record::detail {
+namespace {
+
+using probe::RecordFile;
+using probe::RecordRef;
+
+constexpr std::size_t kMostNames = 20'000;
+constexpr std::size_t kLongestName = 160;
+constexpr std::uint32_t kDepths = 3;  // of marks that are shown
+constexpr std::size_t kBeside = 3;    // lanes of one kind and rank
+constexpr std::int64_t kHour = 3'600'000'000'000;
+constexpr std::int64_t kLongestRun = 24 * 400 * kHour;
+constexpr std::int64_t kAhead = kHour;  // of clocks
+
+void sort_spans(std::vector<Span>& spans) {
+  const auto before = [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; };
+  if (!std::is_sorted(spans.begin(), spans.end(), before)) std::stable_sort(spans.begin(), spans.end(), before);
+}
+
+// The union of spans that are sorted.
+BusyTimes union_of(const std::vector<Span>& spans) {
+  BusyTimes busy;
+  for (const Span& each : spans) {
+    if (!busy.empty() && each.begin_ns <= busy.back().end_ns) {
+      busy.back().end_ns = std::max(busy.back().end_ns, each.end_ns);
+    } else {
+      busy.push_back(each);
+    }
+  }
+  return busy;
+}
+
+// Calls take(begin, end) for the pieces of a span that `busy` leaves free. `from` is where to look first; it moves on.
+template <class Take>
+void for_free_pieces(const BusyTimes& busy, const Span& span, std::size_t from, const Take& take) {
+  std::int64_t at = span.begin_ns;
+  for (std::size_t i = from; i < busy.size() && busy[i].begin_ns < span.end_ns; ++i) {
+    if (busy[i].end_ns <= at) continue;
+    if (busy[i].begin_ns > at) take(at, busy[i].begin_ns);
+    at = std::max(at, busy[i].end_ns);
+  }
+  if (at < span.end_ns) take(at, span.end_ns);
+}
+
+std::size_t first_after(const BusyTimes& busy, std::int64_t moment) {
+  return static_cast<std::size_t>(
+      std::partition_point(busy.begin(), busy.end(), [&](const Span& each) { return each.end_ns <= moment; }) -
+      busy.begin());
+}
+
+std::vector<Span> without(const std::vector<Span>& spans, const BusyTimes& busy) {
+  std::vector<Span> left;
+  left.reserve(spans.size());
+  for (const Span& each : spans) {
+    for_free_pieces(busy, each, first_after(busy, each.begin_ns), [&](std::int64_t begin, std::int64_t end) {
+      left.push_back({begin, end, each.name});
+    });
+  }
+  return left;
+}
+
+// What the record file of a rank tells that its evidence does not: marks that have ended, and kernels.
+class FileSpans {
+ public:
+  FileSpans(const RecordFile& file, NameTable& names, std::int64_t until_ns)
+      : file_(file), names_(names), until_ns_(until_ns) {
+    for (const RecordRef& ref : file.records()) take(ref);
+    for (auto& [key, open] : marks_) close(open, until_ns_, std::get<1>(key));
+  }
+
+  std::array<std::vector<Span>, kDepths> marks = {};
+  std::vector<Span> kernels = {};
+
+ private:
+  enum class Kind : std::uint8_t { kNew, kOther, kBegin, kEnd, kLaunch, kLaunchEnd };
+  struct Open {
+    std::int64_t begin_ns = 0;
+    std::uint16_t name = 0;
+  };
+
+  // Kinds have numbers of their own in each file: a name is looked at once a kind, not once a record.
+  Kind kind_of(const RecordRef& ref) {
+    if (kinds_.size() <= ref.kind) kinds_.resize(static_cast<std::size_t>(ref.kind) + 1, Kind::kNew);
+    Kind& kind = kinds_[ref.kind];
+    if (kind != Kind::kNew) return kind;
+    const std::string name = file_.read(ref).kind;
+    if (name == MarkBeginRecord::kRecordName) return kind = Kind::kBegin;
+    if (name == MarkEndRecord::kRecordName) return kind = Kind::kEnd;
+    if (name == device::LaunchRecord::kRecordName) return kind = Kind::kLaunch;
+    if (name == device::LaunchEndRecord::kRecordName) return kind = Kind::kLaunchEnd;
+    return kind = Kind::kOther;
+  }
+
+  void take(const RecordRef& ref) {
+    switch (kind_of(ref)) {
+      case Kind::kBegin: return begin_mark(ref);
+      case Kind::kEnd: return end_mark(ref);
+      case Kind::kLaunch: return begin_launch(ref);
+      case Kind::kLaunchEnd: return end_launch(ref);
+      case Kind::kNew:
+      case Kind::kOther: return;
+    }
+  }
+
+  void begin_mark(const RecordRef& ref) {
+    const auto record = file_.as<MarkBeginRecord>(ref);
+    if (!record || record->depth >= kDepths) return;
+    const std::string name = file_.string(record->name) + " " + std::to_string(record->value);
+    marks_[{ref.thread, record->depth}] = {file_.info().clock.wall_ns(ref.ticks), names_.number_of(name)};
+  }
+
+  void end_mark(const RecordRef& ref) {
+    const auto record = file_.as<MarkEndRecord>(ref);
+    if (!record) return;
+    const auto open = marks_.find({ref.thread, record->depth});
+    if (open == marks_.end()) return;  // it began before the oldest record
+    close(open->second, file_.info().clock.wall_ns(ref.ticks), record->depth);
+    marks_.erase(open);
+  }
+
+  void close(const Open& open, std::int64_t end_ns, std::uint32_t depth) {
+    if (end_ns >= open.begin_ns) marks[depth].push_back({open.begin_ns, end_ns, open.name});
+  }
+
+  void begin_launch(const RecordRef& ref) {
+    const auto record = file_.as<device::LaunchRecord>(ref);
+    if (!record) return;
+    const auto [place, is_new] = labels_.try_emplace(record->label.value(), std::uint16_t{0});
+    if (is_new) place->second = names_.number_of(file_.string(record->label));
+    launches_[key_of(record->device, record->stream, record->number)] = {file_.info().clock.wall_ns(ref.ticks),
+                                                                         place->second};
+  }
+
+  // A kernel runs when it was put on its stream, or when the one before it on the stream has ended.
+  void end_launch(const RecordRef& ref) {
+    const auto record = file_.as<device::LaunchEndRecord>(ref);
+    if (!record) return;
+    const auto open = launches_.find(key_of(record->device, record->stream, record->number));
+    if (open == launches_.end()) return;
+    const std::int64_t end_ns = file_.info().clock.wall_ns(ref.ticks);
+    std::int64_t& free_since = streams_[key_of(record->device, record->stream, 0)];
+    const std::int64_t begin_ns = std::max(open->second.begin_ns, free_since);
+    if (end_ns >= begin_ns) kernels.push_back({begin_ns, end_ns, open->second.name});
+    free_since = std::max(free_since, end_ns);
+    launches_.erase(open);
+  }
+
+  static std::uint64_t key_of(probe::StringId device, std::uint32_t stream, std::uint64_t number) {
+    std::uint64_t key = device.value() * 0x9E3779B97F4A7C15U;
+    key = (key ^ stream) * 0xC2B2AE3D27D4EB4FU;
+    return key ^ number;
+  }
+
+  const RecordFile& file_;
+  NameTable& names_;
+  std::int64_t until_ns_;
+  std::vector<Kind> kinds_;
+  std::map<std::tuple<std::uint16_t, std::uint32_t>, Open> marks_;  // by thread and depth
+  std::unordered_map<std::uint64_t, Open> launches_;
+  std::unordered_map<std::uint64_t, std::int64_t> streams_;
+  std::unordered_map<std::uint64_t, std::uint16_t> labels_;
+};
+
+// What the launches of a rank's groups tell.
+struct CommSpans {
+  std::vector<Span> moves;
+  std::vector<Span> waits;
+  std::vector<Span> whole;  // from coming to ending
+};
+
+CommSpans comm_spans(const Rank& rank, NameTable& names, std::int64_t until_ns) {
+  CommSpans found;
+  for (const Group& group : rank.groups) {
+    for (const Launch& launch : group.launches) {
+      if (launch.begun_ns <= 0 || launch.operations.empty()) continue;
+      const std::uint16_t name = names.number_of(text_of(launch) + " in " + visible(group.name));
+      const std::int64_t end = launch.ended_ns > 0 ? launch.ended_ns : until_ns;
+      if (end < launch.begun_ns) continue;
+      const bool has_met = launch.met_ns >= launch.begun_ns && launch.met_ns <= end;
+      const bool waits_on = !has_met && launch.stage == Stage::kBegun;
+      const std::int64_t met = has_met ? launch.met_ns : waits_on ? end : launch.begun_ns;
+      if (met > launch.begun_ns) found.waits.push_back({launch.begun_ns, met, name});
+      if (!waits_on) found.moves.push_back({met, end, name});
+      found.whole.push_back({launch.begun_ns, end, name});
+    }
+  }
+  for (auto* each : {&found.moves, &found.waits, &found.whole}) sort_spans(*each);
+  return found;
+}
+
+class SpanBuilder {
+ public:
+  explicit SpanBuilder(const Evidence& evidence) : evidence_(evidence) {}
+
+  Spans build() {
+    for (const Rank& rank : evidence_.ranks) add_rank(rank);
+    return std::move(spans_);
+  }
+
+ private:
+  void add_rank(const Rank& rank) {
+    const bool is_alive = rank.state == RankState::kRunning || rank.state == RankState::kStopped;
+    const std::int64_t until = is_alive || rank.last_ns <= 0 ? evidence_.taken_ns : rank.last_ns;
+    std::array<std::vector<Span>, kDepths> marks;
+    std::vector<Span> kernels;
+    if (!rank.file.empty()) {
+      try {
+        const RecordFile file = RecordFile::open(rank.file);
+        FileSpans found(file, spans_.names, until);
+        marks = std::move(found.marks);
+        kernels = std::move(found.kernels);
+      } catch (const Error&) {  // read_run() has told why
+      }
+    }
+    CommSpans comm = comm_spans(rank, spans_.names, until);
+    for (auto& each : marks) sort_spans(each);
+    sort_spans(kernels);
+    for (std::uint32_t depth = 0; depth < kDepths; ++depth)
+      add({rank.rank, LaneKind::kMark, depth, false, marks[depth]});
+    const bool is_derived = kernels.empty();
+    if (is_derived) {
+      const std::uint16_t name = spans_.names.number_of("rest of the step");
+      std::vector<Span> rest = without(union_of(marks[0]), union_of(comm.whole));
+      for (Span& each : rest) each.name = name;
+      add({rank.rank, LaneKind::kCompute, 0, true, std::move(rest)});
+    } else {
+      spans_.has_kernels = true;
+      spans_.kernels[rank.rank] = union_of(kernels);
+      comm.waits = without(comm.waits, spans_.kernels[rank.rank]);
+      add_beside(rank.rank, LaneKind::kCompute, false, kernels);
+    }
+    add_beside(rank.rank, LaneKind::kCollective, false, comm.moves);
+    add_beside(rank.rank, LaneKind::kWait, is_derived, comm.waits);
+  }
+
+  // Spans that overlap, as those of several streams do, go to lanes beside each other; where there is none left they
+  // lie over each other in the last.
+  void add_beside(int rank, LaneKind kind, bool is_derived, const std::vector<Span>& spans) {
+    std::array<std::vector<Span>, kBeside> lanes;
+    std::array<std::int64_t, kBeside> ends = {};
+    for (const Span& each : spans) {
+      if (!is_plausible(each)) continue;
+      std::size_t lane = 0;
+      while (lane + 1 < kBeside && ends[lane] > each.begin_ns) ++lane;
+      lanes[lane].push_back(each);
+      ends[lane] = std::max(ends[lane], each.end_ns);
+    }
+    for (std::uint32_t lane = 0; lane < kBeside; ++lane) add({rank, kind, lane, is_derived, std::move(lanes[lane])});
+  }
+
+  void add(Lane lane) {
+    std::erase_if(lane.spans, [this](const Span& each) { return !is_plausible(each); });
+    if (!lane.spans.empty()) spans_.lanes.push_back(std::move(lane));
+  }
+
+  // One spoilt moment must not stretch the timeline over centuries.
+  [[nodiscard]] bool is_plausible(const Span& span) const {
+    if (span.begin_ns <= 0 || span.end_ns < span.begin_ns) return false;
+    if (evidence_.taken_ns <= 0) return true;
+    return difference(span.begin_ns, evidence_.taken_ns) < kLongestRun &&
+           difference(evidence_.taken_ns, span.end_ns) < kAhead;
+  }
+
+  const Evidence& evidence_;
+  Spans spans_;
+};
+
+}  // namespace
+
+std::uint16_t NameTable::number_of(std::string_view name) {
+  if (names_.size() > kMostNames) return static_cast<std::uint16_t>(kMostNames);
+  std::string text = visible(name.substr(0, kLongestName));
+  const auto [place, is_new] = numbers_.try_emplace(text, static_cast<std::uint16_t>(names_.size()));
+  if (!is_new) return place->second;
+  if (names_.size() == kMostNames) text = "(other)";
+  names_.push_back(std::move(text));
+  return place->second;
+}
+
+std::string_view to_string(LaneKind kind) {
+  switch (kind) {
+    case LaneKind::kMark: return "mark";
+    case LaneKind::kCompute: return "compute";
+    case LaneKind::kCollective: return "collective";
+    case LaneKind::kWait: return "wait";
+  }
+  return "unknown";
+}
+
+Spans spans_of(const Evidence& evidence) { return SpanBuilder(evidence).build(); }
+
+std::int64_t free_ns(const BusyTimes& busy, std::int64_t begin_ns, std::int64_t end_ns) {
+  std::int64_t sum = 0;
+  for_free_pieces(busy, {begin_ns, end_ns, 0}, first_after(busy, begin_ns),
+                  [&](std::int64_t begin, std::int64_t end) { sum += end - begin; });
+  return sum;
+}
+
+}  // namespace tessera::record::detail

@@ -1,0 +1,76 @@
+'use strict';
+// Memory of a rank after each step, by owner, and its peak: who had how much, and what the plan had said.
+
+function totalOf(owners) {
+  return isNumber(owners.total) ? owners.total : Object.values(owners).reduce((sum, each) => sum + each, 0);
+}
+
+function peakWords(peak) {
+  const total = totalOf(peak.measured);
+  const owners = Object.entries(peak.measured).filter(([owner]) => owner !== 'total').sort((a, b) => b[1] - a[1]);
+  let words = `Rank ${peak.rank} had ${bytesText(total)} in use at its peak, within a step.`;
+  if (owners.length && total > 0) {
+    words += ` Most of it is ${owners[0][0]}: ${bytesText(owners[0][1])}, ${shareText(owners[0][1] / total)}.`;
+  }
+  const planned = totalOf(peak.predicted);
+  if (planned > 0) {
+    const off = total / planned - 1;
+    words += Math.abs(off) < 0.0005 ? ' The plan had said the same.' : ` The plan had said ${bytesText(planned)}, ${Math.abs(100 * off).toFixed(1)}\u00a0% ${off > 0 ? 'less' : 'more'}.`;
+  }
+  return words;
+}
+
+function peakTable(peak) {
+  const rows = ownerOrder.filter((owner) => owner in peak.measured);
+  const most = Math.max(...rows.map((owner) => Math.max(peak.measured[owner], peak.predicted[owner] || 0)), 1);
+  const body = make('tbody', {});
+  rows.forEach((owner) => {
+    const bar = make('div', {class: 'bar', 'aria-hidden': 'true'},
+                     painted(make('i', {}), ownerColor(ownerOrder.indexOf(owner)), `${100 * peak.measured[owner] / most}%`));
+    if (isNumber(peak.predicted[owner])) {
+      const tick = make('b', {});
+      tick.style.left = `calc(${100 * peak.predicted[owner] / most}% - 1px)`;
+      bar.append(tick);
+    }
+    body.append(make('tr', {}, make('td', {text: owner}, bar), make('td', {text: bytesText(peak.measured[owner])}),
+                     make('td', {text: bytesText(peak.predicted[owner])})));
+  });
+  body.append(make('tr', {}, make('td', {text: 'at once'}), make('td', {text: bytesText(totalOf(peak.measured))}),
+                   make('td', {text: bytesText(totalOf(peak.predicted))})));
+  return make('table', {}, make('thead', {}, make('tr', {}, make('th', {scope: 'col', text: 'Peak of each owner'}),
+                                                  make('th', {scope: 'col', text: 'measured'}), make('th', {scope: 'col', text: 'planned'}))), body);
+}
+
+function showMemoryOf(rank) {
+  const peak = data.memory.peaks.find((each) => each.rank === rank);
+  const lines = data.memory.ranks.find((each) => each.rank === rank);
+  byId('memory-words').textContent = peak ? peakWords(peak) : 'No peak: it stands in summary.json, which a run writes at its end.';
+  byId('peak').hidden = !peak;
+  byId('peak').replaceChildren(...(peak ? [peakTable(peak)] : []));
+  const areas = lines ? data.memory.owners.map((name, at) => ({name, values: lines.nbytes[at], color: ownerColor(at)})) : [];
+  const say = (at) => `step ${lines.step[at]}: ${bytesText(areas.reduce((sum, area) => sum + area.values[at], 0))}`;
+  new Chart(byId('memory-chart'), {
+    title: 'After each step, by owner', steps: lines ? lines.step : [], areas, isBytes: true, text: bytesText, say,
+    rules: peak ? [{value: totalOf(peak.measured), name: `peak within steps, ${bytesText(totalOf(peak.measured))}`}] : [],
+    empty: 'No memory: metrics.jsonl holds no step of this rank.',
+  });
+  const legend = areas.map((area) => make('li', {}, painted(make('span', {class: 'swatch'}), area.color), area.name));
+  if (legend.length) byId('memory-chart').append(make('ul', {class: 'legend'}, ...legend));
+}
+
+function showMemory() {
+  const ranks = [...new Set([...data.memory.ranks, ...data.memory.peaks].map((each) => each.rank))].sort((a, b) => a - b);
+  const select = byId('memory-rank');
+  if (ranks.length === 0) {
+    byId('memory-words').textContent = 'Nothing is known of the memory of this run: metrics.jsonl and summary.json say it, and neither does.';
+    select.parentElement.hidden = true;
+    document.querySelector('#memory-section .pair').hidden = true;
+    return;
+  }
+  for (const rank of ranks) select.append(make('option', {value: rank, text: rank}));
+  let most = data.memory.peaks[0];
+  for (const peak of data.memory.peaks) if (totalOf(peak.measured) > totalOf(most.measured)) most = peak;
+  select.value = String(most ? most.rank : ranks[0]);
+  select.addEventListener('change', () => showMemoryOf(Number(select.value)));
+  showMemoryOf(Number(select.value));
+}

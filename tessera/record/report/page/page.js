@@ -1,0 +1,87 @@
+'use strict';
+// The head of the page, and the order in which the rest is made: what is above first, the timeline when the page stands.
+
+function showHead() {
+  const {run} = data;
+  document.title = `${run.name} · Tessera`;
+  byId('name').textContent = run.name;
+  byId('directory').textContent = run.directory;
+  const state = byId('state');
+  state.textContent = run.state;
+  state.classList.add({done: 'good', ended: 'good', running: 'warn', stopped: 'bad', failed: 'bad'}[run.state] || 'warn');
+  byId('made-by').textContent = `Made by ${data.made_by}. This file holds all of its data and asks nothing of a network.`;
+  const tile = (name, text, note) => {
+    if (text !== null) byId('tiles').append(make('div', {}, make('dt', {text: name}), make('dd', {text}, ...(note ? [make('small', {text: note})] : []))));
+  };
+  const known = (value, text) => isNumber(value) ? text(value) : null;
+  const skipped = (run.skipped_nan || 0) + (run.skipped_spike || 0);
+  tile('Steps', known(run.steps, wholeText), skipped ? `${skipped} skipped` : known(run.tokens, (n) => `${countText(n)} tokens`));
+  tile('Last loss', known(run.last_loss, lossText), known(run.held_out_loss, (loss) => `held out ${lossText(loss)}`));
+  tile('Tokens a second', known(run.tokens_per_second, countText), 'sum of medians');
+  let peak = null;
+  for (const each of data.memory.peaks) if (!peak || totalOf(each.measured) > totalOf(peak.measured)) peak = each;
+  tile('Peak memory', peak ? bytesText(totalOf(peak.measured)) : null, peak ? `of rank ${peak.rank}` : null);
+  tile('Exposed waits', known(run.exposed_share, shareText), 'of all step time');
+  tile('Ranks', known(run.world_size, wholeText), known(run.parameters, (n) => `${countText(n)} parameters`));
+}
+
+function showVerdict() {
+  const {verdict, run} = data;
+  const box = byId('verdict');
+  if (!verdict) {
+    box.classList.add('none');
+    box.append(make('p', {text: 'No verdict: it is made from the records of the ranks, and there are none.'}));
+  } else {
+    if (verdict.fault !== 'none') box.classList.add('bad');
+    box.append(make('p', {text: sentenceText(verdict.sentence)}));
+    if (verdict.advice) box.append(make('p', {text: sentenceText(verdict.advice)}));
+    if (verdict.fault !== 'none') box.append(make('p', {text: `Confidence: ${verdict.confidence}.`}));
+    if (verdict.others.length) box.append(make('ul', {}, ...verdict.others.map((other) => make('li', {text: other.sentence}))));
+  }
+  if (run.reason) { box.classList.add('bad'); box.append(make('p', {text: run.reason})); }
+}
+
+function showMissing() {
+  const lines = [...data.missing];
+  if (data.problem_count) lines.push({what: 'problems', why: `${data.problem_count} while reading: ${data.problems.slice(0, 5).join('; ')}${data.problem_count > 5 ? '; ...' : ''}`});
+  if (lines.length === 0) return;
+  const box = byId('missing-box');
+  box.hidden = false;
+  box.open = data.missing.length > 0 && lines.length <= 6;
+  byId('missing-title').textContent = `What is not here: ${lines.map((line) => line.what).join(', ')}`;
+  byId('missing').append(...lines.flatMap((line) => [make('dt', {text: line.what}), make('dd', {text: line.why})]));
+}
+
+function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === 'dark' : window.matchMedia('(prefers-color-scheme: dark)').matches;
+}
+
+function nameTheme() {
+  byId('theme').textContent = isDark() ? 'Light' : 'Dark';
+  onTheme.forEach((act) => act());
+}
+
+function listenForTheme() {
+  let kept = null;
+  try { kept = localStorage.getItem('tessera-theme'); } catch (_) { kept = null; }  // not of every file
+  if (kept === 'dark' || kept === 'light') document.documentElement.dataset.theme = kept;
+  byId('theme').addEventListener('click', () => {
+    document.documentElement.dataset.theme = isDark() ? 'light' : 'dark';
+    try { localStorage.setItem('tessera-theme', document.documentElement.dataset.theme); } catch (_) { /* it is not kept */ }
+    nameTheme();
+  });
+  window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', nameTheme);
+  nameTheme();
+}
+
+listenForTheme();
+showHead();
+showVerdict();
+showMissing();
+showCurves();
+showMemory();
+showCollectives();
+showMesh();
+// The events stand after this script: they are there once the page is read.
+document.addEventListener('DOMContentLoaded', () => requestAnimationFrame(showTimeline));

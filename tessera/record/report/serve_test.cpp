@@ -1,0 +1,145 @@
+// Requests and what they get: first as text, then over sockets.
+#include "tessera/record/report/serve.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/record/report/detail/http_answer.h"
+
+namespace tessera::record {
+namespace {
+
+using detail::http_answer;
+
+std::string page() { return "<p>the page"; }
+
+std::string status_of(const std::string& request) {
+  const std::string text = http_answer(request, page);
+  return text.substr(9, 3);
+}
+std::string get(const std::string& path, const std::string& host = "127.0.0.1:8080") {
+  return "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n";
+}
+
+TEST(HttpAnswer, APageIsGivenWithItsLengthAndIsNotKept) {
+  const std::string text = http_answer(get("/"), page);
+  EXPECT_EQ(text.find("HTTP/1.1 200 OK\r\n"), 0U);
+  EXPECT_NE(text.find("Content-Length: 11\r\n"), std::string::npos);
+  EXPECT_NE(text.find("Cache-Control: no-store\r\n"), std::string::npos);
+  EXPECT_NE(text.find("nosniff"), std::string::npos);
+  EXPECT_TRUE(text.ends_with("\r\n\r\n<p>the page"));
+  EXPECT_EQ(status_of(get("/report.html")), "200");
+  EXPECT_EQ(status_of(get("/?again=1")), "200");
+}
+
+TEST(HttpAnswer, OtherPathsAreNotFound) {
+  for (const char* path : {"/x", "/../etc/passwd", "//", "*", "/report.html/"})
+    EXPECT_EQ(status_of(get(path)), "404") << path;
+}
+
+TEST(HttpAnswer, OtherMethodsAreNotAllowed) {
+  for (const char* method : {"POST", "HEAD", "PUT", "get", "OPTIONS", ""}) {
+    const std::string text = http_answer(std::string(method) + " / HTTP/1.1\r\nHost: localhost\r\n\r\n", page);
+    EXPECT_EQ(text.substr(9, 3), "405") << method;
+    EXPECT_NE(text.find("Allow: GET\r\n"), std::string::npos);
+  }
+}
+
+TEST(HttpAnswer, NamesThatCouldPointAnywhereAreRefused) {
+  for (const char* host : {"localhost", "LocalHost:1", "127.0.0.1", "10.1.2.3:80", "[::1]", "[fe80::1]:8080"})
+    EXPECT_EQ(status_of(get("/", host)), "200") << host;
+  for (const char* host : {"attacker.example", "attacker.example:8080", "localhost.attacker.example",
+                           "127.0.0.1.attacker.example", "1.2.3", "[attacker]", "[", "", "127.0.0.1@x"})
+    EXPECT_EQ(status_of(get("/", host)), "403") << host;
+}
+
+TEST(HttpAnswer, WhatIsNoRequestIsBad) {
+  for (const char* request :
+       {"", "\r\n\r\n", "GET\r\n\r\n", "GET /\r\nHost: localhost\r\n\r\n", "GET / HTTP/2\r\nHost: localhost\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost localhost\r\n\r\n", "GET / HTTP/1.1\r\nHost : localhost\r\n\r\n",
+        "GET / HTTP/1.1\r\n: x\r\n\r\n", "\x16\x03\x01 no tls here"})
+    EXPECT_EQ(status_of(request), "400") << request;
+}
+
+TEST(HttpAnswer, APageThatCannotBeMadeSaysWhyAsText) {
+  const std::string text = http_answer(get("/"), []() -> std::string { TESSERA_THROW(IoError, "<b>the run is gone"); });
+  EXPECT_EQ(text.substr(9, 3), "500");
+  EXPECT_NE(text.find("text/plain"), std::string::npos);
+  EXPECT_NE(text.find("<b>the run is gone"), std::string::npos);
+}
+
+// A server that runs on a thread.
+class Server : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    thread = std::thread([this] { server.run(); });
+  }
+  void TearDown() override {
+    server.stop();
+    thread.join();
+  }
+  [[nodiscard]] int connect() const {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(server.port());
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+    return fd;
+  }
+  static std::string rest_of(int fd) {
+    std::string text;
+    char part[4096];
+    for (ssize_t count = 0; (count = ::read(fd, part, sizeof part)) > 0;)
+      text.append(part, static_cast<std::size_t>(count));
+    ::close(fd);
+    return text;
+  }
+  [[nodiscard]] std::string ask(const std::string& request) const {
+    const int fd = connect();
+    EXPECT_EQ(::send(fd, request.data(), request.size(), MSG_NOSIGNAL), static_cast<ssize_t>(request.size()));
+    return rest_of(fd);
+  }
+
+  std::string body = std::string(3 << 20, 'x');
+  PageServer server{{}, [this] { return body; }};
+  std::thread thread;
+};
+
+TEST_F(Server, GivesAWholeLargePageOnLoopback) {
+  EXPECT_EQ(server.url(), "http://127.0.0.1:" + std::to_string(server.port()) + "/");
+  const std::string text = ask(get("/"));
+  EXPECT_EQ(text.substr(0, 15), "HTTP/1.1 200 OK");
+  EXPECT_EQ(text.substr(text.find("\r\n\r\n") + 4), body);
+}
+
+TEST_F(Server, GoesOnAfterRequestsThatAreTooLongCutOrNone) {
+  const std::string text = ask("GET / HTTP/1.1\r\nX: " + std::string(8100, 'x') + "\r\nY: " + std::string(90, 'y'));
+  EXPECT_TRUE(text.empty() || text.substr(9, 3) == "431") << text;
+  ::close(connect());
+  const int slow = connect();
+  EXPECT_EQ(::send(slow, "GET ", 4, MSG_NOSIGNAL), 4);
+  EXPECT_EQ(ask(get("/")).substr(9, 3), "200") << "one that is slow holds up nobody";
+  ::close(slow);
+  EXPECT_EQ(ask(get("/", "attacker.example")).substr(9, 3), "403");
+}
+
+TEST_F(Server, APortThatIsTakenIsTold) {
+  expect_error<IoError>([&] { const PageServer other({.port = server.port()}, page); },
+                        {"is in use by another program"});
+  expect_error<InvalidArgument>([&] { const PageServer other({.bind = "here"}, page); },
+                                {"is no address to listen on"});
+}
+
+}  // namespace
+}  // namespace tessera::record
