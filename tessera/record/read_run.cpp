@@ -94,10 +94,22 @@ class RunReader {
     for (int rank = 0; rank < evidence_.world_size; ++rank) {
       evidence_.ranks.push_back({.rank = rank, .state = RankState::kMissing});
     }
-    for (const RunFile& file : found.files) read_file(file);
+    for (const RunFile& file : found.files) read_file(file, evidence_.ranks[static_cast<std::size_t>(file.rank)]);
     for (Rank& rank : evidence_.ranks) {
       if (rank.state == RankState::kMissing) take_missing(rank);
     }
+    evidence_.taken_ns = taken_ns();
+    return std::move(evidence_);
+  }
+
+  Evidence one() {
+    const RunFile file = detail::run_file_at(evidence_.source);
+    TESSERA_CHECK_AS(
+        IoError, file.world_size > 0, "record ", file.path, ": ",
+        file.problem.empty() ? "its header cannot be read: it is no record, or of a newer version" : file.problem);
+    evidence_.world_size = file.world_size;
+    evidence_.ranks.push_back({.rank = file.rank});
+    read_file(file, evidence_.ranks.front());
     evidence_.taken_ns = taken_ns();
     return std::move(evidence_);
   }
@@ -113,8 +125,7 @@ class RunReader {
     return found != nullptr && found->end ? &*found->end : nullptr;
   }
 
-  void read_file(const RunFile& file) {
-    Rank& rank = evidence_.ranks[static_cast<std::size_t>(file.rank)];
+  void read_file(const RunFile& file, Rank& rank) {
     rank.file = file.path;
     rank.host = file.host;
     rank.pid = file.process.pid;
@@ -177,5 +188,7 @@ class RunReader {
 Evidence read_run(const std::string& directory, const ReadOptions& options) {
   return RunReader(directory, options).run();
 }
+
+Evidence read_record(const std::string& path, const ReadOptions& options) { return RunReader(path, options).one(); }
 
 }  // namespace tessera::record

@@ -11,6 +11,8 @@
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/operation.h"
+#include "tessera/comm/world.h"
+#include "tessera/record/read_run.h"
 #include "tessera/watch/detail/ends.h"
 #include "tessera/watch/detail/told_report.h"
 
@@ -28,6 +30,8 @@ constexpr auto kMostDelay = 300ms;
 // When whoever claimed the report seems to have died.
 constexpr auto kTakeOver = 1000ms;
 constexpr auto kGiveUp = 1500ms;
+// For what a rank leaves behind when it ends.
+constexpr auto kLeave = 300ms;
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -64,7 +68,10 @@ void Watchdog::rank_opens(const RankPlace& place, bool is_process) {
     const std::lock_guard lock(mutex_);
     run_dirs_[place.rank.value()] = place.run_dir.empty() ? env::run_dir() : place.run_dir;
     is_process_ |= is_process;
-    if (is_process) process_rank_ = place.rank.value();
+    if (is_process) {
+      process_rank_ = place.rank.value();
+      world_size_ = place.world_size;
+    }
     starts = !std::exchange(is_started_, true);
     if (starts) arm();
   }
@@ -84,10 +91,42 @@ void Watchdog::arm() {
   ++arming_;
   is_told_ = false;
   armed_ = report_time();
+  armed_at_ = Clock::now();
+}
+
+// tessera run writes launch.json where its ranks leave their records, and all of them see it. Under other launchers
+// each may have a directory of its own, or none.
+void Watchdog::open_exchange() {
+  Teller teller;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_process_ || exchange_ != nullptr || current_place().rank.value() != process_rank_) return;
+    teller = {.rank = process_rank_, .world_size = world_size_, .run_dir = run_dirs_[process_rank_]};
+    if (recorder_ != nullptr) teller.record = recorder_->path();
+  }
+  if (!teller.run_dir.empty() && ::access((teller.run_dir + "/launch.json").c_str(), F_OK) == 0) return;
+  const std::shared_ptr<Exchange> exchange =
+      Exchange::start(comm::store(), std::move(teller), [] { comm::detail::look_now(); });
+  const std::lock_guard lock(mutex_);
+  exchange_ = exchange;
+}
+
+void Watchdog::leave(bool has_failed) noexcept {
+  try {
+    std::shared_ptr<Exchange> exchange;
+    {
+      const std::lock_guard lock(mutex_);
+      exchange = exchange_;
+    }
+    if (exchange != nullptr) exchange->leave(has_failed, kLeave);
+  } catch (const std::exception& error) {
+    log::debug("watchdog: ", error.what());
+  }
 }
 
 void Watchdog::group_opens(comm::GroupState& group) {
   if (group.ranks.size() == 1) return;
+  open_exchange();
   const std::lock_guard lock(mutex_);
   // Who goes on after a failure is watched anew: with those that are left, or in the next simulation.
   const bool goes_on = groups_.empty() ? !is_process_ : group.generation > generation_;
@@ -109,6 +148,7 @@ void Watchdog::failed(const Trouble& trouble) noexcept {
       troubles_.push_back({trouble, arming_});
       return;
     }
+    open_exchange();
     std::unique_lock lock(mutex_);
     if (is_process_) note_reason(first_line(trouble.words));
     if (!is_told_) {
@@ -242,13 +282,35 @@ std::optional<Report> Watchdog::report_of(const Trouble& trouble, const std::str
     if (std::optional<Report> made = find_report(run_dir, since)) return made;
     const bool takes_over = now >= trouble.at + kTakeOver + delay;
     if (takes_over || (now >= trouble.at + delay && claim_report(run_dir, since))) {
-      Report report = detail::make_report(run_dir, first_line(trouble.words));
+      std::optional<Report> report = report_by_claimant(trouble, run_dir);
       release_claim(run_dir);
       return report;
     }
     std::this_thread::sleep_for(10ms);
   }
   return std::nullopt;
+}
+
+// Of the records in this directory where it has those of all ranks, else of what all ranks can tell.
+std::optional<Report> Watchdog::report_by_claimant(const Trouble& trouble, const std::string& run_dir) {
+  const record::Evidence evidence = record::read_run(run_dir);
+  const bool has_all = std::ranges::none_of(evidence.ranks, [](const record::Rank& rank) { return rank.file.empty(); });
+  if (!has_all) {
+    if (std::optional<Report> report = report_of_all(trouble)) return report;
+  }
+  return detail::make_report(evidence, run_dir, first_line(trouble.words)).report;
+}
+
+std::optional<Report> Watchdog::report_of_all(const Trouble& trouble) {
+  std::shared_ptr<Exchange> exchange;
+  Clock::time_point since;
+  {
+    const std::lock_guard lock(mutex_);
+    exchange = exchange_;
+    since = armed_at_;
+  }
+  if (exchange == nullptr) return std::nullopt;
+  return exchange->ask(first_line(trouble.words), since, trouble.at + kGiveUp);
 }
 
 void Watchdog::tell(const Due& due) {
@@ -264,7 +326,7 @@ void Watchdog::tell(const Due& due) {
   }
   std::optional<Report> report;
   try {
-    if (!run_dir.empty()) report = report_of(trouble, run_dir, since);
+    report = run_dir.empty() ? report_of_all(trouble) : report_of(trouble, run_dir, since);
   } catch (const std::exception& error) {
     release_claim(run_dir);
     log::warn("watchdog: no report into ", run_dir, ": ", error.what());
@@ -279,6 +341,7 @@ void Watchdog::tell_of_others() {
   std::string run_dir;
   ReportTime since;
   std::uint64_t arming = 0;
+  std::optional<Report> report;
   {
     const std::lock_guard lock(mutex_);
     if (is_told_ || !is_process_) return;
@@ -286,9 +349,9 @@ void Watchdog::tell_of_others() {
     rank = process_rank_;
     run_dir = run_dirs_[rank];
     since = armed_;
+    if (exchange_ != nullptr) report = exchange_->heard(armed_at_);
   }
-  if (run_dir.empty()) return;
-  const std::optional<Report> report = find_report(run_dir, since);
+  if (!report && !run_dir.empty()) report = find_report(run_dir, since);
   if (report && report->is_verdict()) say(rank, report->sentence, report->path, arming);
 }
 
