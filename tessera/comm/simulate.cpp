@@ -110,6 +110,7 @@ struct Simulation {
       note_failed(rank, error);
       save_failure(error);
       end_failed();
+      close_record();
     }
     // Before memory: to let go of that is to wait for a device on which peers may wait for this rank.
     comm::detail::WorldState::current().let_go();
@@ -128,6 +129,11 @@ struct Simulation {
     } catch (const std::exception& error) {
       log::debug("simulate: its record was not kept: ", error.what());
     }
+  }
+
+  // What tables say of its groups goes with the groups: the record of a rank that failed ends before they do.
+  static void close_record() {
+    if (!probe::recorder().run_path().empty()) probe::recorder().close();
   }
 
   // Peers are told before its work is waited for, which may wait for them.

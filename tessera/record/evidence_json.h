@@ -3,6 +3,7 @@
 //
 //   {"format": "tessera evidence", "version": 1, "source", "world_size", "taken_ns", "problems": [],
 //    "ranks": [{"rank", "state", "reason", "signal", "file", "host", "pid", "last_ns", "lost",
+//               "makings":  [{"what", "from", "number", "ranks": [], "since_ns", "stage", "failure"}],
 //               "marks":    [{"name", "value", "thread", "since_ns"}],
 //               "memory":   [{"device", "live_nbytes", "mapped_nbytes", "refused_nbytes",
 //                             "owners": [{"label", "nbytes"}]}],

@@ -122,13 +122,18 @@ Launch launch_of(const Json& in) {
   return one;
 }
 
+// Ranks of the world, of a group or of the making of one.
+void read_ranks(const Json& in, std::vector<int>& ranks) {
+  read_list(in, "ranks", [&](const Json& each) { ranks.push_back(number_of<int>(each, "ranks")); });
+  TESSERA_CHECK_AS(IoError, ranks.size() <= detail::kMostRanks, "evidence as JSON: a group of ", ranks.size(),
+                   " ranks");
+}
+
 Group group_of(const Json& in) {
   Group one;
   read(in, "name", one.name);
   read(in, "backend", one.backend);
-  read_list(in, "ranks", [&](const Json& each) { one.ranks.push_back(number_of<int>(each, "ranks")); });
-  TESSERA_CHECK_AS(IoError, one.ranks.size() <= detail::kMostRanks, "evidence as JSON: a group of ", one.ranks.size(),
-                   " ranks");
+  read_ranks(in, one.ranks);
   read(in, "rank", one.rank);
   read(in, "asked", one.asked);
   read(in, "begun", one.begun);
@@ -138,6 +143,16 @@ Group group_of(const Json& in) {
 }
 
 void read_standing(const Json& in, Rank& rank) {
+  read_list(in, "makings", [&](const Json& each) {
+    Making& one = rank.makings.emplace_back();
+    read(each, "what", one.what);
+    read(each, "from", one.from);
+    read(each, "number", one.number);
+    read_ranks(each, one.ranks);
+    read(each, "since_ns", one.since_ns);
+    one.stage = stage_at(each);
+    read(each, "failure", one.failure);
+  });
   read_list(in, "marks", [&](const Json& each) {
     Mark& one = rank.marks.emplace_back();
     read(each, "name", one.name);

@@ -8,6 +8,7 @@
 #include "tessera/base/error.h"
 #include "tessera/memory/history_reader.h"
 #include "tessera/record/detail/field_values.h"
+#include "tessera/record/detail/read_groups.h"
 
 namespace tessera::record::detail {
 namespace {
@@ -54,6 +55,31 @@ std::uint64_t refused_nbytes(const memory::Snapshot& snapshot) {
 }
 
 }  // namespace
+
+std::vector<Making> read_makings(const RecordFile& file, std::vector<std::string>& problems) {
+  std::vector<Making> found;
+  for (const RowInfo* row : whole_rows(file, "comm_making", problems)) {
+    const std::uint64_t state = number_in(*row, "state");
+    Making making{.what = text_in(*row, "what"),
+                  .from = text_in(*row, "from"),
+                  .number = number_in(*row, "number"),
+                  .ranks = parse_ranks(text_in(*row, "ranks")),
+                  .since_ns = integer_in(*row, "when"),
+                  .stage = state == 0   ? Stage::kBegun
+                           : state == 1 ? Stage::kDone
+                                        : Stage::kFailed};
+    if (making.what.empty() || making.ranks.empty()) continue;
+    if (making.stage == Stage::kFailed) {
+      const std::uint64_t kind = state - 2;
+      making.failure =
+          kind <= static_cast<std::uint64_t>(ErrorKind::kIo) ? to_string(static_cast<ErrorKind>(kind)) : "exception";
+    }
+    found.push_back(std::move(making));
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Making& a, const Making& b) { return a.since_ns < b.since_ns; });
+  return found;
+}
 
 std::vector<Mark> read_marks(const RecordFile& file, std::vector<std::string>& problems) {
   std::vector<std::tuple<std::string, std::uint64_t, Mark>> found;

@@ -14,8 +14,8 @@ Report make_report(const std::string& run_dir, const std::string& words);
 
 /// A report, and the whole of what explain.txt says.
 struct ToldReport {
-  Report report = {};
-  std::string text = {};
+  Report report = {};     ///< what to say
+  std::string text = {};  ///< explain.txt
 };
 /// Likewise of this evidence; into this directory, or into none where it is empty.
 ToldReport make_report(const record::Evidence& evidence, const std::string& run_dir, const std::string& words);

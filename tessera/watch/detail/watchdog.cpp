@@ -12,6 +12,7 @@
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/operation.h"
 #include "tessera/comm/world.h"
+#include "tessera/record/explain.h"
 #include "tessera/record/read_run.h"
 #include "tessera/watch/detail/ends.h"
 #include "tessera/watch/detail/told_report.h"
@@ -30,6 +31,9 @@ constexpr auto kMostDelay = 300ms;
 // When whoever claimed the report seems to have died.
 constexpr auto kTakeOver = 1000ms;
 constexpr auto kGiveUp = 1500ms;
+// For evidence that does not say enough yet.
+constexpr auto kLookAgain = 100ms;
+constexpr auto kSettle = 600ms;
 // For what a rank leaves behind when it ends.
 constexpr auto kLeave = 300ms;
 
@@ -45,6 +49,12 @@ std::string text_of(const comm::detail::GroupProgress& progress) {
   const auto whom = static_cast<int>(static_cast<std::int32_t>(progress.what >> 32));
   (comm::is_message(operation.kind) ? operation.peer : operation.root) = whom;
   return comm::text_of(operation);
+}
+
+// Whether it names a fault, and is more than a guess.
+bool says_enough(const record::Evidence& evidence) {
+  const record::Verdict verdict = record::explain(evidence).verdict;
+  return verdict.fault != record::Fault::kNone && verdict.confidence != record::Confidence::kLow;
 }
 
 int rank_of(const comm::GroupState& group) { return group.ranks[static_cast<std::size_t>(group.rank)].value(); }
@@ -293,10 +303,16 @@ std::optional<Report> Watchdog::report_of(const Trouble& trouble, const std::str
 
 // Of the records in this directory where it has those of all ranks, else of what all ranks can tell.
 std::optional<Report> Watchdog::report_by_claimant(const Trouble& trouble, const std::string& run_dir) {
-  const record::Evidence evidence = record::read_run(run_dir);
+  record::Evidence evidence = record::read_run(run_dir);
   const bool has_all = std::ranges::none_of(evidence.ranks, [](const record::Rank& rank) { return rank.file.empty(); });
   if (!has_all) {
     if (std::optional<Report> report = report_of_all(trouble)) return report;
+  }
+  // The first that fails tells while others are on their way, the longer the busier the machine is: where that does
+  // not say enough yet, it looks again.
+  while (Clock::now() + kLookAgain < trouble.at + kSettle && !says_enough(evidence)) {
+    std::this_thread::sleep_for(kLookAgain);
+    evidence = record::read_run(run_dir);
   }
   return detail::make_report(evidence, run_dir, first_line(trouble.words)).report;
 }
