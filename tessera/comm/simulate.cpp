@@ -110,8 +110,8 @@ struct Simulation {
       note_failed(rank, error);
       save_failure(error);
       end_failed();
-      close_record();
     }
+    close_record();
     // Before memory: to let go of that is to wait for a device on which peers may wait for this rank.
     comm::detail::WorldState::current().let_go();
   }
@@ -131,7 +131,7 @@ struct Simulation {
     }
   }
 
-  // What tables say of its groups goes with the groups: the record of a rank that failed ends before they do.
+  // Before peers are told that it goes, who may read it then; and before its groups go, with what tables say of them.
   static void close_record() {
     if (!probe::recorder().run_path().empty()) probe::recorder().close();
   }

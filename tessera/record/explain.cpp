@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tessera/base/mutant.h"
 #include "tessera/record/detail/findings.h"
 #include "tessera/record/detail/wording.h"
 
@@ -40,7 +41,7 @@ bool is_explained(const Finding& finding, const std::vector<const Finding*>& tak
   if (finding.strength == Strength::kWeak) return true;
   std::set<int> blamed;
   for (const Finding* one : taken) blamed.insert(one->verdict.culprits.begin(), one->verdict.culprits.end());
-  if (finding.strength == Strength::kConcluded) {
+  if (finding.strength == Strength::kConcluded && !TESSERA_MUTANT("record.differing_blamed_twice")) {
     for (const Finding* one : taken) {
       if (one->verdict.fault == Fault::kMismatch) blamed.insert(one->involved.begin(), one->involved.end());
     }

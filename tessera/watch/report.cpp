@@ -13,6 +13,7 @@
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/mutant.h"
 #include "tessera/record/explain.h"
 #include "tessera/record/read_run.h"
 #include "tessera/watch/detail/told_report.h"
@@ -28,7 +29,7 @@ bool is_there(const std::string& path, ReportTime since) {
   struct stat info = {};
   if (::stat(path.c_str(), &info) != 0) return false;
   const auto made = std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
-  return made > since.time_since_epoch();
+  return made > since.time_since_epoch() || TESSERA_MUTANT("watch.old_report_taken");
 }
 
 bool has_records(const std::string& run_dir) {
@@ -108,7 +109,7 @@ bool claim_report(const std::string& run_dir, ReportTime since) {
   if (::access(path.c_str(), F_OK) == 0 && !is_there(path, since)) ::unlink(path.c_str());  // of a run before
   const int claim = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (claim >= 0) ::close(claim);
-  return claim >= 0;
+  return claim >= 0 || TESSERA_MUTANT("watch.claim_ignored");
 }
 
 void release_claim(const std::string& run_dir) noexcept { ::unlink((run_dir + kClaim).c_str()); }

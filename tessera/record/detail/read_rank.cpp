@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "tessera/base/error.h"
+#include "tessera/base/mutant.h"
 #include "tessera/memory/history_reader.h"
 #include "tessera/record/detail/field_values.h"
 #include "tessera/record/detail/read_groups.h"
@@ -49,7 +50,8 @@ std::uint64_t refused_nbytes(const memory::Snapshot& snapshot) {
   std::uint64_t refused = 0;
   for (const memory::TraceEntry& event : snapshot.trace) {
     if (event.action == memory::Action::kOutOfMemory) refused = event.nbytes;
-    if (event.action == memory::Action::kAlloc && event.nbytes >= refused) refused = 0;
+    const bool is_over = event.action == memory::Action::kAlloc && event.nbytes >= refused;
+    if (is_over && !TESSERA_MUTANT("record.refusal_never_over")) refused = 0;
   }
   return refused;
 }

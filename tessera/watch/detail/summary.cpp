@@ -7,6 +7,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/mutant.h"
 #include "tessera/record/evidence_json.h"
 #include "tessera/record/read_run.h"
 
@@ -72,7 +73,7 @@ std::string text_of(const Evidence& evidence) {
 
 }  // namespace
 
-std::string summary_of(const Teller& teller, bool has_ended) {
+std::string summary_of(const Teller& teller, bool has_ended, std::size_t most) {
   std::string text;
   for (const std::size_t last_launches : {64, 16, 4, 1}) {
     Evidence evidence{.source = teller.record, .world_size = teller.world_size, .taken_ns = now_ns()};
@@ -82,7 +83,7 @@ std::string summary_of(const Teller& teller, bool has_ended) {
     }
     if (!has_ended) add_silent(teller, last_launches, evidence);
     text = text_of(evidence);
-    if (text.size() <= kMostSummaryBytes) return text;
+    if (text.size() <= most || TESSERA_MUTANT("watch.summary_not_cut")) return text;
   }
   return text_of({.world_size = teller.world_size, .taken_ns = now_ns(), .ranks = {bare_rank(teller)}});
 }
@@ -113,7 +114,7 @@ Evidence joined(int world_size, const std::map<int, std::string>& summaries) {
   for (int number = 0; number < world_size; ++number) {
     const auto own = told.find(number);
     const auto other = heard.find(number);
-    if (own != told.end()) {
+    if (own != told.end() && !TESSERA_MUTANT("watch.others_believed_first")) {
       all.ranks.push_back(std::move(own->second));
     } else if (other != heard.end()) {
       all.ranks.push_back(std::move(other->second));

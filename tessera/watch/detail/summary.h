@@ -22,8 +22,9 @@ struct Teller {
   std::string run_dir = {};  ///< empty: it has none
 };
 
-/// What this rank can tell now; `has_ended`: it is about to end in order.
-std::string summary_of(const Teller& teller, bool has_ended = false);
+/// What this rank can tell now, in at most so many bytes, or that it is there; `has_ended`: it is about to end in
+/// order.
+std::string summary_of(const Teller& teller, bool has_ended = false, std::size_t most = kMostSummaryBytes);
 
 /// Puts summaries together, by the rank that sent each. What a rank says of itself counts before what others say of it.
 /// A summary that cannot be read, is too long or speaks of ranks that are not there is left out, and told in
