@@ -45,7 +45,7 @@ void barrier(const ProcessGroup& group) {
   group.launch({.kind = OpKind::kBarrier}, device::Device::get("host").default_stream()).wait();
 }
 ProcessGroup start_world() {
-  const ProcessGroup world = comm::world();
+  ProcessGroup world = comm::world();
   for (int i = 0; i < 3; ++i) barrier(world);
   world.set_deadline(1200ms);  // longer than what counts as being at work
   return world;
@@ -191,7 +191,11 @@ TEST_F(Summaries, AStoreWhoseHostIsStoppedHoldsUpNobody) {
         barrier(world);
       },
       {1, 2});
-  for (const int rank : {1, 2}) EXPECT_NE(line_of(rank), "") << content(said_path(rank));
+  for (const int rank : {1, 2}) {
+    const std::string said = content(said_path(rank));
+    EXPECT_NE(line_of(rank), "") << said;
+    EXPECT_LT(said.find("tessera: rank "), said.find("end timeout")) << "told before it is thrown: " << said;
+  }
 }
 
 // Under mpirun, where each rank is told another directory.

@@ -123,8 +123,8 @@ class Absences {
 
   // How many it did where the others did one more, and which it may be that it left out.
   [[nodiscard]] std::string text_of_fewer(const Meeting& meeting, std::size_t ended) const {
-    const std::string did = fmt::format("{} came to {} where the others come to {}", ended == 1 ? "it" : "they",
-                                        meeting.ordinal - 1, meeting.ordinal);
+    std::string did = fmt::format("{} came to {} where the others come to {}", ended == 1 ? "it" : "they",
+                                  meeting.ordinal - 1, meeting.ordinal);
     if (meeting.is_message) return did;
     const Waiter& waiter = meeting.waiters.front();
     const Member& other = group_of(meeting).members[waiter.member];
