@@ -90,6 +90,21 @@ function(tessera_program target layer flavour)
   tessera_link_closure(${target} ${layer} "${flavour}")
 endfunction()
 
+# Runs these tests of a layer once for each bug that is planted in it, as a campaign: of layers without a conformance suite.
+function(tessera_mutants_program layer)
+  if(NOT TESSERA_TESTS OR TESSERA_SANITIZE OR NOT TARGET tessera_${layer}_mutants)
+    return()
+  endif()
+  tessera_program(${layer}_tests_mutants ${layer} _mutants ${ARGN})
+  target_link_libraries(${layer}_tests_mutants PRIVATE GTest::gtest_main GTest::gmock)
+  add_test(NAME ${layer}_mutants
+           COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py --sources ${CMAKE_CURRENT_SOURCE_DIR}
+                   --prefix ${layer}. --minimum 6 --program $<TARGET_FILE:${layer}_tests_mutants>)
+  set_tests_properties(${layer}_mutants PROPERTIES LABELS "campaign;mutants;${layer}" TIMEOUT 1800
+                       ENVIRONMENT TESSERA_RECORD_BYTES=1MiB)
+  add_dependencies(tests_${layer} ${layer}_tests_mutants)
+endfunction()
+
 function(tessera_layer_test layer source)
   get_filename_component(stem ${source} NAME_WE)
   set(target ${layer}_${stem})

@@ -7,6 +7,7 @@
 #include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/group_state.h"
+#include "tessera/comm/detail/making.h"
 #include "tessera/comm/detail/world_state.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/prefix_store.h"
@@ -64,9 +65,13 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
   state->on_hang = options.on_hang     ? *options.on_hang
                    : parent != nullptr ? parent->on_hang
                                        : detail::on_hang_of_environment();
-  state->communicator = detail::observed(state->name, state->on_hang, [&] {
-    return detail::WorldState::current().communicator(ranks, backend, generation, deadline, state->backend);
+  detail::Making making("group " + state->name, "", 0, ranks);
+  state->communicator = making.during([&] {
+    return detail::observed(state->name, state->on_hang, [&] {
+      return detail::WorldState::current().communicator(ranks, backend, generation, deadline, state->backend);
+    });
   });
+  making.done();
   state->symmetric = detail::WorldState::current().symmetric(*state->communicator);
   TESSERA_CHECK_AS(NotSupported, !state->has_fixed_order || state->communicator->capabilities().has_fixed_order,
                    "group ", state->name, ": backend ", state->backend,
@@ -164,6 +169,8 @@ ProcessGroup ProcessGroup::subgroup(std::span<const int> places, const GroupOpti
 ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& options) const {
   TESSERA_CHECK(state_ != nullptr, "no group: this rank is not in it");
   const std::uint64_t number = state_->made.fetch_add(1) + 1;
+  const std::string what = "split " + std::to_string(number);
+  detail::Making making(what + " of group " + name(), name(), number, ranks());
   PrefixStore store = meeting(*state_, "split", number);
   store.set(std::to_string(rank()), std::to_string(colour) + " " + std::to_string(key));
   struct Member {
@@ -172,11 +179,13 @@ ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& option
   };
   std::vector<Member> members;
   for (int place = 0; place < size(); ++place) {
-    const std::vector<int> said = detail::observed(name(), state_->on_hang, [&] {
-      return parse_places(hear(*state_, store, "split " + std::to_string(number), place, deadline()));
+    const std::vector<int> said = making.during([&] {
+      return detail::observed(name(), state_->on_hang,
+                              [&] { return parse_places(hear(*state_, store, what, place, deadline())); });
     });
     if (said[0] == colour) members.push_back({said[1], place});
   }
+  making.done();
   if (colour == -1) return ProcessGroup();
   std::ranges::sort(members, [](const Member& a, const Member& b) {
     return TESSERA_MUTANT("comm.split_by_place") ? a.place < b.place

@@ -111,6 +111,7 @@ struct Simulation {
       save_failure(error);
       end_failed();
     }
+    close_record();
     // Before memory: to let go of that is to wait for a device on which peers may wait for this rank.
     comm::detail::WorldState::current().let_go();
   }
@@ -128,6 +129,11 @@ struct Simulation {
     } catch (const std::exception& error) {
       log::debug("simulate: its record was not kept: ", error.what());
     }
+  }
+
+  // Before peers are told that it goes, who may read it then; and before its groups go, with what tables say of them.
+  static void close_record() {
+    if (!probe::recorder().run_path().empty()) probe::recorder().close();
   }
 
   // Peers are told before its work is waited for, which may wait for them.

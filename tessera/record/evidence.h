@@ -78,6 +78,18 @@ struct Group {
   std::vector<Launch> launches = {};  ///< those that are still known, in the order they were asked for or replayed
 };
 
+/// The making of a group, or a step of it, to which several ranks must come: until it is done no operation of the group
+/// says who waits for whom.
+struct Making {
+  std::string what = {};        ///< "split 3 of group world", "group low": the same on all ranks
+  std::string from = {};        ///< group that it is made from, of a split; empty: none
+  std::uint64_t number = 0;     ///< of a split among what is made from that group; 0: none
+  std::vector<int> ranks = {};  ///< that must come, in the world
+  std::int64_t since_ns = 0;    ///< when this rank came, in nanoseconds since 1970
+  Stage stage = Stage::kBegun;  ///< kBegun: it waits for others; kDone, or kFailed
+  std::string failure = {};     ///< what kind of error, "timeout"; empty: none
+};
+
 /// What a rank said it was doing (record::Scope).
 struct Mark {
   std::string name = {};      ///< "step"
@@ -130,6 +142,7 @@ struct Rank {
   std::int64_t last_ns = 0;               ///< of the last record: when it was last seen to do something
   std::uint64_t lost = 0;                 ///< records of communication that were overwritten
   std::vector<Group> groups = {};         ///< it is in
+  std::vector<Making> makings = {};       ///< the last of them
   std::vector<Mark> marks = {};           ///< that are open
   std::vector<Memory> memory = {};        ///< by device
   std::vector<LastLaunch> launches = {};  ///< by stream

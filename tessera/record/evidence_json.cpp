@@ -63,7 +63,15 @@ void put(std::ostream& out, JsonText& json, const Group& group) {
 }
 
 void put_standing(JsonText& json, const Rank& rank) {
-  json.line().key("marks").open('[');
+  json.line().key("makings").open('[');
+  for (const Making& each : rank.makings) {
+    json.open('{').field("what", each.what).field("from", each.from).field("number", each.number);
+    json.key("ranks").open('[');
+    for (const int number : each.ranks) json.value(number);
+    json.close(']').field("since_ns", each.since_ns).field("stage", word_of(each.stage));
+    json.field("failure", each.failure).close('}');
+  }
+  json.close(']').line().key("marks").open('[');
   for (const Mark& mark : rank.marks) {
     json.open('{').field("name", mark.name).field("value", mark.value).field("thread", mark.thread);
     json.field("since_ns", mark.since_ns).close('}');

@@ -3,6 +3,7 @@
 //
 //   {"format": "tessera evidence", "version": 1, "source", "world_size", "taken_ns", "problems": [],
 //    "ranks": [{"rank", "state", "reason", "signal", "file", "host", "pid", "last_ns", "lost",
+//               "makings":  [{"what", "from", "number", "ranks": [], "since_ns", "stage", "failure"}],
 //               "marks":    [{"name", "value", "thread", "since_ns"}],
 //               "memory":   [{"device", "live_nbytes", "mapped_nbytes", "refused_nbytes",
 //                             "owners": [{"label", "nbytes"}]}],
@@ -17,8 +18,10 @@
 // "met", "done" or "failed". New keys may be added; those that are there keep their meaning within a version.
 #pragma once
 
+#include <cstddef>
 #include <ostream>
 #include <string>
+#include <string_view>
 
 #include "tessera/base/export.h"
 #include "tessera/record/evidence.h"
@@ -29,5 +32,11 @@ namespace tessera::record {
 TESSERA_API void write_evidence_json(std::ostream& out, const Evidence& evidence);
 /// Writes it to a file, as a whole or not at all. IoError.
 TESSERA_API void write_evidence_json_file(const std::string& path, const Evidence& evidence);
+
+/// The longest text that is read.
+inline constexpr std::size_t kMostEvidenceBytes = std::size_t{64} << 20;
+/// Reads it back. IoError names what is too large, of another format or version, or of another type than it must be;
+/// keys that it does not know are left out.
+TESSERA_API Evidence read_evidence_json(std::string_view text);
 
 }  // namespace tessera::record

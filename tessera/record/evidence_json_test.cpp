@@ -118,5 +118,59 @@ TEST(EvidenceJson, AFileIsWholeOrNotThere) {
   expect_error<IoError>([&] { write_evidence_json(out, small_evidence()); }, {"runs/a"});
 }
 
+TEST(EvidenceJson, ComesBackAsItWas) {
+  const std::string text = written(small_evidence());
+  EXPECT_EQ(written(read_evidence_json(text)), text);
+}
+
+TEST(EvidenceJson, WhatIsNoneIsRefusedByName) {
+  const std::string good = written(small_evidence());
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  const auto refused = [](const std::string& text, const char* words) {
+    expect_error<IoError>([&] { (void)read_evidence_json(text); }, {words});
+  };
+  refused("", "no JSON object");
+  refused(good.substr(0, good.size() / 2), "no JSON object");
+  refused("[]", "no JSON object");
+  refused("{}", "not 'tessera evidence'");
+  refused(std::string(1000, '['), "nested deeper");
+  refused(changed("\"version\": 1", "\"version\": 2"), "of version 2");
+  refused(changed("\"world_size\": 3", "\"world_size\": -1"), "a world of -1");
+  refused(changed("\"world_size\": 3", "\"world_size\": 9999999999"), "out of its range");
+  refused(changed("\"world_size\": 3", "\"world_size\": 3.5"), "'world_size' is no whole number");
+  refused(changed("\"rank\": 0", "\"rank\": 70000"), "no rank 70000");
+  refused(changed("\"state\": \"running\"", "\"state\": \"walking\""), "'walking'");
+  refused(changed("\"state\": \"running\"", "\"state\": 7"), "'state' is no text");
+  refused(changed("\"stage\": \"done\"", "\"stage\": \"over\""), "'over'");
+  refused(changed("\"is_whole\": true", "\"is_whole\": 1"), "'is_whole'");
+}
+
+TEST(EvidenceJson, SpoiltTextIsReadOrRefusedAndNeverTrusted) {
+  const std::string good = written(small_evidence());
+  std::uint64_t state = 1;
+  for (int run = 0; run < 2000; ++run) {
+    std::string text = good;
+    for (int change = 0; change < 3; ++change) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      text[(state >> 33) % text.size()] = "0]}{[,:\"-9etx\xff"[(state >> 20) % 14];
+    }
+    try {
+      for (const Rank& rank : read_evidence_json(text).ranks) {
+        EXPECT_GE(rank.rank, 0);
+        for (const Group& group : rank.groups) {
+          for (const Launch& launch : group.launches) EXPECT_FALSE(launch.operations.empty());
+        }
+      }
+    } catch (const IoError&) {
+      // Refused, with words.
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera::record

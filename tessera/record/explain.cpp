@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tessera/base/mutant.h"
 #include "tessera/record/detail/findings.h"
 #include "tessera/record/detail/wording.h"
 
@@ -33,12 +34,18 @@ bool comes_before(const Finding& a, const Finding& b) {
 }
 
 // Whether what was taken before it says it all: a rank is blamed once, a rank that is blamed explains those that take
-// part with it and are not, and what is weak needs no word where something strong is known.
+// part with it and are not, ranks that differed come to nothing after that, whoever of them is wrong, and what is weak
+// needs no word where something strong is known.
 bool is_explained(const Finding& finding, const std::vector<const Finding*>& taken) {
   if (taken.empty()) return false;
   if (finding.strength == Strength::kWeak) return true;
   std::set<int> blamed;
   for (const Finding* one : taken) blamed.insert(one->verdict.culprits.begin(), one->verdict.culprits.end());
+  if (finding.strength == Strength::kConcluded && !TESSERA_MUTANT("record.differing_blamed_twice")) {
+    for (const Finding* one : taken) {
+      if (one->verdict.fault == Fault::kMismatch) blamed.insert(one->involved.begin(), one->involved.end());
+    }
+  }
   const auto is_blamed = [&](int rank) { return blamed.contains(rank); };
   const std::vector<int>& culprits = finding.verdict.culprits;
   if (!culprits.empty()) return std::all_of(culprits.begin(), culprits.end(), is_blamed);
@@ -171,6 +178,7 @@ Explanation explain(const Evidence& evidence) {
   detail::find_own_faults(material, findings);
   detail::find_differences(material, findings);
   detail::find_absences(material, findings);
+  detail::find_not_made(material, findings);
   detail::find_circles(material, findings);
   detail::find_slow_operations(material, findings);
   if (findings.empty()) detail::find_leftovers(material, findings);

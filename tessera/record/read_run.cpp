@@ -73,16 +73,6 @@ void settle_state(Rank& rank, std::optional<RecordState> record, ProcessState pr
   if (end != nullptr) take_end(rank, *end);
 }
 
-// What the rank did, by its record.
-void read_content(const RecordFile& file, const ReadOptions& options, Rank& rank, std::vector<std::string>& problems) {
-  rank.last_ns = detail::last_record_ns(file);
-  for (const probe::RingInfo& ring : file.rings()) rank.lost += ring.name == "comm" ? ring.overwritten : 0;
-  rank.groups = detail::read_groups(file, options.last_launches, problems);
-  rank.marks = detail::read_marks(file, problems);
-  rank.launches = detail::read_last_launches(file);
-  if (options.has_memory) rank.memory = detail::read_memory(file, problems);
-}
-
 class RunReader {
  public:
   RunReader(const std::string& directory, const ReadOptions& options) : options_(options) {
@@ -104,10 +94,22 @@ class RunReader {
     for (int rank = 0; rank < evidence_.world_size; ++rank) {
       evidence_.ranks.push_back({.rank = rank, .state = RankState::kMissing});
     }
-    for (const RunFile& file : found.files) read_file(file);
+    for (const RunFile& file : found.files) read_file(file, evidence_.ranks[static_cast<std::size_t>(file.rank)]);
     for (Rank& rank : evidence_.ranks) {
       if (rank.state == RankState::kMissing) take_missing(rank);
     }
+    evidence_.taken_ns = taken_ns();
+    return std::move(evidence_);
+  }
+
+  Evidence one() {
+    const RunFile file = detail::run_file_at(evidence_.source);
+    TESSERA_CHECK_AS(
+        IoError, file.world_size > 0, "record ", file.path, ": ",
+        file.problem.empty() ? "its header cannot be read: it is no record, or of a newer version" : file.problem);
+    evidence_.world_size = file.world_size;
+    evidence_.ranks.push_back({.rank = file.rank});
+    read_file(file, evidence_.ranks.front());
     evidence_.taken_ns = taken_ns();
     return std::move(evidence_);
   }
@@ -123,8 +125,7 @@ class RunReader {
     return found != nullptr && found->end ? &*found->end : nullptr;
   }
 
-  void read_file(const RunFile& file) {
-    Rank& rank = evidence_.ranks[static_cast<std::size_t>(file.rank)];
+  void read_file(const RunFile& file, Rank& rank) {
     rank.file = file.path;
     rank.host = file.host;
     rank.pid = file.process.pid;
@@ -146,7 +147,13 @@ class RunReader {
       problems.push_back(tessera::detail::concat(file.path, ": its header says rank ", info.rank,
                                                  "; taken for the one that its name says"));
     }
-    read_content(*opened, options_, rank, problems);
+    rank.last_ns = detail::last_record_ns(*opened);
+    for (const probe::RingInfo& ring : opened->rings()) rank.lost += ring.name == "comm" ? ring.overwritten : 0;
+    rank.groups = detail::read_groups(*opened, options_.last_launches, problems);
+    rank.makings = detail::read_makings(*opened, problems);
+    rank.marks = detail::read_marks(*opened, problems);
+    rank.launches = detail::read_last_launches(*opened);
+    if (options_.has_memory) rank.memory = detail::read_memory(*opened, problems);
   }
 
   // A rank without a file: what its launcher knows of it.
@@ -183,16 +190,6 @@ Evidence read_run(const std::string& directory, const ReadOptions& options) {
   return RunReader(directory, options).run();
 }
 
-Evidence read_rank(const std::string& path, const ReadOptions& options) {
-  const RecordFile file = RecordFile::open(path);
-  const probe::FileInfo& info = file.info();
-  Evidence evidence{.source = path, .world_size = info.world_size, .problems = file.problems()};
-  Rank rank{.rank = info.rank, .reason = info.reason, .file = path, .host = info.hostname, .pid = info.pid};
-  settle_state(rank, info.state, detail::state_of({.pid = info.pid, .start = info.process_start}), nullptr);
-  read_content(file, options, rank, evidence.problems);
-  evidence.taken_ns = rank.last_ns;
-  evidence.ranks.push_back(std::move(rank));
-  return evidence;
-}
+Evidence read_record(const std::string& path, const ReadOptions& options) { return RunReader(path, options).one(); }
 
 }  // namespace tessera::record

@@ -22,8 +22,8 @@ struct ReadOptions {
 /// Reads it. IoError: there is no such directory, or nothing in it that a run leaves behind; its words say what
 /// was looked for.
 TESSERA_API Evidence read_run(const std::string& directory, const ReadOptions& options = {});
-
-/// Reads the record file of one rank, which is the only one in what it gives. IoError: nothing of it can be used.
-TESSERA_API Evidence read_rank(const std::string& file, const ReadOptions& options = {});
+/// Reads the record of one rank, wherever it is: evidence of that rank alone, in the world that its header says.
+/// IoError: it is no record, or cannot be read.
+TESSERA_API Evidence read_record(const std::string& path, const ReadOptions& options = {});
 
 }  // namespace tessera::record

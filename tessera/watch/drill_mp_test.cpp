@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <ostream>
 
+#include "tessera/record/read_run.h"
+#include "tessera/record/torch_pickles.h"
 #include "tessera/watch/testing/drill.h"
 
 namespace tessera::watch {
@@ -48,6 +52,21 @@ TEST(Drill, HasFortyFaultsOnFourToEightRanks) {
   for (const DrillFault& fault : faults) {
     EXPECT_GE(fault.ranks, 4) << fault.name;
     EXPECT_LE(fault.ranks, 8) << fault.name;
+  }
+}
+
+// For tools/check_torch_analyzer.py: two runs as dumps of PyTorch's flight recorder, into folders of this directory.
+TEST(Drill, DISABLED_LeavesDumpsForAnalyzers) {
+  const char* directory = std::getenv("TESSERA_TEST_DUMPS");
+  if (directory == nullptr) GTEST_SKIP() << "TESSERA_TEST_DUMPS names no directory";
+  for (const DrillFault& fault : all_drill_faults()) {
+    if (fault.name != "other size" && fault.name != "no fault" && fault.name != "other dtype") continue;
+    const std::string folder = std::string(directory) + "/" + fault.name;
+    const Drilled drilled = run_drill(fault, DrillForm::kProcesses, 1, [&](const std::string& run_dir) {
+      std::filesystem::create_directories(folder);
+      (void)record::write_torch_pickles(record::read_run(run_dir), folder);
+    });
+    EXPECT_EQ(drilled.wrong, "") << drilled.said;
   }
 }
 

@@ -13,6 +13,7 @@
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/mutant.h"
 #include "tessera/record/explain.h"
 #include "tessera/record/read_run.h"
 #include "tessera/watch/detail/told_report.h"
@@ -28,7 +29,7 @@ bool is_there(const std::string& path, ReportTime since) {
   struct stat info = {};
   if (::stat(path.c_str(), &info) != 0) return false;
   const auto made = std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
-  return made > since.time_since_epoch();
+  return made > since.time_since_epoch() || TESSERA_MUTANT("watch.old_report_taken");
 }
 
 bool has_records(const std::string& run_dir) {
@@ -70,23 +71,37 @@ std::optional<Report> find_report(const std::string& run_dir, ReportTime since) 
 Report make_report(const std::string& run_dir) { return detail::make_report(run_dir, ""); }
 
 Report detail::make_report(const std::string& run_dir, const std::string& words) {
-  const record::Evidence evidence = record::read_run(run_dir);
+  return make_report(record::read_run(run_dir), run_dir, words).report;
+}
+
+detail::ToldReport detail::make_report(const record::Evidence& evidence, const std::string& run_dir,
+                                       const std::string& words) {
   const record::Explanation found = record::explain(evidence);
-  std::string text = record::to_text(evidence, found);
-  std::string data = record::to_json(evidence, found);
-  auto json = nlohmann::ordered_json::parse(data, nullptr, /*allow_exceptions=*/false);
-  if (!words.empty() && json.is_object()) {
-    text += "told by a rank: " + words + "\n";
-    json["told"] = words;
-    data = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  ToldReport told{.text = record::to_text(evidence, found)};
+  if (!words.empty()) told.text += "told by a rank: " + words + "\n";
+  if (!run_dir.empty()) {
+    std::string data = record::to_json(evidence, found);
+    auto json = nlohmann::ordered_json::parse(data, nullptr, /*allow_exceptions=*/false);
+    if (!words.empty() && json.is_object()) {
+      json["told"] = words;
+      data = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    }
+    // Who waits for the report waits for the second file.
+    write_file(run_dir + kText, told.text);
+    write_file(run_dir + kJson, data);
+    told.report.path = run_dir + kText;
   }
-  // Who waits for the report waits for the second file.
-  write_file(run_dir + kText, text);
-  write_file(run_dir + kJson, data);
-  if (found.verdict.fault == record::Fault::kNone && !words.empty()) {
-    return {.fault = "told", .sentence = words, .path = run_dir + kText};
-  }
-  return {.fault = record::to_string(found.verdict.fault), .sentence = found.verdict.sentence, .path = run_dir + kText};
+  const bool is_none = found.verdict.fault == record::Fault::kNone && !words.empty();
+  told.report.fault = is_none ? "told" : record::to_string(found.verdict.fault);
+  told.report.sentence = is_none ? words : found.verdict.sentence;
+  return told;
+}
+
+void detail::write_heard_report(const std::string& run_dir, const ToldReport& told, const std::string& where) {
+  const nlohmann::ordered_json json = {{"verdict", {{"fault", told.report.fault}, {"sentence", told.report.sentence}}},
+                                       {"whole", where}};
+  write_file(run_dir + kText, told.text + (where.empty() ? "" : "the whole report: " + where + "\n"));
+  write_file(run_dir + kJson, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 bool claim_report(const std::string& run_dir, ReportTime since) {
@@ -94,7 +109,7 @@ bool claim_report(const std::string& run_dir, ReportTime since) {
   if (::access(path.c_str(), F_OK) == 0 && !is_there(path, since)) ::unlink(path.c_str());  // of a run before
   const int claim = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (claim >= 0) ::close(claim);
-  return claim >= 0;
+  return claim >= 0 || TESSERA_MUTANT("watch.claim_ignored");
 }
 
 void release_claim(const std::string& run_dir) noexcept { ::unlink((run_dir + kClaim).c_str()); }

@@ -230,6 +230,22 @@ TEST_F(Watch, WhoWaitsOnIsToldOfTheDeadlineAndThenGoesOn) {
   ASSERT_EQ(lines.size(), 1u);
 }
 
+TEST_F(Watch, WhoWaitsOnIsToldOfEveryTimeThatItWaits) {
+  const std::vector<std::string> lines = told(2, [this] {
+    const std::vector<int> both = {0, 1};
+    const ProcessGroup group = comm::world().subgroup(both, {.name = "patient", .on_hang = OnHang::kWait});
+    group.set_deadline(200ms);
+    for (const std::uint64_t times : {1, 2}) {
+      if (rank() == 1) {
+        EXPECT_TRUE(comes([&] { return detail::Watchdog::of_process()->said() >= said_before + times; }));
+      }
+      barrier(group);
+    }
+  });
+  EXPECT_EQ(failure, "");
+  ASSERT_EQ(lines.size(), 2u);
+}
+
 TEST_F(Watch, AnOperationThatDoesNotBeginIsToldOf) {
   const std::vector<std::string> lines = told(2, [this] {
     const ProcessGroup world = comm::world();
@@ -296,6 +312,21 @@ TEST_F(Watch, NoVerdictOnADirectoryWithoutRecords) {
   EXPECT_FALSE(find_report(run_dir, ReportTime()));
   std::ofstream(run_dir + "/explain.json") << "not json";
   EXPECT_FALSE(find_report(run_dir, ReportTime()));
+}
+
+TEST_F(Watch, ARankThatLeftIsSeenToHaveEnded) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const std::vector<std::string> lines = told(
+        3,
+        [] {
+          const ProcessGroup world = comm::world();
+          barrier(world);
+          if (rank() != 1) barrier(world);
+        },
+        true, seed);
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_NE(lines[0].find("rank 1 ended in order without"), std::string::npos) << lines[0];
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "tessera/base/bytes.h"
+#include "tessera/base/mutant.h"
 #include "tessera/record/detail/findings.h"
 #include "tessera/record/detail/whereabouts.h"
 #include "tessera/record/detail/wording.h"
@@ -44,11 +45,18 @@ class Absences {
   [[nodiscard]] const GroupView& group_of(const Meeting& meeting) const {
     return material_.overview.groups[meeting.group];
   }
+  // In another operation, or for others to make a group with.
   [[nodiscard]] bool waits_elsewhere(int rank) const {
+    const Rank* known = material_.overview.find(rank);
+    if (known != nullptr && std::any_of(known->makings.begin(), known->makings.end(),
+                                        [](const Making& making) { return making.stage == Stage::kBegun; })) {
+      return true;
+    }
     const auto found = material_.waits.meetings_of.find(rank);
     if (found == material_.waits.meetings_of.end()) return false;
-    return std::any_of(found->second.begin(), found->second.end(),
-                       [&](std::size_t at) { return material_.waits.meetings[at].is_old; });
+    return std::any_of(found->second.begin(), found->second.end(), [&](std::size_t at) {
+      return material_.waits.meetings[at].is_old && !TESSERA_MUTANT("record.waiter_blamed");
+    });
   }
   [[nodiscard]] static bool is_gone(const Member& member) {
     return member.standing == Standing::kGone || member.standing == Standing::kStopped;
@@ -90,8 +98,9 @@ class Absences {
       verdict.fault = Fault::kAbsent;
       verdict.culprits = ended;
       verdict.confidence = meeting.is_old ? Confidence::kHigh : Confidence::kMedium;
-      verdict.sentence = fmt::format("{} ended in order without coming to {}: one fewer than the others{}",
-                                     text_of_ranks(ended), what, text_of_waiting(waiters.size(), ended.size()));
+      verdict.sentence =
+          fmt::format("{} ended in order without coming to {}: {}{}", text_of_ranks(ended), what,
+                      text_of_fewer(meeting, ended.size()), text_of_waiting(waiters.size(), ended.size()));
       verdict.advice = fmt::format(
           "look for a way on which {} leaves one out: a loop that ends sooner, fewer batches, a condition "
           "that is not the same on all ranks",
@@ -112,12 +121,34 @@ class Absences {
     findings_.push_back(std::move(finding));
   }
 
-  // Whether a meeting says something of a member that did not come. Where a rank is gone the others may have been on
-  // their way; and so may they where the run was ended from outside.
+  // How many it did where the others did one more, and which it may be that it left out.
+  [[nodiscard]] std::string text_of_fewer(const Meeting& meeting, std::size_t ended) const {
+    std::string did = fmt::format("{} came to {} where the others come to {}", ended == 1 ? "it" : "they",
+                                  meeting.ordinal - 1, meeting.ordinal);
+    if (meeting.is_message) return did;
+    const Waiter& waiter = meeting.waiters.front();
+    const Member& other = group_of(meeting).members[waiter.member];
+    std::uint64_t first = meeting.ordinal;
+    while (first > 1) {
+      const Launch* before = collective_at(other, first - 1);
+      if (before == nullptr || !is_alike(*before, *waiter.launch)) break;
+      --first;
+    }
+    if (first == meeting.ordinal) return did;
+    return did +
+           fmt::format("; {} to {} are alike, and any of them may be the one that it left out", first, meeting.ordinal);
+  }
+
+  // Whether a meeting says something of a member that did not come. Where a rank is gone, or ended without it, the
+  // others may have been on their way; and so may they where the run was ended from outside.
   [[nodiscard]] bool counts(const Meeting& meeting, const Member& member) const {
     if (meeting.has_timed_out || meeting.waiters[0].waited_ns >= kLongWait) return true;
     const GroupView& group = group_of(meeting);
     if (std::any_of(group.members.begin(), group.members.end(), is_gone)) return false;
+    if (std::any_of(meeting.absent.begin(), meeting.absent.end(),
+                    [&](std::size_t at) { return group.members[at].standing == Standing::kEnded; })) {
+      return TESSERA_MUTANT("record.late_blamed_beside_ended");
+    }
     return member.standing != Standing::kTold ||
            std::any_of(meeting.waiters.begin(), meeting.waiters.end(),
                        [](const Waiter& waiter) { return waiter.launch->stage == Stage::kFailed; });

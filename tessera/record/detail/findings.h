@@ -45,6 +45,8 @@ void find_own_faults(const Material& material, std::vector<Finding>& findings);
 void find_differences(const Material& material, std::vector<Finding>& findings);
 /// Ranks that did not come, and what holds them.
 void find_absences(const Material& material, std::vector<Finding>& findings);
+/// Ranks that did not come to the making of a group.
+void find_not_made(const Material& material, std::vector<Finding>& findings);
 /// Ranks that wait for each other.
 void find_circles(const Material& material, std::vector<Finding>& findings);
 /// Operations to which all came and which do not end.

@@ -10,6 +10,8 @@
 
 namespace tessera::record::detail {
 
+/// The making of groups, the last of them, the oldest first.
+std::vector<Making> read_makings(const probe::RecordFile& file, std::vector<std::string>& problems);
 /// The marks that are open, by thread and from the outermost to the innermost.
 std::vector<Mark> read_marks(const probe::RecordFile& file, std::vector<std::string>& problems);
 /// The last launch of each stream that the ring still has, the latest first.

@@ -69,8 +69,9 @@ std::int64_t changed_ns(const std::string& path) {
   return static_cast<std::int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
-// Only what tells files apart: what the file holds is read later, of the one that is chosen.
-void read_header(RunFile& file) {
+// Only what tells files apart: what the file holds is read later, of the one that is chosen. The rank that it says; -1:
+// there is no header.
+int read_header(RunFile& file) {
   file.began_ns = changed_ns(file.path);
   const int descriptor = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
@@ -81,7 +82,7 @@ void read_header(RunFile& file) {
     file.problem = target.empty()
                        ? std::string(std::strerror(reason))
                        : concat("its record, ", target, whose, ", cannot be read from here: ", std::strerror(reason));
-    return;
+    return -1;
   }
   FileHeader header{};
   const ssize_t got = ::pread(descriptor, &header, sizeof header, 0);
@@ -89,7 +90,7 @@ void read_header(RunFile& file) {
   if (got != static_cast<ssize_t>(sizeof header) ||
       std::memcmp(header.magic, probe::detail::kMagic, sizeof header.magic) != 0 ||
       header.byte_order != probe::detail::kByteOrder || header.version > probe::detail::kFormatVersion) {
-    return;  // whoever reads all of it says what is wrong
+    return -1;  // whoever reads all of it says what is wrong
   }
   file.world_size = header.world_size > 0 && header.world_size <= kMostRanks ? header.world_size : 0;
   if (probe::detail::sample_check(header.first) == header.first.check) file.began_ns = header.first.wall_ns;
@@ -97,6 +98,7 @@ void read_header(RunFile& file) {
                   .pid_namespace = header.pid_namespace,
                   .pid = header.pid,
                   .start = header.process_start};
+  return header.rank;
 }
 
 // How many ranks the last start had. Files of other starts, of other programs and spoilt ones may say otherwise: what
@@ -135,7 +137,7 @@ RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, 
     if (!file) continue;
     file->path = entry->path().string();
     read_link(*file);
-    read_header(*file);
+    (void)read_header(*file);
     all.push_back(std::move(*file));
   }
   if (error) problems.push_back(concat(directory, ": listing it ended early: ", error.message()));
@@ -170,6 +172,13 @@ RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, 
     found.files.push_back(std::move(file));
   }
   return found;
+}
+
+RunFile run_file_at(const std::string& path) {
+  RunFile file{.path = path};
+  file.rank = read_header(file);
+  if (file.rank < 0 || file.rank >= file.world_size) file.world_size = 0;
+  return file;
 }
 
 }  // namespace tessera::record::detail

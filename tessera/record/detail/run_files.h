@@ -30,5 +30,7 @@ struct RunFiles {
 };
 /// Looks through a directory. Files that cannot be read at all are told in `problems`.
 RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, std::vector<std::string>& problems);
+/// The file at this path, whatever its name; its rank is the header's. World size 0: there is no header to be read.
+RunFile run_file_at(const std::string& path);
 
 }  // namespace tessera::record::detail

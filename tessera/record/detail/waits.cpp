@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "tessera/base/mutant.h"
 #include "tessera/record/detail/standing.h"
 #include "tessera/record/detail/wording.h"
 
@@ -162,6 +163,7 @@ class Gathering {
         meeting.waiters.push_back({i, one.launch, one.operation, waited(group.members[i].rank, *one.launch)});
         const Member& peer = group.members[one.peer];
         const auto there = come[one.peer].find({i, !one.is_send});
+        if (TESSERA_MUTANT("record.messages_wait_for_nobody")) continue;
         const bool has_come = one.launch->stage == Stage::kMet || one.launch->met_ns != 0 ||
                               (there != come[one.peer].end() && there->second >= one.number);
         if (!has_come) {
@@ -305,6 +307,53 @@ class Circles {
   std::size_t entered_ = 0;
 };
 
+// Whether the host of this rank went on after it had asked for the launch: it opened a mark before that ended, and is
+// in it.
+bool went_on(const Rank& rank, const Launch& launch) {
+  const std::int64_t until = launch.has_ended() ? launch.ended_ns : std::numeric_limits<std::int64_t>::max();
+  if (TESSERA_MUTANT("record.loose_circle_kept")) return false;
+  return launch.asked_ns > 0 && std::any_of(rank.marks.begin(), rank.marks.end(), [&](const Mark& mark) {
+           return mark.since_ns > launch.asked_ns && mark.since_ns < until;
+         });
+}
+
+// A rank of a circle that its own operations there do not hold: its host went on after it had asked for them, and has
+// not asked for any that the others wait for it in. -1: there is none, or several, of which nobody knows.
+int loose_rank(const Overview& overview, const WaitGraph& graph, const std::vector<std::size_t>& circle) {
+  std::map<int, bool> loose;
+  const auto judge = [&](const Member& member, bool is_loose) {
+    const auto [at, is_new] = loose.emplace(member.rank, is_loose);
+    at->second = at->second && is_loose;
+  };
+  for (const std::size_t at : circle) {
+    const Meeting& meeting = graph.meetings[at];
+    const GroupView& group = overview.groups[meeting.group];
+    for (const Waiter& waiter : meeting.waiters) {
+      const Member& member = group.members[waiter.member];
+      judge(member, member.known != nullptr && went_on(*member.known, *waiter.launch));
+    }
+    for (const std::size_t absent : meeting.absent) {
+      const Member& member = group.members[absent];
+      judge(member, member.pending.empty() && member.pending_messages.empty());
+    }
+  }
+  int found = -1;
+  for (const auto& [rank, is_loose] : loose) {
+    if (is_loose && found >= 0) return -1;
+    if (is_loose) found = rank;
+  }
+  return found;
+}
+
+// Where one rank of a circle only left something running there, it does not wait: it is where the waiting ends.
+void open_loose_circles(const Overview& overview, WaitGraph& graph) {
+  std::erase_if(graph.circles, [&](const std::vector<std::size_t>& circle) {
+    const int loose = loose_rank(overview, graph, circle);
+    if (loose >= 0) graph.meetings_of.erase(loose);
+    return loose >= 0;
+  });
+}
+
 Wait wait_of(const Overview& overview, const Meeting& meeting, const Waiter& waiter, std::size_t absent) {
   const GroupView& group = overview.groups[meeting.group];
   const std::int64_t since = waiter.launch->begun_ns != 0 ? waiter.launch->begun_ns : waiter.launch->asked_ns;
@@ -320,6 +369,7 @@ Wait wait_of(const Overview& overview, const Meeting& meeting, const Waiter& wai
 WaitGraph waits_of(const Overview& overview) {
   WaitGraph graph = Gathering(overview).found();
   graph.circles = Circles(overview, graph).found();
+  open_loose_circles(overview, graph);
   return graph;
 }
 

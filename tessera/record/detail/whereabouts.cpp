@@ -75,6 +75,7 @@ std::string whereabouts(const Overview& overview, const Rank& rank) {
 std::int64_t last_activity_ns(const Rank& rank) {
   std::int64_t last = 0;
   for (const Mark& mark : rank.marks) last = std::max(last, mark.since_ns);
+  for (const Making& making : rank.makings) last = std::max(last, making.since_ns);
   for (const LastLaunch& launch : rank.launches) last = std::max(last, launch.when_ns);
   for (const Group& group : rank.groups) {
     for (const Launch& launch : group.launches) {

@@ -81,6 +81,13 @@ Evidence small_evidence() {
     evidence.ranks.push_back(each);
   }
   Rank& first = evidence.ranks[0];
+  first.makings = {{.what = "split 1 of group world",
+                    .from = "world",
+                    .number = 1,
+                    .ranks = {0, 1},
+                    .since_ns = moment(7),
+                    .stage = Stage::kFailed,
+                    .failure = "timeout"}};
   first.marks = {{"step", 117, "4243", moment(8)}, {"forward\n", 2, "loader", moment(9)}};
   first.memory = {{"host", 1000, 4096, 0, {{"weights", 900}}}};
   first.launches = {{"softmax_rows", "cuda:0", 7, moment(99)}};

@@ -48,9 +48,12 @@ Window read_window(const probe::RecordFile& file, std::uint64_t begin_ticks) {
       const auto found = open.find({ended->stream, ended->number});
       if (found == open.end()) continue;
       std::vector<Ran>& ran = window.streams[{file.string(ended->device), ended->stream}];
-      const std::int64_t end = file.read(ref).wall_ns;
+      const std::int64_t when = file.info().clock.wall_ns(ended->when.value());
       const std::int64_t before = ran.empty() ? 0 : ran.back().end_ns;
-      ran.push_back({file.string(found->second.first.label), std::max(found->second.second, before), end});
+      const bool is_begin_known = ended->begun_ns != ended->ended_ns;
+      ran.push_back({file.string(found->second.first.label),
+                     is_begin_known ? when + ended->begun_ns : std::max(found->second.second, before),
+                     when + ended->ended_ns});
       open.erase(found);
     }
   }
@@ -99,7 +102,7 @@ void add_streams(Json& trace, const Window& window, int rank) {
 void write_profile_trace(const std::string& record, std::uint64_t begin_ticks, const std::string& path) {
   const probe::RecordFile file = probe::RecordFile::open(record);
   const Window window = read_window(file, begin_ticks);
-  record::Evidence evidence = record::read_rank(record);
+  record::Evidence evidence = record::read_record(record);
   leave_out_before(evidence, window.begin_ns);
   evidence.ranks.front().state = record::RankState::kRunning;  // it is this one
   std::stringstream text;

@@ -8,6 +8,7 @@
 #include "tessera/base/log.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/rank.h"
+#include "tessera/watch/detail/watchdog.h"
 
 namespace tessera::watch::detail {
 namespace {
@@ -41,6 +42,7 @@ std::string text_of_current() {
 [[noreturn]] void on_terminate() {
   try {
     save_failure(text_of_current());
+    Watchdog::of_process()->leave(/*has_failed=*/true);
   } catch (...) {
     // No memory for the words.
   }
@@ -49,13 +51,14 @@ std::string text_of_current() {
 }
 
 void on_exit(int status, void* /*unused*/) {
-  if (status == 0) return;
+  if (status == 0) return Watchdog::of_process()->leave(/*has_failed=*/false);
   std::string why;
   {
     const std::lock_guard lock(reason().mutex);
     why = reason().text;
   }
   save_failure(tessera::detail::concat("exited with ", status, why.empty() ? "" : " after: ", why));
+  Watchdog::of_process()->leave(/*has_failed=*/true);
 }
 
 }  // namespace

@@ -8,9 +8,13 @@
 
 #include "tessera/base/env.h"
 #include "tessera/base/log.h"
+#include "tessera/base/mutant.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/operation.h"
+#include "tessera/comm/world.h"
+#include "tessera/record/explain.h"
+#include "tessera/record/read_run.h"
 #include "tessera/watch/detail/ends.h"
 #include "tessera/watch/detail/told_report.h"
 
@@ -28,6 +32,11 @@ constexpr auto kMostDelay = 300ms;
 // When whoever claimed the report seems to have died.
 constexpr auto kTakeOver = 1000ms;
 constexpr auto kGiveUp = 1500ms;
+// For evidence that does not say enough yet.
+constexpr auto kLookAgain = 100ms;
+constexpr auto kSettle = 600ms;
+// For what a rank leaves behind when it ends.
+constexpr auto kLeave = 300ms;
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -41,6 +50,12 @@ std::string text_of(const comm::detail::GroupProgress& progress) {
   const auto whom = static_cast<int>(static_cast<std::int32_t>(progress.what >> 32));
   (comm::is_message(operation.kind) ? operation.peer : operation.root) = whom;
   return comm::text_of(operation);
+}
+
+// Whether it names a fault, and is more than a guess.
+bool says_enough(const record::Evidence& evidence) {
+  const record::Verdict verdict = record::explain(evidence).verdict;
+  return verdict.fault != record::Fault::kNone && verdict.confidence != record::Confidence::kLow;
 }
 
 int rank_of(const comm::GroupState& group) { return group.ranks[static_cast<std::size_t>(group.rank)].value(); }
@@ -64,7 +79,10 @@ void Watchdog::rank_opens(const RankPlace& place, bool is_process) {
     const std::lock_guard lock(mutex_);
     run_dirs_[place.rank.value()] = place.run_dir.empty() ? env::run_dir() : place.run_dir;
     is_process_ |= is_process;
-    if (is_process) process_rank_ = place.rank.value();
+    if (is_process) {
+      process_rank_ = place.rank.value();
+      world_size_ = place.world_size;
+    }
     starts = !std::exchange(is_started_, true);
     if (starts) arm();
   }
@@ -84,14 +102,46 @@ void Watchdog::arm() {
   ++arming_;
   is_told_ = false;
   armed_ = report_time();
+  armed_at_ = Clock::now();
+}
+
+// tessera run writes launch.json where its ranks leave their records, and all of them see it. Under other launchers
+// each may have a directory of its own, or none.
+void Watchdog::open_exchange() {
+  Teller teller;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_process_ || exchange_ != nullptr || current_place().rank.value() != process_rank_) return;
+    teller = {.rank = process_rank_, .world_size = world_size_, .run_dir = run_dirs_[process_rank_]};
+    if (recorder_ != nullptr) teller.record = recorder_->path();
+  }
+  if (!teller.run_dir.empty() && ::access((teller.run_dir + "/launch.json").c_str(), F_OK) == 0) return;
+  const std::shared_ptr<Exchange> exchange =
+      Exchange::start(comm::store(), std::move(teller), [] { comm::detail::look_now(); });
+  const std::lock_guard lock(mutex_);
+  exchange_ = exchange;
+}
+
+void Watchdog::leave(bool has_failed) noexcept {
+  try {
+    std::shared_ptr<Exchange> exchange;
+    {
+      const std::lock_guard lock(mutex_);
+      exchange = exchange_;
+    }
+    if (exchange != nullptr) exchange->leave(has_failed, kLeave);
+  } catch (const std::exception& error) {
+    log::debug("watchdog: ", error.what());
+  }
 }
 
 void Watchdog::group_opens(comm::GroupState& group) {
   if (group.ranks.size() == 1) return;
+  open_exchange();
   const std::lock_guard lock(mutex_);
   // Who goes on after a failure is watched anew: with those that are left, or in the next simulation.
   const bool goes_on = groups_.empty() ? !is_process_ : group.generation > generation_;
-  if (goes_on && (is_told_ || is_telling_ || !troubles_.empty())) arm();
+  if (goes_on && !TESSERA_MUTANT("watch.not_armed_anew") && (is_told_ || is_telling_ || !troubles_.empty())) arm();
   generation_ = std::max(generation_, group.generation);
   groups_.push_back({.group = &group, .since = Clock::now()});
 }
@@ -109,6 +159,7 @@ void Watchdog::failed(const Trouble& trouble) noexcept {
       troubles_.push_back({trouble, arming_});
       return;
     }
+    open_exchange();
     std::unique_lock lock(mutex_);
     if (is_process_) note_reason(first_line(trouble.words));
     if (!is_told_) {
@@ -117,7 +168,8 @@ void Watchdog::failed(const Trouble& trouble) noexcept {
       lock.unlock();
       comm::detail::look_now();
       lock.lock();
-      told_.wait_for(lock, kMostHeld, [&] { return is_told_ || arming_ != arming; });
+      if (!TESSERA_MUTANT("watch.thrown_before_told"))
+        told_.wait_for(lock, kMostHeld, [&] { return is_told_ || arming_ != arming; });
     }
     lock.unlock();
     if (trouble.kind == ErrorKind::kTimeout) act(trouble);
@@ -127,7 +179,7 @@ void Watchdog::failed(const Trouble& trouble) noexcept {
 }
 
 void Watchdog::act(const Trouble& trouble) {
-  if (trouble.on_hang == comm::OnHang::kAbort) {
+  if (trouble.on_hang == comm::OnHang::kAbort && !TESSERA_MUTANT("watch.abort_left_out")) {
     abort_groups(trouble.rank, concat("a deadline passed: ", first_line(trouble.words)));
   } else if (trouble.on_hang == comm::OnHang::kExit) {
     save_failure(first_line(trouble.words));
@@ -150,8 +202,9 @@ void Watchdog::abort_groups(int rank, const std::string& reason) {
 
 Standing Watchdog::standing_of(const comm::detail::GroupProgress& progress) {
   if (progress.running != progress.ended) return progress.has_met ? Standing::kMoving : Standing::kPeer;
-  if (progress.asked > progress.begun) return Standing::kOwnStream;
-  return progress.last > progress.noticed ? Standing::kUnnoticed : Standing::kIdle;
+  if (progress.asked > progress.begun && !TESSERA_MUTANT("watch.own_stream_unseen")) return Standing::kOwnStream;
+  return progress.last > progress.noticed && !TESSERA_MUTANT("watch.unnoticed_unseen") ? Standing::kUnnoticed
+                                                                                       : Standing::kIdle;
 }
 
 std::vector<GroupStanding> Watchdog::standing() {
@@ -184,7 +237,8 @@ std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point
   if (progress != seen.progress) {
     seen.progress = progress;
     seen.since = now;
-    if (std::exchange(seen.was_told, false)) arm();  // it goes on: the next time is news again
+    if (std::exchange(seen.was_told, false) && !TESSERA_MUTANT("watch.told_once_for_ever"))
+      arm();  // it goes on: the next time is news again
     return std::nullopt;
   }
   const std::chrono::nanoseconds deadline(group.deadline_ns.load(std::memory_order_relaxed));
@@ -242,13 +296,41 @@ std::optional<Report> Watchdog::report_of(const Trouble& trouble, const std::str
     if (std::optional<Report> made = find_report(run_dir, since)) return made;
     const bool takes_over = now >= trouble.at + kTakeOver + delay;
     if (takes_over || (now >= trouble.at + delay && claim_report(run_dir, since))) {
-      Report report = detail::make_report(run_dir, first_line(trouble.words));
+      std::optional<Report> report = report_by_claimant(trouble, run_dir);
       release_claim(run_dir);
       return report;
     }
     std::this_thread::sleep_for(10ms);
   }
   return std::nullopt;
+}
+
+// Of the records in this directory where it has those of all ranks, else of what all ranks can tell.
+std::optional<Report> Watchdog::report_by_claimant(const Trouble& trouble, const std::string& run_dir) {
+  record::Evidence evidence = record::read_run(run_dir);
+  const bool has_all = std::ranges::none_of(evidence.ranks, [](const record::Rank& rank) { return rank.file.empty(); });
+  if (!has_all) {
+    if (std::optional<Report> report = report_of_all(trouble)) return report;
+  }
+  // The first that fails tells while others are on their way, the longer the busier the machine is: where that does
+  // not say enough yet, it looks again.
+  while (Clock::now() + kLookAgain < trouble.at + kSettle && !says_enough(evidence)) {
+    std::this_thread::sleep_for(kLookAgain);
+    evidence = record::read_run(run_dir);
+  }
+  return detail::make_report(evidence, run_dir, first_line(trouble.words)).report;
+}
+
+std::optional<Report> Watchdog::report_of_all(const Trouble& trouble) {
+  std::shared_ptr<Exchange> exchange;
+  Clock::time_point since;
+  {
+    const std::lock_guard lock(mutex_);
+    exchange = exchange_;
+    since = armed_at_;
+  }
+  if (exchange == nullptr) return std::nullopt;
+  return exchange->ask(first_line(trouble.words), since, trouble.at + kGiveUp);
 }
 
 void Watchdog::tell(const Due& due) {
@@ -264,7 +346,7 @@ void Watchdog::tell(const Due& due) {
   }
   std::optional<Report> report;
   try {
-    if (!run_dir.empty()) report = report_of(trouble, run_dir, since);
+    report = run_dir.empty() ? report_of_all(trouble) : report_of(trouble, run_dir, since);
   } catch (const std::exception& error) {
     release_claim(run_dir);
     log::warn("watchdog: no report into ", run_dir, ": ", error.what());
@@ -279,6 +361,7 @@ void Watchdog::tell_of_others() {
   std::string run_dir;
   ReportTime since;
   std::uint64_t arming = 0;
+  std::optional<Report> report;
   {
     const std::lock_guard lock(mutex_);
     if (is_told_ || !is_process_) return;
@@ -286,9 +369,9 @@ void Watchdog::tell_of_others() {
     rank = process_rank_;
     run_dir = run_dirs_[rank];
     since = armed_;
+    if (exchange_ != nullptr) report = exchange_->heard(armed_at_);
   }
-  if (run_dir.empty()) return;
-  const std::optional<Report> report = find_report(run_dir, since);
+  if (!report && !run_dir.empty()) report = find_report(run_dir, since);
   if (report && report->is_verdict()) say(rank, report->sentence, report->path, arming);
 }
 
@@ -303,7 +386,8 @@ void Watchdog::say(int rank, const std::string& words, const std::string& path, 
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   {
     const std::lock_guard lock(mutex_);
-    is_told_ |= arming == arming_;  // else the next are at work already
+    is_told_ |=
+        arming == arming_ && !TESSERA_MUTANT("watch.told_again_and_again");  // else the next are at work already
     is_telling_ = false;
     ++reports_;
     for (const Seen& seen : groups_) generation_ = std::max(generation_, seen.group->generation);

@@ -16,6 +16,7 @@
 #include "tessera/comm/detail/group_hooks.h"
 #include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/watch.h"
+#include "tessera/watch/detail/exchange.h"
 #include "tessera/watch/detail/heartbeat.h"
 #include "tessera/watch/report.h"
 #include "tessera/watch/watchdog.h"
@@ -39,6 +40,8 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
 
   /// What all groups are at, by rank.
   [[nodiscard]] std::vector<GroupStanding> standing();
+  /// The rank of this process ends: what it has to tell is left for the others, where they do not see its record.
+  void leave(bool has_failed) noexcept;
   /// Lines that were said so far.
   [[nodiscard]] std::uint64_t said();
 
@@ -67,7 +70,10 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   std::optional<Trouble> overdue(Seen& seen, Clock::time_point now);
   void tell(const Due& due);
   void tell_of_others();
-  static std::optional<Report> report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since);
+  std::optional<Report> report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since);
+  std::optional<Report> report_by_claimant(const Trouble& trouble, const std::string& run_dir);
+  std::optional<Report> report_of_all(const Trouble& trouble);
+  void open_exchange();
   void say(int rank, const std::string& words, const std::string& path, std::uint64_t arming);
   void act(const Trouble& trouble);
   void abort_groups(int rank, const std::string& reason);
@@ -78,12 +84,15 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   bool is_started_ = false;
   bool is_process_ = false;
   int process_rank_ = -1;
+  int world_size_ = 1;                   // of the process
+  std::shared_ptr<Exchange> exchange_;   // with ranks that may not see this run directory; none: all do
   std::map<int, std::string> run_dirs_;  // by rank
   std::vector<Seen> groups_;
   std::vector<Due> troubles_;
   bool is_telling_ = false;
   std::uint64_t arming_ = 0;      // counts
   ReportTime armed_ = {};         // reports from then on are news
+  Clock::time_point armed_at_;    // the same moment
   bool is_told_ = false;          // since then
   std::uint64_t generation_ = 0;  // greatest of the groups when it was told
   std::uint64_t reports_ = 0;

@@ -47,7 +47,7 @@ using std::chrono::nanoseconds;
 using namespace std::chrono_literals;
 
 constexpr nanoseconds kJoin = 60s;       // to find each other, on a machine that is busy
-constexpr nanoseconds kHung = 20s;       // what has not ended by then never would
+constexpr nanoseconds kHung = 120s;      // what has not ended by then never would, however busy the machine is
 constexpr nanoseconds kAfterwards = 4s;  // for ranks to end by themselves, once the report is there
 
 std::int64_t now_ns() { return Clock::now().time_since_epoch().count(); }
@@ -373,7 +373,8 @@ void judge(const std::vector<Expected>& expected, Drilled& drilled) {
   }
 }
 
-Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed) {
+Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed,
+                  const std::function<void(const std::string& run_dir)>& look) {
   const Place place;
   std::fflush(nullptr);
   std::vector<Child> children;
@@ -387,6 +388,7 @@ Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed) {
     const bool is_told_at_the_end = fault.is_told_at_the_end || form == DrillForm::kThreads;
     wait_for_the_verdict(fault, is_told_at_the_end, place, children, drilled);
     count_files(place, drilled);
+    if (look) look(place.run_dir());
   } catch (const std::exception& error) {
     drilled.wrong = tessera::detail::concat("the drill failed: ", error.what(), "; ");
   }

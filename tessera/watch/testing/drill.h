@@ -125,8 +125,9 @@ struct Drilled {
   int readable = 0;                            ///< of them
   std::string said = {};                       ///< by the ranks, on stderr
 };
-/// Runs one. The process must have no other thread.
-Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed = 1);
+/// Runs one. The process must have no other thread. `look` sees the run directory before it goes.
+Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed = 1,
+                  const std::function<void(const std::string& run_dir)>& look = {});
 
 /// What counts of many drills.
 struct DrillTally {

@@ -146,15 +146,19 @@ class FileSpans {
                                                                          place->second};
   }
 
-  // A kernel runs when it was put on its stream, or when the one before it on the stream has ended.
+  // Devices tell when a kernel began. Of the host's, it is when it was put on its stream, or when the one before it on
+  // the stream has ended.
   void end_launch(const RecordRef& ref) {
     const auto record = file_.as<device::LaunchEndRecord>(ref);
     if (!record) return;
     const auto open = launches_.find(key_of(record->device, record->stream, record->number));
     if (open == launches_.end()) return;
-    const std::int64_t end_ns = file_.info().clock.wall_ns(ref.ticks);
+    const std::int64_t when_ns = file_.info().clock.wall_ns(record->when.value());
+    const std::int64_t end_ns = when_ns + record->ended_ns;
     std::int64_t& free_since = streams_[key_of(record->device, record->stream, 0)];
-    const std::int64_t begin_ns = std::max(open->second.begin_ns, free_since);
+    const bool is_begin_known = record->begun_ns != record->ended_ns;
+    const std::int64_t begin_ns =
+        is_begin_known ? when_ns + record->begun_ns : std::max(open->second.begin_ns, free_since);
     if (end_ns >= begin_ns) kernels.push_back({begin_ns, end_ns, open->second.name});
     free_since = std::max(free_since, end_ns);
     launches_.erase(open);

@@ -1,0 +1,88 @@
+#include "tessera/comm/detail/making.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank.h"
+#include "tessera/comm/detail/world_state.h"
+
+namespace tessera::comm::detail {
+namespace {
+
+// Of a rank: made after its recorder, and so destroyed before it.
+struct Makings {
+  std::mutex mutex;
+  std::array<probe::Row<CommMakingRow>, CommMakingRow::kRows> rows;
+  std::uint32_t next = 0;
+};
+Makings& makings() {
+  return current_rank()->part<Makings>([] { return std::make_shared<Makings>(); });
+}
+
+constexpr std::uint32_t kDone = 1;
+constexpr std::uint32_t kFirstFailure = 2;
+
+}  // namespace
+
+Making::Making(const std::string& what, const std::string& from, std::uint64_t number, const std::vector<Rank>& ranks) {
+  probe::Recorder& recorder = probe::recorder();
+  if (ranks.size() < 2 || !recorder.is_on()) return;
+  row_ = {.what = recorder.intern(what),
+          .from = recorder.intern(from),
+          .ranks = recorder.intern(text_of(ranks)),
+          .number = static_cast<std::uint32_t>(number),
+          .when = recorder.now(),
+          .state = 0,
+          .thread = static_cast<std::uint32_t>(::syscall(SYS_gettid))};
+  Makings& all = makings();
+  const std::lock_guard lock(all.mutex);
+  recorder_ = &recorder;
+  at_ = all.next;
+  all.next = (all.next + 1) % CommMakingRow::kRows;
+  if (all.rows[at_]) {
+    all.rows[at_].update(row_);
+  } else {
+    all.rows[at_] = recorder.table<CommMakingRow>().claim(row_);
+  }
+}
+
+Making::~Making() {
+  if (recorder_ != nullptr) tell(kFirstFailure + static_cast<std::uint32_t>(ErrorKind::kAborted));
+}
+
+void Making::done() {
+  if (recorder_ != nullptr) tell(kDone);
+}
+
+// By the error that is being handled.
+void Making::fail() noexcept {
+  if (recorder_ == nullptr) return;
+  ErrorKind kind = ErrorKind::kAborted;
+  try {
+    std::rethrow_exception(std::current_exception());
+  } catch (const Error& error) {
+    kind = error.kind();
+  } catch (...) {
+    // Of no kind: it was called off.
+  }
+  tell(kFirstFailure + static_cast<std::uint32_t>(kind));
+}
+
+void Making::tell(std::uint32_t state) {
+  probe::Recorder* const recorder = std::exchange(recorder_, nullptr);
+  if (!recorder->is_on()) return;
+  Makings& all = makings();
+  const std::lock_guard lock(all.mutex);
+  // Another may have taken the row since, of another thread: what is newer counts.
+  all.rows[at_].update([&](CommMakingRow& row) {
+    if (row.what == row_.what && row.when == row_.when) row.state = state;
+  });
+}
+
+}  // namespace tessera::comm::detail

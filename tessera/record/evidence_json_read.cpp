@@ -1,0 +1,239 @@
+// Evidence from JSON. What comes in may be of anybody: its size and depth are bounded before anything is made of it, a
+// key of another type than its own is an error that names it, and one that is missing has its default.
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/record/detail/launch_file.h"
+#include "tessera/record/evidence_json.h"
+
+namespace tessera::record {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kMostDepth = 16;
+
+// The value of a key; null: it is not there.
+const Json* find(const Json& in, const char* name) {
+  TESSERA_CHECK_AS(IoError, in.is_object(), "evidence as JSON: where an object with '", name, "' should be is ",
+                   in.type_name());
+  const auto found = in.find(name);
+  return found != in.end() ? &*found : nullptr;
+}
+
+void read(const Json& in, const char* name, std::string& to) {
+  const Json* found = find(in, name);
+  if (found == nullptr) return;
+  TESSERA_CHECK_AS(IoError, found->is_string(), "evidence as JSON: '", name, "' is no text but ", found->type_name());
+  to = found->get<std::string>();
+}
+void read(const Json& in, const char* name, bool& to) {
+  const Json* found = find(in, name);
+  if (found == nullptr) return;
+  TESSERA_CHECK_AS(IoError, found->is_boolean(), "evidence as JSON: '", name, "' is neither true nor false but ",
+                   found->type_name());
+  to = found->get<bool>();
+}
+template <std::integral Number>
+Number number_of(const Json& value, const char* name) {
+  TESSERA_CHECK_AS(IoError, value.is_number_integer(), "evidence as JSON: '", name, "' is no whole number but ",
+                   value.type_name());
+  const bool fits = value.is_number_unsigned() ? std::in_range<Number>(value.get<std::uint64_t>())
+                                               : std::in_range<Number>(value.get<std::int64_t>());
+  TESSERA_CHECK_AS(IoError, fits, "evidence as JSON: '", name, "' is ", value.dump(), ", which is out of its range");
+  return value.get<Number>();
+}
+template <std::integral Number>
+requires(!std::same_as<Number, bool>) void read(const Json& in, const char* name, Number& to) {
+  if (const Json* found = find(in, name)) to = number_of<Number>(*found, name);
+}
+
+// A list, of which each is read by `each`.
+template <class Each>
+void read_list(const Json& in, const char* name, const Each& each) {
+  const Json* found = find(in, name);
+  if (found == nullptr) return;
+  TESSERA_CHECK_AS(IoError, found->is_array(), "evidence as JSON: '", name, "' is no list but ", found->type_name());
+  for (const Json& one : *found) each(one);
+}
+
+// Which of these words it is, by place.
+template <class Word>
+Word word_at(const Json& in, const char* name, std::initializer_list<std::pair<const char*, Word>> words) {
+  std::string text;
+  read(in, name, text);
+  for (const auto& [known, word] : words) {
+    if (text == known) return word;
+  }
+  TESSERA_THROW(IoError, "evidence as JSON: '", name, "' is '", text.substr(0, 64), "', which is none of its words");
+}
+RankState state_at(const Json& in) {
+  return word_at<RankState>(in, "state",
+                            {{"running", RankState::kRunning},
+                             {"stopped", RankState::kStopped},
+                             {"ended", RankState::kEnded},
+                             {"failed", RankState::kFailed},
+                             {"died", RankState::kDied},
+                             {"missing", RankState::kMissing},
+                             {"unknown", RankState::kUnknown}});
+}
+Stage stage_at(const Json& in) {
+  return word_at<Stage>(in, "stage",
+                        {{"asked", Stage::kAsked},
+                         {"begun", Stage::kBegun},
+                         {"met", Stage::kMet},
+                         {"done", Stage::kDone},
+                         {"failed", Stage::kFailed}});
+}
+
+Operation operation_of(const Json& in) {
+  Operation one;
+  read(in, "kind", one.kind);
+  read(in, "dtype", one.dtype);
+  read(in, "count", one.count);
+  read(in, "reduction", one.reduction);
+  read(in, "root", one.root);
+  read(in, "peer", one.peer);
+  read(in, "parts", one.parts);
+  return one;
+}
+
+Launch launch_of(const Json& in) {
+  Launch one;
+  read(in, "task", one.task);
+  read(in, "sequence", one.sequence);
+  read(in, "ordinal", one.ordinal);
+  one.stage = stage_at(in);
+  read(in, "asked_ns", one.asked_ns);
+  read(in, "begun_ns", one.begun_ns);
+  read(in, "met_ns", one.met_ns);
+  read(in, "ended_ns", one.ended_ns);
+  read(in, "failure", one.failure);
+  read(in, "label", one.label);
+  read(in, "device", one.device);
+  read(in, "stream", one.stream);
+  read(in, "thread", one.thread);
+  read(in, "replay", one.replay);
+  read(in, "node", one.node);
+  read(in, "is_whole", one.is_whole);
+  read_list(in, "operations", [&](const Json& each) { one.operations.push_back(operation_of(each)); });
+  TESSERA_CHECK_AS(IoError, !one.operations.empty(), "evidence as JSON: a launch has no operations");
+  return one;
+}
+
+// Ranks of the world, of a group or of the making of one.
+void read_ranks(const Json& in, std::vector<int>& ranks) {
+  read_list(in, "ranks", [&](const Json& each) { ranks.push_back(number_of<int>(each, "ranks")); });
+  TESSERA_CHECK_AS(IoError, ranks.size() <= detail::kMostRanks, "evidence as JSON: a group of ", ranks.size(),
+                   " ranks");
+}
+
+Group group_of(const Json& in) {
+  Group one;
+  read(in, "name", one.name);
+  read(in, "backend", one.backend);
+  read_ranks(in, one.ranks);
+  read(in, "rank", one.rank);
+  read(in, "asked", one.asked);
+  read(in, "begun", one.begun);
+  read(in, "ended", one.ended);
+  read_list(in, "launches", [&](const Json& each) { one.launches.push_back(launch_of(each)); });
+  return one;
+}
+
+void read_standing(const Json& in, Rank& rank) {
+  read_list(in, "makings", [&](const Json& each) {
+    Making& one = rank.makings.emplace_back();
+    read(each, "what", one.what);
+    read(each, "from", one.from);
+    read(each, "number", one.number);
+    read_ranks(each, one.ranks);
+    read(each, "since_ns", one.since_ns);
+    one.stage = stage_at(each);
+    read(each, "failure", one.failure);
+  });
+  read_list(in, "marks", [&](const Json& each) {
+    Mark& one = rank.marks.emplace_back();
+    read(each, "name", one.name);
+    read(each, "value", one.value);
+    read(each, "thread", one.thread);
+    read(each, "since_ns", one.since_ns);
+  });
+  read_list(in, "memory", [&](const Json& each) {
+    Memory& one = rank.memory.emplace_back();
+    read(each, "device", one.device);
+    read(each, "live_nbytes", one.live_nbytes);
+    read(each, "mapped_nbytes", one.mapped_nbytes);
+    read(each, "refused_nbytes", one.refused_nbytes);
+    read_list(each, "owners", [&](const Json& owner) {
+      auto& [label, nbytes] = one.owners.emplace_back();
+      read(owner, "label", label);
+      read(owner, "nbytes", nbytes);
+    });
+  });
+  read_list(in, "launches", [&](const Json& each) {
+    LastLaunch& one = rank.launches.emplace_back();
+    read(each, "name", one.name);
+    read(each, "device", one.device);
+    read(each, "stream", one.stream);
+    read(each, "when_ns", one.when_ns);
+  });
+}
+
+Rank rank_of(const Json& in) {
+  Rank one;
+  read(in, "rank", one.rank);
+  TESSERA_CHECK_AS(IoError, one.rank >= 0 && one.rank < detail::kMostRanks, "evidence as JSON: there is no rank ",
+                   one.rank);
+  one.state = state_at(in);
+  read(in, "reason", one.reason);
+  read(in, "signal", one.signal);
+  read(in, "file", one.file);
+  read(in, "host", one.host);
+  read(in, "pid", one.pid);
+  read(in, "last_ns", one.last_ns);
+  read(in, "lost", one.lost);
+  read_standing(in, one);
+  read_list(in, "groups", [&](const Json& each) { one.groups.push_back(group_of(each)); });
+  return one;
+}
+
+Json parsed(std::string_view text) {
+  TESSERA_CHECK_AS(IoError, text.size() <= kMostEvidenceBytes, "evidence as JSON: ", text.size(), " bytes; at most ",
+                   kMostEvidenceBytes, " are read");
+  const Json::parser_callback_t is_shallow = [](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
+    TESSERA_CHECK_AS(IoError, depth <= kMostDepth, "evidence as JSON: nested deeper than ", kMostDepth);
+    return true;
+  };
+  Json json = Json::parse(text, is_shallow, /*allow_exceptions=*/false);
+  TESSERA_CHECK_AS(IoError, json.is_object(), "evidence as JSON: it is no JSON object, or cut off");
+  return json;
+}
+
+}  // namespace
+
+Evidence read_evidence_json(std::string_view text) {
+  const Json json = parsed(text);
+  std::string format;
+  int version = 0;
+  read(json, "format", format);
+  read(json, "version", version);
+  TESSERA_CHECK_AS(IoError, format == "tessera evidence", "evidence as JSON: its format is '", format.substr(0, 64),
+                   "', not 'tessera evidence'");
+  TESSERA_CHECK_AS(IoError, version == 1, "evidence as JSON: of version ", version, "; this program reads version 1");
+  Evidence evidence;
+  read(json, "source", evidence.source);
+  read(json, "world_size", evidence.world_size);
+  TESSERA_CHECK_AS(IoError, evidence.world_size >= 0 && evidence.world_size <= detail::kMostRanks,
+                   "evidence as JSON: a world of ", evidence.world_size, " ranks");
+  read(json, "taken_ns", evidence.taken_ns);
+  read_list(json, "problems", [&](const Json& each) {
+    TESSERA_CHECK_AS(IoError, each.is_string(), "evidence as JSON: a problem is no text but ", each.type_name());
+    evidence.problems.push_back(each.get<std::string>());
+  });
+  read_list(json, "ranks", [&](const Json& each) { evidence.ranks.push_back(rank_of(each)); });
+  return evidence;
+}
+
+}  // namespace tessera::record

@@ -1,0 +1,208 @@
+#include "tessera/watch/detail/exchange.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+#include <thread>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+
+namespace tessera::watch::detail {
+namespace {
+
+using namespace std::chrono_literals;
+using tessera::detail::concat;
+using Json = nlohmann::json;
+
+constexpr auto kPark = 60s;               // how long one wait for an alarm lasts
+constexpr auto kCollect = 800ms;          // for the summaries of all
+constexpr auto kEach = 20ms;              // lower ranks put them together first
+constexpr auto kMostDelay = 300ms;        // but not for long
+constexpr auto kTakeOver = 1100ms;        // when who began it seems to have died
+constexpr std::size_t kMostWords = 1024;  // of an alarm
+constexpr std::size_t kMostText = std::size_t{256} << 10;
+constexpr std::size_t kMostVerdict = 2 * kMostText;
+
+std::string alarm_key(std::uint64_t number) { return concat("watch/alarm ", number); }
+std::string key_of(std::uint64_t number, const std::string& what) { return concat("watch/", number, "/", what); }
+std::string end_key(int rank) { return concat("watch/end ", rank); }
+
+std::string cut(const std::string& text, std::size_t most) {
+  return text.size() <= most ? text : text.substr(0, most) + "...";
+}
+std::string host_name() {
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  return host;
+}
+
+}  // namespace
+
+std::string text_of_verdict(const ToldReport& told, const std::string& where) {
+  const Json json = {{"format", "tessera verdict"},
+                     {"version", 1},
+                     {"fault", told.report.fault},
+                     {"sentence", cut(told.report.sentence, kMostText / 4)},
+                     {"where", where},
+                     {"text", cut(told.text, kMostText)}};
+  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+HeardVerdict parse_verdict(const std::string& text) {
+  TESSERA_CHECK_AS(IoError, text.size() <= kMostVerdict, "a verdict of ", text.size(), " bytes; at most ", kMostVerdict,
+                   " are read");
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto member = [&](const char* name) {
+    const auto found = json.is_object() ? json.find(name) : json.end();
+    TESSERA_CHECK_AS(IoError, json.is_object() && found != json.end() && found->is_string(), "a verdict without '",
+                     name, "' is none");
+    return found->get<std::string>();
+  };
+  TESSERA_CHECK_AS(IoError, member("format") == "tessera verdict", "a verdict of another format");
+  HeardVerdict heard;
+  heard.told.report.fault = member("fault");
+  heard.told.report.sentence = member("sentence");
+  heard.told.text = member("text");
+  heard.where = member("where");
+  return heard;
+}
+
+std::shared_ptr<Exchange> Exchange::start(std::shared_ptr<comm::Store> store, Teller teller,
+                                          std::function<void()> on_verdict) {
+  std::shared_ptr<Exchange> exchange(new Exchange(std::move(store), std::move(teller), std::move(on_verdict)));
+  std::thread([exchange] { exchange->run(); }).detach();
+  return exchange;
+}
+
+Exchange::Exchange(std::shared_ptr<comm::Store> store, Teller teller, std::function<void()> on_verdict)
+    : store_(std::move(store)), teller_(std::move(teller)), on_verdict_(std::move(on_verdict)) {}
+
+void Exchange::run() {
+  ::pthread_setname_np(::pthread_self(), "summaries");
+  try {
+    for (std::uint64_t number = 1;;) {
+      if (!comes(alarm_key(number), kPark)) continue;
+      {
+        const std::lock_guard lock(mutex_);
+        is_answering_ = true;
+      }
+      answer(number++);
+      {
+        const std::lock_guard lock(mutex_);
+        is_answering_ = false;
+        next_ = number;
+      }
+      changed_.notify_all();
+      on_verdict_();
+    }
+  } catch (...) {
+    // The store is gone, with who hosted it; or there is no memory: nothing more can be heard.
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool Exchange::comes(const std::string& key, std::chrono::nanoseconds timeout) {
+  try {
+    store_->wait(std::span(&key, 1), timeout);
+    return true;
+  } catch (const TimeoutError&) {
+    return false;
+  }
+}
+
+void Exchange::answer(std::uint64_t number) {
+  store_->set(key_of(number, concat("summary ", teller_.rank)), summary_of(teller_));
+  const std::string verdict = key_of(number, "verdict");
+  if (!comes(verdict, std::min<std::chrono::milliseconds>(teller_.rank * kEach, kMostDelay))) {
+    const std::string self = std::to_string(teller_.rank);
+    const bool is_joiner = store_->compare_set(key_of(number, "joiner"), std::nullopt, self) == self;
+    if (is_joiner || !comes(verdict, kTakeOver)) {
+      const std::string words = cut(store_->find(alarm_key(number)).value_or(""), kMostWords);
+      (void)store_->compare_set(verdict, std::nullopt, join(number, words));
+    }
+  }
+  take(store_->find(verdict).value_or(""));
+}
+
+std::string Exchange::join(std::uint64_t number, const std::string& words) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < teller_.world_size; ++rank) keys.push_back(key_of(number, concat("summary ", rank)));
+  try {
+    store_->wait(keys, kCollect);
+  } catch (const TimeoutError&) {
+    // Who cannot tell is spoken for by others, or has spoken when it ended, or is missing.
+  }
+  std::map<int, std::string> summaries;
+  for (int rank = 0; rank < teller_.world_size; ++rank) {
+    std::optional<std::string> text = store_->find(keys[static_cast<std::size_t>(rank)]);
+    if (!text) text = store_->find(end_key(rank));
+    if (text) summaries.emplace(rank, *std::move(text));
+  }
+  const ToldReport told = make_report(joined(teller_.world_size, summaries), teller_.run_dir, words);
+  return text_of_verdict(told, told.report.path.empty() ? "" : host_name() + ":" + told.report.path);
+}
+
+void Exchange::take(const std::string& verdict) {
+  try {
+    HeardVerdict heard = parse_verdict(verdict);
+    Report report = heard.told.report;
+    report.path = heard.where;
+    if (!teller_.run_dir.empty()) {
+      report.path = teller_.run_dir + "/explain.txt";
+      if (heard.where != host_name() + ":" + report.path) write_heard_report(teller_.run_dir, heard.told, heard.where);
+    }
+    const std::lock_guard lock(mutex_);
+    verdict_ = std::move(report);
+    heard_at_ = Clock::now();
+  } catch (const Error& error) {
+    log::warn("watchdog: the verdict of the ranks: ", error.what());
+  }
+}
+
+std::optional<Report> Exchange::ask(const std::string& words, Clock::time_point since, Clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  const auto has_verdict = [&] { return verdict_ && heard_at_ >= since; };
+  if (!has_verdict() && !is_answering_ && !is_over_) {
+    // On a thread of its own: the store may not answer for long.
+    std::thread([self = shared_from_this(), key = alarm_key(next_), words = cut(words, kMostWords)] {
+      try {
+        self->store_->set(key, words);
+      } catch (...) {
+        // Then there is no verdict of all, and the rank tells what it knows itself.
+      }
+    }).detach();
+  }
+  (void)changed_.wait_until(lock, until, [&] { return has_verdict() || is_over_; });
+  return has_verdict() ? verdict_ : std::nullopt;
+}
+
+std::optional<Report> Exchange::heard(Clock::time_point since) {
+  const std::lock_guard lock(mutex_);
+  return verdict_ && heard_at_ >= since ? verdict_ : std::nullopt;
+}
+
+void Exchange::leave(bool has_failed, std::chrono::milliseconds patience) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_over_) return;
+  }
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> is_done = done->get_future();
+  std::thread([self = shared_from_this(), has_failed, done] {
+    try {
+      self->store_->set(end_key(self->teller_.rank), summary_of(self->teller_, !has_failed));
+    } catch (...) {
+      // Nobody is there to hear it.
+    }
+    done->set_value();
+  }).detach();
+  (void)is_done.wait_for(patience);
+}
+
+}  // namespace tessera::watch::detail

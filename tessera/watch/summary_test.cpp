@@ -1,0 +1,115 @@
+// What ranks tell each other of themselves: it fits, it comes back as it was, and what is none is refused.
+#include "tessera/watch/detail/summary.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tessera/base/error.h"
+#include "tessera/base/probe/recorder.h"
+#include "tessera/base/rank.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/process_group.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+#include "tessera/record/evidence_json.h"
+#include "tessera/watch/detail/exchange.h"
+
+namespace tessera::watch::detail {
+namespace {
+
+using record::Evidence;
+using record::RankState;
+
+std::string text_of(const Evidence& evidence) {
+  std::ostringstream text;
+  record::write_evidence_json(text, evidence);
+  return text.str();
+}
+// A summary of `rank` that speaks of itself and of others.
+std::string summary(int rank, RankState state, const std::vector<record::Rank>& others = {}) {
+  Evidence evidence{.world_size = 3, .ranks = {{.rank = rank, .state = state, .host = "node"}}};
+  evidence.ranks.insert(evidence.ranks.end(), others.begin(), others.end());
+  return text_of(evidence);
+}
+
+TEST(Summary, IsCutToTheLastLaunchesUntilItFits) {
+  simulate(1, [] {
+    std::vector<comm::ProcessGroup> groups;
+    for (int i = 0; i < 4; ++i) {
+      groups.push_back(comm::world().split(0, 0));
+      for (int turn = 0; turn < 40; ++turn) {
+        groups.back().launch({.kind = comm::OpKind::kBarrier}, device::Device::get("host").default_stream()).wait();
+      }
+    }
+    const Teller teller{.rank = 0, .world_size = 1, .record = probe::recorder().path()};
+    const std::string whole = summary_of(teller);
+    EXPECT_LE(whole.size(), kMostSummaryBytes);
+    const std::string text = summary_of(teller, false, whole.size() / 2);
+    EXPECT_LE(text.size(), whole.size() / 2);
+    const Evidence read = record::read_evidence_json(text);
+    ASSERT_EQ(read.ranks.size(), 1U);
+    ASSERT_EQ(read.ranks[0].groups.size(), 5U) << "none is left out";
+    EXPECT_EQ(read.ranks[0].groups.back().launches.back().ordinal, 40U) << "the last stays";
+    const Evidence bare = record::read_evidence_json(summary_of(teller, false, 10));
+    EXPECT_EQ(bare.ranks.at(0).state, RankState::kRunning);
+    EXPECT_TRUE(bare.ranks[0].groups.empty());
+  });
+}
+
+TEST(Summary, OfARankWithoutARecordSaysThatItRuns) {
+  const Evidence read = record::read_evidence_json(summary_of({.rank = 2, .world_size = 4}));
+  ASSERT_EQ(read.ranks.size(), 1U);
+  EXPECT_EQ(read.ranks[0].rank, 2);
+  EXPECT_EQ(read.ranks[0].state, RankState::kRunning);
+  EXPECT_EQ(record::read_evidence_json(summary_of({.rank = 2, .world_size = 4}, true)).ranks[0].state,
+            RankState::kEnded);
+}
+
+TEST(Summaries, ARankCountsForItselfBeforeOthersDo) {
+  const record::Rank died{.rank = 1, .state = RankState::kDied, .last_ns = 9};
+  const record::Rank stopped{.rank = 2, .state = RankState::kStopped, .last_ns = 5};
+  const record::Rank older{.rank = 2, .state = RankState::kDied, .last_ns = 4};
+  const Evidence all =
+      joined(3, {{0, summary(0, RankState::kRunning, {died, stopped})}, {1, summary(1, RankState::kRunning, {older})}});
+  ASSERT_EQ(all.ranks.size(), 3U);
+  EXPECT_EQ(all.ranks[0].state, RankState::kRunning);
+  EXPECT_EQ(all.ranks[1].state, RankState::kRunning) << "it says so itself";
+  EXPECT_EQ(all.ranks[2].state, RankState::kStopped) << "the later of the two";
+  EXPECT_TRUE(all.problems.empty());
+  EXPECT_EQ(joined(4, {}).ranks[3].state, RankState::kMissing);
+}
+
+TEST(Summaries, WhatIsNoneIsLeftOutAndTold) {
+  const std::string good = summary(1, RankState::kRunning);
+  const std::vector<std::string> bad = {"",
+                                        "{",
+                                        "[]",
+                                        good.substr(0, good.size() / 2),
+                                        std::string(2 * kMostSummaryBytes, ' ') + good,
+                                        std::string(100'000, '['),
+                                        summary(0, RankState::kRunning, {{.rank = 3}})};
+  for (const std::string& each : bad) {
+    const Evidence all = joined(3, {{0, each}, {1, good}});
+    ASSERT_EQ(all.problems.size(), 1U) << each.substr(0, 40);
+    EXPECT_EQ(all.problems[0].rfind("summary of rank 0: ", 0), 0U) << all.problems[0];
+    EXPECT_EQ(all.ranks[1].state, RankState::kRunning);
+  }
+}
+
+TEST(HeardVerdict, ComesBackAsItWasAndNothingElseDoes) {
+  const ToldReport told{.report = {.fault = "absent", .sentence = "rank 1 \xff did not come"}, .text = "all\nof it"};
+  const std::string text = text_of_verdict(told, "node:/runs/a/explain.txt");
+  const HeardVerdict heard = parse_verdict(text);
+  EXPECT_EQ(heard.told.report.fault, "absent");
+  EXPECT_EQ(heard.told.report.sentence, "rank 1 \xef\xbf\xbd did not come");
+  EXPECT_EQ(heard.told.text, "all\nof it");
+  EXPECT_EQ(heard.where, "node:/runs/a/explain.txt");
+  for (const std::string& bad : {std::string(), std::string("{}"), text.substr(0, text.size() / 2),
+                                 std::string(std::size_t{1} << 20, ' ') + text, std::string("[1]")}) {
+    EXPECT_THROW((void)parse_verdict(bad), IoError) << bad.substr(0, 40);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::watch::detail
