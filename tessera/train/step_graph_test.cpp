@@ -113,7 +113,7 @@ TEST(StepGraph, OtherOptimizersAndModelsHaveTheSameBits) {
 
 // Skipped steps change neither parameters nor the state of the optimizer, nor how it counts steps: those behind tell.
 TEST(StepGraph, SkippedStepsLeaveTheSameBits) {
-  for (const Config& each : {dropping(12), on_mesh(dropping(12), 2, 1, 2)}) {
+  for (const Config& each : {dropping(12), on_mesh(dropping(12), 1, 1, 2)}) {
     Config config = each;
     config.train.on_nan = "skip";
     std::atomic<int> skipped = 0;
@@ -192,7 +192,7 @@ TEST(StepGraph, SpikesAreTheSameSteps) {
 }
 
 TEST(StepGraph, AStepThatStopsLeavesParametersAndHandsOutItsGradients) {
-  for (const Config& each : {dropping(8), on_mesh(dropping(8), 1, 2, 2)}) {
+  for (const Config& each : {dropping(8), on_mesh(dropping(8), 1, 2, 1)}) {
     simulate(ranks_of(each), [&] {
       const Config config = replayed(each);
       Trainer trainer(config, synthetic_samples(config));
@@ -239,7 +239,7 @@ TEST(StepGraph, WhatOthersDrawOrSeedBetweenStepsIsMinded) {
 }
 
 TEST(StepGraph, ReplaysAllocateNothing) {
-  for (const Config& each : {dropping(8), on_mesh(dropping(8), 1, 2, 2)}) {
+  for (const Config& each : {dropping(8), on_mesh(dropping(8), 1, 2, 1)}) {
     simulate(ranks_of(each), [&] {
       const Config config = replayed(each);
       Trainer trainer(config, synthetic_samples(config));
