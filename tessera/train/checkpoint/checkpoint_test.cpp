@@ -222,6 +222,22 @@ TEST(Checkpoint, WhatIsAbandonedEndsAtOnce) {
   EXPECT_THAT(checkpoints_in(directory.path()), IsEmpty());
 }
 
+TEST(Checkpoint, AnErrorOnTheWayOutWaitsForNobodyForLong) {
+  const CheckpointDirectory directory;
+  simulate(2, [&] {
+    if (current_place().rank == Rank(1)) return;
+    const auto fail = [&] {
+      CheckpointWriter writer({.directory = directory.path(), .timeout = 1h});
+      const CheckpointState state = small_state();
+      testing::set_known(state, 1);
+      writer.save(1, state);
+      TESSERA_THROW(AbortedError, "a peer is gone");
+    };
+    expect_error<AbortedError>(fail, {"a peer is gone"});
+  });
+  EXPECT_THAT(names_in(directory.path()), IsEmpty());
+}
+
 TEST(Checkpoint, RanksThatSaveDifferentThingsAreToldSo) {
   const CheckpointDirectory directory;
   simulate(2, [&] {
