@@ -52,7 +52,7 @@ class TESSERA_API CheckpointWriter {
  public:
   /// Touches nothing yet: a directory that cannot be written is an error of the first save.
   explicit CheckpointWriter(const CheckpointOptions& options);
-  /// Waits for what is being written.
+  /// Waits for what is being written; when an exception ends its scope, for other ranks only some seconds.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -64,7 +64,7 @@ class TESSERA_API CheckpointWriter {
   /// Waits until what was saved is on disk and in its place, or has failed.
   void finish();
   /// Gives up what is being written, without waiting for other ranks: for a world that has lost one. What is complete
-  /// stays.
+  /// stays, and nothing more can be saved.
   void abandon();
   /// What went wrong since this was last asked; the run may go on, and the last good checkpoint is still there.
   [[nodiscard]] std::vector<std::string> take_errors();

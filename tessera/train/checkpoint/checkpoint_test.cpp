@@ -222,6 +222,22 @@ TEST(Checkpoint, WhatIsAbandonedEndsAtOnce) {
   EXPECT_THAT(checkpoints_in(directory.path()), IsEmpty());
 }
 
+TEST(Checkpoint, AnErrorOnTheWayOutWaitsForNobodyForLong) {
+  const CheckpointDirectory directory;
+  simulate(2, [&] {
+    if (current_place().rank == Rank(1)) return;
+    const auto fail = [&] {
+      CheckpointWriter writer({.directory = directory.path(), .timeout = 1h});
+      const CheckpointState state = small_state();
+      testing::set_known(state, 1);
+      writer.save(1, state);
+      TESSERA_THROW(AbortedError, "a peer is gone");
+    };
+    expect_error<AbortedError>(fail, {"a peer is gone"});
+  });
+  EXPECT_THAT(names_in(directory.path()), IsEmpty());
+}
+
 TEST(Checkpoint, RanksThatSaveDifferentThingsAreToldSo) {
   const CheckpointDirectory directory;
   simulate(2, [&] {
@@ -361,6 +377,47 @@ TEST(Checkpoint, FilesAreSafetensorsThatSayWhatTheyHold) {
   EXPECT_EQ(file.metadata().at("box of matrix"), "[16:32, 0:16] of [32, 16]");
   EXPECT_EQ(file.metadata().at("step"), "10");
   EXPECT_EQ(file.metadata().at("rank"), "1");
+}
+
+TEST(Checkpoint, TheNextSaveWaitsForTheOneBefore) {
+  const CheckpointDirectory directory;
+  CheckpointState state = small_state();
+  CheckpointWriter writer({.directory = directory.path(), .keep = 10});
+  for (int step = 0; step < 5; ++step) {  // into one copy aside: each must be written before the next takes its place
+    testing::set_known(state, step);
+    writer.save(step, state);
+    device::Device::get("host").synchronize();
+  }
+  writer.finish();
+  EXPECT_THAT(writer.take_errors(), IsEmpty());
+  const std::vector<CheckpointInfo> all = checkpoints_in(directory.path());
+  ASSERT_EQ(all.size(), 5U);
+  for (const CheckpointInfo& each : all) {
+    load_checkpoint(each, state);
+    EXPECT_EQ(testing::count_wrong(state, each.step), 0) << each.step;
+  }
+}
+
+TEST(Checkpoint, TextsComeBackAsTheyWere) {
+  const CheckpointDirectory directory;
+  const std::map<std::string, std::string> texts = {
+      {"position", "{\"sample\": 7}"}, {"odd", "\n\t\"\\ \u00e9"}, {"", ""}};
+  CheckpointState state = small_state();
+  testing::set_known(state, 1);
+  state.texts = texts;
+  {
+    CheckpointWriter writer({.directory = directory.path()});
+    writer.save(1, state);
+    writer.finish();
+    state.texts["bytes"] = "\xff\xfe";  // JSON cannot hold them
+    writer.save(2, state);
+    writer.finish();
+    EXPECT_THAT(writer.take_errors(), ElementsAre(HasSubstr("not UTF-8")));
+  }
+  const CheckpointInfo info = checkpoints_in(directory.path()).at(0);
+  EXPECT_EQ(info.step, 1);
+  EXPECT_EQ(checkpoint_texts(info), texts);
+  EXPECT_EQ(load_checkpoint(info, state), texts);
 }
 
 TEST(Checkpoint, ManySavesLeaveFewKeysInTheStore) {

@@ -1,8 +1,10 @@
 // One thread a rank writes what save() copied aside. The ranks meet three times in the store: rank 0 has made the
 // directory, all have written their files, rank 0 has put the checkpoint in its place or says why not.
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -96,6 +98,9 @@ struct CheckpointWriter::State {
     thread = Thread("checkpoint", [this] { run(); });
   }
   ~State() {
+    // On the way out by an error: others may be dead, and nobody should wait for them for long.
+    auto whole = detail::Patience::kWhole;
+    if (std::uncaught_exceptions() > exceptions) patience.compare_exchange_strong(whole, detail::Patience::kShort);
     {
       const std::lock_guard lock(mutex);
       is_ending = true;
@@ -213,7 +218,7 @@ struct CheckpointWriter::State {
             place.rank.value(),
             place.world_size,
             options.timeout,
-            is_abandoned};
+            patience};
   }
 
   CheckpointOptions options;
@@ -224,7 +229,8 @@ struct CheckpointWriter::State {
   std::uint64_t saves = 0;
   detail::Staging staging;  // the thread's while there is a job, else the caller's
   std::optional<std::int64_t> last_complete;
-  std::atomic<bool> is_abandoned = false;
+  std::atomic<detail::Patience> patience = detail::Patience::kWhole;
+  int exceptions = std::uncaught_exceptions();  // when it was made
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -266,7 +272,7 @@ void CheckpointWriter::save(std::int64_t step, const CheckpointState& state) {
 void CheckpointWriter::finish() { state_->wait_until_idle(); }
 
 void CheckpointWriter::abandon() {
-  state_->is_abandoned = true;
+  state_->patience = detail::Patience::kNone;
   finish();
 }
 

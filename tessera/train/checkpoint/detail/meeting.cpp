@@ -1,6 +1,7 @@
 #include "tessera/train/checkpoint/detail/meeting.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/base/error.h"
 
@@ -10,17 +11,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 // How long a failure of another rank, or being abandoned, may go unseen.
 constexpr std::chrono::milliseconds kLook(100);
+// What is left of the time once patience is short.
+constexpr std::chrono::seconds kShortTime(3);
 
 }  // namespace
 
 Meeting::Meeting(std::shared_ptr<comm::Store> store, std::string name, int rank, int world_size,
-                 std::chrono::nanoseconds timeout, const std::atomic<bool>& is_abandoned)
+                 std::chrono::nanoseconds timeout, const std::atomic<Patience>& patience)
     : store_(std::move(store)),
       name_(std::move(name)),
       rank_(rank),
       world_size_(world_size),
       timeout_(timeout),
-      is_abandoned_(is_abandoned) {}
+      patience_(patience) {}
 
 void Meeting::say(const std::string& what, const std::string& text) { store_->set(key(what), text); }
 
@@ -33,13 +36,17 @@ void Meeting::fail(const std::string& why) noexcept {
 
 void Meeting::wait(const std::vector<std::string>& keys, const std::vector<std::string>& who,
                    std::chrono::nanoseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+  auto deadline = Clock::now() + timeout;
+  bool is_short = false;
   for (;;) {
     try {
       return store_->wait(keys, std::min<std::chrono::nanoseconds>(kLook, timeout));
     } catch (const TimeoutError&) {
     }
-    TESSERA_CHECK_AS(AbortedError, !is_abandoned_, "the checkpoint was given up");
+    TESSERA_CHECK_AS(AbortedError, patience_ != Patience::kNone, "the checkpoint was given up");
+    if (patience_ == Patience::kShort && !std::exchange(is_short, true)) {
+      deadline = std::min(deadline, Clock::now() + kShortTime);
+    }
     const auto failed = store_->find(key("failed"));
     TESSERA_CHECK_AS(AbortedError, !failed, failed.value_or(""));
     if (Clock::now() < deadline) continue;
@@ -47,7 +54,9 @@ void Meeting::wait(const std::vector<std::string>& keys, const std::vector<std::
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (!store_->find(keys[i])) missing += (missing.empty() ? "" : ", ") + who[i];
     }
-    TESSERA_THROW(TimeoutError, missing.empty() ? "some rank" : missing, " did not come within ", timeout,
+    if (missing.empty()) missing = "some rank";
+    TESSERA_CHECK_AS(AbortedError, !is_short, "given up, since this rank failed and ", missing, " did not come");
+    TESSERA_THROW(TimeoutError, missing, " did not come within ", timeout,
                   "; see whether it lives and whether all ranks save at the same steps");
   }
 }

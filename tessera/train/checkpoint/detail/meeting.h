@@ -13,18 +13,25 @@
 
 namespace tessera::train::detail {
 
+/// How long the others are still worth waiting for; set by another thread.
+enum class Patience : int {
+  kWhole,  ///< until the deadline
+  kShort,  ///< some seconds: this rank is on its way out by an error, and the others may be, too, or be dead
+  kNone,   ///< not at all
+};
+
 /// One save. For the writing thread of a rank.
 class Meeting {
  public:
   /// `name`: of the save, unlike that of all others. A world of one needs no store.
   Meeting(std::shared_ptr<comm::Store> store, std::string name, int rank, int world_size,
-          std::chrono::nanoseconds timeout, const std::atomic<bool>& is_abandoned);
+          std::chrono::nanoseconds timeout, const std::atomic<Patience>& patience);
 
   /// Sets a text that the others wait for.
   void say(const std::string& what, const std::string& text);
   /// Tells all that this rank cannot go on.
   void fail(const std::string& why) noexcept;
-  /// The text that was said; AbortedError when a rank failed or it was abandoned, TimeoutError at the deadline.
+  /// The text that was said; AbortedError when a rank failed or patience ended, TimeoutError at the deadline.
   /// `times`: of the time that is waited.
   std::string hear(const std::string& what, int times = 1);
   /// The texts that all ranks said under "WHAT/RANK", by rank.
@@ -42,7 +49,7 @@ class Meeting {
   int rank_;
   int world_size_;
   std::chrono::nanoseconds timeout_;
-  const std::atomic<bool>& is_abandoned_;
+  const std::atomic<Patience>& patience_;
 };
 
 }  // namespace tessera::train::detail
