@@ -2,7 +2,7 @@
 
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <span>
 #include <unordered_map>
 
 #include "tessera/train/checkpoint/detail/whole_tensors.h"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <optional>
+#include <span>
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"

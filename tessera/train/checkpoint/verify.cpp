@@ -1,6 +1,8 @@
 #include "tessera/train/checkpoint/verify.h"
 
 #include <algorithm>
+#include <functional>
+#include <span>
 
 #include "tessera/base/error.h"
 #include "tessera/tensor/safetensors.h"

@@ -1,7 +1,9 @@
 #include "tessera/train/checkpoint/detail/fill.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "tessera/train/checkpoint/detail/input_file.h"
 

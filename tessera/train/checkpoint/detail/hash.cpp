@@ -1,6 +1,6 @@
 #include "tessera/train/checkpoint/detail/hash.h"
 
-#define XXH_INLINE_ALL
+#define XXH_INLINE_ALL  // nothing of it is linked or exported
 #include <xxhash.h>
 
 namespace tessera::train::detail {

@@ -1,7 +1,9 @@
 #include "tessera/train/checkpoint/detail/ownership.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
 
