@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
+#include "tessera/base/probe/recorder.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/record/report/testing/made_run.h"
 
@@ -120,6 +121,19 @@ TEST_F(Report, WithoutTablesTheRecordsAreShownAndTheReasonTold) {
   EXPECT_EQ(data.at("run").at("state"), "ended");
   EXPECT_EQ(data.at("run").at("world_size"), 4);
   EXPECT_EQ(data.at("mesh").at("ranks").size(), 4U);
+}
+
+TEST_F(Report, OfARunThatGoesOnItShowsWhatThereIsAndSaysSo) {
+  testing::make_run(directory, {.ranks = 1, .steps = 7, .has_summary = false, .has_records = false});
+  const probe::Recorder rank(RankPlace{.rank = tessera::Rank{0}, .world_size = 1, .run_dir = directory},
+                             {.nbytes = probe::RecordOptions::kMinBytes});
+  const ReportPage page = make_report_page(directory);
+  const json data = json::parse(page.data);
+  EXPECT_EQ(data.at("run").at("state"), "running");
+  EXPECT_EQ(data.at("run").at("steps"), 7);
+  ASSERT_EQ(page.missing.size(), 2U);
+  EXPECT_EQ(page.missing[0].find("summary.json: "), 0U) << page.missing[0];
+  EXPECT_EQ(page.missing[1], "the end: 1 of 1 ranks still run: this is what they have done so far.");
 }
 
 TEST_F(Report, RecordsThatAreSpoiltAreToldAndTheOthersShown) {

@@ -112,8 +112,13 @@ class Chart {
       this.svg.append(dot);
     }
     for (const rule of seen) {
+      // On the side where the line is further away, and away from it.
+      const values = lines.length ? lines[0].values.filter(isNumber) : [];
+      const [begin, end] = [values[0], values[values.length - 1]];
+      const isLeft = values.length > 0 && Math.abs(begin - rule.value) > Math.abs(end - rule.value);
       const y = this.y(rule.value);
-      this.svg.append(makeSvg('text', {x: right, y: y < top + 16 ? y + 14 : y - 6, 'text-anchor': 'end'}, rule.name));
+      const isBelow = y < top + 16 || (values.length > 0 && (isLeft ? begin : end) > rule.value && y + 16 < bottom);
+      this.svg.append(makeSvg('text', {x: isLeft ? left + 4 : right, y: isBelow ? y + 14 : y - 6, 'text-anchor': isLeft ? 'start' : 'end'}, rule.name));
     }
     this.cursor = makeSvg('g', {visibility: 'hidden'});
     this.svg.append(this.cursor);

@@ -170,7 +170,8 @@ class Timeline {
     pen.fillRect(0, 0, width, this.height);
     pen.font = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
     pen.textBaseline = 'middle';
-    this.drawn = 0;
+    this.drawn = 0;  // rectangles, and spans or bins that were looked at for them
+    this.seen = 0;
     this.drawAxis(pen, width);
     pen.save();
     pen.beginPath();
@@ -179,7 +180,7 @@ class Timeline {
     for (const row of this.rows) this.drawRow(pen, row, width);
     pen.restore();
     this.drawNames(pen);
-    Object.assign(this.canvas.dataset, {begin: this.view[0], end: this.view[1], whole: this.whole, drawn: this.drawn, ranks: this.heads.length});
+    Object.assign(this.canvas.dataset, {begin: this.view[0], end: this.view[1], whole: this.whole, drawn: this.drawn, seen: this.seen, ranks: this.heads.length});
     byId('timeline-output').textContent = this.viewWords();
   }
 
@@ -235,6 +236,7 @@ class Timeline {
     const first = Math.max(Math.floor(this.view[0] / perBin), 0);
     const last = Math.min(Math.ceil(this.view[1] / perBin), level.bins);
     pen.fillStyle = this.colors[lane.kind];
+    this.seen += last - first;
     for (let bin = first; bin < last;) {
       const shade = level.busy[bin] === 0 ? 0 : Math.max(level.busy[bin] >> 4, 2);
       let end = bin + 1;
@@ -253,6 +255,7 @@ class Timeline {
     const color = this.colors[lane.kind];
     const place = (unit) => this.gutter + (unit - this.view[0]) / units;
     const edge = this.gutter + (this.view[1] - this.view[0]) / units;
+    this.seen += last - first;
     for (let at = first; at < last;) {
       const left = Math.max(place(lane.begins[at]), this.gutter - 2);
       let right = Math.min(place(lane.begins[at] + lane.lengths[at]), edge + 2);

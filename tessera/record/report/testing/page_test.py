@@ -325,12 +325,15 @@ class LargeTest(PageTest):
     def test_what_is_drawn_is_bounded_by_pixels_at_every_zoom(self):
         self.assertGreaterEqual(self.data["timeline"]["events"], 1_000_000)
         PAGE.evaluate("document.querySelector('#timeline').focus()")
-        drawn = []
+        drawn, seen = [], []
         for _ in range(22):
-            drawn.append(PAGE.evaluate("Number(document.querySelector('#timeline').dataset.drawn)"))
+            told = PAGE.evaluate("(({drawn, seen}) => [Number(drawn), Number(seen)])(document.querySelector('#timeline').dataset)")
+            drawn.append(told[0])
+            seen.append(told[1])
             PAGE.key("+", "+")
         rows = len(self.data["timeline"]["lanes"])
         self.assertLess(max(drawn), rows * 1200)
+        self.assertLess(max(seen), rows * 1200 * 4, "not every event is looked at to draw a frame")
         self.assertGreater(min(drawn[:8]), 0)
         self.assertLess(self.width() * self.data["timeline"]["unit_ns"], 2000, "down to single events")
         self.keep("large")
