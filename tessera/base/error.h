@@ -146,10 +146,7 @@ concept PathLike = requires(const T& part) {
   { part.string() } -> std::convertible_to<std::string_view>;
   part.lexically_normal();
 };
-template <PathLike T>
-void append(std::string& out, const T& part) {
-  out += part.string();
-}
+void append(std::string& out, const PathLike auto& part) { out += part.string(); }
 
 /// Lists are written [a, b, c].
 template <std::ranges::input_range T>

@@ -134,8 +134,9 @@ class Row {
     std::memcpy(words, &contents, sizeof contents);
     put_words(words);
   }
-  /// Likewise, of contents that were put together as words, which saves the way through memory.
+  /// Words of its contents.
   static constexpr std::size_t kWords = (sizeof(T) + 7) / 8;
+  /// As put(), of contents that were put together as words, which saves the way through memory.
   void put_words(const std::uint64_t (&words)[kWords]) {
     if (table_ != nullptr) table_->store_alone(index_, words);
   }
