@@ -9,6 +9,7 @@
 #include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
 
+#include <chrono>
 #include <csignal>
 #include <optional>
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include "tessera/record/read_run.h"
 #include "tessera/record/report/detail/collective_table.h"
