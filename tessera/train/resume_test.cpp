@@ -78,6 +78,17 @@ TEST_F(RunAgain, GoesOnWhereItWasAskedToEndAndLeavesWhatOneRunLeaves) {
   }
 }
 
+TEST_F(RunAgain, ReplayedStepsGoOnAsTheyWouldHave) {
+  (void)run_and(config("whole"));
+  Config replayed = config();
+  replayed.train.graph = true;
+  replayed.run.dump_step = 7;
+  begin(replayed);
+  EXPECT_EQ(run_and(replayed).resumed_from, std::vector<std::int64_t>{5});
+  EXPECT_EQ(difference(left_by(path()), left_by(path("whole"))), "");
+  EXPECT_TRUE(fs::exists(path() / "dump-7" / "rank-0.safetensors"));
+}
+
 TEST_F(RunAgain, AProcessHasItsOwnSignalsBackAfterARun) {
   (void)run_and(config());
   struct sigaction now = {};

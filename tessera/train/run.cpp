@@ -160,9 +160,8 @@ Summary run_in_world(const Config& given, std::FILE* out) {
     if (left-- > 0) keep(step, summary.directory, ranks.rank());
   });
   if (config.run.dump_step > 0) {
-    trainer.before_update([&](const StepReport& report) {
-      if (report.step == config.run.dump_step) dump(report, trainer, summary.directory, ranks.rank());
-    });
+    trainer.before_update(config.run.dump_step,
+                          [&](const StepReport& report) { dump(report, trainer, summary.directory, ranks.rank()); });
   }
   summary.parameters = trainer.parameter_count();
   RankTally tally(ranks.size());

@@ -172,7 +172,7 @@ void Trainer::State::take_step(StepReport& report) {
   const StepValues values = compute([this](std::int64_t m) { return batch_of(next_rows(m), plan, plan.own_rows()); });
   report.loss = ops::item(values.loss).as_double();
   report.grad_norm = ops::item(values.norm.norm).as_double();
-  if (before_update) before_update(report);
+  if (before_update && steps == looked_at_step) before_update(report);
   report.end = judged(report);
   if (report.end == StepEnd::kDone) optimizer.step(report.learning_rate, values.norm.factor);
   drop_gradients();

@@ -79,8 +79,9 @@ class TESSERA_API Trainer {
   StepReport step();
   /// Calls `keep` of every step that the policies stop or skip, before its gradients go (bad_step.h).
   void keep_bad_steps(std::function<void(const BadStep&)> keep);
-  /// Calls `look` in every step when gradients are settled and nothing is updated yet.
-  void before_update(std::function<void(const StepReport&)> look);
+  /// Calls `look` in this step when gradients are settled and nothing is updated yet; with train.graph this step is not
+  /// a replay.
+  void before_update(std::int64_t step, std::function<void(const StepReport&)> look);
   /// Steps taken.
   [[nodiscard]] std::int64_t step_count() const;
   /// What a checkpoint of this trainer holds: parameters and the optimizer's state, the tensors themselves, and as text

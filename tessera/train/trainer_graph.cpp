@@ -11,8 +11,7 @@ using detail::Batch;
 using detail::StepValues;
 
 bool Trainer::State::is_replayed() {
-  if (!config.train.graph) return false;
-  if (before_update && steps == config.run.dump_step) return false;  // somebody looks in the middle of it
+  if (!config.train.graph || steps == looked_at_step) return false;
   if (graph) return true;
   graph.emplace(config, plan);
   return false;

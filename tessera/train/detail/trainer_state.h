@@ -62,7 +62,8 @@ struct Trainer::State {
   std::int64_t steps = 0;
   std::optional<double> mean_norm;  // of steps that were taken
   std::function<void(const BadStep&)> keep_bad_step;
-  std::function<void(const StepReport&)> before_update;
+  std::function<void(const StepReport&)> before_update;  // of one step, which is not replayed
+  std::int64_t looked_at_step = 0;
   std::optional<detail::StepGraph> graph;  // none: steps are not replayed, or the first is still to come
 };
 
