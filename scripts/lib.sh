@@ -95,6 +95,16 @@ require() {
   require_cmake
 }
 
+# want LIST: installs what is missing; where that cannot be, says so and goes on: tests that need it skip.
+want() {
+  local absent
+  absent=$(missing "$1")
+  [[ -n $absent ]] || return 0
+  say "installing $absent"
+  # shellcheck disable=SC2086
+  { command -v apt-get >/dev/null && apt_install $absent; } || say "could not install $absent: tests that need it skip"
+}
+
 require_cmake() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')
