@@ -1,0 +1,52 @@
+// What a profile costs while it is on: whole steps with a window open, and without.
+#include <memory>
+#include <optional>
+
+#include "tessera/base/rank.h"
+#include "tessera/base/testing/bench.h"
+#include "tessera/device/launch_records.h"
+#include "tessera/ops/detail/parallel.h"
+#include "tessera/train/testing/runs.h"
+#include "tessera/train/trainer.h"
+
+namespace tessera::train {
+namespace {
+
+// One trainer takes both kinds of steps, so that they are of the same memory and the same caches.
+class Steps {
+ public:
+  Steps() {
+    Config config = testing::small_config();
+    config.model = {.preset = "tiny"};
+    config.train.batch = 8;
+    config.train.steps = 1'000'000;
+    config_ = resolved(config, 1);
+    trainer_.emplace(config_, testing::synthetic_samples(config_));
+    for (int i = 0; i < 3; ++i) trainer_->step();
+  }
+  double milliseconds(bool is_profiled) {
+    std::optional<device::ProfileWindow> window;
+    if (is_profiled) window.emplace();
+    return 1e3 * trainer_->step().seconds;
+  }
+
+ private:
+  Config config_;
+  std::optional<Trainer> trainer_;
+};
+
+TESSERA_BENCH(profile) {
+  if (!context.wants("profile_overhead")) return;
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));
+  ops::detail::set_thread_budget(1);
+  Steps steps;
+  context.measure({.name = "profile_overhead",
+                   .unit = "ms",
+                   .ours = [&]() -> double { return steps.milliseconds(true); },
+                   .reference_name = "a step that is not profiled",
+                   .reference = [&]() -> double { return steps.milliseconds(false); },
+                   .must_ratio = 0.97});
+}
+
+}  // namespace
+}  // namespace tessera::train
