@@ -1,6 +1,6 @@
-# tessera_embed(target NAME file...): puts files, one after another, into `target` as the bytes tessera_embedded_NAME, ended
+# tessera_embed(layer NAME file...): puts files, one after another, into a layer as the bytes tessera_embedded_NAME, ended
 # by tessera_embedded_NAME_end. A change of a file builds them anew.
-function(tessera_embed target name)
+function(tessera_embed layer name)
   set(out ${CMAKE_CURRENT_BINARY_DIR}/embedded_${name}.S)
   set(parts "")
   set(paths "")
@@ -21,5 +21,9 @@ tessera_embedded_@name@:
     .section .note.GNU-stack,\"\",@progbits
 ")
   set_source_files_properties(${out} PROPERTIES OBJECT_DEPENDS "${paths}")
-  target_sources(${target} PRIVATE ${out})
+  foreach(target tessera_${layer} tessera_${layer}_mutants)
+    if(TARGET ${target})
+      target_sources(${target} PRIVATE ${out})
+    endif()
+  endforeach()
 endfunction()
