@@ -1,5 +1,6 @@
 // Runs that are killed and started again, with ranks as processes: whenever that happens, what is left in the end is
 // what a run that was never killed leaves, bit for bit.
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <time.h>
@@ -156,7 +157,9 @@ TEST_F(Resume, ThoseThatAreLeftGoOnAsASmallerWorld) {
     if (rank != 1) return;
     EXPECT_NE(lines.at(0).find("rank 0 died"), std::string::npos) << lines.at(0);
     EXPECT_EQ(lines.at(1), "going on with 2 of 4 ranks, dp 2 x fsdp 1 x tp 1; 1 more has no place");
-    EXPECT_TRUE(lines.at(2).starts_with("going on after step ")) << lines.at(2);
+    // A checkpoint that was being written then is passed over first, with a word.
+    EXPECT_TRUE(std::ranges::any_of(
+        lines, [](const std::string& line) { return line.find("going on after step ") != std::string::npos; }));
   });
   EXPECT_EQ(ends[0].signal, SIGKILL);
   for (int rank = 1; rank < 4; ++rank) EXPECT_EQ(ends[static_cast<std::size_t>(rank)].exit_code, 0) << rank;
@@ -207,8 +210,10 @@ TEST_F(Resume, WhatIsCutOverTensorRanksCannotGoOnWithoutOne) {
   });
   EXPECT_EQ(ends[0].signal, SIGKILL);
   EXPECT_EQ(ends[1].exit_code, 0);
-  expect_all_ended(comm::run_rank_processes(
-      2, [&](int) { EXPECT_EQ(run(config, nullptr).resumed_from, std::vector<std::int64_t>{6}); }));
+  expect_all_ended(comm::run_rank_processes(2, [&](int) {
+    const std::vector<std::int64_t> resumed = run(config, nullptr).resumed_from;
+    EXPECT_TRUE(resumed == std::vector<std::int64_t>{6} || resumed == std::vector<std::int64_t>{8});
+  }));
 }
 
 }  // namespace
