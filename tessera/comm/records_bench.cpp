@@ -8,7 +8,8 @@
 namespace tessera::comm {
 namespace {
 
-// All its states: asked for, begun, met, ended; three records and four rows.
+// All its states: asked for, begun, met, ended; three records and three rows, a fourth
+// where ranks had to be waited for.
 TESSERA_BENCH(record) {
   const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   const ProcessGroup group = world();

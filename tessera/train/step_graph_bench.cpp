@@ -7,7 +7,6 @@
 // the stream stopped, and that of running a graph of as many nodes with the same edges, in which every kernel is a
 // function that does nothing.
 #include <cstdio>
-#include <ctime>
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/rank.h"
@@ -24,10 +23,14 @@
 #include "tessera/train/detail/step_graph.h"
 #include "tessera/train/model.h"
 #include "tessera/train/optimizer.h"
+#include "tessera/train/testing/cost_of_asking.h"
 #include "tessera/train/testing/runs.h"
 
 namespace tessera::train {
 namespace {
+
+using testing::cost_of_asking;
+using testing::cpu_microseconds;
 
 // A model whose kernels are short.
 Config narrow() {
@@ -45,26 +48,6 @@ Config tiny() {
   config.train.batch = 8;
   config.train.steps = 1000000;
   return resolved(config, 1);
-}
-
-// Of the thread that calls.
-double cpu_microseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return 1e6 * static_cast<double>(now.tv_sec) + 1e-3 * static_cast<double>(now.tv_nsec);
-}
-
-// CPU time in which this thread asks for work.
-template <class F>
-double cost_of_asking(const F& body) {
-  const device::Device host = device::Device::get("host");
-  host.stall_stream(host.default_stream(), true);
-  const double start = cpu_microseconds();
-  body();
-  const double spent = cpu_microseconds() - start;
-  host.stall_stream(host.default_stream(), false);
-  host.synchronize();
-  return spent;
 }
 
 // One rank's step, in both ways.

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <ctime>
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/rank.h"
@@ -21,10 +20,13 @@
 #include "tessera/train/flops.h"
 #include "tessera/train/model.h"
 #include "tessera/train/optimizer.h"
+#include "tessera/train/testing/cost_of_asking.h"
 #include "tessera/train/testing/runs.h"
 
 namespace tessera::train {
 namespace {
+
+using testing::cost_of_asking;
 
 using testing::on_mesh;
 using Clock = std::chrono::steady_clock;
@@ -87,27 +89,6 @@ TESSERA_BENCH(steps) {
                    .reference_name = "twice step_tiny_1rank",
                    .reference = [&]() -> double { return 2 * tokens_per_second(config); },
                    .must_ratio = 0.75});
-}
-
-// Of the thread that calls.
-double cpu_microseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return 1e6 * static_cast<double>(now.tv_sec) + 1e-3 * static_cast<double>(now.tv_nsec);
-}
-
-// CPU time of this thread in which it asks for work. The stream is stopped meanwhile: a stream that has nothing to do
-// may run what it is given on the thread that gives it.
-template <class F>
-double cost_of_asking(const F& body) {
-  const device::Device host = device::Device::get("host");
-  host.stall_stream(host.default_stream(), true);
-  const double start = cpu_microseconds();
-  body();
-  const double spent = cpu_microseconds() - start;
-  host.stall_stream(host.default_stream(), false);
-  host.synchronize();
-  return spent;
 }
 
 // What a step costs the thread that asks for it, kernels and transfers left out.
