@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
 #include <numeric>
 #include <optional>
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
@@ -37,6 +40,22 @@ TEST(ProcessGroup, OfAWorldOfOneGivesBackWhatItGets) {
   Floats x = {1, 2, 3};
   world().all_reduce(x.data(), x.data(), 3, DType::kF32, {}, host.default_stream()).wait();
   EXPECT_EQ(x, (Floats{1, 2, 3}));
+}
+
+// The stream that it was refused on may stand still for long.
+TEST(ProcessGroup, WhatIsRefusedOrdersNothing) {
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));
+  const device::Device host = device::Device::get("host");
+  const device::Stream still = host.create_stream();
+  const device::Stream other = host.create_stream();
+  const ProcessGroup group = world();
+  device::Hold hold = still.hold(std::chrono::seconds(20));
+  host.faults().fail(device::DriverCall::kLaunch, 1);
+  EXPECT_THROW((void)group.launch({.kind = OpKind::kBarrier}, still), DeviceError);
+  EXPECT_EQ(group.state()->record.progress().asked, 0U) << "the watchdog would wait for it";
+  EXPECT_NO_THROW(group.launch({.kind = OpKind::kBarrier}, other).wait(std::chrono::seconds(10)));
+  hold.release();
+  host.synchronize();
 }
 
 TEST(ProcessGroup, AllReduceGivesTheSumToAll) {
