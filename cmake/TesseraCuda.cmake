@@ -17,6 +17,14 @@ else()
   set(TESSERA_HAS_CUDA OFF)
 endif()
 message(STATUS "CUDA device: ${TESSERA_HAS_CUDA}")
+# Kernels that nobody measures are compiled in a tenth of the time, where nvcc knows how.
+set(TESSERA_NVCC_OPTIMISE -O3)
+if(TESSERA_HAS_CUDA AND NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+  execute_process(COMMAND ${TESSERA_NVCC} --help OUTPUT_VARIABLE nvcc_help)
+  if(nvcc_help MATCHES "--Ofast-compile")
+    set(TESSERA_NVCC_OPTIMISE --Ofast-compile=max)
+  endif()
+endif()
 # NCCL is loaded at run time; its header is all that a build needs.
 set(TESSERA_HAS_NCCL OFF)
 if(TESSERA_HAS_CUDA)
@@ -35,7 +43,7 @@ function(tessera_cuda_kernels target source)
   set(out ${CMAKE_CURRENT_BINARY_DIR}/${name})
   add_custom_command(
     OUTPUT ${out}.fatbin
-    COMMAND ${TESSERA_NVCC} -std=c++20 --expt-relaxed-constexpr -diag-suppress 186 -O3 -fatbin -I${PROJECT_SOURCE_DIR}
+    COMMAND ${TESSERA_NVCC} -std=c++20 --expt-relaxed-constexpr -diag-suppress 186 ${TESSERA_NVCC_OPTIMISE} -fatbin -I${PROJECT_SOURCE_DIR}
             -gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_90,code=compute_90
             -MD -MF ${out}.fatbin.d -o ${out}.fatbin ${path}
     DEPENDS ${path}

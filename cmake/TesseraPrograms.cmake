@@ -11,7 +11,8 @@
 #   x_test.cu, testing/x.cu   kernels for the tests
 #   testing/x_main.cpp   a main function, added to programs by name and never to the tests
 #
-# The target tests_<layer> builds the tests of a layer, tests_gpu all that need a GPU, benches the bench programs.
+# The target tests_<layer> builds the tests of a layer, tests_gpu all that need a GPU, benches the bench programs, and
+# campaigns what only long campaigns run: the layers once more with planted bugs in them.
 # In the dev build, code of the tests is compiled for quick building; only the layers themselves are optimised in full.
 set(TESSERA_TEST_OPTIONS "")
 set(TESSERA_TEST_TIMEOUT 300)  # seconds: only reached when something hangs
@@ -27,6 +28,7 @@ if(TESSERA_TESTS)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   add_custom_target(tests_gpu)
   add_custom_target(benches)
+  add_custom_target(campaigns)
 endif()
 
 function(tessera_layer_programs layer sources kernels)
@@ -102,7 +104,8 @@ function(tessera_mutants_program layer)
                    --prefix ${layer}. --minimum 6 --program $<TARGET_FILE:${layer}_tests_mutants>)
   set_tests_properties(${layer}_mutants PROPERTIES LABELS "campaign;mutants;${layer}" TIMEOUT 1800
                        ENVIRONMENT TESSERA_RECORD_BYTES=1MiB)
-  add_dependencies(tests_${layer} ${layer}_tests_mutants)
+  set_target_properties(${layer}_tests_mutants PROPERTIES EXCLUDE_FROM_ALL TRUE)
+  add_dependencies(campaigns ${layer}_tests_mutants)
 endfunction()
 
 function(tessera_layer_test layer source)
@@ -149,16 +152,12 @@ function(tessera_layer_test layer source)
     string(REGEX REPLACE "_suite_test$" "" implementation ${stem})
     string(REGEX MATCH "^[^_]+" prefix ${implementation})
     # The bugs planted in the layer itself are caught on the host; processes that share a GPU only slow each other down.
-    # A suite whose every case starts processes (shm, mpi) is too slow for more than its own, and the suite of comm, which
-    # waits for many deadlines, for more than the campaigns.
+    # A suite whose every case starts processes (shm, mpi) is too slow for more than its own.
     set(which --prefix ${prefix}. --prefix ${layer}.)
     if(label STREQUAL "gpu")
       set(which --prefix ${prefix}. --jobs 1)
-    elseif(layer STREQUAL "comm")
-      set(label campaign)
-      if(NOT prefix STREQUAL "thread")
-        set(which --prefix ${prefix}. --minimum 5)
-      endif()
+    elseif(layer STREQUAL "comm" AND NOT prefix STREQUAL "thread")
+      set(which --prefix ${prefix}. --minimum 5)
     elseif(layer STREQUAL "shard")
       list(APPEND which --minimum 12)
     elseif(layer STREQUAL "train")
@@ -167,12 +166,15 @@ function(tessera_layer_test layer source)
     add_test(NAME ${layer}_${implementation}_mutants
              COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py --sources ${CMAKE_CURRENT_SOURCE_DIR}
                      ${which} --program $<TARGET_FILE:${target}_mutants>)
-    set_tests_properties(${layer}_${implementation}_mutants PROPERTIES
-      LABELS "${label};mutants;${layer}" TIMEOUT 1800 SKIP_REGULAR_EXPRESSION "skipped: every test")
-    add_dependencies(tests_${layer} ${target}_mutants)
+    set_target_properties(${target}_mutants PROPERTIES EXCLUDE_FROM_ALL TRUE)
     if(label STREQUAL "gpu")
       add_dependencies(tests_gpu ${target}_mutants)
+    else()
+      set(label campaign)
+      add_dependencies(campaigns ${target}_mutants)
     endif()
+    set_tests_properties(${layer}_${implementation}_mutants PROPERTIES
+      LABELS "${label};mutants;${layer}" TIMEOUT 1800 SKIP_REGULAR_EXPRESSION "skipped: every test")
   endif()
 endfunction()
 

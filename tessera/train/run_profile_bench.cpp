@@ -15,31 +15,24 @@ namespace {
 // One trainer takes both kinds of steps, so that they are of the same memory and the same caches.
 class Steps {
  public:
-  Steps() {
-    Config config = testing::small_config();
-    config.model = {.preset = "tiny"};
-    config.train.batch = 8;
-    config.train.steps = 1'000'000;
-    config_ = resolved(config, 1);
-    trainer_.emplace(config_, testing::synthetic_samples(config_));
-    for (int i = 0; i < 3; ++i) trainer_->step();
+  explicit Steps(const Config& config) : trainer_(config, testing::synthetic_samples(config)) {
+    for (int i = 0; i < 3; ++i) trainer_.step();
   }
   double milliseconds(bool is_profiled) {
     std::optional<device::ProfileWindow> window;
     if (is_profiled) window.emplace();
-    return 1e3 * trainer_->step().seconds;
+    return 1e3 * trainer_.step().seconds;
   }
 
  private:
-  Config config_;
-  std::optional<Trainer> trainer_;
+  Trainer trainer_;
 };
 
 TESSERA_BENCH(profile) {
   if (!context.wants("profile_overhead")) return;
   const RankScope rank(std::make_shared<RankContext>(RankPlace{}));
   ops::detail::set_thread_budget(1);
-  Steps steps;
+  Steps steps(testing::bench_config(context.is_brief()));
   context.measure({.name = "profile_overhead",
                    .unit = "ms",
                    .ours = [&]() -> double { return steps.milliseconds(true); },

@@ -34,15 +34,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWarm = 2;
 constexpr int kTimed = 4;
 
-// The preset, in f32.
-Config tiny() {
-  Config config = testing::small_config();
-  config.model = {.preset = "tiny"};
-  config.train.batch = 8;
-  config.train.steps = 1000;
-  return resolved(config, 1);
-}
-
 // Tokens a second, over all ranks, of some steps of a run of its own.
 double tokens_per_second(const Config& config) {
   double rate = 0;
@@ -75,7 +66,7 @@ double sgemm_gflops() {
 }
 
 TESSERA_BENCH(steps) {
-  const Config config = tiny();
+  const Config config = testing::bench_config(context.is_brief());
   context.measure(
       {.name = "step_tiny_1rank",
        .unit = "GFLOP/s",
@@ -165,7 +156,7 @@ TESSERA_BENCH(host_cost) {
   const std::string row = "sharded_cpu_per_op";
   if (!context.wants(row) && !context.wants(row + "_8_steps") && !context.wants("sharded_cpu_per_redistribution"))
     return;
-  const Config config = on_mesh(tiny(), 2, 1, 2);
+  const Config config = on_mesh(testing::bench_config(context.is_brief()), 2, 1, 2);
   const HostCost once = host_cost(config, 1);
   const std::string counts = std::to_string(static_cast<int>(once.operators)) + " operators and " +
                              std::to_string(static_cast<int>(once.redistributions)) + " launches a step";
@@ -210,7 +201,7 @@ Memory memory_of(const Config& config) {
 }
 
 TESSERA_BENCH(memory) {
-  const Config config = tiny();
+  const Config config = testing::bench_config(context.is_brief());
   const auto width = static_cast<double>(config.model.width);
   const double layer = 4 * (2 * width + 3 * width * width + 3 * width * static_cast<double>(config.model.hidden));
   if (context.wants("fsdp_memory")) {

@@ -30,6 +30,15 @@ Config small_config() {
   return config;
 }
 
+Config bench_config(bool is_brief) {
+  Config config = small_config();
+  config.model = {.preset = "tiny"};
+  if (is_brief) config.model = {.preset = "tiny", .width = 32, .layers = 2, .sequence = 32};
+  config.train.batch = is_brief ? 4 : 8;
+  config.train.steps = 1'000'000;
+  return resolved(config, 1);
+}
+
 Config on_mesh(Config config, int dp, int fsdp, int tp) {
   config.mesh.dp = dp;
   config.mesh.fsdp = fsdp;

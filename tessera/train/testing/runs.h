@@ -12,6 +12,9 @@ namespace tessera::train::testing {
 
 /// A resolved configuration of a model that any mesh of up to 4 ranks can be made of, on one rank.
 Config small_config();
+/// The preset `tiny`, resolved for one rank, for as many steps as one likes: what benches take steps of. Where rows are
+/// only run to see that they work (`is_brief`), a smaller one.
+Config bench_config(bool is_brief);
 /// On these axes.
 Config on_mesh(Config config, int dp, int fsdp, int tp);
 /// "dp 2 x tp 2".
