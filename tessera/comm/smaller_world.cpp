@@ -6,6 +6,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/comm/communicator.h"
+#include "tessera/comm/detail/group_hooks.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/process_world.h"
 #include "tessera/comm/detail/world_state.h"
@@ -52,6 +53,8 @@ SmallerWorld::SmallerWorld(std::span<const int> ranks, std::chrono::nanoseconds 
         if (ranks.size() > 1) {
           processes = std::make_shared<ProcessWorld>(std::make_shared<PrefixStore>("world", store), rank);
           processes->meet(static_cast<int>(ranks.size()), timeout);
+          // Those that are here have told of what ended the world before.
+          if (auto* observer = detail::group_observer()) observer->rank_opens(rank_->place(), /*is_process=*/true);
         }
         if (processes)
           rank_->part<WorldState>(

@@ -80,6 +80,7 @@ void Watchdog::rank_opens(const RankPlace& place, bool is_process) {
     run_dirs_[place.rank.value()] = place.run_dir.empty() ? env::run_dir() : place.run_dir;
     is_process_ |= is_process;
     if (is_process) {
+      if (process_rank_ >= 0) begin_anew();
       process_rank_ = place.rank.value();
       world_size_ = place.world_size;
     }
@@ -96,6 +97,13 @@ void Watchdog::rank_is_placed() {
   recorder_ = &recorder;
   heartbeat_ = recorder.table<HeartbeatRow>().claim(
       {.pid = static_cast<std::uint64_t>(::getpid()), .beats = 0, .when = recorder.now(), .told = 0});
+}
+
+// In a smaller world. Groups of the one before are there still, and of no more interest.
+void Watchdog::begin_anew() {
+  groups_.clear();
+  generation_ = 0;
+  if (!TESSERA_MUTANT("watch.smaller_world_unwatched")) arm();
 }
 
 void Watchdog::arm() {

@@ -77,6 +77,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   void say(int rank, const std::string& words, const std::string& path, std::uint64_t arming);
   void act(const Trouble& trouble);
   void abort_groups(int rank, const std::string& reason);
+  void begin_anew();
   void arm();
 
   std::mutex mutex_;  // for all that follows, never held while others are waited for
