@@ -51,10 +51,10 @@ SmallerWorld::SmallerWorld(std::span<const int> ranks, std::chrono::nanoseconds 
         const Rank rank = rank_->place().rank;
         std::shared_ptr<ProcessWorld> processes;
         if (ranks.size() > 1) {
+          // All that are left have told of what ended the world before, and nothing of this one has begun.
+          if (auto* observer = detail::group_observer()) observer->rank_opens(rank_->place(), /*is_process=*/true);
           processes = std::make_shared<ProcessWorld>(std::make_shared<PrefixStore>("world", store), rank);
           processes->meet(static_cast<int>(ranks.size()), timeout);
-          // Those that are here have told of what ended the world before.
-          if (auto* observer = detail::group_observer()) observer->rank_opens(rank_->place(), /*is_process=*/true);
         }
         if (processes)
           rank_->part<WorldState>(
