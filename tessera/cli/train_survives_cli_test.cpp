@@ -70,8 +70,7 @@ bool have_own_mounts() {
   const auto write = [](const char* path, const std::string& text) {
     return static_cast<bool>(std::ofstream(path) << text << std::flush);
   };
-  return write("/proc/self/setgroups", "deny") &&
-         write("/proc/self/uid_map", "0 " + std::to_string(user) + " 1") &&
+  return write("/proc/self/setgroups", "deny") && write("/proc/self/uid_map", "0 " + std::to_string(user) + " 1") &&
          write("/proc/self/gid_map", "0 " + std::to_string(group) + " 1");
 }
 
@@ -189,8 +188,8 @@ TEST_F(Survives, ASlurmJobWhoseMachineFailedGoesOnFromItsLastCheckpoint) {
   EXPECT_EQ(summary(run).at("end"), "done");
   ASSERT_EQ(summary(run).at("resumed_from").size(), 1u);
   EXPECT_GE(summary(run).at("resumed_from").at(0), 20) << "the one of step 40 may not have been whole";
-  const Outcome whole = script(job(number, 0, "--mesh.fsdp 2 " + small +
-                                                  "--train.steps 200 --checkpoint.every 20 --run.directory whole"));
+  const Outcome whole = script(
+      job(number, 0, "--mesh.fsdp 2 " + small + "--train.steps 200 --checkpoint.every 20 --run.directory whole"));
   ASSERT_EQ(whole.code, 0) << whole.err;
   EXPECT_TRUE(tensors(directory + "/" + run + "/checkpoints/step-000000200") ==
               tensors(directory + "/whole/checkpoints/step-000000200"))

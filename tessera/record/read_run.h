@@ -18,8 +18,8 @@ struct ReadOptions {
   /// all records are looked at.
   std::size_t last_launches = 4096;
   bool has_memory = true;  ///< whether the memory of ranks is looked at
-  /// Nanoseconds since 1970: of a run that went on as a smaller world then, what began before is left out, and ranks are
-  /// those of that world. 0: as the run was started.
+  /// Nanoseconds since 1970: of a run that went on as a smaller world then, what began before is left out, and ranks
+  /// are those of that world. 0: as the run was started.
   std::int64_t smaller_since_ns = 0;
 };
 

@@ -197,8 +197,8 @@ TEST_F(DumpedStep, EqualsWhatItsParametersGive) {
   const tensor::SafetensorsFile file = dump(config);
   const auto given = [&](const std::string& name) { return file.map(name); };
   const auto same = [](const Tensor& got, const Tensor& want) { return values_of(got) == values_of(want); };
-  EXPECT_TRUE(same(given("activations/embedding"),
-                   ops::embedding(given("parameters/embedding"), given("activations/tokens"))));
+  EXPECT_TRUE(
+      same(given("activations/embedding"), ops::embedding(given("parameters/embedding"), given("activations/tokens"))));
   EXPECT_TRUE(same(given("activations/layers.0.attention_norm"),
                    ops::rms_norm(given("activations/embedding"), given("parameters/layers.0.attention_norm"),
                                  config.model.norm_eps)));

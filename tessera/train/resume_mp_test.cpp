@@ -247,7 +247,8 @@ TEST_F(Resume, ARunThatLosesItsFirstRankAtTheEndSaysSoAtOnce) {
   dies_before([&](const detail::RunRanks& ranks) {
     expect_lost([&] { (void)ranks.collect({.rank = 1}); }, "before the summary was written");
   });
-  dies_before([&](const detail::RunRanks& ranks) { expect_lost([&] { ranks.finish(); }, "before the summary was written"); });
+  dies_before(
+      [&](const detail::RunRanks& ranks) { expect_lost([&] { ranks.finish(); }, "before the summary was written"); });
 }
 
 TEST_F(Resume, ARunThatLosesARankWhenAllIsWrittenIsDone) {

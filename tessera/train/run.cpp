@@ -161,11 +161,9 @@ Summary run_in_world(const Config& given, std::FILE* out) {
     if (left-- > 0) keep(step, summary.directory, ranks.rank());
   });
   if (config.run.dump_step > 0) {
-    trainer.before_update(config.run.dump_step,
-                          [&](const StepReport& report, const StepActivations& activations) {
-                            dump({report, activations, config.train.accumulate}, trainer, summary.directory,
-                                 ranks.rank());
-                          });
+    trainer.before_update(config.run.dump_step, [&](const StepReport& report, const StepActivations& activations) {
+      dump({report, activations, config.train.accumulate}, trainer, summary.directory, ranks.rank());
+    });
   }
   summary.parameters = trainer.parameter_count();
   RankTally tally(ranks.size());

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
-#include <fstream>
 #include <exception>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <nlohmann/json.hpp>

@@ -403,8 +403,7 @@ void Watchdog::say(int rank, const std::string& words, const std::string& path, 
     const std::lock_guard lock(mutex_);
     if (smaller_since_ns_ != 0) world = concat("in the smaller world of ", world_size_, " ranks, ");
   }
-  const std::string line =
-      concat("tessera: rank ", rank, ": ", world, words, path.empty() ? "" : "; see ", path, "\n");
+  const std::string line = concat("tessera: rank ", rank, ": ", world, words, path.empty() ? "" : "; see ", path, "\n");
   // One write: lines of ranks that share a terminal do not mix.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   {
