@@ -1,7 +1,7 @@
 // How a run uses its checkpoints, in one process: what it goes on from, what it refuses, what it leaves.
 #include <gtest/gtest.h>
-#include <signal.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
