@@ -7,6 +7,7 @@
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
+#include "tessera/memory/allocator.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/tensor/safetensors.h"
 #include "tessera/train/checkpoint/detail/index.h"
@@ -143,6 +144,23 @@ TEST(Checkpoint, HoldsWhatTheTensorsHeldWhenItWasSaved) {
   EXPECT_EQ(testing::count_wrong(state, 3), 0);
   load_checkpoint(checkpoints_in(directory.path()).at(0), state);
   EXPECT_EQ(testing::count_wrong(state, 2), 0);
+}
+
+// So the peak that a run is told, and the plan of it, are of the steps alone (docs/checkpoints.md).
+TEST(Checkpoint, TakesNoMemoryOfTheAllocatorForItsCopy) {
+  const CheckpointDirectory directory;
+  simulate(2, [&] {
+    const CheckpointState state = small_state();
+    testing::set_known(state, 1);
+    const memory::Allocator allocator = memory::Allocator::of(device::Device::get("host"));
+    const memory::Statistics before = allocator.statistics();
+    CheckpointWriter writer({.directory = directory.path()});
+    for (const std::int64_t step : {1, 2}) writer.save(step, state);
+    writer.finish();
+    EXPECT_THAT(writer.take_errors(), IsEmpty());
+    EXPECT_EQ(allocator.statistics().allocations, before.allocations);
+    EXPECT_EQ(allocator.statistics().peak_live_nbytes, before.peak_live_nbytes);
+  });
 }
 
 TEST(Checkpoint, SavesAViewThatDoesNotLieDense) {
