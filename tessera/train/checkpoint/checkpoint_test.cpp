@@ -282,6 +282,22 @@ TEST(Checkpoint, WhatDeadWritersLeftIsRemoved) {
   EXPECT_EQ(verify_checkpoint(directory.path() / "step-000000020").faults.size(), 0U);
 }
 
+TEST(Checkpoint, TwoRunsDoNotWriteToOneDirectory) {
+  const CheckpointDirectory directory;
+  CheckpointWriter writer({.directory = directory.path()});
+  save_known(writer, 10);
+  {
+    std::filesystem::create_directory(directory.path() / "step-000000020.partial");  // being written, say
+    CheckpointWriter other({.directory = directory.path(), .keep = 1});
+    save_known(other, 20);
+    EXPECT_THAT(other.take_errors(), ElementsAre(AllOf(HasSubstr("another run"), HasSubstr("directory of its own"))));
+    EXPECT_TRUE(std::filesystem::exists(directory.path() / "step-000000020.partial"));
+  }
+  save_known(writer, 30);
+  EXPECT_THAT(writer.take_errors(), IsEmpty());
+  EXPECT_THAT(steps_in(directory.path()), ElementsAre(30, 10));
+}
+
 TEST(Checkpoint, RefusesWhatCanNeverBeSaved) {
   const CheckpointDirectory directory;
   CheckpointWriter writer({.directory = directory.path()});
