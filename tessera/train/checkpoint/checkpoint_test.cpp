@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 
 #include "tessera/base/testing/expect_error.h"
@@ -202,6 +203,32 @@ TEST(Checkpoint, ADiskThatIsFullIsAnErrorOfAllRanksAndTheLastOneStays) {
     EXPECT_THAT(writer.take_errors(), IsEmpty());
   });
   EXPECT_THAT(names_in(directory.path()), ElementsAre("step-000000010", "step-000000030"));
+}
+
+TEST(Checkpoint, ARankThatComesLateIsToldWhatFailedAndNotWhatFollowedFromThat) {
+  const CheckpointDirectory directory;
+  std::atomic<bool> is_over = false;
+  simulate(2, [&] {
+    CheckpointWriter writer({.directory = directory.path()});
+    const CheckpointState state = small_state();
+    testing::set_known(state, 10);
+    const device::Stream late = device::Device::get("host").create_stream({.name = "late", .may_spin = true});
+    if (current_place().rank == Rank(0)) {
+      inject([](const std::string& /*path*/, std::uint64_t /*written*/) { return ENOSPC; });
+      writer.save(10, state);
+      writer.finish();  // what was written so far is removed
+      is_over = true;
+      is_over.notify_all();
+    } else {
+      const tensor::StreamScope scope(late);
+      const device::Hold hold = late.hold(60s);
+      writer.save(10, state);
+      is_over.wait(false);
+      hold.release();
+      writer.finish();
+    }
+    EXPECT_THAT(writer.take_errors(), ElementsAre(AllOf(HasSubstr("No space left"), HasSubstr("rank-000000"))));
+  });
 }
 
 TEST(Checkpoint, ADirectoryThatCannotBeMadeIsAnErrorAndNoEnd) {

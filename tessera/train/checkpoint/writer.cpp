@@ -138,10 +138,10 @@ struct CheckpointWriter::State {
     } catch (const std::exception& error) {
       const auto* ours = dynamic_cast<const Error*>(&error);
       const std::string why = ours != nullptr ? ours->message() : error.what();
-      meeting.fail(why);
-      note_error(now.step, why);
+      const std::optional<std::string> first = meeting.fail(why);
+      note_error(now.step, first.value_or(why));
       // What another rank failed with is that rank's to say.
-      if (ours == nullptr || ours->kind() != ErrorKind::kAborted)
+      if (!first && (ours == nullptr || ours->kind() != ErrorKind::kAborted))
         log::error("checkpoint of step ", now.step, ": ", why);
       if (directory) {  // of another run nothing is touched
         std::error_code none;
