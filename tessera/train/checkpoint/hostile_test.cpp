@@ -23,7 +23,6 @@ using layout::Mesh;
 using testing::CheckpointDirectory;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using Json = nlohmann::ordered_json;
 
 // A checkpoint of two ranks, step 5, that tests spoil.
