@@ -255,6 +255,10 @@ TEST_F(RunAgain, ADamagedCheckpointIsPassedOverWithAWord) {
     file.seekp(-5, std::ios::end);
     file.put('\x7f');
   }
+  Config named = config("named");
+  named.checkpoint.resume = last.string();
+  expect_error<IoError>([&] { (void)run_and(named); },
+                        {"step-000000005", "is damaged", "rank-000000", "checksum is wrong", "name another"});
   EXPECT_EQ(run_and(config()).resumed_from, std::vector<std::int64_t>{4});
   EXPECT_TRUE(contains(said, "step-000000005")) << said;
   EXPECT_TRUE(contains(said, "going on after step 4")) << said;

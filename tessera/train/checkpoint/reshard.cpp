@@ -10,6 +10,7 @@
 #include "tessera/train/checkpoint/detail/directory.h"
 #include "tessera/train/checkpoint/detail/shard_file.h"
 #include "tessera/train/checkpoint/detail/whole_tensors.h"
+#include "tessera/train/checkpoint/verify.h"
 
 namespace tessera::train {
 namespace {
@@ -155,6 +156,11 @@ class NewCheckpoint {
 
 CheckpointInfo reshard_checkpoint(const CheckpointInfo& from, const Mesh& mesh,
                                   const std::filesystem::path& directory) {
+  // What is written gets checksums of its own, which would make damage look sound.
+  const CheckpointVerdict verdict = verify_checkpoint(from.path);
+  TESSERA_CHECK_AS(IoError, verdict.faults.empty(), "reshard: '", from.path.string(),
+                   "' is damaged: ", to_string(verdict.faults.front()),
+                   "; `tessera checkpoint verify` names all that is wrong with it, reshard another");
   detail::WholeTensors tensors(from);
   TESSERA_CHECK(mesh.ranks().first == 0 && mesh == Mesh::parse(mesh.text()), "reshard: mesh ", mesh.text(),
                 " does not begin at rank 0");

@@ -13,7 +13,7 @@ namespace tessera::train {
 /// Writes the checkpoint `from` to DIRECTORY/step-N as the ranks of `mesh` would have: an axis cuts what the axis of
 /// the same name cut before (sizes that were given piece by piece become even ones), axes that are new cut nothing,
 /// plain tensors stay plain. One tensor is in memory at a time. What is there must not be overwritten: InvalidArgument.
-/// Returns the new one.
+/// All of it is verified first, and what is damaged is an IoError. Returns the new one.
 TESSERA_API CheckpointInfo reshard_checkpoint(const CheckpointInfo& from, const layout::Mesh& mesh,
                                               const std::filesystem::path& directory);
 
