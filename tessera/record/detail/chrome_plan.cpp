@@ -87,7 +87,7 @@ class Planner {
     const Launch& launch = *each.launch;
     if (launch.stage == Stage::kAsked) return;
     each.is_run_drawn = true;
-    each.begin_ns = can_be(launch.begun_ns) ? launch.begun_ns : each.when_ns;
+    each.begin_ns = std::max(can_be(launch.begun_ns) ? launch.begun_ns : each.when_ns, shared_.base_ns);
     std::int64_t known = each.begin_ns;
     for (const std::int64_t moment : {launch.met_ns, launch.ended_ns}) {
       if (can_be(moment)) known = std::max(known, moment);
