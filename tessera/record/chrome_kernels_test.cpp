@@ -167,6 +167,21 @@ TEST_F(ChromeKernels, AMarkThatIsOpenIsDrawnToWhereItsRankWasLastSeenAndOnce) {
   EXPECT_GT(marks[0].at("dur"), marks[1].at("dur"));
 }
 
+TEST_F(ChromeKernels, AMarkThatWouldReachOutOfTheOneItBeganInIsCut) {
+  record.mark_begin(10, "step", 1, 0);
+  record.mark_end(20, "step", 1, 0);
+  Evidence evidence = evidence_of(record.path());
+  evidence.ranks[0].marks.push_back({.name = "odd",
+                                     .value = 2,
+                                     .thread = "loader",
+                                     .since_ns = record.wall_ns(15),
+                                     .tid = static_cast<std::uint32_t>(::gettid())});
+  evidence.ranks[0].marks.push_back({.name = "never", .value = 3, .thread = "loader", .since_ns = 5});
+  const json trace = write(evidence);
+  EXPECT_THAT(slices(trace, "user_annotation"), UnorderedElementsAre("step 1 10-20", "odd 2 15-20"));
+  EXPECT_THAT(trace.dump(), HasSubstr("loader " + std::to_string(::gettid())));
+}
+
 TEST_F(ChromeKernels, AskingNeverReachesOutOfAMark) {
   for (std::int64_t i = 0; i < 20; ++i) {
     record.mark_begin(100 * i, "data", i, 0);
