@@ -79,7 +79,7 @@ std::filesystem::path checkpoints_directory(const std::string& path) {
   std::error_code error;
   TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(path, error), path, ": is no directory");
   if (holds_checkpoints(path)) return path;
-  const std::filesystem::path inside = std::filesystem::path(path) / "checkpoints";
+  std::filesystem::path inside = std::filesystem::path(path) / "checkpoints";
   TESSERA_CHECK_AS(IoError, holds_checkpoints(inside), path,
                    ": holds no checkpoints; they are directories step-N in it, or in its folder 'checkpoints'");
   return inside;
