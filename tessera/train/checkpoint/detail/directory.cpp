@@ -1,6 +1,8 @@
 #include "tessera/train/checkpoint/detail/directory.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,6 +27,17 @@ void remove_quietly(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
   if (error) log::warn("checkpoints: ", path.string(), " cannot be removed: ", error.message());
+}
+
+// Makes a directory and those above it; that each is there outlives a crash.
+void make_durable(const fs::path& path, std::error_code& error) {
+  if (fs::is_directory(path, error)) return;
+  const fs::path above = path.parent_path();
+  error.clear();
+  if (!above.empty() && above != path) make_durable(above, error);
+  if (error) return;
+  fs::create_directory(path, error);
+  if (!error) sync_directory(above.empty() ? "." : above);
 }
 
 // Out of sight by one rename before its files go one by one.
@@ -62,6 +75,22 @@ DirectoryEntries entries_of(const fs::path& directory) {
   std::ranges::sort(entries.checkpoints, newest_first);
   std::ranges::sort(entries.partials, newest_first);
   return entries;
+}
+
+std::shared_ptr<void> open_directory(const fs::path& directory) {
+  std::error_code error;
+  make_durable(directory, error);
+  TESSERA_CHECK_AS(IoError, !error, "making the directory '", directory.string(), "': ", error.message(),
+                   way_out(error.value()));
+  const std::shared_ptr<int> descriptor(new int(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+                                        [](const int* open) {
+                                          if (*open >= 0) ::close(*open);
+                                          delete open;
+                                        });
+  const bool is_taken = *descriptor >= 0 && ::flock(*descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  TESSERA_CHECK_AS(IoError, !is_taken, "'", directory.string(),
+                   "' is where another run writes its checkpoints; give each run a directory of its own");
+  return descriptor;
 }
 
 fs::path partial_of(const fs::path& directory, std::int64_t step) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,14 @@ struct DirectoryEntries {
 /// Nothing when there is no such directory.
 DirectoryEntries entries_of(const std::filesystem::path& directory);
 
+/// Makes the directory, durably, and keeps other writers of checkpoints out of it until the result goes or this process
+/// ends, however that happens. A file system that has no locks keeps nobody out. IoError with the way out.
+std::shared_ptr<void> open_directory(const std::filesystem::path& directory);
 /// Where a checkpoint is written aside.
 std::filesystem::path partial_of(const std::filesystem::path& directory, std::int64_t step);
 /// Removes what is left of writers that died, with a word for each that was being written.
 void remove_leftovers(const std::filesystem::path& directory);
-/// Makes the directory that a checkpoint is written to aside; IoError with the way out.
+/// Makes what a checkpoint is written to aside, in an open directory; IoError with the way out.
 void make_partial(const std::filesystem::path& directory, std::int64_t step);
 /// Puts what was written aside in its place, over one of the same step, and makes that durable. The last of its files
 /// came by write_file, which has synced the directory itself.
