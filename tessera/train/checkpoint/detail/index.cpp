@@ -20,6 +20,7 @@ using nlohmann::ordered_json;
 constexpr std::string_view kFormat = "tessera checkpoint";
 constexpr std::int64_t kVersion = 1;
 constexpr std::size_t kMostDims = 64;
+constexpr std::size_t kMostDepth = 16;  // of lists and objects in each other; an index has 5
 constexpr std::uint64_t kMostHeaderNbytes = 100'000'000 + (1 << 16);
 
 // Reads fields of one index and says what is wrong with them.
@@ -172,11 +173,11 @@ std::string write_index(const CheckpointIndex& index) {
 }
 
 CheckpointIndex read_index(std::string_view text, const std::string& path) {
-  const ordered_json root = ordered_json::parse(text, nullptr, false);
   IndexReader reader(path);
-  constexpr std::size_t kMostNested = 16;  // an index has 5; its text is made again for the checksum, by recursion
-  reader.check(tessera::detail::json_depth(text) <= kMostNested, "it is no index of a checkpoint: nested deeper than ",
-               kMostNested);
+  // For the checksum a text is made of it again, by recursion.
+  reader.check(tessera::detail::json_depth(text) <= kMostDepth, "it is no index of a checkpoint: nested deeper than ",
+               kMostDepth);
+  const ordered_json root = ordered_json::parse(text, nullptr, false);
   reader.check(root.is_object() && root.contains("xxh3") && root.contains("checkpoint") && root.size() == 2,
                "it is no index of a checkpoint, or damaged");
   reader.check(root["xxh3"].is_string() && root["xxh3"] == hash_of(root["checkpoint"].dump(
