@@ -247,22 +247,35 @@ TEST_F(RunAgain, NeverRefusesAndAPathBeginsFromThere) {
   expect_error<IoError>([&] { (void)run_and(nothing); }, {"nothing", "no good checkpoint"});
 }
 
-TEST_F(RunAgain, ADamagedCheckpointIsPassedOverWithAWord) {
-  begin(config());
-  const fs::path last = path() / "checkpoints" / "step-000000005";
-  for (const auto& entry : fs::directory_iterator(last)) {
+// Changes a byte of a tensor in each file.
+void damage(const fs::path& checkpoint) {
+  for (const auto& entry : fs::directory_iterator(checkpoint)) {
     if (!entry.path().filename().string().starts_with("rank-")) continue;
     std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-5, std::ios::end);
     file.put('\x7f');
   }
-  Config named = config("named");
-  named.checkpoint.resume = last.string();
-  expect_error<IoError>([&] { (void)run_and(named); },
-                        {"step-000000005", "is damaged", "rank-000000", "checksum is wrong", "name another"});
+}
+
+TEST_F(RunAgain, ADamagedCheckpointThatIsNamedIsRefused) {
+  begin(config());
+  const fs::path named = path() / "checkpoints" / "step-000000004";
+  damage(named);
+  Config from = config("elsewhere");
+  from.checkpoint.resume = named.string();
+  expect_error<IoError>([&] { (void)run_and(from); },
+                        {named.string(), "rank-000000.safetensors", "checksum is wrong", "verify"});
+  EXPECT_FALSE(fs::exists(path("elsewhere") / "config.toml"));
+  fs::remove(named / "index.json");
+  expect_error<IoError>([&] { (void)run_and(from); }, {named.string(), "index.json", "No such file"});
+}
+
+TEST_F(RunAgain, ADamagedCheckpointIsPassedOverWithAWord) {
+  begin(config());
+  damage(path() / "checkpoints" / "step-000000005");
   EXPECT_EQ(run_and(config()).resumed_from, std::vector<std::int64_t>{4});
-  EXPECT_TRUE(contains(said, "step-000000005")) << said;
-  EXPECT_TRUE(contains(said, "going on after step 4")) << said;
+  EXPECT_TRUE(contains(said, "step-000000005 is passed over")) << said;
+  EXPECT_TRUE(contains(said, "\ngoing on after step 4")) << "on a line of its own\n" << said;
   EXPECT_EQ(testing::wrong_lines(path(), 12, 1), "");
   (void)run_and(config("whole"));
   EXPECT_EQ(difference(left_by(path()), left_by(path("whole"))), "");

@@ -1,5 +1,6 @@
 // The directory of a run's checkpoints: what lies in it, and how a checkpoint comes and goes. Both are one rename, so
-// that whoever looks sees a whole checkpoint or none: what is being written, replaced or removed is called .partial.
+// that whoever looks sees a whole checkpoint or none: what is being written is called .partial, what is being removed
+// or was replaced .removed.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct NamedStep {
 struct DirectoryEntries {
   std::vector<NamedStep> checkpoints;  ///< step-N
   std::vector<NamedStep> partials;     ///< step-N.partial
+  std::vector<NamedStep> removed;      ///< step-N.removed: once good, and half gone
 };
 /// Nothing when there is no such directory.
 DirectoryEntries entries_of(const std::filesystem::path& directory);
@@ -29,7 +31,7 @@ DirectoryEntries entries_of(const std::filesystem::path& directory);
 std::shared_ptr<void> open_directory(const std::filesystem::path& directory);
 /// Where a checkpoint is written aside.
 std::filesystem::path partial_of(const std::filesystem::path& directory, std::int64_t step);
-/// Removes what is left of writers that died, with a word for each.
+/// Removes what is left of writers that died, with a word for each that was being written.
 void remove_leftovers(const std::filesystem::path& directory);
 /// Makes what a checkpoint is written to aside, in an open directory; IoError with the way out.
 void make_partial(const std::filesystem::path& directory, std::int64_t step);
