@@ -71,7 +71,8 @@ TEST_F(Export, ChromeKeepsToTheSizeThatItWasGiven) {
   EXPECT_LE(fs::file_size(path), 5000U);
   const std::size_t kept = kernels_in(path);
   EXPECT_LT(kept, 3U);
-  EXPECT_TRUE(contains(outcome.out, path + "\tthe " + std::to_string(3 - kept) + " oldest of 3 launches did not fit"))
+  EXPECT_TRUE(contains(
+      outcome.out, path + "\tthe " + std::to_string(3 - kept) + " oldest of 3 launches, kernels and marks did not fit"))
       << outcome.out;
   EXPECT_FALSE(fs::exists(run + "/export"));
   const Outcome small = to("chrome", "--max-size 100B");
