@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "tessera/base/json_depth.h"
 #include "tessera/record/detail/wording.h"
 
 namespace tessera::record {
@@ -18,6 +19,7 @@ using nlohmann::json;
 constexpr std::uint64_t kTailOfRank = 2048;  // bytes of metrics.jsonl: a line has about 400
 constexpr std::uint64_t kLeastTail = 64 << 10;
 constexpr std::uint64_t kMostTail = 8 << 20;
+constexpr std::size_t kMostDepth = 64;
 
 std::optional<double> number_in(const json& line, const char* key) {
   const auto found = line.find(key);
@@ -123,6 +125,7 @@ std::string summary_of(const Evidence& evidence) {
     text += fmt::format("{}{} {}", separator, count, word_of(state));
     separator = ", ";
   }
+  if (!evidence.before.empty()) text += "; " + printable(evidence.before);
   return text;
 }
 
@@ -133,8 +136,10 @@ std::map<int, StepMetrics> parse_metrics(std::string_view tail) {
   while (!tail.empty()) {
     const std::size_t end = tail.find('\n');
     if (end == std::string_view::npos) break;  // still being written
-    const json line = json::parse(tail.substr(0, end), nullptr, false);
+    const std::string_view text = tail.substr(0, end);
     tail.remove_prefix(end + 1);
+    if (is_json_deeper(text, kMostDepth)) continue;
+    const json line = json::parse(text, nullptr, false);
     if (!line.is_object()) continue;
     const auto rank = integer_in(line, "rank");
     const auto step = integer_in(line, "step");

@@ -89,6 +89,9 @@ class RunReader {
     TESSERA_CHECK_AS(IoError, found.has_any || launch_, "run directory ", directory,
                      ": no record of a rank (rank-N.HOST.PID.SERIAL.record) and no launch.json that can be read; name "
                      "the directory that the run was given as --run-dir or TESSERA_RUN_DIR");
+    if (found.is_after_launch) launch_.reset();
+    is_smaller_ = found.larger_size > 0;
+    if (is_smaller_) evidence_.before = words_before(found);
     evidence_.world_size = found.world_size;
     for (const RunFile& file : found.files) evidence_.world_size = std::max(evidence_.world_size, file.rank + 1);
     for (int rank = 0; rank < evidence_.world_size; ++rank) {
@@ -115,14 +118,29 @@ class RunReader {
   }
 
  private:
-  [[nodiscard]] const detail::LaunchedRank* launched(int rank) const {
+  // What the launcher knows of the rank. Ranks of a smaller world have other numbers there, and the same processes.
+  [[nodiscard]] const detail::LaunchedRank* launched(const Rank& rank) const {
     if (!launch_) return nullptr;
-    const auto found = launch_->by_rank.find(rank);
+    const auto found = is_smaller_ ? std::find_if(launch_->by_rank.begin(), launch_->by_rank.end(),
+                                                  [&](const auto& one) { return one.second.pid == rank.pid; })
+                                   : launch_->by_rank.find(rank.rank);
     return found != launch_->by_rank.end() ? &found->second : nullptr;
   }
-  [[nodiscard]] const LaunchedEnd* launched_end(int rank) const {
+  [[nodiscard]] const LaunchedEnd* launched_end(const Rank& rank) const {
     const detail::LaunchedRank* found = launched(rank);
     return found != nullptr && found->end ? &*found->end : nullptr;
+  }
+
+  // How many ranks began, and how those ended that the others went on without.
+  [[nodiscard]] std::string words_before(const detail::RunFiles& found) const {
+    std::string words = tessera::detail::concat(found.larger_size, " ranks began");
+    for (const auto& [rank, one] : launch_->by_rank) {
+      const bool is_bad = one.end && (one.end->signal != 0 || one.end->exit_code != 0);
+      const bool is_here = std::any_of(found.files.begin(), found.files.end(),
+                                       [&](const RunFile& file) { return file.process.pid == one.pid; });
+      if (is_bad && !is_here) words += tessera::detail::concat("; rank ", rank, " ", one.end->words);
+    }
+    return words;
   }
 
   void read_file(const RunFile& file, Rank& rank) {
@@ -134,7 +152,7 @@ class RunReader {
     const std::optional<RecordFile> opened =
         file.problem.empty() ? open_file(file, process, evidence_.problems) : std::nullopt;
     if (!opened) {
-      settle_state(rank, std::nullopt, process, launched_end(file.rank));
+      settle_state(rank, std::nullopt, process, launched_end(rank));
       return;
     }
     std::vector<std::string>& problems = evidence_.problems;
@@ -142,7 +160,7 @@ class RunReader {
     const probe::FileInfo& info = opened->info();
     rank.host = info.hostname.empty() ? rank.host : info.hostname;
     rank.reason = info.state == RecordState::kFailed ? info.reason : std::string();
-    settle_state(rank, info.state, process, launched_end(file.rank));
+    settle_state(rank, info.state, process, launched_end(rank));
     if (info.rank != file.rank) {
       problems.push_back(tessera::detail::concat(file.path, ": its header says rank ", info.rank,
                                                  "; taken for the one that its name says"));
@@ -159,7 +177,7 @@ class RunReader {
 
   // A rank without a file: what its launcher knows of it.
   void take_missing(Rank& rank) {
-    const detail::LaunchedRank* found = launched(rank.rank);
+    const detail::LaunchedRank* found = launched(rank);
     if (found == nullptr) return;
     rank.pid = found->pid;
     rank.host = launch_->host;
@@ -172,7 +190,7 @@ class RunReader {
     bool is_over = true;
     for (const Rank& rank : evidence_.ranks) {
       last = std::max(last, rank.last_ns);
-      if (const LaunchedEnd* end = launched_end(rank.rank)) last = std::max(last, end->time_ns);
+      if (const LaunchedEnd* end = launched_end(rank)) last = std::max(last, end->time_ns);
       is_over &= rank.state == RankState::kEnded || rank.state == RankState::kFailed || rank.state == RankState::kDied;
     }
     if (is_over && last != 0) return last;
@@ -182,6 +200,7 @@ class RunReader {
 
   ReadOptions options_;
   std::optional<detail::LaunchFile> launch_;
+  bool is_smaller_ = false;  // a world that ranks made when others were gone
   Evidence evidence_;
 };
 
