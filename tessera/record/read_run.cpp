@@ -85,13 +85,14 @@ class RunReader {
     TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(directory, error), "run directory ", directory,
                      ": there is no such directory", error ? " (" + error.message() + ")" : std::string());
     launch_ = detail::read_launch_file(directory + "/launch.json", evidence_.problems);
+    if (options_.smaller_since_ns != 0) leave_out_larger_world();
     detail::RunFiles found = detail::find_run_files(directory, launch_ ? &*launch_ : nullptr, evidence_.problems);
     TESSERA_CHECK_AS(IoError, found.has_any || launch_, "run directory ", directory,
                      ": no record of a rank (rank-N.HOST.PID.SERIAL.record) and no launch.json that can be read; name "
                      "the directory that the run was given as --run-dir or TESSERA_RUN_DIR");
     if (found.is_after_launch) launch_.reset();
-    is_smaller_ = found.larger_size > 0;
-    if (is_smaller_) evidence_.before = words_before(found);
+    if (found.larger_size > 0) evidence_.before = words_before(found);
+    if (launch_ && (found.larger_size > 0 || options_.smaller_since_ns != 0)) find_launched(found.files);
     evidence_.world_size = found.world_size;
     for (const RunFile& file : found.files) evidence_.world_size = std::max(evidence_.world_size, file.rank + 1);
     for (int rank = 0; rank < evidence_.world_size; ++rank) {
@@ -118,15 +119,29 @@ class RunReader {
   }
 
  private:
-  // What the launcher knows of the rank. Ranks of a smaller world have other numbers there, and the same processes.
-  [[nodiscard]] const detail::LaunchedRank* launched(const Rank& rank) const {
+  // The launcher knows of the world that it started alone.
+  void leave_out_larger_world() {
+    if (!launch_) launch_.emplace();
+    launch_->ranks = 0;
+    launch_->started_ns = options_.smaller_since_ns;
+  }
+  // Its processes by their ranks of now.
+  void find_launched(const std::vector<RunFile>& files) {
+    std::map<int, detail::LaunchedRank> by_rank;
+    for (const RunFile& file : files) {
+      for (const auto& [before, each] : launch_->by_rank) {
+        if (each.pid == file.process.pid) by_rank[file.rank] = each;
+      }
+    }
+    launch_->by_rank = std::move(by_rank);
+  }
+
+  [[nodiscard]] const detail::LaunchedRank* launched(int rank) const {
     if (!launch_) return nullptr;
-    const auto found = is_smaller_ ? std::find_if(launch_->by_rank.begin(), launch_->by_rank.end(),
-                                                  [&](const auto& one) { return one.second.pid == rank.pid; })
-                                   : launch_->by_rank.find(rank.rank);
+    const auto found = launch_->by_rank.find(rank);
     return found != launch_->by_rank.end() ? &found->second : nullptr;
   }
-  [[nodiscard]] const LaunchedEnd* launched_end(const Rank& rank) const {
+  [[nodiscard]] const LaunchedEnd* launched_end(int rank) const {
     const detail::LaunchedRank* found = launched(rank);
     return found != nullptr && found->end ? &*found->end : nullptr;
   }
@@ -152,7 +167,7 @@ class RunReader {
     const std::optional<RecordFile> opened =
         file.problem.empty() ? open_file(file, process, evidence_.problems) : std::nullopt;
     if (!opened) {
-      settle_state(rank, std::nullopt, process, launched_end(rank));
+      settle_state(rank, std::nullopt, process, launched_end(file.rank));
       return;
     }
     std::vector<std::string>& problems = evidence_.problems;
@@ -160,7 +175,7 @@ class RunReader {
     const probe::FileInfo& info = opened->info();
     rank.host = info.hostname.empty() ? rank.host : info.hostname;
     rank.reason = info.state == RecordState::kFailed ? info.reason : std::string();
-    settle_state(rank, info.state, process, launched_end(rank));
+    settle_state(rank, info.state, process, launched_end(file.rank));
     if (info.rank != file.rank) {
       problems.push_back(tessera::detail::concat(file.path, ": its header says rank ", info.rank,
                                                  "; taken for the one that its name says"));
@@ -177,7 +192,7 @@ class RunReader {
 
   // A rank without a file: what its launcher knows of it.
   void take_missing(Rank& rank) {
-    const detail::LaunchedRank* found = launched(rank);
+    const detail::LaunchedRank* found = launched(rank.rank);
     if (found == nullptr) return;
     rank.pid = found->pid;
     rank.host = launch_->host;
@@ -190,7 +205,7 @@ class RunReader {
     bool is_over = true;
     for (const Rank& rank : evidence_.ranks) {
       last = std::max(last, rank.last_ns);
-      if (const LaunchedEnd* end = launched_end(rank)) last = std::max(last, end->time_ns);
+      if (const LaunchedEnd* end = launched_end(rank.rank)) last = std::max(last, end->time_ns);
       is_over &= rank.state == RankState::kEnded || rank.state == RankState::kFailed || rank.state == RankState::kDied;
     }
     if (is_over && last != 0) return last;
@@ -200,7 +215,6 @@ class RunReader {
 
   ReadOptions options_;
   std::optional<detail::LaunchFile> launch_;
-  bool is_smaller_ = false;  // a world that ranks made when others were gone
   Evidence evidence_;
 };
 

@@ -139,7 +139,7 @@ int smaller_size(const std::vector<RunFile>& files, const LaunchFile& launch) {
   };
   std::map<decltype(id_of(files.front())), std::int64_t> started;  // when
   for (const RunFile& file : files) {
-    if (file.world_size == launch.ranks && file.began_ns >= launch.started_ns) started[id_of(file)] = file.began_ns;
+    if (file.world_size == launch.ranks) started[id_of(file)] = file.began_ns;
   }
   const RunFile* last = nullptr;
   for (const RunFile& file : files) {
@@ -188,8 +188,8 @@ RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, 
   if (found.is_after_launch) {
     since_ns = launch->ended_ns + 1;
     launch = nullptr;
-    std::erase_if(all, [&](const RunFile& file) { return file.began_ns < since_ns; });
   }
+  std::erase_if(all, [&](const RunFile& file) { return file.began_ns < since_ns; });
   found.world_size = launch != nullptr && launch->ranks > 0 ? launch->ranks : chosen_size(all, trained_size);
   if (const int smaller = launch != nullptr ? smaller_size(all, *launch) : 0; smaller > 0) {
     found.larger_size = found.world_size;
@@ -198,7 +198,6 @@ RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, 
   std::map<int, RunFile> chosen;
   std::map<int, const RunFile*> others;  // of another world
   for (RunFile& file : all) {
-    if (file.began_ns < since_ns) continue;
     if (file.world_size != 0 && file.world_size != found.world_size) {
       if (file.rank < found.world_size) others[file.rank] = &file;
       continue;
