@@ -395,6 +395,7 @@ TEST_F(ReadRun, ARunThatWasGoneOnWithWithoutTheLauncherIsReadFromThen) {
     });
   }
   const std::string last = ended_rank(0, 1);
+  change_header(last, [](FileHeader& header) { header.pid = 77; });
   EXPECT_EQ(read_run(directory).world_size, 2) << "a tool";
   std::ofstream(directory + "/config.toml") << "[mesh]\ndp = 1\nfsdp = 1 # more\ntp = 1\n[train]\ndp = 7\n";
   const Evidence evidence = read_run(directory);

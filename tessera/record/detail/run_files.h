@@ -27,9 +27,9 @@ struct RunFile {
 struct RunFiles {
   std::vector<RunFile> files = {};  ///< by rank
   int world_size = 0;               ///< as most of them say; 0: none does
-  int larger_size = 0;              ///< ranks that were started, of which these are left; 0: this is the world they made
-  bool is_after_launch = false;     ///< whether they began when what `launch` tells of was over
-  bool has_any = false;             ///< whether there was any, of any start
+  int larger_size = 0;           ///< ranks that were started, of which these are left; 0: this is the world they made
+  bool is_after_launch = false;  ///< whether they began when what `launch` tells of was over
+  bool has_any = false;          ///< whether there was any, of any start
 };
 /// Looks through a directory. Files that cannot be read at all are told in `problems`.
 RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, std::vector<std::string>& problems);

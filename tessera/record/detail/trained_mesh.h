@@ -1,5 +1,6 @@
 // The mesh that a trainer wrote into its run directory when it started: dp, fsdp and tp of [mesh] in config.toml. Three
-// integers, so that a page and a choice of records need no reader of TOML; a file that says more or less is not believed.
+// integers, so that a page and a choice of records need no reader of TOML; a file that says more or less is not
+// believed.
 #pragma once
 
 #include <string>

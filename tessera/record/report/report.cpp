@@ -52,7 +52,8 @@ std::optional<Evidence> read_evidence(const std::string& directory, std::vector<
     missing.push_back(
         {"records of ranks",
          "There is no rank-N.HOST.PID.SERIAL.record and no launch.json: the timeline, the collectives and "
-         "the verdict are made from these. Ranks leave them unless TESSERA_RECORD=off."});
+         "the verdict are made from these. Ranks leave them in TESSERA_RUN_DIR, or where tessera train was given "
+         "--run.directory, unless TESSERA_RECORD=off."});
     return std::nullopt;
   }
 }

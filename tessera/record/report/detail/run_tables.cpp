@@ -126,7 +126,9 @@ class TableReader {
   }
 
   void read_mesh() {
-    const auto axis = [&](std::string_view name) { return number_at(part_at(tables_.summary, "mesh"), name).value_or(0); };
+    const auto axis = [&](std::string_view name) {
+      return number_at(part_at(tables_.summary, "mesh"), name).value_or(0);
+    };
     tables_.mesh = sound_mesh(axis("dp"), axis("fsdp"), axis("tp"));
     if (tables_.mesh.size() == 0) {
       tables_.mesh = trained_mesh(directory_);
