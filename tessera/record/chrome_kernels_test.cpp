@@ -106,6 +106,22 @@ TEST_F(ChromeKernels, ALaunchOfAGroupIsDrawnOnceAndKernelsOfItsNameStay) {
   for (const json& kernel : events(trace, "cat", "kernel")) EXPECT_EQ(kernel.at("tid"), kernel.at("args").at("stream"));
 }
 
+// Of a run that goes on the file is read again for kernels, and its clock has been corrected meanwhile.
+TEST_F(ChromeKernels, ALaunchIsKnownByItsKernelThoughTheClockWasCorrected) {
+  for (std::int64_t at = 100; at < 1000; at += 100) {
+    record.collective(OpKind::kAllReduce, at, at + 4, at + 8);
+    record.kernel(at + 1, at + 9, "all_reduce");
+  }
+  for (const std::int64_t off : {-5000, 5000}) {
+    Evidence evidence = evidence_of(record.path());
+    for (Launch& launch : evidence.ranks[0].groups[0].launches) {
+      for (std::int64_t* moment : {&launch.asked_ns, &launch.begun_ns, &launch.met_ns, &launch.ended_ns})
+        *moment += off;
+    }
+    EXPECT_THAT(events(write(evidence), "name", "all_reduce"), IsEmpty()) << off;
+  }
+}
+
 TEST_F(ChromeKernels, KernelsThatOverlapALaunchOfTheirStreamStandBesideIt) {
   record.collective(OpKind::kAllReduce, 10, 14, 30);
   record.kernel(12, 20, "graph");
@@ -145,6 +161,7 @@ TEST_F(ChromeKernels, OnlyWhatHappenedSinceAMomentWhereThatIsAskedFor) {
 TEST_F(ChromeKernels, TimesBeginWithTheFirstRecordThatIsLeft) {
   record.kernel(10, 20, "first");
   record.collective(OpKind::kAllReduce, 30, 34, 38);
+  record.kernel(50, 60, "second");
   EXPECT_EQ(write().at("baseTimeNanoseconds"), record.wall_ns(10));
   EXPECT_EQ(events(write(), "name", "first").at(0).at("ts"), 0.0);
 }
@@ -165,6 +182,21 @@ TEST_F(ChromeKernels, AMarkThatIsOpenIsDrawnToWhereItsRankWasLastSeenAndOnce) {
   EXPECT_EQ(marks[1].at("name"), "step 117");
   EXPECT_EQ(marks[0].at("tid"), marks[1].at("tid")) << "one row, though the thread has a name";
   EXPECT_GT(marks[0].at("dur"), marks[1].at("dur"));
+}
+
+TEST_F(ChromeKernels, AMarkThatWouldReachOutOfTheOneItBeganInIsCut) {
+  record.mark_begin(10, "step", 1, 0);
+  record.mark_end(20, "step", 1, 0);
+  Evidence evidence = evidence_of(record.path());
+  evidence.ranks[0].marks.push_back({.name = "odd",
+                                     .value = 2,
+                                     .thread = "loader",
+                                     .since_ns = record.wall_ns(15),
+                                     .tid = static_cast<std::uint32_t>(::gettid())});
+  evidence.ranks[0].marks.push_back({.name = "never", .value = 3, .thread = "loader", .since_ns = 5});
+  const json trace = write(evidence);
+  EXPECT_THAT(slices(trace, "user_annotation"), UnorderedElementsAre("step 1 10-20", "odd 2 15-20"));
+  EXPECT_THAT(trace.dump(), HasSubstr("loader " + std::to_string(::gettid())));
 }
 
 TEST_F(ChromeKernels, AskingNeverReachesOutOfAMark) {

@@ -110,8 +110,11 @@ TEST_F(TimedRecordsOf, AMarkWhoseEndIsLostNeverReachesOutOfTheOneAroundIt) {
   record.mark_end(30, "step", 2, 0);
   record.mark_begin(31, "step", 3, 0);
   record.mark_end(35, "other", 3, 0);
+  record.mark_begin(36, "lost too", 9, 0);
+  record.mark_begin(37, "step", 4, 0);
+  record.mark_end(38, "step", 4, 0);
   record.mark_begin(41, "deep", 4, 4'000'000'000);
-  EXPECT_THAT(marks(), ElementsAre("step 1 at 0: 10-20", "step 2 at 0: 21-30"));
+  EXPECT_THAT(marks(), ElementsAre("step 1 at 0: 10-20", "step 2 at 0: 21-30", "step 4 at 0: 37-38"));
   EXPECT_THAT(marks(true), ElementsAre("deep 4 at 4000000000: 41-"));
 }
 

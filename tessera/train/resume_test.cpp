@@ -7,6 +7,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
+#include "tessera/record/testing/trace_rows.h"
 #include "tessera/tensor/safetensors.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/detail/resume.h"
@@ -334,12 +335,47 @@ TEST_F(RunAgain, StepsAreProfiledAsTheOptionsSay) {
   EXPECT_TRUE(contains(said, "profile of steps 3 to 4: " + (path() / "profile-3").string() + "\n")) << said;
   const auto two = kernels_in(path() / "profile-3" / "rank-0.trace.json");
   EXPECT_GT(two.size(), 5u) << "kernels have names";
+  const auto trace = nlohmann::json::parse(content(path() / "profile-3" / "rank-0.trace.json"));
+  EXPECT_EQ(record::testing::overlap(trace), "");
+  for (const char* step : {"step 3", "step 4"})
+    EXPECT_EQ(record::testing::events(trace, "name", step).size(), 1u) << step;
+  for (const char* step : {"step 2", "step 5"})
+    EXPECT_TRUE(record::testing::events(trace, "name", step).empty()) << step << " is not in the window";
   Config one = this->config("one");
   one.run.profile_steps = "3";
   (void)run_and(one);
   for (const auto& [name, count] : kernels_in(path("one") / "profile-3" / "rank-0.trace.json"))
     EXPECT_EQ(two.at(name), 2 * count) << name << ": only what ran in the window is in it";
   EXPECT_TRUE(content(path() / "profile-3" / "rank-0.memory.pickle").starts_with("\x80\x04"));
+}
+
+// A collective is in a profile once, asked for or replayed; the graph that replays it is a kernel.
+TEST_F(RunAgain, CollectivesAreInAProfileOnce) {
+  Config config = this->config();
+  config.mesh.fsdp = 2;
+  config.run.profile_steps = "4..5";
+  Config replayed = config;
+  replayed.train.graph = true;
+  replayed.run.directory = path("replayed").string();
+  simulate(2, [&] { (void)run(config, nullptr); });
+  simulate(2, [&] { (void)run(replayed, nullptr); });
+  const auto collectives_in = [&](const fs::path& left, const char* rank) {
+    const auto trace = nlohmann::json::parse(content(left / "profile-4" / (std::string(rank) + ".trace.json")));
+    EXPECT_EQ(record::testing::overlap(trace), "");
+    EXPECT_TRUE(record::testing::events(trace, "name", "all_gather").empty()) << "its launch is drawn";
+    std::map<std::string, int> found;
+    for (const auto& event : record::testing::events(trace, "cat", "kernel")) {
+      if (event.at("args").contains("Collective name")) ++found[event.at("args").at("Collective name")];
+    }
+    return found;
+  };
+  for (const char* rank : {"rank-0", "rank-1"}) {
+    const auto asked = collectives_in(path(), rank);
+    EXPECT_GT(asked.at("_allgather_base"), 0);
+    const auto in_graph = collectives_in(path("replayed"), rank);
+    EXPECT_EQ(in_graph, asked);
+    EXPECT_EQ(kernels_in(path("replayed") / "profile-4" / (std::string(rank) + ".trace.json")).at("graph"), 2);
+  }
 }
 
 TEST_F(RunAgain, ASignalOrAFileAsksForAProfileOfTheNextSteps) {

@@ -24,6 +24,9 @@ std::size_t most_kernels(const Launch& launch) {
   return launch.device == "host" ? 1 : 2 * launch.operations.size() + 1;
 }
 
+// Of a run that goes on the evidence was read before the kernels, by a clock that has been corrected since.
+constexpr std::int64_t kCorrected = 20'000;  // ns
+
 bool is_name_of(const Launch& launch, const std::string& label) {
   if (launch.operations.size() > 1 && label == "coalesced") return true;
   if (launch.device == "host" && launch.operations.size() > 1) return false;
@@ -47,6 +50,21 @@ AskedByStream asked_launches(const Rank& rank) {
   return asked;
 }
 
+// Whether a kernel that was put on the stream at this moment is of one of its launches, which then has one less to
+// come: the last that was asked for before it, or else one that was just after it.
+bool take_kernel(std::vector<Asked>& launches, std::int64_t asked_ns, const std::string& label) {
+  const auto take = [&](Asked& one) {
+    const bool is_own = one.left > 0 && is_name_of(*one.launch, label);
+    one.left -= is_own ? 1 : 0;
+    return is_own;
+  };
+  const auto later =
+      std::upper_bound(launches.begin(), launches.end(), asked_ns,
+                       [](std::int64_t moment, const Asked& one) { return moment < one.launch->asked_ns; });
+  if (later != launches.begin() && take(*std::prev(later))) return true;
+  return later != launches.end() && later->launch->asked_ns - kCorrected <= asked_ns && take(*later);
+}
+
 }  // namespace
 
 std::vector<bool> own_kernels(const Rank& rank, const probe::RecordFile& file,
@@ -68,14 +86,7 @@ std::vector<bool> own_kernels(const Rank& rank, const probe::RecordFile& file,
     const TimedKernel& kernel = kernels[each];
     const auto stream = asked.find({text_of(kernel.device), kernel.stream});
     if (stream == asked.end()) continue;
-    const auto later =
-        std::upper_bound(stream->second.begin(), stream->second.end(), kernel.asked_ns,
-                         [](std::int64_t moment, const Asked& one) { return moment < one.launch->asked_ns; });
-    if (later == stream->second.begin()) continue;
-    Asked& last = *std::prev(later);
-    if (last.left == 0 || !is_name_of(*last.launch, text_of(kernel.label))) continue;
-    --last.left;
-    is_own[each] = true;
+    is_own[each] = take_kernel(stream->second, kernel.asked_ns, text_of(kernel.label));
   }
   return is_own;
 }
