@@ -144,10 +144,11 @@ class RankRecord {
     recorder_.write_at(at(end), Ring::kLaunch, MarkEndRecord{step + 1, mark, 0});
   }
 
+  // On another stream than collectives.
   void write_kernel(std::int64_t begin, std::int64_t end) {
     ++kernel_;
-    recorder_.write_at(at(begin), Ring::kLaunch, device::LaunchRecord{label_, 1, device_, 0, kernel_, kernel_, 0});
-    recorder_.write_at(at(end), Ring::kLaunch, device::LaunchEndRecord{kernel_, 1, device_, at(end), 0, 0});
+    recorder_.write_at(at(begin), Ring::kLaunch, device::LaunchRecord{label_, 2, device_, 0, kernel_, kernel_, 0});
+    recorder_.write_at(at(end), Ring::kLaunch, device::LaunchEndRecord{kernel_, 2, device_, at(end), 0, 0});
   }
 
   // The last rank comes last: it waits for nobody.
