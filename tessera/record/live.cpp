@@ -149,9 +149,9 @@ std::map<int, StepMetrics> parse_metrics(std::string_view tail) {
     metrics.loss = number_in(line, "loss");
     metrics.tokens_per_second = number_in(line, "tokens_per_second");
     if (const auto memory = line.find("memory"); memory != line.end() && memory->is_object()) {
-      for (const json& owner : *memory) {
-        if (!owner.is_number_unsigned()) continue;
-        metrics.memory_nbytes = metrics.memory_nbytes.value_or(0) + owner.get<std::uint64_t>();
+      for (const auto& [owner, nbytes] : memory->items()) {
+        if (owner == "total" || !nbytes.is_number_unsigned()) continue;
+        metrics.memory_nbytes = metrics.memory_nbytes.value_or(0) + nbytes.get<std::uint64_t>();
       }
     }
     found[static_cast<int>(*rank)] = metrics;
