@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "tessera/base/json_depth.h"
+#include "tessera/base/detail/json_depth.h"
 #include "tessera/record/detail/wording.h"
 
 namespace tessera::record {
@@ -138,7 +138,7 @@ std::map<int, StepMetrics> parse_metrics(std::string_view tail) {
     if (end == std::string_view::npos) break;  // still being written
     const std::string_view text = tail.substr(0, end);
     tail.remove_prefix(end + 1);
-    if (is_json_deeper(text, kMostDepth)) continue;
+    if (tessera::detail::json_depth(text) > kMostDepth) continue;
     const json line = json::parse(text, nullptr, false);
     if (!line.is_object()) continue;
     const auto rank = integer_in(line, "rank");

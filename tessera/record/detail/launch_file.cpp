@@ -6,8 +6,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
-#include "tessera/base/json_depth.h"
 
 namespace tessera::record::detail {
 namespace {
@@ -83,7 +83,7 @@ std::optional<LaunchFile> read_launch_file(const std::string& path, std::vector<
   }
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const Json json = is_json_deeper(text, kMostDepth) ? Json() : Json::parse(text, nullptr, false);
+  const Json json = tessera::detail::json_depth(text) > kMostDepth ? Json() : Json::parse(text, nullptr, false);
   if (json.is_discarded()) {
     problems.push_back(concat(path, ": no JSON, or cut off; how ranks ended as their launcher saw it is not known"));
     return std::nullopt;

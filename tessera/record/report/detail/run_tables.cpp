@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "tessera/base/bytes.h"
+#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
-#include "tessera/base/json_depth.h"
 
 namespace tessera::record::detail {
 namespace {
@@ -119,7 +119,8 @@ class TableReader {
       miss("summary.json", "Rank 0 writes it at the end: the run goes on, was killed, or did not train.");
       return;
     }
-    if (!is_json_deeper(text->bytes, kMostDepth)) tables_.summary = PageJson::parse(text->bytes, nullptr, false);
+    if (tessera::detail::json_depth(text->bytes) <= kMostDepth)
+      tables_.summary = PageJson::parse(text->bytes, nullptr, false);
     if (tables_.summary.is_object()) return;
     tables_.summary = nullptr;
     miss("summary.json", "It is there and is no JSON object, so that nothing of it can be shown.");
@@ -175,7 +176,7 @@ class TableReader {
   }
 
   bool take_metrics(std::string_view text) {
-    if (is_json_deeper(text, kMostDepth)) return false;
+    if (tessera::detail::json_depth(text) > kMostDepth) return false;
     const PageJson line = PageJson::parse(text, nullptr, false);
     const auto rank = number_at(line, "rank");
     const auto step = number_at(line, "step");
