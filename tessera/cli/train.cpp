@@ -1,10 +1,14 @@
 // `tessera train`: the options of train/config.h as a command line, and the ranks that run them (train/run.h does the
 // work). With -n it starts the ranks itself, each as `tessera train` with the same options; else it is a rank of the
 // world that it was started in.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -112,6 +116,17 @@ int start_ranks(train::Config config, const Words& words) {
   return ended.exit_code;
 }
 
+// The record of this rank goes where the run leaves its files, unless TESSERA_RUN_DIR says where. Ranks of a larger
+// world that was given no directory learn of theirs when they have met, which is too late.
+void name_run_directory(const train::Config& config) {
+  const RankPlace place = comm::read_launch_environment().place;
+  std::string directory = config.run.directory;
+  if (directory.empty() && place.world_size == 1)
+    directory = fmt::format("runs/{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(std::time(nullptr)), ::getpid());
+  if (!place.run_dir.empty() || directory.empty()) return;
+  ::setenv("TESSERA_RUN_DIR", std::filesystem::absolute(directory).lexically_normal().c_str(), 1);
+}
+
 // The options as a configuration that fits its world, or an error before anything is done.
 train::Config read_and_check(const Words& words) {
   const comm::LaunchEnvironment launched = comm::read_launch_environment();
@@ -137,6 +152,7 @@ int train(const Words& words) {
       return kDone;
     }
     if (words.ranks > 0) return start_ranks(config, words);
+    name_run_directory(config);
     tessera::init();
     const train::Summary summary = train::run(config);
     if (!words.is_started && comm::read_launch_environment().place.rank == Rank(0))

@@ -142,6 +142,37 @@ TEST_F(Train, IsARankOfTheWorldItWasStartedIn) {
   EXPECT_TRUE(contains(nested.err, "leave -n out")) << nested.err;
 }
 
+TEST_F(Train, LeavesItsRecordsInItsRunDirectoryWhoeverStartedIt) {
+  const auto records = [](const std::string& path) {
+    std::size_t found = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(path)) found += entry.path().extension() == ".record";
+    return found;
+  };
+  EXPECT_EQ(train(small).code, 0);
+  EXPECT_EQ(records(directory + "/run"), 1u);
+  EXPECT_TRUE(contains(run("report.html"), "no fault: 1 rank ended in order"));
+  const std::string nameless = small.substr(0, small.find("--run.directory"));
+  EXPECT_EQ(train(nameless).code, 0);
+  for (const auto& entry : std::filesystem::directory_iterator(directory + "/runs"))
+    EXPECT_EQ(records(entry.path()), 1u) << entry.path();
+  // As any launcher does it that is not ours.
+  std::ofstream(directory + "/script")
+      << "export TESSERA_RECORD_BYTES=1MiB WORLD_SIZE=2 TESSERA_STORE=file://$PWD/store\n"
+         "RANK=1 '" TESSERA_PROGRAM "' train "
+      << nameless << "--run.directory two &\nRANK=0 '" TESSERA_PROGRAM "' train " << nameless
+      << "--run.directory two\nwait\n";
+  ASSERT_EQ(std::system(("cd " + directory + " && sh script >out 2>err").c_str()), 0) << content(directory + "/err");
+  EXPECT_EQ(records(directory + "/two"), 2u);
+  const std::string page = content(directory + "/two/report.html");
+  EXPECT_TRUE(contains(page, "no fault: 2 ranks ended in order")) << content(directory + "/out");
+  EXPECT_FALSE(contains(page, "still run:"));
+  const Outcome elsewhere =
+      tessera("train " + nameless + "--run.directory three", "cd " + directory + " && TESSERA_RUN_DIR=told");
+  EXPECT_EQ(elsewhere.code, 0) << elsewhere.err;
+  EXPECT_EQ(records(directory + "/told"), 1u);
+  EXPECT_EQ(records(directory + "/three"), 0u);
+}
+
 TEST_F(Train, HasABarOnATerminal) {
   if (std::system("script -qec true /dev/null </dev/null >/dev/null 2>&1") != 0)
     GTEST_SKIP() << "script(1) cannot make a terminal here: it is absent, or there are no pseudo-terminals";
@@ -162,6 +193,7 @@ TEST_F(Train, ARunThatIsStoppedSaysWhyAndLeavesItsFiles) {
   const auto summary = nlohmann::json::parse(run("summary.json"));
   EXPECT_EQ(summary.at("end"), "stopped");
   EXPECT_TRUE(contains(summary.at("reason"), "not finite")) << summary.at("reason");
+  EXPECT_TRUE(contains(summary.at("reason"), "loss nan")) << "what is no number has no sign: " << summary.at("reason");
   EXPECT_EQ(summary.at("ranks").size(), 2u) << "all ranks had time to report";
   EXPECT_EQ(count(run("metrics.jsonl"), "\n"), 2u);
 }
@@ -207,6 +239,11 @@ TEST_F(Train, GoesOnWithoutARankThatDied) {
   EXPECT_EQ(summary.at("end"), "done");
   EXPECT_EQ(summary.at("world_size"), 1);
   EXPECT_EQ(count(run("loss.csv"), "\n"), 1001u);
+  const Outcome explained = tessera("explain " + directory + "/run");
+  EXPECT_TRUE(contains(explained.out, "/run: 1 rank\nbefore: 2 ranks began; rank 1 was killed by signal 9 (Killed)\n"))
+      << explained.out;
+  EXPECT_TRUE(contains(explained.out, "verdict: no fault: 1 rank ended in order")) << explained.out;
+  EXPECT_TRUE(contains(run("report.html"), "2 ranks began; rank 1 was killed by signal 9 (Killed)"));
 }
 
 TEST_F(Train, ProfilesWhenASignalAsksOnAllRanks) {

@@ -80,8 +80,17 @@ std::shared_ptr<const Reading> read_once(const Options& options, const Reading* 
   return reading;
 }
 
+// Whether nobody is left who could take a step: what was asked for now would be answered by another start.
+bool is_over(const record::Evidence& evidence) {
+  return std::ranges::none_of(evidence.ranks, [](const record::Rank& rank) {
+    using enum record::RankState;
+    return rank.state == kRunning || rank.state == kStopped || rank.state == kUnknown;
+  });
+}
+
 // Asks the run for a profile of its next steps; what to say about it.
-std::string ask_for_profile(const std::string& run) {
+std::string ask_for_profile(const std::string& run, const record::Evidence& evidence) {
+  if (is_over(evidence)) return "No rank runs: there are no steps left to profile.";
   try {
     write_file(run + "/profile.request", "a profile of the next steps\n");
     return "A profile was asked for: see profile-STEP in the run directory.";
@@ -204,7 +213,7 @@ class Watch {
       case 'e': turn_to(Page::kExplanation); break;
       case '?': turn_to(Page::kHelp); break;
       case 'r': reader.read_now(); break;
-      case 'p': answer_ = ask_for_profile(run_); break;
+      case 'p': answer_ = ask_for_profile(run_, reading_->evidence); break;
       case 'j': move(1, true); break;
       case 'k': move(1, false); break;
       case ' ': move(page, true); break;
@@ -267,6 +276,7 @@ int show_once(const Reading& reading) {
   Table table{record::live_headings(), {}};
   for (const record::LiveRow& row : reading.view.rows) table.rows.push_back(record::live_cells(row));
   print_tables({table});
+  if (!reading.evidence.before.empty()) std::printf("\n%s\n", record::printable(reading.evidence.before).c_str());
   if (reading.found) std::printf("\n%s\n", record::printable(reading.found->verdict.sentence).c_str());
   return kDone;
 }

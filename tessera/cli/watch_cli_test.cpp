@@ -179,6 +179,20 @@ TEST_F(WatchTerminal, ShowsTheTableAnswersKeysAndGivesTheScreenBack) {
   expect_restored(*terminal);
 }
 
+// Who started it again would get a profile that nobody waits for.
+TEST_F(WatchTerminal, OfARunThatIsOverNoProfileIsAskedFor) {
+  fs::remove_all(run);
+  fs::create_directories(run);
+  leave_a_dead_rank(run);
+  START_OR_SKIP(terminal);
+  ASSERT_TRUE(terminal->wait_for("RANK")) << terminal->shown();
+  terminal->press("p");
+  ASSERT_TRUE(terminal->wait_for("No rank runs: there are no steps left to profile.")) << terminal->shown();
+  EXPECT_FALSE(fs::exists(run + "/profile.request"));
+  terminal->press("q");
+  EXPECT_EQ(terminal->end(), 0);
+}
+
 TEST_F(WatchTerminal, ReadsAgainByItselfAndWhenAKeyAsksForIt) {
   START_OR_SKIP(terminal);
   ASSERT_TRUE(terminal->wait_for("Nothing seems to hang.")) << terminal->shown();

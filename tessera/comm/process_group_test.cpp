@@ -177,6 +177,17 @@ TEST(ProcessGroup, RanksThatDoSomethingElseAreNamed) {
   });
 }
 
+TEST(ProcessGroup, ARankThatLeavesASubgroupIsNamedAsTheWorldDoes) {
+  on_ranks(4, [&](const ProcessGroup& group, const device::Stream& stream) {
+    const int members[] = {1, 3};
+    const ProcessGroup some = group.subgroup(members, {.name = "some"});
+    if (group.rank() != 1) return;
+    expect_error<AbortedError>([&] { some.launch({.kind = OpKind::kBarrier}, stream).wait(); },
+                               {"group some", "rank 3 of the world, 1 of the group, has left the group"});
+    stream.reset_error();
+  });
+}
+
 TEST(ProcessGroup, ARankThatLeavesEndsWhatWaitsForIt) {
   on_ranks(3, [&](const ProcessGroup& group, const device::Stream& stream) {
     group.launch({.kind = OpKind::kBarrier}, stream).wait();

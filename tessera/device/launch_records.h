@@ -26,9 +26,9 @@ struct LaunchRecord {
   TESSERA_RECORD(LaunchRecord, "launch", label, stream, device, graph, number, tick, replay)
 };
 
-/// A launch that has run.
+/// A launch that has run; or, on the host, a wait for another stream that is over.
 struct LaunchEndRecord {
-  std::uint64_t number;    ///< as in LaunchRecord
+  std::uint64_t number;    ///< as in LaunchRecord; 0: it was a wait
   std::uint32_t stream;    ///< likewise
   probe::StringId device;  ///< likewise
   probe::Moment when;      ///< what the rest is counted from

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -190,6 +191,29 @@ TEST(LaunchRecords, InsideAProfileWindowEndsAreRecordedToo) {
   EXPECT_EQ(file.string(ends[0].device), "host");
   EXPECT_EQ(ends[0].begun_ns, ends[0].ended_ns);
   EXPECT_LE(ends[0].when, ends[1].when);
+}
+
+TEST(LaunchRecords, InsideAProfileWindowItIsRecordedWhenAWaitForAnotherStreamIsOver) {
+  const RankScope rank(lone_rank());
+  const Stream stream = Device::get("host").create_stream();
+  const Stream other = Device::get("host").create_stream();
+  const Event event = Device::get("host").create_event();
+  const ProfileWindow window;
+  stream.run([] {}, {.label = "before"});
+  other.run([] {}, {.label = "awaited"});
+  other.record(event);
+  stream.wait(event);
+  stream.synchronize();
+  other.synchronize();
+  std::optional<LaunchEndRecord> waited;
+  std::optional<LaunchEndRecord> awaited;
+  for (const LaunchEndRecord& each : all_of<LaunchEndRecord>(own_record())) {
+    if (each.number == 0) waited = each;
+    if (each.stream == other.id().value()) awaited = each;
+  }
+  ASSERT_TRUE(waited && awaited);
+  EXPECT_EQ(waited->stream, stream.id().value());
+  EXPECT_GE(waited->when, awaited->when) << "not before what it waited for";
 }
 
 // Streams, ranks and their records end in any order, and a stream moves from rank to rank.

@@ -99,6 +99,7 @@ void Stream::wait(const Event& event, EventUse use) const {
       if (!(at.is_wrapped && !at.is_recorded)) joined = check_wait(stream, at);  // a foreign record: the driver knows
       stream.device->faults.pass(DriverCall::kWait);
       stream.backend->wait(at.backend, EventUse::kEdge);
+      if (ProfileWindow::is_open() && !stream.is_capturing() && joined == nullptr) stream.log.note_wait(stream);
       if (!TESSERA_MUTANT("device.wait_merges_nothing")) stream.clock.merge(at.clock);
       if (at.capture != CaptureId{} && at.is_foreign_capture) {
         stream.is_foreign = true;

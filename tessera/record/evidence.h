@@ -157,6 +157,9 @@ struct Evidence {
   std::int64_t taken_ns = 0;               ///< when it was read, or of the last thing that happened where all are gone
   std::vector<Rank> ranks = {};            ///< by rank
   std::vector<std::string> problems = {};  ///< what could not be read, a line each, naming the file
+  /// Of a world that ranks made when others were gone, what was before: "4 ranks began; rank 1 was killed by signal 9
+  /// (Killed)". Empty: it is the one that was started.
+  std::string before = {};
 };
 
 }  // namespace tessera::record

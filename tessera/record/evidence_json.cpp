@@ -110,7 +110,8 @@ void put(std::ostream& out, JsonText& json, const Rank& rank) {
 void write_evidence_json(std::ostream& out, const Evidence& evidence) {
   JsonText json;
   json.open('{').field("format", "tessera evidence").field("version", 1).field("source", evidence.source);
-  json.field("world_size", evidence.world_size).field("taken_ns", evidence.taken_ns).key("problems").open('[');
+  json.field("world_size", evidence.world_size).field("taken_ns", evidence.taken_ns);
+  json.field("before", evidence.before).key("problems").open('[');
   for (const std::string& problem : evidence.problems) json.value(problem);
   json.close(']').line().key("ranks").open('[');
   for (const Rank& rank : evidence.ranks) put(out, json, rank);

@@ -226,6 +226,7 @@ Evidence read_evidence_json(std::string_view text) {
   TESSERA_CHECK_AS(IoError, version == 1, "evidence as JSON: of version ", version, "; this program reads version 1");
   Evidence evidence;
   read(json, "source", evidence.source);
+  read(json, "before", evidence.before);
   read(json, "world_size", evidence.world_size);
   TESSERA_CHECK_AS(IoError, evidence.world_size >= 0 && evidence.world_size <= detail::kMostRanks,
                    "evidence as JSON: a world of ", evidence.world_size, " ranks");

@@ -33,6 +33,7 @@ TEST(EvidenceJson, HoldsTheRunItsRanksAndTheirStanding) {
   EXPECT_EQ(all.at("source"), "runs/a");
   EXPECT_EQ(all.at("world_size"), 3);
   EXPECT_EQ(all.at("taken_ns"), evidence.taken_ns);
+  EXPECT_EQ(all.at("before"), "4 ranks began");
   EXPECT_EQ(all.at("problems").at(0), "runs/a/rank-2: no such file \xef\xbf\xbd") << "what is not UTF-8 is replaced";
   ASSERT_EQ(all.at("ranks").size(), 3U);
   const json& first = all.at("ranks").at(0);

@@ -126,6 +126,7 @@ Json json_of(const Difference& difference) {
 std::string to_json(const Evidence& evidence, const Explanation& found, const ShowOptions& options) {
   const Choice choice(options);
   Json json = {{"source", evidence.source}, {"world_size", evidence.world_size}, {"taken_ns", evidence.taken_ns}};
+  json["before"] = evidence.before.empty() ? Json() : Json(evidence.before);
   json["verdict"] = json_of(found.verdict);
   for (const char* key : {"others", "differences", "waits", "circles", "stragglers", "ranks"})
     json[key] = Json::array();

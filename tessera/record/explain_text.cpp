@@ -50,6 +50,7 @@ class Text {
     out_ = fmt::format(
         "{}: {}\n", visible(evidence_.source.empty() ? "run" : evidence_.source),
         detail::text_of_count(static_cast<std::size_t>(std::max(evidence_.world_size, 0)), "rank", "ranks"));
+    if (!evidence_.before.empty()) out_ += fmt::format("before: {}\n", visible(evidence_.before));
     show_ranks();
     show_groups();
     show_differences();

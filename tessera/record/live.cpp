@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "tessera/base/detail/json_depth.h"
 #include "tessera/record/detail/wording.h"
 
 namespace tessera::record {
@@ -18,6 +19,7 @@ using nlohmann::json;
 constexpr std::uint64_t kTailOfRank = 2048;  // bytes of metrics.jsonl: a line has about 400
 constexpr std::uint64_t kLeastTail = 64 << 10;
 constexpr std::uint64_t kMostTail = 8 << 20;
+constexpr std::size_t kMostDepth = 64;
 
 std::optional<double> number_in(const json& line, const char* key) {
   const auto found = line.find(key);
@@ -123,6 +125,7 @@ std::string summary_of(const Evidence& evidence) {
     text += fmt::format("{}{} {}", separator, count, word_of(state));
     separator = ", ";
   }
+  if (!evidence.before.empty()) text += "; " + printable(evidence.before);
   return text;
 }
 
@@ -133,8 +136,10 @@ std::map<int, StepMetrics> parse_metrics(std::string_view tail) {
   while (!tail.empty()) {
     const std::size_t end = tail.find('\n');
     if (end == std::string_view::npos) break;  // still being written
-    const json line = json::parse(tail.substr(0, end), nullptr, false);
+    const std::string_view text = tail.substr(0, end);
     tail.remove_prefix(end + 1);
+    if (tessera::detail::json_depth(text) > kMostDepth) continue;
+    const json line = json::parse(text, nullptr, false);
     if (!line.is_object()) continue;
     const auto rank = integer_in(line, "rank");
     const auto step = integer_in(line, "step");
@@ -144,9 +149,9 @@ std::map<int, StepMetrics> parse_metrics(std::string_view tail) {
     metrics.loss = number_in(line, "loss");
     metrics.tokens_per_second = number_in(line, "tokens_per_second");
     if (const auto memory = line.find("memory"); memory != line.end() && memory->is_object()) {
-      for (const json& owner : *memory) {
-        if (!owner.is_number_unsigned()) continue;
-        metrics.memory_nbytes = metrics.memory_nbytes.value_or(0) + owner.get<std::uint64_t>();
+      for (const auto& [owner, nbytes] : memory->items()) {
+        if (owner == "total" || !nbytes.is_number_unsigned()) continue;
+        metrics.memory_nbytes = metrics.memory_nbytes.value_or(0) + nbytes.get<std::uint64_t>();
       }
     }
     found[static_cast<int>(*rank)] = metrics;

@@ -55,9 +55,12 @@ TEST(Metrics, TakesTheLastLineOfEachRankAndPassesOverTheRest) {
   EXPECT_EQ(found.at(1).step, 6);
   EXPECT_EQ(found.at(1).loss, std::nullopt);
   EXPECT_EQ(found.at(3).loss, std::nullopt);
-  EXPECT_EQ(
-      parse_metrics("{\"rank\":0,\"step\":7,\"memory\":{\"weights\":100,\"gradients\":20}}\n").at(0).memory_nbytes,
-      120U);
+  EXPECT_EQ(parse_metrics("{\"rank\":0,\"step\":7,\"memory\":{\"weights\":100,\"gradients\":20,\"total\":120}}\n")
+                .at(0)
+                .memory_nbytes,
+            120U);
+  const std::string deep(300'000, '[');
+  EXPECT_EQ(parse_metrics("{\"x\":" + deep + "\n{\"rank\":0,\"step\":7}\n").size(), 1U);
   EXPECT_TRUE(parse_metrics("").empty());
 }
 
@@ -81,7 +84,7 @@ TEST(LiveView, ShowsStateStepMemoryAndTheOperationInFlight) {
   evidence.taken_ns = kStart + 12 * kSecond + 101'250;
   const LiveView view = live_view(evidence, {{0, {.step = 9, .loss = 1.5, .tokens_per_second = 12345}}});
   ASSERT_EQ(view.rows.size(), 3U);
-  EXPECT_EQ(view.summary, "3 ranks: 1 running, 1 died, 1 no record");
+  EXPECT_EQ(view.summary, "3 ranks: 1 running, 1 died, 1 no record; 4 ranks began");
   EXPECT_EQ(view.problems, 1U);
   const LiveRow& first = view.rows[0];
   EXPECT_EQ(first.state, "running");
@@ -155,7 +158,7 @@ TEST(LiveLines, FitTheScreenAndEndWithTheLastLine) {
     EXPECT_TRUE(lines.back().starts_with("rank 1 died and e")) << lines.back();
   }
   const auto lines = live_lines(view, "", {.width = 200});
-  EXPECT_THAT(lines[0], HasSubstr("runs/a  3 ranks: 1 running, 1 died, 1 no record  22:13:20 UTC"));
+  EXPECT_THAT(lines[0], HasSubstr("runs/a  3 ranks: 1 running, 1 died, 1 no record; 4 ranks began  22:13:20 UTC"));
   EXPECT_THAT(lines[1], HasSubstr("RANK  STATE            STEP  MEMORY  FOR    IN FLIGHT"));
   EXPECT_THAT(lines[1], Not(HasSubstr("LOSS"))) << "nothing is known of it";
   EXPECT_THAT(lines[2], HasSubstr("0     running          117   1000 B  0.0 s  world 5: all_reduce"));

@@ -87,10 +87,12 @@ class RunReader {
     launch_ = detail::read_launch_file(directory + "/launch.json", evidence_.problems);
     if (options_.smaller_since_ns != 0) leave_out_larger_world();
     detail::RunFiles found = detail::find_run_files(directory, launch_ ? &*launch_ : nullptr, evidence_.problems);
-    if (options_.smaller_since_ns != 0) find_launched(found.files);
     TESSERA_CHECK_AS(IoError, found.has_any || launch_, "run directory ", directory,
                      ": no record of a rank (rank-N.HOST.PID.SERIAL.record) and no launch.json that can be read; name "
                      "the directory that the run was given as --run-dir or TESSERA_RUN_DIR");
+    if (found.is_after_launch) launch_.reset();
+    if (found.larger_size > 0) evidence_.before = words_before(found);
+    if (launch_ && (found.larger_size > 0 || options_.smaller_since_ns != 0)) find_launched(found.files);
     evidence_.world_size = found.world_size;
     for (const RunFile& file : found.files) evidence_.world_size = std::max(evidence_.world_size, file.rank + 1);
     for (int rank = 0; rank < evidence_.world_size; ++rank) {
@@ -142,6 +144,18 @@ class RunReader {
   [[nodiscard]] const LaunchedEnd* launched_end(int rank) const {
     const detail::LaunchedRank* found = launched(rank);
     return found != nullptr && found->end ? &*found->end : nullptr;
+  }
+
+  // How many ranks began, and how those ended that the others went on without.
+  [[nodiscard]] std::string words_before(const detail::RunFiles& found) const {
+    std::string words = tessera::detail::concat(found.larger_size, " ranks began");
+    for (const auto& [rank, one] : launch_->by_rank) {
+      const bool is_bad = one.end && (one.end->signal != 0 || one.end->exit_code != 0);
+      const bool is_here = std::any_of(found.files.begin(), found.files.end(),
+                                       [&](const RunFile& file) { return file.process.pid == one.pid; });
+      if (is_bad && !is_here) words += tessera::detail::concat("; rank ", rank, " ", one.end->words);
+    }
+    return words;
   }
 
   void read_file(const RunFile& file, Rank& rank) {

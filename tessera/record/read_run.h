@@ -19,7 +19,7 @@ struct ReadOptions {
   std::size_t last_launches = 4096;
   bool has_memory = true;  ///< whether the memory of ranks is looked at
   /// Nanoseconds since 1970: of a run that went on as a smaller world then, what began before is left out, and ranks
-  /// are those of that world. 0: as the run was started.
+  /// are those of that world, even before the first of them has left a record. 0: the last world that left any.
   std::int64_t smaller_since_ns = 0;
 };
 

@@ -348,7 +348,7 @@ TEST_F(ReadRun, ASmallerWorldIsReadByItself) {
       {"rank": 0, "pid": 21},
       {"rank": 1, "pid": 22, "end": "exited with 3", "exit_code": 3, "signal": 0},
       {"rank": 2, "pid": 23, "end": "was killed by signal 9 (Killed)", "exit_code": 0, "signal": 9}]}]})json");
-  EXPECT_EQ(read_run(directory).world_size, 3) << "as it was started";
+  EXPECT_EQ(read_run(directory).world_size, 3) << "by no process of those that were started";
   const Evidence evidence = read_run(directory, {.smaller_since_ns = since});
   EXPECT_EQ(joined(evidence.problems), "");
   ASSERT_EQ(evidence.ranks.size(), 2U);
@@ -356,6 +356,51 @@ TEST_F(ReadRun, ASmallerWorldIsReadByItself) {
   EXPECT_EQ(evidence.ranks[1].file, last);
   EXPECT_EQ(evidence.ranks[1].state, RankState::kDied);
   EXPECT_EQ(evidence.ranks[1].signal, 9) << "of its process, not of the rank that had its number";
+}
+
+TEST_F(ReadRun, OfRanksThatWentOnWithoutOthersTheLastWorldIsRead) {
+  const auto leave = [&](int rank, int world_size, std::uint64_t pid) {
+    const std::string path = ended_rank(rank, world_size);
+    change_header(path, [&](FileHeader& header) { header.pid = pid; });
+    return path;
+  };
+  for (int rank = 0; rank < 4; ++rank) (void)leave(rank, 4, 20 + static_cast<std::uint64_t>(rank));
+  const std::string zero = leave(0, 2, 20);
+  const std::string one = leave(1, 2, 22);
+  (void)leave(0, 1, 77);  // of a tool
+  write_launch(R"json({"ranks": 4, "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": [
+      {"rank": 0, "pid": 20},
+      {"rank": 1, "pid": 21, "end": "was killed by signal 9 (Killed)", "exit_code": 0, "signal": 9},
+      {"rank": 2, "pid": 22, "end": "exited with 3", "exit_code": 3, "signal": 0},
+      {"rank": 3, "pid": 23, "end": "exited with 0", "exit_code": 0, "signal": 0}]}]})json");
+  const Evidence evidence = read_run(directory);
+  EXPECT_EQ(joined(evidence.problems), "");
+  ASSERT_EQ(evidence.world_size, 2);
+  EXPECT_EQ(evidence.ranks.at(0).file, zero);
+  EXPECT_EQ(evidence.ranks.at(1).file, one);
+  EXPECT_EQ(evidence.ranks.at(1).reason, "exited with 3") << "of its process, not of the rank that had its number";
+  EXPECT_EQ(evidence.before, "4 ranks began; rank 1 was killed by signal 9 (Killed)");
+}
+
+TEST_F(ReadRun, ARunThatWasGoneOnWithWithoutTheLauncherIsReadFromThen) {
+  (void)ended_rank(0, 2);
+  (void)ended_rank(1, 2);
+  write_launch(R"({"ranks": 2, "exit_code": 0, "ended": "2020-01-01T00:00:09Z",
+                   "starts": [{"time": "2019-01-01T00:00:00Z", "ranks": [{"rank": 0, "pid": 5}]}]})");
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (entry.path().extension() != ".record") continue;
+    change_header(entry.path(), [](FileHeader& header) {
+      header.first.wall_ns = std::int64_t{1'577'000'000} * 1'000'000'000;  // before 2020
+      header.first.check = probe::detail::sample_check(header.first);
+    });
+  }
+  const std::string last = ended_rank(0, 1);
+  change_header(last, [](FileHeader& header) { header.pid = 77; });
+  EXPECT_EQ(read_run(directory).world_size, 2) << "a tool";
+  std::ofstream(directory + "/config.toml") << "[mesh]\ndp = 1\nfsdp = 1 # more\ntp = 1\n[train]\ndp = 7\n";
+  const Evidence evidence = read_run(directory);
+  ASSERT_EQ(evidence.world_size, 1);
+  EXPECT_EQ(evidence.ranks.at(0).file, last);
 }
 
 TEST_F(ReadRun, WhenAllIsOverTheTimeIsThatOfTheLastEnd) {

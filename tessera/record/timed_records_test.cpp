@@ -59,6 +59,16 @@ TEST_F(TimedRecordsOf, KernelsOfTheHostBeginWhenTheOneBeforeThemHasEnded) {
               ElementsAre("alone host/1 10-20", "first host/1 30-40", "beside host/2 32-45", "second host/1 40-50"));
 }
 
+TEST_F(TimedRecordsOf, KernelsOfTheHostBeginWhenAWaitForAnotherStreamIsOver) {
+  const std::uint64_t first = record.launch(10, "first");
+  const std::uint64_t second = record.launch(11, "second");
+  record.launch_end(20, first);
+  record.launch_end(35, 0);
+  record.launch_end(37, 0, 2);  // of another stream
+  record.launch_end(40, second);
+  EXPECT_THAT(kernels(), ElementsAre("first host/1 10-20", "second host/1 35-40"));
+}
+
 TEST_F(TimedRecordsOf, DevicesTellWhenTheirKernelsBegan) {
   const std::uint64_t number = record.launch(10, "matmul", 7, "cuda:0");
   record.device_end(90, number, 15, 18, 7);

@@ -408,6 +408,14 @@ TEST_F(RunAgain, ASignalOrAFileAsksForAProfileOfTheNextSteps) {
   EXPECT_TRUE(contains(said, "profile of steps 12 to 12: ")) << "the run ended before the window did\n" << said;
 }
 
+TEST_F(RunAgain, AProfileThatAnEarlierStartWasAskedForIsNotTaken) {
+  begin(config());
+  std::ofstream(path() / "profile.request") << "too late";
+  EXPECT_EQ(run_and(config()).end, RunEnd::kDone);
+  EXPECT_FALSE(contains(said, "profile of steps")) << said;
+  EXPECT_FALSE(fs::exists(path() / "profile.request"));
+}
+
 TEST_F(RunAgain, OtherLinesAreCutOffByTheirStep) {
   fs::create_directories(path());
   std::ofstream(path() / "metrics.jsonl")

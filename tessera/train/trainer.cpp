@@ -151,7 +151,9 @@ double Trainer::State::largest_norm() const {
   return config.train.spike > 0 && mean_norm ? config.train.spike * *mean_norm : INFINITY;
 }
 
-StepEnd Trainer::State::judged(const StepReport& report) {
+StepEnd Trainer::State::judged(StepReport& report) {
+  // What is no number has no sign: it would be told as -nan.
+  for (double* value : {&report.loss, &report.grad_norm}) *value = std::isnan(*value) ? std::fabs(*value) : *value;
   const bool is_finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   const double most = largest_norm();
   if (is_finite && report.grad_norm <= most) {

@@ -83,8 +83,16 @@ void LaunchLog::note_begin(StreamState& stream) {
 void LaunchLog::note_end(StreamState& stream) {
   if (recorder_ == 0) return;
   if (times_ != nullptr) return times_->end(stream);
+  tell_end(stream, count_);
+}
+
+void LaunchLog::note_wait(StreamState& stream) {
+  if (recorder_ != 0 && stream.device->properties.kind == "host") tell_end(stream, 0);
+}
+
+void LaunchLog::tell_end(StreamState& stream, std::uint64_t number) {
   LaunchEndRecord ended{
-      .number = count_, .stream = stream.id().value(), .device = device_, .when = {}, .begun_ns = 0, .ended_ns = 0};
+      .number = number, .stream = stream.id().value(), .device = device_, .when = {}, .begun_ns = 0, .ended_ns = 0};
   stream.backend->run(
       [ended]() mutable {
         ended.when = probe::recorder().now();

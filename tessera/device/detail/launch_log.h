@@ -39,6 +39,9 @@ class LaunchLog {
   /// Inside a profile window, around the driver's call for the launch that was just noted.
   void note_begin(StreamState& stream);
   void note_end(StreamState& stream);
+  /// Inside a profile window, when the stream was told to wait for another: on the host, what comes behind begins when
+  /// that is over, which nothing else says.
+  void note_wait(StreamState& stream);
   /// Records what is known by now of the times of launches on a device that runs them by itself.
   void collect(StreamState& stream) noexcept;
 
@@ -50,6 +53,7 @@ class LaunchLog {
     char text[43] = {};
   };
 
+  void tell_end(StreamState& stream, std::uint64_t number);
   void enter(StreamState& stream, probe::Recorder& recorder, std::uint64_t id);
   probe::StringId intern(probe::Recorder& recorder, std::string_view label, Known& known);
   // Labels are mostly literals, so that where they lie says where they are kept.

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
 
 namespace tessera::record::detail {
@@ -15,6 +16,7 @@ using Json = nlohmann::json;
 using tessera::detail::concat;
 
 constexpr std::uintmax_t kMostBytes = 64 << 20;
+constexpr std::size_t kMostDepth = 64;
 
 const Json* find(const Json& in, const char* name) {
   if (!in.is_object()) return nullptr;
@@ -81,7 +83,7 @@ std::optional<LaunchFile> read_launch_file(const std::string& path, std::vector<
   }
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = tessera::detail::json_depth(text) > kMostDepth ? Json() : Json::parse(text, nullptr, false);
   if (json.is_discarded()) {
     problems.push_back(concat(path, ": no JSON, or cut off; how ranks ended as their launcher saw it is not known"));
     return std::nullopt;

@@ -17,6 +17,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/probe/detail/layout.h"
+#include "tessera/record/detail/trained_mesh.h"
 
 namespace tessera::record::detail {
 namespace {
@@ -101,9 +102,12 @@ int read_header(RunFile& file) {
   return header.rank;
 }
 
+// A world of one may be a tool that ran with the same TESSERA_RUN_DIR, unless the trainer says that it was one.
+bool is_of_run(int world_size, int trained_size) { return world_size > 1 || (world_size == 1 && trained_size == 1); }
+
 // How many ranks the last start had. Files of other starts, of other programs and spoilt ones may say otherwise: what
 // a good part of its ranks say, and of those the latest.
-int chosen_size(const std::vector<RunFile>& files) {
+int chosen_size(const std::vector<RunFile>& files, int trained_size) {
   struct Said {
     std::set<int> ranks = {};
     std::int64_t last_ns = 0;
@@ -119,7 +123,7 @@ int chosen_size(const std::vector<RunFile>& files) {
   std::tuple<bool, bool, std::int64_t> best = {};
   for (const auto& [size, said] : sizes) {
     const bool is_likely = said.ranks.size() * 4 >= static_cast<std::size_t>(size);
-    const std::tuple<bool, bool, std::int64_t> merit = {size > 1, is_likely, said.last_ns};
+    const std::tuple<bool, bool, std::int64_t> merit = {is_of_run(size, trained_size), is_likely, said.last_ns};
     if (chosen != 0 && merit <= best) continue;
     chosen = size;
     best = merit;
@@ -127,9 +131,36 @@ int chosen_size(const std::vector<RunFile>& files) {
   return chosen;
 }
 
-}  // namespace
+// Ranks that were left when one died go on in the same processes: the size of the last world that processes of the
+// one that was started made; 0: they made none.
+int smaller_size(const std::vector<RunFile>& files, const LaunchFile& launch) {
+  const auto id_of = [](const RunFile& file) {
+    return std::tuple(file.process.boot_id, file.process.pid_namespace, file.process.pid, file.process.start);
+  };
+  std::map<decltype(id_of(files.front())), std::int64_t> started;  // when
+  for (const RunFile& file : files) {
+    if (file.world_size == launch.ranks) started[id_of(file)] = file.began_ns;
+  }
+  const RunFile* last = nullptr;
+  for (const RunFile& file : files) {
+    if (file.world_size == 0 || file.world_size >= launch.ranks || file.rank >= file.world_size) continue;
+    const auto before = started.find(id_of(file));
+    if (before == started.end() || file.began_ns < before->second) continue;
+    if (last == nullptr || file.began_ns > last->began_ns) last = &file;
+  }
+  return last == nullptr ? 0 : last->world_size;
+}
 
-RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, std::vector<std::string>& problems) {
+// Whether ranks were started after all that the launcher tells of was over.
+bool is_after(const std::vector<RunFile>& files, const LaunchFile& launch, int trained_size) {
+  if (launch.ended_ns == 0) return false;
+  const std::int64_t over_ns = launch.ended_ns + 1'000'000'000;  // it is told to a second
+  return std::any_of(files.begin(), files.end(), [&](const RunFile& file) {
+    return file.began_ns >= over_ns && is_of_run(file.world_size, trained_size);
+  });
+}
+
+std::vector<RunFile> all_files(const std::string& directory, std::vector<std::string>& problems) {
   std::vector<RunFile> all;
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
@@ -141,12 +172,29 @@ RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, 
     all.push_back(std::move(*file));
   }
   if (error) problems.push_back(concat(directory, ": listing it ended early: ", error.message()));
+  std::sort(all.begin(), all.end(), [](const RunFile& a, const RunFile& b) { return a.path < b.path; });
+  return all;
+}
+
+}  // namespace
+
+RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, std::vector<std::string>& problems) {
+  std::vector<RunFile> all = all_files(directory, problems);
   RunFiles found;
   found.has_any = !all.empty();
-  std::sort(all.begin(), all.end(), [](const RunFile& a, const RunFile& b) { return a.path < b.path; });
-  const std::int64_t since_ns = launch != nullptr ? launch->started_ns : 0;
+  const int trained_size = trained_mesh(directory).size();
+  found.is_after_launch = launch != nullptr && is_after(all, *launch, trained_size);
+  std::int64_t since_ns = launch != nullptr ? launch->started_ns : 0;
+  if (found.is_after_launch) {
+    since_ns = launch->ended_ns + 1;
+    launch = nullptr;
+  }
   std::erase_if(all, [&](const RunFile& file) { return file.began_ns < since_ns; });
-  found.world_size = launch != nullptr && launch->ranks > 0 ? launch->ranks : chosen_size(all);
+  found.world_size = launch != nullptr && launch->ranks > 0 ? launch->ranks : chosen_size(all, trained_size);
+  if (const int smaller = launch != nullptr ? smaller_size(all, *launch) : 0; smaller > 0) {
+    found.larger_size = found.world_size;
+    found.world_size = smaller;
+  }
   std::map<int, RunFile> chosen;
   std::map<int, const RunFile*> others;  // of another world
   for (RunFile& file : all) {
@@ -163,7 +211,7 @@ RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, 
     if (merit(file) > merit(place->second)) place->second = std::move(file);
   }
   for (const auto& [rank, file] : others) {
-    if (!chosen.contains(rank))
+    if (!chosen.contains(rank) && found.larger_size == 0)
       problems.push_back(concat(file->path, ": of a world of ", file->world_size, " ranks, where the others are of ",
                                 found.world_size, "; left out"));
   }

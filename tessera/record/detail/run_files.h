@@ -1,5 +1,6 @@
 // The record files of a run directory: links to tmpfs or copies, named rank-N.HOST.PID.SERIAL.record. A run that was
-// started again has several for a rank, and other programs may have left theirs; the last start's count.
+// started again has several for a rank, and other programs may have left theirs; the last start's count. Ranks that
+// went on without one that died write anew, as ranks of a smaller world; the last world's count.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,9 @@ struct RunFile {
 struct RunFiles {
   std::vector<RunFile> files = {};  ///< by rank
   int world_size = 0;               ///< as most of them say; 0: none does
-  bool has_any = false;             ///< whether there was any, of any start
+  int larger_size = 0;           ///< ranks that were started, of which these are left; 0: this is the world they made
+  bool is_after_launch = false;  ///< whether they began when what `launch` tells of was over
+  bool has_any = false;          ///< whether there was any, of any start
 };
 /// Looks through a directory. Files that cannot be read at all are told in `problems`.
 RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, std::vector<std::string>& problems);

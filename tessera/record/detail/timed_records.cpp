@@ -42,6 +42,7 @@ class Reader {
   struct Open {
     probe::StringId label;
     std::int64_t asked_ns = 0;
+    bool is_graph = false;
   };
   struct StreamState {
     std::unordered_map<std::uint64_t, Open> open;  // by number
@@ -124,13 +125,14 @@ class Reader {
   void begin_launch(const RecordRef& ref) {
     const auto record = file_.as<LaunchRecord>(ref);
     if (!record) return;
-    stream_of(record->device, record->stream).open[record->number] = {record->label, wall_ns(ref)};
+    stream_of(record->device, record->stream).open[record->number] = {record->label, wall_ns(ref), record->graph != 0};
   }
 
   void end_launch(const RecordRef& ref) {
     const auto record = file_.as<LaunchEndRecord>(ref);
     if (!record) return;
     StreamState& stream = stream_of(record->device, record->stream);
+    if (record->number == 0) return end_wait(stream, ref, record->when);
     const auto open = stream.open.find(record->number);
     if (open == stream.open.end()) return;
     const Open begun = open->second;
@@ -149,7 +151,14 @@ class Reader {
                               .stream = record->stream,
                               .asked_ns = begun.asked_ns,
                               .begin_ns = begin_ns,
-                              .end_ns = end_ns});
+                              .end_ns = end_ns,
+                              .is_graph = begun.is_graph});
+  }
+
+  void end_wait(StreamState& stream, const RecordRef& ref, probe::Moment when) const {
+    const std::int64_t end_ns = file_.info().clock.wall_ns(when.value());
+    if (difference(wall_ns(ref), end_ns) <= kMostOff)
+      stream.free_since_ns = std::max(stream.free_since_ns, std::min(end_ns, wall_ns(ref)));
   }
 
   const RecordFile& file_;

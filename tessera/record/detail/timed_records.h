@@ -24,10 +24,11 @@ struct TimedKernel {
   std::uint32_t stream = 0;  ///< on which stream of it
   /// When it was put on its stream.
   std::int64_t asked_ns = 0;
-  /// Devices tell when it began. Of the host's it is when it was put on its stream, or when the one before it there had
-  /// ended.
+  /// Devices tell when it began. Of the host's it is when it was put on its stream, or when what was before it there
+  /// had ended: a kernel, or a wait for another stream.
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;  ///< not before it began
+  bool is_graph = false;    ///< the replay of a graph: its nodes, which are not told apart
 };
 
 /// A mark.

@@ -52,8 +52,19 @@ std::optional<Evidence> read_evidence(const std::string& directory, std::vector<
     missing.push_back(
         {"records of ranks",
          "There is no rank-N.HOST.PID.SERIAL.record and no launch.json: the timeline, the collectives and "
-         "the verdict are made from these. Ranks leave them unless TESSERA_RECORD=off."});
+         "the verdict are made from these. Ranks leave them in TESSERA_RUN_DIR, or where tessera train was given "
+         "--run.directory, unless TESSERA_RECORD=off."});
     return std::nullopt;
+  }
+}
+
+// The page may be made by a rank that has trained and not yet ended: where the summary says how the run ended, its
+// ranks run no more.
+void end_ranks(const detail::RunTables& tables, Evidence& evidence) {
+  const PageJson& end = detail::part_at(tables.summary, "end");
+  if (!end.is_string() || end == "failed") return;  // then others may still be at work
+  for (Rank& rank : evidence.ranks) {
+    if (rank.state == RankState::kRunning) rank.state = RankState::kEnded;
   }
 }
 
@@ -91,11 +102,13 @@ ReportPage make_report_page(const std::string& directory, const ReportOptions& o
                    ": there is no such directory");
   detail::RunTables tables = detail::read_run_tables(directory);
   std::vector<MissingPart>& missing = tables.missing;
-  const std::optional<Evidence> evidence = read_evidence(directory, missing);
+  std::optional<Evidence> evidence = read_evidence(directory, missing);
   TESSERA_CHECK_AS(IoError, tables.has_any() || evidence, "run directory ", directory,
                    ": no summary.json, loss.csv, metrics.jsonl, launch.json and no record of a rank; name the "
                    "directory of a run");
+  if (evidence) end_ranks(tables, *evidence);
   const Evidence* known = evidence ? &*evidence : nullptr;
+  detail::keep_ranks_of(tables.world_size > 0 || !known ? tables.world_size : known->world_size, tables);
 
   PageJson data = {{"version", 1}, {"made_by", std::string("tessera ") + std::string(version())}};
   data["run"] = detail::head_json(directory, tables, known);

@@ -136,6 +136,18 @@ TEST_F(Report, OfARunThatGoesOnItShowsWhatThereIsAndSaysSo) {
   EXPECT_EQ(page.missing[1], "the end: 1 of 1 ranks still run: this is what they have done so far.");
 }
 
+// As where a rank that has trained makes the page before it ends.
+TEST_F(Report, ARunWhoseSummarySaysThatItIsDoneRunsNoMore) {
+  testing::make_run(directory, {.ranks = 1, .steps = 7, .has_records = false});
+  const probe::Recorder rank(RankPlace{.rank = tessera::Rank{0}, .world_size = 1, .run_dir = directory},
+                             {.nbytes = probe::RecordOptions::kMinBytes});
+  const ReportPage page = make_report_page(directory);
+  const json data = json::parse(page.data);
+  EXPECT_EQ(data.at("run").at("state"), "done");
+  EXPECT_EQ(data.at("verdict").at("sentence"), "no fault: 1 rank ended in order");
+  EXPECT_EQ(page.missing, std::vector<std::string>());
+}
+
 TEST_F(Report, RecordsThatAreSpoiltAreToldAndTheOthersShown) {
   testing::make_run(directory, {});
   for (const auto& entry : fs::directory_iterator(directory)) {

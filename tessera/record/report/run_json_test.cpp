@@ -98,6 +98,44 @@ TEST_F(RunJson, AMeshThatDoesNotHoldItsRanksIsNotDrawn) {
   EXPECT_EQ(mesh["ranks"][1]["place"], nullptr);
 }
 
+TEST_F(RunJson, WithoutASummaryTheMeshIsThatOfTheOptions) {
+  make({.has_summary = false});
+  EXPECT_EQ(detail::mesh_json(read(), nullptr)["axes"], nullptr);
+  write("config.toml", "[mesh]\n# Copies\ndp = 2\n  fsdp=1\ntp = 2  # more\nprefetch = true\n[train]\ndp = 9\n");
+  const RunTables tables = read();
+  EXPECT_EQ(detail::mesh_json(tables, nullptr)["axes"], (PageJson{{"dp", 2}, {"fsdp", 1}, {"tp", 2}}));
+  EXPECT_EQ(detail::head_json(directory, tables, nullptr)["world_size"], 4);
+  for (const char* spoilt :
+       {"[mesh]\ndp = 0\nfsdp = 1\ntp = 1\n", "[mesh]\ndp = 1\nfsdp = 1\n", "dp = 1\nfsdp = 1\ntp = 4\n",
+        "[mesh]\ndp = 99999\nfsdp = 99999\ntp = 1\n", "[mesh]\ndp = x\nfsdp = 4\ntp = 1.0\n", "["}) {
+    write("config.toml", spoilt);
+    EXPECT_EQ(detail::mesh_json(read(), nullptr)["axes"], nullptr) << spoilt;
+  }
+}
+
+// Four ranks began, and the run ended on two.
+TEST_F(RunJson, RanksThatALargerWorldHadAreLeftOut) {
+  make();
+  make({.ranks = 2, .has_tables = false});
+  RunTables tables = read();
+  detail::keep_ranks_of(tables.world_size, tables);
+  EXPECT_EQ(missing_of(tables), "earlier ranks;");
+  const PageJson mesh = detail::mesh_json(tables, nullptr);
+  EXPECT_EQ(mesh["axes"], (PageJson{{"dp", 1}, {"fsdp", 1}, {"tp", 2}}));
+  EXPECT_EQ(mesh["ranks"].size(), 2U);
+  EXPECT_EQ(detail::memory_json(tables)["ranks"].size(), 2U);
+}
+
+TEST_F(RunJson, JsonThatIsNestedDeeplyIsPassedOver) {
+  const std::string deep = "{\"end\": " + std::string(300'000, '[');
+  write("summary.json", deep + std::string(300'000, ']') + "}");
+  write("metrics.jsonl", deep + std::string(300'000, ']') + "}\n{\"rank\": 0, \"step\": 1, \"x\": \"[[[\"}\n");
+  const RunTables tables = read();
+  EXPECT_EQ(missing_of(tables), "summary.json;loss.csv;");
+  EXPECT_EQ(tables.ranks.at(0).size(), 1U);
+  EXPECT_EQ(tables.problems.size(), 1U);
+}
+
 TEST_F(RunJson, TheHeadHasTheNumbersOfTheSummary) {
   make();
   const PageJson head = detail::head_json(directory + "/", read(), nullptr);

@@ -14,6 +14,7 @@
 #include "tessera/record/report/detail/timeline_pack.h"
 #include "tessera/record/report/testing/made_run.h"
 #include "tessera/record/testing/evidence_builder.h"
+#include "tessera/record/testing/timed_record.h"
 
 namespace tessera::record {
 namespace {
@@ -148,6 +149,68 @@ TEST_F(Timeline, WaitsThatOverlapStandInOrderWhereKernelsCutThem) {
     waits += lane.rank == 0 && lane.kind == LaneKind::kWait ? lane.spans.size() : 0;
   }
   EXPECT_GT(waits, 4U) << "kernels cut them";
+}
+
+// What one rank recorded at chosen moments, as "name 10-20" in microseconds.
+class TimelineOfRecord : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::vector<std::string> compute_of(const Spans& spans) const {
+    std::vector<std::string> found;
+    for (const Lane& lane : spans.lanes) {
+      if (lane.kind != LaneKind::kCompute) continue;
+      for (const Span& each : lane.spans)
+        found.push_back(spans.names.names()[each.name] + " " + us(each.begin_ns) + "-" + us(each.end_ns));
+    }
+    return found;
+  }
+  [[nodiscard]] std::string us(std::int64_t ns) const { return std::to_string((ns - record.wall_ns(0) + 500) / 1000); }
+  [[nodiscard]] static double exposed_us(const Evidence& evidence, const Spans& spans) {
+    return detail::collectives_json(evidence, spans)[0]["exposed_seconds"].get<double>() * 1e6;
+  }
+
+  testing::TimedRecord record;
+};
+
+TEST_F(TimelineOfRecord, TheLaunchOfACollectiveHidesNothing) {
+  record.mark_begin(0, "step", 1, 0);
+  record.kernel(10, 20, "matmul");
+  const std::uint64_t own = record.launch(21, "whatever it is called");
+  record.collective(comm::OpKind::kAllReduce, 21, 30, 60);
+  record.kernel(40, 50, "beside", 2);
+  record.launch_end(61, own);
+  record.kernel(62, 70, "after");
+  record.mark_end(100, "step", 1, 0);
+  const Evidence evidence = read_record(record.path());
+  const Spans spans = detail::spans_of(evidence);
+  EXPECT_EQ(compute_of(spans), (std::vector<std::string>{"matmul 10-20", "beside 40-50", "after 62-70"}));
+  EXPECT_NEAR(exposed_us(evidence, spans), 20, 1) << "30, less what ran on another stream";
+  EXPECT_TRUE(spans.has_kernels);
+  EXPECT_FALSE(spans.has_rest || spans.has_graphs);
+}
+
+TEST_F(TimelineOfRecord, WhereNoKernelWasRecordedComputeIsTheRestOfTheStep) {
+  record.mark_begin(0, "step", 1, 0);
+  record.collective(comm::OpKind::kAllReduce, 10, 20, 50);
+  record.mark_end(100, "step", 1, 0);
+  record.mark_begin(100, "step", 2, 0);
+  record.kernel(110, 120, "matmul");
+  record.mark_end(200, "step", 2, 0);
+  const Spans spans = detail::spans_of(read_record(record.path()));
+  EXPECT_EQ(compute_of(spans),
+            (std::vector<std::string>{"rest of the step 0-20", "rest of the step 50-100", "matmul 110-120"}));
+  EXPECT_TRUE(spans.has_kernels && spans.has_rest);
+}
+
+TEST_F(TimelineOfRecord, OfAReplayComputeIsWhatIsLeftOfItOutsideOfCollectives) {
+  record.mark_begin(0, "step", 1, 0);
+  record.collective(comm::OpKind::kAllReduce, 10, 30, 60);
+  record.replay(10, 90, 2);
+  record.mark_end(100, "step", 1, 0);
+  const Evidence evidence = read_record(record.path());
+  const Spans spans = detail::spans_of(evidence);
+  EXPECT_EQ(compute_of(spans), (std::vector<std::string>{"graph 10-30", "graph 60-90"}));
+  EXPECT_NEAR(exposed_us(evidence, spans), 30, 1);
+  EXPECT_TRUE(spans.has_graphs);
 }
 
 TEST(TimelineOfEvidence, ALaunchThatWaitsIsDrawnToWhereTheRunWasRead) {

@@ -99,6 +99,7 @@ Evidence small_evidence() {
   second.lost = 12;
   second.memory = {{"cuda:0", 10, 20, 1 << 30, {}}};
   evidence.ranks.push_back({.rank = 2, .state = RankState::kMissing});
+  evidence.before = "4 ranks began";
   evidence.problems = {"runs/a/rank-2: no such file \xff"};
   return evidence;
 }

@@ -52,6 +52,14 @@ void TimedRecord::kernel(std::int64_t asked_us, std::int64_t end_us, const std::
   launch_end(end_us, launch(asked_us, label, stream), stream);
 }
 
+void TimedRecord::replay(std::int64_t asked_us, std::int64_t end_us, std::uint32_t stream) {
+  ++number_;
+  recorder_.write_at(
+      at(asked_us), Ring::kLaunch,
+      device::LaunchRecord{recorder_.intern("graph"), stream, recorder_.intern("host"), 1, number_, number_, 1});
+  launch_end(end_us, number_, stream);
+}
+
 void TimedRecord::mark_begin(std::int64_t us, const std::string& name, std::int64_t value, std::uint32_t depth) {
   recorder_.write_at(at(us), Ring::kLaunch, MarkBeginRecord{value, recorder_.intern(name), depth});
 }

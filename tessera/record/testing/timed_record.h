@@ -28,6 +28,9 @@ class TimedRecord {
   /// Both, on the host: put on its stream, ended.
   void kernel(std::int64_t asked_us, std::int64_t end_us, const std::string& label, std::uint32_t stream = 1);
 
+  /// The replay of a graph on the host, from when it was put on its stream.
+  void replay(std::int64_t asked_us, std::int64_t end_us, std::uint32_t stream = 1);
+
   /// A mark of this thread.
   void mark_begin(std::int64_t us, const std::string& name, std::int64_t value, std::uint32_t depth);
   /// Its end.

@@ -24,6 +24,7 @@
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/checkpoint/detail/good_checkpoint.h"
+#include "tessera/train/detail/checkpointing.h"
 #include "tessera/train/detail/resume.h"
 
 namespace tessera::train::detail {
@@ -138,6 +139,7 @@ RunStart open(const Config& config, const Say& say) {
   if (had_run) {
     cut_back(directory, last ? last->step : 0);
     std::filesystem::remove(directory / "summary.json");
+    std::filesystem::remove(directory / kProfileRequest);  // of steps that an earlier start was to take
   }
   write_file((directory / "config.toml").string(), to_toml(config));
   if (last) {

@@ -45,7 +45,7 @@ struct Trainer::State {
   // Gradient norms above it are a spike.
   [[nodiscard]] double largest_norm() const;
   // Whether the step is not to be taken, by policy; throws where that says stop.
-  StepEnd judged(const StepReport& report);
+  StepEnd judged(StepReport& report);
   void drop_gradients() {
     for (const Tensor& leaf : leaves) autograd::set_grad(leaf, {});
   }

@@ -80,11 +80,12 @@ class Places {
 
 class SharedMemory : public detail::PeerMemory {
  public:
-  SharedMemory(std::unique_ptr<SharedBytes> bytes, int size, detail::Waiting waiting,
+  SharedMemory(std::unique_ptr<SharedBytes> bytes, std::vector<Rank> ranks, detail::Waiting waiting,
                std::vector<std::shared_ptr<PeerProcess>> peers)
       : bytes_(std::move(bytes)),
-        group_(bytes_->data(), size),
+        group_(bytes_->data(), static_cast<int>(ranks.size())),
         waiting_(std::move(waiting)),
+        ranks_(std::move(ranks)),
         peers_(std::move(peers)),
         places_(device::Device::get("host")) {}
 
@@ -96,6 +97,7 @@ class SharedMemory : public detail::PeerMemory {
   [[nodiscard]] std::byte* reach(int peer, const Place& place) override {
     return peers_[static_cast<std::size_t>(peer)]->reach(place.where);
   }
+  [[nodiscard]] int world_rank(int peer) const override { return ranks_[static_cast<std::size_t>(peer)].value(); }
   [[nodiscard]] bool is_dead(int peer) const override {
     const auto& process = peers_[static_cast<std::size_t>(peer)];
     return process != nullptr && process->has_ended();
@@ -105,6 +107,7 @@ class SharedMemory : public detail::PeerMemory {
   std::unique_ptr<SharedBytes> bytes_;
   detail::GroupMemory group_;
   detail::Waiting waiting_;
+  std::vector<Rank> ranks_;                          // by place
   std::vector<std::shared_ptr<PeerProcess>> peers_;  // by place; none for this rank itself
   Places places_;
 };
@@ -185,7 +188,7 @@ std::shared_ptr<Communicator> connect_all(const ConnectRequest& request) {
   const bool is_crowded = current_place().local_world_size > ::sysconf(_SC_NPROCESSORS_ONLN);
   auto bytes = std::make_unique<SharedBytes>(file.get(), detail::GroupMemory::nbytes(size));
   auto communicator = std::make_shared<detail::PeerCommunicator>(
-      std::make_unique<SharedMemory>(std::move(bytes), size, detail::Waiting(/*is_shared=*/true, is_crowded),
+      std::make_unique<SharedMemory>(std::move(bytes), request.ranks, detail::Waiting(/*is_shared=*/true, is_crowded),
                                      std::move(peers)),
       request);
   if (request.rank == 0) world.server().withdraw(offered);

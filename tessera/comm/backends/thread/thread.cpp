@@ -27,6 +27,7 @@ class ThreadMemory : public detail::PeerMemory {
   [[nodiscard]] std::byte* reach(int /*peer*/, const detail::Place& place) override {
     return reinterpret_cast<std::byte*>(place.where);
   }
+  [[nodiscard]] int world_rank(int peer) const override { return ranks_[static_cast<std::size_t>(peer)].value(); }
   // A rank whose thread ends lets go of its communicators, which is seen on the board; but it may have had none.
   [[nodiscard]] bool is_dead(int peer) const override {
     return world_->has_ended(ranks_[static_cast<std::size_t>(peer)]);

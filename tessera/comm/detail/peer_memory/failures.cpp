@@ -195,7 +195,10 @@ bool is_gone(const PeerMemory& memory, int peer) {
 std::string text_of_gone(const PeerMemory& memory, int peer) {
   // Who has left in order may have ended since.
   const bool has_left = memory.group().board(peer).has_left.load(std::memory_order_acquire) != 0;
-  return "rank " + std::to_string(peer) + (has_left ? " has left the group" : " died");
+  // Who reads it looks for a process: the world's number finds it.
+  const int rank = memory.world_rank(peer);
+  const std::string who = rank == peer ? "" : " of the world, " + std::to_string(peer) + " of the group,";
+  return "rank " + std::to_string(rank) + who + (has_left ? " has left the group" : " died");
 }
 
 Reaching::Reaching(const PeerMemory& memory, int rank, std::string_view name) : memory_(memory), rank_(rank) {

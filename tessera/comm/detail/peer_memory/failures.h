@@ -39,7 +39,8 @@ Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Fail
 
 /// Whether `peer` has left or died.
 bool is_gone(const PeerMemory& memory, int peer);
-/// "rank 2 died", "rank 2 has left the group", of one that is gone.
+/// "rank 2 died", "rank 2 has left the group", of one that is gone; where the world numbers it otherwise, "rank 3 of
+/// the world, 1 of the group, died".
 std::string text_of_gone(const PeerMemory& memory, int peer);
 
 /// While it lives its rank may touch memory of its peers. Throws the verdict if there is one. Any number at a time.

@@ -25,6 +25,8 @@ class PeerMemory {
   [[nodiscard]] virtual Place place_of(const void* address, std::size_t nbytes) = 0;
   /// Where a reachable place of `peer` is for this rank.
   [[nodiscard]] virtual std::byte* reach(int peer, const Place& place) = 0;
+  /// The rank in the world of the one at this place.
+  [[nodiscard]] virtual int world_rank(int peer) const = 0;
   /// Whether `peer` is known to have died.
   [[nodiscard]] virtual bool is_dead(int peer) const = 0;
   /// What `peer` is to raise, and where: "all_gather of group 0-1".

@@ -5,7 +5,7 @@
 //                  ended: of an all_reduce 2 (n-1)/n of its bytes, of gathers, scatters and exchanges (n-1)/n
 //   skew           from the first rank that came to the last; where all ranks of the group are known
 //   exposed        over ranks, from coming to ending, less what kernels of the rank ran meanwhile where those were
-//                  recorded
+//                  recorded; the launch of a collective is no kernel (spans.h)
 #pragma once
 
 #include "tessera/record/evidence.h"

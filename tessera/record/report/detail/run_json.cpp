@@ -171,11 +171,6 @@ PageJson owned_json(const RunTables& tables, int rank) {
   return owners;
 }
 
-int axis_of(const RunTables& tables, std::string_view name) {
-  const auto size = number_at(part_at(tables.summary, "mesh"), name);
-  return size && *size >= 1 && *size <= 1 << 20 ? static_cast<int>(*size) : 0;
-}
-
 std::set<int> all_ranks(const RunTables& tables, const Evidence* evidence) {
   std::set<int> ranks;
   for (const auto& [rank, lines] : tables.ranks) ranks.insert(rank);
@@ -249,12 +244,9 @@ PageJson memory_json(const RunTables& tables) {
 }
 
 PageJson mesh_json(const RunTables& tables, const Evidence* evidence) {
-  const int dp = axis_of(tables, "dp");
-  const int fsdp = axis_of(tables, "fsdp");
-  const int tp = axis_of(tables, "tp");
+  const auto& [dp, fsdp, tp] = tables.mesh;
   const std::set<int> ranks = all_ranks(tables, evidence);
-  const std::int64_t size = static_cast<std::int64_t>(dp) * fsdp * tp;
-  const bool is_known = size > 0 && (ranks.empty() || *ranks.rbegin() < size);
+  const bool is_known = tables.mesh.size() > 0 && (ranks.empty() || *ranks.rbegin() < tables.mesh.size());
   PageJson list = PageJson::array();
   for (const int rank : ranks) {
     PageJson each = {{"rank", rank}, {"place", nullptr}};
@@ -293,6 +285,8 @@ PageJson head_json(const std::string& directory, const RunTables& tables, const 
   head["exposed_share"] = number(part_at(summary, "exposed_communication"), "share");
   head["skipped_nan"] = number(part_at(summary, "skipped"), "nan");
   head["skipped_spike"] = number(part_at(summary, "skipped"), "spike");
+  head["before"] = evidence != nullptr && !evidence->before.empty() ? PageJson(evidence->before) : PageJson();
+  if (head["world_size"].is_null() && tables.world_size > 0) head["world_size"] = tables.world_size;
   if (head["world_size"].is_null() && evidence != nullptr) head["world_size"] = evidence->world_size;
   if (head["steps"].is_null() && !tables.losses.empty()) head["steps"] = tables.losses.back().step;
   if (head["last_loss"].is_null() && !tables.losses.empty()) head["last_loss"] = tables.losses.back().loss;

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "tessera/base/bytes.h"
+#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
 
 namespace tessera::record::detail {
@@ -21,6 +22,7 @@ constexpr std::uint64_t kMostSummary = 16 << 20;
 constexpr std::size_t kMostOwners = 24;
 constexpr std::size_t kMostName = 200;  // bytes of an owner's name
 constexpr std::int64_t kMostRanks = 16384;
+constexpr std::size_t kMostDepth = 64;  // of JSON
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // A file, or its end where it is longer than allowed.
@@ -99,6 +101,7 @@ class TableReader {
 
   RunTables read() {
     read_summary();
+    read_mesh();
     read_losses();
     read_metrics();
     return std::move(tables_);
@@ -116,10 +119,24 @@ class TableReader {
       miss("summary.json", "Rank 0 writes it at the end: the run goes on, was killed, or did not train.");
       return;
     }
-    tables_.summary = PageJson::parse(text->bytes, nullptr, false);
+    if (tessera::detail::json_depth(text->bytes) <= kMostDepth)
+      tables_.summary = PageJson::parse(text->bytes, nullptr, false);
     if (tables_.summary.is_object()) return;
     tables_.summary = nullptr;
     miss("summary.json", "It is there and is no JSON object, so that nothing of it can be shown.");
+  }
+
+  void read_mesh() {
+    const auto axis = [&](std::string_view name) {
+      return number_at(part_at(tables_.summary, "mesh"), name).value_or(0);
+    };
+    tables_.mesh = sound_mesh(axis("dp"), axis("fsdp"), axis("tp"));
+    if (tables_.mesh.size() == 0) {
+      tables_.mesh = trained_mesh(directory_);
+      tables_.world_size = tables_.mesh.size();
+    }
+    const auto told = number_at(tables_.summary, "world_size");
+    if (told && *told >= 1 && *told <= kMostRanks) tables_.world_size = static_cast<int>(*told);
   }
 
   void read_losses() {
@@ -159,6 +176,7 @@ class TableReader {
   }
 
   bool take_metrics(std::string_view text) {
+    if (tessera::detail::json_depth(text) > kMostDepth) return false;
     const PageJson line = PageJson::parse(text, nullptr, false);
     const auto rank = number_at(line, "rank");
     const auto step = number_at(line, "step");
@@ -193,6 +211,14 @@ class TableReader {
 };
 
 }  // namespace
+
+void keep_ranks_of(int world_size, RunTables& tables) {
+  if (world_size <= 0) return;
+  const std::size_t dropped = std::erase_if(tables.ranks, [&](const auto& each) { return each.first >= world_size; });
+  if (dropped > 0)
+    tables.missing.push_back({"earlier ranks", concat("metrics.jsonl tells of ", dropped, " more ranks: of a larger ",
+                                                      "world before this one of ", world_size, ".")});
+}
 
 RunTables read_run_tables(const std::string& directory) { return TableReader(directory).read(); }
 

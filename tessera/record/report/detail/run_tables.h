@@ -1,4 +1,5 @@
-// The tables that a trainer leaves in a run directory: loss.csv, metrics.jsonl and summary.json. Files are read with
+// The tables that a trainer leaves in a run directory: loss.csv, metrics.jsonl and summary.json, and the mesh of its
+// config.toml. Files are read with
 // bounds and not believed: lines that are cut, spoilt or of something else are passed over and counted.
 #pragma once
 
@@ -9,6 +10,8 @@
 #include <string_view>
 #include <vector>
 #include <nlohmann/json.hpp>
+
+#include "tessera/record/detail/trained_mesh.h"
 
 namespace tessera::record::detail {
 
@@ -47,11 +50,16 @@ struct RunTables {
   std::vector<std::string> owners = {};             ///< of memory, in the order they were met; "total" is none
   std::map<int, std::vector<StepLine>> ranks = {};  ///< lines of metrics.jsonl by rank, by step, as above
   PageJson summary = {};                            ///< null: there is none
+  MeshSizes mesh = {};                              ///< as the summary says, else config.toml
+  int world_size = 0;                               ///< ranks of the last start, likewise; 0: neither says it
   std::vector<MissingPart> missing = {};            ///< what is not there, or not all of it
   std::vector<std::string> problems = {};           ///< what was passed over, a line each
   /// Whether there is anything at all.
   [[nodiscard]] bool has_any() const { return !losses.empty() || !ranks.empty() || summary.is_object(); }
 };
+
+/// Leaves out lines of ranks that a larger world had before: the last world has so many ranks. 0: it is not known.
+void keep_ranks_of(int world_size, RunTables& tables);
 
 /// Reads them. Throws nothing for what it finds.
 RunTables read_run_tables(const std::string& directory);

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
 
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
@@ -67,23 +71,76 @@ std::vector<Span> without(const std::vector<Span>& spans, const BusyTimes& busy)
   return left;
 }
 
+// A launch of a group is told twice: by the group, and as a kernel of the stream that it was put on. A stream runs one
+// thing at a time, so that the kernel is known by its time: one of the two has the middle of the other inside.
+class OwnLaunches {
+ public:
+  struct Stream {
+    std::vector<std::int64_t> middles;  // of launches, in order
+    BusyTimes busy;                     // with them
+    [[nodiscard]] bool has(std::int64_t begin_ns, std::int64_t end_ns) const {
+      const auto next = std::lower_bound(middles.begin(), middles.end(), begin_ns);
+      if (next != middles.end() && *next <= end_ns) return true;
+      const std::int64_t middle = std::midpoint(begin_ns, end_ns);
+      const std::size_t at = first_after(busy, middle);
+      return at < busy.size() && busy[at].begin_ns <= middle;
+    }
+  };
+
+  explicit OwnLaunches(const Rank& rank) {
+    std::map<Name, std::vector<Span>> launches;
+    for (const Group& group : rank.groups) {
+      for (const Launch& launch : group.launches) {
+        if (launch.begun_ns <= 0 || launch.ended_ns < launch.begun_ns) continue;
+        launches[{launch.device, launch.stream}].push_back({launch.begun_ns, launch.ended_ns, 0});
+      }
+    }
+    for (auto& [name, spans] : launches) {
+      sort_spans(spans);
+      Stream& stream = streams_[name];
+      for (const Span& each : spans) stream.middles.push_back(std::midpoint(each.begin_ns, each.end_ns));
+      std::sort(stream.middles.begin(), stream.middles.end());
+      stream.busy = union_of(spans);
+    }
+  }
+  // Null: the rank's groups put nothing there.
+  [[nodiscard]] const Stream* find(const std::string& device, std::uint32_t stream) const {
+    const auto found = streams_.find({device, stream});
+    return found == streams_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  using Name = std::pair<std::string, std::uint32_t>;
+  std::map<Name, Stream> streams_;
+};
+
 // What the record file of a rank tells that its evidence does not.
 struct FileSpans {
   std::array<std::vector<Span>, kDepths> marks = {};
-  std::vector<Span> kernels = {};
+  std::vector<Span> kernels = {};  // but for those of groups
+  std::vector<Span> graphs = {};   // replays
 };
 
-FileSpans file_spans(const std::string& path, NameTable& names, std::int64_t until_ns) {
-  const probe::RecordFile file = probe::RecordFile::open(path);
-  const TimedRecords timed = read_timed_records(file);
-  FileSpans found;
+void take_kernels(const probe::RecordFile& file, const std::vector<TimedKernel>& all, const OwnLaunches& own,
+                  NameTable& names, FileSpans& found) {
   std::unordered_map<std::uint32_t, std::uint16_t> labels;
-  found.kernels.reserve(timed.kernels.size());
-  for (const TimedKernel& each : timed.kernels) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, const OwnLaunches::Stream*> streams;
+  found.kernels.reserve(all.size());
+  for (const TimedKernel& each : all) {
+    const auto [stream, is_other] = streams.try_emplace({each.device.value(), each.stream}, nullptr);
+    if (is_other) stream->second = own.find(file.string(each.device), each.stream);
+    if (!each.is_graph && stream->second != nullptr && stream->second->has(each.begin_ns, each.end_ns)) continue;
     const auto [label, is_new] = labels.try_emplace(each.label.value(), std::uint16_t{0});
     if (is_new) label->second = names.number_of(file.string(each.label));
-    found.kernels.push_back({each.begin_ns, each.end_ns, label->second});
+    (each.is_graph ? found.graphs : found.kernels).push_back({each.begin_ns, each.end_ns, label->second});
   }
+}
+
+FileSpans file_spans(const Rank& rank, NameTable& names, std::int64_t until_ns) {
+  const probe::RecordFile file = probe::RecordFile::open(rank.file);
+  const TimedRecords timed = read_timed_records(file);
+  FileSpans found;
+  take_kernels(file, timed.kernels, OwnLaunches(rank), names, found);
   // After kernels, since each mark may have a name of its own, and there is room for so many.
   const auto add = [&](const TimedMark& mark, std::int64_t end_ns) {
     if (mark.depth >= kDepths || end_ns < mark.begin_ns) return;
@@ -138,30 +195,49 @@ class SpanBuilder {
     FileSpans found;
     if (!rank.file.empty()) {
       try {
-        found = file_spans(rank.file, spans_.names, until);
+        found = file_spans(rank, spans_.names, until);
       } catch (const Error&) {  // read_run() has told why
       }
     }
-    auto& [marks, kernels] = found;
     CommSpans comm = comm_spans(rank, spans_.names, until);
-    for (auto& each : marks) sort_spans(each);
-    sort_spans(kernels);
+    for (auto& each : found.marks) sort_spans(each);
+    sort_spans(found.kernels);
+    sort_spans(found.graphs);
+    const bool is_derived = found.kernels.empty() && found.graphs.empty();
+    std::vector<Span> compute = compute_spans(found, comm);
     for (std::uint32_t depth = 0; depth < kDepths; ++depth)
-      add({rank.rank, LaneKind::kMark, depth, false, marks[depth]});
-    const bool is_derived = kernels.empty();
-    if (is_derived) {
-      const std::uint16_t name = spans_.names.number_of("rest of the step");
-      std::vector<Span> rest = without(union_of(marks[0]), union_of(comm.whole));
-      for (Span& each : rest) each.name = name;
-      add({rank.rank, LaneKind::kCompute, 0, true, std::move(rest)});
-    } else {
-      spans_.has_kernels = true;
-      spans_.kernels[rank.rank] = union_of(kernels);
+      add({rank.rank, LaneKind::kMark, depth, false, std::move(found.marks[depth])});
+    if (!found.kernels.empty()) {
+      spans_.kernels[rank.rank] = union_of(found.kernels);
       comm.waits = without(comm.waits, spans_.kernels[rank.rank]);
-      add_beside(rank.rank, LaneKind::kCompute, false, kernels);
     }
+    add_beside(rank.rank, LaneKind::kCompute, is_derived, compute);
     add_beside(rank.rank, LaneKind::kCollective, false, comm.moves);
     add_beside(rank.rank, LaneKind::kWait, is_derived, comm.waits);
+  }
+
+  // Kernels; of replays, and of outermost marks in which none was recorded, what is left outside of collectives.
+  std::vector<Span> compute_spans(const FileSpans& found, const CommSpans& comm) {
+    const BusyTimes talks = union_of(comm.whole);
+    std::vector<Span> compute = found.kernels;
+    const std::vector<Span> replays = without(found.graphs, talks);
+    compute.insert(compute.end(), replays.begin(), replays.end());
+    sort_spans(compute);
+    spans_.has_kernels |= !found.kernels.empty();
+    spans_.has_graphs |= !found.graphs.empty();
+    const BusyTimes recorded = union_of(compute);
+    std::vector<Span> unrecorded = found.marks[0];
+    std::erase_if(unrecorded, [&](const Span& mark) {
+      const std::size_t at = first_after(recorded, mark.begin_ns);
+      return at < recorded.size() && recorded[at].begin_ns < mark.end_ns;
+    });
+    std::vector<Span> rest = without(union_of(unrecorded), talks);
+    spans_.has_rest |= !rest.empty();
+    const std::uint16_t name = rest.empty() ? std::uint16_t{0} : spans_.names.number_of("rest of the step");
+    for (Span& each : rest) each.name = name;
+    compute.insert(compute.end(), rest.begin(), rest.end());
+    sort_spans(compute);
+    return compute;
   }
 
   // Spans that overlap, as those of several streams do, go to lanes beside each other; where there is none left they

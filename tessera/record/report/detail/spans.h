@@ -1,8 +1,9 @@
 // What ranks did over time, as spans in lanes:
 //
 //   mark        what a rank said it was at (record::Scope): steps, data, evaluations; a lane for each depth
-//   compute     kernels, where they were recorded (device::ProfileWindow); else what is left of its outermost marks
-//               outside of collectives: then the lane says that it is derived
+//   compute     kernels, where they were recorded (device::ProfileWindow), but for those that are launches of groups;
+//               of the replay of a graph, whose nodes are not told apart, and of outermost marks in which no kernel was
+//               recorded, what is left outside of collectives. Where there is no kernel at all the lane is derived
 //   collective  from when all had come to the end: bytes move
 //   wait        from when the rank came until all had: less what kernels ran meanwhile, so that what is left is exposed
 //
@@ -63,6 +64,8 @@ struct Spans {
   std::vector<Lane> lanes = {};                     ///< by rank, then as in LaneKind; none is empty
   std::unordered_map<int, BusyTimes> kernels = {};  ///< of the ranks whose kernels were recorded
   bool has_kernels = false;                         ///< whether any rank's were
+  bool has_graphs = false;                          ///< whether replays of graphs were
+  bool has_rest = false;                            ///< whether any compute is the rest of a mark
 };
 
 /// Reads the record files that the evidence names once more, for what evidence leaves out; files that cannot be read

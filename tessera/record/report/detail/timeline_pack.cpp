@@ -82,6 +82,8 @@ class Packer {
                     {"events", packed_.events},
                     {"left_out", packed_.left_out},
                     {"has_kernels", spans_.has_kernels},
+                    {"has_graphs", spans_.has_graphs},
+                    {"has_rest", spans_.has_rest},
                     {"names", spans_.names.names()},
                     {"lanes", std::move(lanes)}};
     packed_.base64 = to_base64(bytes_);

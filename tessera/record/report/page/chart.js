@@ -39,8 +39,9 @@ class Chart {
     this.index = null;
     this.output = make('output', {'aria-live': 'off'});
     figure.replaceChildren(make('figcaption', {}, make('strong', {text: options.title}), this.output));
-    if (options.steps.length === 0) {
-      figure.append(make('p', {class: 'empty', text: options.empty}));
+    const isBlank = !options.areas && !(options.points || []).length && !options.lines.some((line) => line.values.some(isNumber));
+    if (options.steps.length === 0 || isBlank) {
+      figure.append(make('p', {class: 'empty', text: options.steps.length === 0 ? options.empty : options.blank}));
       return;
     }
     this.svg = makeSvg('svg', {tabindex: '0', role: 'img', 'aria-label': `${options.title} over steps; arrow keys move the cursor`});
@@ -84,8 +85,9 @@ class Chart {
     const ticks = this.isLog ? logTicks(low, high) : isBytes ? byteTicks(high, 5) : roundTicks(low, high, 5);
     const left = 10 + 6.2 * Math.max(...ticks.map((tick) => text(tick).length), 3);
     const [right, top, bottom] = [width - 10, 8, height - 22];
-    const first = Math.min(steps[0], ...points.map((point) => point.step));
-    const last = Math.max(steps[steps.length - 1], first + 1);
+    const isOne = steps.length === 1;  // it stands in the middle
+    const first = Math.min(steps[0], ...points.map((point) => point.step)) - (isOne ? 1 : 0);
+    const last = Math.max(steps[steps.length - 1] + (isOne ? 1 : 0), first + 1);
     this.x = (step) => left + (right - left) * (step - first) / (last - first);
     const scale = this.isLog ? Math.log10 : (value) => value;
     this.y = (value) => bottom - (bottom - top) * (scale(value) - scale(low)) / (scale(high) - scale(low));
@@ -98,13 +100,13 @@ class Chart {
                       makeSvg('text', {x: left - 6, y: y + 4, 'text-anchor': 'end'}, text(tick)));
     }
     for (const tick of roundTicks(first, last, Math.max(Math.floor((right - left) / 80), 2))) {
-      if (tick !== Math.round(tick)) continue;
+      if (tick !== Math.round(tick) || (isOne && tick !== steps[0])) continue;
       this.svg.append(makeSvg('text', {x: this.x(tick), y: height - 6, 'text-anchor': 'middle'}, countText(tick)));
     }
     this.drawAreas(areas, steps);
     const seen = rules.filter((rule) => !this.isLog || rule.value > 0);
     for (const rule of seen) this.svg.append(makeSvg('line', {class: 'rule', x1: left, x2: right, y1: this.y(rule.value), y2: this.y(rule.value)}));
-    for (const line of lines) this.svg.append(makeSvg('path', {class: 'series', d: this.path(steps, line.values)}));
+    for (const line of lines) this.drawLine(steps, line.values);
     for (const point of points) {
       if (this.isLog && point.value <= 0) continue;
       const dot = makeSvg('circle', {class: 'dot', cx: this.x(point.step), cy: this.y(point.value), r: 4});
@@ -130,25 +132,27 @@ class Chart {
     for (const area of areas) {
       const below = base.slice();
       for (let at = 0; at < steps.length; at += 1) base[at] += area.values[at] || 0;
-      const up = steps.map((step, at) => `${this.x(step).toFixed(1)},${this.y(base[at]).toFixed(1)}`);
-      const down = steps.map((step, at) => `${this.x(step).toFixed(1)},${this.y(below[at]).toFixed(1)}`).reverse();
+      // One step alone is a bar.
+      const edges = steps.length === 1 ? [[this.x(steps[0]) - 12, 0], [this.x(steps[0]) + 12, 0]] : steps.map((step, at) => [this.x(step), at]);
+      const up = edges.map(([x, at]) => `${x.toFixed(1)},${this.y(base[at]).toFixed(1)}`);
+      const down = edges.map(([x, at]) => `${x.toFixed(1)},${this.y(below[at]).toFixed(1)}`).reverse();
       const shape = makeSvg('path', {d: `M${up.join('L')}L${down.join('L')}Z`});
       shape.style.fill = area.color;
       this.svg.append(shape);
     }
   }
 
-  path(steps, values) {
+  // Values that have none beside them are dots: a line of one point draws nothing.
+  drawLine(steps, values) {
+    const isSeen = (at) => isNumber(values[at]) && (!this.isLog || values[at] > 0);
     let text = '';
-    let isDown = false;
     for (let at = 0; at < steps.length; at += 1) {
-      const value = values[at];
-      if (!isNumber(value) || (this.isLog && value <= 0)) { isDown = false; continue; }
-      text += `${isDown ? 'L' : 'M'}${this.x(steps[at]).toFixed(1)},${this.y(value).toFixed(1)}`;
-      if (!isDown && !isNumber(values[at + 1])) text += 'h0.01';
-      isDown = true;
+      if (!isSeen(at)) continue;
+      const [x, y] = [this.x(steps[at]).toFixed(1), this.y(values[at]).toFixed(1)];
+      if (isSeen(at - 1) || isSeen(at + 1)) text += `${isSeen(at - 1) ? 'L' : 'M'}${x},${y}`;
+      else this.svg.append(makeSvg('circle', {class: 'lone', cx: x, cy: y, r: 3}));
     }
-    return text;
+    this.svg.append(makeSvg('path', {class: 'series', d: text}));
   }
 
   indexAt(clientX) {

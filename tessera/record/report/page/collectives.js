@@ -47,6 +47,8 @@ function showCollectives() {
     byId('collectives').tHead.rows[0].append(head);
   }
   fillCollectives(data.collectives);
-  const rest = data.timeline && data.timeline.has_kernels ? 'time in it in which the rank ran no kernel' : 'time in it; kernels, which may have run meanwhile, were not recorded';
+  const {has_kernels: hasKernels, has_rest: hasRest, has_graphs: hasGraphs} = data.timeline || {};
+  const rest = !hasKernels || hasGraphs ? 'time in it; kernels, which may have run meanwhile, were not recorded'
+    : `time in it in which the rank ran no kernel${hasRest ? '; where kernels were not recorded, all time in it' : ''}`;
   byId('collectives-words').textContent = `Bytes: what one rank gives or gets, the larger. Bus bandwidth: from when all had come until the last had ended. Skew: from the first rank that came to the last. Exposed: over all ranks, ${rest}.`;
 }

@@ -20,6 +20,7 @@ function lossChart() {
     rules: isNumber(bigram) ? [{value: bigram, name: 'bigram entropy of the held-out text'}] : [],
     text: (value) => trimmed(value, 3), say,
     empty: 'No losses: no step has ended, or this run did not train.',
+    blank: 'No loss to draw: of no step was it finite.',
   });
 }
 
@@ -29,7 +30,7 @@ function speedChart() {
   return new Chart(byId('speed-chart'), {
     title: 'Tokens a second, all ranks', steps: speed.step, fromZero: true,
     lines: [{name: 'tokens a second', values: speed.tokens_per_second}], text: countText, say,
-    empty: 'No speed: metrics.jsonl holds no step.',
+    empty: 'No speed: metrics.jsonl holds no step.', blank: 'No speed: metrics.jsonl says of no step how long it took.',
   });
 }
 

@@ -10,7 +10,7 @@ function peakWords(peak) {
   const owners = Object.entries(peak.measured).filter(([owner]) => owner !== 'total').sort((a, b) => b[1] - a[1]);
   let words = `Rank ${peak.rank} had ${bytesText(total)} in use at its peak, within a step.`;
   if (owners.length && total > 0) {
-    words += ` Most of it is ${owners[0][0]}: ${bytesText(owners[0][1])}, ${shareText(owners[0][1] / total)}.`;
+    words += ` The largest owner is ${owners[0][0]}: at its own peak, which may be at another moment, it had ${bytesText(owners[0][1])}.`;
   }
   const planned = totalOf(peak.predicted);
   if (planned > 0) {

@@ -52,7 +52,7 @@ function showMesh() {
   const isSmall = ranks.length > 64;
   byId('mesh-words').textContent = axes
     ? `dp ${axes.dp} × fsdp ${axes.fsdp} × tp ${axes.tp}: ${axes.dp === 1 ? 'one copy' : `${axes.dp} copies`} of the model, each over ${axes.fsdp * axes.tp} rank${axes.fsdp * axes.tp === 1 ? '' : 's'}.`
-    : `${ranks.length} ranks; how they make a mesh is not known: summary.json says it.`;
+    : `${ranks.length} ranks; how they make a mesh is not known: summary.json and config.toml say it.`;
   if (shown.length < ranks.length) byId('mesh-words').textContent += ` The first ${shown.length} are shown.`;
   if (!axes) {
     holder.append(make('div', {class: 'copy'}, (() => { const cells = make('div', {class: 'mesh'}); cells.append(...shown.map((rank) => rankCell(rank, isSmall))); return cells; })()));

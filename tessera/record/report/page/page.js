@@ -25,20 +25,41 @@ function showHead() {
   tile('Ranks', known(run.world_size, wholeText), known(run.parameters, (n) => `${countText(n)} parameters`));
 }
 
+// "3 of 40 steps were skipped: 2 with a loss or gradient that is not finite, 1 with a spike"; null: none was.
+function skippedWords(run) {
+  const kinds = [[run.skipped_nan, 'with a loss or gradient that is not finite'], [run.skipped_spike, 'with a spike of the gradient']].filter(([count]) => count > 0);
+  if (kinds.length === 0) return null;
+  const count = kinds.reduce((sum, [each]) => sum + each, 0);
+  const all = isNumber(run.steps) ? ` of ${wholeText(run.steps)}` : '';
+  return `${wholeText(count)}${all} steps were skipped: ${kinds.map(([each, what]) => `${wholeText(each)} ${what}`).join(', ')}.`;
+}
+
+// What leads is what the run says of itself where it was its own doing that it ended; else what its records show.
 function showVerdict() {
   const {verdict, run} = data;
   const box = byId('verdict');
-  if (!verdict) {
-    box.classList.add('none');
-    box.append(make('p', {text: 'No verdict: it is made from the records of the ranks, and there are none.'}));
+  const isFault = verdict !== null && verdict.fault !== 'none';
+  const isOwnEnd = ['stopped', 'interrupted'].includes(run.state);
+  const skipped = skippedWords(run);
+  const lines = [];
+  if (run.reason && (isOwnEnd || !isFault)) lines.push(`${sentenceText(run.state)}: ${run.reason}`);
+  if (skipped && !isFault) lines.push(skipped);
+  if (verdict) {
+    const isLead = lines.length === 0;
+    lines.push(sentenceText(verdict.sentence));
+    if (verdict.advice && (isLead || isFault)) lines.push(sentenceText(verdict.advice));
+    if (isFault) lines.push(`Confidence: ${verdict.confidence}.`);
   } else {
-    if (verdict.fault !== 'none') box.classList.add('bad');
-    box.append(make('p', {text: sentenceText(verdict.sentence)}));
-    if (verdict.advice) box.append(make('p', {text: sentenceText(verdict.advice)}));
-    if (verdict.fault !== 'none') box.append(make('p', {text: `Confidence: ${verdict.confidence}.`}));
-    if (verdict.others.length) box.append(make('ul', {}, ...verdict.others.map((other) => make('li', {text: other.sentence}))));
+    lines.push('No verdict: it is made from the records of the ranks, and there are none.');
   }
-  if (run.reason) { box.classList.add('bad'); box.append(make('p', {text: run.reason})); }
+  if (run.reason && !isOwnEnd && isFault) lines.push(run.reason);
+  if (skipped && isFault) lines.push(skipped);
+  if (run.before) lines.push(`Before this world of ${wholeText(run.world_size)} there was another: ${run.before}.`);
+  box.append(...lines.map((text) => make('p', {text})));
+  if (verdict && verdict.others.length) box.append(make('ul', {}, ...verdict.others.map((other) => make('li', {text: other.sentence}))));
+  if (isFault || ['stopped', 'failed'].includes(run.state)) box.classList.add('bad');
+  else if (skipped || run.state === 'interrupted') box.classList.add('warn');
+  else if (!verdict) box.classList.add('none');
 }
 
 function showMissing() {

@@ -296,9 +296,12 @@ function tickText(seconds, span) {
 
 function timelineWords() {
   const told = data.timeline;
-  let words = `${wholeText(told.events)} events of ${new Set(told.lanes.map((lane) => lane.rank)).size} ranks.`;
+  const ranks = new Set(told.lanes.map((lane) => lane.rank)).size;
+  let words = `${wholeText(told.events)} events of ${ranks} rank${ranks === 1 ? '' : 's'}.`;
   const isDerived = told.lanes.some((lane) => lane.is_derived);
   if (isDerived) words += ' Kernels were not recorded: compute is what is left of a step outside of collectives, and each wait counts as exposed.';
+  else if (told.has_rest) words += ' Kernels were recorded in a part of the run: elsewhere compute is what is left of a step outside of collectives, and each wait counts as exposed.';
+  if (told.has_graphs) words += ' What a replayed graph ran is not told apart: its compute is what is left of it outside of collectives.';
   return words;
 }
 

@@ -32,12 +32,13 @@ function painted(element, color, width) {
 const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
 const trimmed = (value, digits) => String(Number(value.toPrecision(digits)));
 
+// Hundredths are cut, not rounded, as the terminal does it: both show the same, and nothing is shown larger than it is.
 function bytesText(nbytes) {
   if (!isNumber(nbytes)) return '–';
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
   let place = 0;
   while (nbytes >= 1024 && place < units.length - 1) { nbytes /= 1024; place += 1; }
-  return `${place === 0 ? nbytes : Number(nbytes.toFixed(nbytes < 10 ? 2 : nbytes < 100 ? 1 : 0))}\u00a0${units[place]}`;
+  return `${place === 0 ? nbytes : Math.floor(nbytes * 100) / 100}\u00a0${units[place]}`;
 }
 
 function countText(value) {

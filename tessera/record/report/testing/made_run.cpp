@@ -36,8 +36,9 @@ void write_tables(const std::string& directory, const MadeRun& run) {
   std::ofstream metrics(directory + "/metrics.jsonl");
   losses << "step,loss,grad_norm,learning_rate,held_out_loss\n";
   for (int step = 1; step <= run.steps; ++step) {
-    losses << fmt::format("{},{},{},0.001,{}\n", step, made_loss(step), 2.0 / step,
-                          step % 10 == 0 ? fmt::format("{}", made_loss(step) + 0.25) : "");
+    const bool has_held_out = step % 10 == 0 && !run.is_skipped;
+    losses << fmt::format("{},{},{},0.001,{}\n", step, run.is_skipped ? NAN : made_loss(step), 2.0 / step,
+                          has_held_out ? fmt::format("{}", made_loss(step) + 0.25) : "");
     for (int rank = 0; rank < run.ranks; ++rank) {
       const double seconds = 0.05 + 0.001 * rank;
       Json line = {{"rank", rank},
@@ -70,15 +71,16 @@ void write_summary(const std::string& directory, const MadeRun& run) {
                      {"peak_memory", owners_at_peak(run, rank, 0)},
                      {"predicted_memory", owners_at_peak(run, rank, 50'000)}});
   }
-  Json summary = {{"end", run.odd.empty() ? "done" : "stopped"}};
-  if (!run.odd.empty()) summary["reason"] = "it was stopped: " + run.odd;
+  Json summary = {{"end", run.odd.empty() ? run.end : "stopped"}};
+  if (!run.reason.empty() || !run.odd.empty())
+    summary["reason"] = run.odd.empty() ? run.reason : "it was stopped: " + run.odd;
   summary["world_size"] = run.ranks;
   summary["mesh"] = {{"dp", dp_of(run)}, {"fsdp", fsdp_of(run)}, {"tp", tp_of(run)}};
   summary["parameters"] = 803'968;
   summary["steps"] = run.steps;
-  summary["skipped"] = {{"nan", 0}, {"spike", 0}};
+  summary["skipped"] = {{"nan", run.is_skipped ? run.steps : 0}, {"spike", 0}};
   summary["tokens"] = 1024 * run.steps;
-  summary["loss"] = {{"first", made_loss(1)}, {"last", made_loss(run.steps)}};
+  summary["loss"] = {{"first", made_loss(1)}, {"last", run.is_skipped ? NAN : made_loss(run.steps)}};
   summary["held_out"] = {{"loss", made_loss(run.steps) + 0.25}, {"bigram_entropy", 2.4759}};
   summary["tokens_per_second"] = 20'000.5;
   summary["exposed_communication"] = {{"seconds", 2.0}, {"share", 0.2}};
@@ -142,10 +144,11 @@ class RankRecord {
     recorder_.write_at(at(end), Ring::kLaunch, MarkEndRecord{step + 1, mark, 0});
   }
 
+  // On another stream than collectives.
   void write_kernel(std::int64_t begin, std::int64_t end) {
     ++kernel_;
-    recorder_.write_at(at(begin), Ring::kLaunch, device::LaunchRecord{label_, 1, device_, 0, kernel_, kernel_, 0});
-    recorder_.write_at(at(end), Ring::kLaunch, device::LaunchEndRecord{kernel_, 1, device_, at(end), 0, 0});
+    recorder_.write_at(at(begin), Ring::kLaunch, device::LaunchRecord{label_, 2, device_, 0, kernel_, kernel_, 0});
+    recorder_.write_at(at(end), Ring::kLaunch, device::LaunchEndRecord{kernel_, 2, device_, at(end), 0, 0});
   }
 
   // The last rank comes last: it waits for nobody.

@@ -16,6 +16,9 @@ struct MadeRun {
   bool has_tables = true;             ///< loss.csv and metrics.jsonl
   bool has_summary = true;            ///< summary.json
   bool has_records = true;            ///< record files
+  bool is_skipped = false;            ///< whether no step had a loss that is finite
+  std::string end = "done";           ///< of the summary
+  std::string reason = {};            ///< likewise; empty: none
   std::string odd = {};               ///< text that stands in every name that a run chooses
   std::int64_t step_ns = 50'000'000;  ///< length of a step
 };

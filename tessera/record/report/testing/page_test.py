@@ -6,6 +6,7 @@ no complaint in the console, keys, clicks, zoom, dark and light, a phone's width
 import argparse
 import base64
 import json
+import math
 import pathlib
 import struct
 import subprocess
@@ -33,8 +34,8 @@ def bytes_text(value):
         value /= 1024
         place += 1
     unit = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][place]
-    number = f"{value:.0f}" if place == 0 else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+    number = f"{value:.0f}" if place == 0 else f"{math.floor(value * 100) / 100:.2f}".rstrip("0").rstrip(".")
+    return f"{number} {unit}"
 
 
 def seconds_text(value):
@@ -129,7 +130,9 @@ class NumbersTest(PageTest):
             name = "at once" if owner == "total" else owner
             self.assertEqual(shown[name], [bytes_text(measured), bytes_text(peak["predicted"][owner])], owner)
         self.assertIn("Rank 2 had " + bytes_text(peak["measured"]["total"]), self.text("#memory-words"))
-        self.assertIn("Most of it is activations", self.text("#memory-words"))
+        own = bytes_text(peak["measured"]["activations"])
+        self.assertIn(f"The largest owner is activations: at its own peak, which may be at another moment, it had {own}.",
+                      self.text("#memory-words"))
 
     def test_collectives(self):
         rows = PAGE.evaluate("[...document.querySelectorAll('#collectives tbody tr')].map(r => [...r.cells].map(c => c.textContent))")
@@ -319,6 +322,47 @@ class BareTest(PageTest):
         self.keep("bare")
 
 
+class OneStepTest(PageTest):
+    name = "one"
+
+    def test_a_single_step_is_drawn(self):
+        for chart in ("#loss-chart", "#speed-chart"):
+            dots = PAGE.evaluate(f"[...document.querySelectorAll('{chart} circle.lone')].map(e => e.getBoundingClientRect().width)")
+            self.assertEqual(len(dots), 1, chart)
+            self.assertGreater(dots[0], 4, chart)
+        widths = PAGE.evaluate("[...document.querySelectorAll('#memory-chart svg path')].map(e => e.getBoundingClientRect().width)")
+        self.assertGreater(min(widths), 10)
+        self.keep("one")
+
+
+class SkippedTest(PageTest):
+    name = "skipped"
+
+    def test_steps_that_were_skipped_are_a_warning(self):
+        self.assertEqual(self.texts("#verdict p")[0], "40 of 40 steps were skipped: 40 with a loss or gradient that is not finite.")
+        self.assertNotIn("nothing to do", self.text("#verdict"))
+        self.assertEqual(PAGE.evaluate("document.querySelector('#verdict').className"), "verdict warn")
+        self.assertIn("No loss to draw", self.text("#loss-chart"))
+        self.keep("skipped")
+
+
+class StoppedTest(PageTest):
+    name = "stopped"
+
+    def test_the_reason_that_the_run_gives_leads(self):
+        self.assertEqual(self.texts("#verdict p")[0], f"Stopped: {self.data['run']['reason']}")
+        self.assertEqual(PAGE.evaluate("document.querySelector('#verdict').className"), "verdict bad")
+
+
+class AskedTest(PageTest):
+    name = "asked"
+
+    def test_a_run_that_was_asked_to_end_is_no_fault(self):
+        self.assertEqual(self.texts("#verdict p")[0], f"Interrupted: {self.data['run']['reason']}")
+        self.assertEqual(PAGE.evaluate("document.querySelector('#verdict').className"), "verdict warn")
+        self.assertNotIn("bad", PAGE.evaluate("document.querySelector('#state').className"))
+
+
 class LargeTest(PageTest):
     name = "large"
 
@@ -350,7 +394,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory(prefix="tessera-pages-") as folder:
         FOLDER = pathlib.Path(folder)
-        names = ["usual", "kernels", "hostile", "bare", "large"]
+        names = ["usual", "kernels", "hostile", "bare", "one", "skipped", "stopped", "asked", "large"]
         subprocess.run([OPTIONS.pages, folder, *names], check=True, stdout=subprocess.DEVNULL)
         for name in names:
             DATA[name] = json.loads((FOLDER / f"{name}.json").read_text())

@@ -5,6 +5,10 @@
 //   kernels   the same with kernels recorded, of 16 ranks
 //   hostile   text that would be markup, wherever a run chooses text
 //   bare      a run that left nothing but losses
+//   one       a run of one step and one rank
+//   skipped   a run that skipped every step, since no loss was finite
+//   stopped   a run that its policy for such steps stopped
+//   asked     a run that was asked to end
 //   large     a million events
 #include <cstdio>
 #include <filesystem>
@@ -47,11 +51,20 @@ int main(int argc, char** argv) {
   MadeRun kernels;
   kernels.kernels = 20;
   kernels.ranks = 16;
-  const std::map<std::string, MadeRun> runs = {{"usual", MadeRun()},
-                                               {"kernels", kernels},
-                                               {"hostile", hostile},
-                                               {"bare", bare},
-                                               {"large", tessera::record::testing::million_events()}};
+  MadeRun one;
+  one.ranks = one.steps = 1;
+  MadeRun skipped;
+  skipped.is_skipped = true;
+  MadeRun stopped;
+  stopped.end = "stopped";
+  stopped.reason = "step 41: loss nan, gradient norm nan, not finite";
+  MadeRun asked;
+  asked.end = "interrupted";
+  asked.reason = "asked to end; the same command goes on from here";
+  const std::map<std::string, MadeRun> runs = {
+      {"usual", MadeRun()}, {"one", one},     {"skipped", skipped},
+      {"stopped", stopped}, {"asked", asked}, {"kernels", kernels},
+      {"hostile", hostile}, {"bare", bare},   {"large", tessera::record::testing::million_events()}};
   try {
     for (const auto& [name, run] : runs) {
       bool is_wanted = argc == 2 && name != "large";
