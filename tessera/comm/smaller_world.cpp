@@ -6,6 +6,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/comm/communicator.h"
+#include "tessera/comm/detail/group_hooks.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/process_world.h"
 #include "tessera/comm/detail/world_state.h"
@@ -50,6 +51,8 @@ SmallerWorld::SmallerWorld(std::span<const int> ranks, std::chrono::nanoseconds 
         const Rank rank = rank_->place().rank;
         std::shared_ptr<ProcessWorld> processes;
         if (ranks.size() > 1) {
+          // All that are left have told of what ended the world before, and nothing of this one has begun.
+          if (auto* observer = detail::group_observer()) observer->rank_opens(rank_->place(), /*is_process=*/true);
           processes = std::make_shared<ProcessWorld>(std::make_shared<PrefixStore>("world", store), rank);
           processes->meet(static_cast<int>(ranks.size()), timeout);
         }

@@ -85,7 +85,9 @@ class RunReader {
     TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(directory, error), "run directory ", directory,
                      ": there is no such directory", error ? " (" + error.message() + ")" : std::string());
     launch_ = detail::read_launch_file(directory + "/launch.json", evidence_.problems);
+    if (options_.smaller_since_ns != 0) leave_out_larger_world();
     detail::RunFiles found = detail::find_run_files(directory, launch_ ? &*launch_ : nullptr, evidence_.problems);
+    if (options_.smaller_since_ns != 0) find_launched(found.files);
     TESSERA_CHECK_AS(IoError, found.has_any || launch_, "run directory ", directory,
                      ": no record of a rank (rank-N.HOST.PID.SERIAL.record) and no launch.json that can be read; name "
                      "the directory that the run was given as --run-dir or TESSERA_RUN_DIR");
@@ -115,6 +117,23 @@ class RunReader {
   }
 
  private:
+  // The launcher knows of the world that it started alone.
+  void leave_out_larger_world() {
+    if (!launch_) launch_.emplace();
+    launch_->ranks = 0;
+    launch_->started_ns = options_.smaller_since_ns;
+  }
+  // Its processes by their ranks of now.
+  void find_launched(const std::vector<RunFile>& files) {
+    std::map<int, detail::LaunchedRank> by_rank;
+    for (const RunFile& file : files) {
+      for (const auto& [before, each] : launch_->by_rank) {
+        if (each.pid == file.process.pid) by_rank[file.rank] = each;
+      }
+    }
+    launch_->by_rank = std::move(by_rank);
+  }
+
   [[nodiscard]] const detail::LaunchedRank* launched(int rank) const {
     if (!launch_) return nullptr;
     const auto found = launch_->by_rank.find(rank);

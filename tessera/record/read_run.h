@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "tessera/base/export.h"
@@ -17,6 +18,9 @@ struct ReadOptions {
   /// all records are looked at.
   std::size_t last_launches = 4096;
   bool has_memory = true;  ///< whether the memory of ranks is looked at
+  /// Nanoseconds since 1970: of a run that went on as a smaller world then, what began before is left out, and ranks
+  /// are those of that world. 0: as the run was started.
+  std::int64_t smaller_since_ns = 0;
 };
 
 /// Reads it. IoError: there is no such directory, or nothing in it that a run leaves behind; its words say what

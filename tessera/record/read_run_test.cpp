@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -330,6 +331,31 @@ TEST_F(ReadRun, FilesFromBeforeTheLastStartAreNotTaken) {
   write_launch(R"({"ranks": 1, "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": []},
                                           {"time": "2100-01-01T00:00:00Z", "ranks": [{"rank": 0, "pid": 5}]}]})");
   EXPECT_EQ(read_run(directory).ranks.at(0).state, RankState::kMissing);
+}
+
+TEST_F(ReadRun, ASmallerWorldIsReadByItself) {
+  for (int rank = 0; rank < 3; ++rank) (void)ended_rank(rank, 3);
+  const std::int64_t since =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  change_header(ended_rank(0, 2), [](FileHeader& header) { header.pid = 21; });
+  const std::string last = ended_rank(1, 2);
+  change_header(last, [](FileHeader& header) {  // rank 2 before
+    header.state = static_cast<std::uint32_t>(probe::detail::FileState::kOpen);
+    header.pid = 23;
+    ++header.process_start;
+  });
+  write_launch(R"json({"ranks": 3, "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": [
+      {"rank": 0, "pid": 21},
+      {"rank": 1, "pid": 22, "end": "exited with 3", "exit_code": 3, "signal": 0},
+      {"rank": 2, "pid": 23, "end": "was killed by signal 9 (Killed)", "exit_code": 0, "signal": 9}]}]})json");
+  EXPECT_EQ(read_run(directory).world_size, 3) << "as it was started";
+  const Evidence evidence = read_run(directory, {.smaller_since_ns = since});
+  EXPECT_EQ(joined(evidence.problems), "");
+  ASSERT_EQ(evidence.ranks.size(), 2U);
+  EXPECT_EQ(evidence.ranks[0].state, RankState::kEnded);
+  EXPECT_EQ(evidence.ranks[1].file, last);
+  EXPECT_EQ(evidence.ranks[1].state, RankState::kDied);
+  EXPECT_EQ(evidence.ranks[1].signal, 9) << "of its process, not of the rank that had its number";
 }
 
 TEST_F(ReadRun, WhenAllIsOverTheTimeIsThatOfTheLastEnd) {

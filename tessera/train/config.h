@@ -113,7 +113,7 @@ struct RunConfig {
   std::int64_t log_every = 10;      ///< steps between lines
   std::int64_t sample = 0;          ///< tokens of text that the trained model is asked for at the end
   double peak_flops = 0;            ///< of one rank's device, a second; 0: unknown
-  std::int64_t dump_step = 0;       ///< whose parameters, gradients and optimizer state are written; 0: of none
+  std::int64_t dump_step = 0;       ///< step of which all is written by name, activations too; 0: of none
   std::string profile_steps = {};   ///< "A..B": steps that are profiled; empty: only when asked to
   std::string on_failure = "stop";  ///< a rank that dies: the others stop, or go on as a smaller world (shrink)
 };

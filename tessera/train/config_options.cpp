@@ -188,7 +188,7 @@ Rows run_options() {
       {"run.sample", "Tokens of text that the trained model is asked for at the end", at(kRun, &R::sample), kNumber},
       {"run.peak_flops", "Of one rank's device, a second, to relate speed to; 0: unknown", at(kRun, &R::peak_flops),
        kNumber},
-      {"run.dump_step", "Step whose parameters, gradients and optimizer state are written to files; 0: of none",
+      {"run.dump_step", "Step whose parameters, gradients, optimizer state and activations are written; 0: of none",
        at(kRun, &R::dump_step), kNumber},
       {"run.profile_steps", "A..B: steps that are profiled, with the memory at their end; not given: when asked to",
        at(kRun, &R::profile_steps)},

@@ -114,12 +114,12 @@ void Model::add_layer(std::int64_t number) {
                               drawn(ParameterKind::kDown, {width, config_.hidden}, end)};
   if (checkpointing_ == "selective") {
     const std::size_t first = gatherer_.add_unit(std::move(entry));
-    layers_.push_back({first, gatherer_.add_unit(std::move(rest))});
+    layers_.push_back({first, gatherer_.add_unit(std::move(rest)), number});
     return;
   }
   entry.insert(entry.end(), rest.begin(), rest.end());
   const std::size_t unit = gatherer_.add_unit(std::move(entry));
-  layers_.push_back({unit, unit});
+  layers_.push_back({unit, unit, number});
 }
 
 std::vector<Tensor> Model::leaves() const {
@@ -153,11 +153,29 @@ Tensor Model::left(const Tensor& x, const Pass& pass) const {
   return moved(x, residual, exposed_);
 }
 
-Model::Heads Model::project(const Tensor& x, const Weights& weights, const Pass& pass) const {
-  const Tensor rows = entered(ops::rms_norm(x, weights[ParameterKind::kAttentionNorm], config_.norm_eps), pass);
+Tensor Model::seen(const Layer& layer, std::string_view module, Tensor output) const {
+  if (watch_) watch_("layers." + std::to_string(layer.number) + "." + std::string(module), output);
+  return output;
+}
+
+Tensor Model::seen(std::string_view module, Tensor output) const {
+  if (watch_) watch_(std::string(module), output);
+  return output;
+}
+
+// The loss never holds all scores at once.
+void Model::watch_scores(const Tensor& rows, const Weights& weights) const {
+  if (!watch_) return;
+  const autograd::NoGrad no_grad;
+  watch_("head", ops::linear(rows.detach(), weights[ParameterKind::kHead].detach()));
+}
+
+Model::Heads Model::project(const Layer& layer, const Tensor& x, const Weights& weights, const Pass& pass) const {
+  const Tensor& norm = weights[ParameterKind::kAttentionNorm];
+  const Tensor rows = entered(seen(layer, "attention_norm", ops::rms_norm(x, norm, config_.norm_eps)), pass);
   const auto heads_of = [&](ParameterKind kind, std::int64_t heads) {
     const std::int64_t per_head = config_.width / config_.heads;
-    const Tensor all = ops::linear(rows, weights[kind]);
+    const Tensor all = seen(layer, row_of(kind).name, ops::linear(rows, weights[kind]));
     return ops::transpose(ops::view(all, {all.size(0), all.size(1), heads, per_head}), 1, 2);
   };
   const ops::RopeAttributes turn{.base = config_.rope_base};
@@ -166,63 +184,71 @@ Model::Heads Model::project(const Tensor& x, const Weights& weights, const Pass&
           heads_of(ParameterKind::kValue, config_.kv_heads)};
 }
 
-Tensor Model::attend(const Heads& heads) const {
+Tensor Model::attend(const Layer& layer, const Heads& heads) const {
   const Tensor out = ops::scaled_dot_product_attention(heads[0], heads[1], heads[2], {.is_causal = true});
-  return ops::reshape(ops::transpose(out, 1, 2), {out.size(0), out.size(2), config_.width});
+  return seen(layer, "attention", ops::reshape(ops::transpose(out, 1, 2), {out.size(0), out.size(2), config_.width}));
 }
 
-Tensor Model::rest_of_layer(const Tensor& x, const Tensor& attended, const Weights& weights, const Pass& pass) const {
-  const auto added = [&](const Tensor& to, const Tensor& part) {
-    return ops::add(to, ops::dropout(left(part, pass), config_.dropout, pass.is_training));
+Tensor Model::rest_of_layer(const Layer& layer, const Tensor& x, const Tensor& attended, const Weights& weights,
+                            const Pass& pass) const {
+  const auto product = [&](const Tensor& rows, ParameterKind kind) { return ops::linear(rows, weights[kind]); };
+  const auto added = [&](const Tensor& to, const char* module, const Tensor& part) {
+    return ops::add(to, ops::dropout(seen(layer, module, left(part, pass)), config_.dropout, pass.is_training));
   };
-  const Tensor y = added(x, ops::linear(attended, weights[ParameterKind::kOut]));
-  const Tensor rows = entered(ops::rms_norm(y, weights[ParameterKind::kFeedForwardNorm], config_.norm_eps), pass);
-  const Tensor hidden =
-      ops::swiglu(ops::linear(rows, weights[ParameterKind::kGate]), ops::linear(rows, weights[ParameterKind::kUp]));
-  return added(y, ops::linear(hidden, weights[ParameterKind::kDown]));
+  const Tensor y = added(x, "out", product(attended, ParameterKind::kOut));
+  const Tensor& norm = weights[ParameterKind::kFeedForwardNorm];
+  const Tensor rows = entered(seen(layer, "feed_forward_norm", ops::rms_norm(y, norm, config_.norm_eps)), pass);
+  const Tensor hidden = ops::swiglu(seen(layer, "gate", product(rows, ParameterKind::kGate)),
+                                    seen(layer, "up", product(rows, ParameterKind::kUp)));
+  return added(y, "down", product(hidden, ParameterKind::kDown));
 }
 
 Tensor Model::layer(const Layer& layer, const Tensor& x, const Pass& pass) {
   if (checkpointing_ == "none") {
     const Weights weights = gatherer_.use(layer.entry, SavedWeights::kGatheredAgain);
-    return rest_of_layer(x, attend(project(x, weights, pass)), weights, pass);
+    return rest_of_layer(layer, x, attend(layer, project(layer, x, weights, pass)), weights, pass);
   }
   if (checkpointing_ == "full") {
     const auto body = [this, layer, pass](const std::vector<Tensor>& in) -> std::vector<Tensor> {
       const Weights weights = gatherer_.use(layer.entry, SavedWeights::kByCaller);
-      return {rest_of_layer(in[0], attend(project(in[0], weights, pass)), weights, pass)};
+      return {rest_of_layer(layer, in[0], attend(layer, project(layer, in[0], weights, pass)), weights, pass)};
     };
     return autograd::checkpoint(body, {x})[0];
   }
   const auto entry = [this, layer, pass](const std::vector<Tensor>& in) {
-    return project(in[0], gatherer_.use(layer.entry, SavedWeights::kByCaller), pass);
+    return project(layer, in[0], gatherer_.use(layer.entry, SavedWeights::kByCaller), pass);
   };
   const auto rest = [this, layer, pass](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-    return {rest_of_layer(in[0], in[1], gatherer_.use(layer.rest, SavedWeights::kByCaller), pass)};
+    return {rest_of_layer(layer, in[0], in[1], gatherer_.use(layer.rest, SavedWeights::kByCaller), pass)};
   };
-  return autograd::checkpoint(rest, {x, attend(autograd::checkpoint(entry, {x}))})[0];
+  return autograd::checkpoint(rest, {x, attend(layer, autograd::checkpoint(entry, {x}))})[0];
 }
 
 Tensor Model::trunk(const Tensor& tokens, const Pass& pass) {
   Tensor x;
   {
     const Weights weights = gatherer_.use(embedding_unit_, SavedWeights::kGatheredAgain);
-    x = left(ops::embedding(weights[ParameterKind::kEmbedding], tokens), pass);
+    x = seen("embedding", left(ops::embedding(weights[ParameterKind::kEmbedding], tokens), pass));
   }
-  for (const Layer& each : layers_) x = layer(each, x, pass);
+  for (const Layer& each : layers_) {
+    x = layer(each, x, pass);
+    if (watch_) watch_("layers." + std::to_string(each.number), x);
+  }
   return x;
 }
 
 Tensor Model::last_norm(const Tensor& x, const Weights& weights, const Pass& pass) const {
-  return entered(ops::rms_norm(x, weights[ParameterKind::kLastNorm], config_.norm_eps), pass);
+  return entered(seen("last_norm", ops::rms_norm(x, weights[ParameterKind::kLastNorm], config_.norm_eps)), pass);
 }
 
 Tensor Model::loss(const Tensor& tokens, const Tensor& targets, double count, const Pass& pass) {
-  const Tensor x = trunk(tokens, pass);
+  const Tensor x = trunk(seen("tokens", tokens), pass);
   const Weights weights = gatherer_.use(last_unit_, SavedWeights::kGatheredAgain);
   if (TESSERA_MUTANT("train.mean_over_own_rows")) count /= plan_.dp() * plan_.fsdp();
-  return ops::linear_cross_entropy(last_norm(x, weights, pass), weights[ParameterKind::kHead], targets,
-                                   {.ignore_index = kIgnoredTarget, .count = count});
+  const Tensor rows = last_norm(x, weights, pass);
+  watch_scores(rows, weights);
+  return seen("loss", ops::linear_cross_entropy(rows, weights[ParameterKind::kHead], seen("targets", targets),
+                                                {.ignore_index = kIgnoredTarget, .count = count}));
 }
 
 Tensor Model::scores(const Tensor& tokens, std::int64_t place, const Pass& pass) {

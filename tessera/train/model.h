@@ -13,6 +13,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/export.h"
@@ -32,6 +36,19 @@ struct Pass {
   bool is_batch_cut = true;  ///< over the data axes; else all of these compute the same rows
 };
 
+/// Sees what a module of the model gives, while it is computed. Modules are named as their parameters are:
+///
+///   tokens, targets          what the model is given
+///   embedding, last_norm     what they give; of layer 3: layers.3.attention_norm, query, key, value, out,
+///                            feed_forward_norm, gate, up, down (out and down summed over tp, all before dropout)
+///   layers.3.attention       what attention gives to `out`
+///   layers.3                 the sum behind the layer, which the next one is given
+///   head                     the scores of all tokens, which are computed for this alone
+///   loss                     as Model::loss() gives it
+///
+/// Where activations are computed again for gradients it sees them again, outside of what gradients flow through.
+using Watch = std::function<void(const std::string& module, const Tensor& output)>;
+
 /// See the head of this file. For one thread.
 class TESSERA_API Model {
  public:
@@ -44,6 +61,9 @@ class TESSERA_API Model {
   [[nodiscard]] Tensor loss(const Tensor& tokens, const Tensor& targets, double count, const Pass& pass = {});
   /// Scores of the token behind place `place`, [batch, vocabulary], cut over tp.
   [[nodiscard]] Tensor scores(const Tensor& tokens, std::int64_t place, const Pass& pass);
+
+  /// Every loss() from now on is watched; none: no longer. Nothing that is computed changes by it.
+  void set_watch(Watch watch) { watch_ = std::move(watch); }
 
   /// All parameters; with a tied head it is not among them.
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -59,6 +79,7 @@ class TESSERA_API Model {
   struct Layer {
     std::size_t entry;  // norm, query, key and value
     std::size_t rest;   // the others; the same unit unless attention alone is kept
+    std::int64_t number;
   };
   // Queries, keys and values, [batch, heads, sequence, d] each.
   using Heads = std::vector<Tensor>;
@@ -68,14 +89,19 @@ class TESSERA_API Model {
 
   Tensor trunk(const Tensor& tokens, const Pass& pass);
   Tensor layer(const Layer& layer, const Tensor& x, const Pass& pass);
-  [[nodiscard]] Heads project(const Tensor& x, const Weights& weights, const Pass& pass) const;
-  [[nodiscard]] Tensor attend(const Heads& heads) const;
-  [[nodiscard]] Tensor rest_of_layer(const Tensor& x, const Tensor& attended, const Weights& weights,
-                                     const Pass& pass) const;
+  [[nodiscard]] Heads project(const Layer& layer, const Tensor& x, const Weights& weights, const Pass& pass) const;
+  [[nodiscard]] Tensor attend(const Layer& layer, const Heads& heads) const;
+  [[nodiscard]] Tensor rest_of_layer(const Layer& layer, const Tensor& x, const Tensor& attended,
+                                     const Weights& weights, const Pass& pass) const;
   [[nodiscard]] Tensor last_norm(const Tensor& x, const Weights& weights, const Pass& pass) const;
 
   [[nodiscard]] Tensor entered(const Tensor& x, const Pass& pass) const;
   [[nodiscard]] Tensor left(const Tensor& x, const Pass& pass) const;
+
+  // The output itself, which who watches has seen; of a module of a layer, and of the model's own.
+  [[nodiscard]] Tensor seen(const Layer& layer, std::string_view module, Tensor output) const;
+  [[nodiscard]] Tensor seen(std::string_view module, Tensor output) const;
+  void watch_scores(const Tensor& rows, const Weights& weights) const;
 
   ModelConfig config_;
   Plan plan_;
@@ -86,6 +112,7 @@ class TESSERA_API Model {
   std::size_t embedding_unit_ = 0;
   std::vector<Layer> layers_;
   std::size_t last_unit_ = 0;
+  Watch watch_;
 };
 
 }  // namespace tessera::train

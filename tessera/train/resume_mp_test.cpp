@@ -12,6 +12,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/comm/testing/rank_processes.h"
+#include "tessera/train/detail/run_directory.h"
 #include "tessera/train/run.h"
 #include "tessera/train/testing/scripted_steps.h"
 #include "tessera/train/testing/told_run.h"
@@ -189,6 +190,78 @@ TEST_F(Resume, RanksThatWaitInOtherGroupsHearOfIt) {
   EXPECT_EQ(ends[0].signal, SIGKILL);
   for (int rank = 1; rank < 4; ++rank) EXPECT_EQ(ends[static_cast<std::size_t>(rank)].exit_code, 0) << rank;
   EXPECT_EQ(summary("run").at("mesh"), nlohmann::json({{"dp", 1}, {"fsdp", 1}, {"tp", 2}}));
+}
+
+TEST_F(Resume, ASecondRankThatDiesShrinksTheWorldAgain) {
+  Config shrunk = config("run");
+  shrunk.mesh.fsdp = 1;
+  shrunk.run.on_failure = "shrink";
+  const auto ends = comm::run_rank_processes(4, [&](int rank) {
+    std::vector<std::string> said;
+    const LineListener out([&](const std::string& line) {
+      // In the smaller world rank 1 is the first.
+      if (rank == 0 && line.starts_with("step 5/")) ::raise(SIGKILL);
+      if (rank == 1 && line.starts_with("step 9/")) ::raise(SIGKILL);
+      said.push_back(line);
+    });
+    const Summary summary = run(shrunk, out.file());
+    EXPECT_EQ(summary.end, rank == 3 ? RunEnd::kInterrupted : RunEnd::kDone) << summary.reason;
+    if (rank != 2) return;
+    EXPECT_EQ(summary.world_size, 1);
+    EXPECT_NE(said.at(0).find("rank 0 died"), std::string::npos) << said.at(0);
+    EXPECT_EQ(said.at(1), "going on with 1 of 2 ranks, dp 1 x fsdp 1 x tp 1");
+  });
+  EXPECT_EQ(ends[0].signal, SIGKILL);
+  EXPECT_EQ(ends[1].signal, SIGKILL);
+  EXPECT_EQ(ends[2].exit_code, 0);
+  EXPECT_EQ(ends[3].exit_code, 0);
+  EXPECT_EQ(summary("run").at("end"), "done");
+  EXPECT_EQ(summary("run").at("world_size"), 1);
+  EXPECT_EQ(testing::lines_of(directory.path() / "run" / "loss.csv").size(), 13u) << "each step is told once";
+}
+
+// The others are not given long once one has ended, so none of them waits for it.
+TEST_F(Resume, ARunThatLosesItsFirstRankAtTheEndSaysSoAtOnce) {
+  const auto expect_lost = [](const std::function<void()>& waits, const char* when) {
+    try {
+      waits();
+      ADD_FAILURE() << "nobody was missed";
+    } catch (const AbortedError& error) {
+      for (const char* part : {"a rank was lost", when, "rank 0 died", "the same command goes on"})
+        EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
+    }
+  };
+  const auto dies_before = [&](const std::function<void(const detail::RunRanks&)>& waits) {
+    const auto ends = comm::run_rank_processes(2, [&](int rank) {
+      (void)detail::RunRanks().collect({.rank = rank});  // both are there
+      const detail::RunRanks ranks;
+      if (rank == 0) ::raise(SIGKILL);
+      waits(ranks);
+    });
+    EXPECT_EQ(ends[0].signal, SIGKILL);
+    EXPECT_EQ(ends[1].exit_code, 0) << "signal " << ends[1].signal;
+  };
+  dies_before([&](const detail::RunRanks& ranks) {
+    expect_lost([&] { (void)ranks.open_directory(config("run"), {}); }, "before the run began");
+  });
+  dies_before([&](const detail::RunRanks& ranks) {
+    expect_lost([&] { (void)ranks.collect({.rank = 1}); }, "before the summary was written");
+  });
+  dies_before(
+      [&](const detail::RunRanks& ranks) { expect_lost([&] { ranks.finish(); }, "before the summary was written"); });
+}
+
+TEST_F(Resume, ARunThatLosesARankWhenAllIsWrittenIsDone) {
+  const Config config = this->config("run");
+  const auto ends = comm::run_rank_processes(2, [&](int rank) {
+    const LineListener out([&](const std::string& line) {
+      if (rank == 0 && line.starts_with("12 steps, ")) ::raise(SIGKILL);
+    });
+    EXPECT_EQ(run(config, out.file()).end, RunEnd::kDone);
+  });
+  EXPECT_EQ(ends[0].signal, SIGKILL);
+  EXPECT_EQ(ends[1].exit_code, 0) << "signal " << ends[1].signal;
+  EXPECT_EQ(summary("run").at("end"), "done");
 }
 
 TEST_F(Resume, WhatIsCutOverTensorRanksCannotGoOnWithoutOne) {

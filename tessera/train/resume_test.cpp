@@ -191,6 +191,37 @@ TEST_F(RunAgain, AWholeRunIsTakenAnewWhereThereIsNoCheckpoint) {
   EXPECT_FALSE(fs::exists(path() / "checkpoints")) << "0 writes none";
 }
 
+TEST_F(RunAgain, WithoutACheckpointOtherOptionsAreRefusedToo) {
+  Config none = config();
+  none.checkpoint.every = 0;
+  none.train.steps = 3;
+  (void)run_and(none);
+  fs::remove(path() / "summary.json");
+  const std::string before = content(path() / "metrics.jsonl") + content(path() / "config.toml");
+  const auto refuses = [&](const std::string& words, const std::function<void(Config&)>& change) {
+    Config changed = none;
+    change(changed);
+    expect_error<IoError>([&] { (void)run_and(changed); },
+                          {words, path().string(), "holds a run already", "no good checkpoint", "--run.directory"});
+  };
+  refuses("train.seed is 2 here, and was 1", [](Config& c) { c.train.seed = 2; });
+  refuses("optimizer.learning_rate is 1 here, and was 0.003", [](Config& c) { c.optimizer.learning_rate = 1; });
+  refuses("train.batch is 8 here, and was 4", [](Config& c) { c.train.batch = 8; });
+  refuses("data.files", [&](Config& c) {
+    fs::copy_file(path("text"), path("other"));
+    c.data.files = {path("other").string()};
+  });
+  EXPECT_EQ(content(path() / "metrics.jsonl") + content(path() / "config.toml"), before)
+      << "what was refused changed nothing";
+  Config free = none;  // what may differ where there is a checkpoint may differ here
+  free.run.log_every = 3;
+  free.train.on_nan = "skip";
+  EXPECT_EQ(run_and(free).end, RunEnd::kDone);
+  fs::remove(path() / "summary.json");
+  std::ofstream(path() / "config.toml") << "[train]\nsteps = \"many\"\n";
+  refuses("its config.toml cannot be read", [](Config& /*same*/) {});
+}
+
 TEST_F(RunAgain, NeverRefusesAndAPathBeginsFromThere) {
   begin(config());
   Config never = config();

@@ -84,9 +84,10 @@ void go_on_from(const std::filesystem::path& checkpoint, const std::string& dige
   detail::add_told_steps(summary.directory, current_place().rank.value(), tally);
 }
 
-void dump(const StepReport& report, const Trainer& trainer, const std::string& directory, int rank) {
+void dump(const detail::SeenStep& seen, const Trainer& trainer, const std::string& directory, int rank) {
+  const StepReport& report = seen.report;
   try {
-    log::info("what step ", report.step, " had in hand is in ", detail::write_step(directory, rank, trainer, report));
+    log::info("what step ", report.step, " had in hand is in ", detail::write_step(directory, rank, trainer, seen));
   } catch (const Error& error) {
     log::error("what step ", report.step, " had in hand could not be written: ", error.message());
   }
@@ -160,8 +161,9 @@ Summary run_in_world(const Config& given, std::FILE* out) {
     if (left-- > 0) keep(step, summary.directory, ranks.rank());
   });
   if (config.run.dump_step > 0) {
-    trainer.before_update(config.run.dump_step,
-                          [&](const StepReport& report) { dump(report, trainer, summary.directory, ranks.rank()); });
+    trainer.before_update(config.run.dump_step, [&](const StepReport& report, const StepActivations& activations) {
+      dump({report, activations, config.train.accumulate}, trainer, summary.directory, ranks.rank());
+    });
   }
   summary.parameters = trainer.parameter_count();
   RankTally tally(ranks.size());
@@ -175,6 +177,7 @@ Summary run_in_world(const Config& given, std::FILE* out) {
   summary.ranks = ranks.collect(numbers_of(tally, trainer, ranks.rank()));
   if (ranks.rank() == 0) summary.last_checkpoint = last_checkpoint(summary);
   if (ranks.rank() == 0) write_summary(summary);
+  ranks.note_written();
   progress.say(short_text(summary));
   if (config.run.sample > 0 && summary.end == RunEnd::kDone)
     say_sample(trainer, config, training.tokenizer(), progress);

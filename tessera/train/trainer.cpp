@@ -22,6 +22,7 @@
 #include "tessera/shard/redistribute.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/bad_step.h"
+#include "tessera/train/detail/activations.h"
 #include "tessera/train/detail/trainer_state.h"
 #include "tessera/train/memory_plan.h"
 #include "tessera/train/schedule.h"
@@ -169,10 +170,15 @@ StepEnd Trainer::State::judged(const StepReport& report) {
 }
 
 void Trainer::State::take_step(StepReport& report) {
-  const StepValues values = compute([this](std::int64_t m) { return batch_of(next_rows(m), plan, plan.own_rows()); });
+  detail::Activations activations;
+  const StepValues values = compute([&](std::int64_t m) {
+    model.set_watch(m == 0 && is_looked_at() ? activations.watch() : Watch());
+    return batch_of(next_rows(m), plan, plan.own_rows());
+  });
+  model.set_watch({});
   report.loss = ops::item(values.loss).as_double();
   report.grad_norm = ops::item(values.norm.norm).as_double();
-  if (before_update && steps == looked_at_step) before_update(report);
+  if (is_looked_at()) before_update(report, activations.kept());
   report.end = judged(report);
   if (report.end == StepEnd::kDone) optimizer.step(report.learning_rate, values.norm.factor);
   drop_gradients();

@@ -17,6 +17,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/export.h"
+#include "tessera/tensor/tensor.h"
 #include "tessera/train/config.h"
 #include "tessera/train/data/samples.h"
 
@@ -46,6 +47,10 @@ struct OwnedBytes {
   std::string owner;        ///< parameters, gradients, optimizer, gathered, activations, ...
   std::int64_t nbytes = 0;  ///< that are its
 };
+
+/// What a step computed on its way, by name: activations/NAME, what a module gave (model.h has the names), and
+/// activation_gradients/NAME, the gradient that came back to it.
+using StepActivations = std::vector<std::pair<std::string, Tensor>>;
 
 /// A loss that is not finite, or a spike, under the policy "stop". The parameters are those before the step.
 class TESSERA_API TrainingStopped : public AbortedError {
@@ -80,8 +85,8 @@ class TESSERA_API Trainer {
   /// Calls `keep` of every step that the policies stop or skip, before its gradients go (bad_step.h).
   void keep_bad_steps(std::function<void(const BadStep&)> keep);
   /// Calls `look` in this step when gradients are settled and nothing is updated yet; with train.graph this step is not
-  /// a replay.
-  void before_update(std::int64_t step, std::function<void(const StepReport&)> look);
+  /// a replay. Activations are those of the step's first micro-batch, all of which are held until then.
+  void before_update(std::int64_t step, std::function<void(const StepReport&, const StepActivations&)> look);
   /// Steps taken.
   [[nodiscard]] std::int64_t step_count() const;
   /// What a checkpoint of this trainer holds: parameters and the optimizer's state, the tensors themselves, and as text

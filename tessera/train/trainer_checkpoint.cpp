@@ -29,7 +29,7 @@ BatchSource read_ahead(const Config& config, Samples training) {
   };
 }
 
-void Trainer::before_update(std::int64_t step, std::function<void(const StepReport&)> look) {
+void Trainer::before_update(std::int64_t step, std::function<void(const StepReport&, const StepActivations&)> look) {
   state_->looked_at_step = step;
   state_->before_update = std::move(look);
 }

@@ -13,12 +13,14 @@
 #include <map>
 #include <sstream>
 #include <thread>
+#include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/launch/launch.h"
 #include "tessera/comm/process_group.h"
+#include "tessera/comm/smaller_world.h"
 #include "tessera/comm/store/detail/descriptor.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
@@ -69,6 +71,17 @@ void wait_for_report() {
   while (::access(path.c_str(), F_OK) != 0) std::this_thread::yield();
 }
 
+// In the world of all, and again in that of those that are left.
+void be_killed_twice() {
+  const ProcessGroup world = start(60s);
+  if (rank() == kCulprit) ::raise(SIGKILL);
+  EXPECT_THROW(barrier(world), AbortedError);
+  const comm::SmallerWorld smaller(comm::agree_on_left("a rank died", 60s), 60s);
+  barrier(comm::world());
+  if (rank() == 1) ::raise(SIGKILL);  // it was rank 2
+  barrier(comm::world());
+}
+
 // What a rank does, by the name of the case.
 const std::map<std::string, std::function<void()>>& programs() {
   static const std::map<std::string, std::function<void()>> all = {
@@ -109,6 +122,7 @@ const std::map<std::string, std::function<void()>>& programs() {
          if (rank() == kCulprit) ::raise(SIGKILL);
          barrier(world);
        }},
+      {"killed twice", be_killed_twice},
       {"killed while others are busy",
        [] {
          const ProcessGroup world = start(60s);
@@ -282,6 +296,20 @@ TEST_F(Watched, AKilledRankIsNamedThoughTheOthersAreBusy) {
   ASSERT_TRUE(report.has_value()) << said;
   EXPECT_NE(report->sentence.find("rank 1"), std::string::npos) << report->sentence;
   EXPECT_EQ(count("tessera run: " + report->sentence), 1u) << said;
+}
+
+TEST_F(Watched, ASmallerWorldIsWatchedLikeTheOneBefore) {
+  EXPECT_EQ(run("killed twice", [](LaunchOptions& options) { options.on_failure = OnFailure::kKeep; }).exit_code, 137);
+  for (const char* line : {"[2] tessera: rank 2: rank 1 ", "[0] tessera: rank 0: rank 1 ",
+                           "[0] tessera: rank 0: in the smaller world of 2 ranks, rank 1 "})
+    EXPECT_EQ(count(line), 1u) << line << "\n" << said;
+  EXPECT_EQ(count("] tessera: rank "), 3u) << "each failure is told once by each that is left\n" << said;
+  const std::string report = content(run_dir + "/explain.txt");
+  EXPECT_NE(report.find(": 2 ranks\n"), std::string::npos) << report;
+  const nlohmann::json json = nlohmann::json::parse(content(run_dir + "/explain.json"));
+  EXPECT_EQ(json.at("ranks").size(), 2u);
+  EXPECT_EQ(json.at("verdict").at("fault"), "died");
+  EXPECT_EQ(json.at("verdict").at("culprits"), nlohmann::json::array({1}));
 }
 
 TEST_F(Watched, ARankThatNeverComesToInitIsNamed) {

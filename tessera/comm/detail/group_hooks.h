@@ -35,7 +35,8 @@ struct Trouble {
 class GroupObserver {
  public:
   virtual ~GroupObserver() = default;
-  /// The rank at this place begins to look for the others. `is_process`: it is this process, and owns nothing yet.
+  /// The rank at this place begins to look for the others. `is_process`: it is this process, and owns nothing yet;
+  /// again when it has a place in a smaller world, where what was told of the one before is over.
   virtual void rank_opens(const RankPlace& place, bool is_process) = 0;
   /// The rank of this process has its place, and may own things from now on.
   virtual void rank_is_placed() = 0;

@@ -144,12 +144,12 @@ RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, 
   RunFiles found;
   found.has_any = !all.empty();
   std::sort(all.begin(), all.end(), [](const RunFile& a, const RunFile& b) { return a.path < b.path; });
-  found.world_size = launch != nullptr && launch->ranks > 0 ? launch->ranks : chosen_size(all);
   const std::int64_t since_ns = launch != nullptr ? launch->started_ns : 0;
+  std::erase_if(all, [&](const RunFile& file) { return file.began_ns < since_ns; });
+  found.world_size = launch != nullptr && launch->ranks > 0 ? launch->ranks : chosen_size(all);
   std::map<int, RunFile> chosen;
   std::map<int, const RunFile*> others;  // of another world
   for (RunFile& file : all) {
-    if (file.began_ns < since_ns) continue;
     if (file.world_size != 0 && file.world_size != found.world_size) {
       if (file.rank < found.world_size) others[file.rank] = &file;
       continue;

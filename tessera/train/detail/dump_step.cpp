@@ -13,7 +13,8 @@
 
 namespace tessera::train::detail {
 
-std::string write_step(const std::string& directory, int rank, const Trainer& trainer, const StepReport& report) {
+std::string write_step(const std::string& directory, int rank, const Trainer& trainer, const SeenStep& seen) {
+  const StepReport& report = seen.report;
   const std::filesystem::path folder = std::filesystem::path(directory) / ("dump-" + std::to_string(report.step));
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -23,10 +24,12 @@ std::string write_step(const std::string& directory, int rank, const Trainer& tr
     if (const Tensor gradient = autograd::grad(each.tensor))
       state.tensors.emplace_back("gradients/" + each.name, gradient);
   }
+  state.tensors.insert(state.tensors.end(), seen.activations.begin(), seen.activations.end());
   std::map<std::string, std::string> texts{{"step", std::to_string(report.step)},
                                            {"loss", number_text(report.loss)},
                                            {"grad_norm", number_text(report.grad_norm)},
-                                           {"learning_rate", number_text(report.learning_rate)}};
+                                           {"learning_rate", number_text(report.learning_rate)},
+                                           {"micro_batch", "0 of " + std::to_string(seen.micro_batches)}};
   std::vector<tensor::NamedTensor> tensors;
   for (const auto& [name, tensor] : state.tensors) {
     if (tensor.has_layout()) texts["layout/" + name] = tensor.layout().text();

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <exception>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -14,16 +15,20 @@
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
 #include "tessera/base/rank.h"
+#include "tessera/comm/process_group.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+#include "tessera/tensor/device_context.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/detail/resume.h"
 
 namespace tessera::train::detail {
 namespace {
 
-// The others may still be reading their files when rank 0 asks.
+// Rank 0 may have much to read before the first step, and others may still be writing after the last.
 constexpr auto kPatience = std::chrono::minutes(10);
 
 struct RunCount {
@@ -154,34 +159,64 @@ RunRanks::RunRanks()
 
 std::string RunRanks::key(const std::string& name) const { return "train/" + std::to_string(run_) + "/" + name; }
 
+namespace {
+
+// The group of all ranks, other than the store, knows of ranks that die: its error names them at once.
+void meet() {
+  const comm::ProcessGroup all = comm::world();
+  const comm::Work barrier =
+      all.launch({.kind = comm::OpKind::kBarrier}, tensor::current_stream(device::Device::get("host")));
+  if (all.deadline() < kPatience) all.extend_deadline(kPatience - all.deadline());
+  barrier.wait();
+}
+
+[[noreturn]] void throw_lost(const char* when, const AbortedError& error) {
+  TESSERA_THROW(AbortedError, "a rank was lost ", when, ": ", error.message(),
+                "; the same command goes on from the last checkpoint");
+}
+
+void meet_or_tell(const char* when) {
+  try {
+    meet();
+  } catch (const AbortedError& error) {
+    throw_lost(when, error);
+  }
+}
+
+}  // namespace
+
 RunStart RunRanks::open_directory(const Config& config, const Say& say) const {
   if (size_ == 1) return open(config, say);
-  if (rank_ != 0) {
-    const std::string answer = comm::store()->get(key("directory"), kPatience);
-    TESSERA_CHECK_AS(IoError, answer.starts_with('='), answer.substr(1));
-    const nlohmann::json json = nlohmann::json::parse(answer.substr(1));
-    RunStart start{.directory = json.at(0).get<std::string>(), .checkpoint = json.at(1).get<std::string>(), .lock = {}};
-    std::error_code ignored;  // on another machine it is another directory; who opens a file there says what is wrong
-    std::filesystem::create_directories(start.directory, ignored);
-    return start;
+  RunStart start;
+  std::exception_ptr refusal;
+  if (rank_ == 0) {
+    try {
+      start = open(config, say);
+      const nlohmann::json json = {start.directory.string(), start.checkpoint.string()};
+      comm::store()->set(key("directory"), "=" + json.dump());
+    } catch (const Error& error) {
+      refusal = std::current_exception();
+      comm::store()->set(key("directory"), "!" + error.message());
+    }
   }
-  try {
-    RunStart start = open(config, say);
-    const nlohmann::json json = {start.directory.string(), start.checkpoint.string()};
-    comm::store()->set(key("directory"), "=" + json.dump());
-    return start;
-  } catch (const Error& error) {
-    comm::store()->set(key("directory"), "!" + error.message());
-    throw;
-  }
+  meet_or_tell("before the run began");
+  if (refusal) std::rethrow_exception(refusal);
+  if (rank_ == 0) return start;
+  const std::string answer = comm::store()->get(key("directory"), kPatience);
+  TESSERA_CHECK_AS(IoError, answer.starts_with('='), answer.substr(1));
+  const nlohmann::json json = nlohmann::json::parse(answer.substr(1));
+  start = {.directory = json.at(0).get<std::string>(), .checkpoint = json.at(1).get<std::string>(), .lock = {}};
+  std::error_code ignored;  // on another machine it is another directory; who opens a file there says what is wrong
+  std::filesystem::create_directories(start.directory, ignored);
+  return start;
 }
 
 std::vector<RankNumbers> RunRanks::collect(const RankNumbers& own) const {
   std::vector<RankNumbers> all{own};
-  if (rank_ != 0) {
-    comm::store()->set(key("rank/" + std::to_string(rank_)), to_text(own));
-    return all;
-  }
+  if (size_ == 1) return all;
+  if (rank_ != 0) comm::store()->set(key("rank/" + std::to_string(rank_)), to_text(own));
+  meet_or_tell("after the last step, before the summary was written");
+  if (rank_ != 0) return all;
   for (int rank = 1; rank < size_; ++rank)
     all.push_back(rank_numbers(comm::store()->get(key("rank/" + std::to_string(rank)), kPatience)));
   return all;
@@ -196,12 +231,25 @@ bool RunRanks::is_first_to_fail() const noexcept {
   }
 }
 
+void RunRanks::note_written() const {
+  if (size_ > 1 && rank_ == 0) comm::store()->set(key("written"), "yes");
+}
+
+bool RunRanks::is_written() const noexcept {
+  try {
+    return rank_ == 0 || comm::store()->find(key("written")).has_value();
+  } catch (const std::exception&) {
+    return false;  // the store went with whoever hosts it
+  }
+}
+
 void RunRanks::finish() const {
   if (size_ == 1) return;
-  if (rank_ == 0) {
-    comm::store()->set(key("written"), "yes");
-  } else {
-    (void)comm::store()->get(key("written"), kPatience);
+  try {
+    meet();
+  } catch (const AbortedError& error) {
+    if (!is_written()) throw_lost("before the summary was written", error);
+    log::warn("a rank was lost when all was written: ", error.message());
   }
 }
 

@@ -1,5 +1,6 @@
 // The run directory, and what ranks tell each other around the steps of a run: rank 0 chooses the directory and
-// collects the numbers of all. They go through the store of the world, so that none of it needs a group that works.
+// collects the numbers of all. They go through the store of the world; where a rank waits for others it does so in the
+// group of all, which ends at once when one of them dies.
 #pragma once
 
 #include <filesystem>
@@ -38,15 +39,18 @@ class RunRanks {
   /// cut off; where it has none and the options are the same, it begins anew; otherwise, and when that run is finished,
   /// it is refused. An error of rank 0 is thrown on all. `say` gets lines about it, on rank 0.
   [[nodiscard]] RunStart open_directory(const Config& config, const Say& say) const;
-  /// On rank 0: the numbers of all ranks; on others: hands theirs in.
+  /// On rank 0: the numbers of all ranks; on others: hands theirs in. AbortedError: a rank was lost.
   [[nodiscard]] std::vector<RankNumbers> collect(const RankNumbers& own) const;
   /// Whether this rank, which ends with an error, is the first to: its error is what the run ended of.
   [[nodiscard]] bool is_first_to_fail() const noexcept;
-  /// On rank 0: says that all is written; on others: waits for it. A rank that ends with an error before that could
-  /// have its launcher end rank 0.
+  /// On rank 0: the summary is written, and whoever is lost from now on does not make the run a failure.
+  void note_written() const;
+  /// Waits for all ranks: one that ends with an error before rank 0 has written could have its launcher end rank 0.
+  /// AbortedError: a rank was lost before that.
   void finish() const;
 
  private:
+  [[nodiscard]] bool is_written() const noexcept;
   [[nodiscard]] std::string key(const std::string& name) const;
 
   int rank_;

@@ -49,6 +49,7 @@ struct Trainer::State {
   void drop_gradients() {
     for (const Tensor& leaf : leaves) autograd::set_grad(leaf, {});
   }
+  [[nodiscard]] bool is_looked_at() const { return before_update && steps == looked_at_step; }
   [[nodiscard]] const device::Stream& stream() const { return tensor::current_stream(device::Device::get("host")); }
 
   Config config;
@@ -62,7 +63,8 @@ struct Trainer::State {
   std::int64_t steps = 0;
   std::optional<double> mean_norm;  // of steps that were taken
   std::function<void(const BadStep&)> keep_bad_step;
-  std::function<void(const StepReport&)> before_update;  // of one step, which is not replayed
+  // Of one step, which is not replayed.
+  std::function<void(const StepReport&, const StepActivations&)> before_update;
   std::int64_t looked_at_step = 0;
   std::optional<detail::StepGraph> graph;  // none: steps are not replayed, or the first is still to come
 };

@@ -80,6 +80,7 @@ void Watchdog::rank_opens(const RankPlace& place, bool is_process) {
     run_dirs_[place.rank.value()] = place.run_dir.empty() ? env::run_dir() : place.run_dir;
     is_process_ |= is_process;
     if (is_process) {
+      if (place.world_size < world_size_) begin_smaller_world();
       process_rank_ = place.rank.value();
       world_size_ = place.world_size;
     }
@@ -96,6 +97,21 @@ void Watchdog::rank_is_placed() {
   recorder_ = &recorder;
   heartbeat_ = recorder.table<HeartbeatRow>().claim(
       {.pid = static_cast<std::uint64_t>(::getpid()), .beats = 0, .when = recorder.now(), .told = 0});
+}
+
+// Groups of the world before are there still, and of no more interest. No record of this one has begun yet: its ranks
+// have not met.
+void Watchdog::begin_smaller_world() {
+  groups_.clear();
+  generation_ = 0;
+  smaller_since_ns_ =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  arm();
+}
+
+std::int64_t Watchdog::smaller_since_ns() {
+  const std::lock_guard lock(mutex_);
+  return smaller_since_ns_;
 }
 
 void Watchdog::arm() {
@@ -307,7 +323,8 @@ std::optional<Report> Watchdog::report_of(const Trouble& trouble, const std::str
 
 // Of the records in this directory where it has those of all ranks, else of what all ranks can tell.
 std::optional<Report> Watchdog::report_by_claimant(const Trouble& trouble, const std::string& run_dir) {
-  record::Evidence evidence = record::read_run(run_dir);
+  const record::ReadOptions options{.smaller_since_ns = smaller_since_ns()};
+  record::Evidence evidence = record::read_run(run_dir, options);
   const bool has_all = std::ranges::none_of(evidence.ranks, [](const record::Rank& rank) { return rank.file.empty(); });
   if (!has_all) {
     if (std::optional<Report> report = report_of_all(trouble)) return report;
@@ -316,7 +333,7 @@ std::optional<Report> Watchdog::report_by_claimant(const Trouble& trouble, const
   // not say enough yet, it looks again.
   while (Clock::now() + kLookAgain < trouble.at + kSettle && !says_enough(evidence)) {
     std::this_thread::sleep_for(kLookAgain);
-    evidence = record::read_run(run_dir);
+    evidence = record::read_run(run_dir, options);
   }
   return detail::make_report(evidence, run_dir, first_line(trouble.words)).report;
 }
@@ -326,7 +343,7 @@ std::optional<Report> Watchdog::report_of_all(const Trouble& trouble) {
   Clock::time_point since;
   {
     const std::lock_guard lock(mutex_);
-    exchange = exchange_;
+    if (smaller_since_ns_ == 0) exchange = exchange_;  // else it would tell of the world before
     since = armed_at_;
   }
   if (exchange == nullptr) return std::nullopt;
@@ -381,7 +398,12 @@ std::uint64_t Watchdog::said() {
 }
 
 void Watchdog::say(int rank, const std::string& words, const std::string& path, std::uint64_t arming) {
-  const std::string line = concat("tessera: rank ", rank, ": ", words, path.empty() ? "" : "; see ", path, "\n");
+  std::string world;
+  {
+    const std::lock_guard lock(mutex_);
+    if (smaller_since_ns_ != 0) world = concat("in the smaller world of ", world_size_, " ranks, ");
+  }
+  const std::string line = concat("tessera: rank ", rank, ": ", world, words, path.empty() ? "" : "; see ", path, "\n");
   // One write: lines of ranks that share a terminal do not mix.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   {

@@ -68,6 +68,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   std::vector<Due> take_troubles();
   std::vector<Due> take_overdue();
   std::optional<Trouble> overdue(Seen& seen, Clock::time_point now);
+  [[nodiscard]] std::int64_t smaller_since_ns();
   void tell(const Due& due);
   void tell_of_others();
   std::optional<Report> report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since);
@@ -77,6 +78,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   void say(int rank, const std::string& words, const std::string& path, std::uint64_t arming);
   void act(const Trouble& trouble);
   void abort_groups(int rank, const std::string& reason);
+  void begin_smaller_world();
   void arm();
 
   std::mutex mutex_;  // for all that follows, never held while others are waited for
@@ -85,6 +87,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   bool is_process_ = false;
   int process_rank_ = -1;
   int world_size_ = 1;                   // of the process
+  std::int64_t smaller_since_ns_ = 0;    // when that became smaller, since 1970; 0: it did not
   std::shared_ptr<Exchange> exchange_;   // with ranks that may not see this run directory; none: all do
   std::map<int, std::string> run_dirs_;  // by rank
   std::vector<Seen> groups_;

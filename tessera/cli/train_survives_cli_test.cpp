@@ -1,0 +1,200 @@
+// `tessera train` where the machine is against it: a disk without room, and a scheduler that ends the job and starts it
+// again. Real processes, real signals and a real full file system.
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <nlohmann/json.hpp>
+
+#include "tessera/cli/testing/run_program.h"
+
+namespace tessera::cli::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Survives : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/tessera_survives_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    directory = name;
+    std::ofstream text(directory + "/text");
+    for (int line = 0; line < 400; ++line) text << "line " << line << " of a text that says little\n";
+  }
+  void TearDown() override { fs::remove_all(directory); }
+
+  Outcome in_directory(const std::string& arguments) const {
+    return tessera(arguments, "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");
+  }
+  // Runs a shell script in the directory; $tessera is the program.
+  Outcome script(const std::string& lines) const {
+    std::ofstream(directory + "/script") << "tessera='" TESSERA_PROGRAM "'\nexport TESSERA_RECORD_BYTES=1MiB\n"
+                                         << lines;
+    const int status = std::system(("cd " + directory + " && sh script >out 2>err").c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(directory + "/out"), content(directory + "/err")};
+  }
+  nlohmann::json summary(const std::string& run) const {
+    return nlohmann::json::parse(content(directory + "/" + run + "/summary.json"), nullptr, false);
+  }
+  // The files of the checkpoint of a step, by name: tensors of each rank.
+  static std::map<std::string, std::string> tensors(const std::string& checkpoint) {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : fs::directory_iterator(checkpoint)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("rank-")) all[name] = content(entry.path().string());
+    }
+    return all;
+  }
+
+  std::string directory;
+  // A model that trains in no time.
+  const std::string small =
+      "--model.width 32 --model.layers 1 --model.hidden 32 --model.sequence 16 --model.dropout 0.1 --data.files text "
+      "--eval.every 0 --eval.samples 8 --run.log_every 1 ";
+};
+
+// Mounts of this process and those it starts alone; where it is not root, with users of their own.
+bool have_own_mounts() {
+  const uid_t user = ::geteuid();
+  const gid_t group = ::getegid();
+  if (user == 0) return ::unshare(CLONE_NEWNS) == 0;
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+  const auto write = [](const char* path, const std::string& text) {
+    return static_cast<bool>(std::ofstream(path) << text << std::flush);
+  };
+  return write("/proc/self/setgroups", "deny") && write("/proc/self/uid_map", "0 " + std::to_string(user) + " 1") &&
+         write("/proc/self/gid_map", "0 " + std::to_string(group) + " 1");
+}
+
+// A file system of so many bytes in memory. Why there is none; empty: there is one.
+std::string mount_of(const std::string& where, std::uintmax_t nbytes) {
+  fs::create_directory(where);
+  const std::string options = "size=" + std::to_string(nbytes);
+  if (!have_own_mounts()) return std::string("no mounts of its own: ") + std::strerror(errno);
+  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return std::string("mounts cannot be made private: ") + std::strerror(errno);
+  if (::mount("tmpfs", where.c_str(), "tmpfs", 0, options.c_str()) != 0)
+    return std::string("no tmpfs: ") + std::strerror(errno);
+  return {};
+}
+
+// What a directory takes there, where files have whole pages.
+std::uintmax_t pages_of(const std::string& path) {
+  constexpr std::uintmax_t kPage = 4096;
+  std::uintmax_t nbytes = kPage;
+  for (const auto& entry : fs::recursive_directory_iterator(path))
+    nbytes += entry.is_regular_file() ? (entry.file_size() + kPage - 1) / kPage * kPage : kPage;
+  return nbytes;
+}
+
+TEST_F(Survives, AFullDiskKeepsTheLastGoodCheckpoint) {
+  const std::string options = "train -n 2 --mesh.fsdp 2 " + small + "--train.steps 12 --checkpoint.every 2 ";
+  const Outcome whole = in_directory(options + "--run.directory whole");
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const std::string last = "/step-000000012";
+  // Room for one checkpoint and a half.
+  const std::uintmax_t nbytes = pages_of(directory + "/whole/checkpoints" + last) * 3 / 2;
+  const std::string reason = mount_of(directory + "/full", nbytes);
+  if (!reason.empty()) GTEST_SKIP() << "needs a small file system: " << reason << "; as root there is one";
+
+  const Outcome outcome = in_directory(options + "--checkpoint.directory full --run.directory run");
+  EXPECT_EQ(outcome.code, 0) << "training goes on to its end\n" << outcome.out << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "a checkpoint could not be written: ")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "No space left on device")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "step 12/12")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "5 of the checkpoints could not be written")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.err, "No space left on device")) << "the log has it too\n" << outcome.err;
+  const nlohmann::json told = summary("run");
+  EXPECT_EQ(told.at("end"), "done");
+  EXPECT_EQ(told.at("steps"), 12);
+  EXPECT_EQ(told.at("checkpoints").at("errors").size(), 5u) << told.at("checkpoints");
+  EXPECT_EQ(told.at("checkpoints").at("last"), 2);
+  EXPECT_EQ(content(directory + "/run/loss.csv"), content(directory + "/whole/loss.csv"));
+
+  const Outcome verified = in_directory("checkpoint verify full");
+  EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+  const Outcome again = in_directory(options + "--run.directory again --checkpoint.resume full");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_TRUE(contains(again.out, "going on after step 2 from " + directory + "/full/step-000000002")) << again.out;
+  const auto want = tensors(directory + "/whole/checkpoints" + last);
+  EXPECT_EQ(want.size(), 2u);
+  EXPECT_TRUE(tensors(directory + "/again/checkpoints" + last) == want) << "the same bits";
+  EXPECT_EQ(::umount((directory + "/full").c_str()), 0);
+}
+
+// A job of two tasks on this machine as srun starts them, in the `start`-th start of the job; ends with 0 when both do.
+std::string job(int number, int start, const std::string& command, const std::string& then = "") {
+  std::string lines = "export SLURM_JOB_ID=" + std::to_string(number) +
+                      " SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_NODEID=0 "
+                      "SLURM_STEP_TASKS_PER_NODE=2 SLURM_STEP_NODELIST=localhost SLURM_JOB_NODELIST=localhost\n";
+  if (start > 0) lines += "export SLURM_RESTART_COUNT=" + std::to_string(start) + "\n";
+  for (const char* task : {"0", "1"}) {
+    lines += std::string("SLURM_PROCID=") + task + " SLURM_LOCALID=" + task + " $tessera train " + command + " &\n";
+    lines += std::string("task") + task + "=$!\n";
+  }
+  return lines + then + "wait $task0 || exit 50\nwait $task1 || exit 51\n";
+}
+
+TEST_F(Survives, ARequeuedSlurmJobGoesOnWithTheSameCommand) {
+  const std::string options = "--mesh.fsdp 2 " + small + "--train.steps 200 --checkpoint.every 50 ";
+  const int number = ::getpid();
+  const Outcome whole = script(job(number, 0, options + "--run.directory whole"));
+  ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
+  // What the scheduler does to a job that it preempts: SIGTERM to every task.
+  const std::string preempt =
+      "until grep -qs '\"step\":50,' runs/$SLURM_JOB_ID/metrics.jsonl; do kill -0 $task0 || exit 99; sleep 0.02; done\n"
+      "kill -TERM $task0 $task1\n";
+  const std::string command = options + "--run.directory runs/$SLURM_JOB_ID";
+  const std::string run = "runs/" + std::to_string(number);
+  const Outcome stopped = script(job(number, 0, command, preempt));
+  ASSERT_EQ(stopped.code, 0) << "it ends in order\n" << stopped.out << stopped.err;
+  const nlohmann::json first = summary(run);
+  EXPECT_EQ(first.at("end"), "interrupted");
+  EXPECT_EQ(first.at("checkpoints").at("last"), first.at("steps"));
+  EXPECT_LT(first.at("steps"), 200);
+
+  const Outcome done = script(job(number, 1, command));
+  ASSERT_EQ(done.code, 0) << done.out << done.err;
+  EXPECT_TRUE(contains(done.out, "going on after step " + first.at("steps").dump())) << done.out;
+  const nlohmann::json second = summary(run);
+  EXPECT_EQ(second.at("end"), "done");
+  EXPECT_EQ(second.at("resumed_from"), nlohmann::json::array({first.at("steps")}));
+  EXPECT_EQ(content(directory + "/" + run + "/loss.csv"), content(directory + "/whole/loss.csv"));
+  const auto want = tensors(directory + "/whole/checkpoints/step-000000200");
+  EXPECT_EQ(want.size(), 2u);
+  EXPECT_TRUE(tensors(directory + "/" + run + "/checkpoints/step-000000200") == want) << "the same bits";
+}
+
+// A node that fails takes the job with it, without a word; Slurm starts it anew elsewhere.
+TEST_F(Survives, ASlurmJobWhoseMachineFailedGoesOnFromItsLastCheckpoint) {
+  const std::string command =
+      "--mesh.fsdp 2 " + small + "--train.steps 200 --checkpoint.every 20 --run.directory runs/$SLURM_JOB_ID";
+  const int number = ::getpid();
+  const std::string run = "runs/" + std::to_string(number);
+  const std::string fail =
+      "until grep -qs '\"step\":50,' runs/$SLURM_JOB_ID/metrics.jsonl; do kill -0 $task0 || exit 99; sleep 0.02; done\n"
+      "kill -KILL $task0 $task1\n";
+  EXPECT_EQ(script(job(number, 0, command, fail)).code, 50);
+  const Outcome done = script(job(number, 1, command));
+  ASSERT_EQ(done.code, 0) << done.out << done.err;
+  EXPECT_EQ(summary(run).at("end"), "done");
+  ASSERT_EQ(summary(run).at("resumed_from").size(), 1u);
+  EXPECT_GE(summary(run).at("resumed_from").at(0), 20) << "the one of step 40 may not have been whole";
+  const Outcome whole = script(
+      job(number, 0, "--mesh.fsdp 2 " + small + "--train.steps 200 --checkpoint.every 20 --run.directory whole"));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_TRUE(tensors(directory + "/" + run + "/checkpoints/step-000000200") ==
+              tensors(directory + "/whole/checkpoints/step-000000200"))
+      << "the same bits";
+}
+
+}  // namespace
+}  // namespace tessera::cli::testing
