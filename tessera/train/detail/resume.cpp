@@ -11,6 +11,7 @@
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/train/detail/digest.h"
+#include "tessera/train/detail/option_values.h"
 
 namespace tessera::train::detail {
 namespace {
@@ -45,9 +46,13 @@ std::string joined(const std::vector<std::string>& values) {
 
 using Options = std::map<std::string, std::vector<std::string>>;
 
+// As they are written: names of files may be no UTF-8.
 Options options_of(const Config& config) {
   Options all;
-  for (const Option& option : options()) all[option.name] = value_texts(option, config);
+  for (const Option& option : options()) {
+    for (const std::string& value : value_texts(option, config)) all[option.name].push_back(as_utf8(value));
+    (void)all[option.name];  // also where it has none
+  }
   return all;
 }
 
@@ -149,10 +154,8 @@ Texts run_texts(const Summary& summary, const std::string& digest) {
   const Json data = {{"digest", digest},
                      {"seed", summary.config.train.seed},
                      {"next_sample", summary.steps * summary.config.train.batch}};
-  // Names of files may be no UTF-8; they are told for people.
-  return {{"configuration", Json(options_of(summary.config)).dump(-1, ' ', false, Json::error_handler_t::replace)},
-          {"data", data.dump()},
-          {"summary", counters.dump()}};
+  return {
+      {"configuration", Json(options_of(summary.config)).dump()}, {"data", data.dump()}, {"summary", counters.dump()}};
 }
 
 std::string differing_options(const Config& before, const Config& now) {
