@@ -81,26 +81,28 @@ TEST_F(TrainAgain, WhatIsRefusedLeavesAFinishedRunAsItWas) {
 }
 
 TEST_F(TrainAgain, OtherDataLeaveARunAsItWas) {
-  const Outcome stopped = script("$tessera train " + small +
-                                 "--train.steps 2000 &\njob=$!\nuntil_test grep -qs '\"step\":20,' run/metrics.jsonl\n"
-                                 "kill $job\nwait $job\n");
+  const Outcome stopped =
+      script("$tessera train " + small +
+             "--train.steps 100000 &\njob=$!\nuntil_test grep -qs '\"step\":20,' run/metrics.jsonl\n"
+             "kill $job\nwait $job\n");
   ASSERT_EQ(stopped.code, 0) << stopped.err;
   const auto before = files();
-  const Outcome other = train(small + "--train.steps 2000 --data.files other");
+  const Outcome other = train(small + "--train.steps 100000 --data.files other");
   EXPECT_EQ(other.code, 1);
   EXPECT_TRUE(contains(other.err, "the data are not the same")) << other.err;
   EXPECT_TRUE(files() == before);
 }
 
 TEST_F(TrainAgain, ASecondStartLeavesARunThatGoesOnAlone) {
-  const Outcome outcome = script("$tessera train " + small +
-                                 "--train.steps 2000 &\njob=$!\nuntil_test grep -qs '\"step\":20,' run/metrics.jsonl\n"
-                                 "cp run/launch.json launched\n$tessera train " +
-                                 small +
-                                 "--train.steps 2000 2>refused; echo $? >codes\n"
-                                 "$tessera run -n 1 --run-dir run -- true 2>>refused; echo $? >>codes\n"
-                                 "cmp run/launch.json launched || exit 98\nls run >files\n"
-                                 "$tessera explain run >verdict 2>&1\nkill $job\nwait $job\n");
+  const Outcome outcome =
+      script("$tessera train " + small +
+             "--train.steps 100000 &\njob=$!\nuntil_test grep -qs '\"step\":20,' run/metrics.jsonl\n"
+             "cp run/launch.json launched\n$tessera train " +
+             small +
+             "--train.steps 100000 2>refused; echo $? >codes\n"
+             "$tessera run -n 1 --run-dir run -- true 2>>refused; echo $? >>codes\n"
+             "cmp run/launch.json launched || exit 98\nls run >files\n"
+             "$tessera explain run >verdict 2>&1\nkill $job\nwait $job\n");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(content(directory + "/codes"), "1\n1\n");
   const std::string refused = content(directory + "/refused");
@@ -127,10 +129,11 @@ TEST_F(TrainAgain, AJobThatIsLostInItsLastMomentsIsNotAFailureWhenStartedAgain) 
 }
 
 TEST_F(TrainAgain, AShrinkThatIsRefusedLeavesASummary) {
-  const Outcome outcome = script("$tessera train --on-failure shrink --mesh.tp 2 " + small +
-                                 "--train.steps 5000 &\njob=$!\nuntil_test grep -qs '\"step\":20,' run/metrics.jsonl\n"
-                                 "kill -9 " +
-                                 pid_of_rank(1) + "\nwait $job\n");
+  const Outcome outcome =
+      script("$tessera train --on-failure shrink --mesh.tp 2 " + small +
+             "--train.steps 100000 &\njob=$!\nuntil_test grep -qs '\"step\":20,' run/metrics.jsonl\n"
+             "kill -9 " +
+             pid_of_rank(1) + "\nwait $job\n");
   EXPECT_EQ(outcome.code, 1) << outcome.out << outcome.err;
   ASSERT_TRUE(summary().is_object());
   EXPECT_EQ(summary().at("end"), "failed");
@@ -157,7 +160,7 @@ TEST_F(TrainAgain, ARunDirectoryMayHaveANameThatIsNoUtf8) {
 
 TEST_F(TrainAgain, AProfileMayBeAskedForBeforeTheRunListens) {
   const Outcome outcome = script("$tessera train " + small +
-                                 "--train.steps 100 &\njob=$!\nuntil_test test -s run/launch.json\n"
+                                 "--train.steps 2000 &\njob=$!\nuntil_test test -s run/launch.json\n"
                                  "kill -USR1 $job\nwait $job\n");
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_TRUE(contains(outcome.out, "profile of steps ")) << "it was kept\n" << outcome.out;

@@ -139,7 +139,7 @@ TEST_F(Survives, AFullRunDirectoryLosesLinesAndNothingElse) {
   if (!reason.empty()) GTEST_SKIP() << "needs a small file system: " << reason << "; as root there is one";
   const std::string command =
       "$tessera train -n 2 --mesh.fsdp 2 " + small +
-      "--train.steps 300 --checkpoint.every 300 --run.directory full/run >said 2>&1 &\njob=$!\n";
+      "--train.steps 3000 --checkpoint.every 3000 --run.directory full/run >said 2>&1 &\njob=$!\n";
   const std::string until = "() { until grep -qs \"$1\" said; do kill -0 $job || exit 99; sleep 0.02; done; }\n";
   const Outcome outcome =
       script("until_said" + until + command +
@@ -153,25 +153,25 @@ TEST_F(Survives, AFullRunDirectoryLosesLinesAndNothingElse) {
   EXPECT_TRUE(contains(said, "missing of rank 1: ")) << said;
   const nlohmann::json told = summary("full/run");
   EXPECT_EQ(told.at("end"), "done");
-  EXPECT_EQ(told.at("checkpoints").at("last"), 300);
-  std::size_t missing = 600;
+  EXPECT_EQ(told.at("checkpoints").at("last"), 3000);
+  std::size_t missing = 6000;
   std::istringstream lines(content(directory + "/full/run/metrics.jsonl"));
   for (std::string line; std::getline(lines, line); --missing) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
   EXPECT_GT(missing, 0u);
   const Outcome again = in_directory("train -n 2 --mesh.fsdp 2 " + small +
-                                     "--train.steps 300 --checkpoint.every 300 --run.directory full/run");
+                                     "--train.steps 3000 --checkpoint.every 3000 --run.directory full/run");
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_TRUE(contains(again.out, "is finished already")) << again.out;
   EXPECT_EQ(::umount((directory + "/full").c_str()), 0);
 }
 
 TEST_F(Survives, ACheckpointOfATermCountsWhateverFailedBefore) {
-  const Outcome outcome =
-      script("echo no directory >blocked\n$tessera train -n 2 " + small +
-             "--train.steps 2000 --checkpoint.every 5 --checkpoint.directory blocked --run.directory run >said 2>&1 &\n"
-             "job=$!\nuntil grep -qs 'could not be written' said; do kill -0 $job || exit 99; sleep 0.02; done\n"
-             "rm blocked\nuntil test -e blocked/step-*/index.json; do kill -0 $job || exit 99; sleep 0.02; done\n"
-             "kill $job\nwait $job\n");
+  const Outcome outcome = script(
+      "echo no directory >blocked\n$tessera train -n 2 " + small +
+      "--train.steps 100000 --checkpoint.every 5 --checkpoint.directory blocked --run.directory run >said 2>&1 &\n"
+      "job=$!\nuntil grep -qs 'could not be written' said; do kill -0 $job || exit 99; sleep 0.02; done\n"
+      "rm blocked\nuntil ls blocked/step-*/index.json >list 2>&1; do kill -0 $job || exit 99; sleep 0.02; done\n"
+      "kill $job\nwait $job\n");
   EXPECT_EQ(outcome.code, 0) << content(directory + "/said");
   EXPECT_EQ(summary("run").at("end"), "interrupted");
   EXPECT_EQ(summary("run").at("checkpoints").at("last"), summary("run").at("steps"));

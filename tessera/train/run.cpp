@@ -175,7 +175,7 @@ std::function<void(const std::string&)> say_on(Progress& progress) {
 
 // The last words of a run that took its steps, as far as it came.
 void conclude(const detail::RunRanks& ranks, Progress& progress, Summary& summary) {
-  if (ranks.rank() == 0) summary.last_checkpoint = last_checkpoint(summary);
+  if (ranks.rank() == 0 || summary.unsaved) summary.last_checkpoint = last_checkpoint(summary);
   note_unsaved(summary);
   if (ranks.rank() == 0) write_summary(summary, &progress);
   ranks.note_written();
