@@ -50,6 +50,7 @@ function(tessera_layer name)
   list(TRANSFORM headers PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
 
   add_library(tessera_${name} OBJECT ${library_sources})
+  tessera_group_sources(tessera_${name} ${library_sources})
   tessera_layer_settings(tessera_${name} "${kernels}" "${arg_LIBRARIES}")
   set_property(TARGET tessera_${name} PROPERTY TESSERA_PUBLIC_HEADERS ${headers})
   if(TESSERA_PRECOMPILE)
@@ -74,10 +75,32 @@ function(tessera_layer name)
       add_library(tessera_${name}_mutants OBJECT EXCLUDE_FROM_ALL ${library_sources})
       tessera_layer_settings(tessera_${name}_mutants "${kernels}" "${arg_LIBRARIES}")
       target_compile_definitions(tessera_${name}_mutants PRIVATE TESSERA_MUTANTS=1)
+      tessera_group_sources(tessera_${name}_mutants ${library_sources})
       target_compile_options(tessera_${name}_mutants PRIVATE ${TESSERA_TEST_OPTIONS})
     endif()
     tessera_layer_programs(${name} "${sources}" "${test_kernels}")
   endif()
+endfunction()
+
+# With TESSERA_GROUP_SOURCES: compiles sources of the target in groups of which no two have the same name for themselves.
+# Groups are made when CMake runs; a name that was added since and is there twice is an error of the compiler that goes
+# away when CMake runs again.
+function(tessera_group_sources target)
+  if(NOT TESSERA_GROUP_SOURCES)
+    return()
+  endif()
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/group_sources.py ${paths}
+                  OUTPUT_VARIABLE lines OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  string(REPLACE "\n" ";" lines "${lines}")
+  foreach(line IN LISTS lines)
+    string(REGEX MATCH "^([^ ]+) (.+)$" matched "${line}")
+    set_source_files_properties(${CMAKE_MATCH_2} PROPERTIES UNITY_GROUP ${CMAKE_MATCH_1})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # Compilers take what is in an unnamed namespace of an included file for a mistake.
+  target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
 endfunction()
 
 function(tessera_layer_settings target kernels libraries)

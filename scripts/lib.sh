@@ -111,11 +111,16 @@ require_cmake() {
   [[ $(printf '3.25\n%s\n' "$version" | sort -V | head -1) == 3.25 ]] || die "cmake $version is too old; 3.25 or later is needed"
 }
 
-# configure PRESET [ARGUMENT...]: once; ninja configures again by itself when a CMake file changes.
+# configure PRESET [ARGUMENT...]: for building from nothing, sources in groups. Groups are made anew each time, since
+# sources that have changed may no longer fit together. A build that people configured their own way stays theirs.
 configure() {
   local preset=$1
   shift
-  [[ -f build/$preset/build.ninja ]] || cmake --preset "$preset" "$@"
+  if [[ ! -f build/$preset/build.ninja ]]; then
+    cmake --preset "$preset" -DTESSERA_GROUP_SOURCES=ON "$@"
+  elif grep -q '^TESSERA_GROUP_SOURCES:BOOL=ON' "build/$preset/CMakeCache.txt"; then
+    cmake "build/$preset" >/dev/null
+  fi
 }
 
 stage_names=()

@@ -44,6 +44,16 @@ def changed_files(root):
     return sorted(set(names)), f"changed since {against[:10]}"
 
 
+def ungrouped(entries):
+    """The commands, with one for each source of a group that is compiled as one (TESSERA_GROUP_SOURCES)."""
+    for entry in entries:
+        if "/Unity/unity_" not in entry["file"]:
+            yield entry
+            continue
+        for source in re.findall(r'^#include "(.+\.cpp)"', pathlib.Path(entry["file"]).read_text(), re.MULTILINE):
+            yield {**entry, "file": source, "command": entry["command"].replace(entry["file"], source)}
+
+
 def write_commands(commands, folder):
     """The compile commands without the precompiled header, which is the other compiler's."""
     stripped = [{**entry, "command": re.sub(r" -Winvalid-pch| -include \S+cmake_pch\.hxx", "", entry["command"])}
@@ -92,7 +102,7 @@ def main():
         print(f"clang-tidy ({tool or 'missing: apt-get install clang-tidy-14'}) and {build}/compile_commands.json are needed")
         return 1
     commands = {}
-    for entry in json.loads((build / "compile_commands.json").read_text()):
+    for entry in ungrouped(json.loads((build / "compile_commands.json").read_text())):
         path = pathlib.Path(entry["directory"], entry["file"]).resolve()
         if path.suffix == ".cpp" and path.is_relative_to(root) and not path.is_relative_to(build):
             commands[path.relative_to(root).as_posix()] = entry

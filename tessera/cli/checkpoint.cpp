@@ -1,6 +1,7 @@
 // `tessera checkpoint`: what a run has saved. The verbs below it are listed here.
 #include <fmt/chrono.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -8,6 +9,8 @@
 #include "tessera/base/error.h"
 #include "tessera/cli/checkpoint_verbs.h"
 #include "tessera/cli/verb.h"
+#include "tessera/train/checkpoint/verify.h"
+#include "tessera/train/run.h"
 
 namespace tessera::cli {
 namespace {
@@ -45,7 +48,7 @@ std::function<int()> declare(CLI::App& app) {
     try {
       return bodies->at(app.get_subcommands().front()->get_name())();
     } catch (const Error& error) {  // of a file or of what was asked for: where we noticed does not matter
-      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+      std::fprintf(stderr, "tessera: %s\n", shown(error.message()).c_str());
       return kFailed;
     }
   };
@@ -63,26 +66,40 @@ bool holds_checkpoints(const std::filesystem::path& path) {
 
 }  // namespace
 
+bool is_checkpoint(const std::string& path) {
+  std::filesystem::path given = std::filesystem::path(path).lexically_normal();
+  if (!given.has_filename()) given = given.parent_path();
+  std::error_code error;
+  if (std::filesystem::exists(given / "index.json", error)) return true;
+  return given.filename().string().starts_with("step-") && !holds_checkpoints(given) &&
+         !holds_checkpoints(given / "checkpoints");
+}
+
 std::filesystem::path checkpoints_directory(const std::string& path) {
   std::error_code error;
   TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(path, error), path, ": is no directory");
   if (holds_checkpoints(path)) return path;
-  const std::filesystem::path inside = std::filesystem::path(path) / "checkpoints";
+  std::filesystem::path inside = std::filesystem::path(path) / "checkpoints";
   TESSERA_CHECK_AS(IoError, holds_checkpoints(inside), path,
                    ": holds no checkpoints; they are directories step-N in it, or in its folder 'checkpoints'");
   return inside;
 }
 
-train::CheckpointInfo one_checkpoint(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path given = std::filesystem::path(path).lexically_normal();
-  const bool is_one = given.filename().string().starts_with("step-") ||
-                      (!given.has_filename() && given.parent_path().filename().string().starts_with("step-"));
-  if (is_one || std::filesystem::exists(given / "index.json", error)) return train::open_checkpoint(path);
-  const std::vector<train::CheckpointInfo> all = train::checkpoints_in(checkpoints_directory(path));
-  TESSERA_CHECK_AS(IoError, !all.empty(), path,
-                   ": none of its checkpoints has an index that can be read; see `tessera checkpoint ls ", path, "`");
-  return all.front();
+std::filesystem::path meant_checkpoint(const std::string& path) {
+  if (is_checkpoint(path)) return path;
+  const auto all = train::list_checkpoints(checkpoints_directory(path), train::CheckDepth::kSizes);
+  const auto newest = std::ranges::find(all, false, &train::CheckpointVerdict::is_partial);
+  TESSERA_CHECK_AS(IoError, newest != all.end(), path,
+                   ": none of its checkpoints was written to its end; see `tessera checkpoint ls ", path, "`");
+  return newest->info.path;
+}
+
+train::CheckpointInfo one_checkpoint(const std::string& path) { return train::open_checkpoint(meant_checkpoint(path)); }
+
+std::string shown(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char letter) { return letter == '\n' || letter == '\t'; }, ' ');
+  return train::printable(text);
 }
 
 nlohmann::ordered_json to_json(const train::CheckpointInfo& info) {

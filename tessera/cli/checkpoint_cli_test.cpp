@@ -106,9 +106,9 @@ TEST_F(CheckpointVerb, ReshardedCheckpointsHoldTheSame) {
     EXPECT_EQ(difference.code, 0) << difference.out;
     EXPECT_TRUE(contains(difference.out, "equal: 3 tensors, bit for bit"));
   }
-  const Outcome outcome = run("reshard run --ranks 1 --out whole --json");
-  EXPECT_EQ(outcome.code, 1);
-  EXPECT_TRUE(contains(outcome.err, "do not divide 1")) << outcome.err;
+  ASSERT_EQ(run("reshard run --ranks 1 --out whole").code, 0);
+  EXPECT_TRUE(contains(run("verify whole").out, "good: 3 shards of 3 tensors in 1 files"));
+  EXPECT_EQ(run("diff run whole").code, 0);
   EXPECT_EQ(json::parse(run("reshard run --ranks 4 --out four --json").out)["to"]["mesh"], "dp=2,fsdp=2,tp=1");
 }
 
@@ -131,9 +131,94 @@ TEST_F(CheckpointVerb, ReshardOverwritesNothing) {
   EXPECT_EQ(outcome.code, 1);
   EXPECT_TRUE(contains(outcome.err, "is there already")) << outcome.err;
   EXPECT_EQ(run("verify run").code, 0);
-  EXPECT_TRUE(contains(run("reshard run --out x").err, "--mesh"));
-  EXPECT_EQ(run("reshard run --mesh dp=1,fsdp=zwei --out x").code, 1);
+}
+
+TEST_F(CheckpointVerb, ReshardSaysWhatMakesNoSense) {
+  save("run", "dp=1,fsdp=2,tp=1", {10});
+  const auto expect = [&](const std::string& arguments, int code, const std::string& words) {
+    const Outcome outcome = run("reshard run --out x " + arguments);
+    EXPECT_EQ(outcome.code, code) << arguments << ": " << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, words)) << outcome.err;
+    EXPECT_LT(outcome.err.size(), 300U) << outcome.err;
+  };
+  expect("", 2, "--mesh dp=1,fsdp=2,tp=1");
+  expect("--mesh dp=1,fsdp=zwei", 2, "zwei");
+  expect("--ranks 0", 2, "1");
+  expect("--ranks -3", 2, "-3");
+  expect("--mesh fsdp=2147483647", 1, "105 elements");
+  expect("--ranks 106", 1, "105 elements");
   EXPECT_FALSE(std::filesystem::exists(base_ + "/x"));
+}
+
+TEST_F(CheckpointVerb, WhatIsDamagedIsNeitherReshardedNorCompared) {
+  save("run", "dp=1,fsdp=2,tp=1", {10});
+  save("other", "dp=1,fsdp=2,tp=1", {10});
+  damage("run/checkpoints/step-000000010/rank-000001.safetensors", 2);
+  const std::string fault = "checkpoints/step-000000010 is damaged: rank-000001.safetensors, ";
+  for (const char* arguments : {"reshard run --ranks 1 --out new", "diff run other", "diff other run --json"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 1) << arguments;
+    EXPECT_TRUE(contains(outcome.err, fault)) << outcome.err;
+    EXPECT_EQ(outcome.out, "") << arguments;
+  }
+  EXPECT_FALSE(std::filesystem::exists(base_ + "/new"));
+}
+
+// The newest is meant, even where its index cannot be read: an older one in its stead would be a wrong answer.
+TEST_F(CheckpointVerb, TheNewestIsMeantThoughItsIndexIsDamaged) {
+  save("run", "dp=1,fsdp=2,tp=1", {10, 20});
+  damage("run/checkpoints/step-000000020/index.json", 30);
+  for (const char* arguments : {"verify run", "diff run run", "reshard run --ranks 1 --out new"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 1) << arguments;
+    const std::string told = outcome.out + outcome.err;
+    EXPECT_TRUE(contains(told, "step-000000020/index.json: it is no index of a checkpoint, or damaged")) << told;
+  }
+  const json verdict = json::parse(run("verify run --json").out);
+  EXPECT_FALSE(verdict["is_good"]);
+  EXPECT_EQ(verdict.at("faults").at(0).at("file"), "index.json");
+  EXPECT_EQ(run("verify run/checkpoints/step-000000010").code, 0);
+}
+
+TEST_F(CheckpointVerb, LsTakesOneCheckpoint) {
+  save("run", "dp=1,fsdp=2,tp=1", {10, 20});
+  std::filesystem::create_directories(base_ + "/run/checkpoints/step-000000030.partial");
+  const auto rows_of = [&](const std::string& path) {
+    return json::parse(run("ls --json --verify run/checkpoints/" + path).out)["checkpoints"];
+  };
+  for (const char* path : {"step-000000010", "step-000000010/"}) {
+    const json rows = rows_of(path);
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_EQ(rows[0]["step"], 10);
+    EXPECT_EQ(rows[0]["state"], "good");
+  }
+  EXPECT_EQ(rows_of("step-000000030.partial")[0]["state"], "partial");
+  damage("run/checkpoints/step-000000020/index.json", 30);
+  const json rows = rows_of("step-000000020");
+  EXPECT_EQ(rows[0]["step"], 20) << "by its name";
+  EXPECT_EQ(rows[0]["state"], "damaged");
+}
+
+// Names come from a file of anybody.
+TEST_F(CheckpointVerb, NamesCannotMoveTheCursor) {
+  const auto save_named = [&](const std::string& run, float value) {
+    train::CheckpointState state;
+    state.tensors.emplace_back("x\x1b[2J\u009b\n", ops::full({4}, value));
+    train::CheckpointWriter writer({.directory = base_ + "/" + run + "/checkpoints"});
+    writer.save(1, state);
+    writer.finish();
+  };
+  save_named("run", 1.0F);
+  save_named("other", 2.0F);
+  EXPECT_TRUE(contains(run("diff run other").out, "x\ufffd[2J"));
+  damage("run/checkpoints/step-000000001/rank-000000.safetensors", 2);
+  for (const char* arguments :
+       {"diff run other --all", "verify run", "ls run --verify", "reshard run --ranks 1 --out x"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_TRUE(contains(outcome.out + outcome.err, "x\ufffd[2J")) << outcome.out << outcome.err;
+    EXPECT_FALSE(contains(outcome.out + outcome.err, "\x1b")) << arguments;
+    EXPECT_FALSE(contains(outcome.out + outcome.err, "\u009b")) << arguments;
+  }
 }
 
 TEST_F(CheckpointVerb, DiffTellsWhatDiffersAndFails) {

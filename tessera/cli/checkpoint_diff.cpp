@@ -43,9 +43,9 @@ nlohmann::ordered_json to_json(const CheckpointDifference& each) {
 }
 
 std::vector<std::string> row_of(const CheckpointDifference& each) {
-  if (each.is_text) return {each.name, "text", "-", word_of(each.kind), "-", "-"};
+  if (each.is_text) return {shown(each.name), "text", "-", word_of(each.kind), "-", "-"};
   const bool has_values = each.kind == Kind::kValues;
-  return {each.name,
+  return {shown(each.name),
           pair_text(std::string(to_string(each.dtype[0])), std::string(to_string(each.dtype[1]))),
           pair_text(to_string(each.shape[0]), to_string(each.shape[1])),
           word_of(each.kind),
@@ -69,8 +69,8 @@ std::function<int()> declare_checkpoint_diff(CLI::App& app) {
   app.add_flag("--json", options->json, "Print JSON, of all tensors");
   app.footer(
       "Tensors are compared as a whole and bit for bit, whatever meshes they were saved from. DIFFERING counts "
-      "elements "
-      "with other bits, LARGEST is their greatest absolute difference. Exits 1 when a tensor differs; texts (step, "
+      "elements with other bits, LARGEST is their greatest absolute difference. Exits 1 when a tensor differs, or when "
+      "one of the two is damaged: then nothing is compared, and stderr names the fault. Texts (step, "
       "position in the data, configuration) are shown where they differ, and do not count.\n"
       "  tessera checkpoint diff run/checkpoints/step-000000100 run/checkpoints/step-000000120");
   return [options] {

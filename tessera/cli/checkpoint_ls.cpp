@@ -1,4 +1,5 @@
 // `tessera checkpoint ls`: the checkpoints of a run, the newest first.
+#include <charconv>
 #include <memory>
 
 #include "tessera/cli/checkpoint_verbs.h"
@@ -36,13 +37,26 @@ void show(const std::vector<CheckpointVerdict>& all, CheckDepth depth) {
   for (const CheckpointVerdict& each : all) {
     const bool is_known = each.info.written_at_seconds > 0;
     std::string state = state_of(each, depth);
-    if (!each.faults.empty() && !each.is_partial) state += ": " + to_string(each.faults.front());
+    if (!each.faults.empty() && !each.is_partial) state += ": " + shown(to_string(each.faults.front()));
     table.rows.push_back({std::to_string(each.info.step), is_known ? time_text(each.info.written_at_seconds) : "-",
                           is_known ? size_text(each.info.nbytes, style) : "-",
                           is_known ? std::to_string(each.info.world_size) : "-",
-                          each.info.mesh.empty() ? "-" : each.info.mesh, state, each.info.path.string()});
+                          each.info.mesh.empty() ? "-" : shown(each.info.mesh), state, each.info.path.string()});
   }
   print_tables({table});
+}
+
+// One checkpoint as the list of its directory would show it: what its index does not say, its name does.
+CheckpointVerdict one_verdict(const std::string& path, CheckDepth depth) {
+  CheckpointVerdict verdict = train::verify_checkpoint(path, depth);
+  std::filesystem::path given = std::filesystem::path(path).lexically_normal();
+  if (!given.has_filename()) given = given.parent_path();
+  const std::string name = given.filename().string();
+  verdict.is_partial = name.ends_with(".partial");
+  if (verdict.info.written_at_seconds == 0 && name.starts_with("step-")) {
+    std::from_chars(name.data() + 5, name.data() + name.size(), verdict.info.step);
+  }
+  return verdict;
 }
 
 }  // namespace
@@ -54,7 +68,7 @@ std::function<int()> declare_checkpoint_ls(CLI::App& app) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  app.add_option("PATH", options->path, "Run directory, or directory of checkpoints")->required();
+  app.add_option("PATH", options->path, "Run directory, directory of checkpoints, or one checkpoint")->required();
   app.add_flag("--verify", options->verify, "Read everything and compare checksums");
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
@@ -64,7 +78,9 @@ std::function<int()> declare_checkpoint_ls(CLI::App& app) {
       "  tessera checkpoint ls run");
   return [options] {
     const CheckDepth depth = options->verify ? CheckDepth::kEverything : CheckDepth::kSizes;
-    const auto all = train::list_checkpoints(checkpoints_directory(options->path), depth);
+    const auto all = is_checkpoint(options->path)
+                         ? std::vector{one_verdict(options->path, depth)}
+                         : train::list_checkpoints(checkpoints_directory(options->path), depth);
     options->json ? show_json(all, depth) : show(all, depth);
     return static_cast<int>(kDone);
   };

@@ -1,6 +1,7 @@
 // `tessera checkpoint reshard`: a checkpoint as other ranks would have written it.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <memory>
 
 #include "tessera/base/error.h"
@@ -9,6 +10,21 @@
 #include "tessera/train/checkpoint/reshard.h"
 
 namespace tessera::cli {
+namespace {
+
+constexpr int kMostRanks = 1 << 24;  // as many as an index lists
+
+// What is wrong with the text of a mesh; nothing: it is one.
+std::string fault_of_mesh(const std::string& text) {
+  try {
+    (void)layout::Mesh::parse(text);
+    return {};
+  } catch (const Error& error) {
+    return error.message();
+  }
+}
+
+}  // namespace
 
 std::function<int()> declare_checkpoint_reshard(CLI::App& app) {
   struct Options {
@@ -20,22 +36,27 @@ std::function<int()> declare_checkpoint_reshard(CLI::App& app) {
   };
   const auto options = std::make_shared<Options>();
   app.add_option("PATH", options->path, "Checkpoint, or a run directory, of which the newest is meant")->required();
-  CLI::Option* given = app.add_option("--mesh", options->mesh, "Mesh that it is for: dp=1,fsdp=2,tp=1");
-  app.add_option("--ranks", options->ranks, "Or how many ranks: the axis fsdp takes what the others leave")
+  CLI::Option* given = app.add_option("--mesh", options->mesh, "Mesh that it is for: dp=1,fsdp=2,tp=1")
+                           ->check(CLI::Validator(fault_of_mesh, "", "mesh"));
+  app.add_option("--ranks", options->ranks, "Or how many ranks, on a mesh that is found for them")
       ->excludes(given)
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostRanks));
   app.add_option("--out", options->out, "Directory of checkpoints to write it to; made when it is not there")
       ->required();
   app.add_flag("--json", options->json, "Print JSON");
   app.footer(
       "An axis of the new mesh cuts what the axis of its name cut; axes that are new, or had one rank, cut nothing. A "
       "run does not need this: it "
-      "loads checkpoints of any mesh. It is for copies that other programs read in other pieces, or one file.\n"
+      "loads checkpoints of any mesh. It is for copies that other programs read in other pieces, or one file. With "
+      "--ranks each axis, from the last to the first, keeps of its size what divides the number, and fsdp takes the "
+      "rest. A checkpoint that is damaged is refused.\n"
       "  tessera checkpoint reshard run --mesh dp=1,fsdp=2,tp=1 --out for_two\n"
       "  tessera checkpoint reshard run --ranks 1 --out whole");
   return [options] {
-    TESSERA_CHECK(!options->mesh.empty() || options->ranks > 0,
-                  "reshard: say for whom: --mesh dp=1,fsdp=2,tp=1, or --ranks 2");
+    if (options->mesh.empty() && options->ranks == 0) {
+      std::fprintf(stderr, "tessera: checkpoint reshard: say for whom: --mesh dp=1,fsdp=2,tp=1, or --ranks 2\n");
+      return static_cast<int>(kUsage);
+    }
     const train::CheckpointInfo from = one_checkpoint(options->path);
     const layout::Mesh mesh =
         options->mesh.empty() ? train::mesh_with_ranks(from, options->ranks) : layout::Mesh::parse(options->mesh);

@@ -20,11 +20,17 @@ std::function<int()> declare_checkpoint_verify(CLI::App& options);
 std::function<int()> declare_checkpoint_reshard(CLI::App& options);
 std::function<int()> declare_checkpoint_diff(CLI::App& options);
 
+/// Whether the path is a checkpoint itself, be it damaged: it has an index, or is called step-N and holds none.
+bool is_checkpoint(const std::string& path);
 /// The directory of checkpoints that is meant: the path itself, or `checkpoints` in it. IoError when there is none.
 std::filesystem::path checkpoints_directory(const std::string& path);
-/// The checkpoint that is meant: the path itself, or the newest with an index of the directory that it is, or of the
-/// run.
+/// Where the checkpoint lies that is meant: the path itself, or the newest of the directory that it is, or of the run.
+/// That it is good is not said: an older one in its stead would be a wrong answer.
+std::filesystem::path meant_checkpoint(const std::string& path);
+/// The same, open; IoError says what is wrong with its index.
 train::CheckpointInfo one_checkpoint(const std::string& path);
+/// A text in which names from a file may stand, for one line of a terminal: nothing in it moves the cursor.
+std::string shown(std::string text);
 /// Bytes: "1.5 GiB" on a terminal, "1610612736" in a pipe.
 std::string size_text(std::uint64_t nbytes, Style style);
 /// The fields of a checkpoint by name.

@@ -9,15 +9,6 @@
 #include "tessera/train/checkpoint/verify.h"
 
 namespace tessera::cli {
-namespace {
-
-// A path that names a checkpoint is checked even where its index cannot be read.
-std::filesystem::path meant(const std::string& path) {
-  const std::string name = std::filesystem::path(path).lexically_normal().filename().string();
-  return name.starts_with("step-") ? std::filesystem::path(path) : one_checkpoint(path).path;
-}
-
-}  // namespace
 
 std::function<int()> declare_checkpoint_verify(CLI::App& app) {
   struct Options {
@@ -31,7 +22,7 @@ std::function<int()> declare_checkpoint_verify(CLI::App& app) {
       "Exits 1 when anything is damaged, and names each damaged shard: its file and its tensor.\n"
       "  tessera checkpoint verify run/checkpoints/step-000000120");
   return [options] {
-    const train::CheckpointVerdict verdict = train::verify_checkpoint(meant(options->path));
+    const train::CheckpointVerdict verdict = train::verify_checkpoint(meant_checkpoint(options->path));
     if (options->json) {
       nlohmann::ordered_json faults = nlohmann::ordered_json::array();
       for (const train::CheckpointFault& fault : verdict.faults) {
@@ -45,7 +36,7 @@ std::function<int()> declare_checkpoint_verify(CLI::App& app) {
       fmt::print("{}: good: {} shards of {} tensors in {} files, {}\n", verdict.info.path.string(), verdict.shards,
                  verdict.info.tensors, verdict.info.world_size, size_text(verdict.info.nbytes, {.is_terminal = true}));
     } else {
-      for (const train::CheckpointFault& fault : verdict.faults) fmt::print("{}\n", to_string(fault));
+      for (const train::CheckpointFault& fault : verdict.faults) fmt::print("{}\n", shown(to_string(fault)));
     }
     if (verdict.faults.empty()) return static_cast<int>(kDone);
     std::fprintf(stderr, "tessera: checkpoint %s is damaged in %zu places\n", verdict.info.path.c_str(),

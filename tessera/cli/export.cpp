@@ -67,8 +67,8 @@ std::vector<Written> write_chrome(const record::Evidence& evidence, const Option
   for (const record::ChromeTrace& trace : record::write_chrome_traces(evidence, directory_of(options), limits)) {
     files.push_back({trace.path, {}});
     if (trace.left_out == 0) continue;
-    files.back().note = fmt::format("the {} oldest of {} launches did not fit {}", trace.left_out,
-                                    trace.left_out + trace.launches, format_bytes(limits.max_nbytes));
+    files.back().note = fmt::format("the {} oldest of {} launches, kernels and marks did not fit {}", trace.left_out,
+                                    trace.left_out + trace.events, format_bytes(limits.max_nbytes));
   }
   return files;
 }
@@ -147,7 +147,7 @@ std::function<int()> declare(CLI::App& app) {
       ->type_name("FORMAT");
   app.add_option("--out", options->out, "Where the files go (default: RUN_DIR/export/FORMAT)")->type_name("DIR");
   app.add_option("--max-size", options->max_size,
-                 "Of a Chrome trace, at most; the oldest launches are left out (default: 64MiB)")
+                 "Of a Chrome trace, at most; the oldest launches, kernels and marks are left out (default: 64MiB)")
       ->type_name("SIZE");
   app.add_flag("--json", options->json, "Say what was written as JSON");
   app.footer(

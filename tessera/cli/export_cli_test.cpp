@@ -13,6 +13,9 @@
 #include "tessera/base/probe/recorder.h"
 #include "tessera/cli/testing/run_program.h"
 #include "tessera/cli/testing/simulated_run.h"
+#include "tessera/comm/work.h"
+#include "tessera/device/launch_records.h"
+#include "tessera/record/scope.h"
 
 namespace tessera {
 namespace {
@@ -64,6 +67,32 @@ TEST_F(Export, ChromeWritesATraceForEachRankAndPrintsThem) {
   EXPECT_EQ(to("chrome").out, outcome.out) << "a second time, over the first";
 }
 
+class ExportOfAProfile : public Export {
+ protected:
+  void SetUp() override {
+    SimulatedRun::SetUp();
+    work([](const comm::ProcessGroup& group, const device::Stream& stream) {
+      const device::ProfileWindow window;
+      const record::Scope scope("step", 117);
+      stream.run([] {}, {.label = "softmax"});
+      group.launch({.kind = comm::OpKind::kBarrier}, stream).wait();
+      stream.synchronize();
+    });
+  }
+};
+
+TEST_F(ExportOfAProfile, ChromeShowsKernelsAndMarksThatHaveEnded) {
+  const Outcome outcome = to("chrome");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* rank : {"0", "1"}) {
+    const std::string path = run + "/export/chrome/trace_rank_" + rank + ".json";
+    EXPECT_EQ(kernels_in(path), 5U) << "four collectives and a kernel";
+    const std::string trace = content(path);
+    EXPECT_TRUE(contains(trace, "\"name\": \"softmax\""));
+    EXPECT_TRUE(contains(trace, "\"name\": \"step 117\""));
+  }
+}
+
 TEST_F(Export, ChromeKeepsToTheSizeThatItWasGiven) {
   const Outcome outcome = to("chrome", "--out " + directory + "/traces --max-size 5000");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -71,7 +100,8 @@ TEST_F(Export, ChromeKeepsToTheSizeThatItWasGiven) {
   EXPECT_LE(fs::file_size(path), 5000U);
   const std::size_t kept = kernels_in(path);
   EXPECT_LT(kept, 3U);
-  EXPECT_TRUE(contains(outcome.out, path + "\tthe " + std::to_string(3 - kept) + " oldest of 3 launches did not fit"))
+  EXPECT_TRUE(contains(
+      outcome.out, path + "\tthe " + std::to_string(3 - kept) + " oldest of 3 launches, kernels and marks did not fit"))
       << outcome.out;
   EXPECT_FALSE(fs::exists(run + "/export"));
   const Outcome small = to("chrome", "--max-size 100B");

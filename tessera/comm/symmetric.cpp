@@ -16,7 +16,7 @@ namespace tessera::comm {
 namespace {
 
 using detail::Record;
-using detail::Request;
+using detail::SymmetricRequest;
 
 constexpr int kMostChannels = 1024;
 
@@ -77,7 +77,7 @@ void SymmetricState::check_usable() const {
 
 void SymmetricState::create(std::size_t nbytes) {
   const std::lock_guard lock(mutex);
-  note({.kind = Request::Kind::kPool, .nbytes = nbytes, .number = static_cast<std::uint64_t>(channels)});
+  note({.kind = SymmetricRequest::Kind::kPool, .nbytes = nbytes, .number = static_cast<std::uint64_t>(channels)});
   const std::size_t lines = static_cast<std::size_t>(channels) * static_cast<std::size_t>(group.size());
   const std::vector<Record> records = meet_and_map(nbytes, lines);
   if (TESSERA_MUTANT("thread.symmetric_zeroed_late")) stream.fill(pad.first, 0, 4, lines * sizeof(SignalLine) / 4);
@@ -166,7 +166,7 @@ std::byte* SymmetricState::find(std::uint64_t offset, int peer) {
   return segment.peers[static_cast<std::size_t>(peer)] + inside;
 }
 
-void SymmetricState::note(const Request& request) {
+void SymmetricState::note(const SymmetricRequest& request) {
   log.add(request);
   digest.store(log.digest, std::memory_order_release);
 }
@@ -175,14 +175,14 @@ std::uint64_t SymmetricState::allocate(std::size_t nbytes) {
   const std::lock_guard lock(mutex);
   check_usable();
   const std::uint64_t offset = plan.allocate(nbytes);
-  note({.kind = Request::Kind::kAllocate, .nbytes = nbytes});
+  note({.kind = SymmetricRequest::Kind::kAllocate, .nbytes = nbytes});
   return offset;
 }
 
 void SymmetricState::free(std::uint64_t offset, std::size_t nbytes) noexcept {
   const std::lock_guard lock(mutex);
   plan.free(offset, nbytes);
-  note({.kind = Request::Kind::kFree, .nbytes = nbytes, .number = offset});
+  note({.kind = SymmetricRequest::Kind::kFree, .nbytes = nbytes, .number = offset});
 }
 
 void SymmetricState::signal(Signal signal, const device::Stream& on) {

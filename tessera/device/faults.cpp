@@ -48,7 +48,7 @@ void FaultInjector::pass_armed(DriverCall call) {
   Fault& fault = faults_[static_cast<std::size_t>(call)];
   ++fault.calls;
   if (fault.remaining == 0 || --fault.remaining > 0) return;
-  const auto text = detail::concat("injected fault in driver call '", to_string(call), "'");
+  const auto text = tessera::detail::concat("injected fault in driver call '", to_string(call), "'");
   switch (fault.error) {
     case ErrorKind::kOutOfMemory: TESSERA_THROW(OutOfMemory, text);
     case ErrorKind::kTimeout: TESSERA_THROW(TimeoutError, text);

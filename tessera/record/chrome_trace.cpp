@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -20,7 +19,9 @@
 namespace tessera::record {
 namespace {
 
+using detail::ChromeKernel;
 using detail::ChromeLaunch;
+using detail::ChromeMark;
 using detail::ChromePlan;
 using detail::ChromeRow;
 using detail::JsonText;
@@ -55,50 +56,90 @@ int world_rank(const Group& group, int place) {
              : place;
 }
 
-// Writes one trace. What must be in it comes first; launches follow as far as there is room, the latest for sure.
+// Writes one trace. What must be in it comes first; launches, kernels and marks that have ended follow as far as there
+// is room, the latest for sure.
 class TraceWriter {
  public:
-  TraceWriter(const Evidence& evidence, const Rank& rank, const detail::ChromeShared& shared)
-      : evidence_(evidence), rank_(rank), shared_(shared), plan_(detail::chrome_plan(evidence, rank, shared)) {
+  TraceWriter(const Evidence& evidence, const Rank& rank, const detail::ChromeShared& shared,
+              const ChromeOptions& options)
+      : evidence_(evidence),
+        rank_(rank),
+        shared_(shared),
+        options_(options),
+        plan_(detail::chrome_plan(evidence, rank, shared, options.since_ns)) {
     for (const Group& group : rank_.groups) lists_[&group] = list_of(group.ranks);
+    order_events();
   }
 
-  ChromeTrace write(std::ostream& out, const ChromeOptions& options) {
+  ChromeTrace write(std::ostream& out) {
     JsonText json;
     put_header(json);
     put_names(json);
     put_state(json);
-    put_marks(json);
+    for (const ChromeMark& mark : plan_.marks) {
+      if (mark.is_open) put_mark(json, mark);
+    }
     std::string fixed = json.take();
-    const std::size_t skipped = first_that_fits(json, fixed.size(), options.max_nbytes);
+    const std::size_t skipped = first_that_fits(json, fixed.size());
     out << fixed;
     std::uint64_t nbytes = fixed.size();
-    for (std::size_t i = skipped; i < plan_.launches.size(); ++i) {
-      put_launch(json, i);
+    for (std::size_t i = skipped; i < events_.size(); ++i) {
+      put_event(json, events_[i]);
       nbytes += json.text().size();
       json.send(out);
     }
-    if (skipped > 0) put_left_out(json, skipped, plan_.launches[skipped - 1].when_ns, options.max_nbytes);
+    if (skipped > 0) put_left_out(json, skipped, events_[skipped - 1].when_ns);
     json.line().close(']').close('}');
     nbytes += json.text().size() + 1;
     json.send(out);
     out << '\n';
     TESSERA_CHECK_AS(IoError, out.good(), "the Chrome trace of rank ", rank_.rank, ": writing failed");
-    return {{}, rank_.rank, nbytes, plan_.launches.size() - skipped, skipped};
+    return {{}, rank_.rank, nbytes, events_.size() - skipped, skipped};
   }
 
  private:
-  // How many of the oldest launches must be left out.
-  std::size_t first_that_fits(JsonText& json, std::size_t fixed, std::uint64_t max_nbytes) {
+  // What may be left out, in order of time.
+  enum class Kind : std::uint8_t { kLaunch, kMark, kKernel };
+  struct Event {
+    std::int64_t when_ns = 0;
+    Kind kind = Kind::kLaunch;
+    std::size_t index = 0;  // in the plan's list of its kind
+  };
+
+  void order_events() {
+    events_.reserve(plan_.launches.size() + plan_.marks.size() + plan_.kernels.size());
+    for (std::size_t i = 0; i < plan_.launches.size(); ++i) {
+      events_.push_back({plan_.launches[i].when_ns, Kind::kLaunch, i});
+    }
+    for (std::size_t i = 0; i < plan_.marks.size(); ++i) {
+      if (!plan_.marks[i].is_open) events_.push_back({plan_.marks[i].begin_ns, Kind::kMark, i});
+    }
+    for (std::size_t i = 0; i < plan_.kernels.size(); ++i) {
+      events_.push_back({plan_.kernels[i].begin_ns, Kind::kKernel, i});
+    }
+    std::stable_sort(events_.begin(), events_.end(),
+                     [](const Event& a, const Event& b) { return a.when_ns < b.when_ns; });
+  }
+
+  void put_event(JsonText& json, const Event& event) const {
+    switch (event.kind) {
+      case Kind::kLaunch: return put_launch(json, event.index);
+      case Kind::kMark: return put_mark(json, plan_.marks[event.index]);
+      case Kind::kKernel: return put_kernel(json, plan_.kernels[event.index]);
+    }
+  }
+
+  // How many of the oldest must be left out.
+  std::size_t first_that_fits(JsonText& json, std::size_t fixed) {
     const std::string_view tail = "\n]}\n";
-    put_left_out(json, plan_.launches.size(), shared_.base_ns, max_nbytes);
+    put_left_out(json, events_.size(), shared_.base_ns);
     const std::uint64_t least = fixed + json.take().size() + kDigits + tail.size();
-    TESSERA_CHECK(least <= max_nbytes, "the Chrome trace of rank ", rank_.rank, " needs ", least,
-                  " bytes before its first launch, and may have ", max_nbytes, "; allow more");
-    std::uint64_t left = max_nbytes - least;
-    std::size_t first = plan_.launches.size();
+    TESSERA_CHECK(least <= options_.max_nbytes, "the Chrome trace of rank ", rank_.rank, " needs ", least,
+                  " bytes before its first launch, and may have ", options_.max_nbytes, "; allow more");
+    std::uint64_t left = options_.max_nbytes - least;
+    std::size_t first = events_.size();
     while (first > 0) {
-      put_launch(json, first - 1);
+      put_event(json, events_[first - 1]);
       const std::size_t nbytes = json.take().size();
       if (nbytes > left) break;
       left -= nbytes;
@@ -168,18 +209,8 @@ class TraceWriter {
                    fmt::format("stream {}{}", row.stream, row.lane == 0 ? "" : fmt::format(", beside {}", row.lane)));
       put_metadata(json, "thread_sort_index", plan_.first_device + row.device, row.number, "sort_index", row.number);
     }
-    std::set<std::uint64_t> threads;
-    for (const ChromeLaunch& each : plan_.launches) {
-      if (each.is_asked_drawn) threads.insert(each.launch->thread);
-    }
-    for (const Mark& mark : rank_.marks) {
-      if (const std::uint64_t number = detail::number_in(mark.thread); number != 0) threads.insert(number);
-    }
-    for (const std::uint64_t thread : threads) {
-      put_metadata(json, "thread_name", plan_.process, thread, "name", fmt::format("thread {}", thread));
-    }
-    for (const auto& [name, number] : plan_.threads) {
-      put_metadata(json, "thread_name", plan_.process, number, "name", name.empty() ? "thread" : name);
+    for (const auto& [row, name] : plan_.threads) {
+      put_metadata(json, "thread_name", plan_.process, row, "name", name);
     }
   }
 
@@ -200,7 +231,7 @@ class TraceWriter {
       json.field("Device", memory.device).close('}').close('}');
     }
     for (const LastLaunch& last : rank_.launches) {
-      if (last.when_ns <= 0) continue;
+      if (last.when_ns <= 0 || last.when_ns < options_.since_ns) continue;
       const auto row = std::find_if(plan_.rows.begin(), plan_.rows.end(), [&](const ChromeRow& each) {
         return plan_.devices[each.device] == last.device && each.stream == last.stream && each.lane == 0;
       });
@@ -210,19 +241,16 @@ class TraceWriter {
     }
   }
 
-  void put_marks(JsonText& json) const {
-    std::vector<const Mark*> marks;
-    for (const Mark& mark : rank_.marks) {
-      if (mark.since_ns > 0) marks.push_back(&mark);
-    }
-    // The outer first: where two begin at once, viewers nest by the order in the file.
-    std::stable_sort(marks.begin(), marks.end(),
-                     [](const Mark* a, const Mark* b) { return a->since_ns < b->since_ns; });
-    for (const Mark* mark : marks) {
-      event(json, "X", "user_annotation", fmt::format("{} {}", mark->name, mark->value), plan_.process,
-            detail::thread_of(plan_, *mark));
-      at(json, mark->since_ns).key("dur").microseconds(plan_.until_ns - mark->since_ns).close('}');
-    }
+  void put_mark(JsonText& json, const ChromeMark& mark) const {
+    event(json, "X", "user_annotation", mark.text, plan_.process, mark.thread);
+    at(json, mark.begin_ns).key("dur").microseconds(mark.end_ns - mark.begin_ns).close('}');
+  }
+
+  void put_kernel(JsonText& json, const ChromeKernel& kernel) const {
+    const ChromeRow& row = plan_.rows[kernel.row];
+    event(json, "X", "kernel", *kernel.name, plan_.first_device + row.device, row.number);
+    at(json, kernel.begin_ns).key("dur").microseconds(kernel.end_ns - kernel.begin_ns);
+    json.key("args").open('{').field("stream", row.stream).close('}').close('}');
   }
 
   void put_launch(JsonText& json, std::size_t index) const {
@@ -321,17 +349,19 @@ class TraceWriter {
     json.close(']');
   }
 
-  void put_left_out(JsonText& json, std::size_t count, std::int64_t last_ns, std::uint64_t max_nbytes) const {
+  void put_left_out(JsonText& json, std::size_t count, std::int64_t last_ns) const {
     event(json, "M", "", "tessera_left_out", plan_.process, 0).key("ts").microseconds(0);
-    json.key("args").open('{').field("launches", count).field("of", plan_.launches.size());
-    json.key("up_to").microseconds(last_ns - shared_.base_ns).field("max_nbytes", max_nbytes);
-    json.field("why", "the oldest launches did not fit the size of the file").close('}').close('}');
+    json.key("args").open('{').field("events", count).field("of", events_.size());
+    json.key("up_to").microseconds(last_ns - shared_.base_ns).field("max_nbytes", options_.max_nbytes);
+    json.field("why", "the oldest launches, kernels and marks did not fit the size of the file").close('}').close('}');
   }
 
   const Evidence& evidence_;
   const Rank& rank_;
   const detail::ChromeShared& shared_;
+  ChromeOptions options_;
   ChromePlan plan_;
+  std::vector<Event> events_;
   std::unordered_map<const Group*, std::string> lists_;  // of members, as text
 };
 
@@ -341,19 +371,19 @@ ChromeTrace write_chrome_trace(std::ostream& out, const Evidence& evidence, std:
                                const ChromeOptions& options) {
   TESSERA_CHECK(index < evidence.ranks.size(), "Chrome trace: there are ", evidence.ranks.size(), " ranks, and rank ",
                 index, " was asked for");
-  const detail::ChromeShared shared = detail::chrome_shared(evidence);
-  return TraceWriter(evidence, evidence.ranks[index], shared).write(out, options);
+  const detail::ChromeShared shared = detail::chrome_shared(evidence, options.since_ns);
+  return TraceWriter(evidence, evidence.ranks[index], shared, options).write(out);
 }
 
 std::vector<ChromeTrace> write_chrome_traces(const Evidence& evidence, const std::string& directory,
                                              const ChromeOptions& options) {
-  const detail::ChromeShared shared = detail::chrome_shared(evidence);
+  const detail::ChromeShared shared = detail::chrome_shared(evidence, options.since_ns);
   std::vector<ChromeTrace> traces;
   for (const Rank& rank : evidence.ranks) {
     if (rank.state == RankState::kMissing) continue;
     const std::string path = (std::filesystem::path(directory) / fmt::format("trace_rank_{}.json", rank.rank)).string();
     AtomicFile file(path);
-    ChromeTrace trace = TraceWriter(evidence, rank, shared).write(file.stream(), options);
+    ChromeTrace trace = TraceWriter(evidence, rank, shared, options).write(file.stream());
     file.commit();
     trace.path = path;
     traces.push_back(std::move(trace));

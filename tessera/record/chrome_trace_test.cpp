@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <regex>
 #include <sstream>
 #include <nlohmann/json.hpp>
@@ -17,13 +16,16 @@
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/record/testing/small_evidence.h"
+#include "tessera/record/testing/trace_rows.h"
 
 namespace tessera::record {
 namespace {
 
 using nlohmann::json;
+using record::testing::events;
 using record::testing::kStart;
 using record::testing::launch_of;
+using record::testing::overlap;
 using record::testing::small_evidence;
 using ::testing::ElementsAre;
 
@@ -42,14 +44,6 @@ Written write(const Evidence& evidence, std::size_t index = 0, const ChromeOptio
   return written;
 }
 
-std::vector<json> events(const json& trace, const std::string& key, const std::string& value) {
-  std::vector<json> found;
-  for (const json& event : trace.at("traceEvents")) {
-    if (event.contains(key) && event.at(key) == value) found.push_back(event);
-  }
-  return found;
-}
-
 std::string content(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -62,26 +56,6 @@ void compare_with_golden(const std::string& name, const std::string& bytes) {
   ASSERT_FALSE(golden.empty()) << path;
   EXPECT_TRUE(golden == bytes) << name << " differs from what is written now; if that is meant, run this test with "
                                << "WRITE_GOLDENS=1 and look at the difference";
-}
-
-// Slices of a row may nest and must not overlap otherwise; returns the first pair that does.
-std::string overlap(const json& trace) {
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::pair<std::int64_t, std::int64_t>>> rows;
-  const auto ns = [](const json& number) { return std::llround(number.get<double>() * 1000); };
-  for (const json& event : events(trace, "ph", "X")) {
-    const std::int64_t begin = ns(event.at("ts"));
-    rows[{event.at("pid"), event.at("tid")}].emplace_back(begin, begin + ns(event.at("dur")));
-  }
-  for (const auto& [row, slices] : rows) {
-    for (const auto& a : slices) {
-      for (const auto& b : slices) {
-        if (a.first < b.first && b.first < a.second && a.second < b.second) {
-          return "row " + std::to_string(row.second) + " at " + std::to_string(b.first);
-        }
-      }
-    }
-  }
-  return {};
 }
 
 TEST(ChromeTrace, IsTheSameBytesAsTheGoldenFiles) {
@@ -321,12 +295,12 @@ TEST(ChromeTrace, AFullFileIsClosedInOrderAndSaysWhatWasLeftOut) {
     EXPECT_LE(cut.text.size(), max);
     EXPECT_GT(cut.text.size(), max - 3000) << "the room is used";
     EXPECT_EQ(cut.told.nbytes, cut.text.size());
-    EXPECT_EQ(cut.told.launches + cut.told.left_out, whole.told.launches);
+    EXPECT_EQ(cut.told.events + cut.told.left_out, whole.told.events);
     const std::vector<json> said = events(cut.parsed, "name", "tessera_left_out");
     ASSERT_EQ(said.size(), 1U);
     EXPECT_EQ(said[0].at("ph"), "M");
-    EXPECT_EQ(said[0].at("args").at("launches"), cut.told.left_out);
-    EXPECT_EQ(said[0].at("args").at("of"), whole.told.launches);
+    EXPECT_EQ(said[0].at("args").at("events"), cut.told.left_out);
+    EXPECT_EQ(said[0].at("args").at("of"), whole.told.events);
     EXPECT_EQ(events(cut.parsed, "cat", "kernel").back(), events(whole.parsed, "cat", "kernel").back())
         << "the latest is kept";
   }

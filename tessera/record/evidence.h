@@ -96,6 +96,7 @@ struct Mark {
   std::int64_t value = 0;     ///< 117
   std::string thread = {};    ///< name of the thread, or its number
   std::int64_t since_ns = 0;  ///< when it began
+  std::uint32_t tid = 0;      ///< number of the thread, of the operating system; 0: not known
 };
 
 /// The memory of one device, as the rank's allocator had it.
@@ -139,6 +140,7 @@ struct Rank {
   std::string file = {};                  ///< what it was read from
   std::string host = {};                  ///< where it ran
   std::uint64_t pid = 0;                  ///< its process
+  std::int64_t first_ns = 0;              ///< of the first record of its launches and marks that is left; 0: none
   std::int64_t last_ns = 0;               ///< of the last record: when it was last seen to do something
   std::uint64_t lost = 0;                 ///< records of communication that were overwritten
   std::vector<Group> groups = {};         ///< it is in

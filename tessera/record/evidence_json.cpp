@@ -74,7 +74,7 @@ void put_standing(JsonText& json, const Rank& rank) {
   json.close(']').line().key("marks").open('[');
   for (const Mark& mark : rank.marks) {
     json.open('{').field("name", mark.name).field("value", mark.value).field("thread", mark.thread);
-    json.field("since_ns", mark.since_ns).close('}');
+    json.field("since_ns", mark.since_ns).field("tid", mark.tid).close('}');
   }
   json.close(']').line().key("memory").open('[');
   for (const Memory& memory : rank.memory) {
@@ -97,7 +97,7 @@ void put_standing(JsonText& json, const Rank& rank) {
 void put(std::ostream& out, JsonText& json, const Rank& rank) {
   json.line().open('{').field("rank", rank.rank).field("state", word_of(rank.state)).field("reason", rank.reason);
   json.field("signal", rank.signal).field("file", rank.file).field("host", rank.host).field("pid", rank.pid);
-  json.field("last_ns", rank.last_ns).field("lost", rank.lost);
+  json.field("first_ns", rank.first_ns).field("last_ns", rank.last_ns).field("lost", rank.lost);
   put_standing(json, rank);
   json.line().key("groups").open('[');
   for (const Group& group : rank.groups) put(out, json, group);

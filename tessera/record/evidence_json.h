@@ -2,9 +2,9 @@
 // (0: not known), sizes are bytes.
 //
 //   {"format": "tessera evidence", "version": 1, "source", "world_size", "taken_ns", "problems": [],
-//    "ranks": [{"rank", "state", "reason", "signal", "file", "host", "pid", "last_ns", "lost",
+//    "ranks": [{"rank", "state", "reason", "signal", "file", "host", "pid", "first_ns", "last_ns", "lost",
 //               "makings":  [{"what", "from", "number", "ranks": [], "since_ns", "stage", "failure"}],
-//               "marks":    [{"name", "value", "thread", "since_ns"}],
+//               "marks":    [{"name", "value", "thread", "since_ns", "tid"}],
 //               "memory":   [{"device", "live_nbytes", "mapped_nbytes", "refused_nbytes",
 //                             "owners": [{"label", "nbytes"}]}],
 //               "launches": [{"name", "device", "stream", "when_ns"}],

@@ -159,6 +159,7 @@ void read_standing(const Json& in, Rank& rank) {
     read(each, "value", one.value);
     read(each, "thread", one.thread);
     read(each, "since_ns", one.since_ns);
+    read(each, "tid", one.tid);
   });
   read_list(in, "memory", [&](const Json& each) {
     Memory& one = rank.memory.emplace_back();
@@ -192,6 +193,7 @@ Rank rank_of(const Json& in) {
   read(in, "file", one.file);
   read(in, "host", one.host);
   read(in, "pid", one.pid);
+  read(in, "first_ns", one.first_ns);
   read(in, "last_ns", one.last_ns);
   read(in, "lost", one.lost);
   read_standing(in, one);

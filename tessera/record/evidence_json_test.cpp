@@ -39,10 +39,13 @@ TEST(EvidenceJson, HoldsTheRunItsRanksAndTheirStanding) {
   EXPECT_EQ(first.at("state"), "running");
   EXPECT_EQ(first.at("pid"), 4242);
   EXPECT_EQ(first.at("host"), "node7");
+  EXPECT_EQ(first.at("first_ns"), evidence.ranks[0].first_ns);
   EXPECT_EQ(first.at("last_ns"), evidence.ranks[0].last_ns);
-  EXPECT_EQ(
-      first.at("marks").at(0),
-      (json{{"name", "step"}, {"value", 117}, {"thread", "4243"}, {"since_ns", evidence.ranks[0].marks[0].since_ns}}));
+  EXPECT_EQ(first.at("marks").at(0), (json{{"name", "step"},
+                                           {"value", 117},
+                                           {"thread", "4243"},
+                                           {"since_ns", evidence.ranks[0].marks[0].since_ns},
+                                           {"tid", 0}}));
   EXPECT_EQ(first.at("memory").at(0), (json{{"device", "host"},
                                             {"live_nbytes", 1000},
                                             {"mapped_nbytes", 4096},

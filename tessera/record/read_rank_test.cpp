@@ -45,6 +45,7 @@ TEST_F(RankRecords, MarksAreReadFromTheOutermostIn) {
   EXPECT_EQ(marks[0].name, "step");
   EXPECT_EQ(marks[0].value, 117);
   EXPECT_NE(marks[0].since_ns, 0);
+  EXPECT_EQ(marks[0].tid, tid);
   EXPECT_EQ(marks[1].name, "load");
   EXPECT_NE(marks[1].thread, "");
   EXPECT_NE(marks[1].thread, std::to_string(tid)) << "the file knows the name of the thread";
@@ -68,6 +69,8 @@ TEST_F(RankRecords, TheLastLaunchOfEachStreamIsReadTheLatestFirst) {
   EXPECT_EQ(launches[2].device, "cuda:0");
   EXPECT_EQ(launches[2].stream, 3U);
   EXPECT_NE(launches[2].when_ns, 0);
+  EXPECT_GT(detail::first_launch_ns(file()), 0);
+  EXPECT_LE(detail::first_launch_ns(file()), launches[2].when_ns);
 }
 
 TEST_F(RankRecords, MemoryIsSummedByDeviceAndOwner) {

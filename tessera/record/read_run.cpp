@@ -166,6 +166,7 @@ class RunReader {
       problems.push_back(tessera::detail::concat(file.path, ": its header says rank ", info.rank,
                                                  "; taken for the one that its name says"));
     }
+    rank.first_ns = detail::first_launch_ns(*opened);
     rank.last_ns = detail::last_record_ns(*opened);
     for (const probe::RingInfo& ring : opened->rings()) rank.lost += ring.name == "comm" ? ring.overwritten : 0;
     rank.groups = detail::read_groups(*opened, options_.last_launches, problems);

@@ -1,5 +1,6 @@
 // Run directories whose record files and launch.json are spoilt in many ways, and read. The reader may refuse with
-// IoError or complain in problems; it must not crash, hang or read out of bounds, and what it shows must hold together.
+// IoError or complain in problems; it must not crash, hang or read out of bounds, and what it shows must hold together:
+// the evidence, Chrome traces and the report's spans of what ran.
 //   record_read_run_fuzz [--runs N] [--seed S] [--seconds T]
 #include <algorithm>
 #include <cstdlib>
@@ -8,8 +9,10 @@
 #include <fstream>
 #include <mutex>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
+#include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
 #include "tessera/base/probe/detail/layout.h"
@@ -20,8 +23,13 @@
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
 #include "tessera/device/graph.h"
+#include "tessera/device/launch_records.h"
+#include "tessera/record/chrome_trace.h"
 #include "tessera/record/read_run.h"
+#include "tessera/record/report/detail/spans.h"
+#include "tessera/record/scope.h"
 #include "tessera/record/testing/evidence_check.h"
+#include "tessera/record/testing/trace_rows.h"
 
 namespace tessera::record {
 namespace {
@@ -47,6 +55,14 @@ std::vector<std::string> valid_files() {
     const comm::ProcessGroup world = comm::world();
     float x[64] = {};
     const int rank = world.rank();
+    const device::ProfileWindow window;
+    const Scope epoch("epoch", 1);
+    for (int step = 0; step < 4; ++step) {
+      const Scope scope("step", step);
+      stream.run([] {}, {.label = "forward"});
+      const Scope inner("data", step);
+      stream.fill(x, 0, 4, 16, "filled");
+    }
     world.all_reduce(x, x, 64, DType::kF32, {}, stream).wait();
     const comm::Operation send{.kind = comm::OpKind::kSend,
                                .dtype = DType::kF32,
@@ -92,10 +108,10 @@ FileHeader header_of(const std::string& bytes) {
   return header;
 }
 
-// Slots of the comm ring with a word replaced and a right check: they reach the reader of groups.
+// Slots of a ring with a word replaced and a right check: they reach the readers of groups, launches and marks.
 void spoil_slots(Random& random, std::string& bytes) {
   for (const Section& section : header_of(bytes).sections) {
-    if (section.type != SectionType::kRing || std::string_view(section.name) != "comm") continue;
+    if (section.type != SectionType::kRing || std::string_view(section.name) == "memory") continue;
     for (std::uint64_t changes = 1 + random() % 20; changes > 0; --changes) {
       const std::uint64_t index = random() % 64;
       char* at = bytes.data() + section.offset + sizeof(RingHead) + index * kSlotBytes;
@@ -160,6 +176,24 @@ std::string launch_text(Random& random) {
   return text;
 }
 
+// What is drawn of the evidence, with the rest of the files behind it.
+std::string wrong_in_drawings(const Evidence& evidence) {
+  for (std::size_t i = 0; i < evidence.ranks.size(); ++i) {
+    std::ostringstream out;
+    (void)write_chrome_trace(out, evidence, i);
+    if (std::string wrong = testing::overlap(nlohmann::json::parse(out.str())); !wrong.empty()) {
+      return "slices of a trace overlap: " + wrong;
+    }
+  }
+  for (const detail::Lane& lane : detail::spans_of(evidence).lanes) {
+    for (const detail::Span& span : lane.spans) {
+      if (span.end_ns < span.begin_ns) return "a span that ends before it begins";
+    }
+    if (!std::ranges::is_sorted(lane.spans, {}, &detail::Span::begin_ns)) return "spans of a lane out of order";
+  }
+  return {};
+}
+
 std::string one(const std::string& directory, const std::vector<std::string>& valid, std::uint64_t seed) {
   Random random(seed);
   for (const auto& entry : fs::directory_iterator(directory)) fs::remove(entry.path());
@@ -175,6 +209,7 @@ std::string one(const std::string& directory, const std::vector<std::string>& va
   if (seed > 1 && random() % 2 == 0) std::ofstream(directory + "/launch.json") << launch_text(random);
   try {
     const Evidence evidence = read_run(directory);
+    if (std::string wrong = wrong_in_drawings(evidence); !wrong.empty()) return wrong;
     if (seed > 1) return testing::inconsistency(evidence);
     if (!evidence.problems.empty()) return "as written: " + evidence.problems.front();
     const std::vector<Launch>& launches = evidence.ranks.at(2).groups.at(0).launches;

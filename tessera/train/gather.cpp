@@ -120,9 +120,7 @@ struct Gatherer::State {
       scope.emplace(side);
     }
     std::optional<ExposedTime::Scope> waiting;
-    // A replay of what is captured runs one stream after the other: it waits on either.
-    if (is_cut && (!side || side.is_capturing()))
-      waiting.emplace(exposed, tensor::current_stream(unit.leaves[0].device()));
+    if (is_cut && !side) waiting.emplace(exposed, tensor::current_stream(unit.leaves[0].device()));
     auto out = std::make_shared<Gathered>(gathered(unit), held);
     waiting.reset();
     if (side) {
@@ -141,15 +139,18 @@ struct Gatherer::State {
 
   // A unit for calls on the current stream, and the next one in this direction on its way.
   std::shared_ptr<Gathered> take(std::size_t number) {
+    const device::Stream current = tensor::current_stream(units[number]->leaves[0].device());
+    std::optional<ExposedTime::Scope> waiting;
+    // A replay may run what is gathered from here on beside the current stream or, in the order of the capture, in
+    // between: either way the current stream has nothing else to do until it has been waited for.
+    if (side && current.is_capturing()) waiting.emplace(exposed, current);
     std::shared_ptr<Gathered> out = ahead_of == number ? std::move(ahead) : nullptr;
     ahead = nullptr;
     ahead_of.reset();
     if (!out) out = start(number);
     prefetch_behind(number);
     if (out->ready) {
-      const device::Stream& current = tensor::current_stream(side.device());
-      std::optional<ExposedTime::Scope> waiting;
-      if (!current.is_capturing()) waiting.emplace(exposed, current);
+      if (!waiting) waiting.emplace(exposed, current);
       current.wait(out->ready);
     }
     return out;

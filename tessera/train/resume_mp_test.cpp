@@ -1,12 +1,13 @@
 // Runs that are killed and started again, with ranks as processes: whenever that happens, what is left in the end is
 // what a run that was never killed leaves, bit for bit.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <ctime>
+#include <functional>
 #include <random>
 #include <nlohmann/json.hpp>
 

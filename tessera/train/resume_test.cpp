@@ -1,12 +1,13 @@
 // How a run uses its checkpoints, in one process: what it goes on from, what it refuses, what it leaves.
 #include <gtest/gtest.h>
-#include <signal.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
+#include "tessera/record/testing/trace_rows.h"
 #include "tessera/tensor/safetensors.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/detail/resume.h"
@@ -244,18 +245,35 @@ TEST_F(RunAgain, NeverRefusesAndAPathBeginsFromThere) {
   expect_error<IoError>([&] { (void)run_and(nothing); }, {"nothing", "no good checkpoint"});
 }
 
-TEST_F(RunAgain, ADamagedCheckpointIsPassedOverWithAWord) {
-  begin(config());
-  const fs::path last = path() / "checkpoints" / "step-000000005";
-  for (const auto& entry : fs::directory_iterator(last)) {
+// Changes a byte of a tensor in each file.
+void damage(const fs::path& checkpoint) {
+  for (const auto& entry : fs::directory_iterator(checkpoint)) {
     if (!entry.path().filename().string().starts_with("rank-")) continue;
     std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-5, std::ios::end);
     file.put('\x7f');
   }
+}
+
+TEST_F(RunAgain, ADamagedCheckpointThatIsNamedIsRefused) {
+  begin(config());
+  const fs::path named = path() / "checkpoints" / "step-000000004";
+  damage(named);
+  Config from = config("elsewhere");
+  from.checkpoint.resume = named.string();
+  expect_error<IoError>([&] { (void)run_and(from); },
+                        {named.string(), "rank-000000.safetensors", "checksum is wrong", "verify"});
+  EXPECT_FALSE(fs::exists(path("elsewhere") / "config.toml"));
+  fs::remove(named / "index.json");
+  expect_error<IoError>([&] { (void)run_and(from); }, {named.string(), "index.json", "No such file"});
+}
+
+TEST_F(RunAgain, ADamagedCheckpointIsPassedOverWithAWord) {
+  begin(config());
+  damage(path() / "checkpoints" / "step-000000005");
   EXPECT_EQ(run_and(config()).resumed_from, std::vector<std::int64_t>{4});
-  EXPECT_TRUE(contains(said, "step-000000005")) << said;
-  EXPECT_TRUE(contains(said, "going on after step 4")) << said;
+  EXPECT_TRUE(contains(said, "step-000000005 is passed over")) << said;
+  EXPECT_TRUE(contains(said, "\ngoing on after step 4")) << "on a line of its own\n" << said;
   EXPECT_EQ(testing::wrong_lines(path(), 12, 1), "");
   (void)run_and(config("whole"));
   EXPECT_EQ(difference(left_by(path()), left_by(path("whole"))), "");
@@ -332,12 +350,47 @@ TEST_F(RunAgain, StepsAreProfiledAsTheOptionsSay) {
   EXPECT_TRUE(contains(said, "profile of steps 3 to 4: " + (path() / "profile-3").string() + "\n")) << said;
   const auto two = kernels_in(path() / "profile-3" / "rank-0.trace.json");
   EXPECT_GT(two.size(), 5u) << "kernels have names";
+  const auto trace = nlohmann::json::parse(content(path() / "profile-3" / "rank-0.trace.json"));
+  EXPECT_EQ(record::testing::overlap(trace), "");
+  for (const char* step : {"step 3", "step 4"})
+    EXPECT_EQ(record::testing::events(trace, "name", step).size(), 1u) << step;
+  for (const char* step : {"step 2", "step 5"})
+    EXPECT_TRUE(record::testing::events(trace, "name", step).empty()) << step << " is not in the window";
   Config one = this->config("one");
   one.run.profile_steps = "3";
   (void)run_and(one);
   for (const auto& [name, count] : kernels_in(path("one") / "profile-3" / "rank-0.trace.json"))
     EXPECT_EQ(two.at(name), 2 * count) << name << ": only what ran in the window is in it";
   EXPECT_TRUE(content(path() / "profile-3" / "rank-0.memory.pickle").starts_with("\x80\x04"));
+}
+
+// A collective is in a profile once, asked for or replayed; the graph that replays it is a kernel.
+TEST_F(RunAgain, CollectivesAreInAProfileOnce) {
+  Config config = this->config();
+  config.mesh.fsdp = 2;
+  config.run.profile_steps = "4..5";
+  Config replayed = config;
+  replayed.train.graph = true;
+  replayed.run.directory = path("replayed").string();
+  simulate(2, [&] { (void)run(config, nullptr); });
+  simulate(2, [&] { (void)run(replayed, nullptr); });
+  const auto collectives_in = [&](const fs::path& left, const char* rank) {
+    const auto trace = nlohmann::json::parse(content(left / "profile-4" / (std::string(rank) + ".trace.json")));
+    EXPECT_EQ(record::testing::overlap(trace), "");
+    EXPECT_TRUE(record::testing::events(trace, "name", "all_gather").empty()) << "its launch is drawn";
+    std::map<std::string, int> found;
+    for (const auto& event : record::testing::events(trace, "cat", "kernel")) {
+      if (event.at("args").contains("Collective name")) ++found[event.at("args").at("Collective name")];
+    }
+    return found;
+  };
+  for (const char* rank : {"rank-0", "rank-1"}) {
+    const auto asked = collectives_in(path(), rank);
+    EXPECT_GT(asked.at("_allgather_base"), 0);
+    const auto in_graph = collectives_in(path("replayed"), rank);
+    EXPECT_EQ(in_graph, asked);
+    EXPECT_EQ(kernels_in(path("replayed") / "profile-4" / (std::string(rank) + ".trace.json")).at("graph"), 2);
+  }
 }
 
 TEST_F(RunAgain, ASignalOrAFileAsksForAProfileOfTheNextSteps) {

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <sstream>
@@ -22,36 +21,24 @@
 #include "tessera/comm/testing/forked.h"
 #include "tessera/comm/testing/mpirun.h"
 #include "tessera/comm/world.h"
-#include "tessera/device/device.h"
 #include "tessera/record/scope.h"
 #include "tessera/watch/report.h"
+#include "tessera/watch/testing/ranks.h"
 
 namespace tessera::watch {
 namespace {
 
 using namespace std::chrono_literals;
-using comm::OpKind;
 using comm::ProcessGroup;
 
 constexpr int kRanks = 3;
 constexpr int kCulprit = 1;
 
-std::string content(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-void barrier(const ProcessGroup& group) {
-  group.launch({.kind = OpKind::kBarrier}, device::Device::get("host").default_stream()).wait();
-}
 ProcessGroup start_world() {
   ProcessGroup world = comm::world();
   for (int i = 0; i < 3; ++i) barrier(world);
   world.set_deadline(1200ms);  // longer than what counts as being at work
   return world;
-}
-[[noreturn]] void be_stuck() {
-  for (;;) ::pause();
 }
 // The culprit stays in a mark, the others wait for it.
 void stuck(int rank) {

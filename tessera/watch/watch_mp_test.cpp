@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <sstream>
@@ -24,8 +23,8 @@
 #include "tessera/comm/store/detail/descriptor.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
-#include "tessera/device/device.h"
 #include "tessera/watch/report.h"
+#include "tessera/watch/testing/ranks.h"
 #include "tessera/watch/watchdog.h"
 
 namespace tessera::watch {
@@ -35,35 +34,21 @@ using namespace std::chrono_literals;
 using comm::LaunchOptions;
 using comm::LaunchReport;
 using comm::OnFailure;
-using comm::OpKind;
 using comm::ProcessGroup;
 
 constexpr int kRanks = 3;
 constexpr int kCulprit = 1;
 
-std::string content(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
 // Where the launcher writes, for a rank that waits for its words.
 constexpr const char* kErrors = "WATCH_ERRORS";
 
 int rank() { return current_place().rank.value(); }
-void barrier(const ProcessGroup& group) {
-  group.launch({.kind = OpKind::kBarrier}, device::Device::get("host").default_stream()).wait();
-}
 ProcessGroup start(std::chrono::nanoseconds deadline) {
   init({.timeout = 60s});
   const ProcessGroup world = comm::world();
   barrier(world);
   world.set_deadline(deadline);
   return world;
-}
-// Busy for ever, as far as the others can see.
-[[noreturn]] void be_stuck() {
-  for (;;) ::pause();
 }
 // Returns when the report is there; it is, within the time that hung tests have.
 void wait_for_report() {

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
+#include <future>
+#include <latch>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -340,6 +343,45 @@ TEST(Replay, GoesParallelWhereItPays) {
     stream.synchronize();
   }
   EXPECT_GE(meeting.most, 2);
+}
+
+// Steps may wait for other ranks, which must not depend on whether there is a thread to help.
+TEST(Replay, WithoutAHelperBranchesRunInTheOrderOfTheCapture) {
+  const Device device = make(Mode::kThreaded);
+  const auto two_branches = [&](const std::function<void(int)>& step) {
+    const Stream a = device.create_stream();
+    const Stream b = device.create_stream();
+    const Event event = device.create_event();
+    a.begin_capture();
+    a.record(event);
+    b.wait(event);
+    for (const int number : {1, 3}) {
+      a.run([step, number] { step(number); });
+      b.run([step, number] { step(number + 1); });
+    }
+    b.record(event);
+    a.wait(event);
+    return a.end_capture().instantiate({.parallel = InstantiateOptions::Parallel::kAlways});
+  };
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  std::latch both(2);  // the only helper runs one of the first two steps, and stays there
+  const GraphExec busy = two_branches([&](int number) {
+    if (number > 2) return;
+    both.count_down();
+    ended.wait();
+  });
+  std::vector<int> order;
+  const GraphExec alone = two_branches([&](int number) { order.push_back(number); });
+  const Stream first = device.create_stream();
+  const Stream second = device.create_stream();
+  busy.launch(first);
+  both.wait();
+  alone.launch(second);
+  second.synchronize();
+  EXPECT_EQ(order, (std::vector{1, 2, 3, 4}));
+  end.set_value();
+  first.synchronize();
 }
 
 TEST(Replay, AFailingBranchSkipsTheRestAndParksItsError) {

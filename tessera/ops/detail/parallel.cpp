@@ -25,8 +25,8 @@ int default_budget() {
 }
 
 // One loop: threads take pieces by counting up, and the first error is kept.
-struct Loop {
-  Loop(std::int64_t all, std::int64_t each, PieceFn of) : count(all), grain(each), piece(of) {}
+struct SharedLoop {
+  SharedLoop(std::int64_t all, std::int64_t each, PieceFn of) : count(all), grain(each), piece(of) {}
 
   std::shared_ptr<RankContext> rank = current_rank();
   std::int64_t count;
@@ -71,7 +71,7 @@ class ThreadPool {
   }
 
   // Runs the loop with the helpers, or on the caller alone when they are taken.
-  void run(Loop& loop) {
+  void run(SharedLoop& loop) {
     const std::unique_lock busy(busy_, std::try_to_lock);
     if (!busy.owns_lock() || budget() == 1) {
       loop.work();
@@ -115,7 +115,7 @@ class ThreadPool {
       wake_.wait(lock, [&] { return is_stopping_ || round_ != seen; });
       if (is_stopping_) return;
       seen = round_;
-      Loop* loop = loop_;
+      SharedLoop* loop = loop_;
       lock.unlock();
       {
         const RankScope scope(loop->rank);
@@ -131,7 +131,7 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable done_;
-  Loop* loop_ = nullptr;
+  SharedLoop* loop_ = nullptr;
   std::uint64_t round_ = 0;
   int working_ = 0;
   bool is_stopping_ = false;
@@ -156,7 +156,7 @@ void set_thread_budget(int threads) {
 
 void run_pieces(std::int64_t count, std::int64_t grain, PieceFn piece) {
   TESSERA_CHECK(grain >= 1, "pieces of ", grain, ": at least 1");
-  Loop loop(count, grain, piece);
+  SharedLoop loop(count, grain, piece);
   if (is_in_piece) {
     loop.work();
   } else {

@@ -3,6 +3,7 @@
 
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/detail/rows_per_piece.h"
 #include "tessera/ops/index/detail/lines.h"
 #include "tessera/ops/index/index.h"
 #include "tessera/ops/shape/arrange.h"

@@ -6,6 +6,7 @@
 
 #include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
+#include "tessera/ops/detail/rows_per_piece.h"
 #include "tessera/ops/matrix/detail/gemm.h"
 #include "tessera/ops/nn/cross_entropy.h"
 #include "tessera/ops/nn/detail/cross_entropy_rows.h"

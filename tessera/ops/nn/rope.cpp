@@ -7,6 +7,7 @@
 
 #include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
+#include "tessera/ops/detail/rows_per_piece.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/ops/nn/detail/rows.h"
 #include "tessera/tensor/call.h"

@@ -2,6 +2,7 @@
 // part is made from the index maps of its dimensions.
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/detail/rows_per_piece.h"
 #include "tessera/ops/shape/arrange.h"
 #include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/copy_elements.h"

@@ -3,7 +3,15 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <optional>
+#include <set>
+#include <tuple>
 #include <unordered_map>
+
+#include "tessera/base/error.h"
+#include "tessera/record/detail/own_kernels.h"
+#include "tessera/record/detail/plausible.h"
+#include "tessera/record/detail/timed_records.h"
 
 namespace tessera::record::detail {
 namespace {
@@ -11,13 +19,10 @@ namespace {
 constexpr std::int64_t kAskedFor = 1000;                // ns: long enough to be seen and to hold a flow's end
 constexpr std::uint64_t kDeviceProcesses = 10'000'000;  // above what Linux gives to processes
 constexpr std::uint64_t kDevicesOfRank = 64;
-constexpr std::uint64_t kRowsBeside = 1'000'000;  // numbers of rows that are not a stream's own
-constexpr std::uint32_t kLanes = 64;              // beside each other; spoilt records could ask for any number
-constexpr std::uint64_t kNamedThreads = 1ull << 31;
-
-void see(std::int64_t& earliest, std::int64_t moment) {
-  if (moment > 0) earliest = std::min(earliest, moment);
-}
+constexpr std::uint64_t kRowsBeside = 1'000'000;     // numbers of rows that are not a stream's own
+constexpr std::uint32_t kLanes = 64;                 // beside each other; spoilt records could ask for any number
+constexpr std::uint64_t kNamedThreads = 1ull << 31;  // rows of threads that have a name and no number
+constexpr std::uint64_t kLostThreads = 1ull << 33;   // of those of which a record knows neither any more
 
 std::int64_t first_known(const Launch& launch) {
   // A replay was asked for when it was captured, which may be long ago.
@@ -27,21 +32,28 @@ std::int64_t first_known(const Launch& launch) {
   return std::max<std::int64_t>(launch.ended_ns, 0);
 }
 
+// The number that a text is in whole; 0: it is none.
+std::uint64_t number_in(const std::string& text) {
+  std::uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end && number < kNamedThreads ? number : 0;
+}
+
 class Planner {
  public:
-  Planner(const Evidence& evidence, const Rank& rank, const ChromeShared& shared)
-      : evidence_(evidence), rank_(rank), shared_(shared) {}
+  Planner(const Evidence& evidence, const Rank& rank, const ChromeShared& shared, std::int64_t since_ns)
+      : evidence_(evidence), rank_(rank), shared_(shared), since_ns_(since_ns) {}
 
   ChromePlan plan() {
     plan_.process = rank_.pid != 0 ? rank_.pid : static_cast<std::uint64_t>(std::max(rank_.rank, 0)) + 1;
     plan_.first_device = kDeviceProcesses + static_cast<std::uint64_t>(std::max(rank_.rank, 0)) * kDevicesOfRank;
     const bool is_alive = rank_.state == RankState::kRunning || rank_.state == RankState::kStopped;
-    plan_.until_ns = is_alive || rank_.last_ns <= 0 ? evidence_.taken_ns : rank_.last_ns;
+    plan_.until_ns = is_alive || !can_be(rank_.last_ns) ? evidence_.taken_ns : rank_.last_ns;
     gather();
-    std::uint64_t named = kNamedThreads;
-    for (const Mark& mark : rank_.marks) {
-      if (number_in(mark.thread) == 0 && plan_.threads.emplace(mark.thread, named).second) ++named;
-    }
+    add_open_marks();
+    read_file();
+    nest_marks();
     place_runs();
     place_asked();
     for (const LastLaunch& last : rank_.launches) (void)own_row(last.device, last.stream);
@@ -49,6 +61,8 @@ class Planner {
   }
 
  private:
+  [[nodiscard]] bool can_be(std::int64_t moment_ns) const { return is_plausible(moment_ns, evidence_.taken_ns); }
+
   void gather() {
     for (const Group& group : rank_.groups) {
       const auto number = shared_.groups.find({group.name, group.ranks});
@@ -59,7 +73,8 @@ class Planner {
         each.launch = &launch;
         each.group_number = number == shared_.groups.end() ? -1 : number->second;
         each.when_ns = first_known(launch);
-        if (each.when_ns == 0) continue;  // nothing of it has a time, so that it has no place
+        if (!can_be(each.when_ns)) continue;  // nothing of it has a time, so that it has no place
+        if (each.when_ns < since_ns_) continue;
         set_run(each);
         plan_.launches.push_back(each);
       }
@@ -72,26 +87,134 @@ class Planner {
     const Launch& launch = *each.launch;
     if (launch.stage == Stage::kAsked) return;
     each.is_run_drawn = true;
-    each.begin_ns = launch.begun_ns > 0 ? launch.begun_ns : each.when_ns;
-    const std::int64_t known = std::max({each.begin_ns, launch.met_ns, launch.ended_ns});
+    each.begin_ns = std::max(can_be(launch.begun_ns) ? launch.begun_ns : each.when_ns, shared_.base_ns);
+    std::int64_t known = each.begin_ns;
+    for (const std::int64_t moment : {launch.met_ns, launch.ended_ns}) {
+      if (can_be(moment)) known = std::max(known, moment);
+    }
     each.end_ns = launch.has_ended() ? known : std::max(known, plan_.until_ns);
   }
 
+  void add_open_marks() {
+    std::map<std::string, std::uint64_t> named;
+    for (const Mark& mark : rank_.marks) {
+      if (!can_be(mark.since_ns)) continue;
+      const std::uint64_t number = mark.tid != 0 ? mark.tid : number_in(mark.thread);
+      const std::uint64_t row =
+          number != 0 ? number : named.try_emplace(mark.thread, kNamedThreads + named.size()).first->second;
+      const bool has_name = !mark.thread.empty() && number_in(mark.thread) == 0;
+      name_thread(row, has_name ? mark.thread : "thread", number);
+      add_mark(mark.name, mark.value, row, mark.since_ns, std::nullopt);
+    }
+  }
+
+  void name_thread(std::uint64_t row, const std::string& name, std::uint64_t number) {
+    plan_.threads.try_emplace(row, number == 0 ? name : name + " " + std::to_string(number));
+  }
+
+  void add_mark(const std::string& name, std::int64_t value, std::uint64_t row, std::int64_t begin_ns,
+                std::optional<std::int64_t> end_ns) {
+    const std::int64_t begin = std::max({begin_ns, since_ns_, shared_.base_ns});
+    plan_.marks.push_back({.text = name + " " + std::to_string(value),
+                           .thread = row,
+                           .begin_ns = begin,
+                           .end_ns = std::max(begin, end_ns.value_or(plan_.until_ns)),
+                           .is_open = !end_ns.has_value()});
+  }
+
+  // What happened after the evidence was taken is not in it: a mark that it has as open may have ended by now.
+  void read_file() {
+    if (rank_.file.empty()) return;
+    std::optional<probe::RecordFile> file;
+    try {
+      file = probe::RecordFile::open(rank_.file);
+    } catch (const IoError&) {
+      return;
+    }
+    constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
+    const TimedRecords timed = read_timed_records(*file, evidence_.taken_ns > 0 ? evidence_.taken_ns : kForever);
+    add_kernels(*file, timed.kernels);
+    add_ended_marks(*file, timed);
+  }
+
+  void add_kernels(const probe::RecordFile& file, const std::vector<TimedKernel>& kernels) {
+    const std::vector<bool> is_own = own_kernels(rank_, file, kernels);
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      const TimedKernel& kernel = kernels[i];
+      if (is_own[i] || kernel.asked_ns < since_ns_) continue;
+      if (!can_be(kernel.begin_ns) || !can_be(kernel.end_ns)) continue;
+      const auto [label, is_new] = plan_.labels.try_emplace(kernel.label.value());
+      if (is_new) label->second = file.string(kernel.label);
+      const auto [device, is_first] = devices_.try_emplace(kernel.device.value(), 0);
+      if (is_first) device->second = device_of(file.string(kernel.device));
+      const std::int64_t begin = std::max(kernel.begin_ns, shared_.base_ns);
+      plan_.kernels.push_back({&label->second, 0, begin, std::max(begin, kernel.end_ns)});
+      streams_.emplace_back(device->second, kernel.stream);
+    }
+  }
+
+  void add_ended_marks(const probe::RecordFile& file, const TimedRecords& timed) {
+    std::set<std::pair<std::uint64_t, std::int64_t>> open;  // row and beginning
+    for (const Mark& mark : rank_.marks) open.emplace(mark.tid, mark.since_ns);
+    std::unordered_map<std::uint32_t, std::string> names;
+    for (const TimedMark& mark : timed.marks) {
+      if (mark.end_ns < since_ns_ || open.contains({mark.tid, mark.begin_ns})) continue;
+      if (!can_be(mark.begin_ns) || !can_be(mark.end_ns)) continue;
+      const auto [name, is_new] = names.try_emplace(mark.name.value());
+      if (is_new) name->second = file.string(mark.name);
+      const std::uint64_t row = mark.tid != 0 ? mark.tid : kLostThreads + mark.thread;
+      const auto thread = timed.threads.find(mark.tid);
+      name_thread(row, thread == timed.threads.end() ? "thread" : thread->second, mark.tid);
+      add_mark(name->second, mark.value, row, mark.begin_ns, mark.end_ns);
+    }
+  }
+
+  // Where two begin at once viewers nest by the order in the file: the longer first.
+  void nest_marks() {
+    std::stable_sort(plan_.marks.begin(), plan_.marks.end(), [](const ChromeMark& a, const ChromeMark& b) {
+      return std::tuple(a.begin_ns, b.end_ns) < std::tuple(b.begin_ns, a.end_ns);
+    });
+    std::unordered_map<std::uint64_t, std::vector<std::int64_t>> around;  // ends of the marks that one stands in
+    for (ChromeMark& mark : plan_.marks) {
+      std::vector<std::int64_t>& ends = around[mark.thread];
+      while (!ends.empty() && ends.back() <= mark.begin_ns) ends.pop_back();
+      if (!ends.empty()) mark.end_ns = std::min(mark.end_ns, ends.back());
+      ends.push_back(mark.end_ns);
+    }
+  }
+
+  // A launch of a group or a kernel, as long as rows are given out.
+  struct Run {
+    std::size_t device = 0;
+    std::uint32_t stream = 0;
+    std::int64_t* begin_ns = nullptr;
+    std::int64_t* end_ns = nullptr;
+    std::size_t* row = nullptr;
+  };
+
   void place_runs() {
-    std::vector<ChromeLaunch*> runs;
+    std::vector<Run> runs;
+    runs.reserve(plan_.launches.size() + plan_.kernels.size());
     for (ChromeLaunch& each : plan_.launches) {
-      if (each.is_run_drawn) runs.push_back(&each);
+      if (!each.is_run_drawn) continue;
+      const Launch& launch = *each.launch;
+      runs.push_back({device_of(launch.device), launch.stream, &each.begin_ns, &each.end_ns, &each.row});
     }
-    std::stable_sort(runs.begin(), runs.end(),
-                     [](const ChromeLaunch* a, const ChromeLaunch* b) { return a->begin_ns < b->begin_ns; });
-    for (ChromeLaunch* each : runs) {
-      each->row = free_row(each->launch->device, each->launch->stream, each->begin_ns);
-      ChromeRow& row = plan_.rows[each->row];
+    for (std::size_t i = 0; i < plan_.kernels.size(); ++i) {
+      ChromeKernel& each = plan_.kernels[i];
+      runs.push_back({streams_[i].first, streams_[i].second, &each.begin_ns, &each.end_ns, &each.row});
+    }
+    std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return *a.begin_ns < *b.begin_ns; });
+    for (const Run& each : runs) {
+      *each.row = free_row(each.device, each.stream, *each.begin_ns);
+      ChromeRow& row = plan_.rows[*each.row];
       // Where there is no lane left slices are cut rather than drawn over each other.
-      each->begin_ns = std::max(each->begin_ns, row.end_ns);
-      each->end_ns = std::max(each->end_ns, each->begin_ns);
-      row.end_ns = each->end_ns;
+      *each.begin_ns = std::max(*each.begin_ns, row.end_ns);
+      *each.end_ns = std::max(*each.end_ns, *each.begin_ns);
+      row.end_ns = *each.end_ns;
     }
+    std::stable_sort(plan_.kernels.begin(), plan_.kernels.end(),
+                     [](const ChromeKernel& a, const ChromeKernel& b) { return a.begin_ns < b.begin_ns; });
   }
 
   std::size_t device_of(const std::string& name) {
@@ -101,14 +224,10 @@ class Planner {
     return plan_.devices.size() - 1;
   }
 
-  std::vector<std::size_t>& lanes_of(const std::string& device, std::uint32_t stream) {
-    return lanes_[{device_of(device), stream}];
-  }
-
-  std::size_t add_row(const std::string& device, std::uint32_t stream) {
-    std::vector<std::size_t>& lanes = lanes_of(device, stream);
+  std::size_t add_row(std::size_t device, std::uint32_t stream) {
+    std::vector<std::size_t>& lanes = lanes_[{device, stream}];
     ChromeRow row;
-    row.device = device_of(device);
+    row.device = device;
     row.stream = stream;
     row.lane = static_cast<std::uint32_t>(lanes.size());
     row.number = lanes.empty() && stream < kRowsBeside ? stream : kRowsBeside + plan_.rows.size();
@@ -118,12 +237,13 @@ class Planner {
   }
 
   std::size_t own_row(const std::string& device, std::uint32_t stream) {
-    const std::vector<std::size_t>& lanes = lanes_of(device, stream);
-    return lanes.empty() ? add_row(device, stream) : lanes.front();
+    const std::size_t number = device_of(device);
+    const std::vector<std::size_t>& lanes = lanes_[{number, stream}];
+    return lanes.empty() ? add_row(number, stream) : lanes.front();
   }
 
-  std::size_t free_row(const std::string& device, std::uint32_t stream, std::int64_t begin_ns) {
-    const std::vector<std::size_t>& lanes = lanes_of(device, stream);
+  std::size_t free_row(std::size_t device, std::uint32_t stream, std::int64_t begin_ns) {
+    const std::vector<std::size_t>& lanes = lanes_[{device, stream}];
     for (const std::size_t lane : lanes) {
       if (plan_.rows[lane].end_ns <= begin_ns) return lane;
     }
@@ -133,70 +253,69 @@ class Planner {
   void place_asked() {
     // From the last to the first: what comes next on a thread bounds how long asking is drawn.
     std::unordered_map<std::uint64_t, std::vector<std::int64_t>> marks;
-    for (const Mark& mark : rank_.marks) marks[thread_of(plan_, mark)].push_back(mark.since_ns);
+    for (const ChromeMark& mark : plan_.marks) {
+      marks[mark.thread].push_back(mark.begin_ns);
+      marks[mark.thread].push_back(mark.end_ns);
+    }
+    for (auto& [thread, moments] : marks) std::sort(moments.begin(), moments.end());
     std::unordered_map<std::uint64_t, std::int64_t> next;
     for (auto each = plan_.launches.rbegin(); each != plan_.launches.rend(); ++each) {
       const Launch& launch = *each->launch;
-      if (launch.asked_ns <= 0 || launch.replay != 0) continue;
+      if (!can_be(launch.asked_ns) || launch.replay != 0) continue;
       each->is_asked_drawn = true;
       each->asked_for_ns = kAskedFor;
       const auto bound = [&](std::int64_t moment) {
         if (moment >= launch.asked_ns) each->asked_for_ns = std::min(each->asked_for_ns, moment - launch.asked_ns);
       };
       if (const auto later = next.find(launch.thread); later != next.end()) bound(later->second);
-      if (const auto begun = marks.find(launch.thread); begun != marks.end()) {
-        for (const std::int64_t moment : begun->second) bound(moment);
+      if (const auto around = marks.find(launch.thread); around != marks.end()) {
+        const auto moment = std::lower_bound(around->second.begin(), around->second.end(), launch.asked_ns);
+        if (moment != around->second.end()) bound(*moment);
       }
       next[launch.thread] = launch.asked_ns;
+      name_thread(launch.thread, "thread", launch.thread);
     }
   }
 
   const Evidence& evidence_;
   const Rank& rank_;
   const ChromeShared& shared_;
+  std::int64_t since_ns_;
   ChromePlan plan_;
+  std::vector<std::pair<std::size_t, std::uint32_t>> streams_;  // device and stream of each kernel
+  std::unordered_map<std::uint32_t, std::size_t> devices_;      // of kernels, by their number in the record
   std::map<std::pair<std::size_t, std::uint32_t>, std::vector<std::size_t>> lanes_;
 };
 
 }  // namespace
 
-ChromeShared chrome_shared(const Evidence& evidence) {
+ChromeShared chrome_shared(const Evidence& evidence, std::int64_t since_ns) {
   ChromeShared shared;
   std::int64_t earliest = std::numeric_limits<std::int64_t>::max();
-  see(earliest, evidence.taken_ns);
+  const auto see = [&](std::int64_t moment) {
+    if (is_plausible(moment, evidence.taken_ns)) earliest = std::min(earliest, moment);
+  };
+  see(evidence.taken_ns);
   for (const Rank& rank : evidence.ranks) {
-    see(earliest, rank.last_ns);
-    for (const Mark& mark : rank.marks) see(earliest, mark.since_ns);
-    for (const LastLaunch& last : rank.launches) see(earliest, last.when_ns);
+    see(rank.first_ns);
+    see(rank.last_ns);
+    for (const Mark& mark : rank.marks) see(mark.since_ns);
+    for (const LastLaunch& last : rank.launches) see(last.when_ns);
     for (const Group& group : rank.groups) {
       shared.groups.try_emplace({group.name, group.ranks}, static_cast<int>(shared.groups.size()));
       for (const Launch& launch : group.launches) {
-        see(earliest, first_known(launch));
-        see(earliest, launch.met_ns);
-        see(earliest, launch.ended_ns);
+        see(first_known(launch));
+        see(launch.met_ns);
+        see(launch.ended_ns);
       }
     }
   }
-  shared.base_ns = earliest == std::numeric_limits<std::int64_t>::max() ? 0 : earliest;
+  shared.base_ns = earliest == std::numeric_limits<std::int64_t>::max() ? 0 : std::max(earliest, since_ns);
   return shared;
 }
 
-ChromePlan chrome_plan(const Evidence& evidence, const Rank& rank, const ChromeShared& shared) {
-  return Planner(evidence, rank, shared).plan();
-}
-
-std::uint64_t number_in(const std::string& text) {
-  std::uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && stop == end && number < kNamedThreads ? number : 0;
-}
-
-std::uint64_t thread_of(const ChromePlan& plan, const Mark& mark) {
-  const std::uint64_t number = number_in(mark.thread);
-  if (number != 0) return number;
-  const auto found = plan.threads.find(mark.thread);
-  return found == plan.threads.end() ? kNamedThreads : found->second;
+ChromePlan chrome_plan(const Evidence& evidence, const Rank& rank, const ChromeShared& shared, std::int64_t since_ns) {
+  return Planner(evidence, rank, shared, since_ns).plan();
 }
 
 }  // namespace tessera::record::detail

@@ -1,5 +1,6 @@
-// What a rank's Chrome trace draws, and where: pure data made before anything is written. Slices of a row never overlap
-// (viewers drop those that do): a launch that overlaps the one before it on its stream goes to a row beside.
+// What a rank's Chrome trace draws, and where: pure data made before anything is written. Slices of a row nest or do
+// not overlap (viewers drop those that do). A launch or kernel that overlaps the one before it on its stream goes to a
+// row beside; a mark that would reach out of the one it began in is cut.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ struct ChromeShared {
   /// Numbers of groups by name and members: the same on all ranks, since analyzers match groups by them.
   std::map<std::pair<std::string, std::vector<int>>, int> groups = {};
 };
-/// Of a run.
-ChromeShared chrome_shared(const Evidence& evidence);
+/// Of a run, from a moment on; 0: from its beginning.
+ChromeShared chrome_shared(const Evidence& evidence, std::int64_t since_ns);
 
 /// A row of a device.
 struct ChromeRow {
@@ -45,6 +46,23 @@ struct ChromeLaunch {
   std::int64_t end_ns = 0;         ///< of that slice
 };
 
+/// A kernel, or whatever else ran on a stream and is not a launch of a group.
+struct ChromeKernel {
+  const std::string* name = nullptr;  ///< in ChromePlan::labels
+  std::size_t row = 0;                ///< place in ChromePlan::rows
+  std::int64_t begin_ns = 0;          ///< of its slice; kernels are in this order
+  std::int64_t end_ns = 0;            ///< likewise
+};
+
+/// A mark.
+struct ChromeMark {
+  std::string text = {};      ///< "step 117"
+  std::uint64_t thread = 0;   ///< row of its thread ("tid")
+  std::int64_t begin_ns = 0;  ///< of its slice; marks are in this order, the outer first
+  std::int64_t end_ns = 0;    ///< likewise
+  bool is_open = false;       ///< whether it has not ended
+};
+
 /// A trace.
 struct ChromePlan {
   std::uint64_t process = 0;                          ///< of the rank ("pid")
@@ -53,13 +71,14 @@ struct ChromePlan {
   std::vector<std::string> devices = {};              ///< names
   std::vector<ChromeRow> rows = {};                   ///< of devices
   std::vector<ChromeLaunch> launches = {};            ///< by time
-  std::map<std::string, std::uint64_t> threads = {};  ///< rows of threads that marks name and nobody numbered
+  std::vector<ChromeKernel> kernels = {};             ///< by time
+  std::vector<ChromeMark> marks = {};                 ///< by time
+  std::map<std::uint64_t, std::string> threads = {};  ///< names of the rows of threads
+  std::map<std::uint32_t, std::string> labels = {};   ///< of kernels, by their number in the record
 };
-/// For one rank.
-ChromePlan chrome_plan(const Evidence& evidence, const Rank& rank, const ChromeShared& shared);
-/// The row of the thread that a mark stands in.
-std::uint64_t thread_of(const ChromePlan& plan, const Mark& mark);
-/// The number that a text is in whole; 0: it is none.
-std::uint64_t number_in(const std::string& text);
+/// For one rank, from a moment on: launches and kernels that were asked for since, and marks that have not ended
+/// before. Reads the record file that the rank names once more, for what evidence leaves out; one that cannot be read
+/// is passed over, since whoever read the run was told.
+ChromePlan chrome_plan(const Evidence& evidence, const Rank& rank, const ChromeShared& shared, std::int64_t since_ns);
 
 }  // namespace tessera::record::detail

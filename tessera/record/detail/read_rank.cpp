@@ -92,7 +92,8 @@ std::vector<Mark> read_marks(const RecordFile& file, std::vector<std::string>& p
     Mark mark{.name = text_in(*row, "name"),
               .value = integer_in(*row, "value"),
               .thread = text_in(*row, "thread"),
-              .since_ns = integer_in(*row, "since")};
+              .since_ns = integer_in(*row, "since"),
+              .tid = word_in(*row, "thread")};
     if (mark.since_ns == 0) mark.since_ns = row->since_ns;
     if (mark.name.empty()) continue;
     const std::string thread = mark.thread;
@@ -153,6 +154,12 @@ std::vector<Memory> read_memory(const RecordFile& file, std::vector<std::string>
     found.push_back(std::move(device));
   }
   return found;
+}
+
+std::int64_t first_launch_ns(const RecordFile& file) {
+  const auto first = std::find_if(file.records().begin(), file.records().end(),
+                                  [&](const auto& ref) { return file.rings()[ref.ring].name == "launch"; });
+  return first == file.records().end() ? 0 : file.info().clock.wall_ns(first->ticks);
 }
 
 std::int64_t last_record_ns(const RecordFile& file) {

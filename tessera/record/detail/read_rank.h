@@ -18,6 +18,8 @@ std::vector<Mark> read_marks(const probe::RecordFile& file, std::vector<std::str
 std::vector<LastLaunch> read_last_launches(const probe::RecordFile& file);
 /// The memory of each device.
 std::vector<Memory> read_memory(const probe::RecordFile& file, std::vector<std::string>& problems);
+/// The time of the first record of launches and marks that is left; 0: there is none.
+std::int64_t first_launch_ns(const probe::RecordFile& file);
 /// The time of its last record; 0: it has none.
 std::int64_t last_record_ns(const probe::RecordFile& file);
 

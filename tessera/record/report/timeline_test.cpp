@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -131,6 +132,22 @@ TEST_F(Timeline, WaitsAreExposedWhereNoKernelRuns) {
       EXPECT_TRUE(wait.end_ns <= kernel.begin_ns || wait.begin_ns >= kernel.end_ns);
     }
   }
+}
+
+TEST_F(Timeline, WaitsThatOverlapStandInOrderWhereKernelsCutThem) {
+  Evidence evidence = read({.ranks = 2, .steps = 1, .collectives = 4, .kernels = 8});
+  std::vector<Launch>& launches = evidence.ranks[0].groups[0].launches;
+  for (std::size_t i = 0; i < launches.size(); ++i) {  // all wait until the last has met
+    launches[i].begun_ns = launches[0].begun_ns + static_cast<std::int64_t>(i) * 1'000'000;
+    launches[i].met_ns = launches.back().met_ns;
+    launches[i].ended_ns = launches.back().ended_ns;
+  }
+  std::size_t waits = 0;
+  for (const Lane& lane : detail::spans_of(evidence).lanes) {
+    EXPECT_TRUE(std::ranges::is_sorted(lane.spans, {}, &Span::begin_ns)) << to_string(lane.kind);
+    waits += lane.rank == 0 && lane.kind == LaneKind::kWait ? lane.spans.size() : 0;
+  }
+  EXPECT_GT(waits, 4U) << "kernels cut them";
 }
 
 TEST(TimelineOfEvidence, ALaunchThatWaitsIsDrawnToWhereTheRunWasRead) {

@@ -89,8 +89,8 @@ struct CheckpointInfo {
 TESSERA_API CheckpointInfo open_checkpoint(const std::filesystem::path& path);
 /// Those with an index that can be read, the newest first. None when there is no such directory.
 TESSERA_API std::vector<CheckpointInfo> checkpoints_in(const std::filesystem::path& directory);
-/// The newest whose files are all there and have the right checksums: everything is read. `say` gets a line about each
-/// newer one that was passed over, and why.
+/// The newest whose files are all there and have the right checksums: everything is read. `say` gets a line, with its
+/// end, about each newer one that was passed over, and why.
 TESSERA_API std::optional<CheckpointInfo> last_good(const std::filesystem::path& directory,
                                                     const std::function<void(const std::string&)>& say);
 /// Fills these tensors in place, each rank its own part, whatever mesh they were saved from, and gives the texts back;

@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
+#include "tessera/memory/allocator.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/tensor/safetensors.h"
 #include "tessera/train/checkpoint/detail/index.h"
@@ -145,6 +147,23 @@ TEST(Checkpoint, HoldsWhatTheTensorsHeldWhenItWasSaved) {
   EXPECT_EQ(testing::count_wrong(state, 2), 0);
 }
 
+// So the peak that a run is told, and the plan of it, are of the steps alone (docs/checkpoints.md).
+TEST(Checkpoint, TakesNoMemoryOfTheAllocatorForItsCopy) {
+  const CheckpointDirectory directory;
+  simulate(2, [&] {
+    const CheckpointState state = small_state();
+    testing::set_known(state, 1);
+    const memory::Allocator allocator = memory::Allocator::of(device::Device::get("host"));
+    const memory::Statistics before = allocator.statistics();
+    CheckpointWriter writer({.directory = directory.path()});
+    for (const std::int64_t step : {1, 2}) writer.save(step, state);
+    writer.finish();
+    EXPECT_THAT(writer.take_errors(), IsEmpty());
+    EXPECT_EQ(allocator.statistics().allocations, before.allocations);
+    EXPECT_EQ(allocator.statistics().peak_live_nbytes, before.peak_live_nbytes);
+  });
+}
+
 TEST(Checkpoint, SavesAViewThatDoesNotLieDense) {
   const CheckpointDirectory directory;
   CheckpointState whole;
@@ -184,6 +203,32 @@ TEST(Checkpoint, ADiskThatIsFullIsAnErrorOfAllRanksAndTheLastOneStays) {
     EXPECT_THAT(writer.take_errors(), IsEmpty());
   });
   EXPECT_THAT(names_in(directory.path()), ElementsAre("step-000000010", "step-000000030"));
+}
+
+TEST(Checkpoint, ARankThatComesLateIsToldWhatFailedAndNotWhatFollowedFromThat) {
+  const CheckpointDirectory directory;
+  std::atomic<bool> is_over = false;
+  simulate(2, [&] {
+    CheckpointWriter writer({.directory = directory.path()});
+    const CheckpointState state = small_state();
+    testing::set_known(state, 10);
+    const device::Stream late = device::Device::get("host").create_stream({.name = "late", .may_spin = true});
+    if (current_place().rank == Rank(0)) {
+      inject([](const std::string& /*path*/, std::uint64_t /*written*/) { return ENOSPC; });
+      writer.save(10, state);
+      writer.finish();  // what was written so far is removed
+      is_over = true;
+      is_over.notify_all();
+    } else {
+      const tensor::StreamScope scope(late);
+      const device::Hold hold = late.hold(60s);
+      writer.save(10, state);
+      is_over.wait(false);
+      hold.release();
+      writer.finish();
+    }
+    EXPECT_THAT(writer.take_errors(), ElementsAre(AllOf(HasSubstr("No space left"), HasSubstr("rank-000000"))));
+  });
 }
 
 TEST(Checkpoint, ADirectoryThatCannotBeMadeIsAnErrorAndNoEnd) {
@@ -262,6 +307,22 @@ TEST(Checkpoint, WhatDeadWritersLeftIsRemoved) {
   EXPECT_THAT(names_in(directory.path() / "step-000000020"),
               ElementsAre("index.json", "rank-000000.safetensors", "rank-000001.safetensors"));
   EXPECT_EQ(verify_checkpoint(directory.path() / "step-000000020").faults.size(), 0U);
+}
+
+TEST(Checkpoint, TwoRunsDoNotWriteToOneDirectory) {
+  const CheckpointDirectory directory;
+  CheckpointWriter writer({.directory = directory.path()});
+  save_known(writer, 10);
+  {
+    std::filesystem::create_directory(directory.path() / "step-000000020.partial");  // being written, say
+    CheckpointWriter other({.directory = directory.path(), .keep = 1});
+    save_known(other, 20);
+    EXPECT_THAT(other.take_errors(), ElementsAre(AllOf(HasSubstr("another run"), HasSubstr("directory of its own"))));
+    EXPECT_TRUE(std::filesystem::exists(directory.path() / "step-000000020.partial"));
+  }
+  save_known(writer, 30);
+  EXPECT_THAT(writer.take_errors(), IsEmpty());
+  EXPECT_THAT(steps_in(directory.path()), ElementsAre(30, 10));
 }
 
 TEST(Checkpoint, RefusesWhatCanNeverBeSaved) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "tessera/train/checkpoint/detail/good_checkpoint.h"
 #include "tessera/train/checkpoint/detail/whole_tensors.h"
 
 namespace tessera::train {
@@ -71,8 +72,9 @@ CheckpointDifference described(const SavedTensor& a, const SavedTensor& b) {
 
 bool diff_checkpoints(const CheckpointInfo& a, const CheckpointInfo& b,
                       const std::function<void(const CheckpointDifference&)>& tell) {
-  detail::WholeTensors first(a);
-  detail::WholeTensors second(b);
+  // Damage is no difference between what two runs have saved.
+  detail::WholeTensors first(detail::good_checkpoint(a.path));
+  detail::WholeTensors second(detail::good_checkpoint(b.path));
   bool is_equal = true;
   const auto say = [&](const CheckpointDifference& difference) {
     is_equal = is_equal && (difference.kind == Kind::kEqual || difference.is_text);

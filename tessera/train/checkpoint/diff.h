@@ -38,6 +38,7 @@ struct CheckpointDifference {
 
 /// Calls `tell` for each tensor of either, in the order of the first, then for each text that differs. One tensor of
 /// each is in memory at a time. Whether all tensors are equal: texts may say on what mesh a run was, and do not count.
+/// Both are verified first: IoError, before anything is told, when one is damaged.
 TESSERA_API bool diff_checkpoints(const CheckpointInfo& a, const CheckpointInfo& b,
                                   const std::function<void(const CheckpointDifference&)>& tell);
 

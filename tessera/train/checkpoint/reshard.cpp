@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <ctime>
+#include <numeric>
 #include <optional>
 #include <span>
 
 #include "tessera/base/atomic_file.h"
+#include "tessera/base/checked.h"
 #include "tessera/base/error.h"
 #include "tessera/train/checkpoint/detail/directory.h"
+#include "tessera/train/checkpoint/detail/good_checkpoint.h"
 #include "tessera/train/checkpoint/detail/shard_file.h"
 #include "tessera/train/checkpoint/detail/whole_tensors.h"
 
@@ -46,6 +49,18 @@ Layout layout_on(const Mesh& mesh, const Layout& old, const std::string& name) {
     }
   }
   return Layout::create(mesh, std::move(parts));
+}
+
+// Each rank is a file: those of more ranks than there are elements would hold nothing.
+void check_ranks(const CheckpointIndex& index, const Mesh& mesh) {
+  std::uint64_t elements = 0;
+  for (const SavedTensor& tensor : index.tensors) {
+    elements = checked_add(elements, static_cast<std::uint64_t>(tensor.shape.numel()), "elements of a checkpoint");
+  }
+  const auto ranks = static_cast<std::uint64_t>(mesh.size());
+  TESSERA_CHECK(ranks <= std::max<std::uint64_t>(elements, 1) && mesh.size() <= detail::kMostRanks, "reshard: mesh ",
+                mesh.text(), " has ", ranks, " ranks, for a checkpoint of ", elements,
+                " elements; give at most as many ranks as that, and at most ", detail::kMostRanks);
 }
 
 // Puts a part of a whole tensor together in its file, a buffer at a time.
@@ -155,10 +170,12 @@ class NewCheckpoint {
 
 CheckpointInfo reshard_checkpoint(const CheckpointInfo& from, const Mesh& mesh,
                                   const std::filesystem::path& directory) {
-  detail::WholeTensors tensors(from);
+  // What is written gets new checksums, which would make any damage look good.
+  detail::WholeTensors tensors(detail::good_checkpoint(from.path));
   TESSERA_CHECK(mesh.ranks().first == 0 && mesh == Mesh::parse(mesh.text()), "reshard: mesh ", mesh.text(),
                 " does not begin at rank 0");
   CheckpointIndex index = tensors.index();
+  check_ranks(index, mesh);
   index.world_size = static_cast<int>(mesh.size());
   index.written_at_seconds = std::time(nullptr);
   for (SavedTensor& tensor : index.tensors) {
@@ -189,18 +206,21 @@ CheckpointInfo reshard_checkpoint(const CheckpointInfo& from, const Mesh& mesh,
 Mesh mesh_with_ranks(const CheckpointInfo& from, int ranks) {
   TESSERA_CHECK(ranks >= 1, "reshard: ", ranks, " ranks; give at least 1");
   if (from.mesh.empty()) return Mesh::create({{.name = "fsdp", .size = ranks}});
+  TESSERA_CHECK(from.mesh.find(';') == std::string::npos, "reshard: its tensors lie on several meshes, ", from.mesh,
+                "; give the new one with --mesh");
   const Mesh old = Mesh::parse(from.mesh);
+  if (old.ndim() == 0) return Mesh::create({{.name = "fsdp", .size = ranks}});
   const int free = axis_of(old, "fsdp").value_or(0);
   std::vector<layout::AxisSpec> axes;
-  std::int64_t others = 1;
-  for (int i = 0; i < old.ndim(); ++i) {
-    const layout::Axis& axis = old.axis(i);
-    axes.push_back({axis.name, axis.size, axis.link, axis.options});
-    if (i != free) others *= axis.size;
+  for (const layout::Axis& axis : old.axes()) axes.push_back({axis.name, axis.size, axis.link, axis.options});
+  std::int64_t left = ranks;
+  for (int i = old.ndim(); i-- > 0;) {
+    if (i == free) continue;
+    std::int64_t& size = axes[static_cast<std::size_t>(i)].size;
+    size = std::gcd(size, left);
+    left /= size;
   }
-  TESSERA_CHECK(ranks % others == 0, "reshard: of mesh ", from.mesh, " the axes other than '", old.axis(free).name,
-                "' have ", others, " ranks, which do not divide ", ranks, "; give the whole mesh with --mesh");
-  axes[static_cast<std::size_t>(free)].size = ranks / others;
+  axes[static_cast<std::size_t>(free)].size = left;
   return Mesh::create(std::move(axes));
 }
 

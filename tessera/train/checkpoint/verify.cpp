@@ -7,6 +7,7 @@
 #include "tessera/base/error.h"
 #include "tessera/tensor/safetensors.h"
 #include "tessera/train/checkpoint/detail/directory.h"
+#include "tessera/train/checkpoint/detail/good_checkpoint.h"
 #include "tessera/train/checkpoint/detail/hash.h"
 #include "tessera/train/checkpoint/detail/input_file.h"
 #include "tessera/train/checkpoint/detail/read_plan.h"
@@ -131,15 +132,14 @@ std::vector<CheckpointInfo> checkpoints_in(const std::filesystem::path& director
 std::optional<CheckpointInfo> last_good(const std::filesystem::path& directory,
                                         const std::function<void(const std::string&)>& say) {
   const auto tell = [&](const detail::NamedStep& of, const std::string& why) {
-    if (say) say(tessera::detail::concat("checkpoint ", of.path.string(), " is passed over: ", why));
+    if (say) say(tessera::detail::concat("checkpoint ", of.path.string(), " is passed over: ", why, '\n'));
   };
   const detail::DirectoryEntries entries = detail::entries_of(directory);
   for (const detail::NamedStep& each : entries.partials) tell(each, "it was not written to its end");
   for (const detail::NamedStep& each : entries.checkpoints) {
     const CheckpointVerdict verdict = verify_checkpoint(each.path);
     if (verdict.faults.empty()) return verdict.info;
-    const std::size_t more = verdict.faults.size() - 1;
-    tell(each, to_string(verdict.faults.front()) + (more > 0 ? tessera::detail::concat(" (and ", more, " more)") : ""));
+    tell(each, detail::first_fault(verdict));
   }
   return std::nullopt;
 }

@@ -138,12 +138,12 @@ struct CheckpointWriter::State {
     } catch (const std::exception& error) {
       const auto* ours = dynamic_cast<const Error*>(&error);
       const std::string why = ours != nullptr ? ours->message() : error.what();
-      meeting.fail(why);
-      note_error(now.step, why);
+      const std::optional<std::string> first = meeting.fail(why);
+      note_error(now.step, first.value_or(why));
       // What another rank failed with is that rank's to say.
-      if (ours == nullptr || ours->kind() != ErrorKind::kAborted)
+      if (!first && (ours == nullptr || ours->kind() != ErrorKind::kAborted))
         log::error("checkpoint of step ", now.step, ": ", why);
-      if (place.rank == Rank(0)) {
+      if (directory) {  // of another run nothing is touched
         std::error_code none;
         std::filesystem::remove_all(detail::partial_of(options.directory, now.step), none);
       }
@@ -154,6 +154,7 @@ struct CheckpointWriter::State {
     staging.wait();
     const bool is_first = place.rank == Rank(0);
     if (is_first) {
+      if (!directory) directory = detail::open_directory(options.directory);
       detail::remove_leftovers(options.directory);
       detail::make_partial(options.directory, now.step);
       meeting.say("begin", "");
@@ -227,7 +228,8 @@ struct CheckpointWriter::State {
   std::shared_ptr<comm::Store> store;
   std::shared_ptr<const Described> described;  // of the last save
   std::uint64_t saves = 0;
-  detail::Staging staging;  // the thread's while there is a job, else the caller's
+  detail::Staging staging;          // the thread's while there is a job, else the caller's
+  std::shared_ptr<void> directory;  // of the first rank, once it is open
   std::optional<std::int64_t> last_complete;
   std::atomic<detail::Patience> patience = detail::Patience::kWhole;
   int exceptions = std::uncaught_exceptions();  // when it was made

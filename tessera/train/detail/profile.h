@@ -43,7 +43,4 @@ class Profile {
   std::optional<device::ProfileWindow> window_;
 };
 
-/// The Chrome trace of the record file from this moment on: collectives, and what ran on each stream.
-void write_profile_trace(const std::string& record, std::uint64_t begin_ticks, const std::string& path);
-
 }  // namespace tessera::train::detail

@@ -188,8 +188,9 @@ void check_same_data(const Texts& texts, const Config& config, const std::string
                   files == before.end() ? "not told" : joined(files->second),
                   "; their content, weights, tokenizer or held-out share differ", kWaysOut);
     const std::int64_t steps = parsed(texts, "summary").at("steps");
-    TESSERA_CHECK_AS(MismatchError, data.at("next_sample") == steps * config.train.batch, where, " says that ",
-                     data.at("next_sample").dump(), " samples were read in ", steps, " steps of ", config.train.batch);
+    const std::int64_t next_sample = data.at("next_sample");
+    TESSERA_CHECK_AS(MismatchError, next_sample == steps * config.train.batch, where, " says that ", next_sample,
+                     " samples were read in ", steps, " steps of ", config.train.batch);
   } catch (const nlohmann::json::exception& error) {
     throw_unreadable(where, error);
   }

@@ -24,6 +24,7 @@
 #include "tessera/device/device.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/checkpoint/checkpoint.h"
+#include "tessera/train/checkpoint/detail/good_checkpoint.h"
 #include "tessera/train/detail/resume.h"
 
 namespace tessera::train::detail {
@@ -117,13 +118,15 @@ void check_same_run(const std::filesystem::path& directory, const Config& config
                    "); give another with --run.directory");
 }
 
-// The checkpoint that checkpoint.resume names: one, or the last good one of a directory or of a run.
+// The checkpoint that checkpoint.resume names: one, which must be good, or the last good one of a directory or a run.
 CheckpointInfo named_checkpoint(const std::filesystem::path& given, const Say& say) {
   const std::filesystem::path path = std::filesystem::absolute(given).lexically_normal();
-  if (std::filesystem::exists(path / "index.json")) return open_checkpoint(path);
+  if (std::filesystem::exists(path / "index.json")) return good_checkpoint(path);
   for (const std::filesystem::path& directory : {path, path / "checkpoints"}) {
     if (std::optional<CheckpointInfo> found = last_good(directory, say)) return *found;
   }
+  const std::filesystem::path own = path.has_filename() ? path : path.parent_path();
+  if (own.filename().string().starts_with("step-")) return good_checkpoint(own);  // says what is wrong with it
   TESSERA_THROW(IoError, "checkpoint.resume is '", given.string(),
                 "', where there is no good checkpoint; name a checkpoint, a directory of some, or a run directory");
 }

@@ -13,12 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <new>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <thread>
 #include <nlohmann/json.hpp>
 
@@ -34,6 +32,7 @@
 #include "tessera/record/read_run.h"
 #include "tessera/record/scope.h"
 #include "tessera/watch/report.h"
+#include "tessera/watch/testing/ranks.h"
 
 namespace tessera::watch {
 namespace {
@@ -51,12 +50,6 @@ constexpr nanoseconds kHung = 120s;      // what has not ended by then never wou
 constexpr nanoseconds kAfterwards = 4s;  // for ranks to end by themselves, once the report is there
 
 std::int64_t now_ns() { return Clock::now().time_since_epoch().count(); }
-
-std::string content(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 // The directory of one drill; goes with it.
 class Place {
@@ -293,10 +286,6 @@ void DrillRank::begin() const {
   const std::int64_t now = now_ns();
   std::int64_t before = page_->began_ns;
   while (before < now && !page_->began_ns.compare_exchange_weak(before, now)) continue;
-}
-
-void DrillRank::be_stuck() {
-  for (;;) ::pause();
 }
 
 void DrillRank::wait_for_the_end() const {

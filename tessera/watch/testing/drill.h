@@ -57,8 +57,6 @@ class DrillRank {
   void steps(int count) const;
   /// The time begins to count now: from the last rank that says so.
   void begin() const;
-  /// Stands still for ever, in host code. With a signal that is not handled the process ends.
-  [[noreturn]] static void be_stuck();
   /// Says that it has come as far as it goes, and waits until the drill is over.
   void wait_for_the_end() const;
   /// Waits until so many ranks have said that they are ready; and says it.

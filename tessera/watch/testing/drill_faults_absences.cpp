@@ -7,6 +7,7 @@
 #include "tessera/memory/label.h"
 #include "tessera/record/scope.h"
 #include "tessera/watch/testing/drill.h"
+#include "tessera/watch/testing/ranks.h"
 
 namespace tessera::watch {
 namespace {
@@ -25,7 +26,7 @@ DrillFault stuck(const std::string& name, int ranks, int culprit) {
                 rank.begin();
                 if (rank.is(culprit)) {
                   const record::Scope scope("checkpoint", 7);
-                  DrillRank::be_stuck();
+                  be_stuck();
                 }
                 rank.steps(1);
               },
@@ -39,7 +40,7 @@ void data_loader_stuck(DrillRank& rank) {
     {
       const record::Scope data("data", step);
       if (step == 4) rank.begin();
-      if (step == 4 && rank.is(3)) DrillRank::be_stuck();
+      if (step == 4 && rank.is(3)) be_stuck();
     }
     const memory::Label label("gradients");
     rank.run(rank.all_reduce());
@@ -49,7 +50,7 @@ void data_loader_stuck(DrillRank& rank) {
 void two_stuck(DrillRank& rank) {
   rank.steps(2);
   rank.begin();
-  if (rank.is(1) || rank.is(4)) DrillRank::be_stuck();
+  if (rank.is(1) || rank.is(4)) be_stuck();
   rank.steps(1);
 }
 
@@ -61,7 +62,7 @@ void stuck_in_a_subgroup(DrillRank& rank, bool goes_on) {
   rank.begin();
   if (rank.is(5)) {
     const record::Scope scope("evaluate");
-    DrillRank::be_stuck();
+    be_stuck();
   }
   rank.run(group, rank.all_reduce());
   if (goes_on) rank.steps(1);
@@ -70,7 +71,7 @@ void stuck_in_a_subgroup(DrillRank& rank, bool goes_on) {
 void stuck_before_a_subgroup(DrillRank& rank) {
   rank.steps(2);
   rank.begin();
-  if (rank.is(2)) DrillRank::be_stuck();
+  if (rank.is(2)) be_stuck();
   const ProcessGroup group = rank.world.split(0, 0, {.name = "all again"});
   rank.run(group, rank.all_reduce());
 }
@@ -130,7 +131,7 @@ void stuck_in_a_replay(DrillRank& rank) {
   const device::GraphExec graph = captured(rank, side, [&] {
     if (++replays < 5) return;
     rank.begin();
-    if (rank.is(3)) DrillRank::be_stuck();
+    if (rank.is(3)) be_stuck();
   });
   for (int i = 0; i < 8; ++i) graph.launch(side);
   side.synchronize();
@@ -143,7 +144,7 @@ void a_replay_does_not_come(DrillRank& rank) {
     if (i == 4) rank.begin();
     if (i == 4 && rank.is(1)) {
       side.synchronize();
-      DrillRank::be_stuck();
+      be_stuck();
     }
     graph.launch(side);
   }
@@ -169,7 +170,7 @@ void wrap_the_ring(const DrillRank& rank) {
 void wrapped(DrillRank& rank) {
   wrap_the_ring(rank);
   rank.begin();
-  if (rank.is(2)) DrillRank::be_stuck();
+  if (rank.is(2)) be_stuck();
   rank.run(rank.all_reduce());
 }
 void wrapped_and_another_size(DrillRank& rank) {
@@ -185,9 +186,8 @@ std::vector<DrillFault> faults_of_absences() {
   std::vector<DrillFault> faults = {
       stuck("stuck in host code", 4, 2),
       stuck("stuck in host code, rank 0", 5, 0),
-      slow_stream("slow stream", 1, [](const device::Stream& side) { side.run([] { DrillRank::be_stuck(); }); }),
-      slow_stream("slow stream of rank 0", 0,
-                  [](const device::Stream& side) { side.run([] { DrillRank::be_stuck(); }); }),
+      slow_stream("slow stream", 1, [](const device::Stream& side) { side.run([] { be_stuck(); }); }),
+      slow_stream("slow stream of rank 0", 0, [](const device::Stream& side) { side.run([] { be_stuck(); }); }),
       slow_stream("stream that waits for a value", 3,
                   [](const device::Stream& side) {
                     static const std::uint64_t never = 0;

@@ -1,5 +1,6 @@
 // Ranks that wait for each other, over groups or by messages; pipelines of which a stage fails.
 #include "tessera/watch/testing/drill.h"
+#include "tessera/watch/testing/ranks.h"
 
 namespace tessera::watch {
 namespace {
@@ -81,7 +82,7 @@ void stage_stuck(DrillRank& rank) {
   rank.steps(1);
   for (int batch = 0; batch < 6; ++batch) {
     if (batch == 3) rank.begin();
-    if (batch == 3 && rank.is(2)) DrillRank::be_stuck();
+    if (batch == 3 && rank.is(2)) be_stuck();
     if (!rank.is(0)) rank.run(rank.recv(rank.rank() - 1));
     if (!rank.is(rank.ranks() - 1)) rank.run(rank.send(rank.rank() + 1));
   }

@@ -12,6 +12,7 @@
 #include "tessera/memory/label.h"
 #include "tessera/record/scope.h"
 #include "tessera/watch/testing/drill.h"
+#include "tessera/watch/testing/ranks.h"
 
 namespace tessera::watch {
 namespace {
@@ -129,7 +130,7 @@ void stuck_without_record(DrillRank& rank) {
   if (rank.is(3)) lose_record(rank);
   rank.run({.kind = comm::OpKind::kBarrier});
   rank.begin();
-  if (rank.is(3)) DrillRank::be_stuck();
+  if (rank.is(3)) be_stuck();
   rank.steps(1);
 }
 void stuck_and_another_without_record(DrillRank& rank) {
@@ -137,7 +138,7 @@ void stuck_and_another_without_record(DrillRank& rank) {
   if (rank.is(3)) lose_record(rank);
   rank.run({.kind = comm::OpKind::kBarrier});
   rank.begin();
-  if (rank.is(1)) DrillRank::be_stuck();
+  if (rank.is(1)) be_stuck();
   rank.steps(1);
 }
 void other_size_and_another_without_record(DrillRank& rank) {
@@ -152,7 +153,7 @@ void stopped_and_stuck(DrillRank& rank) {
   rank.steps(2);
   rank.begin();
   if (rank.is(1)) ::raise(SIGSTOP);
-  if (rank.is(4)) DrillRank::be_stuck();
+  if (rank.is(4)) be_stuck();
   rank.steps(1);
 }
 void two_killed(DrillRank& rank) {

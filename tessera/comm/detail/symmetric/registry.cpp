@@ -36,8 +36,8 @@ void SymmetricRegistry::keep(std::vector<SymmetricSegment> segments) {
   std::ranges::move(segments, std::back_inserter(kept));
 }
 
-void SymmetricRegistry::note(const Request& request) {
-  if (TESSERA_MUTANT("thread.symmetric_find_unlogged") && request.kind == Request::Kind::kFind) return;
+void SymmetricRegistry::note(const SymmetricRequest& request) {
+  if (TESSERA_MUTANT("thread.symmetric_find_unlogged") && request.kind == SymmetricRequest::Kind::kFind) return;
   log.add(request);
   digest.store(log.digest, std::memory_order_release);
 }
@@ -73,7 +73,7 @@ std::shared_ptr<const RegisteredRange> reach_all(const ProcessGroup& group, std:
 SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size_t nbytes,
                                 const device::Stream& stream) {
   using detail::Record;
-  using detail::Request;
+  using detail::SymmetricRequest;
   TESSERA_CHECK(group, "register_memory: no group: this rank is not in it");
   SymmetricBackend* backend = group.state()->communicator->symmetric();
   TESSERA_CHECK_AS(NotSupported, backend != nullptr, "group ", group.name(), ": backend ", group.backend(),
@@ -88,13 +88,13 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
   const bool is_known = found != registry.entries.end() &&
                         (place == found->second.place || TESSERA_MUTANT("shm.symmetric_stale_registration"));
   if (is_known) {
-    registry.note({.kind = Request::Kind::kFind, .nbytes = nbytes, .number = found->second.number});
+    registry.note({.kind = SymmetricRequest::Kind::kFind, .nbytes = nbytes, .number = found->second.number});
     backend->note_passed(registry.log.count);
     return SymmetricBuffer(found->second.range);
   }
   TESSERA_CHECK(!stream.is_capturing(), "group ", group.name(), ": a first register_memory of ", nbytes,
                 " bytes in a capture: ranks must meet for it; register before");
-  registry.note({.kind = Request::Kind::kRegister, .nbytes = nbytes});
+  registry.note({.kind = SymmetricRequest::Kind::kRegister, .nbytes = nbytes});
   const Record mine{.problem = place ? Record::Problem::kNone : Record::Problem::kUnreachable,
                     .memory = place.value_or(PeerPlace{}),
                     .log = registry.log};
@@ -120,7 +120,7 @@ void deregister_memory(const ProcessGroup& group, const void* data, std::size_t 
   const auto found = registry.entries.find({data, nbytes});
   TESSERA_CHECK(found != registry.entries.end(), "group ", group.name(), ": deregister_memory of ", nbytes,
                 " bytes at ", data, ", which are not registered; give a range as it was registered");
-  registry.note({.kind = detail::Request::Kind::kForget, .nbytes = nbytes, .number = found->second.number});
+  registry.note({.kind = detail::SymmetricRequest::Kind::kForget, .nbytes = nbytes, .number = found->second.number});
   group.state()->communicator->symmetric()->note_passed(registry.log.count);
   if (!TESSERA_MUTANT("thread.symmetric_forgets_nothing")) registry.entries.erase(found);
 }

@@ -53,7 +53,7 @@ struct SymmetricRegistry {
   /// Keeps memory of a pool that is gone while work on it hangs.
   void keep(std::vector<SymmetricSegment> segments);
   /// Adds to the log.
-  void note(const Request& request);
+  void note(const SymmetricRequest& request);
 
   std::mutex mutex;  // for what follows
   RequestLog log;

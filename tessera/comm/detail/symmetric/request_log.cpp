@@ -23,21 +23,21 @@ std::string asked(const RequestLog& log, std::uint64_t number) {
 
 }  // namespace
 
-std::string text_of(const Request& request) {
+std::string text_of(const SymmetricRequest& request) {
   const std::string nbytes = std::to_string(request.nbytes);
   const std::string number = std::to_string(request.number);
   switch (request.kind) {
-    case Request::Kind::kPool: return "a pool(" + nbytes + " bytes, " + number + " channels)";
-    case Request::Kind::kAllocate: return "allocate(" + nbytes + ")";
-    case Request::Kind::kFree: return "free(" + nbytes + " at " + number + ")";
-    case Request::Kind::kRegister: return "register_memory(" + nbytes + "), anew";
-    case Request::Kind::kFind: return "register_memory(" + nbytes + "), known since registration " + number;
-    case Request::Kind::kForget: return "deregister_memory(" + nbytes + "), of registration " + number;
+    case SymmetricRequest::Kind::kPool: return "a pool(" + nbytes + " bytes, " + number + " channels)";
+    case SymmetricRequest::Kind::kAllocate: return "allocate(" + nbytes + ")";
+    case SymmetricRequest::Kind::kFree: return "free(" + nbytes + " at " + number + ")";
+    case SymmetricRequest::Kind::kRegister: return "register_memory(" + nbytes + "), anew";
+    case SymmetricRequest::Kind::kFind: return "register_memory(" + nbytes + "), known since registration " + number;
+    case SymmetricRequest::Kind::kForget: return "deregister_memory(" + nbytes + "), of registration " + number;
   }
   return "nothing known";
 }
 
-void RequestLog::add(const Request& request) {
+void RequestLog::add(const SymmetricRequest& request) {
   recent[count % kRecent] = request;
   ++count;
   std::uint64_t next = mix(digest + 0x9e3779b97f4a7c15 * (static_cast<std::uint64_t>(request.kind) + 1));

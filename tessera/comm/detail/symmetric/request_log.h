@@ -9,7 +9,7 @@
 namespace tessera::comm::detail {
 
 /// One request.
-struct Request {
+struct SymmetricRequest {
   /// What was asked for.
   enum class Kind : std::uint64_t {
     kPool,      ///< a pool of `nbytes`, with `number` channels
@@ -23,20 +23,20 @@ struct Request {
   std::uint64_t nbytes = 0;     ///< see Kind
   std::uint64_t number = 0;     ///< see Kind
   /// The same.
-  friend bool operator==(const Request&, const Request&) = default;
+  friend bool operator==(const SymmetricRequest&, const SymmetricRequest&) = default;
 };
 /// "allocate(4096)", ...
-std::string text_of(const Request& request);
+std::string text_of(const SymmetricRequest& request);
 
 /// A rank's requests, as they go to its peers. Plain bytes. Not thread-safe.
 struct RequestLog {
   static constexpr std::uint64_t kRecent = 16;
 
-  std::uint64_t count = 0;       ///< requests so far
-  std::uint64_t digest = 0;      ///< of all of them; 0: there are none
-  Request recent[kRecent] = {};  ///< request i, counted from 0, at i % kRecent
+  std::uint64_t count = 0;                ///< requests so far
+  std::uint64_t digest = 0;               ///< of all of them; 0: there are none
+  SymmetricRequest recent[kRecent] = {};  ///< request i, counted from 0, at i % kRecent
 
-  void add(const Request& request);
+  void add(const SymmetricRequest& request);
 };
 
 /// Empty where all ranks asked for the same; else the first request known to differ, and who asked for what: "request 3

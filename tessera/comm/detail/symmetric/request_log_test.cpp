@@ -9,16 +9,18 @@
 namespace tessera::comm::detail {
 namespace {
 
-Request allocate(std::uint64_t nbytes) { return {.kind = Request::Kind::kAllocate, .nbytes = nbytes}; }
+SymmetricRequest allocate(std::uint64_t nbytes) {
+  return {.kind = SymmetricRequest::Kind::kAllocate, .nbytes = nbytes};
+}
 
-RequestLog log_of(const std::vector<Request>& requests) {
+RequestLog log_of(const std::vector<SymmetricRequest>& requests) {
   RequestLog log;
-  for (const Request& request : requests) log.add(request);
+  for (const SymmetricRequest& request : requests) log.add(request);
   return log;
 }
 
 TEST(RequestLog, IsTheSameForTheSameRequests) {
-  const std::vector<Request> requests = {allocate(1), allocate(2), {Request::Kind::kFree, 1, 0}};
+  const std::vector<SymmetricRequest> requests = {allocate(1), allocate(2), {SymmetricRequest::Kind::kFree, 1, 0}};
   const RequestLog logs[] = {log_of(requests), log_of(requests), log_of(requests)};
   EXPECT_EQ(difference(logs), "");
   EXPECT_NE(logs[0].digest, 0U);
@@ -27,18 +29,18 @@ TEST(RequestLog, IsTheSameForTheSameRequests) {
 
 TEST(RequestLog, EveryPartAndTheOrderOfRequestsChangeTheDigest) {
   std::set<std::uint64_t> digests;
-  const std::vector<std::vector<Request>> all = {{allocate(1)},
-                                                 {allocate(2)},
-                                                 {allocate(1), allocate(2)},
-                                                 {allocate(2), allocate(1)},
-                                                 {allocate(0), allocate(0)},
-                                                 {allocate(0), allocate(0), allocate(0)},
-                                                 {{Request::Kind::kFree, 1, 0}},
-                                                 {{Request::Kind::kFree, 1, 512}},
-                                                 {{Request::Kind::kRegister, 1, 0}},
-                                                 {{Request::Kind::kFind, 1, 0}},
-                                                 {{Request::Kind::kFind, 1, 1}},
-                                                 {{Request::Kind::kForget, 1, 1}}};
+  const std::vector<std::vector<SymmetricRequest>> all = {{allocate(1)},
+                                                          {allocate(2)},
+                                                          {allocate(1), allocate(2)},
+                                                          {allocate(2), allocate(1)},
+                                                          {allocate(0), allocate(0)},
+                                                          {allocate(0), allocate(0), allocate(0)},
+                                                          {{SymmetricRequest::Kind::kFree, 1, 0}},
+                                                          {{SymmetricRequest::Kind::kFree, 1, 512}},
+                                                          {{SymmetricRequest::Kind::kRegister, 1, 0}},
+                                                          {{SymmetricRequest::Kind::kFind, 1, 0}},
+                                                          {{SymmetricRequest::Kind::kFind, 1, 1}},
+                                                          {{SymmetricRequest::Kind::kForget, 1, 1}}};
   for (const auto& requests : all) digests.insert(log_of(requests).digest);
   EXPECT_EQ(digests.size(), all.size());
 }
@@ -55,7 +57,7 @@ TEST(RequestLog, NamesWhoAskedForNothingMore) {
 }
 
 TEST(RequestLog, SaysSoWhereTheWordsAreGone) {
-  std::vector<Request> requests(100, allocate(8));
+  std::vector<SymmetricRequest> requests(100, allocate(8));
   RequestLog logs[2] = {log_of(requests), {}};
   requests[10].nbytes = 9;
   logs[1] = log_of(requests);

@@ -60,7 +60,7 @@ struct SymmetricState {
   std::set<StreamId> streams;  // that signals went to
 
  private:
-  void note(const detail::Request& request);
+  void note(const detail::SymmetricRequest& request);
   void check_usable() const;
   std::vector<detail::Record> meet_and_map(std::uint64_t nbytes, std::size_t pad_lines);
   void take_pad(std::size_t lines);

@@ -34,6 +34,14 @@ void ReplayJob::help() {
   run_steps([this](std::uint32_t step) { rank_.enter([&] { run_step(step); }); });
 }
 
+std::uint32_t ReplayJob::take_first() {
+  const auto first = std::ranges::min_element(ready_);
+  const std::uint32_t step = *first;
+  *first = ready_.back();
+  ready_.pop_back();
+  return step;
+}
+
 template <class RunStep>
 void ReplayJob::run_steps(const RunStep& run) {
   std::unique_lock lock(mutex_);
@@ -42,8 +50,7 @@ void ReplayJob::run_steps(const RunStep& run) {
       changed_.wait(lock);
       continue;
     }
-    const std::uint32_t step = ready_.back();
-    ready_.pop_back();
+    const std::uint32_t step = take_first();
     if (!error_) {
       lock.unlock();
       run(step);

@@ -30,6 +30,9 @@ class ReplayJob {
 
  private:
   void run_step(std::uint32_t step);
+  // Of the steps that are ready the one that was captured first. So a thread that finds no helper goes in the order of
+  // the capture, which is the same on all ranks: steps that wait for other ranks do not wait for each other.
+  std::uint32_t take_first();
   template <class RunStep>
   void run_steps(const RunStep& run);
 

@@ -8,6 +8,7 @@
 #include "tessera/base/small_vector.h"
 #include "tessera/ops/detail/elements.h"
 #include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/detail/rows_per_piece.h"
 
 namespace tessera::ops::detail {
 
@@ -118,11 +119,6 @@ class Rows {
   std::int64_t count_ = 1;
   SmallVector<Dim, 3> dims_;
 };
-
-/// Rows of one piece of a loop: a function of their length alone, so that results never depend on threads.
-inline std::int64_t rows_per_piece(std::int64_t length) {
-  return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(length, 1));
-}
 
 /// Calls body(begin, end, scratch) on pieces of `count` rows; scratch holds `buffers` rows of `length`.
 template <class T, class F>

@@ -123,10 +123,4 @@ class StridedLoop {
   tensor::IntList strides_[N];
 };
 
-/// Rows of `inner` elements that make a piece worth giving to a thread.
-inline std::int64_t rows_per_piece(std::int64_t inner) {
-  constexpr std::int64_t kPiece = 32768;
-  return std::max<std::int64_t>(1, kPiece / std::max<std::int64_t>(1, inner));
-}
-
 }  // namespace tessera::ops::detail

@@ -3,29 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
-#include <optional>
-#include <tuple>
 
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
-#include "tessera/device/launch_records.h"
+#include "tessera/record/detail/plausible.h"
+#include "tessera/record/detail/timed_records.h"
 #include "tessera/record/detail/wording.h"
-#include "tessera/record/scope.h"
 
 namespace tessera::record::detail {
 namespace {
-
-using probe::RecordFile;
-using probe::RecordRef;
 
 constexpr std::size_t kMostNames = 20'000;
 constexpr std::size_t kLongestName = 160;
 constexpr std::uint32_t kDepths = 3;  // of marks that are shown
 constexpr std::size_t kBeside = 3;    // lanes of one kind and rank
-constexpr std::int64_t kHour = 3'600'000'000'000;
-constexpr std::int64_t kLongestRun = 24 * 400 * kHour;
-constexpr std::int64_t kAhead = kHour;  // of clocks
 
 void sort_spans(std::vector<Span>& spans) {
   const auto before = [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; };
@@ -63,6 +54,7 @@ std::size_t first_after(const BusyTimes& busy, std::int64_t moment) {
       busy.begin());
 }
 
+// In order, though pieces of spans that overlap come out of it.
 std::vector<Span> without(const std::vector<Span>& spans, const BusyTimes& busy) {
   std::vector<Span> left;
   left.reserve(spans.size());
@@ -71,114 +63,37 @@ std::vector<Span> without(const std::vector<Span>& spans, const BusyTimes& busy)
       left.push_back({begin, end, each.name});
     });
   }
+  sort_spans(left);
   return left;
 }
 
-// What the record file of a rank tells that its evidence does not: marks that have ended, and kernels.
-class FileSpans {
- public:
-  FileSpans(const RecordFile& file, NameTable& names, std::int64_t until_ns)
-      : file_(file), names_(names), until_ns_(until_ns) {
-    for (const RecordRef& ref : file.records()) take(ref);
-    for (auto& [key, open] : marks_) close(open, until_ns_, std::get<1>(key));
-  }
-
+// What the record file of a rank tells that its evidence does not.
+struct FileSpans {
   std::array<std::vector<Span>, kDepths> marks = {};
   std::vector<Span> kernels = {};
-
- private:
-  enum class Kind : std::uint8_t { kNew, kOther, kBegin, kEnd, kLaunch, kLaunchEnd };
-  struct Open {
-    std::int64_t begin_ns = 0;
-    std::uint16_t name = 0;
-  };
-
-  // Kinds have numbers of their own in each file: a name is looked at once a kind, not once a record.
-  Kind kind_of(const RecordRef& ref) {
-    if (kinds_.size() <= ref.kind) kinds_.resize(static_cast<std::size_t>(ref.kind) + 1, Kind::kNew);
-    Kind& kind = kinds_[ref.kind];
-    if (kind != Kind::kNew) return kind;
-    const std::string name = file_.read(ref).kind;
-    if (name == MarkBeginRecord::kRecordName) return kind = Kind::kBegin;
-    if (name == MarkEndRecord::kRecordName) return kind = Kind::kEnd;
-    if (name == device::LaunchRecord::kRecordName) return kind = Kind::kLaunch;
-    if (name == device::LaunchEndRecord::kRecordName) return kind = Kind::kLaunchEnd;
-    return kind = Kind::kOther;
-  }
-
-  void take(const RecordRef& ref) {
-    switch (kind_of(ref)) {
-      case Kind::kBegin: return begin_mark(ref);
-      case Kind::kEnd: return end_mark(ref);
-      case Kind::kLaunch: return begin_launch(ref);
-      case Kind::kLaunchEnd: return end_launch(ref);
-      case Kind::kNew:
-      case Kind::kOther: return;
-    }
-  }
-
-  void begin_mark(const RecordRef& ref) {
-    const auto record = file_.as<MarkBeginRecord>(ref);
-    if (!record || record->depth >= kDepths) return;
-    const std::string name = file_.string(record->name) + " " + std::to_string(record->value);
-    marks_[{ref.thread, record->depth}] = {file_.info().clock.wall_ns(ref.ticks), names_.number_of(name)};
-  }
-
-  void end_mark(const RecordRef& ref) {
-    const auto record = file_.as<MarkEndRecord>(ref);
-    if (!record) return;
-    const auto open = marks_.find({ref.thread, record->depth});
-    if (open == marks_.end()) return;  // it began before the oldest record
-    close(open->second, file_.info().clock.wall_ns(ref.ticks), record->depth);
-    marks_.erase(open);
-  }
-
-  void close(const Open& open, std::int64_t end_ns, std::uint32_t depth) {
-    if (end_ns >= open.begin_ns) marks[depth].push_back({open.begin_ns, end_ns, open.name});
-  }
-
-  void begin_launch(const RecordRef& ref) {
-    const auto record = file_.as<device::LaunchRecord>(ref);
-    if (!record) return;
-    const auto [place, is_new] = labels_.try_emplace(record->label.value(), std::uint16_t{0});
-    if (is_new) place->second = names_.number_of(file_.string(record->label));
-    launches_[key_of(record->device, record->stream, record->number)] = {file_.info().clock.wall_ns(ref.ticks),
-                                                                         place->second};
-  }
-
-  // Devices tell when a kernel began. Of the host's, it is when it was put on its stream, or when the one before it on
-  // the stream has ended.
-  void end_launch(const RecordRef& ref) {
-    const auto record = file_.as<device::LaunchEndRecord>(ref);
-    if (!record) return;
-    const auto open = launches_.find(key_of(record->device, record->stream, record->number));
-    if (open == launches_.end()) return;
-    const std::int64_t when_ns = file_.info().clock.wall_ns(record->when.value());
-    const std::int64_t end_ns = when_ns + record->ended_ns;
-    std::int64_t& free_since = streams_[key_of(record->device, record->stream, 0)];
-    const bool is_begin_known = record->begun_ns != record->ended_ns;
-    const std::int64_t begin_ns =
-        is_begin_known ? when_ns + record->begun_ns : std::max(open->second.begin_ns, free_since);
-    if (end_ns >= begin_ns) kernels.push_back({begin_ns, end_ns, open->second.name});
-    free_since = std::max(free_since, end_ns);
-    launches_.erase(open);
-  }
-
-  static std::uint64_t key_of(probe::StringId device, std::uint32_t stream, std::uint64_t number) {
-    std::uint64_t key = device.value() * 0x9E3779B97F4A7C15U;
-    key = (key ^ stream) * 0xC2B2AE3D27D4EB4FU;
-    return key ^ number;
-  }
-
-  const RecordFile& file_;
-  NameTable& names_;
-  std::int64_t until_ns_;
-  std::vector<Kind> kinds_;
-  std::map<std::tuple<std::uint16_t, std::uint32_t>, Open> marks_;  // by thread and depth
-  std::unordered_map<std::uint64_t, Open> launches_;
-  std::unordered_map<std::uint64_t, std::int64_t> streams_;
-  std::unordered_map<std::uint64_t, std::uint16_t> labels_;
 };
+
+FileSpans file_spans(const std::string& path, NameTable& names, std::int64_t until_ns) {
+  const probe::RecordFile file = probe::RecordFile::open(path);
+  const TimedRecords timed = read_timed_records(file);
+  FileSpans found;
+  std::unordered_map<std::uint32_t, std::uint16_t> labels;
+  found.kernels.reserve(timed.kernels.size());
+  for (const TimedKernel& each : timed.kernels) {
+    const auto [label, is_new] = labels.try_emplace(each.label.value(), std::uint16_t{0});
+    if (is_new) label->second = names.number_of(file.string(each.label));
+    found.kernels.push_back({each.begin_ns, each.end_ns, label->second});
+  }
+  // After kernels, since each mark may have a name of its own, and there is room for so many.
+  const auto add = [&](const TimedMark& mark, std::int64_t end_ns) {
+    if (mark.depth >= kDepths || end_ns < mark.begin_ns) return;
+    const std::string name = file.string(mark.name) + " " + std::to_string(mark.value);
+    found.marks[mark.depth].push_back({mark.begin_ns, end_ns, names.number_of(name)});
+  };
+  for (const TimedMark& each : timed.marks) add(each, each.end_ns);
+  for (const TimedMark& each : timed.open_marks) add(each, until_ns);
+  return found;
+}
 
 // What the launches of a rank's groups tell.
 struct CommSpans {
@@ -220,17 +135,14 @@ class SpanBuilder {
   void add_rank(const Rank& rank) {
     const bool is_alive = rank.state == RankState::kRunning || rank.state == RankState::kStopped;
     const std::int64_t until = is_alive || rank.last_ns <= 0 ? evidence_.taken_ns : rank.last_ns;
-    std::array<std::vector<Span>, kDepths> marks;
-    std::vector<Span> kernels;
+    FileSpans found;
     if (!rank.file.empty()) {
       try {
-        const RecordFile file = RecordFile::open(rank.file);
-        FileSpans found(file, spans_.names, until);
-        marks = std::move(found.marks);
-        kernels = std::move(found.kernels);
+        found = file_spans(rank.file, spans_.names, until);
       } catch (const Error&) {  // read_run() has told why
       }
     }
+    auto& [marks, kernels] = found;
     CommSpans comm = comm_spans(rank, spans_.names, until);
     for (auto& each : marks) sort_spans(each);
     sort_spans(kernels);
@@ -272,12 +184,9 @@ class SpanBuilder {
     if (!lane.spans.empty()) spans_.lanes.push_back(std::move(lane));
   }
 
-  // One spoilt moment must not stretch the timeline over centuries.
   [[nodiscard]] bool is_plausible(const Span& span) const {
-    if (span.begin_ns <= 0 || span.end_ns < span.begin_ns) return false;
-    if (evidence_.taken_ns <= 0) return true;
-    return difference(span.begin_ns, evidence_.taken_ns) < kLongestRun &&
-           difference(evidence_.taken_ns, span.end_ns) < kAhead;
+    return span.end_ns >= span.begin_ns && detail::is_plausible(span.begin_ns, evidence_.taken_ns) &&
+           detail::is_plausible(span.end_ns, evidence_.taken_ns);
   }
 
   const Evidence& evidence_;

@@ -1,6 +1,8 @@
 #include "tessera/train/checkpoint/detail/directory.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,6 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::string_view kPartial = ".partial";
+constexpr std::string_view kRemoved = ".removed";
 
 void remove_quietly(const fs::path& path) {
   std::error_code error;
@@ -26,12 +29,27 @@ void remove_quietly(const fs::path& path) {
   if (error) log::warn("checkpoints: ", path.string(), " cannot be removed: ", error.message());
 }
 
+// Makes a directory and those above it; that each is there outlives a crash.
+void make_durable(const fs::path& path, std::error_code& error) {
+  if (fs::is_directory(path, error)) return;
+  const fs::path above = path.parent_path();
+  error.clear();
+  if (!above.empty() && above != path) make_durable(above, error);
+  if (error) return;
+  fs::create_directory(path, error);
+  if (!error) sync_directory(above.empty() ? "." : above);
+}
+
 // Out of sight by one rename before its files go one by one.
-void remove_checkpoint(const fs::path& path) {
-  const fs::path aside = path.string() + std::string(kPartial);
+void remove_checkpoint(const fs::path& path, const fs::path& aside) {
   std::error_code error;
+  if (fs::exists(aside, error)) remove_quietly(aside);
   fs::rename(path, aside, error);
   remove_quietly(error ? path : aside);
+}
+
+fs::path removed_of(const fs::path& directory, std::int64_t step) {
+  return directory / (step_name(step) + std::string(kRemoved));
 }
 
 }  // namespace
@@ -44,12 +62,14 @@ DirectoryEntries entries_of(const fs::path& directory) {
     std::string_view name = whole;
     if (!name.starts_with("step-")) continue;
     name.remove_prefix(5);
-    const bool is_partial = name.ends_with(kPartial);
-    if (is_partial) name.remove_suffix(kPartial.size());
+    auto* list = &entries.checkpoints;
+    if (name.ends_with(kPartial)) list = &entries.partials;
+    if (name.ends_with(kRemoved)) list = &entries.removed;
+    if (list != &entries.checkpoints) name = name.substr(0, name.rfind('.'));
     std::int64_t step = 0;
     const auto [stop, problem] = std::from_chars(name.data(), name.data() + name.size(), step);
     if (problem != std::errc() || stop != name.data() + name.size() || step < 0) continue;
-    (is_partial ? entries.partials : entries.checkpoints).push_back({step, it->path()});
+    list->push_back({step, it->path()});
   }
   const auto newest_first = [](const NamedStep& a, const NamedStep& b) { return a.step > b.step; };
   std::ranges::sort(entries.checkpoints, newest_first);
@@ -57,12 +77,30 @@ DirectoryEntries entries_of(const fs::path& directory) {
   return entries;
 }
 
+std::shared_ptr<void> open_directory(const fs::path& directory) {
+  std::error_code error;
+  make_durable(directory, error);
+  TESSERA_CHECK_AS(IoError, !error, "making the directory '", directory.string(), "': ", error.message(),
+                   way_out(error.value()));
+  const std::shared_ptr<int> descriptor(new int(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+                                        [](const int* open) {
+                                          if (*open >= 0) ::close(*open);
+                                          delete open;
+                                        });
+  const bool is_taken = *descriptor >= 0 && ::flock(*descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  TESSERA_CHECK_AS(IoError, !is_taken, "'", directory.string(),
+                   "' is where another run writes its checkpoints; give each run a directory of its own");
+  return descriptor;
+}
+
 fs::path partial_of(const fs::path& directory, std::int64_t step) {
   return directory / (step_name(step) + std::string(kPartial));
 }
 
 void remove_leftovers(const fs::path& directory) {
-  for (const NamedStep& left : entries_of(directory).partials) {
+  const DirectoryEntries entries = entries_of(directory);
+  for (const NamedStep& left : entries.removed) remove_quietly(left.path);
+  for (const NamedStep& left : entries.partials) {
     log::warn("checkpoints: ", left.path.string(), " was left by a writer that did not end; it is removed");
     remove_quietly(left.path);
   }
@@ -82,7 +120,7 @@ void put_in_place(const fs::path& directory, std::int64_t step) {
   const bool is_exchanged = ::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0;
   std::error_code error;
   if (!is_exchanged) {
-    const fs::path old = directory / (step_name(step) + "0" + std::string(kPartial));
+    const fs::path old = removed_of(directory, step);
     if (fs::exists(place, error)) fs::rename(place, old, error);
     fs::rename(aside, place, error);
     TESSERA_CHECK_AS(IoError, !error, "putting '", place.string(), "' in its place: ", error.message(),
@@ -90,7 +128,7 @@ void put_in_place(const fs::path& directory, std::int64_t step) {
     if (fs::exists(old, error)) remove_quietly(old);
   }
   sync_directory(directory);
-  if (is_exchanged) remove_quietly(aside);
+  if (is_exchanged) remove_checkpoint(aside, removed_of(directory, step));
 }
 
 void keep_last(const fs::path& directory, std::int64_t step, int keep) {
@@ -101,7 +139,7 @@ void keep_last(const fs::path& directory, std::int64_t step, int keep) {
       ++kept;
       continue;
     }
-    remove_checkpoint(each.path);
+    remove_checkpoint(each.path, removed_of(directory, each.step));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/checked.h"
+#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
 #include "tessera/train/checkpoint/detail/hash.h"
 
@@ -18,8 +19,8 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "tessera checkpoint";
 constexpr std::int64_t kVersion = 1;
-constexpr std::int64_t kMostRanks = 1 << 24;
 constexpr std::size_t kMostDims = 64;
+constexpr std::size_t kMostDepth = 16;  // of lists and objects in each other; an index has 5
 constexpr std::uint64_t kMostHeaderNbytes = 100'000'000 + (1 << 16);
 
 // Reads fields of one index and says what is wrong with them.
@@ -172,8 +173,11 @@ std::string write_index(const CheckpointIndex& index) {
 }
 
 CheckpointIndex read_index(std::string_view text, const std::string& path) {
-  const ordered_json root = ordered_json::parse(text, nullptr, false);
   IndexReader reader(path);
+  // For the checksum a text is made of it again, by recursion.
+  reader.check(tessera::detail::json_depth(text) <= kMostDepth, "it is no index of a checkpoint: nested deeper than ",
+               kMostDepth);
+  const ordered_json root = ordered_json::parse(text, nullptr, false);
   reader.check(root.is_object() && root.contains("xxh3") && root.contains("checkpoint") && root.size() == 2,
                "it is no index of a checkpoint, or damaged");
   reader.check(root["xxh3"].is_string() && root["xxh3"] == hash_of(root["checkpoint"].dump(

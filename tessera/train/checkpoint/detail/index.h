@@ -34,6 +34,8 @@ struct CheckpointIndex {
 
 /// The name of the index inside a checkpoint.
 inline constexpr std::string_view kIndexName = "index.json";
+/// The most ranks that an index lists.
+inline constexpr std::int64_t kMostRanks = 1 << 24;
 /// The longest index that is read.
 inline constexpr std::uint64_t kMostIndexNbytes = std::uint64_t{1} << 30;
 

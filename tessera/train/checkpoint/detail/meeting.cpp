@@ -27,11 +27,14 @@ Meeting::Meeting(std::shared_ptr<comm::Store> store, std::string name, int rank,
 
 void Meeting::say(const std::string& what, const std::string& text) { store_->set(key(what), text); }
 
-void Meeting::fail(const std::string& why) noexcept {
+std::optional<std::string> Meeting::fail(const std::string& why) noexcept {
   try {
-    store_->compare_set(key("failed"), std::nullopt, tessera::detail::concat("rank ", rank_, ": ", why));
+    const std::string own = tessera::detail::concat("rank ", rank_, ": ", why);
+    const std::optional<std::string> first = store_->compare_set(key("failed"), std::nullopt, own);
+    if (first != own) return first;
   } catch (const std::exception&) {  // the store is gone: the others find out at their deadline
   }
+  return std::nullopt;
 }
 
 void Meeting::wait(const std::vector<std::string>& keys, const std::vector<std::string>& who,

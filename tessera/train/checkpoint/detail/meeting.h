@@ -29,8 +29,9 @@ class Meeting {
 
   /// Sets a text that the others wait for.
   void say(const std::string& what, const std::string& text);
-  /// Tells all that this rank cannot go on.
-  void fail(const std::string& why) noexcept;
+  /// Tells all that this rank cannot go on. Returns what another rank has failed with before, from which this one's
+  /// failure may have followed.
+  std::optional<std::string> fail(const std::string& why) noexcept;
   /// The text that was said; AbortedError when a rank failed or patience ended, TimeoutError at the deadline.
   /// `times`: of the time that is waited.
   std::string hear(const std::string& what, int times = 1);

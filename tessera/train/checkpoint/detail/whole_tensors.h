@@ -10,7 +10,8 @@
 
 namespace tessera::train::detail {
 
-/// An open checkpoint. Holds the last tensor read, and no other.
+/// An open checkpoint, all of whose files are there, as large as the index and the layouts say; IoError names one that
+/// is not. Holds the last tensor read, and no other.
 class WholeTensors {
  public:
   explicit WholeTensors(const CheckpointInfo& from);

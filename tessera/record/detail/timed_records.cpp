@@ -1,0 +1,169 @@
+#include "tessera/record/detail/timed_records.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "tessera/device/launch_records.h"
+#include "tessera/record/detail/wording.h"
+#include "tessera/record/scope.h"
+
+namespace tessera::record::detail {
+namespace {
+
+using device::LaunchEndRecord;
+using device::LaunchRecord;
+using probe::RecordFile;
+using probe::RecordRef;
+
+constexpr std::int64_t kMostOff = 3'600'000'000'000;  // ns: what clocks of devices may be off by
+
+std::int64_t sum(std::int64_t a, std::int64_t b) {
+  std::int64_t both = 0;
+  if (!__builtin_add_overflow(a, b, &both)) return both;
+  return b < 0 ? std::numeric_limits<std::int64_t>::min() : std::numeric_limits<std::int64_t>::max();
+}
+
+class Reader {
+ public:
+  explicit Reader(const RecordFile& file) : file_(file) {}
+
+  TimedRecords read(std::int64_t until_ns) {
+    const std::vector<RecordRef>& records = file_.records();
+    const auto end = std::partition_point(records.begin(), records.end(),
+                                          [&](const RecordRef& ref) { return wall_ns(ref) <= until_ns; });
+    std::for_each(records.begin(), end, [this](const RecordRef& ref) { take(ref); });
+    for (auto& [thread, open] : threads_) found_.open_marks.insert(found_.open_marks.end(), open.begin(), open.end());
+    return std::move(found_);
+  }
+
+ private:
+  enum class Kind : std::uint8_t { kNew, kOther, kMarkBegin, kMarkEnd, kLaunch, kLaunchEnd };
+  struct Open {
+    probe::StringId label;
+    std::int64_t asked_ns = 0;
+  };
+  struct StreamState {
+    std::unordered_map<std::uint64_t, Open> open;  // by number
+    std::int64_t free_since_ns = 0;
+  };
+  using StreamKey = std::pair<std::uint32_t, std::uint32_t>;  // device and stream
+
+  [[nodiscard]] std::int64_t wall_ns(const RecordRef& ref) const { return file_.info().clock.wall_ns(ref.ticks); }
+
+  // Kinds have numbers of their own in each file: a name is looked at once a kind, not once a record.
+  Kind kind_of(const RecordRef& ref) {
+    if (kinds_.size() <= ref.kind) kinds_.resize(static_cast<std::size_t>(ref.kind) + 1, Kind::kNew);
+    Kind& kind = kinds_[ref.kind];
+    if (kind != Kind::kNew) return kind;
+    const std::string name = file_.read(ref).kind;
+    if (name == MarkBeginRecord::kRecordName) return kind = Kind::kMarkBegin;
+    if (name == MarkEndRecord::kRecordName) return kind = Kind::kMarkEnd;
+    if (name == LaunchRecord::kRecordName) return kind = Kind::kLaunch;
+    if (name == LaunchEndRecord::kRecordName) return kind = Kind::kLaunchEnd;
+    return kind = Kind::kOther;
+  }
+
+  void take(const RecordRef& ref) {
+    switch (kind_of(ref)) {
+      case Kind::kMarkBegin: return begin_mark(ref);
+      case Kind::kMarkEnd: return end_mark(ref);
+      case Kind::kLaunch: return begin_launch(ref);
+      case Kind::kLaunchEnd: return end_launch(ref);
+      case Kind::kNew:
+      case Kind::kOther: return;
+    }
+  }
+
+  // Once a thread: reading a whole record takes its time. Of the thread that had the number before nothing is known.
+  std::uint32_t tid_of(const RecordRef& ref) {
+    std::uint32_t& tid = tids_[ref.thread];
+    if (tid != 0) return tid;
+    const probe::ThreadInfo thread = file_.read(ref).thread;
+    if (thread.tid != 0 && !thread.name.empty()) found_.threads[thread.tid] = thread.name;
+    return tid = thread.tid;
+  }
+
+  // What is as deep as what begins, or deeper, has ended; when is lost.
+  void begin_mark(const RecordRef& ref) {
+    const auto record = file_.as<MarkBeginRecord>(ref);
+    if (!record) return;
+    std::vector<TimedMark>& open = threads_[ref.thread];
+    while (!open.empty() && open.back().depth >= record->depth) open.pop_back();
+    open.push_back({.name = record->name,
+                    .value = record->value,
+                    .tid = tid_of(ref),
+                    .thread = ref.thread,
+                    .depth = record->depth,
+                    .begin_ns = wall_ns(ref)});
+  }
+
+  void end_mark(const RecordRef& ref) {
+    const auto record = file_.as<MarkEndRecord>(ref);
+    if (!record) return;
+    std::vector<TimedMark>& open = threads_[ref.thread];
+    while (!open.empty() && open.back().depth > record->depth) open.pop_back();
+    if (open.empty() || open.back().depth != record->depth) return;  // it began before the oldest record
+    TimedMark mark = open.back();
+    open.pop_back();
+    mark.end_ns = wall_ns(ref);
+    const bool is_same = mark.name == record->name && mark.value == record->value;
+    if (is_same && mark.end_ns >= mark.begin_ns) found_.marks.push_back(mark);
+  }
+
+  // The last is asked for again more often than not.
+  StreamState& stream_of(probe::StringId device, std::uint32_t stream) {
+    const StreamKey key{device.value(), stream};
+    if (last_stream_ == nullptr || key != last_key_) {
+      last_stream_ = &streams_[key];
+      last_key_ = key;
+    }
+    return *last_stream_;
+  }
+
+  void begin_launch(const RecordRef& ref) {
+    const auto record = file_.as<LaunchRecord>(ref);
+    if (!record) return;
+    stream_of(record->device, record->stream).open[record->number] = {record->label, wall_ns(ref)};
+  }
+
+  void end_launch(const RecordRef& ref) {
+    const auto record = file_.as<LaunchEndRecord>(ref);
+    if (!record) return;
+    StreamState& stream = stream_of(record->device, record->stream);
+    const auto open = stream.open.find(record->number);
+    if (open == stream.open.end()) return;
+    const Open begun = open->second;
+    stream.open.erase(open);
+    const std::int64_t when_ns = file_.info().clock.wall_ns(record->when.value());
+    const std::int64_t end_ns = sum(when_ns, record->ended_ns);
+    const bool is_begin_known = record->begun_ns != record->ended_ns;
+    const std::int64_t begin_ns =
+        is_begin_known ? sum(when_ns, record->begun_ns) : std::max(begun.asked_ns, stream.free_since_ns);
+    const std::int64_t told_ns = wall_ns(ref);
+    if (difference(begin_ns, begun.asked_ns) > kMostOff || difference(told_ns, end_ns) > kMostOff) return;
+    if (end_ns < begin_ns) return;
+    stream.free_since_ns = std::max(stream.free_since_ns, std::min(end_ns, told_ns));
+    found_.kernels.push_back({.label = begun.label,
+                              .device = record->device,
+                              .stream = record->stream,
+                              .asked_ns = begun.asked_ns,
+                              .begin_ns = begin_ns,
+                              .end_ns = end_ns});
+  }
+
+  const RecordFile& file_;
+  TimedRecords found_;
+  std::vector<Kind> kinds_;
+  std::map<std::uint16_t, std::vector<TimedMark>> threads_;  // open marks, the innermost last
+  std::unordered_map<std::uint16_t, std::uint32_t> tids_;
+  std::map<StreamKey, StreamState> streams_;
+  StreamState* last_stream_ = nullptr;
+  StreamKey last_key_ = {};
+};
+
+}  // namespace
+
+TimedRecords read_timed_records(const RecordFile& file, std::int64_t until_ns) { return Reader(file).read(until_ns); }
+
+}  // namespace tessera::record::detail

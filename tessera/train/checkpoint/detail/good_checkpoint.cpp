@@ -1,0 +1,25 @@
+#include "tessera/train/checkpoint/detail/good_checkpoint.h"
+
+#include <utility>
+
+#include "tessera/base/error.h"
+#include "tessera/train/run.h"
+
+namespace tessera::train::detail {
+
+std::string first_fault(const CheckpointVerdict& verdict) {
+  const std::size_t more = verdict.faults.size() - 1;
+  // Names of tensors come from a file.
+  return printable(to_string(verdict.faults.front())) +
+         (more > 0 ? tessera::detail::concat(" (and ", more, " more)") : "");
+}
+
+CheckpointInfo good_checkpoint(const std::filesystem::path& path) {
+  CheckpointVerdict verdict = verify_checkpoint(path);
+  if (verdict.faults.empty()) return std::move(verdict.info);
+  TESSERA_THROW(IoError, "checkpoint ", path.string(), " is damaged: ", first_fault(verdict),
+                "; take another: `tessera checkpoint ls --verify` shows which of a run are good, `tessera checkpoint "
+                "verify` all that is wrong with this one");
+}
+
+}  // namespace tessera::train::detail

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Puts sources of a target into groups that are compiled as one, for builds from nothing (TESSERA_GROUP_SOURCES).
+
+A compiler spends half of its time on headers that all sources of a layer share: compiled eight at a time they are read
+once. What keeps sources apart are the names in their unnamed namespaces, which two of a group must not both have, so
+this looks for those, as text. A name that it takes for one and is none costs a little speed and nothing else.
+
+Prints a line `GROUP PATH` a source; sources of no group, which are compiled alone, are left out.
+"""
+
+import argparse
+import functools
+import pathlib
+import re
+import sys
+
+import source_tree
+
+# Declarations stand at the beginning of a line, whatever namespace they are in.
+_TYPE = re.compile(r"^(?:template <[^\n]*>\s*)?(?:struct|class|union|enum(?: class)?) (?:alignas\(\w+\) |TESSERA_API )?(\w+)", re.MULTILINE)
+_ALIAS = re.compile(r"^(?:template <[^\n]*>\s*)?using (\w+) =([^;]*);", re.MULTILINE)
+_USED = re.compile(r"^using ([\w:]*::(\w+));", re.MULTILINE)
+_CALLED = re.compile(r"^(?!return|using|namespace|struct|class|enum|template|static_assert|TESSERA_|TEST)(?=\w)[\w:<>,*& \[\]]*?(?<![\w:~])(\w+)\(", re.MULTILINE)
+_VALUE = re.compile(r"^(?:inline |static |constexpr |constinit |const |thread_local )+[^=;({]*?(\w+)(?:\[[^\]]*\])*(?: =|\{|;)", re.MULTILINE)
+# What would change the sources after it.
+_REACHES_ON = re.compile(r"^using namespace|^#(?:define|pragma (?!once))", re.MULTILINE)
+
+
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+
+
+class Source:
+    """A source, and what of it others of its group may come upon."""
+
+    def __init__(self, path, root):
+        text = path.read_text()
+        code = source_tree.blank(text)
+        self.path = path
+        self.lines = text.count("\n")
+        self.reaches_on = _REACHES_ON.search(code) is not None
+        # Name to what it is; two sources may declare the same alike.
+        self.strict = {match.group(1): None for pattern in (_TYPE, _VALUE) for match in pattern.finditer(code)}
+        self.strict |= {match.group(1): " ".join(match.group(2).split()) for match in _ALIAS.finditer(code)}
+        self.functions = {match.group(1) for match in _CALLED.finditer(code)}
+        self.used = {match.group(2): match.group(1) for match in _USED.finditer(code)}
+        self.words = set(re.findall(r"\w+", code))
+        self.declared = {}  # in headers, name to headers
+        for path in headers_of(text, root):
+            for name in declared_in(path):
+                self.declared.setdefault(name, set()).add(path)
+
+
+@functools.cache
+def declared_in(path):
+    """Types and values of a header."""
+    code = source_tree.blank(path.read_text())
+    return frozenset(match.group(1) for pattern in (_TYPE, _ALIAS, _VALUE) for match in pattern.finditer(code))
+
+
+@functools.cache
+def headers_in(path, root):
+    return [root / name for name in _INCLUDE.findall(path.read_text()) if (root / name).is_file()]
+
+
+def headers_of(text, root):
+    """All headers of the tree that a source includes, or that these include."""
+    found = set()
+    left = [root / name for name in _INCLUDE.findall(text) if (root / name).is_file()]
+    while left:
+        path = left.pop()
+        if path not in found:
+            found.add(path)
+            left += headers_in(path, root)
+    return found
+
+
+class Group:
+    """Sources that are compiled as one."""
+
+    def __init__(self):
+        self.sources = []
+
+    def takes(self, source, most_lines):
+        """Whether it may be added."""
+        if sum(each.lines for each in self.sources) + source.lines > most_lines:
+            return False
+        return not any(clash(source, each) or clash(each, source) for each in self.sources)
+
+
+def clash(one, other):
+    """Whether the second has use for a name that the first has for itself. A function's name may be used, since names of
+    functions can mean several; that of a type or a value would hide what is meant."""
+    for name, what in one.strict.items():
+        is_known = name in other.words or name in other.declared or name in other.used
+        if is_known and (what is None or other.strict.get(name) != what):
+            return True
+    for name, what in one.used.items():  # does no harm where there is but one of that name
+        if other.used.get(name, what) != what or len(one.declared.get(name, set()) | other.declared.get(name, set())) > 1:
+            return True
+    return not one.functions.isdisjoint(other.functions)
+
+
+def grouped(sources, most_lines):
+    """Groups of sources, neighbours together where they can be."""
+    groups = []
+    for source in sources:
+        if source.reaches_on:
+            continue
+        home = next((group for group in groups if group.takes(source, most_lines)), None)
+        if home is None:
+            home = Group()
+            groups.append(home)
+        home.sources.append(source)
+    return [group.sources for group in groups if len(group.sources) > 1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lines", type=int, default=1200, help="of a group at most (default: 1200)")
+    parser.add_argument("sources", type=pathlib.Path, nargs="+")
+    arguments = parser.parse_args()
+    root = pathlib.Path(__file__).resolve().parent.parent
+    for number, sources in enumerate(grouped([Source(path, root) for path in arguments.sources], arguments.lines)):
+        for source in sources:
+            print(f"group_{number} {source.path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
