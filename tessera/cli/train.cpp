@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -15,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/cli/train_relay.h"
 #include "tessera/cli/verb.h"
@@ -97,22 +99,41 @@ std::vector<std::string> rank_command(const train::Config& config) {
   return command;
 }
 
+// Writes the page of a run that has ended; of one that did nothing only where there is none.
+void leave_page(const std::string& directory, bool is_kept = false) {
+  if (is_kept && std::filesystem::exists(directory + "/report.html")) return;
+  std::printf("%s\n", record::leave_report_page(directory).c_str());
+}
+
+// Whether the run has all that is asked for, which is said; an error where it would be refused. Nothing is written: not
+// even the record of this process, which would be taken for one of the run's.
+bool says_finished(const train::Config& config, int ranks) {
+  const std::string directory = config.run.directory.empty() ? env::run_dir() : config.run.directory;
+  if (directory.empty() || !train::is_finished_already(config, directory, ranks)) return false;
+  const std::string path = std::filesystem::absolute(directory).lexically_normal().string();
+  std::fputs(train::finished_text(path).c_str(), stdout);
+  leave_page(path, /*is_kept=*/true);
+  return true;
+}
+
 int start_ranks(train::Config config, const Words& words) {
   if (config.run.progress == "auto" && ::isatty(1) == 1) config.run.progress = "bar";
   const bool shrinks = words.on_failure == "shrink";
   if (shrinks) config.run.on_failure = "shrink";
+  if (says_finished(config, words.ranks)) return kDone;
   auto relay = std::make_unique<TrainRelay>();
   comm::LaunchOptions options{.command = rank_command(config),
                               .ranks = words.ranks,
                               .on_failure = shrinks ? comm::OnFailure::kShrink : comm::OnFailure::kKill,
                               .restarts = words.restarts,
-                              .run_dir = config.run.directory};
+                              .run_dir = config.run.directory,
+                              .run_dir_option = "--run.directory"};
   options.verdict = watch::verdict_of_run;
   options.out = relay->out();
   options.err = relay->err();
   const comm::LaunchReport ended = comm::launch(options);
   relay.reset();  // what ranks said comes first
-  std::printf("%s\n", record::leave_report_page(ended.run_dir).c_str());
+  leave_page(ended.run_dir);
   return ended.exit_code;
 }
 
@@ -125,6 +146,13 @@ void name_run_directory(const train::Config& config) {
     directory = fmt::format("runs/{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(std::time(nullptr)), ::getpid());
   if (!place.run_dir.empty() || directory.empty()) return;
   ::setenv("TESSERA_RUN_DIR", std::filesystem::absolute(directory).lexically_normal().c_str(), 1);
+}
+
+// Whether what a run was started for is there: its steps with their checkpoint, or where it was asked to end one to go
+// on from; and all that it had to tell.
+bool is_good(const train::Summary& summary) {
+  if (summary.end == train::RunEnd::kInterrupted) return !summary.unsaved;
+  return summary.end == train::RunEnd::kDone && summary.missing.empty();
 }
 
 // The options as a configuration that fits its world, or an error before anything is done.
@@ -142,7 +170,17 @@ train::Config read_and_check(const Words& words) {
   return words.is_print ? resolved : config;
 }
 
+// Asks for a profile, and would end a process that does not listen yet: from here on it is kept for the run, in the
+// ranks that this process starts too.
+void keep_profile_requests() {
+  sigset_t asked;
+  ::sigemptyset(&asked);
+  ::sigaddset(&asked, SIGUSR1);
+  ::pthread_sigmask(SIG_BLOCK, &asked, nullptr);
+}
+
 int train(const Words& words) {
+  keep_profile_requests();
   int code = kUsage;
   try {
     const train::Config config = read_and_check(words);
@@ -152,13 +190,13 @@ int train(const Words& words) {
       return kDone;
     }
     if (words.ranks > 0) return start_ranks(config, words);
+    if (comm::read_launch_environment().place.world_size == 1 && says_finished(config, 1)) return kDone;
     name_run_directory(config);
     tessera::init();
     const train::Summary summary = train::run(config);
     if (!words.is_started && comm::read_launch_environment().place.rank == Rank(0))
-      std::printf("%s\n", record::leave_report_page(summary.directory).c_str());
-    const bool is_kept = summary.end == train::RunEnd::kInterrupted && summary.checkpoint_errors.empty();
-    return summary.end == train::RunEnd::kDone || is_kept ? kDone : kFailed;
+      leave_page(summary.directory, summary.was_finished);
+    return is_good(summary) ? kDone : kFailed;
   } catch (const InvalidArgument& error) {  // what the user gave: where we noticed does not matter
     std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
   } catch (const IoError& error) {
@@ -211,8 +249,9 @@ std::function<int()> declare(CLI::App& app) {
       "A directory that holds a run which is not finished: it goes on from the last good checkpoint. SIGTERM, or "
       "SIGINT\n"
       "once: it ends after the next step with a checkpoint. SIGUSR1: the next steps are profiled.\n"
-      "Exit code: 0 all steps were taken, or it was asked to end; 1 it stopped or failed; 2 the options make no "
-      "sense.\n"
+      "Exit code: 0 all steps were taken, or it was asked to end; 1 it stopped or failed, or its last checkpoint or a "
+      "line\n"
+      "of its files could not be written; 2 the options make no sense.\n"
       "  tessera train -n 4 --mesh.tp 2 --data.files my_text --train.steps 500 --run.sample 200\n"
       "  mpirun -n 16 tessera train --config run.toml --train.seed 2");
   return [words] { return train(*words); };

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <nlohmann/json.hpp>
 
@@ -106,15 +107,17 @@ TEST_F(Survives, AFullDiskKeepsTheLastGoodCheckpoint) {
   if (!reason.empty()) GTEST_SKIP() << "needs a small file system: " << reason << "; as root there is one";
 
   const Outcome outcome = in_directory(options + "--checkpoint.directory full --run.directory run");
-  EXPECT_EQ(outcome.code, 0) << "training goes on to its end\n" << outcome.out << outcome.err;
+  EXPECT_EQ(outcome.code, 1) << "what it trained is not on disk\n" << outcome.out << outcome.err;
   EXPECT_TRUE(contains(outcome.out, "a checkpoint could not be written: ")) << outcome.out;
   EXPECT_TRUE(contains(outcome.out, "No space left on device")) << outcome.out;
   EXPECT_TRUE(contains(outcome.out, "step 12/12")) << outcome.out;
   EXPECT_TRUE(contains(outcome.out, "5 of the checkpoints could not be written")) << outcome.out;
   EXPECT_TRUE(contains(outcome.err, "No space left on device")) << "the log has it too\n" << outcome.err;
   const nlohmann::json told = summary("run");
-  EXPECT_EQ(told.at("end"), "done");
-  EXPECT_EQ(told.at("steps"), 12);
+  EXPECT_EQ(told.at("end"), "failed");
+  EXPECT_TRUE(contains(told.at("reason"), "the last checkpoint could not be written")) << told.at("reason");
+  EXPECT_TRUE(contains(told.at("reason"), "the same command goes on after step 2")) << told.at("reason");
+  EXPECT_EQ(told.at("steps"), 12) << "training went on to its end";
   EXPECT_EQ(told.at("checkpoints").at("errors").size(), 5u) << told.at("checkpoints");
   EXPECT_EQ(told.at("checkpoints").at("last"), 2);
   EXPECT_EQ(content(directory + "/run/loss.csv"), content(directory + "/whole/loss.csv"));
@@ -128,6 +131,50 @@ TEST_F(Survives, AFullDiskKeepsTheLastGoodCheckpoint) {
   EXPECT_EQ(want.size(), 2u);
   EXPECT_TRUE(tensors(directory + "/again/checkpoints" + last) == want) << "the same bits";
   EXPECT_EQ(::umount((directory + "/full").c_str()), 0);
+}
+
+// The disk is full for a while, and then it is not.
+TEST_F(Survives, AFullRunDirectoryLosesLinesAndNothingElse) {
+  const std::string reason = mount_of(directory + "/full", 64 << 20);
+  if (!reason.empty()) GTEST_SKIP() << "needs a small file system: " << reason << "; as root there is one";
+  const std::string command =
+      "$tessera train -n 2 --mesh.fsdp 2 " + small +
+      "--train.steps 3000 --checkpoint.every 3000 --run.directory full/run >said 2>&1 &\njob=$!\n";
+  const std::string until = "() { until grep -qs \"$1\" said; do kill -0 $job || exit 99; sleep 0.02; done; }\n";
+  const Outcome outcome =
+      script("until_said" + until + command +
+             "until_said 'step 20/'\ncat /dev/zero >full/ballast\n"
+             "until_said 'a line of metrics.jsonl is lost'\nuntil_said 'a line of loss.csv is lost'\n"
+             "rm full/ballast\nwait $job\n");
+  const std::string said = content(directory + "/said");
+  EXPECT_EQ(outcome.code, 1) << "lines are missing\n" << said << outcome.err;
+  EXPECT_TRUE(contains(said, "metrics.jsonl is written again; it lacks ")) << said;
+  EXPECT_TRUE(contains(said, "missing of rank 0: ")) << said;
+  EXPECT_TRUE(contains(said, "missing of rank 1: ")) << said;
+  const nlohmann::json told = summary("full/run");
+  EXPECT_EQ(told.at("end"), "done");
+  EXPECT_EQ(told.at("checkpoints").at("last"), 3000);
+  std::size_t missing = 6000;
+  std::istringstream lines(content(directory + "/full/run/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line); --missing) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+  EXPECT_GT(missing, 0u);
+  const Outcome again = in_directory("train -n 2 --mesh.fsdp 2 " + small +
+                                     "--train.steps 3000 --checkpoint.every 3000 --run.directory full/run");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_TRUE(contains(again.out, "is finished already")) << again.out;
+  EXPECT_EQ(::umount((directory + "/full").c_str()), 0);
+}
+
+TEST_F(Survives, ACheckpointOfATermCountsWhateverFailedBefore) {
+  const Outcome outcome = script(
+      "echo no directory >blocked\n$tessera train -n 2 " + small +
+      "--train.steps 100000 --checkpoint.every 5 --checkpoint.directory blocked --run.directory run >said 2>&1 &\n"
+      "job=$!\nuntil grep -qs 'could not be written' said; do kill -0 $job || exit 99; sleep 0.02; done\n"
+      "rm blocked\nuntil ls blocked/step-*/index.json >list 2>&1; do kill -0 $job || exit 99; sleep 0.02; done\n"
+      "kill $job\nwait $job\n");
+  EXPECT_EQ(outcome.code, 0) << content(directory + "/said");
+  EXPECT_EQ(summary("run").at("end"), "interrupted");
+  EXPECT_EQ(summary("run").at("checkpoints").at("last"), summary("run").at("steps"));
 }
 
 // A job of two tasks on this machine as srun starts them, in the `start`-th start of the job; ends with 0 when both do.

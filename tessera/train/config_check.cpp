@@ -88,6 +88,16 @@ void check_batch(const TrainConfig& train, const MeshConfig& mesh) {
                 (train.batch / parts + 1) * parts, " or another multiple of ", parts);
 }
 
+// What would never come is not waited for in silence.
+void check_asked_steps(const Config& config) {
+  const std::int64_t steps = config.train.steps;
+  const std::int64_t first = profiled_steps(config.run).first;
+  TESSERA_CHECK(first <= steps, "run.profile_steps is '", config.run.profile_steps, "', but train.steps is ", steps,
+                ": there is no step ", first, "; name steps of the run, 1 to ", steps);
+  TESSERA_CHECK(config.run.dump_step <= steps, "run.dump_step is ", config.run.dump_step, ", but train.steps is ",
+                steps, ": there is no such step; name one of the run, 1 to ", steps);
+}
+
 }  // namespace
 
 Config resolved(Config config, int world_size) {
@@ -100,7 +110,7 @@ Config resolved(Config config, int world_size) {
   check_batch(config.train, config.mesh);
   TESSERA_CHECK(config.schedule.warmup <= config.train.steps, "schedule.warmup is ", config.schedule.warmup,
                 " steps, but train.steps is ", config.train.steps, "; the warm-up must end within the run");
-  (void)profiled_steps(config.run);
+  check_asked_steps(config);
   TESSERA_CHECK(!config.checkpoint.resume.empty(), "checkpoint.resume is ''; it must be auto, never, or a path");
   return config;
 }

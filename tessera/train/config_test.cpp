@@ -151,6 +151,19 @@ TEST(Config, ProfiledStepsAreARangeOrOne) {
   }
 }
 
+TEST(Config, StepsThatAreAskedForAreStepsOfTheRun) {
+  Config config;
+  config.train.steps = 200;
+  config.run.profile_steps = "201..300";
+  expect_error<InvalidArgument>([&] { (void)resolved(config, 1); },
+                                {"run.profile_steps is '201..300'", "train.steps is 200", "1 to 200"});
+  config.run.profile_steps = "200..300";
+  config.run.dump_step = 200;
+  EXPECT_NO_THROW((void)resolved(config, 1));
+  config.run.dump_step = 201;
+  expect_error<InvalidArgument>([&] { (void)resolved(config, 1); }, {"run.dump_step is 201", "train.steps is 200"});
+}
+
 TEST(Config, HashIsOfWhatIsComputedAlone) {
   const std::string hash = hash_of(resolved(Config(), 1));
   EXPECT_EQ(hash.size(), 32u);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 #include <type_traits>
+#include <nlohmann/json.hpp>
 
 #define TOML_HEADER_ONLY 1
 #define TOML_ENABLE_FORMATTERS 0
@@ -118,7 +119,7 @@ toml::table parse(const std::filesystem::path& path) {
 
 std::string quoted(const std::string& text) {
   std::string out = "\"";
-  for (const char letter : text) {
+  for (const char letter : detail::as_utf8(text)) {
     const auto code = static_cast<unsigned char>(letter);
     if (letter == '"' || letter == '\\') {
       out += '\\';
@@ -154,6 +155,11 @@ std::string toml_value(const Option& option, const Config& config) {
 }
 
 }  // namespace
+
+std::string detail::as_utf8(const std::string& text) {
+  using Json = nlohmann::json;
+  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+}
 
 void read_toml(Config& config, const std::filesystem::path& path) {
   const std::string file = path.string();

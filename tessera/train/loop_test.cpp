@@ -112,7 +112,9 @@ TEST(RunDirectory, AllRanksGetItAndRankZeroTheirNumbers) {
   simulate(3, [&] {
     const detail::RunRanks ranks;
     const Config config = resolved(into(base.path() / "a" / "b"), 3);
-    EXPECT_EQ(ranks.open_directory(config, silent).directory, base.path() / "a" / "b");
+    const detail::RunStart start = ranks.open_directory(config, silent);
+    EXPECT_EQ(start.directory, base.path() / "a" / "b");
+    ranks.take_directory(start, config, silent);
     RankTally tally(3);
     tally.add({.step = 1, .seconds = 1.0 + ranks.rank(), .tokens = 3});
     const auto all = ranks.collect(tally.numbers(ranks.rank()));

@@ -1,6 +1,7 @@
 #include "tessera/train/metrics.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,8 +27,19 @@ void LineFile::append(std::string line) {
     written = ::write(fd_, line.data(), line.size());
   } while (written < 0 && errno == EINTR);
   TESSERA_CHECK_AS(IoError, written >= 0, "cannot append to '", path_.string(), "': ", std::strerror(errno));
-  TESSERA_CHECK_AS(IoError, static_cast<std::size_t>(written) == line.size(), "'", path_.string(), "' took ", written,
-                   " of the ", line.size(), " bytes of a line; is the disk full?");
+  if (static_cast<std::size_t>(written) == line.size()) return;
+  cut_off(written);
+  TESSERA_THROW(IoError, "'", path_.string(), "' took ", written, " of the ", line.size(),
+                " bytes of a line; is the disk full?");
+}
+
+// What was appended last ends where this descriptor stands.
+void LineFile::cut_off(std::int64_t nbytes) const {
+  const off_t end = ::lseek(fd_, 0, SEEK_CUR);
+  struct stat now = {};
+  const bool is_last = end >= 0 && ::fstat(fd_, &now) == 0 && now.st_size == end;
+  if (is_last) [[maybe_unused]]
+    const int cut = ::ftruncate(fd_, end - nbytes);
 }
 
 std::string_view to_string(StepEnd end) {

@@ -1,5 +1,6 @@
 // metrics.jsonl: one line a step and rank, appended by all ranks to one file of the run directory. A line goes out in
 // one write to a file opened for appending, so lines of ranks do not mix, and what was written stays when a rank dies.
+// Of a line that finds no room nothing stays.
 //
 //   {"rank":1,"step":7,"loss":2.5,"grad_norm":0.8,"learning_rate":0.003,"end":"done","tokens":2048,"seconds":0.21,
 //    "exposed_seconds":0.02,"tokens_per_second":9752.4,"memory":{"parameters":1048576,...}}
@@ -7,6 +8,7 @@
 // A loss or norm that is not finite is null.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -26,10 +28,13 @@ class TESSERA_API LineFile {
   ~LineFile();
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
-  /// Appends the line, to which it adds a line end. IoError: the file system took none or only a part of it.
+  /// Appends the line, to which it adds a line end. IoError: the file system took none or only a part of it, which is
+  /// cut off again unless another has appended since.
   void append(std::string line);
 
  private:
+  void cut_off(std::int64_t nbytes) const;
+
   std::filesystem::path path_;
   int fd_ = -1;
 };

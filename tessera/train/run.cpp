@@ -1,5 +1,6 @@
 #include "tessera/train/run.h"
 
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -51,10 +52,11 @@ std::optional<Samples> open_held_out(const Config& config) {
   return Samples::open(config.data, Part::kHeldOut, config.model.sequence, config.train.seed);
 }
 
-RankNumbers numbers_of(const RankTally& tally, const Trainer& trainer, int rank) {
+RankNumbers numbers_of(const RankTally& tally, const Trainer& trainer, const Summary& summary, int rank) {
   RankNumbers numbers = tally.numbers(rank);
   numbers.peak = trainer.memory_peak();
   numbers.predicted = trainer.memory_predicted();
+  numbers.missing = summary.missing;
   return numbers;
 }
 
@@ -69,11 +71,20 @@ void keep(const BadStep& step, const std::string& directory, int rank) {
   }
 }
 
-void write_summary(const Summary& summary) { write_file(summary.directory + "/summary.json", to_json(summary)); }
+// That it could not be written is told, and the exit code tells of it; what the run did stays.
+void write_summary(Summary& summary, Progress* progress = nullptr) {
+  try {
+    write_file(summary.directory + "/summary.json", to_json(summary));
+  } catch (const IoError& error) {
+    log::error("the summary of the run could not be written: ", error.message());
+    if (progress != nullptr) progress->say("the summary of the run could not be written: " + error.message() + "\n");
+    summary.missing.push_back("summary.json: " + error.message());
+  }
+}
 
 // Fills the trainer and the summary from the checkpoint.
-void go_on_from(const std::filesystem::path& checkpoint, const std::string& digest, Trainer& trainer, Summary& summary,
-                RankTally& tally) {
+void go_on_from(const std::filesystem::path& checkpoint, const std::string& digest, Trainer& trainer,
+                Summary& summary) {
   CheckpointState state = trainer.checkpoint_state();
   const detail::Texts texts = load_checkpoint(open_checkpoint(checkpoint), state);
   detail::check_same_data(texts, summary.config, digest, checkpoint.string());
@@ -81,7 +92,20 @@ void go_on_from(const std::filesystem::path& checkpoint, const std::string& dige
   detail::restore_summary(texts, summary);
   TESSERA_CHECK_AS(MismatchError, trainer.step_count() == summary.steps, checkpoint.string(), " is after step ",
                    trainer.step_count(), " by its trainer and ", summary.steps, " by its summary");
-  detail::add_told_steps(summary.directory, current_place().rank.value(), tally);
+}
+
+// What was asked for of steps that the run has behind it comes no more, unless an earlier start left it.
+void tell_what_lies_behind(const Summary& summary, Progress& progress) {
+  const RunConfig& run = summary.config.run;
+  const auto tell = [&](const std::string& option, std::int64_t first, std::int64_t last, const char* folder) {
+    const std::string left = summary.directory + "/" + folder + std::to_string(first);
+    if (last == 0 || last > summary.steps || std::filesystem::exists(left)) return;
+    progress.say(option + " lies behind: the run goes on after step " + std::to_string(summary.steps) +
+                 ", and nothing is written for it\n");
+  };
+  tell("run.dump_step " + std::to_string(run.dump_step), run.dump_step, run.dump_step, "dump-");
+  const auto [first, last] = profiled_steps(run);
+  tell("run.profile_steps " + run.profile_steps, first, last, "profile-");
 }
 
 void dump(const detail::SeenStep& seen, const Trainer& trainer, const std::string& directory, int rank) {
@@ -98,6 +122,15 @@ std::optional<std::int64_t> last_checkpoint(const Summary& summary) {
   const auto all = checkpoints_in(detail::checkpoint_directory(summary.config.checkpoint, summary.directory));
   if (all.empty()) return std::nullopt;
   return all.front().step;
+}
+
+// Of a run whose end is not on disk: it is not done, and the same command goes on.
+void note_unsaved(Summary& summary) {
+  if (!summary.unsaved || summary.end == RunEnd::kStopped) return;
+  if (summary.end == RunEnd::kDone) summary.end = RunEnd::kFailed;
+  summary.reason = "the last checkpoint could not be written: " + *summary.unsaved + "; the same command " +
+                   (summary.last_checkpoint ? "goes on after step " + std::to_string(*summary.last_checkpoint)
+                                            : "begins anew, since there is none");
 }
 
 // Takes the steps; what the policy stopped, or a signal, is told by the summary. Of an error the summary is written by
@@ -122,7 +155,7 @@ void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const 
     between.abandon();
     summary.end = RunEnd::kFailed;
     summary.reason = error.message();
-    summary.ranks = {numbers_of(tally, trainer, rank)};
+    summary.ranks = {numbers_of(tally, trainer, summary, rank)};
     if (!detail::may_shrink(summary.config, error) && ranks.is_first_to_fail()) write_summary(summary);
     throw;
   }
@@ -136,19 +169,35 @@ void say_sample(Trainer& trainer, const Config& config, const Tokenizer& tokeniz
                printable(tokenizer.decode(tokens)) + "\n");
 }
 
-}  // namespace
+std::function<void(const std::string&)> say_on(Progress& progress) {
+  return [&progress](const std::string& line) { progress.say(line); };
+}
 
-namespace {
+// The last words of a run that took its steps, as far as it came.
+void conclude(const detail::RunRanks& ranks, Progress& progress, Summary& summary) {
+  if (ranks.rank() == 0 || summary.unsaved) summary.last_checkpoint = last_checkpoint(summary);
+  note_unsaved(summary);
+  if (ranks.rank() == 0) write_summary(summary, &progress);
+  ranks.note_written();
+  progress.say(short_text(summary));
+}
 
 // The run of this world, from its directory to its summary.
-Summary run_in_world(const Config& given, std::FILE* out) {
+void run_in_world(const Config& given, std::FILE* out, Summary& summary) {
   const detail::RunRanks ranks;
-  Summary summary{.config = resolved(given, ranks.size()), .world_size = ranks.size()};
+  summary.config = resolved(given, ranks.size());
+  summary.world_size = ranks.size();
   const Config& config = summary.config;
   TESSERA_CHECK(!config.data.files.empty(), "data.files is empty; name what to train on, as in --data.files my.txt");
   Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
-  const detail::RunStart start = ranks.open_directory(config, [&](const std::string& line) { progress.say(line); });
-  summary.directory = start.directory.string();
+  const detail::RunStart start = ranks.open_directory(config, say_on(progress));
+  if (start.is_finished) {
+    progress.say(finished_text(start.directory.string()));
+    summary.directory = start.directory.string();
+    summary.steps = config.train.steps;
+    summary.was_finished = true;
+    return ranks.finish();
+  }
 
   const Samples training = Samples::open(config.data, Part::kTraining, config.model.sequence, config.train.seed);
   const std::optional<Samples> held_out = open_held_out(config);
@@ -157,6 +206,13 @@ Summary run_in_world(const Config& given, std::FILE* out) {
   if (held_out && ranks.rank() == 0) summary.bigram_entropy = held_out->bigram_entropy();
 
   Trainer trainer(config, training);
+  summary.parameters = trainer.parameter_count();
+  const std::string digest = detail::data_digest(training, config.model.sequence);
+  if (!start.checkpoint.empty()) go_on_from(start.checkpoint, digest, trainer, summary);
+  ranks.take_directory(start, config, say_on(progress));
+  summary.directory = start.directory.string();
+  tell_what_lies_behind(summary, progress);
+
   trainer.keep_bad_steps([&, left = kBadStepsKept](const BadStep& step) mutable {
     if (left-- > 0) keep(step, summary.directory, ranks.rank());
   });
@@ -165,24 +221,25 @@ Summary run_in_world(const Config& given, std::FILE* out) {
       dump({report, activations, config.train.accumulate}, trainer, summary.directory, ranks.rank());
     });
   }
-  summary.parameters = trainer.parameter_count();
   RankTally tally(ranks.size());
-  const std::string digest = detail::data_digest(training, config.model.sequence);
-  if (!start.checkpoint.empty()) go_on_from(start.checkpoint, digest, trainer, summary, tally);
+  if (!start.checkpoint.empty()) detail::add_told_steps(summary.directory, ranks.rank(), tally);
   {
     detail::Checkpointing between(trainer, summary, progress, digest);
     take_steps(trainer, held_out, ranks, progress, between, summary, tally);
   }
-
-  summary.ranks = ranks.collect(numbers_of(tally, trainer, ranks.rank()));
-  if (ranks.rank() == 0) summary.last_checkpoint = last_checkpoint(summary);
-  if (ranks.rank() == 0) write_summary(summary);
-  ranks.note_written();
-  progress.say(short_text(summary));
+  summary.ranks = ranks.collect(numbers_of(tally, trainer, summary, ranks.rank()));
+  conclude(ranks, progress, summary);
   if (config.run.sample > 0 && summary.end == RunEnd::kDone)
     say_sample(trainer, config, training.tokenizer(), progress);
   ranks.finish();
-  return summary;
+}
+
+// Of a run that could not go on with the ranks that were left.
+void leave_failed(Summary& summary, const Error& error) {
+  if (summary.directory.empty()) return;  // it had not begun
+  summary.end = RunEnd::kFailed;
+  summary.reason = error.message();
+  write_summary(summary);
 }
 
 }  // namespace
@@ -191,15 +248,36 @@ Summary run(const Config& given, std::FILE* out) {
   const detail::RunSignals signals;  // for as long as worlds follow each other
   detail::Shrinking worlds(given, out);
   while (true) {
+    Summary summary;
     try {
-      return run_in_world(worlds.config(), out);
+      run_in_world(worlds.config(), out, summary);
+      return summary;
     } catch (const AbortedError& error) {
       worlds.note(error);
     } catch (const TimeoutError& error) {
       worlds.note(error);
     }
-    if (!worlds.shrink()) return worlds.left_summary();
+    try {
+      if (!worlds.shrink()) return worlds.left_summary();
+    } catch (const Error& error) {
+      if (worlds.is_to_tell()) leave_failed(summary, error);
+      throw;
+    }
   }
+}
+
+bool is_finished_already(const Config& given, const std::string& directory, int world_size) {
+  const Config config = resolved(given, world_size);
+  const detail::RunStart start = detail::look_at_directory(directory, config);
+  if (start.is_finished || start.checkpoint.empty()) return start.is_finished;
+  const Samples training = Samples::open(config.data, Part::kTraining, config.model.sequence, config.train.seed);
+  detail::check_same_data(checkpoint_texts(open_checkpoint(start.checkpoint)), config,
+                          detail::data_digest(training, config.model.sequence), start.checkpoint.string());
+  return false;
+}
+
+std::string finished_text(const std::string& directory) {
+  return "the run in " + directory + " is finished already, with these options: nothing to do\n";
 }
 
 }  // namespace tessera::train

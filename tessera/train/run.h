@@ -18,9 +18,17 @@
 namespace tessera::train {
 
 /// Trains; called by all ranks of the world. Rank 0 says how it goes on `out`; null: nothing is said. A run that the
-/// policy for bad steps ended returns with RunEnd::kStopped. Another error is thrown when what there is of the summary
-/// has been written. Of other ranks the summary has their own numbers alone.
+/// policy for bad steps ended returns with RunEnd::kStopped, one whose last checkpoint could not be written with
+/// kFailed. Another error is thrown when what there is of the summary has been written. A start that is refused changes
+/// nothing in its directory; one of a run that is finished does nothing (Summary::was_finished). Of other ranks the
+/// summary has their own numbers alone.
 TESSERA_API Summary run(const Config& config, std::FILE* out = stdout);
+
+/// For who starts ranks in this directory, before anything is written there: whether it holds this very run, finished.
+/// Throws what would refuse the start: another run, a run that is going on, other data.
+TESSERA_API bool is_finished_already(const Config& config, const std::string& directory, int world_size);
+/// The words for it, with a line end.
+TESSERA_API std::string finished_text(const std::string& directory);
 
 /// The text with what a terminal would obey or could not show replaced: control characters and what is no UTF-8.
 TESSERA_API std::string printable(std::string_view text);

@@ -33,7 +33,8 @@ Json rank_json(const RankNumbers& numbers) {
           {"step_seconds", numbers.seconds},
           {"exposed_seconds", numbers.exposed_seconds},
           {"peak_memory", owners_json(numbers.peak)},
-          {"predicted_memory", owners_json(numbers.predicted)}};
+          {"predicted_memory", owners_json(numbers.predicted)},
+          {"missing", numbers.missing}};
 }
 
 // The largest rate that this share of the steps reached.
@@ -138,7 +139,9 @@ std::string held_out_text(const Summary& summary) {
 
 }  // namespace
 
-std::string to_text(const RankNumbers& numbers) { return rank_json(numbers).dump(); }
+std::string to_text(const RankNumbers& numbers) {
+  return rank_json(numbers).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 RankNumbers rank_numbers(const std::string& text) {
   try {
@@ -149,7 +152,8 @@ RankNumbers rank_numbers(const std::string& text) {
             .seconds = json.at("step_seconds"),
             .exposed_seconds = json.at("exposed_seconds"),
             .peak = owners_from(json.at("peak_memory")),
-            .predicted = owners_from(json.at("predicted_memory"))};
+            .predicted = owners_from(json.at("predicted_memory")),
+            .missing = json.at("missing").get<std::vector<std::string>>()};
   } catch (const nlohmann::json::exception& error) {
     TESSERA_THROW(MismatchError, "a rank reported numbers that cannot be read (", error.what(),
                   "); do all ranks run the same build?");
@@ -227,6 +231,9 @@ std::string short_text(const Summary& summary) {
   if (!summary.checkpoint_errors.empty())
     text += fmt::format("{} of the checkpoints could not be written; the last: {}\n", summary.checkpoint_errors.size(),
                         summary.checkpoint_errors.back());
+  for (const RankNumbers& rank : summary.ranks) {
+    for (const std::string& each : rank.missing) text += fmt::format("missing of rank {}: {}\n", rank.rank, each);
+  }
   return text + "run directory: " + summary.directory + "\n";
 }
 

@@ -23,6 +23,7 @@ struct RankNumbers {
   double exposed_seconds = 0;              ///< of them waiting for others
   std::vector<OwnedBytes> peak = {};       ///< memory by owner, the most
   std::vector<OwnedBytes> predicted = {};  ///< what the plan had said
+  std::vector<std::string> missing = {};   ///< what it could not write, and why
 };
 /// As JSON, for the rank that collects them.
 TESSERA_API std::string to_text(const RankNumbers& numbers);
@@ -82,6 +83,9 @@ struct Summary {
   std::vector<std::int64_t> resumed_from = {};       ///< steps after which it went on from a checkpoint
   std::optional<std::int64_t> last_checkpoint = {};  ///< step of the last that was written, or gone on from
   std::vector<std::string> checkpoint_errors = {};   ///< why some were not written
+  std::optional<std::string> unsaved = {};           ///< why the one at the end was not
+  std::vector<std::string> missing = {};             ///< what else could not be written, and why
+  bool was_finished = false;                         ///< before this start, which did nothing
 };
 
 /// The text of summary.json.

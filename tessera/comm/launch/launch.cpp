@@ -109,6 +109,7 @@ class Launcher {
   void take_signals();
   void reap();
   void note_end(const RankEnd& end);
+  void tell_problem();
   void settle_shrunk();
   void stop_others(std::size_t alive);
   void signal_all(int number);
@@ -197,7 +198,8 @@ LaunchReport Launcher::run() {
   if (first_failure_)
     report.exit_code = first_failure_->signal != 0 ? 128 + first_failure_->signal : first_failure_->exit_code;
   if (is_output_broken_ && report.exit_code == 0) report.exit_code = 128 + SIGPIPE;
-  record_.finished(report.exit_code);
+  report.exit_code = record_.finished(report.exit_code);
+  tell_problem();
   flush_output();
   return report;
 }
@@ -313,8 +315,14 @@ void Launcher::reap() {
   }
 }
 
+void Launcher::tell_problem() {
+  const std::string problem = record_.take_problem();
+  if (!problem.empty()) output_.say("launch.json is not as the run is: " + problem);
+}
+
 void Launcher::note_end(const RankEnd& end) {
   record_.ended(end);
+  tell_problem();
   watch_.ended(end.rank);
   if (end.is_good() || is_output_broken_) return;
   const bool is_first = !first_failure_;

@@ -32,6 +32,7 @@ struct LaunchOptions {
   OnFailure on_failure = OnFailure::kKill;                   ///< of a rank
   int restarts = 0;                                          ///< how often all ranks are started again after a failure
   std::string run_dir = {};                                  ///< empty: TESSERA_RUN_DIR, else ./runs/TIME-PID
+  std::string run_dir_option = "--run-dir";                  ///< how the user gives another, for errors
   std::uint16_t port = 0;                                    ///< of the store; 0: one that is free
   std::chrono::nanoseconds grace = std::chrono::seconds(3);  ///< from SIGTERM to SIGKILL
   /// For how long the heartbeat of a rank (docs/watchdog.md) may stand still before that is told.
@@ -69,7 +70,8 @@ struct LaunchReport {
 /// Runs the ranks until they have ended. Signals INT, TERM, HUP, USR1 and USR2 that reach the calling thread meanwhile
 /// go to the ranks; a second INT, TERM or HUP kills them. Call it from the main thread, with no other thread that takes
 /// those signals. InvalidArgument: the options make no sense; IoError: the program, the port or the directory is not to
-/// be had.
+/// be had, as one that is locked (flock) by a run that goes on. When launch.json cannot be written later, that is told
+/// and the ranks go on; the exit code is then not 0.
 TESSERA_API LaunchReport launch(const LaunchOptions& options);
 
 }  // namespace tessera::comm

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,6 +93,27 @@ TEST_F(Launch, GivesEachRankItsPlace) {
   const std::string rest = " 127.0.0.1 " + base + "/run";
   EXPECT_EQ(printed(), (std::vector<std::string>{"[0] 0/3 0/3" + rest, "[1] 1/3 1/3" + rest, "[2] 2/3 2/3" + rest}));
   EXPECT_EQ(said(), "");
+}
+
+TEST_F(Launch, LeavesTheDirectoryOfARunThatGoesOnAlone) {
+  LaunchOptions options = script(1, "true");
+  options.run_dir_option = "--its.name";
+  std::filesystem::create_directory(options.run_dir);
+  const detail::Descriptor held(::open(options.run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX | LOCK_NB), 0);
+  expect_error<IoError>([&] { (void)launch(options); }, {options.run_dir, "which is going on", "--its.name"});
+  EXPECT_TRUE(std::filesystem::is_empty(options.run_dir));
+}
+
+TEST_F(Launch, GoesOnWhereItsRecordCannotBeWrittenAndSaysSo) {
+  const LaunchReport report = launch(
+      script(2,
+             "cd $TESSERA_RUN_DIR; test $RANK = 1 || until test -e told; do sleep 0.01; done; test $RANK = 0 || { "
+             "until test -f launch.json; do sleep 0.01; done; rm launch.json; mkdir -p launch.json/in_its_place; "
+             "touch told; }; echo rank $RANK went on"));
+  EXPECT_EQ(report.exit_code, 1) << "the record is missing";
+  EXPECT_EQ(printed(), (std::vector<std::string>{"[0] rank 0 went on", "[1] rank 1 went on"}));
+  EXPECT_NE(said().find("launch.json is not as the run is: "), std::string::npos) << said();
 }
 
 TEST_F(Launch, KeepsLinesWholeAndStreamsApart) {

@@ -22,16 +22,12 @@ Checkpointing::Checkpointing(const Trainer& trainer, Summary& summary, Progress&
       data_digest_(std::move(data_digest)),
       writer_({.directory = checkpoint_directory(summary.config.checkpoint, summary.directory),
                .keep = summary.config.checkpoint.keep}),
-      profile_(summary.config.run, summary.directory),
-      profiles_seen_(RunSignals::profiles_asked()) {}
+      profile_(summary.config.run, summary.directory) {}
 
 void Checkpointing::before(std::int64_t step) { profile_.before(step); }
 
 Asked Checkpointing::asked() {
-  Asked own{.stop = RunSignals::is_stop_asked()};
-  const std::uint64_t count = RunSignals::profiles_asked();
-  own.profile = count != profiles_seen_;
-  profiles_seen_ = count;
+  Asked own{.stop = RunSignals::is_stop_asked(), .profile = RunSignals::take_profile_asked()};
   const auto now = std::chrono::steady_clock::now();
   if (current_place().rank != Rank(0) || now - looked_at_ < kBetweenLooks) return own;
   looked_at_ = now;
@@ -47,9 +43,21 @@ bool Checkpointing::after(std::int64_t step) {
   const std::int64_t every = summary_.config.checkpoint.every;
   const bool is_last = step == summary_.config.train.steps;
   is_interrupted_ = agreed.stop && !is_last;
-  if (is_interrupted_ || (every > 0 && (is_last || step % every == 0))) save(step);
+  if (is_interrupted_ || (every > 0 && is_last)) {
+    save_at_end(step);
+  } else if (every > 0 && step % every == 0) {
+    save(step);
+  }
   tell_errors();
   return !is_interrupted_;
+}
+
+// Errors from here on are of this one.
+void Checkpointing::save_at_end(std::int64_t step) {
+  writer_.finish();
+  tell_errors();
+  is_end_saved_ = true;
+  save(step);
 }
 
 void Checkpointing::save(std::int64_t step) {
@@ -65,8 +73,10 @@ void Checkpointing::finish() {
 
 void Checkpointing::tell_errors() {
   for (const std::string& error : writer_.take_errors()) {
-    progress_.say("a checkpoint could not be written: " + error + "\nthe run goes on\n");  // its writer has logged it
+    const char* then = is_end_saved_ ? "\n" : "\nthe run goes on\n";
+    progress_.say("a checkpoint could not be written: " + error + then);  // its writer has logged it
     if (summary_.checkpoint_errors.size() < kErrorsKept) summary_.checkpoint_errors.push_back(error);
+    if (is_end_saved_) summary_.unsaved = error;
   }
 }
 

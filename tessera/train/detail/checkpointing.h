@@ -1,6 +1,6 @@
 // Between the steps of a run: checkpoints every so many steps and at the end, and what ranks are asked for while they
 // run (agreement.h): to end with a checkpoint, or to profile the next steps (profile.h). A checkpoint that cannot be
-// written is told loudly, and the run goes on.
+// written is told loudly, and the run goes on; of the one at the end the summary says why it is not there.
 #pragma once
 
 #include <chrono>
@@ -38,6 +38,7 @@ class Checkpointing final : public BetweenSteps {
 
  private:
   void save(std::int64_t step);
+  void save_at_end(std::int64_t step);
   void tell_errors();
   [[nodiscard]] Asked asked();
 
@@ -49,9 +50,9 @@ class Checkpointing final : public BetweenSteps {
   Agreement agreement_;
   Profile profile_;
   RunSignals signals_;
-  std::uint64_t profiles_seen_;
   std::chrono::steady_clock::time_point looked_at_ = {};
   bool is_interrupted_ = false;
+  bool is_end_saved_ = false;
 };
 
 }  // namespace tessera::train::detail

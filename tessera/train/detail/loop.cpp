@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "tessera/train/detail/told_lines.h"
 #include "tessera/train/metrics.h"
 
 namespace tessera::train::detail {
@@ -23,25 +24,40 @@ bool is_due(const Config& config, std::int64_t step) {
   return step == config.train.steps || (config.eval.every > 0 && step % config.eval.every == 0);
 }
 
-// The loss curve of rank 0: a table with a row a step.
-class LossCurve {
+// What the run tells of each step: a line of metrics.jsonl, and on rank 0 a row of the loss curve. That some could not
+// be written is in the summary when this goes.
+class StepLines {
  public:
-  explicit LossCurve(const LoopOptions& options) {
-    if (options.rank != 0) return;
-    const std::filesystem::path path = options.directory / "loss.csv";
-    std::error_code none;
-    const bool is_begun = std::filesystem::file_size(path, none) > 0 && !none;
-    file_.emplace(path);
-    if (!is_begun) file_->append("step,loss,grad_norm,learning_rate,held_out_loss");
+  StepLines(const LoopOptions& options, Progress& progress, Summary& summary)
+      : rank_(options.rank), summary_(summary), metrics_(options.directory / "metrics.jsonl", progress) {
+    if (options.rank == 0)
+      curve_.emplace(options.directory / "loss.csv", progress, "step,loss,grad_norm,learning_rate,held_out_loss");
   }
-  void add(const StepReport& report, std::optional<double> held_out) {
-    if (!file_) return;
-    file_->append(fmt::format("{},{},{},{},{}", report.step, report.loss, report.grad_norm, report.learning_rate,
-                              held_out ? fmt::format("{}", *held_out) : ""));
+  ~StepLines() {
+    note(metrics_);
+    if (curve_) note(*curve_);
+  }
+  StepLines(const StepLines&) = delete;
+  StepLines& operator=(const StepLines&) = delete;
+
+  void add(const StepReport& report, const std::vector<OwnedBytes>& memory) {
+    metrics_.append(metrics_line(rank_, report, memory));
+  }
+  void add_to_curve(const StepReport& report, std::optional<double> held_out) {
+    if (!curve_) return;
+    curve_->append(fmt::format("{},{},{},{},{}", report.step, report.loss, report.grad_norm, report.learning_rate,
+                               held_out ? fmt::format("{}", *held_out) : ""));
   }
 
  private:
-  std::optional<LineFile> file_;
+  void note(const ToldLines& lines) {
+    if (lines.lost() > 0) summary_.missing.push_back(lines.missing());
+  }
+
+  int rank_;
+  Summary& summary_;
+  ToldLines metrics_;
+  std::optional<ToldLines> curve_;
 };
 
 }  // namespace
@@ -57,13 +73,12 @@ std::int64_t total_of(const std::vector<OwnedBytes>& owners) {
 
 void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary, RankTally& tally) {
   const Config& config = summary.config;
-  LineFile metrics(options.directory / "metrics.jsonl");
-  LossCurve curve(options);
+  StepLines lines(options, progress, summary);
   while (summary.steps < config.train.steps) {
     if (options.between != nullptr) options.between->before(summary.steps + 1);
     const StepReport report = steps.step();
     const std::vector<OwnedBytes> memory = steps.memory_now();
-    metrics.append(metrics_line(options.rank, report, memory));
+    lines.add(report, memory);
     tally.add(report);
     count(summary, report);
     std::optional<double> held_out;
@@ -71,7 +86,7 @@ void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Su
       held_out = steps.evaluate();
       summary.evaluations.push_back({.step = report.step, .loss = *held_out});
     }
-    curve.add(report, held_out);
+    lines.add_to_curve(report, held_out);
     if (held_out) progress.evaluated(report.step, *held_out);
     progress.step(report, total_of(memory));
     if (options.between != nullptr && !options.between->after(report.step)) break;

@@ -41,7 +41,7 @@ struct LoopOptions {
 };
 
 /// Takes the steps that summary.config asks for and summary.steps does not count yet. The summary and the tally hold
-/// what was done also when a step throws.
+/// what was done also when a step throws. Lines that cannot be written do not end it: Summary::missing.
 void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary, RankTally& tally);
 
 /// All owners together: the one called total, where there is one.

@@ -24,6 +24,9 @@ std::string kind_text(const Option& option);
 /// The shortest text that is read back as the same number.
 std::string number_text(double value);
 
+/// The text with bytes that are no UTF-8 replaced, as JSON and TOML can hold it: names of files may be any bytes.
+std::string as_utf8(const std::string& text);
+
 /// What the configuration holds there, to be read.
 Option::Place place_of(const Option& option, const Config& config);
 

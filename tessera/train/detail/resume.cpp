@@ -11,6 +11,7 @@
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/train/detail/digest.h"
+#include "tessera/train/detail/option_values.h"
 
 namespace tessera::train::detail {
 namespace {
@@ -29,6 +30,14 @@ bool is_free(const std::string& name) {
          std::ranges::any_of(kFreeOptions, [&](const char* option) { return name == option; });
 }
 
+// Of these a finished run may have had others: nothing would be done differently. In [run] some ask for more.
+bool is_free_when_finished(const std::string& name) {
+  constexpr std::array kAsked = {"run.sample", "run.dump_step", "run.profile_steps"};
+  if (std::ranges::any_of(kAsked, [&](const char* option) { return name == option; })) return false;
+  return name.starts_with("run.") || name.starts_with("checkpoint.") || name.starts_with("mesh.") ||
+         name == "model.preset";
+}
+
 std::string joined(const std::vector<std::string>& values) {
   std::string text;
   for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
@@ -37,18 +46,22 @@ std::string joined(const std::vector<std::string>& values) {
 
 using Options = std::map<std::string, std::vector<std::string>>;
 
+// As they are written: names of files may be no UTF-8.
 Options options_of(const Config& config) {
   Options all;
-  for (const Option& option : options()) all[option.name] = value_texts(option, config);
+  for (const Option& option : options()) {
+    for (const std::string& value : value_texts(option, config)) all[option.name].push_back(as_utf8(value));
+    (void)all[option.name];  // also where it has none
+  }
   return all;
 }
 
 // An option that one of them does not have is one that another version added.
-std::string differing(const Options& before, const Options& now) {
+std::string differing(const Options& before, const Options& now, bool (*is_left_out)(const std::string&) = is_free) {
   std::string text;
   for (const auto& [name, values] : now) {
     const auto found = before.find(name);
-    if (is_free(name) || found == before.end() || found->second == values) continue;
+    if (is_left_out(name) || found == before.end() || found->second == values) continue;
     text += (text.empty() ? "" : "; ") + name + " is " + joined(values) + " here, and was " + joined(found->second);
   }
   return text;
@@ -82,15 +95,24 @@ constexpr const char* kWaysOut = "; give what was given before, or begin another
                 "); was it written by another version?");
 }
 
-// Replaces the file by those of its lines that `stays` wants; the last counts only with its line end.
+// Hands over the lines of a file, and whether they are whole: the last may have no line end.
+template <class Take>
+void each_line(const std::filesystem::path& path, Take take) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) take(line, !in.eof());
+}
+
+// Replaces the file by those of its lines that are whole and that `stays` wants. One that has no others is left alone:
+// that needs no room on a full disk.
 template <class Stays>
 void keep_lines(const std::filesystem::path& path, Stays stays) {
-  std::ifstream in(path);
-  if (!in) return;
+  bool has_others = false;
+  each_line(path, [&](const std::string& line, bool is_whole) { has_others |= !is_whole || !stays(line); });
+  if (!has_others) return;
   AtomicFile out(path.string());
-  for (std::string line; std::getline(in, line) && !in.eof();) {
-    if (stays(line)) out.stream() << line << '\n';
-  }
+  each_line(path, [&](const std::string& line, bool is_whole) {
+    if (is_whole && stays(line)) out.stream() << line << '\n';
+  });
   out.commit();
 }
 
@@ -138,6 +160,10 @@ Texts run_texts(const Summary& summary, const std::string& digest) {
 
 std::string differing_options(const Config& before, const Config& now) {
   return differing(options_of(before), options_of(now));
+}
+
+std::string differing_requests(const Config& before, const Config& now) {
+  return differing(options_of(before), options_of(now), is_free_when_finished);
 }
 
 void check_same_options(const Texts& texts, const Config& config, const std::string& where) {

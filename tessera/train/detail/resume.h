@@ -38,6 +38,10 @@ void restore_summary(const Texts& texts, Summary& summary);
 /// line each; empty: none does. Mesh, steps and policies are not among them.
 std::string differing_options(const Config& before, const Config& now);
 
+/// Likewise, what a finished run was asked for and is asked for now: all options but the mesh, and those that only say
+/// where files go and what is told.
+std::string differing_requests(const Config& before, const Config& now);
+
 /// Leaves of metrics.jsonl and loss.csv of a run directory the lines up to this step, whole ones. Files that are not
 /// there stay so.
 void cut_back(const std::filesystem::path& directory, std::int64_t step);

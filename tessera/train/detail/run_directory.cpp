@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/atomic_file.h"
@@ -76,11 +77,29 @@ std::shared_ptr<void> lock(const std::filesystem::path& directory) {
 }
 
 // Whether the run of this directory took all the steps that are asked for now.
-bool is_finished(const std::filesystem::path& directory, const Config& config) {
+bool has_all_steps(const std::filesystem::path& directory, const Config& config) {
   std::ifstream in(directory / "summary.json");
   const nlohmann::json json = nlohmann::json::parse(in, nullptr, false);
   if (!json.is_object() || json.value("end", "") != "done") return false;
   return json.contains("steps") && json["steps"].is_number_integer() && json["steps"] >= config.train.steps;
+}
+
+// Whether the run of this directory is this very one, and finished: the same command again, which may be a restart of a
+// job that was lost in its last moments. Finished and another: refused.
+bool is_finished(const std::filesystem::path& directory, const Config& config) {
+  if (!has_all_steps(directory, config)) return false;
+  Config before;
+  std::string differing;
+  try {
+    read_toml(before, directory / "config.toml");
+    differing = differing_requests(before, config);
+  } catch (const Error& error) {
+    differing = "its config.toml cannot be read: " + error.message();
+  }
+  TESSERA_CHECK_AS(IoError, differing.empty(), "run directory '", directory.string(),
+                   "' holds a run already, which is finished, with other options (", differing,
+                   "); raise train.steps to go on, or give another with --run.directory");
+  return true;
 }
 
 // A run that was there before and has no good checkpoint may begin anew, if it is the same run.
@@ -113,44 +132,92 @@ CheckpointInfo named_checkpoint(const std::filesystem::path& given, const Say& s
                 "', where there is no good checkpoint; name a checkpoint, a directory of some, or a run directory");
 }
 
-// What becomes of the directory; the checkpoint to go on from, if any.
+bool has_run(const std::filesystem::path& directory) { return std::filesystem::exists(directory / "config.toml"); }
+
+void check_resume(const std::filesystem::path& directory, const Config& config) {
+  TESSERA_CHECK_AS(IoError, !has_run(directory) || config.checkpoint.resume != "never", "run directory '",
+                   directory.string(),
+                   "' holds a run already (config.toml), and checkpoint.resume is never; give another with "
+                   "--run.directory");
+}
+
+// What a run that is not finished goes on from, if anything.
 std::optional<CheckpointInfo> begin(const std::filesystem::path& directory, const Config& config, const Say& say) {
-  const bool has_run = std::filesystem::exists(directory / "config.toml");
   const std::string& resume = config.checkpoint.resume;
-  const std::string refusal = "run directory '" + directory.string() + "' holds a run already";
-  TESSERA_CHECK_AS(IoError, !has_run || resume != "never", refusal,
-                   " (config.toml), and checkpoint.resume is never; give another with --run.directory");
-  TESSERA_CHECK_AS(IoError, !has_run || !is_finished(directory, config), refusal,
-                   ", which is finished; raise train.steps to go on, or give another with --run.directory");
   if (resume == "never") return std::nullopt;
   std::optional<CheckpointInfo> last = last_good(checkpoint_directory(config.checkpoint, directory), say);
   if (!last && resume != "auto") last = named_checkpoint(resume, say);
-  if (has_run && !last) check_same_run(directory, config);
+  if (has_run(directory) && !last) check_same_run(directory, config);
   return last;
 }
 
 RunStart open(const Config& config, const Say& say) {
   const std::filesystem::path directory = make(config);
-  std::shared_ptr<void> held = lock(directory);
-  const bool had_run = std::filesystem::exists(directory / "config.toml");
+  RunStart start{.directory = directory, .lock = lock(directory)};
+  check_resume(directory, config);
+  start.is_finished = has_run(directory) && is_finished(directory, config);
+  if (start.is_finished) return start;
   const std::optional<CheckpointInfo> last = begin(directory, config, say);
+  if (!last) return start;
   // Whether the data are the same is known later, when they have been opened.
-  if (last) check_same_options(checkpoint_texts(*last), config, last->path.string());
+  check_same_options(checkpoint_texts(*last), config, last->path.string());
+  start.checkpoint = last->path;
+  return start;
+}
+
+// A run that goes on as it was needs no room for it.
+void write_if_other(const std::filesystem::path& path, const std::string& text) {
+  std::stringstream before;
+  before << std::ifstream(path).rdbuf();
+  if (before.str() != text) write_file(path.string(), text);
+}
+
+void take(const RunStart& start, const Config& config, const Say& say) {
+  const std::filesystem::path& directory = start.directory;
+  const bool had_run = has_run(directory);
+  const std::int64_t step = start.checkpoint.empty() ? 0 : open_checkpoint(start.checkpoint).step;
   if (had_run) {
-    cut_back(directory, last ? last->step : 0);
+    cut_back(directory, step);
     std::filesystem::remove(directory / "summary.json");
     std::filesystem::remove(directory / kProfileRequest);  // of steps that an earlier start was to take
   }
-  write_file((directory / "config.toml").string(), to_toml(config));
-  if (last) {
-    say("going on after step " + std::to_string(last->step) + " from " + last->path.string() + "\n");
+  write_if_other(directory / "config.toml", to_toml(config));
+  if (!start.checkpoint.empty()) {
+    say("going on after step " + std::to_string(step) + " from " + start.checkpoint.string() + "\n");
   } else if (had_run) {
     say("the run in " + directory.string() + " has no checkpoint: it begins anew\n");
   }
-  return {.directory = directory, .checkpoint = last ? last->path : std::filesystem::path(), .lock = std::move(held)};
+}
+
+// Ranks tell each other paths, which are bytes: what JSON cannot hold may be in them.
+std::string to_text(const RunStart& start) {
+  return (start.is_finished ? "f" : "b") + start.directory.string() + '\0' + start.checkpoint.string();
+}
+
+RunStart start_from(const std::string& text) {
+  const std::size_t end = text.find('\0');
+  return {.directory = text.substr(1, end - 1), .checkpoint = text.substr(end + 1), .is_finished = text[0] == 'f'};
 }
 
 }  // namespace
+
+RunStart look_at_directory(const std::filesystem::path& given, const Config& config) {
+  const std::filesystem::path directory = std::filesystem::absolute(given).lexically_normal();
+  RunStart start{.directory = directory};
+  if (!std::filesystem::is_directory(directory)) return start;
+  start.lock = lock(directory);
+  check_resume(directory, config);
+  start.is_finished = has_run(directory) && is_finished(directory, config);
+  if (start.is_finished || config.checkpoint.resume == "never") return start;
+  const auto all = checkpoints_in(checkpoint_directory(config.checkpoint, directory));
+  if (!all.empty()) {
+    check_same_options(checkpoint_texts(all.front()), config, all.front().path.string());
+    start.checkpoint = all.front().path;
+  } else if (has_run(directory) && config.checkpoint.resume == "auto") {
+    check_same_run(directory, config);
+  }
+  return start;
+}
 
 std::filesystem::path checkpoint_directory(const CheckpointConfig& config, const std::filesystem::path& run_directory) {
   return config.directory.empty() ? run_directory / "checkpoints"
@@ -190,30 +257,49 @@ void meet_or_tell(const char* when) {
 
 }  // namespace
 
-RunStart RunRanks::open_directory(const Config& config, const Say& say) const {
-  if (size_ == 1) return open(config, say);
-  RunStart start;
+// What rank 0 made of it, or its error, on all ranks.
+std::string RunRanks::told_by_first(const std::string& name, const std::function<std::string()>& work) const {
+  if (size_ == 1) return work();
   std::exception_ptr refusal;
+  std::string answer;
   if (rank_ == 0) {
     try {
-      start = open(config, say);
-      const nlohmann::json json = {start.directory.string(), start.checkpoint.string()};
-      comm::store()->set(key("directory"), "=" + json.dump());
+      answer = work();
+      comm::store()->set(key(name), "=" + answer);
     } catch (const Error& error) {
       refusal = std::current_exception();
-      comm::store()->set(key("directory"), "!" + error.message());
+      comm::store()->set(key(name), "!" + error.message());
+    } catch (const std::exception& error) {
+      refusal = std::current_exception();
+      comm::store()->set(key(name), std::string("!") + error.what());
     }
   }
   meet_or_tell("before the run began");
   if (refusal) std::rethrow_exception(refusal);
-  if (rank_ == 0) return start;
-  const std::string answer = comm::store()->get(key("directory"), kPatience);
+  if (rank_ == 0) return answer;
+  answer = comm::store()->get(key(name), kPatience);
   TESSERA_CHECK_AS(IoError, answer.starts_with('='), answer.substr(1));
-  const nlohmann::json json = nlohmann::json::parse(answer.substr(1));
-  start = {.directory = json.at(0).get<std::string>(), .checkpoint = json.at(1).get<std::string>(), .lock = {}};
+  return answer.substr(1);
+}
+
+RunStart RunRanks::open_directory(const Config& config, const Say& say) const {
+  RunStart start;
+  const std::string text = told_by_first("directory", [&] {
+    start = open(config, say);
+    return to_text(start);
+  });
+  if (rank_ == 0) return start;
+  start = start_from(text);
   std::error_code ignored;  // on another machine it is another directory; who opens a file there says what is wrong
   std::filesystem::create_directories(start.directory, ignored);
   return start;
+}
+
+void RunRanks::take_directory(const RunStart& start, const Config& config, const Say& say) const {
+  (void)told_by_first("taken", [&] {
+    take(start, config, say);
+    return std::string();
+  });
 }
 
 std::vector<RankNumbers> RunRanks::collect(const RankNumbers& own) const {

@@ -21,11 +21,17 @@ using Say = std::function<void(const std::string&)>;
 struct RunStart {
   std::filesystem::path directory = {};   ///< of the run, from the root
   std::filesystem::path checkpoint = {};  ///< to go on from; empty: from the first step
+  bool is_finished = false;               ///< it holds this very run, which took all its steps
   std::shared_ptr<void> lock = {};        ///< on rank 0: while there is one, no other run can have the directory
 };
 
 /// Where the checkpoints of a run in this directory are.
 std::filesystem::path checkpoint_directory(const CheckpointConfig& config, const std::filesystem::path& run_directory);
+
+/// For who starts ranks, before it does: whether the directory holds this very run, finished. Throws what will refuse
+/// them as far as that can be told without reading whole checkpoints; changes nothing. Also the newest checkpoint that
+/// will be gone on from, by its index alone; empty: there is none.
+RunStart look_at_directory(const std::filesystem::path& directory, const Config& config);
 
 /// The ranks of one run. All ranks make one at the same point; two runs in one world do not meet.
 class RunRanks {
@@ -34,11 +40,14 @@ class RunRanks {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
-  /// Rank 0 makes the directory and writes config.toml there; all get its full path. A directory that holds a run
-  /// already: where it has a good checkpoint the run goes on from the last, and what its files tell of later steps is
-  /// cut off; where it has none and the options are the same, it begins anew; otherwise, and when that run is finished,
-  /// it is refused. An error of rank 0 is thrown on all. `say` gets lines about it, on rank 0.
+  /// Rank 0 makes the directory and keeps other runs out; all get its full path. A directory that holds a run already:
+  /// where it has a good checkpoint the run goes on from the last; where it has none and the options are the same, it
+  /// begins anew; where that run is finished, and is the same, there is nothing to do; otherwise it is refused. Nothing
+  /// in it is changed yet. An error of rank 0 is thrown on all. `say` gets lines about it, on rank 0.
   [[nodiscard]] RunStart open_directory(const Config& config, const Say& say) const;
+  /// When nothing is left that could refuse the start: rank 0 writes config.toml, and cuts off what files of the run
+  /// that was there tell of later steps. An error of rank 0 is thrown on all.
+  void take_directory(const RunStart& start, const Config& config, const Say& say) const;
   /// On rank 0: the numbers of all ranks; on others: hands theirs in. AbortedError: a rank was lost.
   [[nodiscard]] std::vector<RankNumbers> collect(const RankNumbers& own) const;
   /// Whether this rank, which ends with an error, is the first to: its error is what the run ended of.
@@ -50,6 +59,7 @@ class RunRanks {
   void finish() const;
 
  private:
+  [[nodiscard]] std::string told_by_first(const std::string& name, const std::function<std::string()>& work) const;
   [[nodiscard]] bool is_written() const noexcept;
   [[nodiscard]] std::string key(const std::string& name) const;
 

@@ -9,11 +9,11 @@ namespace {
 
 // Signals are the process's, and so is this.
 std::atomic<bool> stop_asked{false};
-std::atomic<std::uint64_t> profile_count{0};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
+std::atomic<bool> profile_asked{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 void note_stop(int /*signal*/) { stop_asked.store(true, std::memory_order_relaxed); }
-void note_profile(int /*signal*/) { profile_count.fetch_add(1, std::memory_order_relaxed); }
+void note_profile(int /*signal*/) { profile_asked.store(true, std::memory_order_relaxed); }
 
 struct Taken {
   int number;
@@ -35,17 +35,13 @@ Desk& desk() {
   return only;
 }
 
-}  // namespace
-
-RunSignals::RunSignals() {
-  Desk& all = desk();
-  const std::lock_guard lock(all.mutex);
-  if (all.users++ > 0) return;
+void take_signals(Desk& all) {
   stop_asked.store(false);
+  profile_asked.store(false);
   for (Taken& each : all.signals) {
     struct sigaction before = {};
     ::sigaction(each.number, nullptr, &before);
-    each.is_taken = before.sa_handler == SIG_DFL;
+    each.is_taken = before.sa_handler == SIG_DFL || before.sa_handler == each.note;
     if (!each.is_taken) continue;
     struct sigaction ours = {};
     ours.sa_handler = each.note;
@@ -54,19 +50,36 @@ RunSignals::RunSignals() {
   }
 }
 
+}  // namespace
+
+RunSignals::RunSignals() {
+  Desk& all = desk();
+  {
+    const std::lock_guard lock(all.mutex);
+    if (all.users++ == 0) take_signals(all);
+  }
+  sigset_t asked;
+  ::sigemptyset(&asked);
+  ::sigaddset(&asked, SIGUSR1);
+  ::pthread_sigmask(SIG_UNBLOCK, &asked, &mask_before_);
+}
+
 RunSignals::~RunSignals() {
+  ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   Desk& all = desk();
   const std::lock_guard lock(all.mutex);
   if (--all.users > 0) return;
   for (const Taken& each : all.signals) {
+    // Threads of the run, which are still there, may not have blocked what this one had.
+    const bool was_blocked = ::sigismember(&mask_before_, each.number) == 1;
     struct sigaction standard = {};
     standard.sa_handler = SIG_DFL;
-    if (each.is_taken) ::sigaction(each.number, &standard, nullptr);
+    if (each.is_taken && !was_blocked) ::sigaction(each.number, &standard, nullptr);
   }
 }
 
 bool RunSignals::is_stop_asked() { return stop_asked.load(std::memory_order_relaxed); }
 
-std::uint64_t RunSignals::profiles_asked() { return profile_count.load(std::memory_order_relaxed); }
+bool RunSignals::take_profile_asked() { return profile_asked.exchange(false, std::memory_order_relaxed); }
 
 }  // namespace tessera::train::detail

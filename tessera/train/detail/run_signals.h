@@ -1,13 +1,17 @@
 // What signals ask of a run: SIGTERM, and SIGINT once, to end at the next step; SIGUSR1 for a profile. While a run goes
 // on they are noted, and looked at between steps (agreement.h). A second SIGINT ends the process. Signals that the
 // program has a handler of its own for, or ignores, are left alone. Ranks that are threads of one process share them.
+//
+// SIGUSR1 would end a process that has no handler yet, or no more. A program that may be asked that early has it
+// blocked from its start on (as `tessera train` does): what comes then is kept, and heard when the run begins; after
+// the run it is noted and does nothing.
 #pragma once
 
-#include <cstdint>
+#include <csignal>
 
 namespace tessera::train::detail {
 
-/// Notes signals while there is one. Thread-safe.
+/// Notes signals while there is one. Goes on the thread that made it; else thread-safe.
 class RunSignals {
  public:
   RunSignals();
@@ -17,8 +21,11 @@ class RunSignals {
 
   /// Whether the process was asked to end since the first of those there are was made.
   [[nodiscard]] static bool is_stop_asked();
-  /// How often a profile was asked for, ever.
-  [[nodiscard]] static std::uint64_t profiles_asked();
+  /// Whether a profile was asked for since this was last called, on whichever thread.
+  [[nodiscard]] static bool take_profile_asked();
+
+ private:
+  sigset_t mask_before_ = {};  // of the thread that made it
 };
 
 }  // namespace tessera::train::detail

@@ -49,7 +49,8 @@ void Shrinking::note(const Error& error) {
 bool Shrinking::shrink() {
   const RankPlace before = current_place();
   const Config now = resolved(config_, before.world_size);
-  std::vector<int> left = comm::agree_on_left(reason_, kPatience);
+  left_.clear();
+  std::vector<int> left = left_ = comm::agree_on_left(reason_, kPatience);
   const std::optional<MeshConfig> mesh = smaller_mesh(now, static_cast<int>(left.size()));
   TESSERA_CHECK_AS(AbortedError, mesh.has_value(), reason_, "; ", left.size(), " of ", before.world_size,
                    " ranks are left and cannot go on: mesh.tp ", now.mesh.tp, " must stay, and train.batch ",
@@ -70,6 +71,8 @@ bool Shrinking::shrink() {
   }
   return true;
 }
+
+bool Shrinking::is_to_tell() const { return left_.empty() || left_.front() == current_place().rank.value(); }
 
 Summary Shrinking::left_summary() const {
   return {.end = RunEnd::kInterrupted,

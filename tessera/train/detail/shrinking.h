@@ -39,6 +39,8 @@ class Shrinking {
   /// Agrees with the others that are left, and enters the smaller world. False: it has no place for this rank.
   /// AbortedError: no mesh fits.
   bool shrink();
+  /// Where that threw: whether this rank is the one of those left that tells of it.
+  [[nodiscard]] bool is_to_tell() const;
   /// What a rank without a place returns.
   [[nodiscard]] Summary left_summary() const;
 
@@ -46,6 +48,7 @@ class Shrinking {
   Config config_;
   std::FILE* out_;
   std::string reason_;
+  std::vector<int> left_;  // when they last agreed; empty: they did not
   std::vector<std::unique_ptr<comm::SmallerWorld>> worlds_;
 };
 

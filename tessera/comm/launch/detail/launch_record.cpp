@@ -1,14 +1,19 @@
 #include "tessera/comm/launch/detail/launch_record.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <ctime>
 #include <filesystem>
+#include <utility>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/comm/launch/detail/child.h"
 
 namespace tessera::comm::detail {
 namespace {
@@ -32,6 +37,14 @@ std::string chosen_directory(const LaunchOptions& options) {
   return "runs/" + now_as("%Y%m%d-%H%M%S") + "-" + std::to_string(::getpid());
 }
 
+// Who has a run going on there keeps the directory locked, and its launch.json is not ours to replace.
+void check_free(const std::filesystem::path& directory, const std::string& option) {
+  const Descriptor open(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const bool is_taken = open && ::flock(open.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  TESSERA_CHECK_AS(IoError, !is_taken, "run directory '", directory.string(),
+                   "' is that of a run which is going on; wait for it to end, or give another with ", option);
+}
+
 }  // namespace
 
 LaunchRecord::LaunchRecord(const LaunchOptions& options) : command_(options.command), started_(now_text()) {
@@ -39,8 +52,9 @@ LaunchRecord::LaunchRecord(const LaunchOptions& options) : command_(options.comm
   std::error_code error;
   std::filesystem::create_directories(path, error);
   TESSERA_CHECK_AS(IoError, !error && std::filesystem::is_directory(path), "run directory ", path.string(),
-                   " cannot be made: ", error ? error.message() : "it is no directory",
-                   "; give another with --run-dir");
+                   " cannot be made: ", error ? error.message() : "it is no directory", "; give another with ",
+                   options.run_dir_option);
+  check_free(path, options.run_dir_option);
   directory_ = path.string();
 }
 
@@ -48,20 +62,38 @@ void LaunchRecord::started(const std::vector<int>& pids, const std::string& stor
   store_ = store;
   starts_.push_back({now_text(), {}});
   for (const int pid : pids) starts_.back().ranks.push_back({.pid = pid});
-  write();
+  starts_.size() == 1 ? write() : try_to_write();
 }
 
 void LaunchRecord::ended(const RankEnd& end) {
   RankLine& line = starts_.back().ranks.at(static_cast<std::size_t>(end.rank));
   line.end = end;
   line.time = now_text();
-  if (!end.is_good()) write();
+  if (!end.is_good()) try_to_write();
 }
 
-void LaunchRecord::finished(int exit_code) {
+int LaunchRecord::finished(int exit_code) {
   exit_code_ = exit_code;
   ended_ = now_text();
-  write();
+  problem_.clear();
+  try_to_write();
+  return exit_code == 0 && !problem_.empty() ? 1 : exit_code;
+}
+
+std::string LaunchRecord::take_problem() {
+  if (problem_.empty() || std::exchange(is_told_, true)) return {};
+  return problem_;
+}
+
+// A disk that is full now must not end ranks that go on.
+void LaunchRecord::try_to_write() noexcept {
+  try {
+    write();
+  } catch (const Error& error) {
+    problem_ = error.message();
+  } catch (const std::exception& error) {
+    problem_ = error.what();
+  }
 }
 
 void LaunchRecord::write() const {

@@ -22,17 +22,20 @@ namespace tessera::comm::detail {
 /// The record of one run. Not thread-safe.
 class LaunchRecord {
  public:
-  /// Makes the run directory, as the options or the environment name it. IoError when it cannot be.
+  /// Makes the run directory, as the options or the environment name it. IoError when it cannot be, or is that of a run
+  /// that goes on.
   explicit LaunchRecord(const LaunchOptions& options);
   /// The run directory, from the root.
   [[nodiscard]] const std::string& directory() const { return directory_; }
 
-  /// Ranks with these processes were started, at this store.
+  /// Ranks with these processes were started, at this store. IoError: it cannot be written, of the first start.
   void started(const std::vector<int>& pids, const std::string& store);
   /// One ended; written at once only when it failed.
   void ended(const RankEnd& end);
-  /// The run is over.
-  void finished(int exit_code);
+  /// The run is over. The code, which is not 0 where this cannot be written.
+  int finished(int exit_code);
+  /// Why it could not be written, once; empty: it was, or that is told.
+  [[nodiscard]] std::string take_problem();
 
  private:
   struct RankLine {
@@ -45,6 +48,7 @@ class LaunchRecord {
     std::vector<RankLine> ranks;
   };
   void write() const;
+  void try_to_write() noexcept;
 
   std::vector<std::string> command_;
   std::string directory_;
@@ -53,6 +57,8 @@ class LaunchRecord {
   std::vector<Start> starts_;
   std::optional<int> exit_code_;
   std::string ended_;
+  std::string problem_;
+  bool is_told_ = false;
 };
 
 }  // namespace tessera::comm::detail

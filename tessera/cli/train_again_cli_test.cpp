@@ -1,0 +1,177 @@
+// `tessera train` started where a run is, was or is not quite over: what is refused leaves everything as it was, and
+// what is finished has nothing to do. Also the first moments of a run, and its last.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <nlohmann/json.hpp>
+
+#include "tessera/cli/testing/run_program.h"
+
+namespace tessera::cli::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TrainAgain : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/tessera_again_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    directory = name;
+    for (const char* file : {"/text", "/other"}) {
+      std::ofstream text(directory + file);
+      for (int line = 0; line < 400; ++line) text << "line " << line << " of a text like " << file << "\n";
+    }
+  }
+  void TearDown() override { fs::remove_all(directory); }
+
+  Outcome train(const std::string& arguments) const {
+    return tessera("train " + arguments, "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");
+  }
+  // Runs a shell script in the directory; $tessera is the program, and until_test waits while $job lives.
+  Outcome script(const std::string& lines) const {
+    std::ofstream(directory + "/script")
+        << "tessera='" TESSERA_PROGRAM "'\nexport TESSERA_RECORD_BYTES=1MiB\n"
+        << "until_test() { until \"$@\"; do kill -0 $job || exit 99; sleep 0.02; done; }\n"
+        << lines;
+    const int status = std::system(("cd " + directory + " && sh script >out 2>err").c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(directory + "/out"), content(directory + "/err")};
+  }
+  nlohmann::json summary() const {
+    return nlohmann::json::parse(content(directory + "/run/summary.json"), nullptr, false);
+  }
+  // Every file of the run, by its path.
+  std::map<std::string, std::string> files() const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : fs::recursive_directory_iterator(directory + "/run")) {
+      if (entry.is_regular_file()) all[entry.path().string()] = content(entry.path().string());
+    }
+    return all;
+  }
+
+  std::string directory;
+  // A model that trains in no time.
+  const std::string small =
+      "-n 2 --model.width 32 --model.layers 1 --model.hidden 32 --model.sequence 16 --data.files text --eval.every 0 "
+      "--eval.samples 8 --run.directory run ";
+};
+
+std::string pid_of_rank(int rank) {
+  return "$(tr -d ' \\n' <run/launch.json | sed 's/.*\"rank\":" + std::to_string(rank) +
+         ",\"pid\":\\([0-9]*\\).*/\\1/')";
+}
+
+TEST_F(TrainAgain, WhatIsRefusedLeavesAFinishedRunAsItWas) {
+  ASSERT_EQ(train(small + "--train.steps 4").code, 0);
+  const auto before = files();
+  const Outcome other = train(small + "--train.steps 4 --train.seed 2");
+  EXPECT_EQ(other.code, 1);
+  EXPECT_TRUE(contains(other.err, "which is finished")) << other.err;
+  EXPECT_TRUE(contains(other.err, "train.seed is 2 here, and was 1")) << other.err;
+  EXPECT_TRUE(files() == before);
+  const Outcome same = train(small + "--train.steps 4");
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_EQ(same.out, "the run in " + directory + "/run is finished already, with these options: nothing to do\n");
+  EXPECT_TRUE(files() == before);
+}
+
+TEST_F(TrainAgain, OtherDataLeaveARunAsItWas) {
+  const Outcome stopped =
+      script("$tessera train " + small +
+             "--train.steps 100000 &\njob=$!\nuntil_test grep -qs '\"step\":20,' run/metrics.jsonl\n"
+             "kill $job\nwait $job\n");
+  ASSERT_EQ(stopped.code, 0) << stopped.err;
+  const auto before = files();
+  const Outcome other = train(small + "--train.steps 100000 --data.files other");
+  EXPECT_EQ(other.code, 1);
+  EXPECT_TRUE(contains(other.err, "the data are not the same")) << other.err;
+  EXPECT_TRUE(files() == before);
+}
+
+TEST_F(TrainAgain, ASecondStartLeavesARunThatGoesOnAlone) {
+  const Outcome outcome =
+      script("$tessera train " + small +
+             "--train.steps 100000 &\njob=$!\nuntil_test grep -qs '\"step\":20,' run/metrics.jsonl\n"
+             "cp run/launch.json launched\n$tessera train " +
+             small +
+             "--train.steps 100000 2>refused; echo $? >codes\n"
+             "$tessera run -n 1 --run-dir run -- true 2>>refused; echo $? >>codes\n"
+             "cmp run/launch.json launched || exit 98\nls run >files\n"
+             "$tessera explain run >verdict 2>&1\nkill $job\nwait $job\n");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(content(directory + "/codes"), "1\n1\n");
+  const std::string refused = content(directory + "/refused");
+  EXPECT_TRUE(contains(refused, "is that of a run which is going on")) << refused;
+  EXPECT_TRUE(contains(refused, "give another with --run.directory\n")) << refused;
+  EXPECT_TRUE(contains(refused, "give another with --run-dir\n")) << refused;
+  for (const char* file : {"explain", "report.html"})
+    EXPECT_FALSE(contains(content(directory + "/files"), file)) << content(directory + "/files");
+  EXPECT_FALSE(contains(content(directory + "/verdict"), "failed")) << content(directory + "/verdict");
+}
+
+// The summary says done, and rank 0 is still saying a sample.
+TEST_F(TrainAgain, AJobThatIsLostInItsLastMomentsIsNotAFailureWhenStartedAgain) {
+  std::string options = small + "--train.steps 4 --run.sample 100000";
+  options.erase(0, 5);
+  const Outcome outcome = script("$tessera run -n 2 --restarts 2 --run-dir run -- $tessera train " + options +
+                                 " &\njob=$!\nuntil_test grep -qs '\"end\": \"done\"' run/summary.json\nkill -9 " +
+                                 pid_of_rank(0) + "\nwait $job\n");
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "(restart 1 of 2)")) << outcome.err;
+  EXPECT_FALSE(contains(outcome.err, "(restart 2 of 2)")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "is finished already")) << outcome.out;
+  EXPECT_TRUE(fs::exists(directory + "/run/report.html")) << "which the first start could not leave";
+}
+
+TEST_F(TrainAgain, AShrinkThatIsRefusedLeavesASummary) {
+  const Outcome outcome =
+      script("$tessera train --on-failure shrink --mesh.tp 2 " + small +
+             "--train.steps 100000 &\njob=$!\nuntil_test grep -qs '\"step\":20,' run/metrics.jsonl\n"
+             "kill -9 " +
+             pid_of_rank(1) + "\nwait $job\n");
+  EXPECT_EQ(outcome.code, 1) << outcome.out << outcome.err;
+  ASSERT_TRUE(summary().is_object());
+  EXPECT_EQ(summary().at("end"), "failed");
+  EXPECT_TRUE(contains(summary().at("reason"), "1 of 2 ranks are left and cannot go on")) << summary().at("reason");
+}
+
+TEST_F(TrainAgain, ARunDirectoryMayHaveANameThatIsNoUtf8) {
+  for (const char* ranks : {"", "-n 2 "}) {
+    std::string options = small;
+    options.replace(0, 5, ranks);
+    const Outcome outcome =
+        script("name=$(printf 'run\\377%s' " + std::to_string(options.size()) + ")\n$tessera train " + options +
+               "--train.steps 3 --run.directory \"$name\" || exit 1\n"
+               "mv \"$name\" run\n");
+    EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+    EXPECT_FALSE(contains(outcome.err, "json")) << outcome.err;
+    ASSERT_TRUE(summary().is_object());
+    EXPECT_EQ(summary().at("end"), "done");
+    EXPECT_EQ(summary().at("checkpoints").at("last"), 3);
+    EXPECT_TRUE(fs::exists(directory + "/run/report.html"));
+    fs::remove_all(directory + "/run");
+  }
+}
+
+TEST_F(TrainAgain, AProfileMayBeAskedForBeforeTheRunListens) {
+  const Outcome outcome = script("$tessera train " + small +
+                                 "--train.steps 2000 &\njob=$!\nuntil_test test -s run/launch.json\n"
+                                 "kill -USR1 $job\nwait $job\n");
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "profile of steps ")) << "it was kept\n" << outcome.out;
+}
+
+TEST_F(TrainAgain, ADirectoryThatCannotBeMadeNamesTheOptionOfTrain) {
+  std::ofstream(directory + "/file") << "no directory";
+  const Outcome outcome = train(small + "--train.steps 3 --run.directory file/run");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(contains(outcome.err, "give another with --run.directory\n")) << outcome.err;
+}
+
+}  // namespace
+}  // namespace tessera::cli::testing

@@ -1,0 +1,43 @@
+#include "tessera/train/detail/told_lines.h"
+
+#include <utility>
+
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+
+namespace tessera::train::detail {
+
+ToldLines::ToldLines(const std::filesystem::path& path, Progress& progress, std::string first_line)
+    : name_(path.filename().string()), file_(path), progress_(progress), first_line_(std::move(first_line)) {
+  std::error_code none;
+  if (std::filesystem::file_size(path, none) > 0 && !none) first_line_.clear();
+}
+
+void ToldLines::append(const std::string& line) {
+  try {
+    if (!first_line_.empty()) file_.append(first_line_);
+    first_line_.clear();
+    file_.append(line);
+  } catch (const IoError& error) {
+    return note_lost(error.message());
+  }
+  if (!std::exchange(is_losing_, false)) return;
+  const std::string words = name_ + " is written again; it lacks " + std::to_string(lost_) + " lines";
+  log::warn(words);
+  progress_.say(words + "\n");
+}
+
+void ToldLines::note_lost(const std::string& why) {
+  lost_ += 1;
+  why_ = why;
+  if (std::exchange(is_losing_, true)) return;
+  log::error("a line of ", name_, " is lost: ", why, "; the run goes on, and what is lost is counted");
+  progress_.say("a line of " + name_ + " is lost: " + why + "\nthe run goes on, and what is lost is counted\n");
+}
+
+std::string ToldLines::missing() const {
+  if (lost_ == 0) return {};
+  return std::to_string(lost_) + (lost_ == 1 ? " line of " : " lines of ") + name_ + ": " + why_;
+}
+
+}  // namespace tessera::train::detail

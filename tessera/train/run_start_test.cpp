@@ -1,0 +1,165 @@
+// What a start makes of a directory that holds a run: nothing, when it is refused or when the run is finished; and what
+// it says of steps that were asked for and are behind it.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/world.h"
+#include "tessera/train/run.h"
+#include "tessera/train/testing/scripted_steps.h"
+#include "tessera/train/testing/told_run.h"
+
+namespace tessera::train {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::content;
+using testing::TemporaryDirectory;
+
+class RunStart : public ::testing::Test {
+ protected:
+  void SetUp() override { testing::write_text(directory.path()); }
+
+  [[nodiscard]] Config config(const char* name = "run") const {
+    Config config = testing::told_config(directory.path());
+    config.run.directory = path(name).string();
+    return config;
+  }
+  [[nodiscard]] fs::path path(const char* name = "run") const { return directory.path() / name; }
+  Summary run_and(const Config& config, const std::string& begin = "none", int signal = SIGTERM) {
+    said.clear();
+    bool is_raised = false;
+    const testing::LineListener out([&](const std::string& line) {
+      said += line + "\n";
+      if (line.starts_with(begin) && !std::exchange(is_raised, true)) ::raise(signal);
+    });
+    return run(config, out.file());
+  }
+  // Every file of the run, by its path.
+  [[nodiscard]] std::map<std::string, std::string> files() const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : fs::recursive_directory_iterator(path())) {
+      if (entry.is_regular_file()) all[entry.path().string()] = content(entry.path());
+    }
+    return all;
+  }
+
+  TemporaryDirectory directory;
+  std::string said;
+};
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_F(RunStart, OtherDataAreRefusedBeforeAnythingIsChanged) {
+  Config stopped = config();
+  EXPECT_EQ(run_and(stopped, "step 5/").end, RunEnd::kInterrupted);
+  std::ofstream(path("other")) << std::string(9000, 'x');
+  Config other = config();
+  other.data.files = {path("other").string()};
+  const auto before = files();
+  expect_error<InvalidArgument>([&] { (void)run_and(other); }, {"the data are not the same"});
+  EXPECT_TRUE(files() == before);
+  EXPECT_FALSE(contains(said, "going on")) << said;
+  simulate(2, [&] {
+    try {
+      (void)run(other, nullptr);
+      ADD_FAILURE() << "two ranks must refuse it too";
+    } catch (const Error&) {  // that of this rank, or of the other
+    }
+  });
+  EXPECT_TRUE(files() == before);
+  other.model.vocabulary = 16;  // what the data do not fit
+  EXPECT_ANY_THROW((void)run_and(other));
+  EXPECT_TRUE(files() == before);
+}
+
+TEST_F(RunStart, AFinishedRunHasNothingToDo) {
+  EXPECT_FALSE(run_and(config()).was_finished);
+  const auto before = files();
+  Config again = config();
+  again.run.log_every = 3;
+  const Summary summary = run_and(again);
+  EXPECT_TRUE(summary.was_finished);
+  EXPECT_EQ(summary.end, RunEnd::kDone);
+  EXPECT_EQ(summary.steps, 12);
+  EXPECT_EQ(said, "the run in " + path().string() + " is finished already, with these options: nothing to do\n");
+  again.mesh.fsdp = 2;  // as it may be after ranks were lost
+  simulate(2, [&] { EXPECT_TRUE(run(again, nullptr).was_finished); });
+  EXPECT_TRUE(is_finished_already(again, path().string(), 2));
+  EXPECT_TRUE(files() == before);
+
+  const auto refuses = [&](const std::string& words, const std::function<void(Config&)>& change) {
+    Config changed = config();
+    change(changed);
+    expect_error<IoError>([&] { (void)run_and(changed); }, {"which is finished", words, "--run.directory"});
+    expect_error<IoError>([&] { (void)is_finished_already(changed, path().string(), 1); }, {"which is finished"});
+    EXPECT_TRUE(files() == before) << words;
+  };
+  refuses("train.seed is 2 here, and was 1", [](Config& c) { c.train.seed = 2; });
+  refuses("train.steps is 10 here, and was 12", [](Config& c) { c.train.steps = 10; });
+  refuses("run.sample is 5 here, and was 0", [](Config& c) { c.run.sample = 5; });
+  refuses("data.files", [&](Config& c) { c.data.files = {path("other").string()}; });
+}
+
+TEST_F(RunStart, WhoStartsRanksIsToldFirstThatTheyWillBeRefused) {
+  EXPECT_FALSE(is_finished_already(config(), path().string(), 1)) << "there is nothing yet";
+  EXPECT_FALSE(fs::exists(path())) << "and there still is not";
+  EXPECT_EQ(run_and(config(), "step 5/").end, RunEnd::kInterrupted);
+  const auto before = files();
+  EXPECT_FALSE(is_finished_already(config(), path().string(), 2)) << "it goes on";
+  Config other = config();
+  other.train.seed = 2;
+  expect_error<InvalidArgument>([&] { (void)is_finished_already(other, path().string(), 1); }, {"train.seed is 2"});
+  other = config();
+  std::ofstream(path("other")) << std::string(9000, 'x');
+  other.data.files = {path("other").string()};
+  expect_error<InvalidArgument>([&] { (void)is_finished_already(other, path().string(), 1); },
+                                {"the data are not the same"});
+  other = config();
+  other.checkpoint.resume = "never";
+  expect_error<IoError>([&] { (void)is_finished_already(other, path().string(), 1); }, {"never"});
+  fs::remove_all(path() / "checkpoints");
+  other = config();
+  other.train.seed = 2;
+  expect_error<IoError>([&] { (void)is_finished_already(other, path().string(), 1); }, {"no good checkpoint"});
+  std::string refused;
+  const testing::LineListener out([&](const std::string& line) {
+    if (!line.starts_with("step 5/") || !refused.empty()) return;
+    expect_error<IoError>([&] { (void)is_finished_already(config(), path().string(), 1); }, {"which is going on"});
+    refused = line;
+  });
+  EXPECT_EQ(run(config(), out.file()).end, RunEnd::kDone);
+  EXPECT_FALSE(refused.empty());
+}
+
+TEST_F(RunStart, StepsThatWereAskedForAndAreBehindAreTold) {
+  EXPECT_EQ(run_and(config(), "step 5/").end, RunEnd::kInterrupted);
+  Config late = config();
+  late.run.dump_step = 3;
+  late.run.profile_steps = "2..5";
+  EXPECT_EQ(run_and(late).end, RunEnd::kDone);
+  EXPECT_TRUE(contains(said, "run.dump_step 3 lies behind: the run goes on after step 5")) << said;
+  EXPECT_TRUE(contains(said, "run.profile_steps 2..5 lies behind")) << said;
+  Config early = config("early");
+  early.run.dump_step = 3;
+  EXPECT_EQ(run_and(early, "step 5/").end, RunEnd::kInterrupted);
+  EXPECT_EQ(run_and(early).end, RunEnd::kDone);
+  EXPECT_FALSE(contains(said, "lies behind")) << "the start before has written it\n" << said;
+}
+
+TEST_F(RunStart, ADirectoryMayHaveANameThatIsNoUtf8) {
+  Config strange = config("run\xff\xc3");
+  strange.mesh.fsdp = 2;
+  simulate(2, [&] { EXPECT_EQ(run(strange, nullptr).end, RunEnd::kDone); });
+  const auto summary = nlohmann::json::parse(content(path("run\xff\xc3") / "summary.json"));
+  EXPECT_EQ(summary.at("end"), "done");
+  EXPECT_EQ(summary.at("checkpoints").at("last"), 12);
+  EXPECT_EQ(summary.at("checkpoints").at("errors"), nlohmann::json::array());
+  simulate(2, [&] { EXPECT_TRUE(run(strange, nullptr).was_finished); });
+}
+
+}  // namespace
+}  // namespace tessera::train
