@@ -67,17 +67,22 @@ std::string pid_of_rank(int rank) {
 }
 
 TEST_F(TrainAgain, WhatIsRefusedLeavesAFinishedRunAsItWas) {
-  ASSERT_EQ(train(small + "--train.steps 4").code, 0);
-  const auto before = files();
-  const Outcome other = train(small + "--train.steps 4 --train.seed 2");
-  EXPECT_EQ(other.code, 1);
-  EXPECT_TRUE(contains(other.err, "which is finished")) << other.err;
-  EXPECT_TRUE(contains(other.err, "train.seed is 2 here, and was 1")) << other.err;
-  EXPECT_TRUE(files() == before);
-  const Outcome same = train(small + "--train.steps 4");
-  EXPECT_EQ(same.code, 0) << same.err;
-  EXPECT_EQ(same.out, "the run in " + directory + "/run is finished already, with these options: nothing to do\n");
-  EXPECT_TRUE(files() == before);
+  for (const std::string& ranks : {std::string("-n 2 "), std::string()}) {
+    SCOPED_TRACE(ranks.empty() ? "one rank that nobody started" : "ranks that are started");
+    const std::string start = ranks + small.substr(std::string("-n 2 ").size()) + "--train.steps 4";
+    ASSERT_EQ(train(start).code, 0);
+    const auto before = files();
+    const Outcome other = train(start + " --train.seed 2");
+    EXPECT_EQ(other.code, 1);
+    EXPECT_TRUE(contains(other.err, "which is finished")) << other.err;
+    EXPECT_TRUE(contains(other.err, "train.seed is 2 here, and was 1")) << other.err;
+    EXPECT_TRUE(files() == before);
+    const Outcome same = train(start);
+    EXPECT_EQ(same.code, 0) << same.err;
+    EXPECT_EQ(same.out, "the run in " + directory + "/run is finished already, with these options: nothing to do\n");
+    EXPECT_TRUE(files() == before);
+    fs::remove_all(directory + "/run");
+  }
 }
 
 TEST_F(TrainAgain, OtherDataLeaveARunAsItWas) {
