@@ -105,22 +105,17 @@ void leave_page(const std::string& directory, bool is_kept = false) {
   std::printf("%s\n", record::leave_report_page(directory).c_str());
 }
 
-// Whether the run has all that is asked for, which is said; an error where it would be refused. Nothing is written: not
-// even the record of this process, which would be taken for one of the run's.
-bool says_finished(const train::Config& config, int ranks) {
-  const std::string directory = config.run.directory.empty() ? env::run_dir() : config.run.directory;
-  if (directory.empty() || !train::is_finished_already(config, directory, ranks)) return false;
-  const std::string path = std::filesystem::absolute(directory).lexically_normal().string();
-  std::fputs(train::finished_text(path).c_str(), stdout);
-  leave_page(path, /*is_kept=*/true);
-  return true;
-}
-
 int start_ranks(train::Config config, const Words& words) {
   if (config.run.progress == "auto" && ::isatty(1) == 1) config.run.progress = "bar";
   const bool shrinks = words.on_failure == "shrink";
   if (shrinks) config.run.on_failure = "shrink";
-  if (says_finished(config, words.ranks)) return kDone;
+  const std::string directory = config.run.directory.empty() ? env::run_dir() : config.run.directory;
+  if (!directory.empty() && train::is_finished_already(config, directory, words.ranks)) {
+    const std::string path = std::filesystem::absolute(directory).lexically_normal().string();
+    std::fputs(train::finished_text(path).c_str(), stdout);
+    leave_page(path, /*is_kept=*/true);
+    return kDone;
+  }
   auto relay = std::make_unique<TrainRelay>();
   comm::LaunchOptions options{.command = rank_command(config),
                               .ranks = words.ranks,
@@ -190,7 +185,6 @@ int train(const Words& words) {
       return kDone;
     }
     if (words.ranks > 0) return start_ranks(config, words);
-    if (comm::read_launch_environment().place.world_size == 1 && says_finished(config, 1)) return kDone;
     name_run_directory(config);
     tessera::init();
     const train::Summary summary = train::run(config);
