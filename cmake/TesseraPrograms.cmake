@@ -169,14 +169,14 @@ function(tessera_layer_test layer source)
              COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py --sources ${CMAKE_CURRENT_SOURCE_DIR}
                      ${which} --program $<TARGET_FILE:${target}_mutants>)
     set_target_properties(${target}_mutants PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    add_dependencies(campaigns ${target}_mutants)
+    set(labels campaign mutants ${layer})
     if(label STREQUAL "gpu")
       add_dependencies(tests_gpu ${target}_mutants)
-    else()
-      set(label campaign)
-      add_dependencies(campaigns ${target}_mutants)
+      list(APPEND labels gpu)
     endif()
     set_tests_properties(${layer}_${implementation}_mutants PROPERTIES
-      LABELS "${label};mutants;${layer}" TIMEOUT 1800 SKIP_REGULAR_EXPRESSION "skipped: every test")
+      LABELS "${labels}" TIMEOUT 1800 SKIP_REGULAR_EXPRESSION "skipped: every test")
   endif()
 endfunction()
 
