@@ -10,41 +10,15 @@
 #include <string>
 #include <nlohmann/json.hpp>
 
-#include "tessera/cli/testing/run_program.h"
+#include "tessera/cli/testing/train_directory.h"
 
 namespace tessera::cli::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-class TrainAgain : public ::testing::Test {
+class TrainAgain : public TrainDirectory {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/tessera_again_XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    directory = name;
-    for (const char* file : {"/text", "/other"}) {
-      std::ofstream text(directory + file);
-      for (int line = 0; line < 400; ++line) text << "line " << line << " of a text like " << file << "\n";
-    }
-  }
-  void TearDown() override { fs::remove_all(directory); }
-
-  Outcome train(const std::string& arguments) const {
-    return tessera("train " + arguments, "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");
-  }
-  // Runs a shell script in the directory; $tessera is the program, and until_test waits while $job lives.
-  Outcome script(const std::string& lines) const {
-    std::ofstream(directory + "/script")
-        << "tessera='" TESSERA_PROGRAM "'\nexport TESSERA_RECORD_BYTES=1MiB\n"
-        << "until_test() { until \"$@\"; do kill -0 $job || exit 99; sleep 0.02; done; }\n"
-        << lines;
-    const int status = std::system(("cd " + directory + " && sh script >out 2>err").c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(directory + "/out"), content(directory + "/err")};
-  }
-  nlohmann::json summary() const {
-    return nlohmann::json::parse(content(directory + "/run/summary.json"), nullptr, false);
-  }
   // Every file of the run, by its path.
   std::map<std::string, std::string> files() const {
     std::map<std::string, std::string> all;
@@ -54,7 +28,6 @@ class TrainAgain : public ::testing::Test {
     return all;
   }
 
-  std::string directory;
   // A model that trains in no time.
   const std::string small =
       "-n 2 --model.width 32 --model.layers 1 --model.hidden 32 --model.sequence 16 --data.files text --eval.every 0 "

@@ -8,39 +8,21 @@
 #include <string>
 #include <nlohmann/json.hpp>
 
-#include "tessera/cli/testing/run_program.h"
+#include "tessera/cli/testing/train_directory.h"
 #include "tessera/train/config.h"
 
 namespace tessera::cli::testing {
 namespace {
 
-class Train : public ::testing::Test {
+class Train : public TrainDirectory {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/tessera_train_XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    directory = name;
-    std::ofstream text(directory + "/text");
-    for (int line = 0; line < 400; ++line) text << "line " << line << " of a text that says little\n";
-  }
-  void TearDown() override { std::filesystem::remove_all(directory); }
-
-  Outcome train(const std::string& arguments) const {
-    return tessera("train " + arguments, "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");
-  }
-  // Likewise, and runs `then` in a shell once metrics.jsonl tells of this step; $job is the command's process.
+  // Trains, and runs `then` in a shell once metrics.jsonl tells of this step; $job is the command's process.
   Outcome train_and(const std::string& arguments, int step, const std::string& then) const {
-    std::ofstream(directory + "/script") << "export TESSERA_RECORD_BYTES=1MiB\n'" TESSERA_PROGRAM "' train "
-                                         << arguments << " &\njob=$!\n"
-                                         << "until grep -qs '\"step\":" << step
-                                         << ",' run/metrics.jsonl; do kill -0 $job || exit 99; sleep 0.02; done\n"
-                                         << then << "\nwait $job\n";
-    const int status = std::system(("cd " + directory + " && sh script >out 2>err").c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(directory + "/out"), content(directory + "/err")};
+    return script("$tessera train " + arguments + " &\njob=$!\nuntil_test grep -qs '\"step\":" + std::to_string(step) +
+                  ",' run/metrics.jsonl\n" + then + "\nwait $job\n");
   }
   std::string run(const std::string& file) const { return content(directory + "/run/" + file); }
 
-  std::string directory;
   // A model that trains in no time.
   const std::string small =
       "--model.width 32 --model.layers 1 --model.hidden 32 --model.sequence 16 --data.files text --train.steps 4 "

@@ -14,37 +14,15 @@
 #include <string>
 #include <nlohmann/json.hpp>
 
-#include "tessera/cli/testing/run_program.h"
+#include "tessera/cli/testing/train_directory.h"
 
 namespace tessera::cli::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Survives : public ::testing::Test {
+class Survives : public TrainDirectory {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/tessera_survives_XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    directory = name;
-    std::ofstream text(directory + "/text");
-    for (int line = 0; line < 400; ++line) text << "line " << line << " of a text that says little\n";
-  }
-  void TearDown() override { fs::remove_all(directory); }
-
-  Outcome in_directory(const std::string& arguments) const {
-    return tessera(arguments, "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");
-  }
-  // Runs a shell script in the directory; $tessera is the program.
-  Outcome script(const std::string& lines) const {
-    std::ofstream(directory + "/script") << "tessera='" TESSERA_PROGRAM "'\nexport TESSERA_RECORD_BYTES=1MiB\n"
-                                         << lines;
-    const int status = std::system(("cd " + directory + " && sh script >out 2>err").c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(directory + "/out"), content(directory + "/err")};
-  }
-  nlohmann::json summary(const std::string& run) const {
-    return nlohmann::json::parse(content(directory + "/" + run + "/summary.json"), nullptr, false);
-  }
   // The files of the checkpoint of a step, by name: tensors of each rank.
   static std::map<std::string, std::string> tensors(const std::string& checkpoint) {
     std::map<std::string, std::string> all;
@@ -55,7 +33,6 @@ class Survives : public ::testing::Test {
     return all;
   }
 
-  std::string directory;
   // A model that trains in no time.
   const std::string small =
       "--model.width 32 --model.layers 1 --model.hidden 32 --model.sequence 16 --model.dropout 0.1 --data.files text "

@@ -12,50 +12,26 @@
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/detail/resume.h"
 #include "tessera/train/run.h"
-#include "tessera/train/testing/scripted_steps.h"
-#include "tessera/train/testing/told_run.h"
+#include "tessera/train/testing/told_runs.h"
 
 namespace tessera::train {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::contains;
 using testing::content;
 using testing::difference;
 using testing::left_by;
 using testing::lines_of;
-using testing::TemporaryDirectory;
 
-class RunAgain : public ::testing::Test {
+class RunAgain : public testing::ToldRuns {
  protected:
-  void SetUp() override { testing::write_text(directory.path()); }
-
-  [[nodiscard]] Config config(const char* name = "run") const {
-    Config config = testing::told_config(directory.path());
-    config.run.directory = path(name).string();
-    return config;
-  }
-  [[nodiscard]] fs::path path(const char* name = "run") const { return directory.path() / name; }
   [[nodiscard]] nlohmann::json summary(const char* name = "run") const {
     return nlohmann::json::parse(content(path(name) / "summary.json"), nullptr, false);
   }
-  // Runs, and raises the signal where a line begins so.
-  Summary run_and(const Config& config, const std::string& begin = "none", int signal = SIGTERM) {
-    said.clear();
-    bool is_raised = false;
-    const testing::LineListener out([&](const std::string& line) {
-      said += line + "\n";
-      if (line.starts_with(begin) && !std::exchange(is_raised, true)) ::raise(signal);
-    });
-    return run(config, out.file());
-  }
   // Takes 5 of the 12 steps.
   void begin(const Config& config) { EXPECT_EQ(run_and(config, "step 5/").end, RunEnd::kInterrupted); }
-
-  TemporaryDirectory directory;
-  std::string said;
 };
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_F(RunAgain, GoesOnWhereItWasAskedToEndAndLeavesWhatOneRunLeaves) {
   EXPECT_EQ(run_and(config("whole")).end, RunEnd::kDone);

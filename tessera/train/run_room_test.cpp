@@ -12,12 +12,13 @@
 #include "tessera/train/metrics.h"
 #include "tessera/train/run.h"
 #include "tessera/train/testing/scripted_steps.h"
-#include "tessera/train/testing/told_run.h"
+#include "tessera/train/testing/told_runs.h"
 
 namespace tessera::train {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::contains;
 using testing::content;
 using testing::lines_of;
 using testing::ScriptedSteps;
@@ -48,8 +49,6 @@ class MostBytes {
   void (*handler_)(int);
   rlimit before_ = {};
 };
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(LineFile, OfALineThatFindsNoRoomNothingStays) {
   const TemporaryDirectory directory;

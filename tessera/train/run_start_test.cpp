@@ -9,35 +9,17 @@
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
 #include "tessera/train/run.h"
-#include "tessera/train/testing/scripted_steps.h"
-#include "tessera/train/testing/told_run.h"
+#include "tessera/train/testing/told_runs.h"
 
 namespace tessera::train {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::contains;
 using testing::content;
-using testing::TemporaryDirectory;
 
-class RunStart : public ::testing::Test {
+class RunStart : public testing::ToldRuns {
  protected:
-  void SetUp() override { testing::write_text(directory.path()); }
-
-  [[nodiscard]] Config config(const char* name = "run") const {
-    Config config = testing::told_config(directory.path());
-    config.run.directory = path(name).string();
-    return config;
-  }
-  [[nodiscard]] fs::path path(const char* name = "run") const { return directory.path() / name; }
-  Summary run_and(const Config& config, const std::string& begin = "none", int signal = SIGTERM) {
-    said.clear();
-    bool is_raised = false;
-    const testing::LineListener out([&](const std::string& line) {
-      said += line + "\n";
-      if (line.starts_with(begin) && !std::exchange(is_raised, true)) ::raise(signal);
-    });
-    return run(config, out.file());
-  }
   // Every file of the run, by its path.
   [[nodiscard]] std::map<std::string, std::string> files() const {
     std::map<std::string, std::string> all;
@@ -46,12 +28,7 @@ class RunStart : public ::testing::Test {
     }
     return all;
   }
-
-  TemporaryDirectory directory;
-  std::string said;
 };
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_F(RunStart, OtherDataAreRefusedBeforeAnythingIsChanged) {
   Config stopped = config();

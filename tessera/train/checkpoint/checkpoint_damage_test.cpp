@@ -26,6 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::names_in;
 using ::testing::Not;
 
 // Saves a tensor of 8 x 8 on this mesh at these steps, the last `keep` of which stay.
@@ -50,15 +51,6 @@ void save(const std::filesystem::path& directory, const std::string& mesh_text, 
 // Changes a byte of the last tensor in a file.
 void damage(const std::filesystem::path& file) {
   testing::flip_byte(file, static_cast<std::int64_t>(std::filesystem::file_size(file)) - 3);
-}
-
-std::vector<std::string> names_in(const std::filesystem::path& directory) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::ranges::sort(names);
-  return names;
 }
 
 TEST(DamagedCheckpoint, IsNotMadeGoodByResharding) {

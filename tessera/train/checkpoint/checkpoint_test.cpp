@@ -27,6 +27,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::KnownTensor;
+using testing::names_in;
 using namespace std::chrono_literals;
 
 const KnownTensor kMatrix{"matrix", DType::kF32, {32, 16}};
@@ -63,15 +64,6 @@ std::vector<std::int64_t> steps_in(const std::filesystem::path& directory) {
   std::vector<std::int64_t> steps;
   for (const CheckpointInfo& each : checkpoints_in(directory)) steps.push_back(each.step);
   return steps;
-}
-
-std::vector<std::string> names_in(const std::filesystem::path& directory) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::ranges::sort(names);
-  return names;
 }
 
 // Makes writes of this rank's checkpoint files fail.

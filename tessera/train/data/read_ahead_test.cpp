@@ -7,15 +7,15 @@
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/train/data/samples.h"
-#include "tessera/train/data/testing/temporary_directory.h"
+#include "tessera/train/data/testing/data_directory.h"
 
 namespace tessera::train {
 namespace {
 
-using testing::TemporaryDirectory;
+using testing::DataDirectory;
 
 struct Letters {
-  TemporaryDirectory directory;
+  DataDirectory directory;
   Samples samples = open();
   [[nodiscard]] Samples open() const {
     DataConfig config;

@@ -10,13 +10,13 @@
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/testing/expect_error.h"
-#include "tessera/train/data/testing/temporary_directory.h"
+#include "tessera/train/data/testing/data_directory.h"
 #include "tessera/train/data/token_file.h"
 
 namespace tessera::train {
 namespace {
 
-using testing::TemporaryDirectory;
+using testing::DataDirectory;
 
 constexpr std::int64_t kSequence = 4;
 
@@ -54,7 +54,7 @@ Samples open(const DataConfig& config, Part part = Part::kTraining, std::uint64_
 }
 
 TEST(Samples, AnEpochTakesEverySampleOnce) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const DataConfig config =
       config_of({directory.write("a", numbered('a', 100)), directory.write("b", numbered('b', 37))});
   const Samples samples = open(config);
@@ -71,7 +71,7 @@ TEST(Samples, AnEpochTakesEverySampleOnce) {
 }
 
 TEST(Samples, OrderDependsOnSeedAndEpochAlone) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const DataConfig config =
       config_of({directory.write("a", numbered('a', 200)) + "=2", directory.write("b", numbered('b', 50))});
   const auto order = [&](const Samples& samples, std::uint64_t first) {
@@ -97,7 +97,7 @@ TEST(Samples, OrderDependsOnSeedAndEpochAlone) {
 
 // The rows of a step go round the ranks of the data axes: whatever their number, the same samples are read.
 TEST(Samples, AnyNumberOfRanksReadsTheSame) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const DataConfig config = config_of({directory.write("a", numbered('a', 100))});
   constexpr std::uint64_t kBatch = 12;
   const auto step = [&](std::uint64_t ranks, std::uint64_t number) {
@@ -116,7 +116,7 @@ TEST(Samples, AnyNumberOfRanksReadsTheSame) {
 }
 
 TEST(Samples, WeightsSayHowOftenAFileIsRead) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const DataConfig config =
       config_of({directory.write("a", numbered('a', 40)) + "=1.5", directory.write("b", numbered('b', 50)) + "=0.5",
                  directory.write("c", numbered('c', 10)) + "=1.25"});
@@ -137,7 +137,7 @@ TEST(Samples, WeightsSayHowOftenAFileIsRead) {
 }
 
 TEST(Samples, TheEndOfEachFileIsHeldOut) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   DataConfig config = config_of({directory.write("a", numbered('a', 70)), directory.write("b", numbered('b', 5))});
   config.held_out_share = 0.1;
   const auto training = epoch_of(open(config), 0);
@@ -157,7 +157,7 @@ TEST(Samples, TheEndOfEachFileIsHeldOut) {
 }
 
 TEST(Samples, ADirectoryIsReadAsOneFile) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   directory.write("d/b", "bb");
   directory.write("d/a/z", "a");
   directory.write("d/c", std::string("x\0y", 3));
@@ -174,7 +174,7 @@ TEST(Samples, ADirectoryIsReadAsOneFile) {
 }
 
 TEST(Samples, FilesOfTokensAreReadByTheirHeaders) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const std::string text = "to be or not to be, that is the question, whether it is nobler";
   const std::string_view views[] = {text};
   const Tokenizer tokenizer = Tokenizer::learn(views, 280);
@@ -209,7 +209,7 @@ TEST(Samples, FilesOfTokensAreReadByTheirHeaders) {
 }
 
 TEST(Samples, TokensAloneAreReadIfSaid) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   DataConfig config = config_of({directory.write("x", std::string("\1\0\2\0\3\0\4\0\5\2\6\0", 12))});
   config.format = "u16";
   const Samples samples = open(config);
@@ -226,7 +226,7 @@ TEST(Samples, TokensAloneAreReadIfSaid) {
 }
 
 TEST(Samples, SaysWhatAFileLacks) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const auto refused = [&](std::vector<std::string> files, std::initializer_list<std::string_view> words) {
     expect_error<IoError>([&] { (void)open(config_of(std::move(files))); }, words);
   };
@@ -243,7 +243,7 @@ TEST(Samples, SaysWhatAFileLacks) {
 }
 
 TEST(Samples, SaysWhatIsWrongWithTheConfiguration) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const std::string good = directory.write("good", numbered('a', 10));
   const auto refused = [&](const DataConfig& config, Part part, std::initializer_list<std::string_view> words) {
     expect_error<InvalidArgument>([&] { (void)open(config, part); }, words);
@@ -268,7 +268,7 @@ TEST(Samples, SaysWhatIsWrongWithTheConfiguration) {
 }
 
 TEST(Samples, BigramEntropyIsThatOfTheCounts) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   // After a: b three times, c once; after b and c: a, and at the end NUL.
   const Samples samples = Samples::open(config_of({directory.write("x", "abababac")}), Part::kTraining, 8, 1);
   const double after_a = -(0.75 * std::log(0.75) + 0.25 * std::log(0.25));

@@ -6,13 +6,13 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
-#include "tessera/train/data/testing/temporary_directory.h"
+#include "tessera/train/data/testing/data_directory.h"
 #include "tessera/train/detail/digest.h"
 
 namespace tessera::train {
 namespace {
 
-using testing::TemporaryDirectory;
+using testing::DataDirectory;
 
 std::vector<std::int32_t> all_of(const TokenFile& file) {
   std::vector<std::int32_t> tokens(file.tokens());
@@ -21,7 +21,7 @@ std::vector<std::int32_t> all_of(const TokenFile& file) {
 }
 
 // Documents "ab" and "c" by bytes.
-std::string write_small(const TemporaryDirectory& directory, const std::string& name, TokenWidth width) {
+std::string write_small(const DataDirectory& directory, const std::string& name, TokenWidth width) {
   const Tokenizer bytes = Tokenizer::bytes();
   TokenFileWriter writer(directory.path(name), bytes, width);
   writer.add_document(bytes.encode("ab"));
@@ -38,7 +38,7 @@ std::string with_number(std::string bytes, std::size_t offset, std::size_t nbyte
 }
 
 TEST(TokenFile, KeepsTokensAndDocumentEnds) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   for (const TokenWidth width : {TokenWidth::kU16, TokenWidth::kU32}) {
     const TokenFile file = TokenFile::open(write_small(directory, "x.tokens", width));
     EXPECT_EQ(all_of(file), (std::vector<std::int32_t>{'a', 'b', 0, 'c', 0}));
@@ -54,7 +54,7 @@ TEST(TokenFile, KeepsTokensAndDocumentEnds) {
 
 // The bytes as the head of token_file.h draws them: what others write and read.
 TEST(TokenFile, LooksAsItIsDrawn) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const std::string bytes = directory.write("x", "");
   write_small(directory, "x", TokenWidth::kU16);
   const std::string found = directory.content("x");
@@ -71,7 +71,7 @@ TEST(TokenFile, LooksAsItIsDrawn) {
 }
 
 TEST(TokenFile, RefusesEachFieldThatCannotBe) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const std::string sound =
       directory.content(write_small(directory, "x", TokenWidth::kU16).substr(directory.path().size() + 1));
   const auto refused = [&](const std::string& bytes, std::initializer_list<std::string_view> words) {
@@ -99,7 +99,7 @@ TEST(TokenFile, RefusesEachFieldThatCannotBe) {
 }
 
 TEST(TokenFile, RefusesATokenOutsideOfTheVocabulary) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   write_small(directory, "x", TokenWidth::kU16);
   std::string bytes = directory.content("x");
   bytes[64 + 3] = 1;
@@ -110,7 +110,7 @@ TEST(TokenFile, RefusesATokenOutsideOfTheVocabulary) {
 }
 
 TEST(TokenFile, ReadsTokensAlone) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const std::string path = directory.write("x.bin", std::string("\1\0\2\1\3\0\xff\xff", 8));
   const TokenFile narrow = TokenFile::open_plain(path, TokenWidth::kU16);
   EXPECT_EQ(all_of(narrow), (std::vector<std::int32_t>{1, 258, 3, 65535}));
@@ -129,7 +129,7 @@ TEST(TokenFile, ReadsTokensAlone) {
 }
 
 TEST(TokenFileWriter, LeavesNothingUnlessCommitted) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const std::string path = directory.write("x", "old");
   {
     TokenFileWriter writer(path, Tokenizer::bytes(), TokenWidth::kU16);
@@ -140,7 +140,7 @@ TEST(TokenFileWriter, LeavesNothingUnlessCommitted) {
 }
 
 TEST(TokenFileWriter, RefusesWhatDoesNotFit) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   TokenFileWriter writer(directory.path("x"), Tokenizer::bytes(), TokenWidth::kU16);
   const std::uint32_t wrong[] = {1, 256};
   expect_error<InvalidArgument>([&] { writer.add_document(wrong); }, {"256"});

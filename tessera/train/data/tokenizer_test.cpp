@@ -10,16 +10,16 @@
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/train/data/detail/split.h"
+#include "tessera/train/data/testing/data_directory.h"
 #include "tessera/train/data/testing/small_tokenizer.h"
-#include "tessera/train/data/testing/temporary_directory.h"
 
 namespace tessera::train {
 namespace {
 
 using nlohmann::ordered_json;
 using testing::byte_character;
+using testing::DataDirectory;
 using testing::small_tokenizer;
-using testing::TemporaryDirectory;
 using Tokens = std::vector<std::uint32_t>;
 
 std::string all_bytes() {
@@ -31,7 +31,7 @@ std::string all_bytes() {
   return bytes;
 }
 
-Tokenizer read(const TemporaryDirectory& directory, const ordered_json& file) {
+Tokenizer read(const DataDirectory& directory, const ordered_json& file) {
   return Tokenizer::read(directory.write("tokenizer.json", file.dump()));
 }
 
@@ -46,7 +46,7 @@ TEST(Tokenizer, BytesAreThemselves) {
 }
 
 TEST(Tokenizer, MergesByRankAndFromTheLeft) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const Tokenizer tokenizer = read(directory, small_tokenizer());
   EXPECT_EQ(tokenizer.vocabulary(), 263);
   EXPECT_EQ(tokenizer.end_of_text(), 262U);
@@ -62,7 +62,7 @@ TEST(Tokenizer, MergesByRankAndFromTheLeft) {
 }
 
 TEST(Tokenizer, TakesSpecialTokensInTextAsText) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   ordered_json file = small_tokenizer();
   file["model"]["ignore_merges"] = true;
   file["added_tokens"].push_back({{"id", 263}, {"content", "pad"}, {"special", true}});
@@ -73,14 +73,14 @@ TEST(Tokenizer, TakesSpecialTokensInTextAsText) {
 }
 
 TEST(Tokenizer, MergesAreIgnoredForAWholeTokenIfTheFileSaysSo) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   ordered_json file = small_tokenizer();
   file["model"]["ignore_merges"] = true;
   EXPECT_EQ(read(directory, file).encode("ther"), (Tokens{261}));
 }
 
 TEST(Tokenizer, ReadsBothFormsOfMerges) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   ordered_json file = small_tokenizer();
   const Tokenizer texts = read(directory, file);
   for (ordered_json& merge : file["model"]["merges"]) {
@@ -92,7 +92,7 @@ TEST(Tokenizer, ReadsBothFormsOfMerges) {
 }
 
 TEST(Tokenizer, ReadsTheFormOfLlama3) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   ordered_json file = small_tokenizer();
   file["model"]["vocab"].erase("<|endoftext|>");  // there, special tokens stand outside of the vocabulary
   file["added_tokens"] = {{{"id", 263}, {"content", "<|end_of_text|>"}, {"special", true}},
@@ -116,7 +116,7 @@ TEST(Tokenizer, ReadsTheFormOfLlama3) {
 }
 
 TEST(Tokenizer, IsReadBackAsItWasWritten) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const Tokenizer tokenizer = read(directory, small_tokenizer());
   tokenizer.write(directory.path("again.json"));
   const Tokenizer again = Tokenizer::read(directory.path("again.json"));
@@ -128,7 +128,7 @@ TEST(Tokenizer, IsReadBackAsItWasWritten) {
 }
 
 TEST(Tokenizer, NamesWhatIsNotSupported) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const auto refused = [&](const std::string& pointer, const ordered_json& value,
                            std::initializer_list<std::string_view> words) {
     ordered_json file = small_tokenizer();
@@ -157,7 +157,7 @@ TEST(Tokenizer, NamesWhatIsNotSupported) {
 }
 
 TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const auto refused = [&](const std::function<void(ordered_json&)>& spoil,
                            std::initializer_list<std::string_view> words) {
     ordered_json file = small_tokenizer();
@@ -249,7 +249,7 @@ TEST(Learn, FindsTheMostFrequentPairsFirst) {
 }
 
 TEST(Learn, MakesATokenizerThatIsReadBackAndLosesNothing) {
-  const TemporaryDirectory directory;
+  const DataDirectory directory;
   const std::string text = "the theme of the theatre is the thesis: then, 12 \xff\xfe\n\tthemes äöü äöü";
   const std::string_view views[] = {text};
   const Tokenizer learned = Tokenizer::learn(views, 280);

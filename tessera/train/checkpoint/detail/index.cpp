@@ -167,8 +167,8 @@ std::string write_index(const CheckpointIndex& index) {
     const std::string checked = root.dump();
     return ordered_json{{"xxh3", hash_of(checked)}, {"checkpoint", std::move(root)}}.dump(1) + "\n";
   } catch (const nlohmann::json::exception&) {
-    TESSERA_THROW(InvalidArgument, "checkpoint of step ", index.step,
-                  ": a name or text is not UTF-8; encode bytes (base64, hexadecimal) before they are saved");
+    TESSERA_THROW(InvalidArgument,
+                  "a name or text is not UTF-8; encode bytes (base64, hexadecimal) before they are saved");
   }
 }
 

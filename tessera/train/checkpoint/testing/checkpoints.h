@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -39,6 +40,16 @@ class CheckpointDirectory {
  private:
   std::filesystem::path path_;
 };
+
+/// What lies in a directory, by name.
+inline std::vector<std::string> names_in(const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
 
 /// What is known of a tensor: of every checkpoint of a test the same.
 struct KnownTensor {

@@ -13,16 +13,16 @@
 namespace tessera::train::testing {
 
 /// See the head of this file.
-class TemporaryDirectory {
+class DataDirectory {
  public:
-  TemporaryDirectory() {
+  DataDirectory() {
     char name[] = "/tmp/tessera_data_XXXXXX";
     EXPECT_NE(::mkdtemp(name), nullptr);
     path_ = name;
   }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  ~DataDirectory() { std::filesystem::remove_all(path_); }
+  DataDirectory(const DataDirectory&) = delete;
+  DataDirectory& operator=(const DataDirectory&) = delete;
 
   /// The path of a name in it.
   [[nodiscard]] std::string path(const std::string& name = "") const {
