@@ -1,8 +1,8 @@
 // A run that finds no room for what it writes goes on, loses nothing else, and says at its end what is missing.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/resource.h>
 
+#include <csignal>
 #include <thread>
 #include <nlohmann/json.hpp>
 

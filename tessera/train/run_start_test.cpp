@@ -1,8 +1,8 @@
 // What a start makes of a directory that holds a run: nothing, when it is refused or when the run is finished; and what
 // it says of steps that were asked for and are behind it.
 #include <gtest/gtest.h>
-#include <signal.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
 #include <cerrno>
 
 #include "tessera/base/testing/expect_error.h"
@@ -171,8 +172,9 @@ TEST(Checkpoint, SavesAViewThatDoesNotLieDense) {
   load_checkpoint(checkpoints_in(directory.path()).at(0), loaded);
   const float* from = whole.tensors[0].second.data_as<float>();
   const float* to = loaded.tensors[0].second.data_as<float>();
+  const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
   for (int i = 0; i < 6; ++i) {
-    for (int j = 0; j < 4; ++j) EXPECT_EQ(std::memcmp(&to[i * 4 + j], &from[j * 6 + i], 4), 0);
+    for (int j = 0; j < 4; ++j) EXPECT_EQ(bits(to[i * 4 + j]), bits(from[j * 6 + i]));
   }
 }
 
