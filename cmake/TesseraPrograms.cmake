@@ -2,19 +2,24 @@
 #
 #   x_test.cpp        one process, host                label unit
 #   x_mp_test.cpp     forks processes                  label mp
-#   x_cuda_test.cpp   needs a GPU, else skips          label gpu
+#   x_cuda_test.cpp   needs a GPU, else skips          label gpu; a program of its own
 #   x_suite.cpp       part of the layer's conformance suite, linked into every x_suite_test.cpp
 #   x_suite_test.cpp  instantiates the suite for one implementation; with MUTANTS also run once per planted bug
 #   x_fuzz.cpp        a program taking --runs and --seed; short here, long with label campaign
 #   x_bench.cpp       part of the layer's bench suite, bench_<layer>
 #   testing/*.cpp     shared by the tests of this layer and of those above; example/*.cpp likewise: templates to copy
 #   x_test.cu, testing/x.cu   kernels for the tests
-#   testing/x_main.cpp   a main function, added to programs by name and never to the tests
+#   testing/x_main.cpp   a main function, added to programs by name
+#
+# Other tests of a layer are one program, <layer>_tests, of which ctest runs one file at a time (see tests_main.cpp): some
+# links in place of hundreds.
 #
 # The target tests_<layer> builds the tests of a layer, tests_gpu all that need a GPU, benches the bench programs, and
 # campaigns what only long campaigns run: the layers once more with planted bugs in them.
 # In the dev build, code of the tests is compiled for quick building; only the layers themselves are optimised in full.
 set(TESSERA_TEST_OPTIONS "")
+# The whole of a rank's record is touched when the rank comes to be, and tests of ranks make many.
+set(TESSERA_TEST_ENVIRONMENT TESSERA_RECORD_BYTES=1MiB)
 set(TESSERA_TEST_TIMEOUT 300)  # seconds: only reached when something hangs
 if(TESSERA_SANITIZE)
   set(TESSERA_TEST_TIMEOUT 900)
@@ -22,6 +27,8 @@ endif()
 if(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
   set(TESSERA_TEST_OPTIONS $<$<COMPILE_LANGUAGE:CXX>:-O1> $<$<COMPILE_LANGUAGE:CXX>:-g1>)
 endif()
+
+set(TESSERA_TESTS_MAIN ${CMAKE_CURRENT_LIST_DIR}/../tessera/base/testing/tests_main.cpp)
 
 if(TESSERA_TESTS)
   find_package(GTest REQUIRED)
@@ -42,19 +49,30 @@ function(tessera_layer_programs layer sources kernels)
     add_library(tessera_${layer}_testing OBJECT ${support})
     tessera_group_sources(tessera_${layer}_testing ${support})
     tessera_layer_settings(tessera_${layer}_testing "${kernels}" "GTest::gtest;fmt::fmt;nlohmann_json::nlohmann_json;CLI11::CLI11")
-    target_compile_options(tessera_${layer}_testing PRIVATE ${TESSERA_TEST_OPTIONS})
+    tessera_test_objects(tessera_${layer}_testing)
   endif()
   if(suites)
     add_library(tessera_${layer}_suite OBJECT ${suites})
     tessera_group_sources(tessera_${layer}_suite ${suites})
     tessera_layer_settings(tessera_${layer}_suite "" "GTest::gtest;fmt::fmt;nlohmann_json::nlohmann_json")
-    set_target_properties(tessera_${layer}_suite PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(tessera_${layer}_suite PRIVATE -fPIE ${TESSERA_TEST_OPTIONS})
-    tessera_precompile(tessera_${layer}_suite)
+    tessera_test_objects(tessera_${layer}_suite)
+  endif()
+  set(together ${sources})
+  list(FILTER together INCLUDE REGEX "_test\\.cpp$")
+  get_property(alone GLOBAL PROPERTY TESSERA_TESTS_ALONE_${layer})
+  list(JOIN alone "|" alone)
+  list(FILTER together EXCLUDE REGEX "(_suite_test|cuda[a-z_]*_test)\\.cpp$|(^|/)(${alone})\\.cpp$")
+  if(together)
+    tessera_program(${layer}_tests ${layer} "" ${together} ${TESSERA_TESTS_MAIN})
+    tessera_group_sources(${layer}_tests ${together})
+    target_link_libraries(${layer}_tests PRIVATE GTest::gmock)
+    add_dependencies(tests_${layer} ${layer}_tests)
   endif()
   foreach(source IN LISTS sources)
-    if(source MATCHES "_test\\.cpp$")
+    if(source IN_LIST together)
       tessera_layer_test(${layer} ${source})
+    elseif(source MATCHES "_test\\.cpp$")
+      tessera_layer_test_alone(${layer} ${source})
     elseif(source MATCHES "_fuzz\\.cpp$")
       tessera_layer_fuzz(${layer} ${source})
     endif()
@@ -64,6 +82,13 @@ function(tessera_layer_programs layer sources kernels)
   set_property(GLOBAL PROPERTY TESSERA_BENCHES_${layer} ${sources})
 endfunction()
 
+# Objects that only tests are linked with, compiled as programs are.
+function(tessera_test_objects target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE -fPIE ${TESSERA_TEST_OPTIONS})
+  tessera_precompile(${target})
+endfunction()
+
 # GoogleTest and the headers most files begin with are parsed once a build, not once a file.
 function(tessera_precompile target)
   if(NOT TARGET tessera_precompiled)
@@ -71,7 +96,7 @@ function(tessera_precompile target)
     add_library(tessera_precompiled OBJECT ${PROJECT_BINARY_DIR}/generated/precompiled.cpp)
     target_link_libraries(tessera_precompiled PRIVATE tessera_flags GTest::gtest fmt::fmt)
     set_target_properties(tessera_precompiled PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(tessera_precompiled PRIVATE -fPIE ${TESSERA_TEST_OPTIONS})  # as programs are compiled
+    target_compile_options(tessera_precompiled PRIVATE -fPIE ${TESSERA_TEST_OPTIONS})
     target_precompile_headers(tessera_precompiled PRIVATE <gtest/gtest.h> <gmock/gmock.h> <chrono> <functional> <map>
       <memory> <mutex> <random> <string> <thread> <vector> <fmt/format.h>)
   endif()
@@ -105,12 +130,38 @@ function(tessera_mutants_program layer)
            COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/run_mutants.py --sources ${CMAKE_CURRENT_SOURCE_DIR}
                    --prefix ${layer}. --minimum 6 --program $<TARGET_FILE:${layer}_tests_mutants>)
   set_tests_properties(${layer}_mutants PROPERTIES LABELS "campaign;mutants;${layer}" TIMEOUT 1800
-                       ENVIRONMENT TESSERA_RECORD_BYTES=1MiB)
+                       ENVIRONMENT ${TESSERA_TEST_ENVIRONMENT})
   set_target_properties(${layer}_tests_mutants PROPERTIES EXCLUDE_FROM_ALL TRUE)
   add_dependencies(campaigns ${layer}_tests_mutants)
 endfunction()
 
+# tessera_tests_alone(ops validator_test), before tessera_layer(ops ...): a file that is a program of its own, since what it
+# does to its program (operators that it registers) is not for others, or what others do is not for it.
+function(tessera_tests_alone layer)
+  set_property(GLOBAL APPEND PROPERTY TESSERA_TESTS_ALONE_${layer} ${ARGN})
+endfunction()
+
+# The tests of one file, in the program of the layer's tests or by a command of its own.
 function(tessera_layer_test layer source)
+  get_filename_component(stem ${source} NAME_WE)
+  set(label unit)
+  if(stem MATCHES "_mp_test$")
+    set(label mp)
+  elseif(stem MATCHES "cuda")
+    set(label gpu)
+  endif()
+  set(command ${ARGN})
+  if(NOT command)
+    set(command ${layer}_tests --file=tessera/${layer}/${source})
+  endif()
+  add_test(NAME ${layer}_${stem} COMMAND ${command})
+  set_tests_properties(${layer}_${stem} PROPERTIES LABELS "${label};${layer}" TIMEOUT ${TESSERA_TEST_TIMEOUT})
+  if(NOT layer STREQUAL "base")
+    set_tests_properties(${layer}_${stem} PROPERTIES ENVIRONMENT ${TESSERA_TEST_ENVIRONMENT})
+  endif()
+endfunction()
+
+function(tessera_layer_test_alone layer source)
   get_filename_component(stem ${source} NAME_WE)
   set(target ${layer}_${stem})
   tessera_program(${target} ${layer} "" ${source})
@@ -118,19 +169,9 @@ function(tessera_layer_test layer source)
   if(stem MATCHES "_suite_test$")
     target_link_libraries(${target} PRIVATE tessera_${layer}_suite)
   endif()
-  set(label unit)
-  if(stem MATCHES "_mp_test$")
-    set(label mp)
-  elseif(stem MATCHES "cuda")
-    set(label gpu)
-  endif()
-  add_test(NAME ${target} COMMAND ${target})
-  set_tests_properties(${target} PROPERTIES LABELS "${label};${layer}" TIMEOUT ${TESSERA_TEST_TIMEOUT})
-  # The whole of a rank's record is touched when the rank comes to be, and tests of ranks make many.
-  get_property(closure GLOBAL PROPERTY TESSERA_CLOSURE_${layer})
-  if("comm" IN_LIST closure)
-    set_tests_properties(${target} PROPERTIES ENVIRONMENT TESSERA_RECORD_BYTES=1MiB)
-  endif()
+  tessera_layer_test(${layer} ${source} ${target})
+  get_property(label TEST ${target} PROPERTY LABELS)
+  list(GET label 0 label)
   add_dependencies(tests_${layer} ${target})
   if(label STREQUAL "gpu")
     add_dependencies(tests_gpu ${target})

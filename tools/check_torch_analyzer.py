@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs PyTorch's own flight-recorder analyzer on what `tessera export --to torch-fr` writes.
 
-    check_torch_analyzer.py [--analyzer DIRECTORY] --program watch_drill_mp_test
+    check_torch_analyzer.py [--analyzer DIRECTORY] --program watch_tests
 
 Takes torch/distributed/flight_recorder from a torch wheel on PyPI (its Python files alone, by range requests; nothing
 is installed, and it needs nothing else of torch) into a temporary directory, or uses what was fetched before. Then the

@@ -22,6 +22,8 @@ _ALIAS = re.compile(r"^(?:template <[^\n]*>\s*)?using (\w+) =([^;]*);", re.MULTI
 _USED = re.compile(r"^using ([\w:]*::(\w+));", re.MULTILINE)
 _CALLED = re.compile(r"^(?!return|using|namespace|struct|class|enum|template|static_assert|TESSERA_|TEST)(?=\w)[\w:<>,*& \[\]]*?(?<![\w:~])(\w+)\(", re.MULTILINE)
 _VALUE = re.compile(r"^(?:inline |static |constexpr |constinit |const |thread_local )+[^=;({]*?(\w+)(?:\[[^\]]*\])*(?: =|\{|;)", re.MULTILINE)
+# Variables of functions; what a file has put before a name by `using` must not be hidden by one (-Wshadow).
+_LOCAL = re.compile(r"^ +(?:const )?[\w:<>]+[&*]* (\w+)(?: =|[({;])", re.MULTILINE)
 # What would change the sources after it.
 _REACHES_ON = re.compile(r"^using namespace|^#(?:define|pragma (?!once))", re.MULTILINE)
 
@@ -43,9 +45,11 @@ class Source:
         self.strict |= {match.group(1): " ".join(match.group(2).split()) for match in _ALIAS.finditer(code)}
         self.functions = {match.group(1) for match in _CALLED.finditer(code)}
         self.used = {match.group(2): match.group(1) for match in _USED.finditer(code)}
+        self.locals = {match.group(1) for match in _LOCAL.finditer(code)}
         self.words = set(re.findall(r"\w+", code))
         self.declared = {}  # in headers, name to headers
-        for path in headers_of(text, root):
+        self.headers = headers_of(text, root)
+        for path in self.headers:
             for name in declared_in(path):
                 self.declared.setdefault(name, set()).add(path)
 
@@ -55,6 +59,12 @@ def declared_in(path):
     """Types and values of a header."""
     code = source_tree.blank(path.read_text())
     return frozenset(match.group(1) for pattern in (_TYPE, _ALIAS, _VALUE) for match in pattern.finditer(code))
+
+
+@functools.cache
+def functions_in(path):
+    """Functions of a header."""
+    return frozenset(match.group(1) for match in _CALLED.finditer(source_tree.blank(path.read_text()).replace("TESSERA_API ", "")))
 
 
 @functools.cache
@@ -95,8 +105,13 @@ def clash(one, other):
         if is_known and (what is None or other.strict.get(name) != what):
             return True
     for name, what in one.used.items():  # does no harm where there is but one of that name
+        if name in other.locals and name not in other.used:
+            return True
         if other.used.get(name, what) != what or len(one.declared.get(name, set()) | other.declared.get(name, set())) > 1:
             return True
+    # A function of headers that the first does not know may be as good as its own where it calls that.
+    if any(not one.functions.isdisjoint(functions_in(path)) for path in other.headers - one.headers):
+        return True
     return not one.functions.isdisjoint(other.functions)
 
 

@@ -151,12 +151,13 @@ TEST(RankContext, LivesAsLongAsSomeoneWorksForIt) {
 
 TEST(RankContext, PartsEndAsPartsOfTheirRank) {
   struct Part {
+    explicit Part(Rank& ended) : ended_as(ended) {}
     ~Part() { ended_as = current_place().rank; }
     Rank& ended_as;
   };
   Rank ended_as(0);
   auto rank = make_rank(3, 4);
-  rank->part<Part>([&] { return std::shared_ptr<Part>(new Part{ended_as}); });
+  rank->part<Part>([&] { return std::make_shared<Part>(ended_as); });
   rank.reset();
   EXPECT_EQ(ended_as, Rank(3));
   EXPECT_EQ(current_place().rank, Rank(0));

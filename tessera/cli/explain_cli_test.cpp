@@ -28,9 +28,6 @@ using nlohmann::json;
 using record::testing::all_reduce;
 using record::testing::EvidenceBuilder;
 
-// The whole of a rank's record is touched when the rank comes to be, which takes its time.
-[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
-
 class Explain : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -26,12 +26,8 @@ using cli::testing::Outcome;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-class Export : public cli::testing::SimulatedRun {
+class ExportedRun : public cli::testing::SimulatedRun {
  protected:
-  void SetUp() override {
-    SimulatedRun::SetUp();
-    work();
-  }
   [[nodiscard]] Outcome to(const std::string& format, const std::string& more = "") const {
     return cli::testing::tessera("export " + run + " --to " + format + " " + more);
   }
@@ -46,6 +42,14 @@ class Export : public cli::testing::SimulatedRun {
     const json trace = json::parse(content(path));
     for (const json& event : trace.at("traceEvents")) count += event.value("cat", "") == "kernel" ? 1 : 0;
     return count;
+  }
+};
+
+class Export : public ExportedRun {
+ protected:
+  void SetUp() override {
+    ExportedRun::SetUp();
+    work();
   }
 };
 
@@ -67,10 +71,10 @@ TEST_F(Export, ChromeWritesATraceForEachRankAndPrintsThem) {
   EXPECT_EQ(to("chrome").out, outcome.out) << "a second time, over the first";
 }
 
-class ExportOfAProfile : public Export {
+class ExportOfAProfile : public ExportedRun {
  protected:
   void SetUp() override {
-    SimulatedRun::SetUp();
+    ExportedRun::SetUp();
     work([](const comm::ProcessGroup& group, const device::Stream& stream) {
       const device::ProfileWindow window;
       const record::Scope scope("step", 117);

@@ -29,9 +29,6 @@ using cli::testing::contains;
 using cli::testing::Outcome;
 using nlohmann::json;
 
-// The whole of a rank's record is touched when the rank comes to be, which takes its time.
-[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
-
 Outcome run(const std::string& arguments) { return cli::testing::tessera("record " + arguments); }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -19,15 +19,15 @@ void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
 namespace {
 
-class Drill : public testing::TestWithParam<Fault> {};
+class Drill : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(Drill, EndsWithTheRightWordsAndNobodyLeft) {
   const DrillReport report = run_drill(GetParam());
   EXPECT_EQ(judge(GetParam(), report), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, Drill, testing::ValuesIn(all_faults()),
-                         [](const testing::TestParamInfo<Fault>& fault) { return std::string(fault.param.name); });
+INSTANTIATE_TEST_SUITE_P(Faults, Drill, ::testing::ValuesIn(all_faults()),
+                         [](const ::testing::TestParamInfo<Fault>& fault) { return std::string(fault.param.name); });
 
 // What the launcher starts: this program, for this case alone.
 constexpr const char* kFaultName = "DRILL_FAULT";
@@ -39,7 +39,7 @@ TEST(DrillRank, DISABLED_OfALauncher) {
   }
 }
 
-class LaunchedDrill : public testing::Test {
+class LaunchedDrill : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/dev/shm/tessera_drill_XXXXXX";

@@ -37,7 +37,7 @@ void in_processes(const std::vector<std::function<void()>>& bodies) {
       } catch (const std::exception& error) {
         ADD_FAILURE() << error.what();
       }
-      std::exit(testing::Test::HasFailure() ? 1 : 0);
+      std::exit(::testing::Test::HasFailure() ? 1 : 0);
     }
     children.push_back(child);
   }

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 
@@ -26,9 +25,6 @@ namespace tessera::comm {
 namespace {
 
 using namespace std::chrono_literals;
-
-// The whole of a rank's record is touched when the rank comes to be, which takes its time.
-[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
 
 probe::RecordFile own_record() { return probe::RecordFile::open(probe::recorder().path()); }
 

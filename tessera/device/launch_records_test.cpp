@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,9 +19,6 @@
 
 namespace tessera::device {
 namespace {
-
-// The whole of a rank's record is touched when the rank comes to be, which takes its time.
-[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
 
 probe::RecordFile own_record() { return probe::RecordFile::open(probe::recorder().path()); }
 std::shared_ptr<RankContext> lone_rank() { return std::make_shared<RankContext>(RankPlace{}); }

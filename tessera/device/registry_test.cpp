@@ -11,7 +11,7 @@
 namespace tessera::device {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(DeviceRegistry, TheHostIsAlwaysThereAndFirst) {
   const std::vector<Device> devices = Device::all();

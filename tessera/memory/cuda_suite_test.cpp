@@ -26,6 +26,7 @@ std::unique_ptr<Subject> open_first(std::string& why) {
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(Cuda, MemorySuite, testing::Values(Implementation{"gpu0", &open_first}), implementation_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, MemorySuite, ::testing::Values(Implementation{"gpu0", &open_first}),
+                         implementation_name);
 
 }  // namespace tessera::memory::suite

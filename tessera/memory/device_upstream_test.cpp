@@ -32,7 +32,7 @@ std::string message_of(F&& body) {
   return {};
 }
 
-class DeviceUpstreamTest : public testing::Test {
+class DeviceUpstreamTest : public ::testing::Test {
  protected:
   Device device = make_device();
   std::shared_ptr<ExpandableUpstream> upstream = device_upstream(device);

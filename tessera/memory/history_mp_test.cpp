@@ -35,7 +35,7 @@ struct Ground {
   void run() { testing::churn(allocator, 7, 20000, one, two, held); }
 };
 
-TEST(History, TellsWhatWasLiveInAProcessThatWasKilled) {
+TEST(HistoryOfAProcess, TellsWhatWasLiveInAProcessThatWasKilled) {
   int ends[2] = {};
   ASSERT_EQ(pipe(ends), 0);
   const pid_t child = fork();

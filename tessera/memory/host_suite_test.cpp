@@ -53,10 +53,10 @@ Implementation host(const std::string& name, const HostOptions& options) {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Host, MemorySuite,
-                         testing::Values(host("inline", {.mode = Mode::kInline}),
-                                         host("threaded", {.mode = Mode::kThreaded}),
-                                         host("seed1", {.mode = Mode::kSeeded, .seed = 1}),
-                                         host("seed2", {.mode = Mode::kSeeded, .seed = 2})),
+                         ::testing::Values(host("inline", {.mode = Mode::kInline}),
+                                           host("threaded", {.mode = Mode::kThreaded}),
+                                           host("seed1", {.mode = Mode::kSeeded, .seed = 1}),
+                                           host("seed2", {.mode = Mode::kSeeded, .seed = 2})),
                          implementation_name);
 
 }  // namespace tessera::memory::suite

@@ -80,7 +80,7 @@ TEST(Snapshot, NamesWhatIsWrong) {
     change(snapshot);
     return snapshot.inconsistency();
   };
-  using testing::HasSubstr;
+  using ::testing::HasSubstr;
   EXPECT_THAT(broken([](Snapshot& s) { std::swap(s.segments[0], s.segments[1]); }), HasSubstr("comes after"));
   EXPECT_THAT(broken([](Snapshot& s) { s.segments[1].address = s.segments[1].blocks[0].address = 0x1c00; }),
               HasSubstr("segment 0x1c00 overlaps the 4096 bytes at 0x1000"));
@@ -99,9 +99,9 @@ TEST(Statistics, TextIsAlignedAndHuman) {
   statistics.peak_live_nbytes = 1536;
   statistics.retries_trim = 7;
   const std::string text = statistics.to_text();
-  EXPECT_THAT(text, testing::HasSubstr("reserved             3 MiB\n"));
-  EXPECT_THAT(text, testing::HasSubstr("peak live            1.5 KiB\n"));
-  EXPECT_THAT(text, testing::HasSubstr("retries trim         7\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("reserved             3 MiB\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("peak live            1.5 KiB\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("retries trim         7\n"));
 }
 
 TEST(Statistics, JsonHasEveryNumberOnce) {

@@ -152,7 +152,7 @@ TEST(RmmCsv, WhatLogUpstreamWritesIsReadBack) {
 }
 
 // A record file written by hand, as an allocator would.
-class RecordTraceTest : public testing::Test {
+class RecordTraceTest : public ::testing::Test {
  protected:
   probe::Recorder recorder{{}, {.nbytes = probe::RecordOptions::kMinBytes}};
   probe::StateTable<MemoryPoolRow> pools = recorder.table<MemoryPoolRow>();
@@ -243,14 +243,14 @@ TEST_F(RecordTraceTest, OneDeviceIsReadAtATime) {
 }
 
 TEST(ReadTrace, TellsKindsOfFileApart) {
-  const std::string path = testing::TempDir() + "trace_test_" + std::to_string(::getpid());
+  const std::string path = ::testing::TempDir() + "trace_test_" + std::to_string(::getpid());
   std::ofstream(path) << kHeader << "1,t,allocate,0x10,8,0\n";
   EXPECT_EQ(read_trace(path).ops.size(), 1u);
   std::ofstream(path) << "{\"json\": 1}\n";
   EXPECT_NE(message_of([&] { read_trace(path); }).find("is neither a record file nor a CSV"), std::string::npos);
   ::unlink(path.c_str());
   EXPECT_THROW(read_trace(path), IoError);
-  EXPECT_THROW(read_trace(testing::TempDir()), IoError);
+  EXPECT_THROW(read_trace(::testing::TempDir()), IoError);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct MarkRow {
   TESSERA_RECORD(MarkRow, "record_mark", value, since, name, thread, depth)
 };
 
-class RankRecords : public testing::Test {
+class RankRecords : public ::testing::Test {
  protected:
   [[nodiscard]] RecordFile file() const { return RecordFile::open(recorder.path()); }
   probe::Recorder recorder{RankPlace{}, {.nbytes = probe::RecordOptions::kMinBytes}};

@@ -58,7 +58,7 @@ constexpr int kFails = 3;
   for (;;) ::pause();
 }
 
-class ProcessesOfARun : public testing::Test {
+class ProcessesOfARun : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/dev/shm/tessera_read_run_XXXXXX";

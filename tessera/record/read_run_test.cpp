@@ -28,13 +28,10 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 using probe::detail::FileHeader;
 
-// The whole of a rank's record is touched when the rank comes to be, which takes its time.
-[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
-
-class ReadRun : public testing::Test {
+class ReadRun : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "read_run_XXXXXX";
+    std::string name = ::testing::TempDir() + "read_run_XXXXXX";
     directory = ::mkdtemp(name.data());
   }
   void TearDown() override { fs::remove_all(directory); }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,9 +19,6 @@
 
 namespace tessera::record {
 namespace {
-
-// The whole of a rank's record is touched when the rank comes to be, which takes its time.
-[[maybe_unused]] const int kSmallRecords = ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);
 
 probe::RecordFile own_record() { return probe::RecordFile::open(probe::recorder().path()); }
 

@@ -88,10 +88,10 @@ Evidence sample() {
   return evidence;
 }
 
-class TorchPickles : public testing::Test {
+class TorchPickles : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "torch_pickles_XXXXXX";
+    std::string name = ::testing::TempDir() + "torch_pickles_XXXXXX";
     directory = ::mkdtemp(name.data());
   }
   void TearDown() override { fs::remove_all(directory); }

@@ -24,7 +24,7 @@ Implementation threads(const std::string& name, std::optional<std::uint64_t> see
           }};
 }
 
-INSTANTIATE_TEST_SUITE_P(Thread, ShardSuite, testing::Values(threads("free", {}), threads("seed1", 1)),
+INSTANTIATE_TEST_SUITE_P(Thread, ShardSuite, ::testing::Values(threads("free", {}), threads("seed1", 1)),
                          implementation_name);
 
 }  // namespace

@@ -22,7 +22,7 @@ struct Case {
 };
 void PrintTo(const Case& one, std::ostream* out) { *out << one.fault << ", " << to_string(one.form); }
 
-class DrillOf : public testing::TestWithParam<Case> {};
+class DrillOf : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DrillOf, FindsTheCulpritAndNobodyElse) {
   for (const DrillFault& fault : all_drill_faults()) {
@@ -39,12 +39,12 @@ TEST_P(DrillOf, FindsTheCulpritAndNobodyElse) {
 
 INSTANTIATE_TEST_SUITE_P(
     Faults, DrillOf,
-    testing::Values(Case{"skip by rank 0", DrillForm::kProcesses}, Case{"skip by rank 0", DrillForm::kThreads},
-                    Case{"other size in a subgroup", DrillForm::kThreads}, Case{"killed", DrillForm::kProcesses},
-                    Case{"stopped", DrillForm::kProcesses}, Case{"data loader stuck", DrillForm::kProcesses},
-                    Case{"circle of receives", DrillForm::kThreads}, Case{"out of memory", DrillForm::kThreads},
-                    Case{"no fault", DrillForm::kProcesses},
-                    Case{"uneven traffic of a pipeline", DrillForm::kThreads}));
+    ::testing::Values(Case{"skip by rank 0", DrillForm::kProcesses}, Case{"skip by rank 0", DrillForm::kThreads},
+                      Case{"other size in a subgroup", DrillForm::kThreads}, Case{"killed", DrillForm::kProcesses},
+                      Case{"stopped", DrillForm::kProcesses}, Case{"data loader stuck", DrillForm::kProcesses},
+                      Case{"circle of receives", DrillForm::kThreads}, Case{"out of memory", DrillForm::kThreads},
+                      Case{"no fault", DrillForm::kProcesses},
+                      Case{"uneven traffic of a pipeline", DrillForm::kThreads}));
 
 TEST(Drill, HasFortyFaultsOnFourToEightRanks) {
   const std::vector<DrillFault> faults = all_drill_faults();

@@ -48,7 +48,7 @@ void stuck(int rank) {
   barrier(world);
 }
 
-class Summaries : public ::testing::Test {
+class SummariesOfRanks : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/dev/shm/tessera_summaries_XXXXXX";
@@ -119,7 +119,7 @@ class Summaries : public ::testing::Test {
   bool is_told_before_the_end = true;
 };
 
-TEST_F(Summaries, RanksWithDirectoriesOfTheirOwnComeToOneVerdict) {
+TEST_F(SummariesOfRanks, RanksWithDirectoriesOfTheirOwnComeToOneVerdict) {
   run(stuck, {0, 2});
   const std::string line = line_of(0);
   const std::string sentence = line.substr(0, line.find("; see "));
@@ -136,7 +136,7 @@ TEST_F(Summaries, RanksWithDirectoriesOfTheirOwnComeToOneVerdict) {
   }
 }
 
-TEST_F(Summaries, RanksWithoutDirectoriesComeToOneVerdict) {
+TEST_F(SummariesOfRanks, RanksWithoutDirectoriesComeToOneVerdict) {
   has_run_dirs = false;
   run(stuck, {0, 2});
   EXPECT_EQ(line_of(0).rfind("rank 1 did not come to collective 4 of group world", 0), 0U) << line_of(0);
@@ -144,7 +144,7 @@ TEST_F(Summaries, RanksWithoutDirectoriesComeToOneVerdict) {
   EXPECT_EQ(line_of(0).find("; see "), std::string::npos) << line_of(0);
 }
 
-TEST_F(Summaries, ARankThatFailedLeavesItsReason) {
+TEST_F(SummariesOfRanks, ARankThatFailedLeavesItsReason) {
   run(
       [](int rank) {
         const ProcessGroup world = start_world();
@@ -156,7 +156,7 @@ TEST_F(Summaries, ARankThatFailedLeavesItsReason) {
   EXPECT_EQ(line_of(2).rfind("rank 1 failed: exited with 3", 0), 0U) << line_of(2);
 }
 
-TEST_F(Summaries, ARankThatEndedSoonerIsNamed) {
+TEST_F(SummariesOfRanks, ARankThatEndedSoonerIsNamed) {
   run(
       [](int rank) {
         const ProcessGroup world = start_world();
@@ -167,7 +167,7 @@ TEST_F(Summaries, ARankThatEndedSoonerIsNamed) {
   EXPECT_EQ(line_of(2).substr(0, line_of(2).find("; see ")), line_of(0).substr(0, line_of(0).find("; see ")));
 }
 
-TEST_F(Summaries, AStoreWhoseHostIsStoppedHoldsUpNobody) {
+TEST_F(SummariesOfRanks, AStoreWhoseHostIsStoppedHoldsUpNobody) {
   // Rank 0 hosts it, at a port that was free a moment ago.
   store = "tcp://127.0.0.1:" + std::to_string(comm::TcpStoreServer({}).port());
   is_told_before_the_end = false;
@@ -186,7 +186,7 @@ TEST_F(Summaries, AStoreWhoseHostIsStoppedHoldsUpNobody) {
 }
 
 // Under mpirun, where each rank is told another directory.
-TEST_F(Summaries, TravelUnderMpirun) {
+TEST_F(SummariesOfRanks, TravelUnderMpirun) {
   constexpr const char* kIsRank = "WATCH_SUMMARIES_RANK";
   if (const char* directory = std::getenv(kIsRank)) {
     const std::string place = std::getenv("OMPI_COMM_WORLD_RANK");
@@ -208,7 +208,7 @@ TEST_F(Summaries, TravelUnderMpirun) {
   if (comm::find_mpirun().empty()) GTEST_SKIP() << "no mpirun on PATH";
   std::vector<std::string> command = comm::mpirun_command(kRanks, 100);
   command.insert(command.end(), {std::filesystem::read_symlink("/proc/self/exe"),
-                                 "--gtest_filter=Summaries.TravelUnderMpirun", "--gtest_brief=1"});
+                                 "--gtest_filter=SummariesOfRanks.TravelUnderMpirun", "--gtest_brief=1"});
   const comm::CommandEnd end =
       comm::run_command(command, {std::string(kIsRank) + "=" + base, "ASAN_OPTIONS=detect_leaks=0",
                                   "TSAN_OPTIONS=ignore_noninstrumented_modules=1 report_thread_leaks=0"});

@@ -43,12 +43,26 @@ class GroupSources(unittest.TestCase):
         self.assertEqual(self.groups("using detail::Row;\n", "using detail::Row;\n"), [[0, 1]])
         self.assertEqual(self.groups("using detail::Row;\n", "using other::Row;\n"), [])
 
+    def test_a_variable_keeps_away_who_uses_its_name(self):
+        variable = inside("void f() {\n  const auto json = parse();\n}")
+        self.assertEqual(self.groups("using nlohmann::json;\n", variable), [])
+        self.assertEqual(self.groups(variable, "using nlohmann::json;\n"), [])
+        self.assertEqual(self.groups("using nlohmann::json;\n", "using nlohmann::json;\n" + variable), [[0, 1]])
+
     def test_a_type_keeps_away_who_means_another_of_that_name(self):
         user = inside("int count(const Row& row) { return row.count; }")
         self.assertEqual(self.groups(inside("struct Row {};"), user), [])
         self.assertEqual(self.groups(user, inside("struct Row {};")), [])
         through_header = '#include "row.h"\n' + inside("int count() { return rows(); }")
         self.assertEqual(self.groups(inside("struct Row {};"), through_header, headers={"row.h": "struct Row {};\n"}), [])
+
+    def test_a_function_keeps_away_who_knows_another_of_that_name(self):
+        own = inside("int run(int x) { return x; }")
+        through_header = '#include "run.h"\n' + inside("int two() { return run(1); }")
+        headers = {"run.h": "TESSERA_API int run(const Config& config);\n"}
+        self.assertEqual(self.groups(own, through_header, headers=headers), [])
+        self.assertEqual(self.groups(through_header, own, headers=headers), [])
+        self.assertEqual(self.groups('#include "run.h"\n' + own, through_header, headers=headers), [[0, 1]])
 
     def test_members_and_calls_are_no_names_of_a_source(self):
         members = "namespace tessera {\nvoid A::f() {\n  g(1);\n}\nA::~A() { f(); }\n}  // namespace tessera\n"

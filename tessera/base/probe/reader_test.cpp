@@ -21,7 +21,7 @@ struct NoteRecord {
   TESSERA_RECORD(NoteRecord, "test_note", number, text)
 };
 
-class Reader : public testing::Test {
+class Reader : public ::testing::Test {
  protected:
   void SetUp() override {
     Recorder recorder({.rank = Rank{2}, .world_size = 4}, {.nbytes = RecordOptions::kMinBytes});
@@ -65,7 +65,7 @@ class Reader : public testing::Test {
   }
 
   std::string bytes;
-  std::string path = testing::TempDir() + "reader_test_" + std::to_string(getpid()) + ".record";
+  std::string path = ::testing::TempDir() + "reader_test_" + std::to_string(getpid()) + ".record";
 };
 
 TEST_F(Reader, ReadsACopy) {

@@ -116,7 +116,7 @@ std::uint64_t expect_whole_records(const RecordFile& file) {
 class TempDir {
  public:
   TempDir() {
-    std::string name = testing::TempDir() + "record_mp_XXXXXX";
+    std::string name = ::testing::TempDir() + "record_mp_XXXXXX";
     path = mkdtemp(name.data());
   }
   ~TempDir() { fs::remove_all(path); }
@@ -291,9 +291,9 @@ TEST(Recorder, IsCopiedToTheRunDirectoryAtFailureAndThenGoesOn) {
 }
 
 TEST(Recorder, ARunDirectoryThatCannotBeMadeDoesNotStopRecording) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   Recorder recorder({.run_dir = "/proc/no/such"}, small_options());
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_TRUE(recorder.is_on());
   EXPECT_EQ(recorder.run_path(), "");
   EXPECT_NE(said.find("not linked from the run directory /proc/no/such"), std::string::npos) << said;
@@ -359,11 +359,11 @@ TEST(NoSpace, AFileSizeLimitIsAWordAndNotASignal) {
 }
 
 TEST(NoSpace, ADirectoryThatIsMissingOrNoTmpfsIsNamed) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const Recorder missing({}, {.directory = "/nonexistent"});
   EXPECT_FALSE(missing.is_on());
   EXPECT_NE(missing.status().find("/nonexistent: No such file"), std::string::npos) << missing.status();
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "tessera: " + missing.status() + "\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "tessera: " + missing.status() + "\n");
   const Recorder unwritable({}, {.directory = "/proc"});
   EXPECT_FALSE(unwritable.is_on());
 }

@@ -36,7 +36,7 @@ struct HugeTableRow {
   TESSERA_RECORD(HugeTableRow, "test_huge", value)
 };
 
-class StateTables : public testing::Test {
+class StateTables : public ::testing::Test {
  protected:
   Recorder recorder{{}, {.nbytes = RecordOptions::kMinBytes}};
 
@@ -176,7 +176,7 @@ TEST_F(StateTables, ATornRowIsShownAsTorn) {
   const std::string needle(reinterpret_cast<const char*>(contents), sizeof contents);
   const std::size_t at = bytes.find(needle);
   ASSERT_NE(at, std::string::npos);
-  const std::string copy = testing::TempDir() + "torn_row.record";
+  const std::string copy = ::testing::TempDir() + "torn_row.record";
   for (const auto& [offset, what] :
        {std::pair<std::size_t, const char*>{at - detail::kRowHeadBytes, "lock"}, {at + 8, "payload"}}) {
     std::string spoilt = bytes;

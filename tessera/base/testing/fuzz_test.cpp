@@ -25,16 +25,16 @@ TEST(Fuzz, RunsTheSeedsItIsAskedFor) {
 }
 
 TEST(Fuzz, AFailureEndsTheRunAndNamesItsSeed) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(run_with({"--runs", "9"}, [](std::uint64_t seed) { return std::string(seed == 4 ? "wrong data" : ""); }),
             1);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "seed 4: wrong data; repeat with --runs 1 --seed 4\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "seed 4: wrong data; repeat with --runs 1 --seed 4\n");
 }
 
 TEST(Fuzz, AnExceptionIsAFailure) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(run_with({}, [](std::uint64_t) -> std::string { throw std::runtime_error("broke"); }), 1);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "seed 1: broke; repeat with --runs 1 --seed 1\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "seed 1: broke; repeat with --runs 1 --seed 1\n");
 }
 
 }  // namespace

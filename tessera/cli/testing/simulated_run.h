@@ -24,7 +24,6 @@ namespace tessera::cli::testing {
 class SimulatedRun : public ::testing::Test {
  protected:
   void SetUp() override {
-    ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);  // all of it is touched when a rank comes to be
     char name[] = "/tmp/tessera_run_XXXXXX";
     ASSERT_NE(::mkdtemp(name), nullptr);
     directory = name;

@@ -5,7 +5,7 @@
 namespace tessera::comm::detail {
 namespace {
 
-class CirclesOfWaits : public testing::Test {
+class CirclesOfWaits : public ::testing::Test {
  protected:
   void wait(int rank, int peer) {
     circles_.enter(Rank(rank), {Rank(peer), &word_, 1, &goes_on_, "g" + std::to_string(rank)});

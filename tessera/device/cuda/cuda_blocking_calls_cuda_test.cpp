@@ -40,7 +40,7 @@ CUcontext primary_context() {
   return context;
 }
 
-class BlockingCalls : public testing::Test {
+class BlockingCalls : public ::testing::Test {
  protected:
   void SetUp() override {
     try {

@@ -158,7 +158,7 @@ std::unique_ptr<Subject> open_first(std::string& why) {
 
 namespace tessera::device::suite {
 
-INSTANTIATE_TEST_SUITE_P(Cuda, DeviceSuite, testing::Values(Implementation{"gpu0", &cuda::open_first}),
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceSuite, ::testing::Values(Implementation{"gpu0", &cuda::open_first}),
                          implementation_name);
 
 }  // namespace tessera::device::suite

@@ -10,10 +10,10 @@
 namespace tessera::device::host {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
-class CheckedHost : public testing::Test {
+class CheckedHost : public ::testing::Test {
  protected:
   CheckedHost() {
     range_.map(0, device_.create_memory(granule_));

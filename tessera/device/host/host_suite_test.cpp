@@ -141,11 +141,11 @@ Implementation host(const std::string& name, const HostOptions& options) {
 namespace tessera::device::suite {
 
 INSTANTIATE_TEST_SUITE_P(Host, DeviceSuite,
-                         testing::Values(host::host("inline", {.mode = host::Mode::kInline}),
-                                         host::host("threaded", {.mode = host::Mode::kThreaded}),
-                                         host::host("seed1", {.mode = host::Mode::kSeeded, .seed = 1}),
-                                         host::host("seed2", {.mode = host::Mode::kSeeded, .seed = 2}),
-                                         host::host("seed3", {.mode = host::Mode::kSeeded, .seed = 3})),
+                         ::testing::Values(host::host("inline", {.mode = host::Mode::kInline}),
+                                           host::host("threaded", {.mode = host::Mode::kThreaded}),
+                                           host::host("seed1", {.mode = host::Mode::kSeeded, .seed = 1}),
+                                           host::host("seed2", {.mode = host::Mode::kSeeded, .seed = 2}),
+                                           host::host("seed3", {.mode = host::Mode::kSeeded, .seed = 3})),
                          implementation_name);
 
 }  // namespace tessera::device::suite

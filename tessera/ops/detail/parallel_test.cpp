@@ -12,7 +12,7 @@
 namespace tessera::ops::detail {
 namespace {
 
-class Budget : public testing::TestWithParam<int> {
+class Budget : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     before_ = thread_budget();
@@ -66,7 +66,7 @@ TEST_P(Budget, HelpersWorkForTheRankAndDoNotKeepIt) {
   EXPECT_TRUE(seen.expired());
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, Budget, testing::Values(1, 2, 5));
+INSTANTIATE_TEST_SUITE_P(Threads, Budget, ::testing::Values(1, 2, 5));
 
 }  // namespace
 }  // namespace tessera::ops::detail

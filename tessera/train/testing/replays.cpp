@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <cstdint>
 #include <cstring>
 
 #include "tessera/device/device.h"
@@ -38,7 +40,9 @@ Seen seen_run(const Config& config, const std::function<void(Trainer&)>& between
 
 std::string difference(const Seen& got, const Seen& want) {
   if (got.losses.size() != want.losses.size()) return fmt::format("{} steps were taken", got.losses.size());
-  const auto same = [](double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; };
+  const auto same = [](double a, double b) {
+    return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+  };
   for (std::size_t i = 0; i < want.losses.size(); ++i) {
     const auto differs = [&](const char* what, double a, double b) {
       return same(a, b) ? std::string() : fmt::format("step {}: {} {:.17g} instead of {:.17g}", i + 1, what, a, b);

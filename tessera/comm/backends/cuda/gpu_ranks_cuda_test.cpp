@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class GpuRanks : public testing::Test {
+class GpuRanks : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << why;

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class GpuSymmetric : public testing::Test {
+class GpuSymmetric : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << why;

@@ -37,7 +37,7 @@ constexpr bool kIsSanitized = false;
 std::string next_part() {
   static std::string of;
   static int part = 0;
-  const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
+  const ::testing::TestInfo* info = ::testing::UnitTest::GetInstance()->current_test_info();
   const std::string name = std::string(info->test_suite_name()) + "." + info->name();
   if (std::exchange(of, name) != name) part = 0;
   return name + " " + std::to_string(++part);
@@ -74,7 +74,7 @@ void be_rank(const std::string& part, const std::function<void()>& body) {
   } catch (const std::exception& error) {
     ADD_FAILURE() << error.what();
   }
-  if (testing::Test::HasFailure()) became = "failed";
+  if (::testing::Test::HasFailure()) became = "failed";
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   std::ofstream(folder + "/became." + rank, std::ios::app) << became << " " << part << std::endl;
   if (became != "failed") return;
@@ -114,7 +114,7 @@ void run_part(int ranks, const std::function<void()>& body) {
     if (std::to_string(ranks) == in_job) be_rank(part, body);
     return;
   }
-  if (testing::Test::IsSkipped()) return;  // by an earlier part of the case
+  if (::testing::Test::IsSkipped()) return;  // by an earlier part of the case
   if (find_mpirun().empty()) GTEST_SKIP() << "no mpirun on PATH";
   if (kIsSanitized) GTEST_SKIP() << "jobs take too long under a sanitizer: mpirun_mp_test is what runs there";
   static std::map<int, Job> jobs;  // by their ranks
@@ -128,7 +128,7 @@ void run_part(int ranks, const std::function<void()>& body) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, CommSuite,
-                         testing::Values(Implementation{.name = "mpi", .backend = "mpi", .run = run_part}),
+                         ::testing::Values(Implementation{.name = "mpi", .backend = "mpi", .run = run_part}),
                          implementation_name);
 
 }  // namespace

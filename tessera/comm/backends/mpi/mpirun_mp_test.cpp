@@ -28,7 +28,7 @@ void under_mpirun(int ranks, const std::function<void()>& body) {
     return;
   }
   if (find_mpirun().empty()) GTEST_SKIP() << "no mpirun on PATH";
-  const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
+  const ::testing::TestInfo* info = ::testing::UnitTest::GetInstance()->current_test_info();
   std::vector<std::string> command = mpirun_command(ranks, 100);
   command.insert(command.end(),
                  {std::filesystem::read_symlink("/proc/self/exe"),

@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class NcclWorldOfOne : public testing::Test {
+class NcclWorldOfOne : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const device::AbsentKind& absent : device::Device::absent()) {

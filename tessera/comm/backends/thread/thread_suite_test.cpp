@@ -28,10 +28,10 @@ Implementation threads(const std::string& name, std::optional<std::uint64_t> see
 }
 
 INSTANTIATE_TEST_SUITE_P(Thread, CommSuite,
-                         testing::Values(threads("free", {}), threads("seed1", 1), threads("seed2_checked", 2, true)),
+                         ::testing::Values(threads("free", {}), threads("seed1", 1), threads("seed2_checked", 2, true)),
                          implementation_name);
 INSTANTIATE_TEST_SUITE_P(Thread, SymmetricSuite,
-                         testing::Values(threads("free", {}), threads("seed1", 1), threads("seed2", 2)),
+                         ::testing::Values(threads("free", {}), threads("seed1", 1), threads("seed2", 2)),
                          implementation_name);
 
 }  // namespace
