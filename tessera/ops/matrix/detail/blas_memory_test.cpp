@@ -2,10 +2,19 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "tessera/ops/matrix/detail/blas.h"
+
+// Of OpenBLAS; the linker leads both to ours.
+extern "C" {
+void* blas_memory_alloc(int position);
+void blas_memory_free(void* buffer);
+}
 
 namespace tessera::ops::detail {
 namespace {
@@ -40,6 +49,37 @@ TEST(BlasMemory, ThreadsDoNotShareIt) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST(BlasMemory, MoreThreadsThanItHasBuffersAllGetOneOfTheirOwn) {
+  constexpr int kThreads = 400;
+  for (int round = 0; round < 8; ++round) {
+    std::atomic<int> come{0};
+    std::atomic<int> wrong{0};
+    std::mutex mutex;
+    std::set<void*> held;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        ++come;
+        come.notify_all();
+        void* buffer = blas_memory_alloc(0);
+        {
+          const std::lock_guard lock(mutex);
+          if (buffer == nullptr || !held.insert(buffer).second) ++wrong;
+        }
+        // Who has one keeps it until all have asked.
+        for (int so_far = come; so_far < kThreads; so_far = come) come.wait(so_far);
+        {
+          const std::lock_guard lock(mutex);
+          held.erase(buffer);
+        }
+        if (buffer != nullptr) blas_memory_free(buffer);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(wrong, 0) << "round " << round;
+  }
 }
 
 }  // namespace
