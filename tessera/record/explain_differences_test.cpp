@@ -35,7 +35,8 @@ Explanation differing(const std::vector<Operation>& operations, const std::strin
   return explain(run.evidence());
 }
 
-void expect_blamed(const Explanation& found, std::vector<int> culprits, Confidence confidence = Confidence::kHigh) {
+void expect_blamed(const Explanation& found, const std::vector<int>& culprits,
+                   Confidence confidence = Confidence::kHigh) {
   EXPECT_EQ(found.verdict.fault, Fault::kMismatch) << found.verdict.sentence;
   EXPECT_EQ(found.verdict.culprits, culprits) << found.verdict.sentence;
   EXPECT_EQ(found.verdict.confidence, confidence) << found.verdict.sentence;

@@ -12,7 +12,7 @@ using testing::all_reduce;
 using testing::EvidenceBuilder;
 using ::testing::IsEmpty;
 
-void expect_fault(const Explanation& found, Fault fault, std::vector<int> culprits, Confidence confidence) {
+void expect_fault(const Explanation& found, Fault fault, const std::vector<int>& culprits, Confidence confidence) {
   EXPECT_EQ(found.verdict.fault, fault) << found.verdict.sentence;
   EXPECT_EQ(found.verdict.culprits, culprits) << found.verdict.sentence;
   EXPECT_EQ(found.verdict.confidence, confidence) << found.verdict.sentence;

@@ -13,7 +13,6 @@ using testing::barrier;
 using testing::EvidenceBuilder;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 using testing::recv;
 using testing::send;
 
@@ -25,7 +24,7 @@ EvidenceBuilder waiting_for_rank_2() {
   return run;
 }
 
-void expect_fault(const Explanation& found, Fault fault, std::vector<int> culprits, Confidence confidence) {
+void expect_fault(const Explanation& found, Fault fault, const std::vector<int>& culprits, Confidence confidence) {
   EXPECT_EQ(found.verdict.fault, fault) << found.verdict.sentence;
   EXPECT_EQ(found.verdict.culprits, culprits) << found.verdict.sentence;
   EXPECT_EQ(found.verdict.confidence, confidence) << found.verdict.sentence;

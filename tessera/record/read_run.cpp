@@ -151,8 +151,8 @@ class RunReader {
     std::string words = tessera::detail::concat(found.larger_size, " ranks began");
     for (const auto& [rank, one] : launch_->by_rank) {
       const bool is_bad = one.end && (one.end->signal != 0 || one.end->exit_code != 0);
-      const bool is_here = std::any_of(found.files.begin(), found.files.end(),
-                                       [&](const RunFile& file) { return file.process.pid == one.pid; });
+      const bool is_here = std::ranges::find(found.files, one.pid,
+                                             [](const RunFile& file) { return file.process.pid; }) != found.files.end();
       if (is_bad && !is_here) words += tessera::detail::concat("; rank ", rank, " ", one.end->words);
     }
     return words;

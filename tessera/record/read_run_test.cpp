@@ -357,7 +357,7 @@ TEST_F(ReadRun, ASmallerWorldIsReadByItself) {
 
 TEST_F(ReadRun, OfRanksThatWentOnWithoutOthersTheLastWorldIsRead) {
   const auto leave = [&](int rank, int world_size, std::uint64_t pid) {
-    const std::string path = ended_rank(rank, world_size);
+    std::string path = ended_rank(rank, world_size);
     change_header(path, [&](FileHeader& header) { header.pid = pid; });
     return path;
   };

@@ -18,7 +18,6 @@ namespace tessera::record {
 namespace {
 
 namespace fs = std::filesystem;
-using tessera::detail::concat;
 
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 28;
 // What PyTorch calls them when it is not told otherwise, now and before.

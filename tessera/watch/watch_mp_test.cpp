@@ -45,7 +45,7 @@ constexpr const char* kErrors = "WATCH_ERRORS";
 int rank() { return current_place().rank.value(); }
 ProcessGroup start(std::chrono::nanoseconds deadline) {
   init({.timeout = 60s});
-  const ProcessGroup world = comm::world();
+  ProcessGroup world = comm::world();
   barrier(world);
   world.set_deadline(deadline);
   return world;

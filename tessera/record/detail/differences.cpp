@@ -39,8 +39,8 @@ std::string sentence_of(const GroupView& group, const Disagreement& found) {
   const std::string others = text_of_ranks(ranks_of(group, found.sides[0].members));
   const std::string theirs = text_of(*found.sides[0].launch);
   const std::string own = text_of(*found.sides[1].launch);
-  const std::string asked = fmt::format("{} asked for {} as collective {} of group {} where {} asked for {}", who, own,
-                                        found.ordinal, name, others, theirs);
+  std::string asked = fmt::format("{} asked for {} as collective {} of group {} where {} asked for {}", who, own,
+                                  found.ordinal, name, others, theirs);
   switch (found.shift) {
     case Shift::kSkipped:
       return fmt::format(

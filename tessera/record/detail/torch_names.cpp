@@ -112,7 +112,7 @@ ProfilingName parse_profiling_name(std::string_view name) {
 }
 
 std::string profiling_name(std::string_view kind, int rank, int peer) {
-  const std::string name = "nccl:" + torch_operation(kind);
+  std::string name = "nccl:" + torch_operation(kind);
   if (peer < 0) return name;
   return name + " " + std::to_string(rank) + (kind == "send" ? "->" : "<-") + std::to_string(peer);
 }

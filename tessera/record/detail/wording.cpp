@@ -40,7 +40,7 @@ std::size_t character_length(std::string_view text, std::size_t at) {
 }  // namespace
 
 std::string text_of(const Operation& operation) {
-  const std::string kind = operation.kind.empty() ? "an operation" : visible(operation.kind);
+  std::string kind = operation.kind.empty() ? "an operation" : visible(operation.kind);
   if (operation.kind == "barrier") return kind;
   std::string text = fmt::format("{}({}[{}]", kind, visible(operation.dtype), operation.count);
   if (!operation.reduction.empty()) text += ", " + visible(operation.reduction);

@@ -47,6 +47,7 @@ void Shrinking::note(const Error& error) {
 }
 
 bool Shrinking::shrink() {
+  // The place is another one at the end: NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const RankPlace before = current_place();
   const Config now = resolved(config_, before.world_size);
   left_.clear();

@@ -30,7 +30,7 @@ void Meeting::say(const std::string& what, const std::string& text) { store_->se
 std::optional<std::string> Meeting::fail(const std::string& why) noexcept {
   try {
     const std::string own = tessera::detail::concat("rank ", rank_, ": ", why);
-    const std::optional<std::string> first = store_->compare_set(key("failed"), std::nullopt, own);
+    std::optional<std::string> first = store_->compare_set(key("failed"), std::nullopt, own);
     if (first != own) return first;
   } catch (const std::exception&) {  // the store is gone: the others find out at their deadline
   }
