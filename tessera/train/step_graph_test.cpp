@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -116,7 +115,6 @@ TEST(StepGraph, SkippedStepsLeaveTheSameBits) {
   for (const Config& each : {dropping(12), on_mesh(dropping(12), 1, 1, 2)}) {
     Config config = each;
     config.train.on_nan = "skip";
-    std::atomic<int> skipped = 0;
     // Steps 4 and 9 have nothing but nan; what was spoilt is brought back behind them.
     const auto between = [&](Trainer& trainer) {
       thread_local Tensor kept;

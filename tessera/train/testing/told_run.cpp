@@ -10,7 +10,7 @@
 namespace tessera::train::testing {
 
 std::string write_text(const std::filesystem::path& directory) {
-  const std::string path = (directory / "text").string();
+  std::string path = (directory / "text").string();
   std::ofstream text(path);
   for (int line = 0; line < 200; ++line) text << "line " << line << " of a text that says " << line * line << "\n";
   return path;

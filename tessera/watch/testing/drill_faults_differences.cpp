@@ -23,7 +23,7 @@ DrillFault differs(const std::string& name, int ranks, int culprit,
                 rank.run(asked(rank, rank.is(culprit)));
                 rank.steps(1);
               },
-          .expected = {{.faults = {Fault::kMismatch}, .culprits = {culprit}, .group = "world", .words = words}},
+          .expected = {{.faults = {Fault::kMismatch}, .culprits = {culprit}, .group = "world", .words = std::move(words)}},
           .forms = kBoth};
 }
 
