@@ -14,17 +14,18 @@ const std::vector<DrillForm> kBoth = {DrillForm::kProcesses, DrillForm::kThreads
 // Ranks ask for one operation each, and the culprit's is another.
 DrillFault differs(const std::string& name, int ranks, int culprit,
                    std::function<Operation(const DrillRank&, bool is_other)> asked, std::vector<std::string> words) {
-  return {.name = name,
-          .ranks = ranks,
-          .body =
-              [asked = std::move(asked), culprit](DrillRank& rank) {
-                rank.steps(3);
-                rank.begin();
-                rank.run(asked(rank, rank.is(culprit)));
-                rank.steps(1);
-              },
-          .expected = {{.faults = {Fault::kMismatch}, .culprits = {culprit}, .group = "world", .words = std::move(words)}},
-          .forms = kBoth};
+  return {
+      .name = name,
+      .ranks = ranks,
+      .body =
+          [asked = std::move(asked), culprit](DrillRank& rank) {
+            rank.steps(3);
+            rank.begin();
+            rank.run(asked(rank, rank.is(culprit)));
+            rank.steps(1);
+          },
+      .expected = {{.faults = {Fault::kMismatch}, .culprits = {culprit}, .group = "world", .words = std::move(words)}},
+      .forms = kBoth};
 }
 
 // Where the program of one rank takes another way than those of the others.
