@@ -1,7 +1,7 @@
 // The work memory of OpenBLAS, given out by us. The linker leads its calls here (--wrap, cmake/TesseraOptions.cmake),
 // for two reasons that stand in decision 0005: the serial build marks its buffers as taken without a lock, so that two
-// threads may pack their matrices into the same one; and to free a buffer that it made beyond its 128 it writes past the
-// end of their table. So a buffer that it made stays ours, and it is never asked to free one.
+// threads may pack their matrices into the same one; and to free a buffer that it made beyond its 128 it writes past
+// the end of their table. So a buffer that it made stays ours, and it is never asked to free one.
 #include <algorithm>
 #include <condition_variable>
 #include <cstddef>
