@@ -13,6 +13,8 @@
 #include <system_error>
 
 #include "tessera/base/error.h"
+#include "tessera/base/run_directory.h"
+#include "tessera/base/sync_directory.h"
 
 namespace tessera {
 namespace {
@@ -66,22 +68,13 @@ class DescriptorBuffer : public std::streambuf {
   std::array<char, 1 << 16> buffer_;
 };
 
-// Where the rename goes: a link that stands at the path stays, and what it points at is replaced.
-std::string resolved(const std::string& path) {
+// Where the rename goes. A link that the user made stays, and its target is replaced; a link in a run directory is
+// replaced itself.
+std::string resolved(const std::string& path, FileKind kind) {
   std::error_code none;
-  if (!std::filesystem::is_symlink(path, none)) return path;
+  if (kind == FileKind::kRun || !std::filesystem::is_symlink(path, none)) return path;
   const auto target = std::filesystem::weakly_canonical(path, none);
   return none ? path : target.string();
-}
-
-// Syncs the directory, so that the rename outlives a crash. Where a file system cannot do that, there is nothing to
-// add.
-void sync_directory_of(const std::string& path) {
-  const std::string directory = std::filesystem::path(path).parent_path().string();
-  const int descriptor = ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::fsync(descriptor);
-  ::close(descriptor);
 }
 
 std::string name_aside(const std::string& path) {
@@ -89,8 +82,9 @@ std::string name_aside(const std::string& path) {
   return detail::concat(path, ".", ::getpid(), ".", count.fetch_add(1), ".part");
 }
 
-int open_aside(const std::string& path, const std::string& aside) {
-  const int descriptor = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+int open_aside(const std::string& path, const std::string& aside, FileKind kind) {
+  const ::mode_t mode = kind == FileKind::kRun ? 0600 : 0666;
+  const int descriptor = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   const int error = errno;
   TESSERA_CHECK_AS(IoError, descriptor >= 0, "cannot write '", path, "': opening '", aside,
                    "' beside it: ", reason(error));
@@ -100,10 +94,10 @@ int open_aside(const std::string& path, const std::string& aside) {
 }  // namespace
 
 struct AtomicFile::State {
-  explicit State(const std::string& to)
-      : path(resolved(to)),
+  State(const std::string& to, FileKind kind)
+      : path(resolved(to, kind)),
         aside(name_aside(path)),
-        descriptor(open_aside(path, aside)),
+        descriptor(open_aside(path, aside, kind)),
         buffer(descriptor),
         stream(&buffer) {}
   ~State() {
@@ -120,7 +114,11 @@ struct AtomicFile::State {
   std::ostream stream;
 };
 
-AtomicFile::AtomicFile(const std::string& path) : state_(std::make_unique<State>(path)) {
+AtomicFile::AtomicFile(const std::string& path, FileKind kind) : state_(std::make_unique<State>(path, kind)) {
+  if (kind == FileKind::kRun) {
+    ::fchmod(state_->descriptor, run_file_mode(std::filesystem::path(path).parent_path()));
+    return;
+  }
   struct ::stat old = {};
   if (::stat(state_->path.c_str(), &old) == 0) ::fchmod(state_->descriptor, old.st_mode & 07777);
 }
@@ -145,11 +143,11 @@ void AtomicFile::commit() {
   const int rename_error = errno;
   TESSERA_CHECK_AS(IoError, renamed == 0, "putting '", file.path, "' in its place: ", reason(rename_error));
   file.aside.clear();
-  sync_directory_of(file.path);
+  sync_directory(std::filesystem::path(file.path).parent_path().string());
 }
 
-void write_file(const std::string& path, std::string_view bytes) {
-  AtomicFile file(path);
+void write_file(const std::string& path, std::string_view bytes, FileKind kind) {
+  AtomicFile file(path, kind);
   file.stream().write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.commit();
 }

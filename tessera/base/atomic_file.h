@@ -16,12 +16,17 @@
 
 namespace tessera {
 
+/// How a file is created.
+enum class FileKind {
+  kUser,  ///< where the user asked for it: an existing file gives its permissions, a symbolic link is followed
+  kRun,   ///< in a run directory: the mode is run_file_mode() (run_directory.h), a symbolic link is replaced
+};
+
 /// Writes one file as a whole. Not thread-safe.
 class TESSERA_API AtomicFile {
  public:
-  /// Opens a file aside; IoError when the directory is missing or cannot be written. A file that stands at `path` gives
-  /// the new one its permissions; a symbolic link is followed, so that what it points at is replaced.
-  explicit AtomicFile(const std::string& path);
+  /// Opens a temporary file next to `path`. Throws IoError if the directory is missing or cannot be written.
+  explicit AtomicFile(const std::string& path, FileKind kind = FileKind::kUser);
   /// Throws away what was not committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -29,8 +34,8 @@ class TESSERA_API AtomicFile {
 
   /// Where to write. Errors are kept, and thrown by commit().
   [[nodiscard]] std::ostream& stream();
-  /// Flushes, syncs and puts the file in its place; IoError when any of that fails, and then nothing has changed.
-  /// Once.
+  /// Flushes, syncs and puts the file in its place; IoError when any of that fails, and then nothing has changed. One
+  /// exception: if the sync of the directory fails, the new file is in its place, but may not survive a crash. Once.
   void commit();
 
  private:
@@ -39,6 +44,6 @@ class TESSERA_API AtomicFile {
 };
 
 /// Replaces the file at `path` by these bytes, as a whole.
-TESSERA_API void write_file(const std::string& path, std::string_view bytes);
+TESSERA_API void write_file(const std::string& path, std::string_view bytes, FileKind kind = FileKind::kUser);
 
 }  // namespace tessera

@@ -40,6 +40,7 @@ constexpr std::string_view kOnHangs[] = {"raise", "abort", "exit", "wait"};
 
 enum Row {
   kRunDir,
+  kRunDirLock,
   kLog,
   kLogColor,
   kRecord,
@@ -55,7 +56,12 @@ enum Row {
   kThreads,
   kStore,
   kStoreSecret,
+  kStoreInsecure,
+  kStoreBind,
+  kStoreBytes,
+  kStoreClientBytes,
   kCommCheck,
+  kDeadline,
   kOnHang,
   kRows
 };
@@ -63,6 +69,8 @@ enum Row {
 constexpr Variable kTable[] = {
     {"TESSERA_RUN_DIR", Kind::kText, "",
      "directory that keeps the records of a run; empty: they go away with the process"},
+    {"TESSERA_RUN_DIR_LOCK", Kind::kAddress, "",
+     "device:inode of the run directory that the launcher of this rank has locked; set by tessera run"},
     {"TESSERA_LOG", Kind::kChoice, "info", "least level that is logged to stderr", kLevels},
     {"TESSERA_LOG_COLOR", Kind::kChoice, "auto", "colour in log lines; auto: on a terminal", kColors},
     {"TESSERA_RECORD", Kind::kChoice, "on", "whether each rank records what it does", kOnOff},
@@ -89,9 +97,23 @@ constexpr Variable kTable[] = {
      1024},
     {"TESSERA_STORE", Kind::kAddress, "",
      "where ranks meet, hosted by someone else: tcp://host:port or file:///directory; set by tessera run"},
-    {"TESSERA_STORE_SECRET", Kind::kSecret, "", "what a rank shows to the store to be let in; set by tessera run"},
+    {"TESSERA_STORE_SECRET", Kind::kSecret, "",
+     "secret that ranks and the store prove to each other, the same on all ranks; set by tessera run"},
+    {"TESSERA_STORE_INSECURE", Kind::kSwitch, "0",
+     "1: a store may run without a secret, so that any process that reaches its port can use it", kZeroOne},
+    {"TESSERA_STORE_BIND", Kind::kAddress, "",
+     "address that rank 0 listens on if it hosts the store; empty: the host in the address of the store"},
+    {"TESSERA_STORE_BYTES", Kind::kBytes, "256MiB", "bytes that a store behind a socket holds for all its clients"},
+    {"TESSERA_STORE_CLIENT_BYTES", Kind::kBytes, "64MiB", "bytes that a store behind a socket holds for one client"},
     {"TESSERA_COMM_CHECK", Kind::kSwitch, "0",
      "1: ranks compare all that a launch of a group is about to do before any of it is done", kZeroOne},
+    {"TESSERA_DEADLINE",
+     Kind::kInteger,
+     "300",
+     "seconds that an operation of a group may take, unless the group sets another deadline",
+     {},
+     1,
+     31'536'000},
     {"TESSERA_ON_HANG", Kind::kChoice, "raise",
      "when a deadline of a group passes, after it was told: the operation throws, all groups are aborted, the process "
      "exits with 124, or it is waited for on",
@@ -189,6 +211,7 @@ std::uint64_t integer(Row at) { return read_integer(row(at), text_of(kTable[at])
 }  // namespace
 
 std::string run_dir() { return text_of(row(kRunDir)); }
+std::string run_dir_lock() { return text_of(row(kRunDirLock)); }
 std::string record_dir() { return text_of(row(kRecordDir)); }
 std::string_view log_level() { return choice(kLog); }
 std::string_view log_color() { return choice(kLogColor); }
@@ -203,6 +226,11 @@ int cuda_connections() { return static_cast<int>(integer(kCudaConnections)); }
 std::string memory_policy() { return text_of(row(kMemoryPolicy)); }
 std::string store() { return text_of(row(kStore)); }
 std::string store_secret() { return text_of(row(kStoreSecret)); }
+bool store_insecure() { return choice(kStoreInsecure) == "1"; }
+std::string store_bind() { return text_of(row(kStoreBind)); }
+std::uint64_t store_bytes() { return bytes(kStoreBytes); }
+std::uint64_t store_client_bytes() { return bytes(kStoreClientBytes); }
+std::uint64_t deadline_seconds() { return integer(kDeadline); }
 bool comm_check() { return choice(kCommCheck) == "1"; }
 int threads() { return static_cast<int>(integer(kThreads)); }
 

@@ -18,6 +18,9 @@ namespace tessera::env {
 
 /// TESSERA_RUN_DIR: where a run keeps its records; empty: nowhere, they go away with the process.
 TESSERA_API std::string run_dir();
+/// TESSERA_RUN_DIR_LOCK: device:inode of the run directory that the launcher of this rank has locked
+/// (base/run_directory.h); empty if no launcher did.
+TESSERA_API std::string run_dir_lock();
 /// TESSERA_LOG: the least level that is logged: debug, info, warn, error or off.
 TESSERA_API std::string_view log_level();
 /// TESSERA_LOG_COLOR: auto (on a terminal), always or never.
@@ -50,8 +53,19 @@ TESSERA_API int threads();
 /// TESSERA_STORE: where ranks meet, "tcp://host:port" or "file:///directory"; empty: as the launcher's other variables
 /// say (comm/launch_environment.h).
 TESSERA_API std::string store();
-/// TESSERA_STORE_SECRET: what a rank must show to a store behind a socket.
+/// TESSERA_STORE_SECRET: the secret that ranks and a store behind a socket prove to each other.
 TESSERA_API std::string store_secret();
+/// TESSERA_STORE_INSECURE: true if a store behind a socket may run without a secret.
+TESSERA_API bool store_insecure();
+/// TESSERA_STORE_BIND: the address that a rank which hosts the store listens on; empty: the host of the store's
+/// address.
+TESSERA_API std::string store_bind();
+/// TESSERA_STORE_BYTES: bytes that a store behind a socket holds for all its clients.
+TESSERA_API std::uint64_t store_bytes();
+/// TESSERA_STORE_CLIENT_BYTES: bytes that a store behind a socket holds for one client.
+TESSERA_API std::uint64_t store_client_bytes();
+/// TESSERA_DEADLINE: seconds that an operation of a group may take, unless the group sets another deadline.
+TESSERA_API std::uint64_t deadline_seconds();
 /// TESSERA_COMM_CHECK: whether ranks compare all that a launch does before any of it is done.
 TESSERA_API bool comm_check();
 

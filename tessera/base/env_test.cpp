@@ -69,6 +69,11 @@ TEST(Env, DefaultsHoldWhenNothingIsSet) {
   EXPECT_EQ(env::memory_policy(), "");
   EXPECT_EQ(env::store(), "");
   EXPECT_EQ(env::store_secret(), "");
+  EXPECT_FALSE(env::store_insecure());
+  EXPECT_EQ(env::store_bind(), "");
+  EXPECT_EQ(env::store_bytes(), 256u << 20);
+  EXPECT_EQ(env::store_client_bytes(), 64u << 20);
+  EXPECT_EQ(env::deadline_seconds(), 300u);
 }
 
 TEST(Env, GettersReadTheirOwnVariable) {
@@ -86,6 +91,16 @@ TEST(Env, GettersReadTheirOwnVariable) {
   const Setting l("TESSERA_MEMORY_POLICY", "granule_nbytes=4MiB,cross_stream=grow");
   const Setting m("TESSERA_STORE", "tcp://127.0.0.1:29500");
   const Setting n("TESSERA_STORE_SECRET", "sesame");
+  const Setting o("TESSERA_STORE_INSECURE", "1");
+  const Setting p("TESSERA_STORE_BIND", "10.0.0.1");
+  const Setting q("TESSERA_STORE_BYTES", "1GiB");
+  const Setting r("TESSERA_STORE_CLIENT_BYTES", "1MiB");
+  const Setting s("TESSERA_DEADLINE", "30");
+  EXPECT_TRUE(env::store_insecure());
+  EXPECT_EQ(env::store_bind(), "10.0.0.1");
+  EXPECT_EQ(env::store_bytes(), 1u << 30);
+  EXPECT_EQ(env::store_client_bytes(), 1u << 20);
+  EXPECT_EQ(env::deadline_seconds(), 30u);
   EXPECT_EQ(env::run_dir(), "/tmp/run");
   EXPECT_EQ(env::store(), "tcp://127.0.0.1:29500");
   EXPECT_EQ(env::store_secret(), "sesame");
@@ -142,7 +157,7 @@ TEST(Env, TableHidesSecrets) {
 TEST(Env, TableShowsValuesDefaultsAndErrors) {
   const Setting good("TESSERA_RECORD", "off");
   const Setting bad("TESSERA_HOST_CHECKED", "yes");
-  EXPECT_EQ(env::table().size(), 18u);
+  EXPECT_EQ(env::table().size(), 24u);
   const auto record = entry("TESSERA_RECORD");
   EXPECT_EQ(record.value, "off");
   EXPECT_EQ(record.default_value, "on");

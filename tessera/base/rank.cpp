@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <memory>
+
 #include "tessera/base/error.h"
 
 namespace tessera {
@@ -14,14 +16,30 @@ constinit thread_local std::uint64_t rank_changes = 0;
 namespace {
 
 // The world of one that a process has until it is given another. Never destroyed: threads may outlive main.
+std::atomic<const std::shared_ptr<RankContext>*> process_rank{nullptr};
+
+void renew_process_rank();
+
 const std::shared_ptr<RankContext>& world_of_one() {
-  static const auto* only = new std::shared_ptr<RankContext>(std::make_shared<RankContext>(RankPlace{}));
-  return *only;
+  [[maybe_unused]] static const int kForks = ::pthread_atfork(nullptr, nullptr, renew_process_rank);
+  const std::shared_ptr<RankContext>* made = process_rank.load(std::memory_order_acquire);
+  if (made != nullptr) return *made;
+  auto fresh = std::make_unique<const std::shared_ptr<RankContext>>(std::make_shared<RankContext>(RankPlace{}));
+  if (process_rank.compare_exchange_strong(made, fresh.get(), std::memory_order_acq_rel)) return *fresh.release();
+  return *made;
 }
 
 std::shared_ptr<RankContext>& current_slot() {
   thread_local std::shared_ptr<RankContext> current = world_of_one();
   return current;
+}
+
+// In a forked child: the parent's rank, and all that it owns, stays as it is and is used by nobody here.
+void renew_process_rank() {
+  const std::shared_ptr<RankContext>* const inherited = process_rank.exchange(nullptr);
+  if (inherited != nullptr && current_slot() == *inherited) current_slot() = world_of_one();
+  detail::cached_recorder = nullptr;
+  ++detail::rank_changes;
 }
 
 }  // namespace
@@ -30,6 +48,10 @@ RankContext::RankContext(RankPlace place) : place_(std::move(place)) {}
 
 RankContext::~RankContext() {
   if (parts_.empty()) return;
+  if (!owner_.is_this()) {
+    abandon(parts_);
+    return;
+  }
   // What they do at their end is done for this rank. Nobody can own it any more.
   const RankScope scope(std::shared_ptr<RankContext>(std::shared_ptr<void>(), this));
   while (!parts_.empty()) {
@@ -40,6 +62,7 @@ RankContext::~RankContext() {
 }
 
 void* RankContext::part_slot(std::type_index type, const std::function<std::shared_ptr<void>()>& make) {
+  owner_.check("rank");
   const std::lock_guard lock(mutex_);
   if (void* found = find_slot(type)) return found;
   auto made = make();
@@ -48,6 +71,7 @@ void* RankContext::part_slot(std::type_index type, const std::function<std::shar
 }
 
 void* RankContext::find_slot(std::type_index type) const {
+  owner_.check("rank");
   const std::lock_guard lock(mutex_);
   for (const auto& [key, part] : parts_) {
     if (key == type) return part.get();
@@ -91,10 +115,14 @@ Thread::~Thread() {
 
 Thread& Thread::operator=(Thread&& other) noexcept {
   if (joinable()) join();
+  owner_ = other.owner_;
   thread_ = std::move(other.thread_);
   return *this;
 }
 
-void Thread::join() { thread_.join(); }
+void Thread::join() {
+  if (owner_.is_this()) return thread_.join();
+  std::construct_at(&thread_);  // only its id is dropped: the thread is the parent's
+}
 
 }  // namespace tessera

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tessera/base/export.h"
+#include "tessera/base/fork.h"
 #include "tessera/base/ids.h"
 
 namespace tessera {
@@ -74,12 +75,14 @@ class TESSERA_API RankContext {
   void* part_slot(std::type_index type, const std::function<std::shared_ptr<void>()>& make);
   void* find_slot(std::type_index type) const;
 
+  const OwnerProcess owner_;
   RankPlace place_;
   mutable std::recursive_mutex mutex_;  // recursive: making a part may ask for another
   std::vector<std::pair<std::type_index, std::shared_ptr<void>>> parts_;
 };
 
-/// The rank this thread works for.
+/// The rank this thread works for. A forked child starts with a new rank, of a world of one, in place of its parent's:
+/// the parts of the parent's rank stay with the parent.
 TESSERA_API std::shared_ptr<RankContext> current_rank();
 /// Place of the rank this thread works for; cheap.
 TESSERA_API const RankPlace& current_place();
@@ -111,16 +114,17 @@ class TESSERA_API Thread {
   Thread(const std::string& name, std::function<void()> body);
   /// Joins.
   ~Thread();
-  /// Moves the thread; joins the one held before.
-  Thread(Thread&&) noexcept = default;
+  /// Takes the thread of `other`.
+  Thread(Thread&& other) noexcept = default;
   /// Joins the thread held before, then takes the other's.
   Thread& operator=(Thread&& other) noexcept;
-  /// Waits for the thread to end.
+  /// Waits for the thread to end. Returns immediately in a forked child, where the thread does not exist.
   void join();
   /// Whether there is a thread to join.
   [[nodiscard]] bool joinable() const { return thread_.joinable(); }
 
  private:
+  OwnerProcess owner_;
   std::thread thread_;
 };
 

@@ -1,5 +1,7 @@
 #include "tessera/base/probe/orphans.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,12 +10,18 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/base/probe/detail/layout.h"
 #include "tessera/base/probe/detail/process_identity.h"
+#include "tessera/base/probe/detail/record_copy.h"
 
 namespace tessera::probe {
 namespace {
+
+constexpr char kDefaultDirectory[] = "/dev/shm";
 
 // The name alone says whose a file is (record_store.cpp makes it), so that a file whose process died while making it,
 // or whose header is spoilt, is known too.
@@ -31,15 +39,114 @@ std::optional<std::pair<detail::ProcessIdentity, int>> parse_name(const std::str
 }
 
 Liveness liveness_of(const detail::ProcessIdentity& writer, const detail::ProcessIdentity& self) {
+  if (writer == self) return Liveness::kAlive;
   if (writer.pid_namespace != self.pid_namespace) return Liveness::kUnknown;
   const auto start = detail::process_start(writer.pid);
   return start.has_value() && *start == writer.start ? Liveness::kAlive : Liveness::kOrphan;
 }
 
+// An open record file, or nothing: it is gone, is another user's, or is not a regular file.
+class OpenRecord {
+ public:
+  explicit OpenRecord(const std::string& path)
+      : descriptor_(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {
+    const bool is_regular = descriptor_ >= 0 && ::fstat(descriptor_, &info_) == 0 && S_ISREG(info_.st_mode);
+    if (is_regular) has_header_ = ::pread(descriptor_, &header_, sizeof header_, 0) == sizeof header_;
+    has_header_ = has_header_ && std::memcmp(header_.magic, detail::kMagic, sizeof header_.magic) == 0;
+    if (!is_regular && descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  }
+  ~OpenRecord() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  OpenRecord(const OpenRecord&) = delete;
+  OpenRecord& operator=(const OpenRecord&) = delete;
+
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] bool is_ours() const { return descriptor_ >= 0 && info_.st_uid == ::geteuid(); }
+  [[nodiscard]] std::uint64_t nbytes() const { return static_cast<std::uint64_t>(info_.st_size); }
+  [[nodiscard]] std::string run_path() const {
+    return has_header_ ? std::string(header_.run_path, ::strnlen(header_.run_path, sizeof header_.run_path)) : "";
+  }
+  // True if both are records that the same recorder wrote.
+  [[nodiscard]] bool is_copy_of(const OpenRecord& other) const {
+    return has_header_ && other.has_header_ && header_.pid == other.header_.pid &&
+           header_.process_start == other.header_.process_start && run_path() == other.run_path();
+  }
+
+ private:
+  int descriptor_;
+  struct ::stat info_ = {};
+  detail::FileHeader header_ = {};
+  bool has_header_ = false;
+};
+
+std::string link_target(const std::string& path) {
+  std::error_code error;
+  const std::string target = std::filesystem::read_symlink(path, error).string();
+  return error ? std::string() : target;
+}
+
+// True if the file at the record's run path is the link to it, or an earlier copy of it.
+bool is_wanted(const std::string& path, const OpenRecord& record) {
+  const std::string run_path = record.run_path();
+  if (run_path.empty()) return false;
+  const std::string target = link_target(run_path);
+  if (!target.empty()) return target == std::filesystem::absolute(path).string();
+  return OpenRecord(run_path).is_copy_of(record);
+}
+
+// Copies the record over `to` and removes it. Returns what went wrong, or nothing.
+std::string move_record(const std::string& path, const OpenRecord& record, const std::string& to) {
+  if (!record.is_ours()) return tessera::detail::concat("record ", path, " of ", to, " belongs to another user");
+  if (const int error = detail::copy_record(record.descriptor(), record.nbytes(), to); error != 0)
+    return tessera::detail::concat("record ", path, " cannot be copied to ", to, ": ", std::strerror(error));
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+  return tessera::detail::concat("record ", path, " was copied to ", to,
+                                 ", but cannot be removed: ", std::strerror(errno));
+}
+
+void add_moved(AdoptedRecords& adopted, const std::string& path, const OpenRecord& record, const std::string& to) {
+  std::string problem = move_record(path, record, to);
+  problem.empty() ? adopted.moved.push_back(to) : adopted.problems.push_back(std::move(problem));
+}
+
 }  // namespace
 
+AdoptedRecords adopt_links(const std::string& run_dir) {
+  AdoptedRecords adopted;
+  const auto self = detail::this_process();
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(run_dir, error)) {
+    const std::string name = entry.path().filename().string();
+    std::error_code ignored;
+    if (!name.starts_with("rank-") || !name.ends_with(".record") || !entry.is_symlink(ignored)) continue;
+    const std::string target = link_target(entry.path().string());
+    const auto writer = parse_name(std::filesystem::path(target).filename().string());
+    if (!writer || liveness_of(writer->first, self) != Liveness::kOrphan) continue;
+    const OpenRecord record(target);
+    if (record.is_ours()) add_moved(adopted, target, record, entry.path().string());
+  }
+  return adopted;
+}
+
+AdoptedRecords adopt_records(const std::string& run_dir) {
+  AdoptedRecords adopted = adopt_links(run_dir);
+  const std::string where = env::record_dir();
+  std::error_code error;
+  if (!std::filesystem::is_directory(where.empty() ? kDefaultDirectory : where, error)) return adopted;
+  for (const FoundRecord& found : list_records(where)) {
+    if (found.liveness != Liveness::kOrphan || found.run_path.empty()) continue;
+    const OpenRecord record(found.path);
+    const std::filesystem::path run_path = record.run_path();
+    const bool is_there = std::filesystem::equivalent(run_path.parent_path(), run_dir, error) && !error;
+    if (is_there && record.is_ours() && is_wanted(found.path, record))
+      add_moved(adopted, found.path, record, run_path.string());
+  }
+  return adopted;
+}
+
 std::vector<FoundRecord> list_records(const std::string& directory) {
-  const std::string where = directory.empty() ? "/dev/shm" : directory;
+  const std::string where = directory.empty() ? kDefaultDirectory : directory;
   std::error_code error;
   std::filesystem::directory_iterator files(where, error);
   TESSERA_CHECK_AS(IoError, !error, "listing record files in ", where, ": ", error.message());
@@ -49,21 +156,28 @@ std::vector<FoundRecord> list_records(const std::string& directory) {
     const auto writer = parse_name(file.path().filename().string());
     if (!writer || !file.is_regular_file(error) || file.is_symlink(error)) continue;
     const std::uint64_t nbytes = file.file_size(error);
-    found.push_back({file.path().string(), writer->first.pid, writer->first.start, writer->second, error ? 0 : nbytes,
-                     liveness_of(writer->first, self)});
+    const std::string path = file.path().string();
+    found.push_back({path, writer->first.pid, writer->first.start, writer->second, error ? 0 : nbytes,
+                     liveness_of(writer->first, self), OpenRecord(path).run_path()});
   }
   std::sort(found.begin(), found.end(), [](const FoundRecord& a, const FoundRecord& b) { return a.path < b.path; });
   return found;
 }
 
-RemovedOrphans remove_orphans(const std::string& directory) {
+RemovedOrphans remove_orphans(const std::string& directory, bool removes_lost) {
   RemovedOrphans result;
-  for (FoundRecord& record : list_records(directory)) {
-    if (record.liveness != Liveness::kOrphan) continue;
-    if (unlink(record.path.c_str()) == 0) {
-      result.removed.push_back(std::move(record));
-    } else if (errno != ENOENT) {  // somebody else was faster
-      result.problems.push_back(record.path + ": " + std::strerror(errno));
+  for (FoundRecord& found : list_records(directory)) {
+    if (found.liveness != Liveness::kOrphan) continue;
+    const OpenRecord record(found.path);
+    if (is_wanted(found.path, record)) {
+      std::string problem = move_record(found.path, record, record.run_path());
+      problem.empty() ? result.moved.push_back(std::move(found)) : result.problems.push_back(std::move(problem));
+    } else if (!found.run_path.empty() && !removes_lost) {
+      result.kept.push_back(std::move(found));
+    } else if (::unlink(found.path.c_str()) == 0) {
+      result.removed.push_back(std::move(found));
+    } else if (errno != ENOENT) {  // another process was faster
+      result.problems.push_back(found.path + ": " + std::strerror(errno));
     }
   }
   return result;

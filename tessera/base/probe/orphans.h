@@ -1,5 +1,6 @@
-// Record files on tmpfs and whether anybody still writes them. A killed process leaves its file, which is the point;
-// once it has been read it may go.
+// Record files on tmpfs and their owners. A killed process leaves its record there. If the process had a run directory,
+// the record belongs in it: adopt_records() copies it there and frees the memory. remove_orphans() removes records that
+// no run directory wants.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +26,35 @@ struct FoundRecord {
   int rank = 0;                     ///< of the writer
   std::uint64_t nbytes = 0;         ///< taken on tmpfs
   Liveness liveness = {};           ///< whether it still runs
+  std::string run_path = {};        ///< the file in the run directory of the writer that links to it; empty: none
 };
 
 /// The record files in a directory (empty: /dev/shm), by path. Throws IoError if it cannot be listed.
 TESSERA_API std::vector<FoundRecord> list_records(const std::string& directory = {});
 
-/// What remove_orphans() did.
-struct RemovedOrphans {
-  std::vector<FoundRecord> removed;   ///< these are gone
-  std::vector<std::string> problems;  ///< one line for each that could not be removed
+/// Result of adopt_records() and adopt_links().
+struct AdoptedRecords {
+  std::vector<std::string> moved;     ///< records that are now in the run directory, by their path there
+  std::vector<std::string> problems;  ///< one line for each record that could not be moved
 };
 
-/// Removes the files of list_records() whose process is gone, and no others.
-TESSERA_API RemovedOrphans remove_orphans(const std::string& directory = {});
+/// Moves the records of ended processes of this user into their run directory: links in `run_dir` become copies, a copy
+/// that a process made before it was killed is replaced by its last state, and the originals are removed. Each copy
+/// appears whole or not at all. Several processes may call it at the same time.
+TESSERA_API AdoptedRecords adopt_records(const std::string& run_dir);
+/// Moves only the records that a link in `run_dir` names. Also finds them after the directory was renamed.
+TESSERA_API AdoptedRecords adopt_links(const std::string& run_dir);
+
+/// Result of remove_orphans().
+struct RemovedOrphans {
+  std::vector<FoundRecord> removed = {};   ///< these are gone
+  std::vector<FoundRecord> moved = {};     ///< these are now at their run_path
+  std::vector<FoundRecord> kept = {};      ///< their run directory is gone or was renamed, and may link to them
+  std::vector<std::string> problems = {};  ///< one line for each that could not be removed or moved
+};
+
+/// Frees the files of list_records() whose process is gone. A record that a run directory links to is moved into the
+/// run directory, as adopt_records() does. A record whose run directory cannot be found is kept, unless `removes_lost`.
+TESSERA_API RemovedOrphans remove_orphans(const std::string& directory = {}, bool removes_lost = false);
 
 }  // namespace tessera::probe

@@ -277,6 +277,8 @@ Recorder& find_recorder() {
     } catch (const InvalidArgument& problem) {
       say(rank->place(), concat(problem.message(), "; recording with the defaults"));
     }
+    // A forked child that was given no place has its parent's, whose files in the run directory must stay.
+    if (has_recording_parent() && rank->place().world_size == 1) options.is_on = false;
     return std::make_shared<Recorder>(rank->place(), options);
   });
   tessera::detail::cached_recorder = &found;

@@ -1,6 +1,5 @@
 // The writers of a thread, one for each recorder it ever wrote to that is still open; almost always one.
-#include <memory>
-#include <vector>
+#include <forward_list>
 
 #include "tessera/base/probe/detail/open_recorders.h"
 #include "tessera/base/probe/recorder.h"
@@ -11,18 +10,18 @@ namespace detail {
 constinit thread_local ThreadWriter* last_writer = nullptr;
 
 struct ThreadWriters {
-  std::vector<std::unique_ptr<ThreadWriter>> list;
+  std::forward_list<ThreadWriter> list;  // a single pointer: thread-local storage is scarce
 
   ThreadWriter* find_or_add(Recorder& recorder, std::uint64_t id) {
-    for (const auto& writer : list) {
-      if (writer->recorder == id) return writer.get();
+    for (ThreadWriter& writer : list) {
+      if (writer.recorder == id) return &writer;
     }
-    std::erase_if(list, [](const auto& writer) { return !with_open_recorder(writer->recorder, [](Recorder&) {}); });
-    auto writer = std::make_unique<ThreadWriter>();
-    writer->recorder = id;
-    writer->thread = recorder.enter_thread_row();
-    list.push_back(std::move(writer));
-    return list.back().get();
+    std::erase_if(list, [](const auto& writer) { return !with_open_recorder(writer.recorder, [](Recorder&) {}); });
+    const auto thread = recorder.enter_thread_row();
+    ThreadWriter& writer = list.emplace_front();
+    writer.recorder = id;
+    writer.thread = thread;
+    return &writer;
   }
 
   ~ThreadWriters();
@@ -43,8 +42,8 @@ ThreadWriters& thread_writers() {
 ThreadWriters::~ThreadWriters() {
   is_past_end = true;
   last_writer = nullptr;
-  for (const auto& writer : list) {
-    with_open_recorder(writer->recorder, [&](Recorder& recorder) { recorder.leave_thread_row(writer->thread); });
+  for (const ThreadWriter& writer : list) {
+    with_open_recorder(writer.recorder, [&](Recorder& recorder) { recorder.leave_thread_row(writer.thread); });
   }
 }
 

@@ -32,6 +32,7 @@ inline constexpr std::uint32_t kFormatVersion = 1;
 inline constexpr std::uint32_t kByteOrder = 0x01020304;
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMaxSections = 16;
+inline constexpr std::size_t kRunPathBytes = 2048;
 inline constexpr std::size_t kMaxTables = 32;
 inline constexpr std::size_t kRowHeadBytes = 24;
 inline constexpr std::size_t kMaxRowPayload = 512 - kRowHeadBytes;
@@ -78,6 +79,7 @@ struct FileHeader {
   std::uint32_t section_count;
   std::uint32_t reserved;
   Section sections[kMaxSections];
+  char run_path[kRunPathBytes];  // the file in the run directory that links to this one, later a copy; empty: none
 };
 static_assert(sizeof(Section) == 48 && sizeof(FileHeader) <= kHeaderBytes);
 

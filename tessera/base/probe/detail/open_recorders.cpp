@@ -58,13 +58,18 @@ void after_fork_in_parent() {
   unlock_kind_registry();
   open_recorders().mutex.unlock();
 }
+std::atomic<bool> is_child_of_recorded{false};
+
 void after_fork_in_child() {
+  if (!open_recorders().list.empty()) is_child_of_recorded.store(true);
   for (const OpenRecorder& open : open_recorders().list) open.disown();
   open_recorders().list.clear();
   after_fork_in_parent();
 }
 
 }  // namespace
+
+bool has_recording_parent() { return is_child_of_recorded.load(std::memory_order_relaxed); }
 
 std::uint64_t new_recorder_id() {
   static std::atomic<std::uint64_t> last{0};

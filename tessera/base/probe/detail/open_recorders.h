@@ -10,6 +10,8 @@ class Recorder;
 
 namespace tessera::probe::detail {
 
+/// Returns true in a process that was forked from one with an open recorder.
+bool has_recording_parent();
 /// An id never used before in this process.
 std::uint64_t new_recorder_id();
 /// `end` runs at exit if the recorder is still open then; `disown` in a forked child, for the file is the parent's.

@@ -14,8 +14,12 @@
 #include <cstring>
 #include <filesystem>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/detail/process_identity.h"
+#include "tessera/base/probe/detail/record_copy.h"
+#include "tessera/base/probe/orphans.h"
+#include "tessera/base/run_directory.h"
 
 namespace tessera::probe::detail {
 namespace {
@@ -64,35 +68,6 @@ Attempt allocate_what_fits(int fd, const RecordOptions& options, const Allocate&
     attempt.nbytes = attempt.nbytes / 2 & ~std::uint64_t{4095};
     if (ftruncate(fd, 0) != 0) return attempt;  // give back what the failed attempt may have taken
   }
-}
-
-bool write_all(int fd, const std::byte* data, std::size_t nbytes, std::uint64_t offset) {
-  while (nbytes > 0) {
-    const ssize_t n = pwrite(fd, data, nbytes, static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    data += n;
-    nbytes -= static_cast<std::size_t>(n);
-    offset += static_cast<std::uint64_t>(n);
-  }
-  return true;
-}
-
-bool is_zero(const std::byte* data, std::size_t nbytes) {
-  return data[0] == std::byte{} && std::memcmp(data, data + 1, nbytes - 1) == 0;
-}
-
-// Rings that never wrapped are mostly zero: those pages stay holes. Reads through the descriptor, not the mapping,
-// since others may be writing.
-int copy_sparse(int from, int to, std::uint64_t nbytes) {
-  if (ftruncate(to, static_cast<off_t>(nbytes)) != 0) return errno;
-  std::byte page[4096];
-  for (std::uint64_t at = 0; at < nbytes; at += sizeof page) {
-    const ssize_t n = pread(from, page, sizeof page, static_cast<off_t>(at));
-    if (n <= 0) return n < 0 ? errno : EIO;
-    if (!is_zero(page, sizeof page) && !write_all(to, page, static_cast<std::size_t>(n), at)) return errno;
-  }
-  return 0;
 }
 
 }  // namespace
@@ -169,30 +144,41 @@ void RecordStore::publish() {
   std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_)).store(magic, std::memory_order_release);
 }
 
+// The header names the link before there is one: a record that has a link is known to have it (orphans.h).
 bool RecordStore::link_from(const std::string& run_dir, std::string& status) {
-  std::error_code error;
-  std::filesystem::create_directories(run_dir, error);
-  const FileHeader& own = header();
+  const auto give_up = [&](const std::string& why) {
+    status += concat("; not linked from the run directory ", run_dir, ": ", why);
+    return false;
+  };
+  try {
+    // A launcher made its directory. If that is gone by now, the run must fail, and not write to another.
+    const bool is_of_launcher = !env::run_dir_lock().empty() && run_dir == env::run_dir();
+    if (!is_of_launcher) make_run_directory(run_dir);
+  } catch (const IoError& error) {
+    return give_up(error.message());
+  }
+  for (const std::string& problem : adopt_links(run_dir).problems) status += "; " + problem;
+  FileHeader& own = header();
   const std::string name = concat("rank-", own.rank, ".", static_cast<const char*>(own.hostname), ".", own.pid, ".",
                                   path_.substr(path_.rfind('-') + 1));
   const std::string link = run_dir + "/" + name;
+  std::error_code error;
+  const std::string absolute_link = std::filesystem::absolute(link, error).string();
+  if (error || absolute_link.size() >= kRunPathBytes) return give_up("the path has more than 2047 bytes");
+  put_text(own.run_path, absolute_link);
   const std::string target = std::filesystem::absolute(path_, error).string();
   ::unlink(link.c_str());  // left by a process of the same pid, long gone
   if (symlink(target.c_str(), link.c_str()) != 0) {
-    status += concat("; not linked from the run directory ", run_dir, ": ", std::strerror(errno));
-    return false;
+    const int reason = errno;
+    put_text(own.run_path, "");
+    return give_up(std::strerror(reason));
   }
   run_path_ = link;
   return true;
 }
 
 void RecordStore::copy_to_run_dir() {
-  const std::string aside = run_path_ + ".part";
-  const int to = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  int error = to < 0 ? errno : copy_sparse(fd_, to, nbytes_);
-  if (to >= 0 && ::close(to) != 0 && error == 0) error = errno;
-  if (error == 0 && rename(aside.c_str(), run_path_.c_str()) != 0) error = errno;
-  if (error != 0) ::unlink(aside.c_str());
+  const int error = copy_record(fd_, nbytes_, run_path_);
   TESSERA_CHECK_AS(IoError, error == 0, "record file: copying ", path_, " to ", run_path_, ": ", std::strerror(error),
                    "; the original stays where it is");
 }

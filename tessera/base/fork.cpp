@@ -1,0 +1,24 @@
+#include "tessera/base/fork.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "tessera/base/error.h"
+
+namespace tessera::detail {
+
+constinit std::atomic<std::uint32_t> fork_depth{0};
+
+namespace {
+// Before main: a fork that comes before this has nothing to inherit.
+[[maybe_unused]] const int kRegistered =
+    ::pthread_atfork(nullptr, nullptr, [] { fork_depth.fetch_add(1, std::memory_order_relaxed); });
+}  // namespace
+
+void throw_forked(std::string_view what) {
+  TESSERA_THROW(NotSupported, what, ": must be used in the process that made it, got a forked child (process ",
+                ::getpid(), " of parent ", ::getppid(),
+                "); call exec after fork, or fork before the first use of Tessera");
+}
+
+}  // namespace tessera::detail

@@ -1,0 +1,14 @@
+// Copies of record files in run directories. A copy appears whole or not at all: it is written to a temporary file,
+// synced and renamed over the path, which replaces the link that was there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera::probe::detail {
+
+/// Copies a record file to `path`, in a run directory. `from` is a descriptor of the record, which its process may
+/// still be writing. Returns 0 or an errno; on an error nothing has changed.
+int copy_record(int from, std::uint64_t nbytes, const std::string& path);
+
+}  // namespace tessera::probe::detail

@@ -1,0 +1,119 @@
+#include "tessera/base/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "tessera/base/env.h"
+#include "tessera/base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr ::mode_t kPrivateDirectory = 0700;
+constexpr ::mode_t kGroupDirectory = 0750;
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+// True if the group, and nobody else, may list the directory.
+bool is_for_group(::mode_t mode) { return (mode & 0077U) == 0050U; }
+
+// Sets the mode past the umask.
+void set_mode(const std::filesystem::path& path, ::mode_t mode) {
+  const int set = ::chmod(path.c_str(), mode);
+  const int error = errno;
+  TESSERA_CHECK_AS(IoError, set == 0, "run directory '", path.string(), "': cannot set its mode: ", reason(error));
+}
+
+}  // namespace
+
+void make_run_directory(const std::filesystem::path& path, RunAccess access) {
+  const ::mode_t mode = access == RunAccess::kGroup ? kGroupDirectory : kPrivateDirectory;
+  std::error_code parent;
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), parent);
+  const bool is_new = ::mkdir(path.c_str(), mode) == 0;
+  const int error = errno;
+  if (is_new || (access == RunAccess::kGroup && std::filesystem::is_directory(path, parent)))
+    return set_mode(path, mode);
+  std::error_code none;
+  TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(path, none), "run directory '", path.string(),
+                   "' cannot be made: ", error == EEXIST ? "it is no directory" : reason(error));
+}
+
+void make_run_subdirectory(const std::filesystem::path& path) {
+  struct ::stat parent = {};
+  const int found = ::stat(path.has_parent_path() ? path.parent_path().c_str() : ".", &parent);
+  int error = errno;
+  TESSERA_CHECK_AS(IoError, found == 0, "directory '", path.string(), "' cannot be made: ", reason(error));
+  const ::mode_t mode = is_for_group(parent.st_mode) ? kGroupDirectory : kPrivateDirectory;
+  if (::mkdir(path.c_str(), mode) == 0) return set_mode(path, mode);
+  error = errno;
+  struct ::stat now = {};
+  const bool is_there = ::lstat(path.c_str(), &now) == 0;
+  TESSERA_CHECK_AS(IoError, !is_there || !S_ISLNK(now.st_mode), "directory '", path.string(),
+                   "' is a symbolic link; a run does not write through links in its directory: remove it");
+  TESSERA_CHECK_AS(IoError, is_there && S_ISDIR(now.st_mode), "directory '", path.string(),
+                   "' cannot be made: ", error == EEXIST ? "it is no directory" : reason(error));
+}
+
+::mode_t run_file_mode(const std::filesystem::path& directory) {
+  struct ::stat now = {};
+  const bool is_there = ::stat(directory.empty() ? "." : directory.c_str(), &now) == 0;
+  return is_there && is_for_group(now.st_mode) ? 0640 : 0600;
+}
+
+int open_run_file(const std::filesystem::path& path) {
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;  // a FIFO must not block
+  const ::mode_t mode = run_file_mode(path.parent_path());
+  int descriptor = ::open(path.c_str(), kFlags | O_CREAT | O_EXCL, mode);
+  if (descriptor >= 0) {
+    ::fchmod(descriptor, mode);  // past the umask
+    return descriptor;
+  }
+  int error = errno;
+  if (error == EEXIST) {
+    descriptor = ::open(path.c_str(), kFlags);
+    error = errno;
+  }
+  TESSERA_CHECK_AS(IoError, descriptor >= 0, "cannot open '", path.string(), "' to append to it: ",
+                   error == ELOOP ? "it is a symbolic link, which a run does not follow; remove it" : reason(error));
+  struct ::stat now = {};
+  if (::fstat(descriptor, &now) == 0 && S_ISREG(now.st_mode)) return descriptor;
+  ::close(descriptor);
+  TESSERA_THROW(IoError, "'", path.string(), "': must be a regular file, got another kind of file; remove it");
+}
+
+RunDirectoryLock::RunDirectoryLock(std::filesystem::path directory, const RunDirectoryLockOptions& options)
+    : directory_(std::move(directory)), descriptor_(::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  int error = errno;
+  TESSERA_CHECK_AS(IoError, descriptor_ >= 0, "run directory '", directory_.string(), "': ", reason(error));
+  struct ::stat now = {};
+  if (::fstat(descriptor_, &now) == 0) {
+    device_ = now.st_dev;
+    inode_ = now.st_ino;
+  }
+  const bool is_taken = ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (!is_taken || (options.is_rank && env::run_dir_lock() == identity())) return;
+  ::close(descriptor_);
+  TESSERA_THROW(IoError, "run directory '", directory_.string(),
+                "' is that of a run which is going on; wait for it to end, or give another with ", options.option);
+}
+
+RunDirectoryLock::~RunDirectoryLock() { ::close(descriptor_); }
+
+void RunDirectoryLock::check_in_place() const {
+  struct ::stat now = {};
+  const bool is_there = ::stat(directory_.c_str(), &now) == 0;
+  TESSERA_CHECK_AS(IoError, is_there && now.st_dev == device_ && now.st_ino == inode_, "run directory '",
+                   directory_.string(), "' was ", is_there ? "replaced" : "removed or renamed",
+                   " during the run; what the run writes would be lost");
+}
+
+std::string RunDirectoryLock::identity() const { return detail::concat(device_, ":", inode_); }
+
+}  // namespace tessera
