@@ -16,6 +16,7 @@ namespace {
 
 DeviceState& state_of(const Device& device) {
   TESSERA_CHECK(device.state() != nullptr, "this Device is empty; get one with Device::get(\"host\")");
+  device.state()->owner.check("device");
   return *device.state();
 }
 
@@ -24,11 +25,12 @@ DeviceState& state_of(const Device& device) {
 class Endings {
  public:
   static Endings& get() {
-    static auto* const one = [] {
-      std::atexit([] { get().wait(); });
-      return new Endings;
-    }();
-    return *one;
+    static constinit PerProcess<Endings> one;
+    static const int kAtExit = std::atexit([] {
+      if (Endings* own = one.find()) own->wait();
+    });
+    (void)kAtExit;
+    return one.get();
   }
   void end(DeviceState* device) {
     {
@@ -70,6 +72,7 @@ std::shared_ptr<KernelBackend> DeviceBackend::host_kernel(HostKernelFn) {
 
 Device make_device(std::unique_ptr<DeviceBackend> backend, std::string name, DeviceOptions options) {
   const std::shared_ptr<DeviceState> state(new DeviceState, [](DeviceState* last) {
+    if (!last->owner.is_this()) return;  // its threads and its memory are the parent's
     if (is_device_worker) {
       Endings::get().end(last);
     } else {
@@ -140,10 +143,18 @@ std::shared_ptr<EventState> DeviceState::add_event(std::shared_ptr<EventBackend>
 
 StreamState::~StreamState() {
   if (slot == nullptr) return;
+  if (!owner.is_this()) {
+    abandon(backend);
+    return;
+  }
   device->retire(std::move(backend), slot);
 }
 
 EventState::~EventState() {
+  if (!device->owner.is_this()) {
+    abandon(backend);
+    return;
+  }
   const std::lock_guard lock(device->mutex);
   const auto it = device->events.find(native);
   if (it != device->events.end() && it->second.expired()) device->events.erase(it);
@@ -303,6 +314,7 @@ Kernel Device::host_kernel(std::string name, HostKernelFn function) const {
 
 Kernel Module::kernel(const std::string& name) const {
   TESSERA_CHECK(backend_ != nullptr, "kernel '", name, "': this Module is empty; load one with Device::load_module");
+  device_->owner.check("module");
   auto kernel = backend_->kernel(name);
   TESSERA_CHECK(kernel != nullptr, "the module has no kernel '", name, "'; is it declared extern \"C\"?");
   return {device_, std::move(kernel), name};

@@ -9,6 +9,7 @@ namespace {
 
 EventState& state_of(const Event& event) {
   TESSERA_CHECK(event.state() != nullptr, "this Event is empty; make one with Device::create_event");
+  event.state()->device->owner.check("event");
   return *event.state();
 }
 
@@ -38,6 +39,7 @@ void note_completed(EventState& event, const Asked& point) {
 Event Event::wrap(const Device& device, void* native, EventOptions options) {
   TESSERA_CHECK(device.state() != nullptr, "Event::wrap: the Device is empty");
   TESSERA_CHECK(native != nullptr, "Event::wrap: the native event is null");
+  device.state()->owner.check("device");
   DeviceState& state = *device.state();
   {
     const std::lock_guard lock(state.mutex);

@@ -17,11 +17,13 @@ std::atomic<std::uint32_t> graphs_made{0};  // executables, in this process
 GraphState& state_of(const Graph& graph) {
   TESSERA_CHECK(graph.state() != nullptr,
                 "this Graph is empty or was destroyed; capture one with Stream::begin_capture");
+  graph.state()->device->owner.check("graph");
   return *graph.state();
 }
 
 GraphExecState& state_of(const GraphExec& exec) {
   TESSERA_CHECK(exec.state() != nullptr, "this GraphExec is empty or was destroyed; make one with Graph::instantiate");
+  exec.state()->device->owner.check("graph");
   return *exec.state();
 }
 
@@ -46,6 +48,14 @@ std::string escaped(std::string_view label) {
 }
 
 }  // namespace
+
+GraphState::~GraphState() {
+  if (device != nullptr && !device->owner.is_this()) abandon(backend);
+}
+
+GraphExecState::~GraphExecState() {
+  if (device != nullptr && !device->owner.is_this()) abandon(backend);
+}
 
 std::string_view to_string(NodeKind kind) {
   static constexpr std::string_view kNames[] = {"kernel",       "host",       "copy",  "fill",         "empty",

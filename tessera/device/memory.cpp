@@ -20,6 +20,7 @@ void check_granular(const DeviceState& device, const char* what, std::size_t val
 
 RangeState& state_of(const std::unique_ptr<RangeState>& state) {
   TESSERA_CHECK(state != nullptr, "this AddressRange is empty; make one with Device::reserve");
+  state->device->owner.check("address range");
   return *state;
 }
 
@@ -64,6 +65,10 @@ ExportedMemory::~ExportedMemory() {
 }
 
 MemoryState::~MemoryState() {
+  if (!device->owner.is_this()) {
+    abandon(backend);
+    return;
+  }
   if (!is_imported) device->own_nbytes -= nbytes;
 }
 
@@ -71,6 +76,7 @@ std::size_t Memory::nbytes() const { return state_ == nullptr ? 0 : state_->nbyt
 
 ExportedMemory Memory::export_handle() const {
   TESSERA_CHECK(state_ != nullptr, "export: this Memory is empty; make one with Device::create_memory");
+  state_->device->owner.check("memory");
   TESSERA_CHECK_AS(NotSupported, state_->device->properties.has_export, "device ", state_->device->name,
                    " cannot export memory");
   state_->device->faults.pass(DriverCall::kExport);
@@ -79,6 +85,7 @@ ExportedMemory Memory::export_handle() const {
 
 Memory Device::create_memory(std::size_t nbytes) const {
   TESSERA_CHECK(state_ != nullptr, "create_memory: this Device is empty");
+  state_->owner.check("device");
   TESSERA_CHECK(nbytes > 0, "create_memory: 0 bytes were asked for");
   check_granular(*state_, "create_memory: size", nbytes);
   state_->faults.pass(DriverCall::kCreateMemory);
@@ -94,6 +101,7 @@ Memory Device::create_memory(std::size_t nbytes) const {
 
 Memory Device::import_memory(const ExportedMemory& exported) const {
   TESSERA_CHECK(state_ != nullptr, "import_memory: this Device is empty");
+  state_->owner.check("device");
   TESSERA_CHECK(exported.fd() >= 0, "import_memory: the descriptor is closed");
   TESSERA_CHECK(exported.nbytes() > 0, "import_memory: 0 bytes were exported");
   check_granular(*state_, "import_memory: size", exported.nbytes());
@@ -108,6 +116,7 @@ Memory Device::import_memory(const ExportedMemory& exported) const {
 
 AddressRange Device::reserve(std::size_t nbytes, std::size_t alignment) const {
   TESSERA_CHECK(state_ != nullptr, "reserve: this Device is empty");
+  state_->owner.check("device");
   TESSERA_CHECK(nbytes > 0, "reserve: 0 bytes were asked for");
   check_granular(*state_, "reserve: size", nbytes);
   const std::size_t granularity = state_->properties.granularity;
@@ -125,6 +134,7 @@ AddressRange Device::reserve(std::size_t nbytes, std::size_t alignment) const {
 
 PinnedMemory Device::allocate_pinned(std::size_t nbytes) const {
   TESSERA_CHECK(state_ != nullptr, "allocate_pinned: this Device is empty");
+  state_->owner.check("device");
   TESSERA_CHECK(nbytes > 0, "allocate_pinned: 0 bytes were asked for");
   state_->faults.pass(DriverCall::kAllocatePinned);
   auto pinned = std::make_unique<PinnedState>();
@@ -135,7 +145,7 @@ PinnedMemory Device::allocate_pinned(std::size_t nbytes) const {
 }
 
 RangeState::~RangeState() {
-  if (address == nullptr) return;
+  if (address == nullptr || !device->owner.is_this()) return;
   try {
     for (const auto& [offset, memory] : mappings) device->backend->unmap(address + offset, memory->nbytes);
     device->backend->release(address, nbytes);
@@ -218,6 +228,7 @@ void AddressRange::share_with(const Device& peer, std::size_t offset, std::size_
 }
 
 PinnedState::~PinnedState() {
+  if (!device->owner.is_this()) return;
   try {
     if (address != nullptr) device->backend->free_pinned(address, nbytes);
   } catch (const std::exception& error) {  // a destructor has nobody to tell

@@ -73,6 +73,7 @@ void check_word(const char* what, const void* address) {
 Stream Stream::wrap(const Device& device, void* native, StreamOptions options) {
   TESSERA_CHECK(device.state() != nullptr, "Stream::wrap: the Device is empty");
   DeviceState& state = *device.state();
+  state.owner.check("device");
   if (state.default_stream->backend->native() == native) return device.default_stream();
   {
     const std::lock_guard lock(state.mutex);
@@ -267,6 +268,7 @@ Stream::OverlapScope::OverlapScope(const Stream& stream) : state_(stream.state_)
 }
 
 Stream::OverlapScope::~OverlapScope() {
+  if (!state_->owner.is_this()) return;
   const std::lock_guard lock(state_->mutex);
   if (--state_->overlap_depth == 0) state_->slot->set_hazard(StreamSlot::kOverlapping, false);
 }

@@ -24,13 +24,8 @@ namespace {
 
 AllocatorState& state_of(const Allocator& allocator) {
   TESSERA_CHECK(allocator.state() != nullptr, "this Allocator is empty; get one with Allocator::of(device)");
+  allocator.state()->owner.check("allocator");
   return *allocator.state();
-}
-
-void raise(std::atomic<std::int64_t>& most, std::int64_t value) {
-  std::int64_t seen = most.load(std::memory_order_relaxed);
-  while (seen < value && !most.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
-  }
 }
 
 }  // namespace
@@ -48,7 +43,7 @@ Buffer Allocator::allocate(std::size_t nbytes, const device::Stream& stream) con
       Block* block = nullptr;
       {
         const std::lock_guard lock(heap->lock);
-        if (state.special.load(std::memory_order_relaxed) == 0) [[likely]]
+        if (state.special.load(std::memory_order_relaxed) == 0 && state.live_peak.covers(*heap, nbytes)) [[likely]]
           block = heap->take(size);
         if (block != nullptr) [[likely]] {
           state.finish(*heap, *block, nbytes, slot, moment);
@@ -72,19 +67,7 @@ void AllocatorState::finish(Heap& heap, Block& block, std::size_t nbytes, const 
   block.label = detail::current_label;
   ++heap.allocations;
   heap.peak_live = std::max(heap.peak_live, heap.sums.live);
-  if (heap.sums.live > heap.published_live) [[unlikely]]
-    publish_live(heap);
   history.record_alloc(heap, block, moment);
-}
-
-// The heap lays claim to a little more than it needs, so that this is rare.
-void AllocatorState::publish_live(Heap& heap) {
-  const std::size_t claim = heap.sums.live + claim_beyond(heap.sums.live);
-  const auto delta = static_cast<std::int64_t>(claim) - static_cast<std::int64_t>(heap.published_live);
-  heap.published_live = claim;
-  if (heap.pool.is_imaginary) return;
-  const std::int64_t now = live.fetch_add(delta, std::memory_order_relaxed) + delta;
-  if (delta > 0) raise(peak_live, now);
 }
 
 std::size_t AllocatorState::round(std::size_t nbytes) const {
@@ -144,7 +127,12 @@ Buffer AllocatorState::allocate_slow(std::size_t nbytes, const device::Stream& s
   bool is_time_to_look = false;
   {
     const std::uint32_t stack = history.stack();
-    const std::lock_guard lock(block->heap->lock);
+    std::unique_lock lock(block->heap->lock);
+    while (!live_peak.covers(*block->heap, nbytes)) {
+      lock.unlock();
+      live_peak.count(*block->heap, nbytes);
+      lock.lock();
+    }
     finish(*block->heap, *block, nbytes, request.slot, moment, stack);
     is_time_to_look = history.is_time_to_look(block->heap->allocations);
   }
@@ -168,8 +156,14 @@ Heap& AllocatorState::heap_for(PoolState& pool, const device::StreamSlot& slot) 
 Heap& AllocatorState::add_heap(PoolState& pool, const device::StreamSlot* slot) {
   pool.heaps.push_back(std::make_unique<Heap>(pool, slot));
   const bool may_split = !pool.options.no_split || TESSERA_MUTANT("memory.split_in_no_split_pool");
-  pool.heaps.back()->least_remainder = may_split ? policy.least_remainder_nbytes : ~std::size_t{0};
-  return *pool.heaps.back();
+  Heap& heap = *pool.heaps.back();
+  heap.least_remainder = may_split ? policy.least_remainder_nbytes : ~std::size_t{0};
+  if (pool.is_imaginary) {
+    heap.lease = ~std::size_t{0};
+  } else {
+    live_peak.add(heap);
+  }
+  return heap;
 }
 
 AllocatorState::AllocatorState(const device::Device& of, AllocatorOptions options)
@@ -198,8 +192,9 @@ namespace {
 std::shared_ptr<AllocatorState> make_state(const device::Device& device, AllocatorOptions options) {
   TESSERA_CHECK(static_cast<bool>(device), "Allocator: the Device is empty");
   AllocatorState::end_waiting();
-  std::shared_ptr<AllocatorState> state(new AllocatorState(device, std::move(options)),
-                                        [](AllocatorState* last) { last->retire(); });
+  std::shared_ptr<AllocatorState> state(new AllocatorState(device, std::move(options)), [](AllocatorState* last) {
+    if (last->owner.is_this()) last->retire();
+  });
   const std::lock_guard lock(state->slow_mutex);
   state->history.open(*state);
   state->default_pool = &state->add_pool({.name = "default"}, {});
@@ -263,8 +258,8 @@ struct WaitingToEnd {
   std::vector<AllocatorState*> states;
 };
 WaitingToEnd& waiting_to_end() {
-  static auto* const one = new WaitingToEnd;
-  return *one;
+  static constinit PerProcess<WaitingToEnd> one;
+  return one.get();
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ using detail::Use;
 void Buffer::free(Block* block) noexcept {
   Heap& heap = *block->heap;
   AllocatorState& state = heap.pool.allocator;
+  if (!state.owner.is_this()) [[unlikely]]
+    return;  // a forked child: the block is the parent's
   if (block->extra == nullptr && block->slot == heap.slot && heap.slot->hazards() == 0) [[likely]] {
     const probe::Moment moment = state.history.now();
     const std::lock_guard lock(heap.lock);
@@ -34,8 +36,6 @@ void Buffer::free(Block* block) noexcept {
 void AllocatorState::note_block_freed(Heap& heap, Block& block, bool is_pending, probe::Moment moment,
                                       std::uint32_t stack) {
   ++heap.frees;
-  // What one heap has let go of is not to count when another has its peak.
-  if (heap.published_live > heap.sums.live + 3 * claim_beyond(heap.sums.live)) publish_live(heap);
   history.record_free(heap, block, is_pending, moment, stack);
 }
 
@@ -43,6 +43,7 @@ void Buffer::use_on(const device::Stream& stream) const {
   TESSERA_CHECK(block_ != nullptr, "use_on: the Buffer is empty");
   Heap& heap = *block_->heap;
   AllocatorState& state = heap.pool.allocator;
+  state.owner.check("buffer");
   const device::StreamSlot& slot = stream.slot();
   TESSERA_CHECK(slot.device() == state.device_key, "use_on: ", stream.name(), " is of device ", stream.device().name(),
                 ", the buffer of ", state.device.name());

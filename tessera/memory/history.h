@@ -102,7 +102,7 @@ struct RunRecord {
   TESSERA_RECORD(RunRecord, "memory_run", address, nbytes, stream, pool, is_expandable)
 };
 
-/// A pool that exists (state table memory_pool). Its number is what records call `pool`.
+/// A pool that exists (state table memory_pool), or was made (ring). Its number is what records call `pool`.
 struct MemoryPoolRow {
   std::uint32_t number;                         ///< unique in the file
   std::uint32_t allocator;                      ///< number of the allocator, unique in the file

@@ -99,8 +99,10 @@ class Rebuilder {
       finish(allocator, each);
       // Events of pools that are gone stay without a device only where nothing else is known.
       const bool is_leftover = allocator == kUnknownAllocator && each.snapshot.segments.empty() && !result.empty();
-      if (is_leftover) {
-        notes_.push_back(fmt::format("{} events belong to pools that are gone; left out", each.snapshot.trace.size()));
+      if (is_leftover || is_gone(allocator)) {
+        notes_.push_back(fmt::format("{} events belong to {} that {} gone; left out", each.snapshot.trace.size(),
+                                     allocator == kUnknownAllocator ? "pools" : "an allocator",
+                                     allocator == kUnknownAllocator ? "are" : "is"));
       } else {
         each.snapshot.modules = records_.modules;
         result.push_back(std::move(each.snapshot));
@@ -114,6 +116,12 @@ class Rebuilder {
   }
 
  private:
+  // Returns true if the allocator has no pool any more, while others have: its memory went back to the device.
+  [[nodiscard]] bool is_gone(std::uint64_t allocator) const {
+    return records_.has_all_pools && !records_.pools.empty() &&
+           std::ranges::none_of(records_.pools, [&](const auto& each) { return each.second.allocator == allocator; });
+  }
+
   Rebuilt& rebuilt(std::uint64_t allocator) { return all_[allocator]; }
 
   void add_pool(const HistoryPool& pool) {
@@ -126,10 +134,9 @@ class Rebuilder {
   Rebuilt& owner_of(std::uint32_t pool) {
     const auto found = records_.allocator_of_pool.find(pool);
     const bool is_known = found != records_.allocator_of_pool.end();
-    // With one allocator in the file there is no doubt.
-    const std::uint64_t allocator = is_known           ? found->second
-                                    : all_.size() == 1 ? all_.begin()->first
-                                                       : kUnknownAllocator;
+    // A pool without a row is gone, perhaps with its allocator, unless rows are missing in the table.
+    const bool is_only = all_.size() == 1 && !records_.has_all_pools;
+    const std::uint64_t allocator = is_known ? found->second : is_only ? all_.begin()->first : kUnknownAllocator;
     Rebuilt& owner = rebuilt(allocator);
     if (!records_.pools.contains(pool)) owner.unknown_pools.insert(pool);
     return owner;

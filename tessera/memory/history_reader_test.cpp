@@ -199,6 +199,25 @@ TEST_F(HistoryReader, APoolThatIsGoneBelongsToItsKeyframesAllocator) {
   EXPECT_EQ(snapshots[1].pools[1].name, "pool 7 (gone)");
 }
 
+TEST_F(HistoryReader, AnAllocatorThatIsGoneIsNotShownAsAnother) {
+  pool(1, 0, {}, "host", "default");
+  map(0, 2 * kMiB);
+  alloc(0, 512);
+  pool(2, 1, {}, "host", "default");
+  write(MemoryPoolRow{2, 1, 0, 0, id("host"), id("default")});
+  write(MapRecord{0x10000000, 2 * kMiB, 0, 2, true, false});
+  write(AllocRecord{0x10000000, 100, 512, 0, 2, {}, {}});
+  rows.back().release();  // its memory goes back with it, without a record
+  Snapshot snapshot = read_one();
+  EXPECT_EQ(snapshot.totals().reserved_nbytes, 2 * kMiB);
+  EXPECT_EQ(snapshot.totals().live_nbytes, 512u);
+  EXPECT_EQ(snapshot.trace.size(), 2u);
+  EXPECT_THAT(notes, Contains("2 events belong to an allocator that is gone; left out"));
+  write(MapRecord{0x20000000, 2 * kMiB, 0, 3, true, false});  // of a pool whose making the ring has forgotten
+  snapshot = read_one();
+  EXPECT_EQ(snapshot.totals().reserved_nbytes, 2 * kMiB);
+}
+
 TEST_F(HistoryReader, AFileWhoseAllocatorIsGoneStillShowsItsTrace) {
   map(0, 2 * kMiB);
   alloc(0, 512);

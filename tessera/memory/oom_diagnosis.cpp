@@ -103,6 +103,19 @@ Answer limit(const Case& c) {
                   format_bytes(facts.limit_nbytes), format_bytes(reserved), format_bytes(facts.device_free_nbytes))};
 }
 
+// The device has room, but the kernel maps no more for this process. A reservation takes more addresses than the
+// request has bytes, so what is left of the limit says little.
+Answer address_limit(const Case& c) {
+  const OomFacts& facts = c.facts;
+  if (facts.address_limit_nbytes == 0) return std::nullopt;
+  if (facts.device_total_nbytes != 0 && facts.device_free_nbytes < c.growth) return std::nullopt;
+  return OomDiagnosis{OomCause::kLimit,
+                      fmt::format("the address space of the process is limited to {} (ulimit -v), of which {} are in "
+                                  "use; the device has {} free; raise the limit",
+                                  format_bytes(facts.address_limit_nbytes), format_bytes(facts.address_nbytes),
+                                  format_bytes(facts.device_free_nbytes))};
+}
+
 Answer others(const Case& c) {
   const OomAccount& account = c.account;
   const std::uint64_t used = account.reserved.live_nbytes + account.reserved.rounding_nbytes;
@@ -186,7 +199,8 @@ OomAccount account_of(const OomFacts& facts) {
 
 OomDiagnosis diagnose(const OomFacts& facts) {
   const Case what(facts);
-  for (const auto question : {&larger_than_device, &pending, &fragmentation, &private_pool, &limit, &others}) {
+  for (const auto question :
+       {&larger_than_device, &pending, &fragmentation, &private_pool, &limit, &address_limit, &others}) {
     if (Answer answer = question(what)) return *std::move(answer);
   }
   return label_grew(what);

@@ -25,7 +25,7 @@ enum class OomCause : std::uint8_t {
   kPending,           ///< enough is freed, but streams or graphs may still use it
   kFragmentation,     ///< enough is cached, in pieces that are too small
   kPrivatePool,       ///< enough is cached in another pool that keeps it to itself
-  kLimit,             ///< the device has room, the limit set on the allocator has none
+  kLimit,             ///< the device has room, the limit set on the allocator or on the process has none
   kOtherProcess,      ///< other processes hold most of the device
   kOutsideAllocator,  ///< this process holds most of the device outside the allocator
   kLabelGrew,         ///< it is all in use; one label holds the largest part
@@ -49,6 +49,8 @@ struct OomFacts {
   std::optional<std::uint64_t> process_nbytes = {};  ///< held by this process in all; nothing: not known
   std::uint64_t other_allocators_nbytes = 0;         ///< reserved by other allocators of this process on this device
   std::uint64_t limit_nbytes = 0;                    ///< set on the allocator; 0: none
+  std::uint64_t address_limit_nbytes = 0;            ///< of the process's address space (RLIMIT_AS); 0: none
+  std::uint64_t address_nbytes = 0;                  ///< of the process's address space in use, if it has a limit
   std::vector<PoolId> borrowable_pools = {};         ///< those that lend their cached memory
   Snapshot snapshot = {};                            ///< what the allocator holds
   std::vector<std::string> ladder = {};              ///< steps that were tried, with their results

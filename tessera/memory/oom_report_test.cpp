@@ -125,6 +125,12 @@ TEST(OomCause, TheLimitIsReached) {
   expect_cause(facts.want(200 * kMiB, 70 * kGiB), OomCause::kLimit, "the limit is set to 4 GiB");
   facts.facts.device_free_nbytes = 10 * kMiB;  // raising it would not help
   EXPECT_NE(diagnose(facts.facts).cause, OomCause::kLimit);
+  facts.facts.limit_nbytes = 0;
+  facts.facts.address_limit_nbytes = 5 * kGiB;
+  facts.facts.address_nbytes = 4 * kGiB;
+  expect_cause(facts.want(200 * kMiB, 70 * kGiB), OomCause::kLimit,
+               "the address space of the process is limited to 5 GiB (ulimit -v), of which 4 GiB are in use");
+  EXPECT_NE(diagnose(facts.want(200 * kMiB, 0)).cause, OomCause::kLimit) << "the device is full as well";
 }
 
 TEST(OomCause, AnotherProcessHoldsTheDevice) {

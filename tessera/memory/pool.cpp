@@ -13,6 +13,7 @@ namespace {
 
 PoolState& state_of(const Pool& pool) {
   TESSERA_CHECK(pool.state() != nullptr, "this Pool is empty; make one with Allocator::create_pool");
+  pool.state()->allocator.owner.check("pool");
   return *pool.state();
 }
 
@@ -35,6 +36,7 @@ PoolState& AllocatorState::add_pool(PoolOptions options, PoolId id, bool is_imag
 
 Pool Allocator::create_pool(PoolOptions options) const {
   TESSERA_CHECK(state_ != nullptr, "create_pool: this Allocator is empty");
+  state_->owner.check("allocator");
   const std::lock_guard lock(state_->slow_mutex);
   PoolState& pool = state_->add_pool(std::move(options),
                                      {0, TESSERA_MUTANT("memory.pool_ids_repeat") ? 1 : ++state_->last_user_pool});
@@ -52,6 +54,7 @@ std::shared_ptr<PoolState> AllocatorState::handle_to(PoolState& pool) {
 }
 
 void AllocatorState::release_pool(PoolState& pool) noexcept {
+  if (!owner.is_this()) return;
   const std::lock_guard lock(slow_mutex);
   pool.is_closed = true;
   if (!TESSERA_MUTANT("memory.closed_pool_stays")) shrink_closed(pool);
@@ -65,7 +68,6 @@ void AllocatorState::shrink_closed(PoolState& pool) noexcept {
   std::size_t left = 0;
   for (const auto& heap : pool.heaps) {
     const std::lock_guard heap_lock(heap->lock);
-    publish_live(*heap);
     left += pool.is_imaginary ? heap->sums.live_blocks : heap->sums.mapped;
   }
   if (left > 0 || pool.borrowers > 0) return;
@@ -73,7 +75,7 @@ void AllocatorState::shrink_closed(PoolState& pool) noexcept {
   for (const auto& heap : pool.heaps) {
     free_segments(*heap);
     if (pool.is_imaginary) continue;
-    live.fetch_sub(static_cast<std::int64_t>(heap->published_live), std::memory_order_relaxed);
+    live_peak.remove(*heap);
     gone_peaks += heap->peak_live;
   }
   std::erase_if(pools, [&](const auto& one) { return one.get() == &pool; });

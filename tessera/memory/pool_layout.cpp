@@ -16,6 +16,7 @@ using detail::Segment;
 
 PoolLayout Pool::checkpoint() const {
   TESSERA_CHECK(state_ != nullptr, "checkpoint: this Pool is empty");
+  state_->allocator.owner.check("pool");
   PoolLayout layout;
   layout.pool = state_->id;
   const std::lock_guard slow(state_->allocator.slow_mutex);
@@ -101,6 +102,7 @@ Block* resurrect(Heap& heap, const PoolLayout::Piece& piece) {
 
 std::vector<Buffer> Pool::restore(const PoolLayout& layout, std::vector<Buffer> give_up) const {
   TESSERA_CHECK(state_ != nullptr, "restore: this Pool is empty");
+  state_->allocator.owner.check("pool");
   TESSERA_CHECK(layout.pool == state_->id, "restore of pool '", state_->name, "': the layout is of another pool");
   AllocatorState& allocator = state_->allocator;
   give_up.clear();
@@ -138,6 +140,7 @@ std::vector<Buffer> Pool::restore(const PoolLayout& layout, std::vector<Buffer> 
     throw;
   }
   unlock();
+  if (!restored.empty()) allocator.live_peak.count(*state_->heaps.front(), 0);
   return restored;
 }
 

@@ -104,8 +104,8 @@ Statistics AllocatorState::statistics() {
     out.frees += heap->frees;
   }
   out.peak_reserved_nbytes = peak_reserved;
-  // Both are bounds: the heaps' own peaks need not have been at one time, and what heaps claim is a little more.
-  out.peak_live_nbytes = std::min(peaks, static_cast<std::uint64_t>(std::max<std::int64_t>(peak_live, 0)));
+  // Both are bounds: the heaps' own peaks need not have been at one time, and the common one is a little too high.
+  out.peak_live_nbytes = std::min(peaks, live_peak.peak());
   const detail::Counters& c = counters;
   out.covered_reuses = c.covered_reuses;
   out.device_waits = c.device_waits;
@@ -124,19 +124,21 @@ Statistics AllocatorState::statistics() {
   return out;
 }
 
-Statistics Allocator::statistics() const { return state_->statistics(); }
-Snapshot Allocator::snapshot() const { return state_->snapshot(nullptr); }
+Statistics Allocator::statistics() const {
+  state_->owner.check("allocator");
+  return state_->statistics();
+}
+Snapshot Allocator::snapshot() const {
+  state_->owner.check("allocator");
+  return state_->snapshot(nullptr);
+}
 
 void Allocator::reset_peaks() const {
+  state_->owner.check("allocator");
   const std::lock_guard slow(state_->slow_mutex);
   state_->peak_reserved = state_->reserved.load();
   state_->gone_peaks = 0;
-  for (Heap* heap : state_->all_heaps()) {
-    const std::lock_guard lock(heap->lock);
-    heap->peak_live = heap->sums.live;
-    state_->publish_live(*heap);
-  }
-  state_->peak_live = state_->live.load();
+  state_->live_peak.reset();
 }
 
 }  // namespace tessera::memory

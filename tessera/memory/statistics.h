@@ -14,7 +14,8 @@ namespace tessera::memory {
 struct TESSERA_API Statistics {
   Totals now = {};                         ///< what it holds
   std::uint64_t peak_reserved_nbytes = 0;  ///< most that was mapped since the last reset_peaks()
-  /// Most that was live: exact with one stream; with several at most 1/64 and 48 KiB a stream too much.
+  /// Most bytes that were live: exact with one stream; with several at most 1/64 and 32 KiB per stream and pool too
+  /// high.
   std::uint64_t peak_live_nbytes = 0;
 
   std::uint64_t allocations = 0;      ///< blocks handed out

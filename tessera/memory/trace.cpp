@@ -1,11 +1,6 @@
 #include "tessera/memory/trace.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <deque>
@@ -14,6 +9,7 @@
 #include <utility>
 
 #include "tessera/base/error.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/memory/policy.h"
 
 namespace tessera::memory {
@@ -21,6 +17,7 @@ namespace {
 
 constexpr std::string_view kHeader = "Thread,Time,Action,Pointer,Size,Stream";
 constexpr std::size_t kColumns = 6;
+constexpr std::uint64_t kMostCsvNbytes = std::uint64_t{1} << 34;  // of a log that is read
 enum Column : std::size_t { kThread, kTime, kAction, kPointer, kSize, kStream };
 constexpr std::array<std::string_view, kColumns> kNames = {"Thread", "Time", "Action", "Pointer", "Size", "Stream"};
 
@@ -176,19 +173,6 @@ class CsvTrace {
   std::uint32_t last_number_ = 0;
 };
 
-std::string read_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  TESSERA_CHECK_AS(IoError, fd >= 0, "log ", path, ": ", std::strerror(errno));
-  std::string text;
-  std::string part(std::size_t{1} << 20, '\0');
-  ssize_t count = 0;
-  while ((count = ::read(fd, part.data(), part.size())) > 0) text.append(part, 0, static_cast<std::size_t>(count));
-  const int problem = errno;
-  ::close(fd);
-  TESSERA_CHECK_AS(IoError, count == 0, "log ", path, ": ", std::strerror(problem));
-  return text;
-}
-
 }  // namespace
 
 Trace parse_rmm_csv(std::string_view text, const std::string& name) {
@@ -221,8 +205,8 @@ Trace parse_rmm_csv(std::string_view text, const std::string& name) {
 
 Trace read_trace(const std::string& path, const std::string& device) {
   constexpr std::string_view kRecordMagic = "TSRECORD";
-  const std::string text = read_file(path);
-  if (std::string_view(text).starts_with(kRecordMagic)) return read_record_trace(path, device);
+  if (RegularFile(path).read(0, kRecordMagic.size()) == kRecordMagic) return read_record_trace(path, device);
+  const std::string text = read_regular_file(path, kMostCsvNbytes);
   TESSERA_CHECK(std::string_view(text).starts_with("Thread,"), "log ", path,
                 " is neither a record file nor a CSV that begins with '", kHeader, "'");
   return parse_rmm_csv(text, path);

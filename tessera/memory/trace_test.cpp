@@ -2,6 +2,7 @@
 #include "tessera/memory/trace.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -10,6 +11,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/probe/recorder.h"
+#include "tessera/base/testing/expect_error.h"
 #include "tessera/memory/decorators.h"
 #include "tessera/memory/history.h"
 #include "tessera/memory/null_upstream.h"
@@ -85,6 +87,15 @@ TEST(RmmCsv, FieldsMayBeQuotedAndLinesEndAsOnWindows) {
       "1,t,free,0x10,8,x\r\n\r\n");
   EXPECT_EQ(trace.ops.size(), 3u);
   EXPECT_EQ(trace.streams, 1u);
+}
+
+// Opening a FIFO would wait for a writer, and reading a device would never end.
+TEST(RmmCsv, OnlyRegularFilesAreRead) {
+  const std::string fifo = ::testing::TempDir() + "tessera_trace_fifo." + std::to_string(::getpid());
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  expect_error<IoError>([&] { (void)read_trace(fifo); }, {"must be a regular file, got a FIFO"});
+  expect_error<IoError>([&] { (void)read_trace("/dev/zero"); }, {"must be a regular file, got a device"});
+  ::unlink(fifo.c_str());
 }
 
 TEST(RmmCsv, TheLastLineNeedsNoEnd) {

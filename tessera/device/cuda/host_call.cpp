@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "tessera/base/caught.h"
 #include "tessera/base/mutant.h"
 #include "tessera/device/cuda/cuda_context.h"
 #include "tessera/device/cuda/cuda_graph.h"
@@ -16,7 +17,7 @@ std::exception_ptr outcome_of(HostFunction& body) noexcept {
     body();
   } catch (...) {
     if (TESSERA_MUTANT("cuda.host_fn_error_lost")) return nullptr;
-    return std::current_exception();
+    return caught_error("a host function on a CUDA stream");
   }
   return nullptr;
 }

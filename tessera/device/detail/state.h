@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tessera/base/fork.h"
 #include "tessera/base/mutant.h"
 #include "tessera/device/backend.h"
 #include "tessera/device/detail/access_checker.h"
@@ -74,6 +75,7 @@ struct CaptureState {
 struct DeviceState : std::enable_shared_from_this<DeviceState> {
   ~DeviceState();
 
+  const OwnerProcess owner;  // of everything that is made through it
   std::string name;
   DeviceProperties properties;
   std::unique_ptr<DeviceBackend> backend;
@@ -106,6 +108,7 @@ struct DeviceState : std::enable_shared_from_this<DeviceState> {
 struct StreamState {
   ~StreamState();
 
+  const OwnerProcess owner;
   DeviceState* device = nullptr;
   std::shared_ptr<DeviceState> keep_device;  // null for the default stream, which the device owns
   std::unique_ptr<StreamBackend> backend;
@@ -161,6 +164,7 @@ struct EventState {
 };
 
 struct GraphState {
+  ~GraphState();
   std::shared_ptr<DeviceState> device;
   std::unique_ptr<GraphBackend> backend;
   std::vector<std::shared_ptr<EventState>> external_records;
@@ -168,6 +172,7 @@ struct GraphState {
 };
 
 struct GraphExecState {
+  ~GraphExecState();
   std::shared_ptr<DeviceState> device;
   std::shared_ptr<GraphExecBackend> backend;
   std::mutex mutex;

@@ -148,6 +148,7 @@ TEST(HostMemory, ReservesAtTheAlignmentAskedFor) {
 }
 
 TEST(HostMemoryDeathTest, UntouchableWhereNothingIsMappedOrProtected) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // by exec: a forked child has none of the memory
   const Device device = make_host_device();
   AddressRange range = device.reserve(2 * kUnit);
   auto touch = [](std::byte* at) { *static_cast<volatile std::byte*>(at) = std::byte{1}; };

@@ -12,6 +12,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
+#include "tessera/base/testing/expect_error.h"
 #include "tessera/device/host/host_device.h"
 
 namespace tessera::device::host {
@@ -405,6 +406,17 @@ TEST(Replay, AFailingBranchSkipsTheRestAndParksItsError) {
     EXPECT_THROW(a.synchronize(), std::runtime_error);
     EXPECT_THROW(outside.synchronize(), std::runtime_error);
     EXPECT_FALSE(ran);
+  }
+}
+
+TEST(HostStream, ReportsExceptionsThatAreNoStdException) {
+  for (const Mode mode : {Mode::kInline, Mode::kThreaded}) {
+    const Stream stream = make(mode).default_stream();
+    stream.run([] { throw 7; });
+    expect_error<AbortedError>([&] { stream.synchronize(); }, {"default stream", "std::exception", "type int"});
+    stream.reset_error();
+    stream.run([] { throw std::string("broken"); });
+    expect_error<AbortedError>([&] { stream.synchronize(); }, {"broken"});
   }
 }
 

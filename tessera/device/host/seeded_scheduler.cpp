@@ -3,12 +3,16 @@
 // slots are evaluated there too, so no condition ever runs beside a participant.
 #include "tessera/device/host/seeded_scheduler.h"
 
+#include <cxxabi.h>
+
 #include <atomic>
 #include <condition_variable>
+#include <forward_list>
 #include <map>
 #include <mutex>
 #include <thread>
 
+#include "tessera/base/caught.h"
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 
@@ -45,8 +49,8 @@ struct SchedulerSlot {
 namespace {
 
 // The slots of this thread: one, but for a thread that takes part in several schedulers.
-std::vector<std::shared_ptr<SchedulerSlot>>& own_slots() {
-  thread_local std::vector<std::shared_ptr<SchedulerSlot>> slots;
+std::forward_list<std::shared_ptr<SchedulerSlot>>& own_slots() {
+  thread_local std::forward_list<std::shared_ptr<SchedulerSlot>> slots;
   return slots;
 }
 
@@ -201,7 +205,7 @@ SeededScheduler::Participant::Participant(std::shared_ptr<SeededScheduler> sched
   Impl& impl = *scheduler_->impl_;
   std::unique_lock lock(impl.mutex);
   slot_ = impl.add_slot(std::move(name));
-  own_slots().push_back(slot_);
+  own_slots().push_front(slot_);
   if (impl.running == nullptr) impl.dispatch();
   impl.await_baton(lock, *slot_);
 }
@@ -232,22 +236,28 @@ std::uint64_t SeededScheduler::spawn_unranked(std::string name, std::function<vo
   try {
     std::thread thread([self = shared_from_this(), slot, body = std::move(body)]() mutable {
       Impl& shared = *self->impl_;
-      own_slots().push_back(slot);
+      own_slots().push_front(slot);
       {
         std::unique_lock held(shared.mutex);
         shared.await_baton(held, *slot);
       }
+      const auto end = [&] {
+        body = nullptr;  // what it captured goes while the baton is held, so that its destructors follow the seed too
+        own_slots().clear();
+        const std::lock_guard held(shared.mutex);
+        shared.remove_slot(*slot);
+        shared.running = nullptr;
+        shared.dispatch();
+      };
       try {
         body();
+      } catch (const abi::__forced_unwind&) {
+        end();  // pthread_exit: the thread ends, and others go on
+        throw;
       } catch (...) {
-        slot->error = std::current_exception();
+        slot->error = caught_error("a thread of the seeded scheduler");
       }
-      body = nullptr;  // what it captured goes while the baton is held, so that its destructors follow the seed too
-      own_slots().clear();
-      const std::lock_guard held(shared.mutex);
-      shared.remove_slot(*slot);
-      shared.running = nullptr;
-      shared.dispatch();
+      end();
     });
     impl.threads.emplace(slot->id, std::pair(std::move(thread), slot));
   } catch (...) {

@@ -3,7 +3,6 @@
 // the order of the heaps), then a stream's own.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -13,11 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/fork.h"
 #include "tessera/base/rank.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/detail/growth.h"
 #include "tessera/memory/detail/history_writer.h"
+#include "tessera/memory/detail/live_peak.h"
 #include "tessera/memory/detail/pool_state.h"
 
 namespace tessera::memory {
@@ -61,6 +62,8 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   AllocatorState(const device::Device& device, AllocatorOptions options);
   ~AllocatorState();
 
+  const OwnerProcess owner;
+
   // allocator.cpp
   Buffer allocate_slow(std::size_t nbytes, const device::Stream& stream);
   detail::Heap& heap_for(PoolState& pool, const device::StreamSlot& slot);
@@ -70,9 +73,6 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   /// The last step of every allocation: `block` is taken, its heap's lock is held.
   void finish(detail::Heap& heap, Block& block, std::size_t nbytes, const device::StreamSlot& slot,
               probe::Moment moment, std::uint32_t stack = 0);
-  void publish_live(detail::Heap& heap);
-  /// What a heap with so many live bytes claims beyond them when it tells the allocator, so that it tells it rarely.
-  static std::size_t claim_beyond(std::size_t live) { return std::max(std::size_t{16} << 10, live / 256); }
   PoolState& add_pool(PoolOptions options, PoolId id, bool is_imaginary = false);
   std::shared_ptr<PoolState> handle_to(PoolState& pool);
   void release_pool(PoolState& pool) noexcept;
@@ -141,6 +141,7 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
 
   device::Device device;
   const device::DeviceState* device_key = nullptr;
+  PoolState* default_pool = nullptr;
   std::string name;
   Policy policy;
   std::atomic<std::size_t> limit{0};  ///< 0: none
@@ -156,14 +157,13 @@ struct AllocatorState : std::enable_shared_from_this<AllocatorState> {
   detail::HistoryWriter history;
   detail::Counters counters;
   std::atomic<std::size_t> reserved{0}, peak_reserved{0};
-  std::atomic<std::int64_t> live{0}, peak_live{0};  ///< as published by the heaps
+  detail::LivePeak live_peak;
 
   std::mutex slow_mutex;
   std::vector<detail::FreePiece> aside;           ///< by requests that wait for streams; anyone may give it back
   int waiting = 0;                                ///< such requests
   std::vector<std::unique_ptr<PoolState>> pools;  ///< the default one first
-  PoolState* default_pool = nullptr;
-  std::size_t gone_peaks = 0;  ///< peaks of heaps that are gone, since the peaks were reset
+  std::size_t gone_peaks = 0;                     ///< peaks of heaps that are gone, since the peaks were reset
   std::uint64_t last_user_pool = 0;
   std::uint64_t last_graph_pool = 0;
   std::atomic<std::uint32_t> last_graph{0};

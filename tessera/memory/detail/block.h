@@ -66,8 +66,8 @@ enum class Phase : std::uint8_t { kLive, kReady, kPending, kHole, kTaken };
 
 }  // namespace detail
 
-/// See the head of this file.
-struct Block {
+/// See the head of this file. Two cache lines, which no block of another heap shares.
+struct alignas(64) Block {
   std::byte* address = nullptr;
   std::size_t size = 0;
   std::size_t requested = 0;
@@ -90,5 +90,6 @@ struct Block {
 
   [[nodiscard]] std::byte* end() const { return address + size; }
 };
+static_assert(sizeof(Block) == 128);
 
 }  // namespace tessera::memory

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,8 +24,12 @@ struct PoolState;
 
 namespace tessera::memory::detail {
 
+/// The unit in which cores share memory.
+inline constexpr std::size_t kCacheLine = 64;
+
 /// Not thread-safe by itself: `lock` guards everything below it. What changes segments also holds the slow lock.
-class Heap {
+/// Aligned, so that heaps of two threads share no cache line.
+class alignas(kCacheLine) Heap {
  public:
   Heap(PoolState& of_pool, const device::StreamSlot* of_stream) : pool(of_pool), slot(of_stream) {}
   ~Heap();
@@ -202,13 +207,19 @@ class Heap {
   std::size_t least_remainder = kAlignment;
 
   mutable HeapLock lock;
-  Space spaces[2];  ///< small, large
   HeapSums sums;
-  std::size_t published_live = 0;  ///< what the allocator's counter knows: at least sums.live
-  std::size_t peak_live = 0;       ///< most of sums.live since the peaks were reset
-  std::uint64_t last_moment = 0;   ///< of its latest record: of two records about one address the later has the later
+  std::size_t lease = 0;          ///< live bytes that the allocator's peak includes (live_peak.h): at least sums.live
+  std::size_t peak_live = 0;      ///< most of sums.live since the peaks were reset
+  std::uint64_t last_moment = 0;  ///< of its latest record: of two records about one address the later has the later
   std::uint64_t allocations = 0;
   std::uint64_t frees = 0;
+  std::array<std::uint64_t, 8> label_strings = {};  ///< label << 32 | its string, by the label's last bits
+
+ private:
+  Block* spare_ = nullptr;
+
+ public:
+  Space spaces[2];  ///< small, large
 
  private:
   /// Makes the last `nbytes` of a free block one of their own, free for the same reasons.
@@ -216,7 +227,6 @@ class Heap {
   void split(Space& space, Block& block, std::size_t size);
   void more_blocks();
 
-  Block* spare_ = nullptr;
   std::vector<std::unique_ptr<BlockExtra>> spare_extras_;
   std::vector<std::unique_ptr<Block[]>> blocks_;
 };

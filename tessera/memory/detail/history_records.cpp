@@ -17,6 +17,13 @@ class Decoder {
  public:
   Decoder(const probe::RecordFile& file, std::vector<std::string>& notes) : file_(file), notes_(notes) {}
 
+  /// Returns the pool whose making this record tells of, if it does.
+  std::optional<MemoryPoolRow> made_pool(const probe::RecordRef& ref) {
+    const auto [known, is_new] = is_pool_.try_emplace(ref.kind, false);
+    if (is_new) known->second = file_.as<MemoryPoolRow>(ref).has_value();
+    return known->second ? file_.as<MemoryPoolRow>(ref) : std::nullopt;
+  }
+
   std::optional<HistoryRecord> decode(const probe::RecordRef& ref) {
     const auto known = kinds_.find(ref.kind);
     if (known != kinds_.end()) return known->second != nullptr ? known->second(file_, ref) : std::nullopt;
@@ -60,6 +67,7 @@ class Decoder {
   const probe::RecordFile& file_;
   std::vector<std::string>& notes_;
   std::unordered_map<std::uint16_t, Decode> kinds_;
+  std::unordered_map<std::uint16_t, bool> is_pool_;
 };
 
 template <class T>
@@ -90,6 +98,7 @@ void read_pools(const probe::RecordFile& file, HistoryRecords& records) {
     pool.name = field<std::string>(row, "name").value_or("");
     records.pools.emplace(static_cast<std::uint32_t>(*number), std::move(pool));
   }
+  records.has_all_pools = torn == 0 && table->refused == 0;
   if (torn > 0) records.notes.push_back(fmt::format("{} rows of the table of pools are torn; left out", torn));
   for (const auto& [number, pool] : records.pools) records.allocator_of_pool[number] = pool.allocator;
 }
@@ -182,6 +191,10 @@ HistoryRecords HistoryRecords::read(const probe::RecordFile& file) {
     const bool is_current = std::uint64_t{ref.lap} * ring.slots + ref.slot >= ring.overwritten;
     if (is_current && !is_contiguous) records.events.clear();
     is_contiguous = is_contiguous || is_current;
+    if (const auto made = decoder.made_pool(ref)) {
+      records.allocator_of_pool.emplace(made->number, made->allocator);
+      continue;
+    }
     if (auto record = decoder.decode(ref))
       records.events.push_back({*record, file.info().clock.wall_ns(ref.ticks), ref.thread});
   }

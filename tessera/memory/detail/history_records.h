@@ -43,6 +43,7 @@ struct HistoryRecords {
   std::map<std::uint32_t, std::size_t> keyframes;            // by allocator: the event that begins its last whole one
   std::vector<std::pair<std::string, std::string>> modules;  // names in stacks, and the file of each
   bool is_cut = false;                                       // older records were overwritten
+  bool has_all_pools = true;                                 // no row of the table of pools is torn or was refused
   std::vector<std::string> notes;
 
   static HistoryRecords read(const probe::RecordFile& file);

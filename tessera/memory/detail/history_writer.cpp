@@ -68,17 +68,27 @@ void HistoryWriter::add_pool(PoolState& pool) {
   }
   probe::Recorder* recorder = recorder_.load();
   if (recorder == nullptr) return;
-  pool.row = recorder->table<MemoryPoolRow>().claim({pool.number, number_, pool.id.graph, pool.id.user,
-                                                     recorder->intern(allocator_->name), recorder->intern(pool.name)});
+  const MemoryPoolRow row{pool.number,
+                          number_,
+                          pool.id.graph,
+                          pool.id.user,
+                          recorder->intern(allocator_->name),
+                          recorder->intern(pool.name)};
+  pool.row = recorder->table<MemoryPoolRow>().claim(row);
+  recorder->write(probe::Ring::kMemory, row);  // the row is released with the pool
 }
 
-probe::StringId HistoryWriter::known_label_string(LabelId label) {
-  const std::uint64_t last = last_label_.load(std::memory_order_relaxed);
-  if (last >> 32 == label) return probe::StringId(static_cast<std::uint32_t>(last));
+probe::StringId HistoryWriter::known_label_string(Heap& heap, LabelId label) {
+  std::uint64_t& kept = heap.label_strings[label % heap.label_strings.size()];
+  if (kept >> 32 != label) kept = std::uint64_t{label} << 32 | find_label_string(label).value();
+  return probe::StringId(static_cast<std::uint32_t>(kept));
+}
+
+probe::StringId HistoryWriter::find_label_string(LabelId label) {
+  if (label == 0) return {};
   const std::lock_guard lock(labels_mutex_);
   auto [it, is_new] = labels_.try_emplace(label);
   if (is_new) it->second = recorder_.load()->intern(Label::text_of(label));
-  last_label_ = std::uint64_t{label} << 32 | it->second.value();
   return it->second;
 }
 
@@ -99,7 +109,7 @@ void HistoryWriter::record_alloc(Heap& heap, const Block& block, probe::Moment m
   recorder->write_at(
       next_moment(heap, moment), probe::Ring::kMemory,
       AllocRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size, block.slot->id().value(),
-                  heap.pool.number, label_string(block.label), probe::StringId(block.stack)});
+                  heap.pool.number, label_string(heap, block.label), probe::StringId(block.stack)});
 }
 
 void HistoryWriter::record_free(Heap& heap, const Block& block, bool is_pending, probe::Moment moment,
@@ -109,7 +119,7 @@ void HistoryWriter::record_free(Heap& heap, const Block& block, bool is_pending,
   recorder->write_at(
       next_moment(heap, moment), probe::Ring::kMemory,
       FreeRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.slot->id().value(),
-                 heap.pool.number, label_string(current_label), probe::StringId(stack), is_pending});
+                 heap.pool.number, label_string(heap, current_label), probe::StringId(stack), is_pending});
 }
 
 void HistoryWriter::record_reusable(Heap& heap, const Block& block, bool by_wait, probe::Moment moment) {
@@ -133,7 +143,7 @@ void HistoryWriter::record_oom(std::size_t nbytes, std::size_t device_free, Stre
   probe::Recorder* recorder = recorder_.load(std::memory_order_relaxed);
   if (recorder == nullptr) return;
   recorder->write(probe::Ring::kMemory,
-                  OutOfMemoryRecord{nbytes, device_free, stream.value(), pool, label_string(current_label)});
+                  OutOfMemoryRecord{nbytes, device_free, stream.value(), pool, find_label_string(current_label)});
 }
 
 void HistoryWriter::write_keyframes_if_due() {
@@ -183,7 +193,7 @@ void HistoryWriter::write_keyframe(probe::Recorder& recorder, RankHistory& share
                         BlockRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.size,
                                     block.slot != nullptr ? block.slot->id().value() : 0,
                                     static_cast<std::uint16_t>(heap->pool.number), block.phase != Phase::kLive,
-                                    label_string(block.label), probe::StringId(block.stack)});
+                                    label_string(*heap, block.label), probe::StringId(block.stack)});
       ++rows;
     });
     end_run();

@@ -66,8 +66,12 @@ class HistoryWriter {
 
  private:
   friend class RankHistory;
-  probe::StringId label_string(LabelId label) { return label == 0 ? probe::StringId{} : known_label_string(label); }
-  probe::StringId known_label_string(LabelId label);
+  /// The string of a label; the heap keeps those asked for last, so that heaps do not wait for each other.
+  probe::StringId label_string(Heap& heap, LabelId label) {
+    return label == 0 ? probe::StringId{} : known_label_string(heap, label);
+  }
+  probe::StringId known_label_string(Heap& heap, LabelId label);
+  probe::StringId find_label_string(LabelId label);
   void write_keyframe(probe::Recorder& recorder, RankHistory& shared);
   void detach() noexcept;
 
@@ -81,7 +85,6 @@ class HistoryWriter {
   std::unique_ptr<StackTable> stack_table_;
   std::mutex labels_mutex_;
   std::map<LabelId, probe::StringId> labels_;
-  std::atomic<std::uint64_t> last_label_{0};  // label << 32 | string: the one asked for last
 };
 
 }  // namespace tessera::memory::detail

@@ -1,7 +1,24 @@
 // Gathers what is known when a request fails.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+
 #include "tessera/memory/detail/capture_scope.h"
 
 namespace tessera::memory::detail {
+namespace {
+
+void add_address_limit(OomFacts& facts) {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  facts.address_limit_nbytes = limit.rlim_cur;
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  facts.address_nbytes = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
 
 OomFacts oom_facts(AllocatorState& state, const Request& request, const device::MemoryUse& use) {
   OomFacts facts;
@@ -17,6 +34,7 @@ OomFacts oom_facts(AllocatorState& state, const Request& request, const device::
   facts.label = Label::text_of(current_label);
   facts.is_in_capture = request.capture != nullptr;
   facts.limit_nbytes = state.limit;
+  add_address_limit(facts);
   facts.snapshot = state.snapshot(nullptr);
   // Memory that does not come from the device (pinned, a user's own) has no account there.
   if (request.pool->upstream == state.upstream && !state.host_writes) {

@@ -14,16 +14,15 @@
 namespace tessera::memory::detail {
 namespace {
 
-// The bytes of a thread's stack, asked for once. Empty where the system does not tell.
+// The bytes of a thread's stack. `end` is 0 until the system was asked; both are 1 if it does not know.
 struct StackBounds {
   std::uintptr_t begin;
   std::uintptr_t end;
-  bool is_known;
 };
 constinit thread_local StackBounds bounds{};
 
 [[gnu::cold, gnu::noinline]] void find_bounds() {
-  bounds.is_known = true;
+  bounds = {1, 1};
   pthread_attr_t attributes;
   if (::pthread_getattr_np(::pthread_self(), &attributes) != 0) return;
   void* lowest = nullptr;
@@ -118,7 +117,7 @@ TESSERA_READS_STACK std::size_t walk_chain(std::uintptr_t fp, std::uintptr_t end
 #if defined(__x86_64__) || defined(__aarch64__)
 [[gnu::noinline]] TESSERA_READS_STACK std::size_t walk_stack(std::uintptr_t* frames, std::size_t most,
                                                              std::size_t skip) {
-  if (!bounds.is_known) find_bounds();
+  if (bounds.end == 0) find_bounds();
   const auto fp = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   const bool is_own_stack = fp >= bounds.begin && fp < bounds.end;
   return walk_chain(fp, is_own_stack ? bounds.end : fp + 2 * sizeof(std::uintptr_t), frames, most, skip);

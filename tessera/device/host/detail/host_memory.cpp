@@ -187,6 +187,9 @@ void AddressSpace::map(std::byte* address, HostMemory& memory, std::size_t nbyte
   void* got = mmap(address, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory.fd(),
                    static_cast<off_t>(memory.offset()));
   TESSERA_CHECK_AS(DeviceError, got != MAP_FAILED, "map: ", static_cast<void*>(address), ": ", reason());
+  // A forked child must not share it: both would hand out the same bytes. There an access is a fault.
+  TESSERA_CHECK_AS(DeviceError, madvise(got, nbytes, MADV_DONTFORK) == 0, "map: ", static_cast<void*>(address),
+                   " could not be kept from forked children: ", reason());
   mappings_[address] = {nbytes, memory.file(), memory.offset(), {{nullptr, Protection::kReadWrite}}};
 }
 

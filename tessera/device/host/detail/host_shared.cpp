@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "tessera/base/fork.h"
 #include "tessera/device/detail/state.h"
 
 namespace tessera::device::host::detail {
@@ -24,11 +25,12 @@ struct LivingDevices {
   std::set<HostShared*> all;
 
   static LivingDevices& get() {
-    static auto* const one = [] {
-      std::atexit([] { get().reap(); });
-      return new LivingDevices;
-    }();
-    return *one;
+    static constinit PerProcess<LivingDevices> one;
+    static const int kAtExit = std::atexit([] {
+      if (LivingDevices* own = one.find()) own->reap();
+    });
+    (void)kAtExit;
+    return one.get();
   }
   void reap() {
     const std::lock_guard lock(mutex);

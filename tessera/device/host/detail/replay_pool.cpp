@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "tessera/base/caught.h"
 #include "tessera/device/host/detail/graph_plan.h"
 
 namespace tessera::device::host::detail {
@@ -22,7 +23,7 @@ void ReplayJob::run_step(std::uint32_t step) {
     plan_.run_step(step);
   } catch (...) {
     const std::lock_guard lock(mutex_);
-    if (!error_) error_ = std::current_exception();
+    if (!error_) error_ = caught_error("work of a graph");
   }
 }
 

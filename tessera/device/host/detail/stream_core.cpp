@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/base/caught.h"
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/device/detail/state.h"
@@ -185,7 +186,8 @@ bool StreamCore::run_front(Op& op, std::uint64_t sequence, bool may_wait) {
         hinder();
       execute(op, timeline_->failure_at(sequence));
     } catch (...) {
-      if (!TESSERA_MUTANT("host.error_forgotten")) timeline_->fail(sequence, std::current_exception());
+      if (!TESSERA_MUTANT("host.error_forgotten"))
+        timeline_->fail(sequence, caught_error("stream '" + name_ + "': its work"));
     }
   };
   if (may_wait) {
@@ -254,7 +256,7 @@ void StreamCore::execute(GraphOp& op, const std::exception_ptr& poison) {
       op.plan->give_up(op.points.get(), poison);
     }
   } catch (...) {
-    op.plan->give_up(op.points.get(), std::current_exception());
+    op.plan->give_up(op.points.get(), caught_error("a replay"));
     throw;
   }
 }
