@@ -7,19 +7,19 @@
 #include <cmath>
 #include <cstddef>
 #include <exception>
-#include <fstream>
-#include <iterator>
 #include <vector>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
 #include "tessera/base/nearest.h"
+#include "tessera/base/regular_file.h"
 
 namespace tessera::layout {
 namespace {
 
 using nlohmann::ordered_json;
 
+constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 24;  // of a file
 constexpr Link kLinks[] = {Link::kMemory, Link::kNvlink, Link::kPcie, Link::kNetwork};
 
 // What a key in the file is called in errors: the file, then the path of keys.
@@ -144,11 +144,11 @@ std::string CostModel::json() const {
 }
 
 CostModel CostModel::load(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  TESSERA_CHECK_AS(IoError, file.good(), "cost model: cannot read \"", path, "\"");
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  TESSERA_CHECK_AS(IoError, !file.bad(), "cost model: cannot read \"", path, "\"");
-  return parse(text, path);
+  try {
+    return parse(read_regular_file(path, kMostNbytes), path);
+  } catch (const IoError& error) {
+    TESSERA_THROW(IoError, "cost model: cannot read \"", path, "\": ", error.message());
+  }
 }
 
 CostModel CostModel::parse(std::string_view json, const std::string& origin) {

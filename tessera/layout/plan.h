@@ -77,7 +77,7 @@ struct TESSERA_API Plan {
   std::int64_t nbytes = 0;       ///< received by the busiest rank, all steps
   std::int64_t peak_nbytes = 0;  ///< the largest of the steps
   double us = 0;                 ///< sum of the steps
-  bool is_exact = true;          ///< nothing is cheaper; false: more axes than can be searched (see planner.h)
+  bool is_exact = true;          ///< no plan that keeps the rules of planner.h is cheaper; false: not all was searched
 
   /// A line per step: what, over which axes, to which layout, bytes, microseconds.
   [[nodiscard]] std::string text() const;

@@ -1,16 +1,17 @@
-// Finds the cheapest plan, exactly: a shortest path over all layouts that the steps of plan.h can reach, with the cost
-// model's prices. The rules of the search, which hold for every plan:
-// - Partial axes that a plan settles with one reduction (sum and avg count as one) are settled in one step: a fold is
-//   not two folds in a row. Axes that are partial alike at both ends stay so.
-// - Axes become partial only as the target has them. One that is partial otherwise in the source is settled first.
-// - No part in between is larger than the larger of the parts at the ends, or than the budget asked for.
-// - Equal prices: fewer steps, then the order of kinds and of axes, so that every rank picks the same.
-// So a way round is never cheaper: cost(a, c) <= cost(a, b) + cost(b, c) wherever b keeps to the budget, has no cut
-// with blocks or given sizes of its own, and lies wholly before or wholly behind the one fold.
+// Finds the cheapest plan in a space of plans, exactly: a shortest path over the layouts that the steps of plan.h reach
+// under these rules, at the cost model's prices. Prices decide how long a plan takes, never the values that it gives.
+// - One fold: all partial axes of the source that the target has not are reduced in one step (sum and avg mix). If
+// there
+//   are none, no step reduces. Axes that are partial in the same way at both ends stay so throughout.
+// - An axis becomes partial only as the target has it, and is not reduced again: no detour through other partial axes.
+// - No part in between is larger than the larger of the parts at the ends, or than the budget of the request.
+// - Equal prices: fewer steps, then the order of kinds and of axes, so that every rank picks the same plan.
+// So cost(a, c) <= cost(a, b) + cost(b, c) if b keeps the budget, has no cut with blocks or given sizes that a and c
+// lack, and is wholly before or wholly after the fold.
 //
-// Up to five axes (or parts of axes) that differ the search is exact in milliseconds. Six are searched up to a count of
-// steps; of more, those that both layouts treat alike are left alone, and more than six that differ are refused.
-// Plan::is_exact says whether anything was left out.
+// Plan::is_exact is true if no plan of this space is cheaper: up to five axes (or sub-axes) that differ. Six are
+// searched up to a count of steps; of more, those that both layouts use in the same way stay, and more than six that
+// differ throw. docs/layout.md gives the reasons for the rules, and the way to plans outside of this space.
 #pragma once
 
 #include <cstddef>

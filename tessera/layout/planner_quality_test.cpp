@@ -151,6 +151,82 @@ TEST(PlanQuality, KeepsTheTriangleInequality) {
   }
 }
 
+bool reduces(const Step& step) { return step.kind == StepKind::kReduceScatter || step.kind == StepKind::kAllReduce; }
+
+// What is wrong with the partial axes of a plan, by the rules of planner.h; empty: nothing.
+std::string wrong_with_partials(const Plan& plan) {
+  const auto has = [](const Layout& layout, const PartialAxis& partial) {
+    return std::ranges::count(layout.partials(), partial) > 0;
+  };
+  const Layout& from = plan.request.from;
+  const Layout& to = plan.request.to;
+  const bool folds =
+      std::ranges::any_of(from.partials(), [&](const PartialAxis& partial) { return !has(to, partial); });
+  if (std::ranges::count_if(plan.steps, reduces) != (folds ? 1 : 0)) return "another number of folds";
+  for (const Step& step : plan.steps) {
+    for (const PartialAxis& partial : step.after.partials()) {
+      if (!has(from, partial) && !has(to, partial)) return "a detour through " + step.after.placements_text();
+    }
+  }
+  return {};
+}
+
+// Prices that make every excluded plan look good: links that differ by a factor of 1000, in either order, and latency
+// or bandwidth alone.
+std::vector<CostModel> extreme_models() {
+  std::vector<CostModel> models = {CostModel(), only_bytes()};
+  for (const double factor : {1e-3, 1e3}) {
+    CostModel model;
+    double scale = 1;
+    for (LinkCost& link : model.links) {
+      link = {10 * scale, 10 / scale};
+      scale *= factor;
+    }
+    models.push_back(model);
+  }
+  CostModel latency;
+  for (LinkCost& link : latency.links) link = {100, 1e6};
+  models.push_back(latency);
+  return models;
+}
+
+// Prices choose how data moves, never what is added to what.
+TEST(PlanQuality, FoldsOnceAndTakesNoDetourWhateverThePrices) {
+  for (const CostModel& model : extreme_models()) {
+    Planner planner(model);
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+      const PlanRequest request = random_request(
+          seed,
+          {.most_axes = 3, .most_dims = 3, .is_small = seed % 2 == 0, .uneven_percent = 30, .partial_percent = 60});
+      bool is_plain = true;  // sums alone, over whole axes: the check compares axes one by one
+      for (const Layout& end : {request.from, request.to}) {
+        for (const PartialAxis& partial : end.partials()) {
+          is_plain &= partial.reduction == Reduction::kSum && partial.by.size == end.mesh().axis(partial.by.axis).size;
+        }
+      }
+      if (!is_plain) continue;
+      const auto plan = planner.plan(request);
+      ASSERT_EQ(wrong_with_partials(*plan), "") << pair_text(request) << "\n" << plan->text();
+    }
+  }
+}
+
+// The cost of the rule, and the way around it that docs/layout.md gives: two moves, of which each is one plan.
+TEST(PlanQuality, ReducesByLevelsOnlyIfAskedTo) {
+  const Mesh mesh = Mesh::parse("node=8@network,gpu=8@nvlink");
+  Planner planner;
+  const auto us = [&](const char* from, const char* to) {
+    const auto plan =
+        planner.plan({.from = Layout::parse(mesh, from), .to = Layout::parse(mesh, to), .shape = {4096, 4096}});
+    EXPECT_TRUE(plan->is_exact);
+    EXPECT_EQ(wrong_with_partials(*plan), "") << plan->text();
+    return plan->us;
+  };
+  const double once = us("P,P", "R,R");
+  const double by_levels = us("P,P", "P,S0") + us("P,S0", "R,R");
+  EXPECT_LT(by_levels, once);
+}
+
 TEST(PlanQuality, IsTheSameWhateverWasPlannedBefore) {
   const auto pairs = load_published_pairs();
   Planner forward;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,8 +98,8 @@ struct Workspace {
 };
 
 Workspace& workspace() {
-  static thread_local Workspace kept;
-  return kept;
+  static thread_local const auto kKept = std::make_unique<Workspace>();  // on the heap: thread-local storage is scarce
+  return *kKept;
 }
 
 PlanProblem problem_of(const PlanRequest& request, const PlanEnds& ends, const CostModel& model) {

@@ -223,7 +223,7 @@ void PlanSpace::compute_extents() {
   extents_.resize(count * static_cast<std::size_t>(dims()));
   is_even_.resize(extents_.size());
   is_all_even_ = !has_special();
-  static thread_local std::vector<std::int64_t> exact;
+  std::vector<std::int64_t>& exact = exact_extents_;
   exact.resize(count);
   for (int d = 0; d < dims(); ++d) {
     exact[0] = sizes_[static_cast<std::size_t>(d)];

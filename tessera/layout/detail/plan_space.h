@@ -143,6 +143,7 @@ class PlanSpace {
   std::vector<CutList> lists_;  // plain ones first
   std::vector<std::vector<std::int16_t>> special_;
   std::vector<double> extents_;
+  std::vector<std::int64_t> exact_extents_;  // of the dimension at hand
   std::vector<std::uint8_t> is_even_;
   std::vector<GroupCost> groups_;
   mutable std::vector<ListRelation> relations_;  // by pair of lists; empty: too many, not kept
