@@ -49,6 +49,10 @@ struct Task {
   std::uint32_t number = 0;                  ///< launches that were asked of the group, this one counted
   std::vector<Operation> operations;         ///< at least one
   std::chrono::nanoseconds deadline{0};      ///< from its start
+  /// Time by which the deadlines of its communicator had been extended when it was enqueued; kAtEachRun: in a graph,
+  /// where only extensions during the replay count.
+  std::int64_t extended_ns = 0;
+  static constexpr std::int64_t kAtEachRun = -1;  ///< see extended_ns
   /// A digest of the registrations before it (symmetric.h), the same on all ranks; 0: not known, as in a capture.
   std::uint64_t registrations = 0;
   std::atomic<std::uint64_t> sequence{0};  ///< number in its communicator, from 1; 0: not begun
@@ -93,9 +97,14 @@ class TESSERA_API Communicator {
   virtual void abort(std::string_view reason) noexcept = 0;
   /// Tells the peers that this rank takes no part any more. Never waits.
   virtual void leave() noexcept {}
+  /// Returns the error by which operations of `group` end, or null while the communicator works. Does not wait.
+  [[nodiscard]] virtual std::exception_ptr failure(std::string_view group) {
+    (void)group;
+    return nullptr;
+  }
   /// Ranks (by place) that are known to be gone.
   [[nodiscard]] virtual std::vector<int> gone() const = 0;
-  /// Gives what runs now this much more time.
+  /// Gives what runs now or is enqueued this much more time.
   virtual void extend_deadline(std::chrono::nanoseconds by) = 0;
   /// Operations that have begun.
   [[nodiscard]] virtual std::uint64_t sequence() const = 0;

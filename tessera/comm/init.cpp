@@ -1,9 +1,11 @@
 #include <cstdlib>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/group_hooks.h"
 #include "tessera/comm/detail/process_world.h"
+#include "tessera/comm/detail/world_secret.h"
 #include "tessera/comm/detail/world_state.h"
 #include "tessera/comm/launch_environment.h"
 #include "tessera/comm/store/open_store.h"
@@ -30,12 +32,11 @@ comm::LaunchEnvironment place_from(const InitOptions& options) {
   comm::LaunchEnvironment read = comm::read_launch_environment(environment);
   // Nobody else knows of an address that the caller made up.
   if (is_told && comm::parse_store_address(options.store).kind == StoreAddress::Kind::kTcp) {
+    read.is_rank_hosted = true;
     read.hosts_store = read.place.rank == Rank(0);
   }
   return read;
 }
-
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0; }
 
 // The store of the world, with the server where this rank hosts it.
 struct WorldStore {
@@ -43,15 +44,28 @@ struct WorldStore {
   std::shared_ptr<comm::Store> store;
 };
 
+// The server listens on the address that the ranks were given, and on no other.
+std::shared_ptr<comm::TcpStoreServer> host_store(const comm::LaunchEnvironment& launched, const std::string& secret) {
+  const StoreAddress address = comm::parse_store_address(launched.store);
+  const std::string bind = env::store_bind();
+  auto server =
+      std::make_shared<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.host = bind.empty() ? address.host : bind,
+                                                                         .port = address.port,
+                                                                         .secret = secret,
+                                                                         .allow_no_secret = launched.is_insecure});
+  const RankPlace& place = launched.place;
+  TESSERA_CHECK(place.local_world_size == place.world_size || !server->is_loopback(), "init: ", launched.store,
+                " must be an address that other machines reach, but is ", server->address(), " on the machine of rank ",
+                place.rank, "; set MASTER_ADDR to its address on the network, or TESSERA_STORE_BIND to the one to ",
+                "listen on");
+  return server;
+}
+
 WorldStore open_world_store(const comm::LaunchEnvironment& launched, std::chrono::nanoseconds timeout) {
   WorldStore opened;
-  if (launched.hosts_store) {
-    const StoreAddress address = comm::parse_store_address(launched.store);
-    // A name that other machines use is one that they must reach.
-    opened.server = std::make_shared<comm::TcpStoreServer>(comm::TcpStoreServerOptions{
-        .host = is_loopback(address.host) ? address.host : "0.0.0.0", .port = address.port, .secret = launched.secret});
-  }
-  opened.store = comm::open_store(launched.store, launched.secret, timeout);
+  const std::string secret = comm::detail::world_secret(launched, comm::detail::user_secret_directory());
+  if (launched.hosts_store) opened.server = host_store(launched, secret);
+  opened.store = comm::open_store(launched.store, secret, timeout, "rank " + to_string(launched.place.rank));
   return opened;
 }
 
@@ -89,8 +103,11 @@ void init(const InitOptions& options) {
     return std::make_shared<comm::detail::WorldState>(opened.store, nullptr, processes, options.backend);
   });
   // The rank of a process is never destroyed, so peers must be told otherwise that it has gone in order.
-  static comm::detail::WorldState* const world = &comm::detail::WorldState::current();
-  std::atexit([] { world->leave(); });
+  comm::detail::WorldState* const world = &comm::detail::WorldState::current();
+  static comm::detail::WorldState* of_process = nullptr;
+  of_process = world;  // which does nothing in a forked child
+  static const int kAtExit = std::atexit([] { of_process->leave(); });
+  (void)kAtExit;
   comm::detail::observed("", comm::OnHang::kRaise,
                          [&] { world->processes()->meet(place.world_size, options.timeout); });
 }

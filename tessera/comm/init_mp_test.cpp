@@ -13,6 +13,7 @@
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/store.h"
+#include "tessera/comm/store/tcp_store.h"
 #include "tessera/comm/store/tcp_store_server.h"
 #include "tessera/comm/testing/forked.h"
 #include "tessera/comm/testing/rank_processes.h"
@@ -62,7 +63,7 @@ std::string temporary() {
 }
 
 // A port that was free a moment ago.
-std::uint16_t free_port() { return TcpStoreServer({}).port(); }
+std::uint16_t free_port() { return TcpStoreServer({.secret = "free port"}).port(); }
 
 void set_environment(int rank, int ranks, std::uint16_t port) {
   ::setenv("RANK", std::to_string(rank).c_str(), 1);
@@ -82,12 +83,40 @@ TEST(Init, ReadsTheEnvironmentAndRankZeroHostsTheStore) {
       EXPECT_EQ(current_place().local_world_size, 3);
       EXPECT_EQ(world().backend(), "shm");
       expect_sum(3);
+      // Ranks of one machine find a secret by themselves, and strangers do not.
+      expect_error<MismatchError>([&] { TcpStore({.port = port, .allow_no_secret = true}); }, {"secret"});
       // Nobody goes before all have done with the store.
       const device::Stream stream = device::Device::get("host").default_stream();
       world().launch({.kind = OpKind::kBarrier}, stream).wait();
     });
   }
   in_processes(bodies);
+}
+
+TEST(Init, RankZeroListensOnTheNamedAddressAlone) {
+  const std::uint16_t port = free_port();
+  in_processes({[&] {
+    set_environment(0, 2, port);
+    ::setenv("MASTER_ADDR", "127.0.0.2", 1);
+    ::setenv("TESSERA_STORE_SECRET", "sesame", 1);
+    expect_error<TimeoutError>([] { init({.timeout = 10ms}); }, {"rank 1 did not"});
+    // The store stays.
+    TcpStore({.host = "127.0.0.2", .port = port, .secret = "sesame"}).set("a", "1");
+    expect_error<TimeoutError>([&] { TcpStore({.port = port, .secret = "sesame", .connect_timeout = 1ms}); },
+                               {"no connection", "refused"});
+  }});
+}
+
+TEST(Init, AWorldOfSeveralMachinesNeedsASecretAndAnAddressThatTheyReach) {
+  in_processes({[] {
+    set_environment(0, 2, free_port());
+    ::setenv("LOCAL_RANK", "0", 1);
+    ::setenv("LOCAL_WORLD_SIZE", "1", 1);
+    expect_error<InvalidArgument>([] { init(); }, {"needs a secret, got none", "TESSERA_STORE_SECRET="});
+    ::setenv("TESSERA_STORE_SECRET", "sesame", 1);
+    expect_error<InvalidArgument>([] { init(); },
+                                  {"other machines reach", "127.0.0.1", "MASTER_ADDR", "TESSERA_STORE_BIND"});
+  }});
 }
 
 TEST(Init, TakesWhatItIsGivenOverADirectory) {
@@ -120,6 +149,18 @@ TEST(Init, AnAddressThatIsGivenIsHostedByRankZero) {
     });
   }
   in_processes(bodies);
+}
+
+TEST(Init, TheEnvironmentSetsTheDeadlineOfGroups) {
+  in_processes({[] {
+    init();
+    EXPECT_EQ(world().deadline(), 300s);
+  }});
+  in_processes({[] {
+    ::setenv("TESSERA_DEADLINE", "7", 1);
+    init();
+    EXPECT_EQ(world().deadline(), 7s);
+  }});
 }
 
 TEST(Init, WithoutAnythingIsAWorldOfOne) {

@@ -175,8 +175,8 @@ std::string first_host(std::string_view list) {
   return std::string(list.substr(0, bracket)) + std::string(list.substr(bracket + 1, end - bracket - 1));
 }
 
-// The job's own number makes a meeting place where the launcher names none; it is the secret too, so that a port that
-// two jobs share is noticed.
+// The job's number makes a meeting place if the launcher names none. It becomes part of the secret too, so that a port
+// that two jobs of one user share is noticed.
 bool fill_from_job(const Claim& place, const EnvironmentMap& environment, LaunchEnvironment& into) {
   const auto text = [&](const char* name) {
     const std::string* found = find(environment, name);
@@ -197,13 +197,16 @@ bool fill_from_job(const Claim& place, const EnvironmentMap& environment, Launch
   }
   if (host.empty() || job.empty()) return false;
   into.store = tcp_address(host, port_of_job(job));
+  into.is_rank_hosted = true;
   into.hosts_store = *place.rank == 0;
-  if (into.secret.empty()) into.secret = job;
+  into.job = job;
   return true;
 }
 
 void fill_store(const Claim& place, const EnvironmentMap& environment, LaunchEnvironment& into) {
   if (const std::string* secret = find(environment, "TESSERA_STORE_SECRET")) into.secret = *secret;
+  const std::string* insecure = find(environment, "TESSERA_STORE_INSECURE");
+  into.is_insecure = insecure != nullptr && *insecure == "1";
   if (const std::string* store = find(environment, "TESSERA_STORE")) {
     (void)parse_store_address(*store);
     into.store = *store;
@@ -220,6 +223,7 @@ void fill_store(const Claim& place, const EnvironmentMap& environment, LaunchEnv
   // torchrun's agent listens at MASTER_PORT with a store of its own, so ours is beside it.
   const bool is_beside = place.launcher == "torchrun" && *port < 65535;
   into.store = tcp_address(*host, is_beside ? *port + 1 : *port);
+  into.is_rank_hosted = true;
   into.hosts_store = *place.rank == 0;
 }
 
@@ -259,6 +263,7 @@ EnvironmentMap process_environment() {
   environment["TESSERA_RUN_DIR"] = env::run_dir();
   environment["TESSERA_STORE"] = env::store();
   environment["TESSERA_STORE_SECRET"] = env::store_secret();
+  environment["TESSERA_STORE_INSECURE"] = env::store_insecure() ? "1" : "";
   return environment;
 }
 

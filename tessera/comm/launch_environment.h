@@ -27,10 +27,13 @@ using EnvironmentMap = std::map<std::string, std::string>;
 struct LaunchEnvironment {
   std::string launcher =
       {};  ///< "tessera run", "torchrun", "Open MPI", "PMI", "PMIx", "Slurm", "the environment"; empty: none
-  RankPlace place = {};      ///< a world of one where there is no launcher
-  std::string store = {};    ///< "tcp://127.0.0.1:29500"; empty: none is needed, the world is one rank
-  bool hosts_store = false;  ///< whether this rank is to host it
-  std::string secret = {};   ///< for it
+  RankPlace place = {};         ///< a world of one where there is no launcher
+  std::string store = {};       ///< "tcp://127.0.0.1:29500"; empty: none is needed, the world is one rank
+  bool hosts_store = false;     ///< whether this rank is to host it
+  bool is_rank_hosted = false;  ///< rank 0 hosts it, whichever rank this is
+  std::string secret = {};      ///< TESSERA_STORE_SECRET; empty: comm/detail/world_secret.h finds one
+  bool is_insecure = false;     ///< TESSERA_STORE_INSECURE: no secret is needed
+  std::string job = {};         ///< name of the job, if the port was made from it: "slurm 123.0"
 };
 
 /// Reads it. InvalidArgument names what is missing or no number, MismatchError the names that contradict each other;

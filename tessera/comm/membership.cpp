@@ -3,19 +3,22 @@
 #include <mutex>
 #include <numeric>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
 #include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/making.h"
 #include "tessera/comm/detail/world_state.h"
 #include "tessera/comm/process_group.h"
+#include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/comm/store/prefix_store.h"
 
 namespace tessera::comm {
 namespace {
 
-constexpr std::chrono::nanoseconds kFirstDeadline = std::chrono::minutes(5);
+std::chrono::nanoseconds deadline_of_environment() { return std::chrono::seconds(env::deadline_seconds()); }
 
 // The same in every process (FNV-1a).
 std::uint64_t digest_of(std::string_view name) {
@@ -33,7 +36,7 @@ struct WorldGroup {
 // Ranks that take turns are told of a deadlock by the scheduler, at once.
 std::chrono::nanoseconds first_deadline() {
   const auto& simulated = detail::WorldState::current().simulated();
-  return simulated != nullptr && simulated->scheduler() != nullptr ? device::kForever : kFirstDeadline;
+  return simulated != nullptr && simulated->scheduler() != nullptr ? device::kForever : deadline_of_environment();
 }
 
 // As the world has it, where it is connected.
@@ -44,14 +47,22 @@ std::chrono::nanoseconds deadline_of_world() {
   return lock && all->group ? all->group.deadline() : first_deadline();
 }
 
+void check_group(const std::shared_ptr<GroupState>& state) {
+  TESSERA_CHECK(state != nullptr, "no group: this rank is not in it");
+  state->owner.check("process group");
+}
+
 // A group over these ranks of the world; none where this rank is not among them.
 ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const GroupOptions& options,
                      const GroupState* parent, std::uint64_t generation) {
   const auto self = std::ranges::find(ranks, current_place().rank);
   if (self == ranks.end()) return ProcessGroup();
-  const auto inherited = parent == nullptr ? kFirstDeadline : std::chrono::nanoseconds(parent->deadline_ns.load());
+  const auto inherited =
+      parent == nullptr ? deadline_of_environment() : std::chrono::nanoseconds(parent->deadline_ns.load());
   const auto deadline = options.deadline.value_or(inherited);
-  auto state = std::make_shared<GroupState>();
+  std::shared_ptr<GroupState> state(new GroupState, [](GroupState* last) {
+    if (last->owner.is_this()) delete last;
+  });
   state->name = options.name.empty() ? name : options.name;
   state->digest = digest_of(state->name);
   state->rank = static_cast<int>(self - ranks.begin());
@@ -68,7 +79,10 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
   detail::Making making("group " + state->name, "", 0, ranks);
   state->communicator = making.during([&] {
     return detail::observed(state->name, state->on_hang, [&] {
-      return detail::WorldState::current().communicator(ranks, backend, generation, deadline, state->backend);
+      // A rank that aborts a group must not end the one that it was made from.
+      const bool is_same = parent != nullptr && parent->ranks == ranks && parent->generation == generation;
+      return detail::WorldState::current().communicator(
+          ranks, backend, generation, is_same ? parent->name : std::string(), deadline, state->backend);
     });
   });
   making.done();
@@ -96,6 +110,7 @@ std::string hear(const GroupState& group, PrefixStore& meeting, std::string_view
   constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(50);
   const auto until =
       std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(deadline, std::chrono::hours(24));
+  detail::WaitNotice notice(std::chrono::steady_clock::now());
   while (true) {
     const std::chrono::nanoseconds left = until - std::chrono::steady_clock::now();
     const std::vector<int> gone = group.communicator->gone();
@@ -106,6 +121,8 @@ std::string hear(const GroupState& group, PrefixStore& meeting, std::string_view
                        ": rank ", place, " has ended or left");
       TESSERA_CHECK_AS(TimeoutError, left > kLook, "group ", group.name, ": ", what, ": rank ", place,
                        " did not come within ", deadline);
+      if (const auto waited = notice.due(std::chrono::steady_clock::now()))
+        log::info("group ", group.name, ": waiting ", waited->count(), " s for rank ", place, " in ", what);
     }
   }
 }
@@ -150,7 +167,7 @@ ProcessGroup group_of(std::span<const Rank> ranks, const GroupOptions& options) 
 }
 
 ProcessGroup ProcessGroup::subgroup(std::span<const int> places, const GroupOptions& options) const {
-  TESSERA_CHECK(state_ != nullptr, "no group: this rank is not in it");
+  check_group(state_);
   const std::uint64_t number = state_->made.fetch_add(1) + 1;
   std::vector<Rank> members;
   for (const int place : places) {
@@ -167,7 +184,7 @@ ProcessGroup ProcessGroup::subgroup(std::span<const int> places, const GroupOpti
 }
 
 ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& options) const {
-  TESSERA_CHECK(state_ != nullptr, "no group: this rank is not in it");
+  check_group(state_);
   const std::uint64_t number = state_->made.fetch_add(1) + 1;
   const std::string what = "split " + std::to_string(number);
   detail::Making making(what + " of group " + name(), name(), number, ranks());
@@ -200,7 +217,7 @@ ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& option
 // Each says that it is there, waits until all are there or known to be gone, and proposes those; the first proposal is
 // everybody's. Who came too late to be in it is told so.
 std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
-  TESSERA_CHECK(state_ != nullptr, "no group: this rank is not in it");
+  check_group(state_);
   const std::uint64_t number = state_->made.fetch_add(1) + 1;
   PrefixStore store = meeting(*state_, "agree", number);
   store.set("here " + std::to_string(rank()), "");
@@ -214,9 +231,10 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
     const std::vector<int> gone = state_->communicator->gone();
     for (int place = 0; place < size(); ++place) {
       const std::string key = "here " + std::to_string(place);
+      if (std::ranges::find(gone, place) != gone.end()) continue;  // it may have come and died since
       if (store.find(key)) {
         here.push_back(place);
-      } else if (std::ranges::find(gone, place) == gone.end()) {
+      } else {
         missing.push_back(key);
       }
     }
@@ -236,14 +254,25 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
 }
 
 ProcessGroup ProcessGroup::shrink(std::chrono::nanoseconds timeout, const GroupOptions& options) const {
-  TESSERA_CHECK(state_ != nullptr, "no group: this rank is not in it");
+  check_group(state_);
   TESSERA_CHECK_AS(NotSupported, state_->communicator->capabilities().has_shrink, "group ", name(), ": backend ",
                    backend(), " cannot go on with fewer ranks; end the job and start it anew from a checkpoint, or",
                    " use a backend that can (shm, on one machine)");
-  std::vector<Rank> left;
-  for (const int place : agree(timeout)) left.push_back(ranks()[static_cast<std::size_t>(place)]);
-  const std::uint64_t generation = state_->generation + 1;
-  return connect(std::move(left), name() + " shrunk " + std::to_string(generation), options, state_.get(), generation);
+  for (std::uint64_t generation = state_->generation + 1;; ++generation) {
+    const std::vector<int> agreed = agree(timeout);
+    std::vector<Rank> left;
+    for (const int place : agreed) left.push_back(ranks()[static_cast<std::size_t>(place)]);
+    try {
+      return connect(std::move(left), name() + " shrunk " + std::to_string(generation), options, state_.get(),
+                     generation);
+    } catch (const AbortedError&) {
+      // Of those that agreed one died, which all others see: they agree again. At most once for each rank.
+      const std::vector<int> gone = state_->communicator->gone();
+      const bool has_died =
+          std::ranges::any_of(agreed, [&](int place) { return std::ranges::find(gone, place) != gone.end(); });
+      if (!has_died) throw;
+    }
+  }
 }
 
 }  // namespace tessera::comm

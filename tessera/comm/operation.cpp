@@ -1,5 +1,6 @@
 #include "tessera/comm/operation.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "tessera/base/error.h"
@@ -37,6 +38,13 @@ bool has_root(OpKind kind) {
 }
 // Uneven parts of an all_to_all differ from rank to rank: pairs of ranks compare them.
 bool shares_counts(OpKind kind) { return kind != OpKind::kAllToAll; }
+
+void add(Mixer& mixer, const Geometry& geometry) {
+  mixer.add(static_cast<std::uint64_t>(geometry.sizes.size()) | static_cast<std::uint64_t>(geometry.split + 1) << 8 |
+            static_cast<std::uint64_t>(geometry.concat + 1) << 16);
+  mixer.add(geometry.layouts);
+  for (const std::int64_t size : geometry.sizes) mixer.add(static_cast<std::uint64_t>(size));
+}
 
 template <class Numbers>
 void append(std::string& text, std::string_view name, const Numbers& counts) {
@@ -89,6 +97,7 @@ Fingerprint fingerprint(const Operation& operation, std::uint64_t group) {
   }
   for (const int target : operation.targets) mixer.add(static_cast<std::uint64_t>(target));
   if (operation.kind == OpKind::kRendezvous) mixer.add(operation.registration);
+  if (operation.geometry.is_stated && !TESSERA_MUTANT("comm.geometry_unseen")) add(mixer, operation.geometry);
   return mixer.result();
 }
 
@@ -119,6 +128,22 @@ std::string text_of(const Operation& operation) {
   append(text, "out", operation.out_counts);
   append(text, "to", operation.targets);
   return text + ")";
+}
+
+std::string text_of(const Geometry& geometry) {
+  if (!geometry.is_stated) return "";
+  std::string text = "shape [";
+  for (std::size_t i = 0; i < geometry.sizes.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + (geometry.sizes[i] < 0 ? "?" : std::to_string(geometry.sizes[i]));
+  }
+  text += "]";
+  if (geometry.split >= 0 && geometry.concat >= 0) {
+    text.append(", dimensions ").append(std::to_string(geometry.split)).append(" to ");
+    text += std::to_string(geometry.concat);
+  } else if (geometry.split >= 0 || geometry.concat >= 0) {
+    text.append(", dimension ").append(std::to_string(std::max(geometry.split, geometry.concat)));
+  }
+  return text;
 }
 
 }  // namespace tessera::comm

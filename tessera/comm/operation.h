@@ -46,6 +46,16 @@ struct RaggedRows {
   const std::int64_t* out_sizes = nullptr;    ///< how many come from a peer: a check
 };
 
+/// The tensor whose elements an operation communicates: all of it must be the same on all ranks of the group. An
+/// operation on plain buffers states none.
+struct Geometry {
+  bool is_stated = false;                   ///< false: the other fields are ignored
+  std::int8_t split = -1;                   ///< dimension that is split into messages; -1: none
+  std::int8_t concat = -1;                  ///< dimension along which messages are concatenated; -1: none
+  std::uint64_t layouts = 0;                ///< digest of the layouts before and after; 0: the tensor has none
+  SmallVector<std::int64_t, 8> sizes = {};  ///< of the dimensions; -1: this size may differ between ranks
+};
+
 /// What one rank asks for.
 struct Operation {
   OpKind kind = OpKind::kBarrier;  ///< what
@@ -69,9 +79,11 @@ struct Operation {
   std::int64_t out_rows = 0;  ///< likewise `out`
   /// Of rendezvous: the number of the registration that it is for; 0: it is for a pool. The same on all ranks.
   std::uint64_t registration = 0;
+  Geometry geometry = {};  ///< of the tensor that is communicated
 };
 
-/// 128 bits over what must be the same on all ranks: group, kind, dtype, sizes, root, reduction, uneven parts, targets.
+/// 128 bits over what must be the same on all ranks: group, kind, dtype, sizes, root, reduction, uneven parts, targets,
+/// and the geometry of the tensor.
 struct Fingerprint {
   std::uint64_t low = 0;   ///< half
   std::uint64_t high = 0;  ///< half
@@ -84,5 +96,7 @@ TESSERA_API Fingerprint fingerprint(const Operation& operation, std::uint64_t gr
 TESSERA_API std::uint64_t digest_of_parts(const Operation& operation);
 /// "all_reduce(f32[1048576], sum)", for errors and records.
 TESSERA_API std::string text_of(const Operation& operation);
+/// "shape [4, 4], dimension 1"; empty if no tensor is stated.
+TESSERA_API std::string text_of(const Geometry& geometry);
 
 }  // namespace tessera::comm

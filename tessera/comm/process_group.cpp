@@ -10,6 +10,7 @@
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/symmetric/registry.h"
 #include "tessera/comm/detail/work_state.h"
+#include "tessera/comm/detail/world_state.h"
 #include "tessera/device/device.h"
 
 namespace tessera::comm {
@@ -23,6 +24,7 @@ SmallVector<std::int64_t, 8> listed(std::span<const std::int64_t> counts) {
 
 GroupState& state_of(const std::shared_ptr<GroupState>& state) {
   TESSERA_CHECK(state != nullptr, "no group: this rank is not in it");
+  state->owner.check("process group");
   return *state;
 }
 
@@ -44,10 +46,19 @@ void check_operation(const GroupState& group, const Operation& operation) {
   TESSERA_CHECK(operation.count == 0 || buffer != nullptr, text_of(operation), ": no buffer is given");
 }
 
+void check_device(const GroupState& group, const Capabilities& can, const device::Stream& stream) {
+  const std::string& device = stream.device().properties().kind;
+  const unsigned kind = device == "host" ? 1 : device == "cuda" ? 2 : 0;
+  TESSERA_CHECK_AS(NotSupported, (can.device_kinds & kind) != 0, "group ", group.name, ": backend ", group.backend,
+                   " does not work on memory of ", stream.device().name(),
+                   "; ask for a group with another: GroupOptions::backend");
+}
+
 // Operations of one group run in the order they were asked for, whatever their streams.
 void order_behind_last(const GroupState& group, const device::Stream& stream) {
   const device::Stream& last = group.last_stream;
-  if (!last || last.id() == stream.id() || TESSERA_MUTANT("comm.streams_unordered")) return;
+  if (!last || last.state() == stream.state() || last.id() == stream.id()) return;
+  if (TESSERA_MUTANT("comm.streams_unordered")) return;
   if (last.is_capturing() != stream.is_capturing()) return;
   if (stream.is_capturing() && last.capture_info().id != stream.capture_info().id) return;
   const device::Event event = stream.device().create_event();
@@ -70,6 +81,8 @@ void ProcessGroup::set_deadline(std::chrono::nanoseconds deadline) const {
   state_->deadline_ns.store(deadline.count(), std::memory_order_relaxed);
 }
 void ProcessGroup::extend_deadline(std::chrono::nanoseconds by) const {
+  TESSERA_CHECK(by > std::chrono::nanoseconds(0), "extend_deadline: the extension must be positive, got ", by.count(),
+                " ns; shorten deadlines with set_deadline()");
   state_of(state_).communicator->extend_deadline(by);
 }
 std::uint64_t ProcessGroup::sequence() const { return state_of(state_).communicator->sequence(); }
@@ -77,17 +90,15 @@ std::uint64_t ProcessGroup::sequence() const { return state_of(state_).communica
 Work ProcessGroup::launch(std::span<const Operation> operations, const device::Stream& stream) const {
   GroupState& group = state_of(state_);
   const Capabilities& can = group.communicator->capabilities();
-  const std::string& device = stream.device().properties().kind;
-  const unsigned kind = device == "host" ? 1 : device == "cuda" ? 2 : 0;
-  TESSERA_CHECK_AS(NotSupported, (can.device_kinds & kind) != 0, "group ", group.name, ": backend ", group.backend,
-                   " does not work on memory of ", stream.device().name(),
-                   "; ask for a group with another: GroupOptions::backend");
-  const bool is_captured = stream.is_capturing();
+  check_device(group, can, stream);
+  // The stream's lock is taken only if it may capture.
+  const bool is_captured = stream.slot().hazards() != 0 && stream.is_capturing();
   TESSERA_CHECK_AS(NotSupported, !is_captured || can.has_capture, "group ", group.name, ": operations of backend ",
                    group.backend, " cannot be captured; run them outside of graphs");
   TESSERA_CHECK(!operations.empty(), "group ", group.name, ": a launch of no operations");
   for (const Operation& operation : operations) check_operation(group, operation);
-  const auto task = std::make_shared<Task>();
+  const auto work = std::make_shared<WorkState>();
+  const std::shared_ptr<Task> task(work, &work->task);
   task->operations.assign(operations.begin(), operations.end());
   // Who goes on waiting is told of the deadline by the watchdog alone.
   const bool waits_on = group.on_hang == OnHang::kWait && detail::group_observer() != nullptr;
@@ -111,9 +122,8 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
     if (!is_captured) group.record.expect(task->number - 1);
     throw;
   }
-  group.last_stream = stream;
+  if (group.last_stream.state() != stream.state()) group.last_stream = stream;
   if (is_captured) return Work();
-  const auto work = std::make_shared<WorkState>(WorkState{.task = task, .event = {}});
   if (task->is_done.load(std::memory_order_acquire) == 0) {
     work->event = stream.device().create_event();
     stream.record(work->event);
@@ -204,7 +214,15 @@ void ProcessGroup::abort(std::string_view reason) const {
   Communicator& communicator = *state_of(state_).communicator;
   TESSERA_CHECK_AS(NotSupported, communicator.capabilities().has_abort, "group ", name(), ": backend ", backend(),
                    " cannot end what is pending; its deadline does");
-  communicator.abort(reason);
+  const bool is_shared = detail::WorldState::current().is_shared(communicator);
+  communicator.abort(is_shared ? std::string(reason) + " (abort of group " + name() +
+                                     ", which shares its communicator with other groups of the same ranks)"
+                               : std::string(reason));
+}
+
+std::exception_ptr ProcessGroup::error() const {
+  const GroupState& group = state_of(state_);
+  return group.communicator->failure(group.name);
 }
 
 }  // namespace tessera::comm

@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,11 +45,12 @@ enum class OnHang : std::uint8_t {
 
 /// How a group is made. What is not given is as in the group it is made from.
 struct GroupOptions {
-  std::string name = {};                                  ///< shown everywhere; not given: "world/0-3", "split 2", ...
-  std::string backend = {};                               ///< "thread", "shm", ...; not given: the best one
-  std::optional<std::chrono::nanoseconds> deadline = {};  ///< of each operation, from its start; 5 min at first
-  std::optional<bool> fixed_order = {};                   ///< reductions bit for bit by definition; at first true
-  std::optional<OnHang> on_hang = {};                     ///< at a deadline; at first as TESSERA_ON_HANG says
+  std::string name = {};     ///< shown everywhere; not given: "world/0-3", "split 2", ...
+  std::string backend = {};  ///< "thread", "shm", ...; not given: the best one
+  std::optional<std::chrono::nanoseconds> deadline =
+      {};                                ///< of each operation, from its start; unset: TESSERA_DEADLINE
+  std::optional<bool> fixed_order = {};  ///< reductions bit for bit by definition; at first true
+  std::optional<OnHang> on_hang = {};    ///< at a deadline; at first as TESSERA_ON_HANG says
 };
 
 /// A group of ranks. A shared handle; thread-safe.
@@ -75,7 +77,8 @@ class TESSERA_API ProcessGroup {
   [[nodiscard]] std::chrono::nanoseconds deadline() const;
   /// Sets the deadline of operations that start from now on.
   void set_deadline(std::chrono::nanoseconds deadline) const;
-  /// Gives what is in flight now, and nothing after that, this much more time.
+  /// Gives each operation that runs or is enqueued now this much more time, and none that is enqueued later. Graphs:
+  /// the replay that runs. Errors quote the extended deadline. Throws InvalidArgument unless `by` is positive.
   void extend_deadline(std::chrono::nanoseconds by) const;
   /// Operations that have begun to run.
   [[nodiscard]] std::uint64_t sequence() const;
@@ -110,13 +113,16 @@ class TESSERA_API ProcessGroup {
   /// Ends every operation of the group, on all ranks, with an AbortedError that gives the reason. Returns within a
   /// bound of 2 s; the group can do nothing any more.
   void abort(std::string_view reason) const;
+  /// Returns the error by which every operation of the group ends, or null while the group works. Never waits.
+  [[nodiscard]] std::exception_ptr error() const;
   /// The ranks of this group (by place) that are still there, the same list on each of them. For when the group failed;
   /// only those that are left call it.
   [[nodiscard]] std::vector<int> agree(std::chrono::nanoseconds timeout) const;
-  /// A new group of those that agree() finds.
+  /// A new group of those that agree() finds. Agrees again if a rank dies before the new group is connected.
   [[nodiscard]] ProcessGroup shrink(std::chrono::nanoseconds timeout, const GroupOptions& options = {}) const;
 
-  /// A group of these ranks (by place in this group), asked for by every rank of this group, in the same order.
+  /// A group of these ranks (by place in this group), asked for by every rank of this group, in the same order. A group
+  /// of the same ranks as this one fails separately from it.
   [[nodiscard]] ProcessGroup subgroup(std::span<const int> ranks, const GroupOptions& options = {}) const;
   /// Groups of the ranks with the same colour, in the order of (key, place); colour -1: in none.
   [[nodiscard]] ProcessGroup split(int colour, int key = 0, const GroupOptions& options = {}) const;

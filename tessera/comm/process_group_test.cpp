@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <thread>
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
@@ -261,6 +262,104 @@ TEST(ProcessGroup, ADeadlockUnderASeedIsAnErrorAtOnce) {
                         },
                         {.seed = 7}),
                Error);
+}
+
+TEST(ProcessGroup, TellsItsErrorWithoutALaunch) {
+  simulate(2, [] {
+    const ProcessGroup group = world();
+    EXPECT_EQ(group.error(), nullptr);
+    group.launch({.kind = OpKind::kBarrier}, device::Device::get("host").default_stream()).wait();
+    if (group.rank() == 0) {
+      group.abort("enough");
+      store()->set("aborted", "");
+    }
+    (void)store()->get("aborted", std::chrono::minutes(1));
+    expect_error<AbortedError>([&] { std::rethrow_exception(group.error()); },
+                               {"group world: aborted by rank 0: enough"});
+  });
+}
+
+TEST(ProcessGroup, AnAbortOfASubgroupOfAllRanksLeavesItsParentAlone) {
+  on_ranks(2, [](const ProcessGroup& group, const device::Stream& stream) {
+    const int both[] = {0, 1};
+    const ProcessGroup inner = group.subgroup(both, {.name = "inner"});
+    inner.launch({.kind = OpKind::kBarrier}, stream).wait();
+    group.launch({.kind = OpKind::kBarrier}, stream).wait();
+    if (group.rank() == 0) inner.abort("enough");
+    group.launch({.kind = OpKind::kBarrier}, stream).wait();
+    expect_error<AbortedError>([&] { inner.launch({.kind = OpKind::kBarrier}, stream).wait(); },
+                               {"group inner: aborted by rank 0: enough"});
+    stream.reset_error();
+    EXPECT_EQ(group.error(), nullptr);
+    group.launch({.kind = OpKind::kBarrier}, stream).wait();
+  });
+}
+
+TEST(ProcessGroup, AnAbortNamesTheGroupWhereSeveralShareACommunicator) {
+  simulate(2, [] {
+    const device::Stream stream = device::Device::get("host").default_stream();
+    const Rank both[] = {Rank(0), Rank(1)};
+    const ProcessGroup first = group_of(both, {.name = "first"});
+    const ProcessGroup second = group_of(both, {.name = "second"});
+    second.launch({.kind = OpKind::kBarrier}, stream).wait();
+    if (current_place().rank == Rank(0)) {
+      first.abort("enough");
+      store()->set("aborted", "");
+    }
+    (void)store()->get("aborted", std::chrono::minutes(1));
+    expect_error<AbortedError>([&] { second.launch({.kind = OpKind::kBarrier}, stream).wait(); },
+                               {"group second: aborted by rank 0: enough (abort of group first"});
+    stream.reset_error();
+  });
+}
+
+// Enqueues a barrier on a stream that stands still, moves its deadline, and lets the stream run.
+Work barrier_with_more_time(const ProcessGroup& group, const device::Stream& stream, std::chrono::nanoseconds deadline,
+                            std::chrono::nanoseconds more) {
+  group.set_deadline(deadline);
+  stream.device().stall_stream(stream, true);
+  Work work = group.launch({.kind = OpKind::kBarrier}, stream);
+  EXPECT_EQ(work.sequence(), 0U);
+  group.extend_deadline(more);
+  stream.device().stall_stream(stream, false);
+  return work;
+}
+
+TEST(ProcessGroup, AnExtensionOfTheDeadlineCoversWhatIsEnqueued) {
+  using namespace std::chrono_literals;
+  simulate(2, [] {
+    const ProcessGroup group = world();
+    const device::Stream side = device::Device::get("host").create_stream();
+    if (group.rank() == 0) {
+      const Work work = barrier_with_more_time(group, side, 50ms, 1min);
+      while (work.sequence() == 0) std::this_thread::yield();
+      EXPECT_THROW((void)store()->get("never", 100ms), TimeoutError);
+      EXPECT_FALSE(work.is_done()) << "it waits past its first deadline";
+      store()->set("go on", "");
+      work.wait();
+    } else {
+      (void)store()->get("go on", 1min);
+      group.launch({.kind = OpKind::kBarrier}, side).wait();
+    }
+  });
+}
+
+TEST(ProcessGroup, AnExtendedDeadlineIsQuotedInTheError) {
+  using namespace std::chrono_literals;
+  simulate(2, [] {
+    const ProcessGroup group = world();
+    const device::Stream side = device::Device::get("host").create_stream();
+    if (group.rank() == 0) {
+      const Work work = barrier_with_more_time(group, side, 500ms, 250ms);
+      expect_error<TimeoutError>([&] { work.wait(); },
+                                 {"rank 1 did not come within 0.75 s (a deadline of 0.5 s, extended by 0.25 s)"});
+      side.reset_error();
+      store()->set("over", "");
+    } else {
+      (void)store()->get("over", 1min);
+    }
+    expect_error<InvalidArgument>([&] { group.extend_deadline(0ns); }, {"extend_deadline", "positive", "set_deadline"});
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 //   comm_asked       the last operations asked for           table, up to 16 rows a group, the oldest overwritten
 //   comm_running     begun and ended so far, and what runs   table, a row a group: nobody else writes it meanwhile
 //   comm_replay      the last that began in a replay         table, a row a group
+//   comm_signal      waits for signals (symmetric.h)         table, a row per wait that lasts; ring, if a wait failed
 //
 // A launch is told by its first collective, or by its first message where it has none.
 #pragma once
@@ -28,7 +29,7 @@ namespace tessera::comm {
 
 /// One operation of a launch, when it is asked for. Its thread and time are the record's.
 struct OperationRecord {
-  std::int64_t count;      ///< as Operation::count
+  std::int64_t count;      ///< as Operation::count; of uneven parts this rank's own, of all_to_all all that it gives
   std::uint32_t task;      ///< launches of the group so far, this one counted
   std::uint32_t group;     ///< number of the group in this file
   std::uint32_t stream;    ///< StreamId
@@ -142,6 +143,21 @@ struct CommRunningRow {
                  operations, root, ordinal, met, collectives_begun, collectives_ended)
 };
 
+/// A wait for a signal of symmetric memory that has outlasted spinning.
+struct CommSignalRow {
+  std::uint64_t number;                       ///< of the signal, among those of this peer and channel
+  probe::Moment when;                         ///< the wait began
+  std::uint32_t group;                        ///< as in CommGroupRow
+  std::int32_t peer;                          ///< group rank whose signal is awaited
+  std::int32_t channel;                       ///< of the pool
+  std::uint32_t failure;                      ///< 0: the rank waits; otherwise 1 + ErrorKind
+  probe::StringId pool;                       ///< name of the pool
+  probe::StringId what;                       ///< "wait_signal" or "barrier"
+  static constexpr std::uint32_t kRows = 32;  ///< of a rank
+  TESSERA_RECORD(CommSignalRow, "comm_signal", number, when, group, peer, channel, failure, pool, what)
+};
+
+static_assert(probe::holds_ids_only<CommSignalRow>());
 static_assert(probe::holds_ids_only<OperationRecord>() && probe::holds_ids_only<BeginRecord>() &&
               probe::holds_ids_only<ReplayRecord>() && probe::holds_ids_only<EndRecord>());
 static_assert(probe::holds_ids_only<CommGroupRow>() && probe::holds_ids_only<CommAskedRow>() &&

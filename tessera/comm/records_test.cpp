@@ -115,6 +115,7 @@ TEST(CommRecords, UnevenPartsHaveADigest) {
     const auto asked = all_of<OperationRecord>(own_record());
     ASSERT_EQ(asked.size(), 2U);
     EXPECT_NE(asked[0].parts, 0U);
+    EXPECT_EQ(asked[0].count, counts[world().rank()]) << "its own part, not 0";
     EXPECT_EQ(asked[1].parts, 0U);
   });
 }

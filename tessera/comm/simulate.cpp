@@ -1,7 +1,10 @@
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <mutex>
 #include <optional>
 
+#include "tessera/base/caught.h"
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
@@ -83,10 +86,15 @@ struct Simulation {
   std::vector<Ended> ended = {};
   int first_failed = -1;
 
-  // What the rank owns ends before the rank does, its communicators among it: peers that wait for it are told.
   void run_rank(int rank) {
+    // When the rank is gone, however it ended.
+    struct AtEnd {
+      comm::detail::SimulatedWorld& world;
+      Rank rank;
+      ~AtEnd() { world.note_end(rank); }
+    };
+    const AtEnd at_end{*world, Rank(rank)};
     live_as(rank);
-    world->note_end(Rank(rank));
   }
 
   void live_as(int rank) {
@@ -106,26 +114,51 @@ struct Simulation {
       // What it enqueued runs to its end. Else that work would be the last to let go of the rank, and with it of the
       // memory that the work behind it uses.
       device::Device::get("host").synchronize();
-    } catch (const std::exception& error) {
-      note_failed(rank, error);
-      save_failure(error);
-      end_failed();
+    } catch (const abi::__forced_unwind&) {
+      // The thread ends, whatever is done here: peers are told as of any rank that failed.
+      try {
+        TESSERA_THROW(AbortedError,
+                      "simulate: a body must return or throw, got pthread_exit (or a cancellation) in rank ", rank);
+      } catch (const std::exception&) {
+        fail(rank, std::current_exception());
+      }
+      finish();
+      throw;
+    } catch (...) {
+      fail(rank, caught_error("simulate: the body"));
     }
+    finish();
+  }
+
+  void fail(int rank, const std::exception_ptr& error) {
+    std::string text = "an error of an unknown kind";
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& known) {
+      text = known.what();
+    } catch (...) {
+      log::debug("simulate: no memory for the words of an error");
+    }
+    {
+      const std::lock_guard lock(mutex);
+      if (first_failed == -1) first_failed = rank;
+      ended[static_cast<std::size_t>(rank)] = {error, text};
+    }
+    save_failure(text);
+    end_failed();
+  }
+
+  // What the rank owns ends before the rank does, its communicators among it: peers that wait for it are told.
+  static void finish() {
     close_record();
     // Before memory: to let go of that is to wait for a device on which peers may wait for this rank.
     comm::detail::WorldState::current().let_go();
   }
 
-  void note_failed(int rank, const std::exception& error) {
-    const std::lock_guard lock(mutex);
-    if (first_failed == -1) first_failed = rank;
-    ended[static_cast<std::size_t>(rank)] = {std::current_exception(), error.what()};
-  }
-
   // Its record is kept where there is a run directory to keep it in; else it goes with the rank.
-  static void save_failure(const std::exception& failure) {
+  static void save_failure(const std::string& reason) {
     try {
-      if (!probe::recorder().run_path().empty()) probe::recorder().save_failure(failure.what());
+      if (!probe::recorder().run_path().empty()) probe::recorder().save_failure(reason);
     } catch (const std::exception& error) {
       log::debug("simulate: its record was not kept: ", error.what());
     }

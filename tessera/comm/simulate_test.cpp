@@ -1,9 +1,11 @@
 // How simulated ranks begin and end.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 
 #include "tessera/base/error.h"
 #include "tessera/base/probe/recorder.h"
@@ -69,6 +71,44 @@ TEST(Simulate, ARankThatFailsWithWorkInFlightEndsTheOthers) {
   };
   for (const SimulateOptions& how : {SimulateOptions(), SimulateOptions{.seed = 3}}) {
     EXPECT_THROW(simulate(3, body, how), Error);
+  }
+}
+
+TEST(Simulate, ReportsExceptionsThatAreNoStdException) {
+  for (const SimulateOptions& how : {SimulateOptions(), SimulateOptions{.seed = 1}}) {
+    const auto fails = [&](const std::function<void()>& body) {
+      simulate(
+          2,
+          [&] {
+            if (current_place().rank == Rank(1)) body();
+            comm::world().launch({.kind = comm::OpKind::kBarrier}, stream()).wait();
+          },
+          how);
+    };
+    expect_error<AbortedError>([&] { fails([] { throw 7; }); }, {"simulate", "std::exception", "type int"});
+    expect_error<AbortedError>([&] { fails([] { throw "words"; }); }, {"simulate", "char const*: words"});
+    expect_error<AbortedError>(
+        [&] {
+          fails([] {
+            stream().run([] { throw 7; });
+            stream().synchronize();
+          });
+        },
+        {"stream", "type int"});
+  }
+}
+
+TEST(Simulate, ARankThatCallsPthreadExitEndsTheOthers) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer does not see the end of a thread that unwinds by pthread_exit";
+#endif
+  const auto body = [] {
+    comm::world().launch({.kind = comm::OpKind::kBarrier}, stream()).wait();
+    if (current_place().rank == Rank(1)) ::pthread_exit(nullptr);
+    comm::world().launch({.kind = comm::OpKind::kBarrier}, stream()).wait();
+  };
+  for (const SimulateOptions& how : {SimulateOptions(), SimulateOptions{.seed = 1}}) {
+    expect_error<AbortedError>([&] { simulate(3, body, how); }, {"simulate", "pthread_exit", "rank 1"});
   }
 }
 

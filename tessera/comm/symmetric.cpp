@@ -43,6 +43,7 @@ bool has_ended(const device::Stream& stream) {
 
 SymmetricState& state_of(const std::shared_ptr<SymmetricState>& state) {
   TESSERA_CHECK(state != nullptr, "no symmetric pool");
+  state->group.state()->owner.check("symmetric memory");
   return *state;
 }
 
@@ -52,6 +53,7 @@ SymmetricState::SymmetricState(const ProcessGroup& its_group, const device::Stre
     : group(its_group), stream(its_stream), backend(backend_of(its_group, its_stream)) {}
 
 SymmetricState::~SymmetricState() {
+  if (!group.state()->owner.is_this()) return;
   constexpr std::chrono::seconds kBound(2);
   const device::Device device = stream.device();
   streams.insert(stream.id());
@@ -85,7 +87,8 @@ void SymmetricState::create(std::size_t nbytes) {
                   .pool = name,
                   .channels = channels,
                   .pads = {},
-                  .memory = pad.second};
+                  .memory = pad.second,
+                  .record = std::shared_ptr<detail::GroupRecord>(group.state(), &group.state()->record)};
   for (int peer = 0; peer < group.size(); ++peer) {
     std::byte* at =
         peer == group.rank() ? pad.first : backend->reach(peer, records[static_cast<std::size_t>(peer)].pad);
@@ -246,7 +249,7 @@ std::byte* SymmetricBuffer::peer(int rank) const {
 std::size_t SymmetricBuffer::nbytes() const { return *this ? nbytes_ : 0; }
 
 void SymmetricBuffer::reset() noexcept {
-  if (pool_ != nullptr) pool_->free(offset_, nbytes_);
+  if (pool_ != nullptr && pool_->group.state()->owner.is_this()) pool_->free(offset_, nbytes_);
   pool_.reset();
   range_.reset();
 }

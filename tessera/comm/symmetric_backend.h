@@ -25,6 +25,10 @@
 
 namespace tessera::comm {
 
+namespace detail {
+class GroupRecord;
+}
+
 /// Where memory of a rank is, as its peers understand it.
 struct PeerPlace {
   std::uint64_t where = 0;  ///< an address, or an offset in the rank's memory file
@@ -50,6 +54,8 @@ struct SignalPads {
   int channels = 0;                          ///< how many
   std::vector<SignalLine*> pads;             ///< by rank
   std::shared_ptr<const void> memory;        ///< keeps this rank's own
+  /// Record of the group, for waits that last; null: they are not recorded.
+  std::shared_ptr<detail::GroupRecord> record = nullptr;
   /// A line of the pad of rank `owner`.
   [[nodiscard]] SignalLine& line(int owner, int channel, int from) const {
     const std::size_t at = static_cast<std::size_t>(channel) * pads.size() + static_cast<std::size_t>(from);

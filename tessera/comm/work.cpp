@@ -10,6 +10,7 @@ namespace {
 
 WorkState& state_of(const std::shared_ptr<WorkState>& state) {
   TESSERA_CHECK(state != nullptr, "no work: an operation in a capture has none; wait for the replay of its graph");
+  state->owner.check("work");
   return *state;
 }
 
@@ -28,10 +29,10 @@ void Work::wait(std::chrono::nanoseconds timeout) const {
     } catch (...) {
       if (!is_done()) throw;
     }
-    look(*work.task, true);
+    look(work.task, true);
   }
-  work.task->record->note_noticed(work.task->number);
-  if (work.task->error) std::rethrow_exception(work.task->error);
+  work.task.record->note_noticed(work.task.number);
+  if (work.task.error) std::rethrow_exception(work.task.error);
 }
 
 void Work::wait_on(const device::Stream& stream) const {
@@ -40,29 +41,29 @@ void Work::wait_on(const device::Stream& stream) const {
 }
 
 bool Work::is_done() const {
-  const WorkState& work = state_of(state_);
-  if (work.task->is_done.load(std::memory_order_acquire) != 0) return true;
-  if (!work.task->look) return false;
+  WorkState& work = state_of(state_);
+  if (work.task.is_done.load(std::memory_order_acquire) != 0) return true;
+  if (!work.task.look) return false;
   // On a device it has ended when what it wrote is there for all to see: that is what the event says.
   try {
     if (!work.event.query()) return false;
   } catch (const std::exception&) {
     // Something else on the stream has failed.
   }
-  look(*work.task, true);
-  return work.task->is_done.load(std::memory_order_acquire) != 0;
+  look(work.task, true);
+  return work.task.is_done.load(std::memory_order_acquire) != 0;
 }
 
-std::exception_ptr Work::error() const { return is_done() ? state_->task->error : nullptr; }
+std::exception_ptr Work::error() const { return is_done() ? state_->task.error : nullptr; }
 
 std::chrono::nanoseconds Work::duration() const {
-  const Task& task = *state_of(state_).task;
+  const Task& task = state_of(state_).task;
   TESSERA_CHECK(is_done(), "the duration of an operation is known when it has ended; wait for it");
   return std::chrono::nanoseconds(task.ended_ns.load() - task.began_ns.load());
 }
 
 std::uint64_t Work::sequence() const {
-  Task& task = *state_of(state_).task;
+  Task& task = state_of(state_).task;
   look(task, false);
   return task.sequence.load(std::memory_order_acquire);
 }

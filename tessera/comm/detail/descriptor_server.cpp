@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -21,30 +20,26 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/comm/store/detail/proof.h"
 
 namespace tessera::comm::detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::string_view kMagic = "tsd1";
-constexpr std::size_t kTokenChars = 32;
+constexpr std::string_view kMagic = "tsd2";
+constexpr std::size_t kRequestHead = kMagic.size() + kNonceBytes + kProofBytes;  // of a request, before the name
 constexpr std::size_t kMostName = 256;
 constexpr std::size_t kMostClients = 64;             // the longest silent one makes room
 constexpr auto kPatience = std::chrono::seconds(5);  // with a peer that connected and says nothing
 
 std::string reason() { return std::strerror(errno); }
 
-std::string random_text() {
-  std::array<unsigned char, kTokenChars / 2> bytes{};
-  TESSERA_CHECK_AS(IoError, ::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
-                   "no random numbers: ", reason());
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    text += "0123456789abcdef"[byte / 16];
-    text += "0123456789abcdef"[byte % 16];
-  }
-  return text;
+std::string request_proof(std::string_view key, std::string_view nonce, std::string_view name) {
+  return prove(key, "tessera descriptor peer", {nonce, name});
+}
+std::string answer_proof(std::string_view key, std::string_view nonce, std::string_view name, char said) {
+  return prove(key, "tessera descriptor server", {nonce, name, {&said, 1}});
 }
 
 // An abstract address: it is gone with its socket, and no file system is needed.
@@ -86,21 +81,14 @@ struct Packet {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
 };
 
-bool is_same_user(int socket) {
+}  // namespace
+
+std::optional<uid_t> peer_user(int socket) {
   ucred who{};
   socklen_t size = sizeof who;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == ::geteuid();
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return std::nullopt;
+  return who.uid;
 }
-
-// Looks at all characters whatever they are, so that the time it takes tells nothing.
-bool is_same_text(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned char differs = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) differs |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return differs == 0;
-}
-
-}  // namespace
 
 struct DescriptorServer::State {
   struct Client {
@@ -112,8 +100,9 @@ struct DescriptorServer::State {
   void accept_one();
   bool answer(int socket);
 
+  PeerUser user_of;
   std::string socket_name;
-  std::string token;
+  std::string key;
   std::string address;
   Descriptor listener;
   Descriptor bell;  // readable: stop
@@ -149,32 +138,36 @@ void DescriptorServer::State::accept_one() {
     if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return;
   }
-  if (!is_same_user(socket.get())) return;
+  if (user_of(socket.get()) != ::geteuid()) return;
   if (clients.size() == kMostClients) clients.erase(clients.begin());
   clients.push_back({std::move(socket), Clock::now() + kPatience});
 }
 
 // Whether the client may stay.
 bool DescriptorServer::State::answer(int socket) {
-  std::array<char, kMagic.size() + kTokenChars + kMostName> bytes{};
+  std::array<char, kRequestHead + kMostName> bytes{};
   const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), MSG_TRUNC | MSG_DONTWAIT);
-  if (got < static_cast<ssize_t>(kMagic.size() + kTokenChars) || got > static_cast<ssize_t>(bytes.size())) return false;
+  if (got < static_cast<ssize_t>(kRequestHead) || got > static_cast<ssize_t>(bytes.size())) return false;
   const std::string_view request(bytes.data(), static_cast<std::size_t>(got));
   if (!request.starts_with(kMagic)) return false;
-  const bool knows = is_same_text(request.substr(kMagic.size(), kTokenChars), token);
-  if (!knows) return false;
+  const std::string_view nonce = request.substr(kMagic.size(), kNonceBytes);
+  const std::string_view proof = request.substr(kMagic.size() + kNonceBytes, kProofBytes);
+  const std::string_view name = request.substr(kRequestHead);
+  if (!is_same_proof(proof, request_proof(key, nonce, name))) return false;
   const std::lock_guard lock(mutex);
-  const auto found = offered.find(request.substr(kMagic.size() + kTokenChars));
-  char said = found == offered.end() ? 'n' : 'y';
-  Packet packet(&said, 1);
+  const auto found = offered.find(name);
+  const char said = found == offered.end() ? 'n' : 'y';
+  std::string answer = said + answer_proof(key, nonce, name, said);
+  Packet packet(answer.data(), answer.size());
   if (found != offered.end()) packet.attach(found->second.get());
-  return ::sendmsg(socket, &packet.header, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+  return ::sendmsg(socket, &packet.header, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(answer.size());
 }
 
-DescriptorServer::DescriptorServer() : state_(std::make_unique<State>()) {
-  state_->socket_name = "tessera-" + random_text();
-  state_->token = random_text();
-  state_->address = state_->socket_name + " " + state_->token;
+DescriptorServer::DescriptorServer(PeerUser user_of) : state_(std::make_unique<State>()) {
+  state_->user_of = std::move(user_of);
+  state_->socket_name = "tessera-" + random_secret().substr(0, 32);
+  state_->key = random_secret();
+  state_->address = state_->socket_name + " " + state_->key;
   state_->bell.reset(::eventfd(0, EFD_CLOEXEC));
   state_->listener.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address{};
@@ -223,9 +216,10 @@ void DescriptorServer::withdraw(const std::string& name) {
   state_->offered.erase(name);
 }
 
-Fetched fetch_descriptor(std::string_view address, std::string_view name, std::chrono::nanoseconds timeout) {
+Fetched fetch_descriptor(std::string_view address, std::string_view name, std::chrono::nanoseconds timeout,
+                         const PeerUser& user_of) {
   const std::string_view socket_name = address.substr(0, address.find(' '));
-  const std::string_view token = address.substr(std::min(socket_name.size() + 1, address.size()));
+  const std::string_view key = address.substr(std::min(socket_name.size() + 1, address.size()));
   const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   TESSERA_CHECK_AS(IoError, socket, "no Unix socket: ", reason());
   sockaddr_un to{};
@@ -234,6 +228,10 @@ Fetched fetch_descriptor(std::string_view address, std::string_view name, std::c
     TESSERA_CHECK_AS(AbortedError, errno != ECONNREFUSED, "the process at ", socket_name, " has ended");
     TESSERA_THROW(IoError, "the process at ", socket_name, " cannot be reached: ", reason());
   }
+  const std::optional<uid_t> user = user_of(socket.get());
+  TESSERA_CHECK_AS(MismatchError, user == ::geteuid(), "the process at ", socket_name, " must run as user ",
+                   ::geteuid(), ", got ", user ? std::to_string(*user) : "an unknown user",
+                   "; start all ranks of a machine as one user");
   ucred who{};
   socklen_t who_size = sizeof who;
   (void)::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &who_size);
@@ -242,7 +240,8 @@ Fetched fetch_descriptor(std::string_view address, std::string_view name, std::c
   // Opened before the process answers: then the number was its own, and of no process that came after it.
   fetched.process.reset(static_cast<int>(::syscall(SYS_pidfd_open, who.pid, 0)));
   TESSERA_CHECK_AS(IoError, fetched.process || errno == ESRCH, "pidfd_open of process ", who.pid, ": ", reason());
-  std::string request = std::string(kMagic) + std::string(token) + std::string(name);
+  const std::string nonce = random_nonce();
+  std::string request = std::string(kMagic) + nonce + request_proof(key, nonce, name) + std::string(name);
   Packet ask(request.data(), request.size());
   (void)::sendmsg(socket.get(), &ask.header, MSG_NOSIGNAL);
   pollfd polled{socket.get(), POLLIN, 0};
@@ -253,13 +252,19 @@ Fetched fetch_descriptor(std::string_view address, std::string_view name, std::c
     ready = ::poll(&polled, 1, most);
   } while (ready < 0 && errno == EINTR);
   TESSERA_CHECK_AS(TimeoutError, ready != 0, "process ", who.pid, " did not hand out '", name, "' within ", timeout);
-  char said = 0;
-  Packet answer(&said, 1);
+  std::array<char, 1 + kProofBytes> said{};
+  Packet answer(said.data(), said.size());
   answer.make_room();
   const ssize_t got = ::recvmsg(socket.get(), &answer.header, MSG_CMSG_CLOEXEC);
-  TESSERA_CHECK_AS(AbortedError, got == 1 && fetched.process, "process ", who.pid, " ended, or would not hand out '",
+  TESSERA_CHECK_AS(AbortedError, got > 0 && fetched.process, "process ", who.pid, " ended, or would not hand out '",
                    name, "'");
-  fetched.file.reset(answer.attached());
+  Descriptor file(answer.attached());
+  TESSERA_CHECK_AS(MismatchError,
+                   got == static_cast<ssize_t>(said.size()) &&
+                       is_same_proof({said.data() + 1, kProofBytes}, answer_proof(key, nonce, name, said[0])),
+                   "process ", who.pid, " must prove that it is the rank whose descriptors the store names, got ", got,
+                   " bytes without that proof");
+  fetched.file = std::move(file);
   return fetched;
 }
 

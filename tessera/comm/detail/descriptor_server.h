@@ -1,15 +1,21 @@
 // Hands file descriptors to other processes of this machine, over a Unix socket. A process offers descriptors by name;
-// a peer that knows the server's address asks for one. The address holds a random token and travels through the store:
-// who does not show it, or is another user, gets nothing.
+// a peer that knows the server's address requests one. The address holds a random key and travels through the store,
+// which only ranks can read. The key is never sent over the socket: request and answer carry an HMAC made with it. Both
+// sides also check that the other process runs as their own user.
 //
-//   peer:    connect; "tsd1", token, name              one packet
-//   server:  'y' and the descriptor, 'n': no such name; no answer at all to who shows no token
+//   peer:    connect; "tsd2", nonce, HMAC(key, nonce, name), name                               one packet
+//   server:  'y' with the descriptor, or 'n': no such name; then HMAC(key, nonce, name, 'y')    one packet
 //
-// Packets that make no sense, and peers that hang up or say nothing, cost their connection and nothing else.
+// A peer of another user, or without the key, gets no answer. Invalid packets, and peers that hang up or send nothing,
+// cost their connection only.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,17 +23,22 @@
 
 namespace tessera::comm::detail {
 
+/// Returns the user of the process at the other end of a socket; none: it is unknown.
+using PeerUser = std::function<std::optional<uid_t>(int socket)>;
+/// Asks the kernel (SO_PEERCRED).
+std::optional<uid_t> peer_user(int socket);
+
 /// A server with a thread of its own. Thread-safe.
 class DescriptorServer {
  public:
-  /// Starts; IoError when it cannot.
-  DescriptorServer();
+  /// Starts; IoError when it cannot. Peers must run as the user of this process, by `user_of`.
+  explicit DescriptorServer(PeerUser user_of = peer_user);
   /// Stops, and closes what it offered.
   ~DescriptorServer();
   DescriptorServer(const DescriptorServer&) = delete;
   DescriptorServer& operator=(const DescriptorServer&) = delete;
 
-  /// For the peers: "socket token".
+  /// For the peers: "socket key".
   [[nodiscard]] const std::string& address() const;
   /// Offers a duplicate of `fd` under a name, over one that is there.
   void offer(const std::string& name, int fd);
@@ -47,8 +58,9 @@ struct Fetched {
   Descriptor process;  ///< the process itself (a pidfd): readable when it has ended
 };
 
-/// Asks the server at `address`. AbortedError: its process has ended; TimeoutError: it did not answer in time; IoError:
-/// the kernel would not.
-Fetched fetch_descriptor(std::string_view address, std::string_view name, std::chrono::nanoseconds timeout);
+/// Asks the server at `address`. AbortedError: its process has ended; TimeoutError: it did not answer in time;
+/// MismatchError: it runs as another user, by `user_of`, or does not know the key; IoError: the kernel would not.
+Fetched fetch_descriptor(std::string_view address, std::string_view name, std::chrono::nanoseconds timeout,
+                         const PeerUser& user_of = peer_user);
 
 }  // namespace tessera::comm::detail

@@ -14,6 +14,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/store/detail/proof.h"
 
 namespace tessera::comm::detail {
 namespace {
@@ -81,7 +82,7 @@ TEST(DescriptorServer, TellsTheProcessApart) {
   EXPECT_EQ(::poll(&polled, 1, 0), 0) << "this process has not ended";
 }
 
-TEST(DescriptorServer, WhoShowsAnotherTokenGetsNothing) {
+TEST(DescriptorServer, PeersWithAnotherKeyGetNothing) {
   DescriptorServer server;
   server.offer("a", file_with('a').get());
   std::string address = server.address();
@@ -92,15 +93,63 @@ TEST(DescriptorServer, WhoShowsAnotherTokenGetsNothing) {
 TEST(DescriptorServer, JunkCostsItsOwnConnectionAlone) {
   DescriptorServer server;
   server.offer("a", file_with('a').get());
-  const std::string token = server.address().substr(server.address().find(' ') + 1);
-  for (const std::string& junk : {std::string("?"), std::string("tsd1"), "tsd2" + token + "a", "tsd1" + token.substr(1),
-                                  "tsd1" + token + std::string(300, 'a'), std::string(5000, '\0')}) {
+  const std::string key = server.address().substr(server.address().find(' ') + 1);
+  const std::string nonce = random_nonce();
+  const std::string good = "tsd2" + nonce + prove(key, "tessera descriptor peer", {nonce, "a"}) + "a";
+  for (const std::string& junk :
+       {std::string("?"), std::string("tsd2"), "tsd1" + good.substr(4), "tsd2" + good.substr(5), good + "b",
+        "tsd1" + key + "a", good.substr(0, 68), good + std::string(300, 'a'), std::string(5000, '\0')}) {
     const Descriptor socket = connect_to(server.address());
     say(socket, junk);
     EXPECT_EQ(heard(socket), "") << junk.substr(0, 40);
   }
   { const Descriptor hung_up = connect_to(server.address()); }
   EXPECT_EQ(byte_of(fetch_descriptor(server.address(), "a", 10s).file), 'a');
+}
+
+TEST(DescriptorServer, PeersOfAnotherUserGetNothing) {
+  DescriptorServer server([](int) { return std::optional<uid_t>(::geteuid() + 1); });
+  server.offer("a", file_with('a').get());
+  expect_error<AbortedError>([&] { (void)fetch_descriptor(server.address(), "a", 10s); }, {"would not hand out 'a'"});
+  DescriptorServer unknown([](int) { return std::optional<uid_t>(); });
+  unknown.offer("a", file_with('a').get());
+  expect_error<AbortedError>([&] { (void)fetch_descriptor(unknown.address(), "a", 10s); }, {"would not hand out 'a'"});
+}
+
+TEST(DescriptorServer, ServersOfAnotherUserAreNotAsked) {
+  DescriptorServer server;
+  server.offer("a", file_with('a').get());
+  const auto other = [](int) { return std::optional<uid_t>(::geteuid() + 1); };
+  expect_error<MismatchError>([&] { (void)fetch_descriptor(server.address(), "a", 10s, other); },
+                              {"must run as user", std::to_string(::geteuid() + 1)});
+}
+
+TEST(DescriptorServer, PeerUserIsThatOfTheKernel) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const Descriptor one(ends[0]);
+  const Descriptor other(ends[1]);
+  EXPECT_EQ(peer_user(one.get()), ::geteuid());
+  EXPECT_EQ(peer_user(-1), std::nullopt);
+}
+
+// A server that does not know the key answers with a descriptor; its answer is rejected.
+TEST(DescriptorServer, AnAnswerWithoutProofIsRejected) {
+  const std::string name = "tessera-test-" + random_secret().substr(0, 16);
+  Descriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  std::memcpy(at.sun_path + 1, name.data(), name.size());
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&at), size), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  std::thread impostor([&] {
+    const Descriptor client(::accept(listener.get(), nullptr, nullptr));
+    (void)heard(client);
+    say(client, "y" + std::string(kProofBytes, 'p'));
+  });
+  expect_error<MismatchError>([&] { (void)fetch_descriptor(name + " key", "a", 10s); }, {"must prove"});
+  impostor.join();
 }
 
 TEST(DescriptorServer, SilentPeersDoNotKeepOthersOut) {

@@ -80,6 +80,20 @@ std::uint32_t slot_of(const Operation& message) {
   return 2 * static_cast<std::uint32_t>(message.peer) + (message.kind == OpKind::kRecv ? 1 : 0);
 }
 
+// Elements that this rank gives or gets: of uneven parts its own, of an uneven all_to_all all that it gives.
+std::uint64_t count_of(const Operation& operation, int rank) {
+  if (operation.in_counts.empty() && operation.out_counts.empty()) [[likely]]
+    return static_cast<std::uint64_t>(operation.count);
+  if (operation.kind == OpKind::kAllToAll) {
+    std::int64_t sum = 0;
+    for (const std::int64_t count : operation.in_counts) sum += count;
+    return static_cast<std::uint64_t>(sum);
+  }
+  const auto& counts = operation.in_counts.empty() ? operation.out_counts : operation.in_counts;
+  const auto at = static_cast<std::size_t>(rank);
+  return static_cast<std::uint64_t>(at < counts.size() ? counts[at] : operation.count);
+}
+
 // Its number in the operating system, asked for once a thread; a forked process has a thread of another number.
 [[gnu::tls_model("initial-exec")]] constinit thread_local std::uint32_t own_thread = 0;
 std::uint32_t ask_thread() {
@@ -116,6 +130,7 @@ void GroupRecord::release_rows() noexcept {
   for (auto& row : asked_rows_) row.release();
   running_row_.release();
   replay_row_.release();
+  for (auto& [row, what] : signal_rows_) row.release();
 }
 
 void GroupRecord::open(GroupState& group) {
@@ -199,7 +214,7 @@ probe::StringId GroupRecord::device_string(const device::Stream& stream) {
   const std::uint64_t by = pair(this_thread(), static_cast<std::uint32_t>(task.operations.size()));
   for (std::size_t i = 0; i < task.operations.size(); ++i) {
     const Operation& operation = task.operations[i];
-    const auto count = static_cast<std::uint64_t>(operation.count);
+    const std::uint64_t count = count_of(operation, group_->rank);
     const std::uint64_t parts = pair(static_cast<std::uint32_t>(digest_of_parts(operation)), label);
     const std::uint64_t kind = what(operation, i);
     recorder->write_words_at<OperationRecord>(now, probe::Ring::kComm, count, who, where, parts, kind);
@@ -209,9 +224,9 @@ probe::StringId GroupRecord::device_string(const device::Stream& stream) {
   }
 }
 
-Launched Launched::of(const Task& task) {
+Launched Launched::of(const Task& task, int rank) {
   const Operation& first = told_by(task);
-  Launched launched{.count = static_cast<std::uint64_t>(first.count),
+  Launched launched{.count = count_of(first, rank),
                     .what = comm::detail::what(first, task.operations.size()),
                     .number = task.number,
                     .is_collective = !is_message(first.kind)};
@@ -314,7 +329,7 @@ inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std:
 
 [[gnu::flatten]] void GroupRecord::began(const Task& task) {
   const Operation& first = told_by(task);
-  const Told told{.count = static_cast<std::uint64_t>(first.count),
+  const Told told{.count = count_of(first, group_ != nullptr ? group_->rank : 0),
                   .what = what(first, task.operations.size()),
                   .sequence = task.sequence.load(std::memory_order_relaxed),
                   .number = task.number};
@@ -345,6 +360,42 @@ void GroupRecord::began(const Launched& launched, std::uint64_t sequence) {
 }
 void GroupRecord::ended(const Launched& launched, std::uint64_t sequence, const std::exception_ptr& error) {
   note_end(launched.number, launched.is_collective, sequence, error);
+  if (error) tell(error);
+}
+
+std::size_t GroupRecord::signal_waits(const std::string& pool, const char* what, int peer, int channel,
+                                      std::uint64_t number) {
+  const Held held(flag_);
+  probe::Recorder* recorder = running_;
+  if (recorder == nullptr || !recorder->is_on()) return 0;
+  const CommSignalRow waits{.number = number,
+                            .when = recorder->begin(),
+                            .group = number_,
+                            .peer = peer,
+                            .channel = channel,
+                            .failure = 0,
+                            .pool = recorder->intern(pool),
+                            .what = recorder->intern(what)};
+  auto row = recorder->table<CommSignalRow>().claim(waits);
+  if (!row) return 0;
+  auto free = std::ranges::find_if(signal_rows_, [](const auto& each) { return !each.first; });
+  if (free == signal_rows_.end()) free = signal_rows_.emplace(signal_rows_.end());
+  *free = {std::move(row), waits};
+  return static_cast<std::size_t>(free - signal_rows_.begin()) + 1;
+}
+
+void GroupRecord::signal_ended(std::size_t handle, const std::exception_ptr& error) {
+  {
+    const Held held(flag_);
+    probe::Recorder* recorder = running_;
+    if (handle == 0 || recorder == nullptr) return;
+    auto& [row, what] = signal_rows_[handle - 1];
+    if (const std::uint8_t failure = failure_of(error); failure != 0 && recorder->is_on()) {
+      what.failure = failure;
+      recorder->write(probe::Ring::kComm, what);
+    }
+    row.release();
+  }
   if (error) tell(error);
 }
 

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/probe/recorder.h"
@@ -27,8 +29,8 @@ struct RankBook;
 
 /// What is told of a launch again and again: all that its records need of it.
 struct Launched {
-  /// Of a task that was asked for.
-  static Launched of(const Task& task);
+  /// Of a task that was asked for by this group rank.
+  static Launched of(const Task& task, int rank);
   std::uint64_t count = 0;                      ///< of the operation that it is told by
   std::uint64_t what = 0;                       ///< of that, in a word
   std::uint32_t number = 0;                     ///< among those of its group
@@ -80,6 +82,10 @@ class GroupRecord {
   }
   /// For whoever looks, from any thread.
   [[nodiscard]] GroupProgress progress();
+  /// Notes that this rank waits for a signal. Returns a handle for signal_ended(); 0 if nothing was recorded.
+  std::size_t signal_waits(const std::string& pool, const char* what, int peer, int channel, std::uint64_t number);
+  /// Notes that the wait of this handle ended, with this error or none.
+  void signal_ended(std::size_t handle, const std::exception_ptr& error);
   /// The recorder goes away.
   void detach() noexcept;
 
@@ -130,6 +136,8 @@ class GroupRecord {
   std::size_t next_asked_ = 0;  // the row that the next operation takes
   probe::Row<CommRunningRow> running_row_;
   probe::Row<ReplayRecord> replay_row_;
+  std::vector<std::pair<probe::Row<CommSignalRow>, CommSignalRow>>
+      signal_rows_;  // under the flag; handle - 1 is the index
   Last last_ = {};
   // What the thread that runs an operation notes without the flag.
   std::optional<probe::ClockSource> clock_;

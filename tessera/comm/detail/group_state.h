@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/fork.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/group_hooks.h"
 #include "tessera/comm/detail/group_record.h"
@@ -19,6 +20,7 @@ struct SymmetricRegistry;
 }
 
 struct GroupState {
+  const OwnerProcess owner;
   std::string name;
   std::uint64_t digest = 0;  // of the name
   std::vector<Rank> ranks;   // by place

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
 #include "tessera/base/mutant.h"
 
 namespace tessera::comm::detail {
@@ -40,6 +41,7 @@ PeerProcess::PeerProcess(Rank rank, std::string address, std::chrono::nanosecond
     : rank_(rank), address_(std::move(address)), process_(fetch_descriptor(address_, "", timeout).process) {}
 
 PeerProcess::~PeerProcess() {
+  if (!owner_.is_this()) return;
   for (const std::atomic<std::byte*>& window : windows_) {
     if (window.load() != nullptr) ::munmap(window.load(), 2 * kMostBytes);
   }
@@ -93,27 +95,47 @@ std::byte* PeerProcess::map_window(std::size_t window) {
                      static_cast<off_t>(window * kMostBytes));
   TESSERA_CHECK_AS(IoError, got != MAP_FAILED, "the memory of rank ", rank_,
                    " could not be mapped: ", std::strerror(errno));
+  (void)::madvise(got, 2 * kMostBytes, MADV_DONTFORK);  // as it is in the peer
   windows_[window].store(static_cast<std::byte*>(got), std::memory_order_release);
   return static_cast<std::byte*>(got);
 }
 
 ProcessWorld::ProcessWorld(std::shared_ptr<Store> store, Rank rank)
-    : store_(std::move(store)), machine_(this_machine()) {
+    : store_(std::move(store)), rank_(rank), machine_(this_machine()) {
   store_->set(key_of(rank), machine_ + " " + server_.address());
 }
 
-void ProcessWorld::meet(int world_size, std::chrono::nanoseconds timeout) {
+std::vector<Rank> ProcessWorld::missing(int world_size) {
+  std::vector<Rank> none;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (!store_->find(key_of(Rank(rank)))) none.emplace_back(rank);
+  }
+  return none;
+}
+
+void ProcessWorld::meet(int world_size, std::chrono::nanoseconds timeout, NoticeDelays delays) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < world_size; ++rank) keys.push_back(key_of(Rank(rank)));
-  try {
-    store_->wait(keys, timeout);
-  } catch (const TimeoutError&) {
-    std::string missing;
-    for (const std::string& key : keys) {
-      if (!store_->find(key)) missing += (missing.empty() ? "" : ", ") + key;
+  const auto until = std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::nanoseconds(0), kLongest);
+  WaitNotice notice(std::chrono::steady_clock::now(), delays);
+  while (true) {
+    try {
+      return store_->wait(keys, std::min(until, notice.next()) - std::chrono::steady_clock::now());
+    } catch (const TimeoutError&) {
+      const std::vector<Rank> absent = missing(world_size);
+      if (absent.empty()) return;
+      std::string names;
+      for (const Rank rank : absent) names += (names.empty() ? "" : ", ") + key_of(rank);
+      const auto now = std::chrono::steady_clock::now();
+      TESSERA_CHECK_AS(TimeoutError, now < until, "init: not all of ", world_size, " ranks came within ", timeout, ": ",
+                       names, " did not, to ", store_->text());
+      Rank first(0);  // of those that have come
+      while (std::ranges::find(absent, first) != absent.end()) first = Rank(first.value() + 1);
+      const auto waited = notice.due(now);
+      if (waited && first == rank_)
+        log::info("init: waiting ", waited->count(), " s for ", names, " of ", world_size, " ranks at ",
+                  store_->text());
     }
-    TESSERA_CHECK_AS(TimeoutError, missing.empty(), "init: not all of ", world_size, " ranks came within ", timeout,
-                     ": ", missing, " did not, to ", store_->text());
   }
 }
 

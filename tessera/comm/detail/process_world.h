@@ -12,8 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/fork.h"
 #include "tessera/base/ids.h"
 #include "tessera/comm/detail/descriptor_server.h"
+#include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/comm/store/store.h"
 
 namespace tessera::comm::detail {
@@ -44,6 +46,7 @@ class PeerProcess {
   static constexpr std::size_t kWindows = 4096;  // 64 TiB of memory
   std::byte* map_window(std::size_t window);
 
+  const OwnerProcess owner_;
   const Rank rank_;
   const std::string address_;
   Descriptor process_;
@@ -59,8 +62,9 @@ class ProcessWorld {
  public:
   /// Publishes this rank.
   ProcessWorld(std::shared_ptr<Store> store, Rank rank);
-  /// Waits until all ranks have; TimeoutError names those that have not.
-  void meet(int world_size, std::chrono::nanoseconds timeout);
+  /// Waits until all ranks have; TimeoutError names those that have not. While it waits, the first rank of those that
+  /// have come reports which ranks are missing.
+  void meet(int world_size, std::chrono::nanoseconds timeout, NoticeDelays delays = {});
 
   /// The name under which a process offers its memory file.
   static constexpr const char* kMemoryName = "memory";
@@ -75,7 +79,10 @@ class ProcessWorld {
  private:
   std::string published(Rank rank);
 
+  [[nodiscard]] std::vector<Rank> missing(int world_size);
+
   const std::shared_ptr<Store> store_;
+  const Rank rank_;
   DescriptorServer server_;
   const std::string machine_;
   std::mutex mutex_;

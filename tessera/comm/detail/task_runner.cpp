@@ -32,7 +32,8 @@ SmallVector<device::Access, 8> accesses_of(const Task& task, int rank, int size)
 
 }  // namespace
 
-void TaskRunner::enqueue(const Task& task, const device::Stream& stream, device::HostFunction run) const {
+void TaskRunner::enqueue(Task& task, const device::Stream& stream, device::HostFunction run) const {
+  task.extended_ns = stream.is_capturing() ? Task::kAtEachRun : extended_ns_.load(std::memory_order_relaxed);
   const SmallVector<device::Access, 8> accesses = accesses_of(task, rank_, size_);
   const std::string_view label =
       task.operations.size() == 1 ? to_string(task.operations[0].kind) : std::string_view("coalesced");
@@ -47,7 +48,10 @@ void TaskRunner::run(Task& task, const std::function<void()>& steps) {
     TESSERA_CHECK(lock.owns_lock(), "group ", *task.group, ": two operations run at once on rank ", rank_,
                   ", from streams that are not ordered; inside captures, order them by events");
     // Before its number says that it runs: whoever sees that and gives it more time does so for good.
-    if (!TESSERA_MUTANT("comm.extensions_last")) extra_ns_.store(0, std::memory_order_relaxed);
+    if (!TESSERA_MUTANT("comm.extensions_last")) {
+      const std::int64_t now = extended_ns_.load(std::memory_order_relaxed);
+      before_ns_.store(task.extended_ns == Task::kAtEachRun ? now : task.extended_ns, std::memory_order_relaxed);
+    }
     const std::uint64_t step = TESSERA_MUTANT("comm.sequence_stands_still") ? 0 : 1;
     task.sequence.store(sequence_.fetch_add(step, std::memory_order_release) + 1, std::memory_order_release);
     has_begun = true;

@@ -1,7 +1,6 @@
 #include "tessera/comm/detail/watch.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -10,6 +9,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "tessera/base/fork.h"
 
 namespace tessera::comm::detail {
 namespace {
@@ -23,7 +24,6 @@ class Watcher {
     if (has_stopped_) return;
     added_.push_back({watched, Clock::now(), watched->period()});
     if (!thread_.joinable()) {
-      owner_ = ::getpid();
       thread_ = std::thread([this] { run(); });
     } else {
       changed_.notify_all();
@@ -35,7 +35,6 @@ class Watcher {
     changed_.notify_all();
   }
   void stop() {
-    if (owner_ != ::getpid()) return;  // a forked child has no such thread
     {
       const std::lock_guard lock(mutex_);
       has_stopped_ = true;
@@ -90,18 +89,17 @@ class Watcher {
   std::vector<Item> added_;
   bool is_urgent_ = false;
   bool has_stopped_ = false;
-  pid_t owner_ = ::getpid();
   std::thread thread_;
 };
 
 Watcher& watcher() {
+  static constinit PerProcess<Watcher> only;  // a forked child has no such thread
   // Stopped before what it looks at goes: drivers, which were there first, end after this.
-  static Watcher& only = *[] {
-    static auto* const made = new Watcher;
-    std::atexit([] { made->stop(); });
-    return made;
-  }();
-  return only;
+  static const int kAtExit = std::atexit([] {
+    if (Watcher* own = only.find()) own->stop();
+  });
+  (void)kAtExit;
+  return only.get();
 }
 
 }  // namespace

@@ -81,10 +81,11 @@ WorldState& WorldState::current() {
 }
 
 std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& ranks, std::string_view backend,
-                                                       std::uint64_t generation, std::chrono::nanoseconds timeout,
-                                                       std::string& chosen) {
+                                                       std::uint64_t generation, std::string_view parent,
+                                                       std::chrono::nanoseconds timeout, std::string& chosen) {
   const auto self = std::ranges::find(ranks, current_place().rank);
-  ConnectRequest request{.name = text_of(ranks) + (generation == 0 ? "" : " #" + std::to_string(generation)),
+  const std::string within = parent.empty() ? "" : " in " + std::string(parent);
+  ConnectRequest request{.name = text_of(ranks) + within + (generation == 0 ? "" : " #" + std::to_string(generation)),
                          .ranks = ranks,
                          .rank = static_cast<int>(self - ranks.begin()),
                          .timeout = timeout};
@@ -103,11 +104,20 @@ std::shared_ptr<Communicator> WorldState::communicator(const std::vector<Rank>& 
   if (connection->communicator == nullptr) {
     connection->communicator = info.connect(request);
     if (env::comm_check() && !connection->communicator->capabilities().has_checked_mode) {
-      log::warn("TESSERA_COMM_CHECK: ranks ", request.name, " are not checked: backend ", chosen,
+      log::warn("TESSERA_COMM_CHECK: ranks ", text_of(ranks), " are not checked: backend ", chosen,
                 " has no checked mode");
     }
   }
+  ++connection->groups;
   return connection->communicator;
+}
+
+bool WorldState::is_shared(const Communicator& communicator) {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(connections_, [&](const auto& entry) {
+    const std::unique_lock connected(entry.second->mutex, std::try_to_lock);
+    return connected && entry.second->communicator.get() == &communicator && entry.second->groups > 1;
+  });
 }
 
 std::shared_ptr<SymmetricRegistry> WorldState::symmetric(const Communicator& communicator) {
@@ -118,6 +128,7 @@ std::shared_ptr<SymmetricRegistry> WorldState::symmetric(const Communicator& com
 }
 
 void WorldState::leave() noexcept {
+  if (!owner_.is_this()) return;
   // Another thread may be in the middle of connecting: it is told by the death of the process then.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
@@ -128,6 +139,7 @@ void WorldState::leave() noexcept {
 }
 
 void WorldState::abort(std::string_view reason) noexcept {
+  if (!owner_.is_this()) return;
   const std::lock_guard lock(mutex_);
   for (const auto& [key, connection] : connections_) {
     const std::unique_lock connected(connection->mutex, std::try_to_lock);
@@ -136,6 +148,7 @@ void WorldState::abort(std::string_view reason) noexcept {
 }
 
 void WorldState::let_go() {
+  if (!owner_.is_this()) return;
   std::map<std::string, std::shared_ptr<Connection>> connections;
   std::map<const Communicator*, std::shared_ptr<SymmetricRegistry>> symmetric;
   const std::lock_guard lock(mutex_);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/fork.h"
 #include "tessera/base/ids.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/circles.h"
@@ -89,14 +90,18 @@ class WorldState {
   /// Lets go of all communicators, which tell their peers unless work of theirs is on the way; that tells them.
   void let_go();
   /// The communicator of these ranks on this backend ("": the best that can), connected when first asked for.
-  /// `generation` tells those apart that came after a failure.
+  /// `generation` tells those apart that came after a failure; `parent` names a group of the same ranks that is to fail
+  /// separately, empty: none.
   std::shared_ptr<Communicator> communicator(const std::vector<Rank>& ranks, std::string_view backend,
-                                             std::uint64_t generation, std::chrono::nanoseconds timeout,
-                                             std::string& chosen);
+                                             std::uint64_t generation, std::string_view parent,
+                                             std::chrono::nanoseconds timeout, std::string& chosen);
+  /// Returns true if more than one group was given this communicator.
+  bool is_shared(const Communicator& communicator);
   /// What groups over this communicator have of symmetric memory.
   std::shared_ptr<SymmetricRegistry> symmetric(const Communicator& communicator);
 
  private:
+  const OwnerProcess owner_;
   std::shared_ptr<Store> store_;
   std::shared_ptr<SimulatedWorld> simulated_;
   std::shared_ptr<ProcessWorld> processes_;
@@ -106,6 +111,7 @@ class WorldState {
   struct Connection {
     std::mutex mutex;
     std::shared_ptr<Communicator> communicator;
+    int groups = 0;  // that were given it
   };
   std::map<std::string, std::shared_ptr<Connection>> connections_;
   std::map<const Communicator*, std::shared_ptr<SymmetricRegistry>> symmetric_;

@@ -1,8 +1,6 @@
 #include "tessera/comm/launch/launch.h"
 
 #include <poll.h>
-#include <sys/random.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,12 +8,16 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "tessera/base/error.h"
+#include "tessera/base/probe/orphans.h"
 #include "tessera/comm/launch/detail/child.h"
 #include "tessera/comm/launch/detail/launch_record.h"
 #include "tessera/comm/launch/detail/output.h"
 #include "tessera/comm/launch/detail/rank_watch.h"
+#include "tessera/comm/launch/detail/signal_desk.h"
+#include "tessera/comm/store/detail/proof.h"
 #include "tessera/comm/store/tcp_store_server.h"
 
 namespace tessera::comm {
@@ -26,60 +28,17 @@ using detail::Child;
 using detail::ChildRequest;
 using detail::Descriptor;
 using detail::LineCutter;
+using detail::ReceivedSignal;
+using detail::SentSignal;
+using detail::SignalReason;
 
 // Ranks that see that another has failed tell of it themselves, and write the report; they are given this long.
 constexpr std::chrono::milliseconds kNotice{1500};
 // And this long to tell of what the launcher wrote because none of them did.
 constexpr std::chrono::milliseconds kShortNotice{500};
 
-constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-
-// The signals we take care of come through a descriptor while this lives, and are as before after it.
-class SignalDesk {
- public:
-  SignalDesk() {
-    sigset_t ours;
-    ::sigemptyset(&ours);
-    for (const int signal : kForwarded) ::sigaddset(&ours, signal);
-    for (const int signal : {SIGCHLD, SIGPIPE}) ::sigaddset(&ours, signal);
-    ::pthread_sigmask(SIG_BLOCK, &ours, &before_);
-    // Where the ends of children are ignored nobody hears of them.
-    struct sigaction standard = {};
-    standard.sa_handler = SIG_DFL;
-    ::sigaction(SIGCHLD, &standard, &child_before_);
-    desk_.reset(::signalfd(-1, &ours, SFD_NONBLOCK | SFD_CLOEXEC));
-  }
-  ~SignalDesk() {
-    while (next()) {
-    }
-    ::sigaction(SIGCHLD, &child_before_, nullptr);
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  SignalDesk(const SignalDesk&) = delete;
-  SignalDesk& operator=(const SignalDesk&) = delete;
-
-  [[nodiscard]] int fd() const { return desk_.get(); }
-  [[nodiscard]] const sigset_t& mask_before() const { return before_; }
-  [[nodiscard]] std::optional<int> next() const {
-    signalfd_siginfo info = {};
-    if (::read(desk_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
-    return static_cast<int>(info.ssi_signo);
-  }
-
- private:
-  Descriptor desk_;
-  sigset_t before_ = {};
-  struct sigaction child_before_ = {};
-};
-
-std::string random_secret() {
-  unsigned char bytes[16];
-  TESSERA_CHECK_AS(IoError, ::getrandom(bytes, sizeof bytes, 0) == sizeof bytes,
-                   "the system gives no random bytes: ", std::strerror(errno));
-  std::string text;
-  for (const unsigned byte : bytes) text += {"0123456789abcdef"[byte >> 4U], "0123456789abcdef"[byte & 15U]};
-  return text;
-}
+// Ranks that stop because the reader of their output is gone may have a checkpoint to write: a minute by default.
+constexpr int kGracesWithoutReader = 20;
 
 std::string ranks_text(std::size_t count) { return std::to_string(count) + (count == 1 ? " rank" : " ranks"); }
 
@@ -103,6 +62,7 @@ class Launcher {
  private:
   void start();
   void look_after();
+  void keep_records();
   void wait_for_something();
   void read_from(RankProcess& process, int rank, bool is_err);
   void drain(RankProcess& process, int rank);
@@ -111,8 +71,9 @@ class Launcher {
   void note_end(const RankEnd& end);
   void tell_problem();
   void settle_shrunk();
-  void stop_others(std::size_t alive);
-  void signal_all(int number);
+  void stop_without_reader();
+  void stop_others(SentSignal why, std::chrono::nanoseconds grace);
+  void signal_all(const SentSignal& signal);
   void check_time();
   void look_at_ranks();
   void speak_for_silent();
@@ -123,7 +84,7 @@ class Launcher {
   [[nodiscard]] std::size_t alive() const;
 
   const LaunchOptions& options_;
-  SignalDesk signals_;
+  detail::SignalDesk signals_;
   detail::LaunchRecord record_;
   detail::RankWatch watch_;
   detail::Output output_;
@@ -134,9 +95,12 @@ class Launcher {
   std::optional<Clock::time_point> stop_at_;  // the others, which may have something to tell
   std::optional<Clock::time_point> kill_at_;
   std::string verdict_;
-  bool is_stopping_ = false;  // what ends from now on was asked to
-  int stops_asked_ = 0;       // INT, TERM and HUP so far
+  bool is_stopping_ = false;             // what ends from now on was asked to
+  int stops_asked_ = 0;                  // INT, TERM and HUP so far
+  std::chrono::nanoseconds grace_ = {};  // after which they are killed
+  SentSignal stop_ = {};                 // the last SIGTERM that the launcher sent by itself
   bool is_output_broken_ = false;
+  bool has_records_to_keep_ = true;  // of ranks that ended, or of a run before
   Clock::time_point began_ = Clock::now();
 };
 
@@ -146,24 +110,27 @@ void Launcher::start() {
   stop_at_.reset();
   kill_at_.reset();
   verdict_.clear();
+  keep_records();
   is_stopping_ = false;
   server_.reset();  // its port is free for the next
-  const std::string secret = random_secret();
+  const std::string secret = detail::random_secret();
   server_ = std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.port = options_.port, .secret = secret});
   const std::string port = std::to_string(server_->port());
   const std::string size = std::to_string(options_.ranks);
   std::vector<int> pids;
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const std::string number = std::to_string(rank);
-    const std::vector<std::pair<std::string, std::string>> environment = {{"RANK", number},
-                                                                          {"WORLD_SIZE", size},
-                                                                          {"LOCAL_RANK", number},
-                                                                          {"LOCAL_WORLD_SIZE", size},
-                                                                          {"MASTER_ADDR", "127.0.0.1"},
-                                                                          {"MASTER_PORT", port},
-                                                                          {"TESSERA_STORE", "tcp://127.0.0.1:" + port},
-                                                                          {"TESSERA_STORE_SECRET", secret},
-                                                                          {"TESSERA_RUN_DIR", record_.directory()}};
+    const std::vector<std::pair<std::string, std::string>> environment = {
+        {"RANK", number},
+        {"WORLD_SIZE", size},
+        {"LOCAL_RANK", number},
+        {"LOCAL_WORLD_SIZE", size},
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"MASTER_PORT", port},
+        {"TESSERA_STORE", "tcp://127.0.0.1:" + port},
+        {"TESSERA_STORE_SECRET", secret},
+        {"TESSERA_RUN_DIR", record_.directory()},
+        {"TESSERA_RUN_DIR_LOCK", record_.lock_identity()}};
     processes_.emplace_back();
     processes_.back().child = Child(ChildRequest{options_.command, environment, signals_.mask_before()});
     pids.push_back(processes_.back().child.pid());
@@ -189,6 +156,10 @@ LaunchReport Launcher::run() {
     const bool is_over =
         !first_failure_ || stops_asked_ > 0 || is_output_broken_ || report.restarts == options_.restarts;
     if (is_over) break;
+    if (const std::string lost = record_.lost_directory(); !lost.empty()) {
+      output_.say(lost + "; not starting again");
+      break;
+    }
     ++report.restarts;
     output_.say(tessera::detail::concat("starting all ", ranks_text(processes_.size()), " again (restart ",
                                         report.restarts, " of ", options_.restarts, ")"));
@@ -206,25 +177,46 @@ LaunchReport Launcher::run() {
 
 void Launcher::look_after() {
   while (alive() > 0) {
+    if (!stop_at_ && !kill_at_ && !is_stopping_) keep_records();
     show_status();
     wait_for_something();
     take_signals();
     look_at_ranks();
     check_time();
-    if (output_.is_broken() && !is_output_broken_) {
-      is_output_broken_ = true;
-      is_stopping_ = true;
-      stop_others(alive());
-    }
+    stop_without_reader();
   }
   output_.set_status("");
+  keep_records();
+}
+
+// Under nohup the run goes on, and its output is dropped. A run that was told to stop has its time already.
+void Launcher::stop_without_reader() {
+  if (is_output_broken_ || !output_.is_broken() || signals_.ignores_hangup() || stops_asked_ > 0) return;
+  is_output_broken_ = true;
+  is_stopping_ = true;
+  stop_others({.reason = SignalReason::kOutputClosed, .text = "the reader of the launcher's output closed it"},
+              options_.grace * kGracesWithoutReader);
+}
+
+// A rank that was killed leaves its record in memory, where a reboot or a copy of the run directory loses it.
+void Launcher::keep_records() {
+  if (!std::exchange(has_records_to_keep_, false) || !record_.lost_directory().empty()) return;
+  try {
+    for (const std::string& problem : probe::adopt_records(record_.directory()).problems) output_.say(problem);
+  } catch (const IoError& error) {  // there is no /dev/shm to list
+    output_.say("records of ended ranks stay where they are: " + error.message());
+  }
 }
 
 // Sleeps until a rank writes or ends, a signal comes, what we write to is ready, or a time has come; moves the bytes.
 void Launcher::wait_for_something() {
   std::vector<pollfd> ready;
   ready.push_back({signals_.fd(), POLLIN, 0});
-  for (const int fd : output_.waiting()) ready.push_back({fd, POLLOUT, 0});
+  const std::vector<int> waiting = output_.waiting();
+  for (const int fd : output_.open()) {
+    const bool has_lines = std::ranges::find(waiting, fd) != waiting.end();
+    ready.push_back({fd, static_cast<short>(has_lines ? POLLOUT : 0), 0});  // without lines: only whether it is closed
+  }
   const std::size_t first_pipe = ready.size();
   struct Source {
     RankProcess* process;
@@ -248,7 +240,11 @@ void Launcher::wait_for_something() {
   const auto pause = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   ::poll(ready.data(), ready.size(), static_cast<int>(std::max<std::int64_t>(pause.count(), 0)));
   for (std::size_t i = 1; i < first_pipe; ++i) {
-    if (ready[i].revents != 0) output_.write_some(ready[i].fd);
+    if ((ready[i].revents & (POLLERR | POLLHUP)) != 0) {
+      output_.note_closed(ready[i].fd);
+    } else if (ready[i].revents != 0) {
+      output_.write_some(ready[i].fd);
+    }
   }
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (ready[first_pipe + i].revents != 0) read_from(*sources[i].process, sources[i].rank, sources[i].is_err);
@@ -283,22 +279,36 @@ void Launcher::drain(RankProcess& process, int rank) {
   }
 }
 
-void Launcher::signal_all(int number) {
-  for (const RankProcess& each : processes_) each.child.signal(number);
+// The record comes first: a reader that sees a rank killed by us also sees why.
+void Launcher::signal_all(const SentSignal& signal) {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
+    if (!processes_[rank].end) ranks.push_back(static_cast<int>(rank));
+  }
+  record_.signalled(ranks, signal);
+  tell_problem();
+  for (const int rank : ranks) processes_[static_cast<std::size_t>(rank)].child.signal(signal.number);
 }
 
 void Launcher::take_signals() {
-  while (const std::optional<int> number = signals_.next()) {
-    if (*number == SIGCHLD) reap();
-    if (std::find(std::begin(kForwarded), std::end(kForwarded), *number) == std::end(kForwarded)) continue;
-    const bool is_stop = *number == SIGINT || *number == SIGTERM || *number == SIGHUP;
-    if (is_stop && ++stops_asked_ > 1) {
+  while (const std::optional<ReceivedSignal> signal = signals_.next()) {
+    if (signal->number == SIGCHLD) reap();
+    if (std::ranges::find(detail::kForwardedSignals, signal->number) == std::end(detail::kForwardedSignals)) continue;
+    // A terminal that closes sends SIGHUP to its jobs, and its shell sends another.
+    if (signal->number == SIGHUP && stops_asked_ > 0) continue;
+    SentSignal sent{.number = signal->number,
+                    .reason = SignalReason::kReceived,
+                    .text = to_string(*signal),
+                    .sender_pid = signal->sender,
+                    .sender_uid = signal->uid};
+    if (signal->is_stop && ++stops_asked_ > 1) {
       output_.say("asked to stop again: killing the ranks");
-      signal_all(SIGKILL);
-      continue;
+      sent.number = SIGKILL;
+      sent.reason = SignalReason::kReceivedAgain;
+      sent.text += "; it had been asked to stop before";
     }
-    if (is_stop) is_stopping_ = true;
-    signal_all(*number);
+    if (signal->is_stop) is_stopping_ = true;
+    signal_all(sent);
   }
 }
 
@@ -311,6 +321,7 @@ void Launcher::reap() {
     end->rank = static_cast<int>(rank);
     drain(process, end->rank);
     process.end = end;
+    has_records_to_keep_ = true;
     note_end(*end);
   }
 }
@@ -360,7 +371,10 @@ void Launcher::stop_when_told() {
   if (left == 0 || is_stopping_) return;
   speak_for_silent();
   output_.say(tessera::detail::concat("stopping the other ", ranks_text(left)));
-  stop_others(left);
+  stop_others({.reason = SignalReason::kRankFailed,
+               .text = tessera::detail::concat("rank ", first_failure_->rank, " ", to_string(*first_failure_)),
+               .failed_rank = first_failure_->rank},
+              options_.grace);
 }
 
 void Launcher::find_verdict() {
@@ -378,10 +392,13 @@ void Launcher::speak_for_silent() {
   for (const std::string& line : watch_.silent()) output_.say(line);
 }
 
-void Launcher::stop_others(std::size_t left) {
-  if (left == 0) return;
-  signal_all(SIGTERM);
-  kill_at_ = Clock::now() + options_.grace;
+void Launcher::stop_others(SentSignal why, std::chrono::nanoseconds grace) {
+  if (alive() == 0) return;
+  grace_ = grace;
+  why.number = SIGTERM;
+  stop_ = std::move(why);
+  signal_all(stop_);
+  kill_at_ = Clock::now() + grace;
 }
 
 void Launcher::check_time() {
@@ -389,9 +406,13 @@ void Launcher::check_time() {
   if (!kill_at_ || Clock::now() < *kill_at_) return;
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
     if (processes_[rank].end) continue;
-    output_.say(tessera::detail::concat("rank ", rank, " did not end within ", options_.grace, " of SIGTERM: killed"));
+    output_.say(tessera::detail::concat("rank ", rank, " did not end within ", grace_, " of SIGTERM: killed"));
   }
-  signal_all(SIGKILL);
+  SentSignal kill = stop_;
+  kill.number = SIGKILL;
+  kill.reason = SignalReason::kGraceExpired;
+  kill.text = tessera::detail::concat("it did not end within ", grace_, " of SIGTERM (", stop_.text, ")");
+  signal_all(kill);
   kill_at_ = Clock::now() + std::chrono::hours(1);  // a killed process ends when the kernel lets it
 }
 
@@ -410,8 +431,8 @@ void Launcher::flush_output() {
     std::vector<pollfd> ready = {{signals_.fd(), POLLIN, 0}};
     for (const int fd : waiting) ready.push_back({fd, POLLOUT, 0});
     ::poll(ready.data(), ready.size(), -1);
-    while (const std::optional<int> number = signals_.next()) {
-      if (*number == SIGINT || *number == SIGTERM) return;
+    while (const std::optional<ReceivedSignal> signal = signals_.next()) {
+      if (signal->is_stop) return;
     }
     for (std::size_t i = 1; i < ready.size(); ++i) {
       if (ready[i].revents != 0) output_.write_some(ready[i].fd);

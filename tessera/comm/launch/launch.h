@@ -33,6 +33,7 @@ struct LaunchOptions {
   int restarts = 0;                                          ///< how often all ranks are started again after a failure
   std::string run_dir = {};                                  ///< empty: TESSERA_RUN_DIR, else ./runs/TIME-PID
   std::string run_dir_option = "--run-dir";                  ///< how the user gives another, for errors
+  bool shared = false;                                       ///< group members may read the run directory
   std::uint16_t port = 0;                                    ///< of the store; 0: one that is free
   std::chrono::nanoseconds grace = std::chrono::seconds(3);  ///< from SIGTERM to SIGKILL
   /// For how long the heartbeat of a rank (docs/watchdog.md) may stand still before that is told.
@@ -68,10 +69,13 @@ struct LaunchReport {
 };
 
 /// Runs the ranks until they have ended. Signals INT, TERM, HUP, USR1 and USR2 that reach the calling thread meanwhile
-/// go to the ranks; a second INT, TERM or HUP kills them. Call it from the main thread, with no other thread that takes
-/// those signals. InvalidArgument: the options make no sense; IoError: the program, the port or the directory is not to
-/// be had, as one that is locked (flock) by a run that goes on. When launch.json cannot be written later, that is told
-/// and the ranks go on; the exit code is then not 0.
+/// go to the ranks, except those that the process ignores, which the ranks ignore too. A second INT or TERM kills the
+/// ranks. If the reader of `out` or `err` closes it, the ranks get SIGTERM and the exit code is not 0; if the process
+/// ignores SIGHUP, the run continues and the output is dropped. Call it from the main thread, with no other thread that
+/// takes those signals. Throws InvalidArgument if an option is invalid, and IoError if the program cannot be started,
+/// the port is in use, or the run directory cannot be made or an active run holds it. If launch.json cannot be written
+/// later, the ranks continue, and the exit code is not 0. Records of ranks that were killed are moved into the run
+/// directory.
 TESSERA_API LaunchReport launch(const LaunchOptions& options);
 
 }  // namespace tessera::comm

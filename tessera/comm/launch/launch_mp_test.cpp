@@ -88,7 +88,7 @@ TEST_F(Launch, GivesEachRankItsPlace) {
   const LaunchReport report =
       launch(script(3,
                     "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR $TESSERA_RUN_DIR; "
-                    "test $TESSERA_STORE = tcp://127.0.0.1:$MASTER_PORT; test ${#TESSERA_STORE_SECRET} = 32"));
+                    "test $TESSERA_STORE = tcp://127.0.0.1:$MASTER_PORT; test ${#TESSERA_STORE_SECRET} = 64"));
   EXPECT_EQ(report.exit_code, 0);
   const std::string rest = " 127.0.0.1 " + base + "/run";
   EXPECT_EQ(printed(), (std::vector<std::string>{"[0] 0/3 0/3" + rest, "[1] 1/3 1/3" + rest, "[2] 2/3 2/3" + rest}));
@@ -103,6 +103,58 @@ TEST_F(Launch, LeavesTheDirectoryOfARunThatGoesOnAlone) {
   ASSERT_EQ(::flock(held.get(), LOCK_EX | LOCK_NB), 0);
   expect_error<IoError>([&] { (void)launch(options); }, {options.run_dir, "which is going on", "--its.name"});
   EXPECT_TRUE(std::filesystem::is_empty(options.run_dir));
+}
+
+TEST_F(Launch, TwoCannotHaveOneRunDirectory) {
+  const pid_t first =
+      start(script(1, "touch $TESSERA_RUN_DIR/up; until test -e $TESSERA_RUN_DIR/go; do sleep 0.01; done; echo first"));
+  wait_for(base + "/run/up");
+  const std::string before = content(base + "/run/launch.json");
+  LaunchOptions second = script(1, "echo second");
+  expect_error<IoError>([&] { (void)launch(second); }, {base + "/run", "which is going on", "--run-dir"});
+  EXPECT_EQ(content(base + "/run/launch.json"), before);
+  std::ofstream(base + "/run/go") << "";
+  EXPECT_EQ(exit_code_of(first), 0);
+  EXPECT_EQ(printed(), std::vector<std::string>{"[0] first"});
+  EXPECT_EQ(launch(second).exit_code, 0) << "the directory is free again";
+}
+
+TEST_F(Launch, TheRunDirectoryIsPrivateUnlessShared) {
+  const auto mode = [](const std::string& path) { return std::filesystem::status(path).permissions(); };
+  LaunchOptions options = script(1, "true");
+  EXPECT_EQ(launch(options).exit_code, 0);
+  EXPECT_EQ(mode(options.run_dir), std::filesystem::perms(0700));
+  EXPECT_EQ(mode(options.run_dir + "/launch.json"), std::filesystem::perms(0600));
+  options.run_dir = base + "/shared";
+  options.shared = true;
+  EXPECT_EQ(launch(options).exit_code, 0);
+  EXPECT_EQ(mode(options.run_dir), std::filesystem::perms(0750));
+  EXPECT_EQ(mode(options.run_dir + "/launch.json"), std::filesystem::perms(0640));
+}
+
+TEST_F(Launch, APlantedLinkIsReplacedAndNotFollowed) {
+  std::filesystem::create_directory(base + "/run");
+  std::ofstream(base + "/victim") << "old";
+  std::filesystem::create_symlink(base + "/victim", base + "/run/launch.json");
+  EXPECT_EQ(launch(script(1, "true")).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::is_symlink(base + "/run/launch.json"));
+  EXPECT_EQ(content(base + "/victim"), "old");
+}
+
+const std::string kOnceRecorded = "until test -f $TESSERA_RUN_DIR/launch.json; do sleep 0.01; done; ";
+
+TEST_F(Launch, ARunDirectoryThatIsRemovedIsAFailureAndIsNotMadeAgain) {
+  LaunchOptions options = script(1, kOnceRecorded + "mv $TESSERA_RUN_DIR $TESSERA_RUN_DIR.gone");
+  EXPECT_EQ(launch(options).exit_code, 1);
+  EXPECT_NE(said().find(base + "/run' was removed or renamed"), std::string::npos) << said();
+  EXPECT_FALSE(std::filesystem::exists(base + "/run"));
+  std::filesystem::remove_all(base + "/run.gone");
+  options = script(1, kOnceRecorded + "mv $TESSERA_RUN_DIR $TESSERA_RUN_DIR.gone; mkdir $TESSERA_RUN_DIR; exit 5");
+  options.restarts = 3;
+  const LaunchReport report = launch(options);
+  EXPECT_EQ(report.exit_code, 5);
+  EXPECT_EQ(report.restarts, 0) << said();
+  EXPECT_TRUE(std::filesystem::is_empty(base + "/run")) << "it is another's";
 }
 
 TEST_F(Launch, GoesOnWhereItsRecordCannotBeWrittenAndSaysSo) {
@@ -226,6 +278,70 @@ TEST_F(Launch, LeavesARecord) {
   EXPECT_EQ(json.dump().find("SECRET"), std::string::npos);
 }
 
+TEST_F(Launch, RecordsTheSignalsThatItSendsBecauseARankFailed) {
+  LaunchOptions options =
+      script(3,
+             "if [ $RANK = 2 ]; then trap '' TERM; touch $TESSERA_RUN_DIR/deaf; while :; do sleep 1000; done; fi; "
+             "until [ -e $TESSERA_RUN_DIR/deaf ]; do sleep 0.01; done; test $RANK = 1 && kill -9 $$; exec sleep 1000");
+  options.grace = 50ms;
+  EXPECT_EQ(launch(options).exit_code, 137);
+  const nlohmann::json json = record();
+  EXPECT_EQ(json.at("launch_id").get<std::string>().size(), 16u);
+  const nlohmann::json& ranks = json.at("starts").at(0).at("ranks");
+  EXPECT_FALSE(ranks.at(1).contains("signals")) << "the launcher did not kill it: " << ranks.at(1);
+  const nlohmann::json& stopped = ranks.at(0).at("signals");
+  ASSERT_EQ(stopped.size(), 1u) << stopped;
+  EXPECT_EQ(stopped.at(0).at("signal"), SIGTERM);
+  EXPECT_EQ(stopped.at(0).at("name"), "SIGTERM");
+  EXPECT_EQ(stopped.at(0).at("reason"), "rank_failed");
+  EXPECT_EQ(stopped.at(0).at("failed_rank"), 1);
+  EXPECT_EQ(stopped.at(0).at("text"), "rank 1 was killed by signal 9 (Killed)");
+  EXPECT_EQ(stopped.at(0).at("time").get<std::string>().size(), std::string("2026-11-16T06:43:20Z").size());
+  const nlohmann::json& killed = ranks.at(2).at("signals");
+  ASSERT_EQ(killed.size(), 2u) << killed;
+  EXPECT_EQ(killed.at(0).at("reason"), "rank_failed");
+  EXPECT_EQ(killed.at(1).at("signal"), SIGKILL);
+  EXPECT_EQ(killed.at(1).at("reason"), "grace_expired");
+  EXPECT_EQ(killed.at(1).at("failed_rank"), 1);
+}
+
+TEST_F(Launch, RecordsTheSignalsThatItForwards) {
+  const pid_t launcher = start(
+      script(1, "trap 'touch $TESSERA_RUN_DIR/got' INT; touch $TESSERA_RUN_DIR/up; while :; do sleep 0.01; done"));
+  wait_for(base + "/run/up");
+  ::kill(launcher, SIGINT);
+  wait_for(base + "/run/got");
+  const nlohmann::json before = record().at("starts").at(0).at("ranks").at(0).at("signals");
+  ASSERT_EQ(before.size(), 1u) << "written before it is sent";
+  EXPECT_EQ(before.at(0).at("signal"), SIGINT);
+  EXPECT_EQ(before.at(0).at("reason"), "received");
+  EXPECT_EQ(before.at(0).at("sender_pid"), ::getpid());
+  EXPECT_EQ(before.at(0).at("sender_uid"), ::getuid());
+  ::kill(launcher, SIGTERM);
+  EXPECT_EQ(exit_code_of(launcher), 137);
+  const nlohmann::json signals = record().at("starts").at(0).at("ranks").at(0).at("signals");
+  ASSERT_EQ(signals.size(), 2u) << signals;
+  EXPECT_EQ(signals.at(1).at("signal"), SIGKILL);
+  EXPECT_EQ(signals.at(1).at("reason"), "received_again");
+}
+
+// The shell makes what a recorder makes: a file in memory, named after its process, and a link to it.
+TEST_F(Launch, KeepsTheRecordOfAKilledRankInTheRunDirectory) {
+  std::filesystem::create_directory(base + "/memory");
+  ::setenv("TESSERA_RECORD_DIR", (base + "/memory").c_str(), 1);
+  const LaunchReport report =
+      launch(script(1,
+                    "name=tessera-n$(stat -Lc %i /proc/self/ns/pid)-p$$-t$(cut -d' ' -f22 /proc/$$/stat)-r0-0.record; "
+                    "echo evidence > $TESSERA_RECORD_DIR/$name; "
+                    "ln -s $TESSERA_RECORD_DIR/$name $TESSERA_RUN_DIR/rank-0.host.$$.0.record; kill -9 $$"));
+  ::unsetenv("TESSERA_RECORD_DIR");
+  EXPECT_EQ(report.exit_code, 137) << said();
+  EXPECT_TRUE(std::filesystem::is_empty(base + "/memory"));
+  const std::string kept = base + "/run/rank-0.host." + std::to_string(report.ends.at(0).pid) + ".0.record";
+  EXPECT_FALSE(std::filesystem::is_symlink(kept));
+  EXPECT_EQ(content(kept), "evidence\n");
+}
+
 TEST_F(Launch, NamesWhatCannotBeStarted) {
   LaunchOptions options = script(2, "");
   options.command = {"./no-such-program"};
@@ -239,7 +355,7 @@ TEST_F(Launch, NamesWhatCannotBeStarted) {
   options = script(1, "true");
   options.run_dir = "/proc/nothing/here";
   expect_error<IoError>([&] { launch(options); }, {"/proc/nothing/here", "--run-dir"});
-  const TcpStoreServer taken({});
+  const TcpStoreServer taken({.secret = "s"});
   options = script(1, "true");
   options.port = taken.port();
   expect_error<IoError>([&] { launch(options); }, {"port " + std::to_string(taken.port()), "in use"});

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tessera/base/error.h"
+#include "tessera/base/fork.h"
 #include "tessera/base/log.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/store/detail/deadline.h"
@@ -83,6 +84,7 @@ void write_all(int fd, std::string_view bytes, const std::string& name) {
 }  // namespace
 
 struct FileStore::State {
+  OwnerProcess owner = {};
   std::string path;
   FileStoreOptions options;
   Descriptor directory;
@@ -161,6 +163,7 @@ void FileStore::State::clear() const {
 }
 
 Descriptor FileStore::State::lock() const {
+  owner.check("store");
   Descriptor file(::openat(directory.get(), ".lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   TESSERA_CHECK_AS(IoError, file, "file store in ", path, ": ", std::strerror(errno));
   TESSERA_CHECK_AS(TimeoutError, lock_until(file.get(), F_WRLCK, detail::deadline_after(options.lock_timeout)),
@@ -170,6 +173,7 @@ Descriptor FileStore::State::lock() const {
 }
 
 std::optional<std::string> FileStore::State::read(std::string_view key) const {
+  owner.check("store");
   const std::string name = detail::file_name_of(key);
   std::optional<std::string> bytes = read_file(directory.get(), name);
   if (!bytes) return std::nullopt;
@@ -224,7 +228,9 @@ FileStore::FileStore(const std::string& directory, const FileStoreOptions& optio
   state_->open();
 }
 
-FileStore::~FileStore() { state_->leave(); }
+FileStore::~FileStore() {
+  if (state_->owner.is_this()) state_->leave();
+}
 
 void FileStore::set(std::string_view key, std::string_view value) {
   check_key(key);

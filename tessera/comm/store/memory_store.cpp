@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "tessera/base/fork.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/store/detail/deadline.h"
 #include "tessera/comm/store/detail/store_table.h"
@@ -10,9 +11,15 @@
 namespace tessera::comm {
 
 struct MemoryStore::State {
+  const OwnerProcess owner;
   std::mutex mutex;
   std::condition_variable changed;  // a key came to be that had no value
   detail::StoreTable table;
+
+  std::mutex& own() {
+    owner.check("store");
+    return mutex;
+  }
 };
 
 MemoryStore::MemoryStore() : state_(std::make_unique<State>()) {}
@@ -22,7 +29,7 @@ void MemoryStore::set(std::string_view key, std::string_view value) {
   check_key(key);
   check_value(key, value);
   {
-    const std::lock_guard lock(state_->mutex);
+    const std::lock_guard lock(state_->own());
     state_->table.set(key, value);
   }
   state_->changed.notify_all();
@@ -30,7 +37,7 @@ void MemoryStore::set(std::string_view key, std::string_view value) {
 
 std::optional<std::string> MemoryStore::find(std::string_view key) {
   check_key(key);
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(state_->own());
   const std::string* value = state_->table.find(key);
   return value != nullptr ? std::optional(*value) : std::nullopt;
 }
@@ -39,7 +46,7 @@ std::int64_t MemoryStore::add(std::string_view key, std::int64_t by) {
   check_key(key);
   std::int64_t sum = 0;
   {
-    const std::lock_guard lock(state_->mutex);
+    const std::lock_guard lock(state_->own());
     sum = state_->table.add(key, by);
   }
   state_->changed.notify_all();
@@ -52,7 +59,7 @@ std::optional<std::string> MemoryStore::compare_set(std::string_view key, std::o
   check_value(key, desired);
   if (expected) check_value(key, *expected);
   {
-    const std::lock_guard lock(state_->mutex);
+    const std::lock_guard lock(state_->own());
     if (TESSERA_MUTANT("thread.compare_set_sets")) state_->table.set(key, desired);
     if (!state_->table.compare_set(key, expected, desired) && !TESSERA_MUTANT("thread.compare_set_sets")) {
       const std::string* other = state_->table.find(key);
@@ -66,7 +73,7 @@ std::optional<std::string> MemoryStore::compare_set(std::string_view key, std::o
 void MemoryStore::wait(std::span<const std::string> keys, std::chrono::nanoseconds timeout) {
   for (const std::string& key : keys) check_key(key);
   const auto deadline = detail::deadline_after(timeout);
-  std::unique_lock lock(state_->mutex);
+  std::unique_lock lock(state_->own());
   std::size_t next = 0;  // those before it were seen; looked at once more at the end, since they may go again
   const auto is_there = [&] {
     while (next < keys.size() && state_->table.find(keys[next]) != nullptr) ++next;
@@ -81,12 +88,12 @@ void MemoryStore::wait(std::span<const std::string> keys, std::chrono::nanosecon
 
 bool MemoryStore::remove(std::string_view key) {
   check_key(key);
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(state_->own());
   return state_->table.remove(key);
 }
 
 std::vector<std::string> MemoryStore::keys(std::string_view prefix) {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(state_->own());
   std::vector<std::string> found;
   state_->table.for_keys(prefix, [&](const std::string& key) {
     found.push_back(key);

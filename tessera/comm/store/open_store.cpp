@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/comm/store/file_store.h"
 #include "tessera/comm/store/tcp_store.h"
@@ -38,12 +39,16 @@ StoreAddress parse_store_address(std::string_view address) {
   return parsed;
 }
 
-std::shared_ptr<Store> open_store(std::string_view address, const std::string& secret,
-                                  std::chrono::nanoseconds timeout) {
+std::shared_ptr<Store> open_store(std::string_view address, const std::string& secret, std::chrono::nanoseconds timeout,
+                                  const std::string& label) {
   const StoreAddress parsed = parse_store_address(address);
   if (parsed.kind == StoreAddress::Kind::kFile) return std::make_shared<FileStore>(parsed.path);
-  return std::make_shared<TcpStore>(
-      TcpStoreOptions{.host = parsed.host, .port = parsed.port, .secret = secret, .connect_timeout = timeout});
+  return std::make_shared<TcpStore>(TcpStoreOptions{.host = parsed.host,
+                                                    .port = parsed.port,
+                                                    .secret = secret,
+                                                    .connect_timeout = timeout,
+                                                    .allow_no_secret = env::store_insecure(),
+                                                    .label = label});
 }
 
 }  // namespace tessera::comm

@@ -24,8 +24,9 @@ struct StoreAddress {
 
 /// Reads "tcp://host:port" ("tcp://[::1]:29500") or "file:///directory"; InvalidArgument says what is wrong with it.
 TESSERA_API StoreAddress parse_store_address(std::string_view address);
-/// Opens the store at an address; `timeout` is for who hosts it to come up.
+/// Opens the store at an address; `timeout` is for its host to come up. `label` names this process to the store, for
+/// errors. InvalidArgument: the store is behind a socket, the secret is empty and TESSERA_STORE_INSECURE is not 1.
 TESSERA_API std::shared_ptr<Store> open_store(std::string_view address, const std::string& secret,
-                                              std::chrono::nanoseconds timeout);
+                                              std::chrono::nanoseconds timeout, const std::string& label = {});
 
 }  // namespace tessera::comm

@@ -1,6 +1,7 @@
 #include "tessera/comm/store/tcp_store.h"
 
 #include "tessera/base/error.h"
+#include "tessera/base/fork.h"
 #include "tessera/comm/store/detail/deadline.h"
 #include "tessera/comm/store/detail/store_connection.h"
 
@@ -34,9 +35,11 @@ std::optional<std::string> value_in(const Answer& answer) {
 
 struct TcpStore::State {
   explicit State(const TcpStoreOptions& given)
-      : options(given), connection(name_of(given), given.host, given.port, given.secret, given.connect_timeout) {}
+      : options(given),
+        connection(name_of(given), given.host, given.port, given.secret, given.connect_timeout, given.label) {}
 
   Answer ask(const Request& request, std::chrono::nanoseconds beyond = {}) {
+    owner.check("store");  // answers on the socket are for the process that opened it
     const auto timeout = beyond + options.answer_timeout;
     std::optional<Answer> answer = connection.receive(connection.send(request), detail::deadline_after(timeout));
     TESSERA_CHECK_AS(TimeoutError, answer.has_value(), name_of(options), ": no answer within ", timeout,
@@ -45,11 +48,15 @@ struct TcpStore::State {
     return *std::move(answer);
   }
 
+  const OwnerProcess owner;
   TcpStoreOptions options;
   detail::StoreConnection connection;
 };
 
-TcpStore::TcpStore(const TcpStoreOptions& options) : state_(std::make_unique<State>(options)) {}
+TcpStore::TcpStore(const TcpStoreOptions& options) {
+  detail::check_secret(name_of(options), options.secret, options.allow_no_secret);
+  state_ = std::make_unique<State>(options);
+}
 TcpStore::~TcpStore() = default;
 
 void TcpStore::set(std::string_view key, std::string_view value) {

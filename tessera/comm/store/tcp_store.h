@@ -16,15 +16,18 @@ namespace tessera::comm {
 struct TcpStoreOptions {
   std::string host = "127.0.0.1";                                      ///< name or address
   std::uint16_t port = 0;                                              ///< of the server
-  std::string secret = {};                                             ///< as the server was given
+  std::string secret = {};                                             ///< the server's; never sent
   std::chrono::nanoseconds connect_timeout = std::chrono::minutes(5);  ///< for the server to come up
   std::chrono::nanoseconds answer_timeout = std::chrono::minutes(1);   ///< for an answer, beyond the time of a wait
+  bool allow_no_secret = false;                                        ///< an empty secret is allowed
+  std::string label = {};  ///< this client, for errors; empty: its process id
 };
 
 /// A store hosted by another process, or by another thread of this one.
 class TESSERA_API TcpStore final : public Store {
  public:
-  /// Connects. TimeoutError: nobody was there in time; MismatchError: the secret is wrong; IoError: it is no store.
+  /// Connects; both sides prove that they know the secret. InvalidArgument: the secret is empty; TimeoutError: no
+  /// server accepted in time; MismatchError: one side does not know the secret of the other; IoError: it is no store.
   explicit TcpStore(const TcpStoreOptions& options);
   ~TcpStore() override;
   TcpStore(const TcpStore&) = delete;

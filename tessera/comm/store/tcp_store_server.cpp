@@ -10,6 +10,7 @@
 #include <future>
 #include <map>
 
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
@@ -24,7 +25,7 @@ using detail::StoreSession;
 
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kMostConnections = 16384;
-constexpr std::chrono::seconds kHelloTime(10);  // to show the secret
+constexpr std::chrono::seconds kHelloTime(10);  // to prove the secret
 
 struct Connection {
   Connection(asio::io_context& context, tcp::socket taken) : socket(std::move(taken)), hello_timer(context) {}
@@ -38,15 +39,21 @@ struct Connection {
 };
 using ConnectionRef = std::shared_ptr<Connection>;
 
+detail::StoreLimits limits_of(const TcpStoreServerOptions& options) {
+  return {.client_bytes = options.max_client_bytes ? *options.max_client_bytes : env::store_client_bytes(),
+          .total_bytes = options.max_bytes ? *options.max_bytes : env::store_bytes()};
+}
+
 }  // namespace
 
 // All members belong to the thread of the server once it runs. Every handler holds its connection, and looks whether it
 // was closed meanwhile.
 struct TcpStoreServer::State {
   explicit State(const TcpStoreServerOptions& options)
-      : core(options.secret), acceptor(context), accept_timer(context), wait_timer(context) {}
+      : core(options.secret, limits_of(options)), acceptor(context), accept_timer(context), wait_timer(context) {}
 
   void listen(const TcpStoreServerOptions& options);
+  asio::error_code listen_at(const tcp::endpoint& at);
   void run();
   void accept();
   void read(const ConnectionRef& connection);
@@ -63,26 +70,39 @@ struct TcpStoreServer::State {
   asio::steady_timer wait_timer;
   std::optional<StoreCore::Clock::time_point> armed;
   std::map<StoreSession*, ConnectionRef> connections;
-  std::uint16_t port = 0;
+  tcp::endpoint endpoint;
   Thread thread;
 };
 
 void TcpStoreServer::State::listen(const TcpStoreServerOptions& options) {
   const std::string at = tessera::detail::concat(options.host, ":", options.port);
   asio::error_code error;
-  const asio::ip::address address = asio::ip::make_address(options.host, error);
-  TESSERA_CHECK(!error, "tcp store: '", options.host, "' is no address to listen on; give 127.0.0.1, 0.0.0.0 or ::1");
-  const tcp::endpoint endpoint(address, options.port);
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(1024, error);
+  tcp::resolver resolver(context);
+  const auto found = resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, error);
+  TESSERA_CHECK(
+      !error && !found.empty(), "tcp store: '", options.host,
+      "' must be an address or a known name of this machine, as 127.0.0.1, 0.0.0.0 or ::1: ", error.message());
+  // A name can have several addresses. Clients try all of them, so one is enough.
+  for (const auto& entry : found) {
+    error = listen_at(entry.endpoint());
+    if (!error) break;
+  }
   TESSERA_CHECK_AS(IoError, error != asio::error::address_in_use, "tcp store: port ", options.port, " of ",
                    options.host, " is in use by another program (`ss -ltnp sport = :", options.port,
                    "` shows it); choose another port, or 0 for one that is free");
   TESSERA_CHECK_AS(IoError, !error, "tcp store: cannot listen on ", at, ": ", error.message());
-  port = acceptor.local_endpoint(error).port();
+  endpoint = acceptor.local_endpoint(error);
   TESSERA_CHECK_AS(IoError, !error, "tcp store: cannot listen on ", at, ": ", error.message());
+}
+
+asio::error_code TcpStoreServer::State::listen_at(const tcp::endpoint& at) {
+  asio::error_code error;
+  if (acceptor.is_open()) acceptor.close(error);
+  acceptor.open(at.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(at, error);
+  if (!error) acceptor.listen(1024, error);
+  return error;
 }
 
 // What a handler throws (there is no memory) costs the request at hand, never the store.
@@ -92,7 +112,7 @@ void TcpStoreServer::State::run() {
       context.run();
       return;
     } catch (const std::exception& error) {
-      log::error("tcp store at port ", port, ": ", error.what());
+      log::error("tcp store at port ", endpoint.port(), ": ", error.what());
     }
   }
 }
@@ -111,7 +131,9 @@ void TcpStoreServer::State::accept() {
       asio::error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
       socket.non_blocking(true, ignored);
+      const tcp::endpoint peer = socket.remote_endpoint(ignored);
       const auto connection = std::make_shared<Connection>(context, std::move(socket));
+      connection->session.client = tessera::detail::concat(peer.address().to_string(), ":", peer.port());
       connections.emplace(&connection->session, connection);
       ++core.statistics.accepted;
       connection->hello_timer.expires_after(kHelloTime);
@@ -205,8 +227,7 @@ void TcpStoreServer::State::close(const ConnectionRef& connection) {
 }
 
 TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options) : state_(std::make_unique<State>(options)) {
-  TESSERA_CHECK(options.secret.size() <= detail::kMostSecretBytes, "tcp store: the secret has ", options.secret.size(),
-                " bytes; at most ", detail::kMostSecretBytes, " are allowed");
+  detail::check_secret("tcp store", options.secret, options.allow_no_secret);
   state_->listen(options);
   state_->accept();
   state_->thread = Thread("tessera store", [state = state_.get()] { state->run(); });
@@ -222,7 +243,9 @@ TcpStoreServer::~TcpStoreServer() {
   }
 }
 
-std::uint16_t TcpStoreServer::port() const { return state_->port; }
+std::string TcpStoreServer::address() const { return state_->endpoint.address().to_string(); }
+bool TcpStoreServer::is_loopback() const { return state_->endpoint.address().is_loopback(); }
+std::uint16_t TcpStoreServer::port() const { return state_->endpoint.port(); }
 
 StoreStatistics TcpStoreServer::statistics() const {
   std::promise<StoreStatistics> promise;

@@ -1,4 +1,4 @@
-// What only a store behind a socket can do wrong: secrets, ports, strangers, lost connections, requests in flight.
+// What only a store behind a socket can do wrong: ports, lost connections, requests in flight, bounds.
 #include "tessera/comm/store/tcp_store.h"
 
 #include <arpa/inet.h>
@@ -31,91 +31,13 @@ TcpStoreOptions to(const TcpStoreServer& server, const std::string& secret = "se
   return {.port = server.port(), .secret = secret};
 }
 
-// A plain socket, as a stranger has one.
-Descriptor stranger(std::uint16_t port) {
-  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  return socket;
-}
-
-// Sends bytes and reads until the other side closes.
-std::string exchange_until_closed(const Descriptor& socket, std::string_view bytes) {
-  EXPECT_EQ(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
-  std::string seen;
-  char piece[4096];
-  for (ssize_t got = 0; (got = ::recv(socket.get(), piece, sizeof piece, 0)) > 0;)
-    seen.append(piece, static_cast<std::size_t>(got));
-  return seen;
-}
-
-std::string hello(const std::string& secret, std::uint32_t version = detail::kProtocolVersion) {
-  std::string bytes;
-  detail::write_request(bytes, {.number = 1, .verb = Verb::kHello, .key = secret, .version = version});
-  return bytes;
-}
-
-TEST(TcpStore, AWrongSecretIsRefused) {
-  const TcpStoreServer server({.secret = "sesame"});
-  for (const std::string& wrong :
-       {std::string(), std::string("sesam"), std::string("sesame!"), std::string("Sesame")}) {
-    expect_error<MismatchError>([&] { TcpStore(to(server, wrong)); },
-                                {"127.0.0.1:" + std::to_string(server.port()), "secret", "TESSERA_STORE_SECRET"});
-  }
-  EXPECT_EQ(server.statistics().refused, 4u);
-  TcpStore right(to(server));
-  right.set("a", "1");
-  EXPECT_EQ(right.find("a"), "1");
-}
-
-TEST(TcpStore, NothingIsAnsweredBeforeTheSecret) {
-  const TcpStoreServer server({.secret = "sesame"});
-  TcpStore inside(to(server));
-  inside.set("a", "1");
-  std::string request;
-  detail::write_request(request, {.number = 1, .verb = Verb::kRemove, .key = "a"});
-  EXPECT_EQ(exchange_until_closed(stranger(server.port()), request), "");
-  // After a wrong one, what follows in the same write is not looked at either.
-  const std::string seen = exchange_until_closed(stranger(server.port()), hello("wrong") + request);
-  EXPECT_NE(seen.find("not the one of this store"), std::string::npos);
-  EXPECT_EQ(inside.find("a"), "1");
-  EXPECT_EQ(server.statistics().bad_frames, 1u);
-}
-
-TEST(TcpStore, AnotherVersionIsRefusedWithAWord) {
-  const TcpStoreServer server({.secret = "sesame"});
-  EXPECT_NE(exchange_until_closed(stranger(server.port()), hello("sesame", 7)).find("version 7"), std::string::npos);
-}
-
-TEST(TcpStore, BadFramesEndTheirConnectionAlone) {
-  const TcpStoreServer server({.secret = "sesame"});
-  TcpStore inside(to(server));
-  const std::string huge("\xff\xff\xff\x7f", 4);
-  const std::string tiny(4, '\0');
-  const std::string unknown_verb("\x09\0\0\0\1\0\0\0\0\0\0\0\x63", 13);
-  const std::string http = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-  exchange_until_closed(stranger(server.port()), huge);
-  exchange_until_closed(stranger(server.port()), http);
-  for (const std::string& bad : {huge, tiny, unknown_verb, hello("sesame")}) {
-    exchange_until_closed(stranger(server.port()), hello("sesame") + bad);
-  }
-  inside.set("a", "1");
-  EXPECT_EQ(inside.find("a"), "1");
-  const StoreStatistics seen = server.statistics();
-  EXPECT_EQ(seen.bad_frames, 6u);
-  EXPECT_EQ(seen.connections, 1u);
-  EXPECT_EQ(seen.accepted, 7u);
-}
-
 TEST(TcpStore, APortInUseIsNamedWithTheWayOut) {
   const TcpStoreServer server({.secret = "a"});
   expect_error<IoError>([&] { TcpStoreServer({.port = server.port(), .secret = "b"}); },
                         {"port " + std::to_string(server.port()), "in use", "choose another port, or 0"});
-  expect_error<InvalidArgument>([] { TcpStoreServer({.host = "nowhere"}); }, {"'nowhere'", "0.0.0.0"});
-  expect_error<IoError>([] { TcpStoreServer({.host = "203.0.113.1"}); }, {"203.0.113.1:0"});
+  expect_error<InvalidArgument>([] { TcpStoreServer({.host = "nowhere.invalid", .secret = "s"}); },
+                                {"'nowhere.invalid'", "0.0.0.0"});
+  expect_error<IoError>([] { TcpStoreServer({.host = "203.0.113.1", .secret = "s"}); }, {"203.0.113.1:0"});
 }
 
 TEST(TcpStore, APortIsFreeAgainWhenItsServerIsGone) {
@@ -138,10 +60,20 @@ TEST(TcpStore, ListensOnThisMachineAloneUnlessTold) {
       {"no connection within 1 ms", "refused"});
 }
 
+TEST(TcpStore, ListensOnTheAddressOfAName) {
+  const TcpStoreServer named({.host = "localhost", .secret = "s"});
+  EXPECT_TRUE(named.is_loopback());
+  EXPECT_NE(named.address(), "0.0.0.0");
+  TcpStore({.host = "localhost", .port = named.port(), .secret = "s"}).set("a", "1");
+  const TcpStoreServer second({.host = "127.0.0.2", .secret = "s"});
+  EXPECT_EQ(second.address(), "127.0.0.2");
+  EXPECT_FALSE(TcpStoreServer({.host = "0.0.0.0", .secret = "s"}).is_loopback());
+}
+
 TEST(TcpStore, ConnectingWaitsForTheServer) {
   std::uint16_t port = 0;
   {
-    const TcpStoreServer probe({});
+    const TcpStoreServer probe({.secret = "s"});
     port = probe.port();
   }
   std::thread late([&] {
@@ -156,12 +88,12 @@ TEST(TcpStore, ConnectingWaitsForTheServer) {
 TEST(TcpStore, ConnectingEndsWithAWord) {
   std::uint16_t port = 0;
   {
-    const TcpStoreServer probe({});
+    const TcpStoreServer probe({.secret = "s"});
     port = probe.port();
   }
-  expect_error<TimeoutError>([&] { TcpStore({.port = port, .connect_timeout = 5ms}); },
+  expect_error<TimeoutError>([&] { TcpStore({.port = port, .secret = "s", .connect_timeout = 5ms}); },
                              {std::to_string(port), "5 ms", "refused", "tessera run"});
-  expect_error<IoError>([] { TcpStore({.host = "no such host", .port = 1, .connect_timeout = 5ms}); },
+  expect_error<IoError>([] { TcpStore({.host = "no such host", .port = 1, .secret = "s", .connect_timeout = 5ms}); },
                         {"'no such host'"});
 }
 
@@ -301,6 +233,55 @@ TEST(TcpStore, AWaitLooksAtAllItsKeysAgain) {
   EXPECT_EQ(server.statistics().waits, 1u);
   client.send({.verb = Verb::kSet, .key = "a", .value = "2"});
   EXPECT_EQ(client.receive(waiting, deadline)->status, Status::kOk);
+}
+
+TEST(TcpStore, AClientHoldsNoMoreThanItsBound) {
+  const TcpStoreServer server({.secret = "sesame", .max_client_bytes = 10'000, .max_bytes = 15'000});
+  TcpStore one({.port = server.port(), .secret = "sesame", .label = "rank 3"});
+  const std::string value(4000, 'v');
+  one.set("a", value);
+  one.set("b", value);
+  one.set("b", value);  // in place of the first
+  const std::initializer_list<std::string_view> words = {"client rank 3 at 127.0.0.1:", "at most 10000 bytes",
+                                                         "TESSERA_STORE_CLIENT_BYTES"};
+  expect_error<InvalidArgument>([&] { one.set("c", value); }, words);
+  expect_error<InvalidArgument>([&] { one.compare_set("c", std::nullopt, value); }, words);
+  EXPECT_EQ(one.find("c"), std::nullopt);
+  EXPECT_EQ(one.find("b"), value) << "a rejected request changes nothing, and the connection stays";
+  one.remove("a");
+  one.set("c", value);
+  // Small keys count too.
+  expect_error<InvalidArgument>(
+      [&] {
+        for (int i = 0; i < 100; ++i) one.add("k" + std::to_string(i), 1);
+      },
+      words);
+}
+
+TEST(TcpStore, AllClientsTogetherHoldNoMoreThanTheBound) {
+  const TcpStoreServer server({.secret = "sesame", .max_client_bytes = 10'000, .max_bytes = 15'000});
+  const std::string value(8000, 'v');
+  TcpStore(to(server)).set("a", value);  // stays when its client has gone
+  TcpStore two({.port = server.port(), .secret = "sesame", .label = "rank 4"});
+  expect_error<InvalidArgument>([&] { two.set("b", value); },
+                                {"all clients may hold at most 15000 bytes", "client rank 4", "TESSERA_STORE_BYTES"});
+  two.set("a", value);
+  two.remove("a");
+  two.set("b", value);
+}
+
+TEST(TcpStore, PendingWaitsCountAsWell) {
+  const TcpStoreServer server({.secret = "sesame", .max_client_bytes = 10'000});
+  StoreConnection client("client", "127.0.0.1", server.port(), "sesame", 60s);
+  Request wait{.verb = Verb::kWait, .timeout_ns = 60'000'000'000};
+  const std::string key(1000, 'k');
+  wait.keys = {key, "b", "c"};
+  std::uint64_t last = 0;
+  for (int i = 0; i < 10; ++i) last = client.send(wait);
+  const auto answer = client.receive(last, StoreConnection::Clock::now() + 60s);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->status, Status::kInvalid);
+  EXPECT_LT(server.statistics().waits, 10u);
 }
 
 TEST(TcpStore, ManyThreadsShareOneConnection) {

@@ -176,7 +176,7 @@ void CudaCommunicator::note_launched(const Task& task, const Cell& cell) {
   {
     const std::lock_guard lock(look_mutex_);
     pending_.push_back(
-        {.cell = &cell, .launched = detail::Launched::of(task), .record = task.record, .group = task.group});
+        {.cell = &cell, .launched = detail::Launched::of(task, rank_), .record = task.record, .group = task.group});
     if (std::exchange(is_watched_, true)) return;
   }
   detail::watch(shared_from_this());

@@ -37,6 +37,7 @@ class CudaCommunicator : public Communicator,
   void leave() noexcept override;
   [[nodiscard]] std::vector<int> gone() const override;
   void extend_deadline(std::chrono::nanoseconds by) override;
+  [[nodiscard]] std::exception_ptr failure(std::string_view group) override { return shared_->error(group); }
   [[nodiscard]] std::uint64_t sequence() const override;
 
   /// Records what has begun and ended.

@@ -58,8 +58,13 @@ struct alignas(16) Notice {
   std::uint64_t counts_digest;     ///< likewise, of uneven parts and targets
   double factor;                   ///< likewise, of a reduction that has one
   std::int64_t parts[kMostRanks];  ///< likewise, those that all ranks give alike, or targets
+  std::int64_t sizes[8];           ///< likewise, of the first dimensions of the tensor
+  std::uint64_t layouts;           ///< likewise, as in Geometry
   std::uint32_t part_total;        ///< likewise, how many there are
   std::int32_t root;               ///< likewise
+  std::int16_t dims;               ///< likewise, dimensions of the tensor; -1: none is stated
+  std::int8_t split;               ///< likewise, as in Geometry
+  std::int8_t concat;              ///< likewise, as in Geometry
   std::uint8_t kind;               ///< likewise, an OpKind
   std::uint8_t dtype;              ///< likewise, a DType
   std::uint8_t reduction;          ///< likewise, a ReduceKind

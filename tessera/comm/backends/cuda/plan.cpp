@@ -77,12 +77,21 @@ Launch plan(const Operation& operation, std::uint64_t group, int rank, int size)
                    .counts_digest = notice.counts_digest,
                    .factor = notice.factor,
                    .parts = {},
+                   .sizes = {},
+                   .layouts = notice.layouts,
                    .part_total = notice.parts,
                    .root = operation.root,
+                   .dims = notice.dims,
+                   .split = notice.split,
+                   .concat = notice.concat,
                    .kind = static_cast<std::uint8_t>(operation.kind),
                    .dtype = static_cast<std::uint8_t>(operation.dtype),
                    .reduction = static_cast<std::uint8_t>(operation.reduction.kind)};
   std::copy_n(notice.first_parts, std::min<std::size_t>(notice.parts, kMostRanks), launch.notice.parts);
+  if (notice.dims > 0) {
+    std::copy_n(notice.first_sizes, std::min<std::size_t>(static_cast<std::size_t>(notice.dims), 8),
+                launch.notice.sizes);
+  }
   if (TESSERA_MUTANT("cuda.not_compared")) launch.notice.fingerprint_low = 0;
   launch.rank = rank;
   launch.size = size;

@@ -57,6 +57,11 @@ detail::Notice notice_of(const Notice& notice) {
   seen.factor = notice.factor;
   seen.parts = static_cast<std::uint16_t>(notice.part_total);
   std::copy_n(notice.parts, std::min<std::size_t>(notice.part_total, kMostRanks), seen.first_parts);
+  seen.layouts = notice.layouts;
+  seen.dims = notice.dims;
+  seen.split = notice.split;
+  seen.concat = notice.concat;
+  std::copy_n(notice.sizes, std::size(seen.first_sizes), seen.first_sizes);
   return seen;
 }
 

@@ -49,6 +49,15 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
     }
   }
   void leave() noexcept override { endpoint_.leave(); }
+  [[nodiscard]] std::exception_ptr failure(std::string_view group) override {
+    endpoint_.look();
+    if (!endpoint_.has_ended()) return nullptr;
+    try {
+      endpoint_.throw_end(group);
+    } catch (const std::exception&) {
+      return std::current_exception();
+    }
+  }
   [[nodiscard]] std::vector<int> gone() const override {
     endpoint_.look();
     std::vector<int> ranks;

@@ -11,11 +11,14 @@
 
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/base/fork.h"
+#include "tessera/base/log.h"
 #include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/peer_memory/peer_communicator.h"
 #include "tessera/comm/detail/process_world.h"
 #include "tessera/comm/detail/world_state.h"
+#include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/device/host/host_device.h"
 
 namespace tessera::comm {
@@ -33,13 +36,17 @@ class SharedBytes {
       : nbytes_(nbytes), at_(::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) {
     TESSERA_CHECK_AS(IoError, at_ != MAP_FAILED, nbytes,
                      " bytes of group memory could not be mapped: ", std::strerror(errno));
+    (void)::madvise(at_, nbytes, MADV_DONTFORK);  // a forked child is not a rank of the group
   }
-  ~SharedBytes() { ::munmap(at_, nbytes_); }
+  ~SharedBytes() {
+    if (owner_.is_this()) ::munmap(at_, nbytes_);
+  }
   SharedBytes(const SharedBytes&) = delete;
   SharedBytes& operator=(const SharedBytes&) = delete;
   [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(at_); }
 
  private:
+  const OwnerProcess owner_;
   std::size_t nbytes_;
   void* at_;
 };
@@ -126,6 +133,7 @@ std::string why_not(const ConnectRequest& request) {
 void wait_for(const ConnectRequest& request, const std::string& key, const PeerProcess& setter) {
   constexpr nanoseconds kLook = std::chrono::milliseconds(100);
   const auto until = std::chrono::steady_clock::now() + std::min<nanoseconds>(request.timeout, std::chrono::hours(24));
+  detail::WaitNotice notice(std::chrono::steady_clock::now());
   while (true) {
     const nanoseconds left = until - std::chrono::steady_clock::now();
     try {
@@ -137,6 +145,9 @@ void wait_for(const ConnectRequest& request, const std::string& key, const PeerP
       TESSERA_CHECK_AS(AbortedError, !failed, *failed);
       TESSERA_CHECK_AS(TimeoutError, left > nanoseconds(0), "group of ranks ", request.name, ": rank ",
                        request.ranks[0], " did not join in time");
+      if (const auto waited = notice.due(std::chrono::steady_clock::now()))
+        log::info("group of ranks ", request.name, ": waiting ", waited->count(), " s for rank ", request.ranks[0],
+                  " to join");
     }
   }
 }

@@ -37,6 +37,44 @@ std::string text_of(const Notice& notice) {
   return text;
 }
 
+// "shape [4, 4], dimension 1"; empty if the rank stated no tensor.
+std::string text_of_tensor(const Notice& notice) {
+  Geometry geometry{.is_stated = notice.dims >= 0, .split = notice.split, .concat = notice.concat};
+  if (!geometry.is_stated) return "";
+  const std::size_t known = std::min<std::size_t>(static_cast<std::size_t>(notice.dims), std::size(notice.first_sizes));
+  geometry.sizes.append(std::span(notice.first_sizes, known));
+  std::string text = comm::text_of(geometry);
+  if (static_cast<std::size_t>(notice.dims) > known) text.insert(text.find(']'), ", ...");
+  return text;
+}
+
+void put_geometry(Notice& notice, const Geometry& geometry) {
+  if (!geometry.is_stated) return;
+  notice.layouts = geometry.layouts;
+  notice.dims = static_cast<std::int16_t>(geometry.sizes.size());
+  notice.split = geometry.split;
+  notice.concat = geometry.concat;
+  const std::size_t known = std::min(geometry.sizes.size(), std::size(notice.first_sizes));
+  std::copy_n(geometry.sizes.begin(), known, notice.first_sizes);
+}
+
+// One text for each notice. Shapes are part of it if ranks differ in nothing else that the text has.
+std::vector<std::string> texts_of(std::span<const Notice> notices) {
+  std::map<std::string, std::string> shapes;
+  std::vector<std::string> texts;
+  bool needs_shapes = false;
+  for (const Notice& notice : notices) {
+    texts.push_back(text_of(notice));
+    const std::string shape = text_of_tensor(notice);
+    needs_shapes |= shapes.emplace(texts.back(), shape).first->second != shape;
+  }
+  for (std::size_t i = 0; needs_shapes && i < texts.size(); ++i) {
+    const std::string shape = text_of_tensor(notices[i]);
+    texts[i] += shape.empty() ? " on a buffer" : " on a tensor of " + shape;
+  }
+  return texts;
+}
+
 template <class Numbers>
 void put_parts(Notice& notice, const Numbers& parts) {
   notice.parts = static_cast<std::uint16_t>(parts.size());
@@ -121,6 +159,7 @@ Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64
   if (shared.are_in) put_parts(notice, operation.in_counts);
   if (shared.are_out) put_parts(notice, operation.out_counts);
   if (shared.are_targets) put_parts(notice, operation.targets);
+  put_geometry(notice, operation.geometry);
   return notice;
 }
 
@@ -139,18 +178,21 @@ Failure difference_of(std::span<const Notice> notices, std::span<const std::stri
   struct Seen {
     std::string text;
     std::uint64_t parts;
+    std::uint64_t layouts;
     std::uint64_t group;
     std::uint64_t registrations;
     auto operator<=>(const Seen&) const = default;
   };
+  const std::vector<std::string> texts = texts_of(notices);
   std::map<Seen, std::vector<int>> by_seen;
   for (std::size_t peer = 0; peer < notices.size(); ++peer) {
     const Notice& notice = notices[peer];
-    std::string text = text_of(notice);
+    std::string text = texts[peer];
     if (!is_one_group && peer < groups.size()) text += " for group " + groups[peer];
     if (notice.task != sequence) text += " as operation " + std::to_string(notice.task);
     const std::uint64_t registrations = notice.registrations != 0 ? notice.registrations : known;
-    by_seen[{text, notice.counts_digest, notice.group, registrations}].push_back(static_cast<int>(peer));
+    by_seen[{text, notice.counts_digest, notice.layouts, notice.group, registrations}].push_back(
+        static_cast<int>(peer));
   }
   const auto votes = [](const auto& entry) { return entry.second.size(); };
   const auto most = TESSERA_MUTANT("comm.most_are_blamed") ? std::ranges::min_element(by_seen, {}, votes)
@@ -162,14 +204,24 @@ Failure difference_of(std::span<const Notice> notices, std::span<const std::stri
     failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
     failure.text += ", " + text_of_ranks(ranks) + " " + seen.text;
     if (seen.text != most->first.text) continue;
-    failure.text += seen.parts != most->first.parts ? " with other parts" : " after other calls of register_memory";
+    failure.text += seen.parts != most->first.parts       ? " with other parts"
+                    : seen.layouts != most->first.layouts ? " between other layouts"
+                                                          : " after other calls of register_memory";
   }
   return failure;
 }
 
-std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind) {
-  std::string text = tessera::detail::concat(text_of_ranks(ranks), " did not come within ",
-                                             std::chrono::duration<double>(deadline).count(), " s");
+std::string text_of_deadline(std::chrono::nanoseconds deadline, std::chrono::nanoseconds extra) {
+  const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); };
+  if (extra.count() == 0) return tessera::detail::concat(seconds(deadline), " s");
+  return tessera::detail::concat(seconds(deadline + extra), " s (a deadline of ", seconds(deadline), " s, extended by ",
+                                 seconds(extra), " s)");
+}
+
+std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind,
+                         std::chrono::nanoseconds extra) {
+  std::string text =
+      tessera::detail::concat(text_of_ranks(ranks), " did not come within ", text_of_deadline(deadline, extra));
   if (!behind.empty()) text.append(" (").append(behind).append(")");
   return text;
 }

@@ -30,8 +30,12 @@ Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64
 /// What is wrong where the notices of the ranks, by place, differ: those that do something else than most are named.
 /// `groups` are the names of the groups that they do it for.
 Failure difference_of(std::span<const Notice> notices, std::span<const std::string> groups = {});
-/// The words on ranks that did not come in time; `behind` says how far they are.
-std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind);
+/// The words on ranks that did not come in time; `behind` says how far they are, `extra` by how much the deadline was
+/// extended.
+std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind,
+                         std::chrono::nanoseconds extra = {});
+/// "5 s", "7 s (a deadline of 5 s, extended by 2 s)".
+std::string text_of_deadline(std::chrono::nanoseconds deadline, std::chrono::nanoseconds extra);
 /// The words on a rank that made a request of symmetric memory without the meeting that `rank` waits in.
 std::string text_of_passed(int rank, int peer);
 /// The failure with the operation it was seen in set before its words.

@@ -37,17 +37,19 @@ struct Place {
   std::uint8_t is_reachable = 1;  ///< 0: peers cannot reach it, its bytes go through the stage
 };
 
-/// How far a rank has come.
+/// How far a rank has come. Peers spin on the first words, so nothing else that changes with an operation is on their
+/// cache lines: each store there would take the line from the peers, and the raise that follows would wait for it
+/// again.
 struct alignas(128) Board {
-  std::atomic<std::uint64_t> arrived{0};   ///< step that it has come to
-  std::atomic<std::uint64_t> finished{0};  ///< step whose moves it has made
-  std::atomic<std::uint32_t> sleepers{0};  ///< peers that sleep until one of these changes
-  std::atomic<std::uint32_t> has_left{0};  ///< it has let go of the group, or its thread has ended
-  std::atomic<std::uint64_t> joined{0};    ///< 1: it is there
-  std::atomic<std::uint64_t> task{0};      ///< number of the task that it is at
-  std::atomic<std::uint64_t> reaching{0};  ///< above 0: it reads or writes memory of its peers
-  std::atomic<std::uint64_t> passed{0};    ///< registration that it took without a rendezvous, the latest
-  char group[64] = {};                     ///< name of the group whose task it is at, for the words of a mismatch
+  std::atomic<std::uint64_t> arrived{0};            ///< step that it has come to
+  std::atomic<std::uint64_t> finished{0};           ///< step whose moves it has made
+  std::atomic<std::uint32_t> sleepers{0};           ///< peers that sleep until one of these changes
+  std::atomic<std::uint32_t> has_left{0};           ///< it has let go of the group, or its thread has ended
+  std::atomic<std::uint64_t> joined{0};             ///< 1: it is there
+  alignas(128) std::atomic<std::uint64_t> task{0};  ///< number of the task that it is at
+  std::atomic<std::uint64_t> reaching{0};           ///< above 0: it reads or writes memory of its peers
+  std::atomic<std::uint64_t> passed{0};             ///< registration that it took without a rendezvous, the latest
+  char group[64] = {};  ///< name of the group whose task it is at, for the words of a mismatch
 };
 
 /// What a rank does in a step.
@@ -65,8 +67,13 @@ struct alignas(64) Notice {
   Place out;                                ///< its output
   std::uint64_t group = 0;                  ///< digest of the group's name
   double factor = 1;                        ///< of a reduction that has one; for words, as are the parts that fit here
+  std::uint64_t layouts = 0;                ///< as in Geometry, whose fields follow; for words as well
   std::uint16_t parts = 0;                  ///< how many there are
+  std::int16_t dims = -1;                   ///< dimensions of the tensor; -1: none is stated
+  std::int8_t split = -1;                   ///< as in Geometry
+  std::int8_t concat = -1;                  ///< as in Geometry
   std::int64_t first_parts[16];             ///< the first of them, or targets; no more are set, which saves time
+  std::int64_t first_sizes[8];              ///< sizes of the first dimensions; no more are set
 };
 
 /// What a rank sends to one peer. `posted` and `taken` count messages (or windows of them).

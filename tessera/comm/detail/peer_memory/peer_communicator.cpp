@@ -51,7 +51,7 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
 
 PeerCommunicator::~PeerCommunicator() {
   leave();
-  if (pads_.empty()) return;
+  if (pads_.empty() || !owner_.is_this()) return;
   try {
     wait_until_none_reaches(*memory_);
   } catch (const std::exception&) {
@@ -60,6 +60,7 @@ PeerCommunicator::~PeerCommunicator() {
 }
 
 void PeerCommunicator::leave() noexcept {
+  if (!owner_.is_this()) return;  // a forked child, which was never a rank of this group
   const GroupMemory& group = memory_->group();
   group.board(rank_).has_left.store(1, std::memory_order_seq_cst);
   memory_->waiting().wake(group.board(rank_).arrived);
@@ -78,11 +79,14 @@ const Capabilities& PeerCommunicator::capabilities() const {
 }
 
 void PeerCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream& stream) {
-  tasks_.enqueue(*task, stream,
-                 [self = shared_from_this(), task] { self->tasks_.run(*task, [&] { self->steps_.run(*task); }); });
+  Task& asked = *task;
+  tasks_.enqueue(asked, stream, [self = shared_from_this(), task = std::move(task)] {
+    self->tasks_.run(*task, [&] { self->steps_.run(*task); });
+  });
 }
 
 void PeerCommunicator::abort(std::string_view reason) noexcept {
+  if (!owner_.is_this()) return;
   try {
     write_verdict(memory_->group(), memory_->waiting(),
                   {.kind = Failure::Kind::kAborted,
@@ -119,6 +123,15 @@ std::shared_ptr<SignalBackend> PeerCommunicator::connect_signals(SignalPads pads
 
 void PeerCommunicator::note_passed(std::uint64_t registration) {
   memory_->group().board(rank_).passed.store(registration, std::memory_order_release);
+}
+
+std::exception_ptr PeerCommunicator::failure(std::string_view group) {
+  if (!has_verdict(memory_->group())) return nullptr;
+  try {
+    throw_verdict(memory_->group(), group);
+  } catch (const std::exception&) {
+    return std::current_exception();
+  }
 }
 
 std::vector<int> PeerCommunicator::gone() const {

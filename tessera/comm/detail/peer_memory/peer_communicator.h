@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "tessera/base/fork.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/peer_memory/peer_memory.h"
 #include "tessera/comm/detail/peer_memory/step.h"
@@ -26,6 +27,7 @@ class PeerCommunicator : public Communicator,
   void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) override;
   void abort(std::string_view reason) noexcept override;
   void leave() noexcept override;
+  [[nodiscard]] std::exception_ptr failure(std::string_view group) override;
   [[nodiscard]] std::vector<int> gone() const override;
   void extend_deadline(std::chrono::nanoseconds by) override;
   [[nodiscard]] std::uint64_t sequence() const override { return tasks_.sequence(); }
@@ -37,6 +39,7 @@ class PeerCommunicator : public Communicator,
   void note_passed(std::uint64_t registration) override;
 
  private:
+  const OwnerProcess owner_;
   const std::unique_ptr<PeerMemory> memory_;
   const int rank_;
   TaskRunner tasks_;

@@ -5,6 +5,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
+#include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 
 namespace tessera::comm::detail {
@@ -38,17 +39,19 @@ PeerSignals::PeerSignals(std::shared_ptr<const Communicator> communicator, const
       pads_(std::move(pads)) {}
 
 void PeerSignals::enqueue(const Signal& signal, const device::Stream& stream) {
+  const std::int64_t extended = stream.is_capturing() ? Task::kAtEachRun : extended_ns_.load(std::memory_order_relaxed);
   // What is behind a barrier of the stream may be touched by peers before it: no access is this rank's own.
-  stream.run([self = shared_from_this(), signal] { self->run(signal); },
+  stream.run([self = shared_from_this(), signal, extended] { self->run(signal, extended); },
              {.label = text_of(signal.kind), .accesses = std::span<const device::Access>()});
 }
 
-void PeerSignals::run(const Signal& signal) const {
+void PeerSignals::run(const Signal& signal, std::int64_t extended_ns) const {
   if (has_verdict(memory_.group())) throw_verdict(memory_.group(), *pads_.group);
   const nanoseconds now = memory_.waiting().now();
-  const Run run{.signal = signal,
-                .until = signal.deadline >= nanoseconds::max() - now ? nanoseconds::max() : now + signal.deadline,
-                .extended_ns = extended_ns_.load(std::memory_order_relaxed)};
+  const Run run{
+      .signal = signal,
+      .until = signal.deadline >= nanoseconds::max() - now ? nanoseconds::max() : now + signal.deadline,
+      .extended_ns = extended_ns == Task::kAtEachRun ? extended_ns_.load(std::memory_order_relaxed) : extended_ns};
   switch (signal.kind) {
     case Signal::Kind::kPut: return put(run, signal.peer);
     case Signal::Kind::kWait: (void)wait(run, signal.peer); return;
@@ -82,15 +85,27 @@ std::uint64_t PeerSignals::wait(const Run& run, int peer) const {
   const std::atomic<std::uint64_t>& arrived = atomic(line.arrived);
   const std::function<bool()> is_there = [&] { return arrived.load(std::memory_order_acquire) >= number; };
   const std::function<bool()> is_over = [&] { return has_verdict(memory_.group()) || is_gone(memory_, peer); };
-  while (!is_there()) {
-    const bool came = memory_.waiting().wait({.is_there = is_there,
-                                              .word = arrived,
-                                              .sleepers = atomic(line.sleepers),
-                                              .is_over = is_over,
-                                              .timeout = time_left(run),
-                                              .what = text_of(run.signal.kind)});
-    if (!came && (is_over() || time_left(run) == nanoseconds(0))) fail_waiting(run, peer, number);
+  std::size_t noted = 0;  // handle of the record
+  const std::function<void()> note = [&] {
+    if (noted != 0 || pads_.record == nullptr) return;
+    noted = pads_.record->signal_waits(pads_.pool, text_of(run.signal.kind), peer, run.signal.channel, number);
+  };
+  try {
+    while (!is_there()) {
+      const bool came = memory_.waiting().wait({.is_there = is_there,
+                                                .word = arrived,
+                                                .sleepers = atomic(line.sleepers),
+                                                .is_over = is_over,
+                                                .timeout = time_left(run),
+                                                .what = text_of(run.signal.kind),
+                                                .before_sleep = &note});
+      if (!came && (is_over() || time_left(run) == nanoseconds(0))) fail_waiting(run, peer, number);
+    }
+  } catch (...) {
+    if (noted != 0) pads_.record->signal_ended(noted, std::current_exception());
+    throw;
   }
+  if (noted != 0) pads_.record->signal_ended(noted, nullptr);
   return number;
 }
 
@@ -123,12 +138,15 @@ void PeerSignals::barrier(const Run& run) const {
   fail(run, std::move(failure), rank_);
 }
 
+nanoseconds PeerSignals::extra(const Run& run) const {
+  return nanoseconds(extended_ns_.load(std::memory_order_relaxed) - run.extended_ns);
+}
+
 nanoseconds PeerSignals::time_left(const Run& run) const {
   if (run.until == nanoseconds::max()) return run.until;
   if (TESSERA_MUTANT("thread.symmetric_extension_unseen"))
     return std::max(run.until - memory_.waiting().now(), nanoseconds(0));
-  const nanoseconds extra(extended_ns_.load(std::memory_order_relaxed) - run.extended_ns);
-  return std::max(run.until + extra - memory_.waiting().now(), nanoseconds(0));
+  return std::max(run.until + extra(run) - memory_.waiting().now(), nanoseconds(0));
 }
 
 void PeerSignals::fail_waiting(const Run& run, int peer, std::uint64_t number) const {
@@ -136,13 +154,12 @@ void PeerSignals::fail_waiting(const Run& run, int peer, std::uint64_t number) c
   if (is_gone(memory_, peer)) {
     fail(run, {.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = text_of_gone(memory_, peer)}, peer);
   }
-  const double seconds = std::chrono::duration<double>(run.signal.deadline).count();
   const std::uint64_t arrived = atomic(pads_.line(rank_, run.signal.channel, peer).arrived).load();
   fail(run,
        {.kind = Failure::Kind::kDeadline,
         .missing = {peer},
         .text = "signal " + std::to_string(number) + " of rank " + std::to_string(peer) + " did not come within " +
-                std::to_string(seconds) + " s (" + std::to_string(arrived) + " came so far)"},
+                text_of_deadline(run.signal.deadline, extra(run)) + " (" + std::to_string(arrived) + " came so far)"},
        peer);
 }
 

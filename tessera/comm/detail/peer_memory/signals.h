@@ -28,12 +28,13 @@ class PeerSignals : public SignalBackend, public std::enable_shared_from_this<Pe
   struct Run {
     const Signal& signal;
     std::chrono::nanoseconds until;
-    std::int64_t extended_ns;  // when it began
+    std::int64_t extended_ns;  // when it was enqueued; of a replay: when it began
   };
-  void run(const Signal& signal) const;
+  void run(const Signal& signal, std::int64_t extended_ns) const;
   void put(const Run& run, int peer) const;
   std::uint64_t wait(const Run& run, int peer) const;
   void barrier(const Run& run) const;
+  [[nodiscard]] std::chrono::nanoseconds extra(const Run& run) const;
   [[nodiscard]] std::chrono::nanoseconds time_left(const Run& run) const;
   [[noreturn]] void fail(const Run& run, Failure failure, int peer) const;
   [[noreturn]] void fail_waiting(const Run& run, int peer, std::uint64_t number) const;

@@ -353,7 +353,7 @@ void Steps::fail_waiting(const Operation& operation, int peer) {
     behind += (behind.empty() ? "" : ", ") + ("rank " + std::to_string(other)) +
               (task == 0 ? " has begun none" : " is at operation " + std::to_string(task));
   }
-  failure.text = text_of_late(failure.missing, deadline_, behind);
+  failure.text = text_of_late(failure.missing, deadline_, behind, tasks_.extra());
   fail(std::move(failure), operation);
 }
 

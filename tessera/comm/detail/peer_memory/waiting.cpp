@@ -51,7 +51,11 @@ bool Waiting::comes_soon(const std::atomic<std::uint64_t>& word, std::uint64_t l
 
 bool Waiting::wait(const For& what) const {
   if (what.is_there()) return true;
+  const auto tell = [&] {
+    if (what.before_sleep != nullptr) (*what.before_sleep)();
+  };
   if (scheduler_ != nullptr && scheduler_->is_participant()) {
+    tell();
     const bool came =
         scheduler_->wait_until([&] { return what.is_there() || what.is_over(); }, what.timeout, what.what);
     return came && what.is_there();
@@ -64,6 +68,7 @@ bool Waiting::wait(const For& what) const {
     if (what.is_there()) return true;
     sched_yield();
   }
+  tell();
   const nanoseconds start = now();
   while (true) {
     // Announced before it is looked for again: who raises the word after that sees the sleeper.

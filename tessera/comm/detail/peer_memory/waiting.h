@@ -31,6 +31,8 @@ class Waiting {
     const std::function<bool()>& is_over;    ///< is it in vain? asked every few milliseconds
     std::chrono::nanoseconds timeout;        ///< for how long
     const char* what;                        ///< shown when all ranks wait for each other
+    /// Called when spinning was in vain and the rank is about to sleep, or to give its turn away; null: nothing.
+    const std::function<void()>* before_sleep = nullptr;
   };
   /// Returns true once it is there; false when the time is up or it is in vain.
   bool wait(const For& what) const;

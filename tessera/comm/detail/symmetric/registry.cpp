@@ -75,6 +75,7 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
   using detail::Record;
   using detail::SymmetricRequest;
   TESSERA_CHECK(group, "register_memory: no group: this rank is not in it");
+  group.state()->owner.check("process group");
   SymmetricBackend* backend = group.state()->communicator->symmetric();
   TESSERA_CHECK_AS(NotSupported, backend != nullptr, "group ", group.name(), ": backend ", group.backend(),
                    " has no symmetric memory; thread, shm and cuda have");
@@ -115,6 +116,7 @@ SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size
 
 void deregister_memory(const ProcessGroup& group, const void* data, std::size_t nbytes) {
   TESSERA_CHECK(group, "deregister_memory: no group: this rank is not in it");
+  group.state()->owner.check("process group");
   detail::SymmetricRegistry& registry = *group.state()->symmetric;
   const std::lock_guard lock(registry.mutex);
   const auto found = registry.entries.find({data, nbytes});

@@ -1,19 +1,18 @@
 #include "tessera/comm/launch/detail/launch_record.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <random>
 #include <utility>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
-#include "tessera/comm/launch/detail/child.h"
+#include "tessera/comm/launch/detail/signal_desk.h"
 
 namespace tessera::comm::detail {
 namespace {
@@ -30,6 +29,14 @@ std::string now_as(const char* format) {
 
 std::string now_text() { return now_as("%Y-%m-%dT%H:%M:%SZ"); }
 
+// 16 hexadecimal digits that no other launch has.
+std::string new_launch_id() {
+  std::random_device random;
+  char text[17];
+  std::snprintf(text, sizeof text, "%08x%08x", random(), random());
+  return text;
+}
+
 std::string chosen_directory(const LaunchOptions& options) {
   if (!options.run_dir.empty()) return options.run_dir;
   std::string from_environment = env::run_dir();
@@ -37,25 +44,54 @@ std::string chosen_directory(const LaunchOptions& options) {
   return "runs/" + now_as("%Y%m%d-%H%M%S") + "-" + std::to_string(::getpid());
 }
 
-// Who has a run going on there keeps the directory locked, and its launch.json is not ours to replace.
-void check_free(const std::filesystem::path& directory, const std::string& option) {
-  const Descriptor open(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const bool is_taken = open && ::flock(open.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  TESSERA_CHECK_AS(IoError, !is_taken, "run directory '", directory.string(),
-                   "' is that of a run which is going on; wait for it to end, or give another with ", option);
+// Makes the directory and locks it. Another launcher, or a trainer, that holds it has its own launch.json there.
+std::unique_ptr<RunDirectoryLock> take_directory(const std::filesystem::path& path, const LaunchOptions& options) {
+  try {
+    make_run_directory(path, options.shared ? RunAccess::kGroup : RunAccess::kPrivate);
+  } catch (const IoError& error) {
+    TESSERA_THROW(IoError, error.message(), "; give another with ", options.run_dir_option);
+  }
+  return std::make_unique<RunDirectoryLock>(path, RunDirectoryLockOptions{.option = options.run_dir_option});
+}
+
+std::string_view to_text(SignalReason reason) {
+  switch (reason) {
+    case SignalReason::kReceived: return "received";
+    case SignalReason::kReceivedAgain: return "received_again";
+    case SignalReason::kRankFailed: return "rank_failed";
+    case SignalReason::kGraceExpired: return "grace_expired";
+    case SignalReason::kOutputClosed: return "output_closed";
+  }
+  return "unknown";
+}
+
+Json to_json(const SentSignal& sent, const std::string& time, int count) {
+  Json json = {{"signal", sent.number}, {"name", signal_name(sent.number)}, {"time", time}};
+  if (count > 1) json["count"] = count;
+  json["reason"] = to_text(sent.reason);
+  json["text"] = sent.text;
+  if (sent.failed_rank) json["failed_rank"] = *sent.failed_rank;
+  if (sent.sender_pid) json["sender_pid"] = *sent.sender_pid;
+  if (sent.sender_uid) json["sender_uid"] = *sent.sender_uid;
+  return json;
 }
 
 }  // namespace
 
-LaunchRecord::LaunchRecord(const LaunchOptions& options) : command_(options.command), started_(now_text()) {
+LaunchRecord::LaunchRecord(const LaunchOptions& options)
+    : id_(new_launch_id()), command_(options.command), started_(now_text()) {
   const auto path = std::filesystem::absolute(chosen_directory(options)).lexically_normal();
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  TESSERA_CHECK_AS(IoError, !error && std::filesystem::is_directory(path), "run directory ", path.string(),
-                   " cannot be made: ", error ? error.message() : "it is no directory", "; give another with ",
-                   options.run_dir_option);
-  check_free(path, options.run_dir_option);
+  lock_ = take_directory(path, options);
   directory_ = path.string();
+}
+
+std::string LaunchRecord::lost_directory() const {
+  try {
+    lock_->check_in_place();
+    return {};
+  } catch (const IoError& error) {
+    return error.message();
+  }
 }
 
 void LaunchRecord::started(const std::vector<int>& pids, const std::string& store) {
@@ -63,6 +99,20 @@ void LaunchRecord::started(const std::vector<int>& pids, const std::string& stor
   starts_.push_back({now_text(), {}});
   for (const int pid : pids) starts_.back().ranks.push_back({.pid = pid});
   starts_.size() == 1 ? write() : try_to_write();
+}
+
+void LaunchRecord::signalled(const std::vector<int>& ranks, const SentSignal& signal) {
+  for (const int rank : ranks) {
+    std::vector<SignalLine>& lines = starts_.back().ranks.at(static_cast<std::size_t>(rank)).signals;
+    const bool is_same = !lines.empty() && lines.back().sent.number == signal.number &&
+                         lines.back().sent.reason == signal.reason && lines.back().sent.sender_pid == signal.sender_pid;
+    if (is_same) {
+      ++lines.back().count;
+    } else {
+      lines.push_back({signal, now_text()});
+    }
+  }
+  if (!ranks.empty()) try_to_write();
 }
 
 void LaunchRecord::ended(const RankEnd& end) {
@@ -97,10 +147,12 @@ void LaunchRecord::try_to_write() noexcept {
 }
 
 void LaunchRecord::write() const {
+  lock_->check_in_place();  // a directory that was put in its place is not ours
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   std::error_code ignored;
-  Json json = {{"command", command_},
+  Json json = {{"launch_id", id_},
+               {"command", command_},
                {"ranks", starts_.back().ranks.size()},
                {"host", host},
                {"launcher_pid", ::getpid()},
@@ -123,11 +175,13 @@ void LaunchRecord::write() const {
         rank["signal"] = line.end->signal;
         rank["time"] = line.time;
       }
+      for (const SignalLine& sent : line.signals) rank["signals"].push_back(to_json(sent.sent, sent.time, sent.count));
       ranks.push_back(std::move(rank));
     }
     json["starts"].push_back({{"time", start.time}, {"ranks", std::move(ranks)}});
   }
-  write_file(directory_ + "/launch.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file(directory_ + "/launch.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n",
+             FileKind::kRun);
 }
 
 }  // namespace tessera::comm::detail

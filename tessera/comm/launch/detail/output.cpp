@@ -47,7 +47,7 @@ Output::Output(int out, int err, int ranks) : digits_(static_cast<int>(std::to_s
 // The status line goes before anything is written to a terminal, and comes back when all is out.
 void Output::put(Sink& sink, std::string_view text) {
   if (sink.is_broken) return;
-  if (is_status_shown_ && sink.is_terminal) {
+  if (is_status_shown_ && sink.is_terminal && !sinks_[err_sink_].is_broken) {
     sinks_[err_sink_].queue += kEraseLine;
     is_status_shown_ = false;
   }
@@ -73,7 +73,7 @@ void Output::say(std::string_view text) {
 
 void Output::set_status(std::string text) {
   Sink& sink = sinks_[err_sink_];
-  if (!sink.is_terminal || text == status_) return;
+  if (!sink.is_terminal || sink.is_broken || text == status_) return;
   status_ = std::move(text);
   put(sink, "");
   show_status();
@@ -96,6 +96,23 @@ std::vector<int> Output::waiting() const {
     if (!sink.queue.empty()) fds.push_back(sink.fd);
   }
   return fds;
+}
+
+std::vector<int> Output::open() const {
+  std::vector<int> fds;
+  for (const Sink& sink : sinks_) {
+    if (!sink.is_broken) fds.push_back(sink.fd);
+  }
+  return fds;
+}
+
+void Output::note_closed(int fd) {
+  for (Sink& sink : sinks_) {
+    if (sink.fd != fd) continue;
+    sink.is_broken = true;
+    sink.queue.clear();
+    sink.at = 0;
+  }
 }
 
 void Output::write_some(int fd) {

@@ -68,8 +68,12 @@ class Output {
   [[nodiscard]] bool is_full() const;
   /// Descriptors that have something to take.
   [[nodiscard]] std::vector<int> waiting() const;
+  /// Descriptors that have a reader, as far as known.
+  [[nodiscard]] std::vector<int> open() const;
   /// Writes some of what waits for this descriptor, which is ready for it.
   void write_some(int fd);
+  /// Notes that the reader of this descriptor closed it. What waits for it, and later lines, are dropped.
+  void note_closed(int fd);
   /// Whether someone closed what we write to.
   [[nodiscard]] bool is_broken() const;
 

@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
 
 namespace tessera::comm::detail {
 namespace {
@@ -58,7 +60,7 @@ int try_address(const addrinfo& address, Clock::time_point deadline, Descriptor&
 
 // The server may be started after us, so refusals are tried again.
 Descriptor connect_until(const std::string& name, const std::string& host, std::uint16_t port,
-                         std::chrono::nanoseconds timeout, Clock::time_point deadline) {
+                         std::chrono::nanoseconds timeout, Clock::time_point deadline, WaitNotice notice) {
   std::string last = "no address";
   for (auto pause = std::chrono::milliseconds(1);; pause = std::min(pause * 2, std::chrono::milliseconds(100))) {
     addrinfo hints = {};
@@ -79,6 +81,10 @@ Descriptor connect_until(const std::string& name, const std::string& host, std::
     }
     TESSERA_CHECK_AS(TimeoutError, Clock::now() + pause < deadline, name, ": no connection within ", timeout, ": ",
                      last, "; is who hosts it (tessera run, else rank 0) up, and is the address right?");
+    if (const auto waited = notice.due(Clock::now())) {
+      log::info("waiting ", waited->count(), " s for the host of the ", name,
+                " (tessera run, otherwise rank 0): ", last);
+    }
     std::this_thread::sleep_for(pause);
   }
 }
@@ -86,23 +92,36 @@ Descriptor connect_until(const std::string& name, const std::string& host, std::
 }  // namespace
 
 StoreConnection::StoreConnection(std::string name, const std::string& host, std::uint16_t port,
-                                 const std::string& secret, std::chrono::nanoseconds timeout)
+                                 const std::string& secret, std::chrono::nanoseconds timeout, const std::string& label,
+                                 NoticeDelays delays)
     : name_(std::move(name)) {
-  TESSERA_CHECK(secret.size() <= kMostSecretBytes, name_, ": the secret has ", secret.size(), " bytes; at most ",
-                kMostSecretBytes, " are allowed");
+  check_secret(name_, secret, /*may_be_empty=*/true);
   const auto deadline = Clock::now() + std::clamp(timeout, std::chrono::nanoseconds(0),
                                                   std::chrono::nanoseconds(std::chrono::hours(8760)));
-  socket_ = connect_until(name_, host, port, timeout, deadline);
+  socket_ = connect_until(name_, host, port, timeout, deadline, WaitNotice(Clock::now(), delays));
   // Who accepts and then says nothing is not given the whole time of who is not there yet.
   const auto now = Clock::now();
-  say_hello(secret, std::clamp(deadline, now + std::chrono::seconds(1), now + std::chrono::seconds(30)));
+  const std::string shown = label.empty() ? "process " + std::to_string(::getpid()) : label;
+  greet(secret, shown.substr(0, kMostLabelBytes),
+        std::clamp(deadline, now + std::chrono::seconds(1), now + std::chrono::seconds(30)));
 }
 
-void StoreConnection::say_hello(const std::string& secret, Clock::time_point deadline) {
-  Request request;
-  request.verb = Verb::kHello;
-  request.version = kProtocolVersion;
-  request.key = secret;
+void StoreConnection::greet(const std::string& secret, const std::string& label, Clock::time_point deadline) {
+  const std::string client_nonce = random_nonce();
+  const Answer challenge =
+      ask_greeting({.verb = Verb::kHello, .key = client_nonce, .version = kProtocolVersion}, deadline);
+  const std::string server_nonce(BodyReader(challenge.body).text());
+  TESSERA_CHECK_AS(IoError, server_nonce.size() == kNonceBytes, name_,
+                   ": the program that listens there is not a store of Tessera");
+  const std::string own_proof = client_proof(secret, client_nonce, server_nonce, label);
+  const Answer answer = ask_greeting({.verb = Verb::kProof, .key = own_proof, .value = label}, deadline);
+  const std::string expected = server_proof(secret, client_nonce, server_nonce, label);
+  TESSERA_CHECK_AS(MismatchError, is_same_proof(BodyReader(answer.body).text(), expected), name_,
+                   ": the server must prove that it knows the secret of this run, and it did not; another program may "
+                   "listen at this port: choose another port");
+}
+
+Answer StoreConnection::ask_greeting(const Request& request, Clock::time_point deadline) {
   std::optional<Answer> answer;
   try {
     answer = receive(send(request), deadline);
@@ -111,10 +130,11 @@ void StoreConnection::say_hello(const std::string& secret, Clock::time_point dea
   }
   TESSERA_CHECK_AS(TimeoutError, answer.has_value(), name_,
                    ": what listens there took the connection and did not answer; it may be no store of Tessera");
-  BodyReader body(answer->body);
-  TESSERA_CHECK_AS(MismatchError, answer->status != Status::kRefused, name_, " refused this process: ", body.text(),
-                   "; ranks must have the TESSERA_STORE_SECRET of their own run, and the port may be another run's");
+  TESSERA_CHECK_AS(MismatchError, answer->status != Status::kRefused, name_,
+                   " refused this process: ", BodyReader(answer->body).text(),
+                   "; set the same TESSERA_STORE_SECRET on all ranks of the run; the port may be that of another run");
   TESSERA_CHECK_AS(IoError, answer->status == Status::kOk, name_, ": what listens there is no store of Tessera");
+  return *std::move(answer);
 }
 
 std::uint64_t StoreConnection::send(Request request) {

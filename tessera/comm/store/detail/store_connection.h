@@ -16,6 +16,7 @@
 
 #include "tessera/comm/store/detail/descriptor.h"
 #include "tessera/comm/store/detail/store_frames.h"
+#include "tessera/comm/store/detail/wait_notice.h"
 
 namespace tessera::comm::detail {
 
@@ -29,9 +30,10 @@ struct Answer {
 class StoreConnection {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Connects, trying again until the deadline, and shows the secret. `name` is for errors.
+  /// Connects, trying again until the deadline; then both sides prove that they know the secret. `name` is the store's,
+  /// for errors here; `label` is this client's, for errors of the store (empty: the process id).
   StoreConnection(std::string name, const std::string& host, std::uint16_t port, const std::string& secret,
-                  std::chrono::nanoseconds timeout);
+                  std::chrono::nanoseconds timeout, const std::string& label = {}, NoticeDelays delays = {});
 
   /// Sends a request, at the latest when someone next waits for a reply; returns its number. Every number is received
   /// once.
@@ -48,7 +50,8 @@ class StoreConnection {
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  void say_hello(const std::string& secret, Clock::time_point deadline);
+  void greet(const std::string& secret, const std::string& label, Clock::time_point deadline);
+  Answer ask_greeting(const Request& request, Clock::time_point deadline);
   void flush(Lock& lock, Clock::time_point deadline);
   bool write_some(Lock& lock, std::string_view& bytes, Clock::time_point deadline);
   void read_once(Lock& lock, short events, Clock::time_point deadline);

@@ -7,6 +7,8 @@
 namespace tessera::comm::detail {
 namespace {
 
+constexpr std::size_t kNumberBytes = 20;  // the longest number as text
+
 void reply_text(StoreSession& session, std::uint64_t number, Status status, std::string_view body) {
   FrameWriter(session.out, number, static_cast<std::uint8_t>(status)).text(body).finish();
 }
@@ -28,30 +30,30 @@ void reply_list(StoreSession& session, std::uint64_t number, Status status, cons
   frame.finish();
 }
 
-// Takes as long for a near miss as for any other, so that nobody learns the secret by the clock.
-bool is_same_secret(std::string_view shown, std::string_view secret) {
-  unsigned difference = shown.size() == secret.size() ? 0 : 1;
-  for (std::size_t i = 0; i < shown.size(); ++i) {
-    const char against = i < secret.size() ? secret[i] : '\0';
-    difference |= static_cast<unsigned char>(shown[i]) ^ static_cast<unsigned char>(against);
+// A label is printed in errors.
+std::string printable(std::string_view label) {
+  std::string text(label);
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
   }
-  return difference == 0;
+  return text;
 }
 
 }  // namespace
 
 void StoreCore::consume(StoreSession& session, Clock::time_point now) {
-  while (!session.is_refused && session.out.size() < kMostOutBytes) {
+  while (!session.is_refused && !session.is_bad && session.out.size() < kMostOutBytes) {
     const std::optional<std::string_view> frame = session.reader.next();
     if (!frame) break;
     const std::optional<Request> request = parse_request(*frame);
-    if (!request || (request->verb == Verb::kHello) == session.is_in) {
+    const bool is_greeting = request && (request->verb == Verb::kHello || request->verb == Verb::kProof);
+    if (!request || is_greeting == session.is_in) {
       session.is_bad = true;
       break;
     }
     ++statistics.requests;
     if (!session.is_in) {
-      hello(session, *request);
+      greet(session, *request);
       continue;
     }
     try {
@@ -64,23 +66,48 @@ void StoreCore::consume(StoreSession& session, Clock::time_point now) {
   if (session.is_bad) ++statistics.bad_frames;
 }
 
-void StoreCore::hello(StoreSession& session, const Request& request) {
-  std::string why;
-  if (!is_same_secret(request.key, secret_)) {
-    why = "the secret is not the one of this store";
-  } else if (request.version != kProtocolVersion) {
-    why = tessera::detail::concat("it speaks version ", kProtocolVersion,
-                                  " of the protocol, and was spoken to in version ", request.version);
+void StoreCore::greet(StoreSession& session, const Request& request) {
+  const bool is_first = session.server_nonce.empty();
+  if (is_first != (request.verb == Verb::kHello)) {
+    session.is_bad = true;
+  } else if (is_first) {
+    challenge(session, request);
+  } else {
+    check_proof(session, request);
   }
-  if (!why.empty()) {
-    ++statistics.refused;
-    session.is_refused = true;
-    reply_text(session, request.number, Status::kRefused, why);
+}
+
+void StoreCore::challenge(StoreSession& session, const Request& request) {
+  if (request.version != kProtocolVersion) {
+    return refuse(session, request,
+                  tessera::detail::concat("it speaks version ", kProtocolVersion,
+                                          " of the protocol, and was spoken to in version ", request.version));
+  }
+  if (request.key.size() != kNonceBytes) {
+    session.is_bad = true;
     return;
   }
+  session.client_nonce = request.key;
+  session.server_nonce = random_nonce();
+  reply_text(session, request.number, Status::kOk, session.server_nonce);
+}
+
+void StoreCore::check_proof(StoreSession& session, const Request& request) {
+  const std::string expected = client_proof(secret_, session.client_nonce, session.server_nonce, request.value);
+  if (request.value.size() > kMostLabelBytes || !is_same_proof(request.key, expected))
+    return refuse(session, request, "the secret is not the one of this store");
   session.is_in = true;
+  session.client = printable(request.value) + (session.client.empty() ? "" : " at ") + session.client;
+  session.id = ledger_.open(session.client);
   session.reader.set_most(kMostFrameBytes);
-  reply_nothing(session, request.number, Status::kOk);
+  reply_text(session, request.number, Status::kOk,
+             server_proof(secret_, session.client_nonce, session.server_nonce, request.value));
+}
+
+void StoreCore::refuse(StoreSession& session, const Request& request, std::string_view why) {
+  ++statistics.refused;
+  session.is_refused = true;
+  reply_text(session, request.number, Status::kRefused, why);
 }
 
 void StoreCore::answer(StoreSession& session, const Request& request, Clock::time_point now) {
@@ -88,7 +115,9 @@ void StoreCore::answer(StoreSession& session, const Request& request, Clock::tim
   switch (request.verb) {
     case Verb::kSet:
       check_value(request.key, request.value);
+      ledger_.check_key_fits(session.id, request.key, request.value.size());
       table_.set(request.key, request.value);
+      ledger_.note_key(session.id, request.key, request.value.size());
       reply_nothing(session, request.number, Status::kOk);
       changed(request.key);
       break;
@@ -102,12 +131,19 @@ void StoreCore::answer(StoreSession& session, const Request& request, Clock::tim
       break;
     }
     case Verb::kAdd:
+      ledger_.check_key_fits(session.id, request.key, kNumberBytes);
       reply_number(session, request.number, table_.add(request.key, request.by));
+      ledger_.note_key(session.id, request.key, kNumberBytes);
       changed(request.key);
       break;
     case Verb::kCompareSet: {
       check_value(request.key, request.value);
-      const bool is_set = table_.compare_set(request.key, request.expected, request.value);
+      const bool is_set = table_.is(request.key, request.expected);
+      if (is_set) {
+        ledger_.check_key_fits(session.id, request.key, request.value.size());
+        table_.set(request.key, request.value);
+        ledger_.note_key(session.id, request.key, request.value.size());
+      }
       const std::string* value = table_.find(request.key);
       if (value != nullptr) {
         reply_text(session, request.number, Status::kOk, *value);
@@ -117,10 +153,14 @@ void StoreCore::answer(StoreSession& session, const Request& request, Clock::tim
       if (is_set) changed(request.key);
       break;
     }
-    case Verb::kRemove: reply_number(session, request.number, table_.remove(request.key) ? 1 : 0); break;
+    case Verb::kRemove:
+      reply_number(session, request.number, table_.remove(request.key) ? 1 : 0);
+      ledger_.forget_key(request.key);
+      break;
     case Verb::kKeys: answer_keys(session, request); break;
     case Verb::kWait: begin_wait(session, request, now); break;
-    case Verb::kHello: break;
+    case Verb::kHello:
+    case Verb::kProof: break;
   }
 }
 
@@ -158,6 +198,10 @@ void StoreCore::begin_wait(StoreSession& session, const Request& request, Clock:
   } else if (request.timeout_ns == 0) {
     reply_list(session, request.number, Status::kTimeout, table_.missing(wait.keys));
   } else {
+    constexpr std::uint64_t kWaitBytes = 256;  // besides the keys
+    wait.nbytes = kWaitBytes;
+    for (const std::string& key : wait.keys) wait.nbytes += sizeof key + key.size();
+    ledger_.hold(session.id, wait.nbytes);
     const std::uint64_t id = next_wait_++;
     session.waits.insert(id);
     waits_by_key_[wait.keys[wait.at]].insert(id);
@@ -188,6 +232,7 @@ void StoreCore::changed(std::string_view key) {
 // Forgets a wait that is no longer registered under a key; whoever it belongs to has been written to.
 void StoreCore::end_wait(std::uint64_t id, const Wait& wait) {
   woken_.push_back(wait.session);
+  ledger_.release(wait.session->id, wait.nbytes);
   wait.session->waits.erase(id);
   waits_by_deadline_.erase({wait.deadline, id});
   waits_.erase(id);
@@ -203,6 +248,7 @@ void StoreCore::drop(StoreSession& session) {
     if (by_key->second.empty()) waits_by_key_.erase(by_key);
     end_wait(id, wait);
   }
+  ledger_.close(session.id);
   woken_.erase(std::remove(woken_.begin(), woken_.end(), &session), woken_.end());
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tessera/comm/store/detail/store_frames.h"
+#include "tessera/comm/store/detail/store_ledger.h"
 #include "tessera/comm/store/detail/store_table.h"
 #include "tessera/comm/store/tcp_store_server.h"
 
@@ -25,7 +26,11 @@ namespace tessera::comm::detail {
 struct StoreSession {
   FrameReader reader{kMostHelloBytes};  ///< bytes that came
   std::string out = {};                 ///< bytes to go
-  bool is_in = false;                   ///< it has shown the secret
+  std::string client = {};              ///< who it is, for errors: its label and its address
+  std::string client_nonce = {};        ///< of its handshake
+  std::string server_nonce = {};        ///< of its handshake; empty before kHello
+  std::uint64_t id = 0;                 ///< in the ledger; 0: not let in
+  bool is_in = false;                   ///< it has proved that it knows the secret
   bool is_refused = false;              ///< close once `out` is gone
   bool is_bad = false;                  ///< close now
   std::set<std::uint64_t> waits = {};   ///< of this connection
@@ -40,8 +45,8 @@ class StoreCore {
   /// Waits that one connection may have.
   static constexpr std::size_t kMostWaits = 65536;
 
-  /// Lets in who shows this secret.
-  explicit StoreCore(std::string secret) : secret_(std::move(secret)) {}
+  /// Lets in clients that prove that they know this secret.
+  explicit StoreCore(std::string secret, StoreLimits limits = {}) : secret_(std::move(secret)), ledger_(limits) {}
 
   /// Answers the whole frames in the session's reader.
   void consume(StoreSession& session, Clock::time_point now);
@@ -57,17 +62,23 @@ class StoreCore {
   StoreStatistics statistics = {};  ///< counted here but for connections
   /// The values, for tests.
   [[nodiscard]] const StoreTable& table() const { return table_; }
+  /// The bytes it holds, for tests.
+  [[nodiscard]] const StoreLedger& ledger() const { return ledger_; }
 
  private:
   struct Wait {
     StoreSession* session = nullptr;
     std::uint64_t number = 0;
     std::vector<std::string> keys;
-    std::size_t at = 0;  // the key it is registered under
+    std::size_t at = 0;        // the key it is registered under
+    std::uint64_t nbytes = 0;  // that it is charged with
     Clock::time_point deadline;
   };
 
-  void hello(StoreSession& session, const Request& request);
+  void greet(StoreSession& session, const Request& request);
+  void challenge(StoreSession& session, const Request& request);
+  void check_proof(StoreSession& session, const Request& request);
+  void refuse(StoreSession& session, const Request& request, std::string_view why);
   void answer(StoreSession& session, const Request& request, Clock::time_point now);
   void answer_keys(StoreSession& session, const Request& request);
   void begin_wait(StoreSession& session, const Request& request, Clock::time_point now);
@@ -77,6 +88,7 @@ class StoreCore {
 
   std::string secret_;
   StoreTable table_;
+  StoreLedger ledger_;
   std::uint64_t next_wait_ = 1;
   std::unordered_map<std::uint64_t, Wait> waits_;
   std::map<std::string, std::set<std::uint64_t>, std::less<>> waits_by_key_;

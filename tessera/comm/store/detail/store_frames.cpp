@@ -100,6 +100,7 @@ std::optional<Request> parse_request(std::string_view frame) {
       request.key = in.text();
       break;
     case Verb::kSet:
+    case Verb::kProof:
       request.key = in.text();
       request.value = in.text();
       break;
@@ -148,7 +149,8 @@ void write_request(std::string& out, const Request& request) {
   FrameWriter frame(out, request.number, static_cast<std::uint8_t>(request.verb));
   switch (request.verb) {
     case Verb::kHello: frame.u32(request.version).text(request.key); break;
-    case Verb::kSet: frame.text(request.key).text(request.value); break;
+    case Verb::kSet:
+    case Verb::kProof: frame.text(request.key).text(request.value); break;
     case Verb::kFind:
     case Verb::kRemove:
     case Verb::kKeys: frame.text(request.key); break;
@@ -164,6 +166,16 @@ void write_request(std::string& out, const Request& request) {
       break;
   }
   frame.finish();
+}
+
+std::string client_proof(std::string_view secret, std::string_view client_nonce, std::string_view server_nonce,
+                         std::string_view label) {
+  return prove(secret, "tessera store client", {client_nonce, server_nonce, label});
+}
+
+std::string server_proof(std::string_view secret, std::string_view client_nonce, std::string_view server_nonce,
+                         std::string_view label) {
+  return prove(secret, "tessera store server", {client_nonce, server_nonce, label});
 }
 
 }  // namespace tessera::comm::detail

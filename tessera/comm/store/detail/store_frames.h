@@ -3,8 +3,11 @@
 //   u32 size of the rest | u64 number | u8 code | body            (little-endian)
 //
 // A request's code is its Verb, a reply's its Status; a reply carries the number of its request, and replies may come
-// in another order than requests. A text in a body is u32 size | bytes. The first frame of a connection is kHello with
-// the protocol's version and the secret.
+// in another order than requests. A text in a body is u32 size | bytes. The first two frames of a connection are a
+// mutual proof of the secret (proof.h):
+//
+//   kHello u32 version, client's nonce           reply: server's nonce
+//   kProof client's proof, client's label        reply: server's proof
 //
 //   kSet key value | kFind key | kAdd key i64 | kCompareSet key u8 [expected] desired | kRemove key | kKeys prefix
 //   kWait u64 nanoseconds, u32 count, keys
@@ -19,12 +22,13 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/comm/store/detail/proof.h"
 #include "tessera/comm/store/store.h"
 
 namespace tessera::comm::detail {
 
 /// What is asked for.
-enum class Verb : std::uint8_t { kHello = 1, kSet, kFind, kAdd, kCompareSet, kWait, kRemove, kKeys };
+enum class Verb : std::uint8_t { kHello = 1, kSet, kFind, kAdd, kCompareSet, kWait, kRemove, kKeys, kProof };
 /// How it went.
 enum class Status : std::uint8_t {
   kOk = 0,
@@ -34,10 +38,10 @@ enum class Status : std::uint8_t {
   kRefused = 4,  ///< the connection is closed after it
 };
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
-inline constexpr std::size_t kHeadBytes = 4;       ///< the size
-inline constexpr std::size_t kLeastBodyBytes = 9;  ///< number and code
-inline constexpr std::size_t kMostSecretBytes = 256;
+inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::size_t kHeadBytes = 4;         ///< the size
+inline constexpr std::size_t kLeastBodyBytes = 9;    ///< number and code
+inline constexpr std::size_t kMostLabelBytes = 128;  ///< of the name that a client gives itself
 /// The largest frame, once let in; before that kMostHelloBytes.
 inline constexpr std::size_t kMostFrameBytes = 2 * Store::kMostValueBytes + 4096;
 inline constexpr std::size_t kMostHelloBytes = kLeastBodyBytes + 8 + kMostSecretBytes;
@@ -46,8 +50,8 @@ inline constexpr std::size_t kMostHelloBytes = kLeastBodyBytes + 8 + kMostSecret
 struct Request {
   std::uint64_t number = 0;
   Verb verb = Verb::kHello;
-  std::string_view key = {};    ///< or prefix, or secret
-  std::string_view value = {};  ///< or desired
+  std::string_view key = {};    ///< or prefix, nonce, proof
+  std::string_view value = {};  ///< or desired, label
   std::optional<std::string_view> expected = {};
   std::int64_t by = 0;
   std::uint64_t timeout_ns = 0;
@@ -130,5 +134,12 @@ std::optional<Request> parse_request(std::string_view frame);
 std::optional<Reply> parse_reply(std::string_view frame);
 /// Writes a request.
 void write_request(std::string& out, const Request& request);
+
+/// Returns the proof that a client sends.
+std::string client_proof(std::string_view secret, std::string_view client_nonce, std::string_view server_nonce,
+                         std::string_view label);
+/// Returns the proof that a server sends.
+std::string server_proof(std::string_view secret, std::string_view client_nonce, std::string_view server_nonce,
+                         std::string_view label);
 
 }  // namespace tessera::comm::detail

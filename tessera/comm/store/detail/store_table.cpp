@@ -40,9 +40,13 @@ std::int64_t StoreTable::add(std::string_view key, std::int64_t by) {
   return sum;
 }
 
+bool StoreTable::is(std::string_view key, std::optional<std::string_view> expected) const {
+  const std::string* value = find(key);
+  return value == nullptr ? !expected : expected && *value == *expected;
+}
+
 bool StoreTable::compare_set(std::string_view key, std::optional<std::string_view> expected, std::string_view desired) {
-  const std::string* old = find(key);
-  const bool is_as_expected = old == nullptr ? !expected : expected && *old == *expected;
+  const bool is_as_expected = is(key, expected);
   if (is_as_expected) set(key, desired);
   return is_as_expected;
 }

@@ -27,6 +27,8 @@ class StoreTable {
   std::int64_t add(std::string_view key, std::int64_t by);
   /// Store::compare_set: whether it was set.
   bool compare_set(std::string_view key, std::optional<std::string_view> expected, std::string_view desired);
+  /// Returns true if the value is `expected` (nullopt: if there is none).
+  [[nodiscard]] bool is(std::string_view key, std::optional<std::string_view> expected) const;
   /// Store::remove.
   bool remove(std::string_view key);
   /// Calls `each` with every key that begins with `prefix`, in order, until it returns false.

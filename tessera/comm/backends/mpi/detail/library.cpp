@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "tessera/base/error.h"
+#include "tessera/base/fork.h"
 #include "tessera/base/log.h"
 
 namespace tessera::comm::mpi {
@@ -104,7 +105,10 @@ void Library::start() {
   const bool is_ours = !is_running();
   if (is_ours) {
     check(functions_.init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
-    std::atexit([] { get().finalize(); });
+    static const OwnerProcess kOwner;
+    std::atexit([] {
+      if (kOwner.is_this()) get().finalize();
+    });
   } else {
     check(functions_.query_thread(&level), "MPI_Query_thread");
   }

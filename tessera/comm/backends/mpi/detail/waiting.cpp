@@ -102,7 +102,7 @@ void Steps::fail_if_over(const Operation& operation) {
     behind += (behind.empty() ? "rank " : ", rank ") + std::to_string(peer) +
               (task == 0 ? " has begun none" : " was seen last at operation " + std::to_string(task));
   }
-  std::string text = detail::text_of_late(missing, deadline_, behind);
+  std::string text = detail::text_of_late(missing, deadline_, behind, tasks_.extra());
   fail({.kind = Failure::Kind::kDeadline, .missing = std::move(missing), .text = std::move(text)}, operation);
 }
 

@@ -154,7 +154,7 @@ void NcclCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream&
                   .sequence = task->sequence.load(std::memory_order_relaxed),
                   .deadline = task->deadline,
                   .text = text_of(task->operations[0]),
-                  .launched = detail::Launched::of(*task),
+                  .launched = detail::Launched::of(*task, rank_),
                   .record = task->record,
                   .group = task->group,
                   .event = device_.create_event(),
@@ -228,9 +228,7 @@ void NcclCommunicator::abort(std::string_view reason) noexcept {
 
 void NcclCommunicator::extend_deadline(nanoseconds by) {
   const std::lock_guard lock(mutex_);
-  for (Pending& pending : pending_) {
-    if (pending.since) pending.extra += by;
-  }
+  for (Pending& pending : pending_) pending.extra += by;
 }
 
 void NcclCommunicator::Bell::ring() {
@@ -284,11 +282,12 @@ void NcclCommunicator::abort_comm() {
 }
 
 void NcclCommunicator::finish(const Pending& pending) {
+  // The record comes first: a thread that sees the task done may read the record at once.
+  if (const std::shared_ptr<const std::string> group = pending.group.lock()) {
+    if (!pending.since) pending.record->began(pending.launched, pending.sequence);
+    pending.record->ended(pending.launched, pending.sequence, error(*group));
+  }
   if (const std::shared_ptr<Task> task = pending.task.lock()) finish(*task, pending.since.value_or(Clock::now()));
-  const std::shared_ptr<const std::string> group = pending.group.lock();
-  if (group == nullptr) return;
-  if (!pending.since) pending.record->began(pending.launched, pending.sequence);
-  pending.record->ended(pending.launched, pending.sequence, error(*group));
 }
 
 void NcclCommunicator::look_at_pending() {

@@ -38,6 +38,7 @@ class NcclCommunicator : public Communicator, public std::enable_shared_from_thi
   void abort(std::string_view reason) noexcept override;
   [[nodiscard]] std::vector<int> gone() const override { return {}; }
   void extend_deadline(std::chrono::nanoseconds by) override;
+  [[nodiscard]] std::exception_ptr failure(std::string_view group) override { return error(group); }
   [[nodiscard]] std::uint64_t sequence() const override { return sequence_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,0 +1,52 @@
+// shrink() where a rank dies while the others agree on who is left.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+
+#include "tessera/base/error.h"
+#include "tessera/comm/process_group.h"
+#include "tessera/comm/store/prefix_store.h"
+#include "tessera/comm/store/store.h"
+#include "tessera/comm/testing/rank_processes.h"
+#include "tessera/comm/world.h"
+#include "tessera/device/device.h"
+
+namespace tessera::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Rank 2 takes its part in the first agreement by hand, and dies before or after the others have agreed.
+void shrink_past_a_death(bool has_agreed) {
+  const std::vector<ProcessEnd> ends = run_rank_processes(3, [&](int rank) {
+    const device::Stream stream = device::Device::get("host").default_stream();
+    const ProcessGroup group = world();
+    group.launch({.kind = OpKind::kBarrier}, stream).wait();
+    if (rank == 2) {
+      PrefixStore meeting("group world/agree 1", store());
+      meeting.set("here 2", "");
+      if (has_agreed) (void)meeting.get("result", 60s);
+      std::raise(SIGKILL);
+    }
+    if (!has_agreed) {
+      // Until its death is seen: it has said that it is there before.
+      EXPECT_THROW(group.launch({.kind = OpKind::kBarrier}, stream).wait(), Error);
+      stream.reset_error();
+    }
+    const ProcessGroup left = group.shrink(60s);
+    EXPECT_EQ(left.ranks(), (std::vector<Rank>{Rank(0), Rank(1)}));
+    std::int64_t sum = 1;
+    left.all_reduce(&sum, &sum, 1, DType::kI64, {}, stream).wait();
+    EXPECT_EQ(sum, 2);
+  });
+  EXPECT_EQ(ends[0].exit_code, 0);
+  EXPECT_EQ(ends[1].exit_code, 0);
+  EXPECT_EQ(ends[2].signal, SIGKILL);
+}
+
+TEST(Shrink, LeavesOutARankThatDiedBeforeAllHadAgreed) { shrink_past_a_death(/*has_agreed=*/false); }
+TEST(Shrink, AgreesAgainWhenARankDiesAfterwards) { shrink_past_a_death(/*has_agreed=*/true); }
+
+}  // namespace
+}  // namespace tessera::comm
