@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/detail/run.h"
+#include "tessera/tensor/gradient_moves.h"
 
 namespace tessera::autograd::detail {
 namespace {
@@ -21,6 +23,16 @@ bool is_same(const Shape& a, const Shape& b) {
   bool same = a.size() == b.size();
   for (std::size_t i = 0; same && i < a.size(); ++i) same = a[i] == b[i];
   return same;
+}
+
+// Whether an input is the greatest, the least or the product of what ranks hold. A gradient that reads it has to know
+// its value, which only all ranks together do.
+bool has_extreme_input(const Node& node) {
+  return std::ranges::any_of(node.inputs, [](const OperandInfo& input) {
+    return input.layout && std::ranges::any_of(input.layout.partials(), [](const layout::PartialAxis& partial) {
+             return partial.reduction != layout::Reduction::kSum && partial.reduction != layout::Reduction::kAvg;
+           });
+  });
 }
 
 // A tape is read backwards once, long after it was written: it is out of the caches, and its nodes lie anywhere. So
@@ -205,6 +217,9 @@ void Run::differentiate(Node& node) {
   }
   FixedArray<Tensor, 4> gradients;
   gradients.init(node.edges.size());
+  std::optional<tensor::GradientMoves> moves;
+  if (has_extreme_input(node)) [[unlikely]]
+    moves.emplace();
   node.differentiate(std::span(gradients.begin(), gradients.size()), create_graph_);
   for (OutputSlot& slot : node.outputs) slot.grad = {};
   if (!retain_graph_) node.consume();

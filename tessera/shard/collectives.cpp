@@ -14,6 +14,7 @@
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/geometry.h"
 #include "tessera/shard/detail/reduce_kind.h"
 #include "tessera/shard/detail/run_moves.h"
 #include "tessera/shard/detail/spoken_over.h"
@@ -150,6 +151,18 @@ comm::Operation operation_of(const Collective& collective, const Shape& from, co
   return out;
 }
 
+// What all ranks must have the same: the sizes of the tensor once all messages are together.
+void set_geometry(comm::Geometry& out, const Collective& collective, const Shape& from, const Shape& to) {
+  detail::GeometryOf how;
+  if (cuts(collective.kind)) how.split = collective.split;
+  if (concatenates(collective.kind)) how.concat = collective.concat;
+  detail::set_geometry(out, collective.kind == OpKind::kAllGather ? to : from, how);
+  if (collective.kind != OpKind::kAllToAll) return;
+  // Within one dimension, each rank may hold a different number of rows.
+  const std::int64_t whole = collective.split == collective.concat ? -1 : sum_of(collective.out_sizes);
+  out.sizes[static_cast<std::size_t>(collective.concat)] = whole;
+}
+
 void count_and_trace(const Collective& collective, const Tensor& x, const Tensor& result, int place) {
   const std::int64_t nbytes =
       received_numel(collective, x.shape(), result.shape(), place) * static_cast<std::int64_t>(itemsize(x.dtype()));
@@ -165,6 +178,7 @@ Tensor run(const Collective& collective, const Tensor& x) {
   const Tensor dense = ops::contiguous(x);
   const Shape shape = result_shape(collective, x.shape(), group.rank());
   comm::Operation operation = operation_of(collective, x.shape(), shape, x.dtype());
+  set_geometry(operation.geometry, collective, x.shape(), shape);
   Tensor sent = dense;
   if (cuts(collective.kind) && !is_outermost(x.shape(), collective.split)) {
     sent = Tensor::allocate(x.shape(), x.dtype(), where);

@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 
+#include "tessera/autograd/hooks.h"
 #include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/ops/pointwise/convert.h"
@@ -49,7 +50,8 @@ struct Memory {
   std::unique_ptr<Slot[]> slots;
 
   static Memory& of_thread() {
-    thread_local Memory memory;
+    thread_local const auto kOwn = std::make_unique<Memory>();
+    Memory& memory = *kOwn;
     if (memory.slots == nullptr || memory.of_rank != tessera::detail::rank_changes) [[unlikely]]
       memory.begin();
     return memory;
@@ -183,7 +185,8 @@ void dispatch(const Call& call);
 
 // Brings the operands to the layouts that the entry says and calls again.
 void run_moved(const Call& call, const Entry& entry, const Memory& memory) {
-  if (moving() != Moving::kAutomatic && !entry.is_free) refuse_moves(call);
+  const bool is_silent = entry.is_free || (entry.is_local && !autograd::backward_of().empty());
+  if (moving() != Moving::kAutomatic && !is_silent) refuse_moves(call);
   std::vector<Tensor> inputs(call.inputs.begin(), call.inputs.end());
   {
     const AutomaticMoves moves(call.op.name());
@@ -191,7 +194,7 @@ void run_moved(const Call& call, const Entry& entry, const Memory& memory) {
       if (!entry.moved[i]) continue;
       if (!inputs[i].has_layout()) inputs[i] = as_replicated(inputs[i], entry.mesh);
       inputs[i] = redistribute(inputs[i], entry.moved[i]);
-      if (!entry.is_free) add(memory.counts->automatic);
+      if (!is_silent) add(memory.counts->automatic);
     }
   }
   dispatch({call.op, inputs, call.attributes, call.outputs});

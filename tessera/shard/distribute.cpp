@@ -9,6 +9,7 @@
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/shard/detail/compare_parts.h"
 #include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/geometry.h"
 #include "tessera/shard/detail/laid_out.h"
 #include "tessera/shard/detail/run_moves.h"
 #include "tessera/shard/groups.h"
@@ -68,6 +69,7 @@ Tensor scattered(const Tensor& whole, const Layout& layout) {
   comm::Operation operation{.kind = layout.is_replicated() ? comm::OpKind::kBroadcast : comm::OpKind::kScatter,
                             .dtype = whole.dtype(),
                             .out = part.data()};
+  detail::set_geometry(operation.geometry, whole.shape(), {.layouts = detail::digest_of(layout, layout)});
   if (is_even) operation.count = counts[0];
   for (std::size_t i = 0; !is_even && i < counts.size(); ++i) operation.in_counts.push_back(counts[i]);
   Tensor sent;

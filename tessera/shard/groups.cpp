@@ -77,9 +77,10 @@ bool parse_flag(const layout::Axis& axis, const std::string& text) {
 void check_axes(const Mesh& mesh, std::span<const SubAxis> axes) {
   for (const SubAxis& part : axes) {
     TESSERA_CHECK(part.axis >= 0 && part.axis < mesh.ndim(), "mesh ", mesh.text(), " has no axis ", part.axis);
-    TESSERA_CHECK(part.before > 0 && part.size > 0 && mesh.axis(part.axis).size % (part.before * part.size) == 0,
-                  "mesh ", mesh.text(), ": ", part.before, " x ", part.size, " divides no axis of ",
-                  mesh.axis(part.axis).size);
+    const std::int64_t extent = mesh.axis(part.axis).size;
+    const bool is_bounded = part.before > 0 && part.size > 0 && part.before <= extent && part.size <= extent;
+    TESSERA_CHECK(is_bounded && extent % (part.before * part.size) == 0, "mesh ", mesh.text(), ": ", part.before, " x ",
+                  part.size, " divides no axis of ", mesh.axis(part.axis).size);
     for (const SubAxis& other : axes) {
       const bool is_apart = &other == &part || other.axis != part.axis || other.size == 1 || part.size == 1 ||
                             other.before * other.size <= part.before || part.before * part.size <= other.before;

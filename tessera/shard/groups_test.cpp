@@ -37,6 +37,14 @@ TEST(Groups, OfPartsOfAnAxisGoByItsDigits) {
   EXPECT_EQ(along(Mesh::create({{"x", 4}}, Rank(3)), {{0, 2, 2}}, 5), (std::vector<int>{5, 6}));
 }
 
+TEST(Groups, RejectPartsWhoseProductOverflows) {
+  const Mesh mesh = Mesh::parse("dp=2,tp=4");
+  constexpr std::int64_t kHalf = std::int64_t{1} << 32;  // the product of two is 0 in 64 bits
+  expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, kHalf, kHalf}}, 6); }, {"divides no axis of 4"});
+  expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, 0, 4}}, 6); }, {"0 x 4 divides no axis of 4"});
+  expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, 1, 0}}, 6); }, {"1 x 0 divides no axis of 4"});
+}
+
 TEST(Groups, RefuseWhatIsNoPartOfTheMesh) {
   const Mesh mesh = Mesh::parse("x=4");
   expect_error<InvalidArgument>([&] { (void)along(mesh, {{1, 1, 2}}, 0); }, {"no axis 1"});

@@ -1,6 +1,10 @@
 // Every operator on real ranks: samples of each case, under random layouts that its rule admits, are called through
 // dispatch by ranks that are threads; what they compute, put together, must be what one device gives, and so must be
 // the gradients.
+//
+// A complete sweep on two ranks tries every sample under every combination, and the same samples with dimensions of
+// size 1 and 0. Nothing may move there but what the operators send themselves: if forward accepts a combination, then
+// backward gives its gradient, with no exceptions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +34,14 @@ using ops::testing::Subject;
 using ops::testing::Whole;
 using tessera::detail::concat;
 
-constexpr std::size_t kSamples = 3;  // of a case on a mesh
+constexpr std::size_t kSamples = 3;        // of a case on a mesh
+constexpr std::size_t kCombinations = 24;  // of a sample in a complete sweep, drawn if there are more
+
+// What is tried.
+struct Sweep {
+  bool with_gradients = false;
+  bool is_complete = false;  // see the file's head; otherwise operands move by themselves
+};
 
 // What a rank has of a tensor after the call.
 struct Held {
@@ -64,17 +75,63 @@ std::optional<Combination> creation(const Subject& subject, const Mesh& mesh, Ra
   std::vector<layout::Placement> placements;
   for (int a = 0; a < mesh.ndim(); ++a) {
     const auto dim = static_cast<int>(random() % (subject.outputs()[0].shape.size() + 1));
-    const bool is_whole = dim == subject.outputs()[0].shape.ndim() || subject.outputs()[0].shape.is_empty();
+    const bool is_whole = dim == subject.outputs()[0].shape.ndim();
     placements.push_back(is_whole ? layout::Replicate() : layout::Shard(dim));
   }
   return Combination{std::vector<Layout>(subject.inputs().size()), {Layout::create(mesh, placements)}};
 }
 
-std::optional<Combination> some_combination(const Subject& subject, const Mesh& mesh, Random& random) {
-  if (!has_tensor(subject)) return creation(subject, mesh, random);
-  const auto found = ops::testing::admitted_combinations(subject, mesh, 4, random);
-  if (found.list.empty()) return std::nullopt;
-  return found.list[random() % found.list.size()];
+std::vector<Combination> some_combinations(const Subject& subject, const Mesh& mesh, const Sweep& sweep,
+                                           Random& random) {
+  if (!has_tensor(subject)) {
+    auto made = creation(subject, mesh, random);
+    return made ? std::vector<Combination>{std::move(*made)} : std::vector<Combination>();
+  }
+  std::vector<Combination> found = ops::testing::admitted_combinations(subject, mesh, 4, random).list;
+  std::ranges::shuffle(found, random);
+  found.resize(std::min(found.size(), sweep.is_complete ? kCombinations : 1));
+  return found;
+}
+
+// The sample with each dimension of size `from` being of size `to`, less than that; indices are 0.
+OpSample shrunk(const OpSample& sample, std::int64_t from, std::int64_t to) {
+  OpSample out = sample;
+  for (ops::testing::SampleInput& input : out.inputs) {
+    std::vector<std::int64_t> sizes(input.value.shape.begin(), input.value.shape.end());
+    std::ranges::replace(sizes, from, to);
+    const Shape shape{std::span<const std::int64_t>(sizes)};
+    if (shape == input.value.shape) continue;
+    input.value.values.resize(static_cast<std::size_t>(shape.numel()));
+    input.value.shape = shape;
+  }
+  for (ops::testing::SampleInput& input : out.inputs) {
+    if (input.dtype && is_integral(*input.dtype)) std::ranges::fill(input.value.values, 0);
+  }
+  out.note = concat(out.note, out.note.empty() ? "" : ", ", "size ", from, " made ", to);
+  return out;
+}
+
+std::vector<OpSample> samples_of(const OpCaseInfo& info, const Sweep& sweep, Random& random) {
+  std::vector<OpSample> samples = info.samples(random);
+  if (!sweep.is_complete) {
+    std::ranges::shuffle(samples, random);
+    samples.resize(std::min(samples.size(), kSamples));
+    return samples;
+  }
+  const std::size_t given = samples.size();
+  for (std::size_t s = 0; s < given; ++s) {
+    std::vector<std::int64_t> sizes;
+    for (const ops::testing::SampleInput& input : samples[s].inputs) {
+      for (const std::int64_t size : input.value.shape) {
+        if (size > 1 && std::ranges::find(sizes, size) == sizes.end()) sizes.push_back(size);
+      }
+    }
+    for (const std::int64_t size : sizes) {
+      samples.push_back(shrunk(samples[s], size, 1));
+      samples.push_back(shrunk(samples[s], size, 0));
+    }
+  }
+  return samples;
 }
 
 // The gradient of a result: cut alike; pending where nothing uses the axis, if asked for.
@@ -229,52 +286,67 @@ std::string wrong_with(const Trial& trial) {
 
 std::uint64_t seed() { return static_cast<std::uint64_t>(std::max(1, static_cast<int>(GTEST_FLAG_GET(random_seed)))); }
 
-std::vector<Trial> trials_on(const Mesh& mesh, Random& random, bool with_gradients) {
+// A trial with its gradients on the whole; none where nothing is differentiable.
+std::optional<Trial> trial_of(const std::shared_ptr<const Subject>& subject, const Combination& combination,
+                              const Mesh& mesh, const Sweep& sweep, Random& random) {
+  Trial trial;
+  trial.subject = subject;
+  trial.combination = combination;
+  // Where a gradient is pending, settle() decides what is sent: that is not the operator's.
+  trial.is_pending = !sweep.is_complete && random() % 2 == 0;
+  if (sweep.with_gradients) {
+    bool has_some = false;
+    try {
+      has_some = add_gradients(trial, subject->outputs().size(), random);
+    } catch (const Error&) {
+      trial.grads.clear();
+      trial.want.clear();
+      has_some = add_gradients(trial, 1, random);
+    }
+    if (!has_some) return std::nullopt;
+  }
+  trial.results.resize(static_cast<std::size_t>(mesh.size()));
+  trial.gradient.resize(trial.results.size());
+  trial.errors.resize(trial.results.size());
+  return trial;
+}
+
+// The subject looks at its sample: they live together. None where the operator rejects a sample that was shrunk.
+std::shared_ptr<const Subject> subject_of(const OpCaseInfo& info, const OpSample& sample, const Sweep& sweep) {
+  auto kept = std::make_shared<std::pair<OpSample, std::optional<Subject>>>(sample, std::nullopt);
+  try {
+    kept->second.emplace(info, kept->first);
+  } catch (const Error&) {
+    if (!sweep.is_complete) throw;
+    return nullptr;
+  }
+  return {kept, &*kept->second};
+}
+
+std::vector<Trial> trials_on(const Mesh& mesh, Random& random, const Sweep& sweep) {
   std::vector<Trial> out;
   for (const OpCaseInfo& info : ops::testing::all_cases()) {
     if (!info.samples) continue;
-    std::vector<OpSample> samples = info.samples(random);
-    std::shuffle(samples.begin(), samples.end(), random);
-    samples.resize(std::min(samples.size(), kSamples));
-    for (const OpSample& sample : samples) {
-      // The subject looks at its sample: they live together.
-      auto kept = std::make_shared<std::pair<OpSample, std::optional<Subject>>>(sample, std::nullopt);
-      kept->second.emplace(info, kept->first);
-      Trial trial;
-      trial.subject = std::shared_ptr<const Subject>(kept, &*kept->second);
-      if (trial.subject->op()->def.rule == nullptr) continue;
-      auto combination = some_combination(*trial.subject, mesh, random);
-      if (!combination) continue;
-      trial.combination = std::move(*combination);
-      trial.is_pending = random() % 2 == 0;
-      if (with_gradients) {
-        bool has_some = false;
-        try {
-          has_some = add_gradients(trial, trial.subject->outputs().size(), random);
-        } catch (const Error&) {
-          trial.grads.clear();
-          trial.want.clear();
-          has_some = add_gradients(trial, 1, random);
-        }
-        if (!has_some) continue;
+    for (const OpSample& sample : samples_of(info, sweep, random)) {
+      const auto subject = subject_of(info, sample, sweep);
+      if (subject == nullptr || subject->op()->def.rule == nullptr) continue;
+      for (const Combination& combination : some_combinations(*subject, mesh, sweep, random)) {
+        if (auto trial = trial_of(subject, combination, mesh, sweep, random)) out.push_back(std::move(*trial));
       }
-      trial.results.resize(static_cast<std::size_t>(mesh.size()));
-      trial.gradient.resize(trial.results.size());
-      trial.errors.resize(trial.results.size());
-      out.push_back(std::move(trial));
     }
   }
   return out;
 }
 
-void run_all(const Mesh& mesh, bool with_gradients, const SimulateOptions& how = {}) {
+void run_all(const Mesh& mesh, const Sweep& sweep, const SimulateOptions& how = {}) {
   Random random(seed() + static_cast<std::uint64_t>(mesh.size()));
-  std::vector<Trial> trials = trials_on(mesh, random, with_gradients);
+  std::vector<Trial> trials = trials_on(mesh, random, sweep);
   simulate(
       static_cast<int>(mesh.size()),
       [&] {
         const auto rank = static_cast<std::size_t>(current_place().rank.value());
-        const AutoRedistribute automatic;
+        std::optional<AutoRedistribute> automatic;
+        if (!sweep.is_complete) automatic.emplace();
         for (Trial& trial : trials) {
           try {
             run(trial, rank);
@@ -297,11 +369,16 @@ void run_all(const Mesh& mesh, bool with_gradients, const SimulateOptions& how =
 
 class Operators : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(Operators, GiveWhatOneDeviceGives) { run_all(Mesh::parse(GetParam()), false); }
-TEST_P(Operators, HaveTheGradientsOfOneDevice) { run_all(Mesh::parse(GetParam()), true); }
+TEST_P(Operators, GiveWhatOneDeviceGives) { run_all(Mesh::parse(GetParam()), {}); }
+TEST_P(Operators, HaveTheGradientsOfOneDevice) { run_all(Mesh::parse(GetParam()), {.with_gradients = true}); }
 
 // One rank at a time, in the order of a seed: a rank that waits for what no other will do is an error at once.
-TEST(OperatorsInTurns, GiveWhatOneDeviceGives) { run_all(Mesh::parse("x=2,y=2"), false, {.seed = seed()}); }
+TEST(OperatorsInTurns, GiveWhatOneDeviceGives) { run_all(Mesh::parse("x=2,y=2"), {}, {.seed = seed()}); }
+
+TEST(OperatorsAccepted, GiveWhatOneDeviceGives) { run_all(Mesh::parse("x=2"), {.is_complete = true}); }
+TEST(OperatorsAccepted, HaveTheGradientsOfOneDevice) {
+  run_all(Mesh::parse("x=2"), {.with_gradients = true, .is_complete = true});
+}
 
 INSTANTIATE_TEST_SUITE_P(Meshes, Operators, ::testing::Values("x=2", "x=4", "x=2,y=2", "x=2,y=4", "x=8"));
 

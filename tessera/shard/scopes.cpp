@@ -6,6 +6,7 @@
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/entry.h"
 #include "tessera/shard/detail/rank_part.h"
+#include "tessera/tensor/gradient_moves.h"
 
 namespace tessera::shard {
 namespace {
@@ -14,7 +15,7 @@ constinit thread_local Moving in_force = Moving::kRefused;
 
 }  // namespace
 
-Moving moving() { return in_force; }
+Moving moving() { return in_force == Moving::kRefused && tensor::may_gradient_move() ? Moving::kAutomatic : in_force; }
 
 MovingScope::MovingScope(Moving moving) : previous_(std::exchange(in_force, moving)) {}
 MovingScope::~MovingScope() { in_force = previous_; }

@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "tessera/tensor/detail/overlap.h"
+#include "tessera/tensor/gradient_moves.h"
 
 namespace tessera::tensor {
 namespace {
 
 constinit std::atomic<HookFn> hooks[2] = {};
 constinit thread_local bool grad_enabled = true;
+constinit thread_local int gradient_moves = 0;
 
 [[noreturn]] void refuse_hook(const Call& call, const char* layer, const char* what) {
   TESSERA_THROW(NotSupported, call.op.name(), ": ", what, ", but the ", layer,
@@ -220,6 +222,10 @@ void set_hook(HookKind kind, HookFn hook) { hooks[static_cast<int>(kind)].store(
 bool is_grad_enabled() { return grad_enabled; }
 GradModeScope::GradModeScope(bool enabled) : previous_(std::exchange(grad_enabled, enabled)) {}
 GradModeScope::~GradModeScope() { grad_enabled = previous_; }
+
+GradientMoves::GradientMoves() { ++gradient_moves; }
+GradientMoves::~GradientMoves() { --gradient_moves; }
+bool may_gradient_move() { return gradient_moves > 0; }
 
 int normalized_dim(const Call& call, std::int64_t dim, int ndim) {
   const int range = std::max(ndim, 1);  // a scalar counts as one dimension of one element

@@ -50,7 +50,23 @@ struct Remembered {
   const DeviceContext* context = nullptr;
   const device::Stream* stream = nullptr;
 };
-constinit thread_local std::array<Remembered, 4> remembered = {};
+using AllRemembered = std::array<Remembered, 4>;
+constinit AllRemembered nothing_remembered = {};  // never written
+constinit thread_local AllRemembered* remembered = &nothing_remembered;
+
+// The entries of this thread, on the heap: thread-local storage is scarce where this library is loaded by dlopen.
+AllRemembered& own_remembered() {
+  struct Owner {
+    Owner() { remembered = entries.get(); }
+    Owner(const Owner&) = delete;
+    Owner& operator=(const Owner&) = delete;
+    ~Owner() { remembered = &nothing_remembered; }
+    std::unique_ptr<AllRemembered> entries = std::make_unique<AllRemembered>();
+  };
+  thread_local const Owner kOwner;
+  return *remembered;
+}
+
 constinit thread_local StreamScope* innermost = nullptr;
 
 }  // namespace
@@ -64,7 +80,7 @@ struct CurrentStreams {
     return nullptr;
   }
   static void forget(const device::DeviceState* device) {
-    for (Remembered& entry : remembered) {
+    for (Remembered& entry : *remembered) {
       if (entry.device == device) entry.device = nullptr;
     }
   }
@@ -92,7 +108,7 @@ std::string_view device_kind_name(DeviceKind kind) {
 CurrentDevice current_device(const device::Device& device) {
   const device::DeviceState* state = device.state().get();
   TESSERA_CHECK(state != nullptr, "no device was given");  // first: forgotten entries are null too
-  for (const Remembered& entry : remembered) {
+  for (const Remembered& entry : *remembered) {
     if (entry.device == state && entry.rank_changes == tessera::detail::rank_changes) {
       return {entry.context, entry.stream};
     }
@@ -102,8 +118,10 @@ CurrentDevice current_device(const device::Device& device) {
   const device::Stream* stream = CurrentStreams::innermost_on(state);
   if (stream == nullptr) stream = &context.default_stream;
   CurrentStreams::forget(state);
-  for (std::size_t i = remembered.size() - 1; i > 0; --i) remembered[i] = remembered[i - 1];
-  remembered[0] = {state, tessera::detail::rank_changes, &context, stream};
+  AllRemembered& entries = own_remembered();
+  if (&entries == &nothing_remembered) return {&context, stream};  // the thread is past its end
+  for (std::size_t i = entries.size() - 1; i > 0; --i) entries[i] = entries[i - 1];
+  entries[0] = {state, tessera::detail::rank_changes, &context, stream};
   return {&context, stream};
 }
 

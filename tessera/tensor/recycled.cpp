@@ -1,7 +1,9 @@
 #include "tessera/tensor/recycled.h"
 
 #include <cstdint>
+#include <memory>
 #include <new>
+#include <utility>
 
 namespace tessera::tensor::detail {
 namespace {
@@ -21,29 +23,31 @@ struct List {
   Block* first = nullptr;
   std::size_t room = 0;  // blocks that may still be kept
 };
-constinit thread_local List lists[kLists] = {};
+
+// The lists of this thread. They are on the heap, since thread-local storage is scarce where this library is loaded by
+// dlopen. Before a thread first frees a block, and after its end, its lists are `closed`: they hold nothing and have no
+// room.
+constinit List closed[kLists] = {};
+constinit thread_local List* lists = closed;
 constinit thread_local bool is_opened = false;
 
 constexpr std::size_t list_of(std::size_t size) { return (size - 1) / kStep; }
 
 // Lets go of what a thread keeps when it ends. What is freed after that finds no room.
 struct Closer {
-  Closer() = default;
+  Closer() {
+    for (std::size_t i = 0; i < kLists; ++i) own[i].room = kMostKept / ((i + 1) * kStep);
+    lists = own.get();
+  }
   Closer(const Closer&) = delete;
   Closer& operator=(const Closer&) = delete;
   ~Closer() {
-    for (List& list : lists) {
-      list.room = 0;
-      while (list.first != nullptr) {
-        Block* block = list.first;
-        list.first = block->next;
-        ::operator delete(block);
-      }
+    lists = closed;
+    for (std::size_t i = 0; i < kLists; ++i) {
+      while (own[i].first != nullptr) ::operator delete(std::exchange(own[i].first, own[i].first->next));
     }
   }
-  void open() const {
-    for (std::size_t i = 0; i < kLists; ++i) lists[i].room = kMostKept / ((i + 1) * kStep);
-  }
+  std::unique_ptr<List[]> own = std::make_unique<List[]>(kLists);
 };
 
 void keep(List& list, void* block) {
@@ -51,13 +55,12 @@ void keep(List& list, void* block) {
   --list.room;
 }
 
-[[gnu::noinline]] void free_without_room(void* block, List& list) {
+[[gnu::noinline]] void free_without_room(void* block, std::size_t at) {
   if (!is_opened) {
     is_opened = true;
     static thread_local const Closer kCloser;
-    kCloser.open();
   }
-  list.room > 0 ? keep(list, block) : ::operator delete(block);
+  lists[at].room > 0 ? keep(lists[at], block) : ::operator delete(block);
 }
 
 }  // namespace
@@ -77,7 +80,7 @@ void Recycled::operator delete(void* block, std::size_t size) noexcept {
   const std::size_t at = list_of(size);
   if (at >= kLists) return ::operator delete(block);
   List& list = lists[at];
-  list.room > 0 ? keep(list, block) : free_without_room(block, list);
+  list.room > 0 ? keep(list, block) : free_without_room(block, at);
 }
 
 }  // namespace tessera::tensor::detail

@@ -23,7 +23,7 @@ namespace detail {
 // the file stays as it is.
 struct MappedFile {
   explicit MappedFile(const std::string& given) : path(given) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block
     const int open_error = errno;
     TESSERA_CHECK_AS(IoError, descriptor >= 0, path, ": ", std::generic_category().message(open_error));
     struct ::stat status = {};

@@ -269,6 +269,9 @@ TEST_F(Safetensors, RefusesFilesThatAreNone) {
   std::filesystem::remove(path_);
   std::filesystem::create_directory(path_);
   refuses("not a regular file");
+  std::filesystem::remove(path_);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  refuses("not a regular file");  // and does not wait for a writer
 }
 
 TEST_F(Safetensors, EveryTruncationOfASoundFileIsRefused) {

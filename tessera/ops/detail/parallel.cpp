@@ -70,35 +70,46 @@ class ThreadPool {
     budget_ = threads;
   }
 
-  // Runs the loop with the helpers, or on the caller alone when they are taken.
+  std::uint64_t requested() const { return requested_.load(std::memory_order_relaxed); }
+
+  // Runs the loop with the helpers, or on the caller alone when they are taken. At most one helper per piece is woken,
+  // and the caller waits only for helpers that have joined: one that is still asleep when the pieces are done finds no
+  // loop.
   void run(SharedLoop& loop) {
     const std::unique_lock busy(busy_, std::try_to_lock);
-    if (!busy.owns_lock() || budget() == 1) {
+    const std::int64_t pieces = (loop.count + loop.grain - 1) / loop.grain;
+    const int helpers = static_cast<int>(std::min<std::int64_t>(budget() - 1, pieces - 1));
+    if (!busy.owns_lock() || helpers <= 0) {
       loop.work();
       return;
     }
-    start();
+    start(helpers);
+    requested_.fetch_add(static_cast<std::uint64_t>(helpers), std::memory_order_relaxed);
     {
       const std::lock_guard lock(mutex_);
       loop_ = &loop;
-      working_ = static_cast<int>(threads_.size());
-      ++round_;
+      wanted_ = helpers;
     }
-    wake_.notify_all();
+    wake(helpers);
     loop.work();
     std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return working_ == 0; });
     loop_ = nullptr;
+    wanted_ = 0;
+    done_.wait(lock, [&] { return working_ == 0; });
   }
 
  private:
-  void start() {
-    while (static_cast<int>(threads_.size()) < budget() - 1) {
-      threads_.emplace_back([this, seen = round_] {
+  void start(int helpers) {
+    while (static_cast<int>(threads_.size()) < helpers) {
+      threads_.emplace_back([this] {
         pthread_setname_np(pthread_self(), "ops");
-        help(seen);
+        help();
       });
     }
+  }
+  // A wake costs microseconds, so each thread wakes two and these wake the rest.
+  void wake(int left) {
+    for (int i = 0; i < std::min(left, 2); ++i) wake_.notify_one();
   }
   void stop() {
     {
@@ -109,14 +120,16 @@ class ThreadPool {
     threads_.clear();
     is_stopping_ = false;
   }
-  void help(std::uint64_t seen) {
+  void help() {
     std::unique_lock lock(mutex_);
     while (true) {
-      wake_.wait(lock, [&] { return is_stopping_ || round_ != seen; });
+      wake_.wait(lock, [&] { return is_stopping_ || wanted_ > 0; });
       if (is_stopping_) return;
-      seen = round_;
       SharedLoop* loop = loop_;
+      const int left = --wanted_;
+      ++working_;
       lock.unlock();
+      wake(left);
       {
         const RankScope scope(loop->rank);
         loop->work();
@@ -132,8 +145,9 @@ class ThreadPool {
   std::condition_variable wake_;
   std::condition_variable done_;
   SharedLoop* loop_ = nullptr;
-  std::uint64_t round_ = 0;
-  int working_ = 0;
+  int wanted_ = 0;   // helpers that may still join the loop
+  int working_ = 0;  // helpers that have joined
+  std::atomic<std::uint64_t> requested_{0};
   bool is_stopping_ = false;
   std::vector<std::jthread> threads_;
 };
@@ -148,6 +162,7 @@ constinit thread_local bool is_in_piece = false;
 }  // namespace
 
 int thread_budget() { return pool().budget(); }
+std::uint64_t helpers_requested() { return pool().requested(); }
 
 void set_thread_budget(int threads) {
   TESSERA_CHECK(threads >= 1, "a budget of ", threads, " threads: at least 1");

@@ -21,6 +21,8 @@ struct PieceFn {
 TESSERA_API int thread_budget();
 /// Changes it for this rank; at least 1. For tests and benches.
 TESSERA_API void set_thread_budget(int threads);
+/// Returns how many helping threads the loops of this rank have requested so far. For tests.
+TESSERA_API std::uint64_t helpers_requested();
 /// The untyped form of parallel_for.
 TESSERA_API void run_pieces(std::int64_t count, std::int64_t grain, PieceFn piece);
 

@@ -36,6 +36,22 @@ TEST_P(Budget, EveryPieceRunsOnceWithTheSameEnds) {
   }
 }
 
+TEST_P(Budget, ALoopRequestsNoMoreHelpersThanItHasPieces) {
+  const std::uint64_t before = helpers_requested();
+  std::atomic<int> runs = 0;
+  parallel_for(2, 1, [&](std::int64_t, std::int64_t) { ++runs; });
+  EXPECT_EQ(runs, 2);
+  EXPECT_LE(helpers_requested() - before, 1U);
+}
+
+TEST_P(Budget, ManyShortLoopsRunAllTheirPieces) {
+  std::atomic<std::int64_t> runs = 0;
+  for (int i = 0; i < 2000; ++i) parallel_for(1 + i % 9, 1, [&](std::int64_t, std::int64_t) { ++runs; });
+  std::int64_t expected = 0;
+  for (int i = 0; i < 2000; ++i) expected += 1 + i % 9;
+  EXPECT_EQ(runs, expected);
+}
+
 TEST_P(Budget, TheErrorOfTheFirstPieceIsThrown) {
   try {
     parallel_for(100, 1, [](std::int64_t begin, std::int64_t) {

@@ -1,4 +1,5 @@
 // index_select, embedding and one_hot: whole slices are copied from where indices say.
+#include "tessera/layout/planner.h"
 #include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
@@ -235,7 +236,13 @@ void embedding_kernel(const KernelCall& call) {
 }
 
 void embedding_gradient(GradientCall& call) {
-  if (call.needs(0)) call.set(0, index_sum_like(call.grad(), 0, call.input(1), call.input(0)));
+  if (!call.needs(0)) return;
+  Tensor like = call.input(0);
+  if (like.has_layout() && !like.layout().partials().empty()) {
+    // Its values are not read: shape and cuts are those of the gradient, which is not partial.
+    like = Tensor::sharded(like.shape(), like.dtype(), layout::gradient_layout(like.layout()), like.local());
+  }
+  call.set(0, index_sum_like(call.grad(), 0, call.input(1), like));
 }
 
 FactorRule rule_of_embedding(const Call& call) {

@@ -5,8 +5,10 @@
 #include <cctype>
 #include <limits>
 
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/matrix/detail/einsum_terms.h"
 #include "tessera/ops/matrix/matrix.h"
+#include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/reduce.h"
 #include "tessera/ops/shape/shape.h"
 
@@ -195,7 +197,16 @@ std::string expanded(std::string labels, const std::string& letters, std::size_t
   return labels;
 }
 
-// A label that stands twice in a tensor takes the diagonal: of the two dimensions as one, every (n + 1)th element.
+// The diagonal of the last two dimensions. With a layout, ranks keep their rows and columns, and sum what is not on the
+// diagonal away as zeros; otherwise it is a view: of the two dimensions as one, every (n + 1)th element.
+Tensor diagonal(const Tensor& square, std::int64_t n) {
+  if (square.has_layout()) return sum(where(eye(n, n, {DType::kBool, square.device()}), square, Scalar(0)), {-1});
+  std::vector<std::int64_t> sizes(square.shape().begin(), square.shape().end() - 2);
+  sizes.push_back(n * n);
+  return slice(reshape(square, sizes), -1, 0, n * n, n + 1);
+}
+
+// A label that stands twice in a tensor takes the diagonal.
 EinsumTerm without_repeats(EinsumTerm term) {
   for (std::size_t i = 0; i < term.labels.size(); ++i) {
     const std::size_t j = term.labels.find(term.labels[i], i + 1);
@@ -204,19 +215,15 @@ EinsumTerm without_repeats(EinsumTerm term) {
     TESSERA_CHECK(n == term.tensor.shape()[j], "einsum: '", term.labels[i], "' is ", n, " and ", term.tensor.shape()[j],
                   " in ", describe(term.tensor));
     tensor::IntList order;
-    std::vector<std::int64_t> sizes;
     std::string labels;
     for (std::size_t d = 0; d < term.labels.size(); ++d) {
       if (d == i || d == j) continue;
       order.push_back(static_cast<std::int64_t>(d));
-      sizes.push_back(term.tensor.shape()[d]);
       labels += term.labels[d];
     }
     order.push_back(static_cast<std::int64_t>(i));
     order.push_back(static_cast<std::int64_t>(j));
-    sizes.push_back(n * n);
-    const Tensor flat = reshape(permute(term.tensor, order), sizes);
-    return without_repeats({slice(flat, -1, 0, n * n, n + 1), labels + term.labels[i]});
+    return without_repeats({diagonal(permute(term.tensor, order), n), labels + term.labels[i]});
   }
   return term;
 }

@@ -8,6 +8,7 @@
 #include "tessera/ops/pointwise/pointwise.h"
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 #include "tessera/ops/shape/shape.h"
+#include "tessera/tensor/gradient_moves.h"
 
 namespace tessera::ops {
 namespace {
@@ -197,6 +198,7 @@ void mean_gradient(GradientCall& call) {
 
 // The product of the others: of all that are not zero, over the element itself; nothing where another is zero.
 void prod_gradient(GradientCall& call) {
+  const tensor::GradientMoves moves;  // of the products and of the zeros of each row
   const auto& a = call.as<ReduceAttributes>();
   const Tensor& x = call.input(0);
   const Tensor is_zero = eq(x, 0);
@@ -209,6 +211,7 @@ void prod_gradient(GradientCall& call) {
 
 // Equals share the gradient evenly.
 void extreme_gradient(GradientCall& call) {
+  const tensor::GradientMoves moves;  // of the result and of the count of each row
   const auto& a = call.as<ReduceAttributes>();
   const Shape& shape = call.input_shape(0);
   const Tensor is_other = ne(call.input(0), raised<ReduceAttributes>(call, call.output()));
@@ -306,7 +309,10 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   }
   TESSERA_CHECK(fits, "sum_to: ", shape, " is not a shape that is broadcast to ", describe(x));
   const Tensor summed = dims.empty() ? x : sum(x, dims, true, x.dtype());
-  return lead == 0 ? summed : view(summed, shape.values());
+  if (lead == 0) return summed;
+  IntList front;
+  for (std::size_t d = 0; d < lead; ++d) front.push_back(static_cast<std::int64_t>(d));
+  return squeeze(summed, front);
 }
 
 }  // namespace tessera::ops

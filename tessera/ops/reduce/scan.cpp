@@ -50,11 +50,11 @@ struct Cumsum {
 
   template <class T, class W>
   void line(std::byte* result, const std::byte* x) const {
-    constexpr std::int64_t kTile = 512;
-    T tile[kTile];
+    constexpr std::int64_t kScanTile = 512;
+    T tile[kScanTile];
     W sum = 0;
-    for (std::int64_t start = 0; start < length; start += kTile) {
-      const std::int64_t n = std::min(kTile, length - start);
+    for (std::int64_t start = 0; start < length; start += kScanTile) {
+      const std::int64_t n = std::min(kScanTile, length - start);
       detail::load(tile, x + start * from_step * static_cast<std::int64_t>(itemsize(in)), in, from_step, n);
       for (std::int64_t i = 0; i < n; ++i) {
         sum += static_cast<W>(tile[i]);
@@ -240,15 +240,15 @@ struct Histogram {
   }
 
   void operator()() const {
-    constexpr std::int64_t kTile = 512;
+    constexpr std::int64_t kScanTile = 512;
     std::vector<std::int64_t> all(static_cast<std::size_t>(of.bins));
     std::mutex mutex;  // for all: counts add up the same in any order
     detail::parallel_for(loop.numel(), 65536, [&](std::int64_t begin, std::int64_t end) {
       std::vector<std::int64_t> counts(all.size());
-      double tile[kTile];
+      double tile[kScanTile];
       loop.for_runs(begin, end, [&](const auto& at, std::int64_t n) {
-        for (std::int64_t i = 0; i < n; i += kTile) {
-          const std::int64_t some = std::min(kTile, n - i);
+        for (std::int64_t i = 0; i < n; i += kScanTile) {
+          const std::int64_t some = std::min(kScanTile, n - i);
           const std::int64_t offset = at[0] + i * loop.step(0);
           detail::load(tile, from + offset * static_cast<std::int64_t>(itemsize(in)), in, loop.step(0), some);
           count(tile, some, counts);

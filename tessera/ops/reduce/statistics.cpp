@@ -13,6 +13,7 @@
 #include "tessera/ops/shape/detail/rule_parts.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/tensor/cooperation.h"
+#include "tessera/tensor/gradient_moves.h"
 
 namespace tessera::ops {
 namespace {
@@ -223,6 +224,7 @@ void norm_gradient(GradientCall& call) {
   if (a.p == 1) return call.set(0, mul(grad, sign(x)));
   const Tensor out = raised<PNormAttributes>(call, call.output());
   if (std::isinf(a.p)) {
+    const tensor::GradientMoves moves;  // of the result and of the count of each row
     const Tensor is_other = ne(abs(x), out);
     const Tensor count = sum(logical_not(is_other), a.dims, true, x.dtype());
     return call.set(0, masked_fill(mul(div(grad, count), sign(x)), is_other, 0));

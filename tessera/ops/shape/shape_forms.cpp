@@ -1,12 +1,20 @@
 // The forms of views that are written with the operators view, permute and slice.
 #include "tessera/ops/shape/shape.h"
 
+#include <algorithm>
+
 #include "tessera/ops/pointwise/convert.h"
 
 namespace tessera::ops {
 namespace {
 
 using tensor::IntList;
+
+// Whether a tensor with a layout has dimensions of at most one element. Such a dimension may be sharded: operators that
+// name dimensions keep its cut, which a view cannot follow.
+bool has_small_dims(const Tensor& x) {
+  return x.has_layout() && std::ranges::any_of(x.shape(), [](std::int64_t size) { return size <= 1; });
+}
 
 int checked_dim(const char* op, const Tensor& x, std::int64_t dim, int ndim) {
   TESSERA_CHECK(dim >= -ndim && dim < ndim, op, ": dimension ", dim, " is not among the ", ndim, " of ", describe(x));
@@ -64,6 +72,13 @@ Tensor squeeze(const Tensor& x, const IntList& dims) {
   const int ndim = std::max(x.ndim(), 1);  // a scalar counts as one dimension
   std::vector<bool> goes(static_cast<std::size_t>(ndim), dims.empty());
   for (const std::int64_t dim : dims) goes[static_cast<std::size_t>(checked_dim("squeeze", x, dim, ndim))] = true;
+  if (has_small_dims(x)) {
+    Tensor out = x;
+    for (int d = x.ndim(); d-- > 0;) {
+      if (goes[static_cast<std::size_t>(d)] && x.size(d) == 1) out = select(out, d, 0);
+    }
+    return out;
+  }
   IntList sizes;
   for (std::size_t i = 0; i < x.shape().size(); ++i) {
     if (!goes[i] || x.shape()[i] != 1) sizes.push_back(x.shape()[i]);
@@ -73,6 +88,13 @@ Tensor squeeze(const Tensor& x, const IntList& dims) {
 
 Tensor unsqueeze(const Tensor& x, std::int64_t dim) {
   const int at = checked_dim("unsqueeze", x, dim, x.ndim() + 1);
+  if (has_small_dims(x)) {
+    IntList order;
+    for (int d = 0; d <= x.ndim(); ++d) order.push_back(d == at ? 0 : d < at ? d + 1 : d);
+    IntList front = {1};
+    front.append(x.shape().values());
+    return permute(expand(x, front), order);
+  }
   IntList sizes;
   for (int d = 0; d <= x.ndim(); ++d) sizes.push_back(d == at ? 1 : x.size(d < at ? d : d - 1));
   return view(x, sizes);

@@ -88,6 +88,18 @@ TEST(Updates, HaveTheSameBitsForAnyNumberOfThreads) {
   EXPECT_EQ(results[1].values, results[3].values);
 }
 
+TEST(Updates, OfManySmallTensorsRunOnOneThread) {
+  detail::set_thread_budget(8);
+  std::vector<Tensor> lists[4];
+  for (std::vector<Tensor>& list : lists) {
+    for (int i = 0; i < 300; ++i) list.push_back(filled({8, 4}, 0.5));
+  }
+  const std::uint64_t before = detail::helpers_requested();
+  adamw_(lists[0], lists[1], lists[2], lists[3], filled({}, 3, DType::kI64), {.learning_rate = filled({}, 0.1)});
+  EXPECT_EQ(detail::helpers_requested(), before);
+  detail::set_thread_budget(1);
+}
+
 TEST(Updates, NameWhatDoesNotFit) {
   const auto message_of = [](const std::function<void()>& body) -> std::string {
     try {

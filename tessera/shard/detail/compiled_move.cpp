@@ -7,6 +7,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/geometry.h"
 #include "tessera/shard/detail/prices.h"
 #include "tessera/shard/detail/rank_part.h"
 #include "tessera/shard/groups.h"
@@ -371,6 +372,7 @@ CompiledStep compile_step(const layout::Step& step, const Shape& shape, DType dt
   out.group = group;
   out.nbytes = step.nbytes;
   out.operation.dtype = dtype;
+  if (group != nullptr) set_geometry_between(out.operation.geometry, shape, step.before, step.after);
   StepCompiler compiler(out, step, shape);
   switch (step.kind) {
     case StepKind::kAllGather: compiler.all_gather(); break;

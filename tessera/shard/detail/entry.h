@@ -39,6 +39,7 @@ struct Entry {
   std::vector<layout::Layout> outputs;
   std::vector<layout::Layout> moved;  // of each input (empty: it stays) where some must move first, else none at all
   bool is_free = false;               // what moves is the same on every rank, and none of it is sent
+  bool is_local = false;              // none of what moves is sent: a gradient's calls do so by themselves
   std::shared_ptr<const Rearranged> rearranged = {};  // of a call that is made by sending what changes its rank
   std::vector<std::vector<layout::SubAxis>> phases;   // of a cooperative call: the group of each; else none
 

@@ -1,6 +1,7 @@
 // Propagation of one call, and what is said when its operands do not fit together.
 #include <algorithm>
 
+#include "tessera/autograd/hooks.h"
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/shard/detail/entry.h"
@@ -101,7 +102,10 @@ bool fits_target(const RuledCall& call, std::size_t output, const Layout& found,
     if (!found.cuts(d).empty()) return false;
     const auto& factors = call.rule.outputs[output][static_cast<std::size_t>(d)];
     for (const std::int32_t factor : factors) {
-      if (call.rule.factors[static_cast<std::size_t>(factor)].kind != layout::FactorKind::kPass) return false;
+      // Where there are no elements, every rank makes its part of them.
+      const bool is_empty = call.results[output][static_cast<std::size_t>(d)] == 0;
+      const bool passes = call.rule.factors[static_cast<std::size_t>(factor)].kind == layout::FactorKind::kPass;
+      if (!passes && !is_empty) return false;
       for (const layout::OperandFactors& input : call.rule.inputs) {
         for (const layout::DimFactors& dim : input) {
           if (std::ranges::find(dim, factor) != dim.end()) return false;
@@ -174,6 +178,14 @@ Fix over_call(const Fix& fix, const Call& call, const RuledCall& ruled, const la
     out.moves[ruled.places[k]] = fix.moves[k];
   }
   return out;
+}
+
+// Whether each rank makes its part of what it has.
+bool is_local(const Fix& fix) {
+  return std::ranges::none_of(fix.moves, [](const auto& move) {
+    return move != nullptr &&
+           std::ranges::any_of(move->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });
+  });
 }
 
 // Whether a fix moves only what every rank made alike, so that nothing has to be sent for it.
@@ -326,7 +338,9 @@ std::shared_ptr<const Entry> make_entry(const Call& call, std::uint64_t hash) {
   const std::string conflict = propagate_call(call, entry, fixes);
   if (!conflict.empty() && (entry.rearranged == nullptr || moving() != Moving::kAutomatic)) {
     entry.is_free = !fixes.empty() && is_free(fixes[0], call);
-    const bool may_move = (moving() == Moving::kAutomatic || entry.is_free) && !fixes.empty();
+    entry.is_local = !fixes.empty() && is_local(fixes[0]);
+    const bool is_backward = entry.is_local && !autograd::backward_of().empty();
+    const bool may_move = (moving() == Moving::kAutomatic || entry.is_free || is_backward) && !fixes.empty();
     if (!may_move) refuse(call, conflict, fixes, entry);
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       entry.moved.push_back(fixes[0].moves[i] ? fixes[0].inputs[i] : Layout());

@@ -9,6 +9,7 @@
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/ops/shape/arrange.h"
 #include "tessera/shard/detail/counts.h"
+#include "tessera/shard/detail/geometry.h"
 #include "tessera/shard/detail/run_moves.h"
 #include "tessera/shard/detail/tracing.h"
 #include "tessera/shard/groups.h"
@@ -237,6 +238,7 @@ std::shared_ptr<const CompiledRearrangement> compile_rearranged(const Call& call
     for (const auto& pieces : messages.receives) covered += numel_of(pieces);
     out->inputs.push_back(
         compile_input(std::move(messages), self, shape_of(parts.before[self]), out->shape, input.dtype()));
+    set_geometry_between(out->inputs.back().operation.geometry, input.shape(), layout_of(input, mesh), what.output);
     out->inputs.back().is_sent = what.moves[i];
   }
   out->is_filled = covered != out->shape.numel();

@@ -1,5 +1,7 @@
 #include "tessera/ops/nn/detail/loss_cooperations.h"
 
+#include <limits>
+
 #include "tessera/ops/index/index.h"
 #include "tessera/ops/nn/cross_entropy.h"
 #include "tessera/ops/pointwise/compare.h"
@@ -31,9 +33,13 @@ Tensors part_of_rows(const CooperativeCall& call) {
   tensor::call_into({call.local.op, call.local.inputs, how, outputs});
   return {outputs[1], outputs[0]};
 }
-Tensors row_sum_exp(const CooperativeCall& call) { return {exp(sub(call.own[0], call.reduced[0]))}; }
+// If all is -inf nothing is taken off: the sum is 0, and its logarithm is -inf again.
+Tensor finite_row_max(const CooperativeCall& call) {
+  return masked_fill(call.reduced[0], eq(call.reduced[0], -std::numeric_limits<double>::infinity()), 0);
+}
+Tensors row_sum_exp(const CooperativeCall& call) { return {exp(sub(call.own[0], finite_row_max(call)))}; }
 
-Tensor row_logsumexp(const CooperativeCall& call) { return add(call.reduced[0], log(call.reduced[2])); }
+Tensor row_logsumexp(const CooperativeCall& call) { return add(finite_row_max(call), log(call.reduced[2])); }
 Tensor row_loss(const CooperativeCall& call) {
   const Tensor is_ignored = eq(targets_of(call), how_of(call).ignore_index);
   return masked_fill(add(row_logsumexp(call), call.reduced[1]), is_ignored, 0);

@@ -1,5 +1,7 @@
 #include "tessera/ops/reduce/detail/reduce_dims.h"
 
+#include <algorithm>
+
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/shape/detail/byte_count.h"
 #include "tessera/ops/shape/detail/rule_parts.h"
@@ -66,6 +68,14 @@ void enqueue_reduction(const tensor::KernelCall& call, const IntList& dims, Redu
 
 Tensor with_reduced_dims(const Tensor& result, const Shape& input, const IntList& dims, bool keepdim) {
   if (keepdim || input.size() == 0) return result;
+  if (result.has_layout() && std::ranges::any_of(result.shape(), [](std::int64_t size) { return size <= 1; })) {
+    const std::vector<bool> is_reduced = reduced_dims(input.ndim(), dims);
+    Tensor raised = result;
+    for (std::size_t d = 0; d < is_reduced.size(); ++d) {
+      if (is_reduced[d]) raised = unsqueeze(raised, static_cast<std::int64_t>(d));
+    }
+    return raised;
+  }
   return reshape(result, reduced_shape(input, reduced_dims(input.ndim(), dims), true).values());
 }
 

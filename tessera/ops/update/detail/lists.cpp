@@ -99,6 +99,7 @@ ListWork::ListWork(const ListCall& of, std::size_t output_lists)
 }
 
 void ListWork::add_pieces(std::size_t place, std::int64_t rows, std::int64_t length) {
+  elements += rows * length;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t begin = 0; begin < length; begin += kListPiece) {
       pieces.push_back({static_cast<std::int32_t>(place), row, begin, std::min(kListPiece, length - begin)});

@@ -1,6 +1,7 @@
 // Calls over lists of tensors: where arguments stand, checks, pieces of work, and their rule.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <initializer_list>
@@ -110,6 +111,7 @@ struct ListWork {
   std::vector<bool> is_double;  // by place: computed in f64
   std::deque<Rows> sparse;      // of tensors that are not dense, for ListRows
   std::size_t count = 0;
+  std::int64_t elements = 0;  // of all pieces
 
   /// Rows of all lists of the call, cut where the first list's tensors are.
   ListWork(const ListCall& of, std::size_t output_lists);
@@ -131,10 +133,14 @@ void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body);
 
 /// Most elements of a stretch.
 inline constexpr std::int64_t kListPiece = 16384;
+/// Elements that a thread takes at a time: many small tensors, or a few stretches of large ones.
+inline constexpr std::int64_t kListGrain = 4 * kListPiece;
 
 template <class F>
 void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body) {
-  parallel_for(static_cast<std::int64_t>(work.pieces.size()), 4, [&](std::int64_t begin, std::int64_t end) {
+  const auto pieces = static_cast<std::int64_t>(work.pieces.size());
+  const std::int64_t grain = std::max<std::int64_t>(4, pieces * kListGrain / std::max<std::int64_t>(work.elements, 1));
+  parallel_for(pieces, grain, [&](std::int64_t begin, std::int64_t end) {
     // Not filled, so that dense tensors, which need none, pay nothing; doubles are enough for floats too.
     const auto scratch = std::make_unique_for_overwrite<double[]>(static_cast<std::size_t>(buffers * kListPiece));
     for (std::int64_t i = begin; i < end; ++i) {
