@@ -32,6 +32,7 @@ struct Operation {
   int root = -1;               ///< in the group, of those that have one
   int peer = -1;               ///< in the group, of a message
   std::uint32_t parts = 0;     ///< digest of uneven parts and targets; 0: none
+  int channel = -1;            ///< of a wait for a signal of symmetric memory; -1: not such a wait
   /// The same on all ranks, as far as it must be: for messages, nothing is compared here.
   friend bool operator==(const Operation&, const Operation&) = default;
 };
@@ -76,6 +77,9 @@ struct Group {
   std::uint64_t begun = 0;            ///< begun so far, replays counted
   std::uint64_t ended = 0;            ///< ended so far
   std::vector<Launch> launches = {};  ///< those that are still known, in the order they were asked for or replayed
+  /// Waits for signals of symmetric memory that last, or failed. Each has one operation, "wait_signal" or "barrier",
+  /// with the peer and the channel. The ordinal is the number of the signal, the label is the name of the pool.
+  std::vector<Launch> signals = {};
 };
 
 /// The making of a group, or a step of it, to which several ranks must come: until it is done no operation of the group
@@ -108,6 +112,7 @@ struct Memory {
   std::uint64_t refused_nbytes = 0;
   /// Who has most of it, largest first: label and bytes.
   std::vector<std::pair<std::string, std::uint64_t>> owners = {};
+  std::int64_t refused_ns = 0;  ///< time of that request, in nanoseconds since 1970; 0: not known
 };
 
 /// A kernel or copy that was launched last on a stream.
@@ -137,7 +142,9 @@ struct Rank {
   RankState state = RankState::kUnknown;  ///< how it stands
   std::string reason = {};                ///< of its failure, as it said; or how it ended, as the launcher saw
   int signal = 0;                         ///< that killed it; 0: none, or not known
+  std::string ended_by = {};              ///< reason for which the launcher sent that signal; empty: it did not
   std::string file = {};                  ///< what it was read from
+  bool is_unread = false;                 ///< true if that file is missing or cannot be read
   std::string host = {};                  ///< where it ran
   std::uint64_t pid = 0;                  ///< its process
   std::int64_t first_ns = 0;              ///< of the first record of its launches and marks that is left; 0: none
@@ -160,6 +167,8 @@ struct Evidence {
   /// Of a world that ranks made when others were gone, what was before: "4 ranks began; rank 1 was killed by signal 9
   /// (Killed)". Empty: it is the one that was started.
   std::string before = {};
+  /// Reason for which the trainer stopped all ranks, from summary.json: "step 12: loss nan, ..."; empty: it did not.
+  std::string stopped = {};
 };
 
 }  // namespace tessera::record

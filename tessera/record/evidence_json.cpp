@@ -45,7 +45,9 @@ void put(JsonText& json, const Launch& launch) {
   for (const Operation& each : launch.operations) {
     json.open('{').field("kind", each.kind).field("dtype", each.dtype).field("count", each.count);
     json.field("reduction", each.reduction).field("root", each.root).field("peer", each.peer);
-    json.field("parts", each.parts).close('}');
+    json.field("parts", each.parts);
+    if (each.channel >= 0) json.field("channel", each.channel);
+    json.close('}');
   }
   json.close(']').close('}');
 }
@@ -59,7 +61,13 @@ void put(std::ostream& out, JsonText& json, const Group& group) {
     put(json, launch);
     json.send(out);
   }
-  json.close(']').close('}');
+  json.close(']');
+  if (!group.signals.empty()) {
+    json.key("signals").open('[');
+    for (const Launch& launch : group.signals) put(json, launch);
+    json.close(']');
+  }
+  json.close('}');
 }
 
 void put_standing(JsonText& json, const Rank& rank) {
@@ -84,7 +92,9 @@ void put_standing(JsonText& json, const Rank& rank) {
     for (const auto& [label, nbytes] : memory.owners) {
       json.open('{').field("label", label).field("nbytes", nbytes).close('}');
     }
-    json.close(']').close('}');
+    json.close(']');
+    if (memory.refused_ns != 0) json.field("refused_ns", memory.refused_ns);
+    json.close('}');
   }
   json.close(']').line().key("launches").open('[');
   for (const LastLaunch& last : rank.launches) {
@@ -96,7 +106,8 @@ void put_standing(JsonText& json, const Rank& rank) {
 
 void put(std::ostream& out, JsonText& json, const Rank& rank) {
   json.line().open('{').field("rank", rank.rank).field("state", word_of(rank.state)).field("reason", rank.reason);
-  json.field("signal", rank.signal).field("file", rank.file).field("host", rank.host).field("pid", rank.pid);
+  json.field("signal", rank.signal).field("ended_by", rank.ended_by);
+  json.field("file", rank.file).field("is_unread", rank.is_unread).field("host", rank.host).field("pid", rank.pid);
   json.field("first_ns", rank.first_ns).field("last_ns", rank.last_ns).field("lost", rank.lost);
   put_standing(json, rank);
   json.line().key("groups").open('[');
@@ -111,7 +122,7 @@ void write_evidence_json(std::ostream& out, const Evidence& evidence) {
   JsonText json;
   json.open('{').field("format", "tessera evidence").field("version", 1).field("source", evidence.source);
   json.field("world_size", evidence.world_size).field("taken_ns", evidence.taken_ns);
-  json.field("before", evidence.before).key("problems").open('[');
+  json.field("before", evidence.before).field("stopped", evidence.stopped).key("problems").open('[');
   for (const std::string& problem : evidence.problems) json.value(problem);
   json.close(']').line().key("ranks").open('[');
   for (const Rank& rank : evidence.ranks) put(out, json, rank);

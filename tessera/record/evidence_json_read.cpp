@@ -96,6 +96,7 @@ Operation operation_of(const Json& in) {
   read(in, "root", one.root);
   read(in, "peer", one.peer);
   read(in, "parts", one.parts);
+  read(in, "channel", one.channel);
   return one;
 }
 
@@ -139,6 +140,7 @@ Group group_of(const Json& in) {
   read(in, "begun", one.begun);
   read(in, "ended", one.ended);
   read_list(in, "launches", [&](const Json& each) { one.launches.push_back(launch_of(each)); });
+  read_list(in, "signals", [&](const Json& each) { one.signals.push_back(launch_of(each)); });
   return one;
 }
 
@@ -172,6 +174,7 @@ void read_standing(const Json& in, Rank& rank) {
       read(owner, "label", label);
       read(owner, "nbytes", nbytes);
     });
+    read(each, "refused_ns", one.refused_ns);
   });
   read_list(in, "launches", [&](const Json& each) {
     LastLaunch& one = rank.launches.emplace_back();
@@ -190,7 +193,9 @@ Rank rank_of(const Json& in) {
   one.state = state_at(in);
   read(in, "reason", one.reason);
   read(in, "signal", one.signal);
+  read(in, "ended_by", one.ended_by);
   read(in, "file", one.file);
+  read(in, "is_unread", one.is_unread);
   read(in, "host", one.host);
   read(in, "pid", one.pid);
   read(in, "first_ns", one.first_ns);
@@ -227,6 +232,7 @@ Evidence read_evidence_json(std::string_view text) {
   Evidence evidence;
   read(json, "source", evidence.source);
   read(json, "before", evidence.before);
+  read(json, "stopped", evidence.stopped);
   read(json, "world_size", evidence.world_size);
   TESSERA_CHECK_AS(IoError, evidence.world_size >= 0 && evidence.world_size <= detail::kMostRanks,
                    "evidence as JSON: a world of ", evidence.world_size, " ranks");

@@ -106,12 +106,19 @@ Json json_of(const Rank& rank, const Choice& choice) {
   for (const Group& group : rank.groups) {
     if (choice.has(group.name)) groups.push_back(json_of(group, choice.last()));
   }
-  return {{"rank", rank.rank},     {"state", to_string(rank.state)},
-          {"reason", rank.reason}, {"signal", rank.signal},
-          {"file", rank.file},     {"host", rank.host},
-          {"pid", rank.pid},       {"last_ns", rank.last_ns},
-          {"lost", rank.lost},     {"marks", marks},
-          {"memory", memory},      {"launches", launches},
+  return {{"rank", rank.rank},
+          {"state", to_string(rank.state)},
+          {"reason", rank.reason},
+          {"signal", rank.signal},
+          {"ended_by", rank.ended_by},
+          {"file", rank.file},
+          {"host", rank.host},
+          {"pid", rank.pid},
+          {"last_ns", rank.last_ns},
+          {"lost", rank.lost},
+          {"marks", marks},
+          {"memory", memory},
+          {"launches", launches},
           {"groups", groups}};
 }
 

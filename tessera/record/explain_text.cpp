@@ -146,6 +146,9 @@ class Text {
       if (has(rank.rank) && !rank.reason.empty()) {
         out_ += fmt::format("  rank {} said: {}\n", rank.rank, detail::first_line(rank.reason));
       }
+      if (has(rank.rank) && !rank.ended_by.empty()) {
+        out_ += fmt::format("  rank {}: the launcher ended it: {}\n", rank.rank, detail::first_line(rank.ended_by));
+      }
     }
   }
 

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/detail/json_depth.h"
+#include "tessera/base/error.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/record/detail/wording.h"
 
 namespace tessera::record {
@@ -160,18 +161,15 @@ std::map<int, StepMetrics> parse_metrics(std::string_view tail) {
 }
 
 std::map<int, StepMetrics> read_metrics(const std::string& directory, int world_size) {
-  std::ifstream in(directory + "/metrics.jsonl", std::ios::binary | std::ios::ate);
-  if (!in) return {};
-  const auto size = static_cast<std::int64_t>(in.tellg());
-  if (size <= 0) return {};
   const std::uint64_t wanted =
       std::clamp(static_cast<std::uint64_t>(std::max(world_size, 0)) * kTailOfRank, kLeastTail, kMostTail);
-  const std::uint64_t taken = std::min(static_cast<std::uint64_t>(size), wanted);
-  std::string tail(taken, '\0');
-  in.seekg(size - static_cast<std::int64_t>(taken));
-  in.read(tail.data(), static_cast<std::streamsize>(taken));
-  tail.resize(static_cast<std::size_t>(std::max<std::streamsize>(in.gcount(), 0)));
-  return parse_metrics(tail);
+  try {
+    const RegularFile file(directory + "/metrics.jsonl");
+    const std::uint64_t taken = std::min(file.nbytes(), wanted);
+    return parse_metrics(file.read(file.nbytes() - taken, taken));
+  } catch (const IoError&) {  // a run without metrics
+    return {};
+  }
 }
 
 LiveView live_view(const Evidence& evidence, const std::map<int, StepMetrics>& metrics, const LiveView* before,

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -62,6 +63,14 @@ TEST(Metrics, TakesTheLastLineOfEachRankAndPassesOverTheRest) {
   const std::string deep(300'000, '[');
   EXPECT_EQ(parse_metrics("{\"x\":" + deep + "\n{\"rank\":0,\"step\":7}\n").size(), 1U);
   EXPECT_TRUE(parse_metrics("").empty());
+}
+
+TEST(Metrics, AFifoIsNotWaitedFor) {
+  char name[] = "/tmp/tessera_live_fifo_XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  ASSERT_EQ(::mkfifo((std::string(name) + "/metrics.jsonl").c_str(), 0600), 0);
+  EXPECT_TRUE(read_metrics(name, 1).empty());
+  std::filesystem::remove_all(name);
 }
 
 TEST(Metrics, ReadsTheEndOfTheFileAndNothingWhereThereIsNone) {

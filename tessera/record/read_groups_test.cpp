@@ -10,6 +10,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/comm/operation.h"
+#include "tessera/comm/records.h"
 #include "tessera/record/testing/comm_rows.h"
 
 namespace tessera::record {
@@ -132,6 +133,37 @@ TEST_F(GroupRecords, TellOfEveryLaunchHowFarItCame) {
   EXPECT_EQ(launches[3].sequence, 0U);
   EXPECT_EQ(launches[3].operations[0].parts, 77U);
   EXPECT_EQ(problems, std::vector<std::string>());
+}
+
+TEST_F(GroupRecords, WaitsForSignalsAreReadFromTheTableAndOfThoseThatFailedFromTheRing) {
+  make_group(1, "world");
+  comm::CommSignalRow wait{.number = 3,
+                           .when = recorder.begin(),
+                           .group = 1,
+                           .peer = 2,
+                           .channel = 5,
+                           .failure = 0,
+                           .pool = recorder.intern("grads"),
+                           .what = recorder.intern("wait_signal")};
+  const auto row = recorder.table<comm::CommSignalRow>().claim(wait);
+  wait.peer = 0;
+  wait.failure = 1 + static_cast<std::uint32_t>(ErrorKind::kTimeout);
+  recorder.write(Ring::kComm, wait);
+  wait.peer = 77;  // no member
+  recorder.write(Ring::kComm, wait);
+  const std::vector<Group> found = read();
+  ASSERT_EQ(found.at(0).signals.size(), 2U);
+  const Launch& failed = found[0].signals[0];
+  EXPECT_EQ(failed.stage, Stage::kFailed);
+  EXPECT_EQ(failed.failure, "timeout");
+  EXPECT_GE(failed.ended_ns, failed.begun_ns);
+  const Launch& waits = found[0].signals[1];
+  EXPECT_EQ(waits.operations, (std::vector<Operation>{{.kind = "wait_signal", .peer = 2, .channel = 5}}));
+  EXPECT_EQ(waits.stage, Stage::kBegun);
+  EXPECT_EQ(waits.ordinal, 3U);
+  EXPECT_EQ(waits.label, "grads");
+  EXPECT_NE(waits.begun_ns, 0);
+  EXPECT_EQ(problems.size(), 1U);
 }
 
 TEST_F(GroupRecords, AMixedLaunchIsACollective) {

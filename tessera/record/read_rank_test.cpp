@@ -92,9 +92,16 @@ TEST_F(RankRecords, MemoryIsSummedByDeviceAndOwner) {
   EXPECT_EQ(device.refused_nbytes, 5U << 20);
   using Owners = std::vector<std::pair<std::string, std::uint64_t>>;
   EXPECT_EQ(device.owners, (Owners{{"weights", 4000}, {"(no label)", 1000}}));
-  // Whoever was refused got it later.
+  EXPECT_NE(device.refused_ns, 0);
+  // Another stream goes on, which says nothing of who was refused; then the same stream does, with less.
+  write(memory::AllocRecord{base + 8192, 512, 512, 3, 1, none, none});
+  EXPECT_EQ(detail::read_memory(file(), problems).at(0).refused_nbytes, 5U << 20);
+  write(memory::AllocRecord{base + 16384, 512, 512, 0, 1, none, none});
+  EXPECT_EQ(detail::read_memory(file(), problems).at(0).refused_nbytes, 0U);
+  // Another stream gets as much as was refused.
+  write(memory::OutOfMemoryRecord{5 << 20, 0, 0, 1, none});
   write(memory::MapRecord{base + (1 << 20), 8 << 20, 0, 1, true, false});
-  write(memory::AllocRecord{base + (1 << 20), 5 << 20, 5 << 20, 0, 1, none, none});
+  write(memory::AllocRecord{base + (1 << 20), 5 << 20, 5 << 20, 3, 1, none, none});
   EXPECT_EQ(detail::read_memory(file(), problems).at(0).refused_nbytes, 0U);
 }
 

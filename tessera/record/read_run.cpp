@@ -9,10 +9,12 @@
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/record/detail/launch_file.h"
+#include "tessera/record/detail/live_report.h"
 #include "tessera/record/detail/process_state.h"
 #include "tessera/record/detail/read_groups.h"
 #include "tessera/record/detail/read_rank.h"
 #include "tessera/record/detail/run_files.h"
+#include "tessera/record/detail/stop_reason.h"
 
 namespace tessera::record {
 namespace {
@@ -54,6 +56,7 @@ void take_end(Rank& rank, const LaunchedEnd& end) {
 // How the rank stands, by what its record says, what /proc shows and what the launcher saw, in this order: a record
 // that says that its rank failed knows best why, and a process that runs has not ended whatever was written about it.
 void settle_state(Rank& rank, std::optional<RecordState> record, ProcessState process, const LaunchedEnd* end) {
+  if (end != nullptr) rank.ended_by = end->sent_for;
   if (record == RecordState::kFailed) {
     rank.state = RankState::kFailed;
     if (end != nullptr) rank.signal = end->signal;
@@ -93,6 +96,9 @@ class RunReader {
     if (found.is_after_launch) launch_.reset();
     if (found.larger_size > 0) evidence_.before = words_before(found);
     if (launch_ && (found.larger_size > 0 || options_.smaller_since_ns != 0)) find_launched(found.files);
+    std::int64_t since_ns = launch_ ? launch_->started_ns : 0;
+    for (const RunFile& file : found.files) since_ns = std::max(since_ns, file.began_ns);
+    evidence_.stopped = detail::stop_reason(directory, since_ns);
     evidence_.world_size = found.world_size;
     for (const RunFile& file : found.files) evidence_.world_size = std::max(evidence_.world_size, file.rank + 1);
     for (int rank = 0; rank < evidence_.world_size; ++rank) {
@@ -102,6 +108,7 @@ class RunReader {
     for (Rank& rank : evidence_.ranks) {
       if (rank.state == RankState::kMissing) take_missing(rank);
     }
+    recall_stopped();
     evidence_.taken_ns = taken_ns();
     return std::move(evidence_);
   }
@@ -166,6 +173,7 @@ class RunReader {
     const ProcessState process = file.process.start != 0 ? detail::state_of(file.process) : ProcessState::kUnseen;
     const std::optional<RecordFile> opened =
         file.problem.empty() ? open_file(file, process, evidence_.problems) : std::nullopt;
+    rank.is_unread = !opened;
     if (!opened) {
       settle_state(rank, std::nullopt, process, launched_end(file.rank));
       return;
@@ -196,7 +204,19 @@ class RunReader {
     if (found == nullptr) return;
     rank.pid = found->pid;
     rank.host = launch_->host;
-    if (found->end) take_end(rank, *found->end);
+    if (!found->end) return;
+    take_end(rank, *found->end);
+    rank.ended_by = found->end->sent_for;
+  }
+
+  // A rank that was stopped when the launcher killed it stays explained as stopped: the report of the time knows.
+  void recall_stopped() {
+    const auto is_killed = [](const Rank& rank) { return rank.state == RankState::kDied && !rank.ended_by.empty(); };
+    if (std::ranges::none_of(evidence_.ranks, is_killed)) return;
+    const auto stopped = detail::ranks_seen_stopped(evidence_.source);
+    for (Rank& rank : evidence_.ranks) {
+      if (is_killed(rank) && stopped.contains({rank.rank, rank.pid})) rank.state = RankState::kStopped;
+    }
   }
 
   // Now, while something may still happen; else when the last thing did.
@@ -206,7 +226,9 @@ class RunReader {
     for (const Rank& rank : evidence_.ranks) {
       last = std::max(last, rank.last_ns);
       if (const LaunchedEnd* end = launched_end(rank.rank)) last = std::max(last, end->time_ns);
-      is_over &= rank.state == RankState::kEnded || rank.state == RankState::kFailed || rank.state == RankState::kDied;
+      const bool was_stopped = rank.state == RankState::kStopped && rank.signal != 0;
+      is_over &= was_stopped || rank.state == RankState::kEnded || rank.state == RankState::kFailed ||
+                 rank.state == RankState::kDied;
     }
     if (is_over && last != 0) return last;
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())

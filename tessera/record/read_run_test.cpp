@@ -269,6 +269,8 @@ TEST_F(ReadRun, ALinkWhoseRecordIsElsewhereSaysWhere) {
   ASSERT_EQ(evidence.ranks.size(), 2U);
   EXPECT_EQ(evidence.ranks[1].state, RankState::kUnknown);
   EXPECT_EQ(evidence.ranks[1].host, "far.away");
+  EXPECT_TRUE(evidence.ranks[1].is_unread);
+  EXPECT_FALSE(evidence.ranks[0].is_unread);
   EXPECT_NE(joined(evidence.problems).find("tessera-n1-p2-t3-r1-0.record of host far.away"), std::string::npos)
       << joined(evidence.problems);
 }
@@ -321,6 +323,61 @@ TEST_F(ReadRun, TheLaunchersWordsTellHowProcessesEnded) {
   EXPECT_EQ(evidence.ranks[3].pid, 13U);
   EXPECT_EQ(evidence.ranks[4].state, RankState::kMissing);
   EXPECT_EQ(evidence.ranks[4].pid, 14U);
+}
+
+TEST_F(ReadRun, OfTwoLaunchersTheRecordsOfTheOneThatIsToldOfAreTaken) {
+  const auto leave = [&](int rank, std::uint64_t pid) {
+    std::string path = ended_rank(rank, 2);
+    change_header(path, [&](FileHeader& header) { header.pid = pid; });
+    return path;
+  };
+  const std::string zero = leave(0, 10);
+  const std::string one = leave(1, 11);
+  (void)leave(0, 20);  // those of the launcher that lost the race, which began later
+  (void)leave(1, 21);
+  write_launch(R"json({"ranks": 2, "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": [
+      {"rank": 0, "pid": 10, "end": "exited with 0", "exit_code": 0, "signal": 0},
+      {"rank": 1, "pid": 11, "end": "exited with 0", "exit_code": 0, "signal": 0}]}]})json");
+  Evidence evidence = read_run(directory);
+  EXPECT_EQ(evidence.ranks.at(0).file, zero);
+  EXPECT_EQ(evidence.ranks.at(1).file, one);
+  fs::remove(one);
+  evidence = read_run(directory);
+  EXPECT_EQ(evidence.ranks.at(1).file, "") << "a rank of the other launcher does not stand in for it";
+}
+
+TEST_F(ReadRun, TheLauncherTellsWhichSignalsItSent) {
+  write_launch(R"json({"ranks": 4, "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": [
+      {"rank": 0, "pid": 10, "end": "was killed by signal 9 (Killed)", "exit_code": 0, "signal": 9, "signals":
+        [{"signal": 15, "text": "rank 3 exited with 1"}, {"signal": 9, "text": "it did not end"}]},
+      {"rank": 1, "pid": 11, "end": "was killed by signal 9 (Killed)", "exit_code": 0, "signal": 9, "signals":
+        [{"signal": 15, "text": "rank 3 exited with 1"}, 7]},
+      {"rank": 2, "pid": 12, "end": "exited with 143", "exit_code": 143, "signal": 0, "signals":
+        [{"signal": 15, "text": "rank 3 exited with 1"}]},
+      {"rank": 3, "pid": 13, "end": "exited with 1", "exit_code": 1, "signal": 0, "signals": "none"}]}]})json");
+  const Evidence evidence = read_run(directory);
+  EXPECT_EQ(evidence.ranks.at(0).ended_by, "it did not end");
+  EXPECT_EQ(evidence.ranks.at(1).ended_by, "") << "another process killed it";
+  EXPECT_EQ(evidence.ranks.at(2).ended_by, "rank 3 exited with 1");
+  EXPECT_EQ(evidence.ranks.at(3).ended_by, "");
+}
+
+TEST_F(ReadRun, ATrainerThatStoppedTellsWhyInItsSummary) {
+  const std::string path = directory + "/summary.json";
+  std::ofstream(path) << R"({"end": "stopped", "reason": "step 3: loss nan"})";
+  fs::last_write_time(path, fs::file_time_type::clock::now() - 1h);
+  (void)ended_rank(0, 1);
+  EXPECT_EQ(read_run(directory).stopped, "") << "of an earlier start";
+  fs::last_write_time(path, fs::file_time_type::clock::now() + 1h);
+  EXPECT_EQ(read_run(directory).stopped, "step 3: loss nan");
+  std::ofstream(path) << R"({"end": "done", "reason": "step 3: loss nan"})";
+  fs::last_write_time(path, fs::file_time_type::clock::now() + 1h);
+  EXPECT_EQ(read_run(directory).stopped, "");
+  for (const char* text : {"[", "7", R"({"end": 7, "reason": []})"}) {
+    std::ofstream(path) << text;
+    fs::last_write_time(path, fs::file_time_type::clock::now() + 1h);
+    EXPECT_EQ(read_run(directory).stopped, "");
+  }
 }
 
 TEST_F(ReadRun, FilesFromBeforeTheLastStartAreNotTaken) {

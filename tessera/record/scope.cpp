@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <forward_list>
 #include <memory>
 #include <vector>
 
@@ -69,7 +70,7 @@ struct ThreadMarks {
 // Of a thread, one for each record that it ever had marks in and that is still open; almost always one.
 struct AllMarks {
   ~AllMarks();
-  std::vector<std::unique_ptr<ThreadMarks>> list;
+  std::forward_list<ThreadMarks> list;  // a single pointer: thread-local storage is scarce
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadMarks* last_marks = nullptr;
 constinit thread_local bool is_past_end = false;
@@ -82,17 +83,17 @@ AllMarks::~AllMarks() {
 ThreadMarks* find_marks(probe::Recorder& recorder, std::uint64_t id) {
   if (is_past_end) return nullptr;
   thread_local AllMarks all;
-  const auto found = std::ranges::find(all.list, id, [](const auto& each) { return each->recorder; });
-  if (found != all.list.end()) return last_marks = found->get();
+  const auto found = std::ranges::find(all.list, id, &ThreadMarks::recorder);
+  if (found != all.list.end()) return last_marks = &*found;
   std::erase_if(all.list, [](const auto& each) {
-    return !probe::detail::with_open_recorder(each->recorder, [](probe::Recorder&) {});
+    return !probe::detail::with_open_recorder(each.recorder, [](probe::Recorder&) {});
   });
   last_marks = nullptr;
-  auto marks = std::make_unique<ThreadMarks>(id);
-  marks->none = recorder.intern("");
-  marks->thread = static_cast<std::uint32_t>(::gettid());
-  marks->rows.reserve(16);
-  return last_marks = all.list.emplace_back(std::move(marks)).get();
+  ThreadMarks& marks = all.list.emplace_front(id);
+  marks.none = recorder.intern("");
+  marks.thread = static_cast<std::uint32_t>(::gettid());
+  marks.rows.reserve(16);
+  return last_marks = &marks;
 }
 
 // What this thread keeps for the record of its rank, and the moment; null: nothing is recorded.

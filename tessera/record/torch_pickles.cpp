@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "tessera/base/error.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/record/detail/launch_file.h"
 #include "tessera/record/detail/pickle_reader.h"
 #include "tessera/record/detail/torch_entries.h"
@@ -31,9 +30,12 @@ struct Found {
 };
 
 bool begins_as_pickle(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char head[2] = {};
-  return file.read(head, sizeof head) && static_cast<unsigned char>(head[0]) == 0x80 && head[1] >= 2 && head[1] <= 5;
+  try {
+    const std::string head = RegularFile(path).read(0, 2);
+    return head.size() == 2 && static_cast<unsigned char>(head[0]) == 0x80 && head[1] >= 2 && head[1] <= 5;
+  } catch (const IoError&) {  // whoever reads all of it says why
+    return false;
+  }
 }
 
 // Files whose names end in a number, which is their rank.
@@ -70,16 +72,6 @@ const FilesByRank* chosen_files(const Found& found) {
     most = std::max(most, pickles);
   }
   return chosen;
-}
-
-std::string content(const std::string& path) {
-  std::error_code error;
-  const std::uintmax_t nbytes = fs::file_size(path, error);
-  TESSERA_CHECK_AS(IoError, !error, "pickle ", path, ": ", error.message());
-  TESSERA_CHECK_AS(IoError, nbytes <= kMostBytes, "pickle ", path, ": ", nbytes,
-                   " bytes are more than any flight recorder keeps");
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 // Groups that name no ranks have all; ranks that others know of and that have no file are missing.
@@ -122,8 +114,9 @@ Evidence read_torch_pickles(const std::string& directory) {
   std::map<int, Rank> ranks;
   for (const auto& [number, path] : *files) {
     try {
-      const detail::Pickle pickle = detail::Pickle::parse(content(path), path);
-      ranks[number] = detail::read_torch_rank(pickle.root(), number, path, evidence.problems);
+      const std::string bytes = read_regular_file(path, kMostBytes);
+      const detail::Pickle pickle = detail::Pickle::parse(bytes, path);
+      ranks[number] = detail::read_torch_rank(pickle.root(), bytes.size(), number, path, evidence.problems);
     } catch (const Error& error) {
       evidence.problems.push_back(error.message());
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "tessera/base/error.h"
 #include "tessera/base/pickle.h"
@@ -25,18 +26,54 @@ struct Placed {
   std::int64_t message;     // p2p_seq_id
 };
 
+// Collectives and messages of a group before its first launch that is known; nothing where that is not known.
+struct Before {
+  std::optional<std::int64_t> collectives = {};
+  std::optional<std::int64_t> messages = {};
+};
+
+// Records that the ring lost are counted from the first collective that has a number: of `task` launches up to it,
+// `ordinal` are collectives.
+Before count_before(const Group& group, bool has_lost) {
+  if (!has_lost) return {0, 0};
+  const bool has_replays = std::ranges::any_of(group.launches, [](const Launch& each) { return each.replay != 0; });
+  std::int64_t collectives = 0;
+  std::int64_t messages = 0;
+  for (const Launch& launch : group.launches) {
+    if (launch.is_message()) {
+      ++messages;
+      continue;
+    }
+    ++collectives;
+    if (launch.ordinal == 0) continue;
+    const auto ordinal = static_cast<std::int64_t>(launch.ordinal);
+    const std::int64_t messages_before = static_cast<std::int64_t>(launch.task) - ordinal - messages;
+    Before before{.collectives = std::max<std::int64_t>(ordinal - collectives, 0)};
+    if (!has_replays && launch.task != 0 && messages_before >= 0) before.messages = messages_before;
+    return before;
+  }
+  return {};
+}
+
+// Launches whose number was lost with the records before them are left out. Messages are numbered by their launch
+// then, as all operations of the group are.
 std::vector<Placed> placed_launches(const Rank& rank) {
   std::vector<Placed> placed;
   for (std::size_t i = 0; i < rank.groups.size(); ++i) {
-    std::int64_t collective = 0;
-    std::int64_t message = 0;
-    for (const Launch& launch : rank.groups[i].launches) {
+    const Group& group = rank.groups[i];
+    const bool has_lost = rank.lost > 0 || (!group.launches.empty() && group.launches.front().task > 1);
+    auto [collective, message] = count_before(group, has_lost);
+    for (const Launch& launch : group.launches) {
       if (launch.is_message()) {
-        ++message;
+        if (message) ++*message;
+      } else if (launch.ordinal != 0) {
+        collective = static_cast<std::int64_t>(launch.ordinal);
+      } else if (collective) {
+        ++*collective;
       } else {
-        collective = launch.ordinal != 0 ? static_cast<std::int64_t>(launch.ordinal) : collective + 1;
+        continue;
       }
-      placed.push_back({&launch, &rank.groups[i], i, collective, message});
+      placed.push_back({&launch, &group, i, collective.value_or(0), message.value_or(launch.task)});
     }
   }
   const auto when = [](const Placed& each) {
@@ -46,13 +83,15 @@ std::vector<Placed> placed_launches(const Rank& rank) {
   return placed;
 }
 
-// Sizes of what a rank gives and gets, as PyTorch's own operations have them.
+// Sizes of what a rank gives and gets, as PyTorch's own operations have them. PyTorch's analyzer knows even parts
+// alone: sizes of uneven ones are 0, and the count of this rank is under our key.
 std::pair<std::int64_t, std::int64_t> sizes_of(const Operation& operation, const Group& group) {
   const auto size = static_cast<std::int64_t>(group.ranks.size());
   const std::int64_t count = operation.count;
   std::int64_t all = 0;
   if (__builtin_mul_overflow(count, size, &all)) all = count;
   const std::string kind = detail::torch_operation(operation.kind);
+  if (operation.parts != 0 && operation.kind != "permute") return {0, 0};
   if (kind == "_all_gather_base" || kind == "gather") return {count, all};
   if (kind == "_reduce_scatter_base" || kind == "scatter") return {all, count};
   if (kind == "all_to_all") return {all, all};

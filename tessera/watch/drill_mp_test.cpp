@@ -41,9 +41,10 @@ INSTANTIATE_TEST_SUITE_P(
     Faults, DrillOf,
     ::testing::Values(Case{"skip by rank 0", DrillForm::kProcesses}, Case{"skip by rank 0", DrillForm::kThreads},
                       Case{"other size in a subgroup", DrillForm::kThreads}, Case{"killed", DrillForm::kProcesses},
-                      Case{"stopped", DrillForm::kProcesses}, Case{"data loader stuck", DrillForm::kProcesses},
-                      Case{"circle of receives", DrillForm::kThreads}, Case{"out of memory", DrillForm::kThreads},
-                      Case{"no fault", DrillForm::kProcesses},
+                      Case{"a signal does not come", DrillForm::kProcesses},
+                      Case{"stuck before a subgroup", DrillForm::kProcesses}, Case{"stopped", DrillForm::kProcesses},
+                      Case{"data loader stuck", DrillForm::kProcesses}, Case{"circle of receives", DrillForm::kThreads},
+                      Case{"out of memory", DrillForm::kThreads}, Case{"no fault", DrillForm::kProcesses},
                       Case{"uneven traffic of a pipeline", DrillForm::kThreads}));
 
 TEST(Drill, HasFortyFaultsOnFourToEightRanks) {

@@ -6,14 +6,13 @@
 
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/mutant.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/record/explain.h"
 #include "tessera/record/read_run.h"
 #include "tessera/watch/detail/told_report.h"
@@ -23,11 +22,12 @@ namespace {
 
 constexpr const char* kText = "/explain.txt";
 constexpr const char* kJson = "/explain.json";
+constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 28;  // of a report that is read
 constexpr const char* kClaim = "/explain.claim";
 
 bool is_there(const std::string& path, ReportTime since) {
   struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0) return false;
+  if (::lstat(path.c_str(), &info) != 0) return false;
   const auto made = std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
   return made > since.time_since_epoch() || TESSERA_MUTANT("watch.old_report_taken");
 }
@@ -50,9 +50,13 @@ ReportTime report_time() {
 
 std::optional<Report> find_report(const std::string& run_dir, ReportTime since) {
   if (!is_there(run_dir + kJson, since)) return std::nullopt;
-  std::stringstream text;
-  text << std::ifstream(run_dir + kJson).rdbuf();
-  const auto json = nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  std::string text;
+  try {
+    text = read_regular_file(run_dir + kJson, kMostNbytes);
+  } catch (const IoError&) {
+    return std::nullopt;
+  }
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto verdict = json.is_object() ? json.find("verdict") : json.end();
   if (verdict == json.end() || !verdict->is_object()) return std::nullopt;
   const auto member = [&](const char* name) {
@@ -87,8 +91,8 @@ detail::ToldReport detail::make_report(const record::Evidence& evidence, const s
       data = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
     }
     // Who waits for the report waits for the second file.
-    write_file(run_dir + kText, told.text);
-    write_file(run_dir + kJson, data);
+    write_file(run_dir + kText, told.text, FileKind::kRun);
+    write_file(run_dir + kJson, data, FileKind::kRun);
     told.report.path = run_dir + kText;
   }
   const bool is_none = found.verdict.fault == record::Fault::kNone && !words.empty();
@@ -100,14 +104,15 @@ detail::ToldReport detail::make_report(const record::Evidence& evidence, const s
 void detail::write_heard_report(const std::string& run_dir, const ToldReport& told, const std::string& where) {
   const nlohmann::ordered_json json = {{"verdict", {{"fault", told.report.fault}, {"sentence", told.report.sentence}}},
                                        {"whole", where}};
-  write_file(run_dir + kText, told.text + (where.empty() ? "" : "the whole report: " + where + "\n"));
-  write_file(run_dir + kJson, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  write_file(run_dir + kText, told.text + (where.empty() ? "" : "the whole report: " + where + "\n"), FileKind::kRun);
+  write_file(run_dir + kJson, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n",
+             FileKind::kRun);
 }
 
 bool claim_report(const std::string& run_dir, ReportTime since) {
   const std::string path = run_dir + kClaim;
-  if (::access(path.c_str(), F_OK) == 0 && !is_there(path, since)) ::unlink(path.c_str());  // of a run before
-  const int claim = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (!is_there(path, since)) ::unlink(path.c_str());  // of a run before, if there is one
+  const int claim = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (claim >= 0) ::close(claim);
   return claim >= 0 || TESSERA_MUTANT("watch.claim_ignored");
 }

@@ -169,7 +169,7 @@ TEST_F(SummariesOfRanks, ARankThatEndedSoonerIsNamed) {
 
 TEST_F(SummariesOfRanks, AStoreWhoseHostIsStoppedHoldsUpNobody) {
   // Rank 0 hosts it, at a port that was free a moment ago.
-  store = "tcp://127.0.0.1:" + std::to_string(comm::TcpStoreServer({}).port());
+  store = "tcp://127.0.0.1:" + std::to_string(comm::TcpStoreServer({.secret = "free port"}).port());
   is_told_before_the_end = false;
   run(
       [](int rank) {

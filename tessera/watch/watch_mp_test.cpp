@@ -23,6 +23,7 @@
 #include "tessera/comm/store/detail/descriptor.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
+#include "tessera/watch/detail/watchdog.h"
 #include "tessera/watch/report.h"
 #include "tessera/watch/testing/ranks.h"
 #include "tessera/watch/watchdog.h"
@@ -41,6 +42,9 @@ constexpr int kCulprit = 1;
 
 // Where the launcher writes, for a rank that waits for its words.
 constexpr const char* kErrors = "WATCH_ERRORS";
+
+// What is said of a rank that is late.
+constexpr const char* kLate = "s for rank 1 in collective 2 of group world (barrier";
 
 int rank() { return current_place().rank.value(); }
 ProcessGroup start(std::chrono::nanoseconds deadline) {
@@ -67,6 +71,15 @@ void be_killed_twice() {
   barrier(comm::world());
 }
 
+// It comes once the others have said that they wait for it.
+void be_late() {
+  detail::Watchdog::of_process()->set_notice_delays({.first = 200ms, .next = 200ms});
+  const ProcessGroup world = start(60s);
+  while (rank() == kCulprit && content(std::getenv(kErrors)).find(kLate) == std::string::npos)
+    std::this_thread::yield();
+  barrier(world);
+}
+
 // What a rank does, by the name of the case.
 const std::map<std::string, std::function<void()>>& programs() {
   static const std::map<std::string, std::function<void()>> all = {
@@ -81,6 +94,7 @@ const std::map<std::string, std::function<void()>>& programs() {
          if (rank() == kCulprit) be_stuck();
          barrier(world);
        }},
+      {"late", be_late},
       {"stopped",
        [] {
          const ProcessGroup world = start(500ms);
@@ -242,6 +256,22 @@ class Watched : public ::testing::Test {
   std::string run_dir;
   std::string said;
 };
+
+TEST_F(Watched, ARankThatIsLateIsNamedByARankThatWaits) {
+  EXPECT_EQ(run("late").exit_code, 0) << said;
+  EXPECT_GE(count(kLate), 1u) << said;
+  EXPECT_FALSE(find_report(run_dir, ReportTime()).has_value()) << "it is no error";
+}
+
+TEST(WaitLine, WithoutRecordsTheFirstTwoRanksSpeak) {
+  detail::LongWait wait{
+      .rank = 4, .group = "half", .ranks = {4, 6, 7}, .operation = "barrier", .waited = 10s, .run_dir = ""};
+  EXPECT_EQ(detail::wait_line(wait, {}), "waiting 10 s for other ranks in barrier of group half");
+  wait.rank = 6;
+  EXPECT_EQ(detail::wait_line(wait, {}), "waiting 10 s for other ranks in barrier of group half");
+  wait.rank = 7;
+  EXPECT_EQ(detail::wait_line(wait, {}), "");
+}
 
 TEST_F(Watched, ARunThatGoesWellIsNotTalkedAbout) {
   EXPECT_EQ(run("well").exit_code, 0);

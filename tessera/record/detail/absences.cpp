@@ -194,6 +194,7 @@ class Absences {
 
   // What the member asked for and its stream has not come to, that would be this meeting.
   [[nodiscard]] const Launch* pending_for(const Meeting& meeting, const Member& member) const {
+    if (meeting.is_signal) return nullptr;
     if (!meeting.is_message) {
       const auto found = std::find_if(member.pending.begin(), member.pending.end(),
                                       [&](const Numbered& one) { return one.ordinal == meeting.ordinal; });
@@ -315,9 +316,22 @@ class Absences {
                          visible(memory.device), format_bytes(memory.refused_nbytes), format_bytes(memory.live_nbytes),
                          what, where, end);
     }
+    if (meeting.is_signal) return signal_sentence(meeting) + where;
     const bool has_joined = group_of(meeting).members[root.member].is_seen();
     return fmt::format("{} did not come to {}: {}{}{}", who, what, has_joined ? "" : "it has not joined the group; ",
                        where, end);
+  }
+
+  // "rank 0 waits for signal 3 on channel 1 of pool 'grads' (group world) from rank 2, for 31 s; rank 2: ".
+  [[nodiscard]] std::string signal_sentence(const Meeting& meeting) const {
+    const GroupView& group = group_of(meeting);
+    const Waiter& waiter = meeting.waiters.front();
+    const int peer = group.members[static_cast<std::size_t>(waiter.message->peer)].rank;
+    return fmt::format(
+        "rank {} waits for signal {} on channel {} of pool '{}' (group {}) from rank {}, for {}; rank {} has not put "
+        "it: ",
+        group.members[waiter.member].rank, meeting.ordinal, waiter.message->channel, visible(waiter.launch->label),
+        visible(group.name), peer, text_of_duration(waiter.waited_ns), peer);
   }
 
   static std::string stream_text(const Rank& rank, const Launch& asked) {

@@ -130,6 +130,28 @@ bool GroupBuilder::add_begun(const Holder& holder, std::uint64_t sequence, std::
   return true;
 }
 
+template <class Holder>
+bool GroupBuilder::add_signal_wait(const Holder& holder, std::int64_t ended_ns) {
+  const auto peer = static_cast<int>(integer_in(holder, "peer"));
+  const std::int64_t channel = integer_in(holder, "channel");
+  const std::uint64_t failure = number_in(holder, "failure");
+  if (peer < 0 || peer >= static_cast<int>(group_.ranks.size()) || channel < 0) return false;
+  Launch wait{.sequence = 0,
+              .ordinal = number_in(holder, "number"),
+              .operations = {{.kind = text_in(holder, "what"), .peer = peer, .channel = static_cast<int>(channel)}},
+              .stage = failure == 0 ? Stage::kBegun : Stage::kFailed,
+              .asked_ns = integer_in(holder, "when"),
+              .begun_ns = integer_in(holder, "when"),
+              .ended_ns = failure == 0 ? 0 : ended_ns,
+              .failure = failure_text(failure),
+              .label = text_in(holder, "pool")};
+  group_.signals.push_back(std::move(wait));
+  return true;
+}
+
+bool GroupBuilder::add_signal(const probe::Record& record) { return add_signal_wait(record, record.wall_ns); }
+bool GroupBuilder::add_signal_row(const probe::RowInfo& row) { return add_signal_wait(row, 0); }
+
 bool GroupBuilder::add_begin(const probe::Record& record) {
   return add_begun(record, number_in(record, "sequence"), record.wall_ns);
 }

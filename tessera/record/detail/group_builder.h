@@ -37,6 +37,8 @@ class GroupBuilder {
   bool add_asked_row(const probe::RowInfo& row);
   bool add_running_row(const probe::RowInfo& row);
   bool add_replay_row(const probe::RowInfo& row);
+  bool add_signal(const probe::Record& record);
+  bool add_signal_row(const probe::RowInfo& row);
 
   /// The group with its last launches.
   Group finish(std::size_t last_launches);
@@ -74,6 +76,8 @@ class GroupBuilder {
   std::optional<Operation> operation_in(const Holder& holder) const;
   template <class Holder>
   bool add_begun(const Holder& holder, std::uint64_t sequence, std::int64_t when_ns);
+  template <class Holder>
+  bool add_signal_wait(const Holder& holder, std::int64_t ended_ns);
   static void take_ask(Launch& launch, const Asked& asked, std::size_t expected);
   [[nodiscard]] Launch begun_launch(std::uint64_t sequence, const Begun& begun) const;
   [[nodiscard]] std::vector<Launch> waiting_launches(std::uint32_t last_begun) const;

@@ -1,13 +1,13 @@
 #include "tessera/record/detail/launch_file.h"
 
+#include <csignal>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
+#include "tessera/base/regular_file.h"
 
 namespace tessera::record::detail {
 namespace {
@@ -40,6 +40,19 @@ std::int64_t time_at(const Json& in, const char* name) {
   return static_cast<std::int64_t>(::timegm(&parts)) * 1'000'000'000;
 }
 
+// The reason for which the launcher sent the signal that ended this rank. A rank that exits after a request to end was
+// ended by that request.
+std::string sent_for(const Json& rank, std::int64_t code, std::int64_t signal) {
+  const Json* signals = find(rank, "signals");
+  if (signals == nullptr || !signals->is_array()) return {};
+  for (const Json& sent : *signals) {
+    const std::int64_t number = integer_at(sent, "signal");
+    const bool asks_to_end = number == SIGTERM || number == SIGINT || number == SIGHUP;
+    if (signal != 0 ? number == signal : code != 0 && asks_to_end) return text_at(sent, "text");
+  }
+  return {};
+}
+
 std::optional<LaunchedEnd> end_of(const Json& rank) {
   if (find(rank, "end") == nullptr) return std::nullopt;
   const std::int64_t code = integer_at(rank, "exit_code");
@@ -47,7 +60,8 @@ std::optional<LaunchedEnd> end_of(const Json& rank) {
   return LaunchedEnd{.exit_code = code >= 0 && code < 256 ? static_cast<int>(code) : 255,
                      .signal = signal > 0 && signal < 128 ? static_cast<int>(signal) : 0,
                      .words = text_at(rank, "end"),
-                     .time_ns = time_at(rank, "time")};
+                     .time_ns = time_at(rank, "time"),
+                     .sent_for = sent_for(rank, code, signal)};
 }
 
 LaunchFile read_json(const Json& json) {
@@ -76,13 +90,13 @@ LaunchFile read_json(const Json& json) {
 std::optional<LaunchFile> read_launch_file(const std::string& path, std::vector<std::string>& problems) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
-  const std::uintmax_t nbytes = std::filesystem::file_size(path, error);
-  if (error || nbytes > kMostBytes) {
-    problems.push_back(concat(path, ": ", error ? error.message() : "larger than any launch.json", "; left out"));
+  std::string text;
+  try {
+    text = read_regular_file(path, kMostBytes);
+  } catch (const IoError& problem) {
+    problems.push_back(concat(problem.message(), "; left out"));
     return std::nullopt;
   }
-  std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   const Json json = tessera::detail::json_depth(text) > kMostDepth ? Json() : Json::parse(text, nullptr, false);
   if (json.is_discarded()) {
     problems.push_back(concat(path, ": no JSON, or cut off; how ranks ended as their launcher saw it is not known"));

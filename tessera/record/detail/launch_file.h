@@ -12,10 +12,11 @@ namespace tessera::record::detail {
 
 /// How the launcher saw a rank end.
 struct LaunchedEnd {
-  int exit_code = 0;         ///< what it exited with; 0 when killed by a signal
-  int signal = 0;            ///< that killed it; 0: it exited
-  std::string words = {};    ///< "was killed by signal 9 (Killed)"
-  std::int64_t time_ns = 0;  ///< since 1970, to a second; 0: not known
+  int exit_code = 0;          ///< what it exited with; 0 when killed by a signal
+  int signal = 0;             ///< that killed it; 0: it exited
+  std::string words = {};     ///< "was killed by signal 9 (Killed)"
+  std::int64_t time_ns = 0;   ///< since 1970, to a second; 0: not known
+  std::string sent_for = {};  ///< reason for which the launcher sent the signal that ended it; empty: it did not
 };
 /// A rank of the last start.
 struct LaunchedRank {

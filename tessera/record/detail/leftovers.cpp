@@ -64,6 +64,7 @@ void find_told(const Material& material, std::vector<Finding>& findings) {
   verdict.confidence = Confidence::kMedium;
   verdict.sentence = fmt::format("the run was ended from outside: {} was told to end by {}",
                                  text_of_ranks(numbers_of(told)), text_of_signal(told.front()->signal));
+  if (!told.front()->ended_by.empty()) verdict.sentence += ": " + first_line(told.front()->ended_by);
   verdict.advice = "ask whoever ended it: a person, a scheduler, a time limit; no rank did anything wrong before";
   findings.push_back(std::move(finding));
 }
@@ -152,7 +153,15 @@ void find_failed(const Material& material, std::vector<Finding>& findings) {
       std::find_if(victims.begin(), victims.end(), [](const Rank* rank) { return !rank->reason.empty(); });
   Finding finding{.waiting = victims.size(), .involved = numbers_of(victims)};
   Verdict& verdict = finding.verdict;
-  const bool is_mismatch = first != victims.end() && (*first)->reason.find("mismatch:") != std::string::npos;
+  // A rank that the launcher ended may have failed in the same operation.
+  std::map<std::string, std::vector<int>> by_group;
+  for (const auto& [number, rank] : material.overview.ranks) {
+    const Group* where = nullptr;
+    const Launch* failed = last_failure(*rank, where);
+    if (failed != nullptr && failed->failure == "mismatch") by_group[where->name].push_back(number);
+  }
+  const bool is_named = first != victims.end() && (*first)->reason.find("mismatch:") != std::string::npos;
+  const bool is_mismatch = is_named || !by_group.empty();
   verdict.fault = is_mismatch ? Fault::kMismatch : Fault::kUnknown;
   verdict.confidence = Confidence::kLow;
   const std::vector<const Rank*> missing = ranks_that(material, Standing::kMissing);
@@ -162,12 +171,6 @@ void find_failed(const Material& material, std::vector<Finding>& findings) {
   verdict.advice = missing.empty() ? "look at the output of the rank that the words name"
                                    : fmt::format("find the record file of {}", text_of_ranks(numbers_of(missing)));
   if (is_mismatch) {
-    std::map<std::string, std::vector<int>> by_group;
-    for (const Rank* rank : victims) {
-      const Group* where = nullptr;
-      const Launch* failed = last_failure(*rank, where);
-      if (failed != nullptr && failed->failure == "mismatch") by_group[where->name].push_back(rank->rank);
-    }
     if (by_group.size() == 1) verdict.group = by_group.begin()->first;
     tell_order_of_groups(by_group, verdict);
   }

@@ -33,7 +33,9 @@ std::string text_of_place(const Material& material, const Rank& rank, const Miss
       where = &group;
     }
   }
+  if (rank.is_unread) return "; its record is missing or cannot be read, so its last operation is not known";
   if (left_no_record(rank)) return " and left no record";
+  if (last == nullptr && rank.lost > 0) return "; its record does not hold its last operation";
   if (last == nullptr) return rank.groups.empty() ? " before it had joined a group" : " before its first operation";
   const std::string what = fmt::format("{} {} of group {}, {}", last->is_message() ? "message" : "collective",
                                        last->ordinal, visible(where->name), text_of(*last));
@@ -53,10 +55,14 @@ std::string text_of_memory(const Rank& rank) {
   return text;
 }
 
+// The error of the allocator names the limit that the kernel set on the process.
+bool has_address_limit(const Rank& rank) { return rank.reason.find("(ulimit -v)") != std::string::npos; }
+
 // What it did, without where.
 std::string text_of_end(const Rank& rank, Fault fault) {
   switch (fault) {
     case Fault::kOutOfMemory:
+      if (has_address_limit(rank)) return fmt::format("reached a limit of its process: {};", first_line(rank.reason));
       return "ran out of memory" + text_of_memory(rank) + (refusing_memory(rank) != nullptr ? "," : "");
     case Fault::kStopped: return "was stopped by a signal or a debugger";
     case Fault::kDied:
@@ -72,6 +78,7 @@ std::string advice_of(const Rank& rank, Fault fault) {
   const std::string record = rank.file.empty() ? "its output" : "its output and " + visible(rank.file);
   switch (fault) {
     case Fault::kOutOfMemory: {
+      if (has_address_limit(rank)) return fmt::format("raise the limit of rank {}: ulimit -v unlimited", rank.rank);
       const Memory* memory = refusing_memory(rank);
       if (memory == nullptr || memory->owners.empty())
         return fmt::format("see what rank {} keeps in memory: tessera memory", rank.rank);
@@ -80,6 +87,12 @@ std::string advice_of(const Rank& rank, Fault fault) {
                          visible(memory->device));
     }
     case Fault::kStopped:
+      if (rank.signal != 0) {
+        return fmt::format(
+            "find out what stopped process {} of rank {}, SIGSTOP or a debugger; the launcher killed it "
+            "later",
+            rank.pid, rank.rank);
+      }
       return rank.pid == 0 ? fmt::format("let rank {} go on: kill -CONT its process", rank.rank)
                            : fmt::format("let rank {} go on: kill -CONT {}{}", rank.rank, rank.pid,
                                          rank.host.empty() ? "" : " on " + visible(rank.host));
@@ -116,16 +129,33 @@ bool is_drawn_along(const Material& material, const Rank& rank, const std::unord
   return std::any_of(missed.begin(), missed.end(), [](const auto& one) { return one.second.is_absent; });
 }
 
+// The trainer stopped all ranks, and each exited with an error code for it.
+void find_stopped_training(const Material& material, std::vector<Finding>& findings) {
+  const std::string& reason = material.overview.evidence->stopped;
+  if (reason.empty()) return;
+  Finding finding{.strength = Strength::kSeen};
+  finding.verdict.fault = Fault::kFailed;
+  finding.verdict.sentence = "the trainer stopped the run: " + first_line(reason);
+  finding.verdict.advice =
+      "look at the loss before that step, and at the folder bad-step-N of the run directory, which holds its "
+      "parameters and gradients; a lower learning rate, gradient clipping or other data may help";
+  finding.verdict.confidence = Confidence::kHigh;
+  findings.push_back(std::move(finding));
+}
+
 }  // namespace
 
 void find_own_faults(const Material& material, std::vector<Finding>& findings) {
   const std::unordered_map<int, Missed> missed_by_rank = missed_ranks(material);
+  const bool is_stopped = !material.overview.evidence->stopped.empty();
+  find_stopped_training(material, findings);
   std::size_t added = 0;
   for (const Rank& rank : material.overview.evidence->ranks) {
     if (material.overview.find(rank.rank) != &rank || added == kMostFindings) continue;
     const Standing standing = material.overview.standings.at(rank.rank);
     if (standing != Standing::kGone && standing != Standing::kStopped) continue;
     if (is_drawn_along(material, rank, missed_by_rank)) continue;
+    if (is_stopped && rank.signal == 0 && !names_its_error(rank)) continue;
     const Fault fault = fault_of(rank);
     const auto at = missed_by_rank.find(rank.rank);
     const Missed missed = at == missed_by_rank.end() ? Missed{} : at->second;
@@ -144,8 +174,10 @@ void find_own_faults(const Material& material, std::vector<Finding>& findings) {
     verdict.sentence += text_of_waiting(missed.waiting, 1);
     verdict.advice = advice_of(rank, fault);
     const bool is_bare = rank.state == RankState::kDied && rank.signal == 0;
-    verdict.confidence =
-        is_bare || (fault == Fault::kFailed && rank.reason.empty()) ? Confidence::kMedium : Confidence::kHigh;
+    // That memory ran out is a conclusion if the rank left an exit code and no error.
+    const bool is_concluded = fault == Fault::kOutOfMemory && !names_its_error(rank);
+    const bool is_unnamed = fault == Fault::kFailed && rank.reason.empty();
+    verdict.confidence = is_bare || is_concluded || is_unnamed ? Confidence::kMedium : Confidence::kHigh;
     findings.push_back(std::move(finding));
     ++added;
   }

@@ -36,6 +36,7 @@ class GroupsReader {
     for_each_row("comm_asked", [&](const RowInfo& row) { return add_to_group(row, &GroupBuilder::add_asked_row); });
     for_each_row("comm_running", [&](const RowInfo& row) { return add_to_group(row, &GroupBuilder::add_running_row); });
     for_each_row("comm_replay", [&](const RowInfo& row) { return add_to_group(row, &GroupBuilder::add_replay_row); });
+    for_each_row("comm_signal", [&](const RowInfo& row) { return add_to_group(row, &GroupBuilder::add_signal_row); });
     if (senseless_ > 0)
       problem(concat(senseless_, " records or rows of communication make no sense; left out, and the others read"));
     std::vector<Group> groups;
@@ -106,7 +107,8 @@ class GroupsReader {
     static constexpr std::pair<std::string_view, Add> kKinds[] = {{"comm_operation", &GroupBuilder::add_operation},
                                                                   {"comm_begin", &GroupBuilder::add_begin},
                                                                   {"comm_replay", &GroupBuilder::add_replay},
-                                                                  {"comm_end", &GroupBuilder::add_end}};
+                                                                  {"comm_end", &GroupBuilder::add_end},
+                                                                  {"comm_signal", &GroupBuilder::add_signal}};
     for (const probe::RecordRef& ref : file_.records()) {
       if (!is_comm(ref)) continue;
       if (skipped > 0) {

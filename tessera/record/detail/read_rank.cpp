@@ -47,13 +47,15 @@ std::map<std::string, std::string> thread_names(const RecordFile& file) {
   return names;
 }
 
-// What was refused last, unless as much was given later: whoever asked got over it.
-std::uint64_t refused_nbytes(const memory::Snapshot& snapshot) {
-  std::uint64_t refused = 0;
+// The last request that failed. Returns nullptr if as much was allocated later, or anything for the same stream: the
+// program handled the error.
+const memory::TraceEntry* last_refusal(const memory::Snapshot& snapshot) {
+  const memory::TraceEntry* refused = nullptr;
   for (const memory::TraceEntry& event : snapshot.trace) {
-    if (event.action == memory::Action::kOutOfMemory) refused = event.nbytes;
-    const bool is_over = event.action == memory::Action::kAlloc && event.nbytes >= refused;
-    if (is_over && !TESSERA_MUTANT("record.refusal_never_over")) refused = 0;
+    if (event.action == memory::Action::kOutOfMemory) refused = &event;
+    if (refused == nullptr || event.action != memory::Action::kAlloc) continue;
+    const bool is_over = event.nbytes >= refused->nbytes || event.stream == refused->stream;
+    if (is_over && !TESSERA_MUTANT("record.refusal_never_over")) refused = nullptr;
   }
   return refused;
 }
@@ -136,7 +138,10 @@ std::vector<Memory> read_memory(const RecordFile& file, std::vector<std::string>
     const memory::Totals totals = snapshot.totals();
     device.live_nbytes += totals.live_nbytes;
     device.mapped_nbytes += totals.reserved_nbytes;
-    if (const std::uint64_t refused = refused_nbytes(snapshot); refused != 0) device.refused_nbytes = refused;
+    if (const memory::TraceEntry* refused = last_refusal(snapshot); refused != nullptr) {
+      device.refused_nbytes = refused->nbytes;
+      device.refused_ns = refused->time_ns;
+    }
     for (const memory::SegmentView& segment : snapshot.segments) {
       for (const memory::BlockView& block : segment.blocks) {
         if (block.state != memory::BlockState::kLive || block.requested_nbytes == 0) continue;

@@ -160,6 +160,16 @@ bool is_after(const std::vector<RunFile>& files, const LaunchFile& launch, int t
   });
 }
 
+// Removes the files of processes that this launch did not start, as those of a launcher that lost a race for the
+// directory. A launch whose ranks run under other process ids, as behind a script, keeps all files.
+void leave_out_strangers(std::vector<RunFile>& files, const LaunchFile& launch) {
+  const auto is_launched = [&](const RunFile& file) {
+    return std::ranges::any_of(launch.by_rank, [&](const auto& each) { return each.second.pid == file.process.pid; });
+  };
+  if (std::ranges::none_of(files, is_launched)) return;
+  std::erase_if(files, [&](const RunFile& file) { return file.process.pid != 0 && !is_launched(file); });
+}
+
 std::vector<RunFile> all_files(const std::string& directory, std::vector<std::string>& problems) {
   std::vector<RunFile> all;
   std::error_code error;
@@ -190,6 +200,7 @@ RunFiles find_run_files(const std::string& directory, const LaunchFile* launch, 
     launch = nullptr;
   }
   std::erase_if(all, [&](const RunFile& file) { return file.began_ns < since_ns; });
+  if (launch != nullptr) leave_out_strangers(all, *launch);
   found.world_size = launch != nullptr && launch->ranks > 0 ? launch->ranks : chosen_size(all, trained_size);
   if (const int smaller = launch != nullptr ? smaller_size(all, *launch) : 0; smaller > 0) {
     found.larger_size = found.world_size;

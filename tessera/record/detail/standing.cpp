@@ -37,14 +37,27 @@ bool is_of_launcher(std::string_view reason) {
 }
 
 bool has_failed_by_others(const Rank& rank) {
+  const auto is_failed = [](const Making& making) {
+    return making.stage == Stage::kFailed && (making.failure == "timeout" || making.failure == "aborted");
+  };
+  if (std::ranges::any_of(rank.makings, is_failed)) return true;
   return std::any_of(rank.groups.begin(), rank.groups.end(), [](const Group& group) {
     return std::any_of(group.launches.begin(), group.launches.end(), failed_by_others);
   });
 }
 
+// Returns true if the rank enqueued an operation or opened an annotation after this time.
+bool went_on_since(const Rank& rank, std::int64_t time_ns) {
+  if (time_ns == 0) return false;
+  const auto is_later = [&](const Launch& launch) { return launch.asked_ns > time_ns; };
+  return std::ranges::any_of(rank.marks, [&](const Mark& mark) { return mark.since_ns > time_ns; }) ||
+         std::ranges::any_of(rank.groups,
+                             [&](const Group& group) { return std::ranges::any_of(group.launches, is_later); });
+}
+
 // Whether its own words lay it on others; nothing: they do not say.
 std::optional<bool> blames_others(const Rank& rank) {
-  if (rank.reason.empty() || is_of_launcher(rank.reason)) return std::nullopt;
+  if (!names_its_error(rank)) return std::nullopt;
   const std::string_view kind = kind_named(rank.reason);
   if (kind == "timeout" || kind == "aborted") return true;
   if (rank.reason.find("deadlock: every participant waits") != std::string::npos) return true;  // ranks in turns
@@ -59,12 +72,14 @@ bool failed_by_others(const Launch& launch) {
 }
 
 bool left_no_record(const Rank& rank) {
-  return rank.state == RankState::kMissing || (rank.file.empty() && rank.groups.empty());
+  return rank.state == RankState::kMissing || rank.is_unread || (rank.file.empty() && rank.groups.empty());
 }
 
 Standing standing_of(const Rank& rank) {
   // Of one without a record its launcher knows that it ended, and not whether others made it.
-  const bool is_by_itself = rank.signal == 0 || rank.signal == kSigAbrt;
+  // The launcher may kill a rank that has recorded its failure and is about to exit.
+  const bool had_failed = rank.state == RankState::kFailed && rank.signal != 0 && !rank.ended_by.empty();
+  const bool is_by_itself = had_failed || (rank.ended_by.empty() && (rank.signal == 0 || rank.signal == kSigAbrt));
   if (left_no_record(rank) && is_of_launcher(rank.reason) && is_by_itself) return Standing::kMissing;
   switch (rank.state) {
     case RankState::kStopped: return Standing::kStopped;
@@ -75,6 +90,9 @@ Standing standing_of(const Rank& rank) {
     case RankState::kFailed:
     case RankState::kDied: break;
   }
+  if (!rank.ended_by.empty() && !had_failed && !names_its_error(rank)) {
+    return rank.signal == 0 && has_failed_by_others(rank) ? Standing::kVictim : Standing::kTold;
+  }
   if (rank.signal == kSigTerm || rank.signal == kSigInt || rank.signal == kSigHup) return Standing::kTold;
   if (const std::optional<bool> others = blames_others(rank)) return *others ? Standing::kVictim : Standing::kGone;
   // An error that nobody caught ends a process by SIGABRT or an exit code: what failed before it says why.
@@ -82,17 +100,21 @@ Standing standing_of(const Rank& rank) {
 }
 
 const Memory* refusing_memory(const Rank& rank) {
-  const auto found = std::max_element(rank.memory.begin(), rank.memory.end(), [](const Memory& a, const Memory& b) {
-    return a.refused_nbytes < b.refused_nbytes;
-  });
-  return found == rank.memory.end() || found->refused_nbytes == 0 ? nullptr : &*found;
+  const Memory* found = nullptr;
+  for (const Memory& memory : rank.memory) {
+    if (memory.refused_nbytes == 0 || went_on_since(rank, memory.refused_ns)) continue;
+    if (found == nullptr || memory.refused_nbytes > found->refused_nbytes) found = &memory;
+  }
+  return found;
 }
+
+bool names_its_error(const Rank& rank) { return !rank.reason.empty() && !is_of_launcher(rank.reason); }
 
 bool ran_out_of_memory(const Rank& rank) {
   if (rank.state != RankState::kFailed && rank.state != RankState::kDied) return false;
   const std::string_view kind = kind_named(rank.reason);
   if (!kind.empty()) return kind == "out of memory";
-  if (!rank.reason.empty() && !is_of_launcher(rank.reason)) {
+  if (names_its_error(rank)) {
     return rank.reason.find("out of memory") != std::string::npos || rank.reason.find("bad_alloc") != std::string::npos;
   }
   return refusing_memory(rank) != nullptr && (rank.signal == 0 || rank.signal == kSigAbrt);

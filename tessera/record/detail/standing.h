@@ -12,7 +12,7 @@ enum class Standing : std::uint8_t {
   kAtWork,   ///< it runs, or is not known to have ended
   kEnded,    ///< it ended in order
   kVictim,   ///< it ended because of others: a deadline, an abort or a difference in a group
-  kTold,     ///< somebody told it to end: SIGTERM
+  kTold,     ///< it was told to end by SIGTERM, or the launcher killed it
   kStopped,  ///< its process was stopped
   kGone,     ///< it died, or failed by an error of its own
   kMissing,  ///< nothing is known of it
@@ -26,7 +26,9 @@ bool left_no_record(const Rank& rank);
 bool failed_by_others(const Launch& launch);
 /// Whether its memory ran out, and that ended it.
 bool ran_out_of_memory(const Rank& rank);
-/// The device that refused memory; null: none did.
+/// Returns the device whose memory ran out, or nullptr. An error after which the rank continued does not count.
 const Memory* refusing_memory(const Rank& rank);
+/// Returns true if the rank left the words of an error, more than the code or signal it ended with.
+bool names_its_error(const Rank& rank);
 
 }  // namespace tessera::record::detail

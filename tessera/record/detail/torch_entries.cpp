@@ -115,7 +115,8 @@ Launch launch_of(const PickleValue& entry, const Operation& operation) {
 
 class DumpReader {
  public:
-  DumpReader(const PickleValue& dump, std::string path) : dump_(dump), path_(std::move(path)) {}
+  DumpReader(const PickleValue& dump, std::uint64_t nbytes, std::string path)
+      : dump_(dump), path_(std::move(path)), work_left_(most_work(nbytes)) {}
 
   Rank read(int number, std::vector<std::string>& problems) {
     check_version();
@@ -142,6 +143,48 @@ class DumpReader {
     std::pair<bool, std::int64_t> last = {false, -1};  // of the last entry: whether a message; its number
   };
 
+  // A file of a few bytes an entry can name one large value as often as it likes. What is read of all entries together
+  // is therefore bounded by the size of the file.
+  static std::uint64_t most_work(std::uint64_t nbytes) {
+    constexpr std::uint64_t kMost = std::uint64_t{1} << 32;
+    return std::min(kMost, (std::uint64_t{1} << 20) + 256 * std::min(nbytes, kMost));
+  }
+  void charge(std::uint64_t work) {
+    TESSERA_CHECK_AS(IoError, work <= work_left_, "pickle ", path_,
+                     ": must not name large values again and again; no flight recorder wrote it");
+    work_left_ -= work;
+  }
+  // The work of reading a value: its text is copied, its keys are looked through.
+  void charge(const PickleValue& value, int depth) {
+    constexpr std::uint64_t kCopies = 16;
+    constexpr std::uint64_t kLooks = 32;
+    charge(1);
+    if (const std::string* text = value.text()) charge(kCopies * text->size());
+    if (depth == 0) return;
+    if (const PickleList* list = value.list()) {
+      charge(list->size());
+      for (const PickleValue& each : *list) charge(each, depth - 1);
+    }
+    if (const PickleDict* dict = value.dict()) {
+      charge(kLooks * dict->size());
+      for (const auto& [key, each] : *dict) charge(each, depth - 1);
+    }
+  }
+  // Of frames only the first is read.
+  void charge_entry(const PickleValue& entry) {
+    const PickleDict* dict = entry.dict();
+    if (dict == nullptr) return;
+    charge(32 * dict->size());
+    for (const auto& [key, value] : *dict) {
+      const std::string* name = key.text();
+      if (name == nullptr || *name != "frames" || value.list() == nullptr) {
+        charge(value, 2);
+      } else if (!value.list()->empty()) {
+        charge(value.list()->front(), 1);
+      }
+    }
+  }
+
   void check_version() const {
     TESSERA_CHECK_AS(IoError, dump_.dict() != nullptr, "pickle ", path_, ": no dict, so no flight recorder wrote it");
     const std::string version = text_at(dump_, "version");
@@ -158,6 +201,7 @@ class DumpReader {
     for (const auto& [key, config] : *groups) {
       const std::string* name = key.text();
       if (name == nullptr) continue;
+      charge(config, 1);
       const std::string description = text_at(config, "desc");
       const bool says_more = !description.empty() && description != *name && description != "undefined";
       Building& building = groups_[*name];
@@ -176,6 +220,7 @@ class DumpReader {
   }
 
   void add_entry(const PickleValue& entry) {
+    charge_entry(entry);
     Building* building = group_of(entry);
     const ProfilingName name = parse_profiling_name(text_at(entry, "profiling_name"));
     if (building == nullptr || name.operation.empty()) {
@@ -245,6 +290,7 @@ class DumpReader {
 
   const PickleValue& dump_;
   std::string path_;
+  std::uint64_t work_left_;
   std::map<std::string, Building> groups_;
   std::size_t senseless_ = 0;
   std::int64_t first_record_ = -1;
@@ -253,8 +299,9 @@ class DumpReader {
 
 }  // namespace
 
-Rank read_torch_rank(const PickleValue& dump, int rank, const std::string& path, std::vector<std::string>& problems) {
-  return DumpReader(dump, path).read(rank, problems);
+Rank read_torch_rank(const PickleValue& dump, std::uint64_t nbytes, int rank, const std::string& path,
+                     std::vector<std::string>& problems) {
+  return DumpReader(dump, nbytes, path).read(rank, problems);
 }
 
 bool settle_group(Group& group, int rank, int world_size) {

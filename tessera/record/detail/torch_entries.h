@@ -17,8 +17,10 @@ namespace tessera::record::detail {
 inline constexpr const char* kOwnKey = "tessera";
 
 /// The rank of a dump. IoError when it is none, or of another version; entries that make no sense are left out, counted
-/// in `problems`.
-Rank read_torch_rank(const PickleValue& dump, int rank, const std::string& path, std::vector<std::string>& problems);
+/// in `problems`. The work is bounded by `nbytes`, the size of the file: IoError if entries share values that take
+/// more.
+Rank read_torch_rank(const PickleValue& dump, std::uint64_t nbytes, int rank, const std::string& path,
+                     std::vector<std::string>& problems);
 /// Gives a group its ranks, if its dump did not, and this rank its place in it. False: the rank is not in it.
 bool settle_group(Group& group, int rank, int world_size);
 

@@ -3,9 +3,9 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "tessera/base/error.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/record/detail/launch_file.h"
 
 namespace tessera::record::detail {
@@ -58,9 +58,11 @@ MeshSizes trained_mesh(const std::string& directory) {
   const std::string path = directory + "/config.toml";
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return {};
-  if (const std::uintmax_t nbytes = std::filesystem::file_size(path, error); error || nbytes > kMostBytes) return {};
-  std::ifstream in(path, std::ios::binary);
-  return mesh_of_toml(std::string((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>()));
+  try {
+    return mesh_of_toml(read_regular_file(path, kMostBytes));
+  } catch (const IoError&) {
+    return {};
+  }
 }
 
 }  // namespace tessera::record::detail

@@ -47,6 +47,7 @@ class Gathering {
     for (std::size_t i = 0; i < overview_.groups.size(); ++i) {
       add_collectives(i);
       add_messages(i);
+      add_signals(i);
     }
     for (std::size_t i = 0; i < graph_.meetings.size(); ++i) {
       Meeting& meeting = graph_.meetings[i];
@@ -171,6 +172,24 @@ class Gathering {
                                 (peer.known == nullptr || peer.known->lost == 0 || there != come[one.peer].end());
           (is_known || is_gone(peer) ? meeting.absent : meeting.unsure).push_back(one.peer);
         }
+        graph_.meetings.push_back(std::move(meeting));
+      }
+    }
+  }
+  // A rank that waits for a signal waits for the peer alone, which has not put it.
+  void add_signals(std::size_t index) {
+    const GroupView& group = overview_.groups[index];
+    for (std::size_t i = 0; i < group.members.size(); ++i) {
+      if (!group.members[i].is_seen()) continue;
+      for (const Launch& one : group.members[i].group->signals) {
+        if (one.operations.empty() || !is_waiting(one, is_deadlock_)) continue;
+        const Operation& operation = one.operations.front();
+        const auto at = static_cast<std::size_t>(operation.peer);
+        if (operation.peer < 0 || at >= group.members.size() || at == i) continue;
+        Meeting meeting{.group = index, .ordinal = one.ordinal, .is_message = true, .is_signal = true};
+        meeting.waiters.push_back({i, &one, &operation, waited(group.members[i].rank, one)});
+        const Member& peer = group.members[at];
+        (peer.is_seen() || is_gone(peer) ? meeting.absent : meeting.unsure).push_back(at);
         graph_.meetings.push_back(std::move(meeting));
       }
     }
@@ -378,7 +397,7 @@ std::string text_of(const Overview& overview, const Meeting& meeting) {
   const Waiter& first = meeting.waiters.front();
   if (first.message == nullptr) return fmt::format("collective {}, {}", meeting.ordinal, text_of(*first.launch));
   const GroupView& group = overview.groups[meeting.group];
-  std::string text = fmt::format("message {}, ", meeting.ordinal);
+  std::string text = fmt::format("{} {}, ", meeting.is_signal ? "signal" : "message", meeting.ordinal);
   Operation operation = *first.message;
   const auto place = static_cast<std::size_t>(operation.peer);
   if (operation.peer >= 0 && place < group.members.size()) operation.peer = group.members[place].rank;

@@ -27,6 +27,7 @@ struct Meeting {
   std::size_t group = 0;                   ///< index in the overview
   std::uint64_t ordinal = 0;               ///< of the collective, or number of the message
   bool is_message = false;                 ///< between two ranks
+  bool is_signal = false;                  ///< a wait for a signal of symmetric memory, which is a message too
   std::vector<Waiter> waiters = {};        ///< that came, those that wait longest first
   std::vector<std::size_t> absent = {};    ///< members that did not come
   std::vector<std::size_t> too_late = {};  ///< of those the ones that came when it had failed

@@ -41,6 +41,7 @@ std::size_t character_length(std::string_view text, std::size_t at) {
 
 std::string text_of(const Operation& operation) {
   std::string kind = operation.kind.empty() ? "an operation" : visible(operation.kind);
+  if (operation.channel >= 0) return fmt::format("{}(from {}, channel {})", kind, operation.peer, operation.channel);
   if (operation.kind == "barrier") return kind;
   std::string text = fmt::format("{}({}[{}]", kind, visible(operation.dtype), operation.count);
   if (!operation.reduction.empty()) text += ", " + visible(operation.reduction);

@@ -143,7 +143,7 @@ ReportPage make_report_page(const std::string& directory, const ReportOptions& o
 std::string write_report_page(const std::string& directory, const std::string& path, const ReportOptions& options) {
   const ReportPage page = make_report_page(directory, options);
   std::string where = path.empty() ? directory + "/report.html" : path;
-  write_file(where, page.html);
+  write_file(where, page.html, path.empty() ? FileKind::kRun : FileKind::kUser);
   return where;
 }
 

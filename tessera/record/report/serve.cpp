@@ -70,6 +70,7 @@ struct PageServer::State {
   std::optional<asio::signal_set> signals;
   std::shared_ptr<std::size_t> open = std::make_shared<std::size_t>(0);
   std::uint16_t port = 0;
+  detail::PageAccess access;
 };
 
 void PageServer::State::listen(std::uint16_t wanted) {
@@ -86,6 +87,8 @@ void PageServer::State::listen(std::uint16_t wanted) {
   TESSERA_CHECK_AS(IoError, !error, "cannot listen on port ", wanted, " of ", bind, ": ", error.message());
   port = acceptor.local_endpoint(error).port();
   if (address.is_v6()) bind = "[" + bind + "]";
+  // Browsers send cookies to all ports of a host.
+  access = {.token = detail::random_token(), .cookie = tessera::detail::concat("tessera_view_", port)};
 }
 
 void PageServer::State::accept() {
@@ -122,8 +125,8 @@ void PageServer::State::read(const ConnectionRef& connection) {
                              close(connection);
                              return;
                            } else {
-                             connection->answer =
-                                 detail::http_answer(std::string_view(connection->request).substr(0, nbytes), page);
+                             connection->answer = detail::http_answer(
+                                 std::string_view(connection->request).substr(0, nbytes), access, page);
                            }
                            write(connection);
                          });
@@ -151,7 +154,9 @@ PageServer::~PageServer() = default;
 
 std::uint16_t PageServer::port() const { return state_->port; }
 
-std::string PageServer::url() const { return tessera::detail::concat("http://", state_->bind, ":", state_->port, "/"); }
+std::string PageServer::url() const {
+  return tessera::detail::concat("http://", state_->bind, ":", state_->port, "/?token=", state_->access.token);
+}
 
 void PageServer::run() { state_->context.run(); }
 

@@ -1,8 +1,10 @@
 // A page for a browser on this machine: HTTP/1.1, GET of one page, one request a connection. It listens on loopback
 // unless told otherwise. A request must name a host that is an address or "localhost": the page of an attacker, whose
-// name was made to point here (DNS rebinding), is not answered. Requests are bounded in size and time.
+// name was made to point here (DNS rebinding), is not answered. Other users of the machine can connect too, so a
+// request must show a random token: in the address (url()), or in the cookie that an answer to that address sets.
+// Requests are bounded in size and time.
 //
-//   400 no request that we understand     403 a host of another name     404 another path
+//   400 no request that we understand     403 a host of another name, or no token     404 another path
 //   405 another method than GET           431 a request of more than 8 KiB    500 the page could not be made
 #pragma once
 
@@ -35,7 +37,7 @@ class TESSERA_API PageServer {
 
   /// Where it listens.
   [[nodiscard]] std::uint16_t port() const;
-  /// "http://127.0.0.1:8080/".
+  /// Returns the address with its token: "http://127.0.0.1:8080/?token=5f1c...".
   [[nodiscard]] std::string url() const;
   /// Answers until stop().
   void run();

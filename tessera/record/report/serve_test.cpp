@@ -18,16 +18,22 @@
 namespace tessera::record {
 namespace {
 
-using detail::http_answer;
+using detail::PageAccess;
 
 std::string page() { return "<p>the page"; }
+
+const PageAccess kAccess = {.token = "5ec7e7", .cookie = "tessera_view_8080"};
+
+std::string http_answer(std::string_view request, const std::function<std::string()>& made) {
+  return detail::http_answer(request, kAccess, made);
+}
 
 std::string status_of(const std::string& request) {
   const std::string text = http_answer(request, page);
   return text.substr(9, 3);
 }
 std::string get(const std::string& path, const std::string& host = "127.0.0.1:8080") {
-  return "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n";
+  return "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nCookie: tessera_view_8080=5ec7e7\r\n\r\n";
 }
 
 TEST(HttpAnswer, APageIsGivenWithItsLengthAndIsNotKept) {
@@ -48,7 +54,8 @@ TEST(HttpAnswer, OtherPathsAreNotFound) {
 
 TEST(HttpAnswer, OtherMethodsAreNotAllowed) {
   for (const char* method : {"POST", "HEAD", "PUT", "get", "OPTIONS", ""}) {
-    const std::string text = http_answer(std::string(method) + " / HTTP/1.1\r\nHost: localhost\r\n\r\n", page);
+    const std::string text =
+        http_answer(std::string(method) + " /?token=5ec7e7 HTTP/1.1\r\nHost: localhost\r\n\r\n", page);
     EXPECT_EQ(text.substr(9, 3), "405") << method;
     EXPECT_NE(text.find("Allow: GET\r\n"), std::string::npos);
   }
@@ -76,6 +83,36 @@ TEST(HttpAnswer, APageThatCannotBeMadeSaysWhyAsText) {
   EXPECT_EQ(text.substr(9, 3), "500");
   EXPECT_NE(text.find("text/plain"), std::string::npos);
   EXPECT_NE(text.find("<b>the run is gone"), std::string::npos);
+}
+
+TEST(HttpAnswer, WithoutTheTokenNothingIsAnswered) {
+  const auto with = [](const std::string& target, const std::string& headers) {
+    return http_answer("GET " + target + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n", page);
+  };
+  for (const char* target : {"/", "/?token=", "/?token=5ec7e", "/?token=5ec7e70", "/?token=5ec7e8", "/?Token=5ec7e7",
+                             "/?again=1&token=5EC7E7", "/?xtoken=5ec7e7", "/#token=5ec7e7", "/x", "/report.html"}) {
+    const std::string text = with(target, "");
+    EXPECT_EQ(text.substr(9, 3), "403") << target;
+    EXPECT_EQ(text.find("Set-Cookie"), std::string::npos);
+    EXPECT_EQ(text.find("the page"), std::string::npos);
+  }
+  for (const char* cookie : {"tessera_view_8080=", "tessera_view_8080=5ec7e8", "tessera_view_1=5ec7e7", "5ec7e7",
+                             "a=tessera_view_8080=5ec7e7", "token=5ec7e7"})
+    EXPECT_EQ(with("/", std::string("Cookie: ") + cookie + "\r\n").substr(9, 3), "403") << cookie;
+  EXPECT_EQ(http_answer("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n", page).substr(9, 3), "403");
+  for (const char* target : {"/?token=5ec7e7", "/?again=1&token=5ec7e7", "/report.html?token=5ec7e7"})
+    EXPECT_NE(with(target, "").find("Set-Cookie: tessera_view_8080=5ec7e7; HttpOnly; SameSite=Strict; Path=/\r\n"),
+              std::string::npos)
+        << target;
+  EXPECT_EQ(with("/", "cookie: a=b; tessera_view_8080=5ec7e7; c=d\r\n").substr(9, 3), "200");
+  EXPECT_EQ(with("/x?token=5ec7e7", "").substr(9, 3), "404");
+}
+
+TEST(HttpAnswer, TokensAreRandom) {
+  const std::string token = detail::random_token();
+  EXPECT_EQ(token.size(), 64U);
+  EXPECT_EQ(token.find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_NE(token, detail::random_token());
 }
 
 // A server that runs on a thread.
@@ -111,14 +148,21 @@ class Server : public ::testing::Test {
     return rest_of(fd);
   }
 
+  [[nodiscard]] std::string get_page(const std::string& host = "127.0.0.1") const {
+    const std::string url = server.url();
+    return "GET " + url.substr(url.find("/?")) + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n";
+  }
+
   std::string body = std::string(3 << 20, 'x');
   PageServer server{{}, [this] { return body; }};
   std::thread thread;
 };
 
 TEST_F(Server, GivesAWholeLargePageOnLoopback) {
-  EXPECT_EQ(server.url(), "http://127.0.0.1:" + std::to_string(server.port()) + "/");
-  const std::string text = ask(get("/"));
+  const std::string start = "http://127.0.0.1:" + std::to_string(server.port()) + "/?token=";
+  EXPECT_EQ(server.url().substr(0, start.size()), start);
+  EXPECT_EQ(ask(get("/")).substr(9, 3), "403") << "the token of another";
+  const std::string text = ask(get_page());
   EXPECT_EQ(text.substr(0, 15), "HTTP/1.1 200 OK");
   EXPECT_EQ(text.substr(text.find("\r\n\r\n") + 4), body);
 }
@@ -129,9 +173,9 @@ TEST_F(Server, GoesOnAfterRequestsThatAreTooLongCutOrNone) {
   ::close(connect());
   const int slow = connect();
   EXPECT_EQ(::send(slow, "GET ", 4, MSG_NOSIGNAL), 4);
-  EXPECT_EQ(ask(get("/")).substr(9, 3), "200") << "one that is slow holds up nobody";
+  EXPECT_EQ(ask(get_page()).substr(9, 3), "200") << "one that is slow holds up nobody";
   ::close(slow);
-  EXPECT_EQ(ask(get("/", "attacker.example")).substr(9, 3), "403");
+  EXPECT_EQ(ask(get_page("attacker.example")).substr(9, 3), "403");
 }
 
 TEST_F(Server, APortThatIsTakenIsTold) {

@@ -188,6 +188,20 @@ TEST_F(TimelineOfRecord, TheLaunchOfACollectiveHidesNothing) {
   EXPECT_FALSE(spans.has_rest || spans.has_graphs);
 }
 
+TEST_F(TimelineOfRecord, WhereRecordsWereOverwrittenNoComputeIsDrawn) {
+  record.mark_begin(0, "step", 1, 0);
+  record.mark_end(5, "step", 1, 0);
+  record.mark_begin(5, "step", 2, 0);
+  record.collective(comm::OpKind::kAllReduce, 10, 20, 50);
+  record.mark_end(100, "step", 2, 0);
+  Evidence evidence = read_record(record.path());
+  EXPECT_FALSE(detail::spans_of(evidence).has_lost);
+  evidence.ranks[0].lost = 1;
+  const Spans spans = detail::spans_of(evidence);
+  EXPECT_EQ(compute_of(spans), (std::vector<std::string>{"rest of the step 10-20", "rest of the step 50-100"}));
+  EXPECT_TRUE(spans.has_lost);
+}
+
 TEST_F(TimelineOfRecord, WhereNoKernelWasRecordedComputeIsTheRestOfTheStep) {
   record.mark_begin(0, "step", 1, 0);
   record.collective(comm::OpKind::kAllReduce, 10, 20, 50);

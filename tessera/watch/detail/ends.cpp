@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "tessera/base/error.h"
+#include "tessera/base/fork.h"
 #include "tessera/base/log.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/rank.h"
@@ -20,6 +21,12 @@ struct Reason {
 Reason& reason() {
   static auto* only = new Reason;  // never destroyed: exit handlers ask for it
   return *only;
+}
+
+// The process whose rank is watched: exit handlers run in its forked children too.
+OwnerProcess& watched_process() {
+  static OwnerProcess process;
+  return process;
 }
 
 std::terminate_handler& handler_before() {
@@ -41,8 +48,9 @@ std::string text_of_current() {
 
 [[noreturn]] void on_terminate() {
   try {
-    save_failure(text_of_current());
-    Watchdog::of_process()->leave(/*has_failed=*/true);
+    const bool is_own = watched_process().is_this();
+    if (is_own) save_failure(text_of_current());
+    if (is_own) Watchdog::of_process()->leave(/*has_failed=*/true);
   } catch (...) {
     // No memory for the words.
   }
@@ -51,6 +59,7 @@ std::string text_of_current() {
 }
 
 void on_exit(int status, void* /*unused*/) {
+  if (!watched_process().is_this()) return;
   if (status == 0) return Watchdog::of_process()->leave(/*has_failed=*/false);
   std::string why;
   {
@@ -64,6 +73,7 @@ void on_exit(int status, void* /*unused*/) {
 }  // namespace
 
 void watch_ends() {
+  watched_process() = OwnerProcess();
   static const bool is_done = [] {
     handler_before() = std::set_terminate(on_terminate);
     ::on_exit(on_exit, nullptr);

@@ -253,6 +253,7 @@ std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point
   if (progress != seen.progress) {
     seen.progress = progress;
     seen.since = now;
+    seen.notice.reset();
     if (std::exchange(seen.was_told, false) && !TESSERA_MUTANT("watch.told_once_for_ever"))
       arm();  // it goes on: the next time is news again
     return std::nullopt;
@@ -294,6 +295,46 @@ std::vector<Watchdog::Due> Watchdog::take_overdue() {
   return all;
 }
 
+void Watchdog::set_notice_delays(comm::detail::NoticeDelays delays) {
+  const std::lock_guard lock(mutex_);
+  notice_delays_ = delays;
+}
+
+// Operations of processes that wait for a peer, and of which a report is due.
+std::vector<LongWait> Watchdog::take_long_waits() {
+  const std::lock_guard lock(mutex_);
+  std::vector<LongWait> all;
+  if (!is_process_ || is_told_) return all;
+  for (Seen& seen : groups_) {
+    if (standing_of(seen.progress) != Standing::kPeer) continue;
+    if (!seen.notice) seen.notice.emplace(seen.since, notice_delays_);
+    const auto waited = seen.notice->due(Clock::now());
+    if (!waited) continue;
+    const int rank = rank_of(*seen.group);
+    all.push_back({.rank = rank,
+                   .group = seen.group->name,
+                   .operation = text_of(seen.progress),
+                   .waited = *waited,
+                   .run_dir = run_dirs_[rank]});
+    for (const Rank each : seen.group->ranks) all.back().ranks.push_back(each.value());
+  }
+  return all;
+}
+
+void Watchdog::tell_of_wait(const LongWait& wait) {
+  if (!log::enabled(log::Level::kInfo)) return;
+  try {
+    record::Evidence evidence;
+    if (!wait.run_dir.empty()) evidence = record::read_run(wait.run_dir, {.smaller_since_ns = smaller_since_ns()});
+    const std::string words = wait_line(wait, evidence);
+    if (words.empty()) return;
+    const std::string line = concat("tessera: rank ", wait.rank, ": ", words, "\n");
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  } catch (const std::exception& error) {
+    log::debug("watchdog: ", error.what());
+  }
+}
+
 bool Watchdog::look() {
   beat();
   for (const Due& due : take_troubles()) tell(due);
@@ -302,6 +343,7 @@ bool Watchdog::look() {
     act(due.trouble);  // no thread of the rank waits for it to be told
   }
   tell_of_others();
+  for (const LongWait& wait : take_long_waits()) tell_of_wait(wait);
   return true;
 }
 

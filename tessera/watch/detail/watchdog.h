@@ -16,8 +16,10 @@
 #include "tessera/comm/detail/group_hooks.h"
 #include "tessera/comm/detail/group_record.h"
 #include "tessera/comm/detail/watch.h"
+#include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/watch/detail/exchange.h"
 #include "tessera/watch/detail/heartbeat.h"
+#include "tessera/watch/detail/wait_line.h"
 #include "tessera/watch/report.h"
 #include "tessera/watch/watchdog.h"
 
@@ -42,6 +44,8 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   [[nodiscard]] std::vector<GroupStanding> standing();
   /// The rank of this process ends: what it has to tell is left for the others, where they do not see its record.
   void leave(bool has_failed) noexcept;
+  /// Sets when an operation that waits for a peer is reported, for tests.
+  void set_notice_delays(comm::detail::NoticeDelays delays);
   /// Lines that were said so far.
   [[nodiscard]] std::uint64_t said();
 
@@ -54,7 +58,8 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
     comm::GroupState* group = nullptr;
     comm::detail::GroupProgress progress = {};
     Clock::time_point since = {};
-    bool was_told = false;  // of what it waits for now
+    bool was_told = false;                                // of what it waits for now
+    std::optional<comm::detail::WaitNotice> notice = {};  // while it waits for a peer
   };
 
   // What is to be told, and of when: what is of before the last arm() is news no more.
@@ -67,6 +72,8 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   void beat();
   std::vector<Due> take_troubles();
   std::vector<Due> take_overdue();
+  std::vector<LongWait> take_long_waits();
+  void tell_of_wait(const LongWait& wait);
   std::optional<Trouble> overdue(Seen& seen, Clock::time_point now);
   [[nodiscard]] std::int64_t smaller_since_ns();
   void tell(const Due& due);
@@ -91,6 +98,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   std::shared_ptr<Exchange> exchange_;   // with ranks that may not see this run directory; none: all do
   std::map<int, std::string> run_dirs_;  // by rank
   std::vector<Seen> groups_;
+  comm::detail::NoticeDelays notice_delays_;
   std::vector<Due> troubles_;
   bool is_telling_ = false;
   std::uint64_t arming_ = 0;      // counts

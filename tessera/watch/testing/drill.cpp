@@ -12,7 +12,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <new>
 #include <optional>
@@ -23,12 +25,14 @@
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/rank.h"
+#include "tessera/comm/launch/launch.h"
 #include "tessera/comm/store/detail/descriptor.h"
 #include "tessera/comm/testing/forked.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/label.h"
+#include "tessera/record/explain.h"
 #include "tessera/record/read_run.h"
 #include "tessera/record/scope.h"
 #include "tessera/watch/report.h"
@@ -126,6 +130,8 @@ struct Child {
   pid_t process = -1;
   comm::detail::Descriptor handle;  // a pidfd
   bool has_ended = false;
+  bool was_killed = false;  // by the drill, as a launcher does
+  comm::RankEnd end = {};
 };
 
 Child start(const std::function<void()>& body) {
@@ -137,8 +143,11 @@ Child start(const std::function<void()>& body) {
 }
 
 void collect(Child& child) {
-  ::waitpid(child.process, nullptr, 0);
+  int status = 0;
+  ::waitpid(child.process, &status, 0);
   child.has_ended = true;
+  child.end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  child.end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
 // Looks after the processes for a moment; true: all have ended.
@@ -155,9 +164,41 @@ bool wait_a_moment(std::vector<Child>& children) {
 void end_all(std::vector<Child>& children) {
   for (Child& child : children) {
     if (child.has_ended) continue;
+    child.was_killed = true;
     ::kill(child.process, SIGKILL);
     collect(child);
   }
+}
+
+std::string text_of_time(std::time_t time) {
+  std::tm parts = {};
+  ::gmtime_r(&time, &parts);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+// Leaves what a launcher leaves that started these ranks and killed those that had not ended.
+void write_launch_file(const Place& place, const std::vector<Child>& children, std::time_t began) {
+  using Json = nlohmann::json;
+  const std::string now = text_of_time(std::time(nullptr));
+  Json ranks = Json::array();
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    const Child& child = children[i];
+    Json rank = {{"rank", i},
+                 {"pid", child.process},
+                 {"end", comm::to_string(child.end)},
+                 {"exit_code", child.end.exit_code},
+                 {"signal", child.end.signal},
+                 {"time", now}};
+    if (child.was_killed)
+      rank["signals"] = {{{"signal", SIGKILL}, {"reason", "grace_expired"}, {"text", "the drill is over"}}};
+    ranks.push_back(std::move(rank));
+  }
+  const Json json = {{"ranks", children.size()},
+                     {"exit_code", 1},
+                     {"ended", now},
+                     {"starts", {{{"time", text_of_time(began)}, {"ranks", ranks}}}}};
+  std::ofstream(place.run_dir() + "/launch.json") << json.dump();
 }
 
 std::vector<Verdict> verdicts_of(const std::string& run_dir) {
@@ -246,6 +287,23 @@ std::string lacks(const Expected& expected, const Verdict& verdict) {
     if ((verdict.sentence + verdict.advice).find(word) == std::string::npos) return "the word '" + word + "'";
   }
   return "";
+}
+
+// When all ranks are gone, the run is explained as it was while they hung. Where a fault may be told in two ways, a
+// rank that moved on meanwhile may turn one into the other.
+void compare_after_the_end(const Place& place, const std::vector<Expected>& expected, Drilled& drilled) {
+  const record::Explanation found = record::explain(record::read_run(place.run_dir()));
+  if (drilled.verdicts.empty()) return;
+  const Verdict& live = drilled.verdicts.front();
+  const bool is_same_kind =
+      found.verdict.fault == live.fault || std::ranges::any_of(expected, [&](const Expected& one) {
+        const auto has = [&](Fault fault) { return std::ranges::find(one.faults, fault) != one.faults.end(); };
+        return has(found.verdict.fault) && has(live.fault);
+      });
+  if (is_same_kind && found.verdict.culprits == live.culprits) return;
+  drilled.wrong += tessera::detail::concat("after the end: ", to_string(found.verdict.fault), " of ",
+                                           text_of(found.verdict.culprits), ": ", found.verdict.sentence,
+                                           "; before: ", live.sentence, "; ");
 }
 
 }  // namespace
@@ -365,6 +423,7 @@ void judge(const std::vector<Expected>& expected, Drilled& drilled) {
 Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed,
                   const std::function<void(const std::string& run_dir)>& look) {
   const Place place;
+  const std::time_t began = std::time(nullptr);
   std::fflush(nullptr);
   std::vector<Child> children;
   if (form == DrillForm::kThreads) {
@@ -384,6 +443,10 @@ Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed,
   end_all(children);
   drilled.said += content(place.base() + "/said");
   judge(fault.expected, drilled);
+  if (form == DrillForm::kProcesses && !fault.is_looked_at) {
+    write_launch_file(place, children, began);
+    compare_after_the_end(place, fault.expected, drilled);
+  }
   return drilled;
 }
 

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tessera/comm/symmetric.h"
 #include "tessera/device/device.h"
 #include "tessera/device/graph.h"
 #include "tessera/memory/label.h"
@@ -159,6 +160,22 @@ void a_replay_too_few(DrillRank& rank) {
   rank.steps(1);
 }
 
+// Rank 2 puts two signals where rank 0 waits for three.
+void a_signal_does_not_come(DrillRank& rank) {
+  const comm::SymmetricPool pool(rank.world, rank.stream, {.name = "grads", .nbytes = 4096});
+  rank.steps(2);
+  rank.begin();
+  if (rank.is(2)) {
+    for (int i = 0; i < 2; ++i) pool.put_signal(0, 1, rank.stream);
+    rank.stream.synchronize();
+    const record::Scope scope("data");
+    be_stuck();
+  }
+  if (!rank.is(0)) return;
+  for (int i = 0; i < 3; ++i) pool.wait_signal(2, 1, rank.stream);
+  rank.stream.synchronize();
+}
+
 // Operations of a group of its own until the record has been overwritten many times; a few of all ranks among them.
 void wrap_the_ring(const DrillRank& rank) {
   const ProcessGroup alone = rank.world.split(rank.rank(), 0, {.name = "alone"});
@@ -201,6 +218,8 @@ std::vector<DrillFault> faults_of_absences() {
                       .expected = {std::move(expected)},
                       .deadline = kDrillDeadline});
   };
+  add("a signal does not come", 4, a_signal_does_not_come,
+      {.faults = {Fault::kAbsent}, .culprits = {2}, .words = {"waits for signal 3 on channel 1"}});
   add("data loader stuck", 4, data_loader_stuck, {.faults = {Fault::kAbsent}, .culprits = {3}, .words = {"data"}});
   add("two ranks stuck", 6, two_stuck, {.faults = {Fault::kAbsent}, .culprits = {1, 4}, .group = "world"});
   add("stuck in a subgroup and missed in the world", 6, [](DrillRank& rank) { stuck_in_a_subgroup(rank, true); },

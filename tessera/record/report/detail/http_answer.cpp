@@ -1,11 +1,16 @@
 #include "tessera/record/report/detail/http_answer.h"
 
 #include <fmt/format.h>
+#include <sys/random.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cerrno>
 #include <exception>
 #include <optional>
+#include <system_error>
+#include <vector>
 
 #include "tessera/base/error.h"
 
@@ -58,6 +63,7 @@ bool is_address(std::string_view host) {
 struct Headers {
   std::optional<std::string_view> host;
   bool is_host_given_twice = false;
+  std::vector<std::string_view> cookies;  // lines of them
 };
 std::optional<Headers> headers_of(std::string_view lines) {
   Headers headers;
@@ -70,6 +76,7 @@ std::optional<Headers> headers_of(std::string_view lines) {
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos || colon == 0) return std::nullopt;
     if (line.substr(0, colon).find_first_of(" \t") != std::string_view::npos) return std::nullopt;
+    if (is_same_word(line.substr(0, colon), "cookie")) headers.cookies.push_back(line.substr(colon + 1));
     if (!is_same_word(line.substr(0, colon), "host")) continue;
     headers.is_host_given_twice = headers.host.has_value();
     headers.host = trimmed(line.substr(colon + 1));
@@ -77,9 +84,45 @@ std::optional<Headers> headers_of(std::string_view lines) {
   return headers;
 }
 
+// Returns true if one of the items NAME=VALUE of a list has this name and, as its value, the secret.
+bool has_secret(std::string_view list, char separator, std::string_view name, std::string_view secret) {
+  bool is_found = false;
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(separator), list.size());
+    const std::string_view item = trimmed(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos || item.substr(0, equals) != name) continue;
+    is_found |= are_equal_secrets(item.substr(equals + 1), secret);
+  }
+  return is_found;
+}
+
 }  // namespace
 
-std::string http_answer(std::string_view request, const std::function<std::string()>& page) {
+std::string random_token() {
+  std::array<unsigned char, 32> bytes{};
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got = ::getrandom(bytes.data() + done, bytes.size() - done, 0);
+    const int error = errno;
+    if (got < 0 && error == EINTR) continue;
+    TESSERA_CHECK_AS(IoError, got > 0, "getrandom: ", std::generic_category().message(error));
+    done += static_cast<std::size_t>(got);
+  }
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+bool are_equal_secrets(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  volatile unsigned char difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
+  }
+  return difference == 0;
+}
+
+std::string http_answer(std::string_view request, const PageAccess& access, const std::function<std::string()>& page) {
   const std::size_t end = request.find("\r\n");
   if (end == std::string_view::npos) return refusal("400 Bad Request", "this is no HTTP request");
   const std::string_view line = request.substr(0, end);
@@ -92,13 +135,23 @@ std::string http_answer(std::string_view request, const std::function<std::strin
   if (!headers->host || headers->is_host_given_twice) return refusal("400 Bad Request", "one Host header is needed");
   if (!is_address(*headers->host))
     return refusal("403 Forbidden", "name this server by its address or as localhost; other names are not answered");
+  const std::string_view target = line.substr(first + 1, second - first - 1);
+  const std::size_t question = std::min(target.find('?'), target.size());
+  const std::string_view query = target.substr(std::min(question + 1, target.size()));
+  const bool has_token = has_secret(query, '&', "token", access.token);
+  const bool has_cookie = std::ranges::any_of(
+      headers->cookies, [&](std::string_view each) { return has_secret(each, ';', access.cookie, access.token); });
+  if (!has_token && !has_cookie)
+    return refusal("403 Forbidden", "open the address that tessera view printed, with its token");
   if (line.substr(0, first) != "GET")
     return refusal("405 Method Not Allowed", "only GET is answered", "Allow: GET\r\n");
-  const std::string_view target = line.substr(first + 1, second - first - 1);
-  const std::string_view path = target.substr(0, target.find('?'));
+  const std::string_view path = target.substr(0, question);
   if (path != "/" && path != "/report.html") return refusal("404 Not Found", "the page is at /");
   try {
-    return answer("200 OK", kHtml, page(), "Content-Security-Policy: frame-ancestors 'none'\r\n");
+    std::string more = "Content-Security-Policy: frame-ancestors 'none'\r\n";
+    if (has_token)
+      more += fmt::format("Set-Cookie: {}={}; HttpOnly; SameSite=Strict; Path=/\r\n", access.cookie, access.token);
+    return answer("200 OK", kHtml, page(), more);
   } catch (const Error& error) {
     return refusal("500 Internal Server Error", error.message());
   } catch (const std::exception& error) {

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "tessera/base/bytes.h"
 #include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
+#include "tessera/base/regular_file.h"
 
 namespace tessera::record::detail {
 namespace {
@@ -31,21 +30,18 @@ struct Text {
   bool is_cut = false;
 };
 
-// Nothing where there is no plain file: whatever else stands there (a pipe) must not be waited for.
+// Returns nothing if no regular file can be read there.
 std::optional<Text> read_end(const std::string& path, std::uint64_t most) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  if (!in) return std::nullopt;
-  const auto size = static_cast<std::int64_t>(in.tellg());
-  if (size < 0) return std::nullopt;
-  const std::uint64_t taken = std::min(static_cast<std::uint64_t>(size), most);
-  Text text{.bytes = std::string(taken, '\0'), .is_cut = taken < static_cast<std::uint64_t>(size)};
-  in.seekg(size - static_cast<std::int64_t>(taken));
-  in.read(text.bytes.data(), static_cast<std::streamsize>(taken));
-  text.bytes.resize(static_cast<std::size_t>(std::max<std::streamsize>(in.gcount(), 0)));
-  if (text.is_cut) text.bytes.erase(0, std::min(text.bytes.find('\n'), text.bytes.size() - 1) + 1);
-  return text;
+  try {
+    const RegularFile file(path);
+    const std::uint64_t taken = std::min(file.nbytes(), most);
+    Text text{.bytes = file.read(file.nbytes() - taken, taken), .is_cut = taken < file.nbytes()};
+    const std::size_t end = text.bytes.find('\n');
+    if (text.is_cut) text.bytes.erase(0, end == std::string::npos ? end : end + 1);
+    return text;
+  } catch (const IoError&) {
+    return std::nullopt;
+  }
 }
 
 // The whole lines of a text; what comes after the last line end is still being written.

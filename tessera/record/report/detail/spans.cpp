@@ -204,7 +204,7 @@ class SpanBuilder {
     sort_spans(found.kernels);
     sort_spans(found.graphs);
     const bool is_derived = found.kernels.empty() && found.graphs.empty();
-    std::vector<Span> compute = compute_spans(found, comm);
+    std::vector<Span> compute = compute_spans(found, comm, known_since(rank));
     for (std::uint32_t depth = 0; depth < kDepths; ++depth)
       add({rank.rank, LaneKind::kMark, depth, false, std::move(found.marks[depth])});
     if (!found.kernels.empty()) {
@@ -216,8 +216,22 @@ class SpanBuilder {
     add_beside(rank.rank, LaneKind::kWait, is_derived, comm.waits);
   }
 
+  // Time of the first launch of a group that is known, if earlier ones were overwritten. Before it, the rest of a step
+  // may have been communication.
+  static std::int64_t known_since(const Rank& rank) {
+    std::int64_t since = 0;
+    if (rank.lost == 0) return since;
+    for (const Group& group : rank.groups) {
+      for (const Launch& launch : group.launches) {
+        const std::int64_t time = launch.asked_ns > 0 ? launch.asked_ns : launch.begun_ns;
+        if (time > 0 && (since == 0 || time < since)) since = time;
+      }
+    }
+    return since;
+  }
+
   // Kernels; of replays, and of outermost marks in which none was recorded, what is left outside of collectives.
-  std::vector<Span> compute_spans(const FileSpans& found, const CommSpans& comm) {
+  std::vector<Span> compute_spans(const FileSpans& found, const CommSpans& comm, std::int64_t since_ns) {
     const BusyTimes talks = union_of(comm.whole);
     std::vector<Span> compute = found.kernels;
     const std::vector<Span> replays = without(found.graphs, talks);
@@ -232,6 +246,9 @@ class SpanBuilder {
       return at < recorded.size() && recorded[at].begin_ns < mark.end_ns;
     });
     std::vector<Span> rest = without(union_of(unrecorded), talks);
+    spans_.has_lost |= std::ranges::any_of(rest, [&](const Span& each) { return each.begin_ns < since_ns; });
+    std::erase_if(rest, [&](const Span& each) { return each.end_ns <= since_ns; });
+    for (Span& each : rest) each.begin_ns = std::max(each.begin_ns, since_ns);
     spans_.has_rest |= !rest.empty();
     const std::uint16_t name = rest.empty() ? std::uint16_t{0} : spans_.names.number_of("rest of the step");
     for (Span& each : rest) each.name = name;

@@ -66,6 +66,7 @@ struct Spans {
   bool has_kernels = false;                         ///< whether any rank's were
   bool has_graphs = false;                          ///< whether replays of graphs were
   bool has_rest = false;                            ///< whether any compute is the rest of a mark
+  bool has_lost = false;                            ///< true if compute is not known where records were overwritten
 };
 
 /// Reads the record files that the evidence names once more, for what evidence leaves out; files that cannot be read

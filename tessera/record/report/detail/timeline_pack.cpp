@@ -84,6 +84,7 @@ class Packer {
                     {"has_kernels", spans_.has_kernels},
                     {"has_graphs", spans_.has_graphs},
                     {"has_rest", spans_.has_rest},
+                    {"has_lost", spans_.has_lost},
                     {"names", spans_.names.names()},
                     {"lanes", std::move(lanes)}};
     packed_.base64 = to_base64(bytes_);

@@ -120,7 +120,15 @@ class Chart {
       const isLeft = values.length > 0 && Math.abs(begin - rule.value) > Math.abs(end - rule.value);
       const y = this.y(rule.value);
       const isBelow = y < top + 16 || (values.length > 0 && (isLeft ? begin : end) > rule.value && y + 16 < bottom);
-      this.svg.append(makeSvg('text', {x: isLeft ? left + 4 : right, y: isBelow ? y + 14 : y - 6, 'text-anchor': isLeft ? 'start' : 'end'}, rule.name));
+      // Of the places beside the rule, the first that no dot is in.
+      const place = (onLeft, below) => ({x: onLeft ? left + 4 : right, y: below ? y + 14 : y - 6, 'text-anchor': onLeft ? 'start' : 'end'});
+      const width = 7 * rule.name.length;
+      const isFree = (at) => points.every((point) => {
+        const [from, x] = [at['text-anchor'] === 'start' ? at.x : at.x - width, this.x(point.step)];
+        return x < from - 6 || x > from + width + 6 || Math.abs(this.y(point.value) - (at.y - 4)) > 12;
+      });
+      const places = [place(isLeft, isBelow), place(!isLeft, isBelow), place(isLeft, !isBelow), place(!isLeft, !isBelow)];
+      this.svg.append(makeSvg('text', places.find(isFree) || places[0], rule.name));
     }
     this.cursor = makeSvg('g', {visibility: 'hidden'});
     this.svg.append(this.cursor);

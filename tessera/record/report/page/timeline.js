@@ -301,6 +301,7 @@ function timelineWords() {
   const isDerived = told.lanes.some((lane) => lane.is_derived);
   if (isDerived) words += ' Kernels were not recorded: compute is what is left of a step outside of collectives, and each wait counts as exposed.';
   else if (told.has_rest) words += ' Kernels were recorded in a part of the run: elsewhere compute is what is left of a step outside of collectives, and each wait counts as exposed.';
+  if (told.has_lost) words += ' No data of compute where older records of collectives were overwritten.';
   if (told.has_graphs) words += ' What a replayed graph ran is not told apart: its compute is what is left of it outside of collectives.';
   return words;
 }

@@ -1,0 +1,51 @@
+#include "tessera/record/detail/live_report.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/detail/json_depth.h"
+#include "tessera/record/evidence.h"
+
+namespace tessera::record::detail {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::uintmax_t kMostBytes = 64 << 20;
+constexpr std::size_t kMostDepth = 64;
+
+const Json* find(const Json& in, const char* name) {
+  if (!in.is_object()) return nullptr;
+  const auto found = in.find(name);
+  return found != in.end() ? &*found : nullptr;
+}
+
+}  // namespace
+
+std::set<std::pair<int, std::uint64_t>> ranks_seen_stopped(const std::string& directory) {
+  const std::string path = directory + "/explain.json";
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return {};
+  if (const std::uintmax_t nbytes = std::filesystem::file_size(path, error); error || nbytes > kMostBytes) return {};
+  std::ifstream in(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (tessera::detail::json_depth(text) > kMostDepth) return {};
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json* ranks = find(json, "ranks");
+  std::set<std::pair<int, std::uint64_t>> stopped;
+  if (ranks == nullptr || !ranks->is_array()) return stopped;
+  for (const Json& each : *ranks) {
+    const Json* rank = find(each, "rank");
+    const Json* state = find(each, "state");
+    const Json* pid = find(each, "pid");
+    if (rank == nullptr || state == nullptr || pid == nullptr) continue;
+    const bool is_stopped = state->is_string() && state->get<std::string>() == to_string(RankState::kStopped);
+    if (is_stopped && rank->is_number_integer() && pid->is_number_unsigned())
+      stopped.emplace(rank->get<int>(), pid->get<std::uint64_t>());
+  }
+  return stopped;
+}
+
+}  // namespace tessera::record::detail

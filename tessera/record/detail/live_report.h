@@ -1,0 +1,15 @@
+// explain.json of a run directory, as a rank or the launcher wrote it while the run hung.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace tessera::record::detail {
+
+/// Returns the ranks that the report saw stopped by a signal or a debugger, each with its process id. Returns an empty
+/// set if the report is missing or invalid.
+std::set<std::pair<int, std::uint64_t>> ranks_seen_stopped(const std::string& directory);
+
+}  // namespace tessera::record::detail

@@ -1,0 +1,111 @@
+// Text files of a run directory (metrics.jsonl, loss.csv, summary.json, config.toml, launch.json) and evidence.json,
+// spoilt in many ways, and read: for the page, for `tessera watch`, and back. Readers may fail by errors of ours alone.
+//   record_run_texts_fuzz [--runs N] [--seed S] [--seconds T]
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/fuzz.h"
+#include "tessera/base/testing/spoilt.h"
+#include "tessera/record/evidence_json.h"
+#include "tessera/record/explain.h"
+#include "tessera/record/live.h"
+#include "tessera/record/read_run.h"
+#include "tessera/record/report/report.h"
+
+namespace tessera::record {
+namespace {
+
+namespace fs = std::filesystem;
+using Random = std::mt19937_64;
+
+struct Sample {
+  const char* name;
+  std::string bytes;
+};
+
+// What a run of two ranks leaves.
+const std::vector<Sample>& samples() {
+  static const std::vector<Sample> all = [] {
+    std::string metrics;
+    std::string losses = "step,loss,grad_norm,learning_rate,held_out_loss\n";
+    for (int step = 1; step <= 5; ++step) {
+      for (int rank = 0; rank < 2; ++rank) {
+        metrics += R"({"rank":)" + std::to_string(rank) + R"(,"step":)" + std::to_string(step) +
+                   R"(,"loss":2.5,"grad_norm":0.8,"learning_rate":0.003,"end":"done","tokens":2048,"seconds":0.21,)"
+                   R"("exposed_seconds":0.02,"tokens_per_second":9752.4,"memory":{"parameters":1048576,"total":9}})"
+                   "\n";
+      }
+      losses += std::to_string(step) + ",2.5,0.8,0.003,\n";
+    }
+    return std::vector<Sample>{
+        {"metrics.jsonl", metrics},
+        {"loss.csv", losses},
+        {"summary.json", R"({"end":"done","world_size":2,"mesh":{"dp":2,"fsdp":1,"tp":1},"parameters":1000,"steps":5,
+"skipped":{"nan":0,"spike":0},"tokens":10240,"loss":{"first":2.5,"last":2.5},"held_out":{"loss":2.5,"evaluations":[
+{"step":5,"loss":2.5}]},"tokens_per_second":9000.5,"mfu":{"causal":"unknown","full":0.5},"resumed_from":[2],
+"exposed_communication":{"seconds":0.1,"share":0.01},"checkpoints":{"last":4,"errors":["full"]},"ranks":[{"rank":0,
+"tokens_per_second":{"p50":1,"p99":2},"step_seconds":1.5,"peak_memory":{"total":9},"missing":[]}]})"},
+        {"config.toml", "[model]\nwidth = 16\n[mesh]\ndp = 2\nfsdp = 1\ntp = 1\n[run]\ndirectory = \"x\"\n"},
+        {"launch.json", R"({"ranks":2,"attempt":0,"state":"failed","started":"2026-11-17T10:00:00Z","processes":[
+{"rank":0,"pid":7,"host":"a","exit_code":0,"signal":0},{"rank":1,"pid":8,"host":"a","exit_code":1,"signal":9}]})"}};
+  }();
+  return all;
+}
+
+void write(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+// Evidence written and read back, and what is made of the text once it is spoilt.
+std::string try_evidence(const Evidence& evidence, Random& random) {
+  std::ostringstream text;
+  write_evidence_json(text, evidence);
+  (void)read_evidence_json(text.str());
+  try {
+    (void)explain(read_evidence_json(fuzz::spoilt(text.str(), random)));
+  } catch (const Error&) {
+  }
+  return {};
+}
+
+std::string run_one(std::uint64_t seed) {
+  static const fs::path directory = [] {
+    char name[] = "/dev/shm/tessera_texts_fuzz_XXXXXX";
+    if (::mkdtemp(name) == nullptr) std::abort();
+    return fs::path(name);
+  }();
+  Random random(seed);
+  for (const Sample& each : samples()) {
+    const bool is_sound = random() % 3 == 0;
+    const bool is_random = random() % 8 == 0;
+    write(directory / each.name, is_sound    ? each.bytes
+                                 : is_random ? fuzz::random_bytes(random)
+                                             : fuzz::spoilt(each.bytes, random));
+    if (random() % 8 == 0) fs::remove(directory / each.name);
+  }
+  std::string problem;
+  try {
+    const auto metrics = read_metrics(directory.string(), 2);
+    const Evidence evidence = read_run(directory.string());
+    (void)live_view(evidence, metrics, nullptr, 1'000'000'000);
+    problem = try_evidence(evidence, random);
+  } catch (const Error&) {
+  }
+  try {
+    (void)make_report_page(directory.string());
+  } catch (const Error&) {
+  }
+  fs::remove_all(directory);
+  fs::create_directory(directory);
+  return problem;
+}
+
+}  // namespace
+}  // namespace tessera::record
+
+int main(int argc, char** argv) { return tessera::fuzz::run(argc, argv, "run directories", tessera::record::run_one); }
