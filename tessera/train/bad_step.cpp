@@ -4,7 +4,7 @@
 #include <map>
 
 #include "tessera/autograd/autograd.h"
-#include "tessera/base/error.h"
+#include "tessera/base/run_directory.h"
 #include "tessera/tensor/safetensors.h"
 
 namespace tessera::train {
@@ -23,9 +23,7 @@ std::string text_of(std::span<const std::uint64_t> numbers) {
 std::string write_bad_step(const std::string& directory, int rank, const BadStep& step) {
   const std::filesystem::path folder =
       std::filesystem::path(directory) / ("bad-step-" + std::to_string(step.report.step));
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  TESSERA_CHECK_AS(IoError, !error, "cannot make ", folder.string(), ": ", error.message());
+  make_run_subdirectory(folder);
   std::vector<tensor::NamedTensor> tensors;
   std::map<std::string, std::string> texts{{"step", std::to_string(step.report.step)},
                                            {"loss", std::to_string(step.report.loss)},

@@ -22,6 +22,7 @@ struct BadStep {
 
 /// Writes DIRECTORY/bad-step-N/rank-R.safetensors: this rank's parts of all parameters ("parameters/NAME") and of their
 /// gradients ("gradients/NAME"); how each is cut, the numbers of the step and its samples are texts in it. Its path.
+/// `directory` must exist. Throws IoError.
 TESSERA_API std::string write_bad_step(const std::string& directory, int rank, const BadStep& step);
 
 }  // namespace tessera::train

@@ -20,6 +20,7 @@ namespace {
 TEST(BadStep, IsKeptWithItsSamplesParametersAndGradients) {
   const std::string directory = ::testing::TempDir() + "tessera_bad_step";
   std::filesystem::remove_all(directory);
+  std::filesystem::create_directory(directory);
   const Config config = testing::on_mesh(testing::small_config(), 1, 2, 1);
   simulate(2, [&] {
     const int rank = current_place().rank.value();

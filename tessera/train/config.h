@@ -108,14 +108,17 @@ struct CheckpointConfig {
 
 /// What a run leaves behind and says.
 struct RunConfig {
-  std::string directory = {};       ///< empty: the launcher's run directory, else ./runs/TIME-PID
-  std::string progress = "auto";    ///< bar, lines, none; auto: a bar on a terminal, else lines
-  std::int64_t log_every = 10;      ///< steps between lines
-  std::int64_t sample = 0;          ///< tokens of text that the trained model is asked for at the end
-  double peak_flops = 0;            ///< of one rank's device, a second; 0: unknown
-  std::int64_t dump_step = 0;       ///< step of which all is written by name, activations too; 0: of none
-  std::string profile_steps = {};   ///< "A..B": steps that are profiled; empty: only when asked to
-  std::string on_failure = "stop";  ///< a rank that dies: the others stop, or go on as a smaller world (shrink)
+  std::string directory = {};          ///< empty: the launcher's run directory, else ./runs/TIME-PID
+  std::string progress = "auto";       ///< bar, lines, none; auto: a bar on a terminal, else lines
+  std::int64_t log_every = 10;         ///< steps between lines
+  std::int64_t sample = 0;             ///< tokens of text that the trained model is asked for at the end
+  double peak_flops = 0;               ///< of one rank's device, a second; 0: unknown
+  std::int64_t dump_step = 0;          ///< step of which all is written by name, activations too; 0: of none
+  std::string profile_steps = {};      ///< "A..B": steps that are profiled; empty: only when asked to
+  std::string on_failure = "stop";     ///< a rank that dies: the others stop, or go on as a smaller world (shrink)
+  std::int64_t check_replicas = 1000;  ///< steps between comparisons of parameter replicas; 0: none
+  bool force = false;                  ///< start even if the predicted memory exceeds the free memory
+  bool shared = false;                 ///< members of the group may read the run directory
 };
 
 /// All of it.
@@ -151,6 +154,7 @@ struct Option {
   std::function<Place(Config&)> place;    ///< where its value is in a configuration
   OptionRange range = {};                 ///< of a number
   std::vector<std::string> choices = {};  ///< allowed values of a text; empty: any
+  bool may_differ = false;                ///< true if ranks of one run may have different values
 };
 /// The table, in the order of the fields.
 TESSERA_API std::span<const Option> options();

@@ -18,6 +18,12 @@ std::function<Option::Place(Config&)> at(Section Config::*section, Field Section
   return [=](Config& config) -> Option::Place { return &(config.*section.*field); };
 }
 
+// The same option, whose values may differ between the ranks of a run.
+Option per_rank(Option option) {
+  option.may_differ = true;
+  return option;
+}
+
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.emplace_back(preset.name);
@@ -134,17 +140,20 @@ Rows data_options() {
   using D = DataConfig;
   constexpr auto kData = &Config::data;
   return {
-      {"data.files", "What to train on: PATH or PATH=WEIGHT; a directory: every file in it", at(kData, &D::files)},
-      {"data.held_out", "What to evaluate on, likewise; not given: the last held_out_share of each training file",
-       at(kData, &D::held_out)},
+      per_rank(
+          {"data.files", "What to train on: PATH or PATH=WEIGHT; a directory: every file in it", at(kData, &D::files)}),
+      per_rank({"data.held_out",
+                "What to evaluate on, likewise; not given: the last held_out_share of each training file",
+                at(kData, &D::held_out)}),
       {"data.held_out_share", "Of each training file, in whole samples", at(kData, &D::held_out_share), kBelowOne},
       {"data.format",
        "text, tokens (with header), u16, u32 (without); auto: by header, else text",
        at(kData, &D::format),
        kAny,
        {"auto", "text", "tokens", "u16", "u32"}},
-      {"data.tokenizer", "Of text: bytes, or the path of a tokenizer.json", at(kData, &D::tokenizer)},
-      {"data.read_ahead", "Micro-batches that are read before they are needed", at(kData, &D::read_ahead), kNumber},
+      per_rank({"data.tokenizer", "Of text: bytes, or the path of a tokenizer.json", at(kData, &D::tokenizer)}),
+      per_rank({"data.read_ahead", "Micro-batches that are read before they are needed", at(kData, &D::read_ahead),
+                kNumber}),
   };
 }
 
@@ -177,14 +186,14 @@ Rows run_options() {
   using R = RunConfig;
   constexpr auto kRun = &Config::run;
   return {
-      {"run.directory", "Where the run leaves its files; not given: TESSERA_RUN_DIR, else ./runs/TIME-PID",
-       at(kRun, &R::directory)},
-      {"run.progress",
-       "bar, lines or none; auto: a bar on a terminal, else lines",
-       at(kRun, &R::progress),
-       kAny,
-       {"auto", "bar", "lines", "none"}},
-      {"run.log_every", "Steps between lines", at(kRun, &R::log_every), kCount},
+      per_rank({"run.directory", "Where the run leaves its files; not given: TESSERA_RUN_DIR, else ./runs/TIME-PID",
+                at(kRun, &R::directory)}),
+      per_rank({"run.progress",
+                "bar, lines or none; auto: a bar on a terminal, else lines",
+                at(kRun, &R::progress),
+                kAny,
+                {"auto", "bar", "lines", "none"}}),
+      per_rank({"run.log_every", "Steps between lines", at(kRun, &R::log_every), kCount}),
       {"run.sample", "Tokens of text that the trained model is asked for at the end", at(kRun, &R::sample), kNumber},
       {"run.peak_flops", "Of one rank's device, a second, to relate speed to; 0: unknown", at(kRun, &R::peak_flops),
        kNumber},
@@ -197,6 +206,12 @@ Rows run_options() {
        at(kRun, &R::on_failure),
        kAny,
        {"stop", "shrink"}},
+      {"run.shared", "Let members of the group read the run directory (modes 0750 and 0640, else 0700 and 0600)",
+       at(kRun, &R::shared)},
+      {"run.check_replicas", "Steps between checks that replicas of parameters are bitwise equal; 0: no checks",
+       at(kRun, &R::check_replicas), kNumber},
+      {"run.force", "Start even if the predicted memory exceeds the free memory (--force is short for it)",
+       at(kRun, &R::force)},
   };
 }
 

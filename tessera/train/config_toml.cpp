@@ -12,11 +12,14 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/nearest.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/train/config.h"
 #include "tessera/train/detail/option_values.h"
 
 namespace tessera::train {
 namespace {
+
+constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 24;  // of a file
 
 // "model" of "model.width".
 std::string section_of(const Option& option) { return option.name.substr(0, option.name.find('.')); }
@@ -108,11 +111,8 @@ toml::table parse(const std::filesystem::path& path) {
   const bool is_file = std::filesystem::is_regular_file(path, error);
   TESSERA_CHECK_AS(IoError, is_file, "there is no configuration file '", path.string(), "'");
   try {
-    return toml::parse_file(path.string());
+    return toml::parse(read_regular_file(path.string(), kMostNbytes), path.string());
   } catch (const toml::parse_error& wrong) {
-    // Without a line it could not be opened at all.
-    if (wrong.source().begin.line == 0)
-      TESSERA_THROW(IoError, "cannot read '", path.string(), "': ", wrong.description());
     TESSERA_THROW(InvalidArgument, where(path.string(), wrong.source()), ": not TOML: ", wrong.description());
   }
 }

@@ -1,6 +1,5 @@
 #include "tessera/train/metrics.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,13 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
+#include "tessera/base/run_directory.h"
+#include "tessera/base/sync_directory.h"
 
 namespace tessera::train {
 
-LineFile::LineFile(std::filesystem::path path)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
-  TESSERA_CHECK_AS(IoError, fd_ >= 0, "cannot open '", path_.string(), "' to append to it: ", std::strerror(errno));
-}
+LineFile::LineFile(std::filesystem::path path) : path_(std::move(path)), fd_(open_run_file(path_)) {}
 
 LineFile::~LineFile() { ::close(fd_); }
 
@@ -31,6 +29,14 @@ void LineFile::append(std::string line) {
   cut_off(written);
   TESSERA_THROW(IoError, "'", path_.string(), "' took ", written, " of the ", line.size(),
                 " bytes of a line; is the disk full?");
+}
+
+void LineFile::sync() {
+  const int synced = ::fsync(fd_);
+  const int error = errno;
+  TESSERA_CHECK_AS(IoError, synced == 0 || error == EINVAL || error == ENOTSUP, "syncing '", path_.string(),
+                   "': ", std::strerror(error));
+  if (!std::exchange(is_named_, true)) sync_directory(path_.parent_path().string());
 }
 
 // What was appended last ends where this descriptor stands.

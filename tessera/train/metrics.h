@@ -31,12 +31,15 @@ class TESSERA_API LineFile {
   /// Appends the line, to which it adds a line end. IoError: the file system took none or only a part of it, which is
   /// cut off again unless another has appended since.
   void append(std::string line);
+  /// Makes all lines and the name of the file durable. Throws IoError. Files that cannot be synced count as synced.
+  void sync();
 
  private:
   void cut_off(std::int64_t nbytes) const;
 
   std::filesystem::path path_;
   int fd_ = -1;
+  bool is_named_ = false;  // its directory was synced
 };
 
 /// "done", "skipped_nan", "skipped_spike".

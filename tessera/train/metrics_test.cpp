@@ -59,6 +59,13 @@ TEST(Metrics, ManyWritersDoNotMixTheirLines) {
   }
 }
 
+TEST(Metrics, AFifoIsRefusedAndNotWaitedFor) {
+  const testing::TemporaryDirectory directory;
+  const std::string fifo = (directory.path() / "metrics.jsonl").string();
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  expect_error<IoError>([&] { const LineFile file(fifo); }, {fifo});
+}
+
 TEST(Metrics, SaysWhatTheFileSystemRefuses) {
   expect_error<IoError>([] { LineFile file("/proc/nothing/here"); }, {"/proc/nothing/here"});
   LineFile full("/dev/full");

@@ -53,6 +53,17 @@ std::string progress_bar(const ProgressPoint& point) {
   return "[" + std::string(filled, '#') + std::string(kBarCells - filled, '.') + "] " + progress_line(point);
 }
 
+std::string fitted_bar(std::string bar, std::size_t columns) {
+  if (bar.size() <= columns) return bar;
+  if (const std::size_t end = bar.find("] "); bar.starts_with('[') && end != std::string::npos) bar.erase(0, end + 2);
+  while (bar.size() > columns) {
+    const std::size_t field = bar.rfind("  ");
+    if (field == std::string::npos) return bar.substr(0, columns);
+    bar.resize(field);
+  }
+  return bar;
+}
+
 bool is_bar_line(std::string_view line) { return line.starts_with(kEraseLine); }
 
 Progress::Progress(const RunConfig& config, std::int64_t steps, std::FILE* out)
@@ -91,7 +102,7 @@ void Progress::evaluated(std::int64_t step, double loss) {
 void Progress::draw(const std::string& bar) {
   const std::size_t columns = columns_of(out_);
   // A line that wraps could not be drawn over.
-  const std::string text = columns > 0 ? bar.substr(0, columns - 1) : bar;
+  const std::string text = columns > 0 ? fitted_bar(bar, columns - 1) : bar;
   fmt::print(out_, "{}{}\r", kEraseLine, text);
   std::fflush(out_);
   is_drawn_ = true;

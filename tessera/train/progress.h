@@ -29,6 +29,8 @@ struct ProgressPoint {
 TESSERA_API std::string progress_line(const ProgressPoint& point);
 /// The same behind a bar.
 TESSERA_API std::string progress_bar(const ProgressPoint& point);
+/// Shortens a bar to `columns`: drops the bar first, then whole fields from the right, so that no number is cut.
+TESSERA_API std::string fitted_bar(std::string bar, std::size_t columns);
 /// Whether a line is a drawing of the bar, which the next one goes over.
 TESSERA_API bool is_bar_line(std::string_view line);
 

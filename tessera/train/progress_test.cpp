@@ -85,6 +85,15 @@ TEST(Progress, SaysNothingWhenToldSoButForWhatIsSaidAtTheEnd) {
   nobody.say("the end\n");
 }
 
+TEST(Progress, ABarThatDoesNotFitLosesWholeFieldsAndNoDigits) {
+  const std::string bar = "[##..] step 12/500  loss 2.3456  9752 tokens/s";
+  EXPECT_EQ(fitted_bar(bar, 100), bar);
+  EXPECT_EQ(fitted_bar(bar, bar.size() - 1), "step 12/500  loss 2.3456  9752 tokens/s");
+  EXPECT_EQ(fitted_bar(bar, 30), "step 12/500  loss 2.3456");
+  EXPECT_EQ(fitted_bar(bar, 20), "step 12/500");
+  EXPECT_EQ(fitted_bar(bar, 4), "step");
+}
+
 TEST(Progress, TimeLeftOfLongRunsHasHours) {
   const ProgressPoint point{.report = at_step(1), .steps = 2, .seconds_left = 3600 + 61};
   EXPECT_NE(progress_line(point).find("left 1:01:01"), std::string::npos);

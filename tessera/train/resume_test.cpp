@@ -35,7 +35,7 @@ class RunAgain : public testing::ToldRuns {
 
 TEST_F(RunAgain, GoesOnWhereItWasAskedToEndAndLeavesWhatOneRunLeaves) {
   EXPECT_EQ(run_and(config("whole")).end, RunEnd::kDone);
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const std::string name = "stopped" + std::to_string(signal);
     const Config stopped = config(name.c_str());
     EXPECT_EQ(run_and(stopped, "step 5/", signal).end, RunEnd::kInterrupted);
@@ -228,6 +228,39 @@ void damage(const fs::path& checkpoint) {
     std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-5, std::ios::end);
     file.put('\x7f');
+  }
+}
+
+// A resume needs its checkpoints and no other file.
+TEST_F(RunAgain, OtherFilesMayBeMissingOrHoldAnything) {
+  EXPECT_EQ(run_and(config("whole")).end, RunEnd::kDone);
+  const auto checkpoint_of = [&](const char* name) {
+    auto left = left_by(path(name));
+    left["loss.csv"] = "";  // may lack lines
+    return left;
+  };
+  struct Spoilt {
+    const char* file;
+    const char* bytes;  // null: it is removed
+  };
+  int number = 0;
+  for (const Spoilt& each :
+       {Spoilt{"summary.json", R"({"end":7,"steps":12})"}, Spoilt{"summary.json", R"({"end":"done","steps":12})"},
+        Spoilt{"summary.json", R"({"end":"done","steps":"12"})"}, Spoilt{"summary.json", nullptr},
+        Spoilt{"metrics.jsonl", "{\"rank\":\"x\",\"step\":1}\n"},
+        Spoilt{"metrics.jsonl", "{\"rank\":0,\"step\":2,\"seconds\":[]}\n{\"rank\":0,\"step\":3}\n"},
+        Spoilt{"metrics.jsonl", "[[[[[[\n\xff\xfe"}, Spoilt{"metrics.jsonl", nullptr}, Spoilt{"loss.csv", "\xff,\n"},
+        Spoilt{"config.toml", "= = ["}, Spoilt{"config.toml", "[model]\nwidth = 64\n"},
+        Spoilt{"config.toml", nullptr}}) {
+    const std::string name = "spoilt" + std::to_string(number++);
+    const Config spoilt = config(name.c_str());
+    begin(spoilt);
+    fs::remove(path(name.c_str()) / each.file);
+    if (each.bytes != nullptr) std::ofstream(path(name.c_str()) / each.file) << each.bytes;
+    const Summary done = run_and(spoilt);
+    EXPECT_EQ(done.end, RunEnd::kDone) << each.file << ": " << (each.bytes != nullptr ? each.bytes : "missing");
+    EXPECT_EQ(done.resumed_from, std::vector<std::int64_t>{5}) << each.file;
+    EXPECT_EQ(difference(checkpoint_of(name.c_str()), checkpoint_of("whole")), "") << each.file;
   }
 }
 

@@ -1,23 +1,31 @@
 #include "tessera/train/run.h"
 
+#include <exception>
+#include <filesystem>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
+#include "tessera/comm/process_group.h"
 #include "tessera/train/bad_step.h"
 #include "tessera/train/checkpoint/checkpoint.h"
+#include "tessera/train/data/detail/source.h"
 #include "tessera/train/data/samples.h"
 #include "tessera/train/detail/checkpointing.h"
 #include "tessera/train/detail/dump_step.h"
 #include "tessera/train/detail/loop.h"
+#include "tessera/train/detail/rank_facts.h"
 #include "tessera/train/detail/resume.h"
 #include "tessera/train/detail/run_directory.h"
 #include "tessera/train/detail/run_signals.h"
 #include "tessera/train/detail/shrinking.h"
+#include "tessera/train/detail/start_text.h"
+#include "tessera/train/memory_fit.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera::train {
@@ -41,15 +49,94 @@ class TrainerSteps final : public detail::Steps {
   std::int64_t samples_;
 };
 
-void check_vocabulary(const Samples& samples, const ModelConfig& model) {
-  TESSERA_CHECK(samples.largest_token() < model.vocabulary, "the data has token ", samples.largest_token(),
-                ", but model.vocabulary is ", model.vocabulary, "; it must be larger than every token, ",
-                samples.tokenizer().vocabulary(), " for this tokenizer");
+// InvalidArgument unless the model has a place for every token. The advice is the least vocabulary that fits the mesh.
+void check_vocabulary(const Samples& samples, const Config& config, const char* option) {
+  const std::int64_t largest = samples.largest_token();
+  const std::int64_t tp = config.mesh.tp;
+  TESSERA_CHECK(largest < config.model.vocabulary, "model.vocabulary: must be larger than every token of ", option,
+                ", got ", config.model.vocabulary, " with token ", largest, "; use --model.vocabulary ",
+                (largest + tp) / tp * tp, " or more");
 }
 
 std::optional<Samples> open_held_out(const Config& config) {
   if (config.data.held_out.empty() && config.data.held_out_share == 0) return std::nullopt;
   return Samples::open(config.data, Part::kHeldOut, config.model.sequence, config.train.seed);
+}
+
+// The resolved configuration, which is the same on all ranks but for options that may differ. Collective. Throws on all
+// ranks if one of them cannot start. Later worlds are smaller ones of a run that lost ranks, whose memory is still in
+// use.
+Config agreed_config(const Config& given, int world_size, bool is_first_world) {
+  Config config;
+  detail::StartCheck check;
+  try {
+    config = resolved(given, world_size);
+    TESSERA_CHECK(!config.data.files.empty(), "data.files is empty; name what to train on, as in --data.files my.txt");
+    if (is_first_world) check_memory(given, world_size, current_place().local_world_size);
+    check.facts = detail::start_facts(config);
+  } catch (const std::exception&) {
+    check.error = std::current_exception();
+  }
+  detail::check_same_on_all_ranks(check);
+  return config;
+}
+
+// Removes a run directory that this start made if the start is refused: it is empty then.
+class NewDirectory {
+ public:
+  explicit NewDirectory(const RunConfig& config)
+      : path_(config.directory.empty() ? current_place().run_dir : config.directory),
+        was_there_(!path_.empty() && std::filesystem::exists(path_)),
+        had_parent_(std::filesystem::exists("runs")) {}
+  ~NewDirectory() {
+    std::error_code ignored;
+    if (path_.empty() || was_there_ || !std::filesystem::remove(path_, ignored)) return;
+    if (!had_parent_) std::filesystem::remove("runs", ignored);
+  }
+  NewDirectory(const NewDirectory&) = delete;
+  NewDirectory& operator=(const NewDirectory&) = delete;
+
+  void made(const std::filesystem::path& path) { path_ = path; }
+  void keep() { path_.clear(); }
+
+ private:
+  std::filesystem::path path_;  // empty: not known yet, or kept
+  bool was_there_;
+  bool had_parent_;
+};
+
+// The data of a run.
+struct Data {
+  std::optional<Samples> training;
+  std::optional<Samples> held_out;  // none: nothing is held out
+  std::string digest;               // of the training data
+};
+
+// Opens the data, which are the same on all ranks. Collective. Throws on all ranks if one of them cannot start.
+Data agreed_data(const Config& config) {
+  Data data;
+  detail::StartCheck check;
+  try {
+    const std::int64_t sequence = config.model.sequence;
+    data.training = Samples::open(config.data, Part::kTraining, sequence, config.train.seed);
+    data.held_out = open_held_out(config);
+    check_vocabulary(*data.training, config, "data.files");
+    if (data.held_out)
+      check_vocabulary(*data.held_out, config, config.data.held_out.empty() ? "data.files" : "data.held_out");
+    data.digest = detail::data_digest(*data.training, sequence);
+    check.facts = detail::data_facts("data.files", config.data.files, *data.training, sequence);
+    if (data.held_out) {
+      const bool is_named = !config.data.held_out.empty();
+      const std::vector<detail::Fact> more =
+          detail::data_facts(is_named ? "data.held_out" : "the held-out share of data.files",
+                             is_named ? config.data.held_out : config.data.files, *data.held_out, sequence);
+      check.facts.insert(check.facts.end(), more.begin(), more.end());
+    }
+  } catch (const std::exception&) {
+    check.error = std::current_exception();
+  }
+  detail::check_same_on_all_ranks(check);
+  return data;
 }
 
 RankNumbers numbers_of(const RankTally& tally, const Trainer& trainer, const Summary& summary, int rank) {
@@ -74,7 +161,7 @@ void keep(const BadStep& step, const std::string& directory, int rank) {
 // That it could not be written is told, and the exit code tells of it; what the run did stays.
 void write_summary(Summary& summary, Progress* progress = nullptr) {
   try {
-    write_file(summary.directory + "/summary.json", to_json(summary));
+    write_file(summary.directory + "/summary.json", to_json(summary), FileKind::kRun);
   } catch (const IoError& error) {
     log::error("the summary of the run could not be written: ", error.message());
     if (progress != nullptr) progress->say("the summary of the run could not be written: " + error.message() + "\n");
@@ -136,11 +223,15 @@ void note_unsaved(Summary& summary) {
 // Takes the steps; what the policy stopped, or a signal, is told by the summary. Of an error the summary is written by
 // the first rank that has one, without the numbers of others, which may be gone.
 void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const detail::RunRanks& ranks,
-                Progress& progress, detail::Checkpointing& between, Summary& summary, RankTally& tally) {
+                const RunDirectoryLock* lock, Progress& progress, detail::Checkpointing& between, Summary& summary,
+                RankTally& tally) {
   const int rank = ranks.rank();
   TrainerSteps steps(trainer, held_out, summary.config.eval.samples);
-  const detail::LoopOptions options{
-      .directory = summary.directory, .rank = rank, .has_held_out = held_out.has_value(), .between = &between};
+  const detail::LoopOptions options{.directory = summary.directory,
+                                    .rank = rank,
+                                    .has_held_out = held_out.has_value(),
+                                    .between = &between,
+                                    .lock = lock};
   try {
     detail::take_steps(steps, options, progress, summary, tally);
     between.finish();
@@ -182,16 +273,32 @@ void conclude(const detail::RunRanks& ranks, Progress& progress, Summary& summar
   progress.say(short_text(summary));
 }
 
+// Steps that go wrong, and the one of run.dump_step, leave files. The summary outlives the steps.
+void keep_what_is_asked_for(Trainer& trainer, const Summary& summary, int rank) {
+  trainer.keep_bad_steps([&summary, rank, left = kBadStepsKept](const BadStep& step) mutable {
+    if (left-- > 0) keep(step, summary.directory, rank);
+  });
+  if (summary.config.run.dump_step > 0) {
+    trainer.before_update(summary.config.run.dump_step, [&trainer, &summary, rank](const StepReport& report,
+                                                                                   const StepActivations& activations) {
+      dump({report, activations, summary.config.train.accumulate}, trainer, summary.directory, rank);
+    });
+  }
+}
+
 // The run of this world, from its directory to its summary.
-void run_in_world(const Config& given, std::FILE* out, Summary& summary) {
+void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summary& summary) {
   const detail::RunRanks ranks;
-  summary.config = resolved(given, ranks.size());
+  const std::optional<std::int64_t> free_host = free_host_memory();
+  summary.config = agreed_config(given, ranks.size(), is_first_world);
   summary.world_size = ranks.size();
   const Config& config = summary.config;
-  TESSERA_CHECK(!config.data.files.empty(), "data.files is empty; name what to train on, as in --data.files my.txt");
   Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
+  NewDirectory made(config.run);
   const detail::RunStart start = ranks.open_directory(config, say_on(progress));
+  made.made(start.directory);
   if (start.is_finished) {
+    made.keep();
     progress.say(finished_text(start.directory.string()));
     summary.directory = start.directory.string();
     summary.steps = config.train.steps;
@@ -199,33 +306,34 @@ void run_in_world(const Config& given, std::FILE* out, Summary& summary) {
     return ranks.finish();
   }
 
-  const Samples training = Samples::open(config.data, Part::kTraining, config.model.sequence, config.train.seed);
-  const std::optional<Samples> held_out = open_held_out(config);
-  check_vocabulary(training, config.model);
-  if (held_out) check_vocabulary(*held_out, config.model);
+  const Data data = agreed_data(config);
+  const Samples& training = data.training.value();
+  const std::optional<Samples>& held_out = data.held_out;
+  const std::string& digest = data.digest;
   if (held_out && ranks.rank() == 0) summary.bigram_entropy = held_out->bigram_entropy();
 
   Trainer trainer(config, training);
   summary.parameters = trainer.parameter_count();
-  const std::string digest = detail::data_digest(training, config.model.sequence);
   if (!start.checkpoint.empty()) go_on_from(start.checkpoint, digest, trainer, summary);
   ranks.take_directory(start, config, say_on(progress));
+  made.keep();
   summary.directory = start.directory.string();
+  progress.say(detail::start_text({.config = config,
+                                   .parameters = summary.parameters,
+                                   .training_tokens = training.tokens(),
+                                   .held_out_tokens = held_out ? held_out->tokens() : 0,
+                                   .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
+                                   .predicted = trainer.memory_predicted(),
+                                   .free_host_nbytes = free_host,
+                                   .directory = summary.directory}));
   tell_what_lies_behind(summary, progress);
 
-  trainer.keep_bad_steps([&, left = kBadStepsKept](const BadStep& step) mutable {
-    if (left-- > 0) keep(step, summary.directory, ranks.rank());
-  });
-  if (config.run.dump_step > 0) {
-    trainer.before_update(config.run.dump_step, [&](const StepReport& report, const StepActivations& activations) {
-      dump({report, activations, config.train.accumulate}, trainer, summary.directory, ranks.rank());
-    });
-  }
+  keep_what_is_asked_for(trainer, summary, ranks.rank());
   RankTally tally(ranks.size());
   if (!start.checkpoint.empty()) detail::add_told_steps(summary.directory, ranks.rank(), tally);
   {
     detail::Checkpointing between(trainer, summary, progress, digest);
-    take_steps(trainer, held_out, ranks, progress, between, summary, tally);
+    take_steps(trainer, held_out, ranks, start.lock.get(), progress, between, summary, tally);
   }
   summary.ranks = ranks.collect(numbers_of(tally, trainer, summary, ranks.rank()));
   conclude(ranks, progress, summary);
@@ -247,10 +355,10 @@ void leave_failed(Summary& summary, const Error& error) {
 Summary run(const Config& given, std::FILE* out) {
   const detail::RunSignals signals;  // for as long as worlds follow each other
   detail::Shrinking worlds(given, out);
-  while (true) {
+  for (bool is_first_world = true;; is_first_world = false) {
     Summary summary;
     try {
-      run_in_world(worlds.config(), out, summary);
+      run_in_world(worlds.config(), is_first_world, out, summary);
       return summary;
     } catch (const AbortedError& error) {
       worlds.note(error);
@@ -264,6 +372,18 @@ Summary run(const Config& given, std::FILE* out) {
       throw;
     }
   }
+}
+
+void check_start(const Config& given, int world_size, int ranks) {
+  (void)resolved(given, world_size);
+  std::vector<std::string> paths;
+  for (const auto* entries : {&given.data.files, &given.data.held_out}) {
+    for (const std::string& entry : *entries) paths.push_back(detail::read_weighted(entry).path);
+  }
+  if (given.data.tokenizer != "bytes") paths.push_back(given.data.tokenizer);
+  for (const std::string& path : paths)
+    TESSERA_CHECK_AS(IoError, std::filesystem::exists(path), "'", path, "': No such file or directory");
+  check_memory(given, world_size, ranks);
 }
 
 bool is_finished_already(const Config& given, const std::string& directory, int world_size) {

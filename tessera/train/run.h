@@ -24,6 +24,11 @@ namespace tessera::train {
 /// summary has their own numbers alone.
 TESSERA_API Summary run(const Config& config, std::FILE* out = stdout);
 
+/// Throws what would refuse a run of these options, as far as that is cheap to tell: options that do not fit
+/// (InvalidArgument), files that are missing (IoError), more memory than `ranks` ranks find on this host
+/// (InvalidArgument, memory_fit.h). For programs that start ranks, before they do.
+TESSERA_API void check_start(const Config& config, int world_size, int ranks);
+
 /// For who starts ranks in this directory, before anything is written there: whether it holds this very run, finished.
 /// Throws what would refuse the start: another run, a run that is going on, other data.
 TESSERA_API bool is_finished_already(const Config& config, const std::string& directory, int world_size);

@@ -53,6 +53,42 @@ TEST_F(RunStart, OtherDataAreRefusedBeforeAnythingIsChanged) {
   EXPECT_TRUE(files() == before);
 }
 
+TEST_F(RunStart, AVocabularyThatIsTooSmallIsNamedWithOneThatFits) {
+  Config small = config();
+  small.model.vocabulary = 100;
+  expect_error<InvalidArgument>(
+      [&] { (void)run_and(small); },
+      {"model.vocabulary: must be larger than every token of data.files, got 100 with token 255; "
+       "use --model.vocabulary 256 or more"});
+  std::vector<std::uint16_t> tokens(2000, 7);
+  tokens[1000] = 4242;
+  std::ofstream(path("tokens"), std::ios::binary)
+      .write(reinterpret_cast<const char*>(tokens.data()), static_cast<std::streamsize>(2 * tokens.size()));
+  small.data.files = {path("tokens").string()};
+  small.data.format = "u16";
+  small.mesh.tp = 2;
+  simulate(2, [&] {
+    expect_error<InvalidArgument>([&] { (void)run(small, nullptr); },
+                                  {"got 100 with token 4242; use --model.vocabulary 4244 or more"});
+  });
+  EXPECT_FALSE(fs::exists(path())) << "a rejected start leaves no empty directory";
+  fs::create_directory(path());
+  EXPECT_ANY_THROW((void)run_and(small));
+  EXPECT_TRUE(fs::exists(path())) << "but one that was there stays";
+}
+
+TEST_F(RunStart, TellsWhatItIsAboutToDo) {
+  (void)run_and(config());
+  EXPECT_TRUE(said.starts_with("llama tiny (changed): ")) << said;
+  EXPECT_TRUE(contains(said, " parameters, 1 layer, vocabulary 260, sequence 16\ndata: ")) << said;
+  EXPECT_TRUE(contains(said, " held out; from " + path("text").string() +
+                                 "\nmesh dp=1, fsdp=1, tp=1 on 1 rank (host); batch 4 x 16 tokens; f32 compute, f32 "
+                                 "state\nmemory: "))
+      << said;
+  EXPECT_TRUE(contains(said, " per rank predicted (parameters ")) << said;
+  EXPECT_TRUE(contains(said, " free on host\nrun directory: " + path().string() + "\nstep 1/12 ")) << said;
+}
+
 TEST_F(RunStart, AFinishedRunHasNothingToDo) {
   EXPECT_FALSE(run_and(config()).was_finished);
   const auto before = files();

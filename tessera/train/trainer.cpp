@@ -23,6 +23,7 @@
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/bad_step.h"
 #include "tessera/train/detail/activations.h"
+#include "tessera/train/detail/replica_check.h"
 #include "tessera/train/detail/trainer_state.h"
 #include "tessera/train/memory_plan.h"
 #include "tessera/train/schedule.h"
@@ -188,6 +189,13 @@ void Trainer::State::take_step(StepReport& report) {
   report.exposed_seconds = exposed.take_seconds();
 }
 
+void Trainer::State::check_replicas_if_due() {
+  const std::int64_t every = config.run.check_replicas;
+  if (every == 0 || (was_checked && steps % every != 0)) return;
+  was_checked = true;
+  detail::check_replicas(model.parameters(), steps);
+}
+
 Trainer::Trainer(const Config& config, BatchSource batches)
     : state_(std::make_unique<State>(config, std::move(batches))) {}
 
@@ -218,6 +226,7 @@ StepReport Trainer::step() {
   } else {
     state.take_step(report);
   }
+  state.check_replicas_if_due();
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return report;
 }

@@ -80,7 +80,8 @@ class TESSERA_API Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Takes one step.
+  /// Takes one step. After the first step and every run.check_replicas steps it compares the replicas of parameters;
+  /// MismatchError on every rank names the rank, the parameter and the step if they differ.
   StepReport step();
   /// Calls `keep` of every step that the policies stop or skip, before its gradients go (bad_step.h).
   void keep_bad_steps(std::function<void(const BadStep&)> keep);

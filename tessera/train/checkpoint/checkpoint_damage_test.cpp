@@ -53,6 +53,28 @@ void damage(const std::filesystem::path& file) {
   testing::flip_byte(file, static_cast<std::int64_t>(std::filesystem::file_size(file)) - 3);
 }
 
+TEST(DamagedCheckpoint, MustBeOfTheStepThatItsDirectoryIsNamedAfter) {
+  const CheckpointDirectory directory;
+  save(directory.path(), "fsdp=2", {10, 20});
+  CheckpointInfo newest = open_checkpoint(directory.path() / "step-000000020");
+  newest.path = directory.path() / "step-000000030";
+  std::filesystem::rename(directory.path() / "step-000000020", newest.path);
+  const std::string fault = "must be of the step 30 that its directory is named after, got step 20";
+  CheckpointState none;
+  expect_error<IoError>([&] { load_checkpoint(newest, none); }, {fault});
+  expect_error<IoError>([&] { (void)open_checkpoint(newest.path); }, {fault});
+  expect_error<IoError>([&] { (void)checkpoint_texts(newest); }, {fault});
+  ASSERT_FALSE(verify_checkpoint(newest.path).faults.empty());
+  EXPECT_THAT(verify_checkpoint(newest.path).faults.front().what, HasSubstr(fault));
+  std::string said;
+  const auto last = last_good(directory.path(), [&](const std::string& line) { said += line; });
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->step, 10);
+  EXPECT_THAT(said, HasSubstr(fault));
+  std::filesystem::rename(newest.path, directory.path() / "best");  // a name of its own names no step
+  EXPECT_EQ(open_checkpoint(directory.path() / "best").step, 20);
+}
+
 TEST(DamagedCheckpoint, IsNotMadeGoodByResharding) {
   const CheckpointDirectory directory;
   save(directory.path(), "fsdp=2", {10});

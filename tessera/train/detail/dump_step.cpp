@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tessera/autograd/autograd.h"
-#include "tessera/base/error.h"
+#include "tessera/base/run_directory.h"
 #include "tessera/tensor/safetensors.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 #include "tessera/train/detail/option_values.h"
@@ -16,9 +16,7 @@ namespace tessera::train::detail {
 std::string write_step(const std::string& directory, int rank, const Trainer& trainer, const SeenStep& seen) {
   const StepReport& report = seen.report;
   const std::filesystem::path folder = std::filesystem::path(directory) / ("dump-" + std::to_string(report.step));
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  TESSERA_CHECK_AS(IoError, !error, "cannot make ", folder.string(), ": ", error.message());
+  make_run_subdirectory(folder);
   CheckpointState state = trainer.checkpoint_state();
   for (const Parameter& each : trainer.model().parameters()) {
     if (const Tensor gradient = autograd::grad(each.tensor))

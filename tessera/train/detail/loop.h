@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "tessera/base/run_directory.h"
 #include "tessera/train/progress.h"
 #include "tessera/train/summary.h"
 #include "tessera/train/trainer.h"
@@ -38,6 +39,8 @@ struct LoopOptions {
   int rank = 0;                     ///< rank 0 writes the loss curve
   bool has_held_out = true;         ///< whether there is something to evaluate on
   BetweenSteps* between = nullptr;  ///< null: nothing happens there
+  /// Checked after each step: a run whose directory was removed ends with IoError. Null: no check.
+  const RunDirectoryLock* lock = nullptr;
 };
 
 /// Takes the steps that summary.config asks for and summary.steps does not count yet. The summary and the tally hold

@@ -10,6 +10,7 @@
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/rank.h"
+#include "tessera/base/run_directory.h"
 #include "tessera/memory/history_reader.h"
 #include "tessera/memory/torch_snapshot.h"
 #include "tessera/record/chrome_trace.h"
@@ -23,7 +24,7 @@ void write_trace(const probe::RecordFile& file, std::uint64_t begin_ticks, const
   record::Evidence evidence = record::read_record(
       file.info().path, {.last_launches = std::numeric_limits<std::size_t>::max(), .has_memory = false});
   evidence.ranks.front().state = record::RankState::kRunning;  // it is this one
-  AtomicFile out(path);
+  AtomicFile out(path, FileKind::kRun);
   (void)record::write_chrome_trace(out.stream(), evidence, 0, {.since_ns = file.info().clock.wall_ns(begin_ticks)});
   out.commit();
 }
@@ -62,9 +63,7 @@ std::string Profile::write() const {
   const std::string record = probe::recorder().path();
   TESSERA_CHECK_AS(IoError, !record.empty(), "there is no record to make it from; ", probe::recorder().status());
   std::string folder = directory_ + "/profile-" + std::to_string(begun_);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  TESSERA_CHECK_AS(IoError, !error, "cannot make ", folder, ": ", error.message());
+  make_run_subdirectory(folder);
   const std::string rank = folder + "/rank-" + std::to_string(current_place().rank.value());
   const probe::RecordFile file = probe::RecordFile::open(record);
   write_trace(file, begin_ticks_, rank + ".trace.json");

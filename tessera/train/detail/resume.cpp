@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
 #include <limits>
+#include <type_traits>
 #include <vector>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/atomic_file.h"
+#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/train/detail/digest.h"
 #include "tessera/train/detail/option_values.h"
 
@@ -95,33 +98,84 @@ constexpr const char* kWaysOut = "; give what was given before, or begin another
                 "); was it written by another version?");
 }
 
-// Hands over the lines of a file, and whether they are whole: the last may have no line end.
+constexpr std::uint64_t kLongestLine = std::uint64_t{1} << 20;
+constexpr std::size_t kMostDepth = 64;  // of JSON
+
+// Calls `take` for each line of a file of the run directory. A file that is missing has none.
 template <class Take>
-void each_line(const std::filesystem::path& path, Take take) {
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) take(line, !in.eof());
+void each_line_of(const std::filesystem::path& path, Take take) {
+  if (!std::filesystem::exists(path)) return;
+  each_line(RegularFile(path.string()), kLongestLine, take);
 }
 
-// Replaces the file by those of its lines that are whole and that `stays` wants. One that has no others is left alone:
-// that needs no room on a full disk.
-template <class Stays>
-void keep_lines(const std::filesystem::path& path, Stays stays) {
+// Replaces the file by those of its lines that are complete and of steps up to `step`. A file without others is left
+// as it is, which needs no space on a full disk. `step_of` returns the step of a line; 0 for a heading, -1 if the line
+// is corrupt.
+void keep_lines(const std::filesystem::path& path, std::int64_t step,
+                std::int64_t (*step_of)(const std::string& line)) {
+  const auto step_at = [&](const FileLine& line) { return line.is_long ? -1 : step_of(std::string(line.text)); };
+  const auto is_kept = [&](const FileLine& line) {
+    const std::int64_t of = step_at(line);
+    return line.is_ended && of >= 0 && of <= step;
+  };
   bool has_others = false;
-  each_line(path, [&](const std::string& line, bool is_whole) { has_others |= !is_whole || !stays(line); });
+  std::int64_t corrupt = 0;
+  each_line_of(path, [&](const FileLine& line) {
+    has_others |= !is_kept(line);
+    corrupt += line.is_ended && step_at(line) < 0 ? 1 : 0;
+  });
+  if (corrupt > 0) log::warn("'", path.string(), "': ", corrupt, " lines are corrupt; removed");
   if (!has_others) return;
-  AtomicFile out(path.string());
-  each_line(path, [&](const std::string& line, bool is_whole) {
-    if (is_whole && stays(line)) out.stream() << line << '\n';
+  AtomicFile out(path.string(), FileKind::kRun);
+  each_line_of(path, [&](const FileLine& line) {
+    if (is_kept(line)) out.stream() << line.text << '\n';
   });
   out.commit();
 }
 
-// The step of a line of metrics.jsonl; 0: it has none.
-std::int64_t step_of(const std::string& line) {
-  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-  return json.is_object() && json.contains("step") && json["step"].is_number_integer()
-             ? json["step"].get<std::int64_t>()
-             : 0;
+// Returns null for a line that is not a JSON object.
+nlohmann::json object_of(std::string_view line) {
+  if (tessera::detail::json_depth(line) > kMostDepth) return nullptr;
+  nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+  return json.is_object() ? json : nlohmann::json();
+}
+
+// A field of a line of metrics.jsonl, or nothing if it is missing or not a number of this kind.
+template <class Number>
+std::optional<Number> number_in(const nlohmann::json& json, const char* name) {
+  if (!json.is_object()) return std::nullopt;
+  const auto found = json.find(name);
+  if (found == json.end() || !found->is_number()) return std::nullopt;
+  if (std::is_integral_v<Number> && !found->is_number_integer()) return std::nullopt;
+  return found->template get<Number>();
+}
+
+// Steps count from 1.
+std::int64_t step_of_metrics(const std::string& line) {
+  const nlohmann::json json = object_of(line);
+  const std::int64_t step = number_in<std::int64_t>(json, "step").value_or(0);
+  return step >= 1 ? step : -1;
+}
+
+std::int64_t step_of_losses(const std::string& line) {
+  if (line.starts_with("step,")) return 0;
+  const std::int64_t step = std::atoll(line.c_str());
+  return step >= 1 ? step : -1;
+}
+
+// Adds the step that a line of metrics.jsonl reports to the tally, if it is of this rank; false: the line is corrupt.
+bool add_told_step(std::string_view line, int rank, RankTally& tally) {
+  const nlohmann::json json = object_of(line);
+  const std::int64_t of = number_in<std::int64_t>(json, "rank").value_or(-1);
+  if (of >= 0 && of != rank) return true;
+  const StepReport report{.step = number_in<std::int64_t>(json, "step").value_or(-1),
+                          .seconds = number_in<double>(json, "seconds").value_or(-1),
+                          .exposed_seconds = number_in<double>(json, "exposed_seconds").value_or(-1),
+                          .tokens = number_in<std::int64_t>(json, "tokens").value_or(-1)};
+  const bool is_good =
+      of == rank && report.step >= 1 && report.seconds > 0 && report.exposed_seconds >= 0 && report.tokens >= 0;
+  if (is_good) tally.add(report);
+  return is_good;
 }
 
 }  // namespace
@@ -216,27 +270,16 @@ void restore_summary(const Texts& texts, Summary& summary) {
 }
 
 void cut_back(const std::filesystem::path& directory, std::int64_t step) {
-  keep_lines(directory / "metrics.jsonl", [step](const std::string& line) {
-    const std::int64_t of = step_of(line);
-    return of >= 1 && of <= step;
-  });
-  keep_lines(directory / "loss.csv", [step](const std::string& line) {
-    if (line.starts_with("step,")) return true;
-    const std::int64_t of = std::atoll(line.c_str());
-    return of >= 1 && of <= step;
-  });
+  keep_lines(directory / "metrics.jsonl", step, step_of_metrics);
+  keep_lines(directory / "loss.csv", step, step_of_losses);
 }
 
 void add_told_steps(const std::filesystem::path& directory, int rank, RankTally& tally) {
-  std::ifstream in(directory / "metrics.jsonl");
-  for (std::string line; std::getline(in, line);) {
-    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || json.value("rank", -1) != rank) continue;
-    tally.add({.step = json.value("step", std::int64_t{0}),
-               .seconds = json.value("seconds", 1.0),
-               .exposed_seconds = json.value("exposed_seconds", 0.0),
-               .tokens = json.value("tokens", std::int64_t{0})});
-  }
+  const std::filesystem::path path = directory / "metrics.jsonl";
+  std::int64_t corrupt = 0;
+  each_line_of(path, [&](const FileLine& line) { corrupt += add_told_step(line.text, rank, tally) ? 0 : 1; });
+  if (corrupt == 0) return;
+  log::warn("'", path.string(), "': ", corrupt, " lines are corrupt; speeds in summary.json leave these steps out");
 }
 
 }  // namespace tessera::train::detail

@@ -1,23 +1,19 @@
 #include "tessera/train/detail/run_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <exception>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
@@ -33,6 +29,7 @@ namespace {
 
 // Rank 0 may have much to read before the first step, and others may still be writing after the last.
 constexpr auto kPatience = std::chrono::minutes(10);
+constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 28;  // of summary.json and config.toml
 
 struct RunCount {
   int runs = 0;
@@ -53,48 +50,67 @@ std::filesystem::path chosen(const RunConfig& config) {
   return launcher.empty() ? std::filesystem::path("runs") / time_name() : std::filesystem::path(launcher);
 }
 
+RunAccess access_of(const RunConfig& config) { return config.shared ? RunAccess::kGroup : RunAccess::kPrivate; }
+
 std::filesystem::path make(const Config& config) {
   std::filesystem::path path = std::filesystem::absolute(chosen(config.run)).lexically_normal();
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  TESSERA_CHECK_AS(IoError, !error && std::filesystem::is_directory(path), "run directory '", path.string(),
-                   "' cannot be made: ", error ? error.message() : "it is no directory",
-                   "; give another with --run.directory");
+  try {
+    make_run_directory(path, access_of(config.run));
+  } catch (const IoError& error) {
+    TESSERA_THROW(IoError, error.message(), "; give another with --run.directory");
+  }
   return path;
 }
 
-// Keeps other runs out of the directory, until it is let go of or this process ends, however that happens. A file
-// system that has no locks keeps nobody out.
-std::shared_ptr<void> lock(const std::filesystem::path& directory) {
-  const std::shared_ptr<int> fd(new int(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), [](int* open) {
-    if (*open >= 0) ::close(*open);
-    delete open;
-  });
-  const bool is_taken = *fd >= 0 && ::flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  TESSERA_CHECK_AS(IoError, !is_taken, "run directory '", directory.string(),
-                   "' is that of a run which is going on; wait for it to end, or give another with --run.directory");
-  return fd;
+std::shared_ptr<const RunDirectoryLock> lock(const std::filesystem::path& directory, bool is_rank) {
+  return std::make_shared<RunDirectoryLock>(directory,
+                                            RunDirectoryLockOptions{.option = "--run.directory", .is_rank = is_rank});
+}
+
+// A file of the run directory. Everything but checkpoints may be missing or corrupt; then the text is empty.
+std::string text_of(const std::filesystem::path& path) {
+  try {
+    return std::filesystem::exists(path) ? read_regular_file(path.string(), kMostNbytes) : "";
+  } catch (const IoError& error) {
+    log::warn("run directory: ", error.message(), "; ignored");
+    return "";
+  }
 }
 
 // Whether the run of this directory took all the steps that are asked for now.
 bool has_all_steps(const std::filesystem::path& directory, const Config& config) {
-  std::ifstream in(directory / "summary.json");
-  const nlohmann::json json = nlohmann::json::parse(in, nullptr, false);
-  if (!json.is_object() || json.value("end", "") != "done") return false;
-  return json.contains("steps") && json["steps"].is_number_integer() && json["steps"] >= config.train.steps;
+  const nlohmann::json json = nlohmann::json::parse(text_of(directory / "summary.json"), nullptr, false);
+  if (!json.is_object()) return false;
+  const auto end = json.find("end");
+  const auto steps = json.find("steps");
+  return end != json.end() && *end == "done" && steps != json.end() && steps->is_number_integer() &&
+         *steps >= config.train.steps;
+}
+
+// Returns true if the newest checkpoint is of an earlier step than the last one. A finished run that saves checkpoints
+// has saved one after its last step, so a summary.json that claims the end is corrupt, or the save failed.
+bool has_steps_left(const std::filesystem::path& directory, const Config& config) {
+  if (config.checkpoint.every == 0) return false;
+  const auto all = checkpoints_in(checkpoint_directory(config.checkpoint, directory));
+  if (all.empty() || all.front().step >= config.train.steps) return false;
+  log::warn("run directory '", directory.string(), "': summary.json reports ", config.train.steps,
+            " steps, but the newest checkpoint is of step ", all.front().step, "; the run resumes from it");
+  return true;
 }
 
 // Whether the run of this directory is this very one, and finished: the same command again, which may be a restart of a
 // job that was lost in its last moments. Finished and another: refused.
 bool is_finished(const std::filesystem::path& directory, const Config& config) {
-  if (!has_all_steps(directory, config)) return false;
+  if (!has_all_steps(directory, config) || has_steps_left(directory, config)) return false;
   Config before;
   std::string differing;
   try {
     read_toml(before, directory / "config.toml");
     differing = differing_requests(before, config);
-  } catch (const Error& error) {
-    differing = "its config.toml cannot be read: " + error.message();
+  } catch (const Error& error) {  // then its checkpoints decide
+    log::warn("run directory '", directory.string(), "': config.toml cannot be read: ", error.message(),
+              "; the run resumes from its checkpoints");
+    return false;
   }
   TESSERA_CHECK_AS(IoError, differing.empty(), "run directory '", directory.string(),
                    "' holds a run already, which is finished, with other options (", differing,
@@ -151,9 +167,19 @@ std::optional<CheckpointInfo> begin(const std::filesystem::path& directory, cons
   return last;
 }
 
+// Checkpoints do not go through a link that another user may have put there.
+void check_no_link(const std::filesystem::path& checkpoints, const CheckpointConfig& config) {
+  std::error_code none;
+  TESSERA_CHECK_AS(IoError, !config.directory.empty() || !std::filesystem::is_symlink(checkpoints, none), "'",
+                   checkpoints.string(),
+                   "' is a symbolic link, which a run does not follow; give its target with "
+                   "--checkpoint.directory, or remove it");
+}
+
 RunStart open(const Config& config, const Say& say) {
   const std::filesystem::path directory = make(config);
-  RunStart start{.directory = directory, .lock = lock(directory)};
+  check_no_link(directory / "checkpoints", config.checkpoint);
+  RunStart start{.directory = directory, .lock = lock(directory, /*is_rank=*/true)};
   check_resume(directory, config);
   start.is_finished = has_run(directory) && is_finished(directory, config);
   if (start.is_finished) return start;
@@ -167,14 +193,12 @@ RunStart open(const Config& config, const Say& say) {
 
 // A run that goes on as it was needs no room for it.
 void write_if_other(const std::filesystem::path& path, const std::string& text) {
-  std::stringstream before;
-  before << std::ifstream(path).rdbuf();
-  if (before.str() != text) write_file(path.string(), text);
+  if (text_of(path) != text) write_file(path.string(), text, FileKind::kRun);
 }
 
 void take(const RunStart& start, const Config& config, const Say& say) {
   const std::filesystem::path& directory = start.directory;
-  const bool had_run = has_run(directory);
+  const bool had_run = has_run(directory) || !start.checkpoint.empty();
   const std::int64_t step = start.checkpoint.empty() ? 0 : open_checkpoint(start.checkpoint).step;
   if (had_run) {
     cut_back(directory, step);
@@ -182,6 +206,8 @@ void take(const RunStart& start, const Config& config, const Say& say) {
     std::filesystem::remove(directory / kProfileRequest);  // of steps that an earlier start was to take
   }
   write_if_other(directory / "config.toml", to_toml(config));
+  if (config.checkpoint.directory.empty() && config.checkpoint.every > 0)
+    make_run_subdirectory(directory / "checkpoints");
   if (!start.checkpoint.empty()) {
     say("going on after step " + std::to_string(step) + " from " + start.checkpoint.string() + "\n");
   } else if (had_run) {
@@ -205,7 +231,7 @@ RunStart look_at_directory(const std::filesystem::path& given, const Config& con
   const std::filesystem::path directory = std::filesystem::absolute(given).lexically_normal();
   RunStart start{.directory = directory};
   if (!std::filesystem::is_directory(directory)) return start;
-  start.lock = lock(directory);
+  start.lock = lock(directory, /*is_rank=*/false);
   check_resume(directory, config);
   start.is_finished = has_run(directory) && is_finished(directory, config);
   if (start.is_finished || config.checkpoint.resume == "never") return start;
@@ -290,8 +316,11 @@ RunStart RunRanks::open_directory(const Config& config, const Say& say) const {
   });
   if (rank_ == 0) return start;
   start = start_from(text);
-  std::error_code ignored;  // on another machine it is another directory; who opens a file there says what is wrong
-  std::filesystem::create_directories(start.directory, ignored);
+  try {
+    make_run_directory(start.directory, access_of(config.run));  // on another machine it is another directory
+  } catch (const IoError&) {
+    // The first file that is opened there reports what is wrong.
+  }
   return start;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/run_directory.h"
 #include "tessera/train/config.h"
 #include "tessera/train/summary.h"
 
@@ -22,7 +23,8 @@ struct RunStart {
   std::filesystem::path directory = {};   ///< of the run, from the root
   std::filesystem::path checkpoint = {};  ///< to go on from; empty: from the first step
   bool is_finished = false;               ///< it holds this very run, which took all its steps
-  std::shared_ptr<void> lock = {};        ///< on rank 0: while there is one, no other run can have the directory
+  /// Set on rank 0: keeps other runs out of the directory, and notices if the directory is removed.
+  std::shared_ptr<const RunDirectoryLock> lock = {};
 };
 
 /// Where the checkpoints of a run in this directory are.

@@ -25,7 +25,8 @@ struct Taken {
 struct Desk {
   std::mutex mutex = {};
   int users = 0;
-  Taken signals[3] = {{SIGTERM, note_stop, SA_RESTART},
+  Taken signals[4] = {{SIGTERM, note_stop, SA_RESTART},
+                      {SIGHUP, note_stop, SA_RESTART},
                       {SIGINT, note_stop, static_cast<int>(SA_RESTART | SA_RESETHAND)},
                       {SIGUSR1, note_profile, SA_RESTART}};
 };

@@ -1,6 +1,7 @@
-// What signals ask of a run: SIGTERM, and SIGINT once, to end at the next step; SIGUSR1 for a profile. While a run goes
-// on they are noted, and looked at between steps (agreement.h). A second SIGINT ends the process. Signals that the
-// program has a handler of its own for, or ignores, are left alone. Ranks that are threads of one process share them.
+// What signals ask of a run: SIGTERM, SIGHUP, and SIGINT once, to end at the next step; SIGUSR1 for a profile. While a
+// run goes on they are noted, and looked at between steps (agreement.h). A second SIGINT ends the process. Signals that
+// the program has a handler of its own for, or ignores, are left alone. Ranks that are threads of one process share
+// them.
 //
 // SIGUSR1 would end a process that has no handler yet, or no more. A program that may be asked that early has it
 // blocked from its start on (as `tessera train` does): what comes then is kept, and heard when the run begins; after

@@ -27,6 +27,14 @@ void ToldLines::append(const std::string& line) {
   progress_.say(words + "\n");
 }
 
+void ToldLines::sync() {
+  try {
+    file_.sync();
+  } catch (const IoError& error) {
+    log::error(name_, ": ", error.message(), "; its lines may not survive a crash of the machine");
+  }
+}
+
 void ToldLines::note_lost(const std::string& why) {
   lost_ += 1;
   why_ = why;

@@ -19,6 +19,8 @@ class ToldLines {
   ToldLines(const std::filesystem::path& path, Progress& progress, std::string first_line = {});
   /// Appends a line, or counts it as lost.
   void append(const std::string& line);
+  /// Makes the lines durable; a failure is reported, and does not end the run.
+  void sync();
   /// Lines that were lost.
   [[nodiscard]] std::int64_t lost() const { return lost_; }
   /// "7 lines of metrics.jsonl: No space left on device"; empty: none was lost.

@@ -49,6 +49,9 @@ struct Trainer::State {
   void drop_gradients() {
     for (const Tensor& leaf : leaves) autograd::set_grad(leaf, {});
   }
+  // Compares the replicas of parameters if that is due: after the first step of this trainer and every
+  // run.check_replicas steps. The step has completed.
+  void check_replicas_if_due();
   [[nodiscard]] bool is_looked_at() const { return before_update && steps == looked_at_step; }
   [[nodiscard]] const device::Stream& stream() const { return tensor::current_stream(device::Device::get("host")); }
 
@@ -66,6 +69,7 @@ struct Trainer::State {
   // Of one step, which is not replayed.
   std::function<void(const StepReport&, const StepActivations&)> before_update;
   std::int64_t looked_at_step = 0;
+  bool was_checked = false;                // whether replicas have been compared
   std::optional<detail::StepGraph> graph;  // none: steps are not replayed, or the first is still to come
 };
 

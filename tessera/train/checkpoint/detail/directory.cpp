@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <string_view>
 #include <system_error>
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/sync_directory.h"
 #include "tessera/train/checkpoint/detail/index.h"
 #include "tessera/train/checkpoint/detail/shard_file.h"
 
@@ -37,7 +37,14 @@ void make_durable(const fs::path& path, std::error_code& error) {
   if (!above.empty() && above != path) make_durable(above, error);
   if (error) return;
   fs::create_directory(path, error);
-  if (!error) sync_directory(above.empty() ? "." : above);
+  if (error) return;
+  try {
+    sync_directory(above.string());
+  } catch (const IoError&) {  // the next save makes it again, and syncs
+    std::error_code ignored;
+    fs::remove(path, ignored);
+    throw;
+  }
 }
 
 // Out of sight by one rename before its files go one by one.
@@ -60,16 +67,12 @@ DirectoryEntries entries_of(const fs::path& directory) {
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string whole = it->path().filename().string();
     std::string_view name = whole;
-    if (!name.starts_with("step-")) continue;
-    name.remove_prefix(5);
     auto* list = &entries.checkpoints;
     if (name.ends_with(kPartial)) list = &entries.partials;
     if (name.ends_with(kRemoved)) list = &entries.removed;
     if (list != &entries.checkpoints) name = name.substr(0, name.rfind('.'));
-    std::int64_t step = 0;
-    const auto [stop, problem] = std::from_chars(name.data(), name.data() + name.size(), step);
-    if (problem != std::errc() || stop != name.data() + name.size() || step < 0) continue;
-    list->push_back({step, it->path()});
+    const std::optional<std::int64_t> step = step_of_name(name);
+    if (step) list->push_back({*step, it->path()});
   }
   const auto newest_first = [](const NamedStep& a, const NamedStep& b) { return a.step > b.step; };
   std::ranges::sort(entries.checkpoints, newest_first);
@@ -127,7 +130,7 @@ void put_in_place(const fs::path& directory, std::int64_t step) {
                      way_out(error.value()));
     if (fs::exists(old, error)) remove_quietly(old);
   }
-  sync_directory(directory);
+  sync_directory(directory.string());
   if (is_exchanged) remove_checkpoint(aside, removed_of(directory, step));
 }
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
+#include <charconv>
 #include <set>
 #include <unordered_map>
 #include <nlohmann/json.hpp>
@@ -10,6 +10,7 @@
 #include "tessera/base/checked.h"
 #include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/train/checkpoint/detail/hash.h"
 
 namespace tessera::train::detail {
@@ -136,6 +137,16 @@ std::string mesh_of(const CheckpointIndex& index) {
 std::string file_name(int rank) { return fmt::format("rank-{:06}.safetensors", rank); }
 std::string step_name(std::int64_t step) { return fmt::format("step-{:09}", step); }
 
+std::optional<std::int64_t> step_of_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  std::int64_t step = 0;
+  const auto [stop, problem] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (problem != std::errc() || stop != name.data() + name.size() || step < 0) return std::nullopt;
+  return step;
+}
+
 std::string write_index(const CheckpointIndex& index) {
   ordered_json root = {{"format", kFormat},
                        {"version", kVersion},
@@ -192,21 +203,16 @@ CheckpointIndex read_index(std::string_view text, const std::string& path) {
   }
 }
 
-std::string read_whole(const std::filesystem::path& path, std::uint64_t most) {
-  std::error_code error;
-  const std::uintmax_t nbytes = std::filesystem::file_size(path, error);
-  TESSERA_CHECK_AS(IoError, !error, path.string(), ": ", error.message());
-  TESSERA_CHECK_AS(IoError, nbytes <= most, path.string(), ": has ", nbytes, " bytes, more than ", most);
-  std::string text(nbytes, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(nbytes));
-  TESSERA_CHECK_AS(IoError, file.gcount() == static_cast<std::streamsize>(nbytes), path.string(), ": cannot be read");
-  return text;
-}
-
 CheckpointIndex load_index(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kIndexName;
-  return read_index(read_whole(path, kMostIndexNbytes), path.string());
+  CheckpointIndex index = read_index(read_regular_file(path.string(), kMostIndexNbytes), path.string());
+  std::filesystem::path own = std::filesystem::absolute(directory).lexically_normal();
+  if (!own.has_filename()) own = own.parent_path();
+  const std::optional<std::int64_t> named = step_of_name(own.filename().string());
+  TESSERA_CHECK_AS(IoError, !named || *named == index.step, path.string(), ": must be of the step ", named.value_or(0),
+                   " that its directory is named after, got step ", index.step, "; rename the directory to ",
+                   step_name(index.step));
+  return index;
 }
 
 CheckpointInfo info_of(const CheckpointIndex& index, const std::filesystem::path& directory) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,16 +44,17 @@ inline constexpr std::uint64_t kMostIndexNbytes = std::uint64_t{1} << 30;
 std::string file_name(int rank);
 /// "step-000000120".
 std::string step_name(std::int64_t step);
+/// Returns the step that a directory is named after, or nothing if `name` is not step-N.
+std::optional<std::int64_t> step_of_name(std::string_view name);
 
 /// The text of an index.
 std::string write_index(const CheckpointIndex& index);
 /// The index of a text, with everything checked that can be without the files; IoError names `path`.
 CheckpointIndex read_index(std::string_view text, const std::string& path);
-/// The index of the checkpoint in this directory.
+/// Returns the index of the checkpoint in this directory. Throws IoError if it cannot be read, or if the directory is
+/// named after another step.
 CheckpointIndex load_index(const std::filesystem::path& directory);
 /// The same, for people.
 CheckpointInfo info_of(const CheckpointIndex& index, const std::filesystem::path& directory);
-/// All bytes of a file of at most `most`; IoError.
-std::string read_whole(const std::filesystem::path& path, std::uint64_t most);
 
 }  // namespace tessera::train::detail

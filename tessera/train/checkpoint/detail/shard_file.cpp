@@ -135,8 +135,10 @@ void OutputFile::write(std::span<const std::byte> bytes, std::uint64_t offset) {
 }
 
 void OutputFile::sync() {
-  check(::fsync(descriptor_) == 0, "syncing", errno);
-  check(::close(std::exchange(descriptor_, -1)) == 0, "closing", errno);
+  const bool is_synced = ::fsync(descriptor_) == 0;
+  check(is_synced, "syncing", errno);
+  const bool is_closed = ::close(std::exchange(descriptor_, -1)) == 0;
+  check(is_closed, "closing", errno);
 }
 
 SavedFile write_shard(const std::string& path, const std::vector<SavedTensor>& tensors, const ShardPlan& plan,
@@ -153,13 +155,6 @@ SavedFile write_shard(const std::string& path, const std::vector<SavedTensor>& t
   file.write(std::as_bytes(std::span(header)), 0);
   file.sync();
   return {plan.nbytes, plan.header_nbytes, hash_of(header)};
-}
-
-void sync_directory(const std::filesystem::path& directory) {
-  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::fsync(descriptor);
-  ::close(descriptor);
 }
 
 }  // namespace tessera::train::detail

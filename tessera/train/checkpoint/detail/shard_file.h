@@ -69,7 +69,5 @@ SavedFile write_shard(const std::string& path, const std::vector<SavedTensor>& t
 
 /// What can be done about an error of writing: "; free space ...".
 std::string way_out(int error);
-/// Syncs a directory, so that what was renamed in it outlives a crash.
-void sync_directory(const std::filesystem::path& directory);
 
 }  // namespace tessera::train::detail

@@ -1,0 +1,46 @@
+// Configuration files spoilt in many ways, and read: they are refused with an error of ours, and then nothing changed,
+// or what was read is written and read back the same.
+//   train_config_toml_fuzz [--runs N] [--seed S] [--seconds T]
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tessera/base/error.h"
+#include "tessera/base/testing/fuzz.h"
+#include "tessera/base/testing/spoilt.h"
+#include "tessera/train/config.h"
+
+namespace tessera::train {
+namespace {
+
+std::string run_one(std::uint64_t seed) {
+  static const std::string path = [] {
+    char name[] = "/dev/shm/tessera_toml_fuzz_XXXXXX";
+    const int descriptor = ::mkstemp(name);
+    if (descriptor < 0) std::abort();
+    ::close(descriptor);
+    return std::string(name);
+  }();
+  const auto write = [](const std::string& bytes) { std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes; };
+  std::mt19937_64 random(seed);
+  const std::string sound = to_toml(Config());
+  write(random() % 10 == 0 ? fuzz::random_bytes(random) : fuzz::spoilt(sound, random));
+  Config config;
+  try {
+    read_toml(config, path);
+  } catch (const Error&) {
+    return to_toml(config) == sound ? "" : "a file that was refused changed the configuration";
+  }
+  const std::string read = to_toml(config);
+  write(read);
+  Config again;
+  read_toml(again, path);
+  return to_toml(again) == read ? "" : "the configuration is not read back as it was written";
+}
+
+}  // namespace
+}  // namespace tessera::train
+
+int main(int argc, char** argv) { return tessera::fuzz::run(argc, argv, "configurations", tessera::train::run_one); }

@@ -1,0 +1,78 @@
+#include "tessera/train/detail/start_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/base/bytes.h"
+#include "tessera/train/detail/loop.h"
+
+namespace tessera::train::detail {
+namespace {
+
+std::string bytes_text(std::int64_t nbytes) { return format_bytes(static_cast<std::uint64_t>(nbytes)); }
+
+// "0.8 M", "8.03 G".
+std::string count_text(std::int64_t count) {
+  const auto number = static_cast<double>(count);
+  if (number >= 1e9) return fmt::format("{:.2f} G", number / 1e9);
+  if (number >= 1e5) return fmt::format("{:.1f} M", number / 1e6);
+  return std::to_string(count);
+}
+
+// Whether the model has the sizes of its preset.
+bool is_preset(const ModelConfig& model) {
+  const auto is_same = [&](const Preset& each) {
+    return each.name == model.preset && each.width == model.width && each.layers == model.layers &&
+           each.heads == model.heads && each.kv_heads == model.kv_heads && each.hidden == model.hidden &&
+           each.vocabulary == model.vocabulary && each.sequence == model.sequence;
+  };
+  return std::ranges::any_of(presets(), is_same);
+}
+
+std::string model_text(const StartFacts& facts) {
+  const ModelConfig& model = facts.config.model;
+  return fmt::format("llama {}{}: {} parameters, {} layer{}, vocabulary {}, sequence {}\n", model.preset,
+                     is_preset(model) ? "" : " (changed)", count_text(facts.parameters), model.layers,
+                     model.layers == 1 ? "" : "s", model.vocabulary, model.sequence);
+}
+
+std::string data_text(const StartFacts& facts) {
+  const DataConfig& data = facts.config.data;
+  std::string text = fmt::format("data: {} tokens for training", facts.training_tokens);
+  if (facts.held_out_tokens > 0) text += fmt::format(", {} held out", facts.held_out_tokens);
+  text += "; from " + data.files.front();
+  if (data.files.size() > 1) text += fmt::format(" and {} more", data.files.size() - 1);
+  return text + "\n";
+}
+
+std::string mesh_text(const StartFacts& facts) {
+  const MeshConfig& mesh = facts.config.mesh;
+  const TrainConfig& train = facts.config.train;
+  const int ranks = mesh.dp * mesh.fsdp * mesh.tp;
+  std::string text = fmt::format("mesh dp={}, fsdp={}, tp={} on {} rank{} ({}host)", mesh.dp, mesh.fsdp, mesh.tp, ranks,
+                                 ranks == 1 ? "" : "s", facts.backend.empty() ? "" : std::string(facts.backend) + ", ");
+  text += fmt::format("; batch {} x {} tokens", train.batch, facts.config.model.sequence);
+  if (train.accumulate > 1) text += fmt::format(" in {} micro-batches", train.accumulate);
+  return text + "; " + train.dtype + " compute, f32 state\n";
+}
+
+std::string memory_text(const StartFacts& facts) {
+  std::string owners;
+  for (const OwnedBytes& each : facts.predicted) {
+    if (each.owner != "total" && each.nbytes > 0)
+      owners += (owners.empty() ? "" : ", ") + each.owner + " " + bytes_text(each.nbytes);
+  }
+  std::string text = fmt::format("memory: {} per rank predicted ({})", bytes_text(total_of(facts.predicted)), owners);
+  if (facts.free_host_nbytes) text += "; " + bytes_text(*facts.free_host_nbytes) + " free on host";
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string start_text(const StartFacts& facts) {
+  return model_text(facts) + data_text(facts) + mesh_text(facts) + memory_text(facts) +
+         "run directory: " + facts.directory + "\n";
+}
+
+}  // namespace tessera::train::detail

@@ -1,0 +1,260 @@
+#include "tessera/train/memory_fit.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/env.h"
+#include "tessera/base/error.h"
+#include "tessera/train/detail/loop.h"
+#include "tessera/train/memory_plan.h"
+
+namespace tessera::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostHosts = 64;  // times as many as there are
+constexpr std::size_t kMostFixes = 3;
+
+std::string bytes_text(std::int64_t nbytes) { return format_bytes(static_cast<std::uint64_t>(nbytes)); }
+
+// The number behind `key` at the beginning of a line.
+std::optional<std::int64_t> number_behind(const fs::path& path, const std::string& key) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string word;
+    std::int64_t number = 0;
+    if (words >> word && word == key && words >> number) return number;
+  }
+  return std::nullopt;
+}
+
+// The number that a file holds; none: there is no such file, or it says "max".
+std::optional<std::int64_t> number_in(const fs::path& path) {
+  std::ifstream in(path);
+  std::int64_t number = 0;
+  if (in >> number) return number;
+  return std::nullopt;
+}
+
+// Files of a cgroup, by its version.
+struct CgroupFiles {
+  const char* mount;
+  const char* limit;
+  const char* used;
+  const char* reclaimable;  // line of memory.stat
+};
+constexpr CgroupFiles kUnified{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
+constexpr CgroupFiles kMemory{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                              "total_inactive_file"};
+
+// What a cgroup leaves: its limit less what it uses, without cached files that the kernel gives up first.
+std::optional<std::int64_t> left_in(const fs::path& directory, const CgroupFiles& files) {
+  const std::optional<std::int64_t> limit = number_in(directory / files.limit);
+  const std::optional<std::int64_t> used = number_in(directory / files.used);
+  if (!limit || !used) return std::nullopt;
+  const std::int64_t reclaimable = number_behind(directory / "memory.stat", files.reclaimable).value_or(0);
+  return std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, *used - reclaimable));
+}
+
+// Lowers `free` to what this cgroup and those around it leave.
+void lower_to_cgroups(const fs::path& mount, fs::path path, const CgroupFiles& files, std::int64_t& free) {
+  for (path = path.relative_path();; path = path.parent_path()) {
+    if (const auto left = left_in(mount / path, files)) free = std::min(free, *left);
+    if (path.empty()) return;
+  }
+}
+
+// The peak of a configuration that fits; none: it does not, or it is invalid.
+std::optional<std::int64_t> fitting_peak(const Config& config, int world_size, const MemoryLimits& limits) {
+  try {
+    const std::int64_t peak = predicted_peak(config, world_size);
+    if (limits.host_nbytes && peak > *limits.host_nbytes / limits.ranks) return std::nullopt;
+    if (limits.rank_nbytes > 0 && peak > limits.rank_nbytes) return std::nullopt;
+    return peak;
+  } catch (const InvalidArgument&) {
+    return std::nullopt;
+  }
+}
+
+// Options that make a run fit, tried one after the other.
+class Fixes {
+ public:
+  Fixes(const Config& given, int world_size, const MemoryLimits& limits)
+      : given_(given), now_(resolved(given, world_size)), world_size_(world_size), limits_(limits) {
+    one_by_one();
+    if (texts_.empty()) together();
+    more_hosts();
+    smaller_model();
+  }
+
+  [[nodiscard]] std::string text() const {
+    std::string text;
+    for (const std::string& each : texts_) text += (text.empty() ? "use " : ", or ") + each;
+    return text;
+  }
+
+ private:
+  // A configuration that needs less, and the options that make it.
+  struct Change {
+    Config config;
+    std::string text;
+  };
+
+  bool add(const Change& change) {
+    const std::optional<std::int64_t> peak = fitting_peak(change.config, world_size_, limits_);
+    if (!peak || texts_.size() == kMostFixes) return false;
+    texts_.push_back(change.text.substr(1) + " (" + bytes_text(*peak) + ")");
+    return true;
+  }
+
+  // Replicas become shards: the same ranks, each with a `factor`-th of parameters, gradients and state.
+  [[nodiscard]] Change sharded(Change change, int factor) const {
+    change.config.mesh.fsdp = now_.mesh.fsdp * factor;
+    if (given_.mesh.dp != 0) {
+      change.config.mesh.dp = now_.mesh.dp / factor;
+      change.text += " --mesh.dp " + std::to_string(change.config.mesh.dp);
+    }
+    change.text += " --mesh.fsdp " + std::to_string(change.config.mesh.fsdp);
+    return change;
+  }
+  [[nodiscard]] static Change checkpointed(Change change, const char* how) {
+    change.config.train.checkpointing = how;
+    change.text += std::string(" --train.checkpointing ") + how;
+    return change;
+  }
+  [[nodiscard]] static Change accumulated(Change change, std::int64_t parts) {
+    change.config.train.accumulate = parts;
+    change.text += " --train.accumulate " + std::to_string(parts);
+    return change;
+  }
+  [[nodiscard]] static Change narrow(Change change) {
+    change.config.train.dtype = "bf16";
+    change.text += " --train.dtype bf16";
+    return change;
+  }
+
+  void one_by_one() {
+    for (int factor = 2; factor <= now_.mesh.dp; ++factor) {
+      if (now_.mesh.dp % factor == 0 && add(sharded({given_, ""}, factor))) break;
+    }
+    for (const char* how : {"selective", "full"}) {
+      const bool is_more =
+          now_.train.checkpointing == "none" || (now_.train.checkpointing == "selective" && *how == 'f');
+      if (is_more && add(checkpointed({given_, ""}, how))) break;
+    }
+    for (std::int64_t parts = now_.train.accumulate + 1; parts <= most_micro_batches(); ++parts) {
+      if (add(accumulated({given_, ""}, parts))) break;
+    }
+    if (now_.train.dtype == "f32") add(narrow({given_, ""}));
+  }
+
+  // All that changes no shape of the model, in growing sets.
+  void together() {
+    Change change{given_, ""};
+    if (now_.train.checkpointing != "full") change = checkpointed(change, "full");
+    if (most_micro_batches() > now_.train.accumulate) change = accumulated(change, most_micro_batches());
+    if (add(change)) return;
+    if (now_.train.dtype == "f32") change = narrow(change);
+    if (add(change)) return;
+    if (now_.mesh.dp > 1) change = sharded(change, now_.mesh.dp);
+    add(change);
+  }
+
+  // As many ranks on each of several times as many hosts.
+  void more_hosts() {
+    Change less{given_, ""};
+    if (now_.train.checkpointing != "full") less = checkpointed(less, "full");
+    if (now_.train.dtype == "f32") less = narrow(less);
+    const int hosts = std::max(1, world_size_ / limits_.ranks);
+    for (const Change& base : {Change{given_, ""}, less}) {
+      for (int factor = 2; factor <= kMostHosts && texts_.size() < kMostFixes; ++factor) {
+        Config more = base.config;
+        more.mesh.fsdp *= factor;
+        const std::optional<std::int64_t> peak = fitting_peak(more, world_size_ * factor, limits_);
+        if (!peak) continue;
+        texts_.push_back(std::to_string(world_size_ * factor) + " ranks on " + std::to_string(hosts * factor) +
+                         " such hosts with" + base.text + " --mesh.fsdp " + std::to_string(more.mesh.fsdp) + " (" +
+                         bytes_text(*peak) + ")");
+        return;
+      }
+    }
+  }
+
+  void smaller_model() {
+    const auto all = presets();
+    bool is_below = false;
+    for (auto preset = all.rbegin(); preset != all.rend(); ++preset) {
+      Config smaller = given_;
+      smaller.model.preset = preset->name;
+      if (is_below && add({smaller, " --model.preset " + smaller.model.preset})) return;
+      is_below |= preset->name == given_.model.preset;
+    }
+  }
+
+  [[nodiscard]] std::int64_t most_micro_batches() const {
+    return now_.train.batch / (std::int64_t{now_.mesh.dp} * now_.mesh.fsdp);
+  }
+
+  const Config& given_;
+  Config now_;
+  int world_size_;
+  const MemoryLimits& limits_;
+  std::vector<std::string> texts_;
+};
+
+}  // namespace
+
+std::optional<std::int64_t> free_host_memory(const fs::path& root) {
+  constexpr std::int64_t kKibibyte = 1024;
+  const std::optional<std::int64_t> available = number_behind(root / "proc/meminfo", "MemAvailable:");
+  if (!available) return std::nullopt;
+  std::int64_t free = *available * kKibibyte;
+  std::ifstream in(root / "proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (!controllers.empty() && controllers != "memory") continue;
+    const CgroupFiles& files = controllers.empty() ? kUnified : kMemory;
+    lower_to_cgroups(root / files.mount, line.substr(second + 1), files, free);
+  }
+  return free;
+}
+
+std::int64_t predicted_peak(const Config& config, int world_size) {
+  const Config now = resolved(config, world_size);
+  return detail::total_of(predicted_memory(now, Plan::create(now, world_size)));
+}
+
+std::string memory_refusal(const Config& config, int world_size, const MemoryLimits& limits) {
+  if (fitting_peak(config, world_size, limits)) return {};
+  const std::int64_t peak = predicted_peak(config, world_size);
+  const bool is_capped = limits.rank_nbytes > 0 && peak > limits.rank_nbytes;
+  std::string text = "train: predicted peak " + bytes_text(peak) + " per rank";
+  if (is_capped) {
+    text += " exceeds TESSERA_HOST_CAPACITY, " + bytes_text(limits.rank_nbytes);
+  } else {
+    if (limits.ranks > 1)
+      text += ", " + bytes_text(peak * limits.ranks) + " for " + std::to_string(limits.ranks) + " ranks on this host,";
+    text += " exceeds " + bytes_text(limits.host_nbytes.value_or(0)) + " free on host";
+  }
+  const std::string fixes = Fixes(config, world_size, limits).text();
+  return text + "; " + (fixes.empty() ? "use more hosts, or a smaller model" : fixes) + "; --force tries anyway";
+}
+
+void check_memory(const Config& config, int world_size, int ranks) {
+  if (config.run.force) return;
+  const MemoryLimits limits{.host_nbytes = free_host_memory(),
+                            .rank_nbytes = static_cast<std::int64_t>(env::host_capacity()),
+                            .ranks = ranks};
+  const std::string refusal = memory_refusal(config, world_size, limits);
+  TESSERA_CHECK(refusal.empty(), refusal);
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,40 @@
+// Comparison of the memory that a run is predicted to need (memory_plan.h) with the memory of this host, before the run
+// starts.
+//
+//   train: predicted peak 31.2 GiB per rank exceeds 22.9 GiB free on host; use --mesh.fsdp 2 (16.1 GiB); --force tries
+//   anyway
+//
+// The trainer computes on the host, and the ranks of one host share its memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "tessera/base/export.h"
+#include "tessera/train/config.h"
+
+namespace tessera::train {
+
+/// Memory that the ranks of one host may use.
+struct MemoryLimits {
+  std::optional<std::int64_t> host_nbytes = {};  ///< shared by all ranks of the host; none: unknown
+  std::int64_t rank_nbytes = 0;                  ///< limit of each rank, TESSERA_HOST_CAPACITY; 0: none
+  int ranks = 1;                                 ///< ranks of the run on this host
+};
+
+/// Returns the bytes that new allocations on this host may use: MemAvailable, or less if a cgroup of this process
+/// leaves less. Returns nothing if the system does not report them. `root` is the directory that holds proc/ and sys/.
+TESSERA_API std::optional<std::int64_t> free_host_memory(const std::filesystem::path& root = "/");
+
+/// Returns the predicted peak of one rank, in bytes. Throws what resolved() throws.
+TESSERA_API std::int64_t predicted_peak(const Config& config, int world_size);
+
+/// Returns why a run with these options does not fit, with the numbers and with options that fit; empty if it fits.
+TESSERA_API std::string memory_refusal(const Config& config, int world_size, const MemoryLimits& limits);
+
+/// Throws InvalidArgument with memory_refusal() for this host, on which `ranks` ranks run. Does nothing with run.force.
+TESSERA_API void check_memory(const Config& config, int world_size, int ranks);
+
+}  // namespace tessera::train

@@ -1,0 +1,131 @@
+// Runs whose predicted memory exceeds that of the host are refused with options that fit.
+#include "tessera/train/memory_fit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "tessera/base/bytes.h"
+#include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/world.h"
+#include "tessera/train/testing/told_runs.h"
+
+namespace tessera::train {
+namespace {
+
+using testing::contains;
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+Config of_preset(const char* name) {
+  Config config;
+  config.model.preset = name;
+  return config;
+}
+
+std::string peak_text(const Config& config, int world_size) {
+  return format_bytes(static_cast<std::uint64_t>(predicted_peak(config, world_size)));
+}
+
+TEST(MemoryFit, ARunThatFitsIsNotRefused) {
+  EXPECT_EQ(memory_refusal(of_preset("tiny"), 1, {.host_nbytes = kGiB}), "");
+  EXPECT_EQ(memory_refusal(of_preset("8b"), 1, {}), "") << "nothing is known of the host";
+}
+
+TEST(MemoryFit, ALargeModelOnASmallHostIsRefusedWithTheNumbersAndFixes) {
+  const Config config = of_preset("8b");
+  const std::string refusal = memory_refusal(config, 1, {.host_nbytes = 24 * kGiB});
+  EXPECT_TRUE(refusal.starts_with("train: predicted peak " + peak_text(config, 1) +
+                                  " per rank exceeds 24 GiB free on host; use "))
+      << refusal;
+  EXPECT_TRUE(refusal.ends_with("; --force tries anyway")) << refusal;
+  EXPECT_TRUE(
+      contains(refusal, "8 ranks on 8 such hosts with --train.checkpointing full --train.dtype bf16 --mesh.fsdp 8"))
+      << refusal;
+  EXPECT_TRUE(contains(refusal, "--model.preset ")) << refusal;
+}
+
+TEST(MemoryFit, ReplicasThatWouldFitAsShardsAreToldSo) {
+  Config config = of_preset("124m");
+  Config sharded = config;
+  sharded.mesh.fsdp = 4;
+  const std::int64_t needed = 4 * predicted_peak(sharded, 4);
+  const std::string refusal = memory_refusal(config, 4, {.host_nbytes = needed, .ranks = 4});
+  EXPECT_TRUE(contains(refusal, " for 4 ranks on this host, exceeds ")) << refusal;
+  EXPECT_TRUE(contains(refusal, "; use --mesh.fsdp 4 (" + peak_text(sharded, 4) + ")")) << refusal;
+  EXPECT_EQ(memory_refusal(sharded, 4, {.host_nbytes = needed, .ranks = 4}), "") << "what is advised fits";
+  EXPECT_NE(memory_refusal(sharded, 4, {.host_nbytes = needed - 4, .ranks = 4}), "") << "and nothing less does";
+  config.mesh.dp = 4;
+  EXPECT_TRUE(
+      contains(memory_refusal(config, 4, {.host_nbytes = needed, .ranks = 4}), "use --mesh.dp 1 --mesh.fsdp 4 ("));
+}
+
+TEST(MemoryFit, ActivationsShrinkByCheckpointingAndMicroBatches) {
+  const Config config = of_preset("124m");
+  Config checkpointed = config;
+  checkpointed.train.checkpointing = "full";
+  Config accumulated = config;
+  accumulated.train.accumulate = 8;
+  const std::int64_t needed = std::max(predicted_peak(checkpointed, 1), predicted_peak(accumulated, 1));
+  const std::string refusal = memory_refusal(config, 1, {.host_nbytes = needed});
+  EXPECT_TRUE(contains(refusal, "--train.checkpointing full (" + peak_text(checkpointed, 1) + ")")) << refusal;
+  EXPECT_TRUE(contains(refusal, "--train.accumulate 8 (" + peak_text(accumulated, 1) + ")")) << refusal;
+}
+
+TEST(MemoryFit, TheCapacityOfARankIsALimitToo) {
+  const std::string refusal = memory_refusal(of_preset("1b"), 1, {.host_nbytes = 900 * kGiB, .rank_nbytes = kGiB});
+  EXPECT_TRUE(contains(refusal, " per rank exceeds TESSERA_HOST_CAPACITY, 1 GiB; ")) << refusal;
+}
+
+class FreeHostMemory : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((root.path() / name).parent_path());
+    std::ofstream(root.path() / name) << text;
+  }
+  testing::TemporaryDirectory root;
+};
+
+TEST_F(FreeHostMemory, IsWhatTheSystemAndEveryCgroupAroundLeave) {
+  EXPECT_EQ(free_host_memory(root.path()), std::nullopt);
+  write("proc/meminfo", "MemTotal:  9000 kB\nMemFree: 10 kB\nMemAvailable:    8000 kB\n");
+  EXPECT_EQ(free_host_memory(root.path()), 8000 * 1024);
+  write("proc/self/cgroup", "0::/job/step\n");
+  write("sys/fs/cgroup/job/step/memory.max", "max\n");
+  write("sys/fs/cgroup/job/step/memory.current", "4096\n");
+  EXPECT_EQ(free_host_memory(root.path()), 8000 * 1024) << "no limit";
+  write("sys/fs/cgroup/job/memory.max", "1000000\n");
+  write("sys/fs/cgroup/job/memory.current", "400000\n");
+  write("sys/fs/cgroup/job/memory.stat", "anon 300000\ninactive_file 100000\n");
+  EXPECT_EQ(free_host_memory(root.path()), 1000000 - 300000);
+}
+
+TEST_F(FreeHostMemory, KnowsCgroupsOfTheFirstVersion) {
+  write("proc/meminfo", "MemAvailable:    8000 kB\n");
+  write("proc/self/cgroup", "5:cpu:/a\n4:memory:/in\n");
+  write("sys/fs/cgroup/memory/in/memory.limit_in_bytes", "500000\n");
+  write("sys/fs/cgroup/memory/in/memory.usage_in_bytes", "600000\n");
+  EXPECT_EQ(free_host_memory(root.path()), 0) << "never less than nothing";
+}
+
+class MemoryOfRuns : public testing::ToldRuns {};
+
+TEST_F(MemoryOfRuns, AStartThatDoesNotFitIsRefusedUnlessForced) {
+  Config large = config();
+  large.model.layers = 4000;
+  large.model.width = 4096;  // 3 TiB of state
+  expect_error<InvalidArgument>([&] { (void)run_and(large); },
+                                {"train: predicted peak ", " free on host", "--force tries anyway"});
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  simulate(2, [&] {
+    expect_error<InvalidArgument>([&] { (void)run(large, nullptr); }, {" for 2 ranks on this host, exceeds "});
+  });
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  large.run.force = true;
+  EXPECT_NO_THROW(check_memory(large, 1, 1));
+}
+
+}  // namespace
+}  // namespace tessera::train

@@ -1,0 +1,121 @@
+// A run resumes from its checkpoints, whatever became of the other files of its directory. Each run of this program
+// takes the directory of a run of 4 steps, removes, cuts or spoils files outside of checkpoints/, and resumes to step
+// 6: the result must be that of a resume with sound files, bit for bit. Readers of the spoilt directory must not fail
+// otherwise than by errors of ours.
+//   train_resume_fuzz [--runs N] [--seed S] [--seconds T]
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/testing/fuzz.h"
+#include "tessera/base/testing/spoilt.h"
+#include "tessera/record/live.h"
+#include "tessera/record/report/report.h"
+#include "tessera/train/run.h"
+#include "tessera/train/testing/told_run.h"
+
+namespace tessera::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Random = std::mt19937_64;
+using Left = std::map<std::string, std::string>;
+
+std::string content(const fs::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// The run that is resumed, and what comes of it.
+class Sample {
+ public:
+  Sample() {
+    char name[] = "/dev/shm/tessera_resume_fuzz_XXXXXX";
+    if (::mkdtemp(name) == nullptr) std::abort();
+    base_ = name;
+    (void)testing::write_text(base_);
+    Config config = config_of(4);
+    (void)run(config, nullptr);
+    fs::copy(base_ / "run", base_ / "sound", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    want_ = resumed();
+  }
+  ~Sample() { fs::remove_all(base_); }
+  Sample(const Sample&) = delete;
+  Sample& operator=(const Sample&) = delete;
+
+  [[nodiscard]] fs::path directory() const { return base_ / "run"; }
+  [[nodiscard]] const Left& want() const { return want_; }
+  void restore() const {
+    fs::remove_all(directory());
+    fs::copy(base_ / "sound", directory(), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  }
+  // Resumes; the files of the last checkpoint.
+  [[nodiscard]] Left resumed() const {
+    const Summary summary = run(config_of(6), nullptr);
+    Left left = testing::left_by(directory());
+    left.erase("loss.csv");
+    left["end"] = to_string(summary.end);
+    left["from"] = summary.resumed_from.empty() ? "nothing" : std::to_string(summary.resumed_from.back());
+    return left;
+  }
+
+ private:
+  [[nodiscard]] Config config_of(std::int64_t steps) const {
+    Config config = testing::told_config(base_);
+    config.train.steps = steps;
+    config.train.batch = 1;
+    config.eval.samples = 1;
+    config.model.sequence = 8;
+    return config;
+  }
+
+  fs::path base_;
+  Left want_;
+};
+
+void spoil(const fs::path& directory, Random& random) {
+  static const char* const kFiles[] = {"config.toml", "metrics.jsonl", "summary.json", "loss.csv",
+                                       "launch.json", "explain.json",  "report.html",  "profile.request"};
+  for (std::size_t times = 1 + random() % 3; times > 0; --times) {
+    const fs::path path = directory / kFiles[random() % std::size(kFiles)];
+    switch (random() % 6) {
+      case 0: fs::remove(path); break;
+      case 1: std::ofstream(path, std::ios::binary) << fuzz::random_bytes(random); break;
+      default: {
+        const std::string bytes = fuzz::spoilt(content(path), random);
+        std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+      }
+    }
+  }
+}
+
+std::string run_one(std::uint64_t seed) {
+  static const Sample sample;
+  Random random(seed);
+  sample.restore();
+  spoil(sample.directory(), random);
+  const std::string directory = sample.directory().string();
+  try {
+    (void)record::read_metrics(directory, 1);
+    if (seed % 8 == 0) (void)record::make_report_page(directory);
+  } catch (const Error&) {
+  }
+  const Left got = sample.resumed();
+  if (got == sample.want()) return {};
+  return "the resumed run differs: " + testing::difference(got, sample.want());
+}
+
+}  // namespace
+}  // namespace tessera::train
+
+int main(int argc, char** argv) {
+  tessera::log::set_level(tessera::log::Level::kOff);  // spoilt files are warned about
+  return tessera::fuzz::run(argc, argv, "resumed runs", tessera::train::run_one);
+}

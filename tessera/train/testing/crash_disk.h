@@ -1,0 +1,140 @@
+// What a disk may hold after a crash of the machine. A log of file operations is replayed up to some point: operations
+// that a sync covered are there, of the others any may be missing, whatever their order; writes may be torn. Names are
+// covered by the sync of their directory, bytes by the sync of their file. File systems promise more; what is written
+// here must not need it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tessera::train::testing {
+
+/// An operation on files, by inodes.
+struct FileOperation {
+  /// What was done.
+  enum class Kind : std::uint8_t {
+    kName,      ///< `file` got the name `name` in `directory`; `is_directory`: it is a new directory
+    kUnname,    ///< the name was removed
+    kRename,    ///< `file` moved from `name` in `directory` to `to_name` in `to_directory`
+    kExchange,  ///< it changed places with `other`
+    kWrite,     ///< `bytes` at `offset` of `file`
+    kResize,    ///< `file` has `offset` bytes
+    kSync,      ///< of `file`, or of a directory
+    kMark,      ///< no operation: what the test noted, in `offset`
+  };
+  Kind kind = Kind::kMark;
+  ino_t directory = 0;
+  std::string name = {};
+  ino_t file = 0;
+  ino_t to_directory = 0;
+  std::string to_name = {};
+  ino_t other = 0;
+  std::uint64_t offset = 0;
+  std::string bytes = {};
+  bool is_directory = false;
+};
+using FileLog = std::vector<FileOperation>;
+
+/// The newest mark before `point`, or `none`.
+inline std::uint64_t mark_before(const FileLog& log, std::size_t point, std::uint64_t none) {
+  for (std::size_t i = point; i-- > 0;) {
+    if (log[i].kind == FileOperation::Kind::kMark) return log[i].offset;
+  }
+  return none;
+}
+
+/// The disk after a crash.
+class CrashDisk {
+ public:
+  /// A crash before operation `point` of the log; `seed` chooses what of the rest is there. `root` is the directory
+  /// that the log is of.
+  CrashDisk(const FileLog& log, std::size_t point, std::uint64_t seed, ino_t root) : root_(root), random_(seed) {
+    static constexpr unsigned kKept[] = {0, 100, 50, 90, 10};
+    const unsigned kept = kKept[seed % std::size(kKept)];
+    names_[root];
+    std::map<ino_t, std::size_t> synced;  // by file or directory: the last sync
+    for (std::size_t i = 0; i < point; ++i) {
+      if (log[i].kind == FileOperation::Kind::kSync) synced[log[i].file] = i;
+    }
+    const auto is_covered = [&](ino_t file, std::size_t i) {
+      const auto found = synced.find(file);
+      return found != synced.end() && found->second > i;
+    };
+    for (std::size_t i = 0; i < point; ++i) {
+      const FileOperation& each = log[i];
+      const bool is_of_bytes = each.kind == FileOperation::Kind::kWrite || each.kind == FileOperation::Kind::kResize;
+      const bool is_moved = each.kind == FileOperation::Kind::kRename || each.kind == FileOperation::Kind::kExchange;
+      const bool is_durable = is_of_bytes
+                                  ? is_covered(each.file, i)
+                                  : is_covered(each.directory, i) && (!is_moved || is_covered(each.to_directory, i));
+      if (is_durable || random_() % 100 < kept) apply(each, is_durable || random_() % 2 == 0);
+    }
+  }
+
+  /// Writes it to a directory, which is replaced.
+  void write_to(const std::filesystem::path& path) const {
+    std::filesystem::remove_all(path);
+    write(root_, path);
+  }
+
+ private:
+  void apply(const FileOperation& each, bool is_whole) {
+    switch (each.kind) {
+      case FileOperation::Kind::kName:
+        names_[each.directory][each.name] = each.file;
+        if (each.is_directory) names_[each.file];
+        break;
+      case FileOperation::Kind::kUnname: names_[each.directory].erase(each.name); break;
+      case FileOperation::Kind::kRename:
+        std::erase_if(names_[each.directory],
+                      [&](const auto& named) { return named.first == each.name && named.second == each.file; });
+        names_[each.to_directory][each.to_name] = each.file;
+        break;
+      case FileOperation::Kind::kExchange:
+        names_[each.directory][each.name] = each.other;
+        names_[each.to_directory][each.to_name] = each.file;
+        break;
+      case FileOperation::Kind::kWrite: write_bytes(each, is_whole); break;
+      case FileOperation::Kind::kResize: bytes_[each.file].resize(each.offset); break;
+      default: break;
+    }
+  }
+  // A torn write: sectors of it are missing, and read as zeros or as before.
+  void write_bytes(const FileOperation& each, bool is_whole) {
+    constexpr std::size_t kSector = 512;
+    std::string& to = bytes_[each.file];
+    to.resize(std::max<std::size_t>(to.size(), each.offset + each.bytes.size()));
+    for (std::size_t at = 0; at < each.bytes.size();) {
+      const std::size_t end = std::min(each.bytes.size(), at + kSector - (each.offset + at) % kSector);
+      if (is_whole || random_() % 2 == 0) to.replace(each.offset + at, end - at, each.bytes, at, end - at);
+      at = end;
+    }
+  }
+  // NOLINTNEXTLINE(misc-no-recursion): as deep as the directories
+  void write(ino_t directory, const std::filesystem::path& path) const {
+    std::filesystem::create_directories(path);
+    for (const auto& [name, file] : names_.at(directory)) {
+      if (names_.contains(file)) {
+        write(file, path / name);
+        continue;
+      }
+      const auto bytes = bytes_.find(file);
+      std::ofstream(path / name, std::ios::binary) << (bytes == bytes_.end() ? std::string() : bytes->second);
+    }
+  }
+
+  ino_t root_;
+  std::mt19937_64 random_;
+  std::map<ino_t, std::map<std::string, ino_t>> names_;  // by directory
+  std::map<ino_t, std::string> bytes_;                   // by file
+};
+
+}  // namespace tessera::train::testing
