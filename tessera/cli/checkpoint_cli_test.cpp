@@ -129,8 +129,10 @@ TEST_F(CheckpointVerb, ReshardOverwritesNothing) {
   save("run", "dp=1,fsdp=2,tp=1", {10});
   const Outcome outcome = run("reshard run --ranks 1 --out run/checkpoints");
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_TRUE(contains(outcome.err, "is there already")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "must not be an input")) << outcome.err;
   EXPECT_EQ(run("verify run").code, 0);
+  std::filesystem::create_directories(base_ + "/other/step-000000010");
+  EXPECT_TRUE(contains(run("reshard run --ranks 1 --out other").err, "is there already"));
 }
 
 TEST_F(CheckpointVerb, ReshardSaysWhatMakesNoSense) {
@@ -234,6 +236,23 @@ TEST_F(CheckpointVerb, DiffTellsWhatDiffersAndFails) {
   EXPECT_FALSE(all["is_equal"]);
   EXPECT_EQ(all["tensors"][0]["differing"], 96);
   EXPECT_GT(all["tensors"][0]["largest"].get<double>(), 0.1);
+}
+
+TEST_F(CheckpointVerb, RejectsADirectoryThatIsNamedAfterAnotherStep) {
+  save("run", "dp=1,fsdp=2,tp=1", {10, 20});
+  std::filesystem::rename(base_ + "/run/checkpoints/step-000000020", base_ + "/run/checkpoints/step-000000030");
+  const std::string fault = "must be of the step 30 that its directory is named after, got step 20; rename";
+  for (const char* arguments : {"verify run", "verify run/checkpoints/step-000000030/", "reshard run --ranks 1 --out x",
+                                "diff run run/checkpoints/step-000000010"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 1) << arguments;
+    EXPECT_TRUE(contains(outcome.out + outcome.err, fault)) << arguments << outcome.out << outcome.err;
+  }
+  for (const char* arguments : {"ls run", "ls run/checkpoints/step-000000030"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_TRUE(contains(outcome.out, fault)) << outcome.out;
+    EXPECT_TRUE(contains(outcome.out, "damaged: ")) << outcome.out;
+  }
 }
 
 TEST_F(CheckpointVerb, SaysWhatIsMissing) {

@@ -6,6 +6,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/cli/checkpoint_verbs.h"
+#include "tessera/cli/outputs.h"
 #include "tessera/cli/verb.h"
 #include "tessera/train/checkpoint/reshard.h"
 
@@ -22,6 +23,11 @@ std::string fault_of_mesh(const std::string& text) {
   } catch (const Error& error) {
     return error.message();
   }
+}
+
+// Where the new checkpoint goes.
+std::filesystem::path meant_place(const std::string& directory, const train::CheckpointInfo& from) {
+  return std::filesystem::path(directory) / fmt::format("step-{:09}", from.step);
 }
 
 }  // namespace
@@ -60,6 +66,9 @@ std::function<int()> declare_checkpoint_reshard(CLI::App& app) {
     const train::CheckpointInfo from = one_checkpoint(options->path);
     const layout::Mesh mesh =
         options->mesh.empty() ? train::mesh_with_ranks(from, options->ranks) : layout::Mesh::parse(options->mesh);
+    for (const std::filesystem::path& output : {std::filesystem::path(options->out), meant_place(options->out, from)}) {
+      check_output("checkpoint reshard: --out", output.string(), {from.path.string()});
+    }
     const train::CheckpointInfo made = train::reshard_checkpoint(from, mesh, options->out);
     if (options->json) {
       print_json({{"from", to_json(from)}, {"to", to_json(made)}});

@@ -128,4 +128,13 @@ TEST(Info, IsReadableOnATerminal) {
   EXPECT_FALSE(contains(text, "\t")) << text;
 }
 
+TEST(Cli, HelpAndVersionAreWordsToo) {
+  EXPECT_EQ(tessera("version").out, tessera("--version").out);
+  EXPECT_EQ(tessera("help").out, tessera("--help").out);
+  EXPECT_EQ(tessera("help explain").out, tessera("explain --help").out);
+  EXPECT_EQ(tessera("help memory stat").out, tessera("memory stat --help").out);
+  EXPECT_TRUE(contains(tessera("help explain").out, "RUN_DIR"));
+  EXPECT_EQ(tessera("help nosuch").code, 2);
+}
+
 }  // namespace

@@ -1,13 +1,17 @@
 // `tessera explain`: what went wrong in a run, from what its ranks left in the run directory. It reads, and touches
 // nothing of the run; ranks may still be at work.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "tessera/base/error.h"
+#include "tessera/base/nearest.h"
+#include "tessera/cli/newest_run.h"
 #include "tessera/cli/verb.h"
 #include "tessera/record/explain.h"
 #include "tessera/record/read_run.h"
@@ -54,13 +58,31 @@ bool has_colors(const std::string& color) {
   return ::isatty(STDOUT_FILENO) == 1 && (off == nullptr || *off == '\0');
 }
 
+// Ranks and groups that the run does not have are errors: nothing would be shown of them.
+void check_chosen(const record::Evidence& evidence, const record::ShowOptions& chosen) {
+  std::set<std::string> groups;
+  for (const record::Rank& rank : evidence.ranks) {
+    for (const record::Group& group : rank.groups) groups.insert(group.name);
+  }
+  for (const int rank : chosen.ranks) {
+    TESSERA_CHECK(rank < evidence.world_size, "explain: --ranks: must be in [0, ", evidence.world_size, "), got ",
+                  rank);
+  }
+  if (chosen.group.empty() || groups.contains(chosen.group)) return;
+  const std::vector<std::string> names(groups.begin(), groups.end());
+  TESSERA_THROW(InvalidArgument, "explain: --group: the run has no group '", chosen.group, "'",
+                did_you_mean(chosen.group, names), "; ",
+                names.empty() ? "its records name no group" : fmt::format("it has: {}", fmt::join(names, ", ")));
+}
+
 int show(const Options& options) {
-  const record::Evidence evidence = record::has_torch_pickles(options.directory)
-                                        ? record::read_torch_pickles(options.directory)
-                                        : record::read_run(options.directory);
+  const std::string directory = run_or_newest(options.directory);
+  const record::Evidence evidence =
+      record::has_torch_pickles(directory) ? record::read_torch_pickles(directory) : record::read_run(directory);
   const record::Explanation found = record::explain(evidence);
   record::ShowOptions chosen{.group = options.group, .last = options.last, .has_colors = has_colors(options.color)};
   if (!options.ranks.empty()) chosen.ranks = ranks_in(options.ranks);
+  check_chosen(evidence, chosen);
   const std::string text =
       options.json ? record::to_json(evidence, found, chosen) + "\n" : record::to_text(evidence, found, chosen);
   std::fputs(text.c_str(), stdout);
@@ -69,8 +91,8 @@ int show(const Options& options) {
 
 std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("RUN_DIR", options->directory, "Run directory, or one with PyTorch's flight-recorder pickles")
-      ->required();
+  app.add_option("RUN_DIR", options->directory,
+                 "Run directory, or one with PyTorch's flight-recorder pickles (default: the newest under ./runs)");
   app.add_option("--ranks", options->ranks, "Show these alone: 0,3-5")->check([](const std::string& text) {
     return ranks_in(text).empty() ? "ranks must be a list of numbers and ranges like 0,3-5, not '" + text + "'"
                                   : std::string();
@@ -89,6 +111,9 @@ std::function<int()> declare(CLI::App& app) {
   return [options]() -> int {
     try {
       return show(*options);
+    } catch (const InvalidArgument& error) {
+      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+      return kUsage;
     } catch (const IoError& error) {  // what cannot be read: where we noticed does not matter
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kFailed;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -145,6 +146,37 @@ TEST_F(Explain, HelpTellsTheExitCodes) {
   const Outcome outcome = cli::testing::tessera("explain --help");
   EXPECT_EQ(outcome.code, 0);
   EXPECT_TRUE(contains(outcome.out, "3 a fault was found")) << outcome.out;
+}
+
+TEST_F(Explain, RanksAndGroupsThatTheRunDoesNotHaveAreErrors) {
+  write_stuck();
+  Outcome outcome = run("--ranks 1,9");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.err, "tessera: explain: --ranks: must be in [0, 4), got 9\n");
+  EXPECT_EQ(outcome.out, "");
+  outcome = run("--group nope");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.err, "tessera: explain: --group: the run has no group 'nope'; it has: left, world\n");
+  EXPECT_EQ(run("--group left --ranks 0-3").code, 3);
+}
+
+TEST_F(Explain, ReadsTheNewestRunUnderRunsIfNoneIsNamed) {
+  const std::string there = "cd " + directory + " && ";
+  Outcome outcome = cli::testing::tessera("explain", there);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(contains(outcome.err, "RUN_DIR: required")) << outcome.err;
+  for (const char* name : {"first", "second"}) {
+    ASSERT_EQ(cli::testing::tessera(std::string("run --run-dir runs/") + name + " -n 1 -- true", there).code, 0);
+    std::filesystem::last_write_time(
+        directory + "/runs/" + name + "/launch.json",
+        std::filesystem::file_time_type::clock::now() - std::chrono::hours(*name == 'f' ? 1 : 2));
+  }
+  outcome = cli::testing::tessera("explain", there);
+  EXPECT_TRUE(contains(outcome.err, "tessera: RUN_DIR: runs/first, the newest run under ./runs")) << outcome.err;
+  for (const char* verb : {"watch --once", "view --out page.html"}) {
+    outcome = cli::testing::tessera(verb, there);
+    EXPECT_TRUE(contains(outcome.err, "runs/first")) << verb << ": " << outcome.err;
+  }
 }
 
 }  // namespace

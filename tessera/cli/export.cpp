@@ -10,6 +10,7 @@
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
+#include "tessera/cli/outputs.h"
 #include "tessera/cli/report.h"
 #include "tessera/cli/verb.h"
 #include "tessera/memory/history_reader.h"
@@ -111,9 +112,30 @@ std::vector<Written> write_memory(const record::Evidence& evidence, const Option
   return files;
 }
 
+// The name of the file of a rank.
+std::string name_of(const std::string& format, int rank) {
+  if (format == "chrome") return fmt::format("trace_rank_{}.json", rank);
+  if (format == "torch-fr") return fmt::format("comm_lib_trace_rank_{}", rank);
+  if (format == "torch-memory") return fmt::format("memory_rank_{}.pickle", rank);
+  return "evidence.json";
+}
+
+void check_outputs(const Options& options, const record::Evidence& evidence) {
+  const std::string directory = directory_of(options);
+  std::vector<std::string> inputs = files_of_run(options.run);
+  for (const record::Rank& rank : evidence.ranks) {
+    if (!rank.file.empty()) inputs.push_back(rank.file);
+  }
+  for (const record::Rank& rank : evidence.ranks) {
+    const std::string output = directory + "/" + name_of(options.to, rank.rank);
+    if (std::filesystem::exists(output)) check_output("export: --out", output, inputs);
+  }
+}
+
 int run(const Options& options) {
   const record::Evidence evidence = read(options);
   for (const std::string& problem : evidence.problems) warn(problem);
+  check_outputs(options, evidence);
   std::vector<Written> files;
   if (options.to == "chrome") files = write_chrome(evidence, options);
   if (options.to == "torch-fr") files = write_flight_recorder(evidence, options);

@@ -23,6 +23,7 @@ struct Options {
   bool env = false;
   bool json = false;
   bool clean = false;
+  bool lost = false;
 };
 
 // One line per device, or per kind of device that is absent.
@@ -69,7 +70,8 @@ ordered_json to_json(const probe::FoundRecord& record) {
           {"pid", record.pid},
           {"rank", record.rank},
           {"nbytes", record.nbytes},
-          {"writer", to_text(record.liveness)}};
+          {"writer", to_text(record.liveness)},
+          {"run_path", record.run_path}};
 }
 
 ordered_json env_json() {
@@ -105,18 +107,32 @@ int show_env(const Options& options) {
   return kDone;
 }
 
+ordered_json to_json(const std::vector<probe::FoundRecord>& records) {
+  ordered_json list = ordered_json::array();
+  for (const probe::FoundRecord& record : records) list.push_back(to_json(record));
+  return list;
+}
+
 int clean(const Options& options) {
-  const probe::RemovedOrphans cleaned = probe::remove_orphans();
+  const probe::RemovedOrphans cleaned = probe::remove_orphans({}, options.lost);
   if (options.json) {
-    ordered_json removed = ordered_json::array();
-    for (const probe::FoundRecord& record : cleaned.removed) removed.push_back(to_json(record));
-    print_json(ordered_json{{"removed", removed}, {"problems", cleaned.problems}});
+    print_json(ordered_json{{"removed", to_json(cleaned.removed)},
+                            {"moved", to_json(cleaned.moved)},
+                            {"kept", to_json(cleaned.kept)},
+                            {"problems", cleaned.problems}});
   } else {
-    Section section{"removed", {}};
+    std::vector<Section> sections = {{"removed", {}}, {"moved", {}}, {"kept", {}}};
     for (const probe::FoundRecord& record : cleaned.removed)
-      section.entries.emplace_back(record.path, described(record));
-    if (!section.entries.empty()) print(to_text({section}, stdout_style()));
-    if (section.entries.empty() && stdout_style().is_terminal) print("no orphan records\n");
+      sections[0].entries.emplace_back(record.path, described(record));
+    for (const probe::FoundRecord& record : cleaned.moved)
+      sections[1].entries.emplace_back(record.path, "to " + record.run_path);
+    for (const probe::FoundRecord& record : cleaned.kept)
+      sections[2].entries.emplace_back(
+          record.path,
+          fmt::format("{}; {} is gone or was renamed; --lost removes the record", described(record), record.run_path));
+    std::erase_if(sections, [](const Section& section) { return section.entries.empty(); });
+    if (!sections.empty()) print(to_text(sections, stdout_style()));
+    if (sections.empty() && stdout_style().is_terminal) print("no orphan records\n");
   }
   for (const std::string& problem : cleaned.problems) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
   return cleaned.problems.empty() ? kDone : kFailed;
@@ -174,7 +190,12 @@ std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   auto* env = app.add_flag("--env", options->env, "Show every environment variable: value, default, meaning");
   app.add_flag("--json", options->json, "Print JSON");
-  app.add_flag("--clean", options->clean, "Remove the record files of processes that are gone")->excludes(env);
+  auto* clean_flag = app.add_flag("--clean", options->clean,
+                                  "Remove the record files of processes that are gone; move those that a run directory "
+                                  "links to into it");
+  clean_flag->excludes(env);
+  app.add_flag("--lost", options->lost, "With --clean: also remove records whose run directory cannot be found")
+      ->needs(clean_flag);
   app.footer("In a pipe, lines are KEY<tab>VALUE; the table of --env is tab-separated under a line of headings.");
   return [options] {
     if (options->clean) return clean(*options);

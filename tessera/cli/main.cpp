@@ -82,7 +82,21 @@ std::string missing_verb(const CLI::App& app) {
   return verb + "has no verb '" + left.front() + "'" + did_you_mean(left.front(), names) + "; there are: " + list;
 }
 
-int run(int count, char** words) {
+// "help memory stat" as "memory stat --help".
+std::vector<std::string> help_words(int count, char** words) {
+  std::vector<std::string> asked(words + 1, words + count);
+  if (asked.empty() || asked.front() != "help") return asked;
+  asked.erase(asked.begin());
+  asked.emplace_back("--help");
+  return asked;
+}
+
+int run(int count, char** given) {
+  const std::vector<std::string> typed = help_words(count, given);
+  std::vector<char*> pointers = {given[0]};
+  for (const std::string& each : typed) pointers.push_back(const_cast<char*>(each.c_str()));
+  char** words = pointers.data();
+  count = static_cast<int>(pointers.size());
   CLI::App app("Tessera: tensors that live on many devices.", "tessera");
   app.set_version_flag("--version", std::string("tessera ") + std::string(version()), "Print the version and exit");
   app.set_help_flag("-h,--help", "Print this help and exit");

@@ -6,7 +6,9 @@
 #include <iostream>
 #include <memory>
 
+#include "tessera/base/error.h"
 #include "tessera/cli/memory_verbs.h"
+#include "tessera/cli/outputs.h"
 #include "tessera/cli/verb.h"
 
 namespace tessera::cli {
@@ -31,6 +33,7 @@ int dump(const Options& options) {
   const std::string path = !options.output.empty()
                                ? options.output
                                : std::filesystem::path(file.path).filename().string() + "." + options.format;
+  check_output("memory dump: --output", path, {file.path});
   memory::write_torch_snapshot_file(path, file.snapshots, format, symbols);
   std::size_t segments = 0;
   std::size_t blocks = 0;
@@ -79,7 +82,14 @@ std::function<int()> declare_memory_dump(CLI::App& app) {
   app.footer(
       "Open the result at pytorch.org/memory_viz, or with `python -m torch.cuda._memory_viz`.\n"
       "  tessera memory dump run/rank-0.node7.4242.a1 --symbolize -o snapshot.pickle");
-  return [options] { return dump(*options); };
+  return [options]() -> int {
+    try {
+      return dump(*options);
+    } catch (const InvalidArgument& error) {
+      std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
+      return kUsage;
+    }
+  };
 }
 
 }  // namespace tessera::cli

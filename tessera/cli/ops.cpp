@@ -79,6 +79,26 @@ std::string saved_text(const Operator& op) {
   return text;
 }
 
+// Functions of the library that are made of operators, by the name that people look for.
+constexpr std::pair<const char*, std::string_view> kMadeOf[] = {
+    {"matmul", "mm bmm contract"}, {"addmm", "mm"}, {"baddbmm", "bmm"}, {"einsum", "contract"}};
+
+bool is_made_of(std::string_view names, std::string_view op) {
+  for (std::size_t at = 0; at < names.size();) {
+    const std::size_t end = std::min(names.find(' ', at), names.size());
+    if (names.substr(at, end - at) == op) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+bool matches(const Operator& op, const std::string& match) {
+  if (op.name().find(match) != std::string::npos) return true;
+  return std::ranges::any_of(kMadeOf, [&](const auto& each) {
+    return std::string_view(each.first).find(match) != std::string_view::npos && is_made_of(each.second, op.name());
+  });
+}
+
 std::vector<Operator> chosen(const Options& options) {
   std::vector<const Trait*> has;
   std::vector<const Trait*> lacks;
@@ -87,7 +107,7 @@ std::vector<Operator> chosen(const Options& options) {
   std::vector<Operator> ops;
   for (const Operator& op : tensor::all_ops()) {
     const auto has_trait = [&](const Trait* trait) { return trait->has(op); };
-    if (op.name().find(options.match) == std::string::npos) continue;
+    if (!matches(op, options.match)) continue;
     if (std::ranges::all_of(has, has_trait) && std::ranges::none_of(lacks, has_trait)) ops.push_back(op);
   }
   return ops;
@@ -191,6 +211,10 @@ int show(const Options& options) {
   TESSERA_CHECK(!options.json || !options.markdown, "ops: either --json or --markdown");
   if (!options.name.empty()) {
     TESSERA_CHECK(!options.markdown, "ops: --markdown lists all; leave the name out");
+    for (const auto& [name, ops] : kMadeOf) {
+      TESSERA_CHECK(options.name != name, "ops: ", name, " is a function made of the operators ", ops,
+                    "; name one of them, or use --match ", name);
+    }
     const Operator op = tensor::find_op(options.name);
     options.json ? print_json(to_json(op)) : show_one(op);
     return kDone;
@@ -209,7 +233,9 @@ int show(const Options& options) {
 std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   app.add_option("NAME", options->name, "One operator, in full");
-  app.add_option("--match", options->match, "Only those with this in their name");
+  app.add_option(
+      "--match", options->match,
+      "Only those with this in their name, or in that of a function made of them (matmul: mm, bmm, contract)");
   app.add_option("--has", options->has, "Only those that have this: host, cuda, grad, rule, cost, view, ...");
   app.add_option("--lacks", options->lacks, "Only those that lack this");
   app.add_flag("--json", options->json, "Print JSON");

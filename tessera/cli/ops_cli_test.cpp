@@ -60,6 +60,8 @@ TEST(Ops, Filters) {
   };
   for (const std::string& name : names("--match soft")) EXPECT_TRUE(contains(name, "soft"));
   EXPECT_FALSE(names("--match softmax").empty());
+  EXPECT_EQ(names("--match matmul"), (std::vector<std::string>{"bmm", "contract", "mm"}));
+  EXPECT_TRUE(contains(cli::testing::tessera("ops matmul").err, "made of the operators mm bmm contract"));
   const auto pointwise = names("--has pointwise --lacks grad");
   EXPECT_EQ(std::ranges::count(pointwise, "add"), 0);
   EXPECT_TRUE(names("--match no_such_operator").empty());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -31,6 +32,15 @@ struct Line {
   std::string text;
 };
 
+// A record without a label or a stack has string 0, which the reader shows as that of a full table.
+std::string without_empty_strings(std::string text) {
+  constexpr std::string_view kEmpty = "(table full)";
+  for (std::size_t at = text.find(kEmpty); at != std::string::npos; at = text.find(kEmpty, at)) {
+    text.replace(at, kEmpty.size(), "-");
+  }
+  return text;
+}
+
 // Oldest first.
 std::vector<Line> lines_of(const probe::RecordFile& file, const Options& options) {
   std::vector<Line> lines;
@@ -39,7 +49,8 @@ std::vector<Line> lines_of(const probe::RecordFile& file, const Options& options
     const probe::Record record = file.read(*at);
     if (options.ring != "all" && record.ring != options.ring) continue;
     const std::optional<std::string> told = comm::text_of_record(file, *at);
-    lines.push_back({record.wall_ns, record.thread.tid, record.ring, told ? *told : probe::to_string(record)});
+    lines.push_back({record.wall_ns, record.thread.tid, record.ring,
+                     told ? *told : without_empty_strings(probe::to_string(record))});
   }
   std::reverse(lines.begin(), lines.end());
   return lines;
@@ -50,7 +61,24 @@ std::string time_text(std::int64_t wall_ns) {
                      wall_ns / 1000 % 1'000'000);
 }
 
+// A directory is often meant as a run: its record files are named.
+void check_file(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return;
+  std::vector<std::string> files;
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("rank-") && name.ends_with(".record")) files.push_back(entry->path().string());
+  }
+  std::ranges::sort(files);
+  TESSERA_THROW(
+      IoError, "record: FILE: must be the record file of a rank, got directory '", path, "'; ",
+      files.empty() ? "it holds none" : "give one of its " + std::to_string(files.size()) + ", as " + files[0],
+      ", or use `tessera explain ", path, "` for the run");
+}
+
 int show(const Options& options) {
+  check_file(options.file);
   const auto file = probe::RecordFile::open(options.file);
   for (const std::string& problem : file.problems()) std::fprintf(stderr, "tessera: %s\n", problem.c_str());
   const std::vector<std::string> groups = comm::text_of_groups(file);

@@ -102,6 +102,7 @@ TEST_F(Record, ShowsAsManyAsAskedForOfTheRingAskedFor) {
   EXPECT_EQ(memory.code, 0);
   EXPECT_TRUE(contains(memory.out, "alloc")) << memory.out;
   EXPECT_FALSE(contains(memory.out, "began")) << memory.out;
+  EXPECT_FALSE(contains(memory.out, "(table full)")) << "a record without a label has none: " << memory.out;
   const Outcome all = run(file + " --ring all --last 1000");
   EXPECT_TRUE(contains(all.out, "alloc") && contains(all.out, "began")) << all.out;
   EXPECT_EQ(run(file + " --ring nobody").code, 2);
@@ -130,6 +131,18 @@ TEST_F(Record, AFileThatIsNoneIsAnErrorInOneLine) {
     EXPECT_EQ(lines_of(outcome.err).size(), 1U) << outcome.err;
     EXPECT_TRUE(contains(outcome.err, directory + name)) << outcome.err;
   }
+}
+
+TEST_F(Record, ADirectoryNamesItsRecordFiles) {
+  const std::string runs = directory + "/some";
+  std::filesystem::create_directory(runs);
+  Outcome outcome = run(runs);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(contains(outcome.err, "got directory '" + runs + "'; it holds none")) << outcome.err;
+  std::ofstream(runs + "/rank-0.node7.42.0.record") << "x";
+  outcome = run(runs);
+  EXPECT_TRUE(contains(outcome.err, "as " + runs + "/rank-0.node7.42.0.record, or use `tessera explain " + runs + "`"))
+      << outcome.err;
 }
 
 }  // namespace

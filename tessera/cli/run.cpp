@@ -1,5 +1,6 @@
 // `tessera run`: starts the ranks of one machine (comm/launch/launch.h does the work).
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "tessera/base/error.h"
@@ -31,6 +32,8 @@ std::function<int()> declare(CLI::App& app) {
   app.add_option("--run-dir", options->run_dir,
                  "Where launch.json and the records of the ranks go (default: TESSERA_RUN_DIR, else ./runs/TIME-PID)")
       ->type_name("DIR");
+  app.add_flag("--shared", options->shared,
+               "Let members of the group read the run directory (modes 0750 and 0640, else 0700 and 0600)");
   app.add_option("--port", options->port, "Port of the store that ranks meet at; 0: one that is free")
       ->capture_default_str()
       ->type_name("P");
@@ -40,18 +43,25 @@ std::function<int()> declare(CLI::App& app) {
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str()
       ->type_name("SECONDS");
+  const auto deadline = std::make_shared<int>(0);
+  app.add_option("--deadline", *deadline,
+                 "Seconds that an operation of a group may take before it fails (default: TESSERA_DEADLINE, 300)")
+      ->check(CLI::Range(1, 31'536'000))
+      ->type_name("SECONDS");
   app.add_option("PROGRAM", options->command, "Program and its arguments, after --")->required()->type_name("");
   app.positionals_at_end();
   app.footer(
       "Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_STORE,\n"
       "TESSERA_STORE_SECRET and TESSERA_RUN_DIR. What it prints comes out line by line as \"[rank] line\", stdout and\n"
-      "stderr apart. INT, TERM, HUP, USR1 and USR2 go to all ranks; a second INT, TERM or HUP kills them.\n"
+      "stderr apart. INT, TERM, HUP, USR1 and USR2 go to all ranks; a second INT or TERM kills them. Signals that are\n"
+      "ignored (nohup) are ignored by the ranks too; output that nobody reads then is dropped, else it ends the run.\n"
       "Exit code: that of the rank that failed first (128 + signal if one killed it), 0 if none did, 1 if the run "
       "could\n"
       "not start.\n"
       "  tessera run -n 4 -- ./train --steps 1000\n"
       "  tessera run -n 2 --restarts 3 --run-dir runs/night -- python3 train.py");
-  return [options, on_failure, patience]() -> int {
+  return [options, on_failure, patience, deadline]() -> int {
+    if (*deadline > 0) ::setenv("TESSERA_DEADLINE", std::to_string(*deadline).c_str(), 1);  // for the ranks
     options->patience = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(*patience));
     options->verdict = watch::verdict_of_run;
     if (*on_failure == "keep") options->on_failure = comm::OnFailure::kKeep;

@@ -8,6 +8,7 @@
 
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
+#include "tessera/cli/outputs.h"
 #include "tessera/cli/report.h"
 #include "tessera/cli/verb.h"
 #include "tessera/train/data/text_files.h"
@@ -89,9 +90,18 @@ void print_summary(const Options& options, const TokenFileHeader& header, std::u
   std::fputs(to_text(std::vector<Section>{{"tokens", std::move(entries)}}, stdout_style()).c_str(), stdout);
 }
 
+void check_outputs(const Options& options, std::vector<std::string> inputs) {
+  if (options.learn == 0 && options.tokenizer != "bytes") inputs.push_back(options.tokenizer);
+  check_output("tokenize: --output", options.out, inputs);
+  if (options.save_tokenizer.empty()) return;
+  inputs.push_back(options.out);
+  check_output("tokenize: --save-tokenizer", options.save_tokenizer, inputs);
+}
+
 int tokenize(const Options& options) {
   const Progress progress;
   const std::vector<std::string> files = text_files(options);
+  check_outputs(options, files);
   const Tokenizer tokenizer = make_tokenizer(options, files, progress);
   const TokenWidth width = options.dtype.empty()    ? train::width_for(tokenizer.vocabulary())
                            : options.dtype == "u16" ? TokenWidth::kU16

@@ -31,16 +31,25 @@
 namespace tessera::cli {
 namespace {
 
+// A second, shorter name of an option.
+struct ShortName {
+  CLI::Option* given;  // under this name
+  CLI::Option* full;
+  std::size_t at;     // which option
+  std::string value;  // of a flag; empty: its argument
+};
+
 // What the command line says.
 struct Words {
   int ranks = 0;  // 0: not given
   std::string config_file;
   bool is_print = false;
   int restarts = 0;
+  int deadline = 0;  // in seconds; 0: not given
   std::string on_failure = "kill";
-  bool is_graph = false;
   bool is_started = false;  // by `tessera train -n`, which leaves the report when all ranks have ended
   std::vector<std::vector<std::string>> values;  // as many as there are options; empty: not given
+  std::vector<ShortName> short_names;
 };
 
 bool is_list(const train::Option& option) {
@@ -74,6 +83,16 @@ std::string type_of(const train::Option& option) {
   return kind == "text" ? "TEXT" : kind;
 }
 
+// An option that was given under both of its names has the value that was given last.
+void take_short_names(const std::vector<CLI::Option*>& order, Words& words) {
+  for (const ShortName& name : words.short_names) {
+    const auto is_either = [&](const CLI::Option* option) { return option == name.given || option == name.full; };
+    const auto last = std::find_if(order.rbegin(), order.rend(), is_either);
+    if (last == order.rend() || *last != name.given) continue;
+    words.values[name.at] = {name.value.empty() ? name.given->results().back() : name.value};
+  }
+}
+
 train::Config read_config(const Words& words) {
   train::Config config;
   if (!words.config_file.empty()) train::read_toml(config, words.config_file);
@@ -84,7 +103,6 @@ train::Config read_config(const Words& words) {
     if (is_list(option)) std::get<std::vector<std::string>*>(option.place(config))->clear();
     for (const std::string& value : given) train::set(config, option.name, value);
   }
-  if (words.is_graph) config.train.graph = true;
   return config;
 }
 
@@ -116,13 +134,15 @@ int start_ranks(train::Config config, const Words& words) {
     leave_page(path, /*is_kept=*/true);
     return kDone;
   }
+  train::check_start(config, words.ranks, words.ranks);
   auto relay = std::make_unique<TrainRelay>();
   comm::LaunchOptions options{.command = rank_command(config),
                               .ranks = words.ranks,
                               .on_failure = shrinks ? comm::OnFailure::kShrink : comm::OnFailure::kKill,
                               .restarts = words.restarts,
                               .run_dir = config.run.directory,
-                              .run_dir_option = "--run.directory"};
+                              .run_dir_option = "--run.directory",
+                              .shared = config.run.shared};
   options.verdict = watch::verdict_of_run;
   options.out = relay->out();
   options.err = relay->err();
@@ -176,6 +196,7 @@ void keep_profile_requests() {
 
 int train(const Words& words) {
   keep_profile_requests();
+  if (words.deadline > 0) ::setenv("TESSERA_DEADLINE", std::to_string(words.deadline).c_str(), 1);  // ranks inherit it
   int code = kUsage;
   try {
     const train::Config config = read_and_check(words);
@@ -199,6 +220,36 @@ int train(const Words& words) {
   return code;
 }
 
+// Adds the options of the table, and the short names of some.
+void add_table(CLI::App& app, Words& words) {
+  std::vector<CLI::Option*> options;
+  for (const train::Option& option : train::options()) {
+    CLI::Option* added = app.add_option("--" + option.name, words.values[options.size()], help_of(option));
+    added->group(group_of(option))->type_name(type_of(option))->type_size(1)->expected(1)->take_all();
+    if (!is_list(option)) added->take_last();
+    options.push_back(added);
+  }
+  const auto place_of = [](std::string_view full) {
+    const auto is_it = [&](const train::Option& option) { return option.name == full; };
+    return static_cast<std::size_t>(std::ranges::find_if(train::options(), is_it) - train::options().begin());
+  };
+  // What is asked for by hand has a short name too.
+  for (const auto& [name, full] :
+       {std::pair{"--dump-step", "run.dump_step"}, {"--profile-steps", "run.profile_steps"}}) {
+    const std::size_t at = place_of(full);
+    const std::string help = std::string("Short for --") + full;
+    CLI::Option* added = app.add_option(name, help);
+    added->type_name(type_of(train::options()[at]))->type_size(1)->expected(1)->take_last();
+    words.short_names.push_back({added, options[at], at, ""});
+  }
+  for (const auto& [name, full, help] :
+       {std::tuple{"--graph", "train.graph", "Capture the step once and replay it: --train.graph true"},
+        {"--force", "run.force", "Start even if the predicted memory exceeds the free memory: --run.force true"}}) {
+    const std::size_t at = place_of(full);
+    words.short_names.push_back({app.add_flag(name, help), options[at], at, "true"});
+  }
+}
+
 std::function<int()> declare(CLI::App& app) {
   const auto words = std::make_shared<Words>();
   words->values.resize(train::options().size());
@@ -211,44 +262,34 @@ std::function<int()> declare(CLI::App& app) {
                  "With -n: start all ranks again after a failure, that many times; they go on from the last checkpoint")
       ->check(CLI::Range(0, 1'000'000))
       ->type_name("N");
+  app.add_option("--deadline", words->deadline,
+                 "Seconds that a collective operation may take before it fails (default: TESSERA_DEADLINE, 300)")
+      ->check(CLI::Range(1, 31'536'000))
+      ->type_name("SECONDS");
   app.add_option("--on-failure", words->on_failure,
                  "With -n, when a rank dies: kill the others, or let them go on as a smaller world (shrink)")
       ->check(CLI::IsMember({"kill", "shrink"}))
       ->capture_default_str()
       ->type_name("WHAT");
   app.add_flag("--print-config", words->is_print, "Print the resolved configuration as TOML and exit");
-  app.add_flag("--graph", words->is_graph, "Capture the step once and replay it: --train.graph true");
   app.add_flag("--started", words->is_started)->group("");
-  std::size_t at = 0;
-  for (const train::Option& option : train::options()) {
-    CLI::Option* added = app.add_option("--" + option.name, words->values[at++], help_of(option));
-    added->group(group_of(option))->type_name(type_of(option))->type_size(1)->expected(1)->take_all();
-    if (!is_list(option)) added->take_last();
-  }
-  // What is asked for by hand has a short name too.
-  const auto add_short = [&](const char* name, const char* full) {
-    const auto is_it = [&](const train::Option& option) { return option.name == full; };
-    const auto found = std::ranges::find_if(train::options(), is_it) - train::options().begin();
-    app.add_option(name, words->values[static_cast<std::size_t>(found)], std::string("Short for --") + full)
-        ->type_name(type_of(train::options()[static_cast<std::size_t>(found)]))
-        ->expected(1)
-        ->take_last();
-  };
-  add_short("--dump-step", "run.dump_step");
-  add_short("--profile-steps", "run.profile_steps");
+  add_table(app, *words);
   app.get_formatter()->column_width(40);
   app.footer(
       "A TOML file has the same names: --model.layers 6 is layers = 6 under [model].\n"
       "The run directory gets config.toml, metrics.jsonl, loss.csv, summary.json and report.html.\n"
-      "A directory that holds a run which is not finished: it goes on from the last good checkpoint. SIGTERM, or "
-      "SIGINT\n"
-      "once: it ends after the next step with a checkpoint. SIGUSR1: the next steps are profiled.\n"
+      "A directory that holds a run which is not finished: it goes on from the last good checkpoint. SIGTERM, "
+      "SIGHUP,\n"
+      "or SIGINT once: it ends after the next step with a checkpoint. SIGUSR1: the next steps are profiled.\n"
       "Exit code: 0 all steps were taken, or it was asked to end; 1 it stopped or failed, or its last checkpoint or a "
       "line\n"
       "of its files could not be written; 2 the options make no sense.\n"
       "  tessera train -n 4 --mesh.tp 2 --data.files my_text --train.steps 500 --run.sample 200\n"
       "  mpirun -n 16 tessera train --config run.toml --train.seed 2");
-  return [words] { return train(*words); };
+  return [words, &app] {
+    take_short_names(app.parse_order(), *words);
+    return train(*words);
+  };
 }
 
 const VerbRegistration kTrain({"train", "Train a Llama-shaped model over a mesh of ranks", declare});

@@ -76,7 +76,11 @@ TEST_F(Train, RefusesOptionsThatMakeNoSenseBeforeAnythingRuns) {
 TEST_F(Train, TrainsOnRanksItStarts) {
   const Outcome outcome = train("-n 2 --mesh.tp 2 --run.sample 5 --eval.every 2 --run.log_every 1 " + small);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_TRUE(outcome.out.starts_with("step 1/4  loss ")) << outcome.out;
+  EXPECT_TRUE(outcome.out.starts_with("llama tiny (changed): ")) << outcome.out;
+  EXPECT_EQ(count(outcome.out, "\nmesh dp=1, fsdp=1, tp=2 on 2 ranks (shm, host); batch 8 x 16 tokens; f32 compute, "),
+            1u)
+      << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "run directory: " + directory + "/run\nstep 1/4  loss ")) << outcome.out;
   EXPECT_TRUE(contains(outcome.out, "step 2/4  held-out loss ")) << outcome.out;
   EXPECT_TRUE(contains(outcome.out, "the bigram entropy of that text, ")) << outcome.out;
   EXPECT_TRUE(contains(outcome.out, "run directory: " + directory + "/run\n")) << outcome.out;
@@ -163,7 +167,7 @@ TEST_F(Train, HasABarOnATerminal) {
       small + "\" /dev/null </dev/null >out";
   EXPECT_EQ(std::system(command.c_str()), 0) << content(directory + "/out");
   const std::string text = content(directory + "/out");
-  EXPECT_TRUE(text.starts_with("\x1b[K[")) << text;
+  EXPECT_TRUE(contains(text, "\n\x1b[K[")) << text;
   EXPECT_TRUE(contains(text, "\x1b[K[####################] step 4/4")) << text;
   EXPECT_TRUE(contains(text, "\r\r\n4 steps, ")) << "the bar stays above what is said at the end\n" << text;
 }
@@ -249,10 +253,53 @@ TEST_F(Train, ShortNamesOfWhatIsAskedForByHand) {
   EXPECT_EQ(train("--restarts 2 " + small).code, 2) << "that is for ranks that it starts";
 }
 
+TEST_F(Train, OfTwoNamesOfAnOptionTheLastOneWins) {
+  const auto expect_printed = [this](const std::string& arguments, const std::string& line) {
+    const Outcome outcome = train(arguments + " --print-config " + small);
+    EXPECT_TRUE(contains(outcome.out, "\n" + line + "\n")) << arguments << outcome.out << outcome.err;
+  };
+  expect_printed("--graph", "graph = true");
+  expect_printed("--graph --train.graph false", "graph = false");
+  expect_printed("--train.graph false --graph", "graph = true");
+  expect_printed("--force --run.force=false", "force = false");
+  expect_printed("--dump-step 3 --run.dump_step 2", "dump_step = 2");
+  expect_printed("--run.dump_step 2 --dump-step 3", "dump_step = 3");
+}
+
 TEST_F(Train, AMissingFileIsNamed) {
-  const Outcome outcome = train(small + "--data.files nothing_here");
+  const std::string nameless = small.substr(0, small.find("--run.directory"));
+  for (const char* ranks : {"", "-n 2 "}) {
+    const Outcome outcome = train(ranks + nameless + "--data.files nothing_here");
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, "nothing_here")) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(directory + "/runs")) << "a rejected start leaves nothing: " << ranks;
+  }
+}
+
+TEST_F(Train, ARunThatDoesNotFitIntoMemoryIsRejected) {
+  for (const char* ranks : {"", "-n 2 "}) {
+    const Outcome outcome = train(ranks + small + "--model.width 4096 --model.layers 4000");
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_TRUE(outcome.err.starts_with("tessera: train: predicted peak ")) << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, "; --force tries anyway\n")) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(directory + "/run"));
+  }
+  const Outcome capped = tessera("train " + small, "cd " + directory + " && TESSERA_HOST_CAPACITY=100KiB");
+  EXPECT_TRUE(contains(capped.err, " per rank exceeds TESSERA_HOST_CAPACITY, 100 KiB; ")) << capped.err;
+}
+
+TEST_F(Train, RanksOfAnotherLauncherThatDifferEndWithAnErrorThatNamesThem) {
+  const Outcome outcome = script(
+      "export WORLD_SIZE=2 TESSERA_STORE=file://$PWD/store\n"
+      "RANK=1 $tessera train " +
+      small +
+      "--checkpoint.every 3 2>err1 &\n"
+      "RANK=0 $tessera train " +
+      small + "\ncode=$?\nwait $! && exit 99\nexit $code\n");
   EXPECT_EQ(outcome.code, 1) << outcome.err;
-  EXPECT_TRUE(contains(outcome.err, "nothing_here")) << outcome.err;
+  for (const std::string& text : {outcome.err, content(directory + "/err1")})
+    EXPECT_TRUE(contains(text, "checkpoint.every is 200 on rank 0 and 3 on rank 1")) << text;
+  EXPECT_FALSE(std::filesystem::exists(directory + "/run/config.toml"));
 }
 
 }  // namespace

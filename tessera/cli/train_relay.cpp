@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "tessera/base/error.h"
 #include "tessera/cli/report.h"
@@ -51,18 +52,30 @@ TrainRelay::~TrainRelay() {
   ::close(out_[1]);
   ::close(err_[1]);
   thread_.join();
-  ::close(out_[0]);
-  ::close(err_[0]);
+  for (const int end : {out_[0], err_[0]}) {
+    if (end >= 0) ::close(end);
+  }
 }
 
 void TrainRelay::pass_on() {
-  pollfd ends[] = {{.fd = out_[0], .events = POLLIN, .revents = 0}, {.fd = err_[0], .events = POLLIN, .revents = 0}};
-  std::string out_rest;
-  std::string err_rest;
+  // Of stdout and stderr nothing is asked but whether their reader closed them.
+  pollfd ends[] = {{.fd = out_[0], .events = POLLIN, .revents = 0},
+                   {.fd = err_[0], .events = POLLIN, .revents = 0},
+                   {.fd = ::fileno(stdout), .events = 0, .revents = 0},
+                   {.fd = ::fileno(stderr), .events = 0, .revents = 0}};
+  std::string rests[2];
   while (ends[0].fd >= 0 || ends[1].fd >= 0) {
-    if (::poll(ends, 2, -1) < 0) continue;
-    if (ends[0].revents != 0 && !take(out_[0], out_rest, stdout)) ends[0].fd = -1;
-    if (ends[1].revents != 0 && !take(err_[0], err_rest, stderr)) ends[1].fd = -1;
+    if (::poll(ends, 4, -1) < 0) continue;
+    for (const int i : {0, 1}) {
+      if (ends[i].fd < 0) continue;
+      std::FILE* to = i == 0 ? stdout : stderr;
+      const bool is_closed = (ends[2 + i].revents & (POLLERR | POLLHUP)) != 0;
+      if (!is_closed && (ends[i].revents == 0 || take(ends[i].fd, rests[i], to)) && std::ferror(to) == 0) continue;
+      ends[2 + i].fd = -1;
+      ends[i].fd = -1;
+      // The launcher sees that its output has no reader, and decides what becomes of the run.
+      if (is_closed || std::ferror(to) != 0) ::close(std::exchange(i == 0 ? out_[0] : err_[0], -1));
+    }
   }
 }
 
@@ -87,7 +100,10 @@ void TrainRelay::put(std::string_view line, std::FILE* to) {
   if (train::is_bar_line(text)) {
     const std::size_t width = stdout_style().width;
     // The escape that erases takes no column.
-    const std::string_view shown = width > 0 ? text.substr(0, width - 1 + text.find('K') + 1) : text;
+    const std::size_t bar = text.find('K') + 1;
+    const std::string shown =
+        std::string(text.substr(0, bar)) +
+        (width > 0 ? train::fitted_bar(std::string(text.substr(bar)), width - 1) : std::string(text.substr(bar)));
     std::fwrite(shown.data(), 1, shown.size(), to);
     std::fputc('\r', to);
     is_bar_drawn_ = true;

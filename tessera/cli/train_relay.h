@@ -14,6 +14,7 @@ namespace tessera::cli {
 std::string_view without_prefix_of_first(std::string_view line);
 
 /// Passes lines on between its making and its end. What is written to out() and err() comes out on stdout and stderr.
+/// If the reader of stdout or stderr closes it, writes to out() or err() fail with EPIPE.
 class TrainRelay {
  public:
   TrainRelay();

@@ -1,9 +1,19 @@
 // `tessera view`: the page of a run, served to a browser on this machine or written to a file. It reads files of the
 // run directory and nothing else of the job; each load of the page reads them again.
+#include <spawn.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <optional>
+#include <system_error>
 
 #include "tessera/base/error.h"
+#include "tessera/cli/newest_run.h"
+#include "tessera/cli/outputs.h"
 #include "tessera/cli/verb.h"
 #include "tessera/record/report/report.h"
 #include "tessera/record/report/serve.h"
@@ -15,38 +25,94 @@ struct Options {
   std::string run;
   std::string out;
   std::string bind = "127.0.0.1";
-  std::uint16_t port = 0;
+  int port = 0;
+  bool open = false;
 };
+
+// A page that leads to an address, in a file that only this user can read: on a command line every user could read the
+// token. The file is removed with the object.
+class Door {
+ public:
+  explicit Door(const std::string& url) {
+    const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+    path_ = std::string(runtime != nullptr && *runtime != '\0' ? runtime : "/tmp") + "/tessera_view_XXXXXX.html";
+    const int descriptor = ::mkstemps(path_.data(), 5);
+    const int error = errno;
+    TESSERA_CHECK_AS(IoError, descriptor >= 0, "'", path_, "': ", std::generic_category().message(error));
+    const std::string text =
+        "<!doctype html><meta charset=utf-8><meta name=referrer content=no-referrer>"
+        "<meta http-equiv=refresh content=\"0;url=" +
+        url + "\">\n";
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    ::close(descriptor);
+    TESSERA_CHECK_AS(IoError, written == static_cast<ssize_t>(text.size()), "'", path_, "': cannot be written");
+  }
+  ~Door() { ::unlink(path_.c_str()); }
+  Door(const Door&) = delete;
+  Door& operator=(const Door&) = delete;
+
+  void open_browser() const {
+    std::string program = "xdg-open";
+    std::string path = path_;
+    char* words[] = {program.data(), path.data(), nullptr};
+    pid_t child = 0;
+    const int error = ::posix_spawnp(&child, program.c_str(), nullptr, nullptr, words, environ);
+    if (error == 0) return;
+    std::fprintf(stderr, "tessera: view: --open needs xdg-open: %s; open the address yourself\n",
+                 std::generic_category().message(error).c_str());
+  }
+
+ private:
+  std::string path_;
+};
+
+// What is wrong with the text of a port; empty: nothing.
+std::string fault_of_port(const std::string& text) {
+  int port = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  const bool is_good = error == std::errc() && end == text.data() + text.size() && port >= 0 && port <= 65535;
+  return is_good ? "" : "must be in [0, 65535], got " + text + "; 0 takes a free port";
+}
 
 int view(const Options& options) {
   if (!options.out.empty()) {
+    check_output("view: --out", options.out, files_of_run(options.run));
     std::printf("%s\n", record::write_report_page(options.run, options.out).c_str());
     return kDone;
   }
   (void)record::make_report_page(options.run, {.most_events = 0});  // a directory that is none is told before serving
-  record::PageServer server({.bind = options.bind, .port = options.port, .ends_on_signals = true},
-                            [&options] { return record::make_report_page(options.run).html; });
+  record::PageServer server(
+      {.bind = options.bind, .port = static_cast<std::uint16_t>(options.port), .ends_on_signals = true},
+      [&options] { return record::make_report_page(options.run).html; });
   std::printf("%s\n", server.url().c_str());
   std::fflush(stdout);
+  std::optional<Door> door;
+  if (options.open) door.emplace(server.url()).open_browser();
   server.run();
   return kDone;
 }
 
 std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("RUN_DIR", options->run, "Run directory, of a run that goes on or is over")->required();
+  app.add_option("RUN_DIR", options->run,
+                 "Run directory, of a run that goes on or is over (default: the newest under ./runs)");
   app.add_option("--out", options->out, "Write the page to this file and serve nothing")->type_name("FILE");
-  app.add_option("--port", options->port, "Port to listen on (default: one that is free)")->type_name("N");
+  app.add_option("--port", options->port, "Port to listen on (default: one that is free)")
+      ->check(CLI::Validator(fault_of_port, "", "port"))
+      ->type_name("N");
+  app.add_flag("--open", options->open, "Open the page in the default browser (xdg-open)");
   app.add_option("--bind", options->bind, "Address to listen on; others than loopback can be reached from outside")
       ->capture_default_str()
       ->type_name("ADDRESS");
   app.footer(
       "Prints the address of the page and serves it until Ctrl-C. Every load reads the run again.\n"
+      "The address holds a random token: without it other users of this machine see nothing.\n"
       "On a machine far away: ssh -L 8080:127.0.0.1:8080 there tessera view runs/night --port 8080\n"
       "  tessera view runs/night\n"
       "  tessera view runs/night --out night.html");
   return [options]() -> int {
     try {
+      options->run = run_or_newest(options->run);
       return view(*options);
     } catch (const InvalidArgument& error) {  // an address that is none
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());

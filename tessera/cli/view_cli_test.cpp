@@ -45,19 +45,26 @@ TEST_F(View, SaysWhatIsWrong) {
   EXPECT_TRUE(contains(none.err, "there is no such directory")) << none.err;
   EXPECT_EQ(none.out, "");
   EXPECT_EQ(cli::testing::tessera("view " + run + " --bind nowhere").code, 2);
-  EXPECT_EQ(cli::testing::tessera("view").code, 2);
+  for (const char* port : {"99999", "-1", "x", "80x"}) {
+    const Outcome wrong = cli::testing::tessera("view " + run + " --port " + port);
+    EXPECT_EQ(wrong.code, 2) << port;
+    EXPECT_TRUE(contains(wrong.err, "--port: must be in [0, 65535], got ") &&
+                contains(wrong.err, "0 takes a free port"))
+        << wrong.err;
+  }
+  EXPECT_EQ(cli::testing::tessera("view").code, 1) << "there is no run under ./runs";
   EXPECT_EQ(cli::testing::tessera("view " + run + " --out " + directory + "/none/x.html").code, 1);
 }
 
-// Asks 127.0.0.1 for "/".
-std::string get_page(int port) {
+// Asks 127.0.0.1.
+std::string get_page(int port, const std::string& target) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<std::uint16_t>(port));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
-  const std::string request = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+  const std::string request = "GET " + target + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
   EXPECT_EQ(::send(fd, request.data(), request.size(), MSG_NOSIGNAL), static_cast<ssize_t>(request.size()));
   std::string text;
   char part[4096];
@@ -70,23 +77,37 @@ std::string get_page(int port) {
 TEST_F(View, ServesThePageAtTheAddressThatItPrintsUntilItIsTold) {
   int out[2];
   ASSERT_EQ(::pipe2(out, O_CLOEXEC), 0);
+  // In place of a browser: a program that keeps what it is given to open, and says so.
+  std::ofstream(directory + "/xdg-open") << "#!/bin/sh\nstat -c %a \"$1\" > " << directory << "/mode\ncp \"$1\" "
+                                         << directory << "/opening && mv " << directory << "/opening " << directory
+                                         << "/opened\necho \"$1\"\n";
+  std::filesystem::permissions(directory + "/xdg-open", std::filesystem::perms::owner_all);
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(out[1], 1);
-    ::execl(TESSERA_PROGRAM, TESSERA_PROGRAM, "view", run.c_str(), nullptr);
+    ::setenv("PATH", (directory + ":" + std::getenv("PATH")).c_str(), 1);
+    ::setenv("XDG_RUNTIME_DIR", directory.c_str(), 1);
+    ::execl(TESSERA_PROGRAM, TESSERA_PROGRAM, "view", run.c_str(), "--open", nullptr);
     ::_exit(127);
   }
   ::close(out[1]);
   std::FILE* lines = ::fdopen(out[0], "r");
   int port = 0;
-  EXPECT_EQ(std::fscanf(lines, "http://127.0.0.1:%d/", &port), 1);
-  const std::string text = get_page(port);
+  char target[200] = {};
+  char opened[200] = {};
+  EXPECT_EQ(std::fscanf(lines, "http://127.0.0.1:%d%199s\n%199s", &port, target, opened), 3);
+  EXPECT_TRUE(std::string(target).starts_with("/?token=")) << target;
+  EXPECT_TRUE(contains(content(directory + "/opened"), ":" + std::to_string(port) + target)) << opened;
+  EXPECT_EQ(content(directory + "/mode"), "600\n");
+  EXPECT_TRUE(get_page(port, "/").starts_with("HTTP/1.1 403 ")) << "another user of this machine";
+  const std::string text = get_page(port, target);
   EXPECT_TRUE(text.starts_with("HTTP/1.1 200 OK")) << text.substr(0, 200);
   EXPECT_TRUE(contains(text, "</html>"));
   ::kill(child, SIGTERM);
   int status = -1;
   ::waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_FALSE(std::filesystem::exists(opened)) << "the token is left in no file";
   std::fclose(lines);
 }
 

@@ -17,6 +17,7 @@
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
+#include "tessera/cli/newest_run.h"
 #include "tessera/cli/report.h"
 #include "tessera/cli/terminal.h"
 #include "tessera/cli/verb.h"
@@ -92,7 +93,7 @@ bool is_over(const record::Evidence& evidence) {
 std::string ask_for_profile(const std::string& run, const record::Evidence& evidence) {
   if (is_over(evidence)) return "No rank runs: there are no steps left to profile.";
   try {
-    write_file(run + "/profile.request", "a profile of the next steps\n");
+    write_file(run + "/profile.request", "a profile of the next steps\n", FileKind::kRun);
     return "A profile was asked for: see profile-STEP in the run directory.";
   } catch (const IoError& error) {
     return error.message();
@@ -283,7 +284,7 @@ int show_once(const Reading& reading) {
 
 std::function<int()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("RUN_DIR", options->run, "Run directory")->required();
+  app.add_option("RUN_DIR", options->run, "Run directory (default: the newest under ./runs)");
   app.add_option("--interval", options->interval, "Seconds between readings")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str()
@@ -301,6 +302,7 @@ std::function<int()> declare(CLI::App& app) {
       "  tessera watch runs/night --once | cut -f 1,2,8");
   return [options]() -> int {
     try {
+      options->run = run_or_newest(options->run);
       const std::shared_ptr<const Reading> first = read_once(*options, nullptr);
       return options->once || !Terminal::is_there() ? show_once(*first) : watch(*options, first);
     } catch (const IoError& error) {  // a directory that is not there or not right: where we noticed does not matter

@@ -71,6 +71,13 @@ class PseudoTerminal {
   void press(const std::string& keys) {
     ASSERT_EQ(::write(master_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
   }
+  /// Closes the terminal, as a window that is closed or a connection that is lost does. The kernel sends SIGHUP.
+  void hang_up() {
+    ::close(slave_);
+    ::close(master_);
+    slave_ = -1;
+    master_ = -1;
+  }
   /// Another size; the program gets SIGWINCH.
   void resize(unsigned short columns, unsigned short lines) {
     const winsize size = {lines, columns, 0, 0};
@@ -80,7 +87,7 @@ class PseudoTerminal {
   [[nodiscard]] pid_t process() const { return child_; }
   /// Waits for its end and gives its exit code, or -1 - signal. What it showed last is read.
   int end() {
-    while (read_more()) {
+    while (master_ >= 0 && read_more()) {
     }
     int status = 0;
     ::waitpid(child_, &status, 0);

@@ -1,0 +1,26 @@
+// `tessera help VERB` and `tessera version`: what `tessera VERB --help` and `tessera --version` print, for those who
+// type words. The main program turns the words of `help` into that option before it reads them.
+#include <cstdio>
+
+#include "tessera/base/version.h"
+#include "tessera/cli/verb.h"
+
+namespace tessera::cli {
+namespace {
+
+std::function<int()> declare_help(CLI::App& app) {
+  app.add_option("VERB", "Verb to describe; without it, this program")->expected(0, -1);
+  return [] { return static_cast<int>(kDone); };
+}
+std::function<int()> declare_version(CLI::App& /*app*/) {
+  return [] {
+    std::printf("tessera %s\n", std::string(version()).c_str());
+    return static_cast<int>(kDone);
+  };
+}
+
+const VerbRegistration kHelp({"help", "Print the help of a verb", declare_help});
+const VerbRegistration kVersion({"version", "Print the version", declare_version});
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,66 @@
+#include "tessera/cli/outputs.h"
+
+#include <sys/stat.h>
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+
+#include "tessera/base/error.h"
+
+namespace tessera::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of files that do not exist yet the paths are compared.
+bool is_same(const std::string& a, const std::string& b) {
+  struct ::stat first = {};
+  struct ::stat second = {};
+  const bool has_first = ::stat(a.c_str(), &first) == 0;
+  const bool has_second = ::stat(b.c_str(), &second) == 0;
+  if (has_first != has_second) return false;
+  if (has_first) return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+  std::error_code error;
+  return fs::weakly_canonical(a, error) == fs::weakly_canonical(b, error);
+}
+
+bool is_file_of_run(const std::string& name) {
+  constexpr std::array<std::string_view, 6> kNames = {"launch.json", "config.toml",  "metrics.jsonl",
+                                                      "loss.csv",    "summary.json", "explain.json"};
+  constexpr std::array<std::string_view, 3> kPrefixes = {"rank-", "comm_lib_trace_rank_", "nccl_trace_rank_"};
+  for (const std::string_view each : kNames) {
+    if (name == each) return true;
+  }
+  for (const std::string_view each : kPrefixes) {
+    if (name.starts_with(each)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void check_output(const std::string& option, const std::string& output, const std::vector<std::string>& inputs) {
+  for (const std::string& input : inputs) {
+    TESSERA_CHECK(!is_same(output, input), option, ": must not be an input, got '", output, "'",
+                  input == output ? "" : tessera::detail::concat(", which is the same file as '", input, "'"),
+                  "; give another path");
+  }
+}
+
+std::vector<std::string> files_of_run(const std::string& directory) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    if (is_file_of_run(at->path().filename().string())) files.push_back(at->path().string());
+  }
+  const fs::path checkpoints = fs::path(directory) / "checkpoints";
+  error.clear();
+  for (fs::recursive_directory_iterator at(checkpoints, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (!at->is_directory(ignored)) files.push_back(at->path().string());
+  }
+  return files;
+}
+
+}  // namespace tessera::cli
