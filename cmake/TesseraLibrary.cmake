@@ -28,3 +28,12 @@ file(WRITE ${PROJECT_BINARY_DIR}/tesseraConfig.cmake
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
+
+# The dependencies with their versions, as this build uses them.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+execute_process(
+  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/make_sbom.py --output ${PROJECT_BINARY_DIR}/sbom.json
+          --version ${PROJECT_VERSION} --compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}"
+          ${TESSERA_ASIO_INCLUDE} /usr/include /usr/include/${CMAKE_LIBRARY_ARCHITECTURE} /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}
+  COMMAND_ERROR_IS_FATAL ANY)
+install(FILES ${PROJECT_BINARY_DIR}/sbom.json DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -17,6 +17,7 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)  # programs of a build find its library also after the build is moved
 
 find_program(TESSERA_CCACHE ccache)
 if(TESSERA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -50,7 +51,7 @@ target_compile_definitions(tessera_vectors INTERFACE
 find_path(TESSERA_ASIO_INCLUDE asio.hpp REQUIRED)
 add_library(tessera_asio INTERFACE)
 target_include_directories(tessera_asio SYSTEM INTERFACE ${TESSERA_ASIO_INCLUDE})
-target_compile_definitions(tessera_asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED)
+target_compile_definitions(tessera_asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED ASIO_DISABLE_VISIBILITY)
 
 # toml++: configuration files of training runs. Headers alone, kept inside one .cpp file.
 find_path(TESSERA_TOML_INCLUDE toml++/toml.h REQUIRED)
@@ -61,6 +62,19 @@ target_include_directories(tessera_toml SYSTEM INTERFACE ${TESSERA_TOML_INCLUDE}
 find_path(TESSERA_XXHASH_INCLUDE xxhash.h REQUIRED)
 add_library(tessera_xxhash INTERFACE)
 target_include_directories(tessera_xxhash SYSTEM INTERFACE ${TESSERA_XXHASH_INCLUDE})
+
+# libsodium: the HMAC, the random numbers and the constant-time comparison of the store's handshake. Linked statically and
+# hidden, so that programs run on machines without it and the library exports none of its symbols.
+find_path(TESSERA_SODIUM_INCLUDE sodium.h)
+find_library(TESSERA_SODIUM libsodium.a)
+if(NOT TESSERA_SODIUM_INCLUDE OR NOT TESSERA_SODIUM)
+  message(FATAL_ERROR "libsodium: sodium.h and libsodium.a are required to build; install libsodium-dev. On a machine "
+    "without network, run programs that another machine built (scripts/gpu build)")
+endif()
+add_library(tessera_sodium INTERFACE)
+target_include_directories(tessera_sodium SYSTEM INTERFACE ${TESSERA_SODIUM_INCLUDE})
+target_link_libraries(tessera_sodium INTERFACE ${TESSERA_SODIUM})
+target_link_options(tessera_sodium INTERFACE LINKER:--exclude-libs,libsodium.a)
 
 # OpenBLAS, the serial one: threads are ours. Linked statically, so that nobody else's BLAS takes its place, and so that
 # its work memory can be given out under a lock (ops/matrix/detail/blas_memory.cpp): by itself it is for one thread.
@@ -81,6 +95,21 @@ target_compile_options(tessera_flags INTERFACE
 if(TESSERA_WERROR)
   target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
+# Hardening. Binaries are position-independent, have stack protectors, checked libc calls, read-only relocations and
+# branch targets that the processor checks. They contain no path of the machine that built them.
+target_compile_options(tessera_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fcf-protection=full>)
+endif()
+if(NOT TESSERA_SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  # Needs an optimizing build; sanitizers check the same calls themselves.
+  target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3>)
+endif()
+target_link_options(tessera_flags INTERFACE LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES CXX)
+
 target_include_directories(tessera_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
 target_link_libraries(tessera_flags INTERFACE Threads::Threads)
 if(TESSERA_SANITIZE)

@@ -284,7 +284,7 @@ function(tessera_suite name)
   list(GET arg_LAYERS -1 top)
   tessera_program(bench_${name} ${top} "" ${sources} ${PROJECT_SOURCE_DIR}/tessera/base/testing/bench_main.cpp)
   target_compile_definitions(bench_${name} PRIVATE
-    TESSERA_BENCH_SUITE="${name}" TESSERA_BENCH_RESULTS="${PROJECT_SOURCE_DIR}/build/bench")
+    TESSERA_BENCH_SUITE="${name}" TESSERA_BENCH_RESULTS="build/bench")
   add_dependencies(benches bench_${name})
   # Every row once, briefly, so that a bench that broke is seen before someone needs its numbers.
   add_test(NAME bench_${name} COMMAND bench_${name} --seconds 0 --json ${CMAKE_CURRENT_BINARY_DIR}/bench_${name}_brief.json)

@@ -28,8 +28,17 @@ if(NOT TESSERA_SANITIZE)
       set(without_cuda --without-cuda)
     endif()
     tessera_gate(symbols ${Python3_EXECUTABLE} ${tools}/check_symbols.py --library $<TARGET_FILE:tessera> ${without_cuda})
+    tessera_gate(library ${Python3_EXECUTABLE} ${tools}/check_library.py --tree ${PROJECT_SOURCE_DIR}
+                 $<TARGET_FILE:tessera> $<TARGET_FILE:tessera_cli>)
     tessera_gate(operators ${Python3_EXECUTABLE} ${tools}/check_operators.py --program $<TARGET_FILE:tessera_cli> ${without_cuda})
   endif()
+
+  find_program(TESSERA_C_COMPILER NAMES cc gcc clang)
+  add_test(NAME dlopen
+    COMMAND ${CMAKE_COMMAND} -DLIBRARY=$<TARGET_FILE:tessera> -DSOURCE=${PROJECT_SOURCE_DIR}/tests/dlopen
+            -DWORK=${PROJECT_BINARY_DIR}/dlopen -DCC=${TESSERA_C_COMPILER} -DPYTHON=${Python3_EXECUTABLE}
+            -P ${PROJECT_SOURCE_DIR}/tests/dlopen/run.cmake)
+  set_tests_properties(dlopen PROPERTIES LABELS package TIMEOUT 120)
 
   add_test(NAME consumer
     COMMAND ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DWORK=${PROJECT_BINARY_DIR}/consumer -DTREE=${PROJECT_SOURCE_DIR}

@@ -25,6 +25,7 @@ libopenblas-serial-dev  file /usr/lib/*/openblas-serial/libopenblas.a
 libasio-dev         header asio.hpp
 libtomlplusplus-dev header toml++/toml.h
 libxxhash-dev       header xxhash.h
+libsodium-dev       file /usr/lib/*/libsodium.a
 librandom123-dev    header Random123/philox.h
 libopenmpi-dev      file /usr/lib/*/openmpi/include/mpi.h
 openmpi-bin         command mpirun

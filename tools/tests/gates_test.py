@@ -336,6 +336,38 @@ class Symbols(Gate):
         status, output = self.check()
         self.assertEqual(status, 1)
         self.assertIn("exports fmt::format()", output)
+        self.build(api + "namespace tessera { API void f(int) {} }\n"
+                   "namespace asio { template <class T> struct API id { static int x; };\n"
+                   "template <class T> int id<T>::x; template struct API id<int>; }\n")
+        status, output = self.check()
+        self.assertEqual(status, 1)
+        self.assertIn("exports asio::id<int>::x", output)
+
+
+@unittest.skipUnless(shutil.which("c++") and shutil.which("readelf"), "needs a compiler")
+class Library(Gate):
+    def check(self, text, *options):
+        self.write("lib.cpp", text)
+        subprocess.run(["c++", "-std=c++20", "-shared", "-fPIC", *options, "-o", str(self.root / "lib.so"),
+                        str(self.root / "lib.cpp")], check=True)
+        return self.run_gate("check_library.py", str(self.root / "lib.so"), "--tree", str(self.root / "tree"))
+
+    GOOD = ("-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack")
+
+    def test_hardened_library_passes(self):
+        self.assertEqual(self.check("int f() { return 1; }\n", *self.GOOD)[0], 0)
+
+    def test_each_weakness_is_found(self):
+        tls = '[[gnu::tls_model("initial-exec")]] thread_local char block[600];\nchar* f() { return block; }\n'
+        for text, options, finding in [
+                ("int f() { return 1; }\n", ("-Wl,-z,relro", "-Wl,-z,lazy"), "binds symbols lazily"),
+                ("int f() { return 1; }\n", ("-Wl,-z,norelro", "-Wl,-z,now"), "no read-only relocations"),
+                ("int f() { return 1; }\n", (*self.GOOD[:2], "-Wl,-z,execstack"), "executable stack"),
+                (tls, self.GOOD, "600 bytes of static thread-local storage"),
+                (f'const char* f() {{ return "{self.root}/tree/x.cpp"; }}\n', self.GOOD, "path of the build machine")]:
+            status, output = self.check(text, *options)
+            self.assertEqual(status, 1, finding)
+            self.assertIn(finding, output)
 
 
 class Operators(Gate):
