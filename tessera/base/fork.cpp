@@ -13,7 +13,19 @@ namespace {
 // Before main: a fork that comes before this has nothing to inherit.
 [[maybe_unused]] const int kRegistered =
     ::pthread_atfork(nullptr, nullptr, [] { fork_depth.fetch_add(1, std::memory_order_relaxed); });
+
+struct Kept {
+  const void* object;
+  Kept* next;
+};
+constinit std::atomic<Kept*> kept{nullptr};
 }  // namespace
+
+void keep_reachable(const void* object) {
+  auto* const node = new Kept{object, kept.load(std::memory_order_relaxed)};
+  while (!kept.compare_exchange_weak(node->next, node, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
 
 void throw_forked(std::string_view what) {
   TESSERA_THROW(NotSupported, what, ": must be used in the process that made it, got a forked child (process ",

@@ -23,6 +23,8 @@ namespace detail {
 extern TESSERA_API constinit std::atomic<std::uint32_t> fork_depth;
 /// Throws NotSupported: `what` belongs to the parent of this process.
 [[noreturn]] TESSERA_API void throw_forked(std::string_view what);
+/// Keeps a pointer to an object that is never destroyed, so that leak checkers find it. Thread-safe.
+TESSERA_API void keep_reachable(const void* object);
 }  // namespace detail
 
 /// The process that constructed an object. A check costs one relaxed load.
@@ -45,7 +47,7 @@ class OwnerProcess {
 /// Moves an object to the heap and never destroys it: for what a forked child inherited and must not take down.
 template <class T>
 void abandon(T& object) noexcept {
-  (void)new T(std::move(object));
+  detail::keep_reachable(new T(std::move(object)));
 }
 
 /// A T that each process makes for itself on first use and never destroys. Thread-safe.
@@ -57,7 +59,9 @@ class PerProcess {
     Made* made = made_.load(std::memory_order_acquire);
     while (made == nullptr || !made->owner.is_this()) {
       auto fresh = std::make_unique<Made>();
-      if (made_.compare_exchange_strong(made, fresh.get(), std::memory_order_acq_rel)) return fresh.release()->value;
+      if (!made_.compare_exchange_strong(made, fresh.get(), std::memory_order_acq_rel)) continue;
+      if (made != nullptr) detail::keep_reachable(made);  // the parent's
+      return fresh.release()->value;
     }
     return made->value;
   }

@@ -37,7 +37,10 @@ std::shared_ptr<RankContext>& current_slot() {
 // In a forked child: the parent's rank, and all that it owns, stays as it is and is used by nobody here.
 void renew_process_rank() {
   const std::shared_ptr<RankContext>* const inherited = process_rank.exchange(nullptr);
-  if (inherited != nullptr && current_slot() == *inherited) current_slot() = world_of_one();
+  if (inherited != nullptr) {
+    detail::keep_reachable(inherited);
+    if (current_slot() == *inherited) current_slot() = world_of_one();
+  }
   detail::cached_recorder = nullptr;
   ++detail::rank_changes;
 }

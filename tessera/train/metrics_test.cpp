@@ -1,9 +1,12 @@
 #include "tessera/train/metrics.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cmath>
+#include <csignal>
+#include <filesystem>
 #include <limits>
 #include <thread>
 #include <nlohmann/json.hpp>
@@ -66,10 +69,22 @@ TEST(Metrics, AFifoIsRefusedAndNotWaitedFor) {
   expect_error<IoError>([&] { const LineFile file(fifo); }, {fifo});
 }
 
-TEST(Metrics, SaysWhatTheFileSystemRefuses) {
+TEST(Metrics, ReportsWritesThatTheFileSystemRejects) {
   expect_error<IoError>([] { LineFile file("/proc/nothing/here"); }, {"/proc/nothing/here"});
-  LineFile full("/dev/full");
-  expect_error<IoError>([&] { full.append("x"); }, {"/dev/full", "space"});
+  expect_error<IoError>([] { LineFile file("/dev/full"); }, {"/dev/full", "regular file"});
+  const testing::TemporaryDirectory directory;
+  const std::string path = (directory.path() / "metrics.jsonl").string();
+  LineFile file(path);
+  file.append("whole");
+  rlimit old = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit eight_bytes{8, old.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &eight_bytes), 0);
+  expect_error<IoError>([&] { file.append("torn"); }, {path, "2 of the 5 bytes", "disk full"});
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(std::filesystem::file_size(path), 6U) << "the torn line stayed";
 }
 
 }  // namespace
