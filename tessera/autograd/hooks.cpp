@@ -14,11 +14,7 @@ using detail::State;
 
 namespace {
 
-// A function, so that a thread's copy is made when first asked for.
-std::shared_ptr<const SavedHooks>& current_hooks() {
-  thread_local std::shared_ptr<const SavedHooks> hooks;
-  return hooks;
-}
+constinit thread_local const SavedHooksScope* innermost_hooks = nullptr;
 
 const State& tracked(const Tensor& tensor, const char* what) {
   const State* state = tensor ? detail::state_of(tensor) : nullptr;
@@ -35,10 +31,13 @@ std::uint64_t detail::next_hook_id() {
 }
 
 SavedHooksScope::SavedHooksScope(SavedHooks hooks)
-    : previous_(std::exchange(current_hooks(), std::make_shared<const SavedHooks>(std::move(hooks)))) {}
-SavedHooksScope::SavedHooksScope(std::nullptr_t) : previous_(std::exchange(current_hooks(), nullptr)) {}
-SavedHooksScope::~SavedHooksScope() { current_hooks() = std::move(previous_); }
-const std::shared_ptr<const SavedHooks>& SavedHooksScope::current() { return current_hooks(); }
+    : hooks_(std::make_shared<const SavedHooks>(std::move(hooks))), previous_(std::exchange(innermost_hooks, this)) {}
+SavedHooksScope::SavedHooksScope(std::nullptr_t) : previous_(std::exchange(innermost_hooks, this)) {}
+SavedHooksScope::~SavedHooksScope() { innermost_hooks = previous_; }
+const std::shared_ptr<const SavedHooks>& SavedHooksScope::current() {
+  static const std::shared_ptr<const SavedHooks> kNone;
+  return innermost_hooks != nullptr ? innermost_hooks->hooks_ : kNone;
+}
 
 void set_saved_hooks(const Tensor& tensor, SavedHooks hooks) {
   (void)tracked(tensor, "set_saved_hooks");

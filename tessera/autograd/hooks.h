@@ -47,7 +47,8 @@ class TESSERA_API SavedHooksScope {
   static const std::shared_ptr<const SavedHooks>& current();
 
  private:
-  std::shared_ptr<const SavedHooks> previous_;
+  std::shared_ptr<const SavedHooks> hooks_;
+  const SavedHooksScope* previous_;
 };
 
 /// What calls save of this tracked tensor from now on goes through these hooks, whatever scope they are in: for a

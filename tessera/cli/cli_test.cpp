@@ -44,14 +44,16 @@ TEST(Command, AnUnknownVerbSuggestsTheNearest) {
   const Outcome near = tessera("inof");
   EXPECT_EQ(near.code, 2);
   EXPECT_EQ(near.out, "");
-  EXPECT_EQ(near.err,
-            "tessera: there is no verb 'inof' (did you mean 'info'?); there are: checkpoint, explain, export, info, "
-            "layout, memory, "
-            "ops, record, run, tokenize, train, view, watch\n");
-  EXPECT_EQ(tessera("frobnicate").err,
-            "tessera: there is no verb 'frobnicate'; there are: checkpoint, explain, export, info, layout, memory, "
-            "ops, record, run, "
-            "tokenize, train, view, watch\n");
+  EXPECT_EQ(
+      near.err,
+      "tessera: there is no verb 'inof' (did you mean 'info'?); there are: checkpoint, explain, export, help, info, "
+      "layout, memory, "
+      "ops, record, run, tokenize, train, version, view, watch\n");
+  EXPECT_EQ(
+      tessera("frobnicate").err,
+      "tessera: there is no verb 'frobnicate'; there are: checkpoint, explain, export, help, info, layout, memory, "
+      "ops, record, run, "
+      "tokenize, train, version, view, watch\n");
 }
 
 TEST(Command, AnUnknownOptionSuggestsTheNearest) {

@@ -19,6 +19,7 @@
 #include "tessera/base/mutant.h"
 #include "tessera/layout/planner.h"
 #include "tessera/ops/pointwise/pointwise.h"
+#include "tessera/shard/create.h"
 #include "tessera/shard/detail/compiled_move.h"
 #include "tessera/shard/detail/counts.h"
 #include "tessera/shard/detail/entry.h"
@@ -75,6 +76,8 @@ Layout dual_of(const Layout& now, const Layout& of) {
 
 Tensor moved(const Tensor& gradient, const Layout& to) {
   if (gradient.layout() == to) return gradient;
+  if (gradient.numel() == 0 && to.partials().empty())
+    return zeros(gradient.shape(), to, {.dtype = gradient.dtype(), .device = gradient.device()});
   const auto plan = detail::plan_between(gradient.layout(), to, gradient.shape(), gradient.dtype());
   const bool is_free =
       std::ranges::none_of(plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });

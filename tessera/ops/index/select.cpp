@@ -1,5 +1,6 @@
 // index_select, embedding and one_hot: whole slices are copied from where indices say.
 #include "tessera/layout/planner.h"
+#include "tessera/ops/create/create.h"
 #include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
@@ -242,6 +243,8 @@ void embedding_gradient(GradientCall& call) {
     // Its values are not read: shape and cuts are those of the gradient, which is not partial.
     like = Tensor::sharded(like.shape(), like.dtype(), layout::gradient_layout(like.layout()), like.local());
   }
+  // A weight without elements may be sharded along its rows, which index_sum does not allow.
+  if (like.numel() == 0) return call.set(0, zeros_like(like));
   call.set(0, index_sum_like(call.grad(), 0, call.input(1), like));
 }
 
