@@ -44,7 +44,7 @@ TEST(OwnerProcess, IsNotTheForkedChild) {
 }
 
 TEST(PerProcess, IsMadeOnceByEachProcess) {
-  PerProcess<int> number;
+  static PerProcess<int> number;  // never destroyed, as all of its kind
   EXPECT_EQ(number.find(), nullptr);
   number.get() = 7;
   EXPECT_EQ(*number.find(), 7);
