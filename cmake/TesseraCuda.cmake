@@ -59,8 +59,7 @@ function(tessera_cuda_kernels target source)
 tessera_kernels_@name@:
     .incbin \"@out@.fatbin\"
 tessera_kernels_@name@_end:
-    .section .note.GNU-stack,\"\",@progbits
-")
+@TESSERA_ASSEMBLY_NOTES@")
   set_source_files_properties(${out}.S PROPERTIES OBJECT_DEPENDS ${out}.fatbin)
   target_sources(${target} PRIVATE ${out}.S)
 endfunction()

@@ -18,8 +18,7 @@ function(tessera_embed layer name)
 tessera_embedded_@name@:
 @parts@tessera_embedded_@name@_end:
     .byte 0
-    .section .note.GNU-stack,\"\",@progbits
-")
+@TESSERA_ASSEMBLY_NOTES@")
   set_source_files_properties(${out} PROPERTIES OBJECT_DEPENDS "${paths}")
   foreach(target tessera_${layer} tessera_${layer}_mutants)
     if(TARGET ${target})

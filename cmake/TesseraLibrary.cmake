@@ -31,9 +31,19 @@ install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/te
 
 # The dependencies with their versions, as this build uses them.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
+set(optional_dependencies "")
+if(TESSERA_HAS_CUDA)
+  list(APPEND optional_dependencies --nvcc ${TESSERA_NVCC} --with cuda=${TESSERA_CUDA_INCLUDE})
+endif()
+if(TESSERA_HAS_NCCL)
+  list(APPEND optional_dependencies --with nccl=${TESSERA_NCCL_INCLUDE})
+endif()
+if(TESSERA_HAS_MPI)
+  list(APPEND optional_dependencies --with openmpi=${TESSERA_MPI_INCLUDE})
+endif()
 execute_process(
   COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/make_sbom.py --output ${PROJECT_BINARY_DIR}/sbom.json
-          --version ${PROJECT_VERSION} --compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}"
+          --version ${PROJECT_VERSION} --compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}" ${optional_dependencies} --
           ${TESSERA_ASIO_INCLUDE} /usr/include /usr/include/${CMAKE_LIBRARY_ARCHITECTURE} /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}
   COMMAND_ERROR_IS_FATAL ANY)
 install(FILES ${PROJECT_BINARY_DIR}/sbom.json DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -10,6 +10,14 @@ set(TESSERA_MPI AUTO CACHE STRING "Build the MPI transport: AUTO (when Open MPI'
 set(TESSERA_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
 set_property(CACHE TESSERA_CUDA TESSERA_MPI PROPERTY STRINGS AUTO ON OFF)
 
+# A build without a type has no optimization, and thus no checked libc calls either.
+get_property(is_multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT is_multi_config)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type: Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
+  set_property(CACHE CMAKE_BUILD_TYPE PROPERTY STRINGS Debug Release RelWithDebInfo MinSizeRel)
+  message(STATUS "Build type: Release (by default; set CMAKE_BUILD_TYPE for another)")
+endif()
+
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -95,10 +103,16 @@ target_compile_options(tessera_flags INTERFACE
 if(TESSERA_WERROR)
   target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
-# Hardening. Binaries are position-independent, have stack protectors, checked libc calls, read-only relocations and
-# branch targets that the processor checks. They contain no path of the machine that built them.
+# Hardening. Binaries are position-independent, have stack protectors, checked libc calls and read-only relocations. They
+# contain no path of the machine that built them. Our objects have branch targets and shadow-stack support that a processor
+# can check (IBT, SHSTK). Linkers mark a binary so only if all its objects are; objects of the static libsodium and OpenBLAS
+# are not, so that libtessera is not marked and the processor does not check it.
 target_compile_options(tessera_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
+cmake_path(IS_PREFIX PROJECT_SOURCE_DIR ${PROJECT_BINARY_DIR} NORMALIZE builds_in_source)
+if(NOT builds_in_source)  # generated sources have paths of their own
+  target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_BINARY_DIR}/=build/>)
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fcf-protection=full>)
 endif()
@@ -109,6 +123,18 @@ endif()
 target_link_options(tessera_flags INTERFACE LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
 include(CheckPIESupported)
 check_pie_supported(LANGUAGES CXX)
+
+# Notes of assembly that is generated: its stack is not executable, and on x86 its code, of which there is none, has branch
+# targets and shadow-stack support. Without them the linker takes these marks from the binary.
+set(TESSERA_ASSEMBLY_NOTES "    .section .note.GNU-stack,\"\",@progbits\n")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  string(APPEND TESSERA_ASSEMBLY_NOTES "    .section .note.gnu.property,\"a\"
+    .balign 8
+    .long 4, 16, 5
+    .asciz \"GNU\"
+    .long 0xc0000002, 4, 3, 0
+")
+endif()
 
 target_include_directories(tessera_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
 target_link_libraries(tessera_flags INTERFACE Threads::Threads)

@@ -2,7 +2,7 @@
 set(tools ${PROJECT_SOURCE_DIR}/tools)
 
 function(tessera_gate name)
-  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMAND_EXPAND_LISTS)
   set_tests_properties(${name} PROPERTIES LABELS lint TIMEOUT 120)
 endfunction()
 
@@ -28,8 +28,18 @@ if(NOT TESSERA_SANITIZE)
       set(without_cuda --without-cuda)
     endif()
     tessera_gate(symbols ${Python3_EXECUTABLE} ${tools}/check_symbols.py --library $<TARGET_FILE:tessera> ${without_cuda})
-    tessera_gate(library ${Python3_EXECUTABLE} ${tools}/check_library.py --tree ${PROJECT_SOURCE_DIR}
-                 $<TARGET_FILE:tessera> $<TARGET_FILE:tessera_cli>)
+    set(library_options --tree ${PROJECT_SOURCE_DIR} --tree ${PROJECT_BINARY_DIR})
+    if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+      list(APPEND library_options --without-fortify)
+    endif()
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+      list(APPEND library_options --objects)
+      foreach(layer IN LISTS layers)
+        list(APPEND library_options $<TARGET_OBJECTS:tessera_${layer}>)
+      endforeach()
+    endif()
+    tessera_gate(library ${Python3_EXECUTABLE} ${tools}/check_library.py $<TARGET_FILE:tessera> $<TARGET_FILE:tessera_cli>
+                 ${library_options})
     tessera_gate(operators ${Python3_EXECUTABLE} ${tools}/check_operators.py --program $<TARGET_FILE:tessera_cli> ${without_cuda})
   endif()
 

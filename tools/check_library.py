@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Checks how a library or program of ours is linked: read-only relocations, immediate binding, no executable stack,
-position-independent code, a small block of thread-local storage, and no path of the build machine.
+"""Checks how a library or program of ours is built and linked: stack protectors, checked libc calls, read-only
+relocations, immediate binding, no executable stack, position-independent code, a small block of thread-local storage, and
+no path of the build machine. Objects (x86) must have branch targets and shadow-stack support, as notes: the linker removes
+the notes from a library that also holds objects of others without them, so that the library itself cannot be asked.
 
 A library that is loaded by dlopen shares about 1.6 KiB of static thread-local storage with all others that a process
 loads, so that ours may use at most 511 bytes of it.
@@ -22,10 +24,23 @@ def readelf(option, path):
     return subprocess.run(["readelf", option, "-W", str(path)], check=True, capture_output=True, text=True).stdout
 
 
-def findings_of(path, trees):
+def unmarked(path):
+    """What an object lacks, a sentence each."""
+    features = re.search(r"x86 feature: (.*)", readelf("-n", path))
+    for feature, meaning in [("IBT", "branch targets"), ("SHSTK", "shadow-stack support")]:
+        if features is None or feature not in features.group(1):
+            yield f"has no note of {meaning} ({feature}); compile with -fcf-protection=full, and add the note to assembly"
+
+
+def findings_of(path, trees, is_fortified):
     """What is wrong with one file, a sentence each."""
     segments = readelf("-l", path)
     dynamic = readelf("-d", path)
+    imports = re.findall(r"\bUND (\w+)", readelf("--dyn-syms", path))
+    if "__stack_chk_fail" not in imports:
+        yield "has no stack protectors; compile with -fstack-protector-strong"
+    if is_fortified and not any(re.fullmatch(r"__(?!stack)\w+_chk", name) for name in imports):
+        yield "has no checked libc calls; compile with -D_FORTIFY_SOURCE=3 and optimization"
     if "GNU_RELRO" not in segments:
         yield "has no read-only relocations; link with -z relro"
     if "BIND_NOW" not in dynamic and not re.search(r"FLAGS_1.*\bNOW\b", dynamic):
@@ -49,13 +64,18 @@ def findings_of(path, trees):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=pathlib.Path, help="libraries and programs")
+    parser.add_argument("--objects", nargs="*", default=[], type=pathlib.Path, help="objects that our sources were compiled to")
+    parser.add_argument("--without-fortify", action="store_true", help="expect no checked libc calls, as in a debug build")
     parser.add_argument("--tree", action="append", default=[], help="a path that must not be in the files; may be repeated")
     arguments = parser.parse_args()
     findings = source_tree.Findings("library")
     for path in arguments.files:
-        for finding in findings_of(path, arguments.tree):
+        for finding in findings_of(path, arguments.tree, not arguments.without_fortify):
             findings.error(path.name, 1, finding)
-    return findings.close(len(arguments.files))
+    for path in arguments.objects:
+        for finding in unmarked(path):
+            findings.error(path.name, 1, finding)
+    return findings.close(len(arguments.files) + len(arguments.objects))
 
 
 if __name__ == "__main__":

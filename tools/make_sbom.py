@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Writes the list of dependencies that a build is made from, with their versions, as a CycloneDX 1.5 document.
 
-Versions are read from the headers or package files that the build uses. A dependency whose version cannot be found is an
-error, so that the list never omits one silently.
+Versions are read from the headers or package files that the build uses. If a version cannot be found, the list names the
+dependency with the version "unknown", and a warning is printed: the list never omits one silently.
 """
 
 import argparse
 import json
 import pathlib
 import re
+import subprocess
 import sys
 
-# name, license, how it is linked, file below an include or library directory, patterns of the parts of its version
+# name, license, how it is linked, files below an include or library directory, patterns of the parts of its version
 DEPENDENCIES = [
-    ("fmt", "MIT", "dynamic", "fmt/core.h", [r"define FMT_VERSION (\d+)"]),
+    ("fmt", "MIT", "dynamic", "fmt/core.h fmt/base.h", [r"define FMT_VERSION (\d+)"]),
     ("spdlog", "MIT", "dynamic", "spdlog/version.h",
      [r"SPDLOG_VER_MAJOR (\d+)", r"SPDLOG_VER_MINOR (\d+)", r"SPDLOG_VER_PATCH (\d+)"]),
     ("nlohmann-json", "MIT", "header", "nlohmann/detail/abi_macros.hpp",
@@ -30,19 +31,76 @@ DEPENDENCIES = [
 ]
 
 
-def version_of(name, file, patterns, directories):
+# As above, for dependencies that a build may lack: --with NAME=DIRECTORY names those that it has.
+OPTIONAL = {
+    "cuda": ("cuda", "NVIDIA CUDA Toolkit EULA", "header, loaded at run time", "cuda.h", [r"define CUDA_VERSION (\d+)"]),
+    "nccl": ("nccl", "BSD-3-Clause", "header, loaded at run time", "nccl.h",
+             [r"define NCCL_MAJOR (\d+)", r"define NCCL_MINOR (\d+)", r"define NCCL_PATCH (\d+)"]),
+    "openmpi": ("openmpi", "BSD-3-Clause-Open-MPI", "header, loaded at run time", "mpi.h",
+                [r"OMPI_MAJOR_VERSION (\d+)", r"OMPI_MINOR_VERSION (\d+)", r"OMPI_RELEASE_VERSION (\d+)"]),
+}
+UNKNOWN = "unknown"
+
+
+def dotted(name, version):
+    """A version that a header states as one number: fmt's 90100 is 9.1.0, and CUDA's 13020 is 13.2."""
+    if "." in version:
+        return version
+    number = int(version)
+    if name == "cuda":
+        return f"{number // 1000}.{number % 1000 // 10}"
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def version_of(name, files, patterns, directories):
     """The version as its header states it."""
     for directory in directories:
-        path = directory / file
-        if path.is_file():
+        for path in (directory / file for file in files.split()):
+            if not path.is_file():
+                continue
             text = path.read_text(errors="replace")
             parts = [re.search(pattern, text) for pattern in patterns]
-            if not all(parts):
-                raise SystemExit(f"make_sbom: {path} does not state the version of {name}")
-            version = ".".join(part.group(1) for part in parts)
-            # fmt states one number: 90100 is 9.1.0.
-            return version if "." in version else "{}.{}.{}".format(*divmod(int(version) // 100, 100), int(version) % 100)
-    raise SystemExit(f"make_sbom: {name}: no file {file} in {', '.join(map(str, directories))}")
+            if all(parts):
+                return dotted(name, ".".join(part.group(1) for part in parts))
+    warn(name, f"no file {files} in {', '.join(map(str, directories))} states it")
+    return UNKNOWN
+
+
+def version_of_nvcc(program):
+    """The version as the compiler prints it."""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+        found = re.search(r"\bV([\d.]+)", done.stdout)
+    except OSError:
+        found = None
+    if found:
+        return found.group(1)
+    warn("nvcc", f"{program} --version does not print it")
+    return UNKNOWN
+
+
+def warn(name, why):
+    print(f"make_sbom: warning: the version of {name} is unknown: {why}", file=sys.stderr)
+
+
+def component(kind, name, license_name, linkage, version):
+    """An entry of the list."""
+    is_spdx = " " not in license_name
+    return {"type": kind, "name": name, "version": version,
+            "licenses": [{"license": {"id" if is_spdx else "name": license_name}}],
+            "properties": [{"name": "tessera:linkage", "value": linkage}]}
+
+
+def components(arguments):
+    """All entries of the list."""
+    for name, license_name, linkage, files, patterns in DEPENDENCIES:
+        yield component("library", name, license_name, linkage, version_of(name, files, patterns, arguments.directories))
+    for setting in arguments.has:
+        key, _, directory = setting.partition("=")
+        name, license_name, linkage, files, patterns = OPTIONAL[key]
+        yield component("library", name, license_name, linkage, version_of(name, files, patterns, [pathlib.Path(directory)]))
+    if arguments.nvcc:
+        yield component("application", "nvcc", OPTIONAL["cuda"][1], "compiler", version_of_nvcc(arguments.nvcc))
 
 
 def main():
@@ -50,6 +108,9 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write")
     parser.add_argument("--version", required=True, help="version of Tessera")
     parser.add_argument("--compiler", required=True, help="compiler and its version")
+    parser.add_argument("--with", dest="has", action="append", default=[], metavar="NAME=DIRECTORY",
+                        help=f"an optional dependency of this build and its headers: {', '.join(OPTIONAL)}")
+    parser.add_argument("--nvcc", help="the CUDA compiler of this build")
     parser.add_argument("directories", nargs="+", type=pathlib.Path, help="directories of headers and libraries to look in")
     arguments = parser.parse_args()
     document = {
@@ -61,11 +122,7 @@ def main():
                           "licenses": [{"license": {"id": "MIT"}}]},
             "properties": [{"name": "tessera:compiler", "value": arguments.compiler}],
         },
-        "components": [
-            {"type": "library", "name": name, "version": version_of(name, file, patterns, arguments.directories),
-             "licenses": [{"license": {"id": license_id}}], "properties": [{"name": "tessera:linkage", "value": linkage}]}
-            for name, license_id, linkage, file, patterns in DEPENDENCIES
-        ],
+        "components": list(components(arguments)),
     }
     arguments.output.write_text(json.dumps(document, indent=2) + "\n")
     return 0

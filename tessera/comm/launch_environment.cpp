@@ -221,8 +221,10 @@ void fill_store(const Claim& place, const EnvironmentMap& environment, LaunchEnv
                 "MASTER_PORT=29500), or TESSERA_STORE");
   TESSERA_CHECK(*port <= 65535, "environment variable MASTER_PORT='", *port, "' is no port; ports are 1 to 65535");
   // torchrun's agent listens at MASTER_PORT with a store of its own, so ours is beside it.
-  const bool is_beside = place.launcher == "torchrun" && *port < 65535;
+  const bool is_torchrun = place.launcher == "torchrun";
+  const bool is_beside = is_torchrun && *port < 65535;
   into.store = tcp_address(*host, is_beside ? *port + 1 : *port);
+  if (is_torchrun) into.job = "torchrun " + *find(environment, "TORCHELASTIC_RUN_ID");
   into.is_rank_hosted = true;
   into.hosts_store = *place.rank == 0;
 }

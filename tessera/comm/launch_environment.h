@@ -32,8 +32,8 @@ struct LaunchEnvironment {
   bool hosts_store = false;     ///< whether this rank is to host it
   bool is_rank_hosted = false;  ///< rank 0 hosts it, whichever rank this is
   std::string secret = {};      ///< TESSERA_STORE_SECRET; empty: comm/detail/world_secret.h finds one
-  bool is_insecure = false;     ///< TESSERA_STORE_INSECURE: no secret is needed
-  std::string job = {};         ///< name of the job, if the port was made from it: "slurm 123.0"
+  bool is_insecure = false;     ///< TESSERA_STORE_INSECURE: a store without a secret is allowed
+  std::string job = {};         ///< name of the job, if the launcher gives one: "slurm 123.0", "torchrun ID"
 };
 
 /// Reads it. InvalidArgument names what is missing or no number, MismatchError the names that contradict each other;

@@ -10,6 +10,7 @@
 #include <vector>
 #include <nlohmann/json.hpp>
 
+#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
 #include "tessera/base/nearest.h"
 #include "tessera/base/regular_file.h"
@@ -20,6 +21,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 24;  // of a file
+constexpr std::size_t kMostDepth = 64;                         // of its JSON
 constexpr Link kLinks[] = {Link::kMemory, Link::kNvlink, Link::kPcie, Link::kNetwork};
 
 // What a key in the file is called in errors: the file, then the path of keys.
@@ -153,6 +155,8 @@ CostModel CostModel::load(const std::string& path) {
 
 CostModel CostModel::parse(std::string_view json, const std::string& origin) {
   const Where where{origin};
+  const std::size_t depth = tessera::detail::json_depth(json);
+  TESSERA_CHECK(depth <= kMostDepth, origin, ": must be nested at most ", kMostDepth, " levels deep, got ", depth);
   ordered_json whole;
   try {
     whole = ordered_json::parse(json);

@@ -56,6 +56,8 @@ TEST(CostModel, SaysWhereAFileIsWrong) {
                                 {"links.nvlink.gigabytes_per_s"});
   expect_error<InvalidArgument>(parse(R"({"axes": {"dp": {"latency_us": 1}}})"), {"axes.dp", "gigabytes_per_s"});
   expect_error<IoError>([] { CostModel::load("/no/such/file"); }, {"/no/such/file"});
+  const std::string deep = R"({"launch_us": )" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
+  expect_error<InvalidArgument>(parse(deep.c_str()), {"calibration.json", "at most 64 levels deep, got 1000001"});
 }
 
 TEST(CostModel, LoadsAFile) {

@@ -3,6 +3,7 @@
 #include "tessera/record/read_run.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -378,6 +379,24 @@ TEST_F(ReadRun, ATrainerThatStoppedTellsWhyInItsSummary) {
     fs::last_write_time(path, fs::file_time_type::clock::now() + 1h);
     EXPECT_EQ(read_run(directory).stopped, "");
   }
+  std::ofstream(path) << R"({"end": "stopped", "reason": "step 3: loss nan"})" << std::string(16 << 20, ' ');
+  fs::last_write_time(path, fs::file_time_type::clock::now() + 1h);
+  EXPECT_EQ(read_run(directory).stopped, "") << "no trainer writes so much";
+  fs::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(read_run(directory).stopped, "");
+}
+
+TEST_F(ReadRun, ARankThatTheReportSawStoppedStaysSo) {
+  write_launch(R"json({"ranks": 1, "starts": [{"time": "2020-01-01T00:00:00Z", "ranks": [
+      {"rank": 0, "pid": 10, "end": "was killed by signal 9 (Killed)", "exit_code": 0, "signal": 9, "signals":
+        [{"signal": 9, "text": "it did not end"}]}]}]})json");
+  const std::string path = directory + "/explain.json";
+  std::ofstream(path) << R"({"ranks": [{"rank": 0, "pid": 10, "state": "was stopped"}]})";
+  EXPECT_EQ(read_run(directory).ranks.at(0).state, RankState::kStopped);
+  fs::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(read_run(directory).ranks.at(0).state, RankState::kDied);
 }
 
 TEST_F(ReadRun, FilesFromBeforeTheLastStartAreNotTaken) {

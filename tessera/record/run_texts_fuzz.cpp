@@ -1,5 +1,6 @@
-// Text files of a run directory (metrics.jsonl, loss.csv, summary.json, config.toml, launch.json) and evidence.json,
-// spoilt in many ways, and read: for the page, for `tessera watch`, and back. Readers may fail by errors of ours alone.
+// Text files of a run directory (metrics.jsonl, loss.csv, summary.json, config.toml, launch.json, explain.json) and
+// evidence.json, spoilt in many ways, and read: for the page, for `tessera watch`, and back. Readers may fail by errors
+// of ours alone.
 //   record_run_texts_fuzz [--runs N] [--seed S] [--seconds T]
 #include <unistd.h>
 
@@ -51,8 +52,13 @@ const std::vector<Sample>& samples() {
 "exposed_communication":{"seconds":0.1,"share":0.01},"checkpoints":{"last":4,"errors":["full"]},"ranks":[{"rank":0,
 "tokens_per_second":{"p50":1,"p99":2},"step_seconds":1.5,"peak_memory":{"total":9},"missing":[]}]})"},
         {"config.toml", "[model]\nwidth = 16\n[mesh]\ndp = 2\nfsdp = 1\ntp = 1\n[run]\ndirectory = \"x\"\n"},
-        {"launch.json", R"({"ranks":2,"attempt":0,"state":"failed","started":"2026-11-17T10:00:00Z","processes":[
-{"rank":0,"pid":7,"host":"a","exit_code":0,"signal":0},{"rank":1,"pid":8,"host":"a","exit_code":1,"signal":9}]})"}};
+        {"launch.json", R"json({"ranks":2,"host":"a","exit_code":137,"ended":"2026-11-17T10:00:09Z","starts":[
+{"time":"2026-11-17T10:00:00Z","ranks":[{"rank":0,"pid":7,"exit_code":0,"signal":15,"time":"2026-11-17T10:00:08Z",
+"end":"was killed by signal 15 (Terminated)","signals":[{"signal":15,"name":"SIGTERM","reason":"rank_failed",
+"failed_rank":1,"text":"rank 1 was killed by signal 9 (Killed)","time":"2026-11-17T10:00:08Z"}]},
+{"rank":1,"pid":8,"exit_code":0,"signal":9,"end":"was killed by signal 9 (Killed)","time":"2026-11-17T10:00:07Z"}]}]})json"},
+        {"explain.json", R"({"verdict":"rank 0 was stopped","ranks":[{"rank":0,"pid":7,"state":"was stopped"},
+{"rank":1,"pid":8,"state":"is running"}]})"}};
   }();
   return all;
 }
@@ -73,12 +79,23 @@ std::string try_evidence(const Evidence& evidence, Random& random) {
   return {};
 }
 
+// The samples must have the layout that the readers look for: otherwise most of a reader is never reached.
+std::string try_samples(const fs::path& directory) {
+  for (const Sample& each : samples()) write(directory / each.name, each.bytes);
+  const Evidence evidence = read_run(directory.string());
+  const bool is_read = evidence.ranks.size() == 2 && evidence.ranks[0].state == RankState::kStopped &&
+                       !evidence.ranks[0].ended_by.empty() && evidence.ranks[1].state == RankState::kDied;
+  return is_read ? "" : "the samples of launch.json and explain.json are not read";
+}
+
 std::string run_one(std::uint64_t seed) {
   static const fs::path directory = [] {
     char name[] = "/dev/shm/tessera_texts_fuzz_XXXXXX";
     if (::mkdtemp(name) == nullptr) std::abort();
     return fs::path(name);
   }();
+  static const std::string unread = try_samples(directory);
+  if (!unread.empty()) return unread;
   Random random(seed);
   for (const Sample& each : samples()) {
     const bool is_sound = random() % 3 == 0;

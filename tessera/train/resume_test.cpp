@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
@@ -262,6 +263,21 @@ TEST_F(RunAgain, OtherFilesMayBeMissingOrHoldAnything) {
     EXPECT_EQ(done.resumed_from, std::vector<std::int64_t>{5}) << each.file;
     EXPECT_EQ(difference(checkpoint_of(name.c_str()), checkpoint_of("whole")), "") << each.file;
   }
+}
+
+// A summary that no run writes counts as missing, however large or deep it is.
+TEST_F(RunAgain, ASummaryIsReadWithinBounds) {
+  (void)run_and(config());
+  const auto is_finished = [&] { return is_finished_already(config(), path().string(), 1); };
+  EXPECT_TRUE(is_finished());
+  const fs::path file = path() / "summary.json";
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  std::ofstream(file) << R"({"end": "done", "steps": 12, "deep": )" << deep << "}";
+  EXPECT_FALSE(is_finished());
+  std::ofstream(file) << R"({"end": "done", "steps": 12})" << std::string(8 << 20, ' ');
+  EXPECT_TRUE(is_finished());
+  std::ofstream(file) << R"({"end": "done", "steps": 12})" << std::string(16 << 20, ' ');
+  EXPECT_FALSE(is_finished());
 }
 
 TEST_F(RunAgain, ADamagedCheckpointThatIsNamedIsRefused) {

@@ -1,5 +1,6 @@
 """Every gate is seen to pass on a good tree and to fail on each violation planted in it."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -348,14 +349,47 @@ class Symbols(Gate):
 class Library(Gate):
     def check(self, text, *options):
         self.write("lib.cpp", text)
-        subprocess.run(["c++", "-std=c++20", "-shared", "-fPIC", *options, "-o", str(self.root / "lib.so"),
-                        str(self.root / "lib.cpp")], check=True)
-        return self.run_gate("check_library.py", str(self.root / "lib.so"), "--tree", str(self.root / "tree"))
+        subprocess.run(["c++", "-std=c++20", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", *options, "-o",
+                        str(self.root / "lib.so"), str(self.root / "lib.cpp")], check=True)
+        return self.check_again()
 
-    GOOD = ("-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack")
+    def check_again(self, *options):
+        return self.run_gate("check_library.py", str(self.root / "lib.so"), "--tree", str(self.root / "tree"), *options)
+
+    LINKED = ("-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack")
+    COMPILED = ("-O2", "-fstack-protector-strong", "-D_FORTIFY_SOURCE=2")
+    GOOD = LINKED + COMPILED
+    # A buffer that a stack protector and a checked call guard.
+    GUARDED = ("#include <cstring>\nvoid use(char*);\nvoid g(const char* s, unsigned long n)"
+               " { char b[8]; std::memcpy(b, s, n); use(b); }\n")
 
     def test_hardened_library_passes(self):
-        self.assertEqual(self.check("int f() { return 1; }\n", *self.GOOD)[0], 0)
+        status, output = self.check(self.GUARDED, *self.GOOD)
+        self.assertEqual(status, 0, output)
+
+    def test_a_debug_build_has_no_checked_calls(self):
+        status, output = self.check(self.GUARDED, *self.LINKED, "-fstack-protector-strong")
+        self.assertEqual(status, 1)
+        self.assertIn("no checked libc calls", output)
+        status, output = self.check_again("--without-fortify")
+        self.assertEqual(status, 0, output)
+
+    @unittest.skipUnless(os.uname().machine == "x86_64", "notes of x86")
+    def test_objects_without_branch_targets_are_found(self):
+        self.check(self.GUARDED, *self.GOOD)
+        note = ('.section .note.GNU-stack,"",@progbits\n.section .note.gnu.property,"a"\n.balign 8\n'
+                '.long 4, 16, 5\n.asciz "GNU"\n.long 0xc0000002, 4, 3, 0\n')
+        for name, text, options, missing in [
+                ("full.cpp", "int f() { return 1; }\n", ("-fcf-protection=full",), ()),
+                ("none.cpp", "int f() { return 1; }\n", ("-fcf-protection=none",), ("IBT", "SHSTK")),
+                ("branch.cpp", "int f() { return 1; }\n", ("-fcf-protection=branch",), ("SHSTK",)),
+                ("noted.S", note, (), ()), ("plain.S", ".byte 0\n", (), ("IBT", "SHSTK"))]:
+            made = self.root / (name + ".o")
+            subprocess.run(["c++", "-c", *options, "-o", str(made), str(self.write(name, text))], check=True)
+            status, output = self.check_again("--objects", str(made))
+            self.assertEqual(status, 1 if missing else 0, output)
+            for feature in ("IBT", "SHSTK"):
+                self.assertEqual(f"({feature})" in output, feature in missing, output)
 
     def test_each_weakness_is_found(self):
         tls = '[[gnu::tls_model("initial-exec")]] thread_local char block[600];\nchar* f() { return block; }\n'
@@ -363,11 +397,62 @@ class Library(Gate):
                 ("int f() { return 1; }\n", ("-Wl,-z,relro", "-Wl,-z,lazy"), "binds symbols lazily"),
                 ("int f() { return 1; }\n", ("-Wl,-z,norelro", "-Wl,-z,now"), "no read-only relocations"),
                 ("int f() { return 1; }\n", (*self.GOOD[:2], "-Wl,-z,execstack"), "executable stack"),
+                (self.GUARDED, (*self.GOOD, "-fno-stack-protector"), "no stack protectors"),
+                (self.GUARDED, (*self.GOOD, "-U_FORTIFY_SOURCE"), "no checked libc calls"),
                 (tls, self.GOOD, "600 bytes of static thread-local storage"),
                 (f'const char* f() {{ return "{self.root}/tree/x.cpp"; }}\n', self.GOOD, "path of the build machine")]:
             status, output = self.check(text, *options)
             self.assertEqual(status, 1, finding)
             self.assertIn(finding, output)
+
+
+@unittest.skipUnless(shutil.which("cmake") and shutil.which("ninja"), "needs cmake and ninja")
+class Configure(Gate):
+    def test_a_plain_configuration_optimizes_and_leaves_no_paths(self):
+        build = self.root / "out"
+        environment = {name: value for name, value in os.environ.items() if name != "CMAKE_BUILD_TYPE"}
+        done = subprocess.run(["cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", "-DTESSERA_TESTS=OFF",
+                               "-DTESSERA_CUDA=OFF", "-DTESSERA_MPI=OFF"], capture_output=True, text=True, env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("Build type: Release", done.stdout)
+        self.assertRegex((build / "CMakeCache.txt").read_text(), r"(?m)^CMAKE_BUILD_TYPE:\w+=Release$")
+        for tree in (ROOT, build):
+            self.assertIn(f"-ffile-prefix-map={tree}/=", (build / "build.ninja").read_text())
+
+
+class Sbom(Gate):
+    """The list of dependencies, from headers in a temporary folder."""
+
+    def versions(self, *options):
+        out = self.root / "sbom.json"
+        done = subprocess.run([sys.executable, str(ROOT / "tools/make_sbom.py"), "--output", str(out), "--version", "1",
+                               "--compiler", "c", *options, "--", str(self.root / "include")], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return {each["name"]: each["version"] for each in json.loads(out.read_text())["components"]}, done.stderr
+
+    def test_versions_come_from_headers(self):
+        self.write("include/fmt/core.h", "#define FMT_VERSION 90100\n")
+        self.assertEqual(self.versions()[0]["fmt"], "9.1.0")
+        self.write("include/fmt/core.h", '#include "format.h"\n')
+        self.write("include/fmt/base.h", "#define FMT_VERSION 110200\n")
+        self.assertEqual(self.versions()[0]["fmt"], "11.2.0")
+
+    def test_what_is_not_found_is_listed_as_unknown(self):
+        versions, warnings = self.versions("--nvcc", "/no/such/nvcc")
+        self.assertEqual(set(versions.values()), {"unknown"})
+        self.assertEqual(len(versions), warnings.count("warning: the version of"))
+
+    def test_optional_dependencies_are_listed_if_the_build_uses_them(self):
+        self.assertFalse({"cuda", "nccl", "openmpi", "nvcc"} & set(self.versions()[0]))
+        self.write("cuda/cuda.h", "#define CUDA_VERSION 13020\n")
+        self.write("cuda/nccl.h", "#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n#define NCCL_PATCH 9\n")
+        self.write("mpi/mpi.h", "#define OMPI_MAJOR_VERSION 4\n#define OMPI_MINOR_VERSION 1\n#define OMPI_RELEASE_VERSION 4\n")
+        nvcc = self.write("nvcc", "#!/bin/sh\necho Cuda compilation tools, release 13.2, V13.2.88\n")
+        nvcc.chmod(0o755)
+        versions, _ = self.versions("--nvcc", str(nvcc), "--with", f"cuda={self.root}/cuda", "--with",
+                                    f"nccl={self.root}/cuda", "--with", f"openmpi={self.root}/mpi")
+        self.assertEqual([versions[name] for name in ("cuda", "nccl", "openmpi", "nvcc")],
+                         ["13.2", "2.28.9", "4.1.4", "13.2.88"])
 
 
 class Operators(Gate):

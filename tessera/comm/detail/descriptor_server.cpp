@@ -27,19 +27,25 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::string_view kMagic = "tsd2";
+constexpr std::string_view kMagic = "tsd3";
 constexpr std::size_t kRequestHead = kMagic.size() + kNonceBytes + kProofBytes;  // of a request, before the name
 constexpr std::size_t kMostName = 256;
-constexpr std::size_t kMostClients = 64;             // the longest silent one makes room
+constexpr std::size_t kMostClients = 256;            // the longest silent one makes room
 constexpr auto kPatience = std::chrono::seconds(5);  // with a peer that connected and says nothing
 
 std::string reason() { return std::strerror(errno); }
 
-std::string request_proof(std::string_view key, std::string_view nonce, std::string_view name) {
-  return prove(key, "tessera descriptor peer", {nonce, name});
+// What both sides sent at random.
+struct Nonces {
+  std::string server;
+  std::string peer;
+};
+
+std::string request_proof(std::string_view key, const Nonces& nonces, std::string_view name) {
+  return prove(key, "tessera descriptor peer", {nonces.server, nonces.peer, name});
 }
-std::string answer_proof(std::string_view key, std::string_view nonce, std::string_view name, char said) {
-  return prove(key, "tessera descriptor server", {nonce, name, {&said, 1}});
+std::string answer_proof(std::string_view key, const Nonces& nonces, std::string_view name, char said) {
+  return prove(key, "tessera descriptor server", {nonces.server, nonces.peer, name, {&said, 1}});
 }
 
 // An abstract address: it is gone with its socket, and no file system is needed.
@@ -93,12 +99,13 @@ std::optional<uid_t> peer_user(int socket) {
 struct DescriptorServer::State {
   struct Client {
     Descriptor socket;
+    std::string nonce;  // that it was sent
     Clock::time_point until;
   };
 
   void run();
   void accept_one();
-  bool answer(int socket);
+  void answer(const Client& client);
 
   PeerUser user_of;
   std::string socket_name;
@@ -122,9 +129,8 @@ void DescriptorServer::State::run() {
     std::vector<Client> staying;
     for (std::size_t i = 0; i < clients.size(); ++i) {
       const short happened = polled[i + 2].revents;
-      const bool stays =
-          happened == 0 ? clients[i].until > Clock::now() : (happened & POLLIN) != 0 && answer(clients[i].socket.get());
-      if (stays) staying.push_back(std::move(clients[i]));
+      if ((happened & POLLIN) != 0) answer(clients[i]);
+      if (happened == 0 && clients[i].until > Clock::now()) staying.push_back(std::move(clients[i]));
     }
     clients = std::move(staying);
     if ((polled[1].revents & POLLIN) != 0) accept_one();
@@ -139,28 +145,29 @@ void DescriptorServer::State::accept_one() {
     return;
   }
   if (user_of(socket.get()) != ::geteuid()) return;
+  const std::string nonce = random_nonce();
+  if (::send(socket.get(), nonce.data(), nonce.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
   if (clients.size() == kMostClients) clients.erase(clients.begin());
-  clients.push_back({std::move(socket), Clock::now() + kPatience});
+  clients.push_back({std::move(socket), nonce, Clock::now() + kPatience});
 }
 
-// Whether the client may stay.
-bool DescriptorServer::State::answer(int socket) {
+void DescriptorServer::State::answer(const Client& client) {
   std::array<char, kRequestHead + kMostName> bytes{};
-  const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), MSG_TRUNC | MSG_DONTWAIT);
-  if (got < static_cast<ssize_t>(kRequestHead) || got > static_cast<ssize_t>(bytes.size())) return false;
+  const ssize_t got = ::recv(client.socket.get(), bytes.data(), bytes.size(), MSG_TRUNC | MSG_DONTWAIT);
+  if (got < static_cast<ssize_t>(kRequestHead) || got > static_cast<ssize_t>(bytes.size())) return;
   const std::string_view request(bytes.data(), static_cast<std::size_t>(got));
-  if (!request.starts_with(kMagic)) return false;
-  const std::string_view nonce = request.substr(kMagic.size(), kNonceBytes);
+  if (!request.starts_with(kMagic)) return;
+  const Nonces nonces{client.nonce, std::string(request.substr(kMagic.size(), kNonceBytes))};
   const std::string_view proof = request.substr(kMagic.size() + kNonceBytes, kProofBytes);
   const std::string_view name = request.substr(kRequestHead);
-  if (!is_same_proof(proof, request_proof(key, nonce, name))) return false;
+  if (!is_same_proof(proof, request_proof(key, nonces, name))) return;
   const std::lock_guard lock(mutex);
   const auto found = offered.find(name);
   const char said = found == offered.end() ? 'n' : 'y';
-  std::string answer = said + answer_proof(key, nonce, name, said);
+  std::string answer = said + answer_proof(key, nonces, name, said);
   Packet packet(answer.data(), answer.size());
   if (found != offered.end()) packet.attach(found->second.get());
-  return ::sendmsg(socket, &packet.header, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(answer.size());
+  (void)::sendmsg(client.socket.get(), &packet.header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 DescriptorServer::DescriptorServer(PeerUser user_of) : state_(std::make_unique<State>()) {
@@ -216,11 +223,11 @@ void DescriptorServer::withdraw(const std::string& name) {
   state_->offered.erase(name);
 }
 
-Fetched fetch_descriptor(std::string_view address, std::string_view name, std::chrono::nanoseconds timeout,
-                         const PeerUser& user_of) {
-  const std::string_view socket_name = address.substr(0, address.find(' '));
-  const std::string_view key = address.substr(std::min(socket_name.size() + 1, address.size()));
-  const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+namespace {
+
+// A socket that is connected to the server of this name, which must run as our user.
+Descriptor connected_to(std::string_view socket_name, const PeerUser& user_of) {
+  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   TESSERA_CHECK_AS(IoError, socket, "no Unix socket: ", reason());
   sockaddr_un to{};
   const socklen_t size = fill(to, socket_name);
@@ -232,6 +239,26 @@ Fetched fetch_descriptor(std::string_view address, std::string_view name, std::c
   TESSERA_CHECK_AS(MismatchError, user == ::geteuid(), "the process at ", socket_name, " must run as user ",
                    ::geteuid(), ", got ", user ? std::to_string(*user) : "an unknown user",
                    "; start all ranks of a machine as one user");
+  return socket;
+}
+
+// Whether a packet, or the end of the connection, has come before the deadline.
+bool is_readable_by(int socket, Clock::time_point deadline) {
+  for (;;) {
+    pollfd polled{socket, POLLIN, 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    const int ready = ::poll(&polled, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30)));
+    if (ready >= 0 || errno != EINTR) return ready != 0;
+  }
+}
+
+}  // namespace
+
+Fetched fetch_descriptor(std::string_view address, std::string_view name, std::chrono::nanoseconds timeout,
+                         const PeerUser& user_of) {
+  const std::string_view socket_name = address.substr(0, address.find(' '));
+  const std::string_view key = address.substr(std::min(socket_name.size() + 1, address.size()));
+  const Descriptor socket = connected_to(socket_name, user_of);
   ucred who{};
   socklen_t who_size = sizeof who;
   (void)::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &who_size);
@@ -240,18 +267,19 @@ Fetched fetch_descriptor(std::string_view address, std::string_view name, std::c
   // Opened before the process answers: then the number was its own, and of no process that came after it.
   fetched.process.reset(static_cast<int>(::syscall(SYS_pidfd_open, who.pid, 0)));
   TESSERA_CHECK_AS(IoError, fetched.process || errno == ESRCH, "pidfd_open of process ", who.pid, ": ", reason());
-  const std::string nonce = random_nonce();
-  std::string request = std::string(kMagic) + nonce + request_proof(key, nonce, name) + std::string(name);
-  Packet ask(request.data(), request.size());
-  (void)::sendmsg(socket.get(), &ask.header, MSG_NOSIGNAL);
-  pollfd polled{socket.get(), POLLIN, 0};
-  const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(timeout) + std::chrono::milliseconds(1);
-  const int most = static_cast<int>(std::min<std::int64_t>(wait.count(), 1 << 30));
-  int ready = 0;
-  do {
-    ready = ::poll(&polled, 1, most);
-  } while (ready < 0 && errno == EINTR);
-  TESSERA_CHECK_AS(TimeoutError, ready != 0, "process ", who.pid, " did not hand out '", name, "' within ", timeout);
+  const auto deadline = Clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24));
+  const auto wait = [&] {
+    const bool is_ready = is_readable_by(socket.get(), deadline);
+    TESSERA_CHECK_AS(TimeoutError, is_ready, "process ", who.pid, " did not hand out '", name, "' within ", timeout);
+  };
+  wait();
+  Nonces nonces{std::string(kNonceBytes, '\0'), random_nonce()};
+  if (::recv(socket.get(), nonces.server.data(), kNonceBytes, 0) > 0) {
+    const std::string request =
+        std::string(kMagic) + nonces.peer + request_proof(key, nonces, name) + std::string(name);
+    (void)::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL);
+    wait();
+  }
   std::array<char, 1 + kProofBytes> said{};
   Packet answer(said.data(), said.size());
   answer.make_room();
@@ -261,7 +289,7 @@ Fetched fetch_descriptor(std::string_view address, std::string_view name, std::c
   Descriptor file(answer.attached());
   TESSERA_CHECK_AS(MismatchError,
                    got == static_cast<ssize_t>(said.size()) &&
-                       is_same_proof({said.data() + 1, kProofBytes}, answer_proof(key, nonce, name, said[0])),
+                       is_same_proof({said.data() + 1, kProofBytes}, answer_proof(key, nonces, name, said[0])),
                    "process ", who.pid, " must prove that it is the rank whose descriptors the store names, got ", got,
                    " bytes without that proof");
   fetched.file = std::move(file);

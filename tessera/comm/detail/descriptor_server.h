@@ -1,10 +1,12 @@
 // Hands file descriptors to other processes of this machine, over a Unix socket. A process offers descriptors by name;
 // a peer that knows the server's address requests one. The address holds a random key and travels through the store,
-// which only ranks can read. The key is never sent over the socket: request and answer carry an HMAC made with it. Both
-// sides also check that the other process runs as their own user.
+// which only ranks can read. The key is never sent over the socket: request and answer carry an HMAC made with it over
+// nonces of both sides, so that neither can be used again. Both sides also check that the other process runs as their
+// own user. A connection is for one request; each line is one packet:
 //
-//   peer:    connect; "tsd2", nonce, HMAC(key, nonce, name), name                               one packet
-//   server:  'y' with the descriptor, or 'n': no such name; then HMAC(key, nonce, name, 'y')    one packet
+//   server:  server nonce
+//   peer:    "tsd3", peer nonce, HMAC(key, both nonces, name), name
+//   server:  'y' with the descriptor, or 'n': no such name; then HMAC(key, both nonces, name, 'y')
 //
 // A peer of another user, or without the key, gets no answer. Invalid packets, and peers that hang up or send nothing,
 // cost their connection only.

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -48,9 +49,16 @@ void say(const Descriptor& socket, const std::string& what) {
 }
 // What the server says: nothing when it hangs up.
 std::string heard(const Descriptor& socket) {
-  char bytes[16];
+  char bytes[64];
   const ssize_t got = ::recv(socket.get(), bytes, sizeof bytes, 0);
   return {bytes, bytes + std::max<ssize_t>(got, 0)};
+}
+
+// A good request for `name`, for the nonce that the server sent.
+std::string request_for(const DescriptorServer& server, const std::string& name, const std::string& server_nonce) {
+  const std::string key = server.address().substr(server.address().find(' ') + 1);
+  const std::string nonce = random_nonce();
+  return "tsd3" + nonce + prove(key, "tessera descriptor peer", {server_nonce, nonce, name}) + name;
 }
 
 TEST(DescriptorServer, HandsOutWhatIsOfferedByName) {
@@ -94,17 +102,38 @@ TEST(DescriptorServer, JunkCostsItsOwnConnectionAlone) {
   DescriptorServer server;
   server.offer("a", file_with('a').get());
   const std::string key = server.address().substr(server.address().find(' ') + 1);
-  const std::string nonce = random_nonce();
-  const std::string good = "tsd2" + nonce + prove(key, "tessera descriptor peer", {nonce, "a"}) + "a";
-  for (const std::string& junk :
-       {std::string("?"), std::string("tsd2"), "tsd1" + good.substr(4), "tsd2" + good.substr(5), good + "b",
-        "tsd1" + key + "a", good.substr(0, 68), good + std::string(300, 'a'), std::string(5000, '\0')}) {
+  const std::vector<std::function<std::string(const std::string&)>> spoil = {
+      [](const std::string&) { return std::string("?"); },
+      [](const std::string&) { return std::string("tsd3"); },
+      [](const std::string& good) { return "tsd2" + good.substr(4); },
+      [](const std::string& good) { return "tsd3" + good.substr(5); },
+      [](const std::string& good) { return good + "b"; },
+      [&](const std::string&) { return "tsd3" + key + "a"; },
+      [](const std::string& good) { return good.substr(0, 68); },
+      [](const std::string& good) { return good + std::string(300, 'a'); },
+      [](const std::string&) { return std::string(5000, '\0'); }};
+  for (std::size_t i = 0; i < spoil.size(); ++i) {
     const Descriptor socket = connect_to(server.address());
-    say(socket, junk);
-    EXPECT_EQ(heard(socket), "") << junk.substr(0, 40);
+    say(socket, spoil[i](request_for(server, "a", heard(socket))));
+    EXPECT_EQ(heard(socket), "") << i;
   }
   { const Descriptor hung_up = connect_to(server.address()); }
   EXPECT_EQ(byte_of(fetch_descriptor(server.address(), "a", 10s).file), 'a');
+}
+
+// The bytes of a good request, sent again to the same server, get nothing: its nonce is new for each connection.
+TEST(DescriptorServer, ARecordedRequestGetsNothing) {
+  DescriptorServer server;
+  server.offer("a", file_with('a').get());
+  const Descriptor first = connect_to(server.address());
+  const std::string recorded = request_for(server, "a", heard(first));
+  say(first, recorded);
+  EXPECT_EQ(heard(first).substr(0, 1), "y");
+  EXPECT_EQ(heard(first), "") << "a connection is for one request";
+  const Descriptor second = connect_to(server.address());
+  EXPECT_EQ(heard(second).size(), kNonceBytes);
+  say(second, recorded);
+  EXPECT_EQ(heard(second), "");
 }
 
 TEST(DescriptorServer, PeersOfAnotherUserGetNothing) {
@@ -145,6 +174,7 @@ TEST(DescriptorServer, AnAnswerWithoutProofIsRejected) {
   ASSERT_EQ(::listen(listener.get(), 1), 0);
   std::thread impostor([&] {
     const Descriptor client(::accept(listener.get(), nullptr, nullptr));
+    say(client, random_nonce());
     (void)heard(client);
     say(client, "y" + std::string(kProofBytes, 'p'));
   });
@@ -156,7 +186,7 @@ TEST(DescriptorServer, SilentPeersDoNotKeepOthersOut) {
   DescriptorServer server;
   server.offer("a", file_with('a').get());
   std::vector<Descriptor> silent;
-  for (int i = 0; i < 200; ++i) silent.push_back(connect_to(server.address()));
+  for (int i = 0; i < 300; ++i) silent.push_back(connect_to(server.address()));
   for (int i = 0; i < 20; ++i) EXPECT_EQ(byte_of(fetch_descriptor(server.address(), "a", 10s).file), 'a');
 }
 

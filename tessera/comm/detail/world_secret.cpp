@@ -8,9 +8,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/run_directory.h"
 #include "tessera/comm/store/detail/descriptor.h"
 #include "tessera/comm/store/detail/proof.h"
 #include "tessera/comm/store/open_store.h"
@@ -69,6 +70,27 @@ void make_private_directory(const std::string& path) {
                    " with mode 0700, got one of user ", info.st_uid, "; remove it", kWayOut);
 }
 
+// The secret of the store that rank 0 hosts, from a file that all ranks of the world see.
+std::string found_secret(const LaunchEnvironment& launched, const std::string& user_directory) {
+  const RankPlace& place = launched.place;
+  if (!launched.is_rank_hosted) check_secret("init: the store at " + launched.store, "", /*may_be_empty=*/false);
+  if (place.local_world_size == place.world_size) {
+    make_private_directory(user_directory);
+    return shared_secret(user_directory);
+  }
+  TESSERA_CHECK(!place.run_dir.empty(), "init: the store at ", launched.store,
+                " needs a secret, got none; set the same one ",
+                "on all ranks (export TESSERA_STORE_SECRET=$(openssl rand -hex 32), and -x TESSERA_STORE_SECRET for "
+                "mpirun), set TESSERA_RUN_DIR to a directory that all machines share, or set "
+                "TESSERA_STORE_INSECURE=1 to let in every process that reaches the port");
+  try {
+    make_run_directory(place.run_dir);
+  } catch (const IoError& error) {
+    TESSERA_THROW(IoError, "init: ", error.message(), kWayOut);
+  }
+  return shared_secret(place.run_dir);
+}
+
 }  // namespace
 
 std::string shared_secret(const std::string& directory) {
@@ -86,28 +108,18 @@ std::string shared_secret(const std::string& directory) {
 std::string user_secret_directory() { return "/dev/shm/tessera-" + std::to_string(::geteuid()); }
 
 std::string world_secret(const LaunchEnvironment& launched, const std::string& user_directory) {
-  if (!launched.secret.empty() || launched.is_insecure) return launched.secret;
+  if (!launched.secret.empty()) return launched.secret;
   if (parse_store_address(launched.store).kind == StoreAddress::Kind::kFile) return {};
-  const RankPlace& place = launched.place;
-  std::string secret;
-  if (launched.is_rank_hosted && place.local_world_size == place.world_size) {
-    make_private_directory(user_directory);
-    secret = shared_secret(user_directory);
-  } else if (launched.is_rank_hosted && !place.run_dir.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(place.run_dir, error);
-    TESSERA_CHECK_AS(IoError, !error, "init: cannot make ", place.run_dir, ": ", error.message(), kWayOut);
-    secret = shared_secret(place.run_dir);
-  } else if (launched.is_rank_hosted) {
-    TESSERA_THROW(InvalidArgument, "init: the store at ", launched.store,
-                  " needs a secret, got none; set the same one ",
-                  "on all ranks (export TESSERA_STORE_SECRET=$(openssl rand -hex 32), and -x TESSERA_STORE_SECRET for "
-                  "mpirun), set TESSERA_RUN_DIR to a directory that all machines share, or set "
-                  "TESSERA_STORE_INSECURE=1 to let in every process that reaches the port");
-  } else {
-    check_secret("init: the store at " + launched.store, "", /*may_be_empty=*/false);
+  try {
+    const std::string secret = found_secret(launched, user_directory);
+    // Two jobs of one user that meet at one port must not join each other.
+    return launched.job.empty() ? secret : prove(secret, "tessera job", {launched.job});
+  } catch (const Error& error) {
+    if (!launched.is_insecure) throw;
+    log::warn("TESSERA_STORE_INSECURE=1: every process that reaches the store at ", launched.store,
+              " gets in, since it has no secret: ", error.message());
+    return {};
   }
-  return launched.job.empty() ? secret : secret + " " + launched.job;
 }
 
 }  // namespace tessera::comm::detail

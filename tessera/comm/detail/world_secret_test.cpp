@@ -12,6 +12,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/store/detail/proof.h"
 
 namespace tessera::comm::detail {
 namespace {
@@ -66,6 +67,52 @@ TEST_F(WorldSecret, MachinesShareTheRunDirectory) {
   const std::string secret = world_secret(launched, user_directory());
   EXPECT_EQ(secret.size(), 64u);
   EXPECT_EQ(world_secret(launched, directory_ + "/of another machine"), secret);
+  struct stat info = {};
+  ASSERT_EQ(::stat(launched.place.run_dir.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0700U);
+}
+
+TEST_F(WorldSecret, ARunDirectoryThatCannotBeMadeIsNamed) {
+  LaunchEnvironment launched = ranks_on(2);
+  launched.place.run_dir = directory_ + "/file/below";
+  std::ofstream(directory_ + "/file") << "x";
+  expect_error<IoError>([&] { world_secret(launched, user_directory()); },
+                        {launched.place.run_dir, "TESSERA_STORE_SECRET"});
+}
+
+TEST_F(WorldSecret, RunsOfTorchrunDiffer) {
+  const auto secret_of = [&](const std::string& id) {
+    LaunchEnvironment launched = read_launch_environment({{"RANK", "0"},
+                                                          {"WORLD_SIZE", "2"},
+                                                          {"LOCAL_RANK", "0"},
+                                                          {"LOCAL_WORLD_SIZE", "2"},
+                                                          {"MASTER_ADDR", "localhost"},
+                                                          {"MASTER_PORT", "29500"},
+                                                          {"TORCHELASTIC_RUN_ID", id}});
+    return world_secret(launched, user_directory());
+  };
+  const std::string one = secret_of("one");
+  EXPECT_EQ(secret_of("one"), one);
+  EXPECT_NE(secret_of("two"), one);
+  EXPECT_LE(secret_of(std::string(1000, 'x')).size(), kMostSecretBytes);
+}
+
+// TESSERA_STORE_INSECURE allows a store without a secret, and takes none away.
+TEST_F(WorldSecret, AnInsecureWorldKeepsTheSecretThatItCanHave) {
+  LaunchEnvironment launched = ranks_on(1);
+  launched.is_insecure = true;
+  EXPECT_EQ(world_secret(launched, user_directory()).size(), 64u);
+  launched = ranks_on(2);
+  launched.is_insecure = true;
+  launched.place.run_dir = directory_ + "/runs/one";
+  EXPECT_EQ(world_secret(launched, user_directory()).size(), 64u);
+  launched.place.run_dir.clear();
+  EXPECT_EQ(world_secret(launched, user_directory()), "");
+  launched.is_rank_hosted = false;
+  EXPECT_EQ(world_secret(launched, user_directory()), "");
+  launched = ranks_on(1);
+  launched.is_insecure = true;
+  EXPECT_EQ(world_secret(launched, "/proc/no/such"), "");
 }
 
 TEST_F(WorldSecret, WithoutOneTheWorldDoesNotStart) {
@@ -83,9 +130,6 @@ TEST_F(WorldSecret, GivenOnesAreTaken) {
   launched.secret = "mine";
   launched.job = "slurm 1.0";
   EXPECT_EQ(world_secret(launched, user_directory()), "mine");
-  launched = ranks_on(2);
-  launched.is_insecure = true;
-  EXPECT_EQ(world_secret(launched, user_directory()), "");
   launched = ranks_on(2);
   launched.store = "file:///shared";
   EXPECT_EQ(world_secret(launched, user_directory()), "");

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <system_error>
 #include <thread>
 
 #include "tessera/base/error.h"
@@ -29,6 +30,8 @@ using detail::Clock;
 using detail::Descriptor;
 
 constexpr std::chrono::milliseconds kLookAgain(20);
+constexpr std::size_t kMostFileBytes = Store::kMostKeyBytes + 1 + Store::kMostValueBytes;
+constexpr int kLockFile = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
 
 // Locks of an open file, not of a process: threads exclude each other as processes do, each with its own opening.
 bool try_lock(int fd, short kind) {
@@ -55,12 +58,16 @@ bool lock_until(int fd, short kind, Clock::time_point deadline) {
   return true;
 }
 
+// A FIFO must not block, and a device must not be read for ever.
 std::optional<std::string> read_file(int directory, const std::string& name) {
-  const Descriptor file(::openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) {
     TESSERA_CHECK_AS(IoError, errno == ENOENT, "file store: reading ", name, ": ", std::strerror(errno));
     return std::nullopt;
   }
+  struct stat info = {};
+  TESSERA_CHECK_AS(IoError, ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode), "file store: ", name,
+                   " must be a regular file; something else writes in this directory");
   std::string bytes;
   char piece[16384];
   for (;;) {
@@ -69,6 +76,8 @@ std::optional<std::string> read_file(int directory, const std::string& name) {
     TESSERA_CHECK_AS(IoError, got >= 0, "file store: reading ", name, ": ", std::strerror(errno));
     if (got == 0) return bytes;
     bytes.append(piece, static_cast<std::size_t>(got));
+    TESSERA_CHECK_AS(IoError, bytes.size() <= kMostFileBytes, "file store: ", name, " must have at most ",
+                     kMostFileBytes, " bytes; something else writes in this directory");
   }
 }
 
@@ -91,6 +100,7 @@ struct FileStore::State {
   Descriptor users;
 
   void open();
+  void check_is_ours() const;
   void check_is_store() const;
   bool join();
   void leave() noexcept;
@@ -112,6 +122,16 @@ void FileStore::State::open() {
   }
 }
 
+// Another user who may write the directory could choose the values, and the files that we replace.
+void FileStore::State::check_is_ours() const {
+  struct stat info = {};
+  TESSERA_CHECK_AS(IoError, ::fstat(directory.get(), &info) == 0, "file store: ", path, ": ", std::strerror(errno));
+  TESSERA_CHECK_AS(IoError, info.st_uid == ::geteuid(), "file store: the directory ", path, " must belong to user ",
+                   ::geteuid(), ", got user ", info.st_uid, "; name another directory");
+  TESSERA_CHECK_AS(IoError, (info.st_mode & (S_IWGRP | S_IWOTH)) == 0, "file store: no other user may write ", path,
+                   "; run `chmod go-w ", path, "`, or name another directory");
+}
+
 // What is in a directory that was no store before is someone's, and must not be taken for values that were left.
 void FileStore::State::check_is_store() const {
   const auto has_users = [&] { return ::faccessat(directory.get(), ".users", F_OK, 0) == 0; };
@@ -122,20 +142,23 @@ void FileStore::State::check_is_store() const {
 
 bool FileStore::State::join() {
   std::error_code error;
-  std::filesystem::create_directories(path, error);
-  directory.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST && !error) error = {errno, std::generic_category()};
+  directory.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!directory && errno == ENOENT && !error) return false;
   TESSERA_CHECK_AS(IoError, directory, "file store: cannot open the directory ", path, ": ",
-                   error ? error.message() : std::strerror(errno));
+                   error ? error.message() : std::strerror(errno), "; it must be a directory and not a symbolic link");
+  check_is_ours();
   check_is_store();
-  users.reset(::openat(directory.get(), ".users", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  users.reset(::openat(directory.get(), ".users", kLockFile, 0600));
   if (!users && errno == ENOENT) return false;
   TESSERA_CHECK_AS(IoError, users, "file store: cannot write in ", path, ": ", std::strerror(errno));
   const bool is_alone = try_lock(users.get(), F_WRLCK);
   if (!is_alone && !try_lock(users.get(), F_RDLCK)) return false;
   struct stat held = {};
   struct stat named = {};
-  const bool is_current = ::fstat(users.get(), &held) == 0 && ::fstatat(directory.get(), ".users", &named, 0) == 0 &&
+  const bool is_current = ::fstat(users.get(), &held) == 0 &&
+                          ::fstatat(directory.get(), ".users", &named, AT_SYMLINK_NOFOLLOW) == 0 &&
                           held.st_ino == named.st_ino;
   if (!is_current) return false;
   if (is_alone) {
@@ -164,7 +187,7 @@ void FileStore::State::clear() const {
 
 Descriptor FileStore::State::lock() const {
   owner.check("store");
-  Descriptor file(::openat(directory.get(), ".lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  Descriptor file(::openat(directory.get(), ".lock", kLockFile, 0600));
   TESSERA_CHECK_AS(IoError, file, "file store in ", path, ": ", std::strerror(errno));
   TESSERA_CHECK_AS(TimeoutError, lock_until(file.get(), F_WRLCK, detail::deadline_after(options.lock_timeout)),
                    "file store in ", path, ": ", path, "/.lock stayed locked for ", options.lock_timeout,
@@ -184,11 +207,13 @@ std::optional<std::string> FileStore::State::read(std::string_view key) const {
   return bytes;
 }
 
-// Only under the lock: there is one file aside, and one that a dead process left is written over.
+// Only under the lock: there is one file aside, and one that a dead process left is removed.
 void FileStore::State::write(std::string_view key, std::string_view value) const {
   const std::string name = detail::file_name_of(key);
   {
-    const Descriptor aside(::openat(directory.get(), ".aside", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    (void)::unlinkat(directory.get(), ".aside", 0);
+    constexpr int kNew = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    const Descriptor aside(::openat(directory.get(), ".aside", kNew, 0600));
     TESSERA_CHECK_AS(IoError, aside, "file store in ", path, ": ", std::strerror(errno));
     write_all(aside.get(), std::string(key) + "\n", path + "/.aside");
     write_all(aside.get(), value, path + "/.aside");
@@ -223,7 +248,9 @@ std::vector<std::string> FileStore::State::missing(std::span<const std::string> 
 FileStore::FileStore(const std::string& directory, const FileStoreOptions& options)
     : state_(std::make_unique<State>()) {
   TESSERA_CHECK(!directory.empty(), "file store: the name of its directory is empty");
-  state_->path = std::filesystem::absolute(directory).lexically_normal().string();
+  std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "dir/"
+  state_->path = path.string();
   state_->options = options;
   state_->open();
 }

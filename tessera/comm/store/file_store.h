@@ -8,6 +8,10 @@
 //   directory/k<key>    "key\nvalue"; bytes that names cannot have as %xx; names too long for a file end in a hash
 //
 // Waits are woken by the kernel (inotify) and look again every 20 ms, since a network file system tells of nothing.
+//
+// The directory must belong to the user of this process, and no other user may write it. A new one has mode 0700. No
+// file in it is opened through a symbolic link. Only the TCP store bounds the bytes of a client and of all clients: a
+// file store is bounded by its file system.
 #pragma once
 
 #include <memory>
@@ -29,7 +33,8 @@ struct FileStoreOptions {
 /// A store in a directory.
 class TESSERA_API FileStore final : public Store {
  public:
-  /// Opens the store of this directory, which is made if it is not there; IoError when it cannot be.
+  /// Opens the store of this directory, which is made if it is not there; IoError when it cannot be, or when other
+  /// users can write it.
   explicit FileStore(const std::string& directory, const FileStoreOptions& options = {});
   ~FileStore() override;
   FileStore(const FileStore&) = delete;

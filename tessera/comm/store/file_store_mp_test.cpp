@@ -1,6 +1,7 @@
 // A file store between processes: they may be killed at any moment, the last to leave cleans up, what dead ones left is
 // not taken for values.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -155,10 +156,71 @@ TEST_F(FileStoreProcesses, AStoppedHolderIsAnErrorAtTheDeadline) {
 }
 
 TEST_F(FileStoreProcesses, SomeonesFilesAreNotTakenForValues) {
-  std::filesystem::create_directories(path);
+  ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
   std::ofstream(path + "/thesis.txt") << "years of work";
   expect_error<IoError>([&] { FileStore store(path); }, {path, "empty or not there"});
   EXPECT_TRUE(std::filesystem::exists(path + "/thesis.txt"));
+}
+
+TEST_F(FileStoreProcesses, ANewDirectoryIsForThisUserAlone) {
+  const FileStore store(path + "/");
+  struct stat info = {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0700U);
+}
+
+TEST_F(FileStoreProcesses, DirectoriesThatOthersCanWriteOrMadeAreRejected) {
+  ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
+  for (const mode_t mode : {0770U, 0702U, 01777U}) {
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    expect_error<IoError>([&] { FileStore store(path); }, {path, "no other user may write", "chmod go-w"});
+  }
+  ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
+  { FileStore(path).set("a", "1"); }
+  if (::geteuid() != 0) {
+    expect_error<IoError>([&] { FileStore store("/"); }, {"must belong to user"});
+  } else {
+    ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
+    ASSERT_EQ(::chown(path.c_str(), 12345, 12345), 0);
+    expect_error<IoError>([&] { FileStore store(path); }, {"must belong to user 0, got user 12345"});
+  }
+}
+
+TEST_F(FileStoreProcesses, LinksAreNotFollowed) {
+  const std::string victim = base + "/victim";
+  const auto content = [&] {
+    std::ifstream in(victim);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  std::ofstream(victim) << "key\nvalue";
+  std::filesystem::create_directory_symlink(base, base + "/link");
+  expect_error<IoError>([&] { FileStore store(base + "/link"); }, {base + "/link", "not a symbolic link"});
+  FileStore store(path);
+  std::filesystem::create_symlink(victim, path + "/.aside");
+  store.set("a", "1");
+  EXPECT_EQ(content(), "key\nvalue") << "not written through a link";
+  EXPECT_EQ(store.find("a"), "1");
+  std::filesystem::create_symlink(victim, path + "/kkey");
+  expect_error<IoError>([&] { (void)store.find("key"); }, {"reading kkey"});
+  std::filesystem::remove(path + "/kkey");
+  std::filesystem::remove(path + "/.lock");
+  std::filesystem::create_symlink(base + "/made", path + "/.lock");
+  expect_error<IoError>([&] { store.set("b", "1"); }, {"file store in " + path});
+  EXPECT_FALSE(std::filesystem::exists(base + "/made"));
+  std::filesystem::remove(path + "/.lock");
+}
+
+TEST_F(FileStoreProcesses, ValuesAreRegularFilesOfBoundedSize) {
+  FileStore store(path);
+  ASSERT_EQ(::mkfifo((path + "/kfifo").c_str(), 0600), 0);
+  expect_error<IoError>([&] { (void)store.find("fifo"); }, {"kfifo must be a regular file"});
+  std::ofstream(path + "/kbig") << "big\n";
+  std::filesystem::resize_file(path + "/kbig", 64 << 20);
+  expect_error<IoError>([&] { (void)store.find("big"); }, {"kbig must have at most"});
+  const std::string key(Store::kMostKeyBytes, 'k');
+  const std::string value(Store::kMostValueBytes, 'v');
+  store.set(key, value);
+  EXPECT_EQ(store.find(key), value);
 }
 
 TEST_F(FileStoreProcesses, DirectoriesThatCannotBeAreNamed) {

@@ -87,10 +87,12 @@ Descriptor insider(std::uint16_t port) {
   return socket;
 }
 
-// Takes one connection and answers each request with the next of `bodies`, as kOk.
+// Hangs up on the first `hang_ups` connections after their first bytes. Takes the next one and answers each request
+// with the next of `bodies`, as kOk.
 class FakeServer {
  public:
-  explicit FakeServer(std::vector<std::string> bodies) : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit FakeServer(std::vector<std::string> bodies, int hang_ups = 0)
+      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -99,7 +101,14 @@ class FakeServer {
     EXPECT_EQ(::listen(listener_.get(), 4), 0);
     EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
     port = ntohs(address.sin_port);
-    thread_ = std::thread([this, bodies = std::move(bodies)] { serve(bodies); });
+    thread_ = std::thread([this, bodies = std::move(bodies), hang_ups] {
+      for (int i = 0; i < hang_ups; ++i) {
+        const Descriptor client(::accept(listener_.get(), nullptr, nullptr));
+        char byte = 0;
+        EXPECT_EQ(::recv(client.get(), &byte, 1, 0), 1);
+      }
+      serve(bodies);
+    });
   }
   ~FakeServer() { (void)heard(); }
   FakeServer(const FakeServer&) = delete;
@@ -218,6 +227,40 @@ TEST(TcpStoreHandshake, NothingIsAnsweredBeforeTheSecret) {
 TEST(TcpStoreHandshake, AnotherVersionIsRefusedWithAWord) {
   const TcpStoreServer server({.secret = "sesame"});
   EXPECT_NE(exchange_until_closed(stranger(server.port()), hello(7)).find("version 7"), std::string::npos);
+}
+
+// Connections that send nothing, or a part of a hello, take each other's place and not that of a rank.
+TEST(TcpStoreHandshake, SilentStrangersKeepNobodyOut) {
+  const TcpStoreServer server({.secret = "sesame"});
+  TcpStore before(to(server));
+  std::vector<Descriptor> silent;
+  for (int i = 0; i < 300; ++i) {
+    silent.push_back(stranger(server.port()));
+    if (i % 2 == 0) send_all(silent.back(), hello().substr(0, 7));
+  }
+  TcpStore after(to(server));
+  after.set("a", "1");
+  EXPECT_EQ(before.find("a"), "1") << "who is in stays";
+  const StoreStatistics seen = server.statistics();
+  EXPECT_EQ(seen.accepted, 302u);
+  EXPECT_LE(seen.connections, 2u + 64u);
+}
+
+// A rank that the store drops with a crowd of strangers comes again.
+TEST(TcpStoreHandshake, AClientThatIsHungUpOnConnectsAgain) {
+  FakeServer fake({std::string(detail::kNonceBytes, 's'), ""}, /*hang_ups=*/3);
+  expect_error<MismatchError>([&] { TcpStore({.port = fake.port, .secret = "sesame"}); },
+                              {"must prove that it knows the secret"});
+}
+
+// More ranks than the store keeps strangers come in the same moment.
+TEST(TcpStoreHandshake, AllRanksOfALargeWorldGetIn) {
+  const TcpStoreServer server({.secret = "sesame"});
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 200; ++rank)
+    ranks.emplace_back([&] { EXPECT_NO_THROW(TcpStore(to(server)).add("here", 1)); });
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(TcpStore(to(server)).add("here", 0), 200);
 }
 
 TEST(TcpStoreHandshake, BadFramesEndTheirConnectionAlone) {

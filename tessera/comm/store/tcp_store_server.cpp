@@ -7,6 +7,7 @@
 #include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
 
+#include <deque>
 #include <future>
 #include <map>
 
@@ -23,8 +24,9 @@ using asio::ip::tcp;
 using detail::StoreCore;
 using detail::StoreSession;
 
-constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kMostConnections = 16384;
+constexpr std::size_t kMostStrangers = 64;      // connections without a proof; the oldest makes room
+constexpr std::size_t kKeptBytes = 256 * 1024;  // of the memory of a buffer that is empty
 constexpr std::chrono::seconds kHelloTime(10);  // to prove the secret
 
 struct Connection {
@@ -56,6 +58,7 @@ struct TcpStoreServer::State {
   asio::error_code listen_at(const tcp::endpoint& at);
   void run();
   void accept();
+  void take(tcp::socket socket);
   void read(const ConnectionRef& connection);
   void consume(const ConnectionRef& connection);
   void write(const ConnectionRef& connection);
@@ -70,6 +73,7 @@ struct TcpStoreServer::State {
   asio::steady_timer wait_timer;
   std::optional<StoreCore::Clock::time_point> armed;
   std::map<StoreSession*, ConnectionRef> connections;
+  std::deque<ConnectionRef> strangers;  // those of `connections` that are not let in, oldest first
   tcp::endpoint endpoint;
   Thread thread;
 };
@@ -127,30 +131,37 @@ void TcpStoreServer::State::accept() {
       });
       return;
     }
-    if (connections.size() < kMostConnections) {
-      asio::error_code ignored;
-      socket.set_option(tcp::no_delay(true), ignored);
-      socket.non_blocking(true, ignored);
-      const tcp::endpoint peer = socket.remote_endpoint(ignored);
-      const auto connection = std::make_shared<Connection>(context, std::move(socket));
-      connection->session.client = tessera::detail::concat(peer.address().to_string(), ":", peer.port());
-      connections.emplace(&connection->session, connection);
-      ++core.statistics.accepted;
-      connection->hello_timer.expires_after(kHelloTime);
-      connection->hello_timer.async_wait([this, connection](const asio::error_code& stopped) {
-        if (!stopped && !connection->session.is_in) close(connection);
-      });
-      read(connection);
-    }
+    if (connections.size() < kMostConnections) take(std::move(socket));
     accept();
   });
+}
+
+// Any process that reaches the port can connect and stay silent. Such connections cost each other their place, never
+// the ranks. A rank that loses its place to a crowd connects again (detail/store_connection.cpp).
+void TcpStoreServer::State::take(tcp::socket socket) {
+  if (strangers.size() >= kMostStrangers) close(ConnectionRef(strangers.front()));
+  asio::error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  socket.non_blocking(true, ignored);
+  const tcp::endpoint peer = socket.remote_endpoint(ignored);
+  const auto connection = std::make_shared<Connection>(context, std::move(socket));
+  connection->session.client = tessera::detail::concat(peer.address().to_string(), ":", peer.port());
+  connections.emplace(&connection->session, connection);
+  strangers.push_back(connection);
+  ++core.statistics.accepted;
+  connection->hello_timer.expires_after(kHelloTime);
+  connection->hello_timer.async_wait([this, connection](const asio::error_code& stopped) {
+    if (!stopped && !connection->session.is_in) close(connection);
+  });
+  read(connection);
 }
 
 void TcpStoreServer::State::read(const ConnectionRef& connection) {
   if (connection->is_reading || connection->is_closed) return;
   connection->is_reading = true;
-  char* room = connection->session.reader.room(kReadBytes);
-  connection->socket.async_read_some(asio::buffer(room, kReadBytes),
+  const std::size_t most = connection->session.read_bytes();
+  char* room = connection->session.reader.room(most);
+  connection->socket.async_read_some(asio::buffer(room, most),
                                      [this, connection](const asio::error_code& error, std::size_t nbytes) {
                                        connection->is_reading = false;
                                        if (connection->is_closed) return;
@@ -162,8 +173,12 @@ void TcpStoreServer::State::read(const ConnectionRef& connection) {
 
 void TcpStoreServer::State::consume(const ConnectionRef& connection) {
   StoreSession& session = connection->session;
+  const bool was_in = session.is_in;
   core.consume(session, StoreCore::Clock::now());
-  if (session.is_in) connection->hello_timer.cancel();
+  if (session.is_in && !was_in) {
+    connection->hello_timer.cancel();
+    std::erase(strangers, connection);
+  }
   if (session.is_bad) {
     close(connection);
   } else {
@@ -183,6 +198,7 @@ void TcpStoreServer::State::write(const ConnectionRef& connection) {
                     [this, connection](const asio::error_code& error, std::size_t) {
                       connection->is_writing = false;
                       connection->in_flight.clear();
+                      if (connection->in_flight.capacity() > kKeptBytes) connection->in_flight.shrink_to_fit();
                       if (connection->is_closed) return;
                       const bool is_over = connection->session.is_refused && connection->session.out.empty();
                       if (error || is_over) return close(connection);
@@ -222,6 +238,7 @@ void TcpStoreServer::State::close(const ConnectionRef& connection) {
   connection->hello_timer.cancel();
   core.drop(connection->session);
   connections.erase(&connection->session);
+  std::erase(strangers, connection);
   asio::error_code ignored;
   connection->socket.close(ignored);
 }

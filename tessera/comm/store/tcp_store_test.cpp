@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <deque>
@@ -261,10 +262,11 @@ TEST(TcpStore, AClientHoldsNoMoreThanItsBound) {
 TEST(TcpStore, AllClientsTogetherHoldNoMoreThanTheBound) {
   const TcpStoreServer server({.secret = "sesame", .max_client_bytes = 10'000, .max_bytes = 15'000});
   const std::string value(8000, 'v');
-  TcpStore(to(server)).set("a", value);  // stays when its client has gone
+  TcpStore(to(server)).set("a", value);  // stays, and is charged, when its client has gone
   TcpStore two({.port = server.port(), .secret = "sesame", .label = "rank 4"});
   expect_error<InvalidArgument>([&] { two.set("b", value); },
-                                {"all clients may hold at most 15000 bytes", "client rank 4", "TESSERA_STORE_BYTES"});
+                                {"all clients may hold at most 15000 bytes", "client rank 4", "TESSERA_STORE_BYTES",
+                                 "client process " + std::to_string(::getpid()) + " holds the most"});
   two.set("a", value);
   two.remove("a");
   two.set("b", value);

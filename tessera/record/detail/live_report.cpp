@@ -1,11 +1,10 @@
 #include "tessera/record/detail/live_report.h"
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/detail/json_depth.h"
+#include "tessera/base/error.h"
+#include "tessera/base/regular_file.h"
 #include "tessera/record/evidence.h"
 
 namespace tessera::record::detail {
@@ -13,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::uintmax_t kMostBytes = 64 << 20;
+constexpr std::uint64_t kMostBytes = 64 << 20;
 constexpr std::size_t kMostDepth = 64;
 
 const Json* find(const Json& in, const char* name) {
@@ -25,12 +24,12 @@ const Json* find(const Json& in, const char* name) {
 }  // namespace
 
 std::set<std::pair<int, std::uint64_t>> ranks_seen_stopped(const std::string& directory) {
-  const std::string path = directory + "/explain.json";
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return {};
-  if (const std::uintmax_t nbytes = std::filesystem::file_size(path, error); error || nbytes > kMostBytes) return {};
-  std::ifstream in(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::string text;
+  try {
+    text = read_regular_file(directory + "/explain.json", kMostBytes);
+  } catch (const IoError&) {
+    return {};
+  }
   if (tessera::detail::json_depth(text) > kMostDepth) return {};
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   const Json* ranks = find(json, "ranks");

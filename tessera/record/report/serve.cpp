@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <deque>
 #include <optional>
 
 #include "tessera/base/error.h"
@@ -22,7 +23,8 @@ namespace {
 using asio::ip::tcp;
 
 constexpr std::size_t kMostRequest = 8 << 10;
-constexpr std::size_t kMostConnections = 64;
+constexpr std::size_t kMostConnections = 128;
+constexpr std::size_t kMostStrangers = 64;  // connections without a request; the oldest makes room
 constexpr std::chrono::seconds kRequestTime(10);
 constexpr std::chrono::seconds kAnswerTime(60);
 
@@ -50,6 +52,12 @@ void limit(const ConnectionRef& connection, std::chrono::seconds time) {
   });
 }
 
+// Whether the process was started to outlive its terminal (nohup).
+bool ignores_hangup() {
+  struct sigaction now = {};
+  return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 // All members belong to the thread that runs once it does.
@@ -59,6 +67,7 @@ struct PageServer::State {
 
   void listen(std::uint16_t wanted);
   void accept();
+  void take(tcp::socket socket);
   void read(const ConnectionRef& connection);
   void write(const ConnectionRef& connection);
 
@@ -69,6 +78,7 @@ struct PageServer::State {
   asio::steady_timer accept_timer;
   std::optional<asio::signal_set> signals;
   std::shared_ptr<std::size_t> open = std::make_shared<std::size_t>(0);
+  std::deque<ConnectionRef> strangers;  // oldest first
   std::uint16_t port = 0;
   detail::PageAccess access;
 };
@@ -101,22 +111,30 @@ void PageServer::State::accept() {
       });
       return;
     }
-    if (*open < kMostConnections) {
-      ++*open;
-      const ConnectionRef connection(new Connection(context, std::move(socket)), [count = open](Connection* each) {
-        --*count;
-        delete each;
-      });
-      read(connection);
-    }
+    if (*open < kMostConnections) take(std::move(socket));
     accept();
   });
+}
+
+void PageServer::State::take(tcp::socket socket) {
+  if (strangers.size() >= kMostStrangers) {
+    close(strangers.front());
+    strangers.pop_front();
+  }
+  ++*open;
+  const ConnectionRef connection(new Connection(context, std::move(socket)), [count = open](Connection* each) {
+    --*count;
+    delete each;
+  });
+  strangers.push_back(connection);
+  read(connection);
 }
 
 void PageServer::State::read(const ConnectionRef& connection) {
   limit(connection, kRequestTime);
   asio::async_read_until(connection->socket, asio::dynamic_buffer(connection->request, kMostRequest), "\r\n\r\n",
                          [this, connection](const asio::error_code& error, std::size_t nbytes) {
+                           std::erase(strangers, connection);
                            if (error == asio::error::not_found) {
                              connection->answer =
                                  "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n"
@@ -143,6 +161,7 @@ PageServer::PageServer(const ServeOptions& options, std::function<std::string()>
   state_->listen(options.port);
   if (options.ends_on_signals) {
     state_->signals.emplace(state_->context, SIGINT, SIGTERM);
+    if (!ignores_hangup()) state_->signals->add(SIGHUP);
     state_->signals->async_wait([this](const asio::error_code& error, int) {
       if (!error) state_->context.stop();
     });

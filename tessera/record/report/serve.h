@@ -2,7 +2,7 @@
 // unless told otherwise. A request must name a host that is an address or "localhost": the page of an attacker, whose
 // name was made to point here (DNS rebinding), is not answered. Other users of the machine can connect too, so a
 // request must show a random token: in the address (url()), or in the cookie that an answer to that address sets.
-// Requests are bounded in size and time.
+// Requests are bounded in size and time, and connections that send none make room for new ones.
 //
 //   400 no request that we understand     403 a host of another name, or no token     404 another path
 //   405 another method than GET           431 a request of more than 8 KiB    500 the page could not be made
@@ -21,7 +21,7 @@ namespace tessera::record {
 struct ServeOptions {
   std::string bind = "127.0.0.1";  ///< address
   std::uint16_t port = 0;          ///< 0: one that is free
-  bool ends_on_signals = false;    ///< whether SIGINT and SIGTERM end run()
+  bool ends_on_signals = false;    ///< whether SIGINT, SIGTERM and SIGHUP (unless it is ignored) end run()
 };
 
 /// Serves a page. run() works on the thread that calls it; stop() may be called from any.

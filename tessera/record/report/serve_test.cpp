@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
@@ -176,6 +178,31 @@ TEST_F(Server, GoesOnAfterRequestsThatAreTooLongCutOrNone) {
   EXPECT_EQ(ask(get_page()).substr(9, 3), "200") << "one that is slow holds up nobody";
   ::close(slow);
   EXPECT_EQ(ask(get_page("attacker.example")).substr(9, 3), "403");
+}
+
+TEST_F(Server, SilentStrangersKeepNobodyOut) {
+  std::vector<int> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connect());
+  EXPECT_EQ(ask(get_page()).substr(9, 3), "200");
+  for (const int fd : silent) ::close(fd);
+}
+
+// The terminal of `tessera view` closes: run() returns, and what was made for the browser is removed.
+TEST(PageServer, AHangupEndsIt) {
+  PageServer server({.ends_on_signals = true}, page);
+  ASSERT_EQ(::kill(::getpid(), SIGHUP), 0);
+  server.run();
+}
+
+TEST(PageServer, AHangupThatIsIgnoredStaysSo) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    PageServer server({.ends_on_signals = true}, page);
+    struct sigaction now = {};
+    ASSERT_EQ(::sigaction(SIGHUP, nullptr, &now), 0);
+    EXPECT_EQ(now.sa_handler, SIG_IGN);
+  }
+  (void)std::signal(SIGHUP, before);
 }
 
 TEST_F(Server, APortThatIsTakenIsTold) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/atomic_file.h"
+#include "tessera/base/detail/json_depth.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
@@ -29,7 +30,8 @@ namespace {
 
 // Rank 0 may have much to read before the first step, and others may still be writing after the last.
 constexpr auto kPatience = std::chrono::minutes(10);
-constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 28;  // of summary.json and config.toml
+constexpr std::uint64_t kMostNbytes = std::uint64_t{16} << 20;  // of summary.json and config.toml
+constexpr std::size_t kMostDepth = 64;                          // of summary.json
 
 struct RunCount {
   int runs = 0;
@@ -79,7 +81,9 @@ std::string text_of(const std::filesystem::path& path) {
 
 // Whether the run of this directory took all the steps that are asked for now.
 bool has_all_steps(const std::filesystem::path& directory, const Config& config) {
-  const nlohmann::json json = nlohmann::json::parse(text_of(directory / "summary.json"), nullptr, false);
+  const std::string text = text_of(directory / "summary.json");
+  if (tessera::detail::json_depth(text) > kMostDepth) return false;
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return false;
   const auto end = json.find("end");
   const auto steps = json.find("steps");

@@ -23,6 +23,7 @@ namespace {
 using Clock = StoreConnection::Clock;
 
 constexpr std::size_t kReadBytes = 65536;
+constexpr std::chrono::seconds kGreetAgain(10);  // a store that hangs up during the handshake
 
 // Milliseconds for poll: rounded up, so that who waits for a deadline has it behind it when poll returns.
 int poll_time(Clock::time_point deadline) {
@@ -98,12 +99,33 @@ StoreConnection::StoreConnection(std::string name, const std::string& host, std:
   check_secret(name_, secret, /*may_be_empty=*/true);
   const auto deadline = Clock::now() + std::clamp(timeout, std::chrono::nanoseconds(0),
                                                   std::chrono::nanoseconds(std::chrono::hours(8760)));
-  socket_ = connect_until(name_, host, port, timeout, deadline, WaitNotice(Clock::now(), delays));
+  const WaitNotice notice(Clock::now(), delays);
+  socket_ = connect_until(name_, host, port, timeout, deadline, notice);
   // Who accepts and then says nothing is not given the whole time of who is not there yet.
   const auto now = Clock::now();
-  const std::string shown = label.empty() ? "process " + std::to_string(::getpid()) : label;
-  greet(secret, shown.substr(0, kMostLabelBytes),
-        std::clamp(deadline, now + std::chrono::seconds(1), now + std::chrono::seconds(30)));
+  const std::string shown =
+      (label.empty() ? "process " + std::to_string(::getpid()) : label).substr(0, kMostLabelBytes);
+  const auto answer_by = std::clamp(deadline, now + std::chrono::seconds(1), now + std::chrono::seconds(30));
+  const auto again_by = std::min(deadline, now + kGreetAgain);
+  for (auto pause = std::chrono::milliseconds(1);; pause = std::min(pause * 2, std::chrono::milliseconds(100))) {
+    try {
+      greet(secret, shown, answer_by);
+      return;
+    } catch (const IoError&) {
+      if (!is_hung_up_ || Clock::now() + pause >= again_by) throw;
+    }
+    std::this_thread::sleep_for(pause);
+    forget_connection();
+    socket_ = connect_until(name_, host, port, timeout, deadline, notice);
+  }
+}
+
+void StoreConnection::forget_connection() {
+  reader_ = FrameReader(kMostFrameBytes);
+  next_number_ = 1;
+  out_.clear();
+  lost_.clear();
+  is_hung_up_ = false;
 }
 
 void StoreConnection::greet(const std::string& secret, const std::string& label, Clock::time_point deadline) {
@@ -197,6 +219,7 @@ bool StoreConnection::write_some(Lock& lock, std::string_view& bytes, Clock::tim
   }
   if (error == EINTR) return true;
   if (error != EAGAIN && error != EWOULDBLOCK) {
+    is_hung_up_ = error == EPIPE || error == ECONNRESET;
     lose(std::strerror(error));
     return true;
   }
@@ -233,8 +256,10 @@ void StoreConnection::read_once(Lock& lock, short events, Clock::time_point dead
     reader_.filled(static_cast<std::size_t>(got));
     dispatch();
   } else if (got == 0) {
+    is_hung_up_ = true;
     lose("it closed the connection");
   } else if (error != EAGAIN && error != EINTR) {
+    is_hung_up_ = error == ECONNRESET;
     lose(std::strerror(error));
   }
 }

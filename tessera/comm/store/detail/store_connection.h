@@ -30,8 +30,9 @@ struct Answer {
 class StoreConnection {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Connects, trying again until the deadline; then both sides prove that they know the secret. `name` is the store's,
-  /// for errors here; `label` is this client's, for errors of the store (empty: the process id).
+  /// Connects, trying again until the deadline; then both sides prove that they know the secret. Connects again for up
+  /// to 10 s if the store hangs up before that: it does so to the oldest of many that have not proved the secret.
+  /// `name` is the store's, for errors here; `label` is this client's, for errors of the store (empty: the process id).
   StoreConnection(std::string name, const std::string& host, std::uint16_t port, const std::string& secret,
                   std::chrono::nanoseconds timeout, const std::string& label = {}, NoticeDelays delays = {});
 
@@ -51,6 +52,7 @@ class StoreConnection {
   using Lock = std::unique_lock<std::mutex>;
 
   void greet(const std::string& secret, const std::string& label, Clock::time_point deadline);
+  void forget_connection();
   Answer ask_greeting(const Request& request, Clock::time_point deadline);
   void flush(Lock& lock, Clock::time_point deadline);
   bool write_some(Lock& lock, std::string_view& bytes, Clock::time_point deadline);
@@ -69,7 +71,8 @@ class StoreConnection {
   bool is_writing_ = false;  // some thread is; it takes what others add to out_
   bool is_reading_ = false;  // some thread is
   FrameReader reader_{kMostFrameBytes};
-  std::string lost_;  // why the connection is lost; empty: it is not
+  std::string lost_;         // why the connection is lost; empty: it is not
+  bool is_hung_up_ = false;  // the other side closed it
 };
 
 }  // namespace tessera::comm::detail

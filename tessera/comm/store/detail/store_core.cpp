@@ -97,8 +97,9 @@ void StoreCore::check_proof(StoreSession& session, const Request& request) {
   if (request.value.size() > kMostLabelBytes || !is_same_proof(request.key, expected))
     return refuse(session, request, "the secret is not the one of this store");
   session.is_in = true;
-  session.client = printable(request.value) + (session.client.empty() ? "" : " at ") + session.client;
-  session.id = ledger_.open(session.client);
+  const std::string label = printable(request.value);
+  session.client = label + (session.client.empty() ? "" : " at ") + session.client;
+  session.id = ledger_.open(label, session.client);
   session.reader.set_most(kMostFrameBytes);
   reply_text(session, request.number, Status::kOk,
              server_proof(secret_, session.client_nonce, session.server_nonce, request.value));

@@ -34,6 +34,9 @@ struct StoreSession {
   bool is_refused = false;              ///< close once `out` is gone
   bool is_bad = false;                  ///< close now
   std::set<std::uint64_t> waits = {};   ///< of this connection
+
+  /// Returns the most bytes to read at a time. A session that is not in gets room for one frame of the handshake.
+  [[nodiscard]] std::size_t read_bytes() const { return is_in ? 65536 : kHeadBytes + kMostHelloBytes; }
 };
 
 /// The values, and who waits for them. Not thread-safe.

@@ -66,7 +66,10 @@ std::uint64_t BodyReader::u64() { return read_raw<std::uint64_t>(take(8)); }
 std::string_view BodyReader::text() { return take(u32()); }
 
 char* FrameReader::room(std::size_t nbytes) {
-  if (begin_ == end_) begin_ = end_ = 0;
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+    if (buffer_.capacity() > kKeptBytes) buffer_ = std::vector<char>();
+  }
   if (begin_ > 0 && buffer_.size() - end_ < nbytes) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;

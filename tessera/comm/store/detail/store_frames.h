@@ -111,7 +111,8 @@ class FrameReader {
   explicit FrameReader(std::size_t most) : most_(most) {}
   /// The largest frame from now on.
   void set_most(std::size_t most) { most_ = most; }
-  /// Room for at least `nbytes` bytes at the end, to read into; then call filled().
+  /// Room for at least `nbytes` bytes at the end, to read into; then call filled(). Releases the memory of large frames
+  /// once all bytes were taken.
   char* room(std::size_t nbytes);
   /// So many bytes were put there.
   void filled(std::size_t nbytes) { end_ += nbytes; }
@@ -119,8 +120,11 @@ class FrameReader {
   std::optional<std::string_view> next();
   /// Whether a frame with an impossible size was met; nothing more can be read.
   [[nodiscard]] bool is_bad() const { return is_bad_; }
+  /// The bytes that the buffer takes.
+  [[nodiscard]] std::size_t capacity() const { return buffer_.capacity(); }
 
  private:
+  static constexpr std::size_t kKeptBytes = std::size_t{256} << 10;  // of a buffer that is empty
   std::size_t most_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0;

@@ -1,5 +1,8 @@
 #include "tessera/comm/store/detail/store_ledger.h"
 
+#include <algorithm>
+#include <map>
+
 #include "tessera/base/error.h"
 
 namespace tessera::comm::detail {
@@ -14,10 +17,17 @@ std::uint64_t cost_of(std::string_view key, std::size_t value_bytes) {
 
 }  // namespace
 
-std::uint64_t StoreLedger::open(std::string name) {
+std::uint64_t StoreLedger::open(std::string label, std::string name) {
   const std::uint64_t client = next_++;
-  clients_.emplace(client, Client{std::move(name), 0});
+  clients_.emplace(client, Client{.label = std::move(label), .name = std::move(name)});
   return client;
+}
+
+void StoreLedger::close(std::uint64_t client) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return;
+  found->second.is_gone = true;
+  if (found->second.nbytes == 0) clients_.erase(found);
 }
 
 void StoreLedger::check(std::uint64_t client, const Charge& replaced, std::uint64_t nbytes) const {
@@ -27,8 +37,30 @@ void StoreLedger::check(std::uint64_t client, const Charge& replaced, std::uint6
                 " bytes, got ", own, "; remove keys, or set TESSERA_STORE_CLIENT_BYTES where the store is hosted");
   const std::uint64_t all = total_ - replaced.nbytes + nbytes;
   TESSERA_CHECK(all <= limits_.total_bytes, "store: all clients may hold at most ", limits_.total_bytes, " bytes, got ",
-                all, " with a request of client ", who.name,
+                all, " with a request of client ", who.name, "; ", largest_holder(),
                 "; remove keys, or set TESSERA_STORE_BYTES where the store is hosted");
+}
+
+std::string StoreLedger::largest_holder() const {
+  struct Holding {
+    std::uint64_t nbytes = 0;
+    int connections = 0;
+    int closed = 0;
+  };
+  std::map<std::string, Holding> by_label;
+  for (const auto& [id, client] : clients_) {
+    if (client.nbytes == 0) continue;
+    Holding& holding = by_label[client.label];
+    holding.nbytes += client.nbytes;
+    ++holding.connections;
+    holding.closed += client.is_gone ? 1 : 0;
+  }
+  const auto most = std::max_element(by_label.begin(), by_label.end(),
+                                     [](const auto& a, const auto& b) { return a.second.nbytes < b.second.nbytes; });
+  if (most == by_label.end()) return "no client holds bytes yet";
+  const auto& [label, holding] = *most;
+  return tessera::detail::concat("client ", label, " holds the most, ", holding.nbytes, " bytes over ",
+                                 holding.connections, " connections (", holding.closed, " closed)");
 }
 
 void StoreLedger::check_key_fits(std::uint64_t client, std::string_view key, std::size_t value_bytes) const {
@@ -62,7 +94,9 @@ void StoreLedger::release(std::uint64_t client, std::uint64_t nbytes) { take_off
 void StoreLedger::take_off(const Charge& charge) {
   total_ -= charge.nbytes;
   const auto owner = clients_.find(charge.client);
-  if (owner != clients_.end()) owner->second.nbytes -= charge.nbytes;
+  if (owner == clients_.end()) return;
+  owner->second.nbytes -= charge.nbytes;
+  if (owner->second.is_gone && owner->second.nbytes == 0) clients_.erase(owner);
 }
 
 }  // namespace tessera::comm::detail

@@ -1,5 +1,6 @@
 // Counts the bytes that a store holds for its clients, and rejects what goes over a bound. A key belongs to the client
-// that last set it. It stays charged to the store when that client has gone. A pending wait is charged like a value.
+// that last set it, also when that client has gone. A pending wait is charged like a value. If the store is full, the
+// error names the label with the most bytes: a rank that connects again is a new client with the same label.
 //
 //   ledger.check_key_fits(client, "key", value.size());   // throws before anything is changed
 //   table.set("key", value);
@@ -24,10 +25,10 @@ class StoreLedger {
  public:
   explicit StoreLedger(StoreLimits limits) : limits_(limits) {}
 
-  /// Adds a client; `name` is for errors.
-  std::uint64_t open(std::string name);
-  /// The client has gone. Its keys stay charged to the store.
-  void close(std::uint64_t client) { clients_.erase(client); }
+  /// Adds a client; `label` and `name` are for errors.
+  std::uint64_t open(std::string label, std::string name);
+  /// The client has gone. It stays in the counts while the store holds keys of it.
+  void close(std::uint64_t client);
 
   /// Throws InvalidArgument, naming the client and the bound, if a value of this size does not fit.
   void check_key_fits(std::uint64_t client, std::string_view key, std::size_t value_bytes) const;
@@ -42,17 +43,22 @@ class StoreLedger {
 
   /// Returns the bytes that are charged to the store.
   [[nodiscard]] std::uint64_t total() const { return total_; }
+  /// Returns the clients in the counts, with those that have gone.
+  [[nodiscard]] std::size_t clients() const { return clients_.size(); }
 
  private:
   struct Client {
+    std::string label;
     std::string name;
     std::uint64_t nbytes = 0;
+    bool is_gone = false;
   };
   struct Charge {
     std::uint64_t client = 0;
     std::uint64_t nbytes = 0;
   };
   void check(std::uint64_t client, const Charge& replaced, std::uint64_t nbytes) const;
+  [[nodiscard]] std::string largest_holder() const;
   void take_off(const Charge& charge);
 
   StoreLimits limits_;
