@@ -118,6 +118,7 @@ struct Drilled {
   std::vector<record::Verdict> verdicts = {};  ///< the first is the report's, the others are those beside it
   std::string wrong = {};                      ///< what differs from what must be; empty: it is right
   int innocents = 0;                           ///< ranks that were blamed for nothing
+  bool has_changed = false;                    ///< when all ranks are gone, the verdict is another
   double seconds = 0;                          ///< from the deadline, or from what went wrong, to the verdict
   int files = 0;                               ///< record files there were
   int readable = 0;                            ///< of them
@@ -132,6 +133,7 @@ struct DrillTally {
   int drills = 0;              ///< that were run
   int right = 0;               ///< of them
   int innocents = 0;           ///< ranks that were blamed for nothing
+  int changed = 0;             ///< drills of which the verdict is another when all ranks are gone
   int files = 0;               ///< record files
   int readable = 0;            ///< of them
   double slowest_seconds = 0;  ///< until a verdict
