@@ -42,7 +42,8 @@ bool has_failed_by_others(const Rank& rank) {
   };
   if (std::ranges::any_of(rank.makings, is_failed)) return true;
   return std::any_of(rank.groups.begin(), rank.groups.end(), [](const Group& group) {
-    return std::any_of(group.launches.begin(), group.launches.end(), failed_by_others);
+    return std::ranges::any_of(group.launches, failed_by_others) ||
+           std::ranges::any_of(group.signals, failed_by_others);
   });
 }
 
