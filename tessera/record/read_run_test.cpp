@@ -3,11 +3,9 @@
 #include "tessera/record/read_run.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -362,29 +360,6 @@ TEST_F(ReadRun, TheLauncherTellsWhichSignalsItSent) {
   EXPECT_EQ(evidence.ranks.at(1).ended_by, "") << "another process killed it";
   EXPECT_EQ(evidence.ranks.at(2).ended_by, "rank 3 exited with 1");
   EXPECT_EQ(evidence.ranks.at(3).ended_by, "");
-}
-
-TEST_F(ReadRun, ALauncherThatDiedIsTheReasonOfItsRanks) {
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
-  const pid_t gone = ::fork();
-  if (gone == 0) ::_exit(0);
-  ASSERT_EQ(::waitpid(gone, nullptr, 0), gone);
-  const auto launched = [&](const std::string& head) {
-    const std::string pid = std::to_string(gone);
-    write_launch("{\"ranks\": 2, \"host\": \"" + std::string(host) + "\", " + head +
-                 R"("starts": [{"time": "2020-01-01T00:00:00Z", "ranks": [{"rank": 0, "pid": )" + pid +
-                 R"(}, {"rank": 1, "pid": )" + std::to_string(::getpid()) + "}]}]}");
-    return read_run(directory);
-  };
-  Evidence evidence = launched("\"launcher_pid\": " + std::to_string(gone) + ", ");
-  EXPECT_EQ(evidence.ranks.at(0).ended_by, "the launcher died");
-  EXPECT_EQ(evidence.ranks.at(0).signal, SIGKILL);
-  EXPECT_EQ(evidence.ranks.at(1).ended_by, "") << "it runs";
-  evidence = launched("\"exit_code\": 0, \"launcher_pid\": " + std::to_string(gone) + ", ");
-  EXPECT_EQ(evidence.ranks.at(0).ended_by, "") << "it ended in order";
-  evidence = launched("\"launcher_pid\": " + std::to_string(::getpid()) + ", ");
-  EXPECT_EQ(evidence.ranks.at(0).ended_by, "") << "it runs";
 }
 
 TEST_F(ReadRun, ATrainerThatStoppedTellsWhyInItsSummary) {
