@@ -51,6 +51,7 @@ using namespace std::chrono_literals;
 
 constexpr nanoseconds kJoin = 60s;       // to find each other, on a machine that is busy
 constexpr nanoseconds kHung = 120s;      // what has not ended by then never would, however busy the machine is
+constexpr nanoseconds kNotice = 200ms;   // for others to tell, once a rank has failed
 constexpr nanoseconds kGrace = 100ms;    // from SIGTERM to SIGKILL
 constexpr nanoseconds kAfterwards = 4s;  // for ranks to end by themselves, once the report is there
 
@@ -162,9 +163,14 @@ bool wait_a_moment(std::vector<Child>& children) {
   return std::ranges::all_of(children, &Child::has_ended);
 }
 
-// As a launcher: those that do not end when they are asked to are killed.
+// As a launcher: when one has failed, the others have some time to fail as well; then they are asked to end, and those
+// that do not are killed.
 void end_all(std::vector<Child>& children) {
-  (void)wait_a_moment(children);
+  const auto has_failed = [](const Child& child) { return child.has_ended && !child.end.is_good(); };
+  const auto patience = Clock::now() + kAfterwards;
+  while (!wait_a_moment(children) && std::ranges::none_of(children, has_failed) && Clock::now() < patience) continue;
+  const auto notice = Clock::now() + kNotice;
+  while (!wait_a_moment(children) && Clock::now() < notice) continue;
   for (const int signal : {SIGTERM, SIGKILL}) {
     for (Child& child : children) {
       if (child.has_ended) continue;
@@ -319,11 +325,12 @@ std::string lacks(const Expected& expected, const Verdict& verdict) {
 }
 
 // When all ranks are gone, the run is explained as it was while they hung.
-void compare_after_the_end(const Place& place, Drilled& drilled) {
+void compare_after_the_end(const Place& place, bool has_late_rank, Drilled& drilled) {
   const record::Explanation found = record::explain(record::read_run(place.run_dir()));
   if (drilled.verdicts.empty()) return;
   const Verdict& live = drilled.verdicts.front();
-  drilled.has_changed = found.verdict.fault != live.fault || found.verdict.culprits != live.culprits;
+  const bool is_late = has_late_rank && live.fault == Fault::kAbsent && found.verdict.fault == Fault::kSlow;
+  drilled.has_changed = (found.verdict.fault != live.fault && !is_late) || found.verdict.culprits != live.culprits;
   if (!drilled.has_changed) return;
   drilled.said += tessera::detail::concat("after the end: ", to_string(found.verdict.fault), " of ",
                                           text_of(found.verdict.culprits), ": ", found.verdict.sentence,
@@ -469,7 +476,7 @@ Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed,
   judge(fault.expected, drilled);
   if (form == DrillForm::kProcesses && !fault.is_looked_at) {
     write_launch_file(place, children, began);
-    compare_after_the_end(place, drilled);
+    compare_after_the_end(place, fault.has_late_rank, drilled);
   }
   return drilled;
 }

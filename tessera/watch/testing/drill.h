@@ -100,6 +100,7 @@ struct DrillFault {
   std::vector<DrillForm> forms = {DrillForm::kProcesses};       ///< in which it makes sense
   bool is_looked_at = false;          ///< the drill looks once all are ready, not the watchdog
   bool is_told_at_the_end = false;    ///< the verdict is that of all that the ranks left
+  bool has_late_rank = false;         ///< the culprit comes after the verdict: it was absent, and is slow at the end
   std::string record_bytes = "1MiB";  ///< of each rank's record
 };
 
