@@ -163,8 +163,7 @@ bool wait_a_moment(std::vector<Child>& children) {
   return std::ranges::all_of(children, &Child::has_ended);
 }
 
-// As a launcher: when one has failed, the others have some time to fail as well; then they are asked to end, and those
-// that do not are killed.
+// As a launcher: when one has failed, the others have time to fail too; then they are asked to end, and killed.
 void end_all(std::vector<Child>& children) {
   const auto has_failed = [](const Child& child) { return child.has_ended && !child.end.is_good(); };
   const auto patience = Clock::now() + kAfterwards;
@@ -189,8 +188,7 @@ std::string text_of_time(std::time_t time) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-// The signals that a launcher writes down before it sends them: for the first rank that failed, else because somebody
-// asked it to end the run.
+// The signals that a launcher writes down: for the first rank that failed, else because somebody ended the run.
 nlohmann::json signals_of(const Child& child, const std::string& now, const std::optional<std::string>& failure) {
   nlohmann::json signals = nlohmann::json::array();
   const std::string why = failure.value_or("the launcher received SIGTERM");
@@ -216,8 +214,6 @@ void write_launch_file(const Place& place, const std::vector<Child>& children, s
     if (children[i].sent.empty() && !children[i].end.is_good())
       failure = tessera::detail::concat("rank ", i, " ", comm::to_string(children[i].end));
   }
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
   Json ranks = Json::array();
   for (std::size_t i = 0; i < children.size(); ++i) {
     const Child& child = children[i];
@@ -230,9 +226,10 @@ void write_launch_file(const Place& place, const std::vector<Child>& children, s
     if (!child.sent.empty()) rank["signals"] = signals_of(child, now, failure);
     ranks.push_back(std::move(rank));
   }
-  const Json json = {
-      {"ranks", children.size()}, {"host", host}, {"launcher_pid", ::getpid()},
-      {"exit_code", 1},           {"ended", now}, {"starts", {{{"time", text_of_time(began)}, {"ranks", ranks}}}}};
+  const Json json = {{"ranks", children.size()},
+                     {"exit_code", 1},
+                     {"ended", now},
+                     {"starts", {{{"time", text_of_time(began)}, {"ranks", ranks}}}}};
   std::ofstream(place.run_dir() + "/launch.json") << json.dump();
 }
 
