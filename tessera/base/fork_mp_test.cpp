@@ -66,6 +66,17 @@ TEST(ForkedChild, HasARankOfItsOwn) {
   EXPECT_EQ(rank->find_part<Part>()->number, 7);
 }
 
+TEST(ForkedChild, OfAThreadWithARankOfItsOwnIsAWorldOfOne) {
+  const auto rank = std::make_shared<RankContext>(RankPlace{.rank = Rank(2), .world_size = 4});
+  rank->part<Part>([] { return std::make_shared<Part>(Part{7}); });
+  const RankScope scope(rank);  // as a thread of simulate() has
+  EXPECT_TRUE(holds_in_child([&] {
+    return current_rank() != rank && current_place().world_size == 1 && current_rank()->find_part<Part>() == nullptr;
+  }));
+  EXPECT_EQ(current_place().world_size, 4);
+  EXPECT_EQ(rank->find_part<Part>()->number, 7);
+}
+
 TEST(ForkedChild, DoesNotJoinThreadsOfItsParent) {
   std::latch is_over(1);
   Thread thread("waits", [&] { is_over.wait(); });

@@ -294,8 +294,8 @@ void PickleWriter::finish() {
   TESSERA_CHECK_AS(IoError, state.out.good(), "pickle: writing to the stream failed");
 }
 
-void write_pickle_file(const std::string& path, const std::function<void(PickleWriter&)>& fill) {
-  AtomicFile file(path);
+void write_pickle_file(const std::string& path, const std::function<void(PickleWriter&)>& fill, FileKind kind) {
+  AtomicFile file(path, kind);
   PickleWriter writer(file.stream());
   fill(writer);
   try {

@@ -25,6 +25,7 @@
 #include <string>
 #include <string_view>
 
+#include "tessera/base/atomic_file.h"
 #include "tessera/base/export.h"
 
 namespace tessera {
@@ -106,6 +107,7 @@ class TESSERA_API PickleWriter {
 
 /// Writes a pickle to the file at `path`, as a whole or not at all (see AtomicFile). `fill` writes the value; finish()
 /// is called for it.
-TESSERA_API void write_pickle_file(const std::string& path, const std::function<void(PickleWriter&)>& fill);
+TESSERA_API void write_pickle_file(const std::string& path, const std::function<void(PickleWriter&)>& fill,
+                                   FileKind kind = FileKind::kUser);
 
 }  // namespace tessera

@@ -34,13 +34,13 @@ std::shared_ptr<RankContext>& current_slot() {
   return current;
 }
 
-// In a forked child: the parent's rank, and all that it owns, stays as it is and is used by nobody here.
+// In a forked child: the ranks of the parent, that of its process and the one this thread worked for (a thread of
+// simulate() has its own), and all that they own, stay as they are. Nothing here uses them.
 void renew_process_rank() {
   const std::shared_ptr<RankContext>* const inherited = process_rank.exchange(nullptr);
-  if (inherited != nullptr) {
-    detail::keep_reachable(inherited);
-    if (current_slot() == *inherited) current_slot() = world_of_one();
-  }
+  if (inherited != nullptr) detail::keep_reachable(inherited);
+  abandon(current_slot());
+  current_slot() = world_of_one();
   detail::cached_recorder = nullptr;
   ++detail::rank_changes;
 }

@@ -11,6 +11,8 @@
 
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/sync_directory.h"
 
 namespace tessera {
 namespace {
@@ -23,24 +25,49 @@ std::string reason(int error) { return std::generic_category().message(error); }
 // True if the group, and nobody else, may list the directory.
 bool is_for_group(::mode_t mode) { return (mode & 0077U) == 0050U; }
 
-// Sets the mode past the umask.
+std::string identity_of(const struct ::stat& directory) {
+  return detail::concat(directory.st_dev, ":", directory.st_ino);
+}
+
+// Sets the mode past the umask, of the directory itself: a link that was put in its place is not followed.
 void set_mode(const std::filesystem::path& path, ::mode_t mode) {
-  const int set = ::chmod(path.c_str(), mode);
-  const int error = errno;
-  TESSERA_CHECK_AS(IoError, set == 0, "run directory '", path.string(), "': cannot set its mode: ", reason(error));
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  int error = descriptor < 0 ? errno : 0;
+  if (error == 0 && ::fchmod(descriptor, mode) != 0) error = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  std::error_code none;
+  TESSERA_CHECK_AS(IoError, error == 0, "run directory '", path.string(), "': cannot set its mode: ",
+                   std::filesystem::is_symlink(path, none) ? "it is a symbolic link; name its target" : reason(error));
+}
+
+// Makes a directory whose name survives a crash. Returns false, with errno, if it is there or cannot be made. If the
+// sync fails, the directory is removed, so that the next try makes and syncs it again.
+bool make_durable(const std::filesystem::path& path, ::mode_t mode) {
+  if (::mkdir(path.c_str(), mode) != 0) return false;
+  const int error = try_sync_directory(path.parent_path().string());
+  if (error == 0) return true;
+  ::rmdir(path.c_str());
+  TESSERA_THROW(IoError, "directory '", path.string(), "': cannot sync the directory above it: ", reason(error));
+}
+
+// Makes those above a directory that are missing.
+void make_parents(const std::filesystem::path& path) {
+  const std::filesystem::path above = path.parent_path();
+  std::error_code none;
+  if (above.empty() || above == path || std::filesystem::exists(above, none)) return;
+  make_parents(above);
+  (void)make_durable(above, 0777);
 }
 
 }  // namespace
 
 void make_run_directory(const std::filesystem::path& path, RunAccess access) {
   const ::mode_t mode = access == RunAccess::kGroup ? kGroupDirectory : kPrivateDirectory;
-  std::error_code parent;
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), parent);
-  const bool is_new = ::mkdir(path.c_str(), mode) == 0;
+  make_parents(path);
+  const bool is_new = make_durable(path, mode);
   const int error = errno;
-  if (is_new || (access == RunAccess::kGroup && std::filesystem::is_directory(path, parent)))
-    return set_mode(path, mode);
   std::error_code none;
+  if (is_new || (access == RunAccess::kGroup && std::filesystem::is_directory(path, none))) return set_mode(path, mode);
   TESSERA_CHECK_AS(IoError, std::filesystem::is_directory(path, none), "run directory '", path.string(),
                    "' cannot be made: ", error == EEXIST ? "it is no directory" : reason(error));
 }
@@ -51,7 +78,7 @@ void make_run_subdirectory(const std::filesystem::path& path) {
   int error = errno;
   TESSERA_CHECK_AS(IoError, found == 0, "directory '", path.string(), "' cannot be made: ", reason(error));
   const ::mode_t mode = is_for_group(parent.st_mode) ? kGroupDirectory : kPrivateDirectory;
-  if (::mkdir(path.c_str(), mode) == 0) return set_mode(path, mode);
+  if (make_durable(path, mode)) return set_mode(path, mode);
   error = errno;
   struct ::stat now = {};
   const bool is_there = ::lstat(path.c_str(), &now) == 0;
@@ -88,6 +115,13 @@ int open_run_file(const std::filesystem::path& path) {
   TESSERA_THROW(IoError, "'", path.string(), "': must be a regular file, got another kind of file; remove it");
 }
 
+bool is_lost_run_directory(const std::filesystem::path& directory) {
+  const std::string identity = env::run_dir_lock();
+  if (identity.empty() || directory != env::run_dir()) return false;
+  struct ::stat now = {};
+  return ::stat(directory.c_str(), &now) != 0 || identity_of(now) != identity;
+}
+
 RunDirectoryLock::RunDirectoryLock(std::filesystem::path directory, const RunDirectoryLockOptions& options)
     : directory_(std::move(directory)), descriptor_(::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   int error = errno;
@@ -97,8 +131,11 @@ RunDirectoryLock::RunDirectoryLock(std::filesystem::path directory, const RunDir
     device_ = now.st_dev;
     inode_ = now.st_ino;
   }
-  const bool is_taken = ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (!is_taken || (options.is_rank && env::run_dir_lock() == identity())) return;
+  error = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  if (error != 0 && error != EWOULDBLOCK)
+    log::warn("run directory '", directory_.string(), "': cannot be locked: ", reason(error),
+              "; another run that uses it would not be noticed");
+  if (error != EWOULDBLOCK || (options.is_rank && env::run_dir_lock() == identity())) return;
   ::close(descriptor_);
   TESSERA_THROW(IoError, "run directory '", directory_.string(),
                 "' is that of a run which is going on; wait for it to end, or give another with ", options.option);

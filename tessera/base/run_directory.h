@@ -25,11 +25,12 @@ enum class RunAccess {
 
 /// Makes a run directory, or a directory inside one, and missing parents. A new directory gets exactly the mode of
 /// `access`; parents get the default mode (umask). An existing directory keeps its mode, unless `access` is kGroup: it
-/// then gets 0750. Throws IoError if the path cannot be a directory or the mode cannot be set.
+/// then gets 0750; a symbolic link is rejected. New directories are durable: the directories above them are synced.
+/// Throws IoError if the path cannot be a directory, a sync fails or the mode cannot be set.
 TESSERA_API void make_run_directory(const std::filesystem::path& path, RunAccess access = RunAccess::kPrivate);
 
-/// Makes a directory inside an existing run directory, with the access that the run directory has. Rejects a symbolic
-/// link at `path`, and does not make the run directory. Throws IoError.
+/// Makes a directory inside an existing run directory, with the access that the run directory has, and syncs the run
+/// directory. Rejects a symbolic link at `path`, and does not make the run directory. Throws IoError.
 TESSERA_API void make_run_subdirectory(const std::filesystem::path& path);
 
 /// Returns the mode of new files in a run directory: 0640 if the group, and nobody else, may read the directory (mode
@@ -40,6 +41,10 @@ TESSERA_API ::mode_t run_file_mode(const std::filesystem::path& directory);
 /// link at `path`. Returns the descriptor, which the caller closes. Throws IoError.
 TESSERA_API int open_run_file(const std::filesystem::path& path);
 
+/// Returns true if the launcher of this rank locked `directory` (TESSERA_RUN_DIR, TESSERA_RUN_DIR_LOCK) and the path no
+/// longer names that directory: it was removed, renamed or replaced.
+TESSERA_API bool is_lost_run_directory(const std::filesystem::path& directory);
+
 /// Options of RunDirectoryLock.
 struct RunDirectoryLockOptions {
   std::string option = "--run-dir";  ///< the option that names another directory, for the error message
@@ -47,7 +52,7 @@ struct RunDirectoryLockOptions {
 };
 
 /// An exclusive lock on a run directory (flock). It lasts until the object is destroyed or the process ends. File
-/// systems without flock provide no exclusion.
+/// systems without flock provide no exclusion; the constructor then logs a warning.
 class TESSERA_API RunDirectoryLock {
  public:
   /// Locks the directory. Throws IoError if it does not exist or an active run holds it.

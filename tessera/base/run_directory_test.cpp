@@ -93,6 +93,13 @@ TEST_F(RunDirectory, PlantedLinksAreNotFollowed) {
   expect_error<IoError>([&] { make_run_subdirectory(run + "/folder"); }, {run + "/folder", "symbolic link"});
 }
 
+TEST_F(RunDirectory, TheModeOfALinkedDirectoryIsNotSet) {
+  fs::create_directory(base + "/victim");
+  fs::create_symlink(base + "/victim", run);
+  expect_error<IoError>([&] { make_run_directory(run, RunAccess::kGroup); }, {run, "symbolic link"});
+  EXPECT_EQ(mode(base + "/victim"), 0755U);
+}
+
 TEST_F(RunDirectory, ThatCannotBeMadeIsNamed) {
   std::ofstream(run) << "a file";
   expect_error<IoError>([&] { make_run_directory(run); }, {run, "it is no directory"});
@@ -125,6 +132,22 @@ TEST_F(RunDirectory, ThatGoesAwayIsNoticed) {
   expect_error<IoError>([&] { lock.check_in_place(); }, {run, "removed or renamed"});
   make_run_directory(run);
   expect_error<IoError>([&] { lock.check_in_place(); }, {run, "replaced"});
+}
+
+TEST_F(RunDirectory, OfALauncherIsLostToItsRanksOnceItIsReplaced) {
+  make_run_directory(run);
+  const RunDirectoryLock lock(run, {});
+  EXPECT_FALSE(is_lost_run_directory(run)) << "there is no launcher";
+  ::setenv("TESSERA_RUN_DIR", run.c_str(), 1);
+  ::setenv("TESSERA_RUN_DIR_LOCK", lock.identity().c_str(), 1);
+  EXPECT_FALSE(is_lost_run_directory(run));
+  fs::rename(run, base + "/renamed");
+  EXPECT_TRUE(is_lost_run_directory(run));
+  make_run_directory(run);
+  EXPECT_TRUE(is_lost_run_directory(run));
+  EXPECT_FALSE(is_lost_run_directory(base)) << "another directory";
+  ::unsetenv("TESSERA_RUN_DIR");
+  ::unsetenv("TESSERA_RUN_DIR_LOCK");
 }
 
 }  // namespace

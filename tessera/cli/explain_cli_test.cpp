@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -62,6 +63,38 @@ TEST_F(Explain, NamesTheRankThatFailedFirstInARunOfTheLauncher) {
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_TRUE(contains(outcome.out, "\nverdict: rank 1 failed: exited with 42, and left no record\n")) << outcome.out;
+}
+
+// Not a test, but what each rank of the next one runs. Rank 1 hangs before the second collective, and no SIGTERM ends
+// it.
+TEST_F(Explain, DISABLED_BeARankThatMayHang) {
+  tessera::init();
+  const device::Stream stream = device::Device::get("host").create_stream();
+  float x = 1;
+  comm::world().all_reduce(&x, &x, 1, DType::kF32, {}, stream).wait();
+  if (comm::world().rank() == 1) {
+    ::signal(SIGTERM, SIG_IGN);
+    for (;;) ::pause();
+  }
+  comm::world().set_deadline(std::chrono::seconds(1));
+  comm::world().all_reduce(&x, &x, 1, DType::kF32, {}, stream).wait();
+}
+
+TEST_F(Explain, GivesTheLiveVerdictAfterTheLauncherKilledTheHungRank) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const Outcome ran = cli::testing::tessera("run --run-dir " + directory + " -n 2 -- " + program +
+                                                " --gtest_filter=Explain.DISABLED_BeARankThatMayHang "
+                                                "--gtest_also_run_disabled_tests",
+                                            "TESSERA_RECORD_BYTES=1MiB");
+  EXPECT_EQ(ran.code, 1) << ran.err;
+  EXPECT_TRUE(contains(ran.err, "rank 1 did not end within ")) << ran.err;
+  const json live = json::parse(cli::testing::content(directory + "/explain.json"));
+  EXPECT_EQ(live.at("verdict").at("culprits"), json({1})) << live.at("verdict");
+  const Outcome outcome = run("--json");
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  const json after = json::parse(outcome.out);
+  for (const char* part : {"fault", "culprits", "group", "ordinal"})
+    EXPECT_EQ(after.at("verdict").at(part), live.at("verdict").at(part)) << part << ": " << after.at("verdict");
 }
 
 TEST_F(Explain, SaysThatNothingIsWrongWithARunThatEndedInOrder) {

@@ -7,9 +7,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "tessera/base/atomic_file.h"
 #include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
+#include "tessera/base/run_directory.h"
 #include "tessera/cli/outputs.h"
 #include "tessera/cli/report.h"
 #include "tessera/cli/verb.h"
@@ -52,8 +54,13 @@ record::Evidence read(const Options& options) {
 // Where to write; made here, so that a place that cannot be written is told before the work.
 std::string directory_of(const Options& options) {
   namespace fs = std::filesystem;
-  const fs::path directory =
-      !options.out.empty() ? fs::path(options.out) : fs::path(options.run) / "export" / options.to;
+  if (options.out.empty()) {
+    const fs::path all = fs::path(options.run) / "export";
+    make_run_subdirectory(all);
+    make_run_subdirectory(all / options.to);
+    return (all / options.to).string();
+  }
+  const fs::path directory = options.out;
   std::error_code error;
   fs::create_directories(directory, error);
   TESSERA_CHECK_AS(IoError, !error && fs::is_directory(directory, error), "directory ", directory.string(),
@@ -61,8 +68,10 @@ std::string directory_of(const Options& options) {
   return directory.string();
 }
 
+FileKind kind_of(const Options& options) { return options.out.empty() ? FileKind::kRun : FileKind::kUser; }
+
 std::vector<Written> write_chrome(const record::Evidence& evidence, const Options& options) {
-  record::ChromeOptions limits;
+  record::ChromeOptions limits{.file_kind = kind_of(options)};
   if (!options.max_size.empty()) limits.max_nbytes = parse_bytes(options.max_size);
   std::vector<Written> files;
   for (const record::ChromeTrace& trace : record::write_chrome_traces(evidence, directory_of(options), limits)) {
@@ -76,14 +85,16 @@ std::vector<Written> write_chrome(const record::Evidence& evidence, const Option
 
 std::vector<Written> write_flight_recorder(const record::Evidence& evidence, const Options& options) {
   std::vector<Written> files;
-  for (const std::string& path : record::write_torch_pickles(evidence, directory_of(options)))
+  const std::string directory = directory_of(options);
+  for (const std::string& path :
+       record::write_torch_pickles(evidence, directory, "comm_lib_trace_rank_", kind_of(options)))
     files.push_back({path, {}});
   return files;
 }
 
 std::vector<Written> write_json(const record::Evidence& evidence, const Options& options) {
   const std::string path = directory_of(options) + "/evidence.json";
-  record::write_evidence_json_file(path, evidence);
+  record::write_evidence_json_file(path, evidence, kind_of(options));
   return {{path, {}}};
 }
 
@@ -103,7 +114,7 @@ std::vector<Written> write_memory(const record::Evidence& evidence, const Option
         continue;
       }
       const std::string path = fmt::format("{}/memory_rank_{}.pickle", directory, rank.rank);
-      memory::write_torch_snapshot_file(path, snapshots, memory::TorchFormat::kPickle);
+      memory::write_torch_snapshot_file(path, snapshots, memory::TorchFormat::kPickle, {}, kind_of(options));
       files.push_back({path, {}});
     } catch (const IoError& error) {  // one rank's file that is spoilt does not stop the others
       warn(fmt::format("rank {}: no file: {}", rank.rank, error.message()));

@@ -25,6 +25,17 @@ bool is_same(const std::string& a, const std::string& b) {
   return fs::weakly_canonical(a, error) == fs::weakly_canonical(b, error);
 }
 
+// Whether `path`, or a directory above it, is `directory`, which need not exist.
+bool is_at_or_below(const std::string& path, const std::string& directory) {
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
+  for (fs::path at = whole; !error; at = at.parent_path()) {
+    if (is_same(at.string(), directory)) return true;
+    if (at == at.parent_path()) break;
+  }
+  return false;
+}
+
 bool is_file_of_run(const std::string& name) {
   constexpr std::array<std::string_view, 6> kNames = {"launch.json", "config.toml",  "metrics.jsonl",
                                                       "loss.csv",    "summary.json", "explain.json"};
@@ -45,6 +56,14 @@ void check_output(const std::string& option, const std::string& output, const st
     TESSERA_CHECK(!is_same(output, input), option, ": must not be an input, got '", output, "'",
                   input == output ? "" : tessera::detail::concat(", which is the same file as '", input, "'"),
                   "; give another path");
+  }
+}
+
+void check_directory(const std::string& option, const std::string& directory, const std::vector<std::string>& inputs) {
+  for (const std::string& input : inputs) {
+    const bool is_inside = is_at_or_below(input, directory);
+    TESSERA_CHECK(!is_inside && !is_at_or_below(directory, input), option, ": must not ", is_inside ? "hold" : "lie in",
+                  " an input, got '", directory, "' and the input '", input, "'; give another path");
   }
 }
 

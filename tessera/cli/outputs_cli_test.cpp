@@ -90,6 +90,38 @@ TEST_F(Outputs, ReadersOfRunsKeepItsFiles) {
   EXPECT_EQ(ran("export run --to json --out run").code, 0);
 }
 
+TEST_F(Outputs, TrainKeepsItsInputs) {
+  const std::string text(20'000, 'x');
+  write("text/a.txt", text);
+  write("run/a.txt", text);
+  write("run/tokenizer.json", "{}");
+  fs::create_symlink("run", directory + "/symbolic");
+  fs::create_symlink("run/a.txt", directory + "/file");
+  const auto expect_refused = [&](const std::string& arguments, const std::string& words) {
+    const auto before = contents();
+    const Outcome outcome = ran("train --train.steps 1 " + arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << ": " << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, "train: " + words)) << arguments << ": " << outcome.err;
+    EXPECT_EQ(contents(), before) << arguments;
+  };
+  const std::string in_run = "--run.directory: must not hold an input, got '";
+  expect_refused("--data.files run/a.txt --run.directory run", in_run + "run' and the input 'run/a.txt'");
+  expect_refused("--data.files run/a.txt=2 --run.directory run", in_run);
+  expect_refused("--data.files run --run.directory run", in_run);
+  expect_refused("--data.files file --run.directory run", in_run);
+  expect_refused("--data.files run/a.txt --run.directory symbolic", in_run);
+  expect_refused("-n 2 --data.files run/a.txt --run.directory run", in_run);
+  expect_refused("--data.files text --data.held_out run/a.txt --run.directory run", in_run);
+  expect_refused("--data.files text --data.tokenizer run/tokenizer.json --run.directory run", in_run);
+  expect_refused("--data.files run --run.directory run/new",
+                 "--run.directory: must not lie in an input, got 'run/new'");
+  expect_refused("--data.files . --run.directory new/deep", "--run.directory: must not lie in an input");
+  expect_refused("--data.files run/a.txt --run.directory new --checkpoint.directory symbolic",
+                 "--checkpoint.directory: must not hold an input, got 'symbolic'");
+  expect_refused("--data.files text --run.directory new --checkpoint.directory text/checkpoints",
+                 "--checkpoint.directory: must not lie in an input");
+}
+
 TEST_F(Outputs, ReshardKeepsItsCheckpoint) {
   train::CheckpointState state;
   state.tensors.emplace_back("weight", ops::full({4}, 3.0F));

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 #include <nlohmann/json.hpp>
 
 #include "tessera/cli/testing/pseudo_terminal.h"
@@ -51,6 +52,36 @@ TEST_F(RunDirectoryCli, ThatIsRemovedDuringTrainingIsAFailureAndIsNotMadeAgain) 
   }
 }
 
+TEST_F(RunDirectoryCli, ThatIsReplacedDuringTrainingIsAFailureAndTheNewOneStaysEmpty) {
+  for (const char* ranks : {"", "-n 2 "}) {
+    SCOPED_TRACE(ranks);
+    const Outcome outcome = while_training(ranks, "mkdir new && mv run gone && mv new run");
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, "run directory '" + directory + "/run' was ")) << outcome.err;
+    for (const auto& entry : fs::directory_iterator(directory + "/run")) ADD_FAILURE() << entry.path();
+    fs::remove_all(directory + "/run");
+    fs::remove_all(directory + "/gone");
+  }
+}
+
+// Runs without a launcher, each in a directory of its own: the next one finds what the killed one left in memory.
+TEST_F(RunDirectoryCli, TheNextRunKeepsTheRecordOfAKilledOne) {
+  fs::create_directory(directory + "/memory");
+  const Outcome outcome = script("export TESSERA_RECORD_DIR=$PWD/memory\n$tessera train " + small +
+                                 "--train.steps 10000000 &\njob=$!\n"
+                                 "until_test grep -qs '\"step\":20,' run/metrics.jsonl\nkill -9 $job\nwait $job\n"
+                                 "$tessera train " +
+                                 small + "--run.directory next --train.steps 1\n");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(fs::is_empty(directory + "/memory"));
+  int records = 0;
+  for (const auto& entry : fs::directory_iterator(directory + "/run")) {
+    EXPECT_FALSE(entry.is_symlink()) << entry.path();
+    records += entry.path().filename().string().starts_with("rank-") ? 1 : 0;
+  }
+  EXPECT_EQ(records, 1);
+}
+
 TEST_F(RunDirectoryCli, KeepsTheRecordOfAKilledRank) {
   fs::create_directory(directory + "/memory");
   const std::string use_memory = "export TESSERA_RECORD_DIR=" + directory + "/memory\n";
@@ -69,15 +100,25 @@ TEST_F(RunDirectoryCli, KeepsTheRecordOfAKilledRank) {
 }
 
 TEST_F(RunDirectoryCli, FilesArePrivateUnlessShared) {
-  ASSERT_EQ(train("-n 1 --train.steps 2 " + small).code, 0);
-  EXPECT_EQ(mode(directory + "/run"), fs::perms(0700));
-  for (const auto& entry : fs::directory_iterator(directory + "/run"))
-    EXPECT_EQ(entry.status().permissions(), entry.is_directory() ? fs::perms(0700) : fs::perms(0600)) << entry.path();
+  const auto expect_modes = [&](const std::string& path, unsigned of_directory, unsigned of_file) {
+    EXPECT_EQ(mode(path), fs::perms(of_directory));
+    for (const auto& entry : fs::recursive_directory_iterator(path))
+      EXPECT_EQ(entry.status().permissions(), fs::perms(entry.is_directory() ? of_directory : of_file)) << entry.path();
+  };
+  const std::string all = "-n 1 --train.steps 3 --checkpoint.every 1 --dump-step 2 --profile-steps 1..2 " + small;
+  ASSERT_EQ(train(all).code, 0);
+  for (const char* format : {"torch-fr", "chrome", "torch-memory", "json"})
+    ASSERT_EQ(in_directory(std::string("export run --to ") + format).code, 0);
+  expect_modes(directory + "/run", 0700, 0600);
   fs::remove_all(directory + "/run");
-  ASSERT_EQ(train("-n 1 --run.shared true --train.steps 2 " + small).code, 0);
-  EXPECT_EQ(mode(directory + "/run"), fs::perms(0750));
-  for (const auto& entry : fs::directory_iterator(directory + "/run"))
-    EXPECT_EQ(entry.status().permissions(), entry.is_directory() ? fs::perms(0750) : fs::perms(0640)) << entry.path();
+  ASSERT_EQ(train(all + "--checkpoint.directory apart/checkpoints").code, 0);
+  expect_modes(directory + "/run", 0700, 0600);
+  expect_modes(directory + "/apart/checkpoints", 0700, 0600);
+  ASSERT_EQ(in_directory("checkpoint reshard apart/checkpoints --ranks 2 --out resharded").code, 0);
+  expect_modes(directory + "/resharded", 0700, 0600);
+  fs::remove_all(directory + "/run");
+  ASSERT_EQ(train("--run.shared true " + all).code, 0);
+  expect_modes(directory + "/run", 0750, 0640);
   ASSERT_EQ(in_directory("run -n 1 --shared --run-dir launched -- true").code, 0);
   EXPECT_EQ(mode(directory + "/launched"), fs::perms(0750));
 }
@@ -112,6 +153,33 @@ TEST_F(RunDirectoryCli, PlantedLinksAreNotFollowed) {
     ++victims;
   }
   EXPECT_EQ(victims, 5) << "nothing was made through a link that led nowhere";
+}
+
+// Files of folders that a run makes on demand.
+TEST_F(RunDirectoryCli, PlantedLinksInFoldersAreNotFollowed) {
+  fs::create_directory(directory + "/victims");
+  const auto plant = [&](const std::string& name) {
+    std::ofstream(directory + "/victims/" + fs::path(name).filename().string()) << "old";
+    fs::create_directories(fs::path(directory + "/run/" + name).parent_path());
+    fs::create_symlink(directory + "/victims/" + fs::path(name).filename().string(), directory + "/run/" + name);
+  };
+  const auto expect_replaced = [&](const std::string& name) {
+    EXPECT_TRUE(fs::exists(directory + "/run/" + name)) << name;
+    EXPECT_FALSE(fs::is_symlink(directory + "/run/" + name)) << name;
+    EXPECT_EQ(content(directory + "/victims/" + fs::path(name).filename().string()), "old") << name;
+  };
+  const std::vector<std::string> files = {"dump-2/rank-0.safetensors", "profile-1/rank-0.trace.json",
+                                          "profile-1/rank-0.memory.pickle"};
+  for (const std::string& name : files) plant(name);
+  ASSERT_EQ(train("-n 1 --train.steps 3 --dump-step 2 --profile-steps 1..2 " + small).code, 0);
+  for (const std::string& name : files) expect_replaced(name);
+  fs::remove_all(directory + "/run");
+  plant("bad-step-2/rank-0.safetensors");
+  EXPECT_EQ(
+      train("-n 1 --train.steps 3 --optimizer.kind sgd --optimizer.learning_rate 1e30 --optimizer.clip 0 " + small)
+          .code,
+      1);
+  expect_replaced("bad-step-2/rank-0.safetensors");
 }
 
 TEST_F(RunDirectoryCli, PlantedLinksOfReportsAreNotFollowed) {
@@ -159,6 +227,42 @@ TEST_F(RunDirectoryCli, ATerminalThatClosesEndsTheRun) {
   (void)terminal.end();
   EXPECT_TRUE(fs::exists(directory + "/run/end.0") && fs::exists(directory + "/run/end.1"));
   EXPECT_TRUE(nlohmann::json::parse(content(directory + "/run/launch.json")).contains("exit_code"));
+}
+
+TEST_F(RunDirectoryCli, ATerminalThatClosesEndsTrainingWithACheckpoint) {
+  for (const std::string ranks : {"1", "2"}) {
+    SCOPED_TRACE(ranks);
+    PseudoTerminal terminal({"train",
+                             "-n",
+                             ranks,
+                             "--model.width",
+                             "32",
+                             "--model.layers",
+                             "1",
+                             "--model.hidden",
+                             "32",
+                             "--model.sequence",
+                             "16",
+                             "--data.files",
+                             directory + "/text",
+                             "--eval.every",
+                             "0",
+                             "--eval.samples",
+                             "8",
+                             "--train.steps",
+                             "10000000",
+                             "--run.directory",
+                             directory + "/run"},
+                            80, 24);
+    if (!terminal.is_there()) GTEST_SKIP() << "there are no pseudo-terminals here";
+    while (content(directory + "/run/metrics.jsonl").find("\"step\":20,") == std::string::npos)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    terminal.hang_up();
+    (void)terminal.end();
+    EXPECT_EQ(summary().at("end"), "interrupted");
+    EXPECT_EQ(summary().at("checkpoints").at("last"), summary().at("steps"));
+    fs::remove_all(directory + "/run");
+  }
 }
 
 TEST_F(RunDirectoryCli, ATerminalThatClosesLeavesARunThatIgnoresHangups) {

@@ -18,6 +18,7 @@
 
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/cli/outputs.h"
 #include "tessera/cli/train_relay.h"
 #include "tessera/cli/verb.h"
 #include "tessera/comm/launch/launch.h"
@@ -117,8 +118,11 @@ std::vector<std::string> rank_command(const train::Config& config) {
   return command;
 }
 
-// Writes the page of a run that has ended; of one that did nothing only where there is none.
+// Writes the page of a run that has ended; of one that did nothing only where there is none. A directory without the
+// files of a run was put in the place of the run's, and gets nothing.
 void leave_page(const std::string& directory, bool is_kept = false) {
+  const auto has = [&](const char* name) { return std::filesystem::exists(directory + name); };
+  if (!has("/config.toml") && !has("/launch.json")) return;
   if (is_kept && std::filesystem::exists(directory + "/report.html")) return;
   std::printf("%s\n", record::leave_report_page(directory).c_str());
 }
@@ -170,6 +174,30 @@ bool is_good(const train::Summary& summary) {
   return summary.end == train::RunEnd::kDone && summary.missing.empty();
 }
 
+// Without the weight of PATH=WEIGHT.
+std::string path_of_data(const std::string& entry) {
+  const std::size_t equals = entry.rfind('=');
+  return std::filesystem::exists(entry) ? entry : entry.substr(0, equals);
+}
+
+// The run writes, cuts back and removes files in its directories: no input may lie there, and neither directory in an
+// input.
+void check_inputs(const train::Config& config) {
+  std::vector<std::string> inputs;
+  for (const auto* entries : {&config.data.files, &config.data.held_out}) {
+    for (const std::string& entry : *entries) inputs.push_back(path_of_data(entry));
+  }
+  if (config.data.tokenizer != "bytes") inputs.push_back(config.data.tokenizer);
+  const std::string launched = env::run_dir();
+  check_directory("train: --run.directory",
+                  !config.run.directory.empty() ? config.run.directory
+                  : !launched.empty()           ? launched
+                                                : "runs",
+                  inputs);
+  if (!config.checkpoint.directory.empty())
+    check_directory("train: --checkpoint.directory", config.checkpoint.directory, inputs);
+}
+
 // The options as a configuration that fits its world, or an error before anything is done.
 train::Config read_and_check(const Words& words) {
   const comm::LaunchEnvironment launched = comm::read_launch_environment();
@@ -182,6 +210,7 @@ train::Config read_and_check(const Words& words) {
   const train::Config resolved = train::resolved(config, world_size);
   TESSERA_CHECK(words.is_print || !config.data.files.empty(),
                 "there is nothing to train on; name files, as in --data.files my.txt");
+  check_inputs(config);
   return words.is_print ? resolved : config;
 }
 

@@ -182,6 +182,9 @@ TEST_F(Train, ARunThatIsStoppedSaysWhyAndLeavesItsFiles) {
   EXPECT_TRUE(contains(summary.at("reason"), "loss nan")) << "what is no number has no sign: " << summary.at("reason");
   EXPECT_EQ(summary.at("ranks").size(), 2u) << "all ranks had time to report";
   EXPECT_EQ(count(run("metrics.jsonl"), "\n"), 2u);
+  const Outcome explained = tessera("explain " + directory + "/run");
+  EXPECT_EQ(explained.code, 3) << explained.err;
+  EXPECT_TRUE(contains(explained.out, "\nverdict: the trainer stopped the run: ")) << explained.out;
 }
 
 const std::string kPidOfRank1 = "$(tr -d ' \\n' <run/launch.json | sed 's/.*\"rank\":1,\"pid\":\\([0-9]*\\).*/\\1/')";

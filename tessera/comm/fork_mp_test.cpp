@@ -11,6 +11,8 @@
 #include "tessera/base/rank.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/store.h"
+#include "tessera/comm/store/tcp_store.h"
+#include "tessera/comm/store/tcp_store_server.h"
 #include "tessera/comm/symmetric.h"
 #include "tessera/comm/testing/rank_processes.h"
 #include "tessera/comm/world.h"
@@ -110,19 +112,38 @@ TEST(ForkedChild, HandlesOfItsParentThrow) {
     const Work work = group.launch({.kind = OpKind::kBarrier}, stream());
     work.wait();
     const std::shared_ptr<RankContext> context = current_rank();
+    const TcpStoreServer server({.secret = "a secret"});
+    TcpStore tcp({.port = server.port(), .secret = "a secret"});
+    tcp.set("key", "value");
     if (rank == 0) {
       const pid_t child = fork_child([&] {
         return is_rejected([&] { (void)group.name(); }, "process group") &&
                is_rejected([&] { group.abort("a child"); }, "process group") &&
                is_rejected([&] { (void)group.split(0); }, "process group") &&
                is_rejected([&] { (void)pool.allocate(64); }, "symmetric memory") &&
-               is_rejected([&] { work.wait(); }, "work") &&
+               is_rejected([&] { work.wait(); }, "work") && is_rejected([&] { (void)tcp.find("key"); }, "store") &&
                is_rejected([&] { (void)context->find_part<int>(); }, "rank");
       });
       EXPECT_EQ(status_of(child), 0);
     }
+    EXPECT_EQ(tcp.find("key"), "value");
     EXPECT_EQ(count_ranks(group), 2);
   }));
+}
+
+TEST(ForkedChild, OfASimulatedRankIsAWorldOfOne) {
+  simulate(2, [] {
+    const ProcessGroup group = world();
+    EXPECT_EQ(count_ranks(group), 2);
+    const std::shared_ptr<RankContext> context = current_rank();
+    const pid_t child = fork_child([&] {
+      return is_rejected([&] { (void)group.name(); }, "process group") &&
+             is_rejected([&] { (void)context->find_part<int>(); }, "rank") && current_rank() != context &&
+             current_place().world_size == 1 && count_ranks(world()) == 1;
+    });
+    EXPECT_EQ(status_of(child), 0);
+    EXPECT_EQ(count_ranks(group), 2);
+  });
 }
 
 TEST(ForkedChild, IsAWorldOfOneUntilItMakesAnother) {

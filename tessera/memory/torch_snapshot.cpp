@@ -271,8 +271,8 @@ void write_torch_snapshot(std::ostream& out, std::span<const Snapshot> snapshots
 }
 
 void write_torch_snapshot_file(const std::string& path, std::span<const Snapshot> snapshots, TorchFormat format,
-                               const Symbols& symbols) {
-  AtomicFile file(path);
+                               const Symbols& symbols, FileKind kind) {
+  AtomicFile file(path, kind);
   try {
     write_torch_snapshot(file.stream(), snapshots, format, symbols);
   } catch (const IoError&) {

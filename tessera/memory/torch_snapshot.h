@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tessera/base/atomic_file.h"
 #include "tessera/base/export.h"
 #include "tessera/memory/snapshot.h"
 
@@ -50,6 +51,7 @@ TESSERA_API void write_torch_snapshot(std::ostream& out, std::span<const Snapsho
 
 /// Writes the snapshots to a file, as a whole or not at all.
 TESSERA_API void write_torch_snapshot_file(const std::string& path, std::span<const Snapshot> snapshots,
-                                           TorchFormat format, const Symbols& symbols = {});
+                                           TorchFormat format, const Symbols& symbols = {},
+                                           FileKind kind = FileKind::kUser);
 
 }  // namespace tessera::memory

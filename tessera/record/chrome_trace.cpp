@@ -382,7 +382,7 @@ std::vector<ChromeTrace> write_chrome_traces(const Evidence& evidence, const std
   for (const Rank& rank : evidence.ranks) {
     if (rank.state == RankState::kMissing) continue;
     const std::string path = (std::filesystem::path(directory) / fmt::format("trace_rank_{}.json", rank.rank)).string();
-    AtomicFile file(path);
+    AtomicFile file(path, options.file_kind);
     ChromeTrace trace = TraceWriter(evidence, rank, shared, options).write(file.stream());
     file.commit();
     trace.path = path;

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/atomic_file.h"
 #include "tessera/base/export.h"
 #include "tessera/record/evidence.h"
 
@@ -33,6 +34,8 @@ struct ChromeOptions {
   /// Only what happened since this moment, in nanoseconds since 1970: launches and kernels that were asked for before
   /// it are left out, and so are marks that ended before it; other marks are drawn from it on. 0: all.
   std::int64_t since_ns = 0;
+  /// Of the files of write_chrome_traces().
+  FileKind file_kind = FileKind::kUser;
 };
 
 /// A trace that was written.

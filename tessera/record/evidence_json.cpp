@@ -132,8 +132,8 @@ void write_evidence_json(std::ostream& out, const Evidence& evidence) {
   TESSERA_CHECK_AS(IoError, out.good(), "the evidence of ", evidence.source, " as JSON: writing failed");
 }
 
-void write_evidence_json_file(const std::string& path, const Evidence& evidence) {
-  AtomicFile file(path);
+void write_evidence_json_file(const std::string& path, const Evidence& evidence, FileKind kind) {
+  AtomicFile file(path, kind);
   write_evidence_json(file.stream(), evidence);
   file.commit();
 }

@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 
+#include "tessera/base/atomic_file.h"
 #include "tessera/base/export.h"
 #include "tessera/record/evidence.h"
 
@@ -31,7 +32,8 @@ namespace tessera::record {
 /// Writes it, a launch at a time, a line each. IoError: the stream failed.
 TESSERA_API void write_evidence_json(std::ostream& out, const Evidence& evidence);
 /// Writes it to a file, as a whole or not at all. IoError.
-TESSERA_API void write_evidence_json_file(const std::string& path, const Evidence& evidence);
+TESSERA_API void write_evidence_json_file(const std::string& path, const Evidence& evidence,
+                                          FileKind kind = FileKind::kUser);
 
 /// The longest text that is read.
 inline constexpr std::size_t kMostEvidenceBytes = std::size_t{64} << 20;

@@ -201,6 +201,21 @@ TEST(Causes, ASignalThatAPeerNeverPutsIsNamed) {
   EXPECT_THAT(to_text(evidence, alone), HasSubstr("rank 0 waits for rank 2 in signal 3, wait_signal(from 2"));
 }
 
+TEST(Causes, ARankThatFailedForASignalIsNotBlamedAfterTheEnd) {
+  EvidenceBuilder run(2);
+  run.everyone(all_reduce(64), 16);
+  wait_for_signal(run, 0, 1, Stage::kFailed);
+  run.group(0).signals.back().failure = "timeout";
+  run.mark(1, "data");
+  run.pass(31);
+  run.rank(0).state = RankState::kFailed;
+  run.rank(0).reason = "exited with 1 after: group world: grads, wait_signal(rank 1): signal 3 did not come within 1 s";
+  run.rank(1).state = RankState::kDied;
+  run.rank(1).signal = 15;
+  run.rank(1).ended_by = "rank 0 exited with 1";
+  expect_fault(explain(run.evidence()), Fault::kAbsent, {1});
+}
+
 TEST(Causes, ASignalWaitAndACollectiveCanMakeACircle) {
   EvidenceBuilder run(2);
   run.everyone(all_reduce(64), 16);

@@ -56,6 +56,9 @@ void take_end(Rank& rank, const LaunchedEnd& end) {
 // How the rank stands, by what its record says, what /proc shows and what the launcher saw, in this order: a record
 // that says that its rank failed knows best why, and a process that runs has not ended whatever was written about it.
 void settle_state(Rank& rank, std::optional<RecordState> record, ProcessState process, const LaunchedEnd* end) {
+  // A rank that had ended before its launcher died was not killed with it.
+  const bool has_ended = record == RecordState::kFailed || record == RecordState::kEnded;
+  if (end != nullptr && end->is_assumed && has_ended) end = nullptr;
   if (end != nullptr) rank.ended_by = end->sent_for;
   if (record == RecordState::kFailed) {
     rank.state = RankState::kFailed;

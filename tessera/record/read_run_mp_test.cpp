@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "tessera/base/probe/recorder.h"
 #include "tessera/comm/launch/launch.h"
@@ -147,6 +148,33 @@ TEST_F(ProcessesOfARun, EndAsTheirLauncherSays) {
   EXPECT_EQ(evidence.ranks[1].signal, SIGKILL);
   EXPECT_EQ(evidence.ranks[2].state, RankState::kFailed);
   EXPECT_EQ(evidence.ranks[2].reason, "exited with 3");
+}
+
+TEST(ReadRunProcesses, ALauncherThatDiedIsTheReasonOfItsRanks) {
+  std::string name = ::testing::TempDir() + "dead_launcher_XXXXXX";
+  const std::string directory = ::mkdtemp(name.data());
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(gone, nullptr, 0), gone);
+  const auto launched = [&](const std::string& head) {
+    const std::string pid = std::to_string(gone);
+    std::ofstream(directory + "/launch.json")
+        << ("{\"ranks\": 2, \"host\": \"" + std::string(host) + "\", " + head +
+            R"("starts": [{"time": "2020-01-01T00:00:00Z", "ranks": [{"rank": 0, "pid": )" + pid +
+            R"(}, {"rank": 1, "pid": )" + std::to_string(::getpid()) + "}]}]}");
+    return read_run(directory);
+  };
+  Evidence evidence = launched("\"launcher_pid\": " + std::to_string(gone) + ", ");
+  EXPECT_EQ(evidence.ranks.at(0).ended_by, "the launcher died");
+  EXPECT_EQ(evidence.ranks.at(0).signal, SIGKILL);
+  EXPECT_EQ(evidence.ranks.at(1).ended_by, "") << "it runs";
+  evidence = launched("\"exit_code\": 0, \"launcher_pid\": " + std::to_string(gone) + ", ");
+  EXPECT_EQ(evidence.ranks.at(0).ended_by, "") << "it ended in order";
+  evidence = launched("\"launcher_pid\": " + std::to_string(::getpid()) + ", ");
+  EXPECT_EQ(evidence.ranks.at(0).ended_by, "") << "it runs";
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/atomic_file.h"
 #include "tessera/base/export.h"
 #include "tessera/record/evidence.h"
 
@@ -18,6 +19,7 @@ TESSERA_API Evidence read_torch_pickles(const std::string& directory);
 
 /// Writes one a rank into the directory, named PREFIX0, PREFIX1, ...: version 2.10. Gives the files. IoError.
 TESSERA_API std::vector<std::string> write_torch_pickles(const Evidence& evidence, const std::string& directory,
-                                                         const std::string& prefix = "comm_lib_trace_rank_");
+                                                         const std::string& prefix = "comm_lib_trace_rank_",
+                                                         FileKind kind = FileKind::kUser);
 
 }  // namespace tessera::record

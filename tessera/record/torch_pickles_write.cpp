@@ -280,7 +280,7 @@ class DumpWriter {
 }  // namespace
 
 std::vector<std::string> write_torch_pickles(const Evidence& evidence, const std::string& directory,
-                                             const std::string& prefix) {
+                                             const std::string& prefix, FileKind kind) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   TESSERA_CHECK_AS(IoError, !error, "directory ", directory, " cannot be made: ", error.message());
@@ -288,7 +288,8 @@ std::vector<std::string> write_torch_pickles(const Evidence& evidence, const std
   for (const Rank& rank : evidence.ranks) {
     if (rank.state == RankState::kMissing && rank.groups.empty()) continue;
     files.push_back(directory + "/" + prefix + std::to_string(rank.rank));
-    write_pickle_file(files.back(), [&](PickleWriter& out) { DumpWriter(out, rank).write(); });
+    write_pickle_file(
+        files.back(), [&](PickleWriter& out) { DumpWriter(out, rank).write(); }, kind);
   }
   return files;
 }

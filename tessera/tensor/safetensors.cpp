@@ -157,7 +157,7 @@ std::vector<NamedTensor> SafetensorsFile::copy_all(const device::Device& device)
 }
 
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+                       const std::map<std::string, std::string>& metadata, FileKind kind) {
   const std::vector<NamedTensor> sorted = in_file_order(tensors, path);
   std::vector<SafetensorsEntry> entries;
   std::uint64_t end = 0;
@@ -166,7 +166,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
     end += tensor.nbytes();
   }
   const std::string header = detail::make_safetensors_header(entries, metadata, path);
-  AtomicFile file(path);
+  AtomicFile file(path, kind);
   file.stream().write(header.data(), static_cast<std::streamsize>(header.size()));
   for (const auto& [name, tensor] : sorted) {
     const detail::HostElements elements(tensor, "writing");

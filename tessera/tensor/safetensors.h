@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/atomic_file.h"
 #include "tessera/base/export.h"
 #include "tessera/tensor/tensor.h"
 
@@ -83,6 +84,7 @@ class TESSERA_API SafetensorsFile {
 /// kept. Refuses names that are given twice or are not UTF-8, tensors with a layout, and c128, which the format does
 /// not have.
 TESSERA_API void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                                   const std::map<std::string, std::string>& metadata = {});
+                                   const std::map<std::string, std::string>& metadata = {},
+                                   FileKind kind = FileKind::kUser);
 
 }  // namespace tessera::tensor

@@ -60,6 +60,7 @@ TEST(RankFacts, LibraryAndEnvironmentAreCompared) {
   std::set<std::string> names;
   for (const detail::Fact& fact : detail::start_facts({})) names.insert(fact.name);
   EXPECT_TRUE(names.contains("the library"));
+  EXPECT_TRUE(names.contains("the instruction set"));
   EXPECT_TRUE(names.contains("TESSERA_COMM_CHECK"));
   EXPECT_TRUE(names.contains("TESSERA_ON_HANG"));
   EXPECT_FALSE(names.contains("TESSERA_RUN_DIR"));
@@ -110,6 +111,19 @@ TEST_F(RankAgreement, AnotherOptionOfOneRankStopsAllBeforeTheFirstStep) {
   expect_refused([](Config& c) { c.mesh.fsdp = 2; }, "mesh.dp is 2 on rank 0 and 1 on rank 1; mesh.fsdp is 1");
   expect_refused([](Config& c) { c.model.width = 32; }, "model.width is 16 on rank 0 and 32 on rank 1");
   expect_refused([](Config& c) { c.run.dump_step = 1; }, "run.dump_step is 0 on rank 0 and 1 on rank 1");
+}
+
+// Of a file of many samples, those of the digest of checkpoints are few.
+TEST_F(RankAgreement, DataThatDifferInOneTokenStopAll) {
+  std::string text(300'000, 'x');
+  std::ofstream(path("first")) << text;
+  text[123'456] = 'y';
+  std::ofstream(path("second")) << text;
+  Config first = config();
+  first.data.files = {path("first").string()};
+  Config second = config();
+  second.data.files = {path("second").string()};
+  expect_refused(first, second, {"the digest of data.files is ", "/first) on rank 0 and ", "/second) on rank 1"});
 }
 
 TEST_F(RankAgreement, OtherDataOfOneRankStopAll) {

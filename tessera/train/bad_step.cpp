@@ -37,7 +37,7 @@ std::string write_bad_step(const std::string& directory, int rank, const BadStep
     if (each.tensor.has_layout()) texts["layout/" + each.name] = each.tensor.layout().text();
   }
   std::string path = (folder / ("rank-" + std::to_string(rank) + ".safetensors")).string();
-  tensor::write_safetensors(path, tensors, texts);
+  tensor::write_safetensors(path, tensors, texts, FileKind::kRun);
   return path;
 }
 

@@ -3,15 +3,20 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <csignal>
+
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/probe/recorder.h"
+#include "tessera/base/run_directory.h"
 #include "tessera/train/checkpoint/testing/checkpoints.h"
 #include "tessera/train/checkpoint/verify.h"
 #include "tessera/train/detail/resume.h"
 #include "tessera/train/metrics.h"
+#include "tessera/train/run.h"
 #include "tessera/train/testing/file_calls.h"
+#include "tessera/train/testing/told_run.h"
 
 using tessera::train::testing::FileCalls;
 using tessera::train::testing::open_logged;
@@ -224,6 +229,77 @@ TEST_F(Crash, LinesOfMetricsSurviveOnceTheyAreSynced) {
   });
 }
 
+TEST_F(Crash, LinesWhoseSyncFailsAreSyncedAgain) {
+  for (const std::int64_t failing : {0, 1}) {  // the lines, and their name
+    FileCalls calls(disk());
+    LineFile file(disk() + "/metrics-" + std::to_string(failing));
+    file.append("a line");
+    calls.fail_sync(failing);
+    EXPECT_THROW(file.sync(), IoError);
+    calls.fail_sync(-1);
+    const std::int64_t before = calls.syncs();
+    file.sync();
+    EXPECT_EQ(calls.syncs() - before, 2) << "the name is not durable yet";
+    file.sync();
+    EXPECT_EQ(calls.syncs() - before, 3);
+  }
+}
+
+TEST_F(Crash, ADirectoryWhoseSyncFailsIsNotMade) {
+  FileCalls calls(disk());
+  const fs::path run = fs::path(disk()) / "runs" / "night";
+  for (const std::int64_t failing : {0, 1}) {  // of disk/ and of runs/
+    calls.fail_sync(calls.syncs() + failing);
+    EXPECT_THROW(make_run_directory(run), IoError);
+    EXPECT_FALSE(fs::exists(run));
+    fs::remove(run.parent_path());
+  }
+  calls.fail_sync(-1);
+  make_run_directory(run);
+  calls.fail_sync(calls.syncs());
+  EXPECT_THROW(make_run_subdirectory(run / "checkpoints"), IoError);
+  EXPECT_FALSE(fs::exists(run / "checkpoints"));
+}
+
+// A whole run that SIGTERM ends: what a checkpoint that survives tells of has its lines.
+TEST_F(Crash, ARunKeepsItsCheckpointsAndTheLinesBeforeThem) {
+  ::setenv("TESSERA_RECORD_BYTES", "256KiB", 1);
+  testing::write_text(base_);
+  Config config = testing::told_config(base_);
+  config.run.directory = disk() + "/runs/night";
+  config.run.log_every = 1;
+  FileCalls calls(disk());
+  std::int64_t last = 0;
+  {
+    bool is_raised = false;
+    const testing::LineListener out([&](const std::string& line) {
+      if (line.starts_with("step 3") && !std::exchange(is_raised, true)) ::raise(SIGTERM);
+    });
+    const Summary summary = run(config, out.file());
+    ASSERT_EQ(summary.end, RunEnd::kInterrupted);
+    last = summary.steps;
+    calls.mark(1);
+  }
+  ASSERT_NE(last % config.checkpoint.every, 0) << "it is no checkpoint that would have been saved anyway";
+  const FileLog log = calls.log();
+  at_each_crash(log, calls.root(), [&](const fs::path& after, std::size_t point) {
+    const fs::path night = after / "runs" / "night";
+    const auto good = last_good(night / "checkpoints", {});
+    if (mark_before(log, point, 0) == 1) {
+      ASSERT_TRUE(good);
+      EXPECT_EQ(good->step, last);
+      EXPECT_TRUE(fs::exists(night / "summary.json") && fs::exists(night / "config.toml"));
+    }
+    if (!good) return;
+    std::ifstream in(night / "metrics.jsonl");
+    std::string line;
+    for (std::int64_t step = 1; step <= good->step; ++step) {
+      ASSERT_TRUE(std::getline(in, line)) << "the line of step " << step << " is lost";
+      EXPECT_NE(line.find("\"step\":" + std::to_string(step) + ","), std::string::npos) << line;
+    }
+  });
+}
+
 // The record itself lies in memory and goes with the machine; what counts is its copy in the run directory.
 TEST_F(Crash, TheCopyOfARecordSurvivesOnceItIsMade) {
   FileCalls calls(disk());
@@ -251,6 +327,18 @@ TEST_F(Crash, TheCopyOfARecordSurvivesOnceItIsMade) {
       EXPECT_EQ(mark_before(log, point, 0), 0U) << "the copy is lost: " << error.what();
     }
   });
+}
+
+TEST_F(Crash, ACopyOfARecordWhoseSyncFailsIsAnError) {
+  probe::Recorder recorder({.rank = Rank(0), .run_dir = disk()},
+                           {.nbytes = probe::RecordOptions::kMinBytes, .directory = base_.string()});
+  FileCalls calls(disk());
+  for (const std::int64_t failing : {0, 1}) {  // the copy, and its name
+    calls.fail_sync(calls.syncs() + failing);
+    EXPECT_THROW(recorder.save_failure("for a reason"), IoError);
+  }
+  calls.fail_sync(-1);
+  recorder.save_failure("for a reason");
 }
 
 }  // namespace

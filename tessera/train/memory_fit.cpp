@@ -1,5 +1,7 @@
 #include "tessera/train/memory_fit.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -17,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostHosts = 64;  // times as many as there are
+constexpr int kMostTensorParallel = 8;
 constexpr std::size_t kMostFixes = 3;
 
 std::string bytes_text(std::int64_t nbytes) { return format_bytes(static_cast<std::uint64_t>(nbytes)); }
@@ -69,13 +72,45 @@ void lower_to_cgroups(const fs::path& mount, fs::path path, const CgroupFiles& f
   }
 }
 
+// What a rank needs, in bytes.
+struct Need {
+  std::int64_t tensors = 0;  // at most, on its device
+  std::int64_t staging = 0;  // host memory beside the device's, which a checkpoint is written from
+  [[nodiscard]] std::int64_t total() const { return tensors + staging; }
+};
+
+Need need_of(const Config& config, int world_size) {
+  const Config now = resolved(config, world_size);
+  const std::vector<OwnedBytes> owners = predicted_memory(now, Plan::create(now, world_size));
+  Need need{.tensors = detail::total_of(owners)};
+  if (now.checkpoint.every == 0) return need;
+  for (const OwnedBytes& each : owners) {
+    // Each replica writes its share.
+    if (each.owner == "parameters" || each.owner == "optimizer") need.staging += each.nbytes / now.mesh.dp;
+  }
+  return need;
+}
+
+// The limit that a rank exceeds, as a clause; empty: none.
+std::string exceeded(const Need& need, const MemoryLimits& limits) {
+  if (limits.rank_nbytes > 0 && need.tensors > limits.rank_nbytes)
+    return " exceeds TESSERA_HOST_CAPACITY, " + bytes_text(limits.rank_nbytes);
+  if (limits.address_nbytes && need.total() > *limits.address_nbytes)
+    return " exceeds " + bytes_text(*limits.address_nbytes) + " of address space that the process has left (ulimit -v)";
+  if (!limits.host_nbytes || need.total() <= *limits.host_nbytes / limits.ranks) return {};
+  std::string text;
+  if (limits.ranks > 1)
+    text = ", " + bytes_text(need.total() * limits.ranks) + " for " + std::to_string(limits.ranks) +
+           " ranks on this host,";
+  return text + " exceeds " + bytes_text(*limits.host_nbytes) + " free on host";
+}
+
 // The peak of a configuration that fits; none: it does not, or it is invalid.
 std::optional<std::int64_t> fitting_peak(const Config& config, int world_size, const MemoryLimits& limits) {
   try {
-    const std::int64_t peak = predicted_peak(config, world_size);
-    if (limits.host_nbytes && peak > *limits.host_nbytes / limits.ranks) return std::nullopt;
-    if (limits.rank_nbytes > 0 && peak > limits.rank_nbytes) return std::nullopt;
-    return peak;
+    const Need need = need_of(config, world_size);
+    if (!exceeded(need, limits).empty()) return std::nullopt;
+    return need.total();
   } catch (const InvalidArgument&) {
     return std::nullopt;
   }
@@ -171,18 +206,27 @@ class Fixes {
     if (now_.train.checkpointing != "full") less = checkpointed(less, "full");
     if (now_.train.dtype == "f32") less = narrow(less);
     const int hosts = std::max(1, world_size_ / limits_.ranks);
-    for (const Change& base : {Change{given_, ""}, less}) {
-      for (int factor = 2; factor <= kMostHosts && texts_.size() < kMostFixes; ++factor) {
-        Config more = base.config;
-        more.mesh.fsdp *= factor;
-        const std::optional<std::int64_t> peak = fitting_peak(more, world_size_ * factor, limits_);
-        if (!peak) continue;
-        texts_.push_back(std::to_string(world_size_ * factor) + " ranks on " + std::to_string(hosts * factor) +
-                         " such hosts with" + base.text + " --mesh.fsdp " + std::to_string(more.mesh.fsdp) + " (" +
-                         bytes_text(*peak) + ")");
-        return;
+    for (int factor = 2; factor <= kMostHosts && texts_.size() < kMostFixes; ++factor) {
+      for (const Change& base : {Change{given_, ""}, less}) {
+        if (add_hosts(base, hosts, factor)) return;
       }
     }
+  }
+
+  // A batch has few samples to shard by; beyond these, heads and hidden units are sharded too.
+  bool add_hosts(const Change& base, int hosts, int factor) {
+    for (int tp = 1; tp <= kMostTensorParallel && factor % tp == 0; tp *= 2) {
+      Config more = base.config;
+      more.mesh.fsdp *= factor / tp;
+      more.mesh.tp *= tp;
+      const std::optional<std::int64_t> peak = fitting_peak(more, world_size_ * factor, limits_);
+      if (!peak) continue;
+      texts_.push_back(std::to_string(world_size_ * factor) + " ranks on " + std::to_string(hosts * factor) +
+                       " such hosts with" + base.text + " --mesh.fsdp " + std::to_string(more.mesh.fsdp) +
+                       (tp > 1 ? " --mesh.tp " + std::to_string(more.mesh.tp) : "") + " (" + bytes_text(*peak) + ")");
+      return true;
+    }
+    return false;
   }
 
   void smaller_model() {
@@ -227,23 +271,21 @@ std::optional<std::int64_t> free_host_memory(const fs::path& root) {
   return free;
 }
 
-std::int64_t predicted_peak(const Config& config, int world_size) {
-  const Config now = resolved(config, world_size);
-  return detail::total_of(predicted_memory(now, Plan::create(now, world_size)));
+std::optional<std::int64_t> free_address_space() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  constexpr std::int64_t kKibibyte = 1024;
+  const std::int64_t used = number_behind("/proc/self/status", "VmSize:").value_or(0) * kKibibyte;
+  return std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - used);
 }
 
+std::int64_t predicted_peak(const Config& config, int world_size) { return need_of(config, world_size).total(); }
+
 std::string memory_refusal(const Config& config, int world_size, const MemoryLimits& limits) {
-  if (fitting_peak(config, world_size, limits)) return {};
-  const std::int64_t peak = predicted_peak(config, world_size);
-  const bool is_capped = limits.rank_nbytes > 0 && peak > limits.rank_nbytes;
-  std::string text = "train: predicted peak " + bytes_text(peak) + " per rank";
-  if (is_capped) {
-    text += " exceeds TESSERA_HOST_CAPACITY, " + bytes_text(limits.rank_nbytes);
-  } else {
-    if (limits.ranks > 1)
-      text += ", " + bytes_text(peak * limits.ranks) + " for " + std::to_string(limits.ranks) + " ranks on this host,";
-    text += " exceeds " + bytes_text(limits.host_nbytes.value_or(0)) + " free on host";
-  }
+  const Need need = need_of(config, world_size);
+  const std::string limit = exceeded(need, limits);
+  if (limit.empty()) return {};
+  const std::string text = "train: predicted peak " + bytes_text(need.total()) + " per rank" + limit;
   const std::string fixes = Fixes(config, world_size, limits).text();
   return text + "; " + (fixes.empty() ? "use more hosts, or a smaller model" : fixes) + "; --force tries anyway";
 }
@@ -252,7 +294,8 @@ void check_memory(const Config& config, int world_size, int ranks) {
   if (config.run.force) return;
   const MemoryLimits limits{.host_nbytes = free_host_memory(),
                             .rank_nbytes = static_cast<std::int64_t>(env::host_capacity()),
-                            .ranks = ranks};
+                            .ranks = ranks,
+                            .address_nbytes = free_address_space()};
   const std::string refusal = memory_refusal(config, world_size, limits);
   TESSERA_CHECK(refusal.empty(), refusal);
 }

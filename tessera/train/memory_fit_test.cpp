@@ -10,6 +10,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
+#include "tessera/train/memory_plan.h"
 #include "tessera/train/testing/told_runs.h"
 
 namespace tessera::train {
@@ -41,8 +42,9 @@ TEST(MemoryFit, ALargeModelOnASmallHostIsRefusedWithTheNumbersAndFixes) {
                                   " per rank exceeds 24 GiB free on host; use "))
       << refusal;
   EXPECT_TRUE(refusal.ends_with("; --force tries anyway")) << refusal;
-  EXPECT_TRUE(
-      contains(refusal, "8 ranks on 8 such hosts with --train.checkpointing full --train.dtype bf16 --mesh.fsdp 8"))
+  EXPECT_TRUE(contains(
+      refusal,
+      "16 ranks on 16 such hosts with --train.checkpointing full --train.dtype bf16 --mesh.fsdp 8 --mesh.tp 2 ("))
       << refusal;
   EXPECT_TRUE(contains(refusal, "--model.preset ")) << refusal;
 }
@@ -77,6 +79,28 @@ TEST(MemoryFit, ActivationsShrinkByCheckpointingAndMicroBatches) {
 TEST(MemoryFit, TheCapacityOfARankIsALimitToo) {
   const std::string refusal = memory_refusal(of_preset("1b"), 1, {.host_nbytes = 900 * kGiB, .rank_nbytes = kGiB});
   EXPECT_TRUE(contains(refusal, " per rank exceeds TESSERA_HOST_CAPACITY, 1 GiB; ")) << refusal;
+}
+
+TEST(MemoryFit, TheAddressSpaceOfARankIsALimitToo) {
+  const std::string refusal = memory_refusal(of_preset("1b"), 1, {.host_nbytes = 900 * kGiB, .address_nbytes = kGiB});
+  EXPECT_TRUE(contains(refusal, " per rank exceeds 1 GiB of address space that the process has left (ulimit -v); "))
+      << refusal;
+}
+
+TEST(MemoryFit, CheckpointsAreWrittenFromACopy) {
+  const Config config = of_preset("124m");
+  Config without = config;
+  without.checkpoint.every = 0;
+  Config resolved_one = resolved(config, 1);
+  std::int64_t state = 0;
+  for (const OwnedBytes& each : predicted_memory(resolved_one, Plan::create(resolved_one, 1)))
+    state += each.owner == "parameters" || each.owner == "optimizer" ? each.nbytes : 0;
+  EXPECT_GT(state, 0);
+  EXPECT_EQ(predicted_peak(config, 1) - predicted_peak(without, 1), state);
+  const std::int64_t tight = predicted_peak(config, 1) - 1;
+  EXPECT_NE(memory_refusal(config, 1, {.host_nbytes = tight}), "");
+  EXPECT_EQ(memory_refusal(without, 1, {.host_nbytes = tight}), "");
+  EXPECT_EQ(memory_refusal(config, 1, {.rank_nbytes = tight}), "") << "the copy is none of the device's memory";
 }
 
 class FreeHostMemory : public ::testing::Test {

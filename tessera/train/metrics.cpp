@@ -36,7 +36,9 @@ void LineFile::sync() {
   const int error = errno;
   TESSERA_CHECK_AS(IoError, synced == 0 || error == EINVAL || error == ENOTSUP, "syncing '", path_.string(),
                    "': ", std::strerror(error));
-  if (!std::exchange(is_named_, true)) sync_directory(path_.parent_path().string());
+  if (is_named_) return;
+  sync_directory(path_.parent_path().string());
+  is_named_ = true;
 }
 
 // What was appended last ends where this descriptor stands.

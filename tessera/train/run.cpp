@@ -124,8 +124,9 @@ Data agreed_data(const Config& config) {
     if (data.held_out)
       check_vocabulary(*data.held_out, config, config.data.held_out.empty() ? "data.files" : "data.held_out");
     data.digest = detail::data_digest(*data.training, sequence);
-    check.facts = detail::data_facts("data.files", config.data.files, *data.training, sequence);
-    if (data.held_out) {
+    const bool has_others = current_place().world_size > 1;  // the digests of facts read much
+    if (has_others) check.facts = detail::data_facts("data.files", config.data.files, *data.training, sequence);
+    if (has_others && data.held_out) {
       const bool is_named = !config.data.held_out.empty();
       const std::vector<detail::Fact> more =
           detail::data_facts(is_named ? "data.held_out" : "the held-out share of data.files",
@@ -158,9 +159,11 @@ void keep(const BadStep& step, const std::string& directory, int rank) {
   }
 }
 
-// That it could not be written is told, and the exit code tells of it; what the run did stays.
-void write_summary(Summary& summary, Progress* progress = nullptr) {
+// That it could not be written is told, and the exit code tells of it; what the run did stays. A directory that was put
+// in the place of the locked one gets nothing.
+void write_summary(Summary& summary, const RunDirectoryLock* lock = nullptr, Progress* progress = nullptr) {
   try {
+    if (lock != nullptr) lock->check_in_place();
     write_file(summary.directory + "/summary.json", to_json(summary), FileKind::kRun);
   } catch (const IoError& error) {
     log::error("the summary of the run could not be written: ", error.message());
@@ -247,7 +250,7 @@ void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const 
     summary.end = RunEnd::kFailed;
     summary.reason = error.message();
     summary.ranks = {numbers_of(tally, trainer, summary, rank)};
-    if (!detail::may_shrink(summary.config, error) && ranks.is_first_to_fail()) write_summary(summary);
+    if (!detail::may_shrink(summary.config, error) && ranks.is_first_to_fail()) write_summary(summary, lock);
     throw;
   }
 }
@@ -265,10 +268,10 @@ std::function<void(const std::string&)> say_on(Progress& progress) {
 }
 
 // The last words of a run that took its steps, as far as it came.
-void conclude(const detail::RunRanks& ranks, Progress& progress, Summary& summary) {
+void conclude(const detail::RunRanks& ranks, const RunDirectoryLock* lock, Progress& progress, Summary& summary) {
   if (ranks.rank() == 0 || summary.unsaved) summary.last_checkpoint = last_checkpoint(summary);
   note_unsaved(summary);
-  if (ranks.rank() == 0) write_summary(summary, &progress);
+  if (ranks.rank() == 0) write_summary(summary, lock, &progress);
   ranks.note_written();
   progress.say(short_text(summary));
 }
@@ -336,7 +339,7 @@ void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summ
     take_steps(trainer, held_out, ranks, start.lock.get(), progress, between, summary, tally);
   }
   summary.ranks = ranks.collect(numbers_of(tally, trainer, summary, ranks.rank()));
-  conclude(ranks, progress, summary);
+  conclude(ranks, start.lock.get(), progress, summary);
   if (config.run.sample > 0 && summary.end == RunEnd::kDone)
     say_sample(trainer, config, training.tokenizer(), progress);
   ranks.finish();

@@ -17,6 +17,7 @@
 #include "tessera/shard/gradients.h"
 #include "tessera/shard/redistribute.h"
 #include "tessera/shard/scopes.h"
+#include "tessera/train/detail/replica_check.h"
 #include "tessera/train/flops.h"
 #include "tessera/train/model.h"
 #include "tessera/train/optimizer.h"
@@ -174,6 +175,30 @@ TESSERA_BENCH(host_cost) {
                    .ours = [&]() -> double { return host_cost(config, 1).per_redistribution; },
                    .reference_name = "the thread that asks alone",
                    .must = 3});
+}
+
+// Milliseconds of a check of all replicas, as a rank of dp 2 sees it.
+double replica_check_time(const Config& config) {
+  constexpr int kChecks = 10;
+  double milliseconds = 0;
+  simulate(2, [&] {
+    ops::detail::set_thread_budget(1);
+    const Trainer trainer(config, testing::synthetic_samples(config));
+    detail::check_replicas(trainer.model().parameters(), 0);
+    const auto start = Clock::now();
+    for (int i = 0; i < kChecks; ++i) detail::check_replicas(trainer.model().parameters(), i);
+    const std::chrono::duration<double, std::milli> spent = Clock::now() - start;
+    if (current_place().rank == Rank(0)) milliseconds = spent.count() / kChecks;
+  });
+  return milliseconds;
+}
+
+TESSERA_BENCH(replicas) {
+  const Config config = on_mesh(testing::bench_config(context.is_brief()), 2, 1, 1);
+  context.measure({.name = "check_replicas_dp2",
+                   .unit = "ms",
+                   .ours = [&]() -> double { return replica_check_time(config); },
+                   .reference_name = "one in 1000 steps by default"});
 }
 
 double nbytes_of(const std::vector<OwnedBytes>& bytes, const char* owner) {

@@ -30,6 +30,7 @@ TEST_P(DrillOf, FindsTheCulpritAndNobodyElse) {
     const Drilled drilled = run_drill(fault, GetParam().form);
     EXPECT_EQ(drilled.wrong, "") << drilled.said;
     EXPECT_EQ(drilled.innocents, 0);
+    EXPECT_FALSE(drilled.has_changed) << drilled.said;
     EXPECT_EQ(drilled.files, fault.ranks);
     EXPECT_EQ(drilled.readable, drilled.files) << drilled.said;
     return;
@@ -74,9 +75,11 @@ TEST(Drill, DISABLED_LeavesDumpsForAnalyzers) {
 TEST(Drill, DISABLED_WholeTable) {
   const DrillTally tally = run_drills(all_drill_faults(), [](const Drilled& drilled) {
     if (!drilled.wrong.empty()) std::printf("%s: %s\n", drilled.name.c_str(), drilled.wrong.c_str());
+    if (drilled.has_changed) std::printf("%s: %s\n", drilled.name.c_str(), drilled.said.c_str());
   });
   EXPECT_GE(tally.right * 100, tally.drills * 95) << tally.right << " of " << tally.drills << " are right";
   EXPECT_EQ(tally.innocents, 0);
+  EXPECT_EQ(tally.changed, 0);
   EXPECT_EQ(tally.readable, tally.files);
 }
 

@@ -13,6 +13,7 @@
 #include "tessera/base/log.h"
 #include "tessera/base/mutant.h"
 #include "tessera/base/regular_file.h"
+#include "tessera/base/run_directory.h"
 #include "tessera/record/explain.h"
 #include "tessera/record/read_run.h"
 #include "tessera/watch/detail/told_report.h"
@@ -83,7 +84,7 @@ detail::ToldReport detail::make_report(const record::Evidence& evidence, const s
   const record::Explanation found = record::explain(evidence);
   ToldReport told{.text = record::to_text(evidence, found)};
   if (!words.empty()) told.text += "told by a rank: " + words + "\n";
-  if (!run_dir.empty()) {
+  if (!run_dir.empty() && !is_lost_run_directory(run_dir)) {
     std::string data = record::to_json(evidence, found);
     auto json = nlohmann::ordered_json::parse(data, nullptr, /*allow_exceptions=*/false);
     if (!words.empty() && json.is_object()) {
@@ -102,6 +103,7 @@ detail::ToldReport detail::make_report(const record::Evidence& evidence, const s
 }
 
 void detail::write_heard_report(const std::string& run_dir, const ToldReport& told, const std::string& where) {
+  if (is_lost_run_directory(run_dir)) return;
   const nlohmann::ordered_json json = {{"verdict", {{"fault", told.report.fault}, {"sentence", told.report.sentence}}},
                                        {"whole", where}};
   write_file(run_dir + kText, told.text + (where.empty() ? "" : "the whole report: " + where + "\n"), FileKind::kRun);
@@ -110,6 +112,7 @@ void detail::write_heard_report(const std::string& run_dir, const ToldReport& to
 }
 
 bool claim_report(const std::string& run_dir, ReportTime since) {
+  if (is_lost_run_directory(run_dir)) return true;  // the report is told, and not written
   const std::string path = run_dir + kClaim;
   if (!is_there(path, since)) ::unlink(path.c_str());  // of a run before, if there is one
   const int claim = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

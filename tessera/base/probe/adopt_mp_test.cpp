@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/error.h"
 #include "tessera/base/probe/orphans.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/base/probe/recorder.h"
@@ -103,6 +104,63 @@ TEST_F(Adopt, TheNextStartInTheRunDirectoryDoesIt) {
   EXPECT_EQ(in(memory).size(), 0U);
   EXPECT_EQ(in(run).size(), 2U);
   for (const auto& entry : in(run)) EXPECT_FALSE(entry.is_symlink()) << entry.path();
+}
+
+TEST_F(Adopt, AStartInAnotherRunDirectoryDoesIt) {
+  kill_one();
+  { const Recorder recorder({.run_dir = base + "/other"}, options()); }
+  expect_adopted(1, run);
+  EXPECT_EQ(in(base + "/other").size(), 1U);
+}
+
+TEST_F(Adopt, ManyStartsAtOnceLeaveWholeRecords) {
+  constexpr int kKilled = 4;
+  for (int i = 0; i < kKilled; ++i) kill_one();
+  std::vector<pid_t> starts;
+  for (int i = 0; i < 8; ++i) {
+    starts.push_back(::fork());
+    if (starts.back() != 0) continue;
+    { const Recorder recorder({.rank = Rank{i}, .world_size = 8, .run_dir = base + "/other"}, options()); }
+    ::_exit(0);
+  }
+  for (const pid_t start : starts) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(start, &status, 0), start);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(in(memory).size(), 0U);
+  ASSERT_EQ(in(run).size(), std::size_t{kKilled});
+  for (const auto& entry : in(run)) {
+    EXPECT_FALSE(entry.is_symlink()) << entry.path();
+    EXPECT_EQ(RecordFile::open(entry.path().string()).records().size(), 1U) << entry.path();
+  }
+}
+
+TEST_F(Adopt, ARunDirectoryThatWasReplacedGetsNoCopy) {
+  {
+    Recorder recorder({.run_dir = run}, options());
+    fs::rename(run, base + "/renamed");
+    fs::create_directory(run);
+    EXPECT_THROW(recorder.save_failure("for a reason"), IoError);
+  }
+  EXPECT_EQ(in(run).size(), 0U);
+  EXPECT_EQ(in(memory).size(), 1U) << "the record stays";
+}
+
+// Nobody can plant a link that a copy goes through: its temporary file is new, and the copy replaces what is there.
+TEST_F(Adopt, PlantedLinksAreNotFollowed) {
+  kill_one();
+  const std::string link = in(run).at(0).path().string();
+  std::ofstream(base + "/victim") << "old";
+  for (int serial = 0; serial < 64; ++serial)
+    fs::create_symlink(base + "/victim",
+                       link + "." + std::to_string(::getpid()) + "." + std::to_string(serial) + ".part");
+  for (int i = 0; i < 64 && fs::is_symlink(link); ++i) (void)adopt_records(run);
+  EXPECT_FALSE(fs::is_symlink(link));
+  std::ifstream victim(base + "/victim");
+  std::string text;
+  victim >> text;
+  EXPECT_EQ(text, "old");
 }
 
 TEST_F(Adopt, LeavesARunningProcessAndOtherLinksAlone) {

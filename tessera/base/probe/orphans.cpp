@@ -1,6 +1,7 @@
 #include "tessera/base/probe/orphans.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,6 +67,12 @@ class OpenRecord {
   [[nodiscard]] std::uint64_t nbytes() const { return static_cast<std::uint64_t>(info_.st_size); }
   [[nodiscard]] std::string run_path() const {
     return has_header_ ? std::string(header_.run_path, ::strnlen(header_.run_path, sizeof header_.run_path)) : "";
+  }
+  // True if another process is moving the file, or has moved it. Otherwise it is ours to move until this is destroyed.
+  [[nodiscard]] bool is_being_moved() const {
+    struct ::stat now = {};
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return true;
+    return ::fstat(descriptor_, &now) != 0 || now.st_nlink == 0;
   }
   // True if both are records that the same recorder wrote.
   [[nodiscard]] bool is_copy_of(const OpenRecord& other) const {
@@ -141,6 +148,23 @@ AdoptedRecords adopt_records(const std::string& run_dir) {
     const bool is_there = std::filesystem::equivalent(run_path.parent_path(), run_dir, error) && !error;
     if (is_there && record.is_ours() && is_wanted(found.path, record))
       add_moved(adopted, found.path, record, run_path.string());
+  }
+  return adopted;
+}
+
+// Every rank does this when it starts: only orphans are opened, and of several ranks one copies.
+AdoptedRecords adopt_orphans(const std::string& directory) {
+  AdoptedRecords adopted;
+  const auto self = detail::this_process();
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(directory.empty() ? kDefaultDirectory : directory, error)) {
+    const auto writer = parse_name(entry.path().filename().string());
+    if (!writer || liveness_of(writer->first, self) != Liveness::kOrphan) continue;
+    const std::string path = entry.path().string();
+    const OpenRecord record(path);
+    if (!record.is_ours() || record.is_being_moved() || !is_wanted(path, record)) continue;
+    add_moved(adopted, path, record, record.run_path());
   }
   return adopted;
 }

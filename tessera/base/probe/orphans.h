@@ -45,6 +45,10 @@ TESSERA_API AdoptedRecords adopt_records(const std::string& run_dir);
 /// Moves only the records that a link in `run_dir` names. Also finds them after the directory was renamed.
 TESSERA_API AdoptedRecords adopt_links(const std::string& run_dir);
 
+/// Moves the records of ended processes of this user in `directory` (empty: /dev/shm) into the run directories that
+/// want them, whichever these are. A record that another process is moving is left to it.
+TESSERA_API AdoptedRecords adopt_orphans(const std::string& directory = {});
+
 /// Result of remove_orphans().
 struct RemovedOrphans {
   std::vector<FoundRecord> removed = {};   ///< these are gone

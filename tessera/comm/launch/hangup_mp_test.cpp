@@ -125,6 +125,21 @@ TEST_F(Hangup, WithoutAReaderRanksThatDoNotStopAreKilled) {
   EXPECT_EQ(rank.at("signals").at(1).at("reason"), "grace_expired") << rank;
 }
 
+// A terminal that closes may be noticed before its SIGHUP arrives. HUP alone gives ranks all the time they need.
+TEST_F(Hangup, ThatComesAfterTheReaderLeftTakesBackTheKill) {
+  LaunchOptions options = script(
+      "trap 'kill -HUP $PPID' TERM; trap 'touch hup' HUP; touch up; until test -e hup; do sleep 0.01; done; sleep 1.2; "
+      "exit 0");
+  options.grace = 50ms;  // killed after 1 s
+  const pid_t launcher = start(options, SIG_DFL);
+  wait_for("up");
+  reader.reset();
+  EXPECT_EQ(end_of(launcher), 128 + SIGPIPE);
+  const nlohmann::json rank = record().at("starts").at(0).at("ranks").at(0);
+  EXPECT_EQ(rank.at("exit_code"), 0) << rank;
+  EXPECT_EQ(rank.at("signal"), 0) << rank;
+}
+
 TEST_F(Hangup, WithoutAReaderARunThatIgnoresHangupsGoesOn) {
   const pid_t launcher = start(script("touch up; until test -e go; do echo line; sleep 0.01; done; exit 3"), SIG_IGN);
   wait_for("up");

@@ -307,7 +307,11 @@ void Launcher::take_signals() {
       sent.reason = SignalReason::kReceivedAgain;
       sent.text += "; it had been asked to stop before";
     }
-    if (signal->is_stop) is_stopping_ = true;
+    if (signal->is_stop) {
+      is_stopping_ = true;
+      // Who asks decides how long the ranks may take; the time that they have without a reader ends nothing then.
+      if (is_output_broken_) kill_at_.reset();
+    }
     signal_all(sent);
   }
 }
@@ -378,7 +382,7 @@ void Launcher::stop_when_told() {
 }
 
 void Launcher::find_verdict() {
-  if (!verdict_.empty() || !options_.verdict) return;
+  if (!verdict_.empty() || !options_.verdict || !record_.lost_directory().empty()) return;
   verdict_ = options_.verdict(record_.directory());
 }
 

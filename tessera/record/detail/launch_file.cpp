@@ -1,5 +1,8 @@
 #include "tessera/record/detail/launch_file.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
@@ -64,6 +67,16 @@ std::optional<LaunchedEnd> end_of(const Json& rank) {
                      .sent_for = sent_for(rank, code, signal)};
 }
 
+bool is_gone(std::int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
+
+// A launcher that ends writes its exit code. One of another machine cannot be looked for.
+bool has_died(const Json& json) {
+  const std::int64_t pid = integer_at(json, "launcher_pid");
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  return find(json, "exit_code") == nullptr && pid > 0 && text_at(json, "host") == host && is_gone(pid);
+}
+
 LaunchFile read_json(const Json& json) {
   LaunchFile launch;
   launch.host = text_at(json, "host");
@@ -76,11 +89,15 @@ LaunchFile read_json(const Json& json) {
   launch.started_ns = time_at(last, "time");
   const Json* list = find(last, "ranks");
   if (list == nullptr || !list->is_array()) return launch;
+  const bool is_launcher_dead = has_died(json);
   for (const Json& rank : *list) {
     const std::int64_t number = integer_at(rank, "rank", -1);
     const std::int64_t pid = integer_at(rank, "pid", -1);
     if (number < 0 || number >= launch.ranks || pid < 0) continue;
-    launch.by_rank[static_cast<int>(number)] = {.pid = static_cast<std::uint64_t>(pid), .end = end_of(rank)};
+    LaunchedRank& launched = launch.by_rank[static_cast<int>(number)];
+    launched = {.pid = static_cast<std::uint64_t>(pid), .end = end_of(rank)};
+    if (!launched.end && is_launcher_dead && is_gone(pid))
+      launched.end = {.signal = SIGKILL, .words = "was killed", .sent_for = "the launcher died", .is_assumed = true};
   }
   return launch;
 }

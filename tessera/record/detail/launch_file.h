@@ -17,6 +17,7 @@ struct LaunchedEnd {
   std::string words = {};     ///< "was killed by signal 9 (Killed)"
   std::int64_t time_ns = 0;   ///< since 1970, to a second; 0: not known
   std::string sent_for = {};  ///< reason for which the launcher sent the signal that ended it; empty: it did not
+  bool is_assumed = false;    ///< the launcher died first, and the kernel then kills its ranks
 };
 /// A rank of the last start.
 struct LaunchedRank {

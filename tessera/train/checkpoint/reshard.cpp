@@ -188,12 +188,13 @@ CheckpointInfo reshard_checkpoint(const CheckpointInfo& from, const Mesh& mesh,
   const std::filesystem::path aside = detail::partial_of(directory, index.step);
   TESSERA_CHECK(!std::filesystem::exists(aside), "reshard: '", aside.string(),
                 "' is being written, or was left by a writer that died; remove it if so");
+  detail::make_directory(directory);
   detail::make_partial(directory, index.step);
   try {
     NewCheckpoint made(index, aside);
     for (std::size_t t = 0; t < index.tensors.size(); ++t) made.write(t, tensors.read(t));
     index.files = made.finish();
-    write_file((aside / detail::kIndexName).string(), detail::write_index(index));
+    write_file((aside / detail::kIndexName).string(), detail::write_index(index), FileKind::kRun);
     detail::put_in_place(directory, index.step);
   } catch (...) {
     std::error_code none;

@@ -192,7 +192,7 @@ struct CheckpointWriter::State {
       index.files.push_back({said["nbytes"], said["header_nbytes"], said["header_xxh3"]});
     }
     const std::filesystem::path aside = detail::partial_of(options.directory, now.step);
-    write_file((aside / detail::kIndexName).string(), detail::write_index(index));
+    write_file((aside / detail::kIndexName).string(), detail::write_index(index), FileKind::kRun);
     detail::put_in_place(options.directory, now.step);
     detail::keep_last(options.directory, now.step, options.keep);
   }

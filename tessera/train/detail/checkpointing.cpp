@@ -35,7 +35,7 @@ Asked Checkpointing::asked() {
   return own;
 }
 
-bool Checkpointing::after(std::int64_t step) {
+bool Checkpointing::after(std::int64_t step, const std::function<void()>& sync_lines) {
   const std::string written = profile_.after(step, step == summary_.config.train.steps);
   if (!written.empty()) progress_.say(written + "\n");
   const Asked agreed = agreement_.exchange(asked());
@@ -43,10 +43,10 @@ bool Checkpointing::after(std::int64_t step) {
   const std::int64_t every = summary_.config.checkpoint.every;
   const bool is_last = step == summary_.config.train.steps;
   is_interrupted_ = agreed.stop && !is_last;
-  if (is_interrupted_ || (every > 0 && is_last)) {
-    save_at_end(step);
-  } else if (every > 0 && step % every == 0) {
-    save(step);
+  const bool is_at_end = is_interrupted_ || (every > 0 && is_last);
+  if (is_at_end || (every > 0 && step % every == 0)) {
+    sync_lines();
+    is_at_end ? save_at_end(step) : save(step);
   }
   tell_errors();
   return !is_interrupted_;

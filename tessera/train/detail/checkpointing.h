@@ -28,7 +28,7 @@ class Checkpointing final : public BetweenSteps {
   /// Of a run whose state is in these; `data_digest` goes into its checkpoints.
   Checkpointing(const Trainer& trainer, Summary& summary, Progress& progress, std::string data_digest);
   void before(std::int64_t step) override;
-  bool after(std::int64_t step) override;
+  bool after(std::int64_t step, const std::function<void()>& sync_lines) override;
   /// Waits for what is being written; of a run that was taken to its end.
   void finish();
   /// Gives up what is being written: other ranks may be gone.

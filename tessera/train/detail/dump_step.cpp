@@ -34,7 +34,7 @@ std::string write_step(const std::string& directory, int rank, const Trainer& tr
     tensors.push_back({name, tensor.local()});
   }
   std::string path = (folder / ("rank-" + std::to_string(rank) + ".safetensors")).string();
-  tensor::write_safetensors(path, tensors, texts);
+  tensor::write_safetensors(path, tensors, texts, FileKind::kRun);
   return path;
 }
 

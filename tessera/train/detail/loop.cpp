@@ -24,12 +24,6 @@ bool is_due(const Config& config, std::int64_t step) {
   return step == config.train.steps || (config.eval.every > 0 && step % config.eval.every == 0);
 }
 
-// A run that resumes from the checkpoint of a step keeps the lines up to that step.
-bool is_checkpointed(const Config& config, std::int64_t step) {
-  const std::int64_t every = config.checkpoint.every;
-  return every > 0 && (step % every == 0 || step == config.train.steps);
-}
-
 // What the run tells of each step: a line of metrics.jsonl, and on rank 0 a row of the loss curve. That some could not
 // be written is in the summary when this goes.
 class StepLines {
@@ -101,8 +95,7 @@ void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Su
     lines.add_to_curve(report, held_out);
     if (held_out) progress.evaluated(report.step, *held_out);
     progress.step(report, total_of(memory));
-    if (is_checkpointed(config, report.step)) lines.sync();
-    if (options.between != nullptr && !options.between->after(report.step)) break;
+    if (options.between != nullptr && !options.between->after(report.step, [&] { lines.sync(); })) break;
   }
   lines.sync();
 }

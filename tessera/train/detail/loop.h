@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "tessera/base/run_directory.h"
@@ -29,8 +30,9 @@ class BetweenSteps {
   virtual ~BetweenSteps() = default;
   /// Before this step.
   virtual void before(std::int64_t step) = 0;
-  /// After this step, which was told and evaluated. False: the run ends here.
-  virtual bool after(std::int64_t step) = 0;
+  /// After this step, which was told and evaluated. Calls `sync_lines` before it saves a checkpoint: a run that resumes
+  /// from the checkpoint keeps the lines up to its step. False: the run ends here.
+  virtual bool after(std::int64_t step, const std::function<void()>& sync_lines) = 0;
 };
 
 /// Where and how the loop runs.

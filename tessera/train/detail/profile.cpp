@@ -68,7 +68,8 @@ std::string Profile::write() const {
   const probe::RecordFile file = probe::RecordFile::open(record);
   write_trace(file, begin_ticks_, rank + ".trace.json");
   const auto snapshots = memory::read_history(file, nullptr);
-  memory::write_torch_snapshot_file(rank + ".memory.pickle", snapshots, memory::TorchFormat::kPickle);
+  memory::write_torch_snapshot_file(rank + ".memory.pickle", snapshots, memory::TorchFormat::kPickle, {},
+                                    FileKind::kRun);
   return folder;
 }
 

@@ -12,10 +12,11 @@
 #include "tessera/base/version.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/device/device.h"
+#include "tessera/ops/detail/instruction_set.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/tensor/tensor.h"
+#include "tessera/train/checkpoint/detail/hash.h"
 #include "tessera/train/detail/digest.h"
-#include "tessera/train/detail/resume.h"
 
 namespace tessera::train::detail {
 namespace {
@@ -25,6 +26,8 @@ constexpr auto kPatience = std::chrono::minutes(10);
 constexpr std::size_t kMostShown = 4;
 // Environment variables that change the protocol between ranks; the others change neither protocol nor values.
 constexpr std::array<std::string_view, 2> kSharedVariables = {"TESSERA_COMM_CHECK", "TESSERA_ON_HANG"};
+// 64 MiB of tokens, 16 Ki samples of 1 Ki tokens: below a second to read.
+constexpr std::uint64_t kDigestedTokens = std::uint64_t{16} << 20;
 constexpr std::int64_t kHeader = 3;  // bytes of the text, and its digest in two numbers
 
 std::string joined(const std::vector<std::string>& values) {
@@ -174,12 +177,31 @@ std::string difference_in(const std::string& name, std::span<const std::vector<F
   return text;
 }
 
+// Version and build, without what may differ between copies of one build.
+std::string library_text() {
+  const BuildInfo build = build_info();
+  std::string text = tessera::detail::concat(build.version, ", ", build.compiler, ", ", build.build_type);
+  if (!build.sanitizers.empty()) text += tessera::detail::concat(", sanitizers ", build.sanitizers);
+  return text + (build.has_cuda ? ", with CUDA" : ", without CUDA");
+}
+
+// The digest of all tokens of an epoch, or of as many samples spread over the epoch as kDigestedTokens hold.
+std::string content_digest(const Samples& samples, std::int64_t sequence) {
+  Hasher hasher;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(sequence) + 1);
+  const std::uint64_t most = std::max<std::uint64_t>(kDigestedTokens / tokens.size(), 1);
+  const std::uint64_t count = std::min(most, samples.per_epoch());
+  for (std::uint64_t i = 0; i < count; ++i) {
+    samples.read(samples.per_epoch() / count * i + samples.per_epoch() % count * i / count, tokens);
+    hasher.add(std::as_bytes(std::span(tokens)));
+  }
+  return hasher.hex();
+}
+
 }  // namespace
 
 std::vector<Fact> start_facts(const Config& resolved) {
-  const BuildInfo build = build_info();
-  std::vector<Fact> facts{{"the library", std::string(build.version) + ", " + std::string(build.compiler) + ", " +
-                                              std::string(build.build_type)}};
+  std::vector<Fact> facts{{"the library", library_text()}, {"the instruction set", ops::detail::instruction_set()}};
   for (const env::Entry& entry : env::table()) {
     if (std::ranges::find(kSharedVariables, entry.name) != kSharedVariables.end())
       facts.push_back({entry.name, entry.value});
@@ -193,7 +215,7 @@ std::vector<Fact> start_facts(const Config& resolved) {
 std::vector<Fact> data_facts(const std::string& option, const std::vector<std::string>& files, const Samples& samples,
                              std::int64_t sequence) {
   return {{"the number of tokens in " + option, std::to_string(samples.tokens()), joined(files)},
-          {"the digest of " + option, data_digest(samples, sequence), joined(files)}};
+          {"the digest of " + option, content_digest(samples, sequence), joined(files)}};
 }
 
 std::string differing_facts(std::span<const std::vector<Fact>> by_rank) {

@@ -31,9 +31,11 @@ struct StartCheck {
   std::exception_ptr error = {};  ///< not null: this rank cannot start
 };
 
-/// Returns library, environment variables that ranks must share, and every option not marked Option::may_differ.
+/// Returns library, instruction set, environment variables that ranks must share, and every option not marked
+/// Option::may_differ.
 std::vector<Fact> start_facts(const Config& resolved);
-/// Returns the number of tokens and the digest of one part of the data. `option` names the part, `files` is its note.
+/// Returns the number of tokens and the digest of one part of the data: of all its tokens, or of samples spread over it
+/// if it has more than 16 Mi tokens. `option` names the part, `files` is its note.
 std::vector<Fact> data_facts(const std::string& option, const std::vector<std::string>& files, const Samples& samples,
                              std::int64_t sequence);
 

@@ -11,6 +11,7 @@
 
 #include "tessera/base/atomic_file.h"
 #include "tessera/base/detail/json_depth.h"
+#include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank.h"
@@ -320,6 +321,8 @@ RunStart RunRanks::open_directory(const Config& config, const Say& say) const {
   });
   if (rank_ == 0) return start;
   start = start_from(text);
+  // A launcher made its directory. If that is gone by now, the run must fail, and not write to another.
+  if (!env::run_dir_lock().empty() && start.directory == env::run_dir()) return start;
   try {
     make_run_directory(start.directory, access_of(config.run));  // on another machine it is another directory
   } catch (const IoError&) {

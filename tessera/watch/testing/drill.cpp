@@ -51,6 +51,8 @@ using namespace std::chrono_literals;
 
 constexpr nanoseconds kJoin = 60s;       // to find each other, on a machine that is busy
 constexpr nanoseconds kHung = 120s;      // what has not ended by then never would, however busy the machine is
+constexpr nanoseconds kNotice = 200ms;   // for others to tell, once a rank has failed
+constexpr nanoseconds kGrace = 100ms;    // from SIGTERM to SIGKILL
 constexpr nanoseconds kAfterwards = 4s;  // for ranks to end by themselves, once the report is there
 
 std::int64_t now_ns() { return Clock::now().time_since_epoch().count(); }
@@ -130,7 +132,7 @@ struct Child {
   pid_t process = -1;
   comm::detail::Descriptor handle;  // a pidfd
   bool has_ended = false;
-  bool was_killed = false;  // by the drill, as a launcher does
+  std::vector<int> sent = {};  // signals that the drill sent, as a launcher does
   comm::RankEnd end = {};
 };
 
@@ -161,12 +163,21 @@ bool wait_a_moment(std::vector<Child>& children) {
   return std::ranges::all_of(children, &Child::has_ended);
 }
 
+// As a launcher: when one has failed, the others have time to fail too; then they are asked to end, and killed.
 void end_all(std::vector<Child>& children) {
-  for (Child& child : children) {
-    if (child.has_ended) continue;
-    child.was_killed = true;
-    ::kill(child.process, SIGKILL);
-    collect(child);
+  const auto has_failed = [](const Child& child) { return child.has_ended && !child.end.is_good(); };
+  const auto patience = Clock::now() + kAfterwards;
+  while (!wait_a_moment(children) && std::ranges::none_of(children, has_failed) && Clock::now() < patience) continue;
+  const auto notice = Clock::now() + kNotice;
+  while (!wait_a_moment(children) && Clock::now() < notice) continue;
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    for (Child& child : children) {
+      if (child.has_ended) continue;
+      child.sent.push_back(signal);
+      ::kill(child.process, signal);
+    }
+    const auto until = Clock::now() + (signal == SIGTERM ? kGrace : kHung);
+    while (!wait_a_moment(children) && Clock::now() < until) continue;
   }
 }
 
@@ -177,10 +188,32 @@ std::string text_of_time(std::time_t time) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-// Leaves what a launcher leaves that started these ranks and killed those that had not ended.
+// The signals that a launcher writes down: for the first rank that failed, else because somebody ended the run.
+nlohmann::json signals_of(const Child& child, const std::string& now, const std::optional<std::string>& failure) {
+  nlohmann::json signals = nlohmann::json::array();
+  const std::string why = failure.value_or("the launcher received SIGTERM");
+  for (const int number : child.sent) {
+    const bool is_kill = number == SIGKILL;
+    signals.push_back({{"signal", number},
+                       {"name", is_kill ? "SIGKILL" : "SIGTERM"},
+                       {"time", now},
+                       {"reason", is_kill   ? "grace_expired"
+                                  : failure ? "rank_failed"
+                                            : "received"},
+                       {"text", is_kill ? "it did not end within 100ms of SIGTERM (" + why + ")" : why}});
+  }
+  return signals;
+}
+
+// Leaves what a launcher leaves that started these ranks and ended those that had not ended.
 void write_launch_file(const Place& place, const std::vector<Child>& children, std::time_t began) {
   using Json = nlohmann::json;
   const std::string now = text_of_time(std::time(nullptr));
+  std::optional<std::string> failure;
+  for (std::size_t i = 0; i < children.size() && !failure; ++i) {
+    if (children[i].sent.empty() && !children[i].end.is_good())
+      failure = tessera::detail::concat("rank ", i, " ", comm::to_string(children[i].end));
+  }
   Json ranks = Json::array();
   for (std::size_t i = 0; i < children.size(); ++i) {
     const Child& child = children[i];
@@ -190,8 +223,7 @@ void write_launch_file(const Place& place, const std::vector<Child>& children, s
                  {"exit_code", child.end.exit_code},
                  {"signal", child.end.signal},
                  {"time", now}};
-    if (child.was_killed)
-      rank["signals"] = {{{"signal", SIGKILL}, {"reason", "grace_expired"}, {"text", "the drill is over"}}};
+    if (!child.sent.empty()) rank["signals"] = signals_of(child, now, failure);
     ranks.push_back(std::move(rank));
   }
   const Json json = {{"ranks", children.size()},
@@ -289,21 +321,17 @@ std::string lacks(const Expected& expected, const Verdict& verdict) {
   return "";
 }
 
-// When all ranks are gone, the run is explained as it was while they hung. Where a fault may be told in two ways, a
-// rank that moved on meanwhile may turn one into the other.
-void compare_after_the_end(const Place& place, const std::vector<Expected>& expected, Drilled& drilled) {
+// When all ranks are gone, the run is explained as it was while they hung.
+void compare_after_the_end(const Place& place, bool has_late_rank, Drilled& drilled) {
   const record::Explanation found = record::explain(record::read_run(place.run_dir()));
   if (drilled.verdicts.empty()) return;
   const Verdict& live = drilled.verdicts.front();
-  const bool is_same_kind =
-      found.verdict.fault == live.fault || std::ranges::any_of(expected, [&](const Expected& one) {
-        const auto has = [&](Fault fault) { return std::ranges::find(one.faults, fault) != one.faults.end(); };
-        return has(found.verdict.fault) && has(live.fault);
-      });
-  if (is_same_kind && found.verdict.culprits == live.culprits) return;
-  drilled.wrong += tessera::detail::concat("after the end: ", to_string(found.verdict.fault), " of ",
-                                           text_of(found.verdict.culprits), ": ", found.verdict.sentence,
-                                           "; before: ", live.sentence, "; ");
+  const bool is_late = has_late_rank && live.fault == Fault::kAbsent && found.verdict.fault == Fault::kSlow;
+  drilled.has_changed = (found.verdict.fault != live.fault && !is_late) || found.verdict.culprits != live.culprits;
+  if (!drilled.has_changed) return;
+  drilled.said += tessera::detail::concat("after the end: ", to_string(found.verdict.fault), " of ",
+                                          text_of(found.verdict.culprits), ": ", found.verdict.sentence,
+                                          "; before: ", live.sentence, "\n");
 }
 
 }  // namespace
@@ -445,7 +473,7 @@ Drilled run_drill(const DrillFault& fault, DrillForm form, std::uint64_t seed,
   judge(fault.expected, drilled);
   if (form == DrillForm::kProcesses && !fault.is_looked_at) {
     write_launch_file(place, children, began);
-    compare_after_the_end(place, fault.expected, drilled);
+    compare_after_the_end(place, fault.has_late_rank, drilled);
   }
   return drilled;
 }
@@ -459,6 +487,7 @@ DrillTally run_drills(const std::vector<DrillFault>& faults, const std::function
       ++tally.drills;
       tally.right += drilled.wrong.empty() ? 1 : 0;
       tally.innocents += drilled.innocents;
+      tally.changed += drilled.has_changed ? 1 : 0;
       tally.files += drilled.files;
       tally.readable += drilled.readable;
       tally.slowest_seconds = std::max(tally.slowest_seconds, drilled.seconds);

@@ -100,6 +100,7 @@ struct DrillFault {
   std::vector<DrillForm> forms = {DrillForm::kProcesses};       ///< in which it makes sense
   bool is_looked_at = false;          ///< the drill looks once all are ready, not the watchdog
   bool is_told_at_the_end = false;    ///< the verdict is that of all that the ranks left
+  bool has_late_rank = false;         ///< the culprit comes after the verdict: it was absent, and is slow at the end
   std::string record_bytes = "1MiB";  ///< of each rank's record
 };
 
@@ -118,6 +119,7 @@ struct Drilled {
   std::vector<record::Verdict> verdicts = {};  ///< the first is the report's, the others are those beside it
   std::string wrong = {};                      ///< what differs from what must be; empty: it is right
   int innocents = 0;                           ///< ranks that were blamed for nothing
+  bool has_changed = false;                    ///< when all ranks are gone, the verdict is another
   double seconds = 0;                          ///< from the deadline, or from what went wrong, to the verdict
   int files = 0;                               ///< record files there were
   int readable = 0;                            ///< of them
@@ -132,6 +134,7 @@ struct DrillTally {
   int drills = 0;              ///< that were run
   int right = 0;               ///< of them
   int innocents = 0;           ///< ranks that were blamed for nothing
+  int changed = 0;             ///< drills of which the verdict is another when all ranks are gone
   int files = 0;               ///< record files
   int readable = 0;            ///< of them
   double slowest_seconds = 0;  ///< until a verdict

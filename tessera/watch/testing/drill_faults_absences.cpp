@@ -228,6 +228,7 @@ std::vector<DrillFault> faults_of_absences() {
       {.faults = {Fault::kAbsent}, .culprits = {5}, .group = "high", .words = {"evaluate"}});
   add("stuck before a subgroup", 4, stuck_before_a_subgroup, {.faults = {Fault::kAbsent}, .culprits = {2}});
   add("late once", 4, late, {.faults = {Fault::kAbsent, Fault::kSlow}, .culprits = {2}});
+  faults.back().has_late_rank = true;
   add("stuck in a replay", 4, stuck_in_a_replay,
       {.faults = {Fault::kStream, Fault::kAbsent}, .culprits = {3}, .words = {"replay"}});
   add("a replay does not come", 4, a_replay_does_not_come, {.faults = {Fault::kAbsent}, .culprits = {1}});

@@ -158,6 +158,8 @@ bool RecordStore::link_from(const std::string& run_dir, std::string& status) {
     return give_up(error.message());
   }
   for (const std::string& problem : adopt_links(run_dir).problems) status += "; " + problem;
+  const std::string own_directory = std::filesystem::path(path_).parent_path().string();
+  for (const std::string& problem : adopt_orphans(own_directory).problems) status += "; " + problem;
   FileHeader& own = header();
   const std::string name = concat("rank-", own.rank, ".", static_cast<const char*>(own.hostname), ".", own.pid, ".",
                                   path_.substr(path_.rfind('-') + 1));
@@ -174,10 +176,16 @@ bool RecordStore::link_from(const std::string& run_dir, std::string& status) {
     return give_up(std::strerror(reason));
   }
   run_path_ = link;
+  ::stat(run_dir.c_str(), &run_dir_);
   return true;
 }
 
 void RecordStore::copy_to_run_dir() {
+  const std::string run_dir = std::filesystem::path(run_path_).parent_path().string();
+  struct ::stat now = {};
+  const bool is_there = ::stat(run_dir.c_str(), &now) == 0;
+  TESSERA_CHECK_AS(IoError, !is_there || (now.st_dev == run_dir_.st_dev && now.st_ino == run_dir_.st_ino),
+                   "record file: the run directory '", run_dir, "' was replaced; ", path_, " stays where it is");
   const int error = copy_record(fd_, nbytes_, run_path_);
   TESSERA_CHECK_AS(IoError, error == 0, "record file: copying ", path_, " to ", run_path_, ": ", std::strerror(error),
                    "; the original stays where it is");

@@ -3,6 +3,8 @@
 // copied there or removed at the end. Knows nothing of what the sections hold beyond where they lie.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -39,9 +41,11 @@ class RecordStore {
 
   /// From here on the file is a record file.
   void publish();
-  /// Puts a link to the file into `run_dir`; false and a word in `status` when that fails.
+  /// Puts a link to the file into `run_dir`; false and a word in `status` when that fails. Before, moves the records of
+  /// killed processes into their run directories.
   bool link_from(const std::string& run_dir, std::string& status);
-  /// Replaces the link by a copy of the file as it is now, written aside and renamed. Throws IoError.
+  /// Replaces the link by a copy of the file as it is now, written aside and renamed. Throws IoError; also if the run
+  /// directory was replaced by another.
   void copy_to_run_dir();
   [[nodiscard]] const std::string& run_path() const { return run_path_; }
   void remove();
@@ -52,7 +56,8 @@ class RecordStore {
   std::uint64_t nbytes_ = 0;
   int fd_ = -1;
   std::string path_;
-  std::string run_path_;  // the link, later the copy; empty: no run directory
+  std::string run_path_;        // the link, later the copy; empty: no run directory
+  struct ::stat run_dir_ = {};  // of the run directory when the link was made
 };
 
 }  // namespace tessera::probe::detail

@@ -12,6 +12,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/run_directory.h"
 #include "tessera/base/sync_directory.h"
 #include "tessera/train/checkpoint/detail/index.h"
 #include "tessera/train/checkpoint/detail/shard_file.h"
@@ -27,24 +28,6 @@ void remove_quietly(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
   if (error) log::warn("checkpoints: ", path.string(), " cannot be removed: ", error.message());
-}
-
-// Makes a directory and those above it; that each is there outlives a crash.
-void make_durable(const fs::path& path, std::error_code& error) {
-  if (fs::is_directory(path, error)) return;
-  const fs::path above = path.parent_path();
-  error.clear();
-  if (!above.empty() && above != path) make_durable(above, error);
-  if (error) return;
-  fs::create_directory(path, error);
-  if (error) return;
-  try {
-    sync_directory(above.string());
-  } catch (const IoError&) {  // the next save makes it again, and syncs
-    std::error_code ignored;
-    fs::remove(path, ignored);
-    throw;
-  }
 }
 
 // Out of sight by one rename before its files go one by one.
@@ -80,11 +63,20 @@ DirectoryEntries entries_of(const fs::path& directory) {
   return entries;
 }
 
+void make_directory(const fs::path& directory) {
+  std::error_code none;
+  if (fs::is_directory(directory, none)) return;
+  try {
+    const fs::path above = directory.parent_path();
+    fs::is_directory(above, none) ? make_run_subdirectory(directory) : make_run_directory(directory);
+  } catch (const IoError& error) {
+    TESSERA_THROW(IoError, "making the directory '", directory.string(), "': ", error.message(),
+                  "; make it writable for this user, or choose another");
+  }
+}
+
 std::shared_ptr<void> open_directory(const fs::path& directory) {
-  std::error_code error;
-  make_durable(directory, error);
-  TESSERA_CHECK_AS(IoError, !error, "making the directory '", directory.string(), "': ", error.message(),
-                   way_out(error.value()));
+  make_directory(directory);
   const std::shared_ptr<int> descriptor(new int(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
                                         [](const int* open) {
                                           if (*open >= 0) ::close(*open);
@@ -109,12 +101,7 @@ void remove_leftovers(const fs::path& directory) {
   }
 }
 
-void make_partial(const fs::path& directory, std::int64_t step) {
-  std::error_code error;
-  fs::create_directories(partial_of(directory, step), error);
-  TESSERA_CHECK_AS(IoError, !error, "making the directory '", partial_of(directory, step).string(),
-                   "': ", error.message(), way_out(error.value()));
-}
+void make_partial(const fs::path& directory, std::int64_t step) { make_run_subdirectory(partial_of(directory, step)); }
 
 void put_in_place(const fs::path& directory, std::int64_t step) {
   const fs::path aside = partial_of(directory, step);

@@ -26,14 +26,17 @@ struct DirectoryEntries {
 /// Nothing when there is no such directory.
 DirectoryEntries entries_of(const std::filesystem::path& directory);
 
-/// Makes the directory, durably, and keeps other writers of checkpoints out of it until the result goes or this process
-/// ends, however that happens. A file system that has no locks keeps nobody out. IoError with the way out.
+/// Makes the directory and those above it, if they are missing, durably and with the access of its run directory:
+/// private outside of one. IoError with the way out.
+void make_directory(const std::filesystem::path& directory);
+/// Makes the directory, as make_directory(), and keeps other writers of checkpoints out of it until the result goes or
+/// this process ends, however that happens. A file system that has no locks keeps nobody out. IoError with the way out.
 std::shared_ptr<void> open_directory(const std::filesystem::path& directory);
 /// Where a checkpoint is written aside.
 std::filesystem::path partial_of(const std::filesystem::path& directory, std::int64_t step);
 /// Removes what is left of writers that died, with a word for each that was being written.
 void remove_leftovers(const std::filesystem::path& directory);
-/// Makes what a checkpoint is written to aside, in an open directory; IoError with the way out.
+/// Makes what a checkpoint is written to aside, in an open directory, which it does not make again. IoError.
 void make_partial(const std::filesystem::path& directory, std::int64_t step);
 /// Puts what was written aside in its place, over one of the same step, and makes that durable. The last of its files
 /// came by write_file, which has synced the directory itself.

@@ -1,15 +1,18 @@
 #include "tessera/train/checkpoint/detail/shard_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <system_error>
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
+#include "tessera/base/run_directory.h"
 #include "tessera/tensor/detail/safetensors_header.h"
 
 namespace tessera::train::detail {
@@ -98,8 +101,10 @@ std::string way_out(int error) {
 }
 
 OutputFile::OutputFile(std::string path, bool is_new) : path_(std::move(path)) {
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | (is_new ? O_CREAT | O_EXCL : 0), 0666);
+  const ::mode_t mode = run_file_mode(std::filesystem::path(path_).parent_path());
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | (is_new ? O_CREAT | O_EXCL : 0), mode);
   check(descriptor_ >= 0, "opening", errno);
+  if (is_new) ::fchmod(descriptor_, mode);  // past the umask
 }
 
 OutputFile::~OutputFile() {
