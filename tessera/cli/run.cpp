@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tessera/base/error.h"
+#include "tessera/cli/port.h"
 #include "tessera/cli/verb.h"
 #include "tessera/comm/launch/launch.h"
 #include "tessera/watch/report.h"
@@ -35,6 +36,7 @@ std::function<int()> declare(CLI::App& app) {
   app.add_flag("--shared", options->shared,
                "Let members of the group read the run directory (modes 0750 and 0640, else 0700 and 0600)");
   app.add_option("--port", options->port, "Port of the store that ranks meet at; 0: one that is free")
+      ->check(port_check())
       ->capture_default_str()
       ->type_name("P");
   const auto patience = std::make_shared<double>(10);

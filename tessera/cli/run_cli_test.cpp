@@ -90,6 +90,14 @@ TEST_F(Run, ColoursWhenAsked) {
   EXPECT_EQ(outcome.out, "\x1b[36m[0]\x1b[0m hello\n");
 }
 
+TEST_F(Run, PassesItsDeadlineToTheRanks) {
+  const Outcome given = run("-n 2 --deadline 7 -- sh -c 'echo deadline $TESSERA_DEADLINE'");
+  EXPECT_EQ(given.code, 0) << given.err;
+  for (const char* line : {"[0] deadline 7\n", "[1] deadline 7\n"}) EXPECT_EQ(count(given.out, line), 1u) << given.out;
+  EXPECT_EQ(run("-n 1 --deadline 0 -- true").code, 2);
+  EXPECT_EQ(run("-n 1 --deadline soon -- true").code, 2);
+}
+
 TEST_F(Run, HasAStatusLineOnATerminal) {
   if (std::system("script -qec true /dev/null </dev/null >/dev/null 2>&1") != 0)
     GTEST_SKIP() << "script(1) cannot make a terminal here: it is absent, or there are no pseudo-terminals";
@@ -106,7 +114,9 @@ TEST_F(Run, SaysWhatMakesNoSense) {
   EXPECT_EQ(run("-n 0 -- true").code, 2);
   EXPECT_EQ(run("-n 2").code, 2);
   EXPECT_EQ(run("-n 2 --on-failure explode -- true").code, 2);
-  EXPECT_EQ(run("-n 2 --port 99999 -- true").code, 2);
+  const Outcome port = run("-n 2 --port 99999 -- true");
+  EXPECT_EQ(port.code, 2);
+  EXPECT_TRUE(contains(port.err, "--port: must be in [0, 65535], got 99999; 0 takes a free port")) << port.err;
   const Outcome unknown = run("-n 2 --restart 3 -- true");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_TRUE(contains(unknown.err, "'--restart' (did you mean '--restarts'?)")) << unknown.err;

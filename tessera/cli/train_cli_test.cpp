@@ -279,6 +279,21 @@ TEST_F(Train, AMissingFileIsNamed) {
   }
 }
 
+TEST_F(Train, DataThatDoNotFitTheModelLeaveNoDirectory) {
+  const std::string nameless = small.substr(0, small.find("--run.directory"));
+  std::ofstream(directory + "/short") << "ab";
+  for (const char* ranks : {"", "-n 2 "}) {
+    for (const auto& [options, words] :
+         {std::pair("--model.vocabulary 64", "model.vocabulary: must be larger"),
+          std::pair("--data.files short", "short"), std::pair("--data.files=", "data.files")}) {
+      const Outcome outcome = train(ranks + nameless + options);
+      EXPECT_NE(outcome.code, 0) << options;
+      EXPECT_TRUE(contains(outcome.err, words)) << outcome.err;
+      EXPECT_FALSE(std::filesystem::exists(directory + "/runs")) << ranks << options << ": " << outcome.err;
+    }
+  }
+}
+
 TEST_F(Train, ARunThatDoesNotFitIntoMemoryIsRejected) {
   for (const char* ranks : {"", "-n 2 "}) {
     const Outcome outcome = train(ranks + small + "--model.width 4096 --model.layers 4000");

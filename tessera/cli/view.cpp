@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "tessera/base/error.h"
 #include "tessera/cli/newest_run.h"
 #include "tessera/cli/outputs.h"
+#include "tessera/cli/port.h"
 #include "tessera/cli/verb.h"
 #include "tessera/record/report/report.h"
 #include "tessera/record/report/serve.h"
@@ -66,14 +66,6 @@ class Door {
   std::string path_;
 };
 
-// What is wrong with the text of a port; empty: nothing.
-std::string fault_of_port(const std::string& text) {
-  int port = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  const bool is_good = error == std::errc() && end == text.data() + text.size() && port >= 0 && port <= 65535;
-  return is_good ? "" : "must be in [0, 65535], got " + text + "; 0 takes a free port";
-}
-
 int view(const Options& options) {
   if (!options.out.empty()) {
     check_output("view: --out", options.out, files_of_run(options.run));
@@ -98,7 +90,7 @@ std::function<int()> declare(CLI::App& app) {
                  "Run directory, of a run that goes on or is over (default: the newest under ./runs)");
   app.add_option("--out", options->out, "Write the page to this file and serve nothing")->type_name("FILE");
   app.add_option("--port", options->port, "Port to listen on (default: one that is free)")
-      ->check(CLI::Validator(fault_of_port, "", "port"))
+      ->check(port_check())
       ->type_name("N");
   app.add_flag("--open", options->open, "Open the page in the default browser (xdg-open)");
   app.add_option("--bind", options->bind, "Address to listen on; others than loopback can be reached from outside")

@@ -10,6 +10,8 @@
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/making.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/comm/detail/store_wait.h"
 #include "tessera/comm/detail/world_state.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/detail/wait_notice.h"
@@ -107,24 +109,20 @@ std::string hear(const GroupState& group, PrefixStore& meeting, std::string_view
                  std::chrono::nanoseconds deadline) {
   const std::string key = std::to_string(place);
   if (deadline == device::kForever) return meeting.get(key, deadline);  // who take turns are told of a deadlock
-  constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(50);
-  const auto until =
-      std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(deadline, std::chrono::hours(24));
-  detail::WaitNotice notice(std::chrono::steady_clock::now());
-  while (true) {
-    const std::chrono::nanoseconds left = until - std::chrono::steady_clock::now();
-    const std::vector<int> gone = group.communicator->gone();
-    try {
-      return meeting.get(key, std::clamp(left, std::chrono::nanoseconds(0), kLook));
-    } catch (const TimeoutError&) {
-      TESSERA_CHECK_AS(AbortedError, std::ranges::find(gone, place) == gone.end(), "group ", group.name, ": ", what,
-                       ": rank ", place, " has ended or left");
-      TESSERA_CHECK_AS(TimeoutError, left > kLook, "group ", group.name, ": ", what, ": rank ", place,
-                       " did not come within ", deadline);
-      if (const auto waited = notice.due(std::chrono::steady_clock::now()))
-        log::info("group ", group.name, ": waiting ", waited->count(), " s for rank ", place, " in ", what);
-    }
-  }
+  const std::string who = detail::text_of_members(std::span(&place, 1), group.ranks);
+  const std::string subject = "group " + group.name;
+  const auto said = detail::wait_for_value(
+      meeting, {.key = key,
+                .timeout = deadline,
+                .subject = subject,
+                .whom = tessera::detail::concat(who, " in ", what),
+                .check = [&] {
+                  const std::vector<int> gone = group.communicator->gone();
+                  TESSERA_CHECK_AS(AbortedError, std::ranges::find(gone, place) == gone.end() || meeting.find(key),
+                                   subject, ": ", what, ": ", who, " has ended or left");
+                }});
+  TESSERA_CHECK_AS(TimeoutError, said.has_value(), subject, ": ", what, ": ", who, " did not come within ", deadline);
+  return *said;
 }
 
 std::vector<int> parse_places(std::string_view text) {
@@ -224,10 +222,12 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
   const auto until =
       std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24));
   constexpr std::chrono::milliseconds kLook(20);  // how often to look who has gone
+  detail::WaitNotice notice(std::chrono::steady_clock::now());
   std::vector<int> here;
   while (true) {
     here.clear();
     std::vector<std::string> missing;
+    std::vector<int> awaited;
     const std::vector<int> gone = state_->communicator->gone();
     for (int place = 0; place < size(); ++place) {
       const std::string key = "here " + std::to_string(place);
@@ -236,6 +236,7 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
         here.push_back(place);
       } else {
         missing.push_back(key);
+        awaited.push_back(place);
       }
     }
     if (missing.empty() || store.find("result") || std::chrono::steady_clock::now() >= until) break;
@@ -243,6 +244,10 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
       store.wait(missing, kLook);
     } catch (const TimeoutError&) {
       // Some may be gone now.
+      const auto waited = notice.due(std::chrono::steady_clock::now());
+      if (waited && here.front() == rank())
+        log::info("group ", name(), ": waiting ", waited->count(), " s for ", detail::text_of_members(awaited, ranks()),
+                  " to agree");
     }
   }
   std::string text;

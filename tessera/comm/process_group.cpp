@@ -83,7 +83,9 @@ void ProcessGroup::set_deadline(std::chrono::nanoseconds deadline) const {
 void ProcessGroup::extend_deadline(std::chrono::nanoseconds by) const {
   TESSERA_CHECK(by > std::chrono::nanoseconds(0), "extend_deadline: the extension must be positive, got ", by.count(),
                 " ns; shorten deadlines with set_deadline()");
-  state_of(state_).communicator->extend_deadline(by);
+  GroupState& group = state_of(state_);
+  group.communicator->extend_deadline(by);
+  group.extended_ns.fetch_add(by.count(), std::memory_order_relaxed);
 }
 std::uint64_t ProcessGroup::sequence() const { return state_of(state_).communicator->sequence(); }
 

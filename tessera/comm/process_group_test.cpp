@@ -184,7 +184,7 @@ TEST(ProcessGroup, ARankThatLeavesASubgroupIsNamedAsTheWorldDoes) {
     const ProcessGroup some = group.subgroup(members, {.name = "some"});
     if (group.rank() != 1) return;
     expect_error<AbortedError>([&] { some.launch({.kind = OpKind::kBarrier}, stream).wait(); },
-                               {"group some", "rank 3 of the world, 1 of the group, has left the group"});
+                               {"group some", "rank 3 (group rank 1) has left the group"});
     stream.reset_error();
   });
 }
@@ -310,6 +310,43 @@ TEST(ProcessGroup, AnAbortNamesTheGroupWhereSeveralShareACommunicator) {
     expect_error<AbortedError>([&] { second.launch({.kind = OpKind::kBarrier}, stream).wait(); },
                                {"group second: aborted by rank 0: enough (abort of group first"});
     stream.reset_error();
+  });
+}
+
+// Runs it on ranks 1 to 3 of four, in a group of theirs.
+void on_subgroup(const std::function<void(const ProcessGroup&, const device::Stream&, int rank)>& body) {
+  simulate(4, [&] {
+    const device::Stream stream = device::Device::get("host").create_stream();
+    const std::vector<int> members = {1, 2, 3};
+    const ProcessGroup group = world().subgroup(members);
+    if (!group) return;
+    body(group, stream, current_place().rank.value());
+    stream.reset_error();
+  });
+}
+
+TEST(ProcessGroup, AFailureOfASubgroupNamesRanksAsTheWorldDoes) {
+  using namespace std::chrono_literals;
+  on_subgroup([](const ProcessGroup& group, const device::Stream& stream, int rank) {
+    group.set_deadline(rank == 1 ? 50ms : 1min);
+    if (rank == 3) {
+      (void)store()->get("over", 1min);
+      return;
+    }
+    expect_error<TimeoutError>(
+        [&] { group.launch({.kind = OpKind::kBarrier}, stream).wait(); },
+        {"rank 3 (group rank 2) did not come within 0.05 s (rank 3 (group rank 2) has begun none)"});
+    if (rank == 1) store()->set("over", "");
+  });
+  on_subgroup([](const ProcessGroup& group, const device::Stream& stream, int rank) {
+    const OpKind kind = rank == 3 ? OpKind::kRendezvous : OpKind::kBarrier;
+    expect_error<MismatchError>([&] { group.launch({.kind = kind}, stream).wait(); },
+                                {"ranks 1 and 2 (group ranks 0 and 1) run barrier, rank 3 (group rank 2) "});
+  });
+  on_subgroup([](const ProcessGroup& group, const device::Stream& stream, int rank) {
+    if (rank == 3) group.abort("enough");
+    expect_error<AbortedError>([&] { group.launch({.kind = OpKind::kBarrier}, stream).wait(); },
+                               {"aborted by rank 3 (group rank 2): enough"});
   });
 }
 

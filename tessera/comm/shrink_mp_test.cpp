@@ -1,10 +1,11 @@
-// shrink() where a rank dies while the others agree on who is left.
+// shrink() where a rank dies while the others agree on who is left, and error() where one dies unseen.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <csignal>
 
 #include "tessera/base/error.h"
+#include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/prefix_store.h"
 #include "tessera/comm/store/store.h"
@@ -47,6 +48,26 @@ void shrink_past_a_death(bool has_agreed) {
 
 TEST(Shrink, LeavesOutARankThatDiedBeforeAllHadAgreed) { shrink_past_a_death(/*has_agreed=*/false); }
 TEST(Shrink, AgreesAgainWhenARankDiesAfterwards) { shrink_past_a_death(/*has_agreed=*/true); }
+
+// No operation is under way that could see it.
+TEST(GroupError, NamesAPeerThatWasKilled) {
+  const std::vector<ProcessEnd> ends = run_rank_processes(2, [&](int rank) {
+    const device::Stream stream = device::Device::get("host").default_stream();
+    const ProcessGroup group = world();
+    group.launch({.kind = OpKind::kBarrier}, stream).wait();
+    if (rank == 1) {
+      (void)store()->get("looked", 60s);
+      std::raise(SIGKILL);
+    }
+    EXPECT_EQ(group.error(), nullptr);
+    store()->set("looked", "");
+    std::exception_ptr error;
+    while (error == nullptr) error = group.error();
+    expect_error<AbortedError>([&] { std::rethrow_exception(error); }, {"group world: rank 1 died"});
+  });
+  EXPECT_EQ(ends[0].exit_code, 0);
+  EXPECT_EQ(ends[1].signal, SIGKILL);
+}
 
 }  // namespace
 }  // namespace tessera::comm

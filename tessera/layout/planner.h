@@ -2,7 +2,9 @@
 // under these rules, at the cost model's prices. Prices decide how long a plan takes, never the values that it gives.
 // - One fold: all partial axes of the source that the target has not are reduced in one step (sum and avg mix). If
 // there
-//   are none, no step reduces. Axes that are partial in the same way at both ends stay so throughout.
+//   are none, no step reduces. Axes that are partial in the same way at both ends stay so throughout. The rule also
+//   holds for max, min and integers, whose values do not depend on the steps: a layout has no dtype, and the bounds of
+//   the search count on one fold.
 // - An axis becomes partial only as the target has it, and is not reduced again: no detour through other partial axes.
 // - No part in between is larger than the larger of the parts at the ends, or than the budget of the request.
 // - Equal prices: fewer steps, then the order of kinds and of axes, so that every rank picks the same plan.

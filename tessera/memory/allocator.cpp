@@ -238,6 +238,7 @@ void AllocatorState::retire() noexcept {
   {
     const std::lock_guard slow(slow_mutex);
     const auto heaps = all_heaps();
+    const auto gate = live_peak.gate();
     for (Heap* heap : heaps) heap->lock.lock();
     std::int64_t left = (TESSERA_MUTANT("memory.retired_forgets_kept") ? 0 : kept.load()) +
                         1;  // one for this call itself: the last block may come back before it is done

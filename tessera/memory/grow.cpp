@@ -456,6 +456,8 @@ void AllocatorState::free_segments(Heap& heap) noexcept {
         }
       } catch (const std::exception& error) {
         log::warn("allocator of ", name, ": a segment could not be given back: ", error.what());
+      } catch (...) {
+        log::warn("allocator of ", name, ": a segment could not be given back: its upstream threw no std::exception");
       }
     }
   }

@@ -33,7 +33,7 @@ struct FreeRecord {
   std::uint64_t requested;  ///< bytes that were asked for
   std::uint32_t stream;     ///< slot of the stream it was allocated for
   std::uint32_t pool;       ///< number of its MemoryPoolRow
-  probe::StringId label;    ///< Label in force at the free; 0: none
+  probe::StringId label;    ///< Label of the block, from its allocation; 0: none
   probe::StringId stack;    ///< call stack of the free; 0: none
   bool is_pending;          ///< others may still use it: a memory_reusable record follows when that is over
   TESSERA_RECORD(FreeRecord, "memory_free", address, requested, stream, pool, label, stack, is_pending)

@@ -116,6 +116,20 @@ TEST_F(History, StacksAreSymbolizedFromTheFileAlone) {
   }
 }
 
+// The ring has lost their allocation: a free without a label in force still tells whose memory it was.
+TEST_F(History, AFreeKeepsTheLabelOfItsBlock) {
+  Buffer weight;
+  {
+    const Label label("weight");
+    weight = allocator.allocate(1000, one);
+  }
+  weight.reset();
+  const std::vector<TraceEntry> trace = history_of(rank).at(0).trace;
+  const auto freed = std::ranges::find(trace, Action::kFreeRequested, &TraceEntry::action);
+  ASSERT_NE(freed, trace.end());
+  EXPECT_EQ(freed->label, "weight");
+}
+
 TEST_F(History, ABlockDoesNotKeepTheStackOfItsEarlierLife) {
   allocator.record_stacks(true);
   Buffer first = allocator.allocate(1000, one);

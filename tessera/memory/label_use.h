@@ -23,7 +23,7 @@ struct LabelUse {
 
 /// All labels of a snapshot, those that hold most first (then by peak, then by name). The peak is found by replaying
 /// the trace backwards from what is live at its end. A block freed in the trace and allocated before it counts for the
-/// label that was in force at its free.
+/// label of its free record, which is that of the block.
 TESSERA_API std::vector<LabelUse> label_uses(const Snapshot& snapshot);
 
 }  // namespace tessera::memory

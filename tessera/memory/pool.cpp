@@ -63,7 +63,7 @@ void AllocatorState::release_pool(PoolState& pool) noexcept {
 void AllocatorState::shrink_closed(PoolState& pool) noexcept {
   try {
     trim_pool(pool);
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): what was not given back now goes with a later trim
+  } catch (...) {  // NOLINT(bugprone-empty-catch): what was not given back now goes with a later trim
   }
   std::size_t left = 0;
   for (const auto& heap : pool.heaps) {

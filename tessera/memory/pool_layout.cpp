@@ -111,9 +111,11 @@ std::vector<Buffer> Pool::restore(const PoolLayout& layout, std::vector<Buffer> 
     allocator.poll_users(*heap);
     allocator.promote_completed(*heap);
   }
+  auto gate = allocator.live_peak.gate();
   for (const auto& heap : state_->heaps) heap->lock.lock();
   const auto unlock = [&] {
     for (const auto& heap : state_->heaps) heap->lock.unlock();
+    gate.unlock();
   };
   std::vector<Buffer> restored;
   try {

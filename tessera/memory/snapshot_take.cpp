@@ -69,6 +69,7 @@ Snapshot AllocatorState::snapshot(const PoolState* only) {
     out.pools.push_back({pool->id, pool->name, pool->owner});
     for (const auto& heap : pool->heaps) heaps.push_back(heap.get());
   }
+  auto gate = live_peak.gate();
   for (Heap* heap : heaps) heap->lock.lock();
   for (const Heap* heap : heaps) {
     for (const detail::Space& space : heap->spaces) {
@@ -76,6 +77,7 @@ Snapshot AllocatorState::snapshot(const PoolState* only) {
     }
   }
   for (Heap* heap : heaps) heap->lock.unlock();
+  gate.unlock();
   std::sort(out.segments.begin(), out.segments.end(),
             [](const SegmentView& a, const SegmentView& b) { return a.address < b.address; });
   return out;

@@ -58,6 +58,10 @@ void check_vocabulary(const Samples& samples, const Config& config, const char* 
                 (largest + tp) / tp * tp, " or more");
 }
 
+void check_has_data(const Config& config) {
+  TESSERA_CHECK(!config.data.files.empty(), "data.files is empty; name what to train on, as in --data.files my.txt");
+}
+
 std::optional<Samples> open_held_out(const Config& config) {
   if (config.data.held_out.empty() && config.data.held_out_share == 0) return std::nullopt;
   return Samples::open(config.data, Part::kHeldOut, config.model.sequence, config.train.seed);
@@ -71,7 +75,7 @@ Config agreed_config(const Config& given, int world_size, bool is_first_world) {
   detail::StartCheck check;
   try {
     config = resolved(given, world_size);
-    TESSERA_CHECK(!config.data.files.empty(), "data.files is empty; name what to train on, as in --data.files my.txt");
+    check_has_data(config);
     if (is_first_world) check_memory(given, world_size, current_place().local_world_size);
     check.facts = detail::start_facts(config);
   } catch (const std::exception&) {
@@ -112,17 +116,24 @@ struct Data {
   std::string digest;               // of the training data
 };
 
+// Opens the data. Throws InvalidArgument if they are too short, or the vocabulary is too small for them.
+Data open_data(const Config& config) {
+  Data data;
+  data.training = Samples::open(config.data, Part::kTraining, config.model.sequence, config.train.seed);
+  data.held_out = open_held_out(config);
+  check_vocabulary(*data.training, config, "data.files");
+  if (data.held_out)
+    check_vocabulary(*data.held_out, config, config.data.held_out.empty() ? "data.files" : "data.held_out");
+  return data;
+}
+
 // Opens the data, which are the same on all ranks. Collective. Throws on all ranks if one of them cannot start.
 Data agreed_data(const Config& config) {
   Data data;
   detail::StartCheck check;
   try {
     const std::int64_t sequence = config.model.sequence;
-    data.training = Samples::open(config.data, Part::kTraining, sequence, config.train.seed);
-    data.held_out = open_held_out(config);
-    check_vocabulary(*data.training, config, "data.files");
-    if (data.held_out)
-      check_vocabulary(*data.held_out, config, config.data.held_out.empty() ? "data.files" : "data.held_out");
+    data = open_data(config);
     data.digest = detail::data_digest(*data.training, sequence);
     const bool has_others = current_place().world_size > 1;  // the digests of facts read much
     if (has_others) check.facts = detail::data_facts("data.files", config.data.files, *data.training, sequence);
@@ -378,7 +389,8 @@ Summary run(const Config& given, std::FILE* out) {
 }
 
 void check_start(const Config& given, int world_size, int ranks) {
-  (void)resolved(given, world_size);
+  const Config config = resolved(given, world_size);
+  check_has_data(config);
   std::vector<std::string> paths;
   for (const auto* entries : {&given.data.files, &given.data.held_out}) {
     for (const std::string& entry : *entries) paths.push_back(detail::read_weighted(entry).path);
@@ -387,6 +399,7 @@ void check_start(const Config& given, int world_size, int ranks) {
   for (const std::string& path : paths)
     TESSERA_CHECK_AS(IoError, std::filesystem::exists(path), "'", path, "': No such file or directory");
   check_memory(given, world_size, ranks);
+  (void)open_data(config);
 }
 
 bool is_finished_already(const Config& given, const std::string& directory, int world_size) {

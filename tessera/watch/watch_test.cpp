@@ -263,6 +263,29 @@ TEST_F(Watch, AnOperationThatDoesNotBeginIsToldOf) {
   ASSERT_EQ(lines.size(), 1u);
 }
 
+TEST_F(Watch, AnExtensionOfTheDeadlineCoversAnOperationThatHasNotBegun) {
+  const std::vector<std::string> lines = told(2, [this] {
+    const ProcessGroup world = comm::world();
+    barrier(world);
+    if (rank() == 0) {
+      world.set_deadline(100ms);
+      const device::Stream side = device::Device::get("host").create_stream();
+      side.run([this] { wait_for_report(); });
+      const comm::Work work = world.launch({.kind = OpKind::kBarrier}, side);
+      world.extend_deadline(150ms);
+      work.wait();
+      world.set_deadline(1min);
+    } else {
+      barrier(world);
+    }
+  });
+  EXPECT_EQ(failure, "");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE((lines[0] + report("explain.txt")).find("0.25 s (a deadline of 0.1 s, extended by 0.15 s)"),
+            std::string::npos)
+      << lines[0] << report("explain.txt");
+}
+
 // Rank 2 waits for rank 0 in a group of their own, for minutes, while rank 0 is told that rank 1 does not come.
 TEST_F(Watch, AbortEndsTheOtherGroupsOfTheRank) {
   std::atomic<int> ended{0};

@@ -31,6 +31,7 @@ struct GroupState {
   std::uint64_t generation = 0;                          // how many failures came before
   bool has_fixed_order = true;
   std::atomic<std::int64_t> deadline_ns{0};
+  std::atomic<std::int64_t> extended_ns{0};  // all extensions of deadlines so far
   OnHang on_hang = OnHang::kRaise;
   std::atomic<std::uint64_t> made{0};  // groups made from this one: all ranks count alike
 

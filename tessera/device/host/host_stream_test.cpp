@@ -1,5 +1,6 @@
 // The streams of the host device beyond what every device promises: who runs the work, and when the caller may go on.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <functional>
@@ -418,6 +419,40 @@ TEST(HostStream, ReportsExceptionsThatAreNoStdException) {
     stream.run([] { throw std::string("broken"); });
     expect_error<AbortedError>([&] { stream.synchronize(); }, {"broken"});
   }
+}
+
+TEST(HostStream, WorkThatEndsItsThreadFailsAndOthersRunTheRest) {
+  for (const Mode mode : {Mode::kInline, Mode::kThreaded}) {
+    const Device device = make(mode);
+    const Stream stream = device.default_stream();
+    const Event behind = device.create_event();
+    bool ran = false;
+    std::thread([&] {
+      stream.run([&] {
+        stream.record(behind);
+        ::pthread_exit(nullptr);
+      });
+    }).join();
+    expect_error<AbortedError>([&] { stream.synchronize(); }, {"default stream", "pthread_exit"});
+    expect_error<AbortedError>([&] { behind.synchronize(); }, {"must return or throw, got pthread_exit"});
+    stream.reset_error();
+    stream.run([&] { ran = true; });
+    stream.synchronize();
+    EXPECT_TRUE(ran);
+  }
+}
+
+TEST(HostStream, AReplayThatEndsItsThreadFailsItsEvents) {
+  const Device device = make(Mode::kThreaded);
+  const Stream stream = device.create_stream();
+  const Event outside = device.create_event();
+  stream.begin_capture();
+  stream.run([] { ::pthread_exit(nullptr); });
+  stream.record(outside, EventUse::kExternal);
+  const GraphExec exec = stream.end_capture().instantiate();
+  exec.launch(stream);
+  expect_error<AbortedError>([&] { stream.synchronize(); }, {"pthread_exit"});
+  expect_error<AbortedError>([&] { outside.synchronize(); }, {"pthread_exit"});
 }
 
 }  // namespace

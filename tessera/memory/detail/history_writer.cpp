@@ -54,6 +54,7 @@ void HistoryWriter::close() noexcept {
 void HistoryWriter::detach() noexcept {
   const std::lock_guard slow(allocator_->slow_mutex);
   const auto heaps = allocator_->all_heaps();
+  const auto gate = allocator_->live_peak.gate();
   for (Heap* heap : heaps) heap->lock.lock();
   recorder_ = nullptr;
   stacks_ = nullptr;  // the table of stacks stays, for the texts
@@ -119,7 +120,7 @@ void HistoryWriter::record_free(Heap& heap, const Block& block, bool is_pending,
   recorder->write_at(
       next_moment(heap, moment), probe::Ring::kMemory,
       FreeRecord{reinterpret_cast<std::uint64_t>(block.address), block.requested, block.slot->id().value(),
-                 heap.pool.number, label_string(heap, current_label), probe::StringId(stack), is_pending});
+                 heap.pool.number, label_string(heap, block.label), probe::StringId(stack), is_pending});
 }
 
 void HistoryWriter::record_reusable(Heap& heap, const Block& block, bool by_wait, probe::Moment moment) {

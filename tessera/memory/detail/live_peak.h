@@ -37,6 +37,10 @@ class LivePeak {
   /// Counts what is live in all heaps, and gives `heap` a lease for `nbytes` more. No lock of a heap is held.
   void count(Heap& heap, std::size_t nbytes);
 
+  /// Returns the lock of this class. A thread that locks several heaps holds it meanwhile: count() and reset() lock the
+  /// heaps in the order in which they were added, and other code in the order of their pools.
+  [[nodiscard]] std::unique_lock<std::mutex> gate() { return std::unique_lock(mutex_); }
+
   /// Starts over: the peak, and those of the heaps, are what is live now.
   void reset();
   /// Returns the peak since the start or the last reset().

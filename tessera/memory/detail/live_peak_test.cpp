@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -42,6 +43,29 @@ void replace_blocks(const Allocator& allocator, const std::vector<Stream>& strea
       one = allocator.allocate(nbytes, streams[i]);
     }
   }
+}
+
+// The pools list the default pool first, and the peak lists its heap last.
+TEST_F(LivePeakTest, CountsWhileAnotherThreadTakesSnapshots) {
+  const Stream stream = device.create_stream();
+  const Pool pool = allocator.create_pool({.name = "first"});
+  Buffer in_pool;
+  {
+    const PoolScope scope(pool);
+    in_pool = allocator.allocate(64 * kKiB, stream);
+  }
+  const Buffer in_default = allocator.allocate(64 * kKiB, stream);
+  std::atomic<bool> is_over{false};
+  std::thread other([&] {
+    while (!is_over.load()) static_cast<void>(allocator.snapshot());
+  });
+  for (int i = 0; i < 5000; ++i) {
+    allocator.reset_peaks();
+    static_cast<void>(allocator.allocate(64 * kKiB, stream));  // counts, since the peak is what was live
+  }
+  is_over.store(true);
+  other.join();
+  EXPECT_GE(peak(), 192 * kKiB);
 }
 
 TEST_F(LivePeakTest, StreamsThatRepeatTheirStepsShareNoCounter) {

@@ -315,4 +315,23 @@ TEST_P(MemorySuite, APoolTakesFreeGranulesOfTheDefaultPoolAndKeepsItsOwn) {
   EXPECT_EQ(pool.snapshot().totals().cached_nbytes, 8 * kMiB);
 }
 
+TEST_P(MemorySuite, ACallbackOnGrowthMayThrowAnythingWhenItsPoolGoes) {
+  for (const bool is_expandable : {true, false}) {
+    use_policy({.expandable = is_expandable});
+    {
+      const Pool pool = allocator.create_pool({.name = "short-lived"});
+      {
+        const PoolScope scope(pool);
+        static_cast<void>(allocator.allocate(kMiB, stream));
+      }
+      stream.synchronize();
+      pool.on_growth([](const Growth& growth) {
+        if (!growth.is_mapped) throw 7;
+      });
+    }
+    EXPECT_TRUE(closes());
+    EXPECT_THROW(allocator.trim(), int) << "the memory is still there";
+  }
+}
+
 }  // namespace tessera::memory::suite

@@ -200,7 +200,10 @@ std::string expanded(std::string labels, const std::string& letters, std::size_t
 // The diagonal of the last two dimensions. With a layout, ranks keep their rows and columns, and sum what is not on the
 // diagonal away as zeros; otherwise it is a view: of the two dimensions as one, every (n + 1)th element.
 Tensor diagonal(const Tensor& square, std::int64_t n) {
-  if (square.has_layout()) return sum(where(eye(n, n, {DType::kBool, square.device()}), square, Scalar(0)), {-1});
+  if (square.has_layout()) {
+    const Tensor on_diagonal = where(eye(n, n, {DType::kBool, square.device()}), square, Scalar(0));
+    return sum(on_diagonal, {-1}, /*keepdim=*/false, square.dtype());  // without a dtype, integers would become i64
+  }
   std::vector<std::int64_t> sizes(square.shape().begin(), square.shape().end() - 2);
   sizes.push_back(n * n);
   return slice(reshape(square, sizes), -1, 0, n * n, n + 1);

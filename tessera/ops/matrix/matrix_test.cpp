@@ -10,6 +10,7 @@
 
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/testing/op_case.h"
+#include "tessera/ops/testing/simulated_shards.h"
 
 namespace tessera::ops {
 namespace {
@@ -119,6 +120,19 @@ TEST(Addmm, ScalesBothParts) {
   EXPECT_NEAR(element(addmm(input, a, b, 0, 1), {1, 2}), sum, 1e-12);
   const Tensor batched = baddbmm(random_tensor({1, 1}), random_tensor({5, 2, 3}), random_tensor({5, 3, 2}));
   EXPECT_EQ(batched.shape(), Shape({5, 2, 2}));
+}
+
+TEST(Einsum, ADiagonalOfATensorWithALayoutKeepsItsDtype) {
+  const layout::Mesh mesh = layout::Mesh::parse("x=2");
+  testing::SimulatedShards shards(mesh);
+  const layout::Layout rows = layout::Layout::create(mesh, {layout::Shard(0)});
+  for (const DType dtype : {DType::kI32, DType::kBool}) {
+    const Tensor square = shards.add(testing::cut({{2, 2}, dtype, {1, 0, 1, 1}}, rows));
+    const Tensor diagonal = einsum("ii->i", {square});
+    EXPECT_EQ(diagonal.dtype(), dtype);
+    testing::wait_for_work();
+    EXPECT_EQ(shards.whole_of(diagonal).values, (std::vector<double>{1, 1}));
+  }
 }
 
 TEST(Einsum, TakesEquationsOfAllKinds) {

@@ -195,11 +195,29 @@ TEST_F(TimelineOfRecord, WhereRecordsWereOverwrittenNoComputeIsDrawn) {
   record.collective(comm::OpKind::kAllReduce, 10, 20, 50);
   record.mark_end(100, "step", 2, 0);
   Evidence evidence = read_record(record.path());
-  EXPECT_FALSE(detail::spans_of(evidence).has_lost);
+  EXPECT_EQ(detail::spans_of(evidence).start_ns, 0);
   evidence.ranks[0].lost = 1;
   const Spans spans = detail::spans_of(evidence);
   EXPECT_EQ(compute_of(spans), (std::vector<std::string>{"rest of the step 10-20", "rest of the step 50-100"}));
-  EXPECT_TRUE(spans.has_lost);
+  EXPECT_GT(spans.start_ns, 0);
+  for (const Lane& lane : spans.lanes)
+    EXPECT_EQ(lane.since_ns > 0, lane.kind != LaneKind::kMark) << to_string(lane.kind);
+}
+
+TEST_F(Timeline, EachLaneTellsSinceWhenItsRecordsRemain) {
+  const Evidence evidence = read(testing::overwritten_records());
+  const Spans spans = detail::spans_of(evidence);
+  const Lane* const compute = lane_of(spans, 0, LaneKind::kCompute);
+  const Lane* const collectives = lane_of(spans, 0, LaneKind::kCollective);
+  ASSERT_TRUE(compute != nullptr && collectives != nullptr);
+  EXPECT_GT(compute->since_ns, collectives->since_ns) << "marks and kernels share a ring, which holds fewer steps";
+  EXPECT_EQ(compute->since_ns, lane_of(spans, 0, LaneKind::kMark)->since_ns);
+  EXPECT_GE(compute->spans.front().begin_ns, compute->since_ns) << "no compute where kernels were overwritten";
+  for (const auto& lane : detail::pack_timeline(spans, 1'000'000).json.at("lanes")) {
+    if (lane.at("kind") == "compute") {
+      EXPECT_GT(lane.at("no_data"), 0);
+    }
+  }
 }
 
 TEST_F(TimelineOfRecord, WhereNoKernelWasRecordedComputeIsTheRestOfTheStep) {

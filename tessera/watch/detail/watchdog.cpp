@@ -11,6 +11,7 @@
 #include "tessera/base/mutant.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/group_state.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/operation.h"
 #include "tessera/comm/world.h"
 #include "tessera/record/explain.h"
@@ -37,6 +38,9 @@ constexpr auto kLookAgain = 100ms;
 constexpr auto kSettle = 600ms;
 // For what a rank leaves behind when it ends.
 constexpr auto kLeave = 300ms;
+
+// Said by ranks that did not make the report themselves.
+constexpr const char* kReported = "another rank reported a failure";
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -246,10 +250,23 @@ void Watchdog::beat() {
       {.pid = static_cast<std::uint64_t>(::getpid()), .beats = ++beats_, .when = recorder_->now(), .told = reports_});
 }
 
+// The time by which the deadline of the launch that runs, or is to begin next, was extended.
+std::chrono::nanoseconds Watchdog::extension_of(Seen& seen, const comm::detail::GroupProgress& progress) {
+  const std::chrono::nanoseconds extended(seen.group->extended_ns.load(std::memory_order_relaxed));
+  const bool is_running = progress.running != progress.ended;
+  if (progress.begun + (is_running ? 0 : 1) > seen.extra_up_to) seen.extra = {};
+  if (extended != seen.extended) {
+    seen.extra += extended - std::exchange(seen.extended, extended);
+    seen.extra_up_to = progress.asked;
+  }
+  return seen.extra;
+}
+
 // What nobody else will tell of: an operation that does not begin, or that is to be waited for beyond its deadline.
 std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point now) {
   const comm::GroupState& group = *seen.group;
   const comm::detail::GroupProgress progress = seen.group->record.progress();
+  const std::chrono::nanoseconds extra = extension_of(seen, progress);
   if (progress != seen.progress) {
     seen.progress = progress;
     seen.since = now;
@@ -263,14 +280,14 @@ std::optional<Watchdog::Trouble> Watchdog::overdue(Seen& seen, Clock::time_point
   const bool is_ours =
       standing == Standing::kOwnStream ||
       (group.on_hang == comm::OnHang::kWait && (standing == Standing::kPeer || standing == Standing::kMoving));
-  if (!is_ours || seen.was_told || now - seen.since < deadline) return std::nullopt;
+  if (!is_ours || seen.was_told || now - seen.since - extra < deadline) return std::nullopt;
   seen.was_told = true;
-  const double seconds = std::chrono::duration<double>(deadline).count();
+  const std::string time = comm::detail::text_of_deadline(deadline, extra);
   std::string words =
       standing == Standing::kOwnStream
-          ? concat("group ", group.name, ": launch ", progress.asked, " has not begun within ", seconds,
-                   " s: it waits behind other work of this rank's own stream")
-          : concat("group ", group.name, ": ", text_of(progress), " has not ended within ", seconds, " s: it ",
+          ? concat("group ", group.name, ": launch ", progress.asked, " has not begun within ", time,
+                   ": it waits behind other work of this rank's own stream")
+          : concat("group ", group.name, ": ", text_of(progress), " has not ended within ", time, ": it ",
                    standing == Standing::kPeer ? "waits for a peer" : "moves slowly", ", and is waited for on");
   return Trouble{.rank = rank_of(group),
                  .group = group.name,
@@ -348,19 +365,19 @@ bool Watchdog::look() {
 }
 
 // Made by the lowest rank that can, waited for by the others.
-std::optional<Report> Watchdog::report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since) {
+Watchdog::Found Watchdog::report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since) {
   const auto delay = std::min<std::chrono::milliseconds>(trouble.rank * kEach, kMostDelay);
   for (Clock::time_point now = Clock::now(); now < trouble.at + kGiveUp; now = Clock::now()) {
-    if (std::optional<Report> made = find_report(run_dir, since)) return made;
+    if (std::optional<Report> made = find_report(run_dir, since)) return {*std::move(made), true};
     const bool takes_over = now >= trouble.at + kTakeOver + delay;
     if (takes_over || (now >= trouble.at + delay && claim_report(run_dir, since))) {
       std::optional<Report> report = report_by_claimant(trouble, run_dir);
       release_claim(run_dir);
-      return report;
+      return {std::move(report), false};
     }
     std::this_thread::sleep_for(10ms);
   }
-  return std::nullopt;
+  return {};
 }
 
 // Of the records in this directory where it has those of all ranks, else of what all ranks can tell.
@@ -403,15 +420,29 @@ void Watchdog::tell(const Due& due) {
     run_dir = run_dirs_[trouble.rank];
     since = armed_;
   }
-  std::optional<Report> report;
+  Found found;
   try {
-    report = run_dir.empty() ? report_of_all(trouble) : report_of(trouble, run_dir, since);
+    found = run_dir.empty() ? Found{report_of_all(trouble)} : report_of(trouble, run_dir, since);
   } catch (const std::exception& error) {
     release_claim(run_dir);
     log::warn("watchdog: no report into ", run_dir, ": ", error.what());
   }
-  const bool has_verdict = report && report->is_verdict();
-  say(trouble.rank, has_verdict ? report->sentence : first_line(trouble.words), report ? report->path : "", due.arming);
+  const std::optional<Report>& report = found.report;
+  if (report && report->is_verdict()) {
+    say(trouble.rank, *report, found.is_of_another, due.arming);
+  } else {
+    say(trouble.rank, first_line(trouble.words), report ? report->path : "", due.arming);
+  }
+}
+
+// Of ranks that share a run directory, the one that made the report prints the verdict, and the others name the file.
+void Watchdog::say(int rank, const Report& report, bool is_of_another, std::uint64_t arming) {
+  bool is_short = is_of_another && !report.path.empty();
+  {
+    const std::lock_guard lock(mutex_);
+    is_short &= is_process_ && exchange_ == nullptr;  // ranks of a simulation print one line
+  }
+  say(rank, is_short ? kReported : report.sentence, report.path, arming);
 }
 
 // Another rank made a report: this one may be busy, or stuck in host code, and know of nothing.
@@ -431,7 +462,7 @@ void Watchdog::tell_of_others() {
     if (exchange_ != nullptr) report = exchange_->heard(armed_at_);
   }
   if (!report && !run_dir.empty()) report = find_report(run_dir, since);
-  if (report && report->is_verdict()) say(rank, report->sentence, report->path, arming);
+  if (report && report->is_verdict()) say(rank, *report, true, arming);
 }
 
 std::uint64_t Watchdog::said() {
@@ -460,20 +491,3 @@ void Watchdog::say(int rank, const std::string& words, const std::string& path, 
 }
 
 }  // namespace tessera::watch::detail
-
-namespace tessera::watch {
-
-std::string to_string(Standing standing) {
-  switch (standing) {
-    case Standing::kIdle: return "idle";
-    case Standing::kOwnStream: return "own stream";
-    case Standing::kPeer: return "peer";
-    case Standing::kMoving: return "moving";
-    case Standing::kUnnoticed: return "unnoticed";
-  }
-  return "unknown";
-}
-
-std::vector<GroupStanding> standing() { return detail::Watchdog::of_process()->standing(); }
-
-}  // namespace tessera::watch

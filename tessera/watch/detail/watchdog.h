@@ -59,6 +59,9 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
     comm::detail::GroupProgress progress = {};
     Clock::time_point since = {};
     bool was_told = false;                                // of what it waits for now
+    std::chrono::nanoseconds extended = {};               // all extensions of deadlines that were seen
+    std::chrono::nanoseconds extra = {};                  // those of the launches up to the next field
+    std::uint32_t extra_up_to = 0;                        // number of the last launch that was there when they came
     std::optional<comm::detail::WaitNotice> notice = {};  // while it waits for a peer
   };
 
@@ -75,13 +78,20 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   std::vector<LongWait> take_long_waits();
   void tell_of_wait(const LongWait& wait);
   std::optional<Trouble> overdue(Seen& seen, Clock::time_point now);
+  static std::chrono::nanoseconds extension_of(Seen& seen, const comm::detail::GroupProgress& progress);
   [[nodiscard]] std::int64_t smaller_since_ns();
   void tell(const Due& due);
   void tell_of_others();
-  std::optional<Report> report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since);
+  // A report, and whether another rank made it, which then tells of it in full.
+  struct Found {
+    std::optional<Report> report = {};
+    bool is_of_another = false;
+  };
+  Found report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since);
   std::optional<Report> report_by_claimant(const Trouble& trouble, const std::string& run_dir);
   std::optional<Report> report_of_all(const Trouble& trouble);
   void open_exchange();
+  void say(int rank, const Report& report, bool is_of_another, std::uint64_t arming);
   void say(int rank, const std::string& words, const std::string& path, std::uint64_t arming);
   void act(const Trouble& trouble);
   void abort_groups(int rank, const std::string& reason);

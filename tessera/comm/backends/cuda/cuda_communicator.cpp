@@ -239,6 +239,7 @@ void CudaCommunicator::launch_part(const Task& task, const Operation& operation,
   planned.deadline_ns =
       task.deadline == device::kForever ? ~std::uint64_t{0} : static_cast<std::uint64_t>(task.deadline.count());
   if (TESSERA_MUTANT("cuda.deadline_unseen")) planned.deadline_ns += 5'000'000'000;
+  planned.extended_base = cell == nullptr ? ~std::uint64_t{0} : load(shared_->control()->ranks[rank_].extended_all);
   planned.notice.registrations = task.registrations;
   planned.registration = operation.registration;
   planned.cell = cell;

@@ -262,6 +262,28 @@ TEST_F(GpuRanks, AReplayThatFailsEndsTheGroup) {
   });
 }
 
+TEST_F(GpuRanks, AnExtensionOfTheDeadlineCoversWhatIsQueued) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const auto barrier = [&] { return rank.group.launch({.kind = OpKind::kBarrier}, rank.stream); };
+    if (rank.rank() == 0) {
+      rank.group.set_deadline(500ms);
+      const Work first = barrier();
+      const Work second = barrier();
+      while (first.sequence() == 0) std::this_thread::yield();
+      rank.group.extend_deadline(250ms);
+      store()->set("extended", "");
+      first.wait();
+      expect_error<TimeoutError>([&] { second.wait(); },
+                                 {"rank 1 did not come within 0.75 s (a deadline of 0.5 s, extended by 0.25 s)"});
+      store()->set("over", "");
+    } else {
+      (void)store()->get("extended", 20s);
+      barrier().wait();
+      (void)store()->get("over", 20s);
+    }
+  });
+}
+
 TEST_F(GpuRanks, AnAbortEndsAKernelThatWaits) {
   on_gpu_ranks(3, [](const GpuRank& rank) {
     const GpuBytes x(rank, std::vector<float>(200'000, 1));

@@ -109,6 +109,7 @@ struct Verdict {
   std::uint32_t missing;       ///< a bit for each rank
   std::uint64_t task;          ///< it was seen in
   std::uint64_t deadline_ns;   ///< that passed
+  std::uint64_t extended_ns;   ///< by which it was extended
   std::int32_t peer;           ///< of kOffer, kRows and signals
   std::uint32_t pool;          ///< of a signal (symmetric memory): number of its pool; 0: it was an operation
   std::int32_t signal;         ///< likewise, a Signal::Kind
@@ -125,7 +126,7 @@ struct Control {
   std::uint64_t left;                 ///< a bit for each rank whose host has left; its kernels have ended
   struct alignas(64) OfRank {
     std::uint64_t begun;          ///< tasks that have begun; written by its kernels
-    std::uint64_t extended_task;  ///< task that has more time
+    std::uint64_t extended_task;  ///< task of a graph that has more time
     std::uint64_t extended_ns;    ///< how much
     std::uint64_t extended_all;   ///< nanoseconds given so far, to whatever was under way
     std::uint64_t passed;         ///< registration that it took without a rendezvous, the latest
@@ -158,7 +159,9 @@ struct Launch {
   Control* control;
   Cell* cell;                 ///< null: nobody asks, as in a capture
   std::uint64_t deadline_ns;  ///< from its start; all ones: none
-  Notice notice;              ///< the task's number is filled in where it runs
+  std::uint64_t
+      extended_base;  ///< extended_all when it was enqueued; all ones: in a graph, only its replay is extended
+  Notice notice;      ///< the task's number is filled in where it runs
   std::int32_t rank;
   std::int32_t size;
   bool is_first;    ///< of its task, which is then counted

@@ -37,7 +37,7 @@ __device__ inline void begin(const Launch& launch, Block& block) {
                     .start_ns = now_ns(),
                     .deadline_ns = launch.deadline_ns,
                     .registration = launch.registration,
-                    .extended_base = 0,
+                    .extended_base = launch.extended_base,
                     .pool = 0,
                     .signal = 0,
                     .channel = 0};

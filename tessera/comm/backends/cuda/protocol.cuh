@@ -62,7 +62,7 @@ struct Waiter {
   std::uint64_t start_ns;
   std::uint64_t deadline_ns;
   std::uint64_t registration;   ///< that a rendezvous is for; 0: none
-  std::uint64_t extended_base;  ///< of signals
+  std::uint64_t extended_base;  ///< as in Launch and SignalLaunch
   std::uint32_t pool;           ///< of signals; 0: it is an operation
   std::int32_t signal;          ///< of signals
   std::int32_t channel;         ///< of signals
@@ -84,6 +84,7 @@ struct Waiter {
     verdict.missing = missing_ranks;
     verdict.task = task;
     verdict.deadline_ns = deadline_ns;
+    verdict.extended_ns = extension();
     verdict.pool = pool;
     verdict.signal = signal;
     verdict.channel = channel;
@@ -113,8 +114,8 @@ struct Waiter {
   /// Nanoseconds that a host has given this task beyond its deadline.
   __device__ std::uint64_t extension() const {
     const Control::OfRank& own = control->ranks[rank];
-    if (pool != 0) return extended_base == ~std::uint64_t{0} ? 0 : load_from_host(&own.extended_all) - extended_base;
-    return load_from_host(&own.extended_task) == task ? load_from_host(&own.extended_ns) : 0;
+    if (extended_base != ~std::uint64_t{0}) return load_from_host(&own.extended_all) - extended_base;
+    return pool == 0 && load_from_host(&own.extended_task) == task ? load_from_host(&own.extended_ns) : 0;
   }
 
   /// Whether the wait for `peer` to raise `word` is in vain; ends the group then.

@@ -1,11 +1,14 @@
 #include "tessera/comm/backends/cuda/shared_group.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/comm/symmetric_backend.h"
 
 extern "C" const std::byte tessera_kernels_comm_moves_floats[];
@@ -65,24 +68,19 @@ detail::Notice notice_of(const Notice& notice) {
   return seen;
 }
 
-// "rank 1 is at operation 3"
-std::string text_of_behind(const Verdict& verdict, std::span<const int> ranks) {
-  std::string text;
-  for (const int rank : ranks) {
-    text += (text.empty() ? "" : ", ") + ("rank " + std::to_string(rank));
-    text += verdict.tasks[rank] == 0 ? " has begun none" : " is at operation " + std::to_string(verdict.tasks[rank]);
-  }
-  return text;
+std::string text_of_member(std::span<const Rank> world, int rank) {
+  return detail::text_of_members(std::span(&rank, 1), world);
 }
 
-std::string text_of_offer(const Verdict& verdict) {
+std::string text_of_offer(const Verdict& verdict, std::span<const Rank> world) {
   const auto& [sent, taken, first, room] = verdict.numbers;
-  const std::string text = tessera::detail::concat("rank ", verdict.peer, " sends ", sent, " elements");
+  const std::string text = tessera::detail::concat(text_of_member(world, verdict.peer), " sends ", sent, " elements");
   return taken == -1 ? tessera::detail::concat(text, " to element ", first, " of ", room)
-                     : tessera::detail::concat(text, ", rank ", verdict.by, " takes ", taken);
+                     : tessera::detail::concat(text, ", ", text_of_member(world, verdict.by), " takes ", taken);
 }
 
-Failure difference_of_logs(const Verdict& verdict, int size) {
+Failure difference_of_logs(const Verdict& verdict, std::span<const Rank> world) {
+  const int size = static_cast<int>(world.size());
   std::map<std::uint64_t, std::vector<int>> by_log;
   for (int rank = 0; rank < size; ++rank) by_log[verdict.tasks[rank]].push_back(rank);
   const auto most = std::ranges::max_element(by_log, {}, [](const auto& entry) { return entry.second.size(); });
@@ -90,61 +88,74 @@ Failure difference_of_logs(const Verdict& verdict, int size) {
   for (const auto& [log, ranks] : by_log) {
     if (log != most->first) failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
   }
-  failure.text = "ranks differ: " + detail::text_of_ranks(failure.missing) + " asked the pool for other things than " +
-                 detail::text_of_ranks(most->second) + "; a rendezvous() would say what";
+  failure.text = "ranks differ: " + detail::text_of_members(failure.missing, world) +
+                 " asked the pool for other things than " + detail::text_of_members(most->second, world) +
+                 "; a rendezvous() would say what";
   return failure;
 }
 
 // `groups`: names by digest.
-Failure failure_of(const Verdict& verdict, int size, const std::map<std::uint64_t, std::string>& groups) {
+Failure failure_of(const Verdict& verdict, std::span<const Rank> world,
+                   const std::map<std::uint64_t, std::string>& groups) {
+  const int size = static_cast<int>(world.size());
   std::vector<detail::Notice> notices;
   std::vector<std::string> names;
   std::vector<int> missing;
+  std::vector<std::uint64_t> tasks;  // of those
   for (int rank = 0; rank < size; ++rank) {
     notices.push_back(notice_of(verdict.notices[rank]));
     const auto name = groups.find(notices.back().group);
     names.push_back(name == groups.end() ? "" : name->second);
-    if ((verdict.missing >> rank & 1) != 0) missing.push_back(rank);
+    if ((verdict.missing >> rank & 1) == 0) continue;
+    missing.push_back(rank);
+    tasks.push_back(verdict.tasks[rank]);
   }
   switch (verdict.ending) {
     case Ending::kDeadline:
       return {.kind = Failure::Kind::kDeadline,
-              .text = detail::text_of_late(missing, std::chrono::nanoseconds(verdict.deadline_ns),
-                                           text_of_behind(verdict, missing))};
+              .text = detail::text_of_late({.ranks = missing,
+                                            .world = world,
+                                            .deadline = std::chrono::nanoseconds(verdict.deadline_ns),
+                                            .extra = std::chrono::nanoseconds(verdict.extended_ns),
+                                            .tasks = std::move(tasks)})};
     case Ending::kLeft:
-      return {.kind = Failure::Kind::kDeadRank, .text = detail::text_of_ranks(missing) + " has left the group"};
-    case Ending::kMismatch: return detail::difference_of(notices, names);
-    case Ending::kOffer: return {.kind = Failure::Kind::kMismatch, .text = text_of_offer(verdict)};
+      return {.kind = Failure::Kind::kDeadRank,
+              .text = detail::text_of_members(missing, world) + " has left the group"};
+    case Ending::kMismatch: return detail::difference_of(notices, world, names);
+    case Ending::kOffer: return {.kind = Failure::Kind::kMismatch, .text = text_of_offer(verdict, world)};
     case Ending::kRows: {
       const auto& [first, rows, room, unused] = verdict.numbers;
       return {.kind = Failure::Kind::kLost,
-              .text = tessera::detail::concat("rank ", verdict.by, " failed: rows ", first, " to ", first, " + ", rows,
-                                              " for rank ", verdict.peer, " are not within ", room, " rows")};
+              .text = tessera::detail::concat(text_of_member(world, verdict.by), " failed: rows ", first, " to ", first,
+                                              " + ", rows, " for ", text_of_member(world, verdict.peer),
+                                              " are not within ", room, " rows")};
     }
     case Ending::kPassed:
-      return {.kind = Failure::Kind::kMismatch, .text = detail::text_of_passed(verdict.by, verdict.peer)};
-    case Ending::kLogs: return difference_of_logs(verdict, size);
+      return {.kind = Failure::Kind::kMismatch,
+              .text = detail::text_of_passed(text_of_member(world, verdict.by), text_of_member(world, verdict.peer))};
+    case Ending::kLogs: return difference_of_logs(verdict, world);
     case Ending::kAborted: break;
   }
   return {.kind = Failure::Kind::kAborted, .text = "aborted"};
 }
 
 // "pool 1, wait_signal(rank 0, channel 3) of rank 1: signal 3 of rank 0 did not come within 0.05 s (2 came so far)"
-Failure failure_of_signal(const Verdict& verdict, const std::string& pool, int size) {
+Failure failure_of_signal(const Verdict& verdict, const std::string& pool, std::span<const Rank> world) {
   constexpr const char* kNames[] = {"put_signal", "wait_signal", "barrier"};
-  Failure failure = failure_of(verdict, size, {});
+  Failure failure = failure_of(verdict, world, {});
   if (verdict.ending == Ending::kDeadline) {
-    const double seconds = std::chrono::duration<double>(std::chrono::nanoseconds(verdict.deadline_ns)).count();
-    failure.text =
-        tessera::detail::concat("signal ", verdict.numbers[0], " of rank ", verdict.peer, " did not come within ",
-                                std::to_string(seconds), " s (", verdict.numbers[1], " came so far)");
+    failure.text = tessera::detail::concat("signal ", verdict.numbers[0], " of ", text_of_member(world, verdict.peer),
+                                           " did not come within ",
+                                           detail::text_of_deadline(std::chrono::nanoseconds(verdict.deadline_ns),
+                                                                    std::chrono::nanoseconds(verdict.extended_ns)),
+                                           " (", verdict.numbers[1], " came so far)");
   }
   std::string what = pool + ", " + kNames[verdict.signal] + "(";
   if (verdict.signal == static_cast<std::int32_t>(Signal::Kind::kWait)) {
     what += "rank " + std::to_string(verdict.peer) + ", ";
   }
-  failure.text =
-      tessera::detail::concat(what, "channel ", verdict.channel, ") of rank ", verdict.by, ": ", failure.text);
+  failure.text = tessera::detail::concat(what, "channel ", verdict.channel, ") of ", text_of_member(world, verdict.by),
+                                         ": ", failure.text);
   return failure;
 }
 
@@ -240,15 +251,27 @@ SharedGroup::SharedGroup(const device::Device& device, int size)
 }
 
 void SharedGroup::join(int rank, const ConnectRequest& request) {
+  using Clock = detail::WaitNotice::Clock;
   std::unique_lock lock(mutex_);
+  world_ = request.ranks;
   has_joined_[static_cast<std::size_t>(rank)] = true;
   joined_.notify_all();
   const auto are_there = [&] { return std::ranges::all_of(has_joined_, [](bool joined) { return joined; }); };
-  const auto timeout = std::min<std::chrono::nanoseconds>(request.timeout, std::chrono::hours(24));
-  if (joined_.wait_for(lock, timeout, are_there)) return;
-  const auto missing = static_cast<std::size_t>(std::ranges::find(has_joined_, false) - has_joined_.begin());
-  TESSERA_THROW(TimeoutError, "ranks ", request.name, ": rank ", missing, " of them (rank ", request.ranks[missing],
-                " of the world) did not join within ", request.timeout);
+  const auto until = Clock::now() + std::min<std::chrono::nanoseconds>(request.timeout, std::chrono::hours(24));
+  detail::WaitNotice notice(Clock::now());
+  while (!joined_.wait_until(lock, std::min(until, notice.next()), are_there)) {
+    std::vector<int> missing;
+    for (int each = 0; each < size_; ++each) {
+      if (!has_joined_[static_cast<std::size_t>(each)]) missing.push_back(each);
+    }
+    const std::string who = detail::text_of_members(missing, world_);
+    TESSERA_CHECK_AS(TimeoutError, Clock::now() < until, "group of ranks ", request.name, ": ", who,
+                     " did not join within ", request.timeout);
+    const auto waited = notice.due(Clock::now());
+    const bool is_first = std::ranges::find(has_joined_, true) - has_joined_.begin() == rank;
+    if (waited && is_first)
+      log::info("group of ranks ", request.name, ": waiting ", waited->count(), " s for ", who, " to join");
+  }
 }
 
 void SharedGroup::leave(int rank) noexcept {
@@ -264,7 +287,8 @@ void SharedGroup::abort(int rank, std::string_view reason) noexcept {
   try {
     const std::lock_guard lock(mutex_);
     if (!ended_ && std::atomic_ref<std::uint32_t>(control()->verdict.state).load() != kWritten) {
-      ended_ = Ended{Failure::Kind::kAborted, "aborted by rank " + std::to_string(rank) + ": " + std::string(reason)};
+      ended_ =
+          Ended{Failure::Kind::kAborted, "aborted by " + text_of_member(world_, rank) + ": " + std::string(reason)};
       has_ended_.store(true);
     }
   } catch (const std::exception&) {
@@ -290,10 +314,10 @@ std::exception_ptr SharedGroup::error(std::string_view group) {
 SharedGroup::Ended SharedGroup::verdict_of_kernel() const {
   const Verdict& verdict = control()->verdict;
   if (verdict.pool != 0) {
-    const Failure failure = failure_of_signal(verdict, pools_[verdict.pool - 1], size_);
+    const Failure failure = failure_of_signal(verdict, pools_[verdict.pool - 1], world_);
     return {failure.kind, failure.text};
   }
-  const Failure failure = failure_of(verdict, size_, groups_);
+  const Failure failure = failure_of(verdict, world_, groups_);
   const detail::Notice seen = notice_of(verdict.notices[verdict.by]);
   Operation operation{.kind = seen.kind, .dtype = seen.dtype, .root = seen.root, .count = seen.count};
   operation.reduction = {seen.reduction, seen.factor};

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/ids.h"
 #include "tessera/comm/backends/cuda/group_layout.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/device/device.h"
@@ -92,6 +93,7 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   std::weak_ptr<device::StreamState> streams_[kMostRanks];  // that each rank used last
   std::condition_variable joined_;
   std::vector<bool> has_joined_;
+  std::vector<Rank> world_;  // the world rank of each
   std::optional<Ended> ended_;
   std::map<std::uint64_t, std::string> groups_;  // names, by digest
   std::vector<std::string> pools_;               // names, by number

@@ -9,6 +9,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/backends/mpi/detail/steps.h"
+#include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/task_runner.h"
 #include "tessera/comm/detail/world_state.h"
 
@@ -20,7 +21,7 @@ using mpi::Library;
 class MpiCommunicator : public Communicator, public std::enable_shared_from_this<MpiCommunicator> {
  public:
   MpiCommunicator(MPI_Comm comm, const ConnectRequest& request, bool crowded, bool checked)
-      : endpoint_(Library::get(), comm, request.rank, static_cast<int>(request.ranks.size())),
+      : endpoint_(Library::get(), comm, request),
         tasks_(request.rank, static_cast<int>(request.ranks.size())),
         steps_(endpoint_, tasks_, crowded, checked) {}
   ~MpiCommunicator() override { leave(); }
@@ -41,9 +42,10 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
   }
   void abort(std::string_view reason) noexcept override {
     try {
-      endpoint_.end({.kind = Failure::Kind::kAborted,
-                     .by = endpoint_.rank(),
-                     .text = "aborted by rank " + std::to_string(endpoint_.rank()) + ": " + std::string(reason)});
+      const int self = endpoint_.rank();
+      const std::string who = detail::text_of_members(std::span(&self, 1), endpoint_.world());
+      endpoint_.end(
+          {.kind = Failure::Kind::kAborted, .by = self, .text = "aborted by " + who + ": " + std::string(reason)});
     } catch (const std::exception&) {
       // MPI does not send any more: the others are told by their deadlines.
     }

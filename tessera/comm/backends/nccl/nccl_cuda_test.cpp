@@ -145,7 +145,9 @@ TEST_F(NcclWorldOfOne, TheRecordTellsWhatBeganAndEnded) {
       if (const auto text = text_of_record(file, ref)) lines.push_back(*text);
     }
     for (const std::string number : {"1", "2"}) {
-      EXPECT_NE(std::ranges::find(lines, "one: #" + number + " barrier began (launch " + number + ")"), lines.end());
+      EXPECT_NE(std::ranges::find(
+                    lines, "one: #" + number + " barrier began (launch " + number + ", collective " + number + ")"),
+                lines.end());
       EXPECT_NE(std::ranges::find(lines, "one: #" + number + " ended (launch " + number + ")"), lines.end());
     }
   });

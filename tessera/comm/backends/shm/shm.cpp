@@ -12,13 +12,12 @@
 #include "tessera/base/env.h"
 #include "tessera/base/error.h"
 #include "tessera/base/fork.h"
-#include "tessera/base/log.h"
 #include "tessera/base/mutant.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/detail/peer_memory/peer_communicator.h"
 #include "tessera/comm/detail/process_world.h"
+#include "tessera/comm/detail/store_wait.h"
 #include "tessera/comm/detail/world_state.h"
-#include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/device/host/host_device.h"
 
 namespace tessera::comm {
@@ -129,27 +128,22 @@ std::string why_not(const ConnectRequest& request) {
   return "";
 }
 
-// Waits for a value of the store, unless the process that is to set it ends.
-void wait_for(const ConnectRequest& request, const std::string& key, const PeerProcess& setter) {
-  constexpr nanoseconds kLook = std::chrono::milliseconds(100);
-  const auto until = std::chrono::steady_clock::now() + std::min<nanoseconds>(request.timeout, std::chrono::hours(24));
-  detail::WaitNotice notice(std::chrono::steady_clock::now());
-  while (true) {
-    const nanoseconds left = until - std::chrono::steady_clock::now();
-    try {
-      return request.store->wait(std::span(&key, 1), std::clamp(left, nanoseconds(0), kLook));
-    } catch (const TimeoutError&) {
-      TESSERA_CHECK_AS(AbortedError, !setter.has_ended(), "group of ranks ", request.name, ": rank ", request.ranks[0],
-                       " ended before it joined");
-      const std::optional<std::string> failed = request.store->find("failed");
-      TESSERA_CHECK_AS(AbortedError, !failed, *failed);
-      TESSERA_CHECK_AS(TimeoutError, left > nanoseconds(0), "group of ranks ", request.name, ": rank ",
-                       request.ranks[0], " did not join in time");
-      if (const auto waited = notice.due(std::chrono::steady_clock::now()))
-        log::info("group of ranks ", request.name, ": waiting ", waited->count(), " s for rank ", request.ranks[0],
-                  " to join");
-    }
-  }
+// The name of the first rank's memory, unless its process ends.
+std::string name_of_memory(const ConnectRequest& request, const PeerProcess& first) {
+  const std::string subject = "group of ranks " + request.name;
+  const auto name =
+      detail::wait_for_value(*request.store, {.key = "memory",
+                                              .timeout = request.timeout,
+                                              .subject = subject,
+                                              .whom = "rank " + to_string(request.ranks[0]) + " to join",
+                                              .check = [&] {
+                                                TESSERA_CHECK_AS(AbortedError, !first.has_ended(), subject, ": rank ",
+                                                                 request.ranks[0], " ended before it joined");
+                                                const std::optional<std::string> failed = request.store->find("failed");
+                                                TESSERA_CHECK_AS(AbortedError, !failed, *failed);
+                                              }});
+  TESSERA_CHECK_AS(TimeoutError, name.has_value(), subject, ": rank ", request.ranks[0], " did not join in time");
+  return *name;
 }
 
 Descriptor make_group_memory(int size) {
@@ -193,8 +187,7 @@ std::shared_ptr<Communicator> connect_all(const ConnectRequest& request) {
     offered = world.server().offer_anew("group", file.get());
     request.store->set("memory", offered);
   } else {
-    wait_for(request, "memory", *peers[0]);
-    file = peers[0]->fetch(request.store->get("memory", request.timeout), request.timeout);
+    file = peers[0]->fetch(name_of_memory(request, *peers[0]), request.timeout);
   }
   const bool is_crowded = current_place().local_world_size > ::sysconf(_SC_NPROCESSORS_ONLN);
   auto bytes = std::make_unique<SharedBytes>(file.get(), detail::GroupMemory::nbytes(size));

@@ -143,6 +143,24 @@ std::string text_of_ranks(std::span<const int> ranks) {
   return text;
 }
 
+std::string text_of_members(std::span<const int> places, std::span<const Rank> world) {
+  std::vector<int> ranks;
+  for (const int place : places) ranks.push_back(world[static_cast<std::size_t>(place)].value());
+  std::string text = text_of_ranks(ranks);
+  if (!std::ranges::equal(ranks, places)) text += " (group " + text_of_ranks(places) + ")";
+  return text;
+}
+
+std::string text_of_members(const PeerMemory& memory, int place) {
+  return text_of_members(std::span(&place, 1), world_of(memory));
+}
+
+std::vector<Rank> world_of(const PeerMemory& memory) {
+  std::vector<Rank> world;
+  for (int place = 0; place < memory.group().size(); ++place) world.emplace_back(memory.world_rank(place));
+  return world;
+}
+
 Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64_t group) {
   Notice notice;
   notice.fingerprint = fingerprint(operation, group);
@@ -163,7 +181,8 @@ Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64
   return notice;
 }
 
-Failure difference_of(std::span<const Notice> notices, std::span<const std::string> groups) {
+Failure difference_of(std::span<const Notice> notices, std::span<const Rank> world,
+                      std::span<const std::string> groups) {
   const bool is_one_group =
       std::ranges::all_of(notices, [&](const Notice& notice) { return notice.group == notices[0].group; });
   const auto most_tasks = [&] {
@@ -198,11 +217,11 @@ Failure difference_of(std::span<const Notice> notices, std::span<const std::stri
   const auto most = TESSERA_MUTANT("comm.most_are_blamed") ? std::ranges::min_element(by_seen, {}, votes)
                                                            : std::ranges::max_element(by_seen, {}, votes);
   Failure failure{.kind = Failure::Kind::kMismatch};
-  failure.text = "ranks differ: " + text_of_ranks(most->second) + " run " + most->first.text;
+  failure.text = "ranks differ: " + text_of_members(most->second, world) + " run " + most->first.text;
   for (const auto& [seen, ranks] : by_seen) {
     if (seen == most->first) continue;
     failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
-    failure.text += ", " + text_of_ranks(ranks) + " " + seen.text;
+    failure.text += ", " + text_of_members(ranks, world) + " " + seen.text;
     if (seen.text != most->first.text) continue;
     failure.text += seen.parts != most->first.parts       ? " with other parts"
                     : seen.layouts != most->first.layouts ? " between other layouts"
@@ -218,16 +237,19 @@ std::string text_of_deadline(std::chrono::nanoseconds deadline, std::chrono::nan
                                  seconds(extra), " s)");
 }
 
-std::string text_of_late(std::span<const int> ranks, std::chrono::nanoseconds deadline, std::string_view behind,
-                         std::chrono::nanoseconds extra) {
+std::string text_of_late(const Late& late) {
   std::string text =
-      tessera::detail::concat(text_of_ranks(ranks), " did not come within ", text_of_deadline(deadline, extra));
-  if (!behind.empty()) text.append(" (").append(behind).append(")");
-  return text;
+      text_of_members(late.ranks, late.world) + " did not come within " + text_of_deadline(late.deadline, late.extra);
+  std::string behind;
+  for (std::size_t i = 0; i < late.tasks.size(); ++i) {
+    behind += (behind.empty() ? "" : ", ") + text_of_members(late.ranks.subspan(i, 1), late.world);
+    behind += late.tasks[i] == 0 ? " has begun none" : late.is_at + std::to_string(late.tasks[i]);
+  }
+  return behind.empty() ? text : text + " (" + behind + ")";
 }
 
-std::string text_of_passed(int rank, int peer) {
-  return tessera::detail::concat("ranks differ: rank ", rank, " meets for this registration, rank ", peer,
+std::string text_of_passed(std::string_view rank, std::string_view peer) {
+  return tessera::detail::concat("ranks differ: ", rank, " meets for this registration, ", peer,
                                  " went past it: it knew its memory, or deregistered some");
 }
 
@@ -247,10 +269,7 @@ bool is_gone(const PeerMemory& memory, int peer) {
 std::string text_of_gone(const PeerMemory& memory, int peer) {
   // Who has left in order may have ended since.
   const bool has_left = memory.group().board(peer).has_left.load(std::memory_order_acquire) != 0;
-  // Who reads it looks for a process: the world's number finds it.
-  const int rank = memory.world_rank(peer);
-  const std::string who = rank == peer ? "" : " of the world, " + std::to_string(peer) + " of the group,";
-  return "rank " + std::to_string(rank) + who + (has_left ? " has left the group" : " died");
+  return text_of_members(memory, peer) + (has_left ? " has left the group" : " died");
 }
 
 Reaching::Reaching(const PeerMemory& memory, int rank, std::string_view name) : memory_(memory), rank_(rank) {

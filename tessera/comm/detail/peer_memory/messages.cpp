@@ -74,7 +74,8 @@ bool Steps::advance_receive(Message& message) {
   const bool has_other_dtype = mail.dtype != operation.dtype && !TESSERA_MUTANT("comm.message_dtype_unseen");
   const bool has_other_group = mail.group != group_digest_ && !TESSERA_MUTANT("comm.group_unseen");
   if (has_other_dtype || mail.count != operation.count || has_other_group) {
-    std::string text = tessera::detail::concat("rank ", operation.peer, " sends ", mail.dtype, "[", mail.count, "]");
+    std::string text =
+        tessera::detail::concat(text_of_members(memory_, operation.peer), " sends ", mail.dtype, "[", mail.count, "]");
     if (has_other_group) text += std::string(" for group ") + group_.board(operation.peer).group;
     fail({.kind = Failure::Kind::kMismatch, .text = std::move(text)}, operation);
   }
@@ -149,7 +150,10 @@ void Steps::wait_for_mail(std::span<const Message> messages, const Message& open
       fail_waiting(message.operation, message.operation.peer);
   }
   const int late[] = {peer};
-  fail({.kind = Failure::Kind::kDeadline, .missing = {peer}, .text = text_of_late(late, deadline_, "")},
+  fail({.kind = Failure::Kind::kDeadline,
+        .missing = {peer},
+        .text =
+            text_of_late({.ranks = late, .world = world_of(memory_), .deadline = deadline_, .extra = tasks_.extra()})},
        open.operation);
 }
 

@@ -3,13 +3,15 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 #include "tessera/comm/detail/peer_memory/signals.h"
 
 namespace tessera::comm::detail {
 
-PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request)
+PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request,
+                                   NoticeDelays delays)
     : memory_(std::move(memory)),
       rank_(request.rank),
       tasks_(request.rank, memory_->group().size()),
@@ -18,6 +20,7 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
   Board& own = group.board(rank_);
   memory_->waiting().raise(own.joined, 1, own.sleepers);
   const std::string what = "the ranks of the new group " + request.name;
+  WaitNotice notice(WaitNotice::Clock::now(), delays);
   // Nobody goes on before all are there: none can then leave memory behind that another has yet to find.
   for (int peer = 0; peer < group.size(); ++peer) {
     Board& board = group.board(peer);
@@ -25,6 +28,8 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
     const std::function<bool()> is_given_up = [&] { return has_verdict(group) || memory_->is_dead(peer); };
     CircleLook circle(*memory_);
     const std::function<bool()> is_over = [&] {
+      const auto waited = notice.due(WaitNotice::Clock::now());
+      if (waited && !memory_->waiting().is_virtual()) log_wait(request.name, *waited);
       return is_given_up() || circle.finds({peer, board.joined, 1, is_given_up, what});
     };
     const bool came = memory_->waiting().wait({.is_there = is_there,
@@ -47,6 +52,21 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
     write_verdict(group, memory_->waiting(), failure);
     throw_verdict(group, "of ranks " + request.name);
   }
+}
+
+// The first rank that is there speaks for all.
+void PeerCommunicator::log_wait(const std::string& name, std::chrono::seconds waited) const {
+  std::vector<int> missing;
+  for (int peer = 0; peer < memory_->group().size(); ++peer) {
+    if (memory_->group().board(peer).joined.load(std::memory_order_acquire) == 0) {
+      missing.push_back(peer);
+    } else if (peer < rank_) {
+      return;
+    }
+  }
+  if (missing.empty()) return;
+  log::info("group of ranks ", name, ": waiting ", waited.count(), " s for ",
+            text_of_members(missing, world_of(*memory_)), " to join");
 }
 
 PeerCommunicator::~PeerCommunicator() {
@@ -92,7 +112,7 @@ void PeerCommunicator::abort(std::string_view reason) noexcept {
                   {.kind = Failure::Kind::kAborted,
                    .by = rank_,
                    .sequence = sequence(),
-                   .text = "aborted by rank " + std::to_string(rank_) + ": " + std::string(reason)});
+                   .text = "aborted by " + text_of_members(*memory_, rank_) + ": " + std::string(reason)});
   } catch (const std::exception&) {
     // No memory for the words: a verdict without them.
     write_verdict(memory_->group(), memory_->waiting(), {.kind = Failure::Kind::kAborted, .by = rank_});
@@ -126,9 +146,11 @@ void PeerCommunicator::note_passed(std::uint64_t registration) {
 }
 
 std::exception_ptr PeerCommunicator::failure(std::string_view group) {
-  if (!has_verdict(memory_->group())) return nullptr;
   try {
-    throw_verdict(memory_->group(), group);
+    if (has_verdict(memory_->group())) throw_verdict(memory_->group(), group);
+    const std::vector<int> missing = gone();
+    if (missing.empty()) return nullptr;
+    throw_failure(Failure::Kind::kDeadRank, text_of_gone(*memory_, missing.front()), group);
   } catch (const std::exception&) {
     return std::current_exception();
   }

@@ -9,6 +9,7 @@
 #include "tessera/comm/detail/peer_memory/peer_memory.h"
 #include "tessera/comm/detail/peer_memory/step.h"
 #include "tessera/comm/detail/task_runner.h"
+#include "tessera/comm/store/detail/wait_notice.h"
 #include "tessera/comm/symmetric_backend.h"
 
 namespace tessera::comm::detail {
@@ -18,8 +19,9 @@ class PeerCommunicator : public Communicator,
                          public SymmetricBackend,
                          public std::enable_shared_from_this<PeerCommunicator> {
  public:
-  /// Waits until all ranks are there; TimeoutError names one that is not.
-  PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request);
+  /// Waits until all ranks are there, and logs which ranks it waits for after `delays`; TimeoutError names one that is
+  /// not there.
+  PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request, NoticeDelays delays = {});
   /// Leaves: peers that wait for this rank are told.
   ~PeerCommunicator() override;
 
@@ -39,6 +41,8 @@ class PeerCommunicator : public Communicator,
   void note_passed(std::uint64_t registration) override;
 
  private:
+  void log_wait(const std::string& name, std::chrono::seconds waited) const;
+
   const OwnerProcess owner_;
   const std::unique_ptr<PeerMemory> memory_;
   const int rank_;

@@ -133,8 +133,9 @@ void PeerSignals::barrier(const Run& run) const {
   for (const auto& [log, ranks] : by_log) {
     if (log != most->first) failure.missing.insert(failure.missing.end(), ranks.begin(), ranks.end());
   }
-  failure.text = "ranks differ: " + text_of_ranks(failure.missing) + " asked the pool for other things than " +
-                 text_of_ranks(most->second) + "; a rendezvous() would say what";
+  failure.text = "ranks differ: " + text_of_members(failure.missing, world_of(memory_)) +
+                 " asked the pool for other things than " + text_of_members(most->second, world_of(memory_)) +
+                 "; a rendezvous() would say what";
   fail(run, std::move(failure), rank_);
 }
 
@@ -158,7 +159,7 @@ void PeerSignals::fail_waiting(const Run& run, int peer, std::uint64_t number) c
   fail(run,
        {.kind = Failure::Kind::kDeadline,
         .missing = {peer},
-        .text = "signal " + std::to_string(number) + " of rank " + std::to_string(peer) + " did not come within " +
+        .text = "signal " + std::to_string(number) + " of " + text_of_members(memory_, peer) + " did not come within " +
                 text_of_deadline(run.signal.deadline, extra(run)) + " (" + std::to_string(arrived) + " came so far)"},
        peer);
 }
@@ -167,8 +168,8 @@ void PeerSignals::fail(const Run& run, Failure failure, int peer) const {
   failure.by = rank_;
   std::string what = pads_.pool + ", " + text_of(run.signal.kind) + "(";
   if (run.signal.kind != Signal::Kind::kBarrier) what += "rank " + std::to_string(peer) + ", ";
-  failure.text = what + "channel " + std::to_string(run.signal.channel) + ") of rank " + std::to_string(rank_) + ": " +
-                 failure.text;
+  failure.text = what + "channel " + std::to_string(run.signal.channel) + ") of " + text_of_members(memory_, rank_) +
+                 ": " + failure.text;
   write_verdict(memory_.group(), memory_.waiting(), failure);
   if (has_verdict(memory_.group())) throw_verdict(memory_.group(), *pads_.group);
   // Another rank was writing it and may have died in the middle.

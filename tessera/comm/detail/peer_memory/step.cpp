@@ -54,7 +54,7 @@ void Steps::end_group(const std::exception& error, const Task& task) const {
                  .sequence = sequence_,
                  .operation = task.operations[0].kind,
                  .missing = {rank_},
-                 .text = "operation " + std::to_string(sequence_) + ": rank " + std::to_string(rank_) +
+                 .text = "operation " + std::to_string(sequence_) + ": " + text_of_members(memory_, rank_) +
                          " failed: " + error.what()});
 }
 
@@ -338,22 +338,27 @@ bool Steps::has_passed(const Operation& operation, int peer) const {
 void Steps::fail_waiting(const Operation& operation, int peer) {
   if (has_verdict(group_)) throw_verdict(group_, name_);
   if (has_passed(operation, peer)) {
-    fail({.kind = Failure::Kind::kMismatch, .missing = {peer}, .text = text_of_passed(rank_, peer)}, operation);
+    fail({.kind = Failure::Kind::kMismatch,
+          .missing = {peer},
+          .text = text_of_passed(text_of_members(memory_, rank_), text_of_members(memory_, peer))},
+         operation);
   }
   if (detail::is_gone(memory_, peer)) {
     fail({.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = text_of_gone(memory_, peer)}, operation);
   }
   Failure failure{.kind = Failure::Kind::kDeadline};
-  std::string behind;
+  std::vector<std::uint64_t> tasks;
   for (int other = 0; other < group_.size(); ++other) {
     const std::uint64_t arrived = group_.board(other).arrived.load(std::memory_order_acquire);
     if (arrived >= step_ && other != peer) continue;
     failure.missing.push_back(other);
-    const std::uint64_t task = group_.board(other).task.load(std::memory_order_relaxed);
-    behind += (behind.empty() ? "" : ", ") + ("rank " + std::to_string(other)) +
-              (task == 0 ? " has begun none" : " is at operation " + std::to_string(task));
+    tasks.push_back(group_.board(other).task.load(std::memory_order_relaxed));
   }
-  failure.text = text_of_late(failure.missing, deadline_, behind, tasks_.extra());
+  failure.text = text_of_late({.ranks = failure.missing,
+                               .world = world_of(memory_),
+                               .deadline = deadline_,
+                               .extra = tasks_.extra(),
+                               .tasks = std::move(tasks)});
   fail(std::move(failure), operation);
 }
 
@@ -364,7 +369,7 @@ void Steps::fail_mismatch(const Operation& operation) {
     notices.push_back(group_.notice(peer, step_));
     groups.emplace_back(group_.board(peer).group);
   }
-  fail(difference_of(notices, groups), operation);
+  fail(difference_of(notices, world_of(memory_), groups), operation);
 }
 
 void Steps::fail(Failure failure, const Operation& operation) {

@@ -158,7 +158,6 @@ void GraphPlan::replay(LaunchPoints* points, RunningNode number) {
     }
     ++replays_;
   } catch (...) {
-    give_up(points, std::current_exception());
     current_ = nullptr;
     throw;
   }

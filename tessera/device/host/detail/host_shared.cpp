@@ -87,9 +87,17 @@ void HostShared::start_thread(const std::string& name, std::function<void()> bod
   auto whole = [body = std::move(body), has_ended, short_name = name.substr(0, 15)]() mutable {
     pthread_setname_np(pthread_self(), short_name.c_str());
     is_device_worker = true;
+    // Also if the body ends its thread by pthread_exit.
+    struct End {
+      std::function<void()>& body;
+      std::atomic<bool>& has_ended;
+      ~End() {
+        body = nullptr;
+        has_ended.store(true);
+      }
+    };
+    const End end{body, *has_ended};
     body();
-    body = nullptr;
-    has_ended->store(true);
   };
   const std::lock_guard lock(mutex_);
   OwnThread& own = threads_.emplace_back();

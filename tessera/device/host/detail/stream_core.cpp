@@ -1,5 +1,7 @@
 #include "tessera/device/host/detail/stream_core.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
 
 #include "tessera/base/caught.h"
@@ -45,6 +47,11 @@ struct RunningScope {
   RunningScope* outer;
   bool was_worker;
 };
+
+std::exception_ptr thread_ended(const std::string& where) {
+  return std::make_exception_ptr(AbortedError(
+      {__FILE__, __LINE__}, where + ": must return or throw, got pthread_exit (or a cancellation) of its thread"));
+}
 
 }  // namespace
 
@@ -185,6 +192,9 @@ bool StreamCore::run_front(Op& op, std::uint64_t sequence, bool may_wait) {
       if (is_hindered) [[unlikely]]
         hinder();
       execute(op, timeline_->failure_at(sequence));
+    } catch (const abi::__forced_unwind&) {
+      lose_thread(sequence, may_wait);
+      throw;
     } catch (...) {
       if (!TESSERA_MUTANT("host.error_forgotten"))
         timeline_->fail(sequence, caught_error("stream '" + name_ + "': its work"));
@@ -196,6 +206,24 @@ bool StreamCore::run_front(Op& op, std::uint64_t sequence, bool may_wait) {
     run();
   }
   return true;
+}
+
+// The thread that runs the stream ends in the middle of its work. That work has failed, and another thread runs the
+// work after it.
+void StreamCore::lose_thread(std::uint64_t sequence, bool is_worker) {
+  timeline_->fail(sequence, thread_ended("stream '" + name_ + "': its work"));
+  timeline_->advance(queue_.pop());
+  runner_.store(Runner::kNobody);
+  const std::lock_guard lock(producer_);
+  if (is_worker) has_worker_ = false;
+  Runner nobody = Runner::kNobody;
+  if (is_idle() || (is_inline_ && !runner_.compare_exchange_strong(nobody, Runner::kWorker))) return;
+  try {
+    if (!has_worker_) start_worker();
+    bell_.ring();
+  } catch (const std::exception&) {
+    runner_.store(Runner::kNobody);  // the next operation brings a thread
+  }
 }
 
 bool StreamCore::must_wait(const Op& op) const {
@@ -255,6 +283,9 @@ void StreamCore::execute(GraphOp& op, const std::exception_ptr& poison) {
     } else {
       op.plan->give_up(op.points.get(), poison);
     }
+  } catch (const abi::__forced_unwind&) {
+    op.plan->give_up(op.points.get(), thread_ended("a replay"));
+    throw;
   } catch (...) {
     op.plan->give_up(op.points.get(), caught_error("a replay"));
     throw;

@@ -109,6 +109,7 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   [[nodiscard]] bool is_closing() const { return users_.load() == 0 || shared_->stopping(); }
   bool run_pending(bool may_wait);
   bool run_front(Op& op, std::uint64_t sequence, bool may_wait);
+  void lose_thread(std::uint64_t sequence, bool is_worker);
   [[nodiscard]] bool must_wait(const Op& op) const;
   void execute(Op& op, const std::exception_ptr& poison);
   void execute(WaitOp& op);

@@ -11,6 +11,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/probe/reader.h"
 #include "tessera/record/detail/plausible.h"
+#include "tessera/record/detail/read_rank.h"
 #include "tessera/record/detail/timed_records.h"
 #include "tessera/record/detail/wording.h"
 
@@ -116,6 +117,8 @@ class OwnLaunches {
 
 // What the record file of a rank tells that its evidence does not.
 struct FileSpans {
+  std::int64_t since_ns = 0;  // as in Lane, of marks and kernels
+  std::int64_t start_ns = 0;  // of the file
   std::array<std::vector<Span>, kDepths> marks = {};
   std::vector<Span> kernels = {};  // but for those of groups
   std::vector<Span> graphs = {};   // replays
@@ -140,6 +143,10 @@ FileSpans file_spans(const Rank& rank, NameTable& names, std::int64_t until_ns) 
   const probe::RecordFile file = probe::RecordFile::open(rank.file);
   const TimedRecords timed = read_timed_records(file);
   FileSpans found;
+  found.start_ns = file.info().clock.wall_ns(file.info().clock.first.ticks);
+  for (const probe::RingInfo& ring : file.rings()) {
+    if (ring.name == "launch" && ring.overwritten > 0) found.since_ns = first_launch_ns(file);
+  }
   take_kernels(file, timed.kernels, OwnLaunches(rank), names, found);
   // After kernels, since each mark may have a name of its own, and there is room for so many.
   const auto add = [&](const TimedMark& mark, std::int64_t end_ns) {
@@ -204,16 +211,21 @@ class SpanBuilder {
     sort_spans(found.kernels);
     sort_spans(found.graphs);
     const bool is_derived = found.kernels.empty() && found.graphs.empty();
-    std::vector<Span> compute = compute_spans(found, comm, known_since(rank));
+    const std::int64_t comm_since = known_since(rank);
+    const bool has_lost = comm_since > 0 || found.since_ns > 0;
+    if (has_lost && found.start_ns > 0 && (spans_.start_ns == 0 || found.start_ns < spans_.start_ns))
+      spans_.start_ns = found.start_ns;
+    std::int64_t compute_since = found.since_ns;
+    std::vector<Span> compute = compute_spans(found, comm, comm_since, compute_since);
     for (std::uint32_t depth = 0; depth < kDepths; ++depth)
-      add({rank.rank, LaneKind::kMark, depth, false, std::move(found.marks[depth])});
+      add({rank.rank, LaneKind::kMark, depth, false, std::move(found.marks[depth]), found.since_ns});
     if (!found.kernels.empty()) {
       spans_.kernels[rank.rank] = union_of(found.kernels);
       comm.waits = without(comm.waits, spans_.kernels[rank.rank]);
     }
-    add_beside(rank.rank, LaneKind::kCompute, is_derived, compute);
-    add_beside(rank.rank, LaneKind::kCollective, false, comm.moves);
-    add_beside(rank.rank, LaneKind::kWait, is_derived, comm.waits);
+    add_beside({rank.rank, LaneKind::kCompute, 0, is_derived, {}, compute_since}, compute);
+    add_beside({rank.rank, LaneKind::kCollective, 0, false, {}, comm_since}, comm.moves);
+    add_beside({rank.rank, LaneKind::kWait, 0, is_derived, {}, comm_since}, comm.waits);
   }
 
   // Time of the first launch of a group that is known, if earlier ones were overwritten. Before it, the rest of a step
@@ -230,8 +242,10 @@ class SpanBuilder {
     return since;
   }
 
-  // Kernels; of replays, and of outermost marks in which none was recorded, what is left outside of collectives.
-  std::vector<Span> compute_spans(const FileSpans& found, const CommSpans& comm, std::int64_t since_ns) {
+  // Kernels; of replays, and of outermost marks in which none was recorded, what is left outside of collectives. The
+  // latter is not known before `comm_since_ns`; `since_ns` becomes later if that leaves something out.
+  std::vector<Span> compute_spans(const FileSpans& found, const CommSpans& comm, std::int64_t comm_since_ns,
+                                  std::int64_t& since_ns) {
     const BusyTimes talks = union_of(comm.whole);
     std::vector<Span> compute = found.kernels;
     const std::vector<Span> replays = without(found.graphs, talks);
@@ -246,7 +260,8 @@ class SpanBuilder {
       return at < recorded.size() && recorded[at].begin_ns < mark.end_ns;
     });
     std::vector<Span> rest = without(union_of(unrecorded), talks);
-    spans_.has_lost |= std::ranges::any_of(rest, [&](const Span& each) { return each.begin_ns < since_ns; });
+    const bool is_cut = std::ranges::any_of(rest, [&](const Span& each) { return each.begin_ns < comm_since_ns; });
+    if (is_cut) since_ns = std::max(since_ns, comm_since_ns);
     std::erase_if(rest, [&](const Span& each) { return each.end_ns <= since_ns; });
     for (Span& each : rest) each.begin_ns = std::max(each.begin_ns, since_ns);
     spans_.has_rest |= !rest.empty();
@@ -259,7 +274,7 @@ class SpanBuilder {
 
   // Spans that overlap, as those of several streams do, go to lanes beside each other; where there is none left they
   // lie over each other in the last.
-  void add_beside(int rank, LaneKind kind, bool is_derived, const std::vector<Span>& spans) {
+  void add_beside(Lane lane_of_all, const std::vector<Span>& spans) {
     std::array<std::vector<Span>, kBeside> lanes;
     std::array<std::int64_t, kBeside> ends = {};
     for (const Span& each : spans) {
@@ -269,7 +284,11 @@ class SpanBuilder {
       lanes[lane].push_back(each);
       ends[lane] = std::max(ends[lane], each.end_ns);
     }
-    for (std::uint32_t lane = 0; lane < kBeside; ++lane) add({rank, kind, lane, is_derived, std::move(lanes[lane])});
+    for (std::uint32_t lane = 0; lane < kBeside; ++lane) {
+      lane_of_all.depth = lane;
+      lane_of_all.spans = std::move(lanes[lane]);
+      add(lane_of_all);
+    }
   }
 
   void add(Lane lane) {

@@ -53,6 +53,9 @@ struct Lane {
   std::uint32_t depth = 0;  ///< of marks: inside of how many others; of the rest: which of the lanes beside each other
   bool is_derived = false;  ///< see the head of this file
   std::vector<Span> spans = {};  ///< by beginning
+  /// Time of the first record that remains, if later records overwrote those before it: nothing is known of the lane
+  /// before. 0: nothing was overwritten.
+  std::int64_t since_ns = 0;
 };
 
 /// Moments in which a rank computes, as intervals that do not touch, in order.
@@ -66,7 +69,7 @@ struct Spans {
   bool has_kernels = false;                         ///< whether any rank's were
   bool has_graphs = false;                          ///< whether replays of graphs were
   bool has_rest = false;                            ///< whether any compute is the rest of a mark
-  bool has_lost = false;                            ///< true if compute is not known where records were overwritten
+  std::int64_t start_ns = 0;                        ///< of the first rank whose records were overwritten; 0: of none
 };
 
 /// Reads the record files that the evidence names once more, for what evidence leaves out; files that cannot be read

@@ -28,6 +28,11 @@ Extent extent_of(const Spans& spans) {
       extent.end_ns = std::max(extent.end_ns, each.end_ns);
     }
   }
+  // A stretch before all data shows that there was more: from the start of the run, if that is near.
+  if (spans.start_ns > 0 && extent.begin_ns < extent.end_ns) {
+    const std::int64_t earliest = extent.begin_ns - (extent.end_ns - extent.begin_ns) / 16;
+    extent.begin_ns = std::min(extent.begin_ns, std::max(spans.start_ns, earliest));
+  }
   return extent;
 }
 
@@ -84,7 +89,6 @@ class Packer {
                     {"has_kernels", spans_.has_kernels},
                     {"has_graphs", spans_.has_graphs},
                     {"has_rest", spans_.has_rest},
-                    {"has_lost", spans_.has_lost},
                     {"names", spans_.names.names()},
                     {"lanes", std::move(lanes)}};
     packed_.base64 = to_base64(bytes_);
@@ -106,9 +110,13 @@ class Packer {
 
   PageJson lane_json(const Lane& lane) {
     const std::span<const Span> kept = kept_of(lane);
-    PageJson json = {{"rank", lane.rank},    {"kind", to_string(lane.kind)},
-                     {"depth", lane.depth},  {"is_derived", lane.is_derived},
-                     {"count", kept.size()}, {"left_out", lane.spans.size() - kept.size()}};
+    PageJson json = {{"rank", lane.rank},
+                     {"kind", to_string(lane.kind)},
+                     {"depth", lane.depth},
+                     {"is_derived", lane.is_derived},
+                     {"count", kept.size()},
+                     {"left_out", lane.spans.size() - kept.size()},
+                     {"no_data", lane.since_ns > begin_ns_ ? units(lane.since_ns - begin_ns_) : 0}};
     json["begin"] = put<std::uint32_t>(kept, [this](const Span& each) { return units(each.begin_ns - begin_ns_); });
     json["length"] = put<std::uint32_t>(
         kept, [this](const Span& each) { return units(each.end_ns - begin_ns_) - units(each.begin_ns - begin_ns_); });

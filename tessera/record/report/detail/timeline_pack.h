@@ -5,6 +5,7 @@
 //   level 0   2^k bins over the whole run: which part of the bin the lane was busy, 0 to 255
 //   level 1   2^(k-1) bins ...                 up to 256 bins
 //
+// `no_data` of a lane is the time before which nothing is known of it, since later records overwrote the older ones.
 // A page draws bins while a bin is as wide as a pixel or wider, and spans when fewer are in sight. The unit is one
 // nanosecond in runs of up to four seconds, and grows with the run, so that a time fits 32 bits.
 #pragma once

@@ -138,14 +138,19 @@ class Timeline {
     const row = this.rows.find((each) => y >= each.top && y < each.top + each.height);
     if (!row || event.clientX - box.left < this.gutter) { this.say(null); return; }
     const width = this.view[1] - this.view[0];
-    const at = row.lane.at(this.view[0] + this.placeOf(event.clientX) * width, 2 * width / (box.width - this.gutter));
-    this.say(at === null ? null : {lane: row.lane, at});
+    const moment = this.view[0] + this.placeOf(event.clientX) * width;
+    const at = row.lane.at(moment, 2 * width / (box.width - this.gutter));
+    this.say(at === null && moment >= row.lane.noData ? null : {lane: row.lane, at});
   }
 
   say(found) {
     const output = byId('timeline-output');
     if (!found) { output.textContent = this.viewWords(); return; }
     const {lane, at} = found;
+    if (at === null) {
+      output.textContent = `Rank ${lane.rank}, ${kLaneWords[lane.kind]}: no data before ${secondsText(lane.noData * this.seconds)}, since later records overwrote the older ones`;
+      return;
+    }
     output.textContent = `Rank ${lane.rank}, ${kLaneWords[lane.kind]}: ${this.told.names[lane.names[at]]}, ${secondsText(lane.lengths[at] * this.seconds)}, at ${secondsText(lane.begins[at] * this.seconds)}`;
   }
   viewWords() {
@@ -172,6 +177,7 @@ class Timeline {
     pen.textBaseline = 'middle';
     this.drawn = 0;  // rectangles, and spans or bins that were looked at for them
     this.seen = 0;
+    this.hatched = 0;  // pixels, of all rows
     this.drawAxis(pen, width);
     pen.save();
     pen.beginPath();
@@ -180,7 +186,7 @@ class Timeline {
     for (const row of this.rows) this.drawRow(pen, row, width);
     pen.restore();
     this.drawNames(pen);
-    Object.assign(this.canvas.dataset, {begin: this.view[0], end: this.view[1], whole: this.whole, drawn: this.drawn, seen: this.seen, ranks: this.heads.length});
+    Object.assign(this.canvas.dataset, {begin: this.view[0], end: this.view[1], whole: this.whole, drawn: this.drawn, seen: this.seen, hatched: Math.round(this.hatched), ranks: this.heads.length});
     byId('timeline-output').textContent = this.viewWords();
   }
 
@@ -223,11 +229,31 @@ class Timeline {
     const units = (end - begin) / room;  // in a pixel
     pen.fillStyle = this.colors.faint;
     pen.fillRect(this.gutter, top, room, height);
+    this.hatch(pen, this.gutter, top, (Math.min(lane.noData, end) - begin) / units, height);
     const [first, last] = lane.inSight(begin, end);
     const level = lane.levelFor(units);
     const isBefore = lane.leftOut > 0 && (lane.count === 0 || begin < lane.begins[0]);
     if (isBefore || (last - first > 2 * room && level)) this.drawBins(pen, row, level || lane.levels[0], units);
     else this.drawSpans(pen, row, first, last, units);
+  }
+
+  // Nothing is known of this time.
+  hatch(pen, left, top, wide, height) {
+    if (wide <= 0) return;
+    this.hatched += wide;
+    pen.save();
+    pen.beginPath();
+    pen.rect(left, top, wide, height);
+    pen.clip();
+    pen.strokeStyle = this.colors.soft;
+    pen.globalAlpha = 0.45;
+    pen.beginPath();
+    for (let x = left - height; x < left + wide; x += 6) {
+      pen.moveTo(x, top + height);
+      pen.lineTo(x + height, top);
+    }
+    pen.stroke();
+    pen.restore();
   }
 
   // How busy the lane was: the darker the more.
@@ -301,7 +327,7 @@ function timelineWords() {
   const isDerived = told.lanes.some((lane) => lane.is_derived);
   if (isDerived) words += ' Kernels were not recorded: compute is what is left of a step outside of collectives, and each wait counts as exposed.';
   else if (told.has_rest) words += ' Kernels were recorded in a part of the run: elsewhere compute is what is left of a step outside of collectives, and each wait counts as exposed.';
-  if (told.has_lost) words += ' No data of compute where older records of collectives were overwritten.';
+  if (told.lanes.some((lane) => lane.no_data > 0)) words += ' No data where it is hatched: later records overwrote the older ones.';
   if (told.has_graphs) words += ' What a replayed graph ran is not told apart: its compute is what is left of it outside of collectives.';
   return words;
 }
@@ -316,6 +342,7 @@ function showTimeline() {
   byId('timeline-words').textContent = timelineWords();
   const kinds = Object.keys(kLaneWords).filter((kind) => data.timeline.lanes.some((lane) => lane.kind === kind));
   for (const kind of kinds) byId('timeline-legend').append(make('li', {}, painted(make('span', {class: 'swatch'}), `var(--${kind})`), kLaneWords[kind]));
+  if (data.timeline.lanes.some((lane) => lane.no_data > 0)) byId('timeline-legend').append(make('li', {}, make('span', {class: 'swatch hatched'}), 'no data'));
   byId('timeline').setAttribute('aria-label', `Timeline: ${timelineWords()}`);
   new Timeline(byId('timeline'));
 }

@@ -12,7 +12,7 @@ function bufferOf(base64) {
 
 class TimelineLane {
   constructor(buffer, told, bottomUnits) {
-    Object.assign(this, {rank: told.rank, kind: told.kind, depth: told.depth, isDerived: told.is_derived, leftOut: told.left_out});
+    Object.assign(this, {rank: told.rank, kind: told.kind, depth: told.depth, isDerived: told.is_derived, leftOut: told.left_out, noData: told.no_data});
     this.count = told.count;
     this.begins = new Uint32Array(buffer, told.begin, told.count);
     this.lengths = new Uint32Array(buffer, told.length, told.count);

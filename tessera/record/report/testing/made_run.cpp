@@ -119,6 +119,7 @@ class RankRecord {
 
  private:
   static std::uint64_t nbytes_of(const MadeRun& run) {
+    if (run.record_nbytes > 0) return run.record_nbytes;
     const std::uint64_t comm = 4ull * 3 * 64 * static_cast<std::uint64_t>(run.steps * run.collectives);
     const std::uint64_t launch = 2ull * 64 * static_cast<std::uint64_t>(run.steps * (2 * run.kernels + 2));
     return std::max<std::uint64_t>(std::max(comm, launch) * 5 / 4 + (1 << 20), 2 << 20);
@@ -189,6 +190,15 @@ void make_run(const std::string& directory, const MadeRun& run) {
   if (!run.has_records) return;
   std::uint64_t first = 0;
   for (int rank = 0; rank < run.ranks; ++rank) RankRecord(directory, run, rank, first).write();
+}
+
+MadeRun overwritten_records() {
+  MadeRun run;
+  run.ranks = 2;
+  run.steps = 400;
+  run.kernels = 20;
+  run.record_nbytes = 1 << 20;
+  return run;
 }
 
 MadeRun million_events() {

@@ -21,6 +21,7 @@ struct MadeRun {
   std::string reason = {};            ///< likewise; empty: none
   std::string odd = {};               ///< text that stands in every name that a run chooses
   std::int64_t step_ns = 50'000'000;  ///< length of a step
+  std::uint64_t record_nbytes = 0;    ///< of a record file; 0: room for all records
 };
 
 /// Makes it in a directory, which is there.
@@ -30,6 +31,9 @@ void make_run(const std::string& directory, const MadeRun& run);
 double made_loss(int step);
 /// Bytes of activations at the peak of a rank, as they stand in summary.json.
 std::uint64_t made_activations(int rank);
+
+/// A run whose records overwrote older ones: those of marks and kernels more than those of collectives.
+MadeRun overwritten_records();
 
 /// A run of a million events and a little: 4 ranks, kernels and collectives.
 MadeRun million_events();

@@ -120,6 +120,20 @@ class NumbersTest(PageTest):
         PAGE.pointer("mouseMoved", x - 5, y)
         self.assertRegex(self.text("#speed-chart output"), r"step (19|20|21): 19.3 k tokens/s, exposed 19.4 %")
         self.assertEqual(len(self.texts("#loss-chart circle title")), 4)
+        self.assertEqual(PAGE.evaluate("document.querySelector('#timeline').dataset.hatched"), "0", "nothing was overwritten")
+
+    def test_the_name_of_a_rule_covers_no_dot(self):
+        for width in (1200, 700, 400):
+            PAGE.resize(width, 900)
+            covered = PAGE.evaluate("""(() => {
+                const box = (e) => e.getBoundingClientRect();
+                const chart = document.querySelector('#loss-chart svg');
+                const names = [...chart.querySelectorAll('text')].filter(e => /[a-z]{3}/.test(e.textContent)).map(box);
+                const dots = [...chart.querySelectorAll('circle.dot')].map(box);
+                return [names.length, dots.filter(d => names.some(n => d.right > n.left && d.left < n.right && d.bottom > n.top
+                                                                       && d.top < n.bottom)).length];
+            })()""")
+            self.assertEqual(covered, [1, 0], f"a page of {width} pixels")
 
     def test_peak_table(self):
         PAGE.evaluate("(e => { e.value = '2'; e.dispatchEvent(new Event('change')); })(document.querySelector('#memory-rank'))")
@@ -363,6 +377,27 @@ class AskedTest(PageTest):
         self.assertNotIn("bad", PAGE.evaluate("document.querySelector('#state').className"))
 
 
+class LostTest(PageTest):
+    name = "lost"
+
+    def test_what_was_overwritten_is_hatched(self):
+        told = self.data["timeline"]
+        lanes = {lane["kind"]: lane for lane in told["lanes"] if lane["rank"] == 0}
+        self.assertGreater(lanes["compute"]["no_data"], lanes["collective"]["no_data"], "more records of launches are gone")
+        self.assertIn("No data where it is hatched", self.text("#timeline-words"))
+        self.assertIn("no data", self.texts("#timeline-legend li"))
+        box = PAGE.evaluate("(e => { e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect(); return [b.left, b.top, b.width]; })(document.querySelector('#timeline'))")
+        room = box[2] - 128
+        whole = told["span_ns"] / told["unit_ns"]
+        hatched = sum(lane["no_data"] for lane in told["lanes"]) / whole * room
+        drawn = float(PAGE.evaluate("document.querySelector('#timeline').dataset.hatched"))
+        self.assertAlmostEqual(drawn, hatched, delta=2)
+        place = [at for at, lane in enumerate(told["lanes"]) if lane["kind"] == "compute"][0]
+        PAGE.pointer("mouseMoved", box[0] + 128 + lanes["compute"]["no_data"] / whole * room / 2, box[1] + 26 + 17 * place + 7)
+        self.assertIn("Rank 0, compute: no data before", self.text("#timeline-output"))
+        self.keep("lost")
+
+
 class LargeTest(PageTest):
     name = "large"
 
@@ -394,7 +429,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory(prefix="tessera-pages-") as folder:
         FOLDER = pathlib.Path(folder)
-        names = ["usual", "kernels", "hostile", "bare", "one", "skipped", "stopped", "asked", "large"]
+        names = ["usual", "kernels", "hostile", "bare", "one", "skipped", "stopped", "asked", "lost", "large"]
         subprocess.run([OPTIONS.pages, folder, *names], check=True, stdout=subprocess.DEVNULL)
         for name in names:
             DATA[name] = json.loads((FOLDER / f"{name}.json").read_text())

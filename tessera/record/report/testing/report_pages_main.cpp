@@ -9,6 +9,7 @@
 //   skipped   a run that skipped every step, since no loss was finite
 //   stopped   a run that its policy for such steps stopped
 //   asked     a run that was asked to end
+//   lost      a run whose records overwrote older ones
 //   large     a million events
 #include <cstdio>
 #include <filesystem>
@@ -61,10 +62,16 @@ int main(int argc, char** argv) {
   MadeRun asked;
   asked.end = "interrupted";
   asked.reason = "asked to end; the same command goes on from here";
-  const std::map<std::string, MadeRun> runs = {
-      {"usual", MadeRun()}, {"one", one},     {"skipped", skipped},
-      {"stopped", stopped}, {"asked", asked}, {"kernels", kernels},
-      {"hostile", hostile}, {"bare", bare},   {"large", tessera::record::testing::million_events()}};
+  const std::map<std::string, MadeRun> runs = {{"usual", MadeRun()},
+                                               {"one", one},
+                                               {"skipped", skipped},
+                                               {"stopped", stopped},
+                                               {"asked", asked},
+                                               {"kernels", kernels},
+                                               {"hostile", hostile},
+                                               {"bare", bare},
+                                               {"lost", tessera::record::testing::overwritten_records()},
+                                               {"large", tessera::record::testing::million_events()}};
   try {
     for (const auto& [name, run] : runs) {
       bool is_wanted = argc == 2 && name != "large";

@@ -9,12 +9,13 @@
 
 namespace tessera::comm::mpi {
 
-Endpoint::Endpoint(Library& library, MPI_Comm comm, int rank, int size)
+Endpoint::Endpoint(Library& library, MPI_Comm comm, const ConnectRequest& request)
     : library_(library),
       comm_(comm),
-      rank_(rank),
-      size_(size),
-      has_left_(static_cast<std::size_t>(size)),
+      rank_(request.rank),
+      size_(static_cast<int>(request.ranks.size())),
+      world_(request.ranks),
+      has_left_(request.ranks.size()),
       receiving_(library.no_request()) {
   const std::lock_guard lock(mutex_);
   open_news();

@@ -33,10 +33,12 @@ inline constexpr int body(std::uint64_t n) { return answer(n) + 1; }
 class Endpoint {
  public:
   /// Takes `comm`, which lives as long as MPI: freeing it would need all ranks.
-  Endpoint(Library& library, MPI_Comm comm, int rank, int size);
+  Endpoint(Library& library, MPI_Comm comm, const ConnectRequest& request);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
+  /// The world rank of each rank of the group.
+  [[nodiscard]] const std::vector<Rank>& world() const { return world_; }
   [[nodiscard]] MPI_Request no_request() const { return library_.no_request(); }
   /// Begins to send or to receive at most 1 GiB.
   MPI_Request send(int to, int tag, const void* from, std::size_t nbytes);
@@ -77,6 +79,7 @@ class Endpoint {
   MPI_Comm comm_;
   const int rank_;
   const int size_;
+  const std::vector<Rank> world_;
   std::vector<std::atomic<bool>> has_left_;
   std::atomic<bool> has_ended_{false};
 

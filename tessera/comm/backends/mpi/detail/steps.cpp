@@ -152,7 +152,8 @@ void Steps::meet(const Operation& operation, bool is_small) {
     groups.emplace_back(letter(peer).group);
     agree &= notices.back().fingerprint == own.notice.fingerprint && notices.back().task == collectives_;
   }
-  if (!agree && !TESSERA_MUTANT("mpi.no_comparison")) fail(detail::difference_of(notices, groups), operation);
+  if (!agree && !TESSERA_MUTANT("mpi.no_comparison"))
+    fail(detail::difference_of(notices, endpoint_.world(), groups), operation);
 }
 
 // Everything that comes to this rank, whoever would make it: all inputs are here.

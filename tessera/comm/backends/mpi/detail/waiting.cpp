@@ -91,18 +91,19 @@ void Steps::fail_if_over(const Operation& operation) {
     if (!endpoint_.has_left(peer)) continue;
     fail({.kind = Failure::Kind::kDeadRank,
           .missing = {peer},
-          .text = "rank " + std::to_string(peer) + " has left the group"},
+          .text = detail::text_of_members(std::span(&peer, 1), endpoint_.world()) + " has left the group"},
          operation);
   }
   if (time_left() > nanoseconds(0)) return;
   // How far they are is known from their last letters.
-  std::string behind;
-  for (const int peer : missing) {
-    const std::uint64_t task = letter(peer).notice.task;
-    behind += (behind.empty() ? "rank " : ", rank ") + std::to_string(peer) +
-              (task == 0 ? " has begun none" : " was seen last at operation " + std::to_string(task));
-  }
-  std::string text = detail::text_of_late(missing, deadline_, behind, tasks_.extra());
+  std::vector<std::uint64_t> tasks;
+  for (const int peer : missing) tasks.push_back(letter(peer).notice.task);
+  std::string text = detail::text_of_late({.ranks = missing,
+                                           .world = endpoint_.world(),
+                                           .deadline = deadline_,
+                                           .extra = tasks_.extra(),
+                                           .tasks = std::move(tasks),
+                                           .is_at = " was seen last at operation "});
   fail({.kind = Failure::Kind::kDeadline, .missing = std::move(missing), .text = std::move(text)}, operation);
 }
 

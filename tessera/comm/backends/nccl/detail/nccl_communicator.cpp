@@ -9,6 +9,7 @@
 #include "tessera/comm/backends/nccl/detail/calls.h"
 #include "tessera/comm/backends/nccl/detail/library.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
+#include "tessera/comm/detail/store_wait.h"
 #include "tessera/memory/allocator.h"
 
 namespace tessera::comm::nccl {
@@ -72,9 +73,16 @@ void NcclCommunicator::connect(const ConnectRequest& request) {
     check(library().ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr);
     request.store->set("id", std::string_view(id.internal, sizeof id.internal));
   } else {
-    const std::string text = request.store->get("id", request.timeout);
-    TESSERA_CHECK(text.size() == sizeof id.internal, "ranks ", request.name, ": an id of ", text.size(), " bytes");
-    std::memcpy(id.internal, text.data(), sizeof id.internal);
+    const std::string subject = "group of ranks " + request.name;
+    const auto text =
+        detail::wait_for_value(*request.store, {.key = "id",
+                                                .timeout = request.timeout,
+                                                .subject = subject,
+                                                .whom = "rank " + to_string(request.ranks[0]) + " to join"});
+    TESSERA_CHECK_AS(TimeoutError, text.has_value(), subject, ": rank ", request.ranks[0], " did not join within ",
+                     request.timeout);
+    TESSERA_CHECK(text->size() == sizeof id.internal, "ranks ", request.name, ": an id of ", text->size(), " bytes");
+    std::memcpy(id.internal, text->data(), sizeof id.internal);
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -275,6 +283,8 @@ void NcclCommunicator::abort_comm() {
   }
   std::deque<Pending> left;
   {
+    // A thread that looks at the first of them finishes it before the swap, or finds none.
+    const std::lock_guard looking(look_mutex_);
     const std::lock_guard lock(mutex_);
     left.swap(pending_);
   }
@@ -328,7 +338,8 @@ void NcclCommunicator::take_in_ended() {
       if (front.deadline == device::kForever || passed <= front.deadline + front.extra) return;
       end(Failure::Kind::kDeadline,
           tessera::detail::concat("operation ", front.sequence, ", ", front.text, ": did not end within ",
-                                  front.deadline, "; NCCL does not say who is missing"));
+                                  detail::text_of_deadline(front.deadline, front.extra),
+                                  "; NCCL does not say who is missing"));
       return;
     }
     {
