@@ -84,16 +84,23 @@ target_include_directories(tessera_sodium SYSTEM INTERFACE ${TESSERA_SODIUM_INCL
 target_link_libraries(tessera_sodium INTERFACE ${TESSERA_SODIUM})
 target_link_options(tessera_sodium INTERFACE LINKER:--exclude-libs,libsodium.a)
 
-# OpenBLAS, the serial one: threads are ours. Linked statically, so that nobody else's BLAS takes its place, and so that
-# its work memory can be given out under a lock (ops/matrix/detail/blas_memory.cpp): by itself it is for one thread.
-find_path(TESSERA_OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas-serial REQUIRED NO_CMAKE_SYSTEM_PATH
-  HINTS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE})
-find_library(TESSERA_OPENBLAS libopenblas.a PATH_SUFFIXES openblas-serial REQUIRED)
-add_library(tessera_blas INTERFACE)
-target_include_directories(tessera_blas SYSTEM INTERFACE ${TESSERA_OPENBLAS_INCLUDE})
-target_link_libraries(tessera_blas INTERFACE ${TESSERA_OPENBLAS} m)
-target_link_options(tessera_blas INTERFACE LINKER:--wrap=blas_memory_alloc LINKER:--wrap=blas_memory_free
-  LINKER:--exclude-libs,libopenblas.a)
+# oneDNN: f32 products on the host, called on one thread at a time (ops/matrix/detail/product_library.h). Debian builds it on
+# OpenMP, whose runtime is linked for the call that keeps it to one thread.
+find_path(TESSERA_DNNL_INCLUDE oneapi/dnnl/dnnl.h)
+find_library(TESSERA_DNNL dnnl)
+find_library(TESSERA_GOMP NAMES gomp libgomp.so.1
+  HINTS ${CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES})
+if(NOT TESSERA_DNNL_INCLUDE OR NOT TESSERA_DNNL OR NOT TESSERA_GOMP)
+  message(FATAL_ERROR "oneDNN: oneapi/dnnl/dnnl.h, libdnnl and libgomp are required to build; install libdnnl-dev")
+endif()
+file(STRINGS ${TESSERA_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h TESSERA_DNNL_VERSION_LINES REGEX "DNNL_VERSION_M[AI][JN]OR")
+string(REGEX REPLACE ".*MAJOR +([0-9]+).*MINOR +([0-9]+).*" "\\1.\\2" TESSERA_DNNL_VERSION "${TESSERA_DNNL_VERSION_LINES}")
+if(TESSERA_DNNL_VERSION VERSION_LESS 2.6)
+  message(FATAL_ERROR "oneDNN ${TESSERA_DNNL_VERSION} is too old; 2.6 or later is required: install libdnnl-dev of Debian 12 or later")
+endif()
+add_library(tessera_dnnl INTERFACE)
+target_include_directories(tessera_dnnl SYSTEM INTERFACE ${TESSERA_DNNL_INCLUDE})
+target_link_libraries(tessera_dnnl INTERFACE ${TESSERA_DNNL} ${TESSERA_GOMP})
 
 # Flags of every object of ours. Frame pointers stay everywhere: native stacks are walked by them.
 add_library(tessera_flags INTERFACE)

@@ -21,7 +21,7 @@ libcli11-dev        header CLI/CLI.hpp
 libgtest-dev        header gtest/gtest.h
 libgmock-dev        header gmock/gmock.h
 libhwy-dev          header hwy/highway.h
-libopenblas-serial-dev  file /usr/lib/*/openblas-serial/libopenblas.a
+libdnnl-dev         header oneapi/dnnl/dnnl.h
 libasio-dev         header asio.hpp
 libtomlplusplus-dev header toml++/toml.h
 libxxhash-dev       header xxhash.h
@@ -33,6 +33,7 @@ openmpi-bin         command mpirun
 # Peers that benches show beside, where they can be had.
 packages_bench="
 libgloo-dev         file /usr/include/gloo/allreduce.h
+libopenblas0-serial file /usr/lib/*/openblas-serial/libopenblas.so.0
 "
 packages_lint="
 clang-format        command clang-format

@@ -26,8 +26,8 @@ ENTRY = re.compile(r"/(?:register|(?:[a-z0-9]+_)?options|(?:host|cuda|nccl|mpi)(
 CUDA_HEADER = re.compile(r"^(?:cuda|cublas|cudnn|cufft|curand|cusparse|cusolver|nccl|nvml|nvrtc|nvtx|nvToolsExt)\w*(?:/.*)?\.h(?:pp)?$"
                          r"|^cooperative_groups")
 CUDA_PLACES = re.compile(r"^tessera/(?:device/cuda|ops/(?:[a-z0-9_]+/)?cuda|comm/backends/(?:nccl|cuda))/|\.cuh?$")
-THIRD_PARTY = re.compile(r"^(?:fmt|spdlog|nlohmann|CLI|gtest|gmock|benchmark|toml\+\+|hwy|Random123|asio)/"
-                         r"|^(?:xxhash|sodium|cblas|mpi|toml)\.h(?:pp)?$")
+THIRD_PARTY = re.compile(r"^(?:fmt|spdlog|nlohmann|CLI|gtest|gmock|benchmark|toml\+\+|hwy|oneapi|Random123|asio)/"
+                         r"|^(?:xxhash|sodium|mpi|toml)\.h(?:pp)?$")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 
 

@@ -21,12 +21,13 @@ DEPENDENCIES = [
      [r"JSON_VERSION_MAJOR (\d+)", r"JSON_VERSION_MINOR (\d+)", r"JSON_VERSION_PATCH (\d+)"]),
     ("CLI11", "BSD-3-Clause", "header", "CLI/Version.hpp", [r'define CLI11_VERSION "([\d.]+)"']),
     ("highway", "Apache-2.0", "dynamic", "pkgconfig/libhwy.pc", [r"Version: ([\d.]+)"]),
-    ("openblas", "BSD-3-Clause", "static", "openblas-serial/openblas_config.h", [r"OPENBLAS_VERSION \"\s*OpenBLAS ([\d.]+)"]),
     ("asio", "BSL-1.0", "header", "asio/version.hpp", [r"define ASIO_VERSION \d+ // ([\d.]+)"]),
     ("tomlplusplus", "MIT", "header", "toml++/impl/version.h",
      [r"TOML_LIB_MAJOR\s+(\d+)", r"TOML_LIB_MINOR\s+(\d+)", r"TOML_LIB_PATCH\s+(\d+)"]),
     ("xxhash", "BSD-2-Clause", "header", "xxhash.h",
      [r"XXH_VERSION_MAJOR\s+(\d+)", r"XXH_VERSION_MINOR\s+(\d+)", r"XXH_VERSION_RELEASE\s+(\d+)"]),
+    ("onednn", "Apache-2.0", "dynamic", "oneapi/dnnl/dnnl_version.h",
+     [r"DNNL_VERSION_MAJOR (\d+)", r"DNNL_VERSION_MINOR (\d+)", r"DNNL_VERSION_PATCH (\d+)"]),
     ("libsodium", "ISC", "static", "sodium/version.h", [r'SODIUM_VERSION_STRING "([\d.]+)"']),
 ]
 

@@ -108,6 +108,9 @@ TEST(Info, PrintsJson) {
   EXPECT_EQ(info.at("version"), TESSERA_VERSION);
   EXPECT_TRUE(info.at("build").at("cuda").is_boolean());
   EXPECT_TRUE(info.at("devices").is_array());
+  EXPECT_TRUE(contains(info.at("compute").at("products"), "oneDNN"));
+  EXPECT_GT(info.at("compute").at("product_gflops"), 0.0);
+  EXPECT_GT(info.at("compute").at("peak_gflops"), 0.0);
   EXPECT_TRUE(info.at("records").is_array());
   const auto env = nlohmann::json::parse(tessera("info --env --json", "TESSERA_RECROD=on").out);
   EXPECT_GE(env.at("variables").size(), 11u);

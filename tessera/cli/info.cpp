@@ -1,4 +1,4 @@
-// `tessera info`: what this build is, what it finds here, what is set, and the record files that lie about.
+// `tessera info`: the build, the devices, the speed of the processor, the environment and the record files.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -13,6 +13,7 @@
 #include "tessera/cli/verb.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/device/device.h"
+#include "tessera/ops/host_speed.h"
 
 namespace tessera::cli {
 namespace {
@@ -138,6 +139,24 @@ int clean(const Options& options) {
   return cleaned.problems.empty() ? kDone : kFailed;
 }
 
+std::string rate_text(double gflops) { return fmt::format("{:.0f} GFLOP/s on one thread", gflops); }
+
+Section compute_section(const ops::HostSpeed& speed) {
+  return {"compute",
+          {{"processor", speed.processor},
+           {"vector code", speed.vectors},
+           {"products", speed.products},
+           {"product rate", rate_text(speed.product_gflops) + ", f32"},
+           {"peak", rate_text(speed.peak_gflops) + ", f32 multiply-adds, " + speed.widest}}};
+}
+
+ordered_json compute_json(const ops::HostSpeed& speed) {
+  return {{"processor", speed.processor},     {"vector_code", speed.vectors},
+          {"products", speed.products},       {"product_gflops", speed.product_gflops},
+          {"peak_gflops", speed.peak_gflops}, {"peak_instructions", speed.widest},
+          {"warning", speed.warning()}};
+}
+
 int show_json() {
   const BuildInfo build = build_info();
   ordered_json found = ordered_json::array();
@@ -154,6 +173,7 @@ int show_json() {
                             {"type", build.build_type},
                             {"sanitizers", build.sanitizers},
                             {"cuda", build.has_cuda}}},
+                          {"compute", compute_json(ops::host_speed())},
                           {"devices", device_list},
                           {"transports", transport_list},
                           {"environment", env_json()},
@@ -169,6 +189,7 @@ int show() {
                                      {"type", std::string(build.build_type)},
                                      {"sanitizers", build.sanitizers.empty() ? "none" : std::string(build.sanitizers)},
                                      {"cuda", build.has_cuda ? "built" : "not built"}}}};
+  sections.push_back(compute_section(ops::host_speed()));
   sections.push_back({"devices", devices()});
   sections.push_back({"transports", transports()});
   Section environment{"environment", {}};
@@ -183,6 +204,8 @@ int show() {
   sections.push_back(found);
   std::erase_if(sections, [](const Section& section) { return section.entries.empty(); });
   print(to_text(sections, stdout_style()));
+  if (const std::string warning = ops::host_speed().warning(); !warning.empty())
+    std::fprintf(stderr, "tessera: %s\n", warning.c_str());
   return kDone;
 }
 
@@ -204,7 +227,9 @@ std::function<int()> declare(CLI::App& app) {
   };
 }
 
-const VerbRegistration kInfo({"info", "Show the version, the build, devices, environment and record files", declare});
+const VerbRegistration kInfo(
+    {"info", "Show the version, the build, the speed of the processor, devices, environment and record files",
+     declare});
 
 }  // namespace
 }  // namespace tessera::cli

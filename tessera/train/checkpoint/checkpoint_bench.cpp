@@ -1,6 +1,5 @@
 // What a checkpoint costs: how long the step that saves waits for it, and how fast it gets to the disk. Both against
 // the same bytes moved plainly, in the same run and the same directory.
-#include <cblas.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/testing/bench.h"
 #include "tessera/device/device.h"
+#include "tessera/ops/testing/direct_sgemm.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/train/checkpoint/checkpoint.h"
 
@@ -130,8 +130,9 @@ class Saver {
     for (int i = 0; i < kProducts; ++i) {
       stream.run(
           [] {
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 512, 512, 512, 1, matrix.data(), 512, matrix.data(),
-                        512, 0, product.data(), 512);
+            ops::testing::DirectSgemm{
+                .m = 512, .n = 512, .k = 512, .a = matrix.data(), .b = matrix.data(), .c = product.data()}
+                .run_dnnl();
           },
           {.label = "step", .accesses = std::span<const device::Access>()});
     }

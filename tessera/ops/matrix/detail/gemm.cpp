@@ -85,15 +85,15 @@ struct Job {
   }
 
   // `count` rows from `first` on, k from `from` on, as they lie.
-  BlasMatrix<T> in_place(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t from) const {
+  ProductOperand<T> in_place(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t from) const {
     const T* at = reinterpret_cast<const T*>(side.data) + offset + first * side.row + from * side.depth;
     const bool by_rows = side.depth == 1 && fits_blas(side.row, gemm.sizes.k);
     return {at, by_rows ? side.row : side.depth, !by_rows};
   }
 
   // The same, packed into `panel`: rows one after the other, or k by k where the operand lies so.
-  BlasMatrix<T> packed(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t count, std::int64_t from,
-                       std::int64_t depth, std::vector<T>& panel) const {
+  ProductOperand<T> packed(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t count,
+                           std::int64_t from, std::int64_t depth, std::vector<T>& panel) const {
     panel.resize(static_cast<std::size_t>(count * depth));
     const bool by_depth = gemm.k_dims.empty() && std::abs(side.row) < std::abs(side.depth);
     const std::int64_t lines = by_depth ? depth : count;
@@ -145,12 +145,12 @@ struct Job {
     const std::int64_t step = is_a_direct && is_b_direct ? k : std::min(k, kPackedDepth);
     for (std::int64_t from = 0; from < k; from += step) {
       const std::int64_t depth = std::min(step, k - from);
-      const BlasMatrix<T> left =
+      const ProductOperand<T> left =
           is_a_direct ? in_place(a, in_a, first_row, from) : packed(a, in_a, first_row, m, from, depth, a_panel);
-      BlasMatrix<T> right =
+      ProductOperand<T> right =
           is_b_direct ? in_place(b, in_b, first_col, from) : packed(b, in_b, first_col, n, from, depth, b_panel);
       right.is_transposed = !right.is_transposed;  // a side's rows are b's columns
-      blas_gemm({m, n, depth}, T(1), left, right, from == 0 && !gemm.is_added ? T(0) : T(1), c, c_row);
+      multiply({m, n, depth}, T(1), left, right, from == 0 && !gemm.is_added ? T(0) : T(1), c, c_row);
     }
     if (k == 0 && !gemm.is_added) {
       for (std::int64_t i = 0; i < m; ++i) std::fill_n(c + i * c_row, n, T(0));
@@ -231,7 +231,7 @@ std::optional<SingleGemm> single_gemm(const GemmSizes& sizes, const GemmOperand&
 }
 
 void SingleGemm::run() const {
-  blas_gemm({m, n, k}, 1.0F, {a, a_stride, is_a_transposed}, {b, b_stride, is_b_transposed}, 0.0F, c, c_stride);
+  multiply({m, n, k}, 1.0F, {a, a_stride, is_a_transposed}, {b, b_stride, is_b_transposed}, 0.0F, c, c_stride);
 }
 
 bool is_matrix_dtype(DType dtype) {

@@ -13,7 +13,7 @@
 
 #include "tessera/base/small_vector.h"
 #include "tessera/ops/detail/elements.h"
-#include "tessera/ops/matrix/detail/blas.h"
+#include "tessera/ops/matrix/detail/product.h"
 
 namespace tessera::ops::detail {
 

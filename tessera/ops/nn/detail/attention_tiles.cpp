@@ -5,7 +5,7 @@
 #include <limits>
 #include <memory>
 
-#include "tessera/ops/matrix/detail/blas.h"
+#include "tessera/ops/matrix/detail/product.h"
 #include "tessera/ops/nn/detail/row_kernels.h"
 
 namespace tessera::ops::detail {
@@ -69,8 +69,8 @@ std::vector<Sequence> sequences_of(const AttentionCall& call) {
 
 // `rows` rows of one head, dense in T: in place or loaded into scratch.
 template <class T>
-BlasMatrix<T> tile_of(const AttentionOperand& of, std::int64_t batch, std::int64_t head, std::int64_t first,
-                      std::int64_t rows, std::int64_t width, T* scratch) {
+ProductOperand<T> tile_of(const AttentionOperand& of, std::int64_t batch, std::int64_t head, std::int64_t first,
+                          std::int64_t rows, std::int64_t width, T* scratch) {
   const auto item = static_cast<std::int64_t>(itemsize(of.dtype));
   const std::byte* at = of.data + (batch * of.batch + head * of.head + first * of.row) * item;
   if (of.dtype == ::tessera::dtype_of<T>() && of.col == 1 && of.row >= std::max<std::int64_t>(width, 1)) {
@@ -81,7 +81,7 @@ BlasMatrix<T> tile_of(const AttentionOperand& of, std::int64_t batch, std::int64
 }
 
 template <class T>
-BlasMatrix<T> transposed(BlasMatrix<T> matrix) {
+ProductOperand<T> transposed(ProductOperand<T> matrix) {
   matrix.is_transposed = true;
   return matrix;
 }
@@ -131,18 +131,18 @@ class Forward {
     std::fill(out_.begin(), out_.end(), T(0));
     std::fill_n(most_, kQueryBlock, -std::numeric_limits<T>::infinity());
     std::fill_n(sum_, kQueryBlock, T(0));
-    const BlasMatrix<T> q =
+    const ProductOperand<T> q =
         tile_of(call_.q, sequence.batch, head, sequence.first_query + first, rows, call_.d, q_.data());
     for (std::int64_t key = all.begin; key < all.end; key += kKeyBlock) {
       const std::int64_t count = std::min(kKeyBlock, all.end - key);
       const std::int64_t place = sequence.first_key + key;
-      const BlasMatrix<T> k = tile_of(call_.k, sequence.batch, kv_head, place, count, call_.d, k_.data());
-      blas_gemm({rows, count, call_.d}, static_cast<T>(scale_of(call_)), q, transposed(k), T(0), scores_.data(),
-                kKeyBlock);
+      const ProductOperand<T> k = tile_of(call_.k, sequence.batch, kv_head, place, count, call_.d, k_.data());
+      multiply({rows, count, call_.d}, static_cast<T>(scale_of(call_)), q, transposed(k), T(0), scores_.data(),
+               kKeyBlock);
       for (std::int64_t i = 0; i < rows; ++i) soften(i, mask.keys_of(first + i), key, count);
-      const BlasMatrix<T> v = tile_of(call_.v, sequence.batch, kv_head, place, count, call_.e, v_.data());
-      blas_gemm({rows, call_.e, count}, T(1), {scores_.data(), kKeyBlock, false}, v, T(1), out_.data(),
-                std::max<std::int64_t>(call_.e, 1));
+      const ProductOperand<T> v = tile_of(call_.v, sequence.batch, kv_head, place, count, call_.e, v_.data());
+      multiply({rows, call_.e, count}, T(1), {scores_.data(), kKeyBlock, false}, v, T(1), out_.data(),
+               std::max<std::int64_t>(call_.e, 1));
     }
     finish(sequence, head, first, rows);
   }
@@ -228,8 +228,8 @@ class Backward {
     for (std::int64_t first = 0; first < sequence_.queries; first += kQueryBlock) {
       const std::int64_t rows = std::min(kQueryBlock, sequence_.queries - first);
       const std::int64_t place = sequence_.first_query + first;
-      const BlasMatrix<T> grad = tile_of(call_.grad, sequence_.batch, head, place, rows, call_.e, grad_.data());
-      const BlasMatrix<T> out = tile_of(call_.out, sequence_.batch, head, place, rows, call_.e, out_.data());
+      const ProductOperand<T> grad = tile_of(call_.grad, sequence_.batch, head, place, rows, call_.e, grad_.data());
+      const ProductOperand<T> out = tile_of(call_.out, sequence_.batch, head, place, rows, call_.e, out_.data());
       for (std::int64_t i = 0; i < rows; ++i) {
         delta_[static_cast<std::size_t>(first + i)] =
             row_kernels<T>().dot(grad.data + i * grad.stride, out.data + i * out.stride, call_.e);
@@ -258,25 +258,25 @@ class Backward {
     const std::int64_t e = call_.e;
     const std::int64_t q_place = sequence_.first_query + query;
     const std::int64_t k_place = sequence_.first_key + key;
-    const BlasMatrix<T> q = tile_of(call_.q, sequence_.batch, head, q_place, rows, d, q_.data());
-    const BlasMatrix<T> k = tile_of(call_.k, sequence_.batch, kv_head, k_place, count, d, k_.data());
-    const BlasMatrix<T> v = tile_of(call_.v, sequence_.batch, kv_head, k_place, count, e, v_.data());
-    const BlasMatrix<T> grad = tile_of(call_.grad, sequence_.batch, head, q_place, rows, e, grad_.data());
+    const ProductOperand<T> q = tile_of(call_.q, sequence_.batch, head, q_place, rows, d, q_.data());
+    const ProductOperand<T> k = tile_of(call_.k, sequence_.batch, kv_head, k_place, count, d, k_.data());
+    const ProductOperand<T> v = tile_of(call_.v, sequence_.batch, kv_head, k_place, count, e, v_.data());
+    const ProductOperand<T> grad = tile_of(call_.grad, sequence_.batch, head, q_place, rows, e, grad_.data());
     const T scale = static_cast<T>(scale_of(call_));
     const std::int64_t d_stride = std::max<std::int64_t>(d, 1);
-    const BlasMatrix<T> p = {p_.data(), kKeyBlock, false};
-    const BlasMatrix<T> ds = {dp_.data(), kKeyBlock, false};
-    blas_gemm({rows, count, d}, scale, q, transposed(k), T(0), p_.data(), kKeyBlock);
+    const ProductOperand<T> p = {p_.data(), kKeyBlock, false};
+    const ProductOperand<T> ds = {dp_.data(), kKeyBlock, false};
+    multiply({rows, count, d}, scale, q, transposed(k), T(0), p_.data(), kKeyBlock);
     for (std::int64_t i = 0; i < rows; ++i) probabilities(i, query + i, key, count);
-    blas_gemm({count, e, rows}, T(1), transposed(p), grad, T(1), dv_.data() + key * e, std::max<std::int64_t>(e, 1));
-    blas_gemm({rows, count, e}, T(1), grad, transposed(v), T(0), dp_.data(), kKeyBlock);
+    multiply({count, e, rows}, T(1), transposed(p), grad, T(1), dv_.data() + key * e, std::max<std::int64_t>(e, 1));
+    multiply({rows, count, e}, T(1), grad, transposed(v), T(0), dp_.data(), kKeyBlock);
     for (std::int64_t i = 0; i < rows; ++i) {
       T* row = dp_.data() + i * kKeyBlock;
       row_kernels<T>().attention_gradient(p_.data() + i * kKeyBlock, row, delta_[static_cast<std::size_t>(query + i)],
                                           row, count);
     }
-    blas_gemm({rows, d, count}, scale, ds, k, T(1), dq_.data() + query * d, d_stride);
-    blas_gemm({count, d, rows}, scale, transposed(ds), q, T(1), dk_.data() + key * d, d_stride);
+    multiply({rows, d, count}, scale, ds, k, T(1), dq_.data() + query * d, d_stride);
+    multiply({count, d, rows}, scale, transposed(ds), q, T(1), dk_.data() + key * d, d_stride);
   }
 
   void probabilities(std::int64_t i, std::int64_t query, std::int64_t key, std::int64_t count) {

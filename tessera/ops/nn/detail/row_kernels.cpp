@@ -369,6 +369,7 @@ const RowKernels<T>* Kernels() {
 }
 const RowKernels<float>* FloatKernels() { return Kernels<float>(); }
 const RowKernels<double>* DoubleKernels() { return Kernels<double>(); }
+const char* TargetOfKernels() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace tessera::ops::detail::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -378,6 +379,9 @@ namespace tessera::ops::detail {
 
 HWY_EXPORT(FloatKernels);
 HWY_EXPORT(DoubleKernels);
+HWY_EXPORT(TargetOfKernels);
+
+const char* row_kernels_target() { return HWY_DYNAMIC_DISPATCH(TargetOfKernels)(); }
 
 template <>
 const RowKernels<float>& row_kernels<float>() {

@@ -70,7 +70,9 @@ struct RowKernels {
   void (*rms_norm_gradient)(const NormGradientRow<T>& row, const T* weight, T rstd, std::int64_t n);
 };
 
-/// Those for this processor.
+/// Returns the instructions that the kernels for this processor use, by Highway's name: "AVX2".
+const char* row_kernels_target();
+/// Returns the kernels for this processor.
 template <class T>
 const RowKernels<T>& row_kernels();
 template <>

@@ -1,0 +1,67 @@
+#include "tessera/ops/detail/peak_rate.h"
+
+#include <cstdint>
+
+// All targets: the peak is that of the processor, whatever our other sources are compiled for.
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tessera/ops/detail/peak_rate.cpp"  // NOLINT
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::ops::detail::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int kRounds = 20000;
+constexpr int kChains = 10;  // more than the latency of a multiply-add times the units that compute one
+
+double Flops() { return 2.0 * kRounds * kChains * static_cast<double>(hn::Lanes(hn::ScalableTag<float>())); }
+
+// The result is returned, so that nothing is left out.
+float Run() {
+  const hn::ScalableTag<float> d;
+  const auto by = hn::Set(d, 0.999F);
+  const auto add = hn::Set(d, 1e-3F);
+  auto a = hn::Iota(d, 1), b = a, c = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a;
+  for (int round = 0; round < kRounds; ++round) {
+    a = hn::MulAdd(a, by, add);
+    b = hn::MulAdd(b, by, add);
+    c = hn::MulAdd(c, by, add);
+    e = hn::MulAdd(e, by, add);
+    f = hn::MulAdd(f, by, add);
+    g = hn::MulAdd(g, by, add);
+    h = hn::MulAdd(h, by, add);
+    i = hn::MulAdd(i, by, add);
+    j = hn::MulAdd(j, by, add);
+    k = hn::MulAdd(k, by, add);
+  }
+  const auto sum =
+      hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(hn::Add(h, i), hn::Add(j, k))));
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+const char* Target() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace tessera::ops::detail::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::ops::detail {
+
+HWY_EXPORT(Flops);
+HWY_EXPORT(Run);
+HWY_EXPORT(Target);
+
+double peak_flops() { return HWY_DYNAMIC_DISPATCH(Flops)(); }
+void run_peak() {
+  [[maybe_unused]] static volatile float sink = 0;
+  sink = HWY_DYNAMIC_DISPATCH(Run)();
+}
+std::string peak_target() { return HWY_DYNAMIC_DISPATCH(Target)(); }
+
+}  // namespace tessera::ops::detail
+#endif

@@ -1,0 +1,51 @@
+#include "tessera/ops/matrix/detail/product_library.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "tessera/base/error.h"
+
+// Of OpenMP, on which Debian builds oneDNN; compilers other than g++ may have no omp.h.
+extern "C" {
+int omp_get_max_threads(void);
+void omp_set_num_threads(int count);
+}
+
+namespace tessera::ops::detail {
+namespace {
+
+// Fails if somebody else in the process used this oneDNN before; then its own choice stands.
+bool prepare() { return dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16) == dnnl_success; }
+
+void prepare_once() { [[maybe_unused]] static const bool kIsLimited = prepare(); }
+
+}  // namespace
+
+OneThread::OneThread() : before_(omp_get_max_threads()) {
+  prepare_once();
+  if (before_ != 1) omp_set_num_threads(1);
+}
+OneThread::~OneThread() {
+  if (before_ != 1) omp_set_num_threads(before_);
+}
+
+std::string product_library() {
+  const dnnl_version_t* version = dnnl_version();
+  return tessera::detail::concat("oneDNN ", version->major, ".", version->minor, ".", version->patch);
+}
+
+std::string product_instructions() {
+  prepare_once();
+  switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41: return "sse41";
+    case dnnl_cpu_isa_avx: return "avx";
+    case dnnl_cpu_isa_avx2: return "avx2";
+    case dnnl_cpu_isa_avx2_vnni: return "avx2_vnni";
+    case dnnl_cpu_isa_avx512_core: return "avx512_core";
+    case dnnl_cpu_isa_avx512_core_vnni: return "avx512_core_vnni";
+    case dnnl_cpu_isa_avx512_core_bf16: return "avx512_core_bf16";
+    case dnnl_cpu_isa_avx512_core_amx: return "avx512_core_amx";
+    default: return "generic code";
+  }
+}
+
+}  // namespace tessera::ops::detail
