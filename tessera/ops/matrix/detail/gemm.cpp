@@ -10,7 +10,8 @@
 namespace tessera::ops::detail {
 namespace {
 
-// Large enough that cutting costs BLAS nothing to speak of, small enough that two threads have something to share.
+// Large enough that cutting costs the library nothing to speak of, small enough that two threads have something to
+// share.
 constexpr std::int64_t kTileRows = 512;
 constexpr std::int64_t kTileCols = 1024;
 // Of packed operands: how much of k is packed at a time.
@@ -18,7 +19,7 @@ constexpr std::int64_t kPackedDepth = 1024;
 // Work of a piece of the loop, in multiplications, below which a thread is not worth waking.
 constexpr std::int64_t kPieceWork = std::int64_t{1} << 20;
 
-// An operand as rows of the panel that BLAS reads: rows are i of a, j of b (so b's panel is transposed).
+// An operand as rows of the panel that a product reads: rows are i of a, j of b (so b's panel is transposed).
 struct Side {
   std::byte* data;
   std::int64_t row;    // step of i or j
@@ -32,7 +33,7 @@ struct Side {
   }
 };
 
-bool fits_blas(std::int64_t stride, std::int64_t least) {
+bool fits_product(std::int64_t stride, std::int64_t least) {
   return stride >= std::max<std::int64_t>(least, 1) && stride <= INT_MAX;
 }
 
@@ -42,7 +43,7 @@ struct Job {
     normalize();
     a = {gemm.a.data, gemm.a.row, gemm.a.col, gemm.sizes.m, gemm.a.dtype, &GemmLoop::a};
     b = {gemm.b.data, gemm.b.col, gemm.b.row, gemm.sizes.n, gemm.b.dtype, &GemmLoop::b};
-    is_c_direct = gemm.c.dtype == ::tessera::dtype_of<T>() && gemm.c.col == 1 && fits_blas(gemm.c.row, gemm.sizes.n);
+    is_c_direct = gemm.c.dtype == ::tessera::dtype_of<T>() && gemm.c.col == 1 && fits_product(gemm.c.row, gemm.sizes.n);
     is_a_direct = is_direct(a);
     is_b_direct = is_direct(b);
     row_tiles = (gemm.sizes.m + kTileRows - 1) / kTileRows;
@@ -69,7 +70,7 @@ struct Job {
     if (k == 1 && side.depth != 1) side.depth = 1;
     if (side.rows == 1 && side.depth == 1) side.row = std::max<std::int64_t>(k, 1);
     if (side.rows == 1 && side.depth != 1) side.row = 1;
-    return (side.depth == 1 && fits_blas(side.row, k)) || (side.row == 1 && fits_blas(side.depth, side.rows));
+    return (side.depth == 1 && fits_product(side.row, k)) || (side.row == 1 && fits_product(side.depth, side.rows));
   }
 
   // Offsets of this index of the loops, in elements.
@@ -87,7 +88,7 @@ struct Job {
   // `count` rows from `first` on, k from `from` on, as they lie.
   ProductOperand<T> in_place(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t from) const {
     const T* at = reinterpret_cast<const T*>(side.data) + offset + first * side.row + from * side.depth;
-    const bool by_rows = side.depth == 1 && fits_blas(side.row, gemm.sizes.k);
+    const bool by_rows = side.depth == 1 && fits_product(side.row, gemm.sizes.k);
     return {at, by_rows ? side.row : side.depth, !by_rows};
   }
 
@@ -199,14 +200,14 @@ void run_gemm(const Gemm& gemm) {
 
 namespace {
 
-// Whether BLAS reads it as it lies; then how far rows are apart, and whether they are columns.
-bool lies_for_blas(const GemmOperand& of, std::int64_t rows, std::int64_t cols, std::int32_t& stride,
-                   bool& transposed) {
+// Whether a product reads it as it lies; then how far rows are apart, and whether they are columns.
+bool lies_for_product(const GemmOperand& of, std::int64_t rows, std::int64_t cols, std::int32_t& stride,
+                      bool& transposed) {
   transposed = of.col != 1;
   const std::int64_t apart = transposed ? of.col : of.row;
   if (of.dtype != DType::kF32 || (transposed && of.row != 1)) return false;
   stride = static_cast<std::int32_t>(apart);
-  return fits_blas(apart, transposed ? rows : cols);
+  return fits_product(apart, transposed ? rows : cols);
 }
 
 }  // namespace
@@ -216,9 +217,9 @@ std::optional<SingleGemm> single_gemm(const GemmSizes& sizes, const GemmOperand&
   SingleGemm single;
   bool is_c_transposed = false;
   if (sizes.m > kTileRows || sizes.n > kTileCols || sizes.k < 1 || sizes.k > INT_MAX ||
-      !lies_for_blas(a, sizes.m, sizes.k, single.a_stride, single.is_a_transposed) ||
-      !lies_for_blas(b, sizes.k, sizes.n, single.b_stride, single.is_b_transposed) ||
-      !lies_for_blas(c, sizes.m, sizes.n, single.c_stride, is_c_transposed) || is_c_transposed) {
+      !lies_for_product(a, sizes.m, sizes.k, single.a_stride, single.is_a_transposed) ||
+      !lies_for_product(b, sizes.k, sizes.n, single.b_stride, single.is_b_transposed) ||
+      !lies_for_product(c, sizes.m, sizes.n, single.c_stride, is_c_transposed) || is_c_transposed) {
     return std::nullopt;
   }
   single.a = reinterpret_cast<const float*>(a.data);

@@ -1,7 +1,7 @@
 // Products of strided matrices of any dtype that matrices are computed in, many of them in one go.
 //
-// The output is cut into tiles whose size depends on the sizes and strides alone, and each tile is one serial call of
-// BLAS (or one a block of k), run on the threads of the rank: the same bits for any number of threads. What BLAS can
+// The output is cut into tiles whose size depends on the sizes and strides alone, and each tile is one serial product
+// (or one a block of k), run on the threads of the rank: the same bits for any number of threads. What a product can
 // read as it lies, also transposed, it does; other operands (half types, gaps, several reduced dimensions that do not
 // merge) are packed into panels of the compute type first, tile by tile. Half types are accumulated in f32 and rounded
 // once.
@@ -46,7 +46,7 @@ struct Gemm {
 
 /// Runs it on the threads of the rank; called when a kernel runs. Writes zeros where k is empty.
 void run_gemm(const Gemm& gemm);
-/// A product that is one call of BLAS in f32: small enough for a closure to hold it in place.
+/// A product that is one call of multiply() in f32: small enough for a closure to hold it in place.
 struct SingleGemm {
   const float* a = nullptr;
   const float* b = nullptr;

@@ -1,5 +1,5 @@
-// Attention by tiles: scores of a block of queries against a block of keys are made by BLAS, turned into probabilities
-// row by row, and used by BLAS again before the next tile overwrites them.
+// Attention by tiles: scores of a block of queries against a block of keys are products, turned into probabilities
+// row by row, and multiplied again before the next tile overwrites them.
 //
 // Forward: a task is a block of queries of one head of one sequence; it walks the keys with a running maximum and sum.
 // Backward: a task is one kv head of one sequence with all query heads that share it. Tasks depend on shapes and
