@@ -148,9 +148,12 @@ void PeerCommunicator::note_passed(std::uint64_t registration) {
 std::exception_ptr PeerCommunicator::failure(std::string_view group) {
   try {
     if (has_verdict(memory_->group())) throw_verdict(memory_->group(), group);
+    // A peer that has left in order is not a failure until an operation needs it.
     const std::vector<int> missing = gone();
-    if (missing.empty()) return nullptr;
-    throw_failure(Failure::Kind::kDeadRank, text_of_gone(*memory_, missing.front()), group);
+    const auto died = std::ranges::find_if(
+        missing, [&](int peer) { return memory_->group().board(peer).has_left.load(std::memory_order_acquire) == 0; });
+    if (died == missing.end()) return nullptr;
+    throw_failure(Failure::Kind::kDeadRank, text_of_gone(*memory_, *died), group);
   } catch (const std::exception&) {
     return std::current_exception();
   }
