@@ -337,6 +337,7 @@ void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summ
                                    .training_tokens = training.tokens(),
                                    .held_out_tokens = held_out ? held_out->tokens() : 0,
                                    .backend = ranks.size() > 1 ? comm::world().backend() : std::string_view(),
+                                   .compute = ranks.rank() == 0 ? detail::compute_text() : "",
                                    .predicted = trainer.memory_predicted(),
                                    .free_host_nbytes = free_host,
                                    .directory = summary.directory}));

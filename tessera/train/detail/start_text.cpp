@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "tessera/base/bytes.h"
+#include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/host_speed.h"
 #include "tessera/train/detail/loop.h"
 
 namespace tessera::train::detail {
@@ -70,8 +72,16 @@ std::string memory_text(const StartFacts& facts) {
 
 }  // namespace
 
+std::string compute_text() {
+  const ops::HostSpeed& speed = ops::host_speed();
+  const int threads = ops::detail::thread_budget();
+  const std::string text = fmt::format("compute: {}, {:.0f} GFLOP/s per thread; {} thread{} per rank\n", speed.products,
+                                       speed.product_gflops, threads, threads == 1 ? "" : "s");
+  return speed.is_slow() ? text + "warning: " + speed.warning() + "\n" : text;
+}
+
 std::string start_text(const StartFacts& facts) {
-  return model_text(facts) + data_text(facts) + mesh_text(facts) + memory_text(facts) +
+  return model_text(facts) + data_text(facts) + mesh_text(facts) + facts.compute + memory_text(facts) +
          "run directory: " + facts.directory + "\n";
 }
 

@@ -1,8 +1,9 @@
-// The lines that a run prints before its first step: model, data, mesh, memory and run directory.
+// The lines that a run prints before its first step: model, data, mesh, compute, memory and run directory.
 //
 //   llama tiny: 0.8 M parameters, 4 layers, vocabulary 256, sequence 128
 //   data: 105984 tokens for training, 11776 held out; from text
 //   mesh dp=2, fsdp=1, tp=2 on 4 ranks (shm, host); batch 8 x 128 tokens; f32 compute, f32 state
+//   compute: oneDNN 2.6.3 (avx512_core_bf16), 101 GFLOP/s per thread; 2 threads per rank
 //   memory: 14.2 MiB per rank predicted (parameters 1.6 MiB, ...); 21 GiB free on host
 //   run directory: /data/runs/20261118-060308-25248
 #pragma once
@@ -25,11 +26,14 @@ struct StartFacts {
   std::uint64_t training_tokens = 0;                  ///< of the training data
   std::uint64_t held_out_tokens = 0;                  ///< 0: nothing is held out
   std::string_view backend = {};                      ///< of the world; empty: one rank
+  std::string compute = {};                           ///< lines of compute_text()
   std::vector<OwnedBytes> predicted = {};             ///< memory of one rank, by owner
   std::optional<std::int64_t> free_host_nbytes = {};  ///< before the model was made; none: unknown
   std::string directory = {};                         ///< of the run
 };
 
+/// Returns the line on products and threads of this rank, and a warning if products are slow. Measures for 50 ms.
+std::string compute_text();
 /// Returns the lines, each with its line end.
 std::string start_text(const StartFacts& facts);
 
