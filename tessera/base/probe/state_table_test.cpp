@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "tessera/base/probe/detail/layout.h"
 #include "tessera/base/probe/reader.h"
