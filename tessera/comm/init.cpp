@@ -90,6 +90,13 @@ void init(const InitOptions& options) {
   if (observer != nullptr) observer->rank_opens(place, /*is_process=*/true);
   const WorldStore opened = open_world_store(launched, options.timeout);
   set_process_place(place);
+  // The rank of a process is never destroyed, so peers must be told otherwise that it has gone in order. The observer
+  // notes first how the rank ends: peers look for that once they know that it has left.
+  static comm::detail::WorldState* of_process = nullptr;
+  static const int kAtExit = std::atexit([] {
+    if (of_process != nullptr) of_process->leave();
+  });
+  (void)kAtExit;
   if (observer != nullptr) observer->rank_is_placed();
   const std::shared_ptr<RankContext> rank = current_rank();
   struct Hosted {
@@ -102,12 +109,8 @@ void init(const InitOptions& options) {
         std::make_shared<comm::PrefixStore>("world", opened.store), place.rank);
     return std::make_shared<comm::detail::WorldState>(opened.store, nullptr, processes, options.backend);
   });
-  // The rank of a process is never destroyed, so peers must be told otherwise that it has gone in order.
   comm::detail::WorldState* const world = &comm::detail::WorldState::current();
-  static comm::detail::WorldState* of_process = nullptr;
   of_process = world;  // which does nothing in a forked child
-  static const int kAtExit = std::atexit([] { of_process->leave(); });
-  (void)kAtExit;
   comm::detail::observed("", comm::OnHang::kRaise,
                          [&] { world->processes()->meet(place.world_size, options.timeout); });
 }

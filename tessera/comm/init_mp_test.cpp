@@ -11,6 +11,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
+#include "tessera/comm/detail/group_hooks.h"
 #include "tessera/comm/process_group.h"
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/store/tcp_store.h"
@@ -55,6 +56,27 @@ void expect_sum(int ranks) {
   world().all_reduce(&sum, &sum, 1, DType::kI64, {}, stream).wait();
   EXPECT_EQ(sum, ranks);
 }
+
+void barrier() { world().launch({.kind = OpKind::kBarrier}, device::Device::get("host").default_stream()).wait(); }
+
+// Notes the end of its rank in the store, the later the better for a peer that knows of it too early.
+class EndObserver final : public detail::GroupObserver {
+ public:
+  static void note_end() {
+    const std::string noticed = "noticed";
+    try {
+      store()->wait(std::span(&noticed, 1), 100ms);
+    } catch (const TimeoutError&) {
+      // As it should be.
+    }
+    store()->set("noted", "");
+  }
+  void rank_opens(const RankPlace& /*place*/, bool /*is_process*/) override {}
+  void rank_is_placed() override { std::atexit(note_end); }
+  void group_opens(GroupState& /*group*/) override {}
+  void group_closes(GroupState& /*group*/) noexcept override {}
+  void failed(const detail::Trouble& /*trouble*/) noexcept override {}
+};
 
 std::string temporary() {
   char name[] = "/tmp/tessera_init_XXXXXX";
@@ -117,6 +139,29 @@ TEST(Init, AWorldOfSeveralMachinesNeedsASecretAndAnAddressThatTheyReach) {
     expect_error<InvalidArgument>([] { init(); },
                                   {"other machines reach", "127.0.0.1", "MASTER_ADDR", "TESSERA_STORE_BIND"});
   }});
+}
+
+TEST(Init, TheObserverNotesTheEndOfARankBeforePeersSeeThatItLeft) {
+  const std::string base = temporary();
+  const InitOptions options{.world_size = 2, .store = "file://" + base + "/store"};
+  const auto place = [&](int rank) {
+    InitOptions placed = options;
+    placed.rank = rank;
+    init(placed);
+    barrier();
+  };
+  in_processes({[&] {
+                  place(0);
+                  EXPECT_THROW(barrier(), AbortedError);
+                  EXPECT_TRUE(store()->find("noted").has_value());
+                  store()->set("noticed", "");
+                },
+                [&] {
+                  static EndObserver observer;
+                  detail::set_group_observer(&observer);
+                  place(1);
+                }});
+  std::filesystem::remove_all(base);
 }
 
 TEST(Init, TakesWhatItIsGivenOverADirectory) {

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -26,11 +25,15 @@ constexpr const char* kJson = "/explain.json";
 constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 28;  // of a report that is read
 constexpr const char* kClaim = "/explain.claim";
 
-bool is_there(const std::string& path, ReportTime since) {
+FileMark mark_file(const std::string& path) {
   struct stat info = {};
-  if (::lstat(path.c_str(), &info) != 0) return false;
-  const auto made = std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
-  return made > since.time_since_epoch() || TESSERA_MUTANT("watch.old_report_taken");
+  if (::lstat(path.c_str(), &info) != 0) return {};
+  return {.inode = info.st_ino, .modified_ns = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+bool is_of_larger_world(const nlohmann::json& json, int world_size) {
+  const auto found = json.find("world_size");
+  return world_size > 0 && found != json.end() && found->is_number_integer() && found->get<std::int64_t>() > world_size;
 }
 
 bool has_records(const std::string& run_dir) {
@@ -43,14 +46,13 @@ bool has_records(const std::string& run_dir) {
 
 }  // namespace
 
-ReportTime report_time() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
-  return ReportTime(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+ReportMark mark_report(const std::string& run_dir) {
+  return {.report = mark_file(run_dir + kJson), .claim = mark_file(run_dir + kClaim)};
 }
 
-std::optional<Report> find_report(const std::string& run_dir, ReportTime since) {
-  if (!is_there(run_dir + kJson, since)) return std::nullopt;
+std::optional<Report> find_report(const std::string& run_dir, const ReportMark& before) {
+  const FileMark mark = mark_file(run_dir + kJson);
+  if (mark.inode == 0 || (mark == before.report && !TESSERA_MUTANT("watch.old_report_taken"))) return std::nullopt;
   std::string text;
   try {
     text = read_regular_file(run_dir + kJson, kMostNbytes);
@@ -60,6 +62,7 @@ std::optional<Report> find_report(const std::string& run_dir, ReportTime since) 
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto verdict = json.is_object() ? json.find("verdict") : json.end();
   if (verdict == json.end() || !verdict->is_object()) return std::nullopt;
+  if (is_of_larger_world(json, before.world_size)) return std::nullopt;
   const auto member = [&](const char* name) {
     const auto found = verdict->find(name);
     return found != verdict->end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -111,10 +114,11 @@ void detail::write_heard_report(const std::string& run_dir, const ToldReport& to
              FileKind::kRun);
 }
 
-bool claim_report(const std::string& run_dir, ReportTime since) {
+bool claim_report(const std::string& run_dir, const ReportMark& before) {
   if (is_lost_run_directory(run_dir)) return true;  // the report is told, and not written
   const std::string path = run_dir + kClaim;
-  if (!is_there(path, since)) ::unlink(path.c_str());  // of a run before, if there is one
+  // A claim that was there before belongs to a rank that died.
+  if (before.claim.inode != 0 && mark_file(path) == before.claim) ::unlink(path.c_str());
   const int claim = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (claim >= 0) ::close(claim);
   return claim >= 0 || TESSERA_MUTANT("watch.claim_ignored");
@@ -124,7 +128,7 @@ void release_claim(const std::string& run_dir) noexcept { ::unlink((run_dir + kC
 
 std::string verdict_of_run(const std::string& run_dir) {
   try {
-    std::optional<Report> report = find_report(run_dir, ReportTime());
+    std::optional<Report> report = find_report(run_dir);
     if (!report && has_records(run_dir)) report = make_report(run_dir);
     if (report && report->is_verdict()) return report->sentence + "; see " + report->path;
   } catch (const std::exception& error) {

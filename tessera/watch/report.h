@@ -3,7 +3,7 @@
 // that takes explain.claim does, the others wait for what it writes.
 #pragma once
 
-#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -20,18 +20,30 @@ struct Report {
   [[nodiscard]] bool is_verdict() const { return !sentence.empty() && fault != "none"; }
 };
 
-/// When a report was made, by the clock that file systems have.
-using ReportTime = std::chrono::system_clock::time_point;
-/// What that clock says: what is made within its tick of some milliseconds counts as made now.
-TESSERA_API ReportTime report_time();
+/// Identity of a file at a path. A file that replaces it has another identity.
+struct FileMark {
+  std::uint64_t inode = 0;       ///< 0 if no file exists
+  std::int64_t modified_ns = 0;  ///< since 1970
+  bool operator==(const FileMark&) const = default;
+};
+/// The files of a report at one moment, to tell them from later ones. Clocks cannot: file systems stamp files with
+/// times that are several milliseconds off those that a process reads.
+struct ReportMark {
+  FileMark report = {};  ///< explain.json
+  FileMark claim = {};   ///< explain.claim
+  int world_size = 0;    ///< ranks in the world that later reports describe; 0 if any
+};
+/// Returns the mark of the files that exist now, for any world.
+TESSERA_API ReportMark mark_report(const std::string& run_dir);
 
-/// The report that was made after this time; none: there is none yet, or it cannot be read.
-TESSERA_API std::optional<Report> find_report(const std::string& run_dir, ReportTime since);
+/// Returns the report, unless `before` marks it or it describes a larger world. Returns nullopt if no such report
+/// exists or if it cannot be read.
+TESSERA_API std::optional<Report> find_report(const std::string& run_dir, const ReportMark& before = {});
 /// Reads the run, explains it and writes both files, over those that are there. IoError: the directory holds nothing of
 /// a run, or cannot be written.
 TESSERA_API Report make_report(const std::string& run_dir);
-/// Takes the right to make the report; false: another has taken it since then.
-TESSERA_API bool claim_report(const std::string& run_dir, ReportTime since);
+/// Takes the right to make the report. Returns false if another rank holds a claim that `before` does not mark.
+TESSERA_API bool claim_report(const std::string& run_dir, const ReportMark& before = {});
 /// Gives it back.
 TESSERA_API void release_claim(const std::string& run_dir) noexcept;
 

@@ -128,7 +128,7 @@ TEST_F(SummariesOfRanks, RanksWithDirectoriesOfTheirOwnComeToOneVerdict) {
       << "the mark of a rank that only it has recorded: " << line;
   for (int rank = 0; rank < kRanks; ++rank) {
     EXPECT_EQ(line_of(rank), sentence + "; see " + run_dir(rank) + "/explain.txt");
-    const std::optional<Report> report = find_report(run_dir(rank), ReportTime());
+    const std::optional<Report> report = find_report(run_dir(rank));
     ASSERT_TRUE(report.has_value()) << rank;
     EXPECT_EQ(report->sentence, sentence);
     EXPECT_EQ(report->fault, "absent");
@@ -197,11 +197,11 @@ TEST_F(SummariesOfRanks, TravelUnderMpirun) {
     const record::Scope scope("checkpoint", 7);
     if (current_place().rank.value() == kCulprit) {
       // Until its own watchdog has spoken of it.
-      while (!find_report(std::getenv("TESSERA_RUN_DIR"), ReportTime())) std::this_thread::yield();
+      while (!find_report(std::getenv("TESSERA_RUN_DIR"))) std::this_thread::yield();
     } else {
       EXPECT_THROW(barrier(world), TimeoutError);
       // Rank 0 hosts the store: nobody goes before all have heard.
-      while (!find_report(std::string(directory) + "/run-1", ReportTime())) std::this_thread::yield();
+      while (!find_report(std::string(directory) + "/run-1")) std::this_thread::yield();
     }
     return;
   }

@@ -10,6 +10,7 @@
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/process_group.h"
+#include "tessera/comm/store/memory_store.h"
 #include "tessera/comm/world.h"
 #include "tessera/device/device.h"
 #include "tessera/record/evidence_json.h"
@@ -95,6 +96,19 @@ TEST(Summaries, WhatIsNoneIsLeftOutAndTold) {
     EXPECT_EQ(all.problems[0].rfind("summary of rank 0: ", 0), 0U) << all.problems[0];
     EXPECT_EQ(all.ranks[1].state, RankState::kRunning);
   }
+}
+
+TEST(Summaries, TheEndOfARankCountsBeforeItsAnswerToAnAlarm) {
+  const auto store = std::make_shared<comm::MemoryStore>();
+  store->set("watch/1/summary 1", summary(1, RankState::kRunning));
+  store->set("watch/1/summary 2", summary(2, RankState::kRunning));
+  const record::Rank failed{.rank = 1, .state = RankState::kFailed, .reason = "exited with 3"};
+  store->set("watch/end 1", text_of({.world_size = 3, .ranks = {failed}}));
+  const auto exchange = Exchange::start(store, {.rank = 0, .world_size = 3}, [] {});
+  const auto now = Exchange::Clock::now();
+  const std::optional<Report> report = exchange->ask("a rank left", now, now + std::chrono::minutes(1));
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->sentence.rfind("rank 1 failed: exited with 3", 0), 0U) << report->sentence;
 }
 
 TEST(HeardVerdict, ComesBackAsItWasAndNothingElseDoes) {

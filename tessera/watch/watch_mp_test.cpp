@@ -234,7 +234,7 @@ class Watched : public ::testing::Test {
   }
   // One line of each rank that runs, of which one has the verdict of the report; and one of the launcher at the end.
   void expect_told_by(const std::vector<int>& ranks, const std::string& words) const {
-    const std::optional<Report> report = find_report(run_dir, ReportTime());
+    const std::optional<Report> report = find_report(run_dir);
     ASSERT_TRUE(report.has_value()) << said;
     EXPECT_NE(report->sentence.find(words), std::string::npos) << report->sentence << "\n" << said;
     const std::string see = "; see " + run_dir + "/explain.txt";
@@ -265,7 +265,7 @@ class Watched : public ::testing::Test {
 TEST_F(Watched, ARankThatIsLateIsNamedByARankThatWaits) {
   EXPECT_EQ(run("late").exit_code, 0) << said;
   EXPECT_GE(count(kLate), 1u) << said;
-  EXPECT_FALSE(find_report(run_dir, ReportTime()).has_value()) << "it is no error";
+  EXPECT_FALSE(find_report(run_dir).has_value()) << "it is no error";
 }
 
 TEST(WaitLine, WithoutRecordsTheFirstTwoRanksSpeak) {
@@ -312,7 +312,7 @@ TEST_F(Watched, AKilledRankIsNamedByTheOthers) {
 
 TEST_F(Watched, AKilledRankIsNamedThoughTheOthersAreBusy) {
   EXPECT_EQ(run("killed while others are busy").exit_code, 128 + SIGKILL);
-  const std::optional<Report> report = find_report(run_dir, ReportTime());
+  const std::optional<Report> report = find_report(run_dir);
   ASSERT_TRUE(report.has_value()) << said;
   EXPECT_NE(report->sentence.find("rank 1"), std::string::npos) << report->sentence;
   EXPECT_EQ(count("tessera run: " + report->sentence), 1u) << said;
@@ -334,7 +334,7 @@ TEST_F(Watched, ASmallerWorldIsWatchedLikeTheOneBefore) {
 
 TEST_F(Watched, ARankThatNeverComesToInitIsNamed) {
   EXPECT_EQ(run("never comes to init").exit_code, 1);
-  const std::optional<Report> report = find_report(run_dir, ReportTime());
+  const std::optional<Report> report = find_report(run_dir);
   ASSERT_TRUE(report.has_value()) << said;
   EXPECT_EQ(count("[0] tessera: rank 0: "), 1u) << said;
   EXPECT_EQ(count("[2] tessera: rank 2: "), 1u) << said;
@@ -348,7 +348,7 @@ TEST_F(Watched, ARankThatNeverComesToAGroupIsNamed) {
 
 TEST_F(Watched, ItHoldsAtTheEndOfTheProcess) {
   (void)run("at the end");
-  EXPECT_TRUE(find_report(run_dir, ReportTime()).has_value()) << said;
+  EXPECT_TRUE(find_report(run_dir).has_value()) << said;
 }
 
 TEST_F(Watched, ARankThatThrewLeavesItsRecordWithTheReason) {
@@ -369,7 +369,7 @@ TEST_F(Watched, AnExceptionThatNobodyCaughtIsInTheRecord) {
 TEST_F(Watched, WhoIsToldToWaitWaitsOn) {
   ::setenv("TESSERA_ON_HANG", "wait", 1);
   EXPECT_EQ(run("waits").exit_code, 0) << said;
-  EXPECT_TRUE(find_report(run_dir, ReportTime()).has_value()) << said;
+  EXPECT_TRUE(find_report(run_dir).has_value()) << said;
 }
 
 TEST_F(Watched, WhoIsToldToExitExitsWith124) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <sstream>
 
+#include "tessera/base/atomic_file.h"
 #include "tessera/base/error.h"
 #include "tessera/base/probe/recorder.h"
 #include "tessera/base/probe/table_view.h"
@@ -158,7 +159,7 @@ TEST_F(Watch, ADeadlineIsToldInOneLineAndReportedInFull) {
   EXPECT_NE(lines[0].find("; see " + run_dir + "/explain.txt"), std::string::npos) << lines[0];
   EXPECT_NE(lines[0].find("rank 1"), std::string::npos) << lines[0];
   EXPECT_FALSE(std::filesystem::exists(run_dir + "/explain.claim"));
-  const std::optional<Report> found = find_report(run_dir, ReportTime());
+  const std::optional<Report> found = find_report(run_dir);
   ASSERT_TRUE(found.has_value()) << report("explain.json");
   EXPECT_NE(lines[0].find(found->sentence), std::string::npos) << lines[0];
   EXPECT_NE(report("explain.txt").find(found->sentence), std::string::npos) << report("explain.txt");
@@ -319,22 +320,39 @@ TEST_F(Watch, ARankThatFailsLeavesItsRecordWithTheReason) {
 }
 
 TEST_F(Watch, OneOfManyMakesTheReport) {
-  EXPECT_TRUE(claim_report(run_dir, ReportTime()));
-  EXPECT_FALSE(claim_report(run_dir, ReportTime()));
+  EXPECT_TRUE(claim_report(run_dir));
+  EXPECT_FALSE(claim_report(run_dir));
   release_claim(run_dir);
-  EXPECT_TRUE(claim_report(run_dir, ReportTime()));
-  const ReportTime later = std::chrono::system_clock::now() + 1h;
-  EXPECT_TRUE(claim_report(run_dir, later)) << "what a run before left behind does not count";
+  EXPECT_TRUE(claim_report(run_dir));
+  EXPECT_TRUE(claim_report(run_dir, mark_report(run_dir))) << "what a run before left behind does not count";
+}
+
+TEST_F(Watch, AReportThatWasThereBeforeIsNotNew) {
+  const auto write = [&](int world_size) {
+    write_file(run_dir + "/explain.json", "{\"world_size\": " + std::to_string(world_size) +
+                                              ", \"verdict\": {\"fault\": \"died\", \"sentence\": \"it died\"}}");
+  };
+  for (int i = 0; i < 20; ++i) {
+    write(3);
+    ReportMark mark = mark_report(run_dir);
+    ASSERT_FALSE(find_report(run_dir, mark).has_value()) << "it was written in the same tick of the clock";
+    write(3);
+    ASSERT_TRUE(find_report(run_dir, mark).has_value());
+    mark.world_size = 3;
+    ASSERT_TRUE(find_report(run_dir, mark).has_value());
+    mark.world_size = 2;
+    ASSERT_FALSE(find_report(run_dir, mark).has_value()) << "a late report on the larger world";
+  }
 }
 
 TEST_F(Watch, NoVerdictOnADirectoryWithoutRecords) {
   EXPECT_EQ(verdict_of_run(run_dir), "");
   EXPECT_EQ(verdict_of_run(run_dir + "/none"), "");
-  EXPECT_FALSE(find_report(run_dir, ReportTime()));
+  EXPECT_FALSE(find_report(run_dir));
   std::ofstream(run_dir + "/explain.json") << "{\"verdict\": 3}";
-  EXPECT_FALSE(find_report(run_dir, ReportTime()));
+  EXPECT_FALSE(find_report(run_dir));
   std::ofstream(run_dir + "/explain.json") << "not json";
-  EXPECT_FALSE(find_report(run_dir, ReportTime()));
+  EXPECT_FALSE(find_report(run_dir));
 }
 
 TEST_F(Watch, ARankThatLeftIsSeenToHaveEnded) {

@@ -131,17 +131,21 @@ void Exchange::answer(std::uint64_t number) {
 }
 
 std::string Exchange::join(std::uint64_t number, const std::string& words) {
+  const auto summary_key = [&](int rank) { return key_of(number, concat("summary ", rank)); };
   std::vector<std::string> keys;
-  for (int rank = 0; rank < teller_.world_size; ++rank) keys.push_back(key_of(number, concat("summary ", rank)));
+  for (int rank = 0; rank < teller_.world_size; ++rank) {
+    if (!store_->find(end_key(rank))) keys.push_back(summary_key(rank));
+  }
   try {
     store_->wait(keys, kCollect);
   } catch (const TimeoutError&) {
-    // Who cannot tell is spoken for by others, or has spoken when it ended, or is missing.
+    // A rank that cannot report appears in the summaries of others, or is missing.
   }
   std::map<int, std::string> summaries;
   for (int rank = 0; rank < teller_.world_size; ++rank) {
-    std::optional<std::string> text = store_->find(keys[static_cast<std::size_t>(rank)]);
-    if (!text) text = store_->find(end_key(rank));
+    // The end comes last: a rank can answer the alarm while it ends, before it has noted why.
+    std::optional<std::string> text = store_->find(end_key(rank));
+    if (!text) text = store_->find(summary_key(rank));
     if (text) summaries.emplace(rank, *std::move(text));
   }
   const ToldReport told = make_report(joined(teller_.world_size, summaries), teller_.run_dir, words);

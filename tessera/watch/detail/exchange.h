@@ -5,7 +5,7 @@
 //   watch/1/summary 3      -> what rank 3 can tell (summary.h), as soon as it sees the alarm
 //   watch/1/joiner         -> who puts them together: rank 0, or the lowest that can after a moment
 //   watch/1/verdict        -> what came of it, for all to say
-//   watch/end 3            -> what rank 3 had to tell when it ended
+//   watch/end 3            -> what rank 3 had to tell when it ended, which counts before its summaries
 //
 // A thread of its own waits for alarms and does all the talking: a store whose host is stopped or gone holds up that
 // thread and never the watchdog. It ends with the process, or when the store is gone.

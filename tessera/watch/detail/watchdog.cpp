@@ -12,11 +12,11 @@
 #include "tessera/comm/communicator.h"
 #include "tessera/comm/detail/group_state.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
-#include "tessera/comm/operation.h"
 #include "tessera/comm/world.h"
 #include "tessera/record/explain.h"
 #include "tessera/record/read_run.h"
 #include "tessera/watch/detail/ends.h"
+#include "tessera/watch/detail/progress.h"
 #include "tessera/watch/detail/told_report.h"
 
 namespace tessera::watch::detail {
@@ -43,18 +43,6 @@ constexpr auto kLeave = 300ms;
 constexpr const char* kReported = "another rank reported a failure";
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-std::string text_of(const comm::detail::GroupProgress& progress) {
-  if (progress.last == 0) return "";
-  comm::Operation operation;
-  operation.kind = static_cast<comm::OpKind>(progress.what & 0xff);
-  operation.dtype = static_cast<DType>(progress.what >> 8 & 0xff);
-  operation.reduction.kind = static_cast<comm::ReduceKind>(progress.what >> 16 & 0xff);
-  operation.count = static_cast<std::int64_t>(progress.count);
-  const auto whom = static_cast<int>(static_cast<std::int32_t>(progress.what >> 32));
-  (comm::is_message(operation.kind) ? operation.peer : operation.root) = whom;
-  return comm::text_of(operation);
-}
 
 // Whether it names a fault, and is more than a guess.
 bool says_enough(const record::Evidence& evidence) {
@@ -90,6 +78,7 @@ void Watchdog::rank_opens(const RankPlace& place, bool is_process) {
     }
     starts = !std::exchange(is_started_, true);
     if (starts) arm();
+    mark(run_dirs_[place.rank.value()]);
   }
   if (starts) comm::detail::watch(of_process());
 }
@@ -121,8 +110,21 @@ std::int64_t Watchdog::smaller_since_ns() {
 void Watchdog::arm() {
   ++arming_;
   is_told_ = false;
-  armed_ = report_time();
+  marks_.clear();
+  for (const auto& [rank, run_dir] : run_dirs_) mark(run_dir);
   armed_at_ = Clock::now();
+}
+
+void Watchdog::mark(const std::string& run_dir) {
+  if (!run_dir.empty() && !marks_.contains(run_dir)) marks_.emplace(run_dir, mark_report(run_dir));
+}
+
+// A report on the larger world may be written late.
+ReportMark Watchdog::mark_of(const std::string& run_dir) const {
+  const auto found = marks_.find(run_dir);
+  ReportMark mark = found == marks_.end() ? ReportMark{} : found->second;
+  if (smaller_since_ns_ != 0) mark.world_size = world_size_;
+  return mark;
 }
 
 // tessera run writes launch.json where its ranks leave their records, and all of them see it. Under other launchers
@@ -218,13 +220,6 @@ void Watchdog::abort_groups(int rank, const std::string& reason) {
     }
   }
   for (const auto& communicator : communicators) communicator->abort(reason);
-}
-
-Standing Watchdog::standing_of(const comm::detail::GroupProgress& progress) {
-  if (progress.running != progress.ended) return progress.has_met ? Standing::kMoving : Standing::kPeer;
-  if (progress.asked > progress.begun && !TESSERA_MUTANT("watch.own_stream_unseen")) return Standing::kOwnStream;
-  return progress.last > progress.noticed && !TESSERA_MUTANT("watch.unnoticed_unseen") ? Standing::kUnnoticed
-                                                                                       : Standing::kIdle;
 }
 
 std::vector<GroupStanding> Watchdog::standing() {
@@ -365,12 +360,17 @@ bool Watchdog::look() {
 }
 
 // Made by the lowest rank that can, waited for by the others.
-Watchdog::Found Watchdog::report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since) {
+Watchdog::Found Watchdog::report_of(const Trouble& trouble, const std::string& run_dir, const ReportMark& before) {
   const auto delay = std::min<std::chrono::milliseconds>(trouble.rank * kEach, kMostDelay);
   for (Clock::time_point now = Clock::now(); now < trouble.at + kGiveUp; now = Clock::now()) {
-    if (std::optional<Report> made = find_report(run_dir, since)) return {*std::move(made), true};
     const bool takes_over = now >= trouble.at + kTakeOver + delay;
-    if (takes_over || (now >= trouble.at + delay && claim_report(run_dir, since))) {
+    const bool has_claim = now >= trouble.at + delay && claim_report(run_dir, before);
+    // Looked for after the claim: who had it may have made the report and released it.
+    if (std::optional<Report> made = find_report(run_dir, before)) {
+      if (has_claim) release_claim(run_dir);
+      return {*std::move(made), true};
+    }
+    if (takes_over || has_claim) {
       std::optional<Report> report = report_by_claimant(trouble, run_dir);
       release_claim(run_dir);
       return {std::move(report), false};
@@ -412,17 +412,17 @@ std::optional<Report> Watchdog::report_of_all(const Trouble& trouble) {
 void Watchdog::tell(const Due& due) {
   const Trouble& trouble = due.trouble;
   std::string run_dir;
-  ReportTime since;
+  ReportMark before;
   {
     const std::lock_guard lock(mutex_);
     if (is_told_ || due.arming != arming_) return;
     is_telling_ = true;
     run_dir = run_dirs_[trouble.rank];
-    since = armed_;
+    before = mark_of(run_dir);
   }
   Found found;
   try {
-    found = run_dir.empty() ? Found{report_of_all(trouble)} : report_of(trouble, run_dir, since);
+    found = run_dir.empty() ? Found{report_of_all(trouble)} : report_of(trouble, run_dir, before);
   } catch (const std::exception& error) {
     release_claim(run_dir);
     log::warn("watchdog: no report into ", run_dir, ": ", error.what());
@@ -449,7 +449,7 @@ void Watchdog::say(int rank, const Report& report, bool is_of_another, std::uint
 void Watchdog::tell_of_others() {
   int rank = 0;
   std::string run_dir;
-  ReportTime since;
+  ReportMark before;
   std::uint64_t arming = 0;
   std::optional<Report> report;
   {
@@ -458,10 +458,10 @@ void Watchdog::tell_of_others() {
     arming = arming_;
     rank = process_rank_;
     run_dir = run_dirs_[rank];
-    since = armed_;
+    before = mark_of(run_dir);
     if (exchange_ != nullptr) report = exchange_->heard(armed_at_);
   }
-  if (!report && !run_dir.empty()) report = find_report(run_dir, since);
+  if (!report && !run_dir.empty()) report = find_report(run_dir, before);
   if (report && report->is_verdict()) say(rank, *report, true, arming);
 }
 

@@ -71,7 +71,6 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
     std::uint64_t arming = 0;
   };
 
-  static Standing standing_of(const comm::detail::GroupProgress& progress);
   void beat();
   std::vector<Due> take_troubles();
   std::vector<Due> take_overdue();
@@ -87,7 +86,7 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
     std::optional<Report> report = {};
     bool is_of_another = false;
   };
-  Found report_of(const Trouble& trouble, const std::string& run_dir, ReportTime since);
+  Found report_of(const Trouble& trouble, const std::string& run_dir, const ReportMark& before);
   std::optional<Report> report_by_claimant(const Trouble& trouble, const std::string& run_dir);
   std::optional<Report> report_of_all(const Trouble& trouble);
   void open_exchange();
@@ -97,6 +96,8 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   void abort_groups(int rank, const std::string& reason);
   void begin_smaller_world();
   void arm();
+  void mark(const std::string& run_dir);
+  [[nodiscard]] ReportMark mark_of(const std::string& run_dir) const;
 
   std::mutex mutex_;  // for all that follows, never held while others are waited for
   std::condition_variable told_;
@@ -111,11 +112,11 @@ class Watchdog final : public comm::detail::GroupObserver, public comm::detail::
   comm::detail::NoticeDelays notice_delays_;
   std::vector<Due> troubles_;
   bool is_telling_ = false;
-  std::uint64_t arming_ = 0;      // counts
-  ReportTime armed_ = {};         // reports from then on are news
-  Clock::time_point armed_at_;    // the same moment
-  bool is_told_ = false;          // since then
-  std::uint64_t generation_ = 0;  // greatest of the groups when it was told
+  std::uint64_t arming_ = 0;                 // counts
+  std::map<std::string, ReportMark> marks_;  // by run directory, at that moment: later reports are news
+  Clock::time_point armed_at_;               // the same moment
+  bool is_told_ = false;                     // since then
+  std::uint64_t generation_ = 0;             // greatest of the groups when it was told
   std::uint64_t reports_ = 0;
   std::uint64_t beats_ = 0;
   probe::Recorder* recorder_ = nullptr;  // of the rank of this process, which is never destroyed

@@ -262,7 +262,7 @@ void wait_for_the_verdict(const DrillFault& fault, bool is_told_at_the_end, cons
   while (!has_report) {
     has_ended = wait_a_moment(children);
     if (!is_told_at_the_end && !fault.is_looked_at) {
-      has_report = find_report(place.run_dir(), ReportTime()).has_value();
+      has_report = find_report(place.run_dir()).has_value();
     }
     const bool are_ready = fault.is_looked_at && place.page().ready >= fault.ranks;
     if (!has_report && (has_ended || are_ready || Clock::now() > until)) {

@@ -1,0 +1,27 @@
+#include "tessera/watch/detail/progress.h"
+
+#include "tessera/base/mutant.h"
+#include "tessera/comm/operation.h"
+
+namespace tessera::watch::detail {
+
+Standing standing_of(const comm::detail::GroupProgress& progress) {
+  if (progress.running != progress.ended) return progress.has_met ? Standing::kMoving : Standing::kPeer;
+  if (progress.asked > progress.begun && !TESSERA_MUTANT("watch.own_stream_unseen")) return Standing::kOwnStream;
+  return progress.last > progress.noticed && !TESSERA_MUTANT("watch.unnoticed_unseen") ? Standing::kUnnoticed
+                                                                                       : Standing::kIdle;
+}
+
+std::string text_of(const comm::detail::GroupProgress& progress) {
+  if (progress.last == 0) return "";
+  comm::Operation operation;
+  operation.kind = static_cast<comm::OpKind>(progress.what & 0xff);
+  operation.dtype = static_cast<DType>(progress.what >> 8 & 0xff);
+  operation.reduction.kind = static_cast<comm::ReduceKind>(progress.what >> 16 & 0xff);
+  operation.count = static_cast<std::int64_t>(progress.count);
+  const auto whom = static_cast<int>(static_cast<std::int32_t>(progress.what >> 32));
+  (comm::is_message(operation.kind) ? operation.peer : operation.root) = whom;
+  return comm::text_of(operation);
+}
+
+}  // namespace tessera::watch::detail
