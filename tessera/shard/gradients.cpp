@@ -76,8 +76,11 @@ Layout dual_of(const Layout& now, const Layout& of) {
 
 Tensor moved(const Tensor& gradient, const Layout& to) {
   if (gradient.layout() == to) return gradient;
-  if (gradient.numel() == 0 && to.partials().empty())
-    return zeros(gradient.shape(), to, {.dtype = gradient.dtype(), .device = gradient.device()});
+  if (gradient.numel() == 0 && to.partials().empty()) {
+    ops::CreateOptions options{.dtype = gradient.dtype()};
+    if (const Tensor own = gradient.local()) options.device = own.device();  // a rank off the mesh has none
+    return zeros(gradient.shape(), to, options);
+  }
   const auto plan = detail::plan_between(gradient.layout(), to, gradient.shape(), gradient.dtype());
   const bool is_free =
       std::ranges::none_of(plan->steps, [](const layout::Step& step) { return layout::communicates(step.kind); });

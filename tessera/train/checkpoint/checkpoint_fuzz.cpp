@@ -109,6 +109,7 @@ CheckpointIndex write_checkpoint(const std::filesystem::path& directory, std::ve
   index.tensors = std::move(tensors);
   index.texts = {{"position", "12"}};
   const detail::Ownership ownership(index.tensors, world_size);
+  std::filesystem::create_directories(directory);
   detail::make_partial(directory, 5);
   for (int rank = 0; rank < world_size; ++rank) {
     const detail::ShardPlan plan = detail::plan_shard(index.tensors, ownership, 5, rank);
