@@ -191,8 +191,9 @@ const std::string kPidOfRank1 = "$(tr -d ' \\n' <run/launch.json | sed 's/.*\"ra
 
 TEST_F(Train, IsStartedAgainAndGoesOnFromItsLastCheckpoint) {
   const std::string options =
-      "-n 2 --restarts 2 " + small + " --train.steps 1000 --eval.every 0 --checkpoint.every 100";
-  const Outcome outcome = train_and(options, 150, "kill -9 " + kPidOfRank1);
+      "-n 2 --restarts 2 " + small + " --train.steps 2000 --eval.every 0 --checkpoint.every 100";
+  const std::string has_checkpoint = "until_test sh -c 'ls run/checkpoints | grep -q \"^step-[0-9]*$\"'\n";
+  const Outcome outcome = train_and(options, 150, has_checkpoint + "kill -9 " + kPidOfRank1);
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "rank 1 was killed by signal 9")) << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "(restart 1 of 2)")) << outcome.err;
@@ -200,8 +201,8 @@ TEST_F(Train, IsStartedAgainAndGoesOnFromItsLastCheckpoint) {
   const auto summary = nlohmann::json::parse(run("summary.json"));
   EXPECT_EQ(summary.at("end"), "done");
   EXPECT_EQ(summary.at("resumed_from").size(), 1u);
-  EXPECT_EQ(count(run("loss.csv"), "\n"), 1001u) << "each step is told once";
-  EXPECT_EQ(count(run("metrics.jsonl"), "\n"), 2000u);
+  EXPECT_EQ(count(run("loss.csv"), "\n"), 2001u) << "each step is told once";
+  EXPECT_EQ(count(run("metrics.jsonl"), "\n"), 4000u);
 }
 
 TEST_F(Train, ATermEndsItWithACheckpointAndTheSameCommandGoesOn) {

@@ -3,6 +3,7 @@
 // outside of what is there being touched; and where nothing was made fitting, damage must be found.
 //   train_checkpoint_fuzz [--runs N] [--seed S] [--seconds T]
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <nlohmann/json.hpp>
 
