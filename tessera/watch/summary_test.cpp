@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <sstream>
 
 #include "tessera/base/error.h"
@@ -109,6 +110,24 @@ TEST(Summaries, TheEndOfARankCountsBeforeItsAnswerToAnAlarm) {
   const std::optional<Report> report = exchange->ask("a rank left", now, now + std::chrono::minutes(1));
   ASSERT_TRUE(report.has_value());
   EXPECT_EQ(report->sentence.rfind("rank 1 failed: exited with 3", 0), 0U) << report->sentence;
+}
+
+TEST(Summaries, ARankThatLeavesNeedsItsRecordNoLonger) {
+  char directory[] = "/tmp/tessera_summary_XXXXXX";
+  ASSERT_NE(::mkdtemp(directory), nullptr);
+  simulate(1, [&] {
+    comm::world().launch({.kind = comm::OpKind::kBarrier}, device::Device::get("host").default_stream()).wait();
+    const std::filesystem::path original = probe::recorder().path();
+    const std::filesystem::path copy = directory / original.filename();
+    std::filesystem::copy_file(original, copy);
+    const auto store = std::make_shared<comm::MemoryStore>();
+    const auto exchange = Exchange::start(store, {.rank = 0, .world_size = 1, .record = copy.string()}, [] {});
+    exchange->leave(/*has_failed=*/false, std::chrono::milliseconds(0));
+    std::filesystem::remove(copy);
+    const Evidence read = record::read_evidence_json(store->get("watch/end 0", std::chrono::minutes(1)));
+    EXPECT_FALSE(read.ranks.at(0).groups.empty());
+  });
+  std::filesystem::remove_all(directory);
 }
 
 TEST(HeardVerdict, ComesBackAsItWasAndNothingElseDoes) {

@@ -196,11 +196,13 @@ void Exchange::leave(bool has_failed, std::chrono::milliseconds patience) {
     const std::lock_guard lock(mutex_);
     if (is_over_) return;
   }
+  // Taken by this thread: the record is gone soon after.
+  std::string summary = summary_of(teller_, !has_failed);
   auto done = std::make_shared<std::promise<void>>();
   std::future<void> is_done = done->get_future();
-  std::thread([self = shared_from_this(), has_failed, done] {
+  std::thread([self = shared_from_this(), summary = std::move(summary), done] {
     try {
-      self->store_->set(end_key(self->teller_.rank), summary_of(self->teller_, !has_failed));
+      self->store_->set(end_key(self->teller_.rank), summary);
     } catch (...) {
       // Nobody is there to hear it.
     }

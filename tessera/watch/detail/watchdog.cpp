@@ -36,8 +36,8 @@ constexpr auto kGiveUp = 1500ms;
 // For evidence that does not say enough yet.
 constexpr auto kLookAgain = 100ms;
 constexpr auto kSettle = 600ms;
-// For what a rank leaves behind when it ends.
-constexpr auto kLeave = 300ms;
+// For the last summary of a rank that ends. Only a store that does not answer takes so long, or a busy machine.
+constexpr auto kLeave = 1000ms;
 
 // Said by ranks that did not make the report themselves.
 constexpr const char* kReported = "another rank reported a failure";
