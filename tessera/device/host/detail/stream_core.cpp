@@ -20,31 +20,31 @@ constexpr int kIdleSpins = 500;
 // would wait for ever.
 struct RunningScope {
   explicit RunningScope(const StreamCore* running)
-      : core(running), outer(innermost()), was_worker(std::exchange(is_device_worker, true)) {
-    innermost() = this;
+      : core(running), outer(innermost), was_worker(std::exchange(is_device_worker, true)) {
+    innermost = this;
   }
   ~RunningScope() {
-    innermost() = outer;
+    innermost = outer;
     is_device_worker = was_worker;
   }
   RunningScope(const RunningScope&) = delete;
   RunningScope& operator=(const RunningScope&) = delete;
 
-  static RunningScope*& innermost() {
-    thread_local RunningScope* scope = nullptr;
-    return scope;
-  }
   static bool contains(const StreamCore* core) {
-    for (const RunningScope* scope = innermost(); scope != nullptr; scope = scope->outer) {
+    for (const RunningScope* scope = innermost; scope != nullptr; scope = scope->outer) {
       if (scope->core == core) return true;
     }
     return false;
   }
 
+  // Initial-exec: no call to find it.
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local RunningScope* innermost;
+
   const StreamCore* core;
   RunningScope* outer;
   bool was_worker;
 };
+constinit thread_local RunningScope* RunningScope::innermost = nullptr;
 
 }  // namespace
 
@@ -177,18 +177,37 @@ bool StreamCore::run_pending(bool may_wait) {
   return true;
 }
 
+// Parks what `body` throws.
+template <class Body>
+void StreamCore::attempt(std::uint64_t sequence, const Body& body) {
+  try {
+    body();
+  } catch (...) {
+    if (!TESSERA_MUTANT("host.error_forgotten"))
+      timeline_->fail(sequence, caught_error("stream '" + name_ + "': its work"));
+  }
+}
+
+void StreamCore::run_claimed(HostFunction& body) {
+  {
+    const RunningScope scope(this);
+    attempt(timeline_->done() + 1, [&] { body(); });
+    body.reset();  // what it captured is gone before anyone sees it done
+    timeline_->advance(queue_.pop_held());
+  }
+  runner_.store(Runner::kNobody);
+  drain();
+}
+
 bool StreamCore::run_front(Op& op, std::uint64_t sequence, bool may_wait) {
   const bool is_hindered = is_hindered_.load();
   if (!may_wait && (is_hindered || must_wait(op))) return false;
   const auto run = [&] {
-    try {
+    attempt(sequence, [&] {
       if (is_hindered) [[unlikely]]
         hinder();
       execute(op, timeline_->failure_at(sequence));
-    } catch (...) {
-      if (!TESSERA_MUTANT("host.error_forgotten"))
-        timeline_->fail(sequence, caught_error("stream '" + name_ + "': its work"));
-    }
+    });
   };
   if (may_wait) {
     rank_.enter(run);  // left again before the operation is seen done: a worker keeps no rank alive
