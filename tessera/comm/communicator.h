@@ -47,7 +47,7 @@ struct Task {
   std::uint64_t group_digest = 0;            ///< of that name
   detail::GroupRecord* record = nullptr;     ///< of that group, and no longer there than it
   std::uint32_t number = 0;                  ///< launches that were asked of the group, this one counted
-  std::vector<Operation> operations;         ///< at least one
+  std::span<const Operation> operations;     ///< at least one; kept by whoever made the task
   std::chrono::nanoseconds deadline{0};      ///< from its start
   /// Time by which the deadlines of its communicator had been extended when it was enqueued; kAtEachRun: in a graph,
   /// where only extensions during the replay count.
@@ -56,9 +56,8 @@ struct Task {
   /// A digest of the registrations before it (symmetric.h), the same on all ranks; 0: not known, as in a capture.
   std::uint64_t registrations = 0;
   std::atomic<std::uint64_t> sequence{0};  ///< number in its communicator, from 1; 0: not begun
-  std::atomic<std::int64_t> began_ns{0};   ///< steady clock
-  std::atomic<std::int64_t> ended_ns{0};   ///< likewise
-  std::atomic<std::uint32_t> is_done{0};   ///< it has ended, where the host runs it; waited on
+  std::atomic<std::int64_t> ran_ns{0};     ///< from its start on the device to its end, once it has ended
+  std::atomic<std::uint32_t> is_done{0};   ///< it has ended, where the host runs it
   std::exception_ptr error;                ///< of one that ended badly, written before is_done
   /// Where a device runs it: asks how it goes, and fills in what is known; `has_ended`: the stream is past it. Called
   /// by its Work, from any thread.
@@ -92,7 +91,14 @@ class TESSERA_API Communicator {
   /// What it can do.
   [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
   /// Puts the task on the stream. In a capture the task becomes part of the graph and runs once a replay.
-  virtual void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) = 0;
+  virtual void enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) = 0;
+  /// Runs the task on the calling thread and returns true, if the stream would run it there at once. Its record then
+  /// says, before the task waits for other ranks, that it was asked for and began. Else changes nothing.
+  virtual bool run_now(Task& task, const device::Stream& stream) {
+    (void)task;
+    (void)stream;
+    return false;
+  }
   /// Ends what is pending, on all ranks that can be reached.
   virtual void abort(std::string_view reason) noexcept = 0;
   /// Tells the peers that this rank takes no part any more. Never waits.

@@ -22,7 +22,7 @@ Capabilities declared;
 class Alone : public Communicator {
  public:
   [[nodiscard]] const Capabilities& capabilities() const override { return declared; }
-  void enqueue(std::shared_ptr<Task> task, const device::Stream& /*stream*/) override {
+  void enqueue(const std::shared_ptr<Task>& task, const device::Stream& /*stream*/) override {
     task->sequence.store(++sequence_);
     task->is_done.store(1, std::memory_order_release);
   }

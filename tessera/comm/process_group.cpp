@@ -16,6 +16,19 @@
 namespace tessera::comm {
 namespace {
 
+// Set field by field: an initialiser of them all would clear the lists' storage first.
+Operation operation_of(OpKind kind, const void* in, void* out, std::int64_t count, DType dtype,
+                       const Reduction& reduction = {}) {
+  Operation operation;
+  operation.kind = kind;
+  operation.dtype = dtype;
+  operation.reduction = reduction;
+  operation.in = static_cast<const std::byte*>(in);
+  operation.out = static_cast<std::byte*>(out);
+  operation.count = count;
+  return operation;
+}
+
 SmallVector<std::int64_t, 8> listed(std::span<const std::int64_t> counts) {
   SmallVector<std::int64_t, 8> list;
   for (const std::int64_t count : counts) list.push_back(count);
@@ -92,19 +105,21 @@ std::uint64_t ProcessGroup::sequence() const { return state_of(state_).communica
 Work ProcessGroup::launch(std::span<const Operation> operations, const device::Stream& stream) const {
   GroupState& group = state_of(state_);
   const Capabilities& can = group.communicator->capabilities();
-  check_device(group, can, stream);
+  const std::lock_guard lock(group.launch_mutex);
+  if (group.last_stream.state() != stream.state()) check_device(group, can, stream);
   // The stream's lock is taken only if it may capture.
   const bool is_captured = stream.slot().hazards() != 0 && stream.is_capturing();
   TESSERA_CHECK_AS(NotSupported, !is_captured || can.has_capture, "group ", group.name, ": operations of backend ",
                    group.backend, " cannot be captured; run them outside of graphs");
   TESSERA_CHECK(!operations.empty(), "group ", group.name, ": a launch of no operations");
   for (const Operation& operation : operations) check_operation(group, operation);
-  const auto work = std::make_shared<WorkState>();
-  const std::shared_ptr<Task> task(work, &work->task);
-  task->operations.assign(operations.begin(), operations.end());
+  auto made = std::make_shared<WorkState>(operations);
+  WorkState& work = *made;
+  std::shared_ptr<Task> task(std::move(made), &work.task);
   // Who goes on waiting is told of the deadline by the watchdog alone.
   const bool waits_on = group.on_hang == OnHang::kWait && detail::group_observer() != nullptr;
-  task->deadline = waits_on ? device::kForever : deadline();
+  task->deadline =
+      waits_on ? device::kForever : std::chrono::nanoseconds(group.deadline_ns.load(std::memory_order_relaxed));
   task->group = std::shared_ptr<const std::string>(state_, &group.name);
   task->group_digest = group.digest;
   task->record = &group.record;
@@ -113,12 +128,14 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   if (registrations != 0 && operations[0].kind != OpKind::kRendezvous && !is_captured) {
     task->registrations = registrations;
   }
-  const std::lock_guard lock(group.launch_mutex);
-  group.record.asked(*task, stream);
+  task->number = group.record.next_number();
   if (!is_captured) group.record.expect(task->number);
-  order_behind_last(group, stream);
   try {
-    group.communicator->enqueue(task, stream);
+    order_behind_last(group, stream);
+    if (is_captured || !group.communicator->run_now(*task, stream)) {
+      group.record.asked(*task, stream);
+      group.communicator->enqueue(task, stream);
+    }
   } catch (...) {
     // Nothing of it is on the stream: nobody has to wait for that, and it will not come to run.
     if (!is_captured) group.record.expect(task->number - 1);
@@ -127,10 +144,10 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   if (group.last_stream.state() != stream.state()) group.last_stream = stream;
   if (is_captured) return Work();
   if (task->is_done.load(std::memory_order_acquire) == 0) {
-    work->event = stream.device().create_event();
-    stream.record(work->event);
+    work.event = stream.device().create_event();
+    stream.record(work.event);
   }
-  return Work(work);
+  return Work(std::shared_ptr<WorkState>(std::move(task), &work));
 }
 
 Work ProcessGroup::launch(const Operation& operation, const device::Stream& stream) const {
@@ -139,23 +156,12 @@ Work ProcessGroup::launch(const Operation& operation, const device::Stream& stre
 
 Work ProcessGroup::all_reduce(const void* in, void* out, std::int64_t count, DType dtype, const Reduction& reduction,
                               const device::Stream& stream) const {
-  return launch({.kind = OpKind::kAllReduce,
-                 .dtype = dtype,
-                 .reduction = reduction,
-                 .in = static_cast<const std::byte*>(in),
-                 .out = static_cast<std::byte*>(out),
-                 .count = count},
-                stream);
+  return launch(operation_of(OpKind::kAllReduce, in, out, count, dtype, reduction), stream);
 }
 
 Work ProcessGroup::all_gather(const void* in, void* out, std::int64_t count, DType dtype,
                               const device::Stream& stream) const {
-  return launch({.kind = OpKind::kAllGather,
-                 .dtype = dtype,
-                 .in = static_cast<const std::byte*>(in),
-                 .out = static_cast<std::byte*>(out),
-                 .count = count},
-                stream);
+  return launch(operation_of(OpKind::kAllGather, in, out, count, dtype), stream);
 }
 
 Work ProcessGroup::all_gather(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype,
@@ -170,13 +176,7 @@ Work ProcessGroup::all_gather(const void* in, void* out, std::span<const std::in
 
 Work ProcessGroup::reduce_scatter(const void* in, void* out, std::int64_t count, DType dtype,
                                   const Reduction& reduction, const device::Stream& stream) const {
-  return launch({.kind = OpKind::kReduceScatter,
-                 .dtype = dtype,
-                 .reduction = reduction,
-                 .in = static_cast<const std::byte*>(in),
-                 .out = static_cast<std::byte*>(out),
-                 .count = count},
-                stream);
+  return launch(operation_of(OpKind::kReduceScatter, in, out, count, dtype, reduction), stream);
 }
 
 Work ProcessGroup::reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype,
@@ -192,12 +192,7 @@ Work ProcessGroup::reduce_scatter(const void* in, void* out, std::span<const std
 
 Work ProcessGroup::all_to_all(const void* in, void* out, std::int64_t count, DType dtype,
                               const device::Stream& stream) const {
-  return launch({.kind = OpKind::kAllToAll,
-                 .dtype = dtype,
-                 .in = static_cast<const std::byte*>(in),
-                 .out = static_cast<std::byte*>(out),
-                 .count = count},
-                stream);
+  return launch(operation_of(OpKind::kAllToAll, in, out, count, dtype), stream);
 }
 
 Work ProcessGroup::all_to_all(const void* in, std::span<const std::int64_t> in_counts, void* out,

@@ -283,24 +283,27 @@ TEST(CommRecords, TheRowOfWhatRunsSaysWhetherAllHaveCome) {
   const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   const ProcessGroup group = world();
   detail::GroupRecord& record = group.state()->record;
+  const Operation operation{.kind = OpKind::kBarrier};
   Task task;
-  task.operations.push_back({.kind = OpKind::kBarrier});
+  task.operations = std::span(&operation, 1);
+  const auto now = [] { return probe::recorder().now().value(); };
+  task.number = record.next_number();
   record.asked(task, device::Device::get("host").default_stream());
   task.sequence = 1;
-  record.began(task);
+  record.began(task, now());
   EXPECT_TRUE(text_of_groups(own_record())[0].ends_with("; runs #1 barrier (collective 1)"));
   record.met(task);
   const probe::RecordFile file = own_record();
   EXPECT_TRUE(text_of_groups(file)[0].ends_with("; runs #1 barrier (collective 1), all have come"));
   const probe::RowInfo& row = file.find_table("comm_running")->claimed[0];
   EXPECT_GE(number_in(row, "met"), number_in(row, "when"));
-  record.ended(task);
+  record.ended(task, now());
   EXPECT_NE(all_of<EndRecord>(own_record()).back().met.value(), 0U);
   // The next has not met.
   task.sequence = 2;
-  record.began(task);
+  record.began(task, now());
   EXPECT_EQ(number_in(own_record().find_table("comm_running")->claimed[0], "met"), 0U);
-  record.ended(task);
+  record.ended(task, now());
   EXPECT_EQ(all_of<EndRecord>(own_record()).back().met.value(), 0U);
 }
 

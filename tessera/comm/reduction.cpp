@@ -231,6 +231,9 @@ bool can_stream(const Streams& streams, std::int64_t nbytes) {
   return true;
 }
 
+// An only output up to this size is in the caches of this core, if in any.
+constexpr std::int64_t kOwnBytes = std::int64_t{16} << 10;
+
 template <class T, ReduceKind kind>
 void fold_direct(double factor, std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
                  std::int64_t count) {
@@ -247,7 +250,7 @@ void fold_direct(double factor, std::span<const std::byte* const> inputs, std::s
   if (can_stream(streams, nbytes)) {
     fold_lines<T, kind, true>(by, streams, head, lines_end);
     detail::end_stream();
-  } else if (nbytes >= detail::kStreamedBytes) {
+  } else if (nbytes >= detail::kStreamedBytes || (outputs.size() == 1 && nbytes <= kOwnBytes)) {
     fold_lines<T, kind, false>(by, streams, head, lines_end);
   } else {
     fold_cached<T, kind>(by, streams, head, lines_end);

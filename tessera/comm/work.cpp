@@ -59,7 +59,7 @@ std::exception_ptr Work::error() const { return is_done() ? state_->task.error :
 std::chrono::nanoseconds Work::duration() const {
   const Task& task = state_of(state_).task;
   TESSERA_CHECK(is_done(), "the duration of an operation is known when it has ended; wait for it");
-  return std::chrono::nanoseconds(task.ended_ns.load() - task.began_ns.load());
+  return std::chrono::nanoseconds(task.ran_ns.load());
 }
 
 std::uint64_t Work::sequence() const {

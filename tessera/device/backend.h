@@ -111,6 +111,11 @@ class TESSERA_API StreamBackend {
   virtual void launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info, bool loads_code);
   /// Runs a host function.
   virtual void run(HostFunction&& body, const LaunchInfo& info, bool overlap) = 0;
+  /// Claims the next place of the stream for work that the calling thread does at once. Returns false if work is
+  /// before it, if the stream captures, or if the backend never runs work on its callers. Allocates nothing.
+  virtual bool claim() noexcept { return false; }
+  /// After claim(), with no lock held: does `body` in the claimed place and drops it. Parks its error.
+  virtual void run_claimed(HostFunction& body) { (void)body; }
   /// Copies bytes.
   virtual void copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) = 0;
   /// Copies rows.

@@ -58,9 +58,11 @@ class TESSERA_API FaultInjector {
   void count_calls(bool on);
   /// Calls of this kind since counting started.
   [[nodiscard]] std::uint64_t calls(DriverCall call) const;
+  /// Returns true if calls are counted or made to fail.
+  [[nodiscard]] bool is_armed() const { return armed_.load(std::memory_order_relaxed); }
   /// Called before each driver call; throws when it is this call's turn to fail.
   void pass(DriverCall call) {
-    if (armed_.load(std::memory_order_relaxed)) [[unlikely]]
+    if (is_armed()) [[unlikely]]
       pass_armed(call);
   }
 

@@ -1,6 +1,7 @@
 #include "tessera/device/stream.h"
 
 #include <array>
+#include <utility>
 
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
@@ -57,6 +58,29 @@ void launch_with(StreamState& stream, const LaunchInfo& info, const Call& call) 
   if (is_timed) [[unlikely]]
     stream.log.note_end(stream);
 }
+
+// A place of a stream that is claimed for this thread. It is given back unused if something throws.
+class Claimed {
+ public:
+  Claimed() = default;
+  ~Claimed() {
+    HostFunction nothing([] {});
+    if (backend_ != nullptr) run(nothing);
+  }
+  Claimed(const Claimed&) = delete;
+  Claimed& operator=(const Claimed&) = delete;
+  // Under the stream's lock. Returns true if the place is claimed.
+  bool take(StreamBackend& backend) {
+    if (backend.claim()) backend_ = &backend;
+    return backend_ != nullptr;
+  }
+  explicit operator bool() const { return backend_ != nullptr; }
+  // With no lock held.
+  void run(HostFunction& body) { std::exchange(backend_, nullptr)->run_claimed(body); }
+
+ private:
+  StreamBackend* backend_ = nullptr;
+};
 
 void check_range(const char* what, const void* address, std::size_t nbytes) {
   TESSERA_CHECK(address != nullptr || nbytes == 0, what, " of ", nbytes, " bytes: the address is null");
@@ -118,10 +142,32 @@ void Stream::launch_native(const std::function<void(void* native)>& body, const 
 void Stream::run(HostFunction body, const LaunchInfo& info) const {
   StreamState& stream = stream_state(*this);
   TESSERA_CHECK(static_cast<bool>(body), "run on ", stream.name, ": the function is empty");
-  enqueue(stream, DriverCall::kLaunch, [&] {
-    launch_with(stream, info,
-                [&](const LaunchInfo& kept) { stream.backend->run(std::move(body), kept, stream.overlap_depth > 0); });
-  });
+  const std::shared_ptr<StreamState> keep = state_;  // the body may let go of the last handle
+  Claimed claimed;
+  if (detail::is_launch_noted()) (void)probe::recorder();  // as in enqueue()
+  {
+    const std::lock_guard lock(stream.mutex);
+    stream.device->faults.pass(DriverCall::kLaunch);
+    launch_with(stream, info, [&](const LaunchInfo& kept) {
+      if (!claimed.take(*stream.backend)) stream.backend->run(std::move(body), kept, stream.overlap_depth > 0);
+    });
+  }
+  if (claimed) return claimed.run(body);
+  stream.backend->drain();
+}
+
+bool Stream::try_run(HostFunction& body, const LaunchInfo& info) const {
+  StreamState& stream = stream_state(*this);
+  Claimed claimed;
+  if (detail::is_launch_noted()) (void)probe::recorder();  // as in enqueue()
+  {
+    const std::lock_guard lock(stream.mutex);
+    if (stream.device->checker != nullptr || stream.device->faults.is_armed()) return false;
+    if (!claimed.take(*stream.backend)) return false;
+    launch_with(stream, info, [](const LaunchInfo& /*kept*/) {});
+  }
+  claimed.run(body);
+  return true;
 }
 
 void Stream::copy(void* to, const void* from, std::size_t nbytes, std::string_view label) const {

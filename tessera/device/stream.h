@@ -92,6 +92,9 @@ class TESSERA_API Stream {
                      bool loads_code = false) const;
   /// Runs a host function when the work before it is done. It must not wait for work of this device.
   void run(HostFunction body, const LaunchInfo& info = {}) const;
+  /// Runs `body` as run() does and returns true, if the calling thread can run it now. Else returns false, and `body`
+  /// may be enqueued otherwise. `body` need not own what it uses. The caller keeps the stream until the call returns.
+  [[nodiscard]] bool try_run(HostFunction& body, const LaunchInfo& info = {}) const;
   /// Copies bytes between any two places of host and device; the direction is found from the addresses.
   void copy(void* to, const void* from, std::size_t nbytes, std::string_view label = "copy") const;
   /// Copies `height` rows of `width` bytes, rows `to_pitch` and `from_pitch` bytes apart.

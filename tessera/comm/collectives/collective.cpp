@@ -1,6 +1,7 @@
 #include "tessera/comm/collectives/collective.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "tessera/base/error.h"
 #include "tessera/comm/collectives/detail/definitions.h"
@@ -13,25 +14,16 @@ std::pair<std::int64_t, std::int64_t> share_of(std::int64_t count, int rank, int
   return {first, std::min(first + step, count) - first};
 }
 
-// The table: a collective is a file of this folder and a row here.
+// The table: a collective is a file of this folder and a row here, in the order of OpKind.
 const CollectiveDef& definition(OpKind kind) {
-  switch (kind) {
-    case OpKind::kAllReduce: return kAllReduceDef;
-    case OpKind::kAllGather: return kAllGatherDef;
-    case OpKind::kReduceScatter: return kReduceScatterDef;
-    case OpKind::kAllToAll: return kAllToAllDef;
-    case OpKind::kRaggedAllToAll: return kRaggedAllToAllDef;
-    case OpKind::kBroadcast: return kBroadcastDef;
-    case OpKind::kReduce: return kReduceDef;
-    case OpKind::kScatter: return kScatterDef;
-    case OpKind::kGather: return kGatherDef;
-    case OpKind::kBarrier: return kBarrierDef;
-    case OpKind::kPermute: return kPermuteDef;
-    case OpKind::kRendezvous: return kRendezvousDef;
-    case OpKind::kSend:
-    case OpKind::kRecv: break;
-  }
-  TESSERA_THROW(InvalidArgument, to_string(kind), " is between two ranks, no collective");
+  static constexpr const CollectiveDef* kDefinitions[kOpKinds] = {
+      &kAllReduceDef, &kAllGatherDef, &kReduceScatterDef, &kAllToAllDef,  &kRaggedAllToAllDef,
+      &kBroadcastDef, &kReduceDef,    &kScatterDef,       &kGatherDef,    &kBarrierDef,
+      nullptr,        nullptr,        &kPermuteDef,       &kRendezvousDef};
+  const auto at = static_cast<std::size_t>(kind);
+  const CollectiveDef* const found = at < std::size(kDefinitions) ? kDefinitions[at] : nullptr;
+  if (found == nullptr) TESSERA_THROW(InvalidArgument, to_string(kind), " is between two ranks, no collective");
+  return *found;
 }
 
 void check_arguments(const Operation& operation, int rank, int size) {

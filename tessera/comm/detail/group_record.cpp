@@ -203,11 +203,10 @@ probe::StringId GroupRecord::device_string(const device::Stream& stream) {
   return device_string_;
 }
 
-[[gnu::flatten]] void GroupRecord::asked(Task& task, const device::Stream& stream) {
-  task.number = ++tasks_;
+[[gnu::flatten]] void GroupRecord::asked(const Task& task, const device::Stream& stream, std::uint64_t ticks) {
   probe::Recorder* recorder = asking_;
   if (recorder == nullptr || !recorder->is_on()) return;
-  const probe::Moment now = recorder->begin();
+  const probe::Moment now = ticks != 0 ? probe::Moment{ticks} : recorder->begin();
   const std::uint64_t who = pair(task.number, number_);
   const std::uint64_t where = pair(stream.id().value(), device_string(stream).value());
   const std::uint32_t label = label_string(memory::detail::current_label).value();
@@ -215,7 +214,9 @@ probe::StringId GroupRecord::device_string(const device::Stream& stream) {
   for (std::size_t i = 0; i < task.operations.size(); ++i) {
     const Operation& operation = task.operations[i];
     const std::uint64_t count = count_of(operation, group_->rank);
-    const std::uint64_t parts = pair(static_cast<std::uint32_t>(digest_of_parts(operation)), label);
+    const bool is_even = operation.in_counts.empty() && operation.out_counts.empty() && operation.targets.empty();
+    const std::uint64_t digest = is_even ? 0 : digest_of_parts(operation);
+    const std::uint64_t parts = pair(static_cast<std::uint32_t>(digest), label);
     const std::uint64_t kind = what(operation, i);
     recorder->write_words_at<OperationRecord>(now, probe::Ring::kComm, count, who, where, parts, kind);
     if (asked_rows_.empty()) continue;
@@ -266,7 +267,7 @@ inline void GroupRecord::note_begin(const Told& told, const Count& count) {
   most_begun_ = std::max(most_begun_, told.number);
   probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
-  const probe::Moment now = recorder->begin();
+  const probe::Moment now = told.ticks != 0 ? probe::Moment{told.ticks} : recorder->begin();
   const std::uint64_t who = pair(told.number, number_);
   bool has_collective = false;
   std::uint64_t ordinal = count(has_collective);
@@ -313,7 +314,7 @@ void GroupRecord::met(const Task& task) {
 }
 
 inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std::uint64_t sequence,
-                                  const std::exception_ptr& error) {
+                                  const std::exception_ptr& error, std::uint64_t ticks) {
   const Held held(flag_);
   probe::Recorder* recorder = running_;
   if (recorder == nullptr || !recorder->is_on()) return;
@@ -322,17 +323,19 @@ inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std:
   const std::uint8_t failure = failure_of(error);
   if (failure != 0) last_.failed = sequence;
   const std::uint64_t met = last_.begun == sequence ? met_.load(std::memory_order_relaxed) : 0;
-  recorder->write_words_at<EndRecord>(recorder->begin(), probe::Ring::kComm, sequence, pair(number, number_), met,
+  const probe::Moment now = ticks != 0 ? probe::Moment{ticks} : recorder->begin();
+  recorder->write_words_at<EndRecord>(now, probe::Ring::kComm, sequence, pair(number, number_), met,
                                       std::uint64_t{failure});
   if (!TESSERA_MUTANT("comm.end_not_in_table")) put_running();
 }
 
-[[gnu::flatten]] void GroupRecord::began(const Task& task) {
+[[gnu::flatten]] void GroupRecord::began(const Task& task, std::uint64_t ticks) {
   const Operation& first = told_by(task);
   const Told told{.count = count_of(first, group_ != nullptr ? group_->rank : 0),
                   .what = what(first, task.operations.size()),
                   .sequence = task.sequence.load(std::memory_order_relaxed),
-                  .number = task.number};
+                  .number = task.number,
+                  .ticks = ticks};
   note_begin(told, [&](bool& has_collective) {
     std::uint64_t ordinal = 0;
     for (const Operation& operation : task.operations) {
@@ -346,8 +349,8 @@ inline void GroupRecord::note_end(std::uint32_t number, bool is_collective, std:
     return ordinal;
   });
 }
-[[gnu::flatten]] void GroupRecord::ended(const Task& task) {
-  note_end(task.number, is_collective(task), task.sequence.load(std::memory_order_relaxed), task.error);
+[[gnu::flatten]] void GroupRecord::ended(const Task& task, std::uint64_t ticks) {
+  note_end(task.number, is_collective(task), task.sequence.load(std::memory_order_relaxed), task.error, ticks);
   if (task.error) [[unlikely]]
     tell(task.error);
 }

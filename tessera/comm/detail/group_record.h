@@ -52,8 +52,9 @@ struct GroupProgress {
   friend bool operator==(const GroupProgress&, const GroupProgress&) = default;
 };
 
-/// One a group. asked() is called by one thread at a time; the rank, and its record with it, may end at any moment.
-/// Launches that a device runs may be told of later than they begin and end, and out of order; tables have the latest.
+/// One a group. next_number() and asked() are called by one thread at a time; the rank, and its record with it, may end
+/// at any moment. Launches that a device runs may be told of later than they begin and end, and out of order; tables
+/// have the latest.
 class GroupRecord {
  public:
   GroupRecord() = default;
@@ -63,14 +64,16 @@ class GroupRecord {
 
   /// Starts to record a group of the current rank into its record.
   void open(GroupState& group);
-  /// The task was asked for, on this stream. Gives it its number among those.
-  void asked(Task& task, const device::Stream& stream);
-  /// It has its number and begins to run.
-  void began(const Task& task);
+  /// Returns the number of the next task among those that are asked for.
+  std::uint32_t next_number() { return ++tasks_; }
+  /// The task, which has its number, was asked for on this stream, at this tick of the recorder's clock; 0: now.
+  void asked(const Task& task, const device::Stream& stream, std::uint64_t ticks = 0);
+  /// It has its number and begins to run, at this tick of the recorder's clock.
+  void began(const Task& task, std::uint64_t ticks);
   /// All ranks that take part have come.
   void met(const Task& task);
-  /// It has ended.
-  void ended(const Task& task);
+  /// It has ended, at this tick of the recorder's clock.
+  void ended(const Task& task, std::uint64_t ticks);
   /// Likewise of one whose task may be gone: it began with this number, and ended with this error or none.
   void began(const Launched& launched, std::uint64_t sequence);
   void ended(const Launched& launched, std::uint64_t sequence, const std::exception_ptr& error);
@@ -109,15 +112,17 @@ class GroupRecord {
   struct Last {
     std::uint64_t begun, ended, failed, count, when, who, what, ordinal, collectives_begun, collectives_ended;
   };
-  // What a begin says.
+  // What a begin says; at 0 ticks it is told now.
   struct Told {
     std::uint64_t count, what, sequence;
     std::uint32_t number;
+    std::uint64_t ticks = 0;
   };
   template <class Count>
   void note_begin(const Told& told, const Count& count);
   void note_replay(probe::Recorder& recorder, probe::Moment now, const Told& told);
-  void note_end(std::uint32_t number, bool is_collective, std::uint64_t sequence, const std::exception_ptr& error);
+  void note_end(std::uint32_t number, bool is_collective, std::uint64_t sequence, const std::exception_ptr& error,
+                std::uint64_t ticks = 0);
   void claim_rows(GroupState& group);
   void release_rows() noexcept;
   void put_running();

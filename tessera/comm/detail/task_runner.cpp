@@ -1,5 +1,7 @@
 #include "tessera/comm/detail/task_runner.h"
 
+#include <utility>
+
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/collective.h"
@@ -8,7 +10,9 @@
 namespace tessera::comm::detail {
 namespace {
 
-std::int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+std::string_view label_of(const Task& task) {
+  return task.operations.size() == 1 ? to_string(task.operations[0].kind) : std::string_view("coalesced");
+}
 
 // What of this rank's buffers a task reads and writes; peers do, too, while it runs.
 SmallVector<device::Access, 8> accesses_of(const Task& task, int rank, int size) {
@@ -35,17 +39,26 @@ SmallVector<device::Access, 8> accesses_of(const Task& task, int rank, int size)
 void TaskRunner::enqueue(Task& task, const device::Stream& stream, device::HostFunction run) const {
   task.extended_ns = stream.is_capturing() ? Task::kAtEachRun : extended_ns_.load(std::memory_order_relaxed);
   const SmallVector<device::Access, 8> accesses = accesses_of(task, rank_, size_);
-  const std::string_view label =
-      task.operations.size() == 1 ? to_string(task.operations[0].kind) : std::string_view("coalesced");
-  stream.run(std::move(run), {.label = label, .accesses = std::span<const device::Access>(accesses)});
+  stream.run(std::move(run), {.label = label_of(task), .accesses = std::span<const device::Access>(accesses)});
 }
 
-void TaskRunner::run(Task& task, const std::function<void()>& steps) {
-  task.began_ns.store(now_ns(), std::memory_order_relaxed);
-  bool has_begun = false;
+void TaskRunner::note_began(const Task& task) {
+  if (std::exchange(is_begin_noted_, true)) return;
+  if (asked_on_ != nullptr) task.record->asked(task, *asked_on_, began_ticks_);
+  task.record->began(task, began_ticks_);
+}
+
+bool TaskRunner::run_now(Task& task, const device::Stream& stream, const std::function<void()>& steps) {
+  task.extended_ns = extended_ns_.load(std::memory_order_relaxed);
+  device::HostFunction body([&] { run(task, steps, &stream); });
+  return stream.try_run(body, {.label = label_of(task)});
+}
+
+void TaskRunner::run(Task& task, const std::function<void()>& steps, const device::Stream* asked_on) {
+  const bool is_alone = !is_running_.exchange(true, std::memory_order_acquire);
+  std::exception_ptr error;
   try {
-    const std::unique_lock lock(running_, std::try_to_lock);
-    TESSERA_CHECK(lock.owns_lock(), "group ", *task.group, ": two operations run at once on rank ", rank_,
+    TESSERA_CHECK(is_alone, "group ", *task.group, ": two operations run at once on rank ", rank_,
                   ", from streams that are not ordered; inside captures, order them by events");
     // Before its number says that it runs: whoever sees that and gives it more time does so for good.
     if (!TESSERA_MUTANT("comm.extensions_last")) {
@@ -53,19 +66,28 @@ void TaskRunner::run(Task& task, const std::function<void()>& steps) {
       before_ns_.store(task.extended_ns == Task::kAtEachRun ? now : task.extended_ns, std::memory_order_relaxed);
     }
     const std::uint64_t step = TESSERA_MUTANT("comm.sequence_stands_still") ? 0 : 1;
-    task.sequence.store(sequence_.fetch_add(step, std::memory_order_release) + 1, std::memory_order_release);
-    has_begun = true;
-    task.record->began(task);
+    const std::uint64_t before = sequence_.load(std::memory_order_relaxed);
+    sequence_.store(before + step, std::memory_order_release);
+    task.sequence.store(before + 1, std::memory_order_release);
+    began_ticks_ = probe::read_ticks(clock_);
+    is_begin_noted_ = false;
+    asked_on_ = asked_on;
     steps();
   } catch (...) {
-    if (!TESSERA_MUTANT("comm.error_lost")) task.error = std::current_exception();
+    error = std::current_exception();
   }
-  task.ended_ns.store(now_ns(), std::memory_order_relaxed);
-  const std::exception_ptr error = task.error;
-  if (has_begun) task.record->ended(task);
+  if (!TESSERA_MUTANT("comm.error_lost")) task.error = error;
+  if (is_alone) {
+    note_began(task);  // unless the steps did, or could not
+    const std::uint64_t now = probe::read_ticks(clock_);
+    task.ran_ns.store(time_of(now - began_ticks_).count(), std::memory_order_relaxed);
+    is_running_.store(false, std::memory_order_release);
+    task.record->ended(task, now);
+  } else if (asked_on != nullptr) {
+    task.record->asked(task, *asked_on);
+  }
   task.is_done.store(1, std::memory_order_release);
-  task.is_done.notify_all();
-  if (error) std::rethrow_exception(error);
+  if (task.error) std::rethrow_exception(task.error);
 }
 
 }  // namespace tessera::comm::detail

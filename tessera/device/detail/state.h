@@ -22,7 +22,7 @@ namespace tessera::device {
 
 /// Set on threads that run a device's work. The last handle to a device may be let go of by such work; taking the
 /// device down there would wait for the very work that is doing it.
-inline thread_local bool is_device_worker = false;
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local bool is_device_worker = false;
 
 /// The writing side of a StreamSlot.
 struct ClockSlot : StreamSlot {

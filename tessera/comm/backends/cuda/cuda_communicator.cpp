@@ -142,7 +142,7 @@ void CudaCommunicator::order_behind_last(const device::Stream& stream) {
   stream.wait(event);
 }
 
-void CudaCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream& stream) {
+void CudaCommunicator::enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) {
   TESSERA_CHECK(stream.device() == shared_->device(), "group ", *task->group, ": its memory is on ",
                 shared_->device().name(), " and stream ", stream.name(), " on ", stream.device().name());
   for (const Operation& operation : task->operations) check_buffers(operation, stream);
@@ -284,8 +284,7 @@ void CudaCommunicator::look(Task& task, const Cell& cell, bool has_ended) {
   task.sequence.store(load(cell.sequence), std::memory_order_relaxed);
   const std::uint64_t result = load(cell.result);
   if (result == Cell::kRuns || !has_ended) return;
-  task.began_ns.store(static_cast<std::int64_t>(load(cell.began_ns)), std::memory_order_relaxed);
-  task.ended_ns.store(static_cast<std::int64_t>(load(cell.ended_ns)), std::memory_order_relaxed);
+  task.ran_ns.store(static_cast<std::int64_t>(load(cell.ended_ns) - load(cell.began_ns)), std::memory_order_relaxed);
   if (result == Cell::kFailed && !TESSERA_MUTANT("cuda.comm_error_lost")) task.error = shared_->error(*task.group);
   task.is_done.store(1, std::memory_order_release);
 }

@@ -32,7 +32,7 @@ class CudaCommunicator : public Communicator,
   ~CudaCommunicator() override;
 
   [[nodiscard]] const Capabilities& capabilities() const override;
-  void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) override;
+  void enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) override;
   void abort(std::string_view reason) noexcept override { shared_->abort(rank_, reason); }
   void leave() noexcept override;
   [[nodiscard]] std::vector<int> gone() const override;

@@ -36,9 +36,13 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
                                       .has_checked_mode = true};
     return kAll;
   }
-  void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) override {
-    tasks_.enqueue(*task, stream,
-                   [self = shared_from_this(), task] { self->tasks_.run(*task, [&] { self->steps_.run(*task); }); });
+  void enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) override {
+    tasks_.enqueue(*task, stream, [self = shared_from_this(), task] {
+      self->tasks_.run(*task, [&] {
+        self->tasks_.note_began(*task);
+        self->steps_.run(*task);
+      });
+    });
   }
   void abort(std::string_view reason) noexcept override {
     try {

@@ -98,11 +98,13 @@ const Capabilities& PeerCommunicator::capabilities() const {
   return kAll;
 }
 
-void PeerCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream& stream) {
-  Task& asked = *task;
-  tasks_.enqueue(asked, stream, [self = shared_from_this(), task = std::move(task)] {
-    self->tasks_.run(*task, [&] { self->steps_.run(*task); });
-  });
+bool PeerCommunicator::run_now(Task& task, const device::Stream& stream) {
+  return tasks_.run_now(task, stream, [&] { steps_.run(task); });
+}
+
+void PeerCommunicator::enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) {
+  tasks_.enqueue(*task, stream,
+                 [self = shared_from_this(), task] { self->tasks_.run(*task, [&] { self->steps_.run(*task); }); });
 }
 
 void PeerCommunicator::abort(std::string_view reason) noexcept {

@@ -26,7 +26,8 @@ class PeerCommunicator : public Communicator,
   ~PeerCommunicator() override;
 
   [[nodiscard]] const Capabilities& capabilities() const override;
-  void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) override;
+  bool run_now(Task& task, const device::Stream& stream) override;
+  void enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) override;
   void abort(std::string_view reason) noexcept override;
   void leave() noexcept override;
   [[nodiscard]] std::exception_ptr failure(std::string_view group) override;

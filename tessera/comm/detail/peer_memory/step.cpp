@@ -31,11 +31,7 @@ void Steps::run(const Task& task) {
   sequence_ = task.sequence.load(std::memory_order_relaxed);
   registrations_ = task.registrations;
   deadline_ = task.deadline;
-  until_ = nanoseconds::max();
-  if (deadline_ != until_) {
-    const nanoseconds began(task.began_ns.load(std::memory_order_relaxed));
-    until_ = (memory_.waiting().is_virtual() ? memory_.waiting().now() : began) + deadline_;
-  }
+  if (memory_.waiting().is_virtual()) began_ = memory_.waiting().now();
   try {
     run_operations(task);
   } catch (const std::exception& error) {
@@ -66,11 +62,18 @@ void Steps::run_operations(const Task& task) {
     group_digest_ = task.group_digest;
     board.group[name_.copy(board.group, sizeof board.group - 1)] = 0;
   }
+  const bool is_checked = group_.rules().is_checked != 0;
+  if (task.operations.size() == 1 && !is_message(task.operations[0].kind) && !is_checked) {
+    ++collectives_;
+    to_come_ = 0;
+    return run_collective(task.operations[0]);
+  }
+  tasks_.note_began(task);
   std::vector<Operation> messages;
   std::ranges::copy_if(task.operations, std::back_inserter(messages), is_message, &Operation::kind);
   if (messages.size() < task.operations.size()) ++collectives_;
   to_come_ = messages.size();
-  if (group_.rules().is_checked != 0) check_ahead(task, messages);
+  if (is_checked) check_ahead(task, messages);
   for (const Operation& operation : task.operations) {
     if (!is_message(operation.kind)) run_collective(operation);
   }
@@ -101,15 +104,12 @@ void Steps::run_collective(const Operation& operation) {
   const std::int64_t most = most_given(operation, group_.size());
   const bool is_small = most >= 0 && most * item <= kSmallBytes;
   announce(operation, is_small);
+  tasks_.note_began(*task_);  // while the peers see that this rank has arrived
   meet(operation);
+  if (is_small) own_ahead(static_cast<std::size_t>(most * item));
   if (operation.kind == OpKind::kBarrier) return;
-  bool is_reachable = true;
-  for (int peer = 0; peer < group_.size(); ++peer) {
-    const Notice& notice = group_.notice(peer, step_);
-    is_reachable &=
-        (notice.in.is_reachable != 0 && notice.out.is_reachable != 0) || TESSERA_MUTANT("shm.all_reachable");
-  }
-  if (is_small || !is_reachable) {
+  if (is_small && operation.kind == OpKind::kAllReduce) return fold_stages(operation);
+  if (is_small || !all_are_reachable()) {
     move_by_stages(operation, is_small);
   } else {
     move_directly(operation);
@@ -117,8 +117,27 @@ void Steps::run_collective(const Operation& operation) {
   }
 }
 
+bool Steps::all_are_reachable() const {
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    const Notice& notice = group_.notice(peer, step_);
+    const bool is_reachable = notice.in.is_reachable != 0 && notice.out.is_reachable != 0;
+    if (!is_reachable && !TESSERA_MUTANT("shm.all_reachable")) return false;
+  }
+  return true;
+}
+
+// What move_by_stages() makes of a small all_reduce, with no moves to put together: each rank folds all of it.
+void Steps::fold_stages(const Operation& operation) const {
+  if (operation.count == 0) return;
+  SmallVector<const std::byte*, 16> in;
+  for (int peer = 0; peer < group_.size(); ++peer) in.push_back(group_.stage(peer, step_));
+  if (TESSERA_MUTANT("comm.fold_from_self")) std::swap(in[0], in[static_cast<std::size_t>(rank_)]);
+  fold(operation.dtype, operation.reduction, in, std::span(&operation.out, 1), operation.count);
+}
+
 void Steps::announce(const Operation& operation, bool is_staged) {
   ++step_;
+  is_staged_ = is_staged;
   const CollectiveDef& def = definition(operation.kind);
   const Extents extents = def.extents(operation, rank_, group_.size());
   const std::size_t item = itemsize(operation.dtype);
@@ -169,12 +188,25 @@ void Steps::note_met() {
 // What the peer wrote is in another core's cache: all of it that is read first comes at once, not line by line.
 void Steps::fetch_ahead(int peer) const {
   constexpr std::size_t kLine = 64;
-  const Notice& notice = group_.notice(peer, step_);
-  const auto* words = reinterpret_cast<const std::byte*>(&notice);
-  for (std::size_t at = 0; at < offsetof(Notice, first_parts); at += kLine) __builtin_prefetch(words + at);
+  const auto* notice = reinterpret_cast<const std::byte*>(&group_.notice(peer, step_));
+  // Of what is staged nobody looks for places, which lie behind the first line.
+  static_assert(offsetof(Notice, registrations) < kLine);
+  const std::size_t read = is_staged_ ? kLine : offsetof(Notice, first_parts);
+  for (std::size_t at = 0; at < read; at += kLine) __builtin_prefetch(notice + at);
   const std::byte* stage = group_.stage(peer, step_);
   const std::size_t staged = std::min<std::size_t>(group_.notice(rank_, step_).in.nbytes, kFetchedBytes);
   for (std::size_t at = 0; at < staged; at += kLine) __builtin_prefetch(stage + at);
+}
+
+// What this rank writes in the next step was last read by peers. Its lines come back for writing while other things are
+// done, or the next announcement would wait for them one after the other. Nobody reads them any more: all have arrived.
+void Steps::own_ahead(std::size_t nbytes) const {
+  constexpr std::size_t kLine = 64;
+  const auto own = [](const std::byte* line) { asm volatile("prefetchw %0" : : "m"(*line)); };
+  const auto* notice = reinterpret_cast<const std::byte*>(&group_.notice(rank_, step_ + 1));
+  for (std::size_t at = 0; at < offsetof(Notice, first_parts); at += kLine) own(notice + at);
+  const std::byte* stage = group_.stage(rank_, step_ + 1);
+  for (std::size_t at = 0; at < std::min(nbytes, kFetchedBytes); at += kLine) own(stage + at);
 }
 
 void Steps::part(const Operation& operation) {
@@ -289,9 +321,10 @@ void Steps::next_window(const Operation& operation, std::uint64_t window) {
 }
 
 nanoseconds Steps::time_left() const {
-  if (until_ == nanoseconds::max()) return until_;
+  if (deadline_ == nanoseconds::max()) return deadline_;
   const nanoseconds extra = TESSERA_MUTANT("comm.deadline_not_extended") ? nanoseconds(0) : tasks_.extra();
-  return std::max(until_ + extra - memory_.waiting().now(), nanoseconds(0));
+  const nanoseconds spent = memory_.waiting().is_virtual() ? memory_.waiting().now() - began_ : tasks_.elapsed();
+  return std::max(deadline_ + extra - spent, nanoseconds(0));
 }
 
 void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least, int peer,

@@ -32,7 +32,7 @@ namespace tessera::comm::detail {
 class Steps {
  public:
   /// Of this rank, whose tasks `tasks` runs.
-  Steps(PeerMemory& memory, int rank, const TaskRunner& tasks)
+  Steps(PeerMemory& memory, int rank, TaskRunner& tasks)
       : memory_(memory), group_(memory.group()), rank_(rank), tasks_(tasks) {}
   /// Runs the operations of a task that has its number; throws what ends the group.
   void run(const Task& task);
@@ -52,8 +52,11 @@ class Steps {
   void announce(const Operation& operation, bool is_staged);
   void meet(const Operation& operation);
   void fetch_ahead(int peer) const;
+  void own_ahead(std::size_t nbytes) const;
   void part(const Operation& operation);
   void move_directly(const Operation& operation);
+  void fold_stages(const Operation& operation) const;
+  [[nodiscard]] bool all_are_reachable() const;
   void move_by_stages(const Operation& operation, bool is_first_staged);
   void stage_window(const Operation& operation, std::uint64_t window);
   void next_window(const Operation& operation, std::uint64_t window);
@@ -70,17 +73,18 @@ class Steps {
   PeerMemory& memory_;
   const GroupMemory group_;
   const int rank_;
-  const TaskRunner& tasks_;
+  TaskRunner& tasks_;
   const Task* task_ = nullptr;  // that runs
   bool has_met_ = false;        // all that take part in it have come, as its record says
   std::size_t to_come_ = 0;     // messages of it whose peer has not been seen yet
   std::string_view name_;       // of the group whose task runs
   std::uint64_t step_ = 0;
+  bool is_staged_ = false;  // the inputs of this step are in the stages from the start
   std::uint64_t sequence_ = 0;
   std::uint64_t registrations_ = 0;  // of the task that runs
   std::uint64_t collectives_ = 0;   // tasks that had any, all ranks alike: who takes no part in a message is not behind
   std::uint64_t group_digest_ = 0;  // of the name
-  std::chrono::nanoseconds until_{0};
+  std::chrono::nanoseconds began_{0};  // when the task began, in the time of a scheduler
   std::chrono::nanoseconds deadline_{0};
 };
 

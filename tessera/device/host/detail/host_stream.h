@@ -22,6 +22,8 @@ class HostStream : public StreamBackend {
   void launch(const std::shared_ptr<KernelBackend>& kernel, const LaunchConfig& config, const KernelArgs& args,
               const LaunchInfo& info, bool overlap) override;
   void run(HostFunction&& body, const LaunchInfo& info, bool overlap) override;
+  bool claim() noexcept override { return !lane_.may_capture.load() && core_->claim(); }
+  void run_claimed(HostFunction& body) override { core_->run_claimed(body); }
   void copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) override;
   void copy_2d(const Copy2d& rows, const LaunchInfo& info) override;
   void fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count,

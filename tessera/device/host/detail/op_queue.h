@@ -80,6 +80,10 @@ class OpQueue {
     pushed_.store(number);
     return number;
   }
+  /// Counts an operation that the consumer, who calls this, holds itself; only while there is none in the queue.
+  void push_held() { pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+  /// Counts it as popped and returns its number.
+  std::uint64_t pop_held() { return ++popped_; }
   /// How many were added.
   [[nodiscard]] std::uint64_t pushed() const { return pushed_.load(); }
   /// The oldest operation not yet popped; null: none.

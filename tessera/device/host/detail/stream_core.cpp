@@ -22,31 +22,31 @@ constexpr int kIdleSpins = 500;
 // would wait for ever.
 struct RunningScope {
   explicit RunningScope(const StreamCore* running)
-      : core(running), outer(innermost()), was_worker(std::exchange(is_device_worker, true)) {
-    innermost() = this;
+      : core(running), outer(innermost), was_worker(std::exchange(is_device_worker, true)) {
+    innermost = this;
   }
   ~RunningScope() {
-    innermost() = outer;
+    innermost = outer;
     is_device_worker = was_worker;
   }
   RunningScope(const RunningScope&) = delete;
   RunningScope& operator=(const RunningScope&) = delete;
 
-  static RunningScope*& innermost() {
-    thread_local RunningScope* scope = nullptr;
-    return scope;
-  }
   static bool contains(const StreamCore* core) {
-    for (const RunningScope* scope = innermost(); scope != nullptr; scope = scope->outer) {
+    for (const RunningScope* scope = innermost; scope != nullptr; scope = scope->outer) {
       if (scope->core == core) return true;
     }
     return false;
   }
 
+  // Initial-exec: no call to find it.
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local RunningScope* innermost;
+
   const StreamCore* core;
   RunningScope* outer;
   bool was_worker;
 };
+constinit thread_local RunningScope* RunningScope::innermost = nullptr;
 
 std::exception_ptr thread_ended(const std::string& where) {
   return std::make_exception_ptr(AbortedError(
@@ -184,21 +184,45 @@ bool StreamCore::run_pending(bool may_wait) {
   return true;
 }
 
+// Parks what `body` throws. Calls `lost` if the thread ends in it.
+template <class Body, class Lost>
+void StreamCore::attempt(std::uint64_t sequence, const Body& body, const Lost& lost) {
+  try {
+    body();
+  } catch (const abi::__forced_unwind&) {
+    lost();
+    throw;
+  } catch (...) {
+    if (!TESSERA_MUTANT("host.error_forgotten"))
+      timeline_->fail(sequence, caught_error("stream '" + name_ + "': its work"));
+  }
+}
+
+void StreamCore::run_claimed(HostFunction& body) {
+  {
+    const RunningScope scope(this);
+    const std::uint64_t sequence = timeline_->done() + 1;
+    attempt(
+        sequence, [&] { body(); }, [&] { lose_thread(sequence, queue_.pop_held(), false); });
+    body.reset();  // what it captured is gone before anyone sees it done
+    timeline_->advance(queue_.pop_held());
+  }
+  runner_.store(Runner::kNobody);
+  drain();
+}
+
 bool StreamCore::run_front(Op& op, std::uint64_t sequence, bool may_wait) {
   const bool is_hindered = is_hindered_.load();
   if (!may_wait && (is_hindered || must_wait(op))) return false;
   const auto run = [&] {
-    try {
-      if (is_hindered) [[unlikely]]
-        hinder();
-      execute(op, timeline_->failure_at(sequence));
-    } catch (const abi::__forced_unwind&) {
-      lose_thread(sequence, may_wait);
-      throw;
-    } catch (...) {
-      if (!TESSERA_MUTANT("host.error_forgotten"))
-        timeline_->fail(sequence, caught_error("stream '" + name_ + "': its work"));
-    }
+    attempt(
+        sequence,
+        [&] {
+          if (is_hindered) [[unlikely]]
+            hinder();
+          execute(op, timeline_->failure_at(sequence));
+        },
+        [&] { lose_thread(sequence, queue_.pop(), may_wait); });
   };
   if (may_wait) {
     rank_.enter(run);  // left again before the operation is seen done: a worker keeps no rank alive
@@ -210,9 +234,9 @@ bool StreamCore::run_front(Op& op, std::uint64_t sequence, bool may_wait) {
 
 // The thread that runs the stream ends in the middle of its work. That work has failed, and another thread runs the
 // work after it.
-void StreamCore::lose_thread(std::uint64_t sequence, bool is_worker) {
+void StreamCore::lose_thread(std::uint64_t sequence, std::uint64_t popped, bool is_worker) {
   timeline_->fail(sequence, thread_ended("stream '" + name_ + "': its work"));
-  timeline_->advance(queue_.pop());
+  timeline_->advance(popped);
   runner_.store(Runner::kNobody);
   const std::lock_guard lock(producer_);
   if (is_worker) has_worker_ = false;

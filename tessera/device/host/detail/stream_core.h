@@ -60,6 +60,19 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
     if (!is_inline_) bell_.ring();
     return sequence;
   }
+  /// Claims the place of the next operation for the calling thread, which becomes the runner. Returns false unless that
+  /// thread could run it at once.
+  bool claim() noexcept {
+    if (!is_inline_ || shared_->scheduler() != nullptr || is_hindered_.load()) return false;
+    const std::lock_guard lock(producer_);
+    Runner nobody = Runner::kNobody;
+    if (!is_idle() || timeline_->has_parked() || !runner_.compare_exchange_strong(nobody, Runner::kCaller))
+      return false;
+    queue_.push_held();
+    return true;
+  }
+  /// Runs the operation whose place was claimed, then what was enqueued behind it meanwhile.
+  void run_claimed(HostFunction& body);
   /// After enqueue, with no lock held: runs what may run on the caller, or lets others run.
   void drain();
 
@@ -109,7 +122,10 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   [[nodiscard]] bool is_closing() const { return users_.load() == 0 || shared_->stopping(); }
   bool run_pending(bool may_wait);
   bool run_front(Op& op, std::uint64_t sequence, bool may_wait);
-  void lose_thread(std::uint64_t sequence, bool is_worker);
+  // `popped` is what the queue returned for the work that was lost.
+  void lose_thread(std::uint64_t sequence, std::uint64_t popped, bool is_worker);
+  template <class Body, class Lost>
+  void attempt(std::uint64_t sequence, const Body& body, const Lost& lost);
   [[nodiscard]] bool must_wait(const Op& op) const;
   void execute(Op& op, const std::exception_ptr& poison);
   void execute(WaitOp& op);

@@ -36,6 +36,8 @@ class Timeline {
   void fail(std::uint64_t sequence, std::exception_ptr error);
   /// What failed at or before the point and had not been reset there; null: nothing.
   [[nodiscard]] std::exception_ptr failure_at(std::uint64_t sequence) const;
+  /// Returns true if parked() is not null.
+  [[nodiscard]] bool has_parked() const { return has_failures_.load(std::memory_order_acquire) && parked() != nullptr; }
   /// The failure that has not been reset; null: none.
   [[nodiscard]] std::exception_ptr parked() const;
   /// Operations after `last` are clean of all failures up to it, also of those that are yet to happen.

@@ -133,7 +133,7 @@ std::exception_ptr NcclCommunicator::error(std::string_view group) {
   }
 }
 
-void NcclCommunicator::enqueue(std::shared_ptr<Task> task, const device::Stream& stream) {
+void NcclCommunicator::enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) {
   TESSERA_CHECK(stream.device() == device_, "group ", *task->group, ": it works on ", device_.name(), " and stream ",
                 stream.name(), " is on ", stream.device().name());
   for (const Operation& operation : task->operations) check_supported(operation);
@@ -215,8 +215,7 @@ void NcclCommunicator::finish(Task& task, Clock::time_point began) {
   const std::exception_ptr error = this->error(*task.group);
   const std::lock_guard lock(mutex_);
   if (task.is_done.load(std::memory_order_acquire) != 0) return;
-  task.began_ns.store(ns_of(began), std::memory_order_relaxed);
-  task.ended_ns.store(ns_of(Clock::now()), std::memory_order_relaxed);
+  task.ran_ns.store(ns_of(Clock::now()) - ns_of(began), std::memory_order_relaxed);
   task.error = error;
   task.is_done.store(1, std::memory_order_release);
 }

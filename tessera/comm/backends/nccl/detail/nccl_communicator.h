@@ -34,7 +34,7 @@ class NcclCommunicator : public Communicator, public std::enable_shared_from_thi
   void start_watching();
 
   [[nodiscard]] const Capabilities& capabilities() const override;
-  void enqueue(std::shared_ptr<Task> task, const device::Stream& stream) override;
+  void enqueue(const std::shared_ptr<Task>& task, const device::Stream& stream) override;
   void abort(std::string_view reason) noexcept override;
   [[nodiscard]] std::vector<int> gone() const override { return {}; }
   void extend_deadline(std::chrono::nanoseconds by) override;
