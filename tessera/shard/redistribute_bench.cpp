@@ -24,7 +24,7 @@ class NothingCommunicator final : public comm::Communicator {
     static const comm::Capabilities all{.kinds = ~0U, .device_kinds = 1, .has_fixed_order = true};
     return all;
   }
-  void enqueue(std::shared_ptr<comm::Task> task, const device::Stream& /*stream*/) override {
+  void enqueue(const std::shared_ptr<comm::Task>& task, const device::Stream& /*stream*/) override {
     task->is_done.store(1, std::memory_order_release);
   }
   void abort(std::string_view /*reason*/) noexcept override {}
