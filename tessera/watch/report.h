@@ -24,6 +24,7 @@ struct Report {
 struct FileMark {
   std::uint64_t inode = 0;       ///< 0 if no file exists
   std::int64_t modified_ns = 0;  ///< since 1970
+  /// Returns true if both are marks of the same file in the same state.
   bool operator==(const FileMark&) const = default;
 };
 /// The files of a report at one moment, to tell them from later ones. Clocks cannot: file systems stamp files with
