@@ -16,16 +16,27 @@ namespace {
 // Fails if somebody else in the process used this oneDNN before; then its own choice stands.
 bool prepare() { return dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16) == dnnl_success; }
 
+// All but those that an instruction raises: a blocked one of these would end the process without its handler.
+sigset_t signals_from_outside() {
+  sigset_t all;
+  ::sigfillset(&all);
+  for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) ::sigdelset(&all, own);
+  return all;
+}
+
 void prepare_once() { [[maybe_unused]] static const bool kIsLimited = prepare(); }
 
 }  // namespace
 
-OneThread::OneThread() : before_(omp_get_max_threads()) {
+ProductCall::ProductCall() : threads_before_(omp_get_max_threads()) {
   prepare_once();
-  if (before_ != 1) omp_set_num_threads(1);
+  static const sigset_t kFromOutside = signals_from_outside();
+  ::pthread_sigmask(SIG_BLOCK, &kFromOutside, &signals_before_);
+  if (threads_before_ != 1) omp_set_num_threads(1);
 }
-OneThread::~OneThread() {
-  if (before_ != 1) omp_set_num_threads(before_);
+ProductCall::~ProductCall() {
+  if (threads_before_ != 1) omp_set_num_threads(threads_before_);
+  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
 }
 
 std::string product_library() {

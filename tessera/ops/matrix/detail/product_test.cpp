@@ -2,9 +2,11 @@
 #include "tessera/ops/matrix/detail/product.h"
 
 #include <gtest/gtest.h>
+#include <sys/time.h>
 
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <limits>
 #include <random>
 #include <thread>
@@ -145,6 +147,33 @@ void expect_equal_bits_beside_others() {
 TEST(Product, GivesTheSameBitsBesideOtherThreads) {
   expect_equal_bits_beside_others<float>();
   expect_equal_bits_beside_others<double>();
+}
+
+// The frame of a handler must not be written over the heap (product_library.h). Without the protection this aborts in
+// the heap's own checks within a second.
+TEST(Product, LeavesTheHeapAloneWhenSignalsArrive) {
+  struct sigaction handler = {};
+  handler.sa_handler = [](int) {};
+  handler.sa_flags = SA_RESTART;
+  struct sigaction before = {};
+  ASSERT_EQ(::sigaction(SIGALRM, &handler, &before), 0);
+  const itimerval often{{0, 50}, {0, 50}};
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
+  constexpr std::int64_t kDepth = 260;
+  const std::vector<float> a(64 * kDepth, 1.0F);
+  const std::vector<float> b(kDepth * 32, 1.0F);
+  std::vector<std::vector<char>> churn(50);
+  int wrong = 0;
+  for (std::size_t i = 0; i < 60'000; ++i) {
+    std::vector<float> c(64 * 32);
+    multiply({64, 32, kDepth}, 1.0F, {a.data(), kDepth, false}, {b.data(), 32, false}, 0.0F, c.data(), 32);
+    wrong += c.front() != kDepth || c.back() != kDepth ? 1 : 0;
+    churn[i % churn.size()] = std::vector<char>(100 + i % 3000);
+  }
+  const itimerval never = {};
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  ::sigaction(SIGALRM, &before, nullptr);
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace
