@@ -1,5 +1,3 @@
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <mutex>
 #include <optional>
@@ -104,7 +102,7 @@ struct Simulation {
                                                                  .local_world_size = ranks,
                                                                  .run_dir = options.run_dir});
     const RankScope scope(context);
-    try {
+    const auto live = [&] {
       if (record) probe::open_recorder(*context, *record);
       context->part<comm::detail::WorldState>([&] { return std::make_shared<comm::detail::WorldState>(store, world); });
       if (scheduler != nullptr) {
@@ -114,8 +112,9 @@ struct Simulation {
       // What it enqueued runs to its end. Else that work would be the last to let go of the rank, and with it of the
       // memory that the work behind it uses.
       device::Device::get("host").synchronize();
-    } catch (const abi::__forced_unwind&) {
-      // The thread ends, whatever is done here: peers are told as of any rank that failed.
+    };
+    // The thread ends, whatever is done here: peers are told as of any rank that failed.
+    const auto ended = [&] {
       try {
         TESSERA_THROW(AbortedError,
                       "simulate: a body must return or throw, got pthread_exit (or a cancellation) in rank ", rank);
@@ -123,10 +122,9 @@ struct Simulation {
         fail(rank, std::current_exception());
       }
       finish();
-      throw;
-    } catch (...) {
-      fail(rank, caught_error("simulate: the body"));
-    }
+    };
+    run_guarded(
+        live, [&] { fail(rank, caught_error("simulate: the body")); }, ended);
     finish();
   }
 

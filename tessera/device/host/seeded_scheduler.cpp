@@ -3,8 +3,6 @@
 // slots are evaluated there too, so no condition ever runs beside a participant.
 #include "tessera/device/host/seeded_scheduler.h"
 
-#include <cxxabi.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <forward_list>
@@ -249,14 +247,8 @@ std::uint64_t SeededScheduler::spawn_unranked(std::string name, std::function<vo
         shared.running = nullptr;
         shared.dispatch();
       };
-      try {
-        body();
-      } catch (const abi::__forced_unwind&) {
-        end();  // pthread_exit: the thread ends, and others go on
-        throw;
-      } catch (...) {
-        slot->error = caught_error("a thread of the seeded scheduler");
-      }
+      run_guarded(
+          body, [&] { slot->error = caught_error("a thread of the seeded scheduler"); }, end);
       end();
     });
     impl.threads.emplace(slot->id, std::pair(std::move(thread), slot));

@@ -1,7 +1,5 @@
 #include "tessera/device/host/detail/stream_core.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 
 #include "tessera/base/caught.h"
@@ -187,15 +185,11 @@ bool StreamCore::run_pending(bool may_wait) {
 // Parks what `body` throws. Calls `lost` if the thread ends in it.
 template <class Body, class Lost>
 void StreamCore::attempt(std::uint64_t sequence, const Body& body, const Lost& lost) {
-  try {
-    body();
-  } catch (const abi::__forced_unwind&) {
-    lost();
-    throw;
-  } catch (...) {
+  const auto failed = [&] {
     if (!TESSERA_MUTANT("host.error_forgotten"))
       timeline_->fail(sequence, caught_error("stream '" + name_ + "': its work"));
-  }
+  };
+  run_guarded(body, failed, lost);
 }
 
 void StreamCore::run_claimed(HostFunction& body) {
@@ -296,7 +290,7 @@ void StreamCore::execute(WaitOp& op) {
 
 // A launch that is skipped waits for the one before it all the same: the next one relies on this one's end for both.
 void StreamCore::execute(GraphOp& op, const std::exception_ptr& poison) {
-  try {
+  const auto body = [&] {
     if (op.previous.timeline != timeline_) {
       shared_->wait_for(op.previous, kForever, [&] {
         return tessera::detail::concat("the launch before of a graph, on stream '", name_, "'");
@@ -307,13 +301,12 @@ void StreamCore::execute(GraphOp& op, const std::exception_ptr& poison) {
     } else {
       op.plan->give_up(op.points.get(), poison);
     }
-  } catch (const abi::__forced_unwind&) {
-    op.plan->give_up(op.points.get(), thread_ended("a replay"));
-    throw;
-  } catch (...) {
+  };
+  const auto failed = [&] {
     op.plan->give_up(op.points.get(), caught_error("a replay"));
     throw;
-  }
+  };
+  run_guarded(body, failed, [&] { op.plan->give_up(op.points.get(), thread_ended("a replay")); });
 }
 
 }  // namespace tessera::device::host::detail
