@@ -114,7 +114,7 @@ struct Simulation {
       device::Device::get("host").synchronize();
     };
     // The thread ends, whatever is done here: peers are told as of any rank that failed.
-    const auto ended = [&] {
+    const auto at_thread_end = [&] {
       try {
         TESSERA_THROW(AbortedError,
                       "simulate: a body must return or throw, got pthread_exit (or a cancellation) in rank ", rank);
@@ -124,7 +124,7 @@ struct Simulation {
       finish();
     };
     run_guarded(
-        live, [&] { fail(rank, caught_error("simulate: the body")); }, ended);
+        live, [&] { fail(rank, caught_error("simulate: the body")); }, at_thread_end);
     finish();
   }
 
