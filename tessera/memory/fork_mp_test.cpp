@@ -79,16 +79,17 @@ TEST(ForkedChild, DoesNotWriteTheMemoryOfItsParent) {
   ::close(ends[1]);
 }
 
-TEST(ForkedChild, FaultsWhereItReadsTheMemoryOfItsParent) {
+TEST(ForkedChild, DoesNotReadTheMemoryOfItsParent) {
   Parent parent;
   const Buffer block = parent.allocator.allocate(kBytes, parent.stream);
   std::memset(block.data(), 0x11, kBytes);
   const pid_t child = fork_child([&] {
     std::signal(SIGSEGV, SIG_DFL);
-    return *const_cast<volatile std::byte*>(block.data()) == std::byte{0x11};
+    return *const_cast<volatile std::byte*>(block.data()) != std::byte{0x11};
   });
   const int status = status_of(child);
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
+  // A child usually faults. A sanitizer maps memory of its own in the child, sometimes at this address; that is zero.
+  EXPECT_TRUE(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV)) << status;
 }
 
 TEST(ForkedChild, InheritedHandlesThrow) {

@@ -109,7 +109,7 @@ TEST_F(Launch, TwoCannotHaveOneRunDirectory) {
   const pid_t first =
       start(script(1, "touch $TESSERA_RUN_DIR/up; until test -e $TESSERA_RUN_DIR/go; do sleep 0.01; done; echo first"));
   wait_for(base + "/run/up");
-  const std::string before = content(base + "/run/launch.json");
+  const std::string before = wait_for(base + "/run/launch.json");  // written after the ranks are started
   LaunchOptions second = script(1, "echo second");
   expect_error<IoError>([&] { (void)launch(second); }, {base + "/run", "which is going on", "--run-dir"});
   EXPECT_EQ(content(base + "/run/launch.json"), before);
