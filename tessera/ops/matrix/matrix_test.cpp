@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <complex>
 #include <cstring>
 #include <random>
@@ -195,18 +196,32 @@ TEST(Products, HaveTheSameBitsForAnyNumberOfThreads) {
 
 TEST(Products, OfLargeSizesAreRightInEveryTile) {
   testing::Random random(3);
-  const Array a = testing::normal(random, {600, 130}).value;
-  const Array b = testing::normal(random, {130, 1030}).value;
-  const Array c = to_array(mm(to_tensor(a, DType::kF64, true), to_tensor(b, DType::kF64)));
-  for (const std::int64_t i : {0, 511, 512, 599}) {
-    for (const std::int64_t j : {0, 1023, 1024, 1029}) {
-      double sum = 0;
-      for (std::int64_t k = 0; k < 130; ++k) {
-        sum += a.values[static_cast<std::size_t>(i * 130 + k)] * b.values[static_cast<std::size_t>(k * 1030 + j)];
+  // By rows and columns of tiles, and few outputs of a long sum, which are cut into small tiles.
+  for (const auto& [m, n, k] : {std::array{600, 1030, 130}, std::array{130, 200, 1500}, std::array{70, 410, 2000}}) {
+    const Array a = testing::normal(random, {m, k}).value;
+    const Array b = testing::normal(random, {k, n}).value;
+    const Array c = to_array(mm(to_tensor(a, DType::kF64, true), to_tensor(b, DType::kF64)));
+    for (std::int64_t i = 0; i < m; i += 23) {
+      for (std::int64_t j = 0; j < n; j += 31) {
+        double sum = 0;
+        for (std::int64_t x = 0; x < k; ++x) {
+          sum += a.values[static_cast<std::size_t>(i * k + x)] * b.values[static_cast<std::size_t>(x * n + j)];
+        }
+        EXPECT_NEAR(c.values[static_cast<std::size_t>(i * n + j)], sum, 1e-10) << i << ", " << j;
       }
-      EXPECT_NEAR(c.values[static_cast<std::size_t>(i * 1030 + j)], sum, 1e-11) << i << ", " << j;
     }
   }
+}
+
+TEST(Products, OfFewOutputsAndALongSumAreShared) {
+  const Tensor gradient = random_tensor({2048, 352}, DType::kF32, 1);
+  const Tensor x = random_tensor({2048, 128}, DType::kF32, 2);
+  detail::set_thread_budget(2);
+  const std::uint64_t before = detail::helpers_requested();
+  const Tensor weight_gradient = contract(gradient, x, "aj,ak->jk");
+  EXPECT_EQ(to_array(weight_gradient).values, to_array(mm(transpose(gradient, 0, 1), x)).values);
+  EXPECT_EQ(detail::helpers_requested(), before + 2);
+  detail::set_thread_budget(1);
 }
 
 TEST(Products, OfLongSumsInHalfTypesAreRoundedOnce) {

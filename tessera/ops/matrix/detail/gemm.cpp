@@ -10,10 +10,16 @@
 namespace tessera::ops::detail {
 namespace {
 
-// Large enough that cutting costs the library nothing to speak of, small enough that two threads have something to
-// share.
+// Tiles of the output. Large ones cost the library nothing to speak of; a product of few tiles is cut further, as far
+// as the library keeps its speed, so that the threads have something to share (a weight gradient has few outputs and a
+// long inner dimension). Packed operands are packed again for each tile, so their tiles stay larger.
 constexpr std::int64_t kTileRows = 512;
 constexpr std::int64_t kTileCols = 1024;
+constexpr std::int64_t kLeastRows = 64;
+constexpr std::int64_t kLeastCols = 192;
+constexpr std::int64_t kLeastPacked = 256;
+constexpr std::int64_t kEnoughTiles = 16;
+constexpr std::int64_t kLeastTileWork = std::int64_t{1} << 21;  // multiplications
 // Of packed operands: how much of k is packed at a time.
 constexpr std::int64_t kPackedDepth = 1024;
 // Work of a piece of the loop, in multiplications, below which a thread is not worth waking.
@@ -33,6 +39,13 @@ struct Side {
   }
 };
 
+// The library's kernels compute that many rows and columns at a time.
+constexpr std::int64_t kRowsStep = 8;
+constexpr std::int64_t kColsStep = 48;
+
+std::int64_t pieces(std::int64_t of, std::int64_t each) { return std::max<std::int64_t>((of + each - 1) / each, 1); }
+std::int64_t rounded_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
+
 bool fits_product(std::int64_t stride, std::int64_t least) {
   return stride >= std::max<std::int64_t>(least, 1) && stride <= INT_MAX;
 }
@@ -46,8 +59,31 @@ struct Job {
     is_c_direct = gemm.c.dtype == ::tessera::dtype_of<T>() && gemm.c.col == 1 && fits_product(gemm.c.row, gemm.sizes.n);
     is_a_direct = is_direct(a);
     is_b_direct = is_direct(b);
-    row_tiles = (gemm.sizes.m + kTileRows - 1) / kTileRows;
-    col_tiles = (gemm.sizes.n + kTileCols - 1) / kTileCols;
+    cut();
+  }
+
+  // Even tiles, by sizes and strides alone.
+  void cut() {
+    const bool is_direct = is_a_direct && is_b_direct;
+    std::int64_t repeats = 1;
+    for (const GemmLoop& loop : gemm.loops) repeats *= loop.size;
+    row_tiles = pieces(gemm.sizes.m, kTileRows);
+    col_tiles = pieces(gemm.sizes.n, kTileCols);
+    while (true) {
+      tile_rows = rounded_up(pieces(gemm.sizes.m, row_tiles), kRowsStep);
+      tile_cols = rounded_up(pieces(gemm.sizes.n, col_tiles), kColsStep);
+      const std::int64_t half_work = tile_rows * tile_cols * gemm.sizes.k / 2;
+      if (repeats * row_tiles * col_tiles >= kEnoughTiles || half_work < kLeastTileWork) break;
+      if (tile_rows >= 2 * (is_direct ? kLeastRows : kLeastPacked)) {
+        row_tiles *= 2;
+      } else if (tile_cols >= 2 * (is_direct ? kLeastCols : kLeastPacked)) {
+        col_tiles *= 2;
+      } else {
+        break;
+      }
+    }
+    row_tiles = pieces(gemm.sizes.m, tile_rows);
+    col_tiles = pieces(gemm.sizes.n, tile_cols);
   }
 
   // A result that lies by columns is the transposed product lying by rows.
@@ -130,10 +166,10 @@ struct Job {
   }
 
   void tile(std::int64_t index, std::vector<T>& a_panel, std::vector<T>& b_panel, std::vector<T>& c_panel) const {
-    const std::int64_t first_col = index % col_tiles * kTileCols;
-    const std::int64_t first_row = index / col_tiles % row_tiles * kTileRows;
-    const std::int64_t m = std::min(kTileRows, gemm.sizes.m - first_row);
-    const std::int64_t n = std::min(kTileCols, gemm.sizes.n - first_col);
+    const std::int64_t first_col = index % col_tiles * tile_cols;
+    const std::int64_t first_row = index / col_tiles % row_tiles * tile_rows;
+    const std::int64_t m = std::min(tile_rows, gemm.sizes.m - first_row);
+    const std::int64_t n = std::min(tile_cols, gemm.sizes.n - first_col);
     std::int64_t in_a = 0;
     std::int64_t in_b = 0;
     std::int64_t in_c = 0;
@@ -167,7 +203,7 @@ struct Job {
     std::int64_t tiles = row_tiles * col_tiles;
     for (const GemmLoop& loop : gemm.loops) tiles *= loop.size;
     const std::int64_t work =
-        std::min(gemm.sizes.m, kTileRows) * std::min(gemm.sizes.n, kTileCols) * std::max<std::int64_t>(gemm.sizes.k, 1);
+        std::min(gemm.sizes.m, tile_rows) * std::min(gemm.sizes.n, tile_cols) * std::max<std::int64_t>(gemm.sizes.k, 1);
     parallel_for(tiles, std::max<std::int64_t>(kPieceWork / std::max<std::int64_t>(work, 1), 1),
                  [&](std::int64_t begin, std::int64_t end) {
                    std::vector<T> a_panel;
@@ -183,6 +219,8 @@ struct Job {
   bool is_c_direct;
   bool is_a_direct;
   bool is_b_direct;
+  std::int64_t tile_rows;
+  std::int64_t tile_cols;
   std::int64_t row_tiles;
   std::int64_t col_tiles;
 };
@@ -217,6 +255,7 @@ std::optional<SingleGemm> single_gemm(const GemmSizes& sizes, const GemmOperand&
   SingleGemm single;
   bool is_c_transposed = false;
   if (sizes.m > kTileRows || sizes.n > kTileCols || sizes.k < 1 || sizes.k > INT_MAX ||
+      sizes.m * sizes.n * sizes.k >= 2 * kLeastTileWork ||
       !lies_for_product(a, sizes.m, sizes.k, single.a_stride, single.is_a_transposed) ||
       !lies_for_product(b, sizes.k, sizes.n, single.b_stride, single.is_b_transposed) ||
       !lies_for_product(c, sizes.m, sizes.n, single.c_stride, is_c_transposed) || is_c_transposed) {
