@@ -365,6 +365,7 @@ std::vector<WrongAttributes> wrong_others() {
           {"cross_entropy", Attributes(CrossEntropyAttributes{.label_smoothing = 2}), "label smoothing 2"},
           {"cross_entropy", Attributes(CrossEntropyAttributes{.reduction = "max"}), "'max'"},
           {"linear_cross_entropy", Attributes(CrossEntropyAttributes{.reduction = "max"}), "'max'"},
+          {"linear_cross_entropy_with_gradients", Attributes(CrossEntropyAttributes{.reduction = "none"}), "one loss"},
           {"eye", Attributes(EyeAttributes{{3}, DType::kF32, {}}), "[3]"},
           {"bernoulli", Attributes(drawn({3}, 1.5, 1)), "probability of 1.5"},
           {"randint", Attributes(drawn({3}, 4, 4)), "at least 4 and below 4"},
@@ -415,10 +416,10 @@ TEST(Errors, OfIndicesOutOfRangeNameOperatorIndexAndRange) {
       }
     }
   }
-  EXPECT_EQ(with_indices,
-            std::set<std::string>({"cross_entropy", "cross_entropy_backward", "embedding", "gather", "index_add",
-                                   "index_select", "index_sum", "linear_cross_entropy", "linear_cross_entropy_backward",
-                                   "one_hot", "scatter", "scatter_add", "scatter_sum"}));
+  EXPECT_EQ(with_indices, std::set<std::string>({"cross_entropy", "cross_entropy_backward", "embedding", "gather",
+                                                 "index_add", "index_select", "index_sum", "linear_cross_entropy",
+                                                 "linear_cross_entropy_backward", "linear_cross_entropy_with_gradients",
+                                                 "one_hot", "scatter", "scatter_add", "scatter_sum"}));
 }
 
 }  // namespace

@@ -180,6 +180,11 @@ class Step {
   [[nodiscard]] std::int64_t rest_saved() const {
     return sizes_.residual + sizes_.statistic + sizes_.inside + 3 * sizes_.hidden + 2 * sizes_.dropout;
   }
+  // Of the loss: where classes are cut its rows and a number for each, else its gradients, computed along with it.
+  [[nodiscard]] std::int64_t loss_saved() const {
+    if (plan_.tp() > 1) return sizes_.inside + sizes_.losses;
+    return sizes_.inside + config_.model.vocabulary * config_.model.width * item_;
+  }
   // What the end of a layer makes: the result of its last matrix, as it leaves the block, and the sum.
   [[nodiscard]] std::int64_t end_of_layer() const { return sizes_.inside + (sizes_.moves ? sizes_.residual : 0); }
 
@@ -192,7 +197,7 @@ class Step {
       forward_layer(i + 1 < config_.model.layers ? first_of_layer() : last_);
     }
     take(last_, nullptr);
-    save(sizes_.residual + sizes_.statistic + sizes_.inside + sizes_.losses);
+    save(sizes_.residual + sizes_.statistic + loss_saved());
     release(last_);
   }
 
@@ -218,7 +223,7 @@ class Step {
     take(last_, &last_of_layer());
     add(sizes_.inside);
     weight(parts_of(model.vocabulary, plan_.tp()), model.width);
-    unsave(sizes_.inside + sizes_.losses);
+    unsave(loss_saved());
     leave_rows();
     add(sizes_.residual);
     weight(1, model.width);

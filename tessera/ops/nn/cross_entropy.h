@@ -49,7 +49,8 @@ struct CountTargetsAttributes {
 TESSERA_API Tensor count_targets(const Tensor& targets, std::int64_t ignore_index, DType dtype = DType::kF32);
 
 /// Loss of logits x weight^T, for x [..., features] and weight [classes, features]. Logits are made a few rows at a
-/// time, and made again for the gradient.
+/// time. If both x and weight are to get gradients, these are computed along with the loss and kept; where classes are
+/// cut, logits are made again for the gradient instead.
 TESSERA_API Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                                         const CrossEntropyAttributes& how = {});
 /// Gradients of linear_cross_entropy.

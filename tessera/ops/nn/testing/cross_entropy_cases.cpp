@@ -223,5 +223,24 @@ const OpCase kLinearCrossEntropyBackward{{.op = "linear_cross_entropy_backward",
                                           .samples = linear_backward_samples,
                                           .reference = linear_backward_reference}};
 
+// One loss over all classes, and its gradients.
+std::vector<OpSample> with_gradients_samples(Random& random) {
+  std::vector<OpSample> all = linear_samples(random);
+  std::erase_if(all, [](const OpSample& sample) {
+    return sample.attributes.ref().as<CrossEntropyAttributes>().reduction == "none";
+  });
+  for (OpSample& sample : all) sample.outputs = 3;
+  return all;
+}
+const OpCase kLinearCrossEntropyWithGradients{
+    {.op = "linear_cross_entropy_with_gradients",
+     .samples = with_gradients_samples,
+     .reference = [](std::span<const Array> in, const tensor::AttributesRef& attributes) -> std::vector<Array> {
+       const auto loss = loss_reference(logits_of(in[0], in[1], in[2]), in[2], attributes.as<CrossEntropyAttributes>());
+       const Array given[] = {Array(Shape(), 1), in[0], in[1], in[2], loss[1]};
+       const std::vector<Array> gradients = linear_backward_reference(given, attributes);
+       return {loss[0], gradients[0], gradients[1]};
+     }}};
+
 }  // namespace
 }  // namespace tessera::ops::testing
