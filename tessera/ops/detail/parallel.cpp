@@ -56,6 +56,16 @@ struct SharedLoop {
   }
 };
 
+// How often a thread looks before it sleeps, 30 to 100 us in all. A wake costs tens of microseconds, as much as a small
+// kernel, and the next loop of a step comes sooner than that.
+constexpr int kLooksBeforeSleep = 2000;
+
+// Returns once `is_there()`, or after a while.
+template <class F>
+void look_for(const F& is_there) {
+  for (int i = 0; i < kLooksBeforeSleep && !is_there(); ++i) __builtin_ia32_pause();
+}
+
 // The helping threads of one rank; they sleep between loops. The rank owns them, so they work for it only while a loop
 // of its runs: threads that held the rank would keep it for ever.
 class ThreadPool {
@@ -92,9 +102,13 @@ class ThreadPool {
     }
     wake(helpers);
     loop.work();
+    {
+      const std::lock_guard lock(mutex_);
+      loop_ = nullptr;
+      wanted_ = 0;
+    }
+    look_for([&] { return working_ == 0; });
     std::unique_lock lock(mutex_);
-    loop_ = nullptr;
-    wanted_ = 0;
     done_.wait(lock, [&] { return working_ == 0; });
   }
 
@@ -123,6 +137,11 @@ class ThreadPool {
   void help() {
     std::unique_lock lock(mutex_);
     while (true) {
+      if (!is_stopping_ && wanted_ == 0) {
+        lock.unlock();
+        look_for([&] { return is_stopping_ || wanted_ > 0; });
+        lock.lock();
+      }
       wake_.wait(lock, [&] { return is_stopping_ || wanted_ > 0; });
       if (is_stopping_) return;
       SharedLoop* loop = loop_;
@@ -145,10 +164,11 @@ class ThreadPool {
   std::condition_variable wake_;
   std::condition_variable done_;
   SharedLoop* loop_ = nullptr;
-  int wanted_ = 0;   // helpers that may still join the loop
-  int working_ = 0;  // helpers that have joined
+  // Changed under the mutex.
+  std::atomic<int> wanted_{0};   // helpers that may still join the loop
+  std::atomic<int> working_{0};  // helpers that have joined
   std::atomic<std::uint64_t> requested_{0};
-  bool is_stopping_ = false;
+  std::atomic<bool> is_stopping_{false};
   std::vector<std::jthread> threads_;
 };
 

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/shape/shape.h"
 #include "tessera/ops/testing/op_case.h"
 #include "tessera/ops/testing/simulated_shards.h"
 

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <climits>
 #include <complex>
+#include <type_traits>
 #include <utility>
 
 #include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/matrix/detail/bf16_product.h"
+#include "tessera/ops/matrix/detail/product_library.h"
 
 namespace tessera::ops::detail {
 namespace {
@@ -57,14 +60,15 @@ struct Job {
     a = {gemm.a.data, gemm.a.row, gemm.a.col, gemm.sizes.m, gemm.a.dtype, &GemmLoop::a};
     b = {gemm.b.data, gemm.b.col, gemm.b.row, gemm.sizes.n, gemm.b.dtype, &GemmLoop::b};
     is_c_direct = gemm.c.dtype == ::tessera::dtype_of<T>() && gemm.c.col == 1 && fits_product(gemm.c.row, gemm.sizes.n);
-    is_a_direct = is_direct(a);
-    is_b_direct = is_direct(b);
+    is_a_direct = is_direct(a, ::tessera::dtype_of<T>());
+    is_b_direct = is_direct(b, ::tessera::dtype_of<T>());
+    is_bf16 = has_bf16_product();
     cut();
   }
 
   // Even tiles, by sizes and strides alone.
   void cut() {
-    const bool is_direct = is_a_direct && is_b_direct;
+    const bool is_direct = is_bf16 || (is_a_direct && is_b_direct);
     std::int64_t repeats = 1;
     for (const GemmLoop& loop : gemm.loops) repeats *= loop.size;
     row_tiles = pieces(gemm.sizes.m, kTileRows);
@@ -100,8 +104,17 @@ struct Job {
     for (std::size_t i = 0; i < gemm.k_dims.size(); ++i) std::swap(gemm.k_dims[i].a, gemm.k_dims[i].b);
   }
 
-  bool is_direct(Side& side) const {
-    if (side.dtype != ::tessera::dtype_of<T>() || !gemm.k_dims.empty()) return false;
+  // Whether the bf16 product of the library computes this one: all operands as they lie.
+  bool has_bf16_product() {
+    if constexpr (!std::is_same_v<T, float>) return false;
+    const bool is_c_rounded =
+        gemm.c.dtype == DType::kBF16 && !gemm.is_added && gemm.c.col == 1 && fits_product(gemm.c.row, gemm.sizes.n);
+    return (is_c_direct || is_c_rounded) && gemm.sizes.k > 0 && is_direct(a, DType::kBF16) &&
+           is_direct(b, DType::kBF16) && has_bf16_instructions();
+  }
+
+  bool is_direct(Side& side, DType dtype) const {
+    if (side.dtype != dtype || !gemm.k_dims.empty()) return false;
     const std::int64_t k = gemm.sizes.k;
     if (k == 1 && side.depth != 1) side.depth = 1;
     if (side.rows == 1 && side.depth == 1) side.row = std::max<std::int64_t>(k, 1);
@@ -122,8 +135,9 @@ struct Job {
   }
 
   // `count` rows from `first` on, k from `from` on, as they lie.
-  ProductOperand<T> in_place(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t from) const {
-    const T* at = reinterpret_cast<const T*>(side.data) + offset + first * side.row + from * side.depth;
+  template <class E = T>
+  ProductOperand<E> in_place(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t from) const {
+    const E* at = reinterpret_cast<const E*>(side.data) + offset + first * side.row + from * side.depth;
     const bool by_rows = side.depth == 1 && fits_product(side.row, gemm.sizes.k);
     return {at, by_rows ? side.row : side.depth, !by_rows};
   }
@@ -175,6 +189,13 @@ struct Job {
     std::int64_t in_c = 0;
     place(index / (col_tiles * row_tiles), in_a, in_b, in_c);
     in_c += first_row * gemm.c.row + first_col * gemm.c.col;
+    if (is_bf16) {
+      ProductOperand<bf16> right = in_place<bf16>(b, in_b, first_col, 0);
+      right.is_transposed = !right.is_transposed;
+      multiply_bf16({m, n, gemm.sizes.k}, in_place<bf16>(a, in_a, first_row, 0), right, gemm.is_added, gemm.c.dtype,
+                    gemm.c.data + in_c * static_cast<std::int64_t>(itemsize(gemm.c.dtype)), gemm.c.row);
+      return;
+    }
     if (!is_c_direct) c_panel.resize(static_cast<std::size_t>(m * n));
     T* c = is_c_direct ? reinterpret_cast<T*>(gemm.c.data) + in_c : c_panel.data();
     const std::int64_t c_row = is_c_direct ? gemm.c.row : n;
@@ -219,6 +240,7 @@ struct Job {
   bool is_c_direct;
   bool is_a_direct;
   bool is_b_direct;
+  bool is_bf16;
   std::int64_t tile_rows;
   std::int64_t tile_cols;
   std::int64_t row_tiles;

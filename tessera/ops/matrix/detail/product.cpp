@@ -59,7 +59,7 @@ void multiply(const GemmSizes& s, float alpha, const ProductOperand<float>& a, c
               float beta, float* c, std::int64_t c_stride) {
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) return scale(s, beta, c, c_stride);
-  const ProductCall call;
+  const ProductCall call(s.k);
   const dnnl_status_t status = dnnl_sgemm(a.is_transposed ? 'T' : 'N', b.is_transposed ? 'T' : 'N', s.m, s.n, s.k,
                                           alpha, a.data, a.stride, b.data, b.stride, beta, c, c_stride);
   TESSERA_CHECK(status == dnnl_success, "product of [", s.m, ", ", s.k, "] and [", s.k, ", ", s.n,

@@ -13,6 +13,9 @@ void omp_set_num_threads(int count);
 namespace tessera::ops::detail {
 namespace {
 
+// oneDNN's kernels leave the stack where it is up to an inner dimension of 84.
+constexpr std::int64_t kLongestSafe = 64;
+
 // Fails if somebody else in the process used this oneDNN before; then its own choice stands.
 bool prepare() { return dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16) == dnnl_success; }
 
@@ -28,20 +31,27 @@ void prepare_once() { [[maybe_unused]] static const bool kIsLimited = prepare();
 
 }  // namespace
 
-ProductCall::ProductCall() : threads_before_(omp_get_max_threads()) {
+ProductCall::ProductCall(std::int64_t k)
+    : threads_before_(omp_get_max_threads()), are_signals_blocked_(k > kLongestSafe) {
   prepare_once();
   static const sigset_t kFromOutside = signals_from_outside();
-  ::pthread_sigmask(SIG_BLOCK, &kFromOutside, &signals_before_);
+  if (are_signals_blocked_) ::pthread_sigmask(SIG_BLOCK, &kFromOutside, &signals_before_);
   if (threads_before_ != 1) omp_set_num_threads(1);
 }
 ProductCall::~ProductCall() {
   if (threads_before_ != 1) omp_set_num_threads(threads_before_);
-  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
+  if (are_signals_blocked_) ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
 }
 
 std::string product_library() {
   const dnnl_version_t* version = dnnl_version();
   return tessera::detail::concat("oneDNN ", version->major, ".", version->minor, ".", version->patch);
+}
+
+bool has_bf16_instructions() {
+  prepare_once();
+  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+  return isa == dnnl_cpu_isa_avx512_core_bf16 || isa == dnnl_cpu_isa_avx512_core_amx;
 }
 
 std::string product_instructions() {

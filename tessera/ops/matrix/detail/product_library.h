@@ -8,15 +8,17 @@
 
 #include <signal.h>
 
+#include <cstdint>
 #include <string>
 
 namespace tessera::ops::detail {
 
-/// While it lives, oneDNN computes on the calling thread alone, and signals from outside wait. Costs two system calls.
+/// While it lives, oneDNN computes on the calling thread alone, and signals from outside wait.
 class ProductCall {
  public:
-  /// Prepares oneDNN on first use.
-  ProductCall();
+  /// Prepares oneDNN on first use. `k`: the inner dimension. Short ones need no protection from signals, which costs
+  /// two system calls.
+  explicit ProductCall(std::int64_t k);
   /// Restores the signals and the number of OpenMP threads of the calling thread.
   ~ProductCall();
   ProductCall(const ProductCall&) = delete;
@@ -24,6 +26,7 @@ class ProductCall {
 
  private:
   int threads_before_;
+  bool are_signals_blocked_;
   sigset_t signals_before_ = {};
 };
 
@@ -31,5 +34,7 @@ class ProductCall {
 std::string product_library();
 /// Returns the instructions that its kernels use: "avx512_core_bf16".
 std::string product_instructions();
+/// Whether it multiplies bf16 by instructions made for that, at twice the speed of f32.
+bool has_bf16_instructions();
 
 }  // namespace tessera::ops::detail

@@ -159,15 +159,19 @@ TEST(Product, LeavesTheHeapAloneWhenSignalsArrive) {
   ASSERT_EQ(::sigaction(SIGALRM, &handler, &before), 0);
   const itimerval often{{0, 50}, {0, 50}};
   ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
-  constexpr std::int64_t kDepth = 260;
-  const std::vector<float> a(64 * kDepth, 1.0F);
-  const std::vector<float> b(kDepth * 32, 1.0F);
+  constexpr std::int64_t kMost = 260;
+  const std::vector<float> a(64 * kMost, 1.0F);
+  const std::vector<float> b(kMost * 32, 1.0F);
   std::vector<std::vector<char>> churn(50);
   int wrong = 0;
-  for (std::size_t i = 0; i < 60'000; ++i) {
+  for (std::size_t i = 0; i < 80'000; ++i) {
+    const std::int64_t depth = i % 2 == 0 ? kMost : 64;  // 64: the longest that needs no protection
+    const bool is_a_transposed = i % 4 >= 2;
+    const bool is_b_transposed = i % 8 >= 4;
     std::vector<float> c(64 * 32);
-    multiply({64, 32, kDepth}, 1.0F, {a.data(), kDepth, false}, {b.data(), 32, false}, 0.0F, c.data(), 32);
-    wrong += c.front() != kDepth || c.back() != kDepth ? 1 : 0;
+    multiply({64, 32, depth}, 1.0F, {a.data(), is_a_transposed ? 64 : depth, is_a_transposed},
+             {b.data(), is_b_transposed ? depth : 32, is_b_transposed}, 0.0F, c.data(), 32);
+    wrong += c.front() != static_cast<float>(depth) || c.back() != static_cast<float>(depth) ? 1 : 0;
     churn[i % churn.size()] = std::vector<char>(100 + i % 3000);
   }
   const itimerval never = {};
