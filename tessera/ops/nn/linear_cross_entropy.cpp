@@ -77,7 +77,7 @@ std::shared_ptr<LinearLoss> make_loss(const KernelCall& call, std::size_t at) {
   auto of = std::make_shared<LinearLoss>(call);
   const Tensor& x = call.inputs[at];
   const Tensor& weight = call.inputs[at + 1];
-  of->x = detail::LossMatrix(x, detail::statistics_dtype(x.dtype()));
+  of->x = detail::LossMatrix(x);
   of->targets = Rows(call.inputs[at + 2], -1);
   of->weight = {weight.data(), weight.strides()[0], weight.strides()[1], weight.dtype()};
   of->classes = weight.size(0);
@@ -86,9 +86,8 @@ std::shared_ptr<LinearLoss> make_loss(const KernelCall& call, std::size_t at) {
 }
 
 void set_gradients(LinearLoss& of, const Tensor& dx, const Tensor& dweight) {
-  const DType compute = detail::statistics_dtype(dx.dtype());
-  of.dx = detail::LossMatrix(dx, compute);
-  of.dweight = detail::LossMatrix(dweight, compute);
+  of.dx = detail::LossMatrix(dx);
+  of.dweight = detail::LossMatrix(dweight);
 }
 
 void kernel(const KernelCall& call) {
