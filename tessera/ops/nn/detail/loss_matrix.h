@@ -37,7 +37,7 @@ class LossMatrix {
   [[nodiscard]] std::unique_ptr<T[]> room(std::int64_t count) const {
     return is_in_place() ? nullptr : std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count * width_));
   }
-  /// The rows from `first` on, to be written.
+  /// The rows from `first` on, to write.
   template <class T>
   GemmOperand begin(std::int64_t first, T* copy) const {
     if (!is_in_place()) return dense_operand(copy, width_);
@@ -45,7 +45,7 @@ class LossMatrix {
     at.data += first * width_ * static_cast<std::int64_t>(itemsize(at.dtype));
     return at;
   }
-  /// The same, to be read.
+  /// The same, to read.
   template <class T>
   GemmOperand load(std::int64_t first, std::int64_t count, T* copy) const {
     for (std::int64_t i = 0; i < count && !is_in_place(); ++i) {
