@@ -17,7 +17,7 @@ namespace {
 class Bf16Product : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_bf16_instructions()) GTEST_SKIP() << "this processor has no instructions for bf16";
+    if (!has_fast_bf16()) GTEST_SKIP() << "this processor has no fast instructions for bf16";
   }
 };
 

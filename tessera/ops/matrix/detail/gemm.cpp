@@ -110,7 +110,7 @@ struct Job {
     const bool is_c_rounded =
         gemm.c.dtype == DType::kBF16 && !gemm.is_added && gemm.c.col == 1 && fits_product(gemm.c.row, gemm.sizes.n);
     return (is_c_direct || is_c_rounded) && gemm.sizes.k > 0 && is_direct(a, DType::kBF16) &&
-           is_direct(b, DType::kBF16) && has_bf16_instructions();
+           is_direct(b, DType::kBF16) && has_fast_bf16();
   }
 
   bool is_direct(Side& side, DType dtype) const {

@@ -4,7 +4,7 @@
 // (or one a block of k), run on the threads of the rank: the same bits for any number of threads. What a product can
 // read as it lies, also transposed, it does; other operands (half types, gaps, several reduced dimensions that do not
 // merge) are packed into panels of the compute type first, tile by tile. Half types are accumulated in f32 and rounded
-// once; bf16 is multiplied as it lies where the processor has instructions for that.
+// once; bf16 is multiplied as it lies where the processor has fast instructions for that.
 #pragma once
 
 #include <cstdint>

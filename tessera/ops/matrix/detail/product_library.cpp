@@ -48,10 +48,10 @@ std::string product_library() {
   return tessera::detail::concat("oneDNN ", version->major, ".", version->minor, ".", version->patch);
 }
 
-bool has_bf16_instructions() {
+bool has_fast_bf16() {
   prepare_once();
-  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-  return isa == dnnl_cpu_isa_avx512_core_bf16 || isa == dnnl_cpu_isa_avx512_core_amx;
+  // By the processor, not by a measurement: all ranks of a job must choose alike to get the same bits.
+  return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_bf16 && __builtin_cpu_is("amd") != 0;
 }
 
 std::string product_instructions() {

@@ -95,7 +95,7 @@ class LinearLossGradients {
     const auto items = [](std::int64_t rows, std::int64_t width) { return static_cast<std::size_t>(rows * width); };
     if (!is_dweight_in_place_) sums_ = std::make_unique_for_overwrite<T[]>(items(of.classes, of.features));
     if (of.x.is_in_place() && of.x.dtype() == DType::kBF16 && of.weight.dtype == DType::kBF16 &&
-        has_bf16_instructions()) {
+        has_fast_bf16()) {
       rounded_ = std::make_unique_for_overwrite<bf16[]>(items(of.chunk(), of.classes));
     }
   }
