@@ -35,6 +35,8 @@ std::function<int()> declare(CLI::App& app) {
       ->type_name("DIR");
   app.add_flag("--shared", options->shared,
                "Let members of the group read the run directory (modes 0750 and 0640, else 0700 and 0600)");
+  app.add_flag("--pin", options->pinned,
+               "Give each rank cores of its own, near each other, and as many threads (TESSERA_THREADS)");
   app.add_option("--port", options->port, "Port of the store that ranks meet at; 0: one that is free")
       ->check(port_check())
       ->capture_default_str()

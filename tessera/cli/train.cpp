@@ -45,6 +45,7 @@ struct Words {
   int ranks = 0;  // 0: not given
   std::string config_file;
   bool is_print = false;
+  bool is_pinned = false;
   int restarts = 0;
   int deadline = 0;  // in seconds; 0: not given
   std::string on_failure = "kill";
@@ -146,7 +147,8 @@ int start_ranks(train::Config config, const Words& words) {
                               .restarts = words.restarts,
                               .run_dir = config.run.directory,
                               .run_dir_option = "--run.directory",
-                              .shared = config.run.shared};
+                              .shared = config.run.shared,
+                              .pinned = words.is_pinned};
   options.verdict = watch::verdict_of_run;
   options.out = relay->out();
   options.err = relay->err();
@@ -201,8 +203,9 @@ void check_inputs(const train::Config& config) {
 // The options as a configuration that fits its world, or an error before anything is done.
 train::Config read_and_check(const Words& words) {
   const comm::LaunchEnvironment launched = comm::read_launch_environment();
-  TESSERA_CHECK(words.ranks > 0 || (words.restarts == 0 && words.on_failure == "kill"),
-                "--restarts and --on-failure are for ranks that -n starts; who started this one has such of its own");
+  TESSERA_CHECK(words.ranks > 0 || (words.restarts == 0 && words.on_failure == "kill" && !words.is_pinned),
+                "--restarts, --on-failure and --pin are for ranks that -n starts; whoever started this one has such "
+                "options of its own");
   TESSERA_CHECK(words.ranks == 0 || launched.place.world_size == 1, "-n starts ranks, but this is one of ",
                 launched.place.world_size, " ranks that ", launched.launcher, " started; leave -n out");
   const train::Config config = read_config(words);
@@ -300,6 +303,8 @@ std::function<int()> declare(CLI::App& app) {
       ->check(CLI::IsMember({"kill", "shrink"}))
       ->capture_default_str()
       ->type_name("WHAT");
+  app.add_flag("--pin", words->is_pinned,
+               "With -n: give each rank cores of its own, near each other, and as many threads (TESSERA_THREADS)");
   app.add_flag("--print-config", words->is_print, "Print the resolved configuration as TOML and exit");
   app.add_flag("--started", words->is_started)->group("");
   add_table(app, *words);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/probe/orphans.h"
 #include "tessera/comm/launch/detail/child.h"
+#include "tessera/comm/launch/detail/core_shares.h"
 #include "tessera/comm/launch/detail/launch_record.h"
 #include "tessera/comm/launch/detail/output.h"
 #include "tessera/comm/launch/detail/rank_watch.h"
@@ -53,6 +55,8 @@ class Launcher {
  public:
   explicit Launcher(const LaunchOptions& options)
       : options_(options),
+        shares_(options.pinned ? detail::divide_cores(detail::usable_cores(), options.ranks)
+                               : std::vector<std::vector<int>>()),
         record_(options),
         watch_(record_.directory(), options.patience),
         output_(options.out, options.err, options.ranks) {}
@@ -84,6 +88,7 @@ class Launcher {
   [[nodiscard]] std::size_t alive() const;
 
   const LaunchOptions& options_;
+  const std::vector<std::vector<int>> shares_;  // cores of each rank; none: ranks are not pinned
   detail::SignalDesk signals_;
   detail::LaunchRecord record_;
   detail::RankWatch watch_;
@@ -120,19 +125,27 @@ void Launcher::start() {
   std::vector<int> pids;
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const std::string number = std::to_string(rank);
-    const std::vector<std::pair<std::string, std::string>> environment = {
-        {"RANK", number},
-        {"WORLD_SIZE", size},
-        {"LOCAL_RANK", number},
-        {"LOCAL_WORLD_SIZE", size},
-        {"MASTER_ADDR", "127.0.0.1"},
-        {"MASTER_PORT", port},
-        {"TESSERA_STORE", "tcp://127.0.0.1:" + port},
-        {"TESSERA_STORE_SECRET", secret},
-        {"TESSERA_RUN_DIR", record_.directory()},
-        {"TESSERA_RUN_DIR_LOCK", record_.lock_identity()}};
+    std::vector<std::pair<std::string, std::string>> environment = {{"RANK", number},
+                                                                    {"WORLD_SIZE", size},
+                                                                    {"LOCAL_RANK", number},
+                                                                    {"LOCAL_WORLD_SIZE", size},
+                                                                    {"MASTER_ADDR", "127.0.0.1"},
+                                                                    {"MASTER_PORT", port},
+                                                                    {"TESSERA_STORE", "tcp://127.0.0.1:" + port},
+                                                                    {"TESSERA_STORE_SECRET", secret},
+                                                                    {"TESSERA_RUN_DIR", record_.directory()},
+                                                                    {"TESSERA_RUN_DIR_LOCK", record_.lock_identity()}};
+    ChildRequest request{options_.command, environment, signals_.mask_before()};
+    cpu_set_t cores;
+    if (options_.pinned) {
+      const std::vector<int>& share = shares_[static_cast<std::size_t>(rank)];
+      cores = detail::core_set(share);
+      request.cores = &cores;
+      if (std::getenv("TESSERA_THREADS") == nullptr)
+        environment.emplace_back("TESSERA_THREADS", std::to_string(share.size()));
+    }
     processes_.emplace_back();
-    processes_.back().child = Child(ChildRequest{options_.command, environment, signals_.mask_before()});
+    processes_.back().child = Child(request);
     pids.push_back(processes_.back().child.pid());
   }
   record_.started(pids, "tcp://127.0.0.1:" + port);

@@ -27,14 +27,15 @@ enum class OnFailure : std::uint8_t {
 
 /// What to start, and how.
 struct LaunchOptions {
-  std::vector<std::string> command = {};                     ///< program and arguments
-  int ranks = 1;                                             ///< processes
-  OnFailure on_failure = OnFailure::kKill;                   ///< of a rank
-  int restarts = 0;                                          ///< how often all ranks are started again after a failure
-  std::string run_dir = {};                                  ///< empty: TESSERA_RUN_DIR, else ./runs/TIME-PID
-  std::string run_dir_option = "--run-dir";                  ///< how the user gives another, for errors
-  bool shared = false;                                       ///< group members may read the run directory
-  std::uint16_t port = 0;                                    ///< of the store; 0: one that is free
+  std::vector<std::string> command = {};     ///< program and arguments
+  int ranks = 1;                             ///< processes
+  OnFailure on_failure = OnFailure::kKill;   ///< of a rank
+  int restarts = 0;                          ///< how often all ranks are started again after a failure
+  std::string run_dir = {};                  ///< empty: TESSERA_RUN_DIR, else ./runs/TIME-PID
+  std::string run_dir_option = "--run-dir";  ///< how the user gives another, for errors
+  bool shared = false;                       ///< group members may read the run directory
+  bool pinned = false;     ///< each rank gets cores of its own, near each other, and TESSERA_THREADS unless that is set
+  std::uint16_t port = 0;  ///< of the store; 0: one that is free
   std::chrono::nanoseconds grace = std::chrono::seconds(3);  ///< from SIGTERM to SIGKILL
   /// For how long the heartbeat of a rank (docs/watchdog.md) may stand still before that is told.
   std::chrono::nanoseconds patience = std::chrono::seconds(10);

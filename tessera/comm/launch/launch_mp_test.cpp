@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <thread>
 #include <nlohmann/json.hpp>
@@ -117,6 +118,24 @@ TEST_F(Launch, TwoCannotHaveOneRunDirectory) {
   EXPECT_EQ(exit_code_of(first), 0);
   EXPECT_EQ(printed(), std::vector<std::string>{"[0] first"});
   EXPECT_EQ(launch(second).exit_code, 0) << "the directory is free again";
+}
+
+TEST_F(Launch, PinnedRanksHaveCoresAndThreadsOfTheirOwn) {
+  ::unsetenv("TESSERA_THREADS");
+  LaunchOptions options = script(static_cast<int>(std::thread::hardware_concurrency()),
+                                 "grep Cpus_allowed_list /proc/self/status; echo threads $TESSERA_THREADS");
+  options.pinned = true;
+  EXPECT_EQ(launch(options).exit_code, 0) << said();
+  std::set<std::string> cores;
+  std::size_t threads = 0;
+  for (const std::string& line : printed()) {
+    if (line.ends_with("] threads 1")) ++threads;
+    if (const std::size_t at = line.find("list:"); at != std::string::npos) cores.insert(line.substr(at));
+  }
+  EXPECT_EQ(cores.size(), static_cast<std::size_t>(options.ranks)) << "one core each";
+  EXPECT_EQ(threads, static_cast<std::size_t>(options.ranks));
+  options.ranks = 4096;
+  expect_error<InvalidArgument>([&] { (void)launch(options); }, {"4096 ranks", "do not pin"});
 }
 
 TEST_F(Launch, TheRunDirectoryIsPrivateUnlessShared) {

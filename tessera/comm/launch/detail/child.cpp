@@ -50,6 +50,7 @@ struct ChildSide {
   char* const* arguments;
   char* const* environment;
   const sigset_t* signal_mask;
+  const cpu_set_t* cores;
   pid_t launcher;
   int input, output, errors, problem;
 };
@@ -61,6 +62,7 @@ struct ChildSide {
   if (::getppid() != side.launcher) ::_exit(127);  // it died before it could be tied to us
   int error = 0;
   if (::dup2(side.input, 0) < 0 || ::dup2(side.output, 1) < 0 || ::dup2(side.errors, 2) < 0) error = errno;
+  if (side.cores != nullptr && ::sched_setaffinity(0, sizeof *side.cores, side.cores) != 0) error = errno;
   if (error == 0) {
     struct sigaction standard = {};
     standard.sa_handler = SIG_DFL;
@@ -87,6 +89,7 @@ Child::Child(const ChildRequest& request) {
   const ChildSide side{argument_pointers.data(),
                        environment_pointers.data(),
                        &request.signal_mask,
+                       request.cores,
                        ::getpid(),
                        input.get(),
                        output.to.get(),

@@ -1,6 +1,7 @@
 // A rank's process: started with pipes, in a group of its own, tied to the life of its launcher.
 #pragma once
 
+#include <sched.h>
 #include <sys/types.h>
 
 #include <csignal>
@@ -19,7 +20,8 @@ struct ChildRequest {
   const std::vector<std::string>& command;
   /// Set over what this process has.
   const std::vector<std::pair<std::string, std::string>>& environment;
-  sigset_t signal_mask;  ///< for the child
+  sigset_t signal_mask;              ///< for the child
+  const cpu_set_t* cores = nullptr;  ///< that it may use; null: those of this process
 };
 
 /// A started process. Moved, not copied; ends with its group when let go of.
