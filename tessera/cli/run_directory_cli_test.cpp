@@ -22,10 +22,13 @@ namespace fs = std::filesystem;
 
 class RunDirectoryCli : public TrainDirectory {
  protected:
-  // Starts a training run that would take for ever, and does this after some steps.
+  // Starts a training run that would take for ever, and does this after some steps. If the run directory is gone by
+  // then, records have no place to go and stay where they were made: in the directory of the test.
   [[nodiscard]] Outcome while_training(const std::string& ranks, const std::string& then) const {
-    return script("$tessera train " + ranks + small + "--train.steps 10000000 &\njob=$!\n" +
-                  "until_test grep -qs '\"step\":20,' run/metrics.jsonl\n" + then + "\nwait $job\n");
+    fs::create_directories(directory + "/memory");
+    return script("export TESSERA_RECORD_DIR=$PWD/memory\n$tessera train " + ranks + small +
+                  "--train.steps 10000000 &\njob=$!\n" + "until_test grep -qs '\"step\":20,' run/metrics.jsonl\n" +
+                  then + "\nwait $job\n");
   }
   void wait_for(const std::string& file) const {
     while (!fs::exists(directory + "/" + file)) std::this_thread::sleep_for(std::chrono::milliseconds(1));

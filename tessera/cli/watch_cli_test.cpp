@@ -93,8 +93,9 @@ void leave_a_dead_rank(const std::string& run) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    const probe::Recorder recorder(RankPlace{.rank = tessera::Rank{0}, .world_size = 1, .run_dir = run},
-                                   {.nbytes = probe::RecordOptions::kMinBytes});
+    const probe::Recorder recorder(
+        RankPlace{.rank = tessera::Rank{0}, .world_size = 1, .run_dir = run},
+        {.nbytes = probe::RecordOptions::kMinBytes, .directory = std::filesystem::path(run).parent_path().string()});
     ::_exit(0);
   }
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);

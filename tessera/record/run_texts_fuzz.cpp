@@ -88,12 +88,26 @@ std::string try_samples(const fs::path& directory) {
   return is_read ? "" : "the samples of launch.json and explain.json are not read";
 }
 
-std::string run_one(std::uint64_t seed) {
-  static const fs::path directory = [] {
+// In memory; removed when the program ends.
+struct ScratchDirectory {
+  ScratchDirectory() {
     char name[] = "/dev/shm/tessera_texts_fuzz_XXXXXX";
     if (::mkdtemp(name) == nullptr) std::abort();
-    return fs::path(name);
-  }();
+    path = name;
+  }
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+  fs::path path;
+};
+
+std::string run_one(std::uint64_t seed) {
+  static const ScratchDirectory scratch;
+  const fs::path& directory = scratch.path;
   static const std::string unread = try_samples(directory);
   if (!unread.empty()) return unread;
   Random random(seed);

@@ -15,15 +15,26 @@
 namespace tessera::train {
 namespace {
 
-std::string run_one(std::uint64_t seed) {
-  static const std::string path = [] {
-    char name[] = "/dev/shm/tessera_toml_fuzz_XXXXXX";
-    const int descriptor = ::mkstemp(name);
+// In memory; removed when the program ends.
+struct ScratchFile {
+  ScratchFile() {
+    const int descriptor = ::mkstemp(path.data());
     if (descriptor < 0) std::abort();
     ::close(descriptor);
-    return std::string(name);
-  }();
-  const auto write = [](const std::string& bytes) { std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes; };
+  }
+  ~ScratchFile() { ::unlink(path.c_str()); }
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  std::string path = "/dev/shm/tessera_toml_fuzz_XXXXXX";
+};
+
+std::string run_one(std::uint64_t seed) {
+  static const ScratchFile scratch;
+  const std::string& path = scratch.path;
+  const auto write = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  };
   std::mt19937_64 random(seed);
   const std::string sound = to_toml(Config());
   write(random() % 10 == 0 ? fuzz::random_bytes(random) : fuzz::spoilt(sound, random));

@@ -483,6 +483,32 @@ class Operators(Gate):
         self.assertEqual(self.check(bare, "--without-cuda")[0], 0)
 
 
+class Records(Gate):
+    def test_new_records_of_ended_processes_are_named(self):
+        space = os.stat("/proc/self/ns/pid").st_ino
+        start = int(pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+
+        def record(space, pid, start):
+            return str(self.write(f"shm/tessera-n{space}-p{pid}-t{start}-r0-0.record", ""))
+
+        record(space, os.getpid(), start)
+        record(space + 1, gone.pid, 1)
+        self.write("shm/tessera-0", "")
+        old = record(space, os.getpid(), start + 1)  # of another process that had this pid
+        where = ("--directory", str(self.root / "shm"))
+        status, before = self.run_gate("check_records.py", *where)
+        self.assertEqual((status, before), (0, old + "\n"))
+        check = (*where, "--before", str(self.write("before", before)))
+        self.assertEqual(self.run_gate("check_records.py", *check), (0, ""))
+        new = record(space, gone.pid, 1)
+        status, output = self.run_gate("check_records.py", *check)
+        self.assertEqual(status, 1)
+        self.assertIn(new, output)
+        self.assertNotIn(old, output)
+
+
 @unittest.skipUnless(shutil.which("doxygen"), "doxygen is missing")
 class Doxygen(Gate):
     def doxygen(self):

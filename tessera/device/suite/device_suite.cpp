@@ -235,7 +235,8 @@ ChildEnd DeviceSuite::run_child(int fd) {
   std::string role = kChildVariable;
   role.append("=").append(std::to_string(fd));
   char* arguments[] = {program.data(), filter.data(), nullptr};
-  std::vector<char*> environment;
+  std::string no_record = "TESSERA_RECORD=off";      // a child that dies would leave its record behind
+  std::vector<char*> environment{no_record.data()};  // the first of a name counts
   for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
   environment.push_back(role.data());
   environment.push_back(nullptr);
