@@ -5,6 +5,7 @@
 #include "tessera/cli/checkpoint_verbs.h"
 #include "tessera/cli/verb.h"
 #include "tessera/train/checkpoint/verify.h"
+#include "tessera/train/progress.h"
 
 namespace tessera::cli {
 namespace {
@@ -47,8 +48,8 @@ void show(const std::vector<CheckpointVerdict>& all, CheckDepth depth) {
 }
 
 // One checkpoint as the list of its directory would show it: what its index does not say, its name does.
-CheckpointVerdict one_verdict(const std::string& path, CheckDepth depth) {
-  CheckpointVerdict verdict = train::verify_checkpoint(path, depth);
+CheckpointVerdict one_verdict(const std::string& path, CheckDepth depth, const train::OnProgress& on_progress) {
+  CheckpointVerdict verdict = train::verify_checkpoint(path, depth, on_progress);
   std::filesystem::path given = std::filesystem::path(path).lexically_normal();
   if (!given.has_filename()) given = given.parent_path();
   const std::string name = given.filename().string();
@@ -78,9 +79,13 @@ std::function<int()> declare_checkpoint_ls(CLI::App& app) {
       "  tessera checkpoint ls run");
   return [options] {
     const CheckDepth depth = options->verify ? CheckDepth::kEverything : CheckDepth::kSizes;
+    train::Progress progress({}, 0, stderr);
+    train::PhaseProgress phase(progress, "verifying", "bytes");
+    const train::OnProgress on_progress = [&](std::uint64_t done, std::uint64_t all) { phase.at(done, all); };
     const auto all = is_checkpoint(options->path)
-                         ? std::vector{one_verdict(options->path, depth)}
-                         : train::list_checkpoints(checkpoints_directory(options->path), depth);
+                         ? std::vector{one_verdict(options->path, depth, on_progress)}
+                         : train::list_checkpoints(checkpoints_directory(options->path), depth, on_progress);
+    progress.say("");
     options->json ? show_json(all, depth) : show(all, depth);
     return static_cast<int>(kDone);
   };

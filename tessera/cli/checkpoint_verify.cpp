@@ -7,6 +7,7 @@
 #include "tessera/cli/checkpoint_verbs.h"
 #include "tessera/cli/verb.h"
 #include "tessera/train/checkpoint/verify.h"
+#include "tessera/train/progress.h"
 
 namespace tessera::cli {
 
@@ -22,7 +23,12 @@ std::function<int()> declare_checkpoint_verify(CLI::App& app) {
       "Exits 1 when anything is damaged, and names each damaged shard: its file and its tensor.\n"
       "  tessera checkpoint verify run/checkpoints/step-000000120");
   return [options] {
-    const train::CheckpointVerdict verdict = train::verify_checkpoint(meant_checkpoint(options->path));
+    train::Progress progress({}, 0, stderr);
+    train::PhaseProgress phase(progress, "verifying", "bytes");
+    const train::CheckpointVerdict verdict =
+        train::verify_checkpoint(meant_checkpoint(options->path), train::CheckDepth::kEverything,
+                                 [&](std::uint64_t done, std::uint64_t all) { phase.at(done, all); });
+    progress.say("");
     if (options->json) {
       nlohmann::ordered_json faults = nlohmann::ordered_json::array();
       for (const train::CheckpointFault& fault : verdict.faults) {

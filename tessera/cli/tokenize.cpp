@@ -1,12 +1,11 @@
 // `tessera tokenize`: text files to one file of tokens, with a tokenizer that is read, learned on the way, or bytes.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
-#include "tessera/base/bytes.h"
 #include "tessera/base/error.h"
 #include "tessera/cli/outputs.h"
 #include "tessera/cli/report.h"
@@ -14,6 +13,7 @@
 #include "tessera/train/data/text_files.h"
 #include "tessera/train/data/token_file.h"
 #include "tessera/train/data/tokenizer.h"
+#include "tessera/train/progress.h"
 
 namespace tessera::cli {
 namespace {
@@ -30,21 +30,6 @@ struct Options {
   std::int64_t learn = 0;
   std::string save_tokenizer;
   std::string dtype;
-};
-
-// A line on a terminal that is written over; elsewhere nothing.
-class Progress {
- public:
-  Progress() : is_terminal_(::isatty(STDERR_FILENO) == 1) {}
-  ~Progress() { show(""); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  void show(const std::string& text) const {
-    if (is_terminal_) std::fprintf(stderr, "\r\x1b[K%.100s", text.c_str());
-  }
-
- private:
-  bool is_terminal_;
 };
 
 // The files that hold text. One that was named itself must; of a directory, others are left out with a word.
@@ -67,13 +52,13 @@ std::vector<std::string> text_files(const Options& options) {
   return texts;
 }
 
-Tokenizer make_tokenizer(const Options& options, const std::vector<std::string>& files, const Progress& progress) {
+Tokenizer make_tokenizer(const Options& options, const std::vector<std::string>& files, train::Progress& progress) {
   if (options.learn == 0) return options.tokenizer == "bytes" ? Tokenizer::bytes() : Tokenizer::read(options.tokenizer);
   std::vector<std::string> texts;
   for (const std::string& file : files) texts.push_back(train::read_text(file).value());
-  progress.show(fmt::format("learning {} tokens from {} files", options.learn, files.size()));
+  train::PhaseProgress shown(progress, "learning", "tokens");
   const std::vector<std::string_view> views(texts.begin(), texts.end());
-  return Tokenizer::learn(views, options.learn);
+  return Tokenizer::learn(views, options.learn, [&](std::uint64_t done, std::uint64_t all) { shown.at(done, all); });
 }
 
 void print_summary(const Options& options, const TokenFileHeader& header, std::uint64_t text_nbytes) {
@@ -99,7 +84,7 @@ void check_outputs(const Options& options, std::vector<std::string> inputs) {
 }
 
 int tokenize(const Options& options) {
-  const Progress progress;
+  train::Progress progress({}, 0, stderr);
   const std::vector<std::string> files = text_files(options);
   check_outputs(options, files);
   const Tokenizer tokenizer = make_tokenizer(options, files, progress);
@@ -108,15 +93,19 @@ int tokenize(const Options& options) {
                                                     : TokenWidth::kU32;
   TokenFileWriter writer(options.out, tokenizer, width);
   if (!options.save_tokenizer.empty()) tokenizer.write(options.save_tokenizer);
+  std::uint64_t all_nbytes = 0;
+  for (const std::string& file : files) all_nbytes += std::filesystem::file_size(file);
+  train::PhaseProgress shown(progress, "tokenizing", "bytes");
   std::uint64_t text_nbytes = 0;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    progress.show(fmt::format("{} of {} files, {}: {}", i, files.size(), format_bytes(text_nbytes), files[i]));
-    const std::string text = train::read_text(files[i]).value();
+  for (const std::string& file : files) {
+    const std::string text = train::read_text(file).value();
+    writer.add_document(
+        tokenizer.encode(text, [&](std::uint64_t done, std::uint64_t) { shown.at(text_nbytes + done, all_nbytes); }));
     text_nbytes += text.size();
-    writer.add_document(tokenizer.encode(text));
+    shown.at(text_nbytes, all_nbytes);
   }
   const TokenFileHeader header = writer.commit();
-  progress.show("");
+  progress.say("");  // the summary begins on a line of its own
   print_summary(options, header, text_nbytes);
   return kDone;
 }

@@ -137,16 +137,5 @@ TEST_F(Tokenize, HelpGivesExamples) {
   EXPECT_TRUE(contains(help.out, "  tessera tokenize corpus -o corpus.tokens --learn 8192")) << help.out;
 }
 
-TEST_F(Tokenize, ShowsProgressOnATerminal) {
-  if (std::system("script -qec true /dev/null </dev/null >/dev/null 2>&1") != 0)
-    GTEST_SKIP() << "script(1) cannot make a terminal here: it is absent, or there are no pseudo-terminals";
-  const std::string command = "cd " + path("") +
-                              " && script -qec \"'" TESSERA_PROGRAM
-                              "' tokenize text -o x.tokens\" /dev/null </dev/null >out";
-  EXPECT_EQ(std::system(command.c_str()), 0);
-  const std::string text = content(path("out"));
-  EXPECT_TRUE(contains(text, "1 of 2 files, 38 B: text/b.txt")) << text;
-}
-
 }  // namespace
 }  // namespace tessera

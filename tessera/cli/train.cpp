@@ -122,6 +122,7 @@ std::vector<std::string> rank_command(const train::Config& config) {
 // Writes the page of a run that has ended; of one that did nothing only where there is none. A directory without the
 // files of a run was put in the place of the run's, and gets nothing.
 void leave_page(const std::string& directory, bool is_kept = false) {
+  if (directory.empty()) return;  // it ended before it had one
   const auto has = [&](const char* name) { return std::filesystem::exists(directory + name); };
   if (!has("/config.toml") && !has("/launch.json")) return;
   if (is_kept && std::filesystem::exists(directory + "/report.html")) return;
@@ -133,13 +134,13 @@ int start_ranks(train::Config config, const Words& words) {
   const bool shrinks = words.on_failure == "shrink";
   if (shrinks) config.run.on_failure = "shrink";
   const std::string directory = config.run.directory.empty() ? env::run_dir() : config.run.directory;
-  if (!directory.empty() && train::is_finished_already(config, directory, words.ranks)) {
+  if (!directory.empty() && train::is_finished_already(config, directory, words.ranks, stdout)) {
     const std::string path = std::filesystem::absolute(directory).lexically_normal().string();
     std::fputs(train::finished_text(path).c_str(), stdout);
     leave_page(path, /*is_kept=*/true);
     return kDone;
   }
-  train::check_start(config, words.ranks, words.ranks);
+  train::check_start(config, words.ranks, words.ranks, stdout);
   auto relay = std::make_unique<TrainRelay>();
   comm::LaunchOptions options{.command = rank_command(config),
                               .ranks = words.ranks,
@@ -314,7 +315,8 @@ std::function<int()> declare(CLI::App& app) {
       "The run directory gets config.toml, metrics.jsonl, loss.csv, summary.json and report.html.\n"
       "A directory that holds a run which is not finished: it goes on from the last good checkpoint. SIGTERM, "
       "SIGHUP,\n"
-      "or SIGINT once: it ends after the next step with a checkpoint. SIGUSR1: the next steps are profiled.\n"
+      "or SIGINT once: it ends after the next step with a checkpoint, or after the next batch of an evaluation.\n"
+      "SIGUSR1: the next steps are profiled.\n"
       "Exit code: 0 all steps were taken, or it was asked to end; 1 it stopped or failed, or its last checkpoint or a "
       "line\n"
       "of its files could not be written; 2 the options make no sense.\n"

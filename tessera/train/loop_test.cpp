@@ -10,6 +10,7 @@
 #include "tessera/comm/store/store.h"
 #include "tessera/comm/world.h"
 #include "tessera/train/detail/run_directory.h"
+#include "tessera/train/detail/run_signals.h"
 #include "tessera/train/run.h"
 #include "tessera/train/testing/scripted_steps.h"
 
@@ -28,10 +29,11 @@ struct Loop {
     config.eval.every = every;
     summary.config = resolved(config, 1);
   }
-  void run(int rank = 0, bool has_held_out = true) {
+  void run(int rank = 0, bool has_held_out = true, detail::BetweenSteps* between = nullptr) {
     Progress progress({}, summary.config.train.steps, nullptr);
-    detail::take_steps(steps, {.directory = directory.path(), .rank = rank, .has_held_out = has_held_out}, progress,
-                       summary, tally);
+    detail::take_steps(steps,
+                       {.directory = directory.path(), .rank = rank, .has_held_out = has_held_out, .between = between},
+                       progress, summary, tally);
   }
 
   TemporaryDirectory directory;
@@ -69,6 +71,63 @@ TEST(Loop, EvaluatesNowAndThenAndAtTheEndOnce) {
   Loop none(5, 2);
   none.run(0, false);
   EXPECT_EQ(none.steps.evaluations, 0);
+}
+
+// Asks the run to end after so many batches, of all evaluations together.
+class EndsAfterBatches final : public detail::BetweenSteps {
+ public:
+  explicit EndsAfterBatches(int batches) : batches_(batches) {}
+  void before(std::int64_t /*step*/) override {}
+  void after_batch() override {
+    if (--batches_ == 0) throw detail::AskedToEnd();
+  }
+  bool after(std::int64_t /*step*/, const std::function<void()>& /*sync_lines*/) override { return batches_ > 0; }
+
+ private:
+  int batches_;
+};
+
+TEST(Loop, AnEvaluationThatIsAskedToEndHasNoLossAndEndsTheRun) {
+  Loop loop(6, 2);
+  loop.steps.batches = 4;
+  EndsAfterBatches between(5);  // the second batch of the second evaluation
+  loop.run(0, true, &between);
+  EXPECT_EQ(loop.summary.steps, 4);
+  ASSERT_EQ(loop.summary.evaluations.size(), 1u);
+  EXPECT_EQ(loop.summary.evaluations[0].step, 2);
+  EXPECT_EQ(lines_of(loop.directory.path() / "loss.csv").at(4), "4,6,0.5,0.25,");
+}
+
+TEST(Loop, ARunThatResumesWithoutItsEvaluationEvaluatesFirst) {
+  Loop whole(6, 2);
+  whole.run();
+  Loop loop(6, 2);
+  loop.steps.batches = 4;
+  EndsAfterBatches ends(5);
+  loop.run(0, true, &ends);
+  EndsAfterBatches ends_again(1);
+  loop.run(0, true, &ends_again);
+  EXPECT_EQ(loop.summary.steps, 4) << "no step is taken before the evaluation";
+  EXPECT_EQ(loop.summary.evaluations.size(), 1u);
+  loop.run();
+  EXPECT_EQ(loop.summary.steps, 6);
+  ASSERT_EQ(loop.summary.evaluations.size(), 3u);
+  EXPECT_EQ(loop.summary.evaluations[1].step, 4);
+  EXPECT_EQ(content(loop.directory.path() / "loss.csv"), content(whole.directory.path() / "loss.csv"));
+}
+
+TEST(Loop, TheLastEvaluationIsTakenAgainWhenAllStepsAreBehind) {
+  Loop loop(3);
+  loop.steps.batches = 2;
+  EndsAfterBatches ends(1);
+  loop.run(0, true, &ends);
+  EXPECT_EQ(loop.summary.steps, 3);
+  EXPECT_TRUE(loop.summary.evaluations.empty());
+  loop.run();
+  ASSERT_EQ(loop.summary.evaluations.size(), 1u);
+  EXPECT_EQ(lines_of(loop.directory.path() / "loss.csv").at(3), "3,7,0.5,0.25,3.125");
+  loop.run();
+  EXPECT_EQ(loop.steps.evaluations, 2) << "an evaluation that came to its end is not repeated";
 }
 
 TEST(Loop, OnlyRankZeroWritesTheCurve) {

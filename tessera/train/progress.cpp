@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tessera/base/bytes.h"
 
@@ -15,6 +16,8 @@ namespace {
 constexpr std::string_view kEraseLine = "\x1b[K";
 constexpr std::int64_t kBarCells = 20;
 constexpr auto kBetweenDrawings = std::chrono::milliseconds(100);
+constexpr auto kBeforePhaseBar = std::chrono::seconds(1);  // a bar that only flashes up says nothing
+constexpr auto kBetweenPhaseLines = std::chrono::seconds(5);
 
 std::string time_text(double seconds) {
   const std::int64_t whole = std::llround(seconds);
@@ -26,6 +29,12 @@ std::string time_text(double seconds) {
 std::size_t columns_of(std::FILE* file) {
   winsize size = {};
   return ::ioctl(::fileno(file), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::string bar_of(double done, double all) {
+  const double full = all > 0 ? std::floor(static_cast<double>(kBarCells) * done / all) : 0;
+  const auto filled = static_cast<std::size_t>(std::clamp<double>(full, 0, kBarCells));
+  return "[" + std::string(filled, '#') + std::string(kBarCells - filled, '.') + "] ";
 }
 
 bool wants_bar(const RunConfig& config, std::FILE* out) {
@@ -48,9 +57,14 @@ std::string progress_line(const ProgressPoint& point) {
 }
 
 std::string progress_bar(const ProgressPoint& point) {
-  const std::int64_t full = point.steps > 0 ? kBarCells * point.report.step / point.steps : 0;
-  const auto filled = static_cast<std::size_t>(std::clamp<std::int64_t>(full, 0, kBarCells));
-  return "[" + std::string(filled, '#') + std::string(kBarCells - filled, '.') + "] " + progress_line(point);
+  return bar_of(static_cast<double>(point.report.step), static_cast<double>(point.steps)) + progress_line(point);
+}
+
+std::string phase_line(const PhasePoint& point) {
+  const std::string amount = point.unit == "bytes"
+                                 ? fmt::format("{} of {}", format_bytes(point.done), format_bytes(point.all))
+                                 : fmt::format("{}/{} {}", point.done, point.all, point.unit);
+  return fmt::format("{}: {}  left {}", point.name, amount, time_text(point.seconds_left));
 }
 
 std::string fitted_bar(std::string bar, std::size_t columns) {
@@ -99,6 +113,12 @@ void Progress::evaluated(std::int64_t step, double loss) {
   if (!is_silent_ && !is_bar_) say(fmt::format("step {}/{}  held-out loss {:.4f}\n", step, steps_, loss));
 }
 
+void Progress::phase(const PhasePoint& point) {
+  if (is_silent_) return;
+  if (!is_bar_) return say(phase_line(point) + "\n");
+  draw(bar_of(static_cast<double>(point.done), static_cast<double>(point.all)) + phase_line(point));
+}
+
 void Progress::draw(const std::string& bar) {
   const std::size_t columns = columns_of(out_);
   // A line that wraps could not be drawn over.
@@ -114,6 +134,22 @@ void Progress::say(std::string_view lines) {
   is_drawn_ = false;
   std::fwrite(lines.data(), 1, lines.size(), out_);
   std::fflush(out_);
+}
+
+PhaseProgress::PhaseProgress(Progress& progress, std::string name, std::string unit, Clock::time_point now)
+    : progress_(&progress),
+      point_{.name = std::move(name), .unit = std::move(unit)},
+      begun_(now),
+      next_(now + (progress.is_bar() ? kBeforePhaseBar : kBetweenPhaseLines)) {}
+
+void PhaseProgress::at(std::uint64_t done, std::uint64_t all, Clock::time_point now) {
+  if (now < next_ || done == 0) return;
+  next_ = now + (progress_->is_bar() ? Clock::duration(kBetweenDrawings) : Clock::duration(kBetweenPhaseLines));
+  const double took = std::chrono::duration<double>(now - begun_).count();
+  point_.done = done;
+  point_.all = std::max(done, all);
+  point_.seconds_left = took * static_cast<double>(point_.all - done) / static_cast<double>(done);
+  progress_->phase(point_);
 }
 
 }  // namespace tessera::train

@@ -34,6 +34,17 @@ TESSERA_API std::string fitted_bar(std::string bar, std::size_t columns);
 /// Whether a line is a drawing of the bar, which the next one goes over.
 TESSERA_API bool is_bar_line(std::string_view line);
 
+/// How far a phase that is not a step has come.
+struct PhasePoint {
+  std::string name = {};    ///< "held-out evaluation"
+  std::string unit = {};    ///< "batches"; "bytes" are shown in KiB, MiB, ...
+  std::uint64_t done = 0;   ///< of `all`
+  std::uint64_t all = 0;    ///< in units
+  double seconds_left = 0;  ///< estimate
+};
+/// Returns "held-out evaluation: 12/46 batches  left 0:31".
+TESSERA_API std::string phase_line(const PhasePoint& point);
+
 /// Says it. Not thread-safe.
 class TESSERA_API Progress {
  public:
@@ -43,6 +54,10 @@ class TESSERA_API Progress {
   void step(const StepReport& report, std::int64_t memory_nbytes);
   /// The model was evaluated.
   void evaluated(std::int64_t step, double loss);
+  /// Shows a phase: draws the bar, or prints a line.
+  void phase(const PhasePoint& point);
+  /// Returns true if progress is a bar that is drawn over itself.
+  [[nodiscard]] bool is_bar() const { return is_bar_; }
   /// Says lines of its own; what is drawn moves on.
   void say(std::string_view lines);
 
@@ -59,6 +74,24 @@ class TESSERA_API Progress {
   double seconds_ = 0;
   std::optional<double> held_out_loss_;
   std::chrono::steady_clock::time_point last_drawn_ = {};
+};
+
+/// Shows one phase on a Progress, which must outlive it, if the phase takes long: a bar after 1 s and then every 100
+/// ms, or a line every 5 s. Not thread-safe.
+class TESSERA_API PhaseProgress {
+ public:
+  /// Clock that decides when to show.
+  using Clock = std::chrono::steady_clock;
+  /// Begins the phase at `now`.
+  PhaseProgress(Progress& progress, std::string name, std::string unit, Clock::time_point now = Clock::now());
+  /// Shows that `done` of `all` units are done, if it is time to.
+  void at(std::uint64_t done, std::uint64_t all, Clock::time_point now = Clock::now());
+
+ private:
+  Progress* progress_;
+  PhasePoint point_;
+  Clock::time_point begun_;
+  Clock::time_point next_;
 };
 
 }  // namespace tessera::train

@@ -94,6 +94,35 @@ TEST(Progress, ABarThatDoesNotFitLosesWholeFieldsAndNoDigits) {
   EXPECT_EQ(fitted_bar(bar, 4), "step");
 }
 
+TEST(Progress, APhaseIsShownOnceItTakesLong) {
+  using std::chrono::milliseconds;
+  const PhaseProgress::Clock::time_point begin = {};
+  const auto shown = [&](const RunConfig& config) {
+    return said(config, 10, [&](Progress& progress) {
+      PhaseProgress phase(progress, "held-out evaluation", "batches", begin);
+      phase.at(1, 40, begin + milliseconds(900));
+      phase.at(2, 40, begin + milliseconds(2000));
+      phase.at(3, 40, begin + milliseconds(2050));
+      phase.at(10, 40, begin + milliseconds(5000));
+      phase.at(11, 40, begin + milliseconds(9990));
+      phase.at(20, 40, begin + milliseconds(10000));
+      progress.say("the end\n");
+    });
+  };
+  EXPECT_EQ(shown({}),
+            "held-out evaluation: 10/40 batches  left 0:15\n"
+            "held-out evaluation: 20/40 batches  left 0:10\n"
+            "the end\n");
+  const std::string bar = shown({.progress = "bar"});
+  EXPECT_TRUE(
+      bar.starts_with("\x1b[K[#...................] held-out evaluation: 2/40 batches  left 0:38\r"
+                      "\x1b[K[#####...............] held-out evaluation: 10/40 batches  left 0:15\r"))
+      << bar;
+  EXPECT_EQ(shown({.progress = "none"}), "the end\n");
+  EXPECT_EQ(phase_line({.name = "reading", .unit = "bytes", .done = 3 << 20, .all = 5 << 20, .seconds_left = 61}),
+            "reading: 3 MiB of 5 MiB  left 1:01");
+}
+
 TEST(Progress, TimeLeftOfLongRunsHasHours) {
   const ProgressPoint point{.report = at_step(1), .steps = 2, .seconds_left = 3600 + 61};
   EXPECT_NE(progress_line(point).find("left 1:01:01"), std::string::npos);

@@ -14,6 +14,7 @@
 #include "tessera/base/error.h"
 #include "tessera/comm/testing/rank_processes.h"
 #include "tessera/train/detail/run_directory.h"
+#include "tessera/train/detail/run_signals.h"
 #include "tessera/train/run.h"
 #include "tessera/train/testing/scripted_steps.h"
 #include "tessera/train/testing/told_run.h"
@@ -130,6 +131,68 @@ TEST_F(Resume, ATermOfOneRankEndsAllWithACheckpointAndTheSameCommandGoesOn) {
   EXPECT_EQ(summary("stopped").at("tokens"), summary("whole").at("tokens"));
   EXPECT_EQ(summary("stopped").at("loss"), summary("whole").at("loss"));
   EXPECT_EQ(summary("stopped").at("held_out"), summary("whole").at("held_out"));
+}
+
+// Rank 0, which alone speaks, is asked to end at the line of this step; rank 1 learns of it in the evaluation that
+// follows the next step.
+void end_at(const Config& config, const std::string& line) {
+  expect_all_ended(comm::run_rank_processes(2, [&](int) {
+    const LineListener out([&](const std::string& told) {
+      if (told.starts_with(line)) ::raise(SIGTERM);
+    });
+    EXPECT_EQ(run(config, out.file()).end, RunEnd::kInterrupted);
+  }));
+}
+
+TEST_F(Resume, ATermOfOneRankEndsAnEvaluationOnAllAndTheSameCommandEvaluatesAgain) {
+  Config whole = config("whole");
+  whole.eval.samples = 20;  // 5 batches
+  Config stopped = whole;
+  stopped.run.directory = (directory.path() / "stopped").string();
+  expect_all_ended(comm::run_rank_processes(2, [&](int) { (void)run(whole, nullptr); }));
+  end_at(stopped, "step 4/");
+  EXPECT_EQ(summary("stopped").at("end"), "interrupted");
+  EXPECT_EQ(summary("stopped").at("steps"), 5);
+  EXPECT_EQ(summary("stopped").at("checkpoints").at("last"), 5);
+  EXPECT_TRUE(summary("stopped").at("held_out").is_null()) << "the loss of a part is none";
+  end_at(stopped, "step 11/");
+  EXPECT_EQ(summary("stopped").at("end"), "interrupted");
+  EXPECT_EQ(summary("stopped").at("steps"), 12);
+  EXPECT_EQ(summary("stopped").at("reason"),
+            "asked to end during the held-out evaluation; the same command evaluates again");
+  EXPECT_EQ(summary("stopped").at("checkpoints").at("last"), 12);
+  EXPECT_EQ(summary("stopped").at("held_out").at("evaluations").size(), 2u) << "of steps 5 and 10";
+  expect_all_ended(comm::run_rank_processes(2, [&](int) { EXPECT_EQ(run(stopped, nullptr).end, RunEnd::kDone); }));
+  EXPECT_EQ(summary("stopped").at("held_out"), summary("whole").at("held_out"));
+  EXPECT_EQ(testing::difference(testing::left_by(stopped.run.directory), testing::left_by(whole.run.directory)), "");
+}
+
+TEST_F(Resume, ATermOfOneRankBeforeTheFirstStepEndsAllAndChangesNothing) {
+  for (const int asked : {0, 1}) {
+    expect_all_ended(comm::run_rank_processes(2, [&](int rank) {
+      const detail::RunSignals signals;
+      if (rank == asked) ::raise(SIGTERM);
+      const Summary summary = run(config("run"), nullptr);
+      EXPECT_EQ(summary.end, RunEnd::kInterrupted);
+      EXPECT_EQ(summary.reason, "asked to end before the first step; the same command starts it again");
+    }));
+    EXPECT_FALSE(std::filesystem::exists(directory.path() / "run" / "config.toml"));
+  }
+}
+
+TEST_F(Resume, ATermOfOneRankEndsTheSampleOfARunThatIsDone) {
+  Config config = this->config("run");
+  config.run.sample = 100'000;
+  std::vector<std::string> lines;
+  expect_all_ended(comm::run_rank_processes(2, [&](int rank) {
+    const LineListener out([&](const std::string& line) {
+      lines.push_back(line);
+      if (line.starts_with("12 steps, ")) ::raise(SIGTERM);
+    });
+    EXPECT_EQ(run(config, out.file()).end, RunEnd::kDone);
+    EXPECT_TRUE(rank != 0 || lines.back() == "sample: asked to end after 1 of 100000 tokens") << lines.back();
+  }));
+  EXPECT_EQ(summary("run").at("end"), "done");
 }
 
 // The checkpoint of step 8 was being written when the rank died in step 9; that of step 6 was there before that began.

@@ -40,7 +40,9 @@ class TrainerSteps final : public detail::Steps {
   TrainerSteps(Trainer& trainer, const std::optional<Samples>& held_out, std::int64_t samples)
       : trainer_(trainer), held_out_(held_out), samples_(samples) {}
   StepReport step() override { return trainer_.step(); }
-  double evaluate() override { return trainer_.evaluate(held_out_.value(), samples_); }
+  double evaluate(const OnProgress& on_progress) override {
+    return trainer_.evaluate(held_out_.value(), samples_, on_progress);
+  }
   [[nodiscard]] std::vector<OwnedBytes> memory_now() const override { return trainer_.memory_now(); }
 
  private:
@@ -62,9 +64,36 @@ void check_has_data(const Config& config) {
   TESSERA_CHECK(!config.data.files.empty(), "data.files is empty; name what to train on, as in --data.files my.txt");
 }
 
-std::optional<Samples> open_held_out(const Config& config) {
+// Makes the function that shows a phase before the first step, by its name and unit.
+using Phases = std::function<OnProgress(const char* name, const char* unit)>;
+
+Phases phases_on(Progress& progress) {
+  return [&progress](const char* name, const char* unit) -> OnProgress {
+    return [shown = PhaseProgress(progress, name, unit)](std::uint64_t done, std::uint64_t all) mutable {
+      shown.at(done, all);
+    };
+  };
+}
+
+// Phases that also end with AskedToEnd when a signal asks for it.
+Phases phases_until_asked(Progress& progress) {
+  return [on = phases_on(progress)](const char* name, const char* unit) -> OnProgress {
+    return [show = on(name, unit)](std::uint64_t done, std::uint64_t all) {
+      show(done, all);
+      detail::RunSignals::check_not_asked_to_end();
+    };
+  };
+}
+
+Samples open_training(const Config& config, const Phases& phases) {
+  return Samples::open(config.data, Part::kTraining, config.model.sequence, config.train.seed,
+                       phases("reading data.files", "bytes"));
+}
+
+std::optional<Samples> open_held_out(const Config& config, const Phases& phases) {
   if (config.data.held_out.empty() && config.data.held_out_share == 0) return std::nullopt;
-  return Samples::open(config.data, Part::kHeldOut, config.model.sequence, config.train.seed);
+  return Samples::open(config.data, Part::kHeldOut, config.model.sequence, config.train.seed,
+                       phases("reading held-out data", "bytes"));
 }
 
 // The resolved configuration, which is the same on all ranks but for options that may differ. Collective. Throws on all
@@ -114,13 +143,14 @@ struct Data {
   std::optional<Samples> training;
   std::optional<Samples> held_out;  // none: nothing is held out
   std::string digest;               // of the training data
+  std::optional<double> entropy;    // of pairs of held-out tokens; on rank 0
 };
 
 // Opens the data. Throws InvalidArgument if they are too short, or the vocabulary is too small for them.
-Data open_data(const Config& config) {
+Data open_data(const Config& config, const Phases& phases) {
   Data data;
-  data.training = Samples::open(config.data, Part::kTraining, config.model.sequence, config.train.seed);
-  data.held_out = open_held_out(config);
+  data.training = open_training(config, phases);
+  data.held_out = open_held_out(config, phases);
   check_vocabulary(*data.training, config, "data.files");
   if (data.held_out)
     check_vocabulary(*data.held_out, config, config.data.held_out.empty() ? "data.files" : "data.held_out");
@@ -128,12 +158,12 @@ Data open_data(const Config& config) {
 }
 
 // Opens the data, which are the same on all ranks. Collective. Throws on all ranks if one of them cannot start.
-Data agreed_data(const Config& config) {
+Data agreed_data(const Config& config, const Phases& phases) {
   Data data;
   detail::StartCheck check;
   try {
     const std::int64_t sequence = config.model.sequence;
-    data = open_data(config);
+    data = open_data(config, phases);
     data.digest = detail::data_digest(*data.training, sequence);
     const bool has_others = current_place().world_size > 1;  // the digests of facts read much
     if (has_others) check.facts = detail::data_facts("data.files", config.data.files, *data.training, sequence);
@@ -144,6 +174,8 @@ Data agreed_data(const Config& config) {
                              is_named ? config.data.held_out : config.data.files, *data.held_out, sequence);
       check.facts.insert(check.facts.end(), more.begin(), more.end());
     }
+    if (data.held_out && current_place().rank == Rank(0))
+      data.entropy = data.held_out->bigram_entropy(phases("counting pairs of held-out tokens", "samples"));
   } catch (const std::exception&) {
     check.error = std::current_exception();
   }
@@ -251,7 +283,9 @@ void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const 
     between.finish();
     if (!between.is_interrupted()) return;
     summary.end = RunEnd::kInterrupted;
-    summary.reason = "asked to end; the same command goes on from here";
+    summary.reason = summary.steps < summary.config.train.steps
+                         ? "asked to end; the same command goes on from here"
+                         : "asked to end during the held-out evaluation; the same command evaluates again";
   } catch (const TrainingStopped& stopped) {
     between.finish();
     summary.end = RunEnd::kStopped;
@@ -266,12 +300,30 @@ void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const 
   }
 }
 
-// Text that the model goes on with after the end of another.
+// Text that the model goes on with after the end of another. The run is done, whether the sample is or not.
 void say_sample(Trainer& trainer, const Config& config, const Tokenizer& tokenizer, Progress& progress) {
-  const std::vector<std::uint32_t> tokens =
-      trainer.sample({tokenizer.end_of_text()}, config.run.sample, kTemperature, config.train.seed);
-  progress.say("\na sample of " + std::to_string(config.run.sample) + " tokens:\n" +
-               printable(tokenizer.decode(tokens)) + "\n");
+  PhaseProgress shown(progress, "sample", "tokens");
+  detail::Agreement agreement;
+  std::uint64_t drawn = 0;
+  const OnProgress on_progress = [&](std::uint64_t done, std::uint64_t all) {
+    shown.at(drawn = done, all);
+    if (agreement.exchange_now({.stop = detail::RunSignals::is_stop_asked()}).stop) throw detail::AskedToEnd();
+  };
+  const std::string count = std::to_string(config.run.sample);
+  try {
+    const std::vector<std::uint32_t> tokens =
+        trainer.sample({tokenizer.end_of_text()}, config.run.sample, kTemperature, config.train.seed, on_progress);
+    progress.say("\na sample of " + count + " tokens:\n" + printable(tokenizer.decode(tokens)) + "\n");
+  } catch (const detail::AskedToEnd&) {
+    progress.say("sample: asked to end after " + std::to_string(drawn) + " of " + count + " tokens\n");
+  }
+}
+
+// Throws AskedToEnd on all ranks if one of them was asked to end since it last looked. Collective.
+void check_none_asked_to_end() {
+  detail::StartCheck check;
+  if (detail::RunSignals::is_stop_asked()) check.error = std::make_exception_ptr(detail::AskedToEnd());
+  detail::check_same_on_all_ranks(check);
 }
 
 std::function<void(const std::string&)> say_on(Progress& progress) {
@@ -309,7 +361,9 @@ void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summ
   const Config& config = summary.config;
   Progress progress(config.run, config.train.steps, ranks.rank() == 0 ? out : nullptr);
   NewDirectory made(config.run);
-  const detail::RunStart start = ranks.open_directory(config, say_on(progress));
+  const Phases phases = phases_until_asked(progress);
+  const detail::RunStart start =
+      ranks.open_directory(config, say_on(progress), phases("verifying a checkpoint", "bytes"));
   made.made(start.directory);
   if (start.is_finished) {
     made.keep();
@@ -320,15 +374,16 @@ void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summ
     return ranks.finish();
   }
 
-  const Data data = agreed_data(config);
+  const Data data = agreed_data(config, phases);
   const Samples& training = data.training.value();
   const std::optional<Samples>& held_out = data.held_out;
   const std::string& digest = data.digest;
-  if (held_out && ranks.rank() == 0) summary.bigram_entropy = held_out->bigram_entropy();
+  summary.bigram_entropy = data.entropy;
 
   Trainer trainer(config, training);
   summary.parameters = trainer.parameter_count();
   if (!start.checkpoint.empty()) go_on_from(start.checkpoint, digest, trainer, summary);
+  check_none_asked_to_end();
   ranks.take_directory(start, config, say_on(progress));
   made.keep();
   summary.directory = start.directory.string();
@@ -357,6 +412,14 @@ void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summ
   ranks.finish();
 }
 
+// Of a run that was asked to end when it had written nothing yet.
+Summary ended_before_steps(std::FILE* out) {
+  Summary summary{.end = RunEnd::kInterrupted,
+                  .reason = "asked to end before the first step; the same command starts it again"};
+  if (out != nullptr && current_place().rank == Rank(0)) std::fprintf(out, "interrupted: %s\n", summary.reason.c_str());
+  return summary;
+}
+
 // Of a run that could not go on with the ranks that were left.
 void leave_failed(Summary& summary, const Error& error) {
   if (summary.directory.empty()) return;  // it had not begun
@@ -375,6 +438,8 @@ Summary run(const Config& given, std::FILE* out) {
     try {
       run_in_world(worlds.config(), is_first_world, out, summary);
       return summary;
+    } catch (const detail::AskedToEnd&) {
+      return ended_before_steps(out);
     } catch (const AbortedError& error) {
       worlds.note(error);
     } catch (const TimeoutError& error) {
@@ -389,7 +454,7 @@ Summary run(const Config& given, std::FILE* out) {
   }
 }
 
-void check_start(const Config& given, int world_size, int ranks) {
+void check_start(const Config& given, int world_size, int ranks, std::FILE* out) {
   const Config config = resolved(given, world_size);
   check_has_data(config);
   std::vector<std::string> paths;
@@ -400,14 +465,16 @@ void check_start(const Config& given, int world_size, int ranks) {
   for (const std::string& path : paths)
     TESSERA_CHECK_AS(IoError, std::filesystem::exists(path), "'", path, "': No such file or directory");
   check_memory(given, world_size, ranks);
-  (void)open_data(config);
+  Progress progress(config.run, 0, out);
+  (void)open_data(config, phases_on(progress));
 }
 
-bool is_finished_already(const Config& given, const std::string& directory, int world_size) {
+bool is_finished_already(const Config& given, const std::string& directory, int world_size, std::FILE* out) {
   const Config config = resolved(given, world_size);
   const detail::RunStart start = detail::look_at_directory(directory, config);
   if (start.is_finished || start.checkpoint.empty()) return start.is_finished;
-  const Samples training = Samples::open(config.data, Part::kTraining, config.model.sequence, config.train.seed);
+  Progress progress(config.run, 0, out);
+  const Samples training = open_training(config, phases_on(progress));
   detail::check_same_data(checkpoint_texts(open_checkpoint(start.checkpoint)), config,
                           detail::data_digest(training, config.model.sequence), start.checkpoint.string());
   return false;

@@ -8,6 +8,8 @@
 #include "tessera/base/error.h"
 #include "tessera/base/testing/expect_error.h"
 #include "tessera/comm/world.h"
+#include "tessera/train/checkpoint/testing/checkpoints.h"
+#include "tessera/train/detail/run_signals.h"
 #include "tessera/train/run.h"
 #include "tessera/train/testing/told_runs.h"
 
@@ -51,6 +53,26 @@ TEST_F(RunStart, OtherDataAreRefusedBeforeAnythingIsChanged) {
   other.model.vocabulary = 16;  // what the data do not fit
   EXPECT_ANY_THROW((void)run_and(other));
   EXPECT_TRUE(files() == before);
+}
+
+TEST_F(RunStart, ARunThatIsAskedToEndBeforeItsFirstStepChangesNothing) {
+  {
+    const detail::RunSignals signals;
+    ::raise(SIGTERM);
+    EXPECT_EQ(run_and(config()).end, RunEnd::kInterrupted);
+  }
+  EXPECT_EQ(said, "interrupted: asked to end before the first step; the same command starts it again\n");
+  EXPECT_FALSE(fs::exists(path()));
+  EXPECT_EQ(run_and(config(), "step 6/").end, RunEnd::kInterrupted);
+  // The signal comes while checkpoints are verified: the newest is corrupt, and said to be.
+  const fs::path newest = path() / "checkpoints" / "step-000000006" / "rank-000000.safetensors";
+  testing::flip_byte(newest, static_cast<std::int64_t>(fs::file_size(newest)) - 3);
+  const auto before = files();
+  EXPECT_EQ(run_and(config(), "checkpoint ").end, RunEnd::kInterrupted);
+  EXPECT_TRUE(contains(said, "is passed over")) << said;
+  EXPECT_TRUE(contains(said, "asked to end before the first step")) << said;
+  EXPECT_TRUE(files() == before);
+  EXPECT_EQ(run_and(config()).end, RunEnd::kDone);
 }
 
 TEST_F(RunStart, AVocabularyThatIsTooSmallIsNamedWithOneThatFits) {

@@ -235,7 +235,7 @@ void Trainer::keep_bad_steps(std::function<void(const BadStep&)> keep) { state_-
 
 std::int64_t Trainer::step_count() const { return state_->steps; }
 
-double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples) {
+double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples, const OnProgress& on_progress) {
   State& state = *state_;
   const record::Scope mark("evaluate", state.steps);
   const autograd::NoGrad no_grad;
@@ -255,12 +255,16 @@ double Trainer::evaluate(const SampleReader& held_out, std::int64_t samples) {
     const Batch batch = batch_of(rows, plan, real);
     const Tensor part = state.model.loss(batch.tokens, batch.targets, count, {.is_training = false});
     loss = loss ? ops::add(loss, part) : part;
+    if (!on_progress || first + plan.rows() >= samples) continue;
+    state.stream().synchronize();  // work is only enqueued until here
+    on_progress(static_cast<std::uint64_t>(first / plan.rows() + 1),
+                static_cast<std::uint64_t>((samples + plan.rows() - 1) / plan.rows()));
   }
   return loss ? number(loss) : 0;
 }
 
 std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, std::int64_t count, double temperature,
-                                           std::uint64_t seed) {
+                                           std::uint64_t seed, const OnProgress& on_progress) {
   State& state = *state_;
   TESSERA_CHECK(!prompt.empty(), "sample: an empty prompt: give at least the token between documents");
   const autograd::NoGrad no_grad;
@@ -278,6 +282,7 @@ std::vector<std::uint32_t> Trainer::sample(std::vector<std::uint32_t> prompt, st
     state.stream().synchronize();
     const double uniform = static_cast<double>(bits() >> 11) * 0x1p-53;
     prompt.push_back(drawn({whole.data_as<float>(), static_cast<std::size_t>(whole.numel())}, temperature, uniform));
+    if (on_progress && i + 1 < count) on_progress(static_cast<std::uint64_t>(i + 1), static_cast<std::uint64_t>(count));
   }
   return {prompt.end() - count, prompt.end()};
 }

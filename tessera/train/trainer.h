@@ -20,6 +20,7 @@
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/config.h"
 #include "tessera/train/data/samples.h"
+#include "tessera/train/on_progress.h"
 
 namespace tessera::train {
 
@@ -96,16 +97,19 @@ class TESSERA_API Trainer {
   /// Goes on after the step of the texts; the tensors of checkpoint_state() have been filled. MismatchError: the texts
   /// are of no trainer.
   void continue_from(const std::map<std::string, std::string>& texts);
-  /// The mean loss over the first `samples` samples of `held_out`; the same on all ranks.
-  double evaluate(const Samples& held_out, std::int64_t samples) {
+  /// Returns the mean loss over the first `samples` samples of `held_out`; the same on all ranks. Calls `on_progress`
+  /// after each batch but the last, when the batch is computed. If it throws, it must do so on all ranks after the same
+  /// batch: a batch holds collectives.
+  double evaluate(const Samples& held_out, std::int64_t samples, const OnProgress& on_progress = {}) {
     return evaluate([&](std::uint64_t number, std::span<std::int32_t> tokens) { held_out.read(number, tokens); },
-                    samples);
+                    samples, on_progress);
   }
-  /// Likewise, of samples from a function.
-  double evaluate(const SampleReader& held_out, std::int64_t samples);
-  /// Draws `count` tokens that go on from `prompt`; the same on all ranks.
+  /// Evaluates on samples from a function.
+  double evaluate(const SampleReader& held_out, std::int64_t samples, const OnProgress& on_progress = {});
+  /// Draws `count` tokens that go on from `prompt`; the same on all ranks. Calls `on_progress` after each token but the
+  /// last; if it throws, it must do so on all ranks after the same token.
   std::vector<std::uint32_t> sample(std::vector<std::uint32_t> prompt, std::int64_t count, double temperature,
-                                    std::uint64_t seed);
+                                    std::uint64_t seed, const OnProgress& on_progress = {});
 
   /// Bytes in use now on this rank, by owner.
   [[nodiscard]] std::vector<OwnedBytes> memory_now() const;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "tessera/ops/create/random.h"
 #include "tessera/ops/pointwise/convert.h"
 #include "tessera/shard/distribute.h"
+#include "tessera/train/detail/agreement.h"
+#include "tessera/train/detail/run_signals.h"
 #include "tessera/train/model.h"
 #include "tessera/train/testing/runs.h"
 
@@ -210,6 +213,33 @@ TEST(Trainer, EvaluatesTheSameSamplesOnEveryMesh) {
     });
   }
   for (const double loss : losses) EXPECT_NEAR(loss, losses[0], 1e-5 * losses[0]);
+}
+
+// Ranks of a mesh meet in every batch: one that left alone would leave the others waiting.
+TEST(Trainer, AllRanksEndAnEvaluationThatOneOfThemIsAskedToEnd) {
+  for (const Config& config : meshes_of(small_config())) {
+    std::atomic<int> ended = 0;
+    simulate(ranks_of(config), [&] {
+      Trainer trainer(config, synthetic_samples(config));
+      const double whole = trainer.evaluate(synthetic_samples(config), 30);
+      const bool is_asked = current_place().rank.value() == ranks_of(config) - 1;
+      detail::Agreement agreement;
+      std::uint64_t batches = 0;
+      const auto until_third = [&](std::uint64_t done, std::uint64_t all) {
+        EXPECT_EQ(done, ++batches);
+        EXPECT_EQ(all, 8u);
+        if (agreement.exchange_now({.stop = is_asked && done == 3}).stop) throw detail::AskedToEnd();
+      };
+      EXPECT_THROW((void)trainer.evaluate(synthetic_samples(config), 30, until_third), detail::AskedToEnd);
+      EXPECT_EQ(batches, 3u) << "in the batch in which it came";
+      batches = 0;
+      EXPECT_THROW((void)trainer.sample({1, 2}, 8, 1.0, 1, until_third), detail::AskedToEnd);
+      EXPECT_EQ(batches, 3u);
+      EXPECT_EQ(trainer.evaluate(synthetic_samples(config), 30), whole) << "another one is not touched by it";
+      ++ended;
+    });
+    EXPECT_EQ(ended, ranks_of(config));
+  }
 }
 
 TEST(Trainer, SaysWhatItLearnt) {

@@ -27,6 +27,7 @@
 
 #include "tessera/base/export.h"
 #include "tessera/tensor/tensor.h"
+#include "tessera/train/on_progress.h"
 
 namespace tessera::train {
 
@@ -90,9 +91,11 @@ TESSERA_API CheckpointInfo open_checkpoint(const std::filesystem::path& path);
 /// Those with an index that can be read, the newest first. None when there is no such directory.
 TESSERA_API std::vector<CheckpointInfo> checkpoints_in(const std::filesystem::path& directory);
 /// The newest whose files are all there and have the right checksums: everything is read. `say` gets a line, with its
-/// end, about each newer one that was passed over, and why.
+/// end, about each newer one that was passed over, and why. Calls `on_progress` with bytes of the checkpoint that is
+/// being read.
 TESSERA_API std::optional<CheckpointInfo> last_good(const std::filesystem::path& directory,
-                                                    const std::function<void(const std::string&)>& say);
+                                                    const std::function<void(const std::string&)>& say,
+                                                    const OnProgress& on_progress = {});
 /// Fills these tensors in place, each rank its own part, whatever mesh they were saved from, and gives the texts back;
 /// those of `into` are not used. Waits for the devices of the tensors. Tensors of the checkpoint that are not asked for
 /// are left out. MismatchError names a tensor that is not there or has another shape or dtype, before anything is

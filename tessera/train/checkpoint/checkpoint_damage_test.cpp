@@ -14,6 +14,7 @@
 #include "tessera/train/checkpoint/reshard.h"
 #include "tessera/train/checkpoint/testing/checkpoints.h"
 #include "tessera/train/checkpoint/verify.h"
+#include "tessera/train/detail/run_signals.h"
 
 namespace tessera::train {
 namespace {
@@ -73,6 +74,22 @@ TEST(DamagedCheckpoint, MustBeOfTheStepThatItsDirectoryIsNamedAfter) {
   EXPECT_THAT(said, HasSubstr(fault));
   std::filesystem::rename(newest.path, directory.path() / "best");  // a name of its own names no step
   EXPECT_EQ(open_checkpoint(directory.path() / "best").step, 20);
+}
+
+TEST(DamagedCheckpoint, IsNotWhatAVerificationThatIsEndedTells) {
+  const CheckpointDirectory directory;
+  save(directory.path(), "fsdp=2", {10});
+  const std::filesystem::path path = directory.path() / "step-000000010";
+  std::vector<std::uint64_t> done;
+  const auto verdict = verify_checkpoint(path, CheckDepth::kEverything, [&](std::uint64_t nbytes, std::uint64_t all) {
+    done.push_back(nbytes);
+    EXPECT_EQ(all, open_checkpoint(path).nbytes);
+  });
+  EXPECT_THAT(verdict.faults, IsEmpty());
+  EXPECT_THAT(done, ElementsAre(128, 256)) << "a shard of each rank";
+  const auto end = [](std::uint64_t, std::uint64_t) { throw detail::AskedToEnd(); };
+  EXPECT_THROW((void)verify_checkpoint(path, CheckDepth::kEverything, end), detail::AskedToEnd);
+  EXPECT_THROW((void)last_good(directory.path(), {}, end), detail::AskedToEnd);
 }
 
 TEST(DamagedCheckpoint, IsNotMadeGoodByResharding) {

@@ -23,8 +23,13 @@ constexpr std::size_t kChunk = std::size_t{1} << 20;
 // One checkpoint while it is checked.
 class Verifier {
  public:
-  Verifier(const std::filesystem::path& path, const CheckpointIndex& index, CheckpointVerdict& verdict)
-      : path_(path), index_(index), ownership_(index.tensors, index.world_size), verdict_(verdict) {}
+  Verifier(const std::filesystem::path& path, const CheckpointIndex& index, CheckpointVerdict& verdict,
+           const OnProgress& on_progress)
+      : path_(path),
+        index_(index),
+        ownership_(index.tensors, index.world_size),
+        verdict_(verdict),
+        on_progress_(on_progress) {}
 
   void check(int rank, CheckDepth depth) {
     const std::string name = detail::file_name(rank);
@@ -64,6 +69,8 @@ class Verifier {
       buffer_.resize(kChunk);
       file.read(std::span(buffer_).first(count), begin + piece.offset + at);
       hasher.add(std::span(buffer_).first(count));
+      done_ += count;
+      if (on_progress_) on_progress_(done_, verdict_.info.nbytes);
     }
     return hasher.hex() == said->second ? "" : "the checksum is wrong: its bytes are damaged";
   }
@@ -72,6 +79,8 @@ class Verifier {
   const CheckpointIndex& index_;
   detail::Ownership ownership_;
   CheckpointVerdict& verdict_;
+  const OnProgress& on_progress_;
+  std::uint64_t done_ = 0;  // bytes of shards that were read
   std::vector<std::byte> buffer_;
 };
 
@@ -81,13 +90,14 @@ std::string to_string(const CheckpointFault& fault) {
   return fault.file + (fault.tensor.empty() ? "" : ", " + fault.tensor) + ": " + fault.what;
 }
 
-CheckpointVerdict verify_checkpoint(const std::filesystem::path& path, CheckDepth depth) {
+CheckpointVerdict verify_checkpoint(const std::filesystem::path& path, CheckDepth depth,
+                                    const OnProgress& on_progress) {
   CheckpointVerdict verdict;
   verdict.info.path = path;
   try {
     const CheckpointIndex index = detail::load_index(path);
     verdict.info = detail::info_of(index, path);
-    Verifier verifier(path, index, verdict);
+    Verifier verifier(path, index, verdict, on_progress);
     for (int rank = 0; rank < index.world_size; ++rank) verifier.check(rank, depth);
   } catch (const Error& error) {
     verdict.faults.push_back({std::string(detail::kIndexName), "", error.message()});
@@ -95,11 +105,12 @@ CheckpointVerdict verify_checkpoint(const std::filesystem::path& path, CheckDept
   return verdict;
 }
 
-std::vector<CheckpointVerdict> list_checkpoints(const std::filesystem::path& directory, CheckDepth depth) {
+std::vector<CheckpointVerdict> list_checkpoints(const std::filesystem::path& directory, CheckDepth depth,
+                                                const OnProgress& on_progress) {
   const detail::DirectoryEntries entries = detail::entries_of(directory);
   std::vector<CheckpointVerdict> all;
   for (const detail::NamedStep& each : entries.checkpoints) {
-    all.push_back(verify_checkpoint(each.path, depth));
+    all.push_back(verify_checkpoint(each.path, depth, on_progress));
     all.back().info.step = each.step;  // of one without an index, too
   }
   for (const detail::NamedStep& each : entries.partials) {
@@ -130,14 +141,15 @@ std::vector<CheckpointInfo> checkpoints_in(const std::filesystem::path& director
 }
 
 std::optional<CheckpointInfo> last_good(const std::filesystem::path& directory,
-                                        const std::function<void(const std::string&)>& say) {
+                                        const std::function<void(const std::string&)>& say,
+                                        const OnProgress& on_progress) {
   const auto tell = [&](const detail::NamedStep& of, const std::string& why) {
     if (say) say(tessera::detail::concat("checkpoint ", of.path.string(), " is passed over: ", why, '\n'));
   };
   const detail::DirectoryEntries entries = detail::entries_of(directory);
   for (const detail::NamedStep& each : entries.partials) tell(each, "it was not written to its end");
   for (const detail::NamedStep& each : entries.checkpoints) {
-    const CheckpointVerdict verdict = verify_checkpoint(each.path);
+    const CheckpointVerdict verdict = verify_checkpoint(each.path, CheckDepth::kEverything, on_progress);
     if (verdict.faults.empty()) return verdict.info;
     tell(each, detail::first_fault(verdict));
   }

@@ -32,11 +32,15 @@ enum class CheckDepth : std::uint8_t {
   kEverything,  ///< all checksums too: everything is read
 };
 
-/// Compares what is there with what was written. A checkpoint that cannot be read is one with a fault.
+/// Compares what is there with what was written. A checkpoint that cannot be read is one with a fault. Calls
+/// `on_progress` for every MiB that was read, with bytes.
 TESSERA_API CheckpointVerdict verify_checkpoint(const std::filesystem::path& path,
-                                                CheckDepth depth = CheckDepth::kEverything);
-/// All that lie in a directory of checkpoints, the newest first, what was not written to its end among them.
-TESSERA_API std::vector<CheckpointVerdict> list_checkpoints(const std::filesystem::path& directory, CheckDepth depth);
+                                                CheckDepth depth = CheckDepth::kEverything,
+                                                const OnProgress& on_progress = {});
+/// All that lie in a directory of checkpoints, the newest first, what was not written to its end among them. Calls
+/// `on_progress` with bytes of the checkpoint that is being read.
+TESSERA_API std::vector<CheckpointVerdict> list_checkpoints(const std::filesystem::path& directory, CheckDepth depth,
+                                                            const OnProgress& on_progress = {});
 /// "rank-000003.safetensors, layers.0.query: the checksum is wrong".
 TESSERA_API std::string to_string(const CheckpointFault& fault);
 

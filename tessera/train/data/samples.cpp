@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <mutex>
 
 #include "tessera/base/checked.h"
@@ -9,6 +10,7 @@
 #include "tessera/train/data/detail/bigrams.h"
 #include "tessera/train/data/detail/permutation.h"
 #include "tessera/train/data/detail/source.h"
+#include "tessera/train/data/text_files.h"
 
 namespace tessera::train {
 namespace {
@@ -18,6 +20,8 @@ using detail::Source;
 
 // Above this, counts of samples would not be exact as doubles.
 constexpr double kMostSamples = 9007199254740992.0;
+
+constexpr std::uint64_t kSamplesBetweenCalls = 256;
 
 // The samples of one source that belong to the part.
 struct FileRange {
@@ -46,11 +50,26 @@ std::uint64_t held_out_of(std::uint64_t samples, double share) {
   return std::min(std::max<std::uint64_t>(held, 1), samples - 1);
 }
 
+// Bytes of all files that the entries name. One that is missing is reported when it is opened.
+std::uint64_t nbytes_of(const std::vector<std::string>& entries) {
+  std::uint64_t nbytes = 0;
+  for (const std::string& entry : entries) {
+    const std::string path = detail::read_weighted(entry).path;
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) continue;
+    for (const std::filesystem::path& file : files_under(path)) {
+      const std::uintmax_t each = std::filesystem::file_size(file, error);
+      nbytes += error ? 0 : each;
+    }
+  }
+  return nbytes;
+}
+
 FileRange open_range(const std::string& entry, const DataConfig& config, const Tokenizer& tokenizer,
-                     std::int64_t sequence, std::vector<detail::MadeBy>& made_by) {
+                     std::int64_t sequence, std::vector<detail::MadeBy>& made_by, detail::ReadMeter& meter) {
   const detail::WeightedPath named = detail::read_weighted(entry);
   FileRange range;
-  range.source = std::make_shared<const Source>(named.path, config.format, tokenizer, made_by);
+  range.source = std::make_shared<const Source>(named.path, config.format, tokenizer, made_by, meter);
   range.weight = named.weight;
   range.count = (range.source->tokens() - 1) / static_cast<std::uint64_t>(sequence);
   TESSERA_CHECK_AS(IoError, range.count >= 1, "'", named.path, "' is too short: it has ", range.source->tokens(),
@@ -90,7 +109,8 @@ struct Samples::State {
 
 Samples::Samples(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-Samples Samples::open(const DataConfig& config, Part part, std::int64_t sequence, std::uint64_t seed) {
+Samples Samples::open(const DataConfig& config, Part part, std::int64_t sequence, std::uint64_t seed,
+                      const OnProgress& on_progress) {
   TESSERA_CHECK(sequence >= 1, "model.sequence ", sequence, " must be at least 1");
   TESSERA_CHECK(!config.files.empty(), "data.files is empty: name at least one file or directory");
   const double share = config.held_out.empty() ? config.held_out_share : 0;
@@ -104,8 +124,10 @@ Samples Samples::open(const DataConfig& config, Part part, std::int64_t sequence
   state->seed = seed;
   std::vector<detail::MadeBy> made_by;
   if (!is_bytes) made_by.push_back({state->tokenizer.digest(), "'" + config.tokenizer + "'"});
-  for (const std::string& entry : is_held_out&& share == 0 ? config.held_out : config.files) {
-    FileRange range = open_range(entry, config, state->tokenizer, sequence, made_by);
+  const std::vector<std::string>& entries = is_held_out && share == 0 ? config.held_out : config.files;
+  detail::ReadMeter meter{.on_progress = on_progress, .all = on_progress ? nbytes_of(entries) : 0};
+  for (const std::string& entry : entries) {
+    FileRange range = open_range(entry, config, state->tokenizer, sequence, made_by, meter);
     const std::uint64_t held = held_out_of(range.count, share);
     if (is_held_out && share != 0) {
       range.first = range.count - held;
@@ -156,13 +178,17 @@ std::int64_t Samples::largest_token() const {
 
 const Tokenizer& Samples::tokenizer() const { return state_->tokenizer; }
 
-double Samples::bigram_entropy() const {
+double Samples::bigram_entropy(const OnProgress& on_progress) const {
+  std::uint64_t done = 0;
+  std::uint64_t all = 0;
+  for (const FileRange& range : state_->ranges) all += range.count;
   detail::Bigrams bigrams(largest_token() + 1);
   std::vector<std::int32_t> tokens(state_->sequence + 1);
   for (const FileRange& range : state_->ranges) {
     for (std::uint64_t sample = range.first; sample < range.first + range.count; ++sample) {
       range.source->read(sample * state_->sequence, tokens);
       bigrams.add(tokens);
+      if (++done % kSamplesBetweenCalls == 0 && on_progress) on_progress(done, all);
     }
   }
   return bigrams.entropy();

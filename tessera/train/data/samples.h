@@ -21,6 +21,7 @@
 #include "tessera/base/export.h"
 #include "tessera/train/config.h"
 #include "tessera/train/data/tokenizer.h"
+#include "tessera/train/on_progress.h"
 
 namespace tessera::train {
 
@@ -35,8 +36,9 @@ class TESSERA_API Samples {
  public:
   /// Opens the files; text is tokenized here, files of tokens are mapped. IoError: missing, unreadable, empty and too
   /// short ones, with what they lack. MismatchError: tokens of different tokenizers. InvalidArgument: a weight or share
-  /// that is none.
-  static Samples open(const DataConfig& config, Part part, std::int64_t sequence, std::uint64_t seed);
+  /// that is none. Calls `on_progress` with bytes of files.
+  static Samples open(const DataConfig& config, Part part, std::int64_t sequence, std::uint64_t seed,
+                      const OnProgress& on_progress = {});
 
   /// Writes sample `number`, sequence + 1 tokens. Any number: epochs follow each other without end.
   void read(std::uint64_t number, std::span<std::int32_t> tokens) const;
@@ -49,7 +51,8 @@ class TESSERA_API Samples {
   /// That of data.tokenizer, which made all tokens if it is not bytes; of files of tokens with bytes, none is known.
   [[nodiscard]] const Tokenizer& tokenizer() const;
   /// Entropy of a token given the one before it, over all samples of this part, in nats: what a table of pairs reaches.
-  [[nodiscard]] double bigram_entropy() const;
+  /// Calls `on_progress` with samples.
+  [[nodiscard]] double bigram_entropy(const OnProgress& on_progress = {}) const;
 
  private:
   struct State;

@@ -267,6 +267,16 @@ TEST(Samples, SaysWhatIsWrongWithTheConfiguration) {
   EXPECT_EQ(open(config_of({odd})).per_epoch(), 10U) << "a name may hold =";
 }
 
+TEST(Samples, OpeningTellsHowManyBytesOfFilesAreBehind) {
+  const DataDirectory directory;
+  const DataConfig config =
+      config_of({directory.write("a", numbered('a', 10)), directory.write("b", numbered('b', 20))});
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> told;
+  const auto tell = [&](std::uint64_t done, std::uint64_t all) { told.emplace_back(done, all); };
+  (void)Samples::open(config, Part::kTraining, kSequence, 1, tell);
+  EXPECT_EQ(told, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{40, 120}, {120, 120}}));
+}
+
 TEST(Samples, BigramEntropyIsThatOfTheCounts) {
   const DataDirectory directory;
   // After a: b three times, c once; after b and c: a, and at the end NUL.

@@ -11,6 +11,7 @@
 namespace tessera::train {
 namespace {
 
+constexpr std::size_t kBetweenCalls = std::size_t{256} << 10;  // bytes of text, tens of milliseconds of encoding
 constexpr std::size_t kMostFileBytes = std::size_t{64} << 20;
 
 std::string digest_of(const detail::Bpe& bpe) {
@@ -58,9 +59,10 @@ Tokenizer Tokenizer::read(const std::filesystem::path& path) {
   return Tokenizer(std::move(state));
 }
 
-Tokenizer Tokenizer::learn(std::span<const std::string_view> texts, std::int64_t vocabulary) {
+Tokenizer Tokenizer::learn(std::span<const std::string_view> texts, std::int64_t vocabulary,
+                           const OnProgress& on_progress) {
   auto state = std::make_shared<State>();
-  state->bpe = detail::learn_bpe(texts, vocabulary);
+  state->bpe = detail::learn_bpe(texts, vocabulary, on_progress);
   state->digest = digest_of(state->bpe);
   return Tokenizer(std::move(state));
 }
@@ -71,7 +73,7 @@ void Tokenizer::write(const std::filesystem::path& path) const {
   write_file(path.string(), detail::write_bpe(state_->bpe));
 }
 
-std::vector<std::uint32_t> Tokenizer::encode(std::string_view text) const {
+std::vector<std::uint32_t> Tokenizer::encode(std::string_view text, const OnProgress& on_progress) const {
   std::vector<std::uint32_t> tokens;
   if (state_->is_bytes) {
     tokens.reserve(text.size());
@@ -83,6 +85,7 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view text) const {
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = detail::word_end(text, start, state_->bpe.rule);
     encoder.encode(text.substr(start, end - start), tokens);
+    if (on_progress && end / kBetweenCalls != start / kBetweenCalls) on_progress(end, text.size());
     start = end;
   }
   return tokens;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tessera/base/export.h"
+#include "tessera/train/on_progress.h"
 
 namespace tessera::train {
 
@@ -26,13 +27,16 @@ class TESSERA_API Tokenizer {
   /// a text are left out. The end of text is the added token `<|endoftext|>`, `<|end_of_text|>`, `</s>` or `<eos>`.
   static Tokenizer read(const std::filesystem::path& path);
   /// Learns merges until there are `vocabulary` tokens, the 256 bytes and <|endoftext|> included. Depends on the texts
-  /// alone, not on their order. InvalidArgument: the texts have not enough pairs for so many.
-  static Tokenizer learn(std::span<const std::string_view> texts, std::int64_t vocabulary);
+  /// alone, not on their order. Calls `on_progress` after each merge, with tokens. InvalidArgument: the texts have not
+  /// enough pairs for so many.
+  static Tokenizer learn(std::span<const std::string_view> texts, std::int64_t vocabulary,
+                         const OnProgress& on_progress = {});
   /// As a tokenizer.json that read() reads back to the same tokenizer, and others read too. Not of bytes().
   void write(const std::filesystem::path& path) const;
 
-  /// Tokens of a text. Special tokens in it are taken as text.
-  [[nodiscard]] std::vector<std::uint32_t> encode(std::string_view text) const;
+  /// Tokens of a text. Special tokens in it are taken as text. Calls `on_progress` about every 256 KiB of text, with
+  /// bytes of the text.
+  [[nodiscard]] std::vector<std::uint32_t> encode(std::string_view text, const OnProgress& on_progress = {}) const;
   /// The bytes of tokens; a number that is no token is an error.
   [[nodiscard]] std::string decode(std::span<const std::uint32_t> tokens) const;
   /// How many tokens there are; their numbers are 0 to vocabulary() - 1.

@@ -265,6 +265,23 @@ TEST(Learn, MakesATokenizerThatIsReadBackAndLosesNothing) {
   }
 }
 
+TEST(Learn, AndEncodingTellHowFarTheyCame) {
+  std::string text;
+  while (text.size() < (std::size_t{1} << 20)) text += "one word after another ";
+  std::vector<std::uint64_t> done;
+  const auto tell = [&](std::uint64_t so_far, std::uint64_t all) {
+    done.push_back(so_far);
+    EXPECT_LE(so_far, all);
+  };
+  const std::string_view texts[] = {text};
+  const Tokenizer tokenizer = Tokenizer::learn(texts, 260, tell);
+  EXPECT_EQ(done, (std::vector<std::uint64_t>{258, 259, 260}));
+  done.clear();
+  EXPECT_EQ(tokenizer.encode(text, tell), tokenizer.encode(text));
+  EXPECT_EQ(done.size(), 4u) << "every 256 KiB";
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+}
+
 TEST(Learn, SaysWhatCannotBeLearned) {
   const std::string_view texts[] = {"ab ab"};
   expect_error<InvalidArgument>([&] { (void)Tokenizer::learn(texts, 256); }, {"256", "257"});

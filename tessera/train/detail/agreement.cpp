@@ -35,4 +35,10 @@ Asked Agreement::exchange(const Asked& own) {
   return agreed;
 }
 
+Asked Agreement::exchange_now(const Asked& own) {
+  const Asked before = exchange(own);
+  const Asked now = exchange({});
+  return {.stop = before.stop || now.stop, .profile = before.profile || now.profile};
+}
+
 }  // namespace tessera::train::detail

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 #include "tessera/base/rank.h"
 #include "tessera/train/detail/resume.h"
 #include "tessera/train/detail/run_directory.h"
@@ -35,14 +37,22 @@ Asked Checkpointing::asked() {
   return own;
 }
 
+void Checkpointing::after_batch() {
+  const Asked agreed = agreement_.exchange_now(asked());
+  is_profile_asked_ |= agreed.profile;
+  if (!agreed.stop) return;
+  is_interrupted_ = true;
+  throw AskedToEnd();
+}
+
 bool Checkpointing::after(std::int64_t step, const std::function<void()>& sync_lines) {
   const std::string written = profile_.after(step, step == summary_.config.train.steps);
   if (!written.empty()) progress_.say(written + "\n");
   const Asked agreed = agreement_.exchange(asked());
-  if (agreed.profile) profile_.ask(step + 1);
+  if (std::exchange(is_profile_asked_, false) || agreed.profile) profile_.ask(step + 1);
   const std::int64_t every = summary_.config.checkpoint.every;
   const bool is_last = step == summary_.config.train.steps;
-  is_interrupted_ = agreed.stop && !is_last;
+  is_interrupted_ |= agreed.stop && !is_last;
   const bool is_at_end = is_interrupted_ || (every > 0 && is_last);
   if (is_at_end || (every > 0 && step % every == 0)) {
     sync_lines();

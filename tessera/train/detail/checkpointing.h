@@ -28,6 +28,7 @@ class Checkpointing final : public BetweenSteps {
   /// Of a run whose state is in these; `data_digest` goes into its checkpoints.
   Checkpointing(const Trainer& trainer, Summary& summary, Progress& progress, std::string data_digest);
   void before(std::int64_t step) override;
+  void after_batch() override;
   bool after(std::int64_t step, const std::function<void()>& sync_lines) override;
   /// Waits for what is being written; of a run that was taken to its end.
   void finish();
@@ -52,6 +53,7 @@ class Checkpointing final : public BetweenSteps {
   RunSignals signals_;
   std::chrono::steady_clock::time_point looked_at_ = {};
   bool is_interrupted_ = false;
+  bool is_profile_asked_ = false;  // during the evaluation after this step
   bool is_end_saved_ = false;
 };
 

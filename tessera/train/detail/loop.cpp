@@ -4,7 +4,12 @@
 
 #include <cmath>
 #include <optional>
+#include <string>
 
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/train/detail/resume.h"
+#include "tessera/train/detail/run_signals.h"
 #include "tessera/train/detail/told_lines.h"
 #include "tessera/train/metrics.h"
 
@@ -22,6 +27,43 @@ void count(Summary& summary, const StepReport& report) {
 
 bool is_due(const Config& config, std::int64_t step) {
   return step == config.train.steps || (config.eval.every > 0 && step % config.eval.every == 0);
+}
+
+// Evaluates the model of summary.steps. Returns nothing if the run was asked to end meanwhile.
+std::optional<double> evaluated(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary) {
+  PhaseProgress shown(progress, "held-out evaluation", "batches");
+  try {
+    const double loss = steps.evaluate([&](std::uint64_t done, std::uint64_t all) {
+      shown.at(done, all);
+      if (options.between != nullptr) options.between->after_batch();
+    });
+    summary.evaluations.push_back({.step = summary.steps, .loss = loss});
+    return loss;
+  } catch (const AskedToEnd&) {
+    return std::nullopt;
+  }
+}
+
+// Returns true if the evaluation of the step that the run resumes from did not come to its end.
+bool lacks_evaluation(const Summary& summary) {
+  return summary.steps > 0 && is_due(summary.config, summary.steps) &&
+         (summary.evaluations.empty() || summary.evaluations.back().step < summary.steps);
+}
+
+// Returns false if the run was asked to end meanwhile.
+bool evaluate_again(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary) {
+  const std::optional<double> held_out = evaluated(steps, options, progress, summary);
+  if (!held_out) return false;
+  progress.evaluated(summary.steps, *held_out);
+  if (options.rank != 0) return true;
+  try {
+    set_held_out(options.directory, summary.steps, *held_out);
+  } catch (const IoError& error) {
+    log::error("loss.csv lacks the held-out loss of step ", summary.steps, ": ", error.message());
+    summary.missing.push_back("the held-out loss of step " + std::to_string(summary.steps) +
+                              " in loss.csv: " + error.message());
+  }
+  return true;
 }
 
 // What the run tells of each step: a line of metrics.jsonl, and on rank 0 a row of the loss curve. That some could not
@@ -78,6 +120,8 @@ std::int64_t total_of(const std::vector<OwnedBytes>& owners) {
 
 void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary, RankTally& tally) {
   const Config& config = summary.config;
+  const bool is_evaluated_first = options.has_held_out && lacks_evaluation(summary);
+  if (is_evaluated_first && !evaluate_again(steps, options, progress, summary)) return;
   StepLines lines(options, progress, summary);
   while (summary.steps < config.train.steps) {
     if (options.between != nullptr) options.between->before(summary.steps + 1);
@@ -88,10 +132,7 @@ void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Su
     tally.add(report);
     count(summary, report);
     std::optional<double> held_out;
-    if (options.has_held_out && is_due(config, report.step)) {
-      held_out = steps.evaluate();
-      summary.evaluations.push_back({.step = report.step, .loss = *held_out});
-    }
+    if (options.has_held_out && is_due(config, report.step)) held_out = evaluated(steps, options, progress, summary);
     lines.add_to_curve(report, held_out);
     if (held_out) progress.evaluated(report.step, *held_out);
     progress.step(report, total_of(memory));

@@ -19,8 +19,9 @@ class Steps {
  public:
   virtual ~Steps() = default;
   virtual StepReport step() = 0;
-  /// The held-out loss; asked for only where there is a held-out part.
-  virtual double evaluate() = 0;
+  /// Returns the held-out loss; called only if there is a held-out part. Calls `on_progress` as Trainer::evaluate()
+  /// does.
+  virtual double evaluate(const OnProgress& on_progress) = 0;
   [[nodiscard]] virtual std::vector<OwnedBytes> memory_now() const = 0;
 };
 
@@ -30,6 +31,9 @@ class BetweenSteps {
   virtual ~BetweenSteps() = default;
   /// Before this step.
   virtual void before(std::int64_t step) = 0;
+  /// After a batch of an evaluation that is not its last, on all ranks. Throws AskedToEnd on all ranks if one of them
+  /// was asked to end.
+  virtual void after_batch() = 0;
   /// After this step, which was told and evaluated. Calls `sync_lines` before it saves a checkpoint: a run that resumes
   /// from the checkpoint keeps the lines up to its step. False: the run ends here.
   virtual bool after(std::int64_t step, const std::function<void()>& sync_lines) = 0;
@@ -45,8 +49,9 @@ struct LoopOptions {
   const RunDirectoryLock* lock = nullptr;
 };
 
-/// Takes the steps that summary.config asks for and summary.steps does not count yet. The summary and the tally hold
-/// what was done also when a step throws. Lines that cannot be written do not end it: Summary::missing.
+/// Takes the steps that summary.config asks for and summary.steps does not count yet. An evaluation that was asked to
+/// end has no loss, and the run ends after its step; a run that resumes there evaluates first. The summary and the
+/// tally hold what was done also when a step throws. Lines that cannot be written do not end it: Summary::missing.
 void take_steps(Steps& steps, const LoopOptions& options, Progress& progress, Summary& summary, RankTally& tally);
 
 /// All owners together: the one called total, where there is one.

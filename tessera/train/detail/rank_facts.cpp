@@ -17,6 +17,7 @@
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/checkpoint/detail/hash.h"
 #include "tessera/train/detail/digest.h"
+#include "tessera/train/detail/run_signals.h"
 
 namespace tessera::train::detail {
 namespace {
@@ -251,7 +252,9 @@ void check_same_on_all_ranks(const StartCheck& own) {
   if (!is_same) texts = gathered_texts(all, text, headers);
   if (own.error) std::rethrow_exception(own.error);
   std::vector<std::vector<Fact>> by_rank;
+  const std::string asked_to_end = std::string("e") + AskedToEnd().what();
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank] == asked_to_end) throw AskedToEnd();
     TESSERA_CHECK(!texts[rank].starts_with('e'), "train: rank ", rank, " cannot start: ", texts[rank].substr(1));
     by_rank.push_back(facts_from(texts[rank]));
   }

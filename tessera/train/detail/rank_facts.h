@@ -44,7 +44,8 @@ std::vector<Fact> data_facts(const std::string& option, const std::vector<std::s
 std::string differing_facts(std::span<const std::vector<Fact>> by_rank);
 
 /// Compares the facts of all ranks of the world. Collective; blocks. Throws the error of this rank if it has one;
-/// otherwise InvalidArgument on every rank if another rank has an error or the facts differ.
+/// otherwise, on every rank, AskedToEnd if that is the error of another rank, or InvalidArgument if another rank has an
+/// error or the facts differ.
 void check_same_on_all_ranks(const StartCheck& own);
 
 }  // namespace tessera::train::detail

@@ -1,5 +1,7 @@
 #include "tessera/train/detail/resume.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -272,6 +274,22 @@ void restore_summary(const Texts& texts, Summary& summary) {
 void cut_back(const std::filesystem::path& directory, std::int64_t step) {
   keep_lines(directory / "metrics.jsonl", step, step_of_metrics);
   keep_lines(directory / "loss.csv", step, step_of_losses);
+}
+
+void set_held_out(const std::filesystem::path& directory, std::int64_t step, double loss) {
+  const std::filesystem::path path = directory / "loss.csv";
+  if (!std::filesystem::exists(path)) return;
+  AtomicFile out(path.string(), FileKind::kRun);
+  each_line_of(path, [&](const FileLine& line) {
+    const bool is_row = !line.is_long && step_of_losses(std::string(line.text)) == step;
+    const std::size_t comma = line.text.rfind(',');
+    if (!is_row || comma == std::string_view::npos) {
+      out.stream() << line.text << '\n';
+    } else {
+      out.stream() << line.text.substr(0, comma + 1) << fmt::format("{}", loss) << '\n';
+    }
+  });
+  out.commit();
 }
 
 void add_told_steps(const std::filesystem::path& directory, int rank, RankTally& tally) {

@@ -45,6 +45,9 @@ std::string differing_requests(const Config& before, const Config& now);
 /// Leaves of metrics.jsonl and loss.csv of a run directory the lines up to this step, whole ones. Files that are not
 /// there stay so.
 void cut_back(const std::filesystem::path& directory, std::int64_t step);
+/// Writes the held-out loss into the row of this step in loss.csv. Throws IoError if the file cannot be written. A file
+/// without the row stays as it is.
+void set_held_out(const std::filesystem::path& directory, std::int64_t step, double loss);
 /// Adds the steps that metrics.jsonl has of this rank to the tally.
 void add_told_steps(const std::filesystem::path& directory, int rank, RankTally& tally);
 

@@ -25,6 +25,7 @@
 #include "tessera/train/checkpoint/detail/good_checkpoint.h"
 #include "tessera/train/detail/checkpointing.h"
 #include "tessera/train/detail/resume.h"
+#include "tessera/train/detail/run_signals.h"
 
 namespace tessera::train::detail {
 namespace {
@@ -141,14 +142,15 @@ void check_same_run(const std::filesystem::path& directory, const Config& config
 }
 
 // The checkpoint that checkpoint.resume names: one, which must be good, or the last good one of a directory or a run.
-CheckpointInfo named_checkpoint(const std::filesystem::path& given, const Say& say) {
+CheckpointInfo named_checkpoint(const std::filesystem::path& given, const Say& say, const OnProgress& on_progress) {
   const std::filesystem::path path = std::filesystem::absolute(given).lexically_normal();
-  if (std::filesystem::exists(path / "index.json")) return good_checkpoint(path);
+  if (std::filesystem::exists(path / "index.json")) return good_checkpoint(path, on_progress);
   for (const std::filesystem::path& directory : {path, path / "checkpoints"}) {
-    if (std::optional<CheckpointInfo> found = last_good(directory, say)) return *found;
+    if (std::optional<CheckpointInfo> found = last_good(directory, say, on_progress)) return *found;
   }
   const std::filesystem::path own = path.has_filename() ? path : path.parent_path();
-  if (own.filename().string().starts_with("step-")) return good_checkpoint(own);  // says what is wrong with it
+  if (own.filename().string().starts_with("step-"))
+    return good_checkpoint(own, on_progress);  // says what is wrong with it
   TESSERA_THROW(IoError, "checkpoint.resume is '", given.string(),
                 "', where there is no good checkpoint; name a checkpoint, a directory of some, or a run directory");
 }
@@ -163,11 +165,12 @@ void check_resume(const std::filesystem::path& directory, const Config& config) 
 }
 
 // What a run that is not finished goes on from, if anything.
-std::optional<CheckpointInfo> begin(const std::filesystem::path& directory, const Config& config, const Say& say) {
+std::optional<CheckpointInfo> begin(const std::filesystem::path& directory, const Config& config, const Say& say,
+                                    const OnProgress& on_progress) {
   const std::string& resume = config.checkpoint.resume;
   if (resume == "never") return std::nullopt;
-  std::optional<CheckpointInfo> last = last_good(checkpoint_directory(config.checkpoint, directory), say);
-  if (!last && resume != "auto") last = named_checkpoint(resume, say);
+  std::optional<CheckpointInfo> last = last_good(checkpoint_directory(config.checkpoint, directory), say, on_progress);
+  if (!last && resume != "auto") last = named_checkpoint(resume, say, on_progress);
   if (has_run(directory) && !last) check_same_run(directory, config);
   return last;
 }
@@ -181,14 +184,14 @@ void check_no_link(const std::filesystem::path& checkpoints, const CheckpointCon
                    "--checkpoint.directory, or remove it");
 }
 
-RunStart open(const Config& config, const Say& say) {
+RunStart open(const Config& config, const Say& say, const OnProgress& on_progress) {
   const std::filesystem::path directory = make(config);
   check_no_link(directory / "checkpoints", config.checkpoint);
   RunStart start{.directory = directory, .lock = lock(directory, /*is_rank=*/true)};
   check_resume(directory, config);
   start.is_finished = has_run(directory) && is_finished(directory, config);
   if (start.is_finished) return start;
-  const std::optional<CheckpointInfo> last = begin(directory, config, say);
+  const std::optional<CheckpointInfo> last = begin(directory, config, say, on_progress);
   if (!last) return start;
   // Whether the data are the same is known later, when they have been opened.
   check_same_options(checkpoint_texts(*last), config, last->path.string());
@@ -297,6 +300,9 @@ std::string RunRanks::told_by_first(const std::string& name, const std::function
     try {
       answer = work();
       comm::store()->set(key(name), "=" + answer);
+    } catch (const AskedToEnd&) {
+      refusal = std::current_exception();
+      comm::store()->set(key(name), "~");
     } catch (const Error& error) {
       refusal = std::current_exception();
       comm::store()->set(key(name), "!" + error.message());
@@ -309,14 +315,15 @@ std::string RunRanks::told_by_first(const std::string& name, const std::function
   if (refusal) std::rethrow_exception(refusal);
   if (rank_ == 0) return answer;
   answer = comm::store()->get(key(name), kPatience);
+  if (answer == "~") throw AskedToEnd();
   TESSERA_CHECK_AS(IoError, answer.starts_with('='), answer.substr(1));
   return answer.substr(1);
 }
 
-RunStart RunRanks::open_directory(const Config& config, const Say& say) const {
+RunStart RunRanks::open_directory(const Config& config, const Say& say, const OnProgress& on_progress) const {
   RunStart start;
   const std::string text = told_by_first("directory", [&] {
-    start = open(config, say);
+    start = open(config, say, on_progress);
     return to_text(start);
   });
   if (rank_ == 0) return start;

@@ -11,6 +11,7 @@
 
 #include "tessera/base/run_directory.h"
 #include "tessera/train/config.h"
+#include "tessera/train/on_progress.h"
 #include "tessera/train/summary.h"
 
 namespace tessera::train::detail {
@@ -45,8 +46,9 @@ class RunRanks {
   /// Rank 0 makes the directory and keeps other runs out; all get its full path. A directory that holds a run already:
   /// where it has a good checkpoint the run goes on from the last; where it has none and the options are the same, it
   /// begins anew; where that run is finished, and is the same, there is nothing to do; otherwise it is refused. Nothing
-  /// in it is changed yet. An error of rank 0 is thrown on all. `say` gets lines about it, on rank 0.
-  [[nodiscard]] RunStart open_directory(const Config& config, const Say& say) const;
+  /// in it is changed yet. An error of rank 0 is thrown on all, AskedToEnd from `on_progress` among them. `say` gets
+  /// lines about it and `on_progress` bytes of checkpoints that were verified, on rank 0.
+  [[nodiscard]] RunStart open_directory(const Config& config, const Say& say, const OnProgress& on_progress = {}) const;
   /// When nothing is left that could refuse the start: rank 0 writes config.toml, and cuts off what files of the run
   /// that was there tell of later steps. An error of rank 0 is thrown on all.
   void take_directory(const RunStart& start, const Config& config, const Say& say) const;

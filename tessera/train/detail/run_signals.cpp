@@ -81,6 +81,10 @@ RunSignals::~RunSignals() {
 
 bool RunSignals::is_stop_asked() { return stop_asked.load(std::memory_order_relaxed); }
 
+void RunSignals::check_not_asked_to_end() {
+  if (is_stop_asked()) throw AskedToEnd();
+}
+
 bool RunSignals::take_profile_asked() { return profile_asked.exchange(false, std::memory_order_relaxed); }
 
 }  // namespace tessera::train::detail

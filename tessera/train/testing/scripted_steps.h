@@ -29,8 +29,9 @@ class ScriptedSteps final : public detail::Steps {
     if (at) at(report);
     return report;
   }
-  double evaluate() override {
+  double evaluate(const OnProgress& on_progress) override {
     ++evaluations;
+    for (std::uint64_t batch = 1; batch < batches; ++batch) on_progress(batch, batches);
     return static_cast<double>(taken) + 0.125;
   }
   [[nodiscard]] std::vector<OwnedBytes> memory_now() const override { return {{"parameters", 64}, {"gradients", 32}}; }
@@ -38,6 +39,7 @@ class ScriptedSteps final : public detail::Steps {
   std::function<void(StepReport&)> at;
   std::int64_t taken = 0;
   int evaluations = 0;
+  std::uint64_t batches = 1;  ///< of an evaluation
 };
 
 /// A directory that goes away with the test.

@@ -14,8 +14,8 @@ std::string first_fault(const CheckpointVerdict& verdict) {
          (more > 0 ? tessera::detail::concat(" (and ", more, " more)") : "");
 }
 
-CheckpointInfo good_checkpoint(const std::filesystem::path& path) {
-  CheckpointVerdict verdict = verify_checkpoint(path);
+CheckpointInfo good_checkpoint(const std::filesystem::path& path, const OnProgress& on_progress) {
+  CheckpointVerdict verdict = verify_checkpoint(path, CheckDepth::kEverything, on_progress);
   if (verdict.faults.empty()) return std::move(verdict.info);
   TESSERA_THROW(IoError, "checkpoint ", path.string(), " is damaged: ", first_fault(verdict),
                 "; take another: `tessera checkpoint ls --verify` shows which of a run are good, `tessera checkpoint "

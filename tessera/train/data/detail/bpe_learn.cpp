@@ -43,7 +43,7 @@ class Learner {
     for (const auto& [pair, use] : pairs_) queue_.push({use.count, pair});
   }
 
-  Bpe learn(std::size_t vocabulary) {
+  Bpe learn(std::size_t vocabulary, const OnProgress& on_progress) {
     while (bpe_.tokens.size() < vocabulary) {
       TESSERA_CHECK(!queue_.empty(), "a vocabulary of ", vocabulary, " tokens cannot be learned: the texts give only ",
                     bpe_.tokens.size(), "; ask for fewer, or give more text");
@@ -52,6 +52,7 @@ class Learner {
       const std::uint64_t now = pairs_.at(best.pair).count;
       if (now == best.count) {
         merge(best.pair);
+        if (on_progress) on_progress(bpe_.tokens.size(), vocabulary);
       } else if (now != 0) {
         queue_.push({now, best.pair});
       }
@@ -149,11 +150,11 @@ class Learner {
 
 }  // namespace
 
-Bpe learn_bpe(std::span<const std::string_view> texts, std::int64_t vocabulary) {
+Bpe learn_bpe(std::span<const std::string_view> texts, std::int64_t vocabulary, const OnProgress& on_progress) {
   TESSERA_CHECK(vocabulary >= kLeastVocabulary && vocabulary <= kMostVocabulary, "a vocabulary of ", vocabulary,
                 " tokens cannot be learned; it must be ", kLeastVocabulary, " (the bytes and <|endoftext|>) to ",
                 kMostVocabulary);
-  return Learner(texts).learn(static_cast<std::size_t>(vocabulary));
+  return Learner(texts).learn(static_cast<std::size_t>(vocabulary), on_progress);
 }
 
 }  // namespace tessera::train::detail

@@ -41,13 +41,16 @@ Source::Format Source::format_of(std::string_view name) {
 }
 
 Source::Source(const std::string& path, std::string_view format, const Tokenizer& tokenizer,
-               std::vector<MadeBy>& made_by)
+               std::vector<MadeBy>& made_by, ReadMeter& meter)
     : path_(path) {
   const Format as = format_of(format);
   const bool is_alone = !std::filesystem::is_directory(path);
   std::vector<std::string> left_out;
   for (const std::filesystem::path& file : files_under(path)) {
-    if (!add_file(file.string(), as, tokenizer, is_alone, made_by)) left_out.push_back(file.string());
+    if (!add_file(file.string(), as, tokenizer, is_alone, made_by, meter)) left_out.push_back(file.string());
+    std::error_code none;
+    const std::uintmax_t nbytes = std::filesystem::file_size(file, none);
+    meter.add(none ? 0 : nbytes);
   }
   TESSERA_CHECK_AS(IoError, tokens_ != 0, "'", path,
                    is_alone ? "': the file is empty" : "': no file in the directory holds any text");
@@ -58,7 +61,7 @@ Source::Source(const std::string& path, std::string_view format, const Tokenizer
 }
 
 bool Source::add_file(const std::string& path, Format format, const Tokenizer& tokenizer, bool is_alone,
-                      std::vector<MadeBy>& made_by) {
+                      std::vector<MadeBy>& made_by, const ReadMeter& meter) {
   if (format == Format::kAuto) format = TokenFile::has_header(path) ? Format::kTokens : Format::kText;
   switch (format) {
     case Format::kTokens: add_tokens(TokenFile::open(path), path, made_by); return true;
@@ -71,7 +74,7 @@ bool Source::add_file(const std::string& path, Format format, const Tokenizer& t
                    "' holds NUL bytes: it is not text. For tokens without a header set data.format to u16 or u32");
   if (!text) return false;
   if (vocabulary_ == 0) made_by.push_back({tokenizer.digest(), "the text of '" + path_ + "'"});
-  add_document(*text, tokenizer);
+  add_document(*text, tokenizer, meter);
   return true;
 }
 
@@ -82,7 +85,7 @@ void Source::add_tokens(TokenFile file, const std::string& path, std::vector<Mad
   tokens_ += count;
 }
 
-void Source::add_document(std::string_view text, const Tokenizer& tokenizer) {
+void Source::add_document(std::string_view text, const Tokenizer& tokenizer, const ReadMeter& meter) {
   vocabulary_ = tokenizer.vocabulary();
   if (text.empty()) return;
   const bool is_narrow = width_for(vocabulary_) == TokenWidth::kU16;
@@ -90,7 +93,8 @@ void Source::add_document(std::string_view text, const Tokenizer& tokenizer) {
     pieces_.push_back({tokens_, Narrow()});
     if (!is_narrow) pieces_.back().tokens = Wide();
   }
-  std::vector<std::uint32_t> tokens = tokenizer.encode(text);
+  std::vector<std::uint32_t> tokens =
+      tokenizer.encode(text, [&](std::uint64_t done, std::uint64_t) { meter.at(done); });
   tokens.push_back(tokenizer.end_of_text());
   tokens_ += tokens.size();
   if (is_narrow) {

@@ -11,6 +11,7 @@
 
 #include "tessera/train/data/token_file.h"
 #include "tessera/train/data/tokenizer.h"
+#include "tessera/train/on_progress.h"
 
 namespace tessera::train::detail {
 
@@ -28,12 +29,29 @@ struct MadeBy {
   std::string what;  ///< for errors
 };
 
+/// Bytes of files that were opened, for a function that shows how far the opening came.
+struct ReadMeter {
+  OnProgress on_progress = {};  ///< empty: nothing is shown
+  std::uint64_t done = 0;       ///< of the files before
+  std::uint64_t all = 0;        ///< of all files
+  /// Reports `nbytes` of the file that is being read.
+  void at(std::uint64_t nbytes) const {
+    if (on_progress) on_progress(done + nbytes, all);
+  }
+  /// Reports a file of this size that was read.
+  void add(std::uint64_t nbytes) {
+    done += nbytes;
+    at(0);
+  }
+};
+
 /// Tokens in a row, from one or more files. Thread-safe.
 class Source {
  public:
-  /// Opens what is at `path`, in a format of DataConfig. Adds to `made_by` who made its tokens. IoError names a file
-  /// that is missing, empty or not of the format.
-  Source(const std::string& path, std::string_view format, const Tokenizer& tokenizer, std::vector<MadeBy>& made_by);
+  /// Opens what is at `path`, in a format of DataConfig. Adds to `made_by` who made its tokens, and its files to
+  /// `meter`. IoError names a file that is missing, empty or not of the format.
+  Source(const std::string& path, std::string_view format, const Tokenizer& tokenizer, std::vector<MadeBy>& made_by,
+         ReadMeter& meter);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
@@ -54,9 +72,9 @@ class Source {
 
   /// Whether the file was added, not left out.
   bool add_file(const std::string& path, Format format, const Tokenizer& tokenizer, bool is_alone,
-                std::vector<MadeBy>& made_by);
+                std::vector<MadeBy>& made_by, const ReadMeter& meter);
   void add_tokens(TokenFile file, const std::string& path, std::vector<MadeBy>& made_by);
-  void add_document(std::string_view text, const Tokenizer& tokenizer);
+  void add_document(std::string_view text, const Tokenizer& tokenizer, const ReadMeter& meter);
   void read_piece(const Piece& piece, std::uint64_t first, std::span<std::int32_t> tokens) const;
 
   std::string path_;

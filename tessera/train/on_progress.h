@@ -1,0 +1,16 @@
+// How far a long phase of a run has come: tokenizing, evaluating, sampling, verifying a checkpoint. The phase calls a
+// function now and then, which may show it (PhaseProgress in progress.h), and may throw to end the phase.
+//
+//   (void)verify_checkpoint(path, CheckDepth::kEverything, [](std::uint64_t done, std::uint64_t all) { ... });
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace tessera::train {
+
+/// Receives the work done so far and all work, in units of the phase. An exception that it throws ends the phase and
+/// reaches the caller of the phase, unless it is a tessera::Error.
+using OnProgress = std::function<void(std::uint64_t done, std::uint64_t all)>;
+
+}  // namespace tessera::train
