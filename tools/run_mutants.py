@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 POINT = re.compile(r'\bTESSERA_MUTANT\(\s*"([^"]+)"\s*\)')
@@ -34,7 +35,16 @@ def find_names(folders, prefixes):
 
 def run(program, name, timeout):
     """Exit status (None: ran out of time), output and seconds of one run with the bug of this name (None: none)."""
+    # A suite that dies or is killed leaves the records of its ranks: they go with this folder.
+    shared_memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(prefix="tessera_mutant_", dir=shared_memory, ignore_cleanup_errors=True) as records:
+        return run_recording_to(records, program, name, timeout)
+
+
+def run_recording_to(records, program, name, timeout):
+    """The same, with record files in this folder."""
     environment = {key: value for key, value in os.environ.items() if key != "TESSERA_MUTANT"}
+    environment["TESSERA_RECORD_DIR"] = records
     flags = []
     if name is not None:
         environment["TESSERA_MUTANT"] = name

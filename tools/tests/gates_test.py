@@ -293,6 +293,15 @@ class Mutants(Gate):
         self.assertEqual(status, 0, output)
         self.assertIn("caught by timeout", output)
 
+    def test_records_go_with_the_run(self):
+        said = self.root / "said"
+        status, output = self.run_mutants(f'echo "[  PASSED  ] 3 tests."\necho "$TESSERA_RECORD_DIR" >>{said}\n'
+                                          '>"$TESSERA_RECORD_DIR/left" && [ -z "$TESSERA_MUTANT" ]\n')
+        self.assertEqual(status, 0, output)
+        folders = said.read_text().split()
+        self.assertEqual(len(set(folders)), 3)
+        self.assertFalse([folder for folder in folders if os.path.exists(folder)])
+
     def test_broken_clean_run_fails(self):
         status, output = self.run_mutants("exit 1\n")
         self.assertEqual(status, 1)
