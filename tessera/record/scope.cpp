@@ -40,7 +40,8 @@ struct ThreadMarks {
   StringId id_of(probe::Recorder& of, std::string_view name) {
     const std::uint64_t spread = reinterpret_cast<std::uintptr_t>(name.data()) * 0x9e3779b97f4a7c15U;
     Known& at = known[spread >> 60];
-    const bool is_known = at.nbytes == name.size() && std::memcmp(at.text, name.data(), name.size()) == 0;
+    const bool is_known = at.nbytes == name.size() && name.size() <= sizeof at.text &&
+                          std::memcmp(at.text, name.data(), name.size()) == 0;
     return is_known ? at.id : intern(of, name, at);
   }
   static StringId intern(probe::Recorder& of, std::string_view name, Known& at) {

@@ -64,6 +64,27 @@ TEST(Marks, StandInTheRecordWhileTheyAreOpen) {
   EXPECT_TRUE(open_marks(own_record()).empty());
 }
 
+// Of names that a thread used lately some are remembered, in places of 32 bytes of which 27 are for the name. A place
+// that is free has the length 255: a name of that length must not be compared with what lies behind the place.
+TEST(Marks, ANameOf255BytesIsNotTakenForAFreePlace) {
+  const RankScope rank(lone_rank());
+  std::string free_places(27, '\0');
+  while (free_places.size() < 255) free_places += std::string(4, '\0') + '\xff' + std::string(27, '\0');
+  free_places.resize(255);
+  std::string room(4096, '\0');
+  const std::shared_ptr<RankContext> context = current_rank();
+  std::thread([&] {  // whose places are all free
+    const RankScope same(context);
+    // Which place is looked at depends on the address.
+    for (std::size_t at = 0; at < 12; ++at) {
+      std::ranges::copy(free_places, room.begin() + static_cast<std::ptrdiff_t>(at * 16));
+      const Scope mark(std::string_view(room).substr(at * 16, free_places.size()));
+      EXPECT_EQ(open_marks(own_record()).at(0).find("(table full)"), std::string::npos) << "it has no name";
+    }
+  })
+      .join();
+}
+
 TEST(Marks, BeginAndEndAreRecordsInTheLaunchRing) {
   const RankScope rank(lone_rank());
   {

@@ -139,16 +139,20 @@ void run_together(const Call& call, const Call& local, const Entry& entry,
   wrap_results(call, entry, results);
 }
 
-// Sends what changes its rank.
+// Sends what changes its rank. Work on the way may make calls of its own, which may take the slot: what is needed is
+// held, and only a slot that is still of this call is written to.
 void run_rearrangement(const Call& call, Slot& slot) {
-  const Entry& entry = *slot.entry;
-  if (slot.rearrangement == nullptr) {
-    slot.rearrangement = compile_rearranged(call, *entry.rearranged, entry.infos[0].shape);
+  const EntryRef held = slot.entry;
+  const Entry& entry = *held;
+  std::shared_ptr<const CompiledRearrangement> rearrangement = slot.rearrangement;
+  if (rearrangement == nullptr) {
+    rearrangement = compile_rearranged(call, *entry.rearranged, entry.infos[0].shape);
+    if (slot.entry == held) slot.rearrangement = rearrangement;
   }
   std::vector<Tensor> parts;
   for (const Tensor& input : call.inputs) parts.push_back(input.local());
   const AutomaticMoves moves(call.op.name());
-  Tensor result = run_rearranged(*entry.rearranged, *slot.rearrangement, parts);
+  Tensor result = run_rearranged(*entry.rearranged, *rearrangement, parts);
   if (call.outputs[0]) ops::copy_(call.outputs[0].local(), result);
   wrap_results(call, entry, std::span(&result, 1));
 }
