@@ -120,7 +120,9 @@ std::optional<bool> Result::met() const {
 Context::Context(Options options, Listener listener) : options_(std::move(options)), listener_(std::move(listener)) {}
 
 bool Context::wants(const std::string& name) const {
-  return !options_.list_only && fnmatch(("*" + options_.filter + "*").c_str(), name.c_str(), 0) == 0;
+  if (options_.list_only) return false;
+  if (options_.filter.starts_with('=')) return options_.filter.compare(1, std::string::npos, name) == 0;
+  return fnmatch(("*" + options_.filter + "*").c_str(), name.c_str(), 0) == 0;
 }
 
 std::optional<Result> Context::measure(const Measurement& what) {

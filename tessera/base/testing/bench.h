@@ -114,7 +114,7 @@ struct Result {
 
 /// How a run was asked for.
 struct Options {
-  std::string filter = {};    ///< part of a row's name, with * and ? as in a shell; empty: all
+  std::string filter = {};    ///< part of a row's name, * and ? as in a shell; "=NAME": that row; empty: all
   double seconds = 30;        ///< time for one row, warm-up not counted
   std::size_t samples = 200;  ///< samples of each side that are enough
   bool list_only = false;     ///< name the rows, measure nothing

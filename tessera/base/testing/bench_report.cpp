@@ -189,8 +189,11 @@ int run(const std::string& suite, const std::string& json, int argc, char** argv
   Options options;
   std::string path;
   CLI::App app("Measures the suite '" + suite + "', prints a table and writes " + json + ".");
-  app.add_option("--filter", options.filter, "measure only rows whose name contains this (* and ? as in a shell)");
+  app.add_option("--filter", options.filter,
+                 "measure only rows whose name contains this (* and ? as in a shell), or =NAME: that row");
   app.add_option("--seconds", options.seconds, "time for one row; 200 samples, or what fits in it, at least 5");
+  app.add_option("--samples", options.samples, "most samples of one row (default 200), even if fewer than 5")
+      ->check(CLI::PositiveNumber);
   app.add_option("--json", path, "write the results here (with --filter, nothing is written unless this is given)");
   app.add_flag("--list", options.list_only, "name the rows, measure nothing");
   CLI11_PARSE(app, argc, argv);

@@ -138,6 +138,20 @@ TEST(Bench, FilterLeavesRowsOut) {
   EXPECT_FALSE(context.measure({.name = "repair", .ours = [] { ADD_FAILURE(); }}).has_value());
 }
 
+TEST(Bench, FilterWithEqualsSignNamesOneRow) {
+  Context context({.filter = "=pair", .seconds = 0}, [](const Result&) {});
+  EXPECT_TRUE(context.measure({.name = "pair", .ours = [] {}}).has_value());
+  EXPECT_FALSE(context.measure({.name = "pair_64KiB", .ours = [] { ADD_FAILURE(); }}).has_value());
+  EXPECT_FALSE(context.measure({.name = "=pair", .ours = [] { ADD_FAILURE(); }}).has_value());
+}
+
+TEST(Bench, TakesNoMoreSamplesThanAreEnough) {
+  Context context({.seconds = 10, .samples = 1}, [](const Result&) {});
+  const auto result = context.measure({.name = "one", .ours = []() -> double { return 7; }});
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->ours.samples, 1U);
+}
+
 TEST(Bench, RunTogetherRunsEveryBodyOnce) {
   std::atomic<int> sum = 0;
   EXPECT_GT(run_together(4, [&](int i) { sum += 1 << (8 * i); }), 0.0);
