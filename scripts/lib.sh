@@ -152,9 +152,14 @@ print_stages() {
   printf '%-34s %8d\n' "so far" "$SECONDS"
 }
 
-# measure_peers PROGRAM OPTION...: runs the peers that bench/peers has for a suite; not when options narrow the bench.
+# measure_peers PROGRAM OPTION...: runs the peers that bench/peers has for a suite; not when options narrow the bench. A
+# suite whose peers have several modes and bounds of their own has a folder there.
 measure_peers() {
   local suite=${1##*/bench_}
-  (($# == 1)) && compgen -G "bench/peers/*_$suite.py" >/dev/null || return 0
-  python3 bench/peers/compare.py "$suite" "$1"
+  (($# == 1)) || return 0
+  if [[ -d bench/peers/$suite ]]; then
+    python3 "bench/peers/$suite/compare.py" "$1"
+  elif compgen -G "bench/peers/*_$suite.py" >/dev/null; then
+    python3 bench/peers/compare.py "$suite" "$1"
+  fi
 }
