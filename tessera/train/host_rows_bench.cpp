@@ -31,10 +31,11 @@ struct Sizes {
   std::int64_t rows, width;           // of row-wise operators
   std::int64_t batch, heads, length;  // of rope, with heads of 64
   std::int64_t tensors, elements;     // of adamw
+  std::size_t calls;                  // of a sample; 0: as many as take 200 us
 };
-constexpr Sizes kLarge = {"", 4096, 4096, 8, 32, 1024, 300, 33336};
-constexpr Sizes kCached = {"_cached", 256, 512, 1, 4, 512, 1, 65536};
-constexpr Sizes kBrief = {"", 32, 64, 1, 2, 16, 3, 256};
+constexpr Sizes kLarge = {"", 4096, 4096, 8, 32, 1024, 300, 33336, 0};
+constexpr Sizes kCached = {"_cached", 256, 512, 1, 4, 512, 1, 65536, 64};
+constexpr Sizes kBrief = {"", 32, 64, 1, 2, 16, 3, 256, 0};
 
 Sizes sizes_of(const bench::Context& context, const Sizes& sizes) {
   if (!context.is_brief()) return sizes;
@@ -73,9 +74,11 @@ class Copies {
   std::vector<std::vector<std::byte>> to_;
 };
 
-// `moved`: floats that the operator must read and write, together.
+// `moved`: floats that the operator must read and write, together. On cached tensors a sample has many calls, since the
+// copy before it empties the caches.
 template <class F>
-void measure_row(bench::Context& context, const std::string& name, std::int64_t moved, const F& run) {
+void measure_row(bench::Context& context, const std::string& name, const Sizes& sizes, std::int64_t moved,
+                 const F& run) {
   Copies copies(4.0 * static_cast<double>(moved));
   context.measure(
       {.name = name, .unit = "us", .ours = run, .reference_name = "copy of as much", .reference = [&]() -> double {
@@ -94,8 +97,9 @@ void measure_rows(bench::Context& context, const std::string& op, const Sizes& l
   if (!wants_forward && !wants_backward) return;
   const Tensor x = ops::randn({sizes.rows, sizes.width});
   const Tensor grad = ops::randn({sizes.rows, sizes.width});
-  if (wants_forward) measure_row(context, name + "_fwd" + sizes.suffix, 2 * x.numel(), [&] { forward(x); });
-  if (wants_backward) measure_row(context, name + "_bwd" + sizes.suffix, 3 * x.numel(), [&] { backward(grad, x); });
+  if (wants_forward) measure_row(context, name + "_fwd" + sizes.suffix, sizes, 2 * x.numel(), [&] { forward(x); });
+  if (wants_backward)
+    measure_row(context, name + "_bwd" + sizes.suffix, sizes, 3 * x.numel(), [&] { backward(grad, x); });
 }
 
 void measure_activations(bench::Context& context, const Sizes& large) {
@@ -136,9 +140,9 @@ void measure_cross_entropy(bench::Context& context, const Sizes& large) {
   const Tensor logsumexp = ops::cross_entropy_with_logsumexp(logits, targets).logsumexp;
   const ops::CrossEntropyResult grad = {.loss = ops::ones({})};
   if (wants_forward)
-    measure_row(context, forward, logits.numel(), [&] { ops::cross_entropy_with_logsumexp(logits, targets); });
+    measure_row(context, forward, sizes, logits.numel(), [&] { ops::cross_entropy_with_logsumexp(logits, targets); });
   if (wants_backward)
-    measure_row(context, backward, 2 * logits.numel(),
+    measure_row(context, backward, sizes, 2 * logits.numel(),
                 [&] { ops::cross_entropy_backward(grad, logits, targets, logsumexp); });
 }
 
@@ -149,7 +153,7 @@ void measure_rope(bench::Context& context, const Sizes& large) {
     if (!wants_or_lists(context, name)) continue;
     const Tensor x = ops::randn({sizes.batch, sizes.heads, sizes.length, 64});
     const ops::RopeAttributes how = {.is_inverse = is_inverse};
-    measure_row(context, name, 2 * x.numel(), [&] { ops::rope(x, how); });
+    measure_row(context, name, sizes, 2 * x.numel(), [&] { ops::rope(x, how); });
   }
 }
 
@@ -169,7 +173,7 @@ void measure_adamw(bench::Context& context, const Sizes& large) {
   const std::vector<Tensor> second = list(false);
   const Tensor step = ops::zeros({}, {.dtype = DType::kI64});
   const ops::StepScalars scalars = {.learning_rate = ops::full({}, 1e-3)};
-  measure_row(context, name, 7 * sizes.tensors * sizes.elements,
+  measure_row(context, name, sizes, 7 * sizes.tensors * sizes.elements,
               [&] { ops::adamw_(params, grads, first, second, step, scalars); });
 }
 

@@ -223,8 +223,11 @@ def judged(report, rows):
     return report
 
 
-def text(value, digits=4):
-    return "-" if value is None else f"{value:.{digits}g}"
+def text(value):
+    """Four digits that matter, never an exponent."""
+    if value is None:
+        return "-"
+    return f"{value:.{next((digits for digits, least in enumerate((1000, 100, 10)) if abs(value) >= least), 3)}f}"
 
 
 def table_row(report):
@@ -236,8 +239,8 @@ def table_row(report):
         verdict = f" NOT JUDGED: others kept {report['other_cores']:.1f} cores busy"
     reasons = "".join(f"; {mode}: {reason}" for mode, reason in report["reasons"].items())
     return (f"{report['name']:30}{text(report['ours']):>10} {report['unit']:4}{text(report['eager']):>10}"
-            f"{text(report['compiled']):>10}{text(report['times_eager'], 3):>8}{text(report['times_compiled'], 3):>10}"
-            f"{text(report['of_reference'], 3):>8} {report['reference'] or '-':20}{', '.join(bounds)}{verdict}{reasons}")
+            f"{text(report['compiled']):>10}{text(report['times_eager']):>8}{text(report['times_compiled']):>10}"
+            f"{text(report['of_reference']):>8} {report['reference'] or '-':20}{', '.join(bounds)}{verdict}{reasons}")
 
 
 def parse(arguments):

@@ -94,6 +94,10 @@ class Compare(unittest.TestCase):
         self.assertIsNone(reports["step_tiny"]["met"])
         self.assertIn("NOT JUDGED", lines["step_tiny"])
 
+    def test_numbers_have_four_digits_and_no_exponent(self):
+        values = {None: "-", 0.0574: "0.057", 1.5: "1.500", 12.345: "12.35", 123.45: "123.5", 47990.4: "47990"}
+        self.assertEqual([compare.text(value) for value in values], list(values.values()))
+
     def test_a_python_without_torch_is_no_failure(self):
         done = subprocess.run([sys.executable, compare.__file__, str(self.folder / "program")], capture_output=True,
                               text=True, check=False, env={**os.environ, "TORCH_PYTHON": "/bin/false"})
