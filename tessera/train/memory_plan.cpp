@@ -270,11 +270,9 @@ class Step {
     weight(width, hidden);
     unsave(sizes_.hidden);
     drop(moved);
-    // swiglu: first one gradient, then the other, each from a product.
+    // swiglu: both gradients from one.
     add(2 * sizes_.hidden);
     drop(sizes_.hidden);
-    add(2 * sizes_.hidden);
-    drop(2 * sizes_.hidden);
     unsave(2 * sizes_.hidden);
     // The gate and up matrices, and the sum of what they give back.
     add(sizes_.inside);

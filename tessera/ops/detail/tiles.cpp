@@ -9,6 +9,7 @@ namespace tessera::ops::detail {
 namespace {
 
 constexpr std::size_t kMost = Loop::kMost;
+constexpr std::size_t kMostResults = 2;
 // Runs shorter than this are gathered into tiles: a call of the kernel costs more than copying them.
 constexpr std::int64_t kShortRun = 48;
 
@@ -71,6 +72,7 @@ struct TiledCall {
   };
   TileKernel kernel;
   Compute compute;
+  std::size_t results;  // the first operands
   Loop loop;
   Operand operands[kMost];
 
@@ -92,7 +94,7 @@ struct TiledCall {
   };
   // Where results of a gathered tile go.
   struct Segment {
-    std::int64_t offset;
+    std::int64_t offsets[kMostResults];
     std::int64_t n;
   };
 
@@ -100,7 +102,7 @@ struct TiledCall {
   void run_in() const {
     parallel_for(loop.numel(), kPiece, [this](std::int64_t begin, std::int64_t end) {
       Tiles<T> tiles;
-      for (std::size_t o = 1; o < loop.operands(); ++o) {
+      for (std::size_t o = results; o < loop.operands(); ++o) {
         if (operands[o].is_constant) load(tiles[o], operands[o].first(), operands[o].dtype, 0, kTile);
       }
       loop.run() < kShortRun ? run_gathered<T>(tiles, begin, end) : run_long<T>(tiles, begin, end);
@@ -120,11 +122,13 @@ struct TiledCall {
           const Operand& operand = operands[o];
           std::byte* from = operand.at(offsets[o] + i * loop.step(o));
           at[o] = operand.is_dense ? static_cast<void*>(from) : tiles[o];
-          if (o > 0 && !operand.is_dense && !operand.is_constant) load(tiles[o], from, operand.dtype, loop.step(o), m);
+          if (o < results || operand.is_dense || operand.is_constant) continue;
+          load(tiles[o], from, operand.dtype, loop.step(o), m);
         }
         kernel(at, m);
-        if (!operands[0].is_dense) {
-          store(tiles[0], operands[0].at(offsets[0] + i * loop.step(0)), operands[0].dtype, loop.step(0), m);
+        for (std::size_t o = 0; o < results; ++o) {
+          const Operand& to = operands[o];
+          if (!to.is_dense) store(tiles[o], to.at(offsets[o] + i * loop.step(o)), to.dtype, loop.step(o), m);
         }
       }
     });
@@ -139,20 +143,24 @@ struct TiledCall {
       void* at[kMost];
       for (std::size_t o = 0; o < loop.operands(); ++o) at[o] = tiles[o];
       kernel(at, filled);
-      const T* from = tiles[0];
-      for (std::size_t s = 0; s < count; from += segments[s].n, ++s) {
-        store(from, operands[0].at(segments[s].offset), operands[0].dtype, loop.step(0), segments[s].n);
+      for (std::size_t o = 0; o < results; ++o) {
+        const T* from = tiles[o];
+        for (std::size_t s = 0; s < count; from += segments[s].n, ++s) {
+          store(from, operands[o].at(segments[s].offsets[o]), operands[o].dtype, loop.step(o), segments[s].n);
+        }
       }
       count = 0;
       filled = 0;
     };
     loop.for_runs(begin, end, [&](const std::int64_t* offsets, std::int64_t n) {
       if (filled + n > kTile) flush();
-      for (std::size_t o = 1; o < loop.operands(); ++o) {
+      for (std::size_t o = results; o < loop.operands(); ++o) {
         if (operands[o].is_constant) continue;
         load(tiles[o] + filled, operands[o].at(offsets[o]), operands[o].dtype, loop.step(o), n);
       }
-      segments[count++] = {offsets[0], n};
+      Segment& segment = segments[count++];
+      segment.n = n;
+      std::copy_n(offsets, results, segment.offsets);
       filled += n;
     });
     if (filled > 0) flush();
@@ -169,28 +177,32 @@ void enqueue(const tensor::KernelCall& call, std::span<const TileInput> inputs, 
   for (const TileInput& input : inputs) {
     if (input.tensor != nullptr) declare(*input.tensor, device::AccessMode::kRead);
   }
-  declare(call.outputs[0], device::AccessMode::kWrite);
+  for (const Tensor& out : call.outputs) declare(out, device::AccessMode::kWrite);
   call.stream().run(std::move(body), {.label = call.op.name(), .accesses = std::span(accesses, count)});
 }
 
 // Not inlined: its closure is large, and a dense call would make room for it.
 [[gnu::noinline]] void launch_general(const tensor::KernelCall& call, Compute compute, TileKernel kernel,
                                       std::span<const TileInput> inputs) {
-  const Tensor& out = call.outputs[0];
-  const Tensor* tensors[kMost] = {&out};
-  for (std::size_t i = 0; i < inputs.size(); ++i) tensors[i + 1] = inputs[i].tensor;
-  TiledCall tiled{kernel, compute, Loop(std::span(tensors, inputs.size() + 1)), {}};
+  const std::size_t results = call.outputs.size();
+  const Tensor* tensors[kMost];
+  for (std::size_t o = 0; o < results; ++o) tensors[o] = &call.outputs[o];
+  for (std::size_t i = 0; i < inputs.size(); ++i) tensors[results + i] = inputs[i].tensor;
+  TiledCall tiled{kernel, compute, results, Loop(std::span(tensors, results + inputs.size())), {}};
   const DType dtype = dtype_of(compute);
-  tiled.operands[0] = {out.data(), out.dtype(), out.dtype() == dtype && tiled.loop.step(0) == 1, false, {}};
+  for (std::size_t o = 0; o < results; ++o) {
+    const Tensor& out = call.outputs[o];
+    tiled.operands[o] = {out.data(), out.dtype(), out.dtype() == dtype && tiled.loop.step(o) == 1, false, {}};
+  }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    TiledCall::Operand& operand = tiled.operands[i + 1];
-    const bool is_constant = tiled.loop.is_constant(i + 1);
+    TiledCall::Operand& operand = tiled.operands[results + i];
+    const bool is_constant = tiled.loop.is_constant(results + i);
     if (inputs[i].tensor == nullptr) {
       operand = {nullptr, dtype, false, true, {}};
       std::memcpy(operand.number, inputs[i].number, sizeof operand.number);
     } else {
       const Tensor& tensor = *inputs[i].tensor;
-      const bool is_dense = !is_constant && tensor.dtype() == dtype && tiled.loop.step(i + 1) == 1;
+      const bool is_dense = !is_constant && tensor.dtype() == dtype && tiled.loop.step(results + i) == 1;
       operand = {tensor.data(), tensor.dtype(), is_dense, is_constant, {}};
     }
   }
@@ -213,29 +225,37 @@ TileInput TileInput::of(const Scalar& number, Compute compute) {
 
 void launch_tiles(const tensor::KernelCall& call, Compute compute, TileKernel kernel,
                   std::span<const TileInput> inputs) {
-  const Tensor& out = call.outputs[0];
-  if (out.numel() == 0) return;
+  const Tensor& first = call.outputs[0];
+  if (first.numel() == 0) return;
   const DType dtype = dtype_of(compute);
   const std::size_t item = itemsize(dtype);
+  const std::size_t results = call.outputs.size();
+  TESSERA_CHECK(results <= kMostResults, call.op.name(), ": a tile kernel with ", results, " results");
   DenseCall dense{
-      kernel, {out.data()}, out.numel(), static_cast<std::uint8_t>(inputs.size() + 1), static_cast<std::uint8_t>(item)};
+      kernel, {}, first.numel(), static_cast<std::uint8_t>(results + inputs.size()), static_cast<std::uint8_t>(item)};
   const std::size_t nbytes = static_cast<std::size_t>(dense.numel) * item;  // of each operand
   device::Access accesses[kMost];
   std::size_t count = 0;
-  bool is_dense = out.dtype() == dtype && out.is_contiguous();
+  bool is_dense = true;
+  for (std::size_t o = 0; o < results; ++o) {
+    const Tensor& out = call.outputs[o];
+    is_dense &= out.dtype() == dtype && out.is_contiguous();
+    dense.operands[o] = out.data();
+    accesses[count++] = device::writes(out.data(), nbytes);
+  }
   for (std::size_t i = 0; i < inputs.size() && is_dense; ++i) {
+    const std::size_t operand = results + i;
     if (inputs[i].tensor == nullptr) {
-      dense.numbers |= static_cast<std::uint8_t>(1U << (i + 1));
-      std::memcpy(&dense.operands[i + 1], inputs[i].number, 8);
+      dense.numbers |= static_cast<std::uint8_t>(1U << operand);
+      std::memcpy(&dense.operands[operand], inputs[i].number, 8);
       continue;
     }
     const Tensor& tensor = *inputs[i].tensor;
-    is_dense = tensor.dtype() == dtype && tensor.is_contiguous() && tensor.shape() == out.shape();
-    dense.operands[i + 1] = tensor.data();
+    is_dense = tensor.dtype() == dtype && tensor.is_contiguous() && tensor.shape() == first.shape();
+    dense.operands[operand] = tensor.data();
     accesses[count++] = device::reads(tensor.data(), nbytes);
   }
   if (!is_dense) return launch_general(call, compute, kernel, inputs);
-  accesses[count++] = device::writes(out.data(), nbytes);
   device::HostFunction now([&dense] { dense.run(); });  // owns nothing, as most calls run here
   if (call.stream().try_run(now, {.label = call.op.name()})) return;
   call.stream().run([dense] { dense.run(); }, {.label = call.op.name(), .accesses = std::span(accesses, count)});

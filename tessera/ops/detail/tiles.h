@@ -13,9 +13,9 @@
 
 namespace tessera::ops::detail {
 
-/// Computes `n` results: operands[0] is written, the others are read; all are dense, of one compute type, and
-/// operands[0] may be one of the others. Each result depends on the values at its place alone, not on where a stretch
-/// begins or ends.
+/// Computes `n` elements of each result: the results come first among the operands and are written, the others are
+/// read; all are dense, of one compute type, and a result may be one of those read. Each element depends on the values
+/// at its index alone, not on where a stretch begins or ends.
 using TileKernel = void (*)(void* const* operands, std::int64_t n);
 
 /// An argument of a tile kernel: a tensor, or one number of the compute type.
@@ -34,7 +34,8 @@ inline constexpr std::int64_t kTile = 256;
 /// Elements of a piece that a thread takes.
 inline constexpr std::int64_t kPiece = 32768;
 
-/// Enqueues `kernel` over all elements of the call's only result, which may be of any dtype; at most five inputs.
+/// Enqueues `kernel` over all elements of the call's results, which have one shape and may be of any dtype. Results and
+/// inputs together are at most six.
 TESSERA_API void launch_tiles(const tensor::KernelCall& call, Compute compute, TileKernel kernel,
                               std::span<const TileInput> inputs);
 

@@ -55,4 +55,12 @@ TESSERA_API Tensor gelu_tanh_backward(const Tensor& gradient, const Tensor& x);
 /// `gradient` times the derivative of silu at x.
 TESSERA_API Tensor silu_backward(const Tensor& gradient, const Tensor& x);
 
+/// Gradients of swiglu, of the shape of its result.
+struct SwigluGradients {
+  Tensor a;  ///< gradient * b * (the derivative of silu at a)
+  Tensor b;  ///< gradient * silu(a)
+};
+/// Returns both gradients of swiglu(a, b), from the gradient of its result, in one pass.
+TESSERA_API SwigluGradients swiglu_backward(const Tensor& gradient, const Tensor& a, const Tensor& b);
+
 }  // namespace tessera::ops

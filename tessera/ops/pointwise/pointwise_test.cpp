@@ -134,6 +134,10 @@ TEST(Pointwise, SpecialValuesAreIEEEs) {
     check(gelu(tensor_of({kInf, -kInf, kNan}, dtype)), {kInf, 0, kNan}, "gelu");
     check(gelu_tanh(tensor_of({kInf, -kInf, kNan}, dtype)), {kInf, 0, kNan}, "gelu_tanh");
     check(silu(tensor_of({kInf, -kInf, kNan}, dtype)), {kInf, 0, kNan}, "silu");
+    const Tensor edges = tensor_of({kInf, -kInf, kNan, 2000, -2000}, dtype);
+    const SwigluGradients gradients = swiglu_backward(tensor_of({3}, dtype), edges, tensor_of({2}, dtype));
+    check(gradients.a, {6, -0.0, kNan, 6, -0.0}, "swiglu_backward, of a");
+    check(gradients.b, {kInf, 0, kNan, 6000, -0.0}, "swiglu_backward, of b");
     check(softplus(tensor_of({kInf, -kInf, kNan, 1000}, dtype)), {kInf, 0, kNan, 1000}, "softplus");
     check(relu(x), {0, -0.0, kInf, 0, kNan, 0}, "relu");
     check(sin(tensor_of({kInf, kNan}, dtype)), {kNan, kNan}, "sin");
@@ -210,6 +214,28 @@ TEST(Pointwise, AValueDoesNotDependOnItsPlaceOrOnThreads) {
     }
   }
   detail::set_thread_budget(budget);
+}
+
+// Both results of one kernel, whichever of them are dense, from runs long and short.
+TEST(Pointwise, TwoResultsAreThoseOfTheSeparateOperators) {
+  const Tensor g = randn({301, 7});
+  const Tensor a = randn({301, 7});
+  const Tensor b = randn({301, 7});
+  const Values of_a = values_of(silu_backward(mul(g, b), a));
+  const Values of_b = values_of(mul(g, silu(a)));
+  const tensor::Operator op = tensor::find_op("swiglu_backward");
+  const Tensor inputs[] = {g, a, b};
+  for (const bool is_first_dense : {true, false}) {
+    for (const bool is_second_dense : {true, false}) {
+      const auto result = [](bool is_dense) {
+        return is_dense ? empty({301, 7}) : empty({9, 301, 3}).as_strided({301, 7}, Strides({3, 903}), 1);
+      };
+      Tensor outputs[] = {result(is_first_dense), result(is_second_dense)};
+      tensor::call_into({op, inputs, {}, outputs});
+      EXPECT_EQ(values_of(outputs[0]), of_a) << is_first_dense << is_second_dense;
+      EXPECT_EQ(values_of(outputs[1]), of_b) << is_first_dense << is_second_dense;
+    }
+  }
 }
 
 TEST(Pointwise, InPlaceCountsAWriteAndRefusesWhatDoesNotFit) {

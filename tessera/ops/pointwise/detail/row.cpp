@@ -103,6 +103,7 @@ void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::Outpu
     case Result::kBool: outputs[0].dtype = DType::kBool; break;
     case Result::kReal: outputs[0].dtype = real_of(dtype); break;
   }
+  for (std::size_t i = 1; i < outputs.size(); ++i) outputs[i] = outputs[0];
 }
 
 void run_row(const Row& row, const tensor::KernelCall& call) {
@@ -127,6 +128,8 @@ layout::FactorRule rule_of_row(const Row& row, const tensor::Call& call) {
   std::vector<Shape> shapes;
   for (const Tensor& input : call.inputs) shapes.push_back(input.shape());
   layout::FactorRule rule = layout::pointwise_rule(std::string(row.name), shapes);
+  for (std::size_t i = 1; i < call.op->outputs.size(); ++i)
+    rule.outputs.push_back(layout::OperandFactors(rule.outputs[0]));
   const DType dtype = computed_dtype(row, call);
   // Sums of bools are no sums, and differences of unsigned integers wrap far from their order.
   if (dtype == DType::kBool) return rule;
@@ -146,7 +149,7 @@ tensor::Cost cost_of_row(const Row& row, const tensor::Call& call) {
   tensor::OutputInfo info;
   infer_row(row, call, std::span(&info, 1));
   tensor::Cost cost{.flops = row.flops * static_cast<double>(info.shape.numel()),
-                    .nbytes = static_cast<double>(nbytes(info.shape, info.dtype))};
+                    .nbytes = static_cast<double>(call.op->outputs.size() * nbytes(info.shape, info.dtype))};
   for (const Tensor& input : call.inputs) cost.nbytes += static_cast<double>(nbytes(input.shape(), input.dtype()));
   return cost;
 }

@@ -47,6 +47,7 @@ inline constexpr layout::Algebra kLinearFalling = {layout::Linearity::kJoint, la
 struct Row {
   std::string_view name;
   std::string_view inputs;
+  std::string_view outputs = "out";  // of one shape and dtype
   std::uint8_t types = kFloats;
   const TileKernels& (*kernels)() = nullptr;
   RowAlgebra algebra = {};
@@ -73,6 +74,7 @@ tensor::Operator register_row() {
   return tensor::register_op(
       {.name = kRow.name,
        .inputs = kRow.inputs,
+       .outputs = kRow.outputs,
        .infer = [](const tensor::Call& call, std::span<tensor::OutputInfo> outputs) { infer_row(kRow, call, outputs); },
        .host = [](const tensor::KernelCall& call) { run_row(kRow, call); },
        .gradient = kRow.gradient,

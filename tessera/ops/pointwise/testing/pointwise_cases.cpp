@@ -278,6 +278,22 @@ const OpCase kCast{
                                         inputs, attributes)[0]};
      }}};
 
+const OpCase kSwigluBackward{
+    {.op = "swiglu_backward",
+     .samples = [](Random& random) -> std::vector<OpSample> {
+       std::vector<OpSample> all;
+       for (const std::vector<Shape>& shapes : kShapesOf[3]) {
+         OpSample& sample = all.emplace_back(OpSample{.inputs = {}, .outputs = 2});
+         for (const Shape& shape : shapes) sample.inputs.push_back(uniform(random, shape, -3, 3));
+       }
+       return all;
+     },
+     .reference = [](std::span<const Array> inputs, const AttributesRef& attributes) -> std::vector<Array> {
+       const auto of_a = [](const Values& v, const AttributesRef&) { return v[0] * v[2] * silu_slope(v[1]); };
+       const auto of_b = [](const Values& v, const AttributesRef&) { return v[0] * v[1] * sigmoid_at(v[1]); };
+       return {apply(of_a, inputs, attributes)[0], apply(of_b, inputs, attributes)[0]};
+     }}};
+
 const char* const kComplexTest = "complex: ops_reference_complex_test";
 const OpCase kConj{{.op = "conj", .samples = {}, .why_no_reference = kComplexTest}};
 const OpCase kReal{{.op = "real", .samples = {}, .why_no_reference = kComplexTest}};
