@@ -1,5 +1,6 @@
 #include "tessera/tensor/call.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 #include <vector>
@@ -58,6 +59,28 @@ void check_given_output(const Call& call, const Tensor& out, const OutputInfo& i
   });
 }
 
+// A dense tensor whose dimensions are in memory in the order of those of `like`.
+Tensor allocate_laid_like(const Tensor& like, OutputInfo& info, const CurrentDevice& where) {
+  const auto is_turned_or_repeated = [&](std::size_t dim) { return like.shape()[dim] > 1 && like.strides()[dim] <= 0; };
+  std::vector<std::size_t> order;  // outermost first
+  bool has_order = !like.is_contiguous() && like.ndim() == info.shape.ndim();
+  for (std::size_t dim = 0; dim < info.shape.size() && has_order; ++dim) {
+    has_order = !is_turned_or_repeated(dim);
+    order.push_back(dim);
+  }
+  if (!has_order) return Tensor::allocate(std::move(info.shape), info.dtype, where);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return like.strides()[a] > like.strides()[b]; });
+  std::vector<std::int64_t> strides(order.size());
+  std::int64_t step = 1;
+  for (std::size_t i = order.size(); i-- > 0;) {
+    strides[order[i]] = step;
+    step *= std::max<std::int64_t>(info.shape[order[i]], 1);
+  }
+  const Tensor dense = Tensor::allocate(info.shape, info.dtype, where);
+  return dense.as_strided(std::move(info.shape), Strides(std::span<const std::int64_t>(strides)), 0);
+}
+
 void prepare_output(const Call& call, Tensor& out, OutputInfo& info, const CurrentDevice& where,
                     const detail::NearTensors& inputs) {
   if (out) {
@@ -65,7 +88,8 @@ void prepare_output(const Call& call, Tensor& out, OutputInfo& info, const Curre
     out.storage().use_on(*where.stream);
     out.storage().bump_version();
   } else {
-    out = Tensor::allocate(std::move(info.shape), info.dtype, where);
+    out = info.laid_like < 0 ? Tensor::allocate(std::move(info.shape), info.dtype, where)
+                             : allocate_laid_like(call.inputs[static_cast<std::size_t>(info.laid_like)], info, where);
   }
 }
 

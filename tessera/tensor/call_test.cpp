@@ -69,6 +69,30 @@ TEST(Call, ErrorsNameTheOperatorTheArgumentsAndTheShapes) {
       {"test.add: shapes differ; called as test.add(a: f32[2] on host, b: f32[3] on host)"});
 }
 
+const Operator kLaidLike = register_op({.name = "test.laid_like",
+                                        .inputs = "x",
+                                        .infer =
+                                            [](const Call& call, std::span<OutputInfo> outputs) {
+                                              const Shape& x = call.inputs[0].shape();
+                                              outputs[0] = {{x[0], x[1], 5}, DType::kF32, 0};
+                                            },
+                                        .host = [](const KernelCall&) {}});
+
+TEST(Call, LaysAResultOutLikeTheInputThatItNames) {
+  const Tensor memory = filled({48}, 0);
+  const auto strides_for = [&](const Shape& shape, const Strides& strides) {
+    const Tensor out = call(kLaidLike, {memory.as_strided(shape, strides, 12)});
+    EXPECT_EQ(out.storage().nbytes(), static_cast<std::size_t>(4 * out.numel()));
+    return out.strides();
+  };
+  EXPECT_EQ(strides_for({2, 3, 4}, {12, 4, 1}), Strides({15, 5, 1}));
+  EXPECT_EQ(strides_for({2, 3, 4}, {4, 8, 1}), Strides({5, 10, 1}));
+  EXPECT_EQ(strides_for({2, 3, 4}, {1, 8, 2}), Strides({1, 10, 2}));
+  EXPECT_EQ(strides_for({2, 1, 4}, {6, 1, 1}), Strides({5, 5, 1}));    // gaps are not kept
+  EXPECT_EQ(strides_for({2, 3, 4}, {0, 4, 1}), Strides({15, 5, 1}));   // repeated elements have no order,
+  EXPECT_EQ(strides_for({2, 3, 4}, {-4, 8, 1}), Strides({15, 5, 1}));  // nor those that run backwards
+}
+
 // The same kernel for an operator that may not write over its inputs.
 const Operator kAddApart =
     register_op({.name = "test.add_apart", .inputs = "a, b", .infer = infer_like_first, .host = add_floats});

@@ -67,6 +67,9 @@ struct TESSERA_API Call {
 struct OutputInfo {
   Shape shape;                ///< global, where inputs have layouts
   DType dtype = DType::kF32;  ///< of its elements
+  /// Input of as many dimensions whose order of dimensions in memory the output takes, so that a transposed view of the
+  /// output is contiguous if that of the input is. By default the last dimension is the fastest.
+  int laid_like = -1;
 };
 
 /// A call as a kernel gets it: outputs are there, all on one device. A kernel only enqueues work on the stream.

@@ -174,9 +174,9 @@ class Step {
   [[nodiscard]] const Unit& last_of_layer() const { return is_split() ? rest_ : layer_; }
 
   // What gradients of a layer read: of the norm and the rows that queries, keys and values are made from; of attention
-  // (its inputs, its result, and that in the order of the next matrix); and of all behind it.
+  // (its inputs and its result, which the next matrix reads too); and of all behind it.
   [[nodiscard]] std::int64_t entry_saved() const { return sizes_.statistic + sizes_.inside; }
-  [[nodiscard]] std::int64_t attention_saved() const { return 3 * sizes_.queries + 2 * sizes_.keys + sizes_.logsumexp; }
+  [[nodiscard]] std::int64_t attention_saved() const { return 2 * sizes_.queries + 2 * sizes_.keys + sizes_.logsumexp; }
   [[nodiscard]] std::int64_t rest_saved() const {
     return sizes_.residual + sizes_.statistic + sizes_.inside + 3 * sizes_.hidden + 2 * sizes_.dropout;
   }
@@ -289,7 +289,6 @@ class Step {
     unsave(sizes_.dropout);
     add(moved + sizes_.queries);
     weight(width, parts_of(width, plan_.tp()));
-    unsave(sizes_.queries);
     drop(moved);
   }
 
@@ -299,14 +298,14 @@ class Step {
     drop(sizes_.queries);
   }
 
-  // Values, keys and queries: each is put in the order of its matrix (as a copy), which then gives back.
+  // Values, keys and queries: the latter two are turned back, as new tensors, then the matrix of each gives back.
   void backward_entry() {
     const std::int64_t width = config_.model.width;
     const std::int64_t of_keys = width / config_.model.heads * config_.model.kv_heads;
     bool has_sum = false;
     for (const auto& [nbytes, rows] :
          {std::pair{sizes_.keys, of_keys}, {sizes_.keys, of_keys}, {sizes_.queries, width}}) {
-      passing(nbytes);
+      if (has_sum) passing(nbytes);
       add(sizes_.inside);
       weight(parts_of(rows, plan_.tp()), width);
       drop(nbytes);

@@ -67,7 +67,7 @@ Shape out_shape(const Tensor& q, const Tensor& v) { return Shape({q.size(0), q.s
 void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
   check_operands(call, kForward);
   const Tensor& q = call.inputs[0];
-  outputs[0] = {out_shape(q, call.inputs[2]), q.dtype()};
+  outputs[0] = {out_shape(q, call.inputs[2]), q.dtype(), 0};
   outputs[1] = {Shape({q.size(0), q.size(1), q.size(2)}), detail::statistics_dtype(q.dtype())};
 }
 
@@ -84,7 +84,9 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
                      call.inputs[5].shape());
   TESSERA_CHECK_CALL(call, !call.inputs[8] || call.inputs[8].shape() == call.inputs[5].shape(),
                      "the gradient of logsumexp is ", call.inputs[8].shape());
-  for (std::size_t i = 0; i < 3; ++i) outputs[i] = {call.inputs[i + 1].shape(), q.dtype()};
+  for (int i = 0; i < 3; ++i) {
+    outputs[static_cast<std::size_t>(i)] = {call.inputs[static_cast<std::size_t>(i + 1)].shape(), q.dtype(), i + 1};
+  }
 }
 
 std::shared_ptr<AttentionCall> make_call(const KernelCall& call, const Places& at) {

@@ -5,6 +5,9 @@
 //   q [batch, heads, queries, d]    k [batch, kv heads, keys, d]    v [batch, kv heads, keys, e]
 //   out [batch, heads, queries, e]  logsumexp [batch, heads, queries]
 //
+// out is laid out in memory as q is, and each gradient as what it is the gradient of: of q as a transposed view of
+// [batch, queries, heads, d], out transposed back is contiguous.
+//
 // heads is a multiple of kv heads: neighbours share one (grouped heads). Query i stands at key i, or, aligned to the
 // bottom right, at key i + keys - queries: the last query at the last key. It looks at keys from `window_left` before
 // that place to `window_right` behind it; causal is a window_right of 0. A query that may look at nothing gets zeros.

@@ -12,6 +12,8 @@
 #include "tessera/ops/nn/norm.h"
 #include "tessera/ops/nn/rope.h"
 #include "tessera/ops/nn/softmax.h"
+#include "tessera/ops/pointwise/convert.h"
+#include "tessera/ops/shape/shape.h"
 #include "tessera/ops/testing/op_case.h"
 #include "tessera/tensor/device_context.h"
 
@@ -233,6 +235,27 @@ TEST(Dropout, KeepsTheMeanAndDropsTheShareAskedFor) {
   EXPECT_EQ(dropout(x, 0.5, false), x) << "not while training";
   EXPECT_EQ(to_array(dropout(x, 1)).values, std::vector<double>(10000, 0));
   EXPECT_THAT(message_of([&] { dropout(x, 1.5); }), ::testing::HasSubstr("dropout: a probability of 1.5"));
+}
+
+// [batch, sequence, heads, width] in memory, seen as [batch, heads, sequence, width].
+TEST(Attention, LaysItsResultsOutAsItsInputs) {
+  const Tensor q = transpose(f32(normal({2, 7, 4, 16}, 1)), 1, 2);
+  const Tensor k = transpose(f32(normal({2, 7, 2, 16}, 2)), 1, 2);
+  const Tensor v = transpose(f32(normal({2, 7, 2, 8}, 3)), 1, 2);
+  const Tensor grad = f32(normal({2, 4, 7, 8}, 4));
+  const auto results_of = [&](const Tensor& queries, const Tensor& keys, const Tensor& values) {
+    const AttentionResult forward = attention_with_logsumexp(queries, keys, values, {.is_causal = true});
+    const AttentionGradients back =
+        scaled_dot_product_attention_backward({grad, {}}, queries, keys, values, forward, {.is_causal = true});
+    return std::vector<Tensor>{forward.out, back.q, back.k, back.v, rope(queries)};
+  };
+  const std::vector<Tensor> got = results_of(q, k, v);
+  const std::vector<Tensor> want = results_of(contiguous(q), contiguous(k), contiguous(v));
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_TRUE(transpose(got[i], 1, 2).is_contiguous()) << i;
+    EXPECT_TRUE(want[i].is_contiguous()) << i;
+    EXPECT_EQ(to_array(got[i]).values, to_array(want[i]).values) << i;
+  }
 }
 
 TEST(Nn, HasTheSameBitsForAnyNumberOfThreads) {

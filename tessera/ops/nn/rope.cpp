@@ -51,7 +51,7 @@ void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
   TESSERA_CHECK_CALL(call, how.original_context == 0 || how.high_turns > how.low_turns, "high_turns ", how.high_turns,
                      " is not above low_turns ", how.low_turns);
   check_positions(call, dim);
-  outputs[0] = {x.shape(), x.dtype()};
+  outputs[0] = {x.shape(), x.dtype(), 0};
 }
 
 // How far each pair turns for one step of position.

@@ -36,8 +36,8 @@ struct RopeAttributes {
                      offset, index)
 };
 
-/// x rotated. Positions count from `offset` along `dim`; or are given, i64 or i32, as [size of dim] or [size of
-/// dimension 0, size of dim].
+/// x rotated, laid out in memory as x is. Positions count from `offset` along `dim`; or are given, i64 or i32, as [size
+/// of dim] or [size of dimension 0, size of dim].
 TESSERA_API Tensor rope(const Tensor& x, const RopeAttributes& how = {}, const Tensor& positions = {});
 
 }  // namespace tessera::ops
