@@ -151,6 +151,20 @@ TEST(Rope, TurnsPairsByPosition) {
   EXPECT_NEAR(pairs.values[10], -std::sin(0.02), 1e-12);
 }
 
+// Vectors shorter and longer than those of the processor, and ends of them.
+TEST(Rope, OfAnyWidthTurnsAsInDoubleAndBack) {
+  for (const std::int64_t width : {2, 6, 8, 16, 18, 30, 32, 34, 62, 64, 70}) {
+    for (const bool is_interleaved : {false, true}) {
+      const Array values = normal({3, 5, 73}, static_cast<std::uint64_t>(width));
+      RopeAttributes how{.width = width, .is_interleaved = is_interleaved};
+      const Tensor turned = rope(f32(values), how);
+      EXPECT_LE(error_of(turned, rope(f64(values), how)), 1e-6) << width;
+      how.is_inverse = true;
+      EXPECT_LE(error_of(rope(turned, how), f64(values)), 1e-6) << width;
+    }
+  }
+}
+
 TEST(Rope, SlowsOnlySlowPairsForLongerContexts) {
   // Base 500000, width 128, context 8192, factor 8, turns 1 to 4, as models of that kind have it. Pair 0 turns 1304
   // times over the context and is left alone; pair 63 less than once and is slowed by 8; pair 32 is blended.

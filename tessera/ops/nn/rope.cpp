@@ -1,13 +1,12 @@
 #include "tessera/ops/nn/rope.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
-#include <numbers>
 
 #include "tessera/ops/detail/dtype_checks.h"
 #include "tessera/ops/detail/enqueue.h"
-#include "tessera/ops/detail/rows_per_piece.h"
+#include "tessera/ops/nn/detail/rope_angles.h"
+#include "tessera/ops/nn/detail/row_kernels.h"
 #include "tessera/ops/nn/detail/row_rule.h"
 #include "tessera/ops/nn/detail/rows.h"
 #include "tessera/tensor/call.h"
@@ -54,107 +53,150 @@ void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
   outputs[0] = {x.shape(), x.dtype(), 0};
 }
 
-// How far each pair turns for one step of position.
-std::vector<double> frequencies(const RopeAttributes& how, std::int64_t width) {
-  std::vector<double> all;
-  for (std::int64_t i = 0; i < width / 2; ++i) {
-    const double frequency = std::pow(how.base, -2.0 * static_cast<double>(i) / static_cast<double>(width));
-    double share = 1;  // of the slowed angle
-    if (how.original_context > 0) {
-      const double turns = static_cast<double>(how.original_context) * frequency / (2 * std::numbers::pi);
-      share = std::clamp((how.high_turns - turns) / (how.high_turns - how.low_turns), 0.0, 1.0);
+// Rows of x, and where they go, in the order in which the results are in memory. Steps are in elements, those of angles
+// in values of the table.
+class RowWalk {
+ public:
+  struct Offsets {
+    std::int64_t x = 0;
+    std::int64_t out = 0;
+    std::int64_t angles = 0;
+  };
+
+  // `angle_steps`: of each dimension but the last.
+  RowWalk(const Tensor& x, const Tensor& out, std::span<const std::int64_t> angle_steps) {
+    for (std::size_t d = 0; d + 1 < x.shape().size(); ++d) {
+      if (x.shape()[d] == 1) continue;
+      dims_.push_back({x.shape()[d], {x.strides()[d], out.strides()[d], angle_steps[d]}});
+      count_ *= x.shape()[d];
     }
-    all.push_back(frequency * (share / how.factor + 1 - share));
+    if (dims_.empty()) dims_.push_back({1, {}});
+    std::ranges::stable_sort(dims_, [](const Dim& a, const Dim& b) { return a.step.out > b.step.out; });
   }
-  return all;
-}
+
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  // Of the innermost dimension.
+  [[nodiscard]] const Offsets& step() const { return dims_.back().step; }
+
+  // Calls body(offsets, n) for stretches of n rows, step() apart, that are the rows [begin, end).
+  template <class F>
+  void for_stretches(std::int64_t begin, std::int64_t end, const F& body) const {
+    const Dim& inner = dims_.back();
+    while (begin < end) {
+      Offsets at;
+      std::int64_t rest = begin;
+      std::int64_t in_inner = 0;
+      for (std::size_t d = dims_.size(); d-- > 0;) {
+        const std::int64_t index = rest % dims_[d].size;
+        rest /= dims_[d].size;
+        if (d + 1 == dims_.size()) in_inner = index;
+        at.x += index * dims_[d].step.x;
+        at.out += index * dims_[d].step.out;
+        at.angles += index * dims_[d].step.angles;
+      }
+      const std::int64_t n = std::min(inner.size - in_inner, end - begin);
+      body(at, n);
+      begin += n;
+    }
+  }
+
+ private:
+  struct Dim {
+    std::int64_t size;
+    Offsets step;
+  };
+  std::vector<Dim> dims_;  // outer to inner
+  std::int64_t count_ = 1;
+};
 
 struct Rotation {
-  Rows x, out, positions;
+  RowWalk walk;
+  const std::byte* x;
+  std::byte* out;
+  DType dtype;
+  std::int64_t x_step;    // along a vector
+  std::int64_t out_step;  // likewise
+  std::int64_t length;    // of a vector
+  std::int64_t width;
+  std::int64_t sequence;   // size of dim
+  std::int64_t positions;  // how many have angles of their own
+  Rows given;              // one position each, where they are given
   RopeAttributes how;
-  std::int64_t width = 0;
-  std::int64_t sequence = 0;   // size of dim
-  std::int64_t inner = 1;      // rows between neighbours along dim
-  std::int64_t per_batch = 0;  // rows of one index of dimension 0, where positions are given for each; else 0
 
-  // The global position at an index of dim, for a row.
-  [[nodiscard]] std::int64_t position(std::int64_t row) const {
-    const std::int64_t at = row / inner % sequence;
-    if (positions.has_rows()) {
-      std::int64_t one[1];
-      return *positions.read((per_batch > 0 ? row / per_batch * sequence : 0) + at, one);
-    }
-    return how.offset + (how.index.empty() ? at : how.index[0].global(at));
+  [[nodiscard]] std::int64_t given_position(std::int64_t i) const {
+    std::int64_t one[1];
+    return *given.read(i, one);
   }
 };
 
-// Cosines and sines of one position, in double, rounded once.
-template <class T>
-void fill_angles(const std::vector<double>& frequency, std::int64_t position, bool is_inverse, T* cosines, T* sines) {
-  for (std::size_t i = 0; i < frequency.size(); ++i) {
-    const double angle = static_cast<double>(position) * frequency[i];
-    cosines[i] = static_cast<T>(std::cos(angle));
-    sines[i] = static_cast<T>(is_inverse ? -std::sin(angle) : std::sin(angle));
-  }
-}
-
-template <class T>
-void rotate(const Rotation& of, const T* x, const T* cosines, const T* sines, T* out) {
-  const std::int64_t pairs = of.width / 2;
-  const std::int64_t step = of.how.is_interleaved ? 2 : 1;
-  const std::int64_t apart = of.how.is_interleaved ? 1 : pairs;
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    const T a = x[i * step];
-    const T b = x[i * step + apart];
-    out[i * step] = a * cosines[i] - b * sines[i];
-    out[i * step + apart] = b * cosines[i] + a * sines[i];
-  }
-  std::copy(x + of.width, x + of.x.length(), out + of.width);
-}
-
-// Angles are made once a position and kept while rows share it; rows in memory order are walked position by position.
 template <class T>
 void run(const Rotation& of) {
-  const std::vector<double> frequency = frequencies(of.how, of.width);
-  const auto pairs = static_cast<std::int64_t>(frequency.size());
-  const std::int64_t n = of.x.length();
-  // A table for all positions where every batch and head has the same ones.
-  const std::int64_t tables = of.per_batch > 0 ? of.x.count() / of.per_batch * of.sequence : of.sequence;
-  std::vector<T> angles(static_cast<std::size_t>(2 * pairs * tables));
-  const std::int64_t rows_of_batch = of.per_batch > 0 ? of.per_batch : of.x.count();
-  detail::parallel_for(tables, detail::rows_per_piece(8 * pairs), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t row = i / of.sequence * rows_of_batch + i % of.sequence * of.inner;
-      T* at = angles.data() + i * 2 * pairs;
-      fill_angles(frequency, of.position(row), of.how.is_inverse, at, at + pairs);
-    }
-  });
-  detail::for_row_pieces<T>(of.x.count(), n, 2, [&](std::int64_t begin, std::int64_t end, T* scratch) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t table = row / rows_of_batch * of.sequence + row / of.inner % of.sequence;
-      const T* at = angles.data() + table * 2 * pairs;
-      rotate(of, of.x.read(row, scratch), at, at + pairs, of.out.begin_write(row, scratch + n));
-      of.out.finish(row, scratch + n);
-    }
+  const detail::AngleTable<T> angles =
+      of.given.has_rows() ? detail::angles_of_positions<T>(of.how, of.width, of.positions,
+                                                           [&](std::int64_t i) { return of.given_position(i); })
+                          : detail::angles_of_sequence<T>(of.how, of.width, of.sequence);
+  const auto& kernels = detail::row_kernels<T>();
+  const auto item = static_cast<std::int64_t>(itemsize(of.dtype));
+  const bool is_dense = of.dtype == dtype_of<T>() && of.x_step == 1 && of.out_step == 1;
+  detail::RotatedRows<T> rows = {.length = of.length,
+                                 .pairs = of.width / 2,
+                                 .is_interleaved = of.how.is_interleaved,
+                                 .is_inverse = of.how.is_inverse};
+  detail::for_row_pieces<T>(of.walk.count(), of.length, 2, [&, rows](std::int64_t begin, std::int64_t end, T* scratch) {
+    detail::RotatedRows<T> some = rows;
+    of.walk.for_stretches(begin, end, [&](const RowWalk::Offsets& at, std::int64_t n) {
+      const RowWalk::Offsets& step = of.walk.step();
+      if (is_dense) {
+        some.x = reinterpret_cast<const T*>(of.x) + at.x;
+        some.out = reinterpret_cast<T*>(of.out) + at.out;
+        some.angles = angles->data() + at.angles;
+        some.x_step = step.x;
+        some.out_step = step.out;
+        some.angle_step = step.angles;
+        some.count = n;
+        kernels.rotate(some);
+        return;
+      }
+      some.x = scratch;
+      some.out = scratch + of.length;
+      some.count = 1;
+      for (std::int64_t i = 0; i < n; ++i) {
+        detail::load(scratch, of.x + (at.x + i * step.x) * item, of.dtype, of.x_step, of.length);
+        some.angles = angles->data() + at.angles + i * step.angles;
+        kernels.rotate(some);
+        detail::store(some.out, of.out + (at.out + i * step.out) * item, of.dtype, of.out_step, of.length);
+      }
+    });
   });
 }
 
 void kernel(const KernelCall& call) {
   const Tensor& x = call.inputs[0];
+  const Tensor& out = call.outputs[0];
+  const Tensor& positions = call.inputs[1];
   if (x.numel() == 0) return;
-  const int dim = dim_of(call);
-  auto of = std::make_shared<Rotation>();
-  of->x = Rows(x, x.ndim() - 1);
-  of->out = Rows(call.outputs[0], x.ndim() - 1);
-  of->positions = Rows(call.inputs[1], -1);
-  of->how = call.as<RopeAttributes>();
-  of->width = of->how.width == 0 ? x.size(-1) : of->how.width;
-  of->sequence = x.size(dim);
-  for (int i = dim + 1; i < x.ndim() - 1; ++i) of->inner *= x.size(i);
-  if (call.inputs[1] && call.inputs[1].ndim() == 2) of->per_batch = of->x.count() / x.size(0);
+  const auto dim = static_cast<std::size_t>(dim_of(call));
+  const auto& how = call.as<RopeAttributes>();
+  const std::int64_t width = how.width == 0 ? x.size(-1) : how.width;
+  const bool is_batched = positions && positions.ndim() == 2;
+  std::vector<std::int64_t> angle_steps(x.shape().size());
+  angle_steps[dim] = width;
+  if (is_batched) angle_steps[0] = width * x.shape()[dim];
+  auto of = std::make_shared<const Rotation>(Rotation{.walk = RowWalk(x, out, angle_steps),
+                                                      .x = x.data(),
+                                                      .out = out.data(),
+                                                      .dtype = x.dtype(),
+                                                      .x_step = x.strides()[x.shape().size() - 1],
+                                                      .out_step = out.strides()[x.shape().size() - 1],
+                                                      .length = x.size(-1),
+                                                      .width = width,
+                                                      .sequence = x.shape()[dim],
+                                                      .positions = x.shape()[dim] * (is_batched ? x.size(0) : 1),
+                                                      .given = Rows(positions, -1),
+                                                      .how = how});
   detail::with_floating(x.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    detail::enqueue(call, [of = std::shared_ptr<const Rotation>(of)] { run<T>(*of); });
+    detail::enqueue(call, [of] { run<T>(*of); });
   });
 }
 

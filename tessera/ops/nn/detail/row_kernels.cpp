@@ -345,6 +345,77 @@ void RmsNormGradient(const NormGradientRow<T>& row, const T* weight, T rstd_valu
   Map<T>(row.dx, n, f, grads, xs, weights);
 }
 
+template <class T, bool kIsInverse>
+HWY_INLINE void Turn(Vec<T>& a, Vec<T>& b, Vec<T> cosine, Vec<T> sine) {
+  const auto first = hn::Mul(a, cosine);
+  const auto second = hn::Mul(b, cosine);
+  const auto old = a;
+  a = kIsInverse ? hn::MulAdd(b, sine, first) : hn::NegMulAdd(b, sine, first);
+  b = kIsInverse ? hn::NegMulAdd(old, sine, second) : hn::MulAdd(old, sine, second);
+}
+
+template <class T, bool kIsInterleaved, bool kIsInverse>
+HWY_INLINE void RotateRow(const T* x, const T* cosines, T* out, std::int64_t pairs) {
+  const Tag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const T* sines = cosines + pairs;
+  Vec<T> a;
+  Vec<T> b;
+  std::int64_t i = 0;
+  for (; i + lanes <= pairs; i += lanes) {
+    if constexpr (kIsInterleaved) {
+      hn::LoadInterleaved2(d, x + 2 * i, a, b);
+    } else {
+      a = hn::LoadU(d, x + i);
+      b = hn::LoadU(d, x + pairs + i);
+    }
+    Turn<T, kIsInverse>(a, b, hn::LoadU(d, cosines + i), hn::LoadU(d, sines + i));
+    if constexpr (kIsInterleaved) {
+      hn::StoreInterleaved2(a, b, d, out + 2 * i);
+    } else {
+      hn::StoreU(a, d, out + i);
+      hn::StoreU(b, d, out + pairs + i);
+    }
+  }
+  if (i == pairs) return;
+  const std::int64_t rest = pairs - i;
+  constexpr std::int64_t kStep = kIsInterleaved ? 2 : 1;
+  const std::int64_t apart = kIsInterleaved ? 1 : pairs;
+  HWY_ALIGN T padded[2][hn::MaxLanes(d)] = {};
+  for (std::int64_t j = 0; j < rest; ++j) {
+    padded[0][j] = x[(i + j) * kStep];
+    padded[1][j] = x[(i + j) * kStep + apart];
+  }
+  a = hn::Load(d, padded[0]);
+  b = hn::Load(d, padded[1]);
+  Turn<T, kIsInverse>(a, b, LoadTail<T>(cosines + i, rest, 0), LoadTail<T>(sines + i, rest, 0));
+  hn::Store(a, d, padded[0]);
+  hn::Store(b, d, padded[1]);
+  for (std::int64_t j = 0; j < rest; ++j) {
+    out[(i + j) * kStep] = padded[0][j];
+    out[(i + j) * kStep + apart] = padded[1][j];
+  }
+}
+
+template <class T, bool kIsInterleaved, bool kIsInverse>
+void RotateRows(const RotatedRows<T>& rows) {
+  const auto rest = static_cast<std::size_t>(rows.length - 2 * rows.pairs) * sizeof(T);
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    const T* x = rows.x + i * rows.x_step;
+    T* out = rows.out + i * rows.out_step;
+    RotateRow<T, kIsInterleaved, kIsInverse>(x, rows.angles + i * rows.angle_step, out, rows.pairs);
+    if (rest > 0) std::memcpy(out + 2 * rows.pairs, x + 2 * rows.pairs, rest);
+  }
+}
+template <class T>
+void Rotate(const RotatedRows<T>& rows) {
+  if (rows.is_interleaved) {
+    rows.is_inverse ? RotateRows<T, true, true>(rows) : RotateRows<T, true, false>(rows);
+  } else {
+    rows.is_inverse ? RotateRows<T, false, true>(rows) : RotateRows<T, false, false>(rows);
+  }
+}
+
 template <class T>
 const RowKernels<T>* Kernels() {
   static constexpr RowKernels<T> kAll = {
@@ -364,6 +435,7 @@ const RowKernels<T>* Kernels() {
       &LayerNormGradient<T>,
       &RmsNorm<T>,
       &RmsNormGradient<T>,
+      &Rotate<T>,
   };
   return &kAll;
 }

@@ -32,6 +32,23 @@ struct NormGradientRow {
   T* dbias;    // added to; null: none
 };
 
+/// Rows whose pairs of elements (a, b) become (a cos - b sin, b cos + a sin); inverse: with the sine's sign turned
+/// round.
+template <class T>
+struct RotatedRows {
+  const T* x = nullptr;
+  T* out = nullptr;
+  const T* angles = nullptr;    // of a row: the cosines of its pairs, then the sines
+  std::int64_t x_step = 0;      // from row to row
+  std::int64_t out_step = 0;    // likewise
+  std::int64_t angle_step = 0;  // likewise
+  std::int64_t count = 1;
+  std::int64_t length = 0;  // of a row; elements behind the pairs are copied
+  std::int64_t pairs = 0;
+  bool is_interleaved = false;  // pairs are neighbours; otherwise elements i and i + pairs
+  bool is_inverse = false;
+};
+
 /// All of them for one vector width.
 template <class T>
 struct RowKernels {
@@ -68,6 +85,8 @@ struct RowKernels {
   T (*rms_norm)(const T* x, const T* weight, double eps, T* y, std::int64_t n);
   /// See NormGradientRow.
   void (*rms_norm_gradient)(const NormGradientRow<T>& row, const T* weight, T rstd, std::int64_t n);
+  /// See RotatedRows.
+  void (*rotate)(const RotatedRows<T>& rows);
 };
 
 /// Returns the instructions that the kernels for this processor use, by Highway's name: "AVX2".
