@@ -48,7 +48,8 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 
 # Highway: vector code for the processor at hand, chosen at run time among these two. More targets would make more code
-# of the same source; wider vectors gain little where memory is the bound.
+# of the same source; wider vectors gain little where memory is the bound. Vector math has AVX-512 too
+# (tessera/ops/CMakeLists.txt).
 find_package(hwy REQUIRED)
 add_library(tessera_vectors INTERFACE)
 target_link_libraries(tessera_vectors INTERFACE hwy::hwy)

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/ops/detail/instruction_set.h"
+#include "tessera/ops/nn/detail/row_kernels.h"
+
 namespace tessera::ops {
 namespace {
 
@@ -22,6 +25,12 @@ TEST(HostSpeed, IsMeasured) {
   EXPECT_FALSE(speed.processor.empty());
   EXPECT_FALSE(speed.vectors.empty());
   EXPECT_EQ(&host_speed(), &speed) << "measured again";
+}
+
+// Ranks compare the instruction set; it must be the widest that any kernel is compiled for.
+TEST(HostSpeed, TheInstructionSetIsThatOfTheVectorMath) {
+  EXPECT_EQ(detail::instruction_set(), detail::row_kernels_target());
+  EXPECT_EQ(host_speed().vectors, detail::instruction_set());
 }
 
 TEST(HostSpeed, WarnsOfProductsBelowHalfOfThePeak) {
