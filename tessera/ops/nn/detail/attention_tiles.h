@@ -1,9 +1,10 @@
-// Attention by tiles: scores of a block of queries against a block of keys are products, turned into probabilities
-// row by row, and multiplied again before the next tile overwrites them.
+// Attention by tiles: scores of a panel of queries against a block of keys are products, turned into probabilities,
+// and multiplied again before the next block overwrites them (attention_kernels.h).
 //
-// Forward: a task is a block of queries of one head of one sequence; it walks the keys with a running maximum and sum.
-// Backward: a task is one kv head of one sequence with all query heads that share it. Tasks depend on shapes and
-// offsets alone, and each is computed in one order on one thread: the same bits for any number of threads.
+// Forward: a task is some queries of one head of one sequence; it walks the keys with a running maximum and sum.
+// Backward: a task is some keys of one kv head of one sequence, for all query heads that share it. Scores are computed
+// once; gradients of queries are added over tasks in the order of the keys. Tasks depend on shapes and offsets alone,
+// and each is computed in one order on one thread: the same bits for any number of threads.
 #pragma once
 
 #include <cstdint>
