@@ -80,10 +80,12 @@ template <class F>
 void measure_row(bench::Context& context, const std::string& name, const Sizes& sizes, std::int64_t moved,
                  const F& run) {
   Copies copies(4.0 * static_cast<double>(moved));
-  context.measure(
-      {.name = name, .unit = "us", .ours = run, .reference_name = "copy of as much", .reference = [&]() -> double {
-         return copies.microseconds();
-       }});
+  context.measure({.name = name,
+                   .unit = "us",
+                   .ours = run,
+                   .reference_name = "copy of as much",
+                   .reference = [&]() -> double { return copies.microseconds(); },
+                   .calls = sizes.calls});
 }
 
 // Rows that read one tensor and write another; and, backward, read two and write a third.
