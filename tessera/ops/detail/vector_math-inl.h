@@ -5,6 +5,7 @@
 
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+#include "tessera/ops/detail/exp-inl.h"
 
 #if defined(TESSERA_OPS_DETAIL_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_OPS_DETAIL_VECTOR_MATH_INL_H_
@@ -99,8 +100,8 @@ HWY_INLINE V cos_of(D d, V x) {
 
 template <class D, class V>
 HWY_INLINE V sigmoid_of(D d, V x) {
-  // By the exponential of what is not positive, which neither overflows nor loses small results.
-  const V e = hn::Exp(d, hn::Neg(hn::Abs(x)));
+  // By the exponential of what is not positive, which neither overflows nor loses normal numbers.
+  const V e = exp_of_not_positive(d, hn::Neg(hn::Abs(x)));
   const V one = number(d, 1);
   const V y = hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
   return hn::IfThenElse(hn::Eq(x, x), y, x);
@@ -108,7 +109,7 @@ HWY_INLINE V sigmoid_of(D d, V x) {
 
 template <class D, class V>
 HWY_INLINE V softplus_of(D d, V x) {
-  const V e = hn::Exp(d, hn::Neg(hn::Abs(x)));
+  const V e = exp_of_not_positive(d, hn::Neg(hn::Abs(x)));
   const V y = hn::Add(hn::Max(x, hn::Zero(d)), hn::Log1p(d, e));
   return hn::IfThenElse(hn::Eq(x, x), y, x);
 }
@@ -125,7 +126,7 @@ HWY_INLINE V erfc_of_positive(D d, V t, V minus_square) {
   const V b = hn::MulAdd(t, number(d, 2), number(d, 1));
   const V inverse = hn::Div(number(d, 1), hn::Mul(a, b));
   const V u = hn::Mul(hn::Mul(hn::Sub(t, three), b), inverse);
-  return hn::Mul(hn::Exp(d, minus_square), hn::Mul(polynomial(d, u, kFit), hn::Mul(a, inverse)));
+  return hn::Mul(exp_of_not_positive(d, minus_square), hn::Mul(polynomial(d, u, kFit), hn::Mul(a, inverse)));
 }
 
 template <class D, class V>
@@ -171,7 +172,8 @@ HWY_INLINE V gelu_slope_of(D d, V x) {
   const V one = number(d, 1);
   const V below = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
   const V t = hn::Min(hn::Max(x, number(d, -100)), number(d, 100));
-  const V density = hn::Mul(number(d, 0.39894228040143267794), hn::Exp(d, hn::Mul(number(d, -0.5), hn::Mul(t, t))));
+  const V density =
+      hn::Mul(number(d, 0.39894228040143267794), exp_of_not_positive(d, hn::Mul(number(d, -0.5), hn::Mul(t, t))));
   return hn::IfThenElse(hn::Eq(x, x), hn::MulAdd(t, density, below), x);
 }
 

@@ -1,6 +1,4 @@
-// exp of numbers that are not positive, as softmax needs it: e^x = 2^n e^r with n whole and |r| <= ln 2 / 2, e^r by a
-// polynomial. At most 2 units in the last place in f32; below the least normal number it is 0. Included once for each
-// vector width.
+// The exp of ops/detail/exp-inl.h under the name that row kernels use. Included once for each vector width.
 #if defined(TESSERA_OPS_NN_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_OPS_NN_EXP_INL_H_
 #undef TESSERA_OPS_NN_EXP_INL_H_
@@ -8,8 +6,8 @@
 #define TESSERA_OPS_NN_EXP_INL_H_
 #endif
 
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+#include "tessera/ops/detail/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::ops::detail::HWY_NAMESPACE {
@@ -17,33 +15,8 @@ namespace tessera::ops::detail::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
-HWY_INLINE hn::Vec<D> ExpNonPositiveF32(D d, hn::Vec<D> x) {
-  const hn::RebindToSigned<D> di;
-  // Adding and taking away 1.5 * 2^23 leaves the nearest whole number, and its low bits in the sum.
-  const auto magic = hn::Set(d, 12582912.0f);
-  const auto biased = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
-  const auto n = hn::Sub(biased, magic);
-  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693145752f), x);
-  r = hn::NegMulAdd(n, hn::Set(d, 1.42860677e-6f), r);
-  auto q = hn::MulAdd(hn::Set(d, 0.001392621346613538f), r, hn::Set(d, 0.00836320297157575f));
-  q = hn::MulAdd(q, r, hn::Set(d, 0.04166655443768795f));
-  q = hn::MulAdd(q, r, hn::Set(d, 0.1666657684599398f));
-  q = hn::MulAdd(q, r, hn::Set(d, 0.5f));
-  q = hn::MulAdd(q, hn::Mul(r, r), r);
-  q = hn::Add(q, hn::Set(d, 1.0f));
-  // 2^n by adding n to the exponent of e^r, which is in [0.7, 1.42].
-  const auto bits = hn::Add(hn::BitCast(di, q), hn::ShiftLeft<23>(hn::BitCast(di, biased)));
-  // A nan is not below the bound and stays one.
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), hn::BitCast(d, bits));
-}
-
-template <class D>
 HWY_INLINE hn::Vec<D> ExpNonPositive(D d, hn::Vec<D> x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    return ExpNonPositiveF32(d, x);
-  } else {
-    return hn::Exp(d, x);
-  }
+  return ops::HWY_NAMESPACE::exp_of_not_positive(d, x);
 }
 
 }  // namespace tessera::ops::detail::HWY_NAMESPACE

@@ -1,0 +1,52 @@
+// exp of numbers that are not positive, as softmax and the activations need it: e^x = 2^n e^r with n whole and |r| <=
+// ln 2 / 2, e^r by a polynomial. At most 2 units in the last place in f32; below the least normal number it is 0.
+// Included once for each vector width.
+#if defined(TESSERA_OPS_DETAIL_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_OPS_DETAIL_EXP_INL_H_
+#undef TESSERA_OPS_DETAIL_EXP_INL_H_
+#else
+#define TESSERA_OPS_DETAIL_EXP_INL_H_
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::ops::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+HWY_INLINE hn::Vec<D> exp_of_f32_not_positive(D d, hn::Vec<D> x) {
+  const hn::RebindToSigned<D> di;
+  // Adding and taking away 1.5 * 2^23 leaves the nearest whole number, and its low bits in the sum.
+  const auto magic = hn::Set(d, 12582912.0f);
+  const auto biased = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
+  const auto n = hn::Sub(biased, magic);
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693145752f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, 1.42860677e-6f), r);
+  auto q = hn::MulAdd(hn::Set(d, 0.001392621346613538f), r, hn::Set(d, 0.00836320297157575f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0.04166655443768795f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0.1666657684599398f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0.5f));
+  q = hn::MulAdd(q, hn::Mul(r, r), r);
+  q = hn::Add(q, hn::Set(d, 1.0f));
+  // 2^n by adding n to the exponent of e^r, which is in [0.7, 1.42].
+  const auto bits = hn::Add(hn::BitCast(di, q), hn::ShiftLeft<23>(hn::BitCast(di, biased)));
+  // A nan is not below the bound and stays one.
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), hn::BitCast(d, bits));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> exp_of_not_positive(D d, hn::Vec<D> x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    return exp_of_f32_not_positive(d, x);
+  } else {
+    return hn::Exp(d, x);
+  }
+}
+
+}  // namespace tessera::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
