@@ -34,14 +34,9 @@ const std::map<std::string, std::string> kUnchecked = {
     {"view_as_complex", "complex: see Complex below"},
 };
 // Operators whose gradient is one fused operator, which has none itself.
-const std::set<std::string> kOnceDifferentiable = {"cross_entropy",
-                                                   "layer_norm",
-                                                   "linear_cross_entropy",
-                                                   "linear_cross_entropy_with_gradients",
-                                                   "log_softmax",
-                                                   "rms_norm",
-                                                   "scaled_dot_product_attention",
-                                                   "softmax"};
+const std::set<std::string> kOnceDifferentiable = {
+    "cross_entropy", "layer_norm", "linear_cross_entropy",         "linear_cross_entropy_with_gradients",
+    "log_softmax",   "rms_norm",   "scaled_dot_product_attention", "softmax"};
 // Operators whose results behind the first are gradients, which have none themselves.
 const std::set<std::string> kOfFirstResult = {"linear_cross_entropy_with_gradients"};
 

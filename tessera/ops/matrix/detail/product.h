@@ -1,5 +1,5 @@
 // One serial product of dense matrices, by element type: c = alpha * op(a) op(b) + beta * c. Every product of the host
-// (linear, matmul, bmm, contract, attention, the loss head) ends here, one call per tile.
+// (linear, matmul, bmm, contract, the loss head) ends here, one call per tile; attention has tiles of its own.
 //
 //   f32   oneDNN, which generates code for the instructions that the processor has
 //   c64   four products of f32

@@ -94,8 +94,7 @@ class LinearLossGradients {
       : of_(of), dx_(of.dx.room<T>(of.chunk())), is_dweight_in_place_(is_added_in_place(of.dweight)) {
     const auto items = [](std::int64_t rows, std::int64_t width) { return static_cast<std::size_t>(rows * width); };
     if (!is_dweight_in_place_) sums_ = std::make_unique_for_overwrite<T[]>(items(of.classes, of.features));
-    if (of.x.is_in_place() && of.x.dtype() == DType::kBF16 && of.weight.dtype == DType::kBF16 &&
-        has_fast_bf16()) {
+    if (of.x.is_in_place() && of.x.dtype() == DType::kBF16 && of.weight.dtype == DType::kBF16 && has_fast_bf16()) {
       rounded_ = std::make_unique_for_overwrite<bf16[]>(items(of.chunk(), of.classes));
     }
   }
