@@ -1,5 +1,7 @@
 #include "tessera/ops/matrix/detail/gemm.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <climits>
 #include <complex>
@@ -13,15 +15,9 @@
 namespace tessera::ops::detail {
 namespace {
 
-// Tiles of the output. Large ones cost the library nothing to speak of; a product of few tiles is cut further, as far
-// as the library keeps its speed, so that the threads have something to share (a weight gradient has few outputs and a
-// long inner dimension). Packed operands are packed again for each tile, so their tiles stay larger.
+// A product of at most this many rows and columns is one call; packed operands are cut into tiles of this size at most.
 constexpr std::int64_t kTileRows = 512;
 constexpr std::int64_t kTileCols = 1024;
-constexpr std::int64_t kLeastRows = 64;
-constexpr std::int64_t kLeastCols = 192;
-constexpr std::int64_t kLeastPacked = 256;
-constexpr std::int64_t kEnoughTiles = 16;
 constexpr std::int64_t kLeastTileWork = std::int64_t{1} << 21;  // multiplications
 // Of packed operands: how much of k is packed at a time.
 constexpr std::int64_t kPackedDepth = 1024;
@@ -42,6 +38,18 @@ struct Side {
   }
 };
 
+// What laying out one element for a tile takes, in multiplications that the library does meanwhile (AVX-512, AMD EPYC):
+// of an operand whose rows or columns lie side by side, and of one that lies along the inner dimension.
+constexpr double kCopyCost = 3;
+constexpr double kLeftAcrossCost = 55;
+constexpr double kRightAcrossCost = 35;
+
+// Of the machine, up to a number that products can feed.
+std::int64_t cores() {
+  static const auto kCores = std::clamp<std::int64_t>(::sysconf(_SC_NPROCESSORS_ONLN), 2, 64);
+  return kCores;
+}
+
 // The library's kernels compute that many rows and columns at a time.
 constexpr std::int64_t kRowsStep = 8;
 constexpr std::int64_t kColsStep = 48;
@@ -52,6 +60,14 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t step) { return (value +
 bool fits_product(std::int64_t stride, std::int64_t least) {
   return stride >= std::max<std::int64_t>(least, 1) && stride <= INT_MAX;
 }
+
+// The output as a grid of tiles.
+struct Tiles {
+  std::int64_t rows = 1;
+  std::int64_t cols = 1;
+  std::int64_t height = 0;  // of a tile
+  std::int64_t width = 0;
+};
 
 template <class T>
 struct Job {
@@ -66,28 +82,41 @@ struct Job {
     cut();
   }
 
-  // Even tiles, by sizes and strides alone.
+  // Even tiles, one for each core of the machine if that costs little: the library lays both operands out anew for each
+  // tile, the left for each column of tiles, the right for each row of tiles. Threads of this rank have no say in it.
   void cut() {
-    const bool is_direct = is_bf16 || (is_a_direct && is_b_direct);
     std::int64_t repeats = 1;
     for (const GemmLoop& loop : gemm.loops) repeats *= loop.size;
-    row_tiles = pieces(gemm.sizes.m, kTileRows);
-    col_tiles = pieces(gemm.sizes.n, kTileCols);
-    while (true) {
-      tile_rows = rounded_up(pieces(gemm.sizes.m, row_tiles), kRowsStep);
-      tile_cols = rounded_up(pieces(gemm.sizes.n, col_tiles), kColsStep);
-      const std::int64_t half_work = tile_rows * tile_cols * gemm.sizes.k / 2;
-      if (repeats * row_tiles * col_tiles >= kEnoughTiles || half_work < kLeastTileWork) break;
-      if (tile_rows >= 2 * (is_direct ? kLeastRows : kLeastPacked)) {
-        row_tiles *= 2;
-      } else if (tile_cols >= 2 * (is_direct ? kLeastCols : kLeastPacked)) {
-        col_tiles *= 2;
-      } else {
-        break;
+    const bool is_direct = is_bf16 || (is_a_direct && is_b_direct);
+    const std::int64_t least_rows = is_direct ? 1 : pieces(gemm.sizes.m, kTileRows);
+    const std::int64_t least_cols = is_direct ? 1 : pieces(gemm.sizes.n, kTileCols);
+    const bool is_library = is_direct && !is_bf16;
+    const double left_cost = is_library && a.depth == 1 ? kLeftAcrossCost : kCopyCost;
+    const double right_cost = is_library && b.depth == 1 ? kRightAcrossCost : kCopyCost;
+    const auto cost = [&](const Tiles& of) {
+      return right_cost / static_cast<double>(of.height) + left_cost / static_cast<double>(of.width);
+    };
+    tiles = tiled(least_rows, least_cols);
+    const std::int64_t wanted = std::max(pieces(cores(), repeats), tiles.rows * tiles.cols);
+    const double most = cost(tiles) + std::clamp(0.015 * static_cast<double>(cores()), 0.035, 0.12);
+    for (std::int64_t rows = least_rows; rows <= wanted; ++rows) {
+      for (std::int64_t cols = least_cols; rows * cols <= wanted; ++cols) {
+        const Tiles next = tiled(rows, cols);
+        const std::int64_t more = next.rows * next.cols - tiles.rows * tiles.cols;
+        const bool is_small = next.height * next.width * gemm.sizes.k < kLeastTileWork;
+        if (is_small || cost(next) > most) continue;
+        if (more > 0 || (more == 0 && cost(next) < cost(tiles))) tiles = next;
       }
     }
-    row_tiles = pieces(gemm.sizes.m, tile_rows);
-    col_tiles = pieces(gemm.sizes.n, tile_cols);
+  }
+  // About that many rows and columns of tiles.
+  [[nodiscard]] Tiles tiled(std::int64_t rows, std::int64_t cols) const {
+    Tiles of;
+    of.height = rounded_up(pieces(gemm.sizes.m, rows), kRowsStep);
+    of.width = rounded_up(pieces(gemm.sizes.n, cols), kColsStep);
+    of.rows = pieces(gemm.sizes.m, of.height);
+    of.cols = pieces(gemm.sizes.n, of.width);
+    return of;
   }
 
   // A result that lies by columns is the transposed product lying by rows.
@@ -180,14 +209,14 @@ struct Job {
   }
 
   void tile(std::int64_t index, std::vector<T>& a_panel, std::vector<T>& b_panel, std::vector<T>& c_panel) const {
-    const std::int64_t first_col = index % col_tiles * tile_cols;
-    const std::int64_t first_row = index / col_tiles % row_tiles * tile_rows;
-    const std::int64_t m = std::min(tile_rows, gemm.sizes.m - first_row);
-    const std::int64_t n = std::min(tile_cols, gemm.sizes.n - first_col);
+    const std::int64_t first_col = index % tiles.cols * tiles.width;
+    const std::int64_t first_row = index / tiles.cols % tiles.rows * tiles.height;
+    const std::int64_t m = std::min(tiles.height, gemm.sizes.m - first_row);
+    const std::int64_t n = std::min(tiles.width, gemm.sizes.n - first_col);
     std::int64_t in_a = 0;
     std::int64_t in_b = 0;
     std::int64_t in_c = 0;
-    place(index / (col_tiles * row_tiles), in_a, in_b, in_c);
+    place(index / (tiles.cols * tiles.rows), in_a, in_b, in_c);
     in_c += first_row * gemm.c.row + first_col * gemm.c.col;
     if (is_bf16) {
       ProductOperand<bf16> right = in_place<bf16>(b, in_b, first_col, 0);
@@ -221,11 +250,11 @@ struct Job {
   }
 
   void run() const {
-    std::int64_t tiles = row_tiles * col_tiles;
-    for (const GemmLoop& loop : gemm.loops) tiles *= loop.size;
-    const std::int64_t work =
-        std::min(gemm.sizes.m, tile_rows) * std::min(gemm.sizes.n, tile_cols) * std::max<std::int64_t>(gemm.sizes.k, 1);
-    parallel_for(tiles, std::max<std::int64_t>(kPieceWork / std::max<std::int64_t>(work, 1), 1),
+    std::int64_t count = tiles.rows * tiles.cols;
+    for (const GemmLoop& loop : gemm.loops) count *= loop.size;
+    const std::int64_t work = std::min(gemm.sizes.m, tiles.height) * std::min(gemm.sizes.n, tiles.width) *
+                              std::max<std::int64_t>(gemm.sizes.k, 1);
+    parallel_for(count, std::max<std::int64_t>(kPieceWork / std::max<std::int64_t>(work, 1), 1),
                  [&](std::int64_t begin, std::int64_t end) {
                    std::vector<T> a_panel;
                    std::vector<T> b_panel;
@@ -241,10 +270,7 @@ struct Job {
   bool is_a_direct;
   bool is_b_direct;
   bool is_bf16;
-  std::int64_t tile_rows;
-  std::int64_t tile_cols;
-  std::int64_t row_tiles;
-  std::int64_t col_tiles;
+  Tiles tiles;
 };
 
 }  // namespace
