@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 // The best of several: other work on the machine only ever takes time away.
 template <class F>
 double best_rate(double flops, const F& run) {
-  constexpr auto kTime = std::chrono::milliseconds(15);
+  constexpr auto kTime = std::chrono::milliseconds(10);
   run();
   double best = 0;
   const auto until = Clock::now() + kTime;
