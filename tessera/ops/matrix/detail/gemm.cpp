@@ -1,13 +1,13 @@
 #include "tessera/ops/matrix/detail/gemm.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <climits>
 #include <complex>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
+#include "tessera/base/rank.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/matrix/detail/bf16_product.h"
 #include "tessera/ops/matrix/detail/product_library.h"
@@ -44,10 +44,10 @@ constexpr double kCopyCost = 3;
 constexpr double kLeftAcrossCost = 55;
 constexpr double kRightAcrossCost = 35;
 
-// Of the machine, up to a number that products can feed.
+// That a rank of this machine has if all get the same share, up to a number that products can feed.
 std::int64_t cores() {
-  static const auto kCores = std::clamp<std::int64_t>(::sysconf(_SC_NPROCESSORS_ONLN), 2, 64);
-  return kCores;
+  static const std::int64_t kCores = std::thread::hardware_concurrency();
+  return std::clamp<std::int64_t>(kCores / std::max(current_place().local_world_size, 1), 2, 64);
 }
 
 // The library's kernels compute that many rows and columns at a time.
@@ -82,7 +82,7 @@ struct Job {
     cut();
   }
 
-  // Even tiles, one for each core of the machine if that costs little: the library lays both operands out anew for each
+  // Even tiles, one for each core of the rank if that costs little: the library lays both operands out anew for each
   // tile, the left for each column of tiles, the right for each row of tiles. Threads of this rank have no say in it.
   void cut() {
     std::int64_t repeats = 1;

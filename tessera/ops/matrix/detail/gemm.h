@@ -1,10 +1,11 @@
 // Products of strided matrices of any dtype that matrices are computed in, many of them in one go.
 //
-// The output is cut into tiles by the sizes, the strides and the cores of the machine, and each tile is one serial
-// product (or one a block of k), run on the threads of the rank: the same bits for any number of threads. What a
-// product can read as it lies, also transposed, it does; other operands (half types, gaps, several reduced dimensions
-// that do not merge) are packed into panels of the compute type first, tile by tile. Half types are accumulated in f32
-// and rounded once; bf16 is multiplied as it lies where the processor has fast instructions for that.
+// The output is cut into tiles by the sizes, the strides and the cores that ranks of this machine have, and each tile
+// is one serial product (or one a block of k), run on the threads of the rank: the same bits for any number of threads.
+// What a product can read as it lies, also transposed, it does; other operands (half types, gaps, several reduced
+// dimensions that do not merge) are packed into panels of the compute type first, tile by tile. Half types are
+// accumulated in f32 and rounded once; bf16 is multiplied as it lies where the processor has fast instructions for
+// that.
 #pragma once
 
 #include <cstdint>
