@@ -6,7 +6,7 @@
 // at a buffer on the heap for long inner dimensions, so that the frame of a handler overwrites the heap before it.
 #pragma once
 
-#include <signal.h>
+#include <csignal>
 
 #include <cstdint>
 #include <string>
