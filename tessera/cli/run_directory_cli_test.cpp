@@ -219,10 +219,10 @@ TEST_F(RunDirectoryCli, WithoutAReaderTrainingEndsWithACheckpoint) {
 }
 
 TEST_F(RunDirectoryCli, ATerminalThatClosesEndsTheRun) {
-  PseudoTerminal terminal({"run", "-n", "2", "--run-dir", directory + "/run", "--", "sh", "-c",
-                           "cd $TESSERA_RUN_DIR; trap 'touch end.$RANK; exit 0' HUP TERM; echo ready; touch up.$RANK; "
-                           "while :; do sleep 0.01; done"},
-                          80, 24);
+  const std::string script =
+      "cd $TESSERA_RUN_DIR; trap 'touch end.$RANK; exit 0' HUP TERM; echo ready; touch up.$RANK; "
+      "while :; do sleep 0.01; done";
+  PseudoTerminal terminal({"run", "-n", "2", "--run-dir", directory + "/run", "--", "sh", "-c", script}, 80, 24);
   if (!terminal.is_there()) GTEST_SKIP() << "there are no pseudo-terminals here";
   wait_for("run/up.0");
   wait_for("run/up.1");
@@ -270,10 +270,11 @@ TEST_F(RunDirectoryCli, ATerminalThatClosesEndsTrainingWithACheckpoint) {
 
 TEST_F(RunDirectoryCli, ATerminalThatClosesLeavesARunThatIgnoresHangups) {
   const auto handler = ::signal(SIGHUP, SIG_IGN);  // as nohup does
-  PseudoTerminal terminal({"run", "-n", "1", "--restarts", "1", "--run-dir", directory + "/run", "--", "sh", "-c",
-                           "cd $TESSERA_RUN_DIR; test -e again && exit 0; touch again up; "
-                           "until test -e go; do echo line; sleep 0.01; done; exit 7"},
-                          80, 24);
+  const std::string script =
+      "cd $TESSERA_RUN_DIR; test -e again && exit 0; touch again up; "
+      "until test -e go; do echo line; sleep 0.01; done; exit 7";
+  PseudoTerminal terminal(
+      {"run", "-n", "1", "--restarts", "1", "--run-dir", directory + "/run", "--", "sh", "-c", script}, 80, 24);
   ::signal(SIGHUP, handler);
   if (!terminal.is_there()) GTEST_SKIP() << "there are no pseudo-terminals here";
   wait_for("run/up");

@@ -128,8 +128,7 @@ layout::FactorRule rule_of_row(const Row& row, const tensor::Call& call) {
   std::vector<Shape> shapes;
   for (const Tensor& input : call.inputs) shapes.push_back(input.shape());
   layout::FactorRule rule = layout::pointwise_rule(std::string(row.name), shapes);
-  for (std::size_t i = 1; i < call.op->outputs.size(); ++i)
-    rule.outputs.push_back(layout::OperandFactors(rule.outputs[0]));
+  for (std::size_t i = 1; i < call.op->outputs.size(); ++i) rule.outputs.emplace_back(rule.outputs[0]);
   const DType dtype = computed_dtype(row, call);
   // Sums of bools are no sums, and differences of unsigned integers wrap far from their order.
   if (dtype == DType::kBool) return rule;
