@@ -113,7 +113,7 @@ struct Simulation {
       // memory that the work behind it uses.
       device::Device::get("host").synchronize();
     };
-    // The thread ends, whatever is done here: peers are told as of any rank that failed.
+    // The thread ends in any case. Its peers learn of it as they do of any rank that failed.
     const auto at_thread_end = [&] {
       try {
         TESSERA_THROW(AbortedError,

@@ -64,8 +64,8 @@ TEST(Marks, StandInTheRecordWhileTheyAreOpen) {
   EXPECT_TRUE(open_marks(own_record()).empty());
 }
 
-// Of names that a thread used lately some are remembered, in places of 32 bytes of which 27 are for the name. A place
-// that is free has the length 255: a name of that length must not be compared with what lies behind the place.
+// A thread caches the names it used last in entries of 32 bytes, 27 of them for the name. A free entry has the length
+// 255: a name of that length must not be compared with the memory behind the entry.
 TEST(Marks, ANameOf255BytesIsNotTakenForAFreePlace) {
   const RankScope rank(lone_rank());
   std::string free_places(27, '\0');

@@ -159,7 +159,7 @@ TEST_F(Resume, ATermOfOneRankEndsAnEvaluationOnAllAndTheSameCommandEvaluatesAgai
   EXPECT_EQ(summary("stopped").at("end"), "interrupted");
   EXPECT_EQ(summary("stopped").at("steps"), 12);
   EXPECT_EQ(summary("stopped").at("reason"),
-            "asked to end during the held-out evaluation; the same command evaluates again");
+            "asked to end during the held-out evaluation; run the same command to evaluate again");
   EXPECT_EQ(summary("stopped").at("checkpoints").at("last"), 12);
   EXPECT_EQ(summary("stopped").at("held_out").at("evaluations").size(), 2u) << "of steps 5 and 10";
   expect_all_ended(comm::run_rank_processes(2, [&](int) { EXPECT_EQ(run(stopped, nullptr).end, RunEnd::kDone); }));
@@ -174,7 +174,7 @@ TEST_F(Resume, ATermOfOneRankBeforeTheFirstStepEndsAllAndChangesNothing) {
       if (rank == asked) ::raise(SIGTERM);
       const Summary summary = run(config("run"), nullptr);
       EXPECT_EQ(summary.end, RunEnd::kInterrupted);
-      EXPECT_EQ(summary.reason, "asked to end before the first step; the same command starts it again");
+      EXPECT_EQ(summary.reason, "asked to end before the first step; run the same command to start again");
     }));
     EXPECT_FALSE(std::filesystem::exists(directory.path() / "run" / "config.toml"));
   }

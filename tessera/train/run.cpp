@@ -284,8 +284,8 @@ void take_steps(Trainer& trainer, const std::optional<Samples>& held_out, const 
     if (!between.is_interrupted()) return;
     summary.end = RunEnd::kInterrupted;
     summary.reason = summary.steps < summary.config.train.steps
-                         ? "asked to end; the same command goes on from here"
-                         : "asked to end during the held-out evaluation; the same command evaluates again";
+                         ? "asked to end; run the same command to continue"
+                         : "asked to end during the held-out evaluation; run the same command to evaluate again";
   } catch (const TrainingStopped& stopped) {
     between.finish();
     summary.end = RunEnd::kStopped;
@@ -415,7 +415,7 @@ void run_in_world(const Config& given, bool is_first_world, std::FILE* out, Summ
 // Of a run that was asked to end when it had written nothing yet.
 Summary ended_before_steps(std::FILE* out) {
   Summary summary{.end = RunEnd::kInterrupted,
-                  .reason = "asked to end before the first step; the same command starts it again"};
+                  .reason = "asked to end before the first step; run the same command to start again"};
   if (out != nullptr && current_place().rank == Rank(0)) std::fprintf(out, "interrupted: %s\n", summary.reason.c_str());
   return summary;
 }

@@ -61,7 +61,7 @@ TEST_F(RunStart, ARunThatIsAskedToEndBeforeItsFirstStepChangesNothing) {
     ::raise(SIGTERM);
     EXPECT_EQ(run_and(config()).end, RunEnd::kInterrupted);
   }
-  EXPECT_EQ(said, "interrupted: asked to end before the first step; the same command starts it again\n");
+  EXPECT_EQ(said, "interrupted: asked to end before the first step; run the same command to start again\n");
   EXPECT_FALSE(fs::exists(path()));
   EXPECT_EQ(run_and(config(), "step 6/").end, RunEnd::kInterrupted);
   // The signal comes while checkpoints are verified: the newest is corrupt, and said to be.

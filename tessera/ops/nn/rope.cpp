@@ -115,7 +115,7 @@ struct Rotation {
   std::byte* out;
   DType dtype;
   std::int64_t x_step;    // along a vector
-  std::int64_t out_step;  // likewise
+  std::int64_t out_step;  // along a vector
   std::int64_t length;    // of a vector
   std::int64_t width;
   std::int64_t sequence;   // size of dim

@@ -44,7 +44,7 @@ std::optional<double> evaluated(Steps& steps, const LoopOptions& options, Progre
   }
 }
 
-// Returns true if the evaluation of the step that the run resumes from did not come to its end.
+// Returns true if the evaluation at the step that the run resumes from was interrupted.
 bool lacks_evaluation(const Summary& summary) {
   return summary.steps > 0 && is_due(summary.config, summary.steps) &&
          (summary.evaluations.empty() || summary.evaluations.back().step < summary.steps);

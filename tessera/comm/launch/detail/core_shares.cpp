@@ -12,7 +12,7 @@
 namespace tessera::comm::detail {
 namespace {
 
-// A number in a file; 0 if there is none.
+// Returns the number that a file holds, or 0 if it holds none.
 int number_in(const std::string& path) {
   int number = 0;
   std::ifstream(path) >> number;

@@ -15,7 +15,7 @@
 namespace tessera::ops::detail {
 namespace {
 
-// A product of at most this many rows and columns is one call; packed operands are cut into tiles of this size at most.
+// Operands that must be packed are cut into tiles of at most this size. A smaller product with little work is one call.
 constexpr std::int64_t kTileRows = 512;
 constexpr std::int64_t kTileCols = 1024;
 constexpr std::int64_t kLeastTileWork = std::int64_t{1} << 21;  // multiplications
@@ -38,13 +38,13 @@ struct Side {
   }
 };
 
-// What laying out one element for a tile takes, in multiplications that the library does meanwhile (AVX-512, AMD EPYC):
-// of an operand whose rows or columns lie side by side, and of one that lies along the inner dimension.
+// Cost of packing one element of an operand for a tile, in multiplications that the library could do instead (fitted to
+// measurements on an AMD EPYC with AVX-512). Packing is slow if neighbours in memory are neighbours along k.
 constexpr double kCopyCost = 3;
-constexpr double kLeftAcrossCost = 55;
-constexpr double kRightAcrossCost = 35;
+constexpr double kLeftAlongDepthCost = 55;
+constexpr double kRightAlongDepthCost = 35;
 
-// That a rank of this machine has if all get the same share, up to a number that products can feed.
+// Cores of this process, divided evenly between the ranks of the machine; TESSERA_THREADS does not change it.
 std::int64_t cores() {
   static const std::int64_t kCores = std::thread::hardware_concurrency();
   return std::clamp<std::int64_t>(kCores / std::max(current_place().local_world_size, 1), 2, 64);
@@ -82,8 +82,8 @@ struct Job {
     cut();
   }
 
-  // Even tiles, one for each core of the rank if that costs little: the library lays both operands out anew for each
-  // tile, the left for each column of tiles, the right for each row of tiles. Threads of this rank have no say in it.
+  // Chooses even tiles, one for each core of the rank if that costs little. The library packs the left operand once for
+  // each column of tiles and the right operand once for each row of tiles.
   void cut() {
     std::int64_t repeats = 1;
     for (const GemmLoop& loop : gemm.loops) repeats *= loop.size;
@@ -91,8 +91,8 @@ struct Job {
     const std::int64_t least_rows = is_direct ? 1 : pieces(gemm.sizes.m, kTileRows);
     const std::int64_t least_cols = is_direct ? 1 : pieces(gemm.sizes.n, kTileCols);
     const bool is_library = is_direct && !is_bf16;
-    const double left_cost = is_library && a.depth == 1 ? kLeftAcrossCost : kCopyCost;
-    const double right_cost = is_library && b.depth == 1 ? kRightAcrossCost : kCopyCost;
+    const double left_cost = is_library && a.depth == 1 ? kLeftAlongDepthCost : kCopyCost;
+    const double right_cost = is_library && b.depth == 1 ? kRightAlongDepthCost : kCopyCost;
     const auto cost = [&](const Tiles& of) {
       return right_cost / static_cast<double>(of.height) + left_cost / static_cast<double>(of.width);
     };
@@ -104,7 +104,7 @@ struct Job {
         const Tiles next = tiled(rows, cols);
         const std::int64_t more = next.rows * next.cols - tiles.rows * tiles.cols;
         const bool is_small = next.height * next.width * gemm.sizes.k < kLeastTileWork;
-        if (is_small || cost(next) > most) continue;
+        if (is_small || cost(next) > most) break;  // more columns only cost more
         if (more > 0 || (more == 0 && cost(next) < cost(tiles))) tiles = next;
       }
     }

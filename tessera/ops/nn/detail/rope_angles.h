@@ -15,8 +15,8 @@ namespace tessera::ops::detail {
 template <class T>
 using AngleTable = std::shared_ptr<const std::vector<T>>;
 
-/// Returns the table of the positions [0, `sequence`), which `how` shifts or maps, for vectors of which `width`
-/// elements are rotated. Tables are kept if they have at most 16 MiB; the last eight used are. Thread-safe.
+/// Returns the table of positions 0 to `sequence` - 1, shifted or mapped as `how` says, for vectors whose first `width`
+/// elements are rotated. Keeps the last eight tables of at most 16 MiB each. Thread-safe.
 template <class T>
 AngleTable<T> angles_of_sequence(const RopeAttributes& how, std::int64_t width, std::int64_t sequence);
 

@@ -8,7 +8,7 @@
 #define HWY_TARGET_INCLUDE "tessera/ops/nn/detail/row_kernels.cpp"  // NOLINT
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include "tessera/ops/nn/detail/exp-inl.h"
+#include "tessera/ops/detail/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::ops::detail::HWY_NAMESPACE {
@@ -131,20 +131,21 @@ T ExpSum(const T* x, T shift, T* y, std::int64_t n) {
   auto b = a;
   std::int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto first = ExpNonPositive(d, hn::Sub(hn::LoadU(d, x + i), by));
-    const auto second = ExpNonPositive(d, hn::Sub(hn::LoadU(d, x + i + lanes), by));
+    const auto first = ops::HWY_NAMESPACE::exp_of_not_positive(d, hn::Sub(hn::LoadU(d, x + i), by));
+    const auto second = ops::HWY_NAMESPACE::exp_of_not_positive(d, hn::Sub(hn::LoadU(d, x + i + lanes), by));
     hn::StoreU(first, d, y + i);
     hn::StoreU(second, d, y + i + lanes);
     a = hn::Add(a, first);
     b = hn::Add(b, second);
   }
   for (; i + lanes <= n; i += lanes) {
-    const auto value = ExpNonPositive(d, hn::Sub(hn::LoadU(d, x + i), by));
+    const auto value = ops::HWY_NAMESPACE::exp_of_not_positive(d, hn::Sub(hn::LoadU(d, x + i), by));
     hn::StoreU(value, d, y + i);
     a = hn::Add(a, value);
   }
   if (i < n) {
-    const auto value = ExpNonPositive(d, hn::Sub(LoadTail<T>(x + i, n - i, -std::numeric_limits<T>::infinity()), by));
+    const auto value = ops::HWY_NAMESPACE::exp_of_not_positive(
+        d, hn::Sub(LoadTail<T>(x + i, n - i, -std::numeric_limits<T>::infinity()), by));
     StoreTail<T>(value, y + i, n - i);
     b = hn::Add(b, value);
   }
@@ -155,7 +156,7 @@ template <class T>
 struct AddExp {
   Vec<T> shift;
   HWY_INLINE Vec<T> operator()(Vec<T> sum, Vec<T> x) const {
-    return hn::Add(sum, ExpNonPositive(Tag<T>(), hn::Sub(x, shift)));
+    return hn::Add(sum, ops::HWY_NAMESPACE::exp_of_not_positive(Tag<T>(), hn::Sub(x, shift)));
   }
 };
 template <class T>
@@ -222,7 +223,7 @@ template <class T>
 struct LogSoftmaxGradientOf {
   Vec<T> sum;
   HWY_INLINE Vec<T> operator()(Vec<T> grad, Vec<T> y) const {
-    return hn::NegMulAdd(ExpNonPositive(Tag<T>(), y), sum, grad);
+    return hn::NegMulAdd(ops::HWY_NAMESPACE::exp_of_not_positive(Tag<T>(), y), sum, grad);
   }
 };
 template <class T>
@@ -236,7 +237,7 @@ struct CrossEntropyGradientOf {
   Vec<T> by;
   Vec<T> every;
   HWY_INLINE Vec<T> operator()(Vec<T> x) const {
-    return hn::MulSub(by, ExpNonPositive(Tag<T>(), hn::Sub(x, shift)), every);
+    return hn::MulSub(by, ops::HWY_NAMESPACE::exp_of_not_positive(Tag<T>(), hn::Sub(x, shift)), every);
   }
 };
 template <class T>

@@ -40,8 +40,8 @@ struct RotatedRows {
   T* out = nullptr;
   const T* angles = nullptr;    // of a row: the cosines of its pairs, then the sines
   std::int64_t x_step = 0;      // from row to row
-  std::int64_t out_step = 0;    // likewise
-  std::int64_t angle_step = 0;  // likewise
+  std::int64_t out_step = 0;    // from row to row
+  std::int64_t angle_step = 0;  // from row to row
   std::int64_t count = 1;
   std::int64_t length = 0;  // of a row; elements behind the pairs are copied
   std::int64_t pairs = 0;
