@@ -21,7 +21,7 @@ TESSERA_API std::exception_ptr caught_error(std::string_view where) noexcept;
 /// cancellation), after which the thread goes on to end. The end of a thread has no exception object, to which the
 /// sanitizer would object.
 template <class Body, class Failed, class Ended>
-[[gnu::no_sanitize("null")]] void run_guarded(const Body& body, const Failed& failed, const Ended& ended) {
+__attribute__((no_sanitize("null"))) void run_guarded(const Body& body, const Failed& failed, const Ended& ended) {
   try {
     body();
   } catch (const abi::__forced_unwind&) {
