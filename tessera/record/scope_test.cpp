@@ -69,7 +69,7 @@ TEST(Marks, StandInTheRecordWhileTheyAreOpen) {
 TEST(Marks, ANameOf255BytesIsNotTakenForAFreePlace) {
   const RankScope rank(lone_rank());
   std::string free_places(27, '\0');
-  while (free_places.size() < 255) free_places += std::string(4, '\0') + '\xff' + std::string(27, '\0');
+  while (free_places.size() < 255) free_places.append(4, '\0').append(1, '\xff').append(27, '\0');
   free_places.resize(255);
   std::string room(4096, '\0');
   const std::shared_ptr<RankContext> context = current_rank();
