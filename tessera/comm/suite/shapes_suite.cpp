@@ -80,6 +80,21 @@ TEST_P(CommSuite, ALaunchOfWhichOneOperationDiffersNamesThatOne) {
   });
 }
 
+TEST_P(CommSuite, TensorsOfOneCountAndDifferentShapesDiffer) {
+  on_ranks(2, [](Member& member) {
+    const Ints x(member, Where::kDevice, 16);
+    Operation op = ints(OpKind::kAllReduce, x, x, 16);
+    op.geometry.is_stated = true;
+    if (member.rank() == 0) {
+      op.geometry.sizes = {4, 4};
+    } else {
+      op.geometry.sizes = {16};
+    }
+    expect_error<MismatchError>([&] { member.group.launch(op, member.stream).wait(); }, {"[4, 4]", "[16]"});
+    member.stream.reset_error();
+  });
+}
+
 TEST_P(CommSuite, RanksThatSplitALaunchDifferentlyDiffer) {
   on_ranks(2, [](Member& member) {
     const Ints x(member, Where::kDevice, 64);

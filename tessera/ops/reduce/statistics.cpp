@@ -166,9 +166,14 @@ void infer_deviation(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {x.shape(), x.dtype()};
 }
 
+// In f32 for half types: a mean rounded to their precision would be an error in each element.
 void deviation_kernel(const KernelCall& call) {
+  const IntList& dims = call.as<DeviationAttributes>().dims;
   const Tensor& x = call.inputs[0];
-  tensor::call_out(tensor::find_op("sub"), call.outputs[0], {x, mean(x, call.as<DeviationAttributes>().dims, true)});
+  const bool is_half = x.dtype() == DType::kF16 || x.dtype() == DType::kBF16;
+  if (!is_half) return tensor::call_out(tensor::find_op("sub"), call.outputs[0], {x, mean(x, dims, true)});
+  const Tensor wide = cast(x, DType::kF32);
+  copy_(call.outputs[0], sub(wide, mean(wide, dims, true)));
 }
 
 FactorRule rule_of_deviation(const Call& call) {

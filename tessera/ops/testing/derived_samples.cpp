@@ -109,8 +109,8 @@ void add_reduce_derivations(Derivations& to) {
   for (const char* op : {"amax", "amin", "any", "all", "logsumexp"}) to[op] = reduction(plain);
   to["prod"] = [plain](Derivation& from) {  // of many elements it leaves the range of half types
     const Shape shape = from.shape(0, 2, true);
-    const bool is_small = shape.numel() <= 12;
-    return OpSample{.inputs = {from.values(0, is_small ? shape : Shape({3, 4}))},
+    const bool is_small = shape.numel() <= 6;
+    return OpSample{.inputs = {from.values(0, is_small ? shape : Shape({3, 2}))},
                     .attributes = plain(from, is_small ? from.dims(shape.ndim()) : IntList{-1}, from.one_in(2))};
   };
   to["sum"] = reduction([](Derivation&, const IntList& dims, bool keepdim) {

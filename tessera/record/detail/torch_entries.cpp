@@ -102,7 +102,7 @@ Launch launch_of(const PickleValue& entry, const Operation& operation) {
   launch.asked_ns = integer_at(*own, "asked_ns");
   launch.met_ns = integer_at(*own, "met_ns");
   launch.ended_ns = integer_at(*own, "ended_ns");
-  launch.failure = text_at(*own, "failure");
+  if (launch.stage == Stage::kFailed) launch.failure = text_at(*own, "failure");
   launch.device = text_at(*own, "device");
   launch.stream = static_cast<std::uint32_t>(integer_at(*own, "stream"));
   launch.thread = static_cast<std::uint32_t>(integer_at(*own, "thread"));
