@@ -36,7 +36,7 @@ constexpr const char* kHelpText =
     "q    quit\n"
     "e    show what explains the state of the run, or the table again\n"
     "r    read now\n"
-    "p    ask the run for a profile of its next steps (training runs: docs/training.md)\n"
+    "p    ask the run for a profile of its next steps (training runs: docs/profiling.md)\n"
     "j k  down and up, space and b by a page\n"
     "?    this page, or the table again\n"
     "\n"

@@ -4,7 +4,7 @@
 //   const train::Summary summary = train::run(config);
 //
 // In the run directory it leaves config.toml (resolved), metrics.jsonl (a line a step and rank), loss.csv and
-// summary.json: docs/training.md.
+// summary.json: docs/run_directory.md.
 #pragma once
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // What a run came to: kept while it runs, written at its end as summary.json, said in short on the terminal. Formats
-// and conventions are in docs/training.md.
+// and conventions are in docs/run_directory.md.
 #pragma once
 
 #include <cstdint>
