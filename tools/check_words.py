@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Checks the text of every file: nothing put off to later, no paths of one machine, lines that end cleanly."""
+"""Checks the text of every file: no postponed work, no paths of one machine, clean line ends, plain English.
+
+Phrases that readers stumble over are refused in documentation and in the comments of C++ files. A line that needs one of
+them, for example to quote a program, carries the marker `words: REASON` in a comment.
+"""
 
 import argparse
 import pathlib
@@ -16,6 +20,34 @@ WORDS = [
     (re.compile(r"/tmp/wt\b"), "a path of one machine"),
     (re.compile(r"^(?:<{7}|={7}|>{7})(?:\s|$)"), "a merge was left half done"),
 ]
+# Regular expressions of phrases, each with the plain wording. docs/glossary.md has the nouns.
+PHRASES = [(re.compile(pattern), advice) for pattern, advice in [
+    (r"(?:^|[.;:!|] )What (?:is|was|were|are|it|they|goes|lies|stands|must|cannot|there)\b", "start with the noun"),
+    (r"(?:^|[.;:|] )(?:Whoever|Of which|Of whom)\b", "start with the noun"),
+    (r"\b(?:is|are|was|were|be|being) told\b", "is reported, receives"),
+    (r"\btells? of\b", "reports, shows"),
+    (r"\bhears? of\b", "learns, receives"),
+    (r"\bwith a word\b", "with a warning"),
+    (r"\bwithout a word\b", "silently"),
+    (r"\bmakes? no sense\b", "is invalid"),
+    (r"\b[Ll]ikewise\b", "repeat the noun"),
+    (r"\bwhere there (?:is|are) none\b", "if no X exists"),
+    (r"\bis none of\b", "must be one of"),
+    (r"\b(?:come|comes|came) to (?:its end|nothing|it)\b", "ends, reaches"),
+    (r"\bin vain\b", "without success"),
+    (r"(?:, |^)of (?:which|whom)\b", "start a new sentence"),
+    (r"\bone behind the other\b", "one after the other"),
+    (r"\b[Ww]hoever\b", "the rank that, the caller that"),
+    (r"\bheld against\b", "compared with"),
+    (r"\bspoilt\b", "corrupted"),
+    (r"\bin a circle\b|\bcircles? of waits\b", "deadlock cycle"),
+    (r"\bthe making of (?:a|the) group\b", "group creation"),
+]]
+# Layers whose comments are checked.
+PLAIN_LAYERS = set()
+ALLOWED = re.compile(r"\bwords: \w+")
+GENERATED = {"docs/operators.md"}  # by `tessera ops`
+
 TRAILING = re.compile(r"[ \t]+$")
 EXEMPT = {"tools/check_words.py", "tools/tests/gates_test.py"}
 BINARY = {".png", ".svg", ".ico", ".bin", ".fatbin", ".pickle"}
@@ -41,6 +73,45 @@ def check_file(root, path, findings):
                 findings.error(path, number, f"'{match.group().strip()}': {why}")
 
 
+def is_plain(path):
+    """Whether the comments of this file have been rewritten in plain English."""
+    return len(path.parts) > 1 and path.parts[1] in PLAIN_LAYERS
+
+
+def prose_of_markdown(text):
+    """The lines of a page without code: fenced blocks and code spans are blank."""
+    is_code = False
+    for line in text.split("\n"):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+            yield ""
+        else:
+            yield "" if is_code else re.sub(r"`[^`]*`", "``", line)
+
+
+def comments_of_cpp(text):
+    """For each line of a C++ file the text of its comment, without the slashes."""
+    strings_blank = source_tree.blank(text, keep_comments=True)
+    for line in strings_blank.split("\n"):
+        start = line.find("//")
+        yield re.sub(r"^/{2,3}<?\s*", "", line[start:]) if start >= 0 else ""
+
+
+def check_phrases(root, path, findings):
+    if str(path) in EXEMPT | GENERATED:
+        return
+    if path.suffix == ".md":
+        extract = prose_of_markdown
+    elif path.suffix in source_tree.HEADERS | source_tree.SOURCES and is_plain(path):
+        extract = comments_of_cpp
+    else:
+        return
+    for number, line in enumerate(extract((root / path).read_text()), start=1):
+        for pattern, advice in PHRASES:
+            if (match := pattern.search(line)) and not ALLOWED.search(line):
+                findings.error(path, number, f"'{match.group().strip()}': write plain English ({advice})")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent,
@@ -50,6 +121,7 @@ def main():
     checked = [path for path in source_tree.files(root) if path.suffix not in BINARY]
     for path in checked:
         check_file(root, path, findings)
+        check_phrases(root, path, findings)
     return findings.close(len(checked))
 
 

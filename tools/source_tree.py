@@ -45,9 +45,13 @@ _NOISE = re.compile(r'R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'  # raw strin
                     r"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'", re.DOTALL)
 
 
-def blank(text):
+def blank(text, keep_comments=False):
     """Comments, strings and characters replaced by spaces; every line keeps its number and length."""
-    return _NOISE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+    def replace(match):
+        if keep_comments and match.group().startswith(("//", "/*")):
+            return match.group()
+        return re.sub(r"[^\n]", " ", match.group())
+    return _NOISE.sub(replace, text)
 
 
 class Findings:

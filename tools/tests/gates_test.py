@@ -219,6 +219,15 @@ class Words(Gate):
         self.write("docs/more.md", "stubborn, https://example.org/home/x, TESSERA_XXXL, framework/root\n")
         self.expect_good("check_words.py")
 
+    def test_phrases_of_pages(self):
+        for text in ("It is told.", "What is left stays.", "Likewise for ranks.", "three ranks, of which one waits", "It waits in vain."):
+            self.write("docs/more.md", f"one\n{text}\n")
+            self.expect_error("check_words.py", "docs/more.md:2", "plain English")
+
+    def test_phrases_in_code_and_with_a_reason(self):
+        self.write("docs/more.md", "one `is told`\n```\nis told\n```\nis told <!-- words: quotes a program -->\n")
+        self.expect_good("check_words.py")
+
     def test_line_ends(self):
         for text, place in (("a \n", 1), ("a\nb", 2), ("a\r\n", 1)):
             (self.root / "more.md").write_bytes(text.encode())
