@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <climits>
 #include <complex>
+#include <memory>
 #include <thread>
 #include <type_traits>
 #include <utility>
 
 #include "tessera/base/rank.h"
 #include "tessera/ops/detail/parallel.h"
+#include "tessera/ops/matrix/detail/bf16_panel.h"
 #include "tessera/ops/matrix/detail/bf16_product.h"
 #include "tessera/ops/matrix/detail/product_library.h"
 
@@ -19,8 +21,8 @@ namespace {
 constexpr std::int64_t kTileRows = 512;
 constexpr std::int64_t kTileCols = 1024;
 constexpr std::int64_t kLeastTileWork = std::int64_t{1} << 21;  // multiplications
-// Of packed operands: how much of k is packed at a time.
-constexpr std::int64_t kPackedDepth = 1024;
+// Of packed operands: how much of k is packed at a time. Panels then fit into a second-level cache of 1 MiB.
+constexpr std::int64_t kPackedDepth = 384;
 // Work of a piece of the loop, in multiplications, below which a thread is not worth waking.
 constexpr std::int64_t kPieceWork = std::int64_t{1} << 20;
 
@@ -60,6 +62,24 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t step) { return (value +
 bool fits_product(std::int64_t stride, std::int64_t least) {
   return stride >= std::max<std::int64_t>(least, 1) && stride <= INT_MAX;
 }
+
+// Memory of a packed operand. Its values are not initialized: clearing them took as long as packing half of them.
+template <class T>
+class Panel {
+ public:
+  // Returns room for `count` values; earlier ones are lost.
+  T* room(std::int64_t count) {
+    if (count > size_) {
+      data_ = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count));
+      size_ = count;
+    }
+    return data_.get();
+  }
+
+ private:
+  std::unique_ptr<T[]> data_;
+  std::int64_t size_ = 0;
+};
 
 // The output as a grid of tiles.
 struct Tiles {
@@ -173,22 +193,31 @@ struct Job {
 
   // The same, packed into `panel`: rows one after the other, or k by k where the operand lies so.
   ProductOperand<T> packed(const Side& side, std::int64_t offset, std::int64_t first, std::int64_t count,
-                           std::int64_t from, std::int64_t depth, std::vector<T>& panel) const {
-    panel.resize(static_cast<std::size_t>(count * depth));
+                           std::int64_t from, std::int64_t depth, Panel<T>& panel) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (side.dtype == DType::kBF16 && gemm.k_dims.empty() && (side.row == 1 || side.depth == 1)) {
+        const std::int64_t stride = panel_stride(count);
+        const std::int64_t start = offset + first * side.row + from * side.depth;
+        float* const to = panel.room(stride * depth);
+        widen_panel(to, {reinterpret_cast<const bf16*>(side.at(start)), side.row, side.depth}, count, depth);
+        return {to, stride, true};
+      }
+    }
+    T* const to = panel.room(count * depth);
     const bool by_depth = gemm.k_dims.empty() && std::abs(side.row) < std::abs(side.depth);
     const std::int64_t lines = by_depth ? depth : count;
     for (std::int64_t i = 0; i < lines; ++i) {
       if (by_depth) {
         const std::int64_t start = offset + first * side.row + (from + i) * side.depth;
-        load(panel.data() + i * count, side.at(start), side.dtype, side.row, count);
+        load(to + i * count, side.at(start), side.dtype, side.row, count);
       } else if (gemm.k_dims.empty()) {
         const std::int64_t start = offset + (first + i) * side.row + from * side.depth;
-        load(panel.data() + i * depth, side.at(start), side.dtype, side.depth, depth);
+        load(to + i * depth, side.at(start), side.dtype, side.depth, depth);
       } else {
-        load_folded(side, offset + (first + i) * side.row, from, depth, panel.data() + i * depth);
+        load_folded(side, offset + (first + i) * side.row, from, depth, to + i * depth);
       }
     }
-    return {panel.data(), by_depth ? count : depth, by_depth};
+    return {to, by_depth ? count : depth, by_depth};
   }
 
   // One row along k where k is several dimensions: runs of the innermost one.
@@ -208,7 +237,7 @@ struct Job {
     }
   }
 
-  void tile(std::int64_t index, std::vector<T>& a_panel, std::vector<T>& b_panel, std::vector<T>& c_panel) const {
+  void tile(std::int64_t index, Panel<T>& a_panel, Panel<T>& b_panel, Panel<T>& c_panel) const {
     const std::int64_t first_col = index % tiles.cols * tiles.width;
     const std::int64_t first_row = index / tiles.cols % tiles.rows * tiles.height;
     const std::int64_t m = std::min(tiles.height, gemm.sizes.m - first_row);
@@ -225,8 +254,7 @@ struct Job {
                     gemm.c.data + in_c * static_cast<std::int64_t>(itemsize(gemm.c.dtype)), gemm.c.row);
       return;
     }
-    if (!is_c_direct) c_panel.resize(static_cast<std::size_t>(m * n));
-    T* c = is_c_direct ? reinterpret_cast<T*>(gemm.c.data) + in_c : c_panel.data();
+    T* c = is_c_direct ? reinterpret_cast<T*>(gemm.c.data) + in_c : c_panel.room(m * n);
     const std::int64_t c_row = is_c_direct ? gemm.c.row : n;
     const std::int64_t k = gemm.sizes.k;
     const std::int64_t step = is_a_direct && is_b_direct ? k : std::min(k, kPackedDepth);
@@ -256,9 +284,9 @@ struct Job {
                               std::max<std::int64_t>(gemm.sizes.k, 1);
     parallel_for(count, std::max<std::int64_t>(kPieceWork / std::max<std::int64_t>(work, 1), 1),
                  [&](std::int64_t begin, std::int64_t end) {
-                   std::vector<T> a_panel;
-                   std::vector<T> b_panel;
-                   std::vector<T> c_panel;
+                   Panel<T> a_panel;
+                   Panel<T> b_panel;
+                   Panel<T> c_panel;
                    for (std::int64_t i = begin; i < end; ++i) tile(i, a_panel, b_panel, c_panel);
                  });
   }
