@@ -111,6 +111,9 @@ TEST(Info, PrintsJson) {
   EXPECT_TRUE(contains(info.at("compute").at("products"), "oneDNN"));
   EXPECT_GT(info.at("compute").at("product_gflops"), 0.0);
   EXPECT_GT(info.at("compute").at("peak_gflops"), 0.0);
+  EXPECT_GT(info.at("compute").at("bf16_product_gflops"), 0.0);
+  EXPECT_NE(info.at("compute").at("bf16_products"), "");
+  EXPECT_NE(info.at("compute").at("amx"), "");
   EXPECT_TRUE(info.at("records").is_array());
   const auto env = nlohmann::json::parse(tessera("info --env --json", "TESSERA_RECROD=on").out);
   EXPECT_GE(env.at("variables").size(), 11u);

@@ -147,13 +147,22 @@ Section compute_section(const ops::HostSpeed& speed) {
            {"vector code", speed.vectors},
            {"products", speed.products},
            {"product rate", rate_text(speed.product_gflops) + ", f32"},
+           {"bf16 products", speed.bf16_products},
+           {"bf16 product rate", rate_text(speed.bf16_product_gflops)},
+           {"amx", speed.amx},
            {"peak", rate_text(speed.peak_gflops) + ", f32 multiply-adds, " + speed.widest}}};
 }
 
 ordered_json compute_json(const ops::HostSpeed& speed) {
-  return {{"processor", speed.processor},     {"vector_code", speed.vectors},
-          {"products", speed.products},       {"product_gflops", speed.product_gflops},
-          {"peak_gflops", speed.peak_gflops}, {"peak_instructions", speed.widest},
+  return {{"processor", speed.processor},
+          {"vector_code", speed.vectors},
+          {"products", speed.products},
+          {"product_gflops", speed.product_gflops},
+          {"bf16_products", speed.bf16_products},
+          {"bf16_product_gflops", speed.bf16_product_gflops},
+          {"amx", speed.amx},
+          {"peak_gflops", speed.peak_gflops},
+          {"peak_instructions", speed.widest},
           {"warning", speed.warning()}};
 }
 

@@ -13,12 +13,15 @@ namespace tessera::ops {
 
 /// Instructions, kernels and rates of one thread of the host.
 struct TESSERA_API HostSpeed {
-  std::string processor = {};  ///< name of the processor: "AMD EPYC"
-  std::string vectors = {};    ///< instructions of our vector code (Highway's target): "AVX2"
-  std::string products = {};   ///< library of f32 products and its instructions: "oneDNN 2.6.3 (avx512_core)"
-  std::string widest = {};     ///< widest instructions that the peak was measured with: "AVX3_ZEN4"
-  double peak_gflops = 0;      ///< GFLOP/s of f32 multiply-adds in registers, one thread
-  double product_gflops = 0;   ///< GFLOP/s of an f32 product of 384 x 384 matrices, one thread
+  std::string processor = {};      ///< name of the processor: "AMD EPYC"
+  std::string vectors = {};        ///< instructions of our vector code (Highway's target): "AVX2"
+  std::string products = {};       ///< library of f32 products and its instructions: "oneDNN 2.6.3 (avx512_core)"
+  std::string widest = {};         ///< widest instructions that the peak was measured with: "AVX3_ZEN4"
+  std::string bf16_products = {};  ///< library of bf16 products and its instructions, or "converted to f32"
+  std::string amx = {};            ///< state of AMX: "works", "not announced by the processor"
+  double peak_gflops = 0;          ///< GFLOP/s of f32 multiply-adds in registers, one thread
+  double product_gflops = 0;       ///< GFLOP/s of an f32 product of 384 x 384 matrices, one thread
+  double bf16_product_gflops = 0;  ///< GFLOP/s of a bf16 product of these sizes, conversions included, one thread
 
   /// Returns true if products reach less than half of the peak, or if the processor has no AVX2.
   [[nodiscard]] bool is_slow() const;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/base/amx.h"
 #include "tessera/ops/detail/instruction_set.h"
+#include "tessera/ops/matrix/detail/product_library.h"
 #include "tessera/ops/nn/detail/row_kernels.h"
 
 namespace tessera::ops {
@@ -21,6 +23,9 @@ TEST(HostSpeed, IsMeasured) {
   const HostSpeed& speed = host_speed();
   EXPECT_GT(speed.peak_gflops, 0);
   EXPECT_GT(speed.product_gflops, 0);
+  EXPECT_GT(speed.bf16_product_gflops, 0);
+  EXPECT_EQ(speed.bf16_products, detail::bf16_products_text());
+  EXPECT_EQ(speed.amx, to_text(amx_state()));
   EXPECT_NE(speed.products.find("oneDNN"), std::string::npos) << speed.products;
   EXPECT_FALSE(speed.processor.empty());
   EXPECT_FALSE(speed.vectors.empty());
@@ -31,6 +36,18 @@ TEST(HostSpeed, IsMeasured) {
 TEST(HostSpeed, TheInstructionSetIsThatOfTheVectorMath) {
   EXPECT_EQ(detail::instruction_set(), detail::row_kernels_target());
   EXPECT_EQ(host_speed().vectors, detail::instruction_set());
+}
+
+TEST(HostSpeed, ChoosesBf16ProductsByTheProcessor) {
+  using detail::Bf16Products;
+  EXPECT_EQ(detail::choose_bf16_products(true, false, false), Bf16Products::kAmx);
+  EXPECT_EQ(detail::choose_bf16_products(false, true, true), Bf16Products::kAvx512);
+  EXPECT_EQ(detail::choose_bf16_products(false, true, false), Bf16Products::kConverted) << "slower than f32 on Intel";
+  EXPECT_EQ(detail::choose_bf16_products(false, false, true), Bf16Products::kConverted);
+}
+
+TEST(HostSpeed, KeepsAmxFromTheLibraryUnlessItWorks) {
+  EXPECT_EQ(detail::product_instructions() == "avx512_core_amx", amx_state() == AmxState::kWorks);
 }
 
 TEST(HostSpeed, WarnsOfProductsBelowHalfOfThePeak) {

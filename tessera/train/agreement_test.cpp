@@ -66,6 +66,14 @@ TEST(RankFacts, LibraryAndEnvironmentAreCompared) {
   EXPECT_FALSE(names.contains("TESSERA_RUN_DIR"));
 }
 
+TEST(RankFacts, TheKindOfBf16ProductsIsComparedIfRanksComputeInBf16) {
+  Config config;
+  EXPECT_TRUE(detail::product_facts(config).empty());
+  config.train.dtype = "bf16";
+  ASSERT_EQ(detail::product_facts(config).size(), 1U);
+  EXPECT_FALSE(detail::product_facts(config)[0].value.empty());
+}
+
 TEST(RankFacts, RanksWithOneValueAreNamedTogetherAndListsAreCut) {
   using detail::Fact;
   const std::vector<std::vector<Fact>> four{{{"a", "1"}}, {{"a", "2", "why"}}, {{"a", "1"}}, {{"b", "3"}}};

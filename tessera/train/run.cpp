@@ -166,13 +166,15 @@ Data agreed_data(const Config& config, const Phases& phases) {
     data = open_data(config, phases);
     data.digest = detail::data_digest(*data.training, sequence);
     const bool has_others = current_place().world_size > 1;  // the digests of facts read much
-    if (has_others) check.facts = detail::data_facts("data.files", config.data.files, *data.training, sequence);
+    const auto add = [&check](const std::vector<detail::Fact>& more) {
+      check.facts.insert(check.facts.end(), more.begin(), more.end());
+    };
+    add(detail::product_facts(config));  // not with the options, which must agree on the dtype first
+    if (has_others) add(detail::data_facts("data.files", config.data.files, *data.training, sequence));
     if (has_others && data.held_out) {
       const bool is_named = !config.data.held_out.empty();
-      const std::vector<detail::Fact> more =
-          detail::data_facts(is_named ? "data.held_out" : "the held-out share of data.files",
-                             is_named ? config.data.held_out : config.data.files, *data.held_out, sequence);
-      check.facts.insert(check.facts.end(), more.begin(), more.end());
+      add(detail::data_facts(is_named ? "data.held_out" : "the held-out share of data.files",
+                             is_named ? config.data.held_out : config.data.files, *data.held_out, sequence));
     }
     if (data.held_out && current_place().rank == Rank(0))
       data.entropy = data.held_out->bigram_entropy(phases("counting pairs of held-out tokens", "samples"));

@@ -13,6 +13,7 @@
 #include "tessera/comm/process_group.h"
 #include "tessera/device/device.h"
 #include "tessera/ops/detail/instruction_set.h"
+#include "tessera/ops/matrix/detail/product_library.h"
 #include "tessera/tensor/device_context.h"
 #include "tessera/tensor/tensor.h"
 #include "tessera/train/checkpoint/detail/hash.h"
@@ -211,6 +212,11 @@ std::vector<Fact> start_facts(const Config& resolved) {
     if (!option.may_differ) facts.push_back({option.name, joined(value_texts(option, resolved))});
   }
   return facts;
+}
+
+std::vector<Fact> product_facts(const Config& agreed) {
+  if (agreed.train.dtype != "bf16") return {};
+  return {{"the kind of bf16 products", ops::detail::bf16_products_text()}};
 }
 
 std::vector<Fact> data_facts(const std::string& option, const std::vector<std::string>& files, const Samples& samples,

@@ -34,6 +34,8 @@ struct StartCheck {
 /// Returns library, instruction set, environment variables that ranks must share, and every option not marked
 /// Option::may_differ.
 std::vector<Fact> start_facts(const Config& resolved);
+/// Returns the kind of bf16 products if ranks compute in bf16, and nothing otherwise. Kinds round differently.
+std::vector<Fact> product_facts(const Config& agreed);
 /// Returns the number of tokens and the digest of one part of the data: of all its tokens, or of samples spread over it
 /// if it has more than 16 Mi tokens. `option` names the part, `files` is its note.
 std::vector<Fact> data_facts(const std::string& option, const std::vector<std::string>& files, const Samples& samples,

@@ -1,6 +1,6 @@
-// One serial product of bf16 matrices by oneDNN, where the processor has fast instructions for it (AVX512_BF16): about
-// twice the speed of f32. Sums are f32, in an order that depends on sizes and strides alone. These instructions read
-// subnormal numbers as zero.
+// One serial product of bf16 matrices by oneDNN, where the processor has fast instructions for it: AMX, or AVX512_BF16
+// with about twice the speed of f32. Sums are f32, in an order that depends on sizes and strides alone. These
+// instructions read subnormal numbers as zero.
 #pragma once
 
 #include "tessera/base/dtype.h"

@@ -2,6 +2,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
+#include "tessera/base/amx.h"
 #include "tessera/base/error.h"
 
 // Of OpenMP, on which Debian builds oneDNN; compilers other than g++ may have no omp.h.
@@ -17,7 +18,11 @@ namespace {
 constexpr std::int64_t kLongestSafe = 64;
 
 // Fails if somebody else in the process used this oneDNN before; then its own choice stands.
-bool prepare() { return dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16) == dnnl_success; }
+bool prepare() {
+  const bool is_amx_allowed = amx_state() == AmxState::kWorks;
+  return dnnl_set_max_cpu_isa(is_amx_allowed ? dnnl_cpu_isa_avx512_core_amx : dnnl_cpu_isa_avx512_core_bf16) ==
+         dnnl_success;
+}
 
 // All but those that an instruction raises: a blocked one of these would end the process without its handler.
 sigset_t signals_from_outside() {
@@ -48,10 +53,29 @@ std::string product_library() {
   return tessera::detail::concat("oneDNN ", version->major, ".", version->minor, ".", version->patch);
 }
 
-bool has_fast_bf16() {
+Bf16Products bf16_products() {
   prepare_once();
   // By the processor, not by a measurement: all ranks of a job must choose alike to get the same bits.
-  return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_bf16 && __builtin_cpu_is("amd") != 0;
+  static const Bf16Products kChosen = choose_bf16_products(
+      amx_state() == AmxState::kWorks && dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_amx,
+      dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_bf16, __builtin_cpu_is("amd") != 0);
+  return kChosen;
+}
+
+Bf16Products choose_bf16_products(bool has_amx, bool has_avx512_bf16, bool is_amd) {
+  if (has_amx) return Bf16Products::kAmx;
+  return has_avx512_bf16 && is_amd ? Bf16Products::kAvx512 : Bf16Products::kConverted;
+}
+
+bool has_fast_bf16() { return bf16_products() != Bf16Products::kConverted; }
+
+std::string bf16_products_text() {
+  switch (bf16_products()) {
+    case Bf16Products::kAmx: return product_library() + " (AMX tiles)";
+    case Bf16Products::kAvx512: return product_library() + " (AVX512_BF16)";
+    case Bf16Products::kConverted: return "converted to f32";
+  }
+  return "";
 }
 
 std::string product_instructions() {
