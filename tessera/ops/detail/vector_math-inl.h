@@ -114,10 +114,10 @@ HWY_INLINE V softplus_of(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, x), y, x);
 }
 
-/// erfc(t) for t >= 0 of f32, where `minus_square` is -t * t: exp(-t * t) / (1 + 2 t) times a polynomial of
-/// u = (t - 3) / (t + 3), fitted to 3e-9. One division serves both.
+/// exp(t * t) erfc(t) for t >= 0 of f32: 1 / (1 + 2 t) times a polynomial of u = (t - 3) / (t + 3), fitted to 3e-9. One
+/// division serves both.
 template <class D, class V>
-HWY_INLINE V erfc_of_positive(D d, V t, V minus_square) {
+HWY_INLINE V scaled_erfc_of_positive(D d, V t) {
   constexpr float kFit[] = {-0.0002782657F, -0.000800951788F, 0.00199252102F, 0.00257998426F,
                             -0.0237891178F, 0.0682936671F,    -0.119272827F,  0.129646538F,
                             -0.0475622721F, -0.135621142F,    1.25300806F};
@@ -126,7 +126,7 @@ HWY_INLINE V erfc_of_positive(D d, V t, V minus_square) {
   const V b = hn::MulAdd(t, number(d, 2), number(d, 1));
   const V inverse = hn::Div(number(d, 1), hn::Mul(a, b));
   const V u = hn::Mul(hn::Mul(hn::Sub(t, three), b), inverse);
-  return hn::Mul(exp_of_not_positive(d, minus_square), hn::Mul(polynomial(d, u, kFit), hn::Mul(a, inverse)));
+  return hn::Mul(polynomial(d, u, kFit), hn::Mul(a, inverse));
 }
 
 template <class D, class V>
@@ -139,42 +139,11 @@ HWY_INLINE V erf_of(D d, V x) {
     const V square = hn::Mul(x, x);
     const V small = hn::Mul(x, polynomial(d, square, kFit));
     const V t = hn::Min(hn::Abs(x), number(d, 10));
-    const V large = hn::Sub(number(d, 1), erfc_of_positive(d, t, hn::Neg(hn::Mul(t, t))));
+    const V decay = exp_of_not_positive(d, hn::Neg(hn::Mul(t, t)));
+    const V large = hn::Sub(number(d, 1), hn::Mul(decay, scaled_erfc_of_positive(d, t)));
     const V y = hn::IfThenElse(hn::Lt(square, number(d, 1)), small, hn::CopySign(large, x));
     return hn::IfThenElse(hn::Eq(x, x), y, x);
   }
-}
-
-/// The normal distribution function of -|x|.
-template <class D, class V>
-HWY_INLINE V normal_tail_of(D d, V x) {
-  if constexpr (sizeof(TypeOf<D>) == 8) {
-    return lane_by_lane(d, x, [](auto lane) { return 0.5 * std::erfc(std::abs(lane) * 0.7071067811865475244); });
-  } else {
-    // Past 14 the result is below the least float.
-    const V t = hn::Min(hn::Abs(x), number(d, 14.2));
-    const V half = number(d, 0.5);
-    return hn::Mul(
-        half, erfc_of_positive(d, hn::Mul(t, number(d, 0.70710678118654752)), hn::Neg(hn::Mul(half, hn::Mul(t, t)))));
-  }
-}
-template <class D, class V>
-HWY_INLINE V gelu_of(D d, V x) {
-  const V tail = hn::Mul(hn::Abs(x), normal_tail_of(d, x));
-  const V y = hn::Sub(hn::Max(x, hn::Zero(d)), tail);
-  // -inf * 0 is no number, but gelu is 0 there.
-  return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Eq(hn::Abs(x), hn::Inf(d)), hn::Max(x, hn::Zero(d)), y), x);
-}
-/// The derivative of gelu: the distribution function and x times the density.
-template <class D, class V>
-HWY_INLINE V gelu_slope_of(D d, V x) {
-  const V tail = normal_tail_of(d, x);
-  const V one = number(d, 1);
-  const V below = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
-  const V t = hn::Min(hn::Max(x, number(d, -100)), number(d, 100));
-  const V density =
-      hn::Mul(number(d, 0.39894228040143267794), exp_of_not_positive(d, hn::Mul(number(d, -0.5), hn::Mul(t, t))));
-  return hn::IfThenElse(hn::Eq(x, x), hn::MulAdd(t, density, below), x);
 }
 
 /// gelu by tanh: x * sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3).

@@ -13,6 +13,7 @@
 #include <hwy/foreach_target.h>
 // The headers below are included once a target, behind foreach_target.h.
 #include <hwy/highway.h>
+#include "tessera/ops/detail/normal-inl.h"
 #include "tessera/ops/detail/tile_kernels-inl.h"
 #include "tessera/ops/detail/vector_math-inl.h"
 

@@ -193,6 +193,14 @@ TEST(Pointwise, FunctionsAreAccurateOverTheirRange) {
             3);
   const auto gelu_at = [](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); };
   EXPECT_LT(error_in_ulps(gelu, gelu_at, -5, 10, 1e-8), 16);
+  EXPECT_LT(error_in_ulps(gelu, gelu_at, -1, 1), 8);
+  // The square of x rounds, and its exponential has that error as many times as the exponent is large.
+  EXPECT_LT(error_in_ulps(gelu, gelu_at, -13, -5), 128);
+  const auto slope = [](const Tensor& x) { return gelu_backward(ones_like(x), x); };
+  const auto slope_at = [](double x) {
+    return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-0.5 * x * x) * 0.39894228040143267794;
+  };
+  EXPECT_LT(error_in_ulps(slope, slope_at, -14, 14, 1e-8), 12);
 }
 
 TEST(Pointwise, AValueDoesNotDependOnItsPlaceOrOnThreads) {
