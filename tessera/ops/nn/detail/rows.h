@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "tessera/base/small_vector.h"
 #include "tessera/ops/detail/elements.h"
@@ -124,8 +124,9 @@ class Rows {
 template <class T, class F>
 void for_row_pieces(std::int64_t count, std::int64_t length, std::int64_t buffers, const F& body) {
   parallel_for(count, rows_per_piece(length), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> scratch(static_cast<std::size_t>(buffers * length));
-    body(begin, end, scratch.data());
+    // Not filled: dense rows, which need none, would pay as much for it as for writing their results.
+    const auto scratch = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(buffers * length));
+    body(begin, end, scratch.get());
   });
 }
 
