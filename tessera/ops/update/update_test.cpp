@@ -100,6 +100,19 @@ TEST(Updates, OfManySmallTensorsRunOnOneThread) {
   detail::set_thread_budget(1);
 }
 
+TEST(Updates, OfATensorOfTwoStretchesRunOnTwoThreads) {
+  const int budget = detail::thread_budget();
+  detail::set_thread_budget(4);
+  const std::vector<Tensor> params = {filled({32768}, 1)};
+  const std::vector<Tensor> grads = {filled({32768}, 1)};
+  params[0].device().synchronize();
+  const std::uint64_t before = detail::helpers_requested();
+  sgd_(params, grads, {}, {.learning_rate = filled({}, 0.5)});
+  params[0].device().synchronize();
+  EXPECT_EQ(detail::helpers_requested(), before + 1);
+  detail::set_thread_budget(budget);
+}
+
 TEST(Updates, NameWhatDoesNotFit) {
   const auto message_of = [](const std::function<void()>& body) -> std::string {
     try {

@@ -133,13 +133,14 @@ void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body);
 
 /// Most elements of a stretch.
 inline constexpr std::int64_t kListPiece = 16384;
-/// Elements that a thread takes at a time: many small tensors, or a few stretches of large ones.
-inline constexpr std::int64_t kListGrain = 4 * kListPiece;
+/// Elements that a thread takes at a time, many small tensors or a stretch of a large one. A step of so many takes
+/// about 5 us, several times what it costs to hand them to a thread.
+inline constexpr std::int64_t kListGrain = kListPiece;
 
 template <class F>
 void for_list_pieces(const ListWork& work, std::int64_t buffers, const F& body) {
   const auto pieces = static_cast<std::int64_t>(work.pieces.size());
-  const std::int64_t grain = std::max<std::int64_t>(4, pieces * kListGrain / std::max<std::int64_t>(work.elements, 1));
+  const std::int64_t grain = std::max<std::int64_t>(1, pieces * kListGrain / std::max<std::int64_t>(work.elements, 1));
   parallel_for(pieces, grain, [&](std::int64_t begin, std::int64_t end) {
     // Not filled, so that dense tensors, which need none, pay nothing; doubles are enough for floats too.
     const auto scratch = std::make_unique_for_overwrite<double[]>(static_cast<std::size_t>(buffers * kListPiece));
