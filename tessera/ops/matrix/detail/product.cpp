@@ -8,6 +8,7 @@
 #include "tessera/base/error.h"
 #include "tessera/ops/matrix/detail/dense_product.h"
 #include "tessera/ops/matrix/detail/product_library.h"
+#include "tessera/ops/matrix/detail/small_product.h"
 
 namespace tessera::ops::detail {
 namespace {
@@ -59,6 +60,7 @@ void multiply(const GemmSizes& s, float alpha, const ProductOperand<float>& a, c
               float beta, float* c, std::int64_t c_stride) {
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) return scale(s, beta, c, c_stride);
+  if (is_small_product(s, b.is_transposed)) return multiply_small(s, alpha, a, b, beta, c, c_stride);
   const ProductCall call(s.k);
   const dnnl_status_t status = dnnl_sgemm(a.is_transposed ? 'T' : 'N', b.is_transposed ? 'T' : 'N', s.m, s.n, s.k,
                                           alpha, a.data, a.stride, b.data, b.stride, beta, c, c_stride);

@@ -1,7 +1,8 @@
 // One serial product of dense matrices, by element type: c = alpha * op(a) op(b) + beta * c. Every product of the host
 // (linear, matmul, bmm, contract, the loss head) ends here, one call per tile; attention has tiles of its own.
 //
-//   f32   oneDNN, which generates code for the instructions that the processor has
+//   f32   oneDNN, which generates code for the instructions that the processor has; small products in vector code of
+//         ours (small_product.h)
 //   c64   four products of f32
 //   f64   vector code of ours (dense_product.h)
 //   i64   a plain loop

@@ -52,8 +52,10 @@ TYPED_TEST_SUITE(Products, Types);
 TYPED_TEST(Products, EqualAPlainLoop) {
   using T = TypeParam;
   std::mt19937 random(7);
-  const std::int64_t sizes[][3] = {{1, 1, 1},  {5, 7, 3},  {6, 16, 300}, {97, 33, 257},
-                                   {1, 40, 9}, {40, 1, 9}, {13, 520, 4}};
+  // The last six are small products of f32 (small_product.h): tiles with and without remainders in each dimension.
+  const std::int64_t sizes[][3] = {{1, 1, 1},     {5, 7, 3},     {6, 16, 300}, {97, 33, 257}, {1, 40, 9},
+                                   {40, 1, 9},    {13, 520, 4},  {64, 64, 64}, {23, 45, 37},  {19, 16, 255},
+                                   {31, 31, 256}, {16, 100, 17}, {18, 8, 1}};
   for (const auto& [m, n, k] : sizes) {
     for (int transposed = 0; transposed < 4; ++transposed) {
       const Matrix<T> a(m, k, (transposed & 1) != 0, random);
@@ -99,6 +101,25 @@ void expect_no_read_of_result() {
 TEST(Product, DoesNotReadTheResultIfBetaIsZero) {
   expect_no_read_of_result<float>();
   expect_no_read_of_result<double>();
+}
+
+// Scales take another way through the end of a tile.
+TEST(Product, WithoutScalesEqualsAPlainLoop) {
+  std::mt19937 random(11);
+  for (const std::int64_t n : {8, 16, 31, 47, 64, 79}) {
+    const Matrix<float> a(21, 40, false, random);
+    const Matrix<float> b(40, n, false, random);
+    Matrix<float> c(21, n, false, random);
+    const Matrix<float> before = c;
+    multiply({21, n, 40}, 1.0F, a.operand(), b.operand(), 0.0F, c.data.data(), c.stride);
+    for (std::int64_t i = 0; i < 21; ++i) {
+      for (std::int64_t j = 0; j < c.stride; ++j) {
+        float want = j < n ? 0 : before.at(i, j);
+        for (std::int64_t x = 0; j < n && x < 40; ++x) want += a.at(i, x) * b.at(x, j);
+        ASSERT_EQ(c.at(i, j), want) << n << " columns at " << i << ", " << j;
+      }
+    }
+  }
 }
 
 template <class T>
@@ -160,17 +181,18 @@ TEST(Product, LeavesTheHeapAloneWhenSignalsArrive) {
   const itimerval often{{0, 50}, {0, 50}};
   ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
   constexpr std::int64_t kMost = 260;
+  constexpr std::int64_t kCols = 160;  // too many for small_product.h at either depth
   const std::vector<float> a(64 * kMost, 1.0F);
-  const std::vector<float> b(kMost * 32, 1.0F);
+  const std::vector<float> b(kMost * kCols, 1.0F);
   std::vector<std::vector<char>> churn(50);
   int wrong = 0;
-  for (std::size_t i = 0; i < 80'000; ++i) {
+  for (std::size_t i = 0; i < 40'000; ++i) {
     const std::int64_t depth = i % 2 == 0 ? kMost : 64;  // 64: the longest that needs no protection
     const bool is_a_transposed = i % 4 >= 2;
     const bool is_b_transposed = i % 8 >= 4;
-    std::vector<float> c(64 * 32);
-    multiply({64, 32, depth}, 1.0F, {a.data(), is_a_transposed ? 64 : depth, is_a_transposed},
-             {b.data(), is_b_transposed ? depth : 32, is_b_transposed}, 0.0F, c.data(), 32);
+    std::vector<float> c(64 * kCols);
+    multiply({64, kCols, depth}, 1.0F, {a.data(), is_a_transposed ? 64 : depth, is_a_transposed},
+             {b.data(), is_b_transposed ? depth : kCols, is_b_transposed}, 0.0F, c.data(), kCols);
     wrong += c.front() != static_cast<float>(depth) || c.back() != static_cast<float>(depth) ? 1 : 0;
     churn[i % churn.size()] = std::vector<char>(100 + i % 3000);
   }
