@@ -274,6 +274,24 @@ void Run::serve_leaf(LeafUse& use, Tensor gradient, const Where& from) {
   if (--use.edges_left == 0 && use.sum) finish_leaf(use);
 }
 
+bool Run::add_to_sum(const Edge& edge, const Where& from, const tensor::GradientCall::AddToSum& add) {
+  Run& run = *innermost;
+  if (run.create_graph_) return false;
+  const auto add_to = [&](const Tensor& sum, const Where& where) {
+    return from == where && is_held_once(sum) && add(sum);
+  };
+  if (!edge.target->is_leaf) {
+    const Tensor& sum = edge.target->outputs[edge.output].grad;
+    return sum && add_to(sum, edge.target->where);
+  }
+  LeafUse& use = run.leaves_[edge.leaf_slot];
+  if (use.sum) return add_to(use.sum, use.where);
+  // The gradient of earlier runs: if this is all that the run gives the leaf, and nothing looks at it by itself.
+  if (run.wants_some_ || use.edges_left != 1 || use.leaf->hooks) return false;
+  run.note_stream(from);
+  return static_cast<LeafNode&>(*use.leaf).add_in_place(from, add);
+}
+
 void Run::finish_leaf(LeafUse& use) {
   enter(use.where);
   Tensor gradient = std::move(use.sum);

@@ -1,4 +1,7 @@
 // Leaves: what asks for gradients, and the accumulation into it.
+#include <exception>
+#include <utility>
+
 #include "tessera/autograd/autograd.h"
 #include "tessera/autograd/detail/node.h"
 #include "tessera/autograd/detail/run.h"
@@ -17,14 +20,7 @@ bool is_only_ours(const Tensor& plain, std::uint32_t holders) {
 
 // A gradient that only the leaf holds, since it may be changed in place (clipped, scaled, reduced) from now on.
 Tensor owned(Tensor gradient) {
-  bool is_ours = false;
-  if (gradient.has_layout()) {
-    const Tensor local = gradient.local();  // held by it and by the whole
-    is_ours = gradient.state()->count() == 1 && (!local || is_only_ours(local, 2));
-  } else {
-    is_ours = is_only_ours(gradient, 1);
-  }
-  if (is_ours && !gradient.is_tracked()) return gradient;
+  if (is_held_once(gradient)) return gradient;
   const NoGrad no_grad;
   return ops::clone(gradient);
 }
@@ -40,12 +36,23 @@ LeafNode* leaf_of(const Tensor& tensor, const char* what) {
 
 }  // namespace
 
+bool is_held_once(const Tensor& gradient) {
+  if (gradient.is_tracked()) return false;
+  if (!gradient.has_layout()) return is_only_ours(gradient, 1);
+  const Tensor local = gradient.local();  // held by it and by the whole
+  return gradient.state()->count() == 1 && (!local || is_only_ours(local, 2));
+}
+
 LeafNode::LeafNode() { is_leaf = true; }
 
 void LeafNode::differentiate(std::span<Tensor> /*gradients*/, bool /*attach*/) {}
 
 void LeafNode::accumulate(Tensor gradient, const Where& on, bool create_graph) {
   if (!create_graph) gradient = owned(std::move(gradient));
+  merge(std::move(gradient), on, true);
+}
+
+void LeafNode::merge(Tensor gradient, const Where& on, bool is_ready) {
   std::vector<std::pair<std::uint64_t, ReadyHook>> hooks_now;
   for (;;) {
     Tensor before;
@@ -66,11 +73,34 @@ void LeafNode::accumulate(Tensor gradient, const Where& on, bool create_graph) {
     if (!(grad == before)) continue;
     grad = std::move(after);
     written = on;
-    hooks_now = ready_hooks;
+    if (is_ready) hooks_now = ready_hooks;
     gradient = grad;
     break;
   }
   for (const auto& [id, hook] : hooks_now) hook(gradient);
+}
+
+bool LeafNode::add_in_place(const Where& on, const tensor::GradientCall::AddToSum& add) {
+  Tensor sum;
+  Where before_on;
+  {
+    const std::lock_guard lock(mutex);
+    if (!grad || !is_held_once(grad)) return false;
+    // Taken out, so that another thread that adds to the same leaf meanwhile does not see it change.
+    sum = std::exchange(grad, {});
+    before_on = written;
+  }
+  order(before_on, on);
+  bool is_added = false;
+  std::exception_ptr failure;
+  try {
+    is_added = add(sum);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  merge(std::move(sum), on, is_added);
+  if (failure) std::rethrow_exception(failure);
+  return is_added;
 }
 
 }  // namespace detail

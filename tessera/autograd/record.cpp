@@ -2,7 +2,7 @@
 #include <bit>
 
 #include "tessera/autograd/autograd.h"
-#include "tessera/autograd/detail/node.h"
+#include "tessera/autograd/detail/run.h"
 #include "tessera/tensor/call.h"
 
 namespace tessera::autograd::detail {
@@ -77,6 +77,9 @@ class OpGradient final : public tensor::GradientCall {
   [[nodiscard]] bool needs(int input) const override { return node_.edges[at(input)].is_wanted != 0; }
   void set(int input, Tensor gradient) override {
     if (needs(input)) gradients_[at(input)] = std::move(gradient);
+  }
+  bool add_to_sum(int input, const AddToSum& add) override {
+    return needs(input) && Run::add_to_sum(node_.edges[at(input)], node_.where, add);
   }
   [[nodiscard]] tensor::AttributesRef attributes() const override { return node_.attributes().ref(); }
 

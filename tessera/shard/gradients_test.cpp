@@ -43,6 +43,41 @@ Tensor model(const Tensor& x, const Tensor& up, const Tensor& down) {
   return ops::sum(ops::mul(out, out));
 }
 
+// Partial sums of the second run add up where those of the first are stored, on every rank.
+TEST(Gradients, OfSecondRunsAreAddedInPlaceUnderTheirLayout) {
+  Results results(4);
+  testing::on_worlds(4, {1, 2}, [&] {
+    const Tensor up = leaf(f64({6, 8}, "R,S1"));
+    const Tensor down = leaf(f64({8, 3}, "R,S0"));
+    const auto run = [&](const char* layout) { autograd::backward(model(f64({4, 6}, layout), up, down)); };
+    const auto at = [](const Tensor& weight) { return autograd::grad(weight).local().data(); };
+    run("S0,R");
+    const std::byte* const places[] = {at(up), at(down)};
+    EXPECT_EQ(collectives([&] { run("S0,R"); }), 1U) << "the one of forward";
+    EXPECT_EQ(at(up), places[0]);
+    EXPECT_EQ(at(down), places[1]);
+    EXPECT_EQ(autograd::grad(up).layout(), on_grid("P,S1"));
+    EXPECT_EQ(autograd::grad(down).layout(), on_grid("P,S0"));
+    results.hand_in(0, autograd::grad(up));
+    results.hand_in(1, autograd::grad(down));
+    // A gradient under another layout is added in two steps.
+    const Tensor other = leaf(f64({6, 8}, "R,S1"));
+    autograd::set_grad(other, f64({6, 8}, "R,S1"));
+    autograd::backward(ops::sum(ops::mm(f64({4, 6}, "S0,R"), other)));
+    EXPECT_EQ(autograd::grad(other).layout(), on_grid("P,S1"));
+    results.hand_in(2, autograd::grad(other));
+  });
+  const Tensor up = leaf(plain64({6, 8}));
+  const Tensor down = leaf(plain64({8, 3}));
+  const Tensor other = leaf(plain64({6, 8}));
+  autograd::set_grad(other, plain64({6, 8}));
+  for (int i = 0; i < 2; ++i) autograd::backward(model(plain64({4, 6}), up, down));
+  autograd::backward(ops::sum(ops::mm(plain64({4, 6}), other)));
+  EXPECT_EQ(results.wrong_with(0, read(autograd::grad(up)), 1e-9), "");
+  EXPECT_EQ(results.wrong_with(1, read(autograd::grad(down)), 1e-9), "");
+  EXPECT_EQ(results.wrong_with(2, read(autograd::grad(other)), 1e-9), "");
+}
+
 TEST(Gradients, OfATensorParallelBlockTalkOnlyWhereForwardMoved) {
   Results results(4);
   testing::on_worlds(4, {1, 2}, [&] {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -101,6 +102,11 @@ class TESSERA_API GradientCall {
   [[nodiscard]] virtual bool needs(int input) const = 0;
   /// Gives the gradient of an input, of its shape and dtype. What is not given is zero.
   virtual void set(int input, Tensor gradient) = 0;
+  /// Adds a gradient to the sum that it belongs to; returns false if it left the sum as it was.
+  using AddToSum = std::function<bool(const Tensor& sum)>;
+  /// Offers `add` the sum of the gradients of an input so far, to add this call's in place instead of set(). Returns
+  /// false if no sum exists, if anything else holds it, or if `add` returns false: then set() is to give the gradient.
+  virtual bool add_to_sum(int /*input*/, const AddToSum& /*add*/) { return false; }
   /// The attributes of the call.
   [[nodiscard]] virtual AttributesRef attributes() const = 0;
   /// Likewise, as A.

@@ -21,6 +21,7 @@
 #include "tessera/autograd/hooks.h"
 #include "tessera/memory/label.h"
 #include "tessera/tensor/device_context.h"
+#include "tessera/tensor/op_def.h"
 #include "tessera/tensor/tensor.h"
 
 namespace tessera::autograd::detail {
@@ -197,12 +198,19 @@ class LeafNode final : public Node {
   void differentiate(std::span<Tensor> gradients, bool attach) override;
   /// Adds to the gradient, on the current stream, which is `on`; then runs the ready hooks.
   void accumulate(Tensor gradient, const Where& on, bool create_graph);
+  /// Lets `add` add to the gradient where it is stored, on the current stream, which is `on`; then runs the ready
+  /// hooks. Returns false if no gradient exists, if anything else holds it, or if `add` returns false.
+  bool add_in_place(const Where& on, const tensor::GradientCall::AddToSum& add);
 
   std::mutex mutex;  // for all below
   Tensor grad;
   Where written;  // where the gradient was written last
   std::vector<std::pair<std::uint64_t, ReadyHook>> ready_hooks;
   std::atomic<std::uint64_t> run_and_slot{0};  // a guess at its place in the latest run's list
+
+ private:
+  // Adds to the gradient; what is given becomes it if none exists. Then runs the ready hooks, if they are to run.
+  void merge(Tensor gradient, const Where& on, bool is_ready);
 };
 
 /// What hangs on a tracked tensor.
@@ -228,6 +236,8 @@ std::uint64_t next_hook_id();
 
 /// A gradient as it goes on to a tensor of this layout; see GradientLayouts.
 Tensor placed(Tensor gradient, const layout::Layout& of);
+/// Returns true if `gradient` is the only handle of its elements, so that they may change unseen.
+bool is_held_once(const Tensor& gradient);
 /// The sum of two gradients of one tensor.
 Tensor sum_of(const Tensor& a, const Tensor& b);
 

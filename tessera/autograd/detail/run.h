@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tessera/autograd/detail/node.h"
+#include "tessera/tensor/op_def.h"
 
 namespace tessera::autograd::detail {
 
@@ -33,6 +34,8 @@ class Run {
   static void at_end(std::function<void()> callback);
   /// The node that this thread's innermost run is at; null: none.
   static const Node* current();
+  /// Offers `add` the sum that a gradient made by a call at `from` would be added to; see GradientCall::add_to_sum.
+  static bool add_to_sum(const Edge& edge, const Where& from, const tensor::GradientCall::AddToSum& add);
 
  private:
   struct LeafUse {

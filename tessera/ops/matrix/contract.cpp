@@ -1,5 +1,6 @@
 // The operators behind every product: mm, bmm, linear without bias, and contract, the general one. Gradients are
-// products again.
+// products again, which contract_add adds to the sum of an operand's gradients where it is stored.
+#include "tessera/layout/propagate.h"
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/matrix/detail/contraction.h"
 #include "tessera/ops/matrix/detail/einsum_terms.h"
@@ -7,6 +8,7 @@
 #include "tessera/ops/pointwise/complex.h"
 #include "tessera/ops/shape/shape.h"
 #include "tessera/tensor/call.h"
+#include "tessera/tensor/device_context.h"
 
 namespace tessera::ops {
 namespace {
@@ -84,6 +86,19 @@ void kernel(const KernelCall& call) {
                                                          call.outputs[0])] { detail::run_gemm(gemm); });
 }
 
+// The result is not one of the inputs: under a sharded sum, it would be added once for each shard.
+void infer_contract_add(const Call& call, std::span<tensor::OutputInfo> outputs) {
+  TESSERA_CHECK_CALL(call, call.outputs.size() == 1 && call.outputs[0], "adds to a tensor that must be given");
+  infer<contract_labels>(call, outputs);
+}
+
+void contract_add_kernel(const KernelCall& call) {
+  if (call.outputs[0].numel() == 0) return;
+  detail::Gemm gemm = detail::plan_contraction(contract_labels(call), call.inputs[0], call.inputs[1], call.outputs[0]);
+  gemm.is_added = true;
+  detail::enqueue(call, [gemm = std::move(gemm)] { detail::run_gemm(gemm); });
+}
+
 void mm_kernel(const KernelCall& call) {
   const Tensor& a = call.inputs[0];
   const Tensor& b = call.inputs[1];
@@ -126,24 +141,68 @@ Tensor factor(GradientCall& call, int input) {
   return is_complex(x.dtype()) ? conj(x) : x;
 }
 
+std::string text_of(const ContractionLabels& labels) { return labels.a + "," + labels.b + "->" + labels.c; }
+
+bool has_add_kernel(const Tensor& sum);
+
+// Whether a product has the layout of a sum, on whose shards it can be added shard by shard.
+bool is_laid_like(const Tensor& sum, const Tensor& a, const Tensor& b, const ContractionLabels& labels) {
+  if (a.has_layout() != sum.has_layout() || b.has_layout() != sum.has_layout()) return false;
+  if (!sum.has_layout()) return true;
+  if (!(a.layout().mesh() == sum.layout().mesh()) || !(b.layout().mesh() == sum.layout().mesh())) return false;
+  const auto item = static_cast<std::int64_t>(itemsize(sum.dtype()));
+  const layout::Operand operands[] = {{a.shape(), a.layout(), item}, {b.shape(), b.layout(), item}};
+  const layout::Propagation found =
+      layout::propagate(detail::contraction_rule("contract", labels), operands, std::span(&sum.shape(), 1));
+  return found.is_match() && found.outputs[0] == sum.layout();
+}
+
+// Adds a product to the sum of an input's gradients where it is stored. Not in half types, which run_gemm would convert
+// first instead of multiplying them as they are stored.
+bool is_added(GradientCall& call, int input, const Tensor& a, const Tensor& b, const ContractionLabels& labels) {
+  const DType dtype = call.input_dtype(input);
+  if (dtype != DType::kF32 && dtype != DType::kF64 && dtype != DType::kC64) return false;
+  return call.add_to_sum(input, [&](const Tensor& sum) {
+    if (!has_add_kernel(sum) || !is_laid_like(sum, a, b, labels)) return false;
+    contract_add_(sum, a, b, text_of(labels));
+    return true;
+  });
+}
+
 // In da = dc b each label of a stands in c or b, and so on: products are closed under differentiation.
-void product_gradient(GradientCall& call, const ContractionLabels& labels) {
+ContractionLabels left_labels(const ContractionLabels& of) { return {of.c, of.b, of.a}; }
+ContractionLabels right_labels(const ContractionLabels& of) { return {of.a, of.c, of.b}; }
+
+// `left(grad, b)` and `right(a, grad)` compute the products.
+template <class Left, class Right>
+void product_gradient(GradientCall& call, const ContractionLabels& labels, const Left& left, const Right& right) {
   if (call.needs(0)) {
-    call.set(0, contract(call.grad(), factor(call, 1), labels.c + "," + labels.b + "->" + labels.a));
+    const Tensor b = factor(call, 1);
+    if (!is_added(call, 0, call.grad(), b, left_labels(labels))) call.set(0, left(call.grad(), b));
   }
   if (call.needs(1)) {
-    call.set(1, contract(factor(call, 0), call.grad(), labels.a + "," + labels.c + "->" + labels.b));
+    const Tensor a = factor(call, 0);
+    if (!is_added(call, 1, a, call.grad(), right_labels(labels))) call.set(1, right(a, call.grad()));
   }
+}
+
+void product_gradient(GradientCall& call, const ContractionLabels& labels) {
+  product_gradient(
+      call, labels,
+      [&](const Tensor& grad, const Tensor& b) { return contract(grad, b, text_of(left_labels(labels))); },
+      [&](const Tensor& a, const Tensor& grad) { return contract(a, grad, text_of(right_labels(labels))); });
 }
 
 // By themselves and transposed views, so that a device needs no more than they are to train.
 void mm_gradient(GradientCall& call) {
-  if (call.needs(0)) call.set(0, mm(call.grad(), transpose(factor(call, 1), 0, 1)));
-  if (call.needs(1)) call.set(1, mm(transpose(factor(call, 0), 0, 1), call.grad()));
+  product_gradient(
+      call, {"ik", "kj", "ij"}, [](const Tensor& grad, const Tensor& b) { return mm(grad, transpose(b, 0, 1)); },
+      [](const Tensor& a, const Tensor& grad) { return mm(transpose(a, 0, 1), grad); });
 }
 void bmm_gradient(GradientCall& call) {
-  if (call.needs(0)) call.set(0, bmm(call.grad(), transpose(factor(call, 1), 1, 2)));
-  if (call.needs(1)) call.set(1, bmm(transpose(factor(call, 0), 1, 2), call.grad()));
+  product_gradient(
+      call, {"nik", "nkj", "nij"}, [](const Tensor& grad, const Tensor& b) { return bmm(grad, transpose(b, 1, 2)); },
+      [](const Tensor& a, const Tensor& grad) { return bmm(transpose(a, 1, 2), grad); });
 }
 void linear_gradient(GradientCall& call) {
   const std::string leading = std::string("abcdefghlmnopqrstuvw").substr(0, call.input_shape(0).size() - 1);
@@ -189,6 +248,17 @@ const tensor::Operator kContract = tensor::register_op({.name = "contract",
                                                         .saves = "a, b",
                                                         .rule = rule<contract_labels>,
                                                         .cost = cost<contract_labels>});
+const tensor::Operator kContractAdd = tensor::register_op({.name = "contract_add",
+                                                           .inputs = "a, b",
+                                                           .infer = infer_contract_add,
+                                                           .host = contract_add_kernel,
+                                                           .rule = rule<contract_labels>,
+                                                           .cost = cost<contract_labels>});
+
+bool has_add_kernel(const Tensor& sum) {
+  const Tensor local = sum.local();  // a rank off the mesh has none
+  return local && kContractAdd->kernels[tensor::current_device(local.device()).context->kind] != nullptr;
+}
 
 }  // namespace
 
@@ -198,6 +268,9 @@ Tensor bmm(const Tensor& a, const Tensor& b) { return tensor::call(kBmm, {a, b})
 void bmm_out(const Tensor& out, const Tensor& a, const Tensor& b) { tensor::call_out(kBmm, out, {a, b}); }
 Tensor contract(const Tensor& a, const Tensor& b, std::string_view labels) {
   return tensor::call(kContract, {a, b}, ContractAttributes{std::string(labels)});
+}
+void contract_add_(const Tensor& sum, const Tensor& a, const Tensor& b, std::string_view labels) {
+  tensor::call_out(kContractAdd, sum, {a, b}, ContractAttributes{std::string(labels)});
 }
 
 Tensor detail::linear_without_bias(const Tensor& x, const Tensor& weight) { return tensor::call(kLinear, {x, weight}); }

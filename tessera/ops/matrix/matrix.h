@@ -44,6 +44,9 @@ TESSERA_API Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b
 /// The product of two tensors summed over labels that the result lacks: "bik,kj->bij". Every label names one size and
 /// stands in at least two of the three; einsum takes care of the rest.
 TESSERA_API Tensor contract(const Tensor& a, const Tensor& b, std::string_view labels);
+/// Adds such a product to `sum`, in place. With layouts, `sum` has the layout that the product has: partial sums add up
+/// as they are. Cannot be recorded.
+TESSERA_API void contract_add_(const Tensor& sum, const Tensor& a, const Tensor& b, std::string_view labels);
 /// Einstein's sum of any number of tensors: "bik,kj->bij"; "..." for dimensions that are broadcast; without "->" the
 /// result has the labels that occur once, in the order of the alphabet. A label twice in one tensor takes the diagonal.
 /// Products are made pair by pair, the cheapest first.

@@ -225,12 +225,17 @@ void gradient(GradientCall& call) {
 void gradient_with_gradients(GradientCall& call) {
   TESSERA_CHECK_AS(NotSupported, !call.grad(1) && !call.grad(2), "linear_cross_entropy: a second derivative");
   if (!call.grad()) return;
-  const auto scaled = [&](int output) {
-    const Tensor& gradient = call.output(output);
-    return mul(gradient, cast(call.grad(), gradient.dtype()));
-  };
-  if (call.needs(0)) call.set(0, scaled(1));
-  if (call.needs(1)) call.set(1, scaled(2));
+  for (const int input : {0, 1}) {
+    if (!call.needs(input)) continue;
+    const Tensor& gradient = call.output(input + 1);
+    const Tensor by = cast(call.grad(), gradient.dtype());
+    const bool is_added = call.add_to_sum(input, [&](const Tensor& sum) {
+      if (sum.has_layout() || gradient.has_layout()) return false;  // addcmul adds no partial sums
+      addcmul_(sum, gradient, by);
+      return true;
+    });
+    if (!is_added) call.set(input, mul(gradient, by));
+  }
 }
 
 const tensor::Operator kLinearCrossEntropy = tensor::register_op({.name = "linear_cross_entropy",

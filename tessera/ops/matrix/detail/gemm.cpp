@@ -255,6 +255,11 @@ struct Job {
       return;
     }
     T* c = is_c_direct ? reinterpret_cast<T*>(gemm.c.data) + in_c : c_panel.room(m * n);
+    const auto c_item = static_cast<std::int64_t>(itemsize(gemm.c.dtype));
+    const auto c_line = [&](std::int64_t i) { return gemm.c.data + (in_c + i * gemm.c.row) * c_item; };
+    if (!is_c_direct && gemm.is_added) {
+      for (std::int64_t i = 0; i < m; ++i) load(c + i * n, c_line(i), gemm.c.dtype, gemm.c.col, n);
+    }
     const std::int64_t c_row = is_c_direct ? gemm.c.row : n;
     const std::int64_t k = gemm.sizes.k;
     const std::int64_t step = is_a_direct && is_b_direct ? k : std::min(k, kPackedDepth);
@@ -271,10 +276,7 @@ struct Job {
       for (std::int64_t i = 0; i < m; ++i) std::fill_n(c + i * c_row, n, T(0));
     }
     if (is_c_direct) return;
-    const auto item = static_cast<std::int64_t>(itemsize(gemm.c.dtype));
-    for (std::int64_t i = 0; i < m; ++i) {
-      store(c + i * n, gemm.c.data + (in_c + i * gemm.c.row) * item, gemm.c.dtype, gemm.c.col, n);
-    }
+    for (std::int64_t i = 0; i < m; ++i) store(c + i * n, c_line(i), gemm.c.dtype, gemm.c.col, n);
   }
 
   void run() const {

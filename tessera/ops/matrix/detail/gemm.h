@@ -42,7 +42,7 @@ struct Gemm {
   GemmOperand c;
   SmallVector<GemmLoop, 4> loops;   // outermost first
   SmallVector<GemmLoop, 4> k_dims;  // where k is several dimensions that do not merge: all of them, outermost first
-  bool is_added = false;            // to what c holds; c lies by rows or columns, in the compute type
+  bool is_added = false;            // to what c holds
 };
 
 /// Runs it on the threads of the rank; called when a kernel runs. Writes zeros where k is empty.

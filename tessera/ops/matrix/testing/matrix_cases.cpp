@@ -94,5 +94,8 @@ const OpCase kContract{
        return {product(in[0], in[1], attributes.as<ContractAttributes>().labels)};
      }}};
 
+// Samples have no tensor to add to.
+const OpCase kContractAdd{{.op = "contract_add", .samples = {}, .why_no_reference = "autograd_in_place_sums_test"}};
+
 }  // namespace
 }  // namespace tessera::ops::testing
