@@ -1,5 +1,7 @@
 #include "tessera/ops/nn/softmax.h"
 
+#include <hwy/cache_control.h>
+
 #include <cmath>
 
 #include "tessera/ops/detail/dtype_checks.h"
@@ -59,14 +61,21 @@ template <class T, bool kIsLog>
 void run_backward(const Rows& grad, const Rows& y, const Rows& dx) {
   const auto& kernels = detail::row_kernels<T>();
   const std::int64_t n = y.length();
+  // A result that does not fit into caches is not read from them: to write past them saves reading it first.
+  constexpr std::int64_t kStreamedBytes = std::int64_t{32} << 20;
+  const bool is_streamed = y.count() * n * static_cast<std::int64_t>(sizeof(T)) >= kStreamedBytes;
+  const auto gradient = kIsLog        ? kernels.log_softmax_gradient
+                        : is_streamed ? kernels.softmax_gradient_streamed
+                                      : kernels.softmax_gradient;
   detail::for_row_pieces<T>(y.count(), n, 3, [&](std::int64_t begin, std::int64_t end, T* scratch) {
     for (std::int64_t row = begin; row < end; ++row) {
       const T* g = grad.read(row, scratch);
       const T* out = y.read(row, scratch + n);
       T* to = dx.begin_write(row, scratch + 2 * n);
-      (kIsLog ? kernels.log_softmax_gradient : kernels.softmax_gradient)(g, out, to, n);
+      gradient(g, out, to, n);
       dx.finish(row, scratch + 2 * n);
     }
+    if (is_streamed) hwy::FlushStream();
   });
 }
 

@@ -213,6 +213,18 @@ template <class T>
 void SoftmaxGradient(const T* grad, const T* y, T* dx, std::int64_t n) {
   Map<T>(dx, n, SoftmaxGradientOf<T>{hn::Set(Tag<T>(), Dot<T>(grad, y, n))}, Source<T>{grad}, Source<T>{y});
 }
+template <class T>
+void SoftmaxGradientStreamed(const T* grad, const T* y, T* dx, std::int64_t n) {
+  const Tag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t whole = n / lanes * lanes;
+  if (reinterpret_cast<std::uintptr_t>(dx) % (hn::Lanes(d) * sizeof(T)) != 0) return SoftmaxGradient<T>(grad, y, dx, n);
+  const SoftmaxGradientOf<T> f{hn::Set(d, Dot<T>(grad, y, n))};
+  for (std::int64_t i = 0; i < whole; i += lanes) {
+    hn::Stream(f(hn::LoadU(d, grad + i), hn::LoadU(d, y + i)), d, dx + i);
+  }
+  Map<T>(dx + whole, n - whole, f, Source<T>{grad + whole}, Source<T>{y + whole});
+}
 
 template <class T>
 void AttentionGradient(const T* p, const T* dp, T delta, T* ds, std::int64_t n) {
@@ -429,6 +441,7 @@ const RowKernels<T>* Kernels() {
       &Dot<T>,
       &AddScaled<T>,
       &SoftmaxGradient<T>,
+      &SoftmaxGradientStreamed<T>,
       &LogSoftmaxGradient<T>,
       &CrossEntropyGradient<T>,
       &AttentionGradient<T>,

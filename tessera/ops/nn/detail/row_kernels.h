@@ -70,6 +70,9 @@ struct RowKernels {
   void (*add_scaled)(const T* x, T by, T* y, std::int64_t n);
   /// dx = y * (grad - dot(grad, y)).
   void (*softmax_gradient)(const T* grad, const T* y, T* dx, std::int64_t n);
+  /// The same bits, written past the caches if dx is aligned to vectors. Other threads see them after
+  /// hwy::FlushStream().
+  void (*softmax_gradient_streamed)(const T* grad, const T* y, T* dx, std::int64_t n);
   /// dx = grad - exp(y) * sum(grad).
   void (*log_softmax_gradient)(const T* grad, const T* y, T* dx, std::int64_t n);
   /// dx = by * exp(x - shift) - every.
