@@ -1,29 +1,29 @@
-// What moving bytes costs, in microseconds: the only place where plans are priced. A step over axes runs at the speed
-// of its slowest axis:
+// Cost of communication in microseconds. All costs of plans come from here. A step over several axes runs at the speed
+// of the slowest axis:
 //
 //   launch + hops * latency + received bytes / bandwidth + local copies / copy bandwidth
 //
-// Bytes are what the rank with the largest part receives, so that every rank computes the same price. With n ranks in
-// the step's group, |a| and |b| the largest parts before and after:
+// The byte count is that of the rank with the largest shard, so all ranks compute the same cost. n is the number of
+// ranks in the group of the step; |a| and |b| are the largest shards before and after:
 //
 //                    hops        received                      copied
 //   all-gather       n - 1       (n - 1) |a|                   |b|, unless (1)
-//   all-to-all       n - 1       (n - 1) messages (2)          |a| to pack, unless (1) for the new cut;
-//                                                              |b| to unpack, unless (1) for the old one
+//   all-to-all       n - 1       (n - 1) messages (2)          |a| to pack, unless (1) for the new split;
+//                                                              |b| to unpack, unless (1) for the old split
 //   reduce-scatter   n - 1       (n - 1) |b|                   |a| to pack, unless it is one dimension and (1)
 //   all-reduce       2 (n - 1)   2 (n - 1) |a| / n             nothing
 //   permute          1           |b|                           nothing
-//   box exchange     peers (3)   |b| - kept (3)                what is received, and |b|
+//   box exchange     peers (3)   |b| - kept (3)                the received bytes and |b|
 //   slice, partition, zero-fill: nothing is received, |b| is copied
 //
-// (1) The dimension is the outermost of more than one element and its cuts are plain and divide it: pieces then lie one
-//     after the other. (2) A message is |a| cut by the new cuts; what does not divide is padded to the largest piece.
-// (3) Kept is a product over the dimensions: the new extent where the old list of cuts begins the new one; what n - 1
-//     largest pieces leave of the new extent where it is the other way round; 0 where the lists go apart, since some
-//     rank has nothing of its new part. Peers are the old pieces that a new one meets, less its own if something is
-//     kept.
+// (1) The dimension is the outermost with more than one element, and its splits are plain and divide it. The chunks are
+//     then adjacent. (2) A message is |a| split by the new splits, padded to the largest chunk if not divisible.
+// (3) Kept is a product over the dimensions: the new extent if the old list of splits is a prefix of the new list; the
+//     remainder of the new extent after the n - 1 largest chunks if the new list is a prefix of the old one; 0 if the
+//     lists diverge, since some rank then holds nothing of its new shard. Peers are the old chunks that intersect a new
+//     one, minus its own if something is kept.
 //
-// Numbers are by link class, or of one axis by its name; both come from a file where they were measured.
+// Values are per link class or per axis name. Both can come from a file of measured values.
 #pragma once
 
 #include <cstdint>
@@ -36,45 +36,46 @@
 
 namespace tessera::layout {
 
-/// One kind of link.
+/// Cost of one link class or axis.
 struct LinkCost {
-  double latency_us = 0;       ///< a hop
-  double gigabytes_per_s = 1;  ///< received by one rank; 10^9 bytes
-  /// The same numbers.
+  double latency_us = 0;       ///< Latency of one hop.
+  double gigabytes_per_s = 1;  ///< Bytes that one rank receives, in 10^9 bytes/s.
+  /// Compares latency and bandwidth.
   friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };
 
-/// See the head of this file. Plain data.
+/// Parameters of the cost formulas. Plain data.
 struct TESSERA_API CostModel {
-  /// Starting one step.
+  /// Time to start one step.
   double launch_us = 6.0;
-  /// Copies on the device: slices, pads, reshuffles. Reading and writing a byte counts once.
+  /// Bandwidth of copies on the device (slices, padding, packing). A byte that is read and written counts once.
   double copy_gigabytes_per_s = 1500;
-  /// Starting a copy.
+  /// Time to start a copy.
   double copy_launch_us = 2.0;
-  /// By link class: kMemory, kNvlink, kPcie, kNetwork.
+  /// Costs by link class: kMemory, kNvlink, kPcie, kNetwork.
   LinkCost links[4] = {{1.0, 5}, {0.7, 300}, {1.2, 22}, {2.7, 45}};
-  /// Axes that were measured themselves, by name.
+  /// Costs of measured axes, by axis name.
   std::map<std::string, LinkCost> axes = {};
 
-  /// The cost of an axis: its own where there is one, else its link's.
+  /// Returns the measured cost of the axis, or the cost of its link if the axis has no entry in `axes`.
   [[nodiscard]] const LinkCost& of(const Axis& axis) const;
-  /// Starting a copy of this many bytes, and making it.
+  /// Returns the time to start and make a copy of `nbytes` bytes.
   [[nodiscard]] double copy_us(double nbytes) const;
 
-  /// The assumptions, a line each, for people.
+  /// Returns the parameters as human-readable text, one per line.
   [[nodiscard]] std::string text() const;
-  /// JSON of the same numbers, as load() reads it.
+  /// Returns the parameters as JSON, which load() reads.
   [[nodiscard]] std::string json() const;
-  /// A file of json(); what it does not name keeps its default. Unknown names, negative times, speeds that are not
-  /// above 0, a file that cannot be read are errors that say where.
+  /// Loads a file of json(). Omitted fields keep their defaults. Throws IoError if the file is unreadable, and
+  /// InvalidArgument, which names the position, if a name is unknown, a time is negative or a bandwidth is not
+  /// positive.
   static CostModel load(const std::string& path);
-  /// From the JSON text itself; `origin` names it in errors.
+  /// Parses the JSON text. Errors name it `origin`.
   static CostModel parse(std::string_view json, const std::string& origin);
-  /// Refuses negative times, and speeds that are not above 0.
+  /// Throws InvalidArgument if a time is negative or a bandwidth is not positive.
   void check() const;
 
-  /// The same numbers.
+  /// Compares all fields.
   friend bool operator==(const CostModel&, const CostModel&) = default;
 };
 

@@ -1,18 +1,18 @@
-// How an operator may be sharded, as data. A rule names the operator's factors (its independent indices) and says, for
-// each dimension of each operand, which factors it is made of: the same factor in two operands is the same index. For
-// a matrix product: [i,k],[k,j]->[i,j], where k is reduced by sum. A mesh axis that cuts a factor cuts it in every
-// operand that has it; cutting a reduced factor leaves the result partial.
+// How an operator may be sharded, as data. A rule lists the factors (independent indices) of the operator, and the
+// factors of each dimension of each operand. A factor in two operands is the same index. For a matrix product:
+// [i,k],[k,j]->[i,j], where k is reduced by sum. A mesh axis that shards a factor shards it in every operand that has
+// the factor. Sharding a reduced factor makes the result partial.
 //
-// What a rule says of the operator: each element of a result is one reduction, over all the reduced factors that it
-// lacks, of a function of the inputs' elements at those indices. So a bias added behind a matrix product is not part of
-// the product's rule: cutting k would add it once a piece.
+// A rule asserts that each element of a result is one reduction, over all reduced factors that the result lacks, of a
+// function of the input elements at those indices. So a bias added after a matrix product is not part of the rule of
+// the product: sharding k would add the bias once per shard.
 //
 // A dimension may be a compound of factors, major to minor: [(a b),c]->[a,(b c)] is a view. A dimension of size 1 that
-// is broadcast has no factor, and is written 1.
+// is broadcast has no factor and is written 1.
 //
-// The algebra of each input says how partial values flow: sum and avg through jointly linear inputs when all of them
-// are partial together (avg: when some are), and through a multilinear one when it alone is; min and max through a
-// monotone one when it alone is, swapped where it is monotone down.
+// The algebra of each input defines how partial values propagate. Sum and avg pass through jointly linear inputs if all
+// of them are partial (avg: if any is), and through a multilinear input if it alone is partial. Min and max pass
+// through a monotone input if it alone is partial; they are swapped if the input is monotone down.
 #pragma once
 
 #include <cstdint>
@@ -29,91 +29,93 @@
 
 namespace tessera::layout {
 
-/// What cutting a factor means.
+/// Effect of sharding a factor.
 enum class FactorKind : std::uint8_t {
-  kPass,       ///< each piece is computed alone
-  kReduce,     ///< pieces give partial results, by the factor's reduction
-  kReplicate,  ///< may not be cut: the operator looks at all of it
-  kBlocked,    ///< may be cut where every piece is a multiple of `block`
-  kPermuted,   ///< may not be cut without moving elements: the operator reorders along it
-  /// May be cut: ranks then share small statistics while they compute. Results that lack the factor are whole on every
-  /// rank, not partial.
+  kPass,       ///< Each shard is computed independently.
+  kReduce,     ///< Each shard gives a partial result, to be reduced by the reduction of the factor.
+  kReplicate,  ///< Must not be sharded: the operator reads all of it.
+  kBlocked,    ///< May be sharded if every shard is a multiple of `block`.
+  kPermuted,   ///< Must not be sharded without a transfer: the operator reorders elements along it.
+  /// May be sharded: the ranks exchange small statistics while they compute. Results that lack the factor are complete
+  /// on each rank, not partial.
   kCooperate,
 };
 
 /// One independent index of an operator.
 struct Factor {
-  std::string name;                       ///< a letter, then letters and digits
-  FactorKind kind = FactorKind::kPass;    ///< what cutting it means
-  Reduction reduction = Reduction::kSum;  ///< kReduce
-  std::int64_t block = 1;                 ///< kBlocked
-  std::int64_t size = 0;                  ///< 0: known from the shapes
-  /// Equal when all of it is.
+  std::string name;                       ///< A letter, then letters and digits.
+  FactorKind kind = FactorKind::kPass;    ///< Effect of sharding the factor.
+  Reduction reduction = Reduction::kSum;  ///< Reduction of a kReduce factor.
+  std::int64_t block = 1;                 ///< Granularity of a kBlocked factor.
+  std::int64_t size = 0;                  ///< 0: derived from the shapes.
+  /// Compares all fields.
   friend bool operator==(const Factor&, const Factor&) = default;
 };
 
-/// Whether sums of partial inputs are sums of partial results.
+/// How sums propagate through an input.
 enum class Linearity : std::uint8_t {
-  kNone,   ///< they are not
+  kNone,   ///< Not linear.
   kJoint,  ///< f(a + c, b + d) = f(a, b) + f(c, d): add
   kMulti,  ///< linear in each alone: mul, mm
 };
-/// Whether min and max pass through an input.
+/// How min and max propagate through an input.
 enum class Monotony : std::uint8_t {
-  kNone,  ///< neither
-  kUp,    ///< both
-  kDown,  ///< both, as each other
+  kNone,  ///< They do not propagate.
+  kUp,    ///< Both propagate unchanged.
+  kDown,  ///< Both propagate and are swapped.
 };
-/// How partial values of an input flow.
+/// How partial values of an input propagate.
 struct Algebra {
-  Linearity linearity = Linearity::kNone;  ///< of sum and avg
-  Monotony monotony = Monotony::kNone;     ///< of min and max
-  /// Equal when both are.
+  Linearity linearity = Linearity::kNone;  ///< For sum and avg.
+  Monotony monotony = Monotony::kNone;     ///< For min and max.
+  /// Compares both fields.
   friend bool operator==(const Algebra&, const Algebra&) = default;
 };
 
-/// Factors of one dimension, major to minor, as places in FactorRule::factors.
+/// Factors of one dimension, major to minor, as indices into FactorRule::factors.
 using DimFactors = SmallVector<std::int32_t, 4>;
-/// Of each dimension of an operand.
+/// Factors of each dimension of an operand.
 using OperandFactors = std::vector<DimFactors>;
 
-/// See the head of this file. Plain data.
+/// Sharding rule of an operator. Plain data.
 struct TESSERA_API FactorRule {
-  std::string name;                     ///< of the operator
-  std::vector<Factor> factors;          ///< at most 64; dimensions name them by their place here
-  std::vector<OperandFactors> inputs;   ///< the factors of each
-  std::vector<OperandFactors> outputs;  ///< the factors of each
-  std::vector<Algebra> algebra;         ///< of each input; none given: none of them has any
+  std::string name;                     ///< Name of the operator.
+  std::vector<Factor> factors;          ///< At most 64. Dimensions refer to them by index.
+  std::vector<OperandFactors> inputs;   ///< Factors of each input.
+  std::vector<OperandFactors> outputs;  ///< Factors of each output.
+  std::vector<Algebra> algebra;         ///< Algebra of each input. Empty: no input has an algebra.
 
-  /// "mm: [i,k],[k,j]->[i,j]; k=sum; multi, multi": parse() reads it. After the dimensions: factors that are not pass,
-  /// (k=sum, s=replicate, b=blocked(4), p=permuted, c=cooperate), sizes that shapes do not tell (a:4), then the algebra
-  /// of each input (none, joint, multi, with +up or +down).
+  /// Returns "mm: [i,k],[k,j]->[i,j]; k=sum; multi, multi", which parse() reads. After the dimensions follow the
+  /// factors that are not pass (k=sum, s=replicate, b=blocked(4), p=permuted, c=cooperate), the sizes that shapes do
+  /// not determine (a:4), and the algebra of each input (none, joint, multi, with +up or +down).
   [[nodiscard]] std::string text() const;
-  /// The rule of this text, checked; InvalidArgument says at which place what was expected.
+  /// Returns the checked rule of this text. Throws InvalidArgument with the position and the expected text if it is
+  /// malformed.
   static FactorRule parse(std::string_view text);
-  /// Refuses what makes no sense: a factor twice in an operand, an output of factors that no input has and no size is
-  /// given for, a pass factor that is missing from an output (it would have to be a reduction), one output reduced in
-  /// two ways, a linear input of what is reduced by other than sum, a factor reduced by avg.
+  /// Throws InvalidArgument if the rule is invalid: a factor appears twice in an operand; no input has a factor of an
+  /// output and its size is not given; a pass factor is missing from an output (it would be a reduction); one output is
+  /// reduced in two ways; a linear input is reduced by anything but sum; a factor is reduced by avg.
   void check() const;
-  /// The size of each factor for these shapes; refuses shapes that disagree, naming operand, dimension and factor.
+  /// Returns the size of each factor for these shapes. Throws InvalidArgument, which names the operand, the dimension
+  /// and the factor, if the shapes are inconsistent.
   [[nodiscard]] std::vector<std::int64_t> sizes(std::span<const Shape> inputs, std::span<const Shape> outputs) const;
 
-  /// Equal when all of it is, the order of factors included.
+  /// Compares all fields, including the order of the factors.
   friend bool operator==(const FactorRule&, const FactorRule&) = default;
 };
 
-/// Elementwise on shapes that broadcast; the same algebra for each input.
+/// Returns the rule of an elementwise operator on shapes that broadcast. All inputs have the same algebra.
 TESSERA_API FactorRule pointwise_rule(std::string name, std::span<const Shape> inputs, Algebra algebra = {});
-/// A view: the same elements in the same order under another shape. Dimensions are split and merged into factors where
-/// the shapes meet, at common divisors too; what is left of a dimension where they do not may not be cut.
+/// Returns the rule of a view: the same elements in the same order under another shape. Dimensions are split and merged
+/// into factors at common boundaries and common divisors. The remainder of a dimension must not be sharded.
 TESSERA_API FactorRule view_rule(const Shape& from, const Shape& to);
 
-/// A call as one rank makes it: what `localize` of an operator works from.
+/// An operand of a call on one rank: the input of the `localize` function of an operator.
 struct LocalOperand {
-  Shape shape;                  ///< of the rank's part
-  std::vector<IndexMap> index;  ///< where it lies, per dimension: for operators that depend on position
+  Shape shape;                  ///< Shape of the local shard.
+  std::vector<IndexMap> index;  ///< Indices of the local shard per dimension, for operators that depend on position.
 };
-/// The local form of each operand (inputs, then outputs) of a call with these layouts.
+/// Returns the local form of each operand (inputs, then outputs) of a call with these layouts.
 TESSERA_API std::vector<LocalOperand> localize(std::span<const Shape> shapes, std::span<const Layout> layouts,
                                                Rank rank);
 

@@ -1,16 +1,16 @@
-// A layout: how the dimensions of a tensor are cut over a mesh, and along which axes its values are still partial.
+// A layout: how the dimensions of a tensor are sharded over a mesh, and the axes along which its values are partial.
 //
-// Kept by dimension: each has an ordered list of cuts, the first the coarsest. A cut is by a mesh axis or a part of one
-// (a sub-axis). The order is the order of cutting: [tp, dp] first cuts for tp, then each piece for dp. A cut may first
-// divide what it cuts into `blocks` equal blocks and cut each of them: this is a dimension that was flattened from
-// several of which not the first was cut (known elsewhere as a strided shard). Nothing else is needed for either case.
+// Each dimension has an ordered list of splits (`Cut`), the coarsest first. A mesh axis, or a factor of one (a
+// sub-axis), makes each split. [tp, dp] first splits for tp and then splits each chunk for dp. A split may divide its
+// range into `blocks` equal blocks and split each block. Such a strided shard results when dimensions are flattened
+// into one and a dimension other than the first is sharded.
 //
-// Sizes that an axis does not divide are cut in ceil-chunks: ceil(n / parts) each, the last ones short or empty. With
-// `sizes` the pieces of a dimension's first cut are given one by one instead.
+// Without `sizes`, n indices are split into chunks of ceil(n / ranks); the last chunks may be short or empty. `sizes`
+// lists the chunk sizes of the first split of a dimension instead.
 //
-// A layout knows neither shape nor dtype: {Shard(0)} fits every tensor of at least one dimension. Layouts are interned:
-// comparing two is comparing two pointers. Those with explicit sizes are counted and go when nobody holds them, all
-// others stay. The id is for this process; outside it hash() and text() are the names.
+// A layout has no shape and no dtype: {Shard(0)} fits every tensor of at least one dimension. Layouts are interned, so
+// a comparison compares two pointers. Layouts with explicit sizes are reference-counted; all others are never freed.
+// The id is valid in this process; hash() and text() are valid everywhere.
 #pragma once
 
 #include <array>
@@ -27,77 +27,78 @@
 
 namespace tessera::layout {
 
-/// How partial values make the whole.
+/// Operation that reduces partial values.
 enum class Reduction : std::uint8_t { kSum, kAvg, kMin, kMax, kProd };
-/// "sum", "avg", "min", "max", "prod".
+/// Returns "sum", "avg", "min", "max" or "prod".
 TESSERA_API std::string_view to_string(Reduction reduction);
-/// The reduction of this name; InvalidArgument names the nearest.
+/// Returns the reduction with this name. Throws InvalidArgument, which suggests the nearest name.
 TESSERA_API Reduction parse_reduction(std::string_view text);
-/// Whether values partial in both ways at once make sense: the same, or sum with avg.
+/// Returns true if a tensor may be partial under both reductions: they are equal, or they are sum and avg.
 TESSERA_API bool can_mix(Reduction a, Reduction b);
 
-/// A mesh axis, or a part of it. An axis of size n is read as before x size x after, major to minor; the part's
-/// coordinate is (coordinate / after) % size.
+/// A mesh axis or a factor of one. An axis of size n is read as before x size x after, major to minor. The coordinate
+/// along the sub-axis is (coordinate / after) % size.
 struct SubAxis {
-  std::int32_t axis = 0;    ///< of the mesh
-  std::int64_t before = 1;  ///< ranks of the parts that are major to it
-  std::int64_t size = 1;    ///< its ranks
-  /// By axis, then major to minor.
+  std::int32_t axis = 0;    ///< Index of the axis in the mesh.
+  std::int64_t before = 1;  ///< Product of the sizes of the factors that are major to this one.
+  std::int64_t size = 1;    ///< Number of ranks along the sub-axis.
+  /// Orders by axis, then major to minor.
   friend auto operator<=>(const SubAxis&, const SubAxis&) = default;
 };
 
-/// One cut of a dimension.
+/// One split of a dimension.
 struct Cut {
-  SubAxis by;               ///< whose ranks get the pieces
-  std::int64_t blocks = 1;  ///< what is cut is divided into this many equal blocks first, and each is cut
-  /// By sub-axis, then blocks.
+  SubAxis by;               ///< Sub-axis whose ranks receive the chunks.
+  std::int64_t blocks = 1;  ///< Number of equal blocks that are split separately.
+  /// Orders by sub-axis, then by blocks.
   friend auto operator<=>(const Cut&, const Cut&) = default;
 };
 
-/// The cuts of one dimension, the first the coarsest.
+/// All splits of one dimension.
 struct DimCuts {
-  std::vector<Cut> cuts;                                        ///< in the order of cutting
-  std::shared_ptr<const std::vector<std::int64_t>> sizes = {};  ///< of the first cut's pieces; null: ceil-chunks
+  std::vector<Cut> cuts;                                        ///< Coarsest first.
+  std::shared_ptr<const std::vector<std::int64_t>> sizes = {};  ///< Chunk sizes of the first split. Null: ceil-chunks.
 };
 
-/// A (sub-)axis along which each rank holds only its part of every value.
+/// A sub-axis along which each rank holds a partial value of each element.
 struct PartialAxis {
-  SubAxis by;                             ///< whose ranks hold the parts
-  Reduction reduction = Reduction::kSum;  ///< makes the whole of them
-  /// By sub-axis, then reduction.
+  SubAxis by;                             ///< Sub-axis whose ranks hold the partial values.
+  Reduction reduction = Reduction::kSum;  ///< Operation that reduces them.
+  /// Orders by sub-axis, then by reduction.
   friend auto operator<=>(const PartialAxis&, const PartialAxis&) = default;
 };
 
-/// A layout as plain data, in any order; Layout::create brings it to its one canonical form.
+/// A layout as plain data, in any order. Layout::create() converts it to the canonical form.
 struct LayoutParts {
-  std::vector<DimCuts> dims;          ///< dimensions behind the last are not cut
-  std::vector<PartialAxis> partials;  ///< all of one kind, but for sum and avg
+  std::vector<DimCuts> dims;          ///< Dimensions after the last are not sharded.
+  std::vector<PartialAxis> partials;  ///< All of one reduction, except that sum and avg mix.
 };
 
-/// What one mesh axis does, as users write it: Shard(0), Replicate(), Partial().
+/// Effect of one mesh axis on a tensor: Shard(0), Replicate() or Partial().
 struct Placement {
-  /// The three there are.
+  /// The three kinds of placement.
   enum class Kind : std::uint8_t { kReplicate, kShard, kPartial };
-  Kind kind = Kind::kReplicate;           ///< which
-  int dim = 0;                            ///< kShard
-  Reduction reduction = Reduction::kSum;  ///< kPartial
-  /// The same in all of this.
+  Kind kind = Kind::kReplicate;           ///< Selects the field below that applies.
+  int dim = 0;                            ///< Sharded dimension, for kShard.
+  Reduction reduction = Reduction::kSum;  ///< Reduction, for kPartial.
+  /// Compares all fields.
   friend bool operator==(const Placement&, const Placement&) = default;
 };
-/// The axis cuts dimension `dim`. Several axes that cut one dimension do so in mesh order.
+/// Returns the placement of an axis that shards dimension `dim`. Axes that shard the same dimension apply in mesh
+/// order.
 inline Placement Shard(int dim) { return {Placement::Kind::kShard, dim, Reduction::kSum}; }
-/// Every rank along the axis holds the same.
+/// Returns the placement of an axis whose ranks hold equal data.
 inline Placement Replicate() { return {}; }
-/// The values along the axis, reduced, are the tensor.
+/// Returns the placement of an axis whose ranks hold partial values. Their reduction is the tensor.
 inline Placement Partial(Reduction reduction = Reduction::kSum) { return {Placement::Kind::kPartial, 0, reduction}; }
 
-/// Numbers a layout within this process; never 0, never reused.
+/// Process-local number of a layout. Never 0 and never reused.
 using LayoutId = Id<struct LayoutTag, std::uint64_t>;
-/// Names a layout in any process, of any run: FNV-1a of its text, over 128 bits.
+/// Hash of a layout that is the same in all processes and runs: the 128-bit FNV-1a hash of its text.
 struct LayoutHash {
-  std::uint64_t high = 0;  ///< upper half
-  std::uint64_t low = 0;   ///< lower half
-  /// As a number of 128 bits.
+  std::uint64_t high = 0;  ///< Upper 64 bits.
+  std::uint64_t low = 0;   ///< Lower 64 bits.
+  /// Orders as a 128-bit number.
   friend auto operator<=>(const LayoutHash&, const LayoutHash&) = default;
 };
 
@@ -106,81 +107,82 @@ struct LayoutState;
 struct LayoutAccess;
 }  // namespace detail
 
-/// See the head of this file. A handle: cheap to copy, empty until assigned, safe to share between threads.
+/// Handle to a layout. Cheap to copy, empty until assigned, safe to share between threads.
 class TESSERA_API Layout {
  public:
-  /// Empty; only assigning, comparing and asking for emptiness are allowed.
+  /// Constructs an empty handle, which can only be assigned, compared and tested.
   Layout() noexcept = default;
-  /// The same layout.
+  /// Constructs a handle to the same layout.
   Layout(const Layout& other) noexcept;
-  /// Takes it over; the other is empty then.
+  /// Takes over the layout of `other`, which becomes empty.
   Layout(Layout&& other) noexcept : state_(other.state_) { other.state_ = nullptr; }
-  /// Becomes the other one.
+  /// Assigns the layout of `other`.
   Layout& operator=(Layout other) noexcept;
   ~Layout();
 
-  /// One placement for each axis of the mesh. A negative dimension is refused: the layout does not know how many there
-  /// are.
+  /// Returns the layout with one placement per mesh axis. Throws InvalidArgument if a dimension is negative: a layout
+  /// does not know the number of dimensions.
   static Layout create(const Mesh& mesh, std::span<const Placement> placements);
-  /// Likewise: Layout::create(mesh, {Shard(0), Replicate()}).
+  /// Returns the layout with one placement per mesh axis: Layout::create(mesh, {Shard(0), Replicate()}).
   static Layout create(const Mesh& mesh, std::initializer_list<Placement> placements);
-  /// From cuts by dimension. An axis (or part of one) used twice, mixed partial kinds, parts that do not divide their
-  /// axis or break the parts it was flattened from are refused with the name of the axis. What has size 1 is dropped.
-  /// Two cuts by adjacent parts of an axis are not one cut by the whole: of a size that does not divide they make other
-  /// pieces.
+  /// Returns the canonical layout of `parts`. Splits of size 1 are dropped. Throws InvalidArgument, which names the
+  /// axis, if an axis or sub-axis is used twice, reductions mix, or a sub-axis does not divide its axis or the factors
+  /// that the axis was flattened from. Splits by two adjacent sub-axes are not one split by both: if a size is not
+  /// divisible, the chunks differ.
   static Layout create(const Mesh& mesh, LayoutParts parts);
-  /// Nothing cut, nothing partial.
+  /// Returns the layout with no sharded dimension and no partial axis.
   static Layout replicated(const Mesh& mesh);
-  /// The layout of placements_text(), or of the short form "S0,R,P(max)", on `mesh`.
+  /// Returns the layout on `mesh` of a placements_text() or of the short form "S0,R,P(max)". Throws InvalidArgument if
+  /// the text is malformed.
   static Layout parse(const Mesh& mesh, std::string_view text);
-  /// The layout of text().
+  /// Returns the layout of a text(). Throws InvalidArgument if the text is malformed.
   static Layout parse(std::string_view text);
 
-  /// Whether it is a layout.
+  /// Returns true if the handle refers to a layout.
   explicit operator bool() const { return state_ != nullptr; }
-  /// The mesh.
+  /// Returns the mesh of the layout.
   [[nodiscard]] const Mesh& mesh() const;
-  /// Numbers it within this process.
+  /// Returns the process-local number of the layout.
   [[nodiscard]] LayoutId id() const;
-  /// The same for equal layouts in every process.
+  /// Returns the hash, which is the same for equal layouts in every process.
   [[nodiscard]] LayoutHash hash() const;
-  /// How many dimensions have a say: the last one that is cut, and all before it. A tensor has at least as many.
+  /// Returns the number of dimensions up to the last sharded one. A tensor of this layout has at least as many.
   [[nodiscard]] int ndim() const;
-  /// The cuts of a dimension, the first the coarsest; none for a dimension behind ndim().
+  /// Returns the splits of a dimension, the coarsest first. Empty if `dim` is not sharded.
   [[nodiscard]] std::span<const Cut> cuts(int dim) const;
-  /// The given sizes of the pieces of the dimension's first cut; none: ceil-chunks.
+  /// Returns the explicit chunk sizes of the first split of a dimension. Empty for ceil-chunks.
   [[nodiscard]] std::span<const std::int64_t> sizes(int dim) const;
-  /// What is partial, by axis.
+  /// Returns the partial axes, ordered by axis.
   [[nodiscard]] std::span<const PartialAxis> partials() const;
-  /// Nothing cut, nothing partial.
+  /// Returns true if no dimension is sharded and no axis is partial.
   [[nodiscard]] bool is_replicated() const;
-  /// A copy as plain data, to be changed.
+  /// Returns the layout as plain data that can be modified.
   [[nodiscard]] LayoutParts parts() const;
 
-  /// "{Shard(0), Replicate(), Partial()}", one for each axis of the mesh. Where needed: Partial(max);
-  /// Shard(0, order=1), its place among the cuts of the dimension, where that is not the order of axes;
-  /// Shard(0, blocks=4); Shard(0, sizes=3/5); and 2:Shard(0)*4:Replicate() for an axis whose parts do different things.
+  /// Returns "{Shard(0), Replicate(), Partial()}", one placement per mesh axis. Other forms: Partial(max); Shard(0,
+  /// order=1), the index among the splits of the dimension, if that is not the axis order; Shard(0, blocks=4); Shard(0,
+  /// sizes=3/5); and 2:Shard(0)*4:Replicate() for an axis whose sub-axes have different placements.
   [[nodiscard]] const std::string& placements_text() const;
-  /// The mesh, a space, the placements.
+  /// Returns the text of the mesh, a space and the placements.
   [[nodiscard]] std::string text() const;
 
-  /// The same layout.
+  /// Returns true if both handles refer to the same layout.
   friend bool operator==(const Layout& a, const Layout& b) noexcept { return a.state_ == b.state_; }
 
  private:
   friend struct detail::LayoutAccess;
-  explicit Layout(detail::LayoutState* state) : state_(state) {}  // takes over a count
+  explicit Layout(detail::LayoutState* state) : state_(state) {}  // takes over one reference
   [[nodiscard]] const detail::LayoutState& state() const;
 
-  detail::LayoutState* state_ = nullptr;  // interned
+  detail::LayoutState* state_ = nullptr;
 };
 
 }  // namespace tessera::layout
 
-/// Layouts can be keys of unordered containers.
+/// Hash of layouts for unordered containers.
 template <>
 struct std::hash<tessera::layout::Layout> {
-  /// Of the id.
+  /// Returns the hash of the layout id.
   std::size_t operator()(const tessera::layout::Layout& layout) const noexcept {
     return std::hash<tessera::layout::LayoutId>()(layout ? layout.id() : tessera::layout::LayoutId());
   }

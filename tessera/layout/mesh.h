@@ -1,11 +1,11 @@
-// A mesh: ranks arranged along named axes. It is geometry and nothing else: no communicator hangs on it, and the ranks
-// need not exist, so that 100,000 of them cost what 8 do.
+// A mesh: ranks arranged along named axes. A mesh is pure geometry. It has no communicator, and its ranks need not
+// exist, so a mesh of 100,000 ranks costs the same as a mesh of 8.
 //
-// Every axis is one or more parts (size, stride): moving one step along a part moves `stride` ranks. Strides nest (each
-// is a multiple of the extent of the next smaller one), so that coordinates are found by division alone. A fresh mesh
-// is row-major: the last axis has stride 1. Slices keep their strides; a flattened axis keeps its parts.
+// Each axis consists of one or more factors (size, stride). One step along a factor advances by `stride` ranks. Strides
+// nest: each is a multiple of the extent of the next smaller one, so coordinates follow by division. Mesh::create() is
+// row-major: the last axis has stride 1. Slices keep their strides, and a flattened axis keeps its factors.
 //
-// Meshes are values that are interned: equal meshes are the same object, and comparing two is comparing two pointers.
+// Meshes are interned values. Equal meshes are the same object, so a comparison compares two pointers.
 #pragma once
 
 #include <cstdint>
@@ -21,120 +21,124 @@
 
 namespace tessera::layout {
 
-/// What the ranks along an axis talk over. The cost model gives each its latency and bandwidth.
+/// Link between the ranks along an axis. The cost model assigns a latency and a bandwidth to each link.
 enum class Link : std::uint8_t {
-  kMemory,   ///< shared memory of one machine, host to host
-  kNvlink,   ///< GPUs of one machine or rack over NVLink
-  kPcie,     ///< GPUs of one machine over PCIe
-  kNetwork,  ///< between machines
+  kMemory,   ///< Shared memory of one machine, host to host.
+  kNvlink,   ///< NVLink between GPUs of one machine or rack.
+  kPcie,     ///< PCIe between GPUs of one machine.
+  kNetwork,  ///< Network between machines.
 };
-/// "memory", "nvlink", "pcie", "network".
+/// Returns "memory", "nvlink", "pcie" or "network".
 TESSERA_API std::string_view to_string(Link link);
-/// The link of this name; InvalidArgument names the nearest.
+/// Returns the link with this name. Throws InvalidArgument, which suggests the nearest name, if the name is unknown.
 TESSERA_API Link parse_link(std::string_view text);
 
-/// `size` ranks, `stride` apart.
+/// A progression of `size` ranks, `stride` apart.
 struct RankStep {
-  std::int64_t size = 1;    ///< how many
-  std::int64_t stride = 1;  ///< from one to the next
-  /// The same numbers.
+  std::int64_t size = 1;    ///< Number of ranks.
+  std::int64_t stride = 1;  ///< Distance between neighbors, in ranks.
+  /// Compares size and stride.
   friend bool operator==(const RankStep&, const RankStep&) = default;
 };
 
-/// Ranks in closed form: first + sum of i_k * stride_k. The order is that of the steps, the last one fastest.
+/// A set of ranks in closed form: first + sum of i_k * stride_k, ordered by the steps. The last step varies fastest.
 struct TESSERA_API RankSet {
-  std::int64_t first = 0;          ///< the rank at place 0
-  SmallVector<RankStep, 6> steps;  ///< none of size 1; two in a row that make one progression are one
+  std::int64_t first = 0;          ///< Rank at index 0.
+  SmallVector<RankStep, 6> steps;  ///< Sizes above 1. Steps that form one progression are merged.
 
-  /// How many there are.
+  /// Returns the number of ranks.
   [[nodiscard]] std::int64_t size() const;
-  /// The rank at a place, 0 to size() - 1.
+  /// Returns the rank at index `place`, in [0, size()). Throws InvalidArgument if the index is out of range.
   [[nodiscard]] Rank at(std::int64_t place) const;
-  /// The place of a rank; -1: it is not among them.
+  /// Returns the index of a rank, or -1 if the set does not contain the rank.
   [[nodiscard]] std::int64_t place_of(Rank rank) const;
-  /// The same ranks in the same order, where steps are as said above.
+  /// Returns true if both sets have the same ranks in the same order, given that both keep the rules for `steps`.
   friend bool operator==(const RankSet&, const RankSet&) = default;
 };
 
-/// What is said of an axis when a mesh is made.
+/// Description of an axis of a new mesh.
 struct TESSERA_API AxisSpec {
-  std::string name;           ///< a letter or '_', then letters, digits and '_'
-  std::int64_t size = 1;      ///< at least 1; an axis of size 1 costs nothing anywhere
-  Link link = Link::kNvlink;  ///< what its ranks talk over
-  std::vector<std::pair<std::string, std::string>> options = {};  ///< for the communicator: ("backend", "nccl")
+  std::string name;           ///< A letter or '_', then letters, digits and '_'.
+  std::int64_t size = 1;      ///< At least 1. An axis of size 1 has no cost.
+  Link link = Link::kNvlink;  ///< Link between the ranks along the axis.
+  /// Options for the communicator: ("backend", "nccl").
+  std::vector<std::pair<std::string, std::string>> options = {};
 };
 
 /// An axis of a mesh.
 struct Axis {
-  std::string name;                                          ///< unlike all others of the mesh
-  std::int64_t size = 1;                                     ///< ranks along it
-  SmallVector<RankStep, 2> parts;                            ///< major to minor; one of size 1 where the axis is
-  Link link = Link::kNvlink;                                 ///< what its ranks talk over
-  std::vector<std::pair<std::string, std::string>> options;  ///< sorted by key
-  /// The same axis in all of this.
+  std::string name;       ///< Unique in the mesh.
+  std::int64_t size = 1;  ///< Number of ranks along the axis.
+  /// Major to minor. One factor of size 1 if the axis has size 1.
+  SmallVector<RankStep, 2> parts;
+  Link link = Link::kNvlink;                                 ///< Link between the ranks along the axis.
+  std::vector<std::pair<std::string, std::string>> options;  ///< Sorted by key.
+  /// Compares all fields.
   friend bool operator==(const Axis&, const Axis&) = default;
 };
 
-/// Numbers a mesh within this process; never 0, never reused.
+/// Process-local number of a mesh. Never 0 and never reused.
 using MeshId = Id<struct MeshTag, std::uint32_t>;
-/// A rank's place along each axis.
+/// Index of a rank along each axis.
 using Coordinates = SmallVector<std::int64_t, 8>;
 
-/// See the head of this file. A handle: cheap to copy, empty until assigned, safe to share between threads.
+/// Handle to a mesh. Cheap to copy, empty until assigned, safe to share between threads.
 class TESSERA_API Mesh {
  public:
-  /// Most axes of a mesh.
+  /// Maximum number of axes.
   static constexpr int kMostAxes = 12;
 
-  /// Empty; only assigning, comparing and asking for emptiness are allowed.
+  /// Constructs an empty handle, which can only be assigned, compared and tested.
   Mesh() = default;
-  /// Ranks `first` on, row-major. Names must differ; the product of sizes fits 2^31 ranks.
+  /// Returns a row-major mesh of the ranks from `first`. Throws InvalidArgument if two names are equal or the mesh
+  /// would have more than 2^31 ranks.
   static Mesh create(std::vector<AxisSpec> axes, Rank first = Rank(0));
-  /// The mesh of a text form, "dp=2,tp=4"; see text().
+  /// Returns the mesh with this text, such as "dp=2,tp=4"; see text(). Throws InvalidArgument if the text is malformed.
   static Mesh parse(std::string_view text);
 
-  /// Whether it is a mesh.
+  /// Returns true if the handle refers to a mesh.
   explicit operator bool() const { return state_ != nullptr; }
-  /// Numbers it within this process.
+  /// Returns the process-local number of the mesh.
   [[nodiscard]] MeshId id() const;
-  /// How many axes there are.
+  /// Returns the number of axes.
   [[nodiscard]] int ndim() const;
-  /// An axis, 0 to ndim() - 1.
+  /// Returns the axis at `index`, in [0, ndim()).
   [[nodiscard]] const Axis& axis(int index) const;
-  /// All axes.
+  /// Returns all axes, major to minor.
   [[nodiscard]] std::span<const Axis> axes() const;
-  /// The axis of this name; InvalidArgument names the nearest.
+  /// Returns the index of the axis with this name. Throws InvalidArgument, which suggests the nearest name.
   [[nodiscard]] int index_of(std::string_view name) const;
-  /// How many ranks there are.
+  /// Returns the number of ranks in the mesh.
   [[nodiscard]] std::int64_t size() const;
-  /// All ranks, in the order of the axes.
+  /// Returns all ranks, in the order of the axes.
   [[nodiscard]] RankSet ranks() const;
 
-  /// Whether the rank is on the mesh.
+  /// Returns true if the rank is in the mesh.
   [[nodiscard]] bool contains(Rank rank) const;
-  /// The rank's coordinates; InvalidArgument when it is off the mesh.
+  /// Returns the coordinates of a rank. Throws InvalidArgument if the rank is not in the mesh.
   [[nodiscard]] Coordinates coordinates(Rank rank) const;
-  /// The rank at these coordinates.
+  /// Returns the rank at these coordinates. Throws InvalidArgument if a coordinate is out of range.
   [[nodiscard]] Rank rank_at(std::span<const std::int64_t> coordinates) const;
-  /// The ranks that differ from `rank` along these axes alone, in the order of `axes`.
+  /// Returns `rank` and the ranks that differ from it only along `axes`, in the order of `axes`.
   [[nodiscard]] RankSet group(std::span<const int> axes, Rank rank) const;
 
-  /// The mesh of these axes, in this order, that holds `rank`.
+  /// Returns the mesh of these axes, in this order, that contains `rank`.
   [[nodiscard]] Mesh slice(std::span<const std::string> names, Rank rank) const;
-  /// The mesh without this axis, at one coordinate of it.
+  /// Returns the mesh without this axis, at one coordinate of the axis.
   [[nodiscard]] Mesh at(std::string_view name, std::int64_t coordinate) const;
-  /// The same ranks with these axes made one, in this order, at the place of the first; it takes the link of the
-  /// slowest (the later enumerator) and the options of none.
+  /// Returns the same ranks with these axes merged, in this order, at the index of the first. The new axis has the
+  /// slowest link (the largest enumerator) and no options.
   [[nodiscard]] Mesh flatten(std::span<const std::string> names, std::string name) const;
-  /// The same ranks with an axis cut into several, major to minor; the product of sizes is its size.
+  /// Returns the same ranks with one axis split into several, major to minor. The product of their sizes must be the
+  /// size of the axis.
   [[nodiscard]] Mesh unflatten(std::string_view name, std::span<const AxisSpec> into) const;
 
-  /// "dp=2@network,tp=4{backend=nccl}": what parse() reads. `@nvlink` is left out. A mesh that is not row-major from
-  /// rank 0 says where it starts and its strides, and parts of a flattened axis: "8+x=2:16*4:1". A mesh without axes is
-  /// its one rank: "8+".
+  /// Returns "dp=2@network,tp=4{backend=nccl}", which parse() reads. The text omits `@nvlink`. If the mesh is not
+  /// row-major from rank 0, the text has the first rank, the strides, and the factors of flattened axes:
+  /// "8+x=2:16*4:1". A mesh without axes is one rank: "8+".
   [[nodiscard]] const std::string& text() const;
 
-  /// The same mesh.
+  /// Returns true if both handles refer to the same mesh.
   friend bool operator==(const Mesh& a, const Mesh& b) { return a.state_ == b.state_; }
 
  private:
@@ -143,7 +147,7 @@ class TESSERA_API Mesh {
   static Mesh intern(std::vector<Axis> axes, std::int64_t first);
   [[nodiscard]] const State& state() const;
 
-  const State* state_ = nullptr;  // interned, for the life of the process
+  const State* state_ = nullptr;  // interned; never freed
 };
 
 }  // namespace tessera::layout

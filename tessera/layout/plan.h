@@ -1,21 +1,21 @@
-// A plan: the steps that bring a tensor from one layout to another. Data that every rank computes alike: no step names
-// a rank, and prices are those of the largest part.
+// A redistribution plan: the steps that change the layout of a tensor. All ranks compute the same plan: no step depends
+// on the rank, and costs are those of the largest shard.
 //
-// Steps and what they do to the layout (x, y: sub-axes; [..]: cuts of a dimension, the last the finest):
-//   all-gather        the last cuts of a dimension go           [.. x y] -> [..]
-//   slice             cuts are added, each rank keeps its part  [..] -> [.. x y]            no communication
-//   all-to-all        last cuts of one dimension move to another [.. x], [..] -> [..], [.. x]
-//   reduce-scatter    partial axes become last cuts, of one dimension or several
+// Steps and their effect on the layout (x, y: sub-axes; [..]: splits of a dimension, the finest last):
+//   all-gather        removes the last splits of a dimension    [.. x y] -> [..]
+//   slice             adds splits; each rank keeps its shard    [..] -> [.. x y]            no communication
+//   all-to-all        moves last splits to another dimension    [.. x], [..] -> [..], [.. x]
+//   reduce-scatter    turns partial axes into last splits, of one dimension or several
 //                                                               partial x y, [..] -> [.. x y]
-//   all-reduce        partial axes are summed up                partial x y -> nothing
-//   permute           parts change owners whole: each dimension is cut into the same pieces as before, by other axes
+//   all-reduce        reduces partial axes                      partial x y -> nothing
+//   permute           shards change owners: each dimension has the same chunks as before, split by other axes
 //                                                               [x y] -> [y x], [x] -> [y]
-//   box exchange      each rank fetches what it lacks of its new part, by intersection with what others hold
-//   partition         replicated to partial: the group's first rank keeps the values, others hold the neutral one
+//   box exchange      each rank fetches the missing elements of its new shard, by intersection with the old shards
+//   partition         replicated to partial: the first rank of the group keeps the values, others hold the neutral one
 //                     (avg, min, max: all keep them)            nothing -> partial x        no communication
-//   zero-fill         a part becomes a partial sum of the whole [.. x] -> partial sum x     no communication
-// Cuts with blocks or given sizes stand in between only as they stand in the source's or the target's list of that
-// dimension, and behind cuts with blocks only what stands there at one of the ends.
+//   zero-fill         a shard becomes a partial sum             [.. x] -> partial sum x     no communication
+// Intermediate layouts use splits with blocks or explicit sizes only as the source or the target has them in that
+// dimension. After splits with blocks, they have only splits that the source or the target has there.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 namespace tessera::layout {
 
-/// What a step does: see the head of this file.
+/// Kind of a step; the comment at the top of plan.h describes each.
 enum class StepKind : std::uint8_t {
   kAllGather,
   kSlice,
@@ -41,45 +41,46 @@ enum class StepKind : std::uint8_t {
   kPartition,
   kZeroFill,
 };
-/// "all-gather", "slice", ...
+/// Returns "all-gather", "slice" and so on.
 TESSERA_API std::string_view to_string(StepKind kind);
-/// Whether ranks talk in it.
+/// Returns true if the ranks communicate in the step.
 TESSERA_API bool communicates(StepKind kind);
 
 /// One step of a plan.
 struct TESSERA_API Step {
-  StepKind kind = StepKind::kSlice;  ///< what it does
-  std::vector<SubAxis> axes;         ///< the group: ranks that differ along these; major to minor
-  Layout before;                     ///< of the whole tensor
-  Layout after;                      ///< likewise
-  std::int64_t nbytes = 0;           ///< that the busiest rank receives
-  std::int64_t copy_nbytes = 0;      ///< moved inside the rank: packing, unpacking, slices
-  /// The parts before and after, and one message where there are copies (they are made message by message). What is
-  /// all-reduced is there once.
+  StepKind kind = StepKind::kSlice;  ///< Operation of the step.
+  std::vector<SubAxis> axes;         ///< The group: ranks that differ along these sub-axes, major to minor.
+  Layout before;                     ///< Layout of the tensor before the step.
+  Layout after;                      ///< Layout of the tensor after the step.
+  std::int64_t nbytes = 0;           ///< Bytes that the busiest rank receives.
+  std::int64_t copy_nbytes = 0;      ///< Bytes copied inside the rank: packing, unpacking, slices.
+  /// Peak memory: the shards before and after, plus one message if the step copies (copies are made message by
+  /// message). An all-reduce is in place and counts its shard once.
   std::int64_t peak_nbytes = 0;
-  double us = 0;  ///< by the cost model
+  double us = 0;  ///< Cost by the cost model.
 };
 
 /// A request for a plan.
 struct TESSERA_API PlanRequest {
-  Layout from;                ///< as it is
-  Layout to;                  ///< as it is to be; on the same mesh
-  Shape shape;                ///< of the whole tensor
-  std::int64_t itemsize = 4;  ///< bytes of an element
-  /// Most bytes of a rank's part in between; 0: the larger of the parts at the ends.
+  Layout from;                ///< Current layout.
+  Layout to;                  ///< Target layout, on the same mesh.
+  Shape shape;                ///< Global shape.
+  std::int64_t itemsize = 4;  ///< Bytes per element.
+  /// Maximum bytes of an intermediate shard. 0: the larger of the shards under `from` and `to`.
   std::int64_t budget_nbytes = 0;
 };
 
-/// See the head of this file.
+/// Steps from one layout to another, with their total cost.
 struct TESSERA_API Plan {
-  PlanRequest request;           ///< what it was made for
-  std::vector<Step> steps;       ///< none: the layouts are the same
-  std::int64_t nbytes = 0;       ///< received by the busiest rank, all steps
-  std::int64_t peak_nbytes = 0;  ///< the largest of the steps
-  double us = 0;                 ///< sum of the steps
-  bool is_exact = true;          ///< no plan that keeps the rules of planner.h is cheaper; false: not all was searched
+  PlanRequest request;           ///< Request that the plan answers.
+  std::vector<Step> steps;       ///< Empty if the layouts are equal.
+  std::int64_t nbytes = 0;       ///< Bytes that the busiest rank receives in all steps.
+  std::int64_t peak_nbytes = 0;  ///< Largest peak of a step.
+  double us = 0;                 ///< Total cost of the steps.
+  /// True if no plan under the rules of planner.h is cheaper; false if the search was not exhaustive.
+  bool is_exact = true;
 
-  /// A line per step: what, over which axes, to which layout, bytes, microseconds.
+  /// Returns a line per step: kind, axes, resulting layout, bytes, microseconds.
   [[nodiscard]] std::string text() const;
 };
 
