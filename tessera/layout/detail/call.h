@@ -1,8 +1,10 @@
-// A call of an operator with its inputs read over the factors of its rule: for each input, which factor every atom
-// cuts, or in what it is partial there. Matching compares these; the search for fixes makes new ones.
+// A call of an operator whose inputs are expressed over the factors of its rule: for each input and each atom, the
+// factor that the atom shards or the reduction that is partial along it. Matching compares these; the search for fixes
+// creates new ones.
 //
-// An assignment says the same for the whole call: the list of cuts of every factor, and for every atom which inputs are
-// partial along it and what comes out. It is valid when the rule allows it; inputs and outputs follow from it.
+// An assignment holds the same for the complete call: the splits of each factor, and for each atom the inputs that are
+// partial along it and the resulting reduction. It is valid if the rule allows it, and determines all inputs and
+// outputs.
 #pragma once
 
 #include <cstdint>
@@ -20,72 +22,71 @@ namespace tessera::layout::detail {
 /// A set of factors; a rule has at most 64.
 using FactorSet = std::uint64_t;
 
-/// What an atom does in one input.
+/// Use of an atom in one input.
 struct AtomUse {
   enum class Kind : std::uint8_t { kNothing, kCut, kPartial };
   Kind kind = Kind::kNothing;
-  Reduction reduction = Reduction::kSum;  ///< kPartial
-  std::int32_t factor = -1;               ///< kCut
+  Reduction reduction = Reduction::kSum;  ///< Reduction, for kPartial.
+  std::int32_t factor = -1;               ///< Sharded factor, for kCut.
   friend bool operator==(const AtomUse&, const AtomUse&) = default;
 };
 
 /// A layout of an input over the factors of the rule.
 struct FactorLayout {
-  std::vector<AtomDim> cuts;  ///< by factor, canonical; those the input lacks are empty
-  std::vector<AtomUse> uses;  ///< by atom
+  std::vector<AtomDim> cuts;  ///< Indexed by factor, canonical. Empty for factors that the input lacks.
+  std::vector<AtomUse> uses;  ///< Indexed by atom.
 };
 
-/// What an atom does in the whole call.
+/// Use of an atom in the complete call.
 struct AtomRow {
-  std::int32_t factor = -1;              ///< that it cuts; -1: none
-  SmallVector<std::int32_t, 4> partial;  ///< the inputs that are partial along it, if it cuts nothing
-  Reduction kind = Reduction::kSum;      ///< of these inputs
-  Reduction out = Reduction::kSum;       ///< of the outputs then
+  std::int32_t factor = -1;              ///< Factor that the atom shards. -1: none.
+  SmallVector<std::int32_t, 4> partial;  ///< Inputs that are partial along the atom, if it shards nothing.
+  Reduction kind = Reduction::kSum;      ///< Reduction of these inputs.
+  Reduction out = Reduction::kSum;       ///< Resulting reduction of the outputs.
   friend bool operator==(const AtomRow&, const AtomRow&) = default;
 };
 
-/// See the head of this file.
+/// Splits of all factors and uses of all atoms in a call.
 struct Assignment {
-  std::vector<AtomDim> cuts;  ///< by factor
-  std::vector<AtomRow> rows;  ///< by atom
+  std::vector<AtomDim> cuts;  ///< Indexed by factor.
+  std::vector<AtomRow> rows;  ///< Indexed by atom.
 };
 
-/// See the head of this file. Refers to what it was made from.
+/// A call over the factors of its rule. Refers to the constructor arguments, which must outlive it.
 class Call {
  public:
-  /// Refuses shapes that the rule or a layout does not fit, layouts of different meshes, and empty ones.
+  /// Throws InvalidArgument if a shape does not fit the rule or its layout, a layout is empty, or the meshes differ.
   Call(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs);
 
-  /// The rule.
   [[nodiscard]] const FactorRule& rule() const { return rule_; }
-  /// The inputs as given.
   [[nodiscard]] std::span<const Operand> inputs() const { return inputs_; }
-  /// The mesh's parts that do something.
+  /// Returns the atoms of the mesh.
   [[nodiscard]] const Atoms& atoms() const { return atoms_; }
-  /// The sizes of the factors.
+  /// Returns the sizes of the factors.
   [[nodiscard]] std::span<const std::int64_t> sizes() const { return sizes_; }
-  /// The factors of an input.
+  /// Returns the factors of an input.
   [[nodiscard]] FactorSet factors_of(std::size_t input) const { return in_inputs_[input]; }
-  /// An input over the factors; none where it has no such form.
+  /// Returns an input over the factors, or nothing if it has no such form.
   [[nodiscard]] const std::optional<FactorLayout>& layout(std::size_t input) const { return layouts_[input]; }
-  /// "input 0 {Shard(0)}".
+  /// Returns a text such as "input 0 {Shard(0)}".
   [[nodiscard]] std::string input_name(std::size_t input) const;
 
-  /// What comes out when exactly these inputs are partial along an atom and the others replicated; none: `why`.
+  /// Returns the resulting reduction if exactly these inputs are partial along an atom and all others are replicated.
+  /// If the rule does not allow this, returns nothing and sets `why`.
   [[nodiscard]] std::optional<Reduction> flow(std::span<const std::int32_t> partial, Reduction kind,
                                               std::string& why) const;
-  /// Whether this factor may be cut so; no: `why`.
+  /// Returns true if this factor may be sharded by `cuts`; otherwise sets `why`.
   [[nodiscard]] bool may_cut(std::int32_t factor, const AtomDim& cuts, std::string& why) const;
 
-  /// The assignment that the inputs make as they are; none: `why` they do not fit together.
+  /// Returns the assignment of the inputs as they are. If they are incompatible, returns nothing and sets `why`.
   [[nodiscard]] std::optional<Assignment> match(std::string& why) const;
-  /// The layout of an input under an assignment; none: `why`.
+  /// Returns the layout of an input under an assignment, or nothing and sets `why`.
   [[nodiscard]] std::optional<AtomLayout> input_under(const Assignment& assignment, std::size_t input,
                                                       std::string& why) const;
-  /// The layouts of the outputs under an assignment of allowed cuts; none: `why`.
+  /// Returns the layouts of the outputs under an assignment of allowed splits, or nothing and sets `why`.
   [[nodiscard]] std::optional<std::vector<AtomLayout>> outputs_over_atoms(const Assignment& assignment,
                                                                           std::string& why) const;
-  /// Likewise, as layouts.
+  /// Same as outputs_over_atoms(), converted to layouts.
   [[nodiscard]] std::optional<std::vector<Layout>> outputs_under(const Assignment& assignment, std::string& why) const;
 
  private:
@@ -106,10 +107,10 @@ class Call {
   std::vector<FactorSet> in_inputs_;
   Atoms atoms_;
   std::vector<std::optional<FactorLayout>> layouts_;
-  std::string unread_;  // why an input has no form over the factors; empty: all have
+  std::string unread_;  // why an input has no form over the factors; empty if all have one
 };
 
-/// The factors of an operand.
+/// Returns the factors of an operand.
 FactorSet factor_set(const OperandFactors& dims);
 
 }  // namespace tessera::layout::detail

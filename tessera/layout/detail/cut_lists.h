@@ -1,7 +1,7 @@
-// All ordered lists of cuts that the planner may give a dimension, as small numbers. A list is a word of nibbles, the
-// first cut lowest, so that the common prefix of two lists is one xor; a nibble is a token: 1 + the atom's bit for a
-// plain cut, higher numbers for the few cuts with blocks or given sizes (and those behind cuts with blocks), which
-// stand only where the source's or the target's list has them.
+// All ordered lists of splits that the planner may give a dimension, as small numbers. A list is a word of nibbles, the
+// first split lowest, so one xor finds the common prefix of two lists. A nibble is a token: 1 + the bit of the atom for
+// a plain split, higher numbers for the few splits with blocks or explicit sizes (and for splits after those with
+// blocks), which appear only as in the list of the source or the target.
 #pragma once
 
 #include <bit>
@@ -14,71 +14,71 @@
 
 namespace tessera::layout::detail {
 
-/// Most atoms of one search; see PlanSpace for what happens beyond.
+/// Maximum number of atoms of one search. PlanSpace handles the case of more atoms.
 constexpr int kMostInPlay = 6;
-/// Nibbles: plain cuts take 1 to kMostInPlay.
+/// Maximum token. Plain splits use 1 to kMostInPlay.
 constexpr int kMostTokens = 15;
 
 using Mask = std::uint32_t;  ///< a set of atoms, by bit
 
-/// A cut that a nibble stands for.
+/// The split that a nibble encodes.
 struct Token {
-  int bit = 0;  ///< of the atom
+  int bit = 0;  ///< Bit of the atom.
   std::int64_t size = 1;
   std::int64_t blocks = 1;
   GivenSizes sizes = {};
-  int dim = -1;              ///< the only dimension it stands in; -1: any
-  std::uint64_t prefix = 0;  ///< and the list it stands behind there
+  int dim = -1;              ///< The only dimension that may have the split. -1: any.
+  std::uint64_t prefix = 0;  ///< The list that must precede the split in that dimension.
 
   [[nodiscard]] bool is_plain() const { return dim < 0; }
 };
 
-/// One list.
+/// One list of splits.
 struct CutList {
   std::uint64_t word = 0;
   Mask mask = 0;
-  std::int16_t parent = 0;                         ///< the list without its last cut
-  std::uint8_t size = 0;                           ///< how many cuts
-  std::uint8_t last = 0;                           ///< token of the last cut
-  std::int8_t dim = -1;                            ///< with special tokens: the only dimension it stands in
-  bool has_blocks = false;                         ///< of some cut
-  std::uint8_t prefix_mask[kMostInPlay + 1] = {};  ///< atoms of the first i cuts
+  std::int16_t parent = 0;                         ///< The list without its last split.
+  std::uint8_t size = 0;                           ///< Number of splits.
+  std::uint8_t last = 0;                           ///< Token of the last split.
+  std::int8_t dim = -1;                            ///< The only dimension that may have a list with special tokens.
+  bool has_blocks = false;                         ///< True if some split has blocks.
+  std::uint8_t prefix_mask[kMostInPlay + 1] = {};  ///< Atoms of the first i splits.
 
   [[nodiscard]] Mask tail(int from) const { return mask & ~Mask{prefix_mask[from]}; }
 };
 
-/// How many leading cuts two different words share.
+/// Returns the number of leading splits that two different words share.
 inline int common_prefix(std::uint64_t a, std::uint64_t b) { return std::countr_zero(a ^ b) / 4; }
-/// Token at a place, 0 behind the end.
+/// Returns the token at an index, 0 after the end.
 inline int token_at(std::uint64_t word, int place) { return static_cast<int>(word >> (4 * place) & 15); }
-/// How many cuts a word has.
+/// Returns the number of splits of a word.
 inline int list_size(std::uint64_t word) { return (64 - std::countl_zero(word) + 3) / 4; }
 
-/// How one list follows from another, whatever the dimension.
+/// Relation between two lists, independent of the dimension.
 struct ListRelation {
   enum Kind : std::uint8_t { kUnknown, kSame, kGrown, kShrunk, kApart };
   Kind kind = kUnknown;
-  std::uint8_t from = 0;           ///< cuts in common
-  std::uint8_t axes = 0;           ///< atoms of both tails
-  bool has_same_product = false;   ///< apart: as many pieces, of plain cuts
-  bool has_same_sequence = false;  ///< apart: the same cuts by other atoms
-  double pieces = 1;               ///< shrunk: of the old tail; apart: of those a new piece meets
+  std::uint8_t from = 0;           ///< Number of common splits.
+  std::uint8_t axes = 0;           ///< Atoms of both tails.
+  bool has_same_product = false;   ///< kApart: equal numbers of chunks, of plain splits.
+  bool has_same_sequence = false;  ///< kApart: the same splits by other atoms.
+  double pieces = 1;               ///< kShrunk: chunks of the old tail. kApart: old chunks that a new chunk intersects.
 };
 
-/// The list of `parent` (number `index`) with one more cut.
+/// Returns the list of `parent` (number `index`) with one more split.
 CutList append(const CutList& parent, std::int16_t index, int token, int bit, int dim);
 
-/// All lists of plain cuts over `atoms` atoms, shorter ones first, and by_mask: their numbers grouped by set.
+/// All lists of plain splits over `atoms` atoms, shorter ones first, and their numbers grouped by atom set.
 struct PlainLists {
   std::vector<CutList> lists;
-  std::vector<std::int16_t> by_mask;         ///< numbers of lists
-  std::vector<std::uint16_t> first_of_mask;  ///< into by_mask; one more than there are sets
+  std::vector<std::int16_t> by_mask;         ///< Numbers of lists.
+  std::vector<std::uint16_t> first_of_mask;  ///< Indices into by_mask; one more entry than sets.
 
   [[nodiscard]] std::span<const std::int16_t> of(Mask mask) const {
     return std::span(by_mask).subspan(first_of_mask[mask], first_of_mask[mask + 1] - first_of_mask[mask]);
   }
 };
-/// Made once for each number of atoms, 0 to kMostInPlay.
+/// Returns the lists for a number of atoms in [0, kMostInPlay]. Each is computed once.
 const PlainLists& plain_lists(int atoms);
 
 }  // namespace tessera::layout::detail

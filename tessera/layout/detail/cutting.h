@@ -1,8 +1,8 @@
-// Cutting what a rank holds of one dimension, again and again. Two views of it:
+// Repeated splitting of the indices that a rank holds of one dimension, in two forms:
 //
-// - one rank's: the piece at its coordinate, as a range of each block, and what an IndexMap becomes by it;
-// - all ranks' at once: the different forms that what they hold has (Holdings). Ceil-chunks are of two lengths, whole
-//   and short, so that there are few forms, however many ranks there are.
+// - for one rank: the chunk at its coordinate, as a range of each block, and the resulting IndexMap;
+// - for all ranks together: the distinct forms of their indices (Holdings). Ceil-chunks have two lengths, full and
+//   short, so the number of forms is small for any number of ranks.
 #pragma once
 
 #include <algorithm>
@@ -15,50 +15,50 @@
 
 namespace tessera::layout::detail {
 
-/// Largest size of a dimension.
+/// Maximum size of a dimension.
 inline constexpr std::int64_t kMostSize = std::int64_t{1} << 62;
 
-/// [lo, hi).
+/// The range [lo, hi).
 struct Range {
   std::int64_t lo = 0;
   std::int64_t hi = 0;
 };
 
-/// The length of a whole chunk of `size` cut into `pieces`.
+/// Returns the length of a full chunk of `size` split into `pieces`.
 inline std::int64_t chunk_of(std::int64_t size, std::int64_t pieces) {
   const auto whole = static_cast<std::uint64_t>(size);
   const auto parts = static_cast<std::uint64_t>(pieces);
-  // Most sizes are small, and a narrow division is much the faster one.
+  // Most sizes are small, and a 32-bit division is much faster.
   if ((whole | parts) >> 31 == 0) {
     return static_cast<std::uint32_t>(whole + parts - 1) / static_cast<std::uint32_t>(parts);
   }
   return static_cast<std::int64_t>((whole + parts - 1) / parts);
 }
 
-/// The piece at `coordinate` of `size` cut into `pieces` ceil-chunks.
+/// Returns the chunk at `coordinate` of `size` split into `pieces` ceil-chunks.
 inline Range chunk_range(std::int64_t size, std::int64_t pieces, std::int64_t coordinate) {
   const std::int64_t chunk = chunk_of(size, pieces);
   const std::int64_t lo = std::min(chunk * coordinate, size);
   return {lo, std::min(lo + chunk, size)};
 }
 
-/// Keeps of each of the `blocks` blocks that the map's indices are divided into the local range of it. False: what is
-/// left is not of the form of an IndexMap, as the range would break runs.
+/// Divides the indices of the map into `blocks` blocks and keeps `range` of each. Returns false if the result is not an
+/// IndexMap, because the range breaks runs.
 [[nodiscard]] bool keep_range(IndexMap& map, std::int64_t blocks, Range range);
 
-/// The forms in which the ranks hold a dimension. Empty ones are left out: nothing becomes of them.
+/// The distinct forms in which ranks hold a dimension. Empty forms are omitted: they stay empty.
 class Holdings {
  public:
-  /// The dimension whole.
+  /// Constructs the form of an unsharded dimension.
   explicit Holdings(std::int64_t size);
 
-  /// Whether every form divides into this many blocks, and each block into this many pieces.
+  /// Returns true if every form divides into this many blocks, and each block into this many chunks.
   [[nodiscard]] bool all_divide_by(std::int64_t blocks, std::int64_t pieces) const;
-  /// The size of the largest; 0: there is none.
+  /// Returns the size of the largest form, 0 if no form exists.
   [[nodiscard]] std::int64_t largest() const;
-  /// Cuts each into ceil-chunks; the answer is empty, or says why it cannot be.
+  /// Splits each form into ceil-chunks. Returns an empty string, or the reason why the split is impossible.
   [[nodiscard]] std::string cut(std::int64_t pieces, std::int64_t blocks);
-  /// The first cut, into given pieces.
+  /// Makes the first split, into chunks of explicit sizes.
   void cut(std::span<const std::int64_t> sizes);
 
  private:

@@ -1,11 +1,12 @@
-// The cheapest ways to make the inputs of a call fit together, exactly.
+// Finds the cheapest ways to make the inputs of a call compatible, exactly.
 //
-// Every atom takes one row: it cuts a factor, does nothing, or carries partial values through. Then the atoms of each
-// factor are put in some order. What this costs is a sum over inputs, and an input sees of a row only what it does to
-// itself: each has a table of what its move costs at least once the first atoms are settled. The search is best-first
-// over atoms, with the sum of the tables as its bound; complete choices are kept by the bounds of their moves, and a
-// plan is made only for one that has come to the top. With more than four atoms a plan may take long, so that only so
-// many are made to choose by; from there on the best plan that communicates once stands for the best plan.
+// Each atom takes one row: it shards a factor, does nothing, or passes partial values. Then the atoms of each factor
+// are ordered. The cost is a sum over the inputs, and an input depends only on the effect of a row on itself: each
+// input has a table of the minimum cost of its redistribution given the rows of the first atoms. The search is
+// best-first over atoms, with the sum of the tables as its bound. Complete choices are queued by the bounds of their
+// redistributions, and a plan is computed only for a choice that reaches the top. With more than four atoms a plan may
+// take long, so the number of plans is limited; after that, the best plan that communicates once replaces the best
+// plan.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +24,21 @@ namespace tessera::layout::detail {
 /// A way to run the call.
 struct FoundFix {
   std::vector<Layout> inputs;
-  std::vector<Layout> outputs;                     ///< none where it is invalid
-  std::vector<std::shared_ptr<const Plan>> moves;  ///< of each input; null: it stays
+  std::vector<Layout> outputs;                     ///< Empty if it is invalid.
+  std::vector<std::shared_ptr<const Plan>> moves;  ///< Plan for each input. Null: no redistribution.
   double us = 0;
   std::int64_t nbytes = 0;
   int moved = 0;
-  std::string invalid;  ///< why the rule does not allow it; empty: it does
+  std::string invalid;  ///< Reason why the rule does not allow it. Empty if the rule does.
 };
 
-/// See the head of this file. Used once.
+/// Search for fixes of one call. run() may be called once.
 class FixSearch {
  public:
-  /// `with_invalid`: candidates that the rule does not allow are found as well, for people.
+  /// With `with_invalid`, the search also finds candidates that the rule does not allow, for explain().
   FixSearch(const Call& call, Planner& planner, bool with_invalid);
 
-  /// The `most` cheapest, in order: microseconds, inputs moved, text.
+  /// Returns the `most` cheapest, ordered by microseconds, then redistributed inputs, then text.
   std::vector<FoundFix> run(std::size_t most);
 
  private:
@@ -46,7 +47,7 @@ class FixSearch {
     std::uint64_t number = 0;
     bool has_lists = false;
     Choice choice;
-    SmallVector<std::uint32_t, 4> places;  // in the inputs' tables
+    SmallVector<std::uint32_t, 4> places;  // in the tables of the inputs
   };
   struct Accepted {
     FoundFix fix;
@@ -72,8 +73,8 @@ class FixSearch {
   std::vector<InputMoves> inputs_;
   std::vector<Node> heap_;
   std::uint64_t numbered_ = 0;
-  std::size_t plans_ = 0;       // made so far, to choose by
-  std::size_t most_plans_ = 0;  // to be made
+  std::size_t plans_ = 0;       // computed so far during the search
+  std::size_t most_plans_ = 0;  // limit of plans_
 };
 
 }  // namespace tessera::layout::detail

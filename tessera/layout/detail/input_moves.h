@@ -1,6 +1,6 @@
-// One input in the search for fixes: what it costs to bring it where the choices of all atoms want it. Targets are
-// priced once each, at first by bounds alone. The table says for the uses of the first atoms what the cheapest target
-// costs that is still possible.
+// One input in the search for fixes: the cost to redistribute it as the rows of all atoms require. The cost of each
+// target is computed once, at first as a bound. The table holds, for the uses of the first atoms, the cost of the
+// cheapest target that is still possible.
 #pragma once
 
 #include <cstdint>
@@ -16,43 +16,43 @@
 
 namespace tessera::layout::detail {
 
-/// What the search has chosen: a row for each of the first atoms, and, when all have one, a list for each factor.
+/// Choices of the search: a row for each of the first atoms and, once all atoms have one, a list for each factor.
 struct Choice {
   SmallVector<std::uint16_t, 8> rows;
   SmallVector<std::uint16_t, 8> lists;
 };
 
-/// A layout that an input may be brought to.
+/// A layout to which an input may be redistributed.
 struct MoveTarget {
   MoveCost cost;
-  bool stays = false;                ///< it is there already
-  bool is_sharp = false;             ///< its bound was looked at twice
-  std::shared_ptr<const Plan> plan;  ///< where one was made
+  bool stays = false;                ///< The input already has this layout.
+  bool is_sharp = false;             ///< refine() has improved the bound.
+  std::shared_ptr<const Plan> plan;  ///< Null until computed.
 };
 
-/// See the head of this file.
+/// Costs of redistributing one input.
 class InputMoves {
  public:
   InputMoves(const Call& call, std::size_t input, const std::vector<std::vector<RowChoice>>& rows, ListPool& pool,
              Planner& planner);
 
-  /// The place in the table behind `place`, one atom further.
+  /// Returns the table index after `place`, one atom further.
   [[nodiscard]] std::uint32_t next(std::uint32_t place, std::size_t atom, std::uint16_t row) const {
     return place * static_cast<std::uint32_t>(uses_[atom].size()) + use_of_row_[atom][row];
   }
-  /// Least cost behind a place after so many atoms; infinite: there is no target.
+  /// Returns the minimum cost from a table index after `depth` atoms. Infinite if no target exists.
   [[nodiscard]] double least(std::size_t depth, std::uint32_t place) const {
     return depth < least_.size() ? least_[depth][place] : 0;
   }
 
-  /// The target of a complete choice, with what is known of its cost.
+  /// Returns the target of a complete choice, with its known cost.
   const MoveTarget& target(const Choice& choice) { return find(choice); }
-  /// Brings its cost nearer to the truth: by a better bound, then by a plan. Without `may_plan` the best plan that was
-  /// seen is then taken for the best there is, where one was seen. Returns whether a plan was made.
+  /// Improves the cost of a target: first by a better bound, then by a plan. Without `may_plan`, the cost of the best
+  /// known plan, if any, is used as exact. Returns true if a plan was computed.
   bool refine(const Choice& choice, bool may_plan);
-  /// Makes a plan for it, so that its cost is exact.
+  /// Computes a plan for the target, which makes its cost exact.
   const MoveTarget& make_plan(const Choice& choice);
-  /// Its layout.
+  /// Returns the layout of the target.
   [[nodiscard]] Layout layout(const Choice& choice);
 
  private:
@@ -67,11 +67,11 @@ class InputMoves {
   const std::vector<std::vector<RowChoice>>& rows_;
   ListPool& pool_;
   Planner& planner_;
-  std::vector<std::size_t> factors_;                    // of the input
-  std::vector<std::vector<AtomUse>> uses_;              // by atom: what rows can do to this input
+  std::vector<std::size_t> factors_;
+  std::vector<std::vector<AtomUse>> uses_;              // by atom: possible effects of rows on this input
   std::vector<std::vector<std::uint16_t>> use_of_row_;  // by atom and row
-  std::vector<std::uint16_t> now_;                      // by factor: the list it has now
-  std::vector<std::vector<double>> least_;              // by depth and place
+  std::vector<std::uint16_t> now_;                      // by factor: current list
+  std::vector<std::vector<double>> least_;              // by depth and table index
   MoveBounds bounds_;
   AtomLayout scratch_;
   std::unordered_map<std::u16string, MoveTarget> targets_;

@@ -1,4 +1,4 @@
-// From a request to a plan: common atoms, search, and the steps as layouts with their prices.
+// Computes a plan from a request: common atoms, search, and the steps as layouts with their costs.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace tessera::layout::detail {
 
-/// Both ends of a request over their common atoms.
+/// Source and target of a request over their common atoms.
 struct PlanEnds {
   Atoms atoms;
   AtomLayout from;
   AtomLayout to;
 };
-/// Checks the request; InvalidArgument says why the ends have no common atoms.
+/// Checks the request. Throws InvalidArgument with the reason if source and target have no common atoms.
 PlanEnds read_ends(const PlanRequest& request);
 
-/// The cheapest plan, without any cache.
+/// Returns the cheapest plan, without a cache.
 Plan make_plan(const PlanRequest& request, const CostModel& model);
-/// The cheapest single step, where there is one.
+/// Returns the cheapest single step, or nothing if no single step exists.
 std::optional<Step> make_step(const PlanRequest& request, const CostModel& model);
 
 }  // namespace tessera::layout::detail

@@ -1,4 +1,4 @@
-// A mesh as text; see Mesh::text().
+// Text form of a mesh; see Mesh::text().
 #pragma once
 
 #include <span>
@@ -10,19 +10,19 @@
 
 namespace tessera::layout::detail {
 
-/// Axes as read, not yet checked beyond their form.
+/// Axes as read; only their syntax is checked.
 struct MeshText {
-  std::vector<Axis> axes;  ///< without parts where the text gives none
+  std::vector<Axis> axes;  ///< Without factors if the text has none.
   std::int64_t first = 0;
 };
 
-/// The text of axes whose parts are in canonical form.
+/// Returns the text of axes with canonical factors.
 std::string mesh_text(std::span<const Axis> axes, std::int64_t first);
-/// Reads a mesh; stops behind it and the blanks that follow.
+/// Reads a mesh and the blanks after it.
 MeshText read_mesh(TextReader& reader);
-/// Gives each axis its part as in a row-major mesh.
+/// Sets the factor of each axis as in a row-major mesh.
 void make_row_major(std::vector<Axis>& axes);
-/// Refuses names and options that the text could not hold.
+/// Throws InvalidArgument if the text cannot represent a name or an option.
 void check_axis_text(const Axis& axis);
 
 }  // namespace tessera::layout::detail

@@ -1,13 +1,13 @@
-// What it costs at least to bring one tensor from the layout it has to another: thousands of targets are looked at, and
-// few of them are worth a plan. The planner's own space of states is built once for the source (once for every way in
-// which targets are partial) and asked, in two stages:
+// Lower bounds of the cost of redistributing one tensor to other layouts. A search examines thousands of targets, and
+// few need a plan. The planner's space of states is built once for the source (once for each set of partial axes of the
+// targets) and used in two stages:
 //
-// - least(): the price of the best single step, which is exact, and a bound on everything that takes two or more. Where
-//   the first is not above the second, it is the price of the plan. The planner's bound on bytes is sharpened by hops:
-//   a rank whose new part meets m old pieces hears of them over hops h_1, h_2, ... of its steps with (1 + h_1)(1 +
-//   h_2)... >= m, and every further step is a launch more.
-// - sharpen(): the price of the best plan with at most one step that communicates, with slices before and behind it, by
-//   trying all of them; and a bound on plans with two or more such steps.
+// - least(): the cost of the best single step, which is exact, and a bound for all plans of two or more steps. If the
+//   former is not above the latter, it is the cost of the plan. Hops sharpen the planner's bound on bytes: a rank whose
+//   new shard intersects m old chunks receives them over hops h_1, h_2, ... of its steps with (1 + h_1)(1 + h_2)... >=
+//   m, and each further step costs one more launch.
+// - sharpen(): the cost of the best plan with at most one step that communicates, and slices before and after it, by
+//   exhaustive search; and a bound for plans with two or more such steps.
 #pragma once
 
 #include <cstdint>
@@ -21,27 +21,28 @@
 
 namespace tessera::layout::detail {
 
-/// Microseconds of a move.
+/// Cost of a redistribution in microseconds.
 struct MoveCost {
   double us = 0;
-  bool is_exact = true;  ///< else: at least this many
-  double known_us = 0;   ///< of the best plan that was seen, where it is not exact; 0: none
+  bool is_exact = true;  ///< False: `us` is a lower bound.
+  double known_us = 0;   ///< Cost of the best known plan if `us` is not exact. 0: none.
 };
 
-/// See the head of this file.
+/// Bounds for redistributions from one layout.
 class MoveBounds {
  public:
-  /// From this layout of a tensor of this shape. `atoms` and `model` outlive it. No layout: nothing is known of it.
+  /// Constructs bounds for a tensor of this shape with layout `from`. `atoms` and `model` must outlive this object.
+  /// Without `from`, nothing is known.
   MoveBounds(const Atoms& atoms, std::optional<AtomLayout> from, const Shape& shape, std::int64_t itemsize,
              const CostModel& model);
 
-  /// To a layout that is not the same.
+  /// Returns a bound for a redistribution to `to`, which must differ from the source.
   [[nodiscard]] MoveCost least(const AtomLayout& to);
-  /// Likewise, for more work.
+  /// Returns a better bound at a higher computation time.
   [[nodiscard]] MoveCost sharpen(const AtomLayout& to);
 
  private:
-  // A state that slices lead to from the source.
+  // A state that slices reach from the source.
   struct Sliced {
     std::vector<std::uint16_t> lists;
     double numel = 0;
@@ -51,12 +52,12 @@ class MoveBounds {
     std::vector<std::optional<Reduction>> partials;  // of the targets
     PlanSpace space;
     PlanBounds bounds;
-    std::vector<int> dims;             // of the tensor, by dimension of the space
+    std::vector<int> dims;             // dimensions of the tensor, by dimension of the space
     std::vector<std::int32_t> bit_of;  // by atom; -1: not in play
     std::unordered_map<std::uint64_t, std::uint16_t> by_word;
     double least_latency_us = 0;
     bool is_usable = false;
-    std::vector<Sliced> sliced;  // the cheapest first; made when they are needed
+    std::vector<Sliced> sliced;  // cheapest first; computed on demand
   };
 
   Ground& ground_for(const std::vector<std::optional<Reduction>>& partials);
@@ -73,7 +74,7 @@ class MoveBounds {
   std::int64_t itemsize_;
   const CostModel& model_;
   std::vector<std::unique_ptr<Ground>> grounds_;
-  std::vector<std::uint16_t> lists_;  // of the state at hand
+  std::vector<std::uint16_t> lists_;  // of the current state
 };
 
 }  // namespace tessera::layout::detail

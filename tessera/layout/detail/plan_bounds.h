@@ -1,16 +1,15 @@
-// What the rest of a plan costs at least: the bounds that keep the search small. Two arguments, both about what any
-// steps can do and not about which ones are taken:
+// Lower bounds of the cost of the rest of a plan, which keep the search small. Two arguments hold for all steps:
 //
-// - Union of a node. Call "slow" the atoms up to some bandwidth, and a node the ranks that differ along the others
-//   alone. Steps over fast atoms only do not add to what a node holds together; the others run at the slow speed. So
-//   the slow steps carry at least (what the node must hold - what of it it holds) / (ranks of a node) to some rank.
-//   This holds for each bandwidth, and the bounds of all of them add up (slowest first, each by what its speed costs
-//   more than the next).
-// - Fold. What is settled is received once: (n - 1) / n of the part at that time, which is no smaller than with every
-//   other atom cutting; and what the target has more than the n-th of that must be received as well.
+// - Union of a node. Call the atoms up to some bandwidth "slow"; a node is a set of ranks that differ only along the
+//   other atoms. Steps over fast atoms only do not add to the elements that a node holds in total; the others run at
+//   the slow speed. So the slow steps transfer at least (elements that the node needs - elements of these that it
+//   holds) / (ranks of a node) to some rank. This holds for each bandwidth, and the bounds add up (slowest first, each
+//   by the difference of its cost to the next).
+// - Reduction. Reduced elements are received once: (n - 1) / n of the shard at that time, which is not smaller than
+//   with every other atom splitting it. The elements of the target beyond 1/n of that must be received as well.
 //
-// Where every piece is even the overlap of two lists is computed digit by digit; else by volumes, which errs on the low
-// side. Atoms that may become partial by zero-fill count as fast throughout: a zero-fill moves nothing.
+// If all chunks are even, the overlap of two lists is computed digit by digit; otherwise by volumes, which gives a
+// lower value. Atoms that may become partial by zero-fill always count as fast: a zero-fill transfers nothing.
 #pragma once
 
 #include <vector>
@@ -19,32 +18,32 @@
 
 namespace tessera::layout::detail {
 
-/// Least microseconds, and how many steps are paid for in it.
+/// Minimum microseconds, and the number of steps whose launch it includes.
 struct LeastCost {
   double us = 0;
   int steps = 0;
 };
 
-/// See the head of this file.
+/// Lower bounds for one space.
 class PlanBounds {
  public:
   void build(const PlanSpace& space);
 
-  /// To the target.
+  /// Returns the minimum cost from a state to the target.
   [[nodiscard]] LeastCost to_target(const PlanState& state) const;
-  /// From the source. `listed`: all atoms in the state's lists.
+  /// Returns the minimum cost from the source to a state. `listed` has all atoms in the lists of the state.
   [[nodiscard]] LeastCost from_source(const PlanState& state, Mask listed) const;
-  /// The cheapest step there can be.
+  /// Returns the cost of the cheapest possible step.
   [[nodiscard]] double least_step_us() const { return least_step_us_; }
 
  private:
   struct Level {
     Mask slow = 0;
-    double us_per_byte = 0;  // more than the next faster level
+    double us_per_byte = 0;  // in excess of the next faster level
     double least_latency_us = 0;
-    double to_volume = 0;           // what a node holds of the target
-    double node_ranks[2] = {1, 1};  // at the end; where that is before the fold
-    bool has_fold = false;          // settled atoms are among the slow
+    double to_volume = 0;           // elements of the target that a node holds
+    double node_ranks[2] = {1, 1};  // at the end; at the end if that is before the reduction
+    bool has_fold = false;          // reduced atoms are among the slow ones
   };
 
   void build_overlaps(const PlanSpace& space, const PlanState& end, std::vector<double>& overlaps) const;
@@ -53,12 +52,12 @@ class PlanBounds {
   [[nodiscard]] LeastCost cost(const double* bytes_of_level, bool folds, bool has_same_finals, bool is_same) const;
 
   const PlanSpace* space_ = nullptr;
-  double numel_ = 1;  // of the whole tensor, behind what stays
+  double numel_ = 1;  // of the global tensor, after the splits that stay
   std::vector<Level> levels_;
   std::vector<double> to_overlaps_;  // [(level * dims + dim) * lists + list]
   std::vector<double> from_overlaps_;
-  double fold_volume_ = 0;    // received in the fold, by the least that can be folded
-  double folded_volume_ = 0;  // what comes of it
+  double fold_volume_ = 0;    // received in the smallest possible reduction
+  double folded_volume_ = 0;  // size of its result
   double fold_latency_us_ = 0;
   double least_step_us_ = 0;
 };

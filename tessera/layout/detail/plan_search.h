@@ -1,8 +1,7 @@
-// The shortest path over the states of a PlanSpace: every state within the budget is looked at once and kept only if
-// bounds on both sides let it lie on a path that is no dearer than the best one known; then A* over those that are
-// left, where every two states may be joined by a step. The bounds never say too much, but need not agree with each
-// other from state to state, so a state may be looked at again when a better way to it turns up; the search ends when
-// no open state can lead to anything better.
+// Shortest path over the states of a PlanSpace. Every state within the budget is examined once and kept only if bounds
+// on both sides allow a path through it that costs no more than the best known path. Then A* runs over the kept states,
+// where a step may join any two. The bounds are admissible but not consistent, so a state is expanded again if a better
+// path to it is found. The search ends when no open state can lead to a better path.
 #pragma once
 
 #include <cstddef>
@@ -15,28 +14,28 @@
 
 namespace tessera::layout::detail {
 
-/// A step of the path and the state it leads to, which lives as long as the search is not run again.
+/// A step of the path and the state after it. Valid until the next run.
 struct PathStep {
   StepPrice price;
   PlanState after;
 };
 
-/// See the head of this file. Its storage is kept from run to run.
+/// Search that reuses its storage between runs.
 class PlanSearch {
  public:
-  /// The cheapest path from the space's source to its target; fewer steps, then the order of kinds and axes, decide
-  /// between equals. Empty: they are the same state.
+  /// Returns the cheapest path from the source to the target of the space. Ties are broken by fewer steps, then by the
+  /// order of kinds and axes. Empty if source and target are the same state.
   const std::vector<PathStep>& run(const PlanSpace& space);
-  /// Whether the last run looked at everything that could be cheaper. It ends early after kMostPriced steps, which more
-  /// than five atoms in play may need: by a count and not by a clock, so that every rank ends alike.
+  /// Returns true if the last run was exhaustive. A run ends early after kMostPriced steps, which more than five atoms
+  /// in play may need. The limit is a count, not a time, so that all ranks end at the same point.
   [[nodiscard]] bool is_exact() const { return is_exact_; }
   static constexpr std::size_t kMostPriced = 8'000'000;
 
  private:
   struct Node {
     PlanState state;
-    double least_to = 0;    // microseconds to the target, at least
-    double least_from = 0;  // from the source
+    double least_to = 0;    // minimum microseconds to the target
+    double least_from = 0;  // minimum microseconds from the source
     double us = 0;          // of the best path so far
     std::int32_t steps = 0;
     std::int32_t before = -1;
@@ -44,9 +43,9 @@ class PlanSearch {
     Mask axes = 0;
     bool is_reached = false;
   };
-  // A state to go on from, as it was when it was put here; stale once a better way to it is known.
+  // A state to expand, as it was when queued; stale once a better path to it is known.
   struct Open {
-    double least_us = 0;  // of a whole path through it
+    double least_us = 0;  // of a complete path through it
     double us = 0;
     std::int32_t steps = 0;
     std::uint32_t node = 0;
@@ -65,10 +64,10 @@ class PlanSearch {
   const PlanSpace* space_ = nullptr;
   PlanBounds bounds_;
   double best_us_ = 0;
-  std::vector<std::uint16_t> current_;     // lists of the state being made
+  std::vector<std::uint16_t> current_;     // lists of the current state
   std::vector<std::uint16_t> list_store_;  // lists of all nodes
   std::vector<Node> nodes_;
-  std::vector<Open> open_;  // a heap, the least first
+  std::vector<Open> open_;  // a heap, the cheapest first
   std::size_t target_ = 0;
   std::size_t priced_ = 0;
   bool is_exact_ = true;

@@ -1,11 +1,11 @@
-// Steps of ranks brought to their one form: no step of size 1, and two steps that make one progression are one.
+// Canonical rank steps: no step has size 1, and steps that form one progression are merged.
 #pragma once
 
 #include "tessera/layout/mesh.h"
 
 namespace tessera::layout::detail {
 
-/// Adds a step that is minor to all there are.
+/// Adds a step that is minor to all existing steps.
 template <class Steps>
 void add_step(Steps& steps, RankStep step) {
   if (step.size == 1) return;
@@ -17,11 +17,11 @@ void add_step(Steps& steps, RankStep step) {
   steps.push_back(step);
 }
 
-/// The steps of a part of an axis (before x size x after, read as in SubAxis) out of the parts of the axis, major to
-/// minor, added to `steps`. The bounds of the part must nest with those of the axis' own parts.
+/// Adds the steps of a sub-axis (before x size x after, as in SubAxis) of `axis` to `steps`, major to minor. The bounds
+/// of the sub-axis must nest with those of the factors of the axis.
 template <class Steps>
 void add_steps_of_part(Steps& steps, const Axis& axis, std::int64_t before, std::int64_t size) {
-  std::int64_t outer = 1;  // product of the sizes of the axis' parts before this one
+  std::int64_t outer = 1;  // product of the sizes of the factors before this one
   for (const RankStep& part : axis.parts) {
     const std::int64_t inner = outer * part.size;
     const std::int64_t from = outer > before ? outer : before;

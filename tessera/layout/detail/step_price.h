@@ -1,5 +1,5 @@
-// What leads from one state to another in one step, and for how much. The rules are those of plan.h, the prices those
-// of cost_model.h; testing/step_definition.cpp states both once more, in the plain way.
+// Computes the cheapest single step between two states and its cost. The rules are those of plan.h, the costs those of
+// cost_model.h. testing/step_definition.cpp implements both a second time, without optimizations.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera::layout::detail {
 
-/// A step between two states. Bytes are real numbers here: padded sums may exceed 2^63, and prices are real anyway.
+/// A step between two states. Bytes are doubles: padded sums may exceed 2^63.
 struct StepPrice {
   StepKind kind = StepKind::kBoxExchange;
   Mask axes = 0;
@@ -20,15 +20,15 @@ struct StepPrice {
   double us = 0;
 };
 
-/// Prices are multiples of this many microseconds (2^-20), so that sums of them are exact and equal prices are equal.
+/// Costs are multiples of this many microseconds (2^-20), so sums are exact and equal costs compare equal.
 constexpr double kPriceGrain = 0x1p-20;
 
-/// The cheapest step from `a` to `b`, the first kind of equals; false: there is none, or it is sure to cost more than
-/// `limit_us` (one that costs more may still be returned).
+/// Finds the cheapest step from `a` to `b`; of equal steps, the first kind. Returns false if no step exists or all cost
+/// more than `limit_us`. A step above the limit may still be returned.
 bool price_step(const PlanSpace& space, const PlanState& a, const PlanState& b, StepPrice& price,
                 double limit_us = std::numeric_limits<double>::infinity());
 
-/// Elements that the busiest rank lacks of its new part: what a box exchange receives.
+/// Returns the elements of its new shard that the busiest rank lacks: the amount that a box exchange receives.
 double lacking_numel(const PlanSpace& space, const PlanState& a, const PlanState& b);
 
 }  // namespace tessera::layout::detail

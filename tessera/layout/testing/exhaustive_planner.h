@@ -1,6 +1,5 @@
-// The planner's definition, as plain as it can be said: every state is written out, every two states are compared, and
-// Dijkstra's algorithm without any bound finds what each state costs from the source. Shares no code with the planner
-// but the atoms; slow, and only for tests.
+// Reference planner: enumerates all states, compares each pair, and runs Dijkstra's algorithm without bounds. Shares no
+// code with the planner except the atoms. Slow; for tests only.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,14 @@
 
 namespace tessera::layout::testing {
 
-/// The cost of the cheapest plan from one layout to each of several that are partial alike, in microseconds. The budget
-/// must be given (in bytes) and be that of all of them. Special cuts that may occur in between are those of the source
-/// and of all targets: give one target where there are any.
+/// Returns the costs, in microseconds, of the cheapest plans from one layout to each of several that are partial in the
+/// same way. The budget must be given in bytes and applies to all. Intermediate layouts use the special splits of the
+/// source and of all targets, so pass one target if there are any.
 std::vector<double> exhaustive_costs(const detail::Atoms& atoms, const detail::AtomLayout& from,
                                      const std::vector<detail::AtomLayout>& to, const Shape& shape,
                                      std::int64_t itemsize, std::int64_t budget_nbytes, const CostModel& model);
 
-/// The same for one request. None: the layouts have no common atoms.
+/// Returns the cost for one request, or nothing if the layouts have no common atoms.
 std::optional<double> exhaustive_cost(const PlanRequest& request, const CostModel& model);
 
 }  // namespace tessera::layout::testing

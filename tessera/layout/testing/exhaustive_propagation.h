@@ -1,6 +1,5 @@
-// All ways to bring the inputs of a call to layouts that fit together, tried one by one: every plain layout of every
-// input, in every combination, priced by the planner, and asked of propagate() whether it fits. No rows, no factors, no
-// bounds on anything but prices. For small meshes.
+// Reference search for fixes: every plain layout of every input, in every combination, with costs from the planner and
+// compatibility from propagate(). Uses no rows, no factors, and no bounds except costs. For small meshes.
 #pragma once
 
 #include <span>
@@ -10,14 +9,15 @@
 
 namespace tessera::layout::testing {
 
-/// A combination that fits.
+/// A compatible combination.
 struct ExhaustiveFix {
   std::vector<Layout> inputs;
   double us = 0;
   int moved = 0;
 };
 
-/// The `most` cheapest: microseconds, inputs moved, text. Axes are partial only in ways that some input has along them.
+/// Returns the `most` cheapest, ordered by microseconds, then redistributed inputs, then text. Axes are partial only in
+/// ways that some input has along them.
 std::vector<ExhaustiveFix> exhaustive_fixes(const FactorRule& rule, std::span<const Operand> inputs,
                                             std::span<const Shape> outputs, Planner& planner, std::size_t most);
 

@@ -1,5 +1,5 @@
-// The planner one would write first, and that others ship: settle what is partial, then go axis by axis, from inner to
-// outer, and never look at a price. The exact planner must not be dearer.
+// A greedy planner for comparison: it reduces partial axes, then proceeds axis by axis, from inner to outer, and
+// ignores costs. The exact planner must not be more expensive.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace tessera::layout::testing {
 
-/// A greedy plan, as far as it is compared.
+/// Compared values of a greedy plan.
 struct GreedyPlan {
   double us = 0;
-  std::int64_t largest_part_nbytes = 0;  ///< on the way: it keeps to no budget
+  std::int64_t largest_part_nbytes = 0;  ///< Largest intermediate shard: the plan keeps no budget.
 };
 
-/// The greedy plan for a request whose ends have common atoms.
+/// Returns the greedy plan for a request whose layouts have common atoms.
 GreedyPlan greedy_plan(const PlanRequest& request, const CostModel& model);
 
 }  // namespace tessera::layout::testing

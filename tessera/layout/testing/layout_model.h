@@ -1,5 +1,5 @@
-// Random layouts and shapes, and who holds what by the definition: lists of indices, cut piece by piece. What tests
-// hold the closed forms against.
+// Random layouts and shapes, and a reference for ownership: lists of indices, split chunk by chunk. Tests compare the
+// closed forms with it.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,24 @@
 
 namespace tessera::layout::testing {
 
-/// Indices that a rank holds of one dimension, in the order in which it holds them.
+/// Indices that a rank holds of one dimension, in local order.
 using Indices = std::vector<std::int64_t>;
 
-/// What every rank of a mesh holds of a tensor.
+/// Indices of a tensor that each rank of a mesh holds.
 struct OwnershipTable {
-  std::vector<std::vector<Indices>> held;  ///< by place in the mesh model, then by dimension
-  bool divides = true;                     ///< blocks divided what was left, on every rank
-  bool keeps_runs = true;                  ///< no cut took parts of several runs, and what is left is evenly spaced
+  std::vector<std::vector<Indices>> held;  ///< By index in the mesh model, then by dimension.
+  bool divides = true;                     ///< Blocks divided the remaining extent on each rank.
+  /// No split took fragments of several runs, and the result is evenly spaced.
+  bool keeps_runs = true;
 };
 
-/// Cuts index lists by the definition.
+/// Splits index lists by the definition.
 OwnershipTable ownership(const MeshModel& mesh, const LayoutParts& parts, const Shape& shape);
 
-/// Parts of the mesh's axes that cut dimensions below `ndim`, are partial, or do nothing. Now and then with blocks, an
-/// order that is not that of the axes, or given sizes.
+/// Returns random parts: sub-axes of the mesh that shard dimensions below `ndim`, are partial, or are unused. Some have
+/// blocks, an order other than that of the axes, or explicit sizes.
 LayoutParts random_parts(Random& random, const Mesh& mesh, int ndim);
-/// A small shape, of sizes that blocks of the layout often divide; given sizes are kept to, but for a few.
+/// Returns a small shape whose sizes are often divisible by the blocks of the layout. Most shapes match explicit sizes.
 Shape random_shape(Random& random, const LayoutParts& parts, int ndim, std::int64_t most_numel);
 
 }  // namespace tessera::layout::testing

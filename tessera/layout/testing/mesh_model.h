@@ -1,5 +1,5 @@
-// A mesh as a plain table of ranks and their coordinates, made by doing to the table what is done to the mesh: what
-// tests hold Mesh's closed forms against.
+// Reference model of a mesh: a table of ranks and their coordinates, to which each mesh operation is applied. Tests
+// compare the closed forms of Mesh with it.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace tessera::layout::testing {
 
 using Random = std::mt19937_64;
 
-/// A number from `low` to `high`, both included.
+/// Returns a random number in [low, high].
 inline std::int64_t pick(Random& random, std::int64_t low, std::int64_t high) {
   return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
 }
 
-/// See the head of this file.
+/// Table of the ranks of a mesh.
 struct MeshModel {
   struct Place {
     std::int64_t rank = 0;
@@ -26,15 +26,15 @@ struct MeshModel {
   };
   std::vector<std::string> names;
   std::vector<std::int64_t> sizes;
-  std::vector<Place> places;  ///< in the order of coordinates, the last axis fastest
+  std::vector<Place> places;  ///< Ordered by coordinates, the last axis fastest.
 
-  /// Row-major from `first`.
+  /// Returns a row-major mesh from rank `first`.
   static MeshModel row_major(std::vector<std::string> names, std::vector<std::int64_t> sizes, std::int64_t first);
-  /// The axes of these names, in this order, around the rank.
+  /// Returns the axes with these names, in this order, that contain the rank.
   [[nodiscard]] MeshModel slice(const std::vector<std::string>& kept, std::int64_t rank) const;
-  /// These axes made one.
+  /// Merges these axes.
   [[nodiscard]] MeshModel flatten(const std::vector<std::string>& merged, const std::string& name) const;
-  /// Axis `index` cut in two.
+  /// Splits axis `index` in two.
   [[nodiscard]] MeshModel unflatten(std::size_t index, const std::string& major, const std::string& minor,
                                     std::int64_t minor_size) const;
 };
@@ -44,7 +44,8 @@ struct ModelledMesh {
   Mesh mesh;
   MeshModel model;
 };
-/// A mesh of at most `most_ranks` ranks: axes in any order, some flattened, unflattened, sliced away, from any rank on.
+/// Returns a mesh of at most `most_ranks` ranks with axes in any order, some flattened, unflattened or sliced, from a
+/// random first rank.
 ModelledMesh random_mesh(Random& random, std::int64_t most_ranks);
 
 }  // namespace tessera::layout::testing

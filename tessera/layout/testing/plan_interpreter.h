@@ -1,6 +1,6 @@
-// Executes a plan on the host, in the most literal way: each rank has a table from every element of the whole tensor to
-// a value or nothing, and a step fills new tables from those of the step's group. Knows steps, groups and layouts, and
-// nothing of how a plan was found. For small shapes.
+// Executes a plan on the host, literally: each rank has a table from each element of the global tensor to a value or
+// nothing, and a step fills new tables from those of its group. It uses steps, groups and layouts, but no part of the
+// planner. For small shapes.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace tessera::layout::testing {
 
-/// Runs the plan on values made from `seed`. Empty: every rank ended with exactly its part of the right values, no step
-/// read what its group does not hold, received more than it said, or went over the budget. Else what went wrong.
+/// Runs the plan on values derived from `seed`. Returns an empty string if each rank ends with exactly its shard of the
+/// correct values, and no step reads elements that its group does not hold, receives more bytes than declared, or
+/// exceeds the budget. Otherwise returns the first violation.
 std::string check_plan(const Plan& plan, std::uint64_t seed);
 
 }  // namespace tessera::layout::testing

@@ -1,4 +1,4 @@
-// Random requests for plans: meshes, shapes and layouts of all the kinds there are, from one seed.
+// Random requests for plans: meshes, shapes and layouts of all kinds, from one seed.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,33 @@
 
 namespace tessera::layout::testing {
 
-/// What to draw.
+/// Limits of random requests.
 struct RequestKind {
   int least_axes = 1;
   int most_axes = 3;
   int most_dims = 3;
-  bool is_small = true;      ///< sizes that can be executed element by element; else those of real tensors
-  int uneven_percent = 0;    ///< of shapes that axes do not divide
-  int special_percent = 0;   ///< of layouts with blocks, given sizes or parts of axes
-  int partial_percent = 25;  ///< of axes that do not cut
+  bool is_small = true;      ///< True: sizes for execution element by element. False: sizes of real tensors.
+  int uneven_percent = 0;    ///< Share of shapes that axes do not divide.
+  int special_percent = 0;   ///< Share of layouts with blocks, explicit sizes or sub-axes.
+  int partial_percent = 25;  ///< Share of partial axes among those that do not shard.
 };
 
-/// A layout of a tensor of this shape on the mesh.
+/// Returns a random layout of a tensor of this shape on the mesh.
 Layout random_layout(std::mt19937_64& random, const Mesh& mesh, const Shape& shape, const RequestKind& kind);
-/// A request whose ends have common atoms.
+/// Returns a request whose layouts have common atoms.
 PlanRequest random_request(std::uint64_t seed, const RequestKind& kind);
 
-/// The published pairs, testdata/redistribution_pairs.txt: 2,000 requests up to 4 axes x 4 dimensions, drawn with fixed
-/// seeds. Rows of benchmarks and claims of optimality are about these.
+/// Draws the published pairs of testdata/redistribution_pairs.txt: 2,000 requests of up to 4 axes x 4 dimensions, with
+/// fixed seeds. Benchmarks and claims of optimality refer to them.
 std::vector<PlanRequest> draw_published_pairs();
 
-/// One line: mesh, shape, from, to; what parse_pair reads.
+/// Returns one line with the mesh, the shape, `from` and `to`, which parse_pair() reads.
 std::string pair_text(const PlanRequest& request);
-/// The request of a line; 4-byte elements.
+/// Returns the request of a line, for 4-byte elements.
 PlanRequest parse_pair(const std::string& line);
-/// Where the published pairs lie.
+/// Returns the path of the published pairs.
 std::string published_pairs_path();
-/// The published pairs as they lie there; lines that begin with # are comments.
+/// Loads the published pairs. Lines that begin with # are comments.
 std::vector<PlanRequest> load_published_pairs();
 
 }  // namespace tessera::layout::testing

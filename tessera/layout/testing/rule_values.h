@@ -1,7 +1,7 @@
-// Whether propagation tells the truth, by running the operator. A rule is read as a real function of small integers
-// that has exactly the properties it claims; the inputs are cut up as their layouts say (partial values by made-up
-// parts that reduce to the whole); every rank computes from what it holds; and what comes out must be the piece of the
-// global result that the output's layout claims, position by position.
+// Verifies a propagation by running the operator. A rule is read as a function of small integers that has exactly the
+// declared properties. The inputs are sharded by their layouts (partial values by random summands that reduce to the
+// value). Each rank computes from its shards, and each result must equal the shard of the global result that the layout
+// of the output declares, position by position.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace tessera::layout::testing {
 
-/// Empty when the claim holds on every rank, else the first thing that is wrong. A rule named "view" is a view; every
-/// other one has its factors' sizes told by dimensions of one factor.
+/// Returns an empty string if the claim holds on each rank, otherwise the first error. A rule named "view" is a view.
+/// In every other rule, dimensions of one factor determine the sizes of the factors.
 std::string check_values(const FactorRule& rule, std::span<const Operand> inputs, std::span<const Shape> outputs,
                          std::span<const Layout> claimed, std::uint64_t seed);
 

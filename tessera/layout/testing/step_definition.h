@@ -1,5 +1,5 @@
-// Steps and their prices once more, straight from the words of plan.h and cost_model.h, for the tests' planners. A
-// state is an AtomLayout; a list is a list of cuts.
+// Reference implementation of the steps of plan.h and the costs of cost_model.h, for the planners of the tests. A state
+// is an AtomLayout; a list is a list of splits.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tessera::layout::testing {
 
-/// What prices depend on.
+/// Parameters of the costs.
 struct Setting {
   const detail::Atoms& atoms;
   const Shape& shape;
@@ -20,28 +20,27 @@ struct Setting {
   const CostModel& model;
 };
 
-/// Elements of the largest part.
+/// Returns the elements of the largest shard.
 double part_numel(const Setting& setting, const detail::AtomLayout& layout);
 
-/// A state with what is asked of it again and again.
+/// A state with precomputed values.
 struct DescribedState {
   detail::AtomLayout layout;
-  std::vector<std::int64_t> extents = {};  ///< of the largest piece, by dimension
-  std::vector<bool> is_even = {};          ///< whether every cut of the dimension divided
-  double numel = 1;                        ///< of the largest part
+  std::vector<std::int64_t> extents = {};  ///< Extents of the largest chunk, by dimension.
+  std::vector<bool> is_even = {};          ///< True if every split of the dimension divides.
+  double numel = 1;                        ///< Elements of the largest shard.
 };
-/// Describes a state.
 DescribedState describe(const Setting& setting, const detail::AtomLayout& layout);
 
-/// A step as the definition has it.
+/// A step of the reference implementation.
 struct DefinedStep {
   StepKind kind;
   double nbytes;
   double us;
 };
 
-/// The cheapest step from `a` to `b`; none: no step leads there. Atoms that are partial in `a` alone are folded, in
-/// `b` alone made partial.
+/// Returns the cheapest step from `a` to `b`, or nothing if no step exists. Atoms that are partial only in `a` are
+/// reduced; atoms that are partial only in `b` become partial.
 std::optional<DefinedStep> defined_step(const Setting& setting, const DescribedState& a, const DescribedState& b);
 
 }  // namespace tessera::layout::testing
