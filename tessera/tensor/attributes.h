@@ -1,12 +1,12 @@
-// The arguments of an operator that are not tensors, as a plain struct of its own:
+// The arguments of an operator that are not tensors, as a plain struct:
 //
 //   struct SoftmaxAttributes {
 //     std::int64_t dim = 0;
 //     TESSERA_ATTRIBUTES(dim)
 //   };
 //
-// Kernels and gradients read the struct; what handles any operator (records, caches, errors) sees a pointer and a table
-// of functions made from the named fields: compare, hash, print, copy.
+// Kernels and gradients read the struct. Generic code (records, caches, errors) uses a pointer and a table of functions
+// generated from the named fields: compare, hash, print, copy.
 #pragma once
 
 #include <cstddef>
@@ -35,15 +35,15 @@ namespace tessera::tensor {
 /// A list of integers: dims, sizes, indices.
 using IntList = SmallVector<std::int64_t, 8>;
 
-/// Names the fields of an attributes struct, all of them.
+/// Lists the fields of an attributes struct. Every field must be listed.
 #define TESSERA_ATTRIBUTES(...)                             \
   static constexpr std::string_view kFields = #__VA_ARGS__; \
   [[nodiscard]] auto fields() const { return std::tie(__VA_ARGS__); }
 
-/// Attributes of an operator that has none.
+/// Attributes of an operator without attributes.
 struct NoAttributes {
-  static constexpr std::string_view kFields = {};           ///< none
-  [[nodiscard]] std::tuple<> fields() const { return {}; }  ///< none
+  static constexpr std::string_view kFields = {};           ///< Empty.
+  [[nodiscard]] std::tuple<> fields() const { return {}; }  ///< Returns an empty tuple.
 };
 
 namespace detail {
@@ -67,7 +67,7 @@ inline std::size_t mixed(std::size_t hash, std::uint64_t word) {
 inline std::size_t attribute_hash(bool value) { return value ? 1 : 0; }
 inline std::size_t attribute_hash(std::int64_t value) { return static_cast<std::size_t>(value); }
 inline std::size_t attribute_hash(DType value) { return static_cast<std::size_t>(value); }
-inline std::size_t attribute_hash(double value) { return std::hash<double>()(value); }  // alike for 0 and -0
+inline std::size_t attribute_hash(double value) { return std::hash<double>()(value); }  // equal for 0 and -0
 inline std::size_t attribute_hash(const Scalar& value) {
   const auto kind = static_cast<std::size_t>(value.kind());
   if (value.kind() <= Scalar::Kind::kInteger) return mixed(kind, static_cast<std::uint64_t>(value.as_int64()));
@@ -83,32 +83,34 @@ inline std::size_t attribute_hash(const IntList& value) { return attribute_hash(
 inline std::size_t attribute_hash(const std::string& value) { return std::hash<std::string>()(value); }
 TESSERA_API std::size_t attribute_hash(const layout::IndexMap& value);
 TESSERA_API std::size_t attribute_hash(const std::vector<layout::IndexMap>& value);
-/// "dim=1, keepdim=false" from the names, split at commas, and the values.
+/// Returns "dim=1, keepdim=false" from the names, split at commas, and the values.
 TESSERA_API std::string fields_text(std::string_view names, std::span<const std::string> values);
 
 }  // namespace detail
 
-/// What can be done with the attributes of one type.
+/// Function table of one attributes struct.
 struct AttributesType {
-  const std::type_info* type;                           ///< the struct: a program and the library have a table each
-  std::string_view fields;                              ///< their names, with commas between
-  bool (*equal)(const void* a, const void* b);          ///< the same values
-  std::size_t (*hash)(const void* at);                  ///< of the values
-  std::string (*text)(const void* at);                  ///< "dim=1, keepdim=false"
-  std::shared_ptr<const void> (*copy)(const void* at);  ///< for who keeps them
-  std::shared_ptr<const void> (*make)();                ///< with their defaults; null: they have none
+  /// The struct. The program and the library may each have a table.
+  const std::type_info* type;
+  std::string_view fields;                              ///< Names of the fields, separated by commas.
+  bool (*equal)(const void* a, const void* b);          ///< Returns true if all fields are equal.
+  std::size_t (*hash)(const void* at);                  ///< Hashes the fields.
+  std::string (*text)(const void* at);                  ///< Returns "dim=1, keepdim=false".
+  std::shared_ptr<const void> (*copy)(const void* at);  ///< Returns a shared copy.
+  /// Returns a default-constructed struct, or null if that is impossible.
+  std::shared_ptr<const void> (*make)();
 
-  /// Of the same struct.
+  /// Returns true if both tables describe the same struct.
   friend bool operator==(const AttributesType& a, const AttributesType& b) { return &a == &b || *a.type == *b.type; }
 };
 
-/// Attributes were read as others than they are. Says which, for who asks an operator what it takes.
+/// Thrown when attributes are read as another struct. Holds the requested struct.
 class TESSERA_API AttributesMismatch : public InvalidArgument {
  public:
-  /// `asked`: what they were read as.
+  /// `asked` is the table of the requested struct.
   AttributesMismatch(SourcePlace place, std::string message, const AttributesType& asked)
       : InvalidArgument(place, std::move(message)), asked_(&asked) {}
-  /// What they were read as.
+  /// Returns the table of the requested struct.
   [[nodiscard]] const AttributesType& asked() const { return *asked_; }
 
  private:
@@ -120,7 +122,7 @@ namespace detail {
 [[noreturn]] TESSERA_API void refuse_attributes(const std::string& text, const AttributesType& asked);
 }  // namespace detail
 
-/// The table for A.
+/// Returns the function table of A.
 template <class A>
 const AttributesType& attributes_type() {
   static constexpr AttributesType kType = {
@@ -157,20 +159,20 @@ const AttributesType& attributes_type() {
   return kType;
 }
 
-/// A look at somebody's attributes. A value that must not outlive them.
+/// A non-owning reference to attributes, which must outlive it.
 class AttributesRef {
  public:
-  /// Of an operator that has none.
+  /// Refers to empty attributes.
   AttributesRef() : AttributesRef(kNone) {}
-  /// A look at `attributes`.
+  /// Refers to `attributes`.
   template <class A>
   requires requires(const A& a) { a.fields(); }
   AttributesRef(const A& attributes)  // NOLINT(google-explicit-constructor): passed straight to a call
       : at_(&attributes), type_(&attributes_type<A>()) {}
-  /// A look at attributes that were copied.
+  /// Refers to copied attributes at `at`.
   AttributesRef(const void* at, const AttributesType& type) : at_(at), type_(&type) {}
 
-  /// As A; AttributesMismatch when they are not.
+  /// Returns the attributes as A. Throws AttributesMismatch if they are another struct.
   template <class A>
   [[nodiscard]] const A& as() const {
     const AttributesType& asked = attributes_type<A>();
@@ -178,17 +180,17 @@ class AttributesRef {
       detail::refuse_attributes(text(), asked);
     return *static_cast<const A*>(at_);
   }
-  /// "dim=1, keepdim=false".
+  /// Returns "dim=1, keepdim=false".
   [[nodiscard]] std::string text() const { return type_->text(at_); }
-  /// Hash of the values.
+  /// Returns a hash of the values.
   [[nodiscard]] std::size_t hash() const { return type_->hash(at_); }
-  /// The same type and values.
+  /// Returns true if type and values are equal.
   friend bool operator==(const AttributesRef& a, const AttributesRef& b) {
     return *a.type_ == *b.type_ && a.type_->equal(a.at_, b.at_);
   }
-  /// Their type.
+  /// Returns the function table.
   [[nodiscard]] const AttributesType& type() const { return *type_; }
-  /// Where they are.
+  /// Returns the address of the attributes.
   [[nodiscard]] const void* data() const { return at_; }
 
  private:
@@ -197,16 +199,16 @@ class AttributesRef {
   const AttributesType* type_;
 };
 
-/// Attributes that are kept: a shared copy.
+/// An owning, shared copy of attributes.
 class Attributes {
  public:
-  /// Of an operator that has none.
+  /// Constructs empty attributes.
   Attributes() = default;
-  /// A copy of these; none of an empty struct.
+  /// Copies `from`. An empty struct is not copied.
   explicit Attributes(const AttributesRef& from) : type_(&from.type()) {
     if (!type_->fields.empty()) copy_ = type_->copy(from.data());
   }
-  /// A look at them.
+  /// Returns a reference to the copy.
   [[nodiscard]] AttributesRef ref() const { return copy_ ? AttributesRef(copy_.get(), *type_) : AttributesRef(); }
 
  private:

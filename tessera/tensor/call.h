@@ -1,11 +1,10 @@
-// How a call of an operator gets to its kernel. It passes, in this order:
+// Dispatch of an operator call. A call passes these steps, in this order:
 //
-//   autograd   when gradients are on and an input is tracked: records the call, at the global level
-//   shard      when an input, or an output to write into, has a layout: turns the global call into this rank's local
-//   one kernel     infers the results, allocates them on the current stream, runs the kernel of the device's kind
+//   autograd   if gradients are enabled and an input is tracked: records the global call
+//   shard      if an input, or an output to write into, has a layout: turns the global call into the local one
+//   kernel     infers the results, allocates them on the current stream, runs the kernel of the device kind
 //
-// The two upper steps belong to layers above this one, which put themselves in by set_hook(); without them a call that
-// needs one is refused with a word.
+// Higher layers install the first two steps with set_hook(). Without its hook, a call that needs a step throws.
 #pragma once
 
 #include <concepts>
@@ -19,17 +18,17 @@
 
 namespace tessera::tensor {
 
-/// Tensors given to a call, `{a, b}`: handles of those named there that count nothing, since the caller holds them.
+/// The input tensors of a call, `{a, b}`: handles that hold no reference, since the caller holds the tensors.
 class Arguments {
  public:
-  /// The most of them; more are given by call_into().
+  /// Maximum number of tensors. Use call_into() for more.
   static constexpr std::size_t kMost = 8;
-  /// These; they must outlive it.
+  /// Refers to `tensors`, which must outlive this object.
   template <std::same_as<Tensor>... T>
   requires(sizeof...(T) <= kMost) Arguments(const T&... tensors)  // NOLINT(google-explicit-constructor): written {a, b}
       : count_(sizeof...(T)) {
     [[maybe_unused]] std::size_t i = 0;
-    // Never destroyed: they own no count.
+    // Never destroyed: the handles own no reference.
     ((::new (static_cast<void*>(place_ + sizeof(Tensor) * i++))
           Tensor(detail::Ref<detail::TensorState>::adopt(tensors.state()))),
      ...);
@@ -37,7 +36,7 @@ class Arguments {
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
   ~Arguments() = default;
-  /// The tensors.
+  /// Returns the tensors.
   [[nodiscard]] std::span<const Tensor> tensors() const {
     return {std::launder(reinterpret_cast<const Tensor*>(place_)), count_};
   }
@@ -47,19 +46,19 @@ class Arguments {
   std::size_t count_;
 };
 
-/// A list of handles that count nothing, for lists so long that counting would tell: who holds the tensors outlives it.
+/// A list of handles that hold no reference, for lists that are expensive to count. The tensors must outlive it.
 class BorrowedTensors {
  public:
-  /// Room for this many; each place is to be set once.
+  /// Allocates `count` entries. Set each entry once.
   explicit BorrowedTensors(std::size_t count)
       : place_(std::make_unique_for_overwrite<std::byte[]>(count * sizeof(Tensor))), count_(count) {}
-  /// Sets a place; null: no tensor.
+  /// Sets an entry. Null: no tensor.
   void set(std::size_t place, detail::TensorState* state) {
-    // Never destroyed: they own no count.
+    // Never destroyed: the handles own no reference.
     ::new (static_cast<void*>(place_.get() + sizeof(Tensor) * place))
         Tensor(detail::Ref<detail::TensorState>::adopt(state));
   }
-  /// The tensors. To assign to one leaks what is assigned.
+  /// Returns the handles. Assigning a tensor to one leaks the tensor.
   [[nodiscard]] std::span<Tensor> tensors() const {
     return {std::launder(reinterpret_cast<Tensor*>(place_.get())), count_};
   }
@@ -69,37 +68,38 @@ class BorrowedTensors {
   std::size_t count_;
 };
 
-/// Calls an operator that has one result.
+/// Calls an operator with one result.
 TESSERA_API Tensor call(const Operator& op, const Arguments& inputs, const AttributesRef& attributes = {});
-/// Likewise, into `out`: of the inferred shape and dtype, and overlapping no input unless it is one. This is also how a
-/// call happens in place.
+/// Calls an operator with one result and writes it into `out`, also in place. `out` must have the inferred shape and
+/// dtype and must not overlap an input, unless it is that input.
 TESSERA_API void call_out(const Operator& op, const Tensor& out, const Arguments& inputs,
                           const AttributesRef& attributes = {});
 /// Calls an operator with any number of inputs and results. Outputs that are tensors are written into.
 TESSERA_API void call_into(const Call& call);
-/// Calls an operator that makes a tensor from nothing, on `device`.
+/// Calls an operator without tensor inputs on `device`.
 TESSERA_API Tensor call_on(const device::Device& device, const Operator& op, const AttributesRef& attributes);
 
-/// The steps above the kernel.
+/// Steps above the kernel.
 enum class HookKind : std::uint8_t { kAutograd, kShard };
-/// Called instead of the rest when its step applies; goes on by call_below(kind, call).
+/// Replaces the rest of a call if its step applies; continues with call_below(kind, call).
 using HookFn = void (*)(const Call& call);
-/// Puts a layer in. Called once each, before any call that needs it.
+/// Installs the hook of a layer. Call it once per kind, before any call that needs the hook.
 TESSERA_API void set_hook(HookKind kind, HookFn hook);
-/// The rest of a call behind a step.
+/// Continues a call after step `kind`.
 TESSERA_API void call_below(HookKind kind, const Call& call);
 
-/// The results that a call would have, from shapes and dtypes alone.
+/// Returns the shapes and dtypes of the results of a call without running it. Throws InvalidArgument if the operator is
+/// a view without `infer`.
 TESSERA_API std::vector<OutputInfo> infer(const Call& call);
 
-/// Whether calls on this thread are recorded for gradients.
+/// Returns true if calls on this thread are recorded for gradients.
 TESSERA_API bool is_grad_enabled();
-/// Switches recording for this thread while it lives.
+/// Enables or disables recording on this thread for the lifetime of the scope.
 class TESSERA_API GradModeScope {
  public:
-  /// On or off.
+  /// Enables or disables recording.
   explicit GradModeScope(bool enabled);
-  /// As before.
+  /// Restores the previous setting.
   ~GradModeScope();
   GradModeScope(const GradModeScope&) = delete;
   GradModeScope& operator=(const GradModeScope&) = delete;
@@ -108,8 +108,8 @@ class TESSERA_API GradModeScope {
   bool previous_;
 };
 
-/// The axes of a call: dimension `dim` of a tensor of `ndim`, counted from the end when negative; InvalidArgument names
-/// the call.
+/// Returns `dim` of a tensor with `ndim` dimensions in [0, ndim). A negative `dim` counts from the end. Throws
+/// InvalidArgument, which names the call, if it is out of range.
 TESSERA_API int normalized_dim(const Call& call, std::int64_t dim, int ndim);
 
 }  // namespace tessera::tensor

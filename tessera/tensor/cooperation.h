@@ -1,21 +1,21 @@
-// How an operator computes along a factor that is cut over ranks, where each rank's part alone is not enough: softmax
-// along a cut dimension, norms, argmax. It goes in phases. In each, every rank computes small statistics of its part
-// (of the reduced or of the output shape, never of the input's), they are reduced over the ranks that cut the factor,
-// and all get the results; after the last, each rank finishes its part of the outputs:
+// Computation along a sharded factor if a rank needs more than its own shard: softmax along a sharded dimension, norms,
+// argmax. It runs in phases. In each phase, each rank computes small statistics of its shard (of the reduced or the
+// output shape, never of the input shape). The ranks that shard the factor reduce them, and all receive the results.
+// After the last phase, each rank finishes its shard of the outputs:
 //
-//   softmax   max over the part -> max;   sum of exp(x - max) -> sum;   finish: exp(x - max) / sum
+//   softmax   max over the shard -> max;   sum of exp(x - max) -> sum;   finish: exp(x - max) / sum
 //
-// Where folding is not enough, a phase hands everybody's statistics to all instead: the k best of each part for topk,
-// the total of each part for cumsum.
+// If a reduction is not enough, a phase gathers the statistics of all ranks instead: the k best of each shard for topk,
+// the total of each shard for cumsum.
 //
-// Where factors of several kinds are cut together, a phase names those it goes along: a mean loss over cut rows of cut
-// classes reduces along the classes first, then along the rows.
+// If factors of several kinds are sharded, a phase names the factors that it runs along: a mean loss over sharded rows
+// of sharded classes reduces along the classes first, then along the rows.
 //
-// Of an operator over lists the tensors may be cut differently, and lie on several meshes. Every part is counted by one
-// of the ranks that hold it: the others are given no tensor in its place.
+// The tensors of an operator over lists may have different layouts and meshes. One of the ranks that hold a shard
+// counts it; the others receive no tensor in its place.
 //
-// This is all the communication the operator has, and it is plain to see before it happens. Who runs the collectives
-// (the shard layer, or a test that plays all ranks in a loop) is not the operator's business.
+// The operator communicates nothing else. The caller (the shard layer, or a test that simulates all ranks in a loop)
+// runs the collectives.
 #pragma once
 
 #include <span>
@@ -28,35 +28,36 @@
 
 namespace tessera::tensor {
 
-/// A call as one of the cooperating ranks sees it.
+/// A call on one of the cooperating ranks.
 struct CooperativeCall {
-  const Call& local;                             ///< this rank's parts, and attributes of the local call
-  const Call& global;                            ///< the whole call; its tensors are looked at for shapes alone
-  std::span<const layout::LocalOperand> inputs;  ///< where this rank's parts lie
-  std::span<const Tensor> reduced;               ///< what earlier phases gave, reduced over the ranks, in order
-  std::span<const Tensor> own;                   ///< the same as this rank alone gave it
+  const Call& local;                             ///< The local shards, and the attributes of the local call.
+  const Call& global;                            ///< The global call. Only the shapes of its tensors are used.
+  std::span<const layout::LocalOperand> inputs;  ///< Indices of the local shards.
+  std::span<const Tensor> reduced;               ///< Reduced statistics of earlier phases, in order.
+  std::span<const Tensor> own;                   ///< Statistics of earlier phases of this rank alone.
 };
 
 /// One exchange of statistics.
 struct CooperativePhase {
-  /// This rank's statistics. Ranks whose part is empty give the identity of the reduction. None where this call has no
-  /// need of the phase, which all ranks see alike.
+  /// Returns the statistics of this rank. Ranks with an empty shard return the identity of the reduction. Returns no
+  /// tensors if the call does not need the phase; all ranks must agree on this.
   std::vector<Tensor> (*statistics)(const CooperativeCall& call);
-  /// How each of them is reduced; none at all: they are not, every rank gets those of all ranks, stacked along a new
-  /// first dimension in one order, and they have the same shapes on all of them.
+  /// Reduction of each statistic. If empty, the statistics are gathered instead: each rank receives those of all ranks,
+  /// stacked along a new first dimension in the same order. Their shapes must be equal on all ranks.
   std::vector<layout::Reduction> reductions;
-  /// Over the ranks that cut a factor whose name begins with this; empty: any factor that is marked with =cooperate.
-  /// Where none of these is cut, each rank's own statistics are the reduced ones.
+  /// Prefix of the names of the factors whose ranks take part. Empty: all factors marked with =cooperate. If none of
+  /// these is sharded, the statistics of each rank are the reduced ones.
   std::string_view along = {};
 
-  /// Whether statistics are handed to all as they are.
+  /// Returns true if the statistics are gathered instead of reduced.
   [[nodiscard]] bool is_gathered() const { return reductions.empty(); }
 };
 
-/// See the head of this file. Given by OpDef::cooperation; the operator's rule marks the factors with =cooperate.
+/// Phases of a cooperative operator, for OpDef::cooperation. The rule of the operator marks the factors with
+/// =cooperate.
 struct Cooperation {
-  std::vector<CooperativePhase> phases;  ///< in order
-  /// This rank's part of every output, from all that was reduced.
+  std::vector<CooperativePhase> phases;  ///< In order.
+  /// Returns the local shard of each output, from the reduced statistics.
   std::vector<Tensor> (*finish)(const CooperativeCall& call);
 };
 

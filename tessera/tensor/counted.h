@@ -1,5 +1,4 @@
-// Objects that count who holds them, and handles that keep the count. The count lies in the object, so that a handle is
-// one pointer and making an object one allocation.
+// Intrusive reference counting. The count is in the object, so a handle is one pointer and an object one allocation.
 #pragma once
 
 #include <atomic>
@@ -8,21 +7,21 @@
 
 namespace tessera::tensor::detail {
 
-/// Base of counted objects. Handles of one object may be used by several threads.
+/// Base of counted objects. Handles to one object may be used by several threads.
 class Counted {
  public:
   Counted() = default;
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
-  /// One more holder.
+  /// Adds a reference.
   void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
-  /// One less; true: it was the last, and the object is the caller's to delete.
+  /// Drops a reference. Returns true if it was the last; the caller must then delete the object.
   [[nodiscard]] bool release() const noexcept {
-    // The only holder needs no read-modify-write: nobody else can add to the count.
+    // The only holder needs no read-modify-write: no other thread can add a reference.
     if (count_.load(std::memory_order_acquire) == 1) return true;
     return count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
-  /// Holders now; exact only when it is 1 and the caller is that one.
+  /// Returns the number of references. Exact only if it is 1 and the caller holds that reference.
   [[nodiscard]] std::uint32_t count() const noexcept { return count_.load(std::memory_order_acquire); }
 
  protected:
@@ -32,18 +31,18 @@ class Counted {
   mutable std::atomic<std::uint32_t> count_{1};
 };
 
-/// A handle of a counted T. Empty until assigned.
+/// A handle to a counted T. Empty until assigned.
 template <class T>
 class Ref {
  public:
   Ref() noexcept = default;
-  /// Takes over one count of `object`.
+  /// Takes over one reference to `object`.
   static Ref adopt(T* object) noexcept {
     Ref ref;
     ref.object_ = object;
     return ref;
   }
-  /// One more handle of `object`.
+  /// Returns a new handle to `object`.
   static Ref share(T* object) noexcept {
     if (object != nullptr) object->retain();
     return adopt(object);
@@ -63,7 +62,7 @@ class Ref {
   T* operator->() const noexcept { return object_; }
   T& operator*() const noexcept { return *object_; }
   explicit operator bool() const noexcept { return object_ != nullptr; }
-  /// Hands the count over to the caller; the handle is empty then.
+  /// Releases the reference to the caller; the handle becomes empty.
   [[nodiscard]] T* detach() noexcept { return std::exchange(object_, nullptr); }
   friend bool operator==(const Ref& a, const Ref& b) noexcept { return a.object_ == b.object_; }
 

@@ -1,11 +1,11 @@
-// A device as tensors see it: with this rank's allocator, the number of its kind, and the stream that calls go to.
+// Per-rank state of a device: the allocator of the rank, the device kind, and the stream for calls.
 //
-//   StreamScope scope(side);            // calls of this thread on side's device go to `side`
+//   StreamScope scope(side);            // calls of this thread on the device of `side` use `side`
 //   add(a, b);
 //
-// Which stream is current is a matter of each thread; without a scope it is the device's default stream. Work on
-// different streams is ordered by events, which is the caller's job; memory is safe without: a call tells the allocator
-// of every buffer that it uses on another stream than the buffer's own.
+// Each thread has its own current stream per device; by default, it is the default stream of the device. The caller
+// orders work on different streams with events. Memory is safe without events: a call reports each buffer that it uses
+// on another stream to the allocator.
 #pragma once
 
 #include <cstdint>
@@ -16,41 +16,41 @@
 
 namespace tessera::tensor {
 
-/// Numbers the kinds of devices of this process, densely: kernels are found by it.
+/// Dense, process-local number of a device kind. Kernels are looked up by it.
 using DeviceKind = std::uint8_t;
-/// The most kinds there can be.
+/// Maximum number of device kinds.
 inline constexpr std::size_t kMostDeviceKinds = 8;
-/// Always the host.
+/// Kind of the host.
 inline constexpr DeviceKind kHostKind = 0;
-/// The number of the kind of this name ("host", "cuda"), given when first asked for.
+/// Returns the number of the kind with this name ("host", "cuda"). Assigns one on first use.
 TESSERA_API DeviceKind device_kind(std::string_view name);
-/// The name of a kind.
+/// Returns the name of a kind.
 TESSERA_API std::string_view device_kind_name(DeviceKind kind);
 
-/// A device and this rank's means on it. Lives as long as its rank.
+/// A device and the resources of this rank on it. Lives as long as the rank.
 struct DeviceContext {
-  device::Device device;          ///< the device
-  memory::Allocator allocator;    ///< this rank's
-  device::Stream default_stream;  ///< the stream of calls outside every StreamScope
-  DeviceKind kind = kHostKind;    ///< of the device
+  device::Device device;          ///< The device.
+  memory::Allocator allocator;    ///< Allocator of this rank.
+  device::Stream default_stream;  ///< Stream of calls outside every StreamScope.
+  DeviceKind kind = kHostKind;    ///< Kind of the device.
 };
 
-/// A device's context, and the stream that is current on this thread.
+/// The context of a device and the current stream of this thread.
 struct CurrentDevice {
-  const DeviceContext* context;  ///< of this thread's rank
-  const device::Stream* stream;  ///< where calls go
+  const DeviceContext* context;  ///< Context of the rank of this thread.
+  const device::Stream* stream;  ///< Stream for calls.
 };
-/// For `device`, on this thread. Cheap: remembered by the thread.
+/// Returns the context and stream of `device` for this thread. Cheap: cached per thread.
 TESSERA_API CurrentDevice current_device(const device::Device& device);
-/// The stream that calls of this thread on `device` go to.
+/// Returns the stream for calls of this thread on `device`.
 TESSERA_API const device::Stream& current_stream(const device::Device& device);
 
-/// Calls of this thread on the stream's device go to `stream` while it lives. Scopes nest, and end in reverse order.
+/// Makes a stream current for calls of this thread on its device, for the lifetime of the scope. Scopes must nest.
 class TESSERA_API StreamScope {
  public:
   /// Makes `stream` current.
   explicit StreamScope(device::Stream stream);
-  /// Makes the stream before it current.
+  /// Restores the previous stream.
   ~StreamScope();
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;

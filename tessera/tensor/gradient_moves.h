@@ -1,5 +1,5 @@
-// What a gradient may send. A gradient that reads values of other ranks (which of all elements is the greatest) has to
-// communicate even if forward did not: the gradient of such an operator opens this scope around its calls.
+// Communication in gradients. A gradient that reads values of other ranks (such as the maximum of all elements) must
+// communicate even if the forward call did not. The gradient of such an operator opens this scope around its calls.
 //
 //   const tensor::GradientMoves moves;
 //   const Tensor is_other = ne(call.input(0), call.output());     // the output is a maximum over ranks: it is reduced
@@ -9,13 +9,13 @@
 
 namespace tessera::tensor {
 
-/// Lets the operands of calls on this thread move while it lives, as an AutoRedistribute scope does, unless a
-/// ForbidCommunication scope is in force. For gradients of operators alone; what they send is in docs/sharding.md.
+/// Allows redistribution of the operands of calls on this thread, like an AutoRedistribute scope, unless a
+/// ForbidCommunication scope is active. Only for gradients of operators; docs/sharding.md lists the communication.
 class TESSERA_API GradientMoves {
  public:
   /// Opens the scope.
   GradientMoves();
-  /// Closes it.
+  /// Closes the scope.
   ~GradientMoves();
   GradientMoves(const GradientMoves&) = delete;
   GradientMoves& operator=(const GradientMoves&) = delete;

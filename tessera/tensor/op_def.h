@@ -1,13 +1,12 @@
-// What an operator is, in one place: its arguments, how it infers its results, its kernels, its gradient, how it may be
-// sharded and what it costs. A folder of tessera/ops (or a program of somebody else) defines one and registers it at
-// the foot of its file:
+// Definition of an operator: arguments, shape inference, kernels, gradient, sharding rule and cost. A folder of
+// tessera/ops, or another program, defines an operator and registers it at the end of its file:
 //
 //   const Operator kSoftmax = register_op({.name = "softmax", .inputs = "x", .outputs = "out", .infer = infer,
 //                                          .host = kernel, .gradient = gradient, .saves = "out", .rule = rule});
 //   Tensor softmax(const Tensor& x, int dim) { return call(kSoftmax, {x}, SoftmaxAttributes{dim}); }
 //
-// The functions are plain: they keep no state and may be called from any thread. `infer`, `rule`, `localize` and `cost`
-// look at shapes and dtypes only, which are global for tensors with layouts.
+// The functions are stateless and may be called from any thread. `infer`, `rule`, `localize` and `cost` use only shapes
+// and dtypes. For tensors with layouts, the shapes are global.
 #pragma once
 
 #include <cstdint>
@@ -28,185 +27,190 @@ struct OperatorState;
 struct Cooperation;
 struct Rearrangement;
 
-/// A registered operator. A cheap handle.
+/// Handle to a registered operator. Cheap to copy.
 class TESSERA_API Operator {
  public:
-  /// No operator.
+  /// Constructs an empty handle.
   Operator() = default;
-  /// Made by register_op and find_op.
+  /// Constructs a handle for register_op() and find_op().
   explicit Operator(const OperatorState* state) : state_(state) {}
-  /// Whether there is one.
+  /// Returns true if the handle refers to an operator.
   explicit operator bool() const { return state_ != nullptr; }
-  /// Its name.
+  /// Returns the name of the operator.
   [[nodiscard]] const std::string& name() const;
-  /// What is known of it.
+  /// Returns the registered state.
   const OperatorState* operator->() const { return state_; }
-  /// The same operator.
+  /// Returns true if both handles refer to the same operator.
   friend bool operator==(Operator, Operator) = default;
 
  private:
   const OperatorState* state_ = nullptr;
 };
 
-/// A call of an operator. Only looks at what it names.
+/// A call of an operator. Does not own its tensors and attributes.
 struct TESSERA_API Call {
-  Operator op;                     ///< the operator
-  std::span<const Tensor> inputs;  ///< in the order of OpDef::inputs; no tensor where an optional one is left out
-  AttributesRef attributes;        ///< the rest of its arguments
-  std::span<Tensor> outputs;       ///< results; before the call no tensors, or those that are written into
+  Operator op;  ///< The operator.
+  /// In the order of OpDef::inputs. An omitted optional input is an empty handle.
+  std::span<const Tensor> inputs;
+  AttributesRef attributes;   ///< Arguments that are not tensors.
+  std::span<Tensor> outputs;  ///< Results. Before the call: empty handles, or the tensors to write into.
 
-  /// The attributes as A.
+  /// Returns the attributes as A.
   template <class A>
   [[nodiscard]] const A& as() const {
     return attributes.as<A>();
   }
-  /// "softmax(x: f32[2, 3] on host; dim=1)", for errors.
+  /// Returns "softmax(x: f32[2, 3] on host; dim=1)", for errors.
   [[nodiscard]] std::string text() const;
 };
 
-/// What an output will be.
+/// Shape, dtype and memory order of an output.
 struct OutputInfo {
-  Shape shape;                ///< global, where inputs have layouts
-  DType dtype = DType::kF32;  ///< of its elements
-  /// Input of as many dimensions whose order of dimensions in memory the output takes, so that a transposed view of the
-  /// output is contiguous if that of the input is. By default the last dimension is the fastest.
+  Shape shape;                ///< Global if inputs have layouts.
+  DType dtype = DType::kF32;  ///< Element type.
+  /// Index of an input with as many dimensions whose memory order of dimensions the output takes. A transposed view of
+  /// the output is then contiguous if that of the input is. By default, the last dimension is the fastest.
   int laid_like = -1;
 };
 
-/// A call as a kernel gets it: outputs are there, all on one device. A kernel only enqueues work on the stream.
+/// A call as a kernel receives it: all outputs exist, on one device. A kernel only enqueues work on the stream.
 struct KernelCall : Call {
-  const CurrentDevice& where;  ///< the device and this rank's means on it
+  const CurrentDevice& where;  ///< The device and the resources of this rank on it.
 
-  /// Where the work goes.
+  /// Returns the stream on which to enqueue work.
   [[nodiscard]] const device::Stream& stream() const { return *where.stream; }
 };
 
-/// What a gradient is computed from, and where it goes. Gradients of outputs that nothing depends on are no tensors,
+/// Inputs and results of a gradient function. The gradient of an output that nothing depends on is an empty handle,
 /// unless the operator has a single output.
 class TESSERA_API GradientCall {
  public:
   virtual ~GradientCall() = default;
-  /// The gradient of an output; no tensor: it is zero.
+  /// Returns the gradient of an output. An empty handle means zero.
   [[nodiscard]] virtual const Tensor& grad(int output = 0) const = 0;
-  /// An input that OpDef::saves names.
+  /// Returns an input that OpDef::saves names.
   [[nodiscard]] virtual const Tensor& input(int index) const = 0;
-  /// An output that OpDef::saves names.
+  /// Returns an output that OpDef::saves names.
   [[nodiscard]] virtual const Tensor& output(int index = 0) const = 0;
-  /// Shape of an input, saved or not.
+  /// Returns the shape of an input, saved or not.
   [[nodiscard]] virtual const Shape& input_shape(int index) const = 0;
-  /// Dtype of an input, saved or not.
+  /// Returns the dtype of an input, saved or not.
   [[nodiscard]] virtual DType input_dtype(int index) const = 0;
-  /// How many inputs the call had.
+  /// Returns the number of inputs of the call.
   [[nodiscard]] virtual int inputs() const = 0;
-  /// Whether anybody wants the gradient of an input.
+  /// Returns true if the gradient of an input is required.
   [[nodiscard]] virtual bool needs(int input) const = 0;
-  /// Gives the gradient of an input, of its shape and dtype. What is not given is zero.
+  /// Sets the gradient of an input, with the shape and dtype of the input. Unset gradients are zero.
   virtual void set(int input, Tensor gradient) = 0;
-  /// Adds a gradient to the sum that it belongs to; returns false if it left the sum as it was.
+  /// Adds a gradient to the sum that it belongs to. Returns false if it left the sum unchanged.
   using AddToSum = std::function<bool(const Tensor& sum)>;
-  /// Offers `add` the sum of the gradients of an input so far, to add this call's in place instead of set(). Returns
-  /// false if no sum exists, if anything else holds it, or if `add` returns false: then set() is to give the gradient.
+  /// Calls `add` with the sum of the gradients of an input so far, so that it adds the gradient of this call in place.
+  /// Returns false if no sum exists, if anything else holds it, or if `add` returns false; call set() in these cases.
   virtual bool add_to_sum(int /*input*/, const AddToSum& /*add*/) { return false; }
-  /// The attributes of the call.
+  /// Returns the attributes of the call.
   [[nodiscard]] virtual AttributesRef attributes() const = 0;
-  /// Likewise, as A.
+  /// Returns the attributes of the call as A.
   template <class A>
   [[nodiscard]] const A& as() const {
     return attributes().as<A>();
   }
 };
 
-/// What a call costs.
+/// Cost of a call.
 struct Cost {
-  double flops = 0;   ///< a multiply and an add are two
-  double nbytes = 0;  ///< read and written at least
+  double flops = 0;   ///< A multiply and an add count as two.
+  double nbytes = 0;  ///< Minimum bytes read and written.
 };
 
-/// What is special about an operator.
+/// Special properties of an operator.
 struct OpTraits {
-  bool is_random = false;  ///< draws numbers: a recomputation must draw the same
-  /// Each element of the result depends on the same place of the inputs only, so that it may be written over an input.
-  /// Over lists, which then stand before all other arguments and results: of the tensors at the same place, so that
-  /// tensors at different places may have layouts and meshes of their own.
+  bool is_random = false;  ///< Draws random numbers: a recomputation must draw the same.
+  /// Each element of the result depends only on the inputs at the same index, so the result may overwrite an input. For
+  /// operators over lists, whose lists must precede all other arguments and results, this holds per list index: tensors
+  /// at different indices may have different layouts and meshes.
   bool is_pointwise = false;
-  /// Makes its result from numbers alone, the same wherever it is called alike: see Tensor::is_constant().
+  /// Creates its result from numbers only, equal for equal calls; see Tensor::is_constant().
   bool is_constant = false;
 };
 
-/// A call as one rank of a layout makes it: given to `localize` to change attributes that depend on sizes or position.
+/// A call on one rank of a layout. `localize` derives attributes that depend on sizes or positions from it.
 struct LocalizeCall {
-  const Call& global;                             ///< with global shapes
-  std::span<const layout::LocalOperand> inputs;   ///< this rank's parts
-  std::span<const layout::LocalOperand> outputs;  ///< of the results
+  const Call& global;                             ///< With global shapes.
+  std::span<const layout::LocalOperand> inputs;   ///< Local shards of the inputs.
+  std::span<const layout::LocalOperand> outputs;  ///< Local shards of the results.
 };
 
-/// See the head of this file. Functions that are not given: the operator cannot do that, and says so when asked.
+/// Definition of an operator. If a function is missing, calls that need it throw.
 struct OpDef {
-  std::string_view name;    ///< unique; letters, digits, underscores and dots
-  std::string_view inputs;  ///< names of tensor arguments: "x, weight?, tensors*": ? optional, * a list (all as long)
-  std::string_view outputs = "out";  ///< names of results; one ending in * is a list as long as the inputs' lists
-  /// Fills in every output; refuses arguments that make no sense, by TESSERA_CHECK_CALL.
+  std::string_view name;  ///< Unique. Letters, digits, underscores and dots.
+  /// Names of the tensor arguments: "x, weight?, tensors*". ? marks an optional argument, * a list. All lists have
+  /// equal lengths.
+  std::string_view inputs;
+  /// Names of the results. A name that ends in * is a list as long as the lists of the inputs.
+  std::string_view outputs = "out";
+  /// Fills in every output. Throws for invalid arguments with TESSERA_CHECK_CALL.
   void (*infer)(const Call& call, std::span<OutputInfo> outputs) = nullptr;
   /// Runs on the host device.
   void (*host)(const KernelCall& call) = nullptr;
-  /// Makes the result where it shares the storage of the first input; no kernel runs then.
+  /// Creates the result if it shares the storage of the first input. No kernel runs then.
   Tensor (*view)(const Call& call) = nullptr;
-  /// Gives the gradients of inputs by other operators, so that it can be differentiated again.
+  /// Computes the gradients of inputs with other operators, so that they can be differentiated again.
   void (*gradient)(GradientCall& call) = nullptr;
   /// Inputs and outputs that the gradient reads: "a, b", "out".
   std::string_view saves = {};
-  /// How it may be sharded.
+  /// Returns the sharding rule.
   layout::FactorRule (*rule)(const Call& call) = nullptr;
-  /// Attributes of the local call; not given: those of the global one.
+  /// Returns the attributes of the local call. By default, those of the global call.
   Attributes (*localize)(const LocalizeCall& call) = nullptr;
-  /// What a call costs.
+  /// Returns the cost of a call.
   Cost (*cost)(const Call& call) = nullptr;
-  /// How ranks work together where a factor that its rule marks with =cooperate is cut (cooperation.h).
+  /// Cooperation of ranks along a sharded factor that the rule marks with =cooperate (cooperation.h).
   const Cooperation* cooperation = nullptr;
-  /// Of an operator that only puts elements elsewhere: which goes where (rearrangement.h), so that along a cut
-  /// dimension those alone move that change their rank.
+  /// For operators that only move elements: returns the target of each element (rearrangement.h). Along a sharded
+  /// dimension, only elements that change ranks are then sent.
   Rearrangement (*rearrangement)(const Call& call) = nullptr;
-  OpTraits traits = {};  ///< what is special about it
+  OpTraits traits = {};  ///< Special properties.
 };
 
-/// Registers an operator; aborts the process, naming it, when there is one of that name already.
+/// Registers an operator. Aborts the process, with the name, if the name is already registered.
 TESSERA_API Operator register_op(const OpDef& def);
 
-/// Runs an operator on a kind of device.
+/// Runs an operator on one kind of device.
 using KernelFn = void (*)(const KernelCall& call);
-/// Gives the operator `op`, registered before or after, its kernel on devices of this kind; aborts when it has one.
+/// Registers the kernel of operator `op` for a device kind. The operator may be registered before or after. Aborts if a
+/// kernel is already registered.
 struct TESSERA_API KernelRegistration {
-  /// Registers.
+  /// Registers the kernel.
   KernelRegistration(std::string_view op, std::string_view device_kind, KernelFn kernel);
 };
 
-/// One argument: a name of OpDef::inputs or of OpDef::outputs.
+/// One argument: a name of OpDef::inputs or OpDef::outputs.
 struct OpArgument {
-  std::string name;          ///< without the mark
-  bool is_optional = false;  ///< may be no tensor
-  bool is_list = false;      ///< any number of tensors
+  std::string name;          ///< Without ? or *.
+  bool is_optional = false;  ///< May be omitted.
+  bool is_list = false;      ///< Any number of tensors.
 };
 
-/// What is known of a registered operator.
+/// State of a registered operator.
 struct TESSERA_API OperatorState {
-  std::string name;                         ///< unique
-  OpDef def;                                ///< as it was given
-  std::vector<OpArgument> inputs;           ///< OpDef::inputs, taken apart
-  std::vector<OpArgument> outputs;          ///< OpDef::outputs, taken apart
-  std::uint64_t saved_inputs = 0;           ///< a bit for each argument that the gradient reads
-  std::uint64_t saved_outputs = 0;          ///< likewise
-  KernelFn kernels[kMostDeviceKinds] = {};  ///< by kind of device; null: none
-  std::uint32_t id = 0;                     ///< dense, in the order of registration: for this process only
-  std::uint32_t input_lists = 0;            ///< how many of the inputs are lists
-  std::uint32_t input_singles = 0;          ///< how many are not
+  std::string name;                         ///< Unique name.
+  OpDef def;                                ///< As registered.
+  std::vector<OpArgument> inputs;           ///< Parsed OpDef::inputs.
+  std::vector<OpArgument> outputs;          ///< Parsed OpDef::outputs.
+  std::uint64_t saved_inputs = 0;           ///< A bit per input that the gradient reads.
+  std::uint64_t saved_outputs = 0;          ///< A bit per output that the gradient reads.
+  KernelFn kernels[kMostDeviceKinds] = {};  ///< Indexed by device kind. Null: no kernel.
+  std::uint32_t id = 0;                     ///< Dense, in registration order. Valid in this process only.
+  std::uint32_t input_lists = 0;            ///< Number of inputs that are lists.
+  std::uint32_t input_singles = 0;          ///< Number of inputs that are not lists.
 };
 
-/// The operator of this name; InvalidArgument names the nearest.
+/// Returns the operator with this name. Throws InvalidArgument, which suggests the nearest name.
 TESSERA_API Operator find_op(std::string_view name);
-/// All operators, by name.
+/// Returns all operators, sorted by name.
 TESSERA_API std::vector<Operator> all_ops();
 
-/// Unless the condition holds, throws InvalidArgument with the operator, the parts and the whole call.
+/// Throws InvalidArgument with the operator, the message parts and the call unless `condition` holds.
 #define TESSERA_CHECK_CALL(call, condition, ...)                                                               \
   TESSERA_CHECK_AS(::tessera::InvalidArgument, condition, (call).op.name(), ": ", __VA_ARGS__, "; called as ", \
                    (call).text())

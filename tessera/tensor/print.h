@@ -1,12 +1,12 @@
-// Tensors as text that people read:
+// Human-readable text of tensors:
 //
 //   f32[2, 3] on host
 //   [[1.0, 2.5, 3.0],
 //    [4.0,  nan, 6.0]]
 //
-// All numbers of a tensor share one format: as many decimals as the longest needs, up to `precision`, and powers of ten
-// only where a number would otherwise be lost or run off the page. Large tensors show the first and the last elements
-// of each dimension. Printing waits for the tensor's device.
+// All numbers of a tensor share one format: as many decimals as the longest number needs, up to `precision`. Powers of
+// ten are used only if numbers would otherwise become 0 or too long. Large tensors show the first and the last elements
+// of each dimension. Printing waits for the device of the tensor.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,17 @@
 
 namespace tessera::tensor {
 
-/// How tensors are printed.
+/// Format of printed tensors.
 struct PrintOptions {
-  int precision = 4;              ///< most digits behind the point, 0 to 17
-  std::int64_t threshold = 1000;  ///< tensors of more elements are elided
-  std::int64_t edge_items = 3;    ///< elements shown at each end of an elided dimension, at least 1
-  int line_width = 100;           ///< rows that are longer are wrapped
+  int precision = 4;              ///< Maximum number of decimals, 0 to 17.
+  std::int64_t threshold = 1000;  ///< Tensors with more elements are elided.
+  std::int64_t edge_items = 3;    ///< Elements shown at each end of an elided dimension, at least 1.
+  int line_width = 100;           ///< Longer rows are wrapped.
 };
 
-/// The whole text. Of a tensor with a layout: its global shape and layout, then this rank's part, said to be that. "no
-/// tensor" of none. Waits for the device, and throws what is parked on it; refuses a tensor whose stream is captured.
+/// Returns the text of a tensor. For a tensor with a layout: the global shape, the layout and the local shard, marked
+/// as such. For an empty handle: "no tensor". Waits for the device and throws its pending error. Throws if the stream
+/// of the tensor is being captured.
 TESSERA_API std::string to_string(const Tensor& tensor, const PrintOptions& options = {});
 
 }  // namespace tessera::tensor

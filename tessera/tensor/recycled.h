@@ -1,5 +1,6 @@
-// Memory of small objects that come and go with every call: kept by the thread that lets go of it and handed out again
-// there. A long run of frees, as at the end of a backward run, costs malloc a walk through its bins for each.
+// Memory of small objects that are created and deleted in every call. The thread that deletes an object keeps its
+// memory and reuses it. With malloc, a long series of frees, as at the end of a backward pass, walks through its bins
+// for each free.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,8 @@
 
 namespace tessera::tensor::detail {
 
-/// Base of such objects, which are deleted as what they are or have a virtual destructor. Sanitized builds keep
-/// nothing, so that a use after the end is seen.
+/// Base of such objects, which are deleted by their exact type or have a virtual destructor. Sanitizer builds keep no
+/// memory, so that a use after free is detected.
 class TESSERA_API Recycled {
  public:
   static void* operator new(std::size_t size);

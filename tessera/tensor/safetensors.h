@@ -1,15 +1,15 @@
-// Files of tensors in the safetensors format: a length, a JSON header, the elements.
+// Files in the safetensors format: a length, a JSON header, the elements.
 //
 //   | 8 bytes: N, little-endian | N bytes of JSON, then spaces | elements of all tensors, with no gap between them |
 //
 //   SafetensorsFile file("model.safetensors");
-//   Tensor w = file.map("layers.0.weight");             // the file's own pages: no copy
+//   Tensor w = file.map("layers.0.weight");             // the pages of the file: no copy
 //   Tensor v = file.copy("layers.0.weight", gpu);       // new memory
 //   write_safetensors("out.safetensors", {{"w", w}}, {{"format", "tessera"}});
 //
-// A file is checked as a whole when it is opened, before any tensor is made: every error names the file, the tensor and
-// the numbers. Nothing in a file can make it read elsewhere. What can still go wrong is a file that is cut short by
-// somebody else while it is mapped, which ends the process: replace files by renaming, as write_safetensors does.
+// The complete header is checked when a file is opened, before any tensor is created. Each error names the file, the
+// tensor and the values. No content of a file can cause reads outside it. If another process truncates a mapped file,
+// the process is killed: replace files by renaming, as write_safetensors() does.
 #pragma once
 
 #include <cstdint>
@@ -29,48 +29,49 @@ namespace detail {
 struct MappedFile;
 }  // namespace detail
 
-/// A tensor of a file, as the header tells.
+/// Header entry of a tensor.
 struct SafetensorsEntry {
-  std::string name;                ///< unique in the file
-  DType dtype = DType::kF32;       ///< of its elements
-  Shape shape = {};                ///< its dimensions
-  std::uint64_t begin_nbytes = 0;  ///< where its elements begin, from the end of the header
-  std::uint64_t end_nbytes = 0;    ///< where they end
+  std::string name;                ///< Unique in the file.
+  DType dtype = DType::kF32;       ///< Element type.
+  Shape shape = {};                ///< Dimensions.
+  std::uint64_t begin_nbytes = 0;  ///< Start of the elements, from the end of the header.
+  std::uint64_t end_nbytes = 0;    ///< End of the elements, from the end of the header.
 };
 
 /// A tensor and its name.
 struct NamedTensor {
-  std::string name;  ///< any UTF-8 but "__metadata__"
-  Tensor tensor;     ///< a plain one
+  std::string name;  ///< Any UTF-8 except "__metadata__".
+  Tensor tensor;     ///< A plain tensor.
 };
 
-/// An open file. A cheap shared handle; safe to use from several threads.
+/// An open file. A cheap, shared, thread-safe handle.
 class TESSERA_API SafetensorsFile {
  public:
-  /// Opens and maps the file and checks its header. IoError when it cannot be read or is no sound safetensors file,
-  /// NotSupported when it holds elements that Tessera has no dtype for.
+  /// Opens and maps the file and checks its header. Throws IoError if the file is unreadable or malformed, and
+  /// NotSupported if Tessera has no dtype for its elements.
   explicit SafetensorsFile(const std::string& path);
 
-  /// As given.
+  /// Returns the path as given to the constructor.
   [[nodiscard]] const std::string& path() const;
-  /// The tensors, in the order of their elements in the file.
+  /// Returns the tensors, in the order of their elements in the file.
   [[nodiscard]] const std::vector<SafetensorsEntry>& entries() const;
-  /// The entry of this name; InvalidArgument names the nearest.
+  /// Returns the entry with this name. Throws InvalidArgument, which suggests the nearest name.
   [[nodiscard]] const SafetensorsEntry& entry(std::string_view name) const;
-  /// Whether there is a tensor of this name.
+  /// Returns true if the file has a tensor with this name.
   [[nodiscard]] bool contains(std::string_view name) const;
-  /// Texts that go with the tensors.
+  /// Returns the metadata strings of the file.
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const;
 
-  /// The tensor on this rank's host, over the pages of the file, which stay mapped until the last tensor is gone. It
-  /// may be written: this changes neither the file nor what another SafetensorsFile maps, but other tensors mapped from
-  /// this one. Elements that do not lie aligned to their size (files of other writers only) are copied instead.
+  /// Returns the tensor on the host of this rank, over the pages of the file, which stay mapped until the last tensor
+  /// is released. Writes are allowed; they change neither the file nor tensors of another SafetensorsFile, but they do
+  /// change other tensors mapped from this one. Elements that are not aligned to their size (other writers only) are
+  /// copied.
   [[nodiscard]] Tensor map(std::string_view name) const;
-  /// The tensor in new memory on `device`, copied on its current stream.
+  /// Returns the tensor in new memory on `device`, copied on the current stream of the device.
   [[nodiscard]] Tensor copy(std::string_view name, const device::Device& device) const;
-  /// map() of all tensors, in the order of entries().
+  /// Returns map() of all tensors, in the order of entries().
   [[nodiscard]] std::vector<NamedTensor> map_all() const;
-  /// copy() of all tensors, in the order of entries().
+  /// Returns copy() of all tensors, in the order of entries().
   [[nodiscard]] std::vector<NamedTensor> copy_all(const device::Device& device) const;
 
  private:
@@ -79,10 +80,9 @@ class TESSERA_API SafetensorsFile {
   std::shared_ptr<const detail::MappedFile> file_;
 };
 
-/// Writes tensors to a new file that takes the place of what stands at `path` only once it is whole and on the disk.
-/// Waits for the devices of the tensors. Larger elements go first, so that all lie aligned; otherwise the order is
-/// kept. Refuses names that are given twice or are not UTF-8, tensors with a layout, and c128, which the format does
-/// not have.
+/// Writes tensors to a new file that replaces `path` only once it is complete and on disk. Waits for the devices of the
+/// tensors. Larger elements come first, for alignment; otherwise the order is kept. Throws for duplicate names, names
+/// that are not UTF-8, tensors with a layout, and c128, which the format lacks.
 TESSERA_API void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                                    const std::map<std::string, std::string>& metadata = {},
                                    FileKind kind = FileKind::kUser);

@@ -1,5 +1,5 @@
-// A number given in code: `x + 1`, `clamp(x, 0, 1)`. It has a kind (bool, integer, floating, complex) but no width: it
-// takes the dtype of the tensor it meets, unless its kind is higher.
+// A number in code: `x + 1`, `clamp(x, 0, 1)`. It has a kind (bool, integer, floating, complex) but no width. It takes
+// the dtype of the tensor operand, unless its own kind is higher.
 #pragma once
 
 #include <complex>
@@ -11,38 +11,38 @@
 
 namespace tessera::tensor {
 
-/// See the head of this file. A value.
+/// A number of one of four kinds. A value type.
 class TESSERA_API Scalar {
  public:
   /// The kinds, lowest first.
   enum class Kind : std::uint8_t { kBool, kInteger, kFloating, kComplex };
 
-  /// Integer 0.
+  /// Constructs the integer 0.
   Scalar() = default;
-  /// A truth value.
+  /// Constructs a boolean.
   Scalar(bool value) : kind_(Kind::kBool), integer_(value ? 1 : 0) {}  // NOLINT(google-explicit-constructor)
-  /// An integer.
+  /// Constructs an integer.
   template <std::integral T>
   requires(!std::same_as<T, bool>) Scalar(T value)  // NOLINT(google-explicit-constructor)
       : integer_(static_cast<std::int64_t>(value)) {}
-  /// A floating-point number.
+  /// Constructs a floating-point number.
   template <std::floating_point T>
   Scalar(T value) : kind_(Kind::kFloating), real_(value) {}  // NOLINT(google-explicit-constructor)
-  /// A complex number.
+  /// Constructs a complex number.
   Scalar(std::complex<double> value)  // NOLINT(google-explicit-constructor)
       : kind_(Kind::kComplex), real_(value.real()), imag_(value.imag()) {}
 
-  /// Its kind.
+  /// Returns the kind.
   [[nodiscard]] Kind kind() const { return kind_; }
-  /// As a floating-point number; the real part of a complex one.
+  /// Returns the value as a floating-point number; for a complex number, the real part.
   [[nodiscard]] double as_double() const { return is_whole() ? static_cast<double>(integer_) : real_; }
-  /// As an integer; towards zero from a floating one.
+  /// Returns the value as an integer; floating-point values are truncated toward zero.
   [[nodiscard]] std::int64_t as_int64() const { return is_whole() ? integer_ : static_cast<std::int64_t>(real_); }
-  /// Whether it is not zero.
+  /// Returns true if the value is not zero.
   [[nodiscard]] bool as_bool() const { return is_whole() ? integer_ != 0 : real_ != 0 || imag_ != 0; }
-  /// As a complex number.
+  /// Returns the value as a complex number.
   [[nodiscard]] std::complex<double> as_complex() const { return {as_double(), imag_}; }
-  /// Same kind and value.
+  /// Returns true if kind and value are equal.
   friend bool operator==(const Scalar&, const Scalar&) = default;
 
  private:
@@ -54,7 +54,7 @@ class TESSERA_API Scalar {
   double imag_ = 0;
 };
 
-/// "2", "0.5", "true", "1+2i".
+/// Returns "2", "0.5", "true" or "1+2i".
 TESSERA_API std::string to_string(const Scalar& scalar);
 
 }  // namespace tessera::tensor

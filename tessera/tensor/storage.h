@@ -1,8 +1,8 @@
-// The bytes behind tensors: a buffer of a device that one or more views share, and a count of the writes to it.
+// The memory of tensors: a buffer of a device that one or more views share, and a count of its writes.
 //
-// Bytes come from the caching allocator, or from outside (a mapped file, another library) with something that keeps
-// them alive. Freed storage of the allocator is reused in stream order; outside bytes are let go of only behind the
-// work on the streams that used them. What was used in a capture must live as long as the graph: that is on the caller.
+// The memory comes from the caching allocator or is external (a mapped file, another library) with an owner that keeps
+// it alive. Freed allocator memory is reused in stream order. External memory is released only after the work on all
+// streams that used it. Memory used in a capture must live as long as the graph: the caller ensures this.
 #pragma once
 
 #include <atomic>
@@ -21,42 +21,42 @@
 
 namespace tessera::tensor {
 
-/// See the head of this file. Shared by handle; use_on() and the version may be called from any thread.
+/// Shared memory of tensors. use_on() and the version are thread-safe.
 class TESSERA_API Storage final : public detail::Counted, public detail::Recycled {
  public:
-  /// New bytes for work on `where`'s stream.
+  /// Allocates memory for work on the stream of `where`.
   Storage(std::size_t nbytes, const CurrentDevice& where);
-  /// Bytes from outside, on `device`, kept alive by `owner`.
+  /// Refers to external memory on `device`, which `owner` keeps alive.
   Storage(void* data, std::size_t nbytes, const device::Device& device, std::shared_ptr<void> owner);
   ~Storage();
 
-  /// First byte; null when there are none.
+  /// Returns the first byte; null if nbytes() is 0.
   [[nodiscard]] std::byte* data() const { return data_; }
-  /// How many bytes.
+  /// Returns the size in bytes.
   [[nodiscard]] std::size_t nbytes() const { return nbytes_; }
-  /// Where they are.
+  /// Returns the device of the memory.
   [[nodiscard]] const device::Device& device() const { return device_; }
-  /// The kind of that device.
+  /// Returns the kind of the device.
   [[nodiscard]] DeviceKind kind() const { return kind_; }
-  /// Whether they come from outside.
+  /// Returns true if the memory is external.
   [[nodiscard]] bool is_external() const { return outside_ != nullptr; }
-  /// Says that work on `stream` uses the bytes. A stream that is capturing, or may be, is always told of: the buffer
-  /// may be from outside the capture.
+  /// Declares that work on `stream` uses the memory. Uses on streams that may be capturing are always reported to the
+  /// buffer, which may come from outside the capture.
   void use_on(const device::Stream& stream) const {
     const device::StreamSlot& slot = stream.slot();
     if (slot.id() != stream_ || outside_ != nullptr || slot.hazards() != 0) note_use(stream);
   }
-  /// Writes through any of the tensors that share it, so far.
+  /// Returns the number of writes so far, by all tensors that share the storage.
   [[nodiscard]] std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   /// Counts a write.
   void bump_version() const { version_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
-  // What is kept for bytes from outside only.
+  // State of external memory.
   struct Outside {
     std::shared_ptr<void> owner;
-    std::mutex mutex;                  // for uses
-    std::vector<device::Stream> uses;  // where they were used; held, so that none goes before
+    std::mutex mutex;                  // protects uses
+    std::vector<device::Stream> uses;  // streams with uses; held so that they outlive the memory
   };
   void note_use(const device::Stream& stream) const;
 
@@ -64,10 +64,10 @@ class TESSERA_API Storage final : public detail::Counted, public detail::Recycle
   std::byte* data_ = nullptr;
   std::size_t nbytes_ = 0;
   device::Device device_;
-  StreamId stream_;  // of the buffer
+  StreamId stream_;  // stream of the buffer
   DeviceKind kind_ = kHostKind;
   mutable std::atomic<std::uint64_t> version_{0};
-  std::unique_ptr<Outside> outside_;  // null: bytes of the allocator
+  std::unique_ptr<Outside> outside_;  // null for allocator memory
 };
 
 }  // namespace tessera::tensor

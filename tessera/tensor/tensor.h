@@ -1,12 +1,13 @@
-// A tensor: elements of one dtype under a shape, in memory of one device; or, with a layout, one whose elements lie cut
-// over the ranks of a mesh.
+// A tensor: elements of one dtype under a shape, in memory of one device or, with a layout, sharded over the ranks of a
+// mesh.
 //
 // A Tensor is a handle; copies share elements. Views share storage. A plain tensor has strides and an offset into its
-// storage. A tensor with a layout has a global shape() and holds its local part as a plain tensor, which only local()
-// gives: data() and strides() refuse it, so that no code takes a part for the whole by mistake.
+// storage. A tensor with a layout has a global shape() and holds its local shard as a plain tensor, which local()
+// returns. data() and strides() throw for a tensor with a layout, so that no code mistakes the shard for the global
+// tensor.
 //
-// Everything is asynchronous: elements are there once the stream that wrote them has done its work. Tensors may be read
-// from several threads; changing one (in place, or what autograd keeps on it) is for one thread at a time.
+// All calls are asynchronous: elements are valid once the stream that writes them has finished. Several threads may
+// read a tensor. Only one thread at a time may modify it (in place, or its autograd state).
 #pragma once
 
 #include <cstddef>
@@ -28,134 +29,138 @@ namespace tessera::tensor {
 
 class Tensor;
 
-/// What autograd keeps on a tensor; it defines the rest.
+/// Autograd state of a tensor. The autograd layer derives from it.
 class GradientState : public detail::Recycled {
  public:
   GradientState() = default;
   GradientState(const GradientState&) = delete;
   GradientState& operator=(const GradientState&) = delete;
   virtual ~GradientState() = default;
-  /// Whether gradients flow to this tensor: it asks for one, or was computed from one that does.
+  /// True if gradients flow to this tensor: it requires a gradient, or was computed from a tensor that does.
   bool is_tracked = false;
 };
 
 namespace detail {
 
-/// The object behind a handle.
+/// The shared object of tensor handles.
 struct TESSERA_API TensorState final : public Counted, public Recycled {
   TensorState() {}  // NOLINT(modernize-use-equals-default): a defaulted one is filled with zeros first by `new T()`
   TensorState(Ref<Storage> bytes, Shape&& dims, Strides&& steps, std::int64_t elements, DType type)
       : storage(std::move(bytes)), shape(std::move(dims)), strides(std::move(steps)), numel(elements), dtype(type) {}
   ~TensorState();
-  Ref<Storage> storage;       // null for a tensor with a layout
-  Shape shape;                // global with a layout
-  Strides strides;            // of a plain tensor
-  std::int64_t offset = 0;    // into the storage, in elements
-  std::int64_t numel = 1;     // of shape
-  DType dtype = DType::kF32;  // of the elements
-  bool is_contiguous = true;  // a plain one
+  Ref<Storage> storage;     // null for a tensor with a layout
+  Shape shape;              // global for a tensor with a layout
+  Strides strides;          // of a plain tensor
+  std::int64_t offset = 0;  // into the storage, in elements
+  std::int64_t numel = 1;
+  DType dtype = DType::kF32;
+  bool is_contiguous = true;  // of a plain tensor
   bool has_layout = false;
-  bool is_constant = false;  // made from numbers by an operator that says so
+  bool is_constant = false;  // created from numbers by an operator with OpTraits::is_constant
   layout::Layout layout;
-  Ref<TensorState> local;  // with a layout: this rank's part; null off the mesh
+  Ref<TensorState> local;  // with a layout: the local shard; null outside the mesh
   std::unique_ptr<GradientState> gradient;
 };
 
 }  // namespace detail
 
-/// See the head of this file.
+/// Handle to a tensor. Copies share elements.
 class TESSERA_API Tensor {
  public:
-  /// No tensor.
+  /// Constructs an empty handle.
   Tensor() = default;
-  /// New memory for this shape and dtype on `device`, uninitialised, for work on its current stream.
+  /// Returns an uninitialized tensor of this shape and dtype on `device`, for work on its current stream.
   static Tensor allocate(const Shape& shape, DType dtype, const device::Device& device);
-  /// Likewise where it is already known.
+  /// Returns an uninitialized tensor for a known device and stream.
   static Tensor allocate(Shape shape, DType dtype, const CurrentDevice& where);
-  /// A view of bytes from outside on `device`, contiguous unless strides are given; `owner` keeps them alive. Refuses
-  /// data that is not aligned to its elements.
+  /// Returns a view of external memory on `device`, contiguous unless `strides` are given; `owner` keeps the memory
+  /// alive. Throws InvalidArgument if `data` is not aligned to its elements.
   static Tensor wrap(void* data, Shape shape, DType dtype, const device::Device& device, std::shared_ptr<void> owner,
                      const Strides* strides = nullptr);
-  /// The tensor of this global shape whose part on this rank is `local` (no tensor: this rank is off the mesh).
+  /// Returns the tensor of this global shape whose shard on this rank is `local` (empty if this rank is outside the
+  /// mesh).
   static Tensor sharded(Shape global, DType dtype, layout::Layout layout, Tensor local);
-  /// Whether there is a tensor.
+  /// Returns true if the handle refers to a tensor.
   explicit operator bool() const { return static_cast<bool>(state_); }
 
-  /// Its dimensions; global with a layout.
+  /// Returns the dimensions; global with a layout.
   [[nodiscard]] const Shape& shape() const { return state_->shape; }
-  /// Steps between elements; refuses a tensor with a layout.
+  /// Returns the strides in elements. Throws for a tensor with a layout.
   [[nodiscard]] const Strides& strides() const {
     check_plain("strides");
     return state_->strides;
   }
-  /// Of its elements.
+  /// Returns the element type.
   [[nodiscard]] DType dtype() const { return state_->dtype; }
-  /// How many dimensions.
+  /// Returns the number of dimensions.
   [[nodiscard]] int ndim() const { return state_->shape.ndim(); }
-  /// Size of a dimension, counted from the end when negative; InvalidArgument when there is none such.
+  /// Returns the size of a dimension. A negative `dim` counts from the end. Throws InvalidArgument if it is out of
+  /// range.
   [[nodiscard]] std::int64_t size(int dim) const { return state_->shape.dim(dim); }
-  /// How many elements.
+  /// Returns the number of elements.
   [[nodiscard]] std::int64_t numel() const { return state_->numel; }
-  /// Bytes of its elements, lying dense.
+  /// Returns the bytes of the elements if stored contiguously.
   [[nodiscard]] std::size_t nbytes() const { return static_cast<std::size_t>(numel()) * itemsize(dtype()); }
-  /// Where it lies; with a layout, where this rank's part does (InvalidArgument off the mesh).
+  /// Returns the device; with a layout, the device of the local shard. Throws InvalidArgument outside the mesh.
   [[nodiscard]] const device::Device& device() const { return plain().storage->device(); }
-  /// The kind of that device.
+  /// Returns the kind of the device.
   [[nodiscard]] DeviceKind device_kind() const { return plain().storage->kind(); }
-  /// Whether elements lie dense, last dimension fastest; refuses a tensor with a layout.
+  /// Returns true if the elements are contiguous, last dimension fastest. Throws for a tensor with a layout.
   [[nodiscard]] bool is_contiguous() const {
     check_plain("is_contiguous");
     return state_->is_contiguous;
   }
-  /// First element's bytes; refuses a tensor with a layout. What is there is up to the stream that writes it.
+  /// Returns the address of the first element. Its content is valid once the stream that writes it has finished. Throws
+  /// for a tensor with a layout.
   [[nodiscard]] std::byte* data() const {
     check_plain("data");
     return state_->storage->data() + state_->offset * static_cast<std::int64_t>(itemsize(dtype()));
   }
-  /// Likewise, checked to be of T.
+  /// Returns data() as T*. Throws InvalidArgument if T does not match the dtype.
   template <class T>
   [[nodiscard]] T* data_as() const {
     TESSERA_CHECK(dtype_of<T>() == dtype(), "a tensor of ", dtype(), " read as ", dtype_of<T>());
     return reinterpret_cast<T*>(data());
   }
-  /// Offset of its first element in its storage, in elements.
+  /// Returns the offset of the first element in the storage, in elements.
   [[nodiscard]] std::int64_t offset() const { return state_->offset; }
-  /// The bytes behind it; refuses a tensor with a layout.
+  /// Returns the storage. Throws for a tensor with a layout.
   [[nodiscard]] const Storage& storage() const {
     check_plain("storage");
     return *state_->storage;
   }
-  /// Writes to its storage so far, through any view.
+  /// Returns the number of writes to the storage so far, through any view.
   [[nodiscard]] std::uint64_t version() const { return plain().storage->version(); }
 
-  /// How it is cut over ranks; empty for a plain tensor.
+  /// Returns the layout; empty for a plain tensor.
   [[nodiscard]] const layout::Layout& layout() const { return state_->layout; }
-  /// Whether it has a layout.
+  /// Returns true if the tensor has a layout.
   [[nodiscard]] bool has_layout() const { return state_->has_layout; }
-  /// Whether it is plain, was made from numbers alone (full, zeros, ones, arange, eye) and not written since: a program
-  /// that makes it on every rank has the same everywhere. Views of it are none: where they look may be a rank's own
-  /// matter.
+  /// Returns true if the tensor is plain, was created from numbers only (full, zeros, ones, arange, eye) and has not
+  /// been written since: if all ranks create it, it is equal on all ranks. Views are not constant: their position may
+  /// depend on the rank.
   [[nodiscard]] bool is_constant() const { return state_->is_constant && state_->storage->version() == 0; }
-  /// This rank's part as a plain tensor, outside autograd; no tensor off the mesh. Of a plain tensor: itself.
+  /// Returns the local shard as a plain tensor, outside autograd; an empty handle outside the mesh. A plain tensor
+  /// returns itself.
   [[nodiscard]] Tensor local() const;
 
-  /// A view of the same storage: another shape, strides, and offset (absolute, in elements). Refuses what would leave
-  /// the storage. Plain tensors only; outside autograd.
+  /// Returns a view of the same storage with another shape, strides and offset (absolute, in elements), outside
+  /// autograd. Throws if the view would exceed the storage or the tensor has a layout.
   [[nodiscard]] Tensor as_strided(Shape shape, Strides strides, std::int64_t offset) const;
-  /// Likewise, with the bytes read as another dtype; strides and offset count its elements.
+  /// Returns a view of the same storage with another dtype; strides and offset count elements of that dtype.
   [[nodiscard]] Tensor reinterpreted(DType dtype, Shape shape, Strides strides, std::int64_t offset) const;
-  /// The same elements, outside autograd.
+  /// Returns a handle to the same elements, outside autograd.
   [[nodiscard]] Tensor detach() const;
 
-  /// Whether a call on it is recorded for gradients.
+  /// Returns true if calls on the tensor are recorded for gradients.
   [[nodiscard]] bool is_tracked() const { return state_->gradient != nullptr && state_->gradient->is_tracked; }
-  /// What autograd keeps; null: nothing.
+  /// Returns the autograd state; null if there is none.
   [[nodiscard]] GradientState* gradient_state() const { return state_->gradient.get(); }
-  /// For autograd.
+  /// Sets the autograd state. For autograd only.
   void set_gradient_state(std::unique_ptr<GradientState> state) const { state_->gradient = std::move(state); }
-  /// The same tensor: the same object, not merely equal elements.
+  /// Returns true if both handles refer to the same tensor, not merely to equal elements.
   friend bool operator==(const Tensor& a, const Tensor& b) { return a.state_ == b.state_; }
-  /// The object behind the handle.
+  /// Returns the shared object of the handle.
   [[nodiscard]] detail::TensorState* state() const { return state_.get(); }
 
  private:
@@ -177,7 +182,7 @@ class TESSERA_API Tensor {
   detail::Ref<detail::TensorState> state_;
 };
 
-/// "f32[2, 3] on host"; with a layout: "f32[2, 3] dp=2 {Shard(0)}"; "no tensor".
+/// Returns "f32[2, 3] on host", with a layout "f32[2, 3] dp=2 {Shard(0)}", or "no tensor" for an empty handle.
 TESSERA_API std::string describe(const Tensor& tensor);
 
 }  // namespace tessera::tensor
