@@ -1,17 +1,16 @@
-// Gradients. Calls on tensors that ask for gradients are recorded; backward() runs the record in reverse:
+// Gradients. Calls on tensors that require gradients are recorded; backward() runs the recorded graph in reverse:
 //
 //   set_requires_grad(w, true);                       // w is a leaf
 //   Tensor loss = sum(square(matmul(x, w)));
-//   backward(loss);                                   // grad(w) is there, or is added to
+//   backward(loss);                                   // sets grad(w), or adds to it
 //
-// The record hangs on the results and goes with them. Backward frees what was saved as it goes, so that it can be run
-// once, unless retain_graph is set. It runs on the calling thread, in one order: the newest call first. A call's
-// gradient runs on the stream that the call ran on; gradients that pass from stream to stream are ordered by events,
-// and at the end the caller's streams wait for the gradients of leaves. An error leaves no gradient in flight: what was
-// run is consumed, leaves have what was accumulated so far.
+// The results own the graph. Backward frees saved tensors as it proceeds, so it runs once unless retain_graph is set.
+// It runs on the calling thread, the newest call first. The gradient of a call runs on the stream of the call. Events
+// order gradients that cross streams, and at the end the streams of the caller wait for the gradients of leaves. After
+// an error, the nodes that ran are consumed, and leaves keep the gradients accumulated so far.
 //
-// Threads: each thread records for itself and may run backward; two threads must not run through the same call at once
-// (an error), but may share leaves. Whether calls are recorded is a matter of each thread.
+// Each thread records its own calls and may run backward. Two threads must not run through the same call at the same
+// time (an error), but may share leaves. Each thread enables or disables recording separately.
 #pragma once
 
 #include <vector>
@@ -22,54 +21,55 @@
 
 namespace tessera::autograd {
 
-/// Makes a floating or complex tensor a leaf that gradients are accumulated into, or an untracked one again (its
-/// gradient goes). InvalidArgument for the result of a recorded call: detach() it.
+/// Makes a floating or complex tensor a leaf that accumulates gradients, or an untracked tensor without a gradient.
+/// Throws InvalidArgument for the result of a recorded call; use detach().
 TESSERA_API void set_requires_grad(const Tensor& tensor, bool requires_grad);
-/// Whether gradients flow to this tensor: a leaf, or computed from one.
+/// Returns true if gradients flow to this tensor: it is a leaf, or computed from one.
 TESSERA_API bool requires_grad(const Tensor& tensor);
-/// Whether it is no result of a recorded call.
+/// Returns true if the tensor is not the result of a recorded call.
 TESSERA_API bool is_leaf(const Tensor& tensor);
-/// A leaf's gradient; no tensor: none so far. InvalidArgument for a result of a recorded call: gradients() gives those.
+/// Returns the gradient of a leaf; empty if none was computed. Throws InvalidArgument for the result of a recorded
+/// call; use gradients().
 TESSERA_API Tensor grad(const Tensor& leaf);
-/// Replaces a leaf's gradient; no tensor: none.
+/// Replaces the gradient of a leaf; an empty handle removes it.
 TESSERA_API void set_grad(const Tensor& leaf, const Tensor& gradient);
 
-/// How a record is run.
+/// Options of backward().
 struct BackwardOptions {
-  bool retain_graph = false;  ///< keeps what was saved, so that it can be run again
-  bool create_graph = false;  ///< records the gradients too, for second derivatives; retains the graph as well
+  bool retain_graph = false;  ///< Keeps saved tensors, so that the graph can run again.
+  bool create_graph = false;  ///< Records the gradients too, for second derivatives. Implies retain_graph.
 };
 
-/// Adds to the gradient of every leaf that `loss` was computed from. `gradient` is that of the loss: of its shape and
-/// dtype; none: 1, for a loss of one element.
+/// Adds to the gradient of every leaf that `loss` depends on. `gradient` is the gradient of the loss, with its shape
+/// and dtype. By default it is 1, for a loss of one element.
 TESSERA_API void backward(const Tensor& loss, const Tensor& gradient = {}, const BackwardOptions& options = {});
-/// Likewise from several tensors at once; `gradients` has one for each, or none at all.
+/// Runs backward from several tensors. `gradients` has one gradient per output, or is empty.
 TESSERA_API void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients,
                           const BackwardOptions& options = {});
 
-/// How gradients() runs.
+/// Options of gradients().
 struct GradientsOptions {
-  bool retain_graph = false;  ///< keeps what was saved, so that it can be run again
-  bool create_graph = false;  ///< records the gradients too, for second derivatives; retains the graph as well
-  bool allow_unused = false;  ///< an input that no output depends on has no gradient, instead of being an error
+  bool retain_graph = false;  ///< Keeps saved tensors, so that the graph can run again.
+  bool create_graph = false;  ///< Records the gradients too, for second derivatives. Implies retain_graph.
+  bool allow_unused = false;  ///< An input that no output depends on has no gradient, instead of an error.
 };
 
-/// The gradients of chosen tensors, leaves or not; leaves accumulate nothing. `grad_outputs` as for backward(). Only
-/// what lies between is run.
+/// Returns the gradients of `inputs`, leaves or not. Leaves accumulate nothing. `grad_outputs` is as for backward().
+/// Runs only the calls between inputs and outputs.
 TESSERA_API std::vector<Tensor> gradients(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                                           const std::vector<Tensor>& grad_outputs = {},
                                           const GradientsOptions& options = {});
 
-/// Calls of this thread are not recorded while it lives.
+/// Disables recording on this thread for the lifetime of the scope.
 class NoGrad : public tensor::GradModeScope {
  public:
-  /// Off.
+  /// Disables recording.
   NoGrad() : GradModeScope(false) {}
 };
-/// Calls of this thread are recorded while it lives.
+/// Enables recording on this thread for the lifetime of the scope.
 class EnableGrad : public tensor::GradModeScope {
  public:
-  /// On.
+  /// Enables recording.
   EnableGrad() : GradModeScope(true) {}
 };
 

@@ -1,10 +1,11 @@
-// Trading time for memory: what the calls inside a checkpoint would save is dropped, and computed again when backward
-// first needs it, with the same random numbers.
+// Activation checkpointing: calls inside a checkpoint save nothing. When backward first needs a saved tensor, the body
+// runs again with the same random numbers.
 //
-// The calls are recorded as ever, so gradients of chosen inputs, second derivatives and hooks work as without. Only the
-// inputs are kept. Checkpoints nest: an inner one's inputs are then among what the outer one drops. The body must do
-// the same again when it is called again; that it saves tensors of other shapes or dtypes the second time is an error.
-// The generator is the rank's: other threads of it should not draw while a body that draws is computed again.
+// The calls are recorded as usual, so gradients of chosen inputs, second derivatives and hooks work unchanged. Only the
+// inputs are kept. Checkpoints nest: the outer checkpoint then also drops the inputs of the inner one. The body must
+// repeat the same computation; if it saves tensors of other shapes or dtypes the second time, backward throws. The
+// random generator belongs to the rank: other threads of the rank should not use it while a body that uses it runs
+// again.
 #pragma once
 
 #include <functional>
@@ -15,10 +16,10 @@
 
 namespace tessera::autograd {
 
-/// A stretch of computation. May hold parameters; is kept and called again in backward.
+/// A computation. It may hold parameters. It is kept and called again in backward.
 using CheckpointBody = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
 
-/// body(inputs), saving only the inputs.
+/// Returns body(inputs) and saves only the inputs for backward.
 TESSERA_API std::vector<Tensor> checkpoint(CheckpointBody body, const std::vector<Tensor>& inputs);
 
 }  // namespace tessera::autograd

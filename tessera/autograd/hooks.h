@@ -1,15 +1,14 @@
-// Places where other code looks into or changes what autograd does:
+// Hooks that observe or change autograd:
 //
-//   SavedHooksScope   what a call recorded in its scope saves for its gradient is packed, and unpacked in backward
-//   set_saved_hooks   likewise, wherever calls save this one tensor
-//   on_gradient       sees, and may replace, the gradient of a tensor when all of it has come in
-//   on_gradient_ready told when a leaf's gradient has been accumulated, while the rest of backward still runs
-//   at_end_of_run     told once when the backward run under way is over
-//   GradientLayouts   how gradients of tensors with layouts are laid out and added; the shard layer puts itself in
+//   SavedHooksScope   packs tensors that calls in the scope save for gradients, and unpacks them in backward
+//   set_saved_hooks   does the same for one tensor, in all calls that save it
+//   on_gradient       observes, and may replace, the complete gradient of a tensor
+//   on_gradient_ready runs when the gradient of a leaf has been accumulated, while backward still runs
+//   at_end_of_run     runs once at the end of the current backward run
+//   GradientLayouts   redistributes and adds gradients of tensors with layouts; the shard layer installs it
 //
-// Hooks of a tensor run in the order in which they were added, on the thread that runs backward, with the stream
-// current on which the gradient was made. A hook that holds its own tensor keeps it alive for ever: capture what it
-// does.
+// Hooks of a tensor run in the order of their addition, on the thread that runs backward. The current stream is the one
+// that computed the gradient. A hook that holds its own tensor keeps it alive forever; capture other state instead.
 #pragma once
 
 #include <cstdint>
@@ -23,27 +22,27 @@
 
 namespace tessera::autograd {
 
-/// How saved tensors are kept.
+/// Functions that pack and unpack saved tensors.
 struct SavedHooks {
-  /// Given a tensor that a gradient will read; returns what to keep instead.
+  /// Returns the object to keep instead of `tensor`, which a gradient will read.
   std::function<std::shared_ptr<void>(const Tensor& tensor)> pack;
-  /// Given what pack returned; returns a tensor of the same shape, dtype and values.
+  /// Returns a tensor with the shape, dtype and values of the tensor that was packed.
   std::function<Tensor(const std::shared_ptr<void>& packed)> unpack;
 };
 
-/// Calls recorded by this thread while it lives save through these hooks. Scopes nest; the innermost counts. Hooks run
-/// outside of autograd.
+/// Applies hooks to the tensors that calls of this thread save, for the lifetime of the scope. Scopes nest; the
+/// innermost applies. Hooks run outside autograd.
 class TESSERA_API SavedHooksScope {
  public:
-  /// Puts the hooks in.
+  /// Installs the hooks.
   explicit SavedHooksScope(SavedHooks hooks);
-  /// Without a value: in its scope no hooks are in force.
+  /// Disables all hooks in the scope.
   explicit SavedHooksScope(std::nullptr_t);
-  /// As before.
+  /// Restores the previous hooks.
   ~SavedHooksScope();
   SavedHooksScope(const SavedHooksScope&) = delete;
   SavedHooksScope& operator=(const SavedHooksScope&) = delete;
-  /// Those in force on this thread; null: none.
+  /// Returns the active hooks of this thread; null if there are none.
   static const std::shared_ptr<const SavedHooks>& current();
 
  private:
@@ -51,50 +50,50 @@ class TESSERA_API SavedHooksScope {
   const SavedHooksScope* previous_;
 };
 
-/// What calls save of this tracked tensor from now on goes through these hooks, whatever scope they are in: for a
-/// result that can be had again from something smaller. Views of the tensor are tensors of their own.
+/// Applies these hooks whenever later calls save this tracked tensor, regardless of scopes. For a result that can be
+/// recomputed from something smaller. Views of the tensor are separate tensors.
 TESSERA_API void set_saved_hooks(const Tensor& tensor, SavedHooks hooks);
 
-/// Sees a gradient and returns what goes on in its place; no tensor: the same goes on.
+/// Receives a gradient and returns its replacement; an empty handle keeps the gradient.
 using GradientHook = std::function<Tensor(const Tensor& gradient)>;
-/// Sees the gradient that a leaf has now.
+/// Receives the current gradient of a leaf.
 using ReadyHook = std::function<void(const Tensor& gradient)>;
 
-/// A hook that was added. Dropping the handle keeps the hook.
+/// Handle to an added hook. Destroying the handle keeps the hook.
 class TESSERA_API HookHandle {
  public:
-  /// No hook.
+  /// Constructs an empty handle.
   HookHandle() = default;
-  /// Made by the functions below.
+  /// Constructs a handle for the functions below.
   explicit HookHandle(std::function<void()> remove) : remove_(std::move(remove)) {}
-  /// Takes the hook out; again: nothing happens. Not from within a backward run.
+  /// Removes the hook. Later calls do nothing. Do not call it within a backward run.
   void remove();
 
  private:
   std::function<void()> remove_;
 };
 
-/// Calls `hook` with the gradient of a tracked tensor whenever all of it has come in: before it is accumulated, or
-/// before the call that made the tensor is differentiated.
+/// Calls `hook` whenever the gradient of a tracked tensor is complete: before its accumulation, or before the gradient
+/// of the call that produced the tensor.
 TESSERA_API HookHandle on_gradient(const Tensor& tensor, GradientHook hook);
-/// Calls `hook` whenever backward has added to a leaf's gradient.
+/// Calls `hook` whenever backward has added to the gradient of a leaf.
 TESSERA_API HookHandle on_gradient_ready(const Tensor& leaf, ReadyHook hook);
-/// Calls `callback` once, at the end of the outermost run under way on this thread, when the caller's streams have been
-/// made to wait for all gradients. InvalidArgument outside a run; dropped when the run fails.
+/// Calls `callback` once, at the end of the outermost backward run of this thread, when the streams of the caller wait
+/// for all gradients. If the run fails, the callback is dropped. Throws InvalidArgument outside a run.
 TESSERA_API void at_end_of_run(std::function<void()> callback);
 
-/// The call whose gradient this thread computes now, "mm (label 'encoder')"; empty: no backward run is under way.
+/// Returns the call whose gradient this thread computes, such as "mm (label 'encoder')"; empty outside a backward run.
 TESSERA_API std::string backward_of();
 
-/// What is done with gradients that have layouts, or are of tensors that have one. Called by backward runs, recorded
-/// where second derivatives are asked for.
+/// Functions for gradients that have layouts, or of tensors that have one. Backward runs call them, recorded if second
+/// derivatives are requested.
 struct GradientLayouts {
-  /// The gradient as it goes on to a tensor of layout `of`; an empty one: a plain tensor.
+  /// Returns the gradient redistributed for a tensor of layout `of`; an empty layout means a plain tensor.
   Tensor (*place)(const Tensor& gradient, const layout::Layout& of) = nullptr;
-  /// The sum of two gradients of one tensor whose layouts differ.
+  /// Returns the sum of two gradients of one tensor whose layouts differ.
   Tensor (*sum)(const Tensor& a, const Tensor& b) = nullptr;
 };
-/// Puts a layer in. Called once, before any run that needs it; without it gradients go on as they are.
+/// Installs the functions. Call it once, before any run that needs them. Without them, gradients pass unchanged.
 TESSERA_API void set_gradient_layouts(const GradientLayouts& layouts);
 
 }  // namespace tessera::autograd

@@ -1,6 +1,6 @@
-// A file that is whole or not there. What is written goes to a file aside, in the same directory; commit() makes it
-// durable and renames it over the path. Whoever reads the path sees the old file or the new one, never a piece, even
-// across a crash. Without commit(), or when anything fails, the old file stays as it was and the one aside is removed.
+// Atomic replacement of files. Data goes to a temporary file in the same directory; commit() makes it durable and
+// renames it to the path. Readers see the old file or the new one, never an incomplete one, even after a crash. Without
+// commit(), or after a failure, the old file is unchanged and the temporary file is removed.
 //
 //   AtomicFile file("run/snapshot.pickle");
 //   file.stream() << ...;
@@ -16,26 +16,26 @@
 
 namespace tessera {
 
-/// How a file is created.
+/// Kind of a new file.
 enum class FileKind {
-  kUser,  ///< where the user asked for it: an existing file gives its permissions, a symbolic link is followed
-  kRun,   ///< in a run directory: the mode is run_file_mode() (run_directory.h), a symbolic link is replaced
+  kUser,  ///< User path: keeps the permissions of an existing file and follows a symbolic link.
+  kRun,   ///< File of a run directory: has mode run_file_mode() (run_directory.h) and replaces a symbolic link.
 };
 
-/// Writes one file as a whole. Not thread-safe.
+/// Writes one file atomically. Not thread-safe.
 class TESSERA_API AtomicFile {
  public:
   /// Opens a temporary file next to `path`. Throws IoError if the directory is missing or cannot be written.
   explicit AtomicFile(const std::string& path, FileKind kind = FileKind::kUser);
-  /// Throws away what was not committed.
+  /// Discards data that was not committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Where to write. Errors are kept, and thrown by commit().
+  /// Returns the stream to write to. commit() throws its errors.
   [[nodiscard]] std::ostream& stream();
-  /// Flushes, syncs and puts the file in its place; IoError when any of that fails, and then nothing has changed. One
-  /// exception: if the sync of the directory fails, the new file is in its place, but may not survive a crash. Once.
+  /// Flushes, syncs and renames the file. Call it once. Throws IoError on failure, and then nothing has changed, with
+  /// one exception: if the sync of the directory fails, the new file is in place, but may not survive a crash.
   void commit();
 
  private:
@@ -43,7 +43,7 @@ class TESSERA_API AtomicFile {
   std::unique_ptr<State> state_;
 };
 
-/// Replaces the file at `path` by these bytes, as a whole.
+/// Replaces the file at `path` atomically with these bytes.
 TESSERA_API void write_file(const std::string& path, std::string_view bytes, FileKind kind = FileKind::kUser);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Errors out of code of the caller: callbacks, bodies of ranks. Such code may throw anything; whoever waits for it
-// catches std::exception.
+// Exceptions of user code: callbacks, bodies of ranks. Such code may throw any type; code that waits for it catches
+// std::exception.
 //
 //   try { callback(); } catch (...) { park(caught_error("stream 'a': the callback")); }
 #pragma once
@@ -14,12 +14,13 @@
 namespace tessera {
 
 /// Returns the exception that is being handled. An exception that is not a std::exception becomes an AbortedError that
-/// names its type, and its text if it is one. `where` says whose exception it is. Only for use in a handler.
+/// names its type and, if it is a string, its text. `where` names the source of the exception. Call it in a handler
+/// only.
 TESSERA_API std::exception_ptr caught_error(std::string_view where) noexcept;
 
-/// Calls `body`. Calls `failed` in the handler of what it throws, or `ended` if the thread ends in it (pthread_exit, a
-/// cancellation), after which the thread goes on to end. The end of a thread has no exception object, to which the
-/// sanitizer would object.
+/// Calls `body`. If it throws, calls `failed` in the handler. If the thread ends in it (pthread_exit, a cancellation),
+/// calls `ended`, and the thread then continues to end. The sanitizer attribute is needed because the end of a thread
+/// has no exception object.
 template <class Body, class Failed, class Ended>
 __attribute__((no_sanitize("null"))) void run_guarded(const Body& body, const Failed& failed, const Ended& ended) {
   try {

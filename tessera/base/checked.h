@@ -1,4 +1,4 @@
-// Integer arithmetic that says so when the result does not fit, instead of wrapping around.
+// Integer arithmetic that throws on overflow instead of wrapping around.
 #pragma once
 
 #include <concepts>
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-/// a + b; InvalidArgument naming `what` when it does not fit the type.
+/// Returns a + b. Throws InvalidArgument, which names `what`, on overflow.
 template <std::integral T>
 constexpr T checked_add(T a, T b, const char* what = "sum") {
   T result{};
@@ -17,7 +17,7 @@ constexpr T checked_add(T a, T b, const char* what = "sum") {
   return result;
 }
 
-/// a * b; InvalidArgument naming `what` when it does not fit the type.
+/// Returns a * b. Throws InvalidArgument, which names `what`, on overflow.
 template <std::integral T>
 constexpr T checked_mul(T a, T b, const char* what = "product") {
   T result{};

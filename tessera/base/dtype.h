@@ -1,8 +1,8 @@
-// Element types. A DType says how the bytes of an element are read; dtype_of names the one that a C++ type holds.
+// Element types. A DType defines the format of an element; dtype_of<T>() is the DType of a C++ type.
 //
 //   dtype_of<float>() == DType::kF32        to_string(DType::kBF16) == "bf16"        parse_dtype("f8e4m3")
 //
-// Names are short and the same in C++, on the command line and in files: f64, i32, c64 (two f32), bool.
+// Names are the same in C++, on the command line and in files: f64, i32, c64 (two f32), bool.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-/// The type of a tensor's elements. The numbers are part of file formats: new ones go to the end.
+/// Type of the elements of a tensor. The values are part of file formats: add new ones at the end.
 enum class DType : std::uint8_t {
   kF64,     ///< double
   kF32,     ///< float
@@ -39,18 +39,18 @@ enum class DType : std::uint8_t {
   kC128,    ///< std::complex<double>
 };
 
-/// Every dtype, in the order of the enumeration.
+/// All dtypes, in the order of the enumeration.
 inline constexpr std::array kAllDTypes = {DType::kF64,    DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3,
                                           DType::kF8E5M2, DType::kI64, DType::kI32, DType::kI16,  DType::kI8,
                                           DType::kU64,    DType::kU32, DType::kU16, DType::kU8,   DType::kBool,
                                           DType::kC64,    DType::kC128};
 
-/// "f32", "bf16", "f8e4m3", "bool", ...
+/// Returns "f32", "bf16", "f8e4m3", "bool", ...
 TESSERA_API std::string_view to_string(DType dtype);
-/// The dtype of this name; InvalidArgument, listing the names, when there is none.
+/// Returns the dtype with this name. Throws InvalidArgument, which lists the names, if the name is unknown.
 TESSERA_API DType parse_dtype(std::string_view name);
 
-/// Bytes of one element.
+/// Returns the bytes of one element.
 constexpr std::size_t itemsize(DType dtype) {
   switch (dtype) {
     case DType::kC128: return 16;
@@ -74,15 +74,15 @@ constexpr std::size_t itemsize(DType dtype) {
   return 0;
 }
 
-/// Whether elements are real floating-point numbers; complex ones are not.
+/// Returns true for real floating-point types; complex types are excluded.
 constexpr bool is_floating(DType dtype) { return dtype <= DType::kF8E5M2; }
-/// Whether elements are complex numbers.
+/// Returns true for complex types.
 constexpr bool is_complex(DType dtype) { return dtype == DType::kC64 || dtype == DType::kC128; }
-/// Whether elements are integers; bool is not.
+/// Returns true for integer types; bool is excluded.
 constexpr bool is_integral(DType dtype) { return dtype >= DType::kI64 && dtype <= DType::kU8; }
-/// Whether elements can be negative: floating, complex and signed integers.
+/// Returns true if elements can be negative: floating, complex and signed integer types.
 constexpr bool is_signed(DType dtype) { return is_floating(dtype) || is_complex(dtype) || dtype <= DType::kI8; }
-/// The dtype of the parts of a complex dtype; any other dtype itself.
+/// Returns the component dtype of a complex dtype; any other dtype unchanged.
 constexpr DType real_of(DType dtype) {
   return dtype == DType::kC64 ? DType::kF32 : dtype == DType::kC128 ? DType::kF64 : dtype;
 }
@@ -92,7 +92,7 @@ namespace detail {
 template <class T, class... Among>
 inline constexpr bool kIsAnyOf = (std::same_as<T, Among> || ...);
 
-// Characters are text, not numbers: which integer a char is depends on the platform.
+// Characters are text, not numbers: the signedness of char depends on the platform.
 template <class T>
 concept PlainInteger =
     std::integral<T> && !kIsAnyOf<T, bool, char, wchar_t, char8_t, char16_t, char32_t> && sizeof(T) <= 8;
@@ -112,7 +112,7 @@ constexpr DType integer_dtype(std::size_t size, bool is_signed_type) {
 
 }  // namespace detail
 
-/// The dtype whose elements are held in a T. Does not compile for types that are no elements, plain char among them.
+/// Returns the dtype of elements of type T. Does not compile for other types, such as plain char.
 template <detail::Element T>
 constexpr DType dtype_of() {
   if constexpr (std::same_as<T, double>) return DType::kF64;

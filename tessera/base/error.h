@@ -1,11 +1,11 @@
-// Typed errors and the checks that raise them.
+// Typed errors and the checks that throw them.
 //
 //   TESSERA_CHECK(offset % granule == 0, "map: offset ", offset, " must be a multiple of ", granule);
 //   TESSERA_CHECK_AS(OutOfMemory, used + nbytes <= capacity, "host device: ", nbytes, " more bytes do not fit");
 //   TESSERA_THROW(NotSupported, "capture of a hold");
 //
-// Every error carries its kind, the file and line of the check, the rank it happened on and, for a failed comparison,
-// the values of both sides. A message names the thing, the value and the way out; this header adds the rest.
+// Each error has its kind, the file and line of the check, the rank and, for a failed comparison, the values of both
+// sides. A message names the object, the value and the fix; this header adds the rest.
 #pragma once
 
 #include <charconv>
@@ -23,25 +23,25 @@
 
 namespace tessera {
 
-/// What went wrong, for code that decides by it.
+/// Kind of an error, for code that handles errors.
 enum class ErrorKind {
-  kInvalidArgument,  ///< the caller passed something that cannot be; nothing was changed
-  kOutOfMemory,      ///< a device, or a limit set on it, has no room
+  kInvalidArgument,  ///< The caller passed an invalid value; nothing was changed.
+  kOutOfMemory,      ///< A device, or a limit set on it, has no memory left.
   kDevice,           ///< a driver call or a kernel failed
   kTimeout,          ///< a deadline passed
-  kAborted,          ///< the operation was called off
+  kAborted,          ///< The operation was aborted.
   kMismatch,         ///< ranks or files disagree
-  kNotSupported,     ///< this build, device or backend cannot do it
+  kNotSupported,     ///< This build, device or backend does not support the operation.
   kIo,               ///< a file or socket failed
 };
 
-/// "invalid argument", "out of memory", ...
+/// Returns "invalid argument", "out of memory", ...
 TESSERA_API std::string_view to_string(ErrorKind kind);
 
-/// Where a check stands in the source.
+/// Source location of a check.
 struct SourcePlace {
-  const char* file;  ///< path as compiled, from the source root where the compiler gives it so
-  int line;          ///< line number
+  const char* file;  ///< Path as compiled, relative to the source root if the compiler supports it.
+  int line;          ///< Line number.
 };
 
 /// Base of all exceptions thrown by Tessera.
@@ -49,15 +49,15 @@ class TESSERA_API Error : public std::runtime_error {
  public:
   /// Takes the rank from the calling thread.
   Error(ErrorKind kind, SourcePlace place, std::string message, std::string operands = {});
-  /// What went wrong.
+  /// Returns the kind of the error.
   [[nodiscard]] ErrorKind kind() const { return kind_; }
-  /// The message alone, without kind, place and rank.
+  /// Returns the message without kind, location and rank.
   [[nodiscard]] const std::string& message() const { return message_; }
-  /// The failed expression with the values of both sides; empty when there was none.
+  /// Returns the failed expression with the values of both sides; empty for TESSERA_THROW.
   [[nodiscard]] const std::string& operands() const { return operands_; }
-  /// Where it was thrown.
+  /// Returns the source location of the throw.
   [[nodiscard]] SourcePlace place() const { return place_; }
-  /// The rank of the thread that threw; 0 in a world of one.
+  /// Returns the rank of the throwing thread; 0 in a world of one.
   [[nodiscard]] int rank() const { return rank_; }
 
  private:
@@ -77,11 +77,11 @@ class TESSERA_API TypedError : public Error {
 };
 }  // namespace detail
 
-/// The caller passed something that cannot be; nothing was changed.
+/// The caller passed an invalid value; nothing was changed.
 class TESSERA_API InvalidArgument : public detail::TypedError<ErrorKind::kInvalidArgument> {
   using TypedError::TypedError;
 };
-/// A device, or a limit set on it, has no room.
+/// A device, or a limit set on it, has no memory left.
 class TESSERA_API OutOfMemory : public detail::TypedError<ErrorKind::kOutOfMemory> {
   using TypedError::TypedError;
 };
@@ -93,7 +93,7 @@ class TESSERA_API DeviceError : public detail::TypedError<ErrorKind::kDevice> {
 class TESSERA_API TimeoutError : public detail::TypedError<ErrorKind::kTimeout> {
   using TypedError::TypedError;
 };
-/// The operation was called off.
+/// The operation was aborted.
 class TESSERA_API AbortedError : public detail::TypedError<ErrorKind::kAborted> {
   using TypedError::TypedError;
 };
@@ -101,7 +101,7 @@ class TESSERA_API AbortedError : public detail::TypedError<ErrorKind::kAborted> 
 class TESSERA_API MismatchError : public detail::TypedError<ErrorKind::kMismatch> {
   using TypedError::TypedError;
 };
-/// This build, device or backend cannot do it.
+/// This build, device or backend does not support the operation.
 class TESSERA_API NotSupported : public detail::TypedError<ErrorKind::kNotSupported> {
   using TypedError::TypedError;
 };
@@ -133,14 +133,14 @@ void append(std::string& out, std::chrono::duration<R, P> part) {
   out += " ms";
 }
 
-/// Anything that has a to_string found beside its type.
+/// Appends any type that has a to_string() in its namespace.
 template <class T>
 requires requires(const T& part) {
   { to_string(part) } -> std::convertible_to<std::string_view>;
 }
 void append(std::string& out, const T& part) { out += to_string(part); }
 
-/// A path of a file, which is a range of paths.
+/// A file path, which is also a range of paths.
 template <class T>
 concept PathLike = requires(const T& part) {
   { part.string() } -> std::convertible_to<std::string_view>;
@@ -148,7 +148,7 @@ concept PathLike = requires(const T& part) {
 };
 void append(std::string& out, const PathLike auto& part) { out += part.string(); }
 
-/// Lists are written [a, b, c].
+/// Appends a list as [a, b, c].
 template <std::ranges::input_range T>
 requires(!PathLike<T> && !std::convertible_to<const T&, std::string_view> && !requires(const T& part) {
   { to_string(part) } -> std::convertible_to<std::string_view>;
@@ -175,8 +175,8 @@ std::string concat(const Parts&... parts) {
   return out;
 }
 
-/// Takes a failed comparison apart to show the values of both sides. Only ever evaluated once a check has failed, so a
-/// check costs what its condition costs; the condition must be free of side effects.
+/// Decomposes a failed comparison to show the values of both sides. It is evaluated only after a check has failed, so a
+/// check costs as much as its condition. The condition must have no side effects.
 template <class L>
 struct LeftOperand {
   const L& left;
@@ -228,10 +228,10 @@ template <class E, class... Parts>
 
 }  // namespace detail
 
-/// Throws an error of the given type; the parts are put together as its message.
+/// Throws an error of the given type, with the concatenated parts as its message.
 #define TESSERA_THROW(type, ...) ::tessera::detail::throw_error<type>({__FILE__, __LINE__}, {}, __VA_ARGS__)
 
-/// Unless the condition holds, throws an error of the given type with the parts as its message.
+/// Throws an error of the given type, with the parts as its message, unless the condition holds.
 // clang-format off
 #define TESSERA_CHECK_AS(type, condition, ...)                                                                  \
   do {                                                                                                          \
@@ -244,7 +244,7 @@ template <class E, class... Parts>
   } while (false)
 // clang-format on
 
-/// Unless the condition holds, throws InvalidArgument with the parts as its message.
+/// Throws InvalidArgument, with the parts as its message, unless the condition holds.
 #define TESSERA_CHECK(condition, ...) TESSERA_CHECK_AS(::tessera::InvalidArgument, condition, __VA_ARGS__)
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Marks what the shared library exports. Everything else is hidden.
+// Marks symbols that the shared library exports. All other symbols are hidden.
 #pragma once
 
-/// Put on a class or function that people outside the library may use.
+/// Marks a class or function of the public API.
 #define TESSERA_API __attribute__((visibility("default")))

@@ -1,11 +1,11 @@
-// Ownership by process. A forked child inherits copies of all objects of its parent, but not the parent's threads, and
-// some of the memory behind the objects belongs to other processes too. An object that must not be used there has an
+// Ownership by process. A forked child inherits copies of all objects of its parent, but not its threads, and some of
+// the memory of the objects is shared with other processes. An object that must not be used in a child has an
 // OwnerProcess: its calls throw in the child, and its destructor leaves everything to the parent.
 //
 //   struct StreamState { OwnerProcess owner; ... };
 //   stream.owner.check("stream");                          // throws NotSupported in a forked child
 //
-// Invariant: a child forked before Tessera is used, and one that calls exec, are not restricted.
+// Children forked before Tessera is used, and children that call exec, are not restricted.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ TESSERA_API void keep_reachable(const void* object);
 /// The process that constructed an object. A check costs one relaxed load.
 class OwnerProcess {
  public:
-  /// Names this process.
+  /// Refers to this process.
   OwnerProcess() noexcept : depth_(detail::fork_depth.load(std::memory_order_relaxed)) {}
   /// Returns true in the owning process, and false in a child that it forked later.
   [[nodiscard]] bool is_this() const noexcept { return depth_ == detail::fork_depth.load(std::memory_order_relaxed); }
@@ -44,13 +44,13 @@ class OwnerProcess {
   std::uint32_t depth_;
 };
 
-/// Moves an object to the heap and never destroys it: for what a forked child inherited and must not take down.
+/// Moves an object to the heap and never destroys it. For objects that a forked child inherited and must not destroy.
 template <class T>
 void abandon(T& object) noexcept {
   detail::keep_reachable(new T(std::move(object)));
 }
 
-/// A T that each process makes for itself on first use and never destroys. Thread-safe.
+/// A T that each process constructs on first use and never destroys. Thread-safe.
 template <class T>
 class PerProcess {
  public:
@@ -60,12 +60,12 @@ class PerProcess {
     while (made == nullptr || !made->owner.is_this()) {
       auto fresh = std::make_unique<Made>();
       if (!made_.compare_exchange_strong(made, fresh.get(), std::memory_order_acq_rel)) continue;
-      if (made != nullptr) detail::keep_reachable(made);  // the parent's
+      if (made != nullptr) detail::keep_reachable(made);  // belongs to the parent
       return fresh.release()->value;
     }
     return made->value;
   }
-  /// Returns the T of this process, or null if this process has not made one.
+  /// Returns the T of this process, or null if this process has not constructed one.
   T* find() noexcept {
     Made* made = made_.load(std::memory_order_acquire);
     return made != nullptr && made->owner.is_this() ? &made->value : nullptr;

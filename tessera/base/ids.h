@@ -1,4 +1,4 @@
-// Strong integer types. A StreamId is not a Rank and neither is an int; mixing them up does not compile.
+// Strong integer types. StreamId, Rank and int do not convert to each other.
 #pragma once
 
 #include <compare>
@@ -9,48 +9,48 @@
 
 namespace tessera {
 
-/// An integer that belongs to one kind of thing. `Tag` names the kind and is never instantiated.
+/// An integer that identifies one kind of object. `Tag` names the kind and is never instantiated.
 template <class Tag, class Rep>
 class Id {
  public:
-  /// The integer type behind the id.
+  /// The underlying integer type.
   using rep = Rep;
-  /// Zero.
+  /// Constructs the id 0.
   constexpr Id() = default;
-  /// Wraps a plain integer; explicit, so that no plain integer turns into an id unseen.
+  /// Constructs an id; explicit, so that integers do not convert implicitly.
   constexpr explicit Id(Rep value) : value_(value) {}
-  /// The plain integer.
+  /// Returns the integer.
   [[nodiscard]] constexpr Rep value() const { return value_; }
-  /// Ids of one kind compare like their integers.
+  /// Compares the integers.
   friend constexpr auto operator<=>(Id, Id) = default;
 
  private:
   Rep value_ = 0;
 };
 
-/// The plain integer as text.
+/// Returns the integer as text.
 template <class Tag, class Rep>
 std::string to_string(Id<Tag, Rep> id) {
   return std::to_string(id.value());
 }
 
-/// A rank's place in its world, 0 to world size - 1.
+/// World rank, in [0, world size).
 using Rank = Id<struct RankTag, std::int32_t>;
-/// A stream of one device: a dense slot. A slot is given to a new stream only once all work of its former owner has
-/// completed, and its ticks go on counting, so that (StreamId, Tick) names one moment for ever.
+/// A stream of one device: a dense slot. A new stream takes a slot only after all work of its previous owner has
+/// completed, and the ticks continue, so (StreamId, Tick) identifies one point in time.
 using StreamId = Id<struct StreamTag, std::uint32_t>;
-/// A point in a stream's own count of events and stamped uses.
+/// A count of the events and stamped uses of a stream.
 using Tick = Id<struct TickTag, std::uint64_t>;
-/// A capture of this process; 0 is none.
+/// A capture of this process; 0 means none.
 using CaptureId = Id<struct CaptureTag, std::uint64_t>;
-/// A node of a graph, unique within that graph and stable while it lives.
+/// A node of a graph, unique and stable within that graph.
 using NodeId = Id<struct NodeTag, std::uint64_t>;
 
 }  // namespace tessera
 
-/// Ids of any kind can be keys of unordered containers.
+/// Hash of ids for unordered containers.
 template <class Tag, class Rep>
 struct std::hash<tessera::Id<Tag, Rep>> {
-  /// Hash of the plain integer.
+  /// Returns the hash of the integer.
   std::size_t operator()(tessera::Id<Tag, Rep> id) const noexcept { return std::hash<Rep>()(id.value()); }
 };

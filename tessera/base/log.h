@@ -1,11 +1,12 @@
-// Log lines for people, on stderr:
+// Human-readable log lines on stderr:
 //
 //   log::warn("record file: ", path, " does not fit; recording into ", format_bytes(smaller));
 //   12:34:56.789 warn [rank 2] record file: ...
 //
-// Parts are put together as in TESSERA_CHECK. The rank is shown when the world has more than one. TESSERA_LOG sets the
-// least level (a level that is off costs one load and a branch; its parts are not formatted), TESSERA_LOG_COLOR the
-// colour. A line is one write, so lines of ranks that share a terminal do not mix. Logging never throws; thread-safe.
+// Parts are concatenated as in TESSERA_CHECK. The rank is shown if the world has more than one. TESSERA_LOG sets the
+// lowest level (a disabled level costs one load and a branch; its parts are not formatted), TESSERA_LOG_COLOR the
+// color. A line is one write, so lines of ranks that share a terminal do not mix. Logging never throws and is
+// thread-safe.
 #pragma once
 
 #include <atomic>
@@ -20,24 +21,23 @@
 
 namespace tessera::log {
 
-/// How much a line matters.
+/// Severity of a line.
 enum class Level : int {
-  kDebug,  ///< for who works on Tessera
-  kInfo,   ///< what a run does
-  kWarn,   ///< something is not as asked, and it went on
-  kError,  ///< something failed
-  kOff,    ///< as a threshold: nothing is logged
+  kDebug,  ///< For developers of Tessera.
+  kInfo,   ///< Progress of a run.
+  kWarn,   ///< A deviation from the request; execution continues.
+  kError,  ///< A failure.
+  kOff,    ///< As a threshold: disables logging.
 };
 
-/// "debug", "info", "warn", "error", "off".
+/// Returns "debug", "info", "warn", "error" or "off".
 TESSERA_API std::string_view to_string(Level level);
 
 namespace detail {
-/// The least level logged; -1 until TESSERA_LOG has been read.
+/// The lowest level logged; -1 until TESSERA_LOG has been read.
 TESSERA_API extern std::atomic<int> threshold;
-/// Reads TESSERA_LOG; whether `level` is logged.
+/// Reads TESSERA_LOG. Returns true if `level` is logged.
 TESSERA_API bool decide(Level level) noexcept;
-/// Writes one line.
 TESSERA_API void write(Level level, std::string_view message) noexcept;
 
 template <class... Parts>
@@ -50,7 +50,7 @@ template <class... Parts>
 }
 }  // namespace detail
 
-/// Whether lines of this level are logged.
+/// Returns true if lines of this level are logged.
 inline bool enabled(Level level) noexcept {
   const int least = detail::threshold.load(std::memory_order_relaxed);
   if (least < 0) [[unlikely]]
@@ -58,47 +58,46 @@ inline bool enabled(Level level) noexcept {
   return static_cast<int>(level) >= least;
 }
 
-/// Sets the least level that is logged, over what TESSERA_LOG says.
+/// Sets the lowest level to log. Overrides TESSERA_LOG.
 TESSERA_API void set_level(Level level) noexcept;
 
-/// Logs the parts, put together, for who works on Tessera.
+/// Logs the concatenated parts for developers of Tessera.
 template <class... Parts>
 void debug(const Parts&... parts) noexcept {
   if (enabled(Level::kDebug)) detail::write_parts(Level::kDebug, parts...);
 }
-/// Logs the parts, put together: what a run does.
+/// Logs the concatenated parts as progress of a run.
 template <class... Parts>
 void info(const Parts&... parts) noexcept {
   if (enabled(Level::kInfo)) detail::write_parts(Level::kInfo, parts...);
 }
-/// Logs the parts, put together: something is not as asked.
+/// Logs the concatenated parts as a warning.
 template <class... Parts>
 void warn(const Parts&... parts) noexcept {
   if (enabled(Level::kWarn)) detail::write_parts(Level::kWarn, parts...);
 }
-/// Logs the parts, put together: something failed.
+/// Logs the concatenated parts as a failure.
 template <class... Parts>
 void error(const Parts&... parts) noexcept {
   if (enabled(Level::kError)) detail::write_parts(Level::kError, parts...);
 }
 
-/// Where lines go: called with the level and the line without time, colour and newline ("[rank 2] text"), one line at
-/// a time. Must not log.
+/// Receives the level and the line without time, color and newline ("[rank 2] text"), one line at a time. Must not log.
 using Sink = std::function<void(Level level, std::string_view line)>;
 
-/// Sends lines to `sink`, or back to stderr when it is empty. Returns the sink before.
+/// Sends lines to `sink`, or to stderr if it is empty. Returns the previous sink.
 TESSERA_API Sink set_sink(Sink sink);
 
-/// Collects lines instead of writing them, while it lives. For tests; one at a time.
+/// Collects lines instead of writing them, for the lifetime of the object. For tests; one object at a time.
 class TESSERA_API Capture {
  public:
-  /// Collects lines of at least `least`.
+  /// Collects lines of at least level `least`.
   explicit Capture(Level least = Level::kDebug);
-  /// Goes back to the sink and level before.
+  /// Restores the previous sink and level.
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
-  /// The lines so far, each as "warn: text" or "warn: [rank 2] text".
+  /// Returns the lines so far, each as "warn: text" or "warn: [rank 2] text".
   [[nodiscard]] std::vector<std::string> lines() const;
 
  private:

@@ -1,6 +1,5 @@
-// The nearest of some names to a word that is none of them: what a person probably meant. Distance is the number of
-// letters to insert, delete, replace or swap with their neighbour (Levenshtein, and a swap is one slip of the fingers,
-// not two), upper and lower case taken as the same.
+// Suggestions for misspelled names. The distance is the number of letters to insert, delete, replace or swap with a
+// neighbor (Damerau-Levenshtein: a swap counts as one). Case is ignored.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +12,12 @@
 
 namespace tessera {
 
-/// Letters to insert, delete, replace or swap with their neighbour to turn `a` into `b`, whatever their case.
+/// Returns the number of letters to insert, delete, replace or swap with a neighbor to turn `a` into `b`. Ignores case.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   const auto same = [](char x, char y) {
     return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
   };
-  std::vector<std::size_t> before(b.size() + 1);  // two rows up: what a swap starts from
+  std::vector<std::size_t> before(b.size() + 1);  // two rows up, for swaps
   std::vector<std::size_t> above(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -37,8 +36,8 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// The candidate nearest to `word`, the first of equals; none when even that one differs in more than a third of its
-/// letters (two are always allowed, but never all).
+/// Returns the candidate nearest to `word`, the first of equals. Returns nothing if the distance exceeds a third of the
+/// longer word (but at least 2), or all of it.
 template <class Names>
 std::optional<std::string> nearest(std::string_view word, const Names& candidates) {
   std::optional<std::string> best;
@@ -56,7 +55,8 @@ std::optional<std::string> nearest(std::string_view word, const Names& candidate
   return best;
 }
 
-/// " (did you mean 'info'?)" when some candidate is near enough, else nothing. For the end of a message.
+/// Returns " (did you mean 'info'?)" if a candidate is near enough, otherwise an empty string. For the end of a
+/// message.
 template <class Names>
 std::string did_you_mean(std::string_view word, const Names& candidates) {
   const auto best = nearest(word, candidates);

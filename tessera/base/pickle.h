@@ -1,6 +1,6 @@
-// Writes Python pickles, protocol 4, as a stream: nothing but the memo of shared values is kept in memory. Only the
-// opcodes that plain data needs are used (no classes, no bytes objects, no frames), so that readers which know just
-// these, such as PyTorch's memory viewer, can load the result.
+// Writes Python pickles, protocol 4, as a stream. Only the memo of shared values is kept in memory. The writer uses
+// only the opcodes of plain data (no classes, bytes objects or frames), so that restricted readers, such as the PyTorch
+// memory viewer, can load the result.
 //
 //   PickleWriter out(stream);
 //   out.begin_dict();
@@ -12,9 +12,9 @@
 //   out.end_dict();
 //   out.finish();
 //
-// A string that was written before becomes a reference to the first one; lists and dicts are shared where asked
-// (begin_shared_list, then reference). Bytes of a string that are not UTF-8 are written as U+FFFD. Misuse (an end
-// without its begin, a key without a value, a list as a key, two values at the top) is an InvalidArgument.
+// A repeated string becomes a reference to the first one. Lists and dicts are shared on request (begin_shared_list(),
+// then reference()). Bytes that are not UTF-8 are written as U+FFFD. Misuse (an end without its begin, a key without a
+// value, a list as a key, two top-level values) throws InvalidArgument.
 #pragma once
 
 #include <concepts>
@@ -43,16 +43,16 @@ class TESSERA_API PickleWriter {
 
   /// Starts a pickle on `out`, which must outlive the writer.
   explicit PickleWriter(std::ostream& out);
-  /// Does not finish: a pickle without finish() cannot be loaded.
+  /// Does not finish the pickle: without finish() it cannot be loaded.
   ~PickleWriter();
   PickleWriter(const PickleWriter&) = delete;
   PickleWriter& operator=(const PickleWriter&) = delete;
 
-  /// None.
+  /// Writes None.
   void none();
-  /// True or False.
+  /// Writes True or False.
   void value(bool value);
-  /// An int.
+  /// Writes an int.
   template <std::integral T>
   void value(T value) {
     if constexpr (std::is_signed_v<T>) {
@@ -61,40 +61,40 @@ class TESSERA_API PickleWriter {
       natural(value);
     }
   }
-  /// A float.
+  /// Writes a float.
   void value(double value);
-  /// A str; a reference when an equal one was written before.
+  /// Writes a str, or a reference if an equal string was written before.
   void value(std::string_view value);
-  /// A str; a reference when an equal one was written before.
+  /// Writes a str, or a reference if an equal string was written before.
   void value(const char* value) { this->value(std::string_view(value)); }
-  /// A list or dict again: the same object, not a copy.
+  /// Writes a reference to a list or dict: the same object, not a copy.
   void reference(Ref shared);
 
-  /// Starts a list; values follow.
+  /// Starts a list; its values follow.
   void begin_list();
-  /// Starts a list that can be referred to from then on.
+  /// Starts a list that reference() can refer to.
   Ref begin_shared_list();
-  /// Ends the list begun last.
+  /// Ends the current list.
   void end_list();
-  /// Starts a dict; keys and values follow in turn.
+  /// Starts a dict; keys and values follow alternately.
   void begin_dict();
-  /// Starts a dict that can be referred to from then on.
+  /// Starts a dict that reference() can refer to.
   Ref begin_shared_dict();
-  /// Ends the dict begun last.
+  /// Ends the current dict.
   void end_dict();
-  /// Starts a tuple; values follow.
+  /// Starts a tuple; its values follow.
   void begin_tuple();
-  /// Ends the tuple begun last.
+  /// Ends the current tuple.
   void end_tuple();
 
-  /// A key and its value, inside a dict.
+  /// Writes a key and its value, inside a dict.
   template <class T>
   void entry(std::string_view key, const T& item) {
     value(key);
     value(item);
   }
 
-  /// Ends the pickle. IoError when the stream has failed.
+  /// Ends the pickle. Throws IoError if the stream has failed.
   void finish();
 
  private:
@@ -105,8 +105,8 @@ class TESSERA_API PickleWriter {
   std::unique_ptr<State> state_;
 };
 
-/// Writes a pickle to the file at `path`, as a whole or not at all (see AtomicFile). `fill` writes the value; finish()
-/// is called for it.
+/// Writes a pickle to the file at `path` atomically (see AtomicFile). `fill` writes the value; this function calls
+/// finish().
 TESSERA_API void write_pickle_file(const std::string& path, const std::function<void(PickleWriter&)>& fill,
                                    FileKind kind = FileKind::kUser);
 

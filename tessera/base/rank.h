@@ -1,9 +1,9 @@
-// The current rank. A rank is an object, not a process: it is what a thread works for. A thread has one from the moment
-// it asks; a thread started with tessera::Thread inherits its starter's. Until something gives the process a world
-// (tessera::init for one rank a process, tessera::simulate for many ranks as threads) it is a world of one.
+// The current rank. A rank is an object, not a process: each thread belongs to one. A thread gets a rank on first use;
+// a tessera::Thread inherits the rank of its creator. Until tessera::init (one rank per process) or tessera::simulate
+// (many ranks as threads) sets a world, the world has one rank.
 //
-// What a rank owns (its host device, its allocator, its record file) hangs on the rank as a part, made on first use and
-// destroyed with the rank, last made first. This is the only place for state that is not a local variable or a member.
+// A rank owns its host device, allocator and record file as parts, which are constructed on first use and destroyed
+// with the rank in reverse order. All state outside local variables and members belongs to a rank.
 #pragma once
 
 #include <atomic>
@@ -28,43 +28,42 @@ class Recorder;
 }
 
 namespace detail {
-/// The recorder of the rank this thread works for; null: not asked for since the rank last changed. Kept by
-/// tessera/base/probe, so that recording need not go through the rank. Initial-exec: no call to find it.
+/// Recorder of the rank of this thread; null: not looked up since the rank last changed. tessera/base/probe maintains
+/// it so that recording does not need the rank. The initial-exec model avoids a call on access.
 [[gnu::tls_model("initial-exec")]] extern TESSERA_API constinit thread_local probe::Recorder* cached_recorder;
-/// Moves whenever this thread starts to work for another rank, so that what a thread remembers of its rank can be known
-/// to be old.
+/// Changes whenever this thread switches to another rank, so that values cached per rank can be invalidated.
 [[gnu::tls_model("initial-exec")]] extern TESSERA_API constinit thread_local std::uint64_t rank_changes;
 }  // namespace detail
 
-/// Where a rank stands in its world.
+/// Position of a rank in its world.
 struct RankPlace {
-  Rank rank{0};              ///< 0 to world_size - 1
-  int world_size = 1;        ///< ranks in all
-  int local_rank = 0;        ///< place among the ranks of this machine
-  int local_world_size = 1;  ///< ranks on this machine
-  std::string run_dir = {};  ///< the run directory; empty: none
+  Rank rank{0};              ///< In [0, world_size).
+  int world_size = 1;        ///< Total number of ranks.
+  int local_rank = 0;        ///< Index among the ranks of this machine.
+  int local_world_size = 1;  ///< Number of ranks on this machine.
+  std::string run_dir = {};  ///< The run directory; empty if there is none.
 };
 
-/// One rank of a world and what it owns. Thread-safe.
+/// One rank of a world, and owner of its parts. Thread-safe.
 class TESSERA_API RankContext {
  public:
-  /// A rank at this place that owns nothing yet.
+  /// Constructs a rank without parts.
   explicit RankContext(RankPlace place);
-  /// Destroys the parts, last made first, as the current rank.
+  /// Destroys the parts in reverse order of construction, as the current rank.
   ~RankContext();
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;
 
-  /// Where this rank stands.
+  /// Returns the position of the rank.
   [[nodiscard]] const RankPlace& place() const { return place_; }
 
-  /// The rank's own T, made by `make()` (which returns std::shared_ptr<T>) the first time it is asked for.
+  /// Returns the T of the rank. The first call constructs it with `make()`, which returns std::shared_ptr<T>.
   template <class T, class Make>
   T& part(Make&& make) {
     return *static_cast<T*>(
         part_slot(typeid(T), [&]() -> std::shared_ptr<void> { return std::forward<Make>(make)(); }));
   }
-  /// The rank's own T if it was made already, else null.
+  /// Returns the T of the rank, or null if it has not been constructed.
   template <class T>
   [[nodiscard]] T* find_part() const {
     return static_cast<T*>(find_slot(typeid(T)));
@@ -77,26 +76,26 @@ class TESSERA_API RankContext {
 
   const OwnerProcess owner_;
   RankPlace place_;
-  mutable std::recursive_mutex mutex_;  // recursive: making a part may ask for another
+  mutable std::recursive_mutex mutex_;  // recursive: constructing a part may request another
   std::vector<std::pair<std::type_index, std::shared_ptr<void>>> parts_;
 };
 
-/// The rank this thread works for. A forked child starts with a new rank, of a world of one, in place of its parent's:
-/// the parts of the parent's rank stay with the parent.
+/// Returns the rank of this thread. A forked child starts with a new rank in a world of one; the parts of the parent's
+/// rank stay with the parent.
 TESSERA_API std::shared_ptr<RankContext> current_rank();
-/// Place of the rank this thread works for; cheap.
+/// Returns the position of the rank of this thread. Cheap.
 TESSERA_API const RankPlace& current_place();
 
-/// Gives the process, which is a world of one until then, its place in a larger one. Once, and before the rank owns
-/// anything: an error names what came too early.
+/// Sets the position of the process, until then a world of one, in a larger world. Call it once, before the rank owns
+/// any part. Throws otherwise; the error names the part that was constructed too early.
 TESSERA_API void set_process_place(RankPlace place);
 
-/// Makes the enclosing scope work for another rank.
+/// Switches this thread to another rank for the lifetime of the scope.
 class TESSERA_API RankScope {
  public:
-  /// Enters `rank` on this thread.
+  /// Switches this thread to `rank`.
   explicit RankScope(std::shared_ptr<RankContext> rank);
-  /// Returns to the rank before.
+  /// Restores the previous rank.
   ~RankScope();
   RankScope(const RankScope&) = delete;
   RankScope& operator=(const RankScope&) = delete;
@@ -105,22 +104,23 @@ class TESSERA_API RankScope {
   std::shared_ptr<RankContext> previous_;
 };
 
-/// A std::jthread without the stop token: joins in its destructor, and works for the rank of the thread that made it.
+/// A thread that joins in its destructor and belongs to the rank of its creator; like std::jthread without a stop
+/// token.
 class TESSERA_API Thread {
  public:
-  /// No thread.
+  /// Constructs an object without a thread.
   Thread() = default;
-  /// Starts a thread that runs `body` for the current rank. `name` shows in debuggers (15 characters of it).
+  /// Starts a thread that runs `body` as the current rank. Debuggers show the first 15 characters of `name`.
   Thread(const std::string& name, std::function<void()> body);
-  /// Joins.
+  /// Joins the thread.
   ~Thread();
-  /// Takes the thread of `other`.
+  /// Takes over the thread of `other`.
   Thread(Thread&& other) noexcept = default;
-  /// Joins the thread held before, then takes the other's.
+  /// Joins the current thread, then takes over the thread of `other`.
   Thread& operator=(Thread&& other) noexcept;
   /// Waits for the thread to end. Returns immediately in a forked child, where the thread does not exist.
   void join();
-  /// Whether there is a thread to join.
+  /// Returns true if there is a thread to join.
   [[nodiscard]] bool joinable() const { return thread_.joinable(); }
 
  private:

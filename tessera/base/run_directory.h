@@ -1,11 +1,11 @@
-// Run directories: who may read them, who may write them, and which process holds them.
+// Run directories: access modes, safe file creation and locks.
 //
 //   make_run_directory("runs/night", RunAccess::kPrivate);             // 0700
 //   const RunDirectoryLock lock("runs/night", {.option = "--run-dir"}); // IoError if an active run holds it
 //   write_file("runs/night/launch.json", text, FileKind::kRun);        // atomic_file.h: 0600, replaces a planted link
 //
-// A file in a run directory is created with run_file_mode() and never through a symbolic link: another user who may
-// write the directory, or its parent, must not choose which file a run overwrites.
+// Files in a run directory are created with run_file_mode() and never through a symbolic link: another user with write
+// access to the directory, or to its parent, must not choose which file a run overwrites.
 #pragma once
 
 #include <sys/types.h>
@@ -19,21 +19,21 @@ namespace tessera {
 
 /// Users that may read a run directory.
 enum class RunAccess {
-  kPrivate,  ///< the owner: directories have mode 0700, files 0600
-  kGroup,    ///< the owner and the members of the group: 0750 and 0640
+  kPrivate,  ///< The owner: directories have mode 0700, files 0600.
+  kGroup,    ///< The owner and the members of the group: 0750 and 0640.
 };
 
-/// Makes a run directory, or a directory inside one, and missing parents. A new directory gets exactly the mode of
+/// Creates a run directory, or a directory inside one, and missing parents. A new directory gets exactly the mode of
 /// `access`; parents get the default mode (umask). An existing directory keeps its mode, unless `access` is kGroup: it
-/// then gets 0750; a symbolic link is rejected. New directories are durable: the directories above them are synced.
+/// then gets 0750. A symbolic link is rejected. New directories are durable: the directories above them are synced.
 /// Throws IoError if the path cannot be a directory, a sync fails or the mode cannot be set.
 TESSERA_API void make_run_directory(const std::filesystem::path& path, RunAccess access = RunAccess::kPrivate);
 
-/// Makes a directory inside an existing run directory, with the access that the run directory has, and syncs the run
-/// directory. Rejects a symbolic link at `path`, and does not make the run directory. Throws IoError.
+/// Creates a directory inside an existing run directory, with the access of the run directory, and syncs the run
+/// directory. Throws IoError if `path` is a symbolic link or the run directory does not exist.
 TESSERA_API void make_run_subdirectory(const std::filesystem::path& path);
 
-/// Returns the mode of new files in a run directory: 0640 if the group, and nobody else, may read the directory (mode
+/// Returns the mode of new files in a run directory: 0640 if only the owner and the group may read the directory (mode
 /// 0750), otherwise 0600.
 TESSERA_API ::mode_t run_file_mode(const std::filesystem::path& directory);
 
@@ -47,8 +47,8 @@ TESSERA_API bool is_lost_run_directory(const std::filesystem::path& directory);
 
 /// Options of RunDirectoryLock.
 struct RunDirectoryLockOptions {
-  std::string option = "--run-dir";  ///< the option that names another directory, for the error message
-  bool is_rank = false;              ///< true: share the lock that the launcher of this rank holds
+  std::string option = "--run-dir";  ///< Option that selects another directory, for the error message.
+  bool is_rank = false;              ///< True: share the lock that the launcher of this rank holds.
 };
 
 /// An exclusive lock on a run directory (flock). It lasts until the object is destroyed or the process ends. File

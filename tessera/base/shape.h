@@ -1,8 +1,9 @@
-// Shapes and strides. A Shape is a list of dimensions, each at least 0; Strides are the steps, in elements and of
-// either sign, from one index of a dimension to the next. Up to eight dimensions are kept in place, without allocation.
+// Shapes and strides. A Shape is a list of dimensions, each at least 0. Strides are the steps between consecutive
+// indices of each dimension, in elements and of either sign. Up to eight dimensions are stored in place, without
+// allocation.
 //
-// No dimensions at all is a scalar: one element. A dimension of 0 makes it empty: no elements, every view of it is
-// contiguous and has no bounds. Every size is computed with overflow checked.
+// A shape without dimensions is a scalar: one element. A shape with a dimension of 0 is empty: it has no elements, and
+// every view of it is contiguous and has no bounds. All sizes are computed with overflow checks.
 #pragma once
 
 #include <algorithm>
@@ -23,22 +24,21 @@
 namespace tessera {
 namespace detail {
 
-/// A fixed list of integers, the first eight in place.
+/// A fixed-size list of integers, up to eight in place.
 class TESSERA_API DimList {
  public:
-  /// How many are kept without allocation.
+  /// Maximum size without allocation.
   static constexpr std::size_t kInline = 8;
-  /// Empty.
   DimList() = default;
-  /// A copy of these.
+  /// Copies `values`.
   explicit DimList(std::span<const std::int64_t> values) : DimList(values.size()) {
     for (std::size_t i = 0; i < size_; ++i) data()[i] = values[i];
   }
-  /// `count` zeros.
+  /// Constructs `count` zeros.
   explicit DimList(std::size_t count) : size_(count) {
     if (count > kInline) heap_ = std::make_unique<std::int64_t[]>(count);
   }
-  // All that is in place is copied, used or not: that is fewer instructions than a loop over what is used.
+  // Copies all in-place elements, used or not: this takes fewer instructions than a loop over the used ones.
   DimList(const DimList& other) : size_(other.size_), inline_(other.inline_) {
     if (other.heap_) [[unlikely]]
       copy_heap(other);
@@ -58,13 +58,9 @@ class TESSERA_API DimList {
   }
   ~DimList() = default;
 
-  /// How many there are.
   [[nodiscard]] std::size_t size() const { return size_; }
-  /// The first of them.
   [[nodiscard]] std::int64_t* data() { return heap_ ? heap_.get() : inline_.data(); }
-  /// The first of them.
   [[nodiscard]] const std::int64_t* data() const { return heap_ ? heap_.get() : inline_.data(); }
-  /// All of them.
   [[nodiscard]] std::span<const std::int64_t> values() const { return {data(), size_}; }
 
  private:
@@ -75,37 +71,37 @@ class TESSERA_API DimList {
   std::array<std::int64_t, kInline> inline_ = {};
 };
 
-/// What Shape and Strides share. `Tag` keeps them apart.
+/// Common base of Shape and Strides. `Tag` makes them distinct types.
 template <class Tag>
 class Dims {
  public:
-  /// No dimensions.
+  /// Constructs a list without dimensions.
   Dims() = default;
-  /// How many dimensions there are.
+  /// Returns the number of dimensions.
   [[nodiscard]] int ndim() const { return static_cast<int>(list_.size()); }
-  /// The same as a size, for loops over indices.
+  /// Returns the number of dimensions as a size, for loops over indices.
   [[nodiscard]] std::size_t size() const { return list_.size(); }
-  /// The value of dimension `i`, unchecked.
+  /// Returns the value of dimension `i`, unchecked.
   std::int64_t operator[](std::size_t i) const { return list_.data()[i]; }
-  /// First of the values.
+  /// Returns the first value.
   [[nodiscard]] const std::int64_t* begin() const { return list_.data(); }
-  /// Past the last of the values.
+  /// Returns the end of the values.
   [[nodiscard]] const std::int64_t* end() const { return list_.data() + list_.size(); }
-  /// All values.
+  /// Returns all values.
   [[nodiscard]] std::span<const std::int64_t> values() const { return list_.values(); }
-  /// Equal when they have the same values in the same order.
+  /// Returns true if both have the same values in the same order.
   friend bool operator==(const Dims& a, const Dims& b) {
     if (a.size() != b.size()) return false;
     const std::int64_t* x = a.begin();
     const std::int64_t* y = b.begin();
-    for (std::size_t i = 0; i < a.size(); ++i) {  // so few that a call of memcmp costs more
+    for (std::size_t i = 0; i < a.size(); ++i) {  // a call of memcmp costs more for so few values
       if (x[i] != y[i]) return false;
     }
     return true;
   }
 
  protected:
-  /// Takes the list over.
+  /// Takes over the list.
   explicit Dims(DimList list) : list_(std::move(list)) {}
 
  private:
@@ -114,76 +110,77 @@ class Dims {
 
 }  // namespace detail
 
-/// The dimensions of a tensor. A value; cheap to copy.
+/// The dimensions of a tensor. A value type; cheap to copy.
 class TESSERA_API Shape : public detail::Dims<struct ShapeTag> {
  public:
-  /// A scalar.
+  /// Constructs the shape of a scalar.
   Shape() = default;
-  /// These dimensions; InvalidArgument when one is negative.
+  /// Constructs a shape. Throws InvalidArgument if a dimension is negative.
   Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
-  /// These dimensions; InvalidArgument when one is negative.
+  /// Constructs a shape. Throws InvalidArgument if a dimension is negative.
   explicit Shape(std::span<const std::int64_t> dims);
-  /// Dimension `index`, counted from the end when negative; InvalidArgument when there is none such.
+  /// Returns dimension `index`. A negative index counts from the end. Throws InvalidArgument if it is out of range.
   [[nodiscard]] std::int64_t dim(int index) const;
-  /// Number of elements: 1 for a scalar, 0 when some dimension is 0; InvalidArgument when it does not fit 63 bits.
+  /// Returns the number of elements: 1 for a scalar, 0 if a dimension is 0. Throws InvalidArgument if it exceeds 63
+  /// bits.
   [[nodiscard]] std::int64_t numel() const;
-  /// Whether there are no elements.
+  /// Returns true if there are no elements.
   [[nodiscard]] bool is_empty() const;
 };
 
-/// The steps of a tensor's dimensions, in elements. A value; cheap to copy.
+/// The strides of the dimensions of a tensor, in elements. A value type; cheap to copy.
 class TESSERA_API Strides : public detail::Dims<struct StridesTag> {
  public:
-  /// Of a scalar.
+  /// Constructs the strides of a scalar.
   Strides() = default;
-  /// These steps.
+  /// Constructs strides from these steps.
   Strides(std::initializer_list<std::int64_t> steps) : Strides(std::span(steps.begin(), steps.size())) {}
-  /// These steps.
+  /// Constructs strides from these steps.
   explicit Strides(std::span<const std::int64_t> steps) : Dims(detail::DimList(steps)) {}
-  /// Takes these steps over.
+  /// Takes over these steps.
   explicit Strides(detail::DimList steps) : Dims(std::move(steps)) {}
 };
 
-/// The least and the greatest element offset that a view touches, both included.
+/// The smallest and the largest element offset that a view touches.
 struct OffsetBounds {
-  std::int64_t min = 0;  ///< least offset, in elements
-  std::int64_t max = 0;  ///< greatest offset, in elements
-  /// Equal when both ends are.
+  std::int64_t min = 0;  ///< Smallest offset, in elements.
+  std::int64_t max = 0;  ///< Largest offset, in elements.
+  /// Compares both offsets.
   friend bool operator==(const OffsetBounds&, const OffsetBounds&) = default;
 };
 
-/// "[2, 3]"; "[]" for a scalar.
+/// Returns "[2, 3]"; "[]" for a scalar.
 TESSERA_API std::string to_string(const Shape& shape);
-/// "[3, 1]"; "[]" for a scalar.
+/// Returns "[3, 1]"; "[]" for a scalar.
 TESSERA_API std::string to_string(const Strides& strides);
 
-/// Bytes of a dense tensor; InvalidArgument when they do not fit 63 bits.
+/// Returns the bytes of a contiguous tensor. Throws InvalidArgument if they exceed 63 bits.
 TESSERA_API std::size_t nbytes(const Shape& shape, DType dtype);
-/// The strides of a dense tensor, last dimension fastest. A dimension of 0 counts as 1, so that they are never all 0.
+/// Returns the strides of a contiguous tensor, last dimension fastest. A dimension of 0 counts as 1.
 TESSERA_API Strides contiguous_strides(const Shape& shape);
-/// Whether elements lie dense with the last dimension fastest. Strides of dimensions of 1 do not matter, nor any when
-/// the shape is empty; InvalidArgument when the two differ in length.
+/// Returns true if the elements are contiguous with the last dimension fastest. Strides of dimensions of 1 are ignored,
+/// as are all strides of an empty shape. Throws InvalidArgument if the lengths differ.
 TESSERA_API bool is_contiguous(const Shape& shape, const Strides& strides);
-/// The shape both broadcast to: aligned at the last dimension, a 1 takes the other's size. InvalidArgument naming both
-/// when they do not fit.
+/// Returns the shape to which both broadcast: aligned at the last dimension, a 1 takes the size of the other. Throws
+/// InvalidArgument, which names both shapes, if they are incompatible.
 TESSERA_API Shape broadcast(const Shape& a, const Shape& b);
-/// The offsets that a view starting at `offset` touches; none when it is empty. InvalidArgument when they do not fit
-/// 64 bits or when shape and strides differ in length.
+/// Returns the offsets that a view starting at `offset` touches; nothing for an empty view. Throws InvalidArgument if
+/// they exceed 64 bits or the lengths of shape and strides differ.
 TESSERA_API std::optional<OffsetBounds> view_bounds(const Shape& shape, const Strides& strides,
                                                     std::int64_t offset = 0);
 
 }  // namespace tessera
 
-/// Shapes can be keys of unordered containers.
+/// Hash of shapes for unordered containers.
 template <>
 struct TESSERA_API std::hash<tessera::Shape> {
-  /// Hash of the dimensions and of how many there are.
+  /// Returns the hash of the dimensions and their number.
   std::size_t operator()(const tessera::Shape& shape) const noexcept;
 };
 
-/// Strides can be keys of unordered containers.
+/// Hash of strides for unordered containers.
 template <>
 struct TESSERA_API std::hash<tessera::Strides> {
-  /// Hash of the steps and of how many there are.
+  /// Returns the hash of the steps and their number.
   std::size_t operator()(const tessera::Strides& strides) const noexcept;
 };

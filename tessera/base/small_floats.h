@@ -1,17 +1,16 @@
-// Floating-point types narrower than float, as they lie in memory: f16 (IEEE half), bf16 (the upper half of a float),
-// f8e4m3 and f8e5m2 (the two 8-bit formats of accelerators). They hold bits and convert; arithmetic happens in float.
+// Floating-point types narrower than float: f16 (IEEE half), bf16 (the upper half of a float), f8e4m3 and f8e5m2 (the
+// two 8-bit formats of accelerators). They store bits and convert; arithmetic uses float.
 //
-//            sign exp frac  bias   largest   least normal  inf   nan
+//            sign exp frac  bias   largest   min normal    inf   nan
 //   f16        1   5   10    15     65504      2^-14       yes   yes
 //   bf16       1   8    7   127   3.39e38      2^-126      yes   yes
 //   f8e4m3     1   4    3     7       448      2^-6        no    0x7f, 0xff   (the "fn" variant: finite, with nan)
 //   f8e5m2     1   5    2    15     57344      2^-14       yes   yes
 //
-// Widening is exact and implicit. Narrowing is explicit and rounds once, to nearest, ties to even, from the value
-// given: a double or a 64-bit integer is never rounded to float on the way. Subnormals are kept. Past the largest
-// finite value (by more than half a step) the result is infinity, or nan where the format has no infinity;
-// saturate<T>() gives the largest finite value instead. A nan stays a nan of the same sign, quiet, with the upper bits
-// of its payload.
+// Widening is exact and implicit. Narrowing is explicit and rounds once, to nearest, ties to even: a double or a 64-bit
+// integer is never rounded to float first. Subnormals are kept. Beyond the largest finite value (by more than half a
+// step) the result is infinity, or nan if the format has no infinity; saturate<T>() returns the largest finite value
+// instead. A nan stays a quiet nan of the same sign, with the upper bits of its payload.
 #pragma once
 
 #include <bit>
@@ -26,7 +25,8 @@
 namespace tessera {
 namespace detail {
 
-/// Width of a format's fields; kInf says whether the uppermost exponent holds infinities (else only all ones is a nan).
+/// Widths of the fields of a format. If kInf, the largest exponent encodes infinities; otherwise only all ones is a
+/// nan.
 template <class BitsType, int Exponent, int Fraction, bool Inf>
 struct FloatFormat {
   using Bits = BitsType;
@@ -47,7 +47,7 @@ constexpr Word shift_rounded(Word value, int shift) {
   return static_cast<Word>((value + ((Word{1} << (shift - 1)) - 1) + odd) >> shift);
 }
 
-/// The bits of `value` in format F, rounded once.
+/// Returns the bits of `value` in format F, rounded once.
 template <class F, std::floating_point Source>
 constexpr typename F::Bits narrowed(Source value) {
   using Word = std::conditional_t<sizeof(Source) == 8, std::uint64_t, std::uint32_t>;
@@ -82,7 +82,7 @@ constexpr typename F::Bits narrowed(Source value) {
   return static_cast<Bits>(sign | static_cast<Bits>(rounded));
 }
 
-/// The exact value of bits in format F.
+/// Returns the exact value of bits in format F.
 template <class F>
 constexpr float widened(typename F::Bits bits) {
   constexpr int kDrop = 23 - F::kFraction;
@@ -108,8 +108,7 @@ constexpr float widened(typename F::Bits bits) {
   }
 }
 
-/// A double that rounds to any narrow format as the integer itself would: what does not fit 53 bits is kept as one
-/// sticky bit.
+/// Returns a double that rounds to any narrow format as the integer would: one sticky bit replaces the bits beyond 53.
 template <std::integral T>
 constexpr double sticky_double(T value) {
   const bool negative = value < 0;
@@ -125,32 +124,32 @@ constexpr double sticky_double(T value) {
   return negative ? -result : result;
 }
 
-/// A number kept in format F. Trivial: safe to copy as bytes and to leave uninitialised in arrays.
+/// A number in format F. Trivial: may be copied as bytes and left uninitialized in arrays.
 template <class F>
 class SmallFloat {
  public:
   /// The unsigned integer that holds the bits.
   using Bits = typename F::Bits;
-  /// Uninitialised, as a float would be; SmallFloat{} is zero.
+  /// Leaves the value uninitialized, like a float; SmallFloat{} is zero.
   SmallFloat() = default;
-  /// Rounds once, to nearest, ties to even; past the largest: infinity, or nan where there is none.
+  /// Rounds once, to nearest, ties to even. Overflow gives infinity, or nan if the format has no infinity.
   constexpr explicit SmallFloat(float value) : bits_(narrowed<F>(value)) {}
   /// Rounds once from double precision.
   constexpr explicit SmallFloat(double value) : bits_(narrowed<F>(value)) {}
   /// Rounds once from the integer.
   template <std::integral T>
   constexpr explicit SmallFloat(T value) : bits_(narrowed<F>(sticky_double(value))) {}
-  /// The number with these bits.
+  /// Returns the number with these bits.
   static constexpr SmallFloat from_bits(Bits bits) {
     SmallFloat result{};
     result.bits_ = bits;
     return result;
   }
-  /// The bits.
+  /// Returns the bits.
   [[nodiscard]] constexpr Bits bits() const { return bits_; }
-  /// Exact.
+  /// Converts exactly.
   constexpr operator float() const { return widened<F>(bits_); }  // NOLINT: loses nothing
-  /// The largest finite value.
+  /// Returns the largest finite value.
   static constexpr SmallFloat largest() { return from_bits(F::kLargest); }
 
  private:
@@ -168,7 +167,7 @@ using f8e4m3 = detail::SmallFloat<detail::FloatFormat<std::uint8_t, 4, 3, false>
 /// 8 bits, 2 of fraction; infinities and nans as in f16, largest 57344.
 using f8e5m2 = detail::SmallFloat<detail::FloatFormat<std::uint8_t, 5, 2, true>>;
 
-/// Narrows like T(value), but what lies past the largest finite value, infinities included, becomes that value.
+/// Narrows like T(value), but returns the largest finite value for values beyond it, including infinities.
 template <class T, std::floating_point Source>
 constexpr T saturate(Source value) {
   constexpr Source kLargest = static_cast<float>(T::largest());
@@ -177,13 +176,13 @@ constexpr T saturate(Source value) {
   return T(value);
 }
 
-/// The number as text, as a float prints.
+/// Returns the number as text, formatted like a float.
 TESSERA_API std::string to_string(f16 value);
-/// The number as text, as a float prints.
+/// Returns the number as text, formatted like a float.
 TESSERA_API std::string to_string(bf16 value);
-/// The number as text, as a float prints.
+/// Returns the number as text, formatted like a float.
 TESSERA_API std::string to_string(f8e4m3 value);
-/// The number as text, as a float prints.
+/// Returns the number as text, formatted like a float.
 TESSERA_API std::string to_string(f8e5m2 value);
 
 }  // namespace tessera

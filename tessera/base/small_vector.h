@@ -1,6 +1,6 @@
-// A growing array that keeps up to N elements in place, for lists that are nearly always short and are returned from
-// hot paths; more go to the heap like a std::vector's. Elements are trivially copyable, so that growing and copying are
-// one memcpy. It is a contiguous range: a std::span<const T> takes it.
+// A growing array that stores up to N elements in place, for lists that are almost always short and are returned from
+// hot paths; longer lists use the heap, like std::vector. Elements are trivially copyable, so growth and copies are one
+// memcpy. It is a contiguous range that converts to std::span<const T>.
 #pragma once
 
 #include <algorithm>
@@ -16,24 +16,24 @@
 
 namespace tessera {
 
-/// See the file's head. Not thread-safe.
+/// A vector with in-place storage for N elements. Not thread-safe.
 template <class T, std::uint32_t N>
 class SmallVector {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T> && N > 0);
 
  public:
-  using iterator = const T*;        ///< elements are changed by their place
-  using const_iterator = const T*;  ///< likewise
+  using iterator = const T*;        ///< Read-only: use operator[] to modify elements.
+  using const_iterator = const T*;  ///< Read-only iterator.
 
-  /// Empty.
+  /// Constructs an empty vector.
   SmallVector() noexcept : data_(in_place()) {}
-  /// These elements.
+  /// Constructs a vector of these elements.
   SmallVector(std::initializer_list<T> items) : SmallVector() { append(items); }
-  /// A copy.
+  /// Copies the elements.
   SmallVector(const SmallVector& other) : SmallVector() { append(other); }
-  /// Takes over the elements of `other`, which is then empty.
+  /// Takes over the elements of `other`, which becomes empty.
   SmallVector(SmallVector&& other) noexcept : SmallVector() { take(other); }
-  /// Replaces the elements by those given.
+  /// Replaces the elements by those of `other`.
   SmallVector& operator=(SmallVector other) noexcept {
     take(other);
     return *this;
@@ -42,21 +42,21 @@ class SmallVector {
     if (!is_in_place()) std::allocator<T>().deallocate(data_, capacity_);
   }
 
-  /// How many there are.
+  /// Returns the number of elements.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// Whether there are none.
+  /// Returns true if there are no elements.
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-  /// The first element's address.
+  /// Returns the address of the first element.
   [[nodiscard]] const T* data() const noexcept { return data_; }
-  /// The first element.
+  /// Returns an iterator to the first element.
   [[nodiscard]] const_iterator begin() const noexcept { return data_; }
-  /// Behind the last.
+  /// Returns the end iterator.
   [[nodiscard]] const_iterator end() const noexcept { return data_ + size_; }
-  /// An element; the place is not checked.
+  /// Returns an element; the index is not checked.
   [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
-  /// Likewise, to be read.
+  /// Returns an element for reading; the index is not checked.
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
-  /// An element; std::out_of_range when there is none at this place.
+  /// Returns an element. Throws std::out_of_range if the index is out of range.
   [[nodiscard]] const T& at(std::size_t i) const {
     if (i >= size_) throw std::out_of_range("SmallVector::at");
     return data_[i];
@@ -68,31 +68,31 @@ class SmallVector {
       grow(std::size_t{size_} + 1);
     data_[size_++] = item;
   }
-  /// Adds copies of `items`, which are none of its own.
+  /// Adds copies of `items`, which must not be elements of this vector.
   void append(std::span<const T> items) {
     if (items.size() > capacity_ - size_) [[unlikely]]
       grow(size_ + items.size());
     copy_to(data_ + size_, items);
     size_ += static_cast<std::uint32_t>(items.size());
   }
-  /// Holds copies of `items`, which are none of its own, and nothing else.
+  /// Replaces the elements by copies of `items`, which must not be elements of this vector.
   void assign(std::span<const T> items) {
     clear();
     append(items);
   }
-  /// Drops the elements and keeps the storage.
+  /// Removes the elements and keeps the storage.
   void clear() noexcept { size_ = 0; }
 
-  /// Same elements in the same order.
+  /// Returns true if both have the same elements in the same order.
   friend bool operator==(const SmallVector& a, const SmallVector& b) { return std::ranges::equal(a, b); }
-  /// Likewise, against any other list of them.
+  /// Returns true if both have the same elements in the same order.
   friend bool operator==(const SmallVector& a, std::span<const T> b) { return std::ranges::equal(a, b); }
 
  private:
   [[nodiscard]] T* in_place() noexcept { return reinterpret_cast<T*>(place_); }
   [[nodiscard]] bool is_in_place() const noexcept { return static_cast<const void*>(data_) == place_; }
   static void copy_to(T* to, std::span<const T> from) {
-    if (from.size() == 1) {  // what lists hold nearly always, and not worth a call
+    if (from.size() == 1) {  // the common case, not worth a call
       *to = from[0];
     } else if (!from.empty()) {
       std::memcpy(static_cast<void*>(to), from.data(), from.size_bytes());
@@ -100,7 +100,7 @@ class SmallVector {
   }
   void take(SmallVector& other) noexcept {
     if (other.is_in_place()) {
-      copy_to(data_, other);  // fits: no storage is below N
+      copy_to(data_, other);  // fits: the capacity is never below N
     } else {
       std::swap(data_, other.data_);
       std::swap(capacity_, other.capacity_);

@@ -1,5 +1,5 @@
-// Making names durable. The sync of a file makes its bytes durable, but not its name: files that were made, renamed or
-// removed in a directory survive a crash of the machine once the directory itself was synced.
+// Durable names. The sync of a file makes its bytes durable, but not its name: a file that was created, renamed or
+// removed survives a crash of the machine only after its directory was synced.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace tessera {
 
-/// Syncs a directory; an empty path is the current one. Throws IoError if that fails. File systems that cannot sync
+/// Syncs a directory; an empty path means the current one. Throws IoError on failure. File systems that cannot sync
 /// directories (EINVAL, ENOTSUP) count as synced.
 TESSERA_API void sync_directory(const std::string& path);
 
-/// As sync_directory, but returns the error number, 0 if the directory was synced.
+/// Syncs a directory like sync_directory(), but returns the error number; 0 if the directory was synced.
 TESSERA_API int try_sync_directory(const std::string& path);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// What this library is and how it was built.
+// Version and build configuration of the library.
 #pragma once
 
 #include <string_view>
@@ -7,19 +7,19 @@
 
 namespace tessera {
 
-/// "0.1.0".
+/// Returns the version, such as "0.1.0".
 TESSERA_API std::string_view version();
 
-/// How the library was built.
+/// Build configuration of the library.
 struct BuildInfo {
   std::string_view version;     ///< "0.1.0"
   std::string_view compiler;    ///< "g++ 12.2.0", "clang++ 14.0.6"
   std::string_view build_type;  ///< "Release", "RelWithDebInfo", ...
-  std::string_view sanitizers;  ///< "address,undefined"; empty: none
-  bool has_cuda = false;        ///< whether the CUDA device was built
+  std::string_view sanitizers;  ///< "address,undefined"; empty if none.
+  bool has_cuda = false;        ///< True if the CUDA device was built.
 };
 
-/// How the library was built.
+/// Returns the build configuration.
 TESSERA_API BuildInfo build_info();
 
 }  // namespace tessera

@@ -1,10 +1,10 @@
-// The tape: a node per recorded call, with an edge for every input to the node that made it or to the leaf that it is.
+// The graph: a node per recorded call, with an edge per input to the node that produced it, or to its leaf.
 //
 //   x (leaf) <---edge--- mul <---edge--- exp        gradients flow along the edges, from the newest node to the oldest
 //
-// A node knows no tensor that is its own result (that would be a circle): a result it saves is kept detached. Nodes are
-// numbered so that one has a higher number than all that it depends on, also across threads; that order alone is
-// the order of a backward run. Destroying a node destroys what only it holds in a loop, never by recursion.
+// A node holds no tensor that is its own result (a reference cycle): results are saved detached. A node has a higher
+// number than all nodes it depends on, also across threads; a backward run follows this order only. A loop, not
+// recursion, destroys the nodes that only a destroyed node held.
 #pragma once
 
 #include <atomic>
@@ -27,20 +27,20 @@
 namespace tessera::autograd::detail {
 
 class Node;
-/// Deletes a node that nobody holds, and all that only it held, without recursion.
+/// Deletes a node without references, and all nodes that only it held, without recursion.
 void retire(Node* node) noexcept;
 
-/// A handle of a node; the last one retires it.
+/// A handle to a node; the last handle retires it.
 class NodeRef {
  public:
   NodeRef() noexcept = default;
-  /// Takes over the count a new node starts with.
+  /// Takes over the initial reference of a new node.
   static NodeRef adopt(Node* node) noexcept {
     NodeRef ref;
     ref.node_ = node;
     return ref;
   }
-  /// One more handle.
+  /// Returns a new handle.
   static NodeRef share(Node* node) noexcept;
   NodeRef(const NodeRef& other) noexcept : NodeRef(share(other.node_)) {}
   NodeRef(NodeRef&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
@@ -58,11 +58,11 @@ class NodeRef {
   Node* node_ = nullptr;
 };
 
-/// As many T as said once, up to N of them in place.
+/// A fixed number of T, up to N of them in place.
 template <class T, std::size_t N>
 class FixedArray {
  public:
-  /// Makes them, default-constructed; called once.
+  /// Default-constructs `size` elements. Call it once.
   void init(std::size_t size) {
     size_ = size;
     if (size > N) heap_ = std::make_unique<T[]>(size);
@@ -81,49 +81,49 @@ class FixedArray {
   T inline_[N] = {};
 };
 
-/// Where a gradient goes: an output of the node that made an input. No target: nobody wants it.
+/// Target of a gradient: an output of the node that produced an input. No target: the gradient is not required.
 struct Edge {
   NodeRef target;
   std::uint32_t output = 0;
-  // Of the run under way: the leaf's place in its list, and whether the run wants the gradient.
+  // State of the current run: index of the leaf in its list, and whether the run needs the gradient.
   std::uint32_t leaf_slot : 31 = 0;
   std::uint32_t is_wanted : 1 = 0;
 };
 
-/// What an operand was.
+/// Shape, dtype and layout of an operand.
 struct OperandInfo {
   Shape shape;
   DType dtype = DType::kF32;
-  layout::Layout layout;  // empty: a plain one
+  layout::Layout layout;  // empty for a plain tensor
 };
-/// An output of a node, and in a run the gradient that has come in for it.
+/// An output of a node and, in a run, the gradient accumulated for it.
 struct OutputSlot : OperandInfo {
   Tensor grad;
 };
 
-/// A value that saved-value hooks packed.
+/// A value packed by saved-tensor hooks.
 struct Packed {
   std::shared_ptr<const SavedHooks> hooks;
   std::shared_ptr<void> value;
 };
 
-/// A tensor kept for the gradient.
+/// A tensor saved for the gradient.
 struct Saved {
   enum class Role : std::uint8_t { kInput, kOutput, kOther };
-  Tensor tensor;                             // no tensor when packed, or an argument left out
-  std::unique_ptr<Packed> packed;            // instead of it
-  tensor::detail::Ref<tensor::Storage> pin;  // one holder more of the storage of a tensor that is kept as it is
-  std::uint64_t version = 0;                 // of the tensor's storage when it was saved
-  std::uint32_t place = 0;                   // which input or output
+  Tensor tensor;                             // empty if packed, or if the argument was omitted
+  std::unique_ptr<Packed> packed;            // replaces `tensor`
+  tensor::detail::Ref<tensor::Storage> pin;  // an extra reference to the storage of a tensor that is not packed
+  std::uint64_t version = 0;                 // of the storage when the tensor was saved
+  std::uint32_t place = 0;                   // index of the input or output
   Role role = Role::kOther;
 };
 
-/// The device and stream of a call. No context: not known, and nothing to order.
+/// The device and stream of a call. Without a context they are unknown, and nothing is ordered.
 struct Where {
   const tensor::DeviceContext* context = nullptr;
-  device::Stream side;  // none: the context's default stream
+  device::Stream side;  // empty for the default stream of the context
 
-  /// Where calls of this thread on the tensor's device go now.
+  /// Returns the current device and stream of this thread for the device of the tensor.
   static Where of(const Tensor& tensor);
   [[nodiscard]] const device::Stream& stream() const { return side ? side : context->default_stream; }
   friend bool operator==(const Where& a, const Where& b) {
@@ -131,11 +131,11 @@ struct Where {
   }
 };
 
-/// Makes work on `to` wait for what is on `from` now. Nothing to do where they are the same or not known.
+/// Makes work on `to` wait for the work enqueued on `from`. Does nothing if they are equal or unknown.
 void order(const Where& from, const Where& to);
 
 using GradientHooks = std::vector<std::pair<std::uint64_t, GradientHook>>;
-/// Hooks on the gradients of a node's outputs.
+/// Hooks on the gradients of the outputs of a node.
 struct NodeHooks {
   std::vector<std::pair<std::uint32_t, GradientHooks>> by_output;
 };
@@ -144,25 +144,27 @@ struct NodeHooks {
 class Node : public tensor::detail::Counted, public tensor::detail::Recycled {
  public:
   virtual ~Node();
-  /// Of the operator.
+  /// Returns the name of the operator.
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Gives gradients of inputs, from those of the outputs (in `outputs`). With `attach` what was saved is given back
-  /// with its history, so that the gradient can be differentiated itself.
+  /// Computes gradients of the inputs from those in `outputs`. With `attach`, saved tensors have their history, so that
+  /// the gradient can be differentiated.
   virtual void differentiate(std::span<Tensor> gradients, bool attach) = 0;
 
-  /// Adds edges for these inputs, and takes the next number.
+  /// Adds edges for these inputs and takes the next number.
   void connect(std::span<const Tensor> inputs);
-  /// Notes what the outputs are and makes the floating ones its own. A view's are marked as such.
+  /// Stores shapes and dtypes of the outputs, and attaches the differentiable ones to this node. Outputs of views are
+  /// marked.
   void produce(std::span<Tensor> results, const Tensor* view_of);
-  /// Takes a value over into `into`, packing it when hooks say so.
+  /// Saves a value in `into`, packed if hooks apply.
   void save(Saved& into, const Tensor& value, Saved::Role role, std::size_t place);
-  /// A saved value; InvalidArgument when it was changed since. `held` keeps it where it is not the one saved.
+  /// Returns a saved value. Throws InvalidArgument if it was modified since. `held` keeps the value if it is not the
+  /// saved one.
   const Tensor& unpack(const Saved& from, Tensor& held, bool attach);
-  /// Lets go of what was saved: a second run is an error.
+  /// Frees the saved values; a second run is then an error.
   void consume() noexcept;
   /// Runs the hooks on the gradient of an output.
   void run_hooks(std::uint32_t output, Tensor& gradient);
-  /// "mul", or "mul (label 'encoder')".
+  /// Returns "mul", or "mul (label 'encoder')".
   [[nodiscard]] std::string title() const;
 
   std::uint64_t sequence = 0;
@@ -172,12 +174,12 @@ class Node : public tensor::detail::Counted, public tensor::detail::Recycled {
   FixedArray<Saved, 2> saved;
   Where where;
   memory::LabelId label = 0;
-  std::atomic<std::uint32_t> run{0};  // the run that goes through it; 0: none
+  std::atomic<std::uint32_t> run{0};  // the run that includes the node; 0: none
   bool is_leaf = false;
   bool is_consumed = false;
-  bool is_needed = false;                     // of the run under way
-  bool has_capture = false;                   // likewise
-  std::atomic<std::uint64_t> overwritten{0};  // a bit for each output that a recorded call wrote over
+  bool is_needed = false;                     // by the current run
+  bool has_capture = false;                   // in the current run
+  std::atomic<std::uint64_t> overwritten{0};  // a bit per output that a recorded call has overwritten
   std::unique_ptr<NodeHooks> hooks;
   Node* next_retired = nullptr;
 };
@@ -190,55 +192,55 @@ inline NodeRef::~NodeRef() {
   if (node_ != nullptr && node_->release()) retire(node_);
 }
 
-/// What a leaf keeps: its gradient. Shared by the tensor and by the edges to it, so it can be reached by several runs.
+/// State of a leaf: its gradient. The tensor and all edges to it share the node, so several runs can reach it.
 class LeafNode final : public Node {
  public:
   LeafNode();
   [[nodiscard]] std::string name() const override { return "leaf"; }
   void differentiate(std::span<Tensor> gradients, bool attach) override;
-  /// Adds to the gradient, on the current stream, which is `on`; then runs the ready hooks.
+  /// Adds to the gradient on the current stream, which is `on`, then runs the ready hooks.
   void accumulate(Tensor gradient, const Where& on, bool create_graph);
   /// Lets `add` add to the gradient where it is stored, on the current stream, which is `on`; then runs the ready
   /// hooks. Returns false if no gradient exists, if anything else holds it, or if `add` returns false.
   bool add_in_place(const Where& on, const tensor::GradientCall::AddToSum& add);
 
-  std::mutex mutex;  // for all below
+  std::mutex mutex;  // protects the fields below
   Tensor grad;
-  Where written;  // where the gradient was written last
+  Where written;  // stream of the last write to the gradient
   std::vector<std::pair<std::uint64_t, ReadyHook>> ready_hooks;
-  std::atomic<std::uint64_t> run_and_slot{0};  // a guess at its place in the latest run's list
+  std::atomic<std::uint64_t> run_and_slot{0};  // hint for its index in the list of the latest run
 
  private:
-  // Adds to the gradient; what is given becomes it if none exists. Then runs the ready hooks, if they are to run.
+  // Adds to the gradient, or stores the first one. Runs the ready hooks if `is_ready`.
   void merge(Tensor gradient, const Where& on, bool is_ready);
 };
 
-/// What hangs on a tracked tensor.
+/// Autograd state of a tracked tensor.
 class State final : public tensor::GradientState {
  public:
   State(NodeRef from, std::uint32_t index) : node(std::move(from)), output(index) { is_tracked = true; }
   NodeRef node;
   std::uint32_t output;
   bool is_view = false;
-  NodeRef base;  // of a view of a tensor that is no leaf: what made that tensor
+  NodeRef base;  // for a view of a tensor that is not a leaf: the node that produced that tensor
   std::uint32_t base_output = 0;
-  std::shared_ptr<const SavedHooks> saved_hooks;  // of set_saved_hooks
+  std::shared_ptr<const SavedHooks> saved_hooks;  // set by set_saved_hooks()
 };
 
-/// What hangs on a tensor; null for an untracked one.
+/// Returns the autograd state of a tensor; null if it is untracked.
 inline State* state_of(const Tensor& tensor) {
   return tensor.is_tracked() ? static_cast<State*>(tensor.gradient_state()) : nullptr;
 }
-/// Whether gradients of such elements exist.
+/// Returns true if elements of this dtype have gradients.
 inline bool is_differentiable(DType dtype) { return is_floating(dtype) || is_complex(dtype); }
-/// A number for a hook.
+/// Returns a new hook id.
 std::uint64_t next_hook_id();
 
-/// A gradient as it goes on to a tensor of this layout; see GradientLayouts.
+/// Returns the gradient for a tensor of this layout; see GradientLayouts.
 Tensor placed(Tensor gradient, const layout::Layout& of);
 /// Returns true if `gradient` is the only handle of its elements, so that they may change unseen.
 bool is_held_once(const Tensor& gradient);
-/// The sum of two gradients of one tensor.
+/// Returns the sum of two gradients of one tensor.
 Tensor sum_of(const Tensor& a, const Tensor& b);
 
 }  // namespace tessera::autograd::detail

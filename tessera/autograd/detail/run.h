@@ -1,8 +1,8 @@
-// One run of backward. It first finds all nodes that can be reached and sorts them, newest first; since a node has a
-// higher number than all that it depends on, that order gives each node the whole gradient of its outputs before it is
-// run. Leaves are not in the list: each is finished as soon as the last edge to it has been served.
+// One backward run. It finds all reachable nodes and sorts them, newest first. A node has a higher number than all
+// nodes it depends on, so the gradients of its outputs are complete before it runs. Leaves are not in the list: a leaf
+// is finished as soon as its last edge has been served.
 //
-// A node is marked with the run's number while it is in the list, so that a second run through it is seen.
+// A node holds the number of the run while it is in the list, so that a second run through it is detected.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace tessera::autograd::detail {
 
-/// See the head of this file. Lives on the stack of the thread that runs backward.
+/// A backward run, on the stack of the thread that runs it.
 class Run {
  public:
   Run(bool retain_graph, bool create_graph);
@@ -24,15 +24,15 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  /// Starts at `output`, whose gradient is `gradient`.
+  /// Starts at `output` with gradient `gradient`.
   void start_at(const Tensor& output, Tensor gradient);
-  /// Wants the gradient of `input`, and of nothing else but what is wanted.
+  /// Requests the gradient of `input`. The run then computes only requested gradients.
   void want(const Tensor& input);
-  /// Runs. Afterwards, the gradients of what was wanted, in order; no tensors where nothing came.
+  /// Runs. Returns the requested gradients in order, empty handles for those that received nothing.
   std::vector<Tensor> execute();
-  /// Runs `callback` at the end of this thread's outermost run.
+  /// Runs `callback` at the end of the outermost run of this thread.
   static void at_end(std::function<void()> callback);
-  /// The node that this thread's innermost run is at; null: none.
+  /// Returns the current node of the innermost run of this thread; null outside a run.
   static const Node* current();
   /// Offers `add` the sum that a gradient made by a call at `from` would be added to; see GradientCall::add_to_sum.
   static bool add_to_sum(const Edge& edge, const Where& from, const tensor::GradientCall::AddToSum& add);
@@ -77,13 +77,13 @@ class Run {
   bool wants_some_ = false;
   std::vector<Root> roots_;
   std::vector<Node*> nodes_;
-  std::size_t done_ = 0;  // of the nodes
+  std::size_t done_ = 0;  // number of finished nodes
   std::vector<LeafUse> leaves_;
   std::unordered_map<const Node*, std::uint32_t> leaf_slots_;
   std::vector<Capture> captures_;
-  std::vector<Where> result_streams_;  // where gradients of leaves, or wanted ones, were written
+  std::vector<Where> result_streams_;  // streams that wrote gradients of leaves, or requested gradients
   std::optional<tensor::StreamScope> scope_;
-  Where active_;  // what scope_ makes current; no context: nothing yet
+  Where active_;  // current in scope_; no context: not set yet
   Run* outer_;
   std::vector<std::function<void()>> end_callbacks_;  // of an outermost run
 };
