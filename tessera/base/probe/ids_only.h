@@ -1,12 +1,12 @@
-// Kinds of records and rows that hold numbers and ids alone. A record outlives what it tells of, and is read by others:
-// an address in it would lead to nothing, and whoever kept one alive for it would keep works and buffers.
+// Record and row kinds that hold only numbers and ids. A record outlives the objects it describes, and other processes
+// read it: an address in it would be invalid, or would force the writer to keep works and buffers alive.
 #pragma once
 
 #include "tessera/base/probe/schema.h"
 
 namespace tessera::probe {
 
-/// Whether no field of the kind is an address.
+/// Returns true if no field of the kind is an address.
 template <Describable Kind>
 consteval bool holds_ids_only() {
   for (const FieldInfo& field : Kind::record_fields()) {

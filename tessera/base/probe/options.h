@@ -1,4 +1,4 @@
-// How a rank records: whether, how much, where, and what to do when there is no room.
+// Recording options of a rank: on or off, size, location, and action if there is no space.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,27 @@
 
 namespace tessera::probe {
 
-/// What to do when the record file does not fit.
+/// Action if the record file does not fit.
 enum class NoSpace {
-  kSmaller,  ///< halve it until it fits; below 256 KiB go without
-  kOff,      ///< go without
-  kFail,     ///< throw IoError
+  kSmaller,  ///< Halve it until it fits; below 256 KiB, do not record.
+  kOff,      ///< Do not record.
+  kFail,     ///< Throw IoError.
 };
 
-/// How a rank records.
+/// Recording options of a rank.
 struct TESSERA_API RecordOptions {
-  /// Smallest record file.
+  /// Minimum size of a record file.
   static constexpr std::uint64_t kMinBytes = 256 * 1024;
-  /// Largest record file.
+  /// Maximum size of a record file.
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 30;
 
-  bool is_on = true;                        ///< false: no file, and a record costs a branch
-  std::uint64_t nbytes = 32 << 20;          ///< size of the file
-  NoSpace on_no_space = NoSpace::kSmaller;  ///< when it does not fit
-  std::string directory = {};               ///< where; empty: /dev/shm, and only if that is a tmpfs
+  bool is_on = true;                        ///< False: no file, and a record costs a branch.
+  std::uint64_t nbytes = 32 << 20;          ///< Size of the file.
+  NoSpace on_no_space = NoSpace::kSmaller;  ///< Action if the file does not fit.
+  std::string directory = {};               ///< Directory of the file. Empty: /dev/shm, if that is a tmpfs.
 
-  /// As TESSERA_RECORD, TESSERA_RECORD_BYTES, TESSERA_RECORD_NO_SPACE and TESSERA_RECORD_DIR say. Throws
-  /// InvalidArgument naming the variable whose value cannot be.
+  /// Returns the options of TESSERA_RECORD, TESSERA_RECORD_BYTES, TESSERA_RECORD_NO_SPACE and TESSERA_RECORD_DIR.
+  /// Throws InvalidArgument, which names the variable, if a value is invalid.
   static RecordOptions from_environment();
 };
 

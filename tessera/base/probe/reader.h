@@ -1,7 +1,7 @@
-// Reads a record file: of a living process, of a dead one, a copy, a file cut short or spoilt. It takes one snapshot
-// through the file system (never mapping it, so nothing that happens to the file later can hurt), checks every offset
-// before use and every record, row and string by its own check word, and reports what it could not read in problems().
-// What it gives is whole: a slot or row caught half-written is counted as torn, never shown as a record.
+// Reads a record file: of a running or dead process, a copy, a truncated or corrupt file. The reader takes one snapshot
+// through the file system (without mmap, so later changes to the file are harmless), checks every offset before use and
+// every record, row and string by its check word, and reports unreadable data in problems(). All returned records are
+// complete: a half-written slot or row is counted as torn, never returned as a record.
 #pragma once
 
 #include <cstddef>
@@ -20,114 +20,115 @@
 
 namespace tessera::probe {
 
-/// The value of a field. A StringId is given as its string, a Moment in nanoseconds since 1970, an address as a number.
+/// Value of a field. A StringId is returned as its string, a Moment in nanoseconds since 1970, an address as a number.
 using FieldValue = std::variant<std::uint64_t, std::int64_t, double, bool, std::string>;
 
 /// One field of a record or row.
 struct Field {
-  std::string name;  ///< as in the writer's struct
-  FieldType type;    ///< what the writer stored
-  FieldValue value;  ///< what it reads as
+  std::string name;  ///< Name in the struct of the writer.
+  FieldType type;    ///< Stored type.
+  FieldValue value;  ///< Decoded value.
 };
 
-/// How a file stood when it was read.
+/// State of a file when it was read.
 enum class RecordState {
-  kOpen,    ///< being written, or its process was killed
-  kEnded,   ///< ended in order
-  kFailed,  ///< its rank failed; FileInfo::reason says why
+  kOpen,    ///< The process is writing, or was killed.
+  kEnded,   ///< The recording ended normally.
+  kFailed,  ///< The rank failed; FileInfo::reason has the reason.
 };
 
-/// Whose file it is.
+/// Writer and format of a file.
 struct FileInfo {
-  std::string path;                 ///< as opened
-  std::uint32_t version = 0;        ///< of the format
-  std::uint64_t nbytes = 0;         ///< as written; the file may have been cut since
-  std::uint64_t pid = 0;            ///< of the writer
-  std::uint64_t process_start = 0;  ///< clock ticks since boot; tells processes of one pid apart
-  int rank = 0;                     ///< of the writer
-  int world_size = 0;               ///< of the writer
-  std::string hostname;             ///< where it ran
-  std::string boot_id;              ///< files with the same one share a clock
-  std::string build;                ///< what wrote it
-  RecordState state = {};           ///< how it stood
-  std::string reason;               ///< of a failure
-  ClockCalibration clock;           ///< turns ticks into wall time
+  std::string path;                 ///< As opened.
+  std::uint32_t version = 0;        ///< Version of the format.
+  std::uint64_t nbytes = 0;         ///< Size as written; the file may have been truncated since.
+  std::uint64_t pid = 0;            ///< Process id of the writer.
+  std::uint64_t process_start = 0;  ///< Clock ticks since boot. Distinguishes processes with the same pid.
+  int rank = 0;                     ///< Rank of the writer.
+  int world_size = 0;               ///< World size of the writer.
+  std::string hostname;             ///< Machine of the writer.
+  std::string boot_id;              ///< Files with equal boot ids share a clock.
+  std::string build;                ///< Build of the writer.
+  RecordState state = {};           ///< State when the file was read.
+  std::string reason;               ///< Reason of a failure.
+  ClockCalibration clock;           ///< Converts ticks to wall time.
 };
 
-/// A record found in the file: enough to sort and pick; RecordFile::read() gives the rest.
+/// A record of the file, with enough data to sort and select; RecordFile::read() returns the rest.
 struct RecordRef {
-  std::uint64_t ticks;   ///< when
-  std::uint32_t slot;    ///< place in its ring
-  std::uint32_t lap;     ///< how often the ring had gone round
-  std::uint16_t kind;    ///< number of its kind in this file
-  std::uint16_t thread;  ///< number of its thread in this file
-  std::uint16_t ring;    ///< which ring
+  std::uint64_t ticks;   ///< Time of the record.
+  std::uint32_t slot;    ///< Index in its ring.
+  std::uint32_t lap;     ///< Number of times the ring had wrapped around.
+  std::uint16_t kind;    ///< Number of its kind in this file.
+  std::uint16_t thread;  ///< Number of its thread in this file.
+  std::uint16_t ring;    ///< Number of its ring.
 };
 
-/// A thread that wrote.
+/// A thread that wrote records.
 struct ThreadInfo {
-  std::uint32_t tid = 0;  ///< of the operating system; 0: not known any more
-  std::string name;       ///< as in debuggers
+  std::uint32_t tid = 0;  ///< Id of the operating system; 0 if no longer known.
+  std::string name;       ///< Name that debuggers show.
 };
 
-/// A record as people read it.
+/// A decoded record.
 struct Record {
-  std::string kind;           ///< name; "kind 12" if the file does not describe it
+  std::string kind;           ///< Name; "kind 12" if the file does not describe the kind.
   std::string ring;           ///< "comm", "memory", "launch"
-  std::uint64_t ticks = 0;    ///< when, in ticks
-  std::int64_t wall_ns = 0;   ///< when, in nanoseconds since 1970
-  ThreadInfo thread;          ///< who
-  std::vector<Field> fields;  ///< in the order of the struct; five numbers word0.. if the kind is not described
+  std::uint64_t ticks = 0;    ///< Time in ticks.
+  std::int64_t wall_ns = 0;   ///< Time in nanoseconds since 1970.
+  ThreadInfo thread;          ///< Thread that wrote the record.
+  std::vector<Field> fields;  ///< In the order of the struct; five numbers word0.. if the kind is not described.
 
-  /// The field of this name, or null.
+  /// Returns the field with this name, or null.
   [[nodiscard]] TESSERA_API const Field* find(std::string_view name) const;
 };
 
-/// One ring, counted.
+/// Statistics of one ring.
 struct RingInfo {
   std::string name;               ///< "comm", "memory", "launch"
-  std::uint64_t slots = 0;        ///< it has
-  std::uint64_t records = 0;      ///< whole ones found
-  std::uint64_t torn = 0;         ///< slots half-written, or spoilt by a writer that was lapped
-  std::uint64_t never_used = 0;   ///< slots without a record yet
-  std::uint64_t overwritten = 0;  ///< slots handed out again since the start: records that are gone, at most
+  std::uint64_t slots = 0;        ///< Number of slots.
+  std::uint64_t records = 0;      ///< Number of complete records.
+  std::uint64_t torn = 0;         ///< Slots that are half-written, or damaged by a writer that was lapped.
+  std::uint64_t never_used = 0;   ///< Slots without a record so far.
+  std::uint64_t overwritten = 0;  ///< Slots leased again since the start: maximum number of lost records.
 };
 
 /// A claimed row of a state table.
 struct RowInfo {
-  std::uint32_t index = 0;    ///< place in the table
-  bool is_torn = false;       ///< caught half-written: the fields may not belong together
-  std::int64_t since_ns = 0;  ///< when it was claimed, in nanoseconds since 1970
-  std::vector<Field> fields;  ///< in the order of the struct
+  std::uint32_t index = 0;    ///< Index in the table.
+  bool is_torn = false;       ///< The row was half-written: the fields may be inconsistent.
+  std::int64_t since_ns = 0;  ///< Time of the claim in nanoseconds since 1970.
+  std::vector<Field> fields;  ///< In the order of the struct.
 
-  /// The field of this name, or null.
+  /// Returns the field with this name, or null.
   [[nodiscard]] TESSERA_API const Field* find(std::string_view name) const;
 };
 
 /// A state table.
 struct TableInfo {
-  std::string kind;              ///< of its rows
-  std::uint32_t rows = 0;        ///< it has, claimed or not
-  std::uint64_t refused = 0;     ///< claims that found no free row
-  std::vector<RowInfo> claimed;  ///< those in use
+  std::string kind;              ///< Kind of the rows.
+  std::uint32_t rows = 0;        ///< Number of rows, claimed or free.
+  std::uint64_t refused = 0;     ///< Claims that found no free row.
+  std::vector<RowInfo> claimed;  ///< Rows in use.
 };
 
-/// A snapshot of one record file. Movable; safe to read from several threads.
+/// A snapshot of one record file. Movable; thread-safe for reading.
 class TESSERA_API RecordFile {
  public:
-  /// Reads the file. Throws IoError when nothing of it can be used: no such file, no record file, cut off inside its
-  /// header, or written by a newer format. Lesser damage is told by problems().
+  /// Reads the file. Throws IoError if nothing is usable: the file does not exist, is not a record file, is truncated
+  /// inside its header, or has a newer format. problems() reports lesser damage.
   static RecordFile open(const std::string& path);
 
-  /// Whose file it is.
+  /// Returns the writer and format of the file.
   [[nodiscard]] const FileInfo& info() const { return info_; }
-  /// What could not be read, one line each, naming the file; empty when all is well.
+  /// Returns one line for each unreadable item, which names the file; empty if there are none.
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
-  /// All whole records of all rings, oldest first.
+  /// Returns all complete records of all rings, oldest first.
   [[nodiscard]] const std::vector<RecordRef>& records() const { return records_; }
-  /// A record with names and values.
+  /// Returns a record with names and values.
   [[nodiscard]] Record read(const RecordRef& ref) const;
-  /// A record as the writer's struct; nothing if it is of another kind, or of one whose fields have changed.
+  /// Returns a record as the struct of the writer, or nothing if it is of another kind or the fields of the kind have
+  /// changed.
   template <Describable Kind>
   [[nodiscard]] std::optional<Kind> as(const RecordRef& ref) const {
     static constexpr auto fields = Kind::record_fields();
@@ -137,15 +138,15 @@ class TESSERA_API RecordFile {
     std::memcpy(static_cast<void*>(&record), payload.data(), sizeof record);
     return record;
   }
-  /// Counts of each ring.
+  /// Returns the statistics of each ring.
   [[nodiscard]] const std::vector<RingInfo>& rings() const { return rings_; }
-  /// The state tables with their claimed rows.
+  /// Returns the state tables with their claimed rows.
   [[nodiscard]] const std::vector<TableInfo>& tables() const { return tables_; }
-  /// The table of this kind, or null.
+  /// Returns the table of this kind, or null.
   [[nodiscard]] const TableInfo* find_table(std::string_view kind) const;
-  /// An interned string; "(table full)" for 0, "(bad string)" for an id the file does not hold.
+  /// Returns an interned string; "(table full)" for 0, "(bad string)" for an id that the file does not have.
   [[nodiscard]] std::string string(StringId id) const;
-  /// Strings that found no room in the file.
+  /// Returns the number of strings that did not fit into the file.
   [[nodiscard]] std::uint64_t dropped_strings() const { return dropped_strings_; }
 
  private:
@@ -190,17 +191,17 @@ class TESSERA_API RecordFile {
 
 /// A record of one of several files.
 struct MergedRef {
-  std::size_t file;  ///< which
-  RecordRef ref;     ///< its record
+  std::size_t file;  ///< Index of the file.
+  RecordRef ref;     ///< Record in that file.
 };
 
-/// The records of several files in one order: by ticks where all were written on one machine since it last booted
-/// (which is exact), else by wall time.
+/// Returns the records of several files in one order: by ticks if all were written on one machine since its last boot
+/// (this is exact), otherwise by wall time.
 TESSERA_API std::vector<MergedRef> merge_records(std::span<const RecordFile> files);
 
-/// A value as text.
+/// Returns a value as text.
 TESSERA_API std::string to_string(const FieldValue& value);
-/// A record on one line, without its time: "launch stream=3 label=softmax tick=17".
+/// Returns a record as one line without its time: "launch stream=3 label=softmax tick=17".
 TESSERA_API std::string to_string(const Record& record);
 
 }  // namespace tessera::probe

@@ -1,4 +1,4 @@
-// How a record or a row of a state table describes itself. A kind is one struct:
+// Self-description of records and of rows of state tables. A kind is one struct:
 //
 //   struct LaunchRecord {
 //     std::uint32_t stream;
@@ -7,8 +7,8 @@
 //     TESSERA_RECORD(LaunchRecord, "launch", stream, label, tick)
 //   };
 //
-// The description (name; per field: name, type, offset) is written into every record file before the first record of
-// the kind, so that a reader that has never heard of the struct can still print it.
+// Each record file has the description (name; per field: name, type, offset) before the first record of the kind, so
+// that a reader can print a struct that it does not know.
 #pragma once
 
 #include <array>
@@ -24,12 +24,12 @@
 
 namespace tessera::probe {
 
-/// A string interned in one record file. Belongs to that file alone; 0 reads as "(table full)".
+/// A string interned in one record file, valid for that file only. 0 reads as "(table full)".
 using StringId = Id<struct StringTag, std::uint32_t>;
-/// A moment in ticks of the recorder's clock (see tsc_clock.h); the reader shows it as wall time. 0 is never.
+/// A time in ticks of the clock of the recorder (tsc_clock.h); the reader shows it as wall time. 0 means never.
 using Moment = Id<struct MomentTag, std::uint64_t>;
 
-/// What a field holds. The numbers are part of the file format.
+/// Type of a field. The values are part of the file format.
 enum class FieldType : std::uint8_t {
   kU8 = 1,        ///< unsigned, 8 bits
   kU16 = 2,       ///< unsigned, 16 bits
@@ -45,22 +45,22 @@ enum class FieldType : std::uint8_t {
   kString = 12,   ///< StringId
   kMoment = 13,   ///< Moment
   kAddress = 14,  ///< pointer
-  kText = 15,     ///< char[N], ended by a zero or by its size
+  kText = 15,     ///< char[N], terminated by a zero or by its size
 };
 
 /// One field of a kind.
 struct FieldInfo {
-  const char* name;      ///< as in the struct
-  FieldType type;        ///< what it holds
-  std::uint16_t offset;  ///< bytes from the start of the struct
-  std::uint16_t nbytes;  ///< size
+  const char* name;      ///< Name in the struct.
+  FieldType type;        ///< Type of the value.
+  std::uint16_t offset;  ///< Bytes from the start of the struct.
+  std::uint16_t nbytes;  ///< Size in bytes.
 };
 
 /// One kind of record or row.
 struct KindInfo {
-  const char* name;                   ///< what people read
-  std::uint16_t nbytes;               ///< size of the struct
-  std::span<const FieldInfo> fields;  ///< in the order written
+  const char* name;                   ///< Name that readers show.
+  std::uint16_t nbytes;               ///< Size of the struct.
+  std::span<const FieldInfo> fields;  ///< In the order of the macro arguments.
 };
 
 namespace detail {
@@ -104,7 +104,7 @@ consteval FieldType field_type() {
   }
 }
 
-inline constexpr std::size_t kNameBytes = 24;  // in the file, its ending zero included
+inline constexpr std::size_t kNameBytes = 24;  // in the file, including the terminating zero
 
 template <std::size_t N>
 consteval const char* checked_name(const char (&name)[N]) {
@@ -112,7 +112,7 @@ consteval const char* checked_name(const char (&name)[N]) {
   return name;
 }
 
-/// The number of a kind in this process, the same in every record file of it; adds it to all open files.
+/// Returns the number of a kind, the same in all record files of this process, and adds the kind to all open files.
 TESSERA_API std::uint16_t register_kind(const KindInfo& info);
 
 template <class Kind>
@@ -144,7 +144,7 @@ std::uint16_t kind_number_of() {
 
 }  // namespace detail
 
-/// Inside a struct: makes it a kind of record (at most 40 bytes) or of row (at most 488), with these fields.
+/// Makes the enclosing struct a kind of record (at most 40 bytes) or row (at most 488 bytes) with these fields.
 #define TESSERA_RECORD(Type, text, ...)                                                    \
   static constexpr const char* kRecordName = ::tessera::probe::detail::checked_name(text); \
   static constexpr auto record_fields() {                                                  \
@@ -152,7 +152,7 @@ std::uint16_t kind_number_of() {
         {TESSERA_DETAIL_EXPAND(TESSERA_DETAIL_FIELDS(Type, __VA_ARGS__))});                \
   }
 
-/// A struct that TESSERA_RECORD made a kind.
+/// A struct with TESSERA_RECORD.
 template <class T>
 concept Describable = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T> && requires {
   { T::kRecordName } -> std::convertible_to<std::string_view>;

@@ -1,5 +1,5 @@
-// State tables: what is true now, in rows of a record file that are claimed, changed in place and released. A ring
-// forgets; a row stays until its owner lets it go, also when the owner is killed.
+// State tables: current state in rows of a record file that are claimed, changed in place and released. Rings overwrite
+// old records; a row stays until its owner releases it, even if the owner is killed.
 //
 //   struct InFlightRow {
 //     std::uint64_t sequence;
@@ -11,8 +11,8 @@
 //   row.set(&InFlightRow::sequence, 8);
 //   row.release();  // or let it go out of scope
 //
-// Every row has a lock word (odd while somebody writes) and a check over its contents: several threads may change one
-// row, and a reader of a live, dead or copied file tells a half-written row from a whole one.
+// Each row has a lock word (odd during a write) and a check over its contents. Several threads may change one row, and
+// a reader of a live, dead or copied file detects a half-written row.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ namespace detail {
 
 inline constexpr std::uint32_t kNoRow = 0xffffffff;
 
-/// A table as bytes: free rows are kept on a lock-free stack outside the file.
+/// A table as bytes. A lock-free stack outside the file holds the free rows.
 class TESSERA_API TableCore {
  public:
   TableCore(std::byte* rows, std::uint32_t count, std::uint32_t row_bytes, std::uint16_t payload_bytes,
@@ -42,11 +42,11 @@ class TESSERA_API TableCore {
   std::uint32_t claim(const void* payload);
   void load(std::uint32_t row, void* payload) const;
   void store(std::uint32_t row, const void* payload);
-  /// As store(), by the only thread that writes the row: nothing is locked, and all of it is in line.
+  /// Same as store(), if only this thread writes the row: takes no lock and is inlined.
   template <std::size_t kWords>
   void store_alone(std::uint32_t row, const std::uint64_t (&payload)[kWords]);
   void release(std::uint32_t row);
-  /// Waits for the row, gives its contents to `edit(contents, context)`, stores them.
+  /// Locks the row, passes its contents to `edit(contents, context)`, and stores them.
   void change(std::uint32_t row, void (*edit)(void* contents, void* context), void* context);
   [[nodiscard]] std::uint32_t rows() const { return count_; }
 
@@ -67,7 +67,7 @@ class TESSERA_API TableCore {
   std::uint32_t number_;
   ClockSource clock_;
   std::uint64_t* refused_;
-  std::atomic<std::uint64_t> free_;               // how often popped << 32 | first free row
+  std::atomic<std::uint64_t> free_;               // number of pops << 32 | first free row
   std::vector<std::atomic<std::uint32_t>> next_;  // of each free row
 };
 
@@ -91,24 +91,24 @@ void TableCore::store_alone(std::uint32_t row, const std::uint64_t (&payload)[kW
 
 }  // namespace detail
 
-/// A struct that can be a row: a kind with a wanted number of rows.
+/// A struct that can be a row: a kind with a requested number of rows.
 template <class T>
 concept RowKind = Describable<T> && sizeof(T) <= 488 && alignof(T) <= 8 && requires {
   { T::kRows } -> std::convertible_to<std::uint32_t>;
 };
 
-/// A claimed row; released when destroyed. Empty when the table was full or recording is off, and then does nothing.
-/// Must not outlive its recorder. One Row may be used by several threads at once, except for release().
+/// A claimed row, released on destruction. Empty, and then without effect, if the table was full or recording is off.
+/// Must not outlive its recorder. Thread-safe except for release().
 template <RowKind T>
 class Row {
  public:
-  /// No row.
+  /// Constructs an empty row.
   Row() = default;
-  /// Used by StateTable.
+  /// Constructs a row for StateTable.
   Row(detail::TableCore* table, std::uint32_t index) : table_(table), index_(index) {}
-  /// Takes the other's row.
+  /// Takes over the row of `other`.
   Row(Row&& other) noexcept : table_(std::exchange(other.table_, nullptr)), index_(other.index_) {}
-  /// Releases the row held before and takes the other's.
+  /// Releases the current row and takes over that of `other`.
   Row& operator=(Row&& other) noexcept {
     if (this != &other) {
       release();
@@ -117,30 +117,30 @@ class Row {
     }
     return *this;
   }
-  /// Releases.
+  /// Releases the row.
   ~Row() { release(); }
 
-  /// Whether there is a row.
+  /// Returns true if the object holds a row.
   explicit operator bool() const { return table_ != nullptr; }
-  /// Its place in the table.
+  /// Returns the index in the table.
   [[nodiscard]] std::uint32_t index() const { return index_; }
   /// Replaces the contents.
   void update(const T& contents) {
     if (table_ != nullptr) table_->store(index_, &contents);
   }
-  /// Replaces the contents, at half the cost, where the caller sees to it that nobody else writes the row meanwhile.
+  /// Replaces the contents at half the cost. The caller ensures that no other thread writes the row at the same time.
   void put(const T& contents) {
     std::uint64_t words[kWords] = {};
     std::memcpy(words, &contents, sizeof contents);
     put_words(words);
   }
-  /// Words of its contents.
+  /// Number of words of the contents.
   static constexpr std::size_t kWords = (sizeof(T) + 7) / 8;
-  /// As put(), of contents that were put together as words, which saves the way through memory.
+  /// Same as put(), for contents given as words, which avoids a copy through memory.
   void put_words(const std::uint64_t (&words)[kWords]) {
     if (table_ != nullptr) table_->store_alone(index_, words);
   }
-  /// Changes the contents with `change(T&)`, which must not throw.
+  /// Modifies the contents with `change(T&)`, which must not throw.
   template <class Change>
   requires std::is_invocable_v<Change&, T&>
   void update(Change change) {
@@ -149,12 +149,12 @@ class Row {
         index_, [](void* contents, void* context) { (*static_cast<Change*>(context))(*static_cast<T*>(contents)); },
         &change);
   }
-  /// Changes one field.
+  /// Sets one field.
   template <class Field>
   void set(Field T::*field, const std::type_identity_t<Field>& value) {
     update([&](T& contents) { contents.*field = value; });
   }
-  /// What the row holds now.
+  /// Returns the contents.
   [[nodiscard]] T get() const {
     T contents{};
     if (table_ != nullptr) table_->load(index_, &contents);
@@ -174,14 +174,14 @@ class Row {
 template <RowKind T>
 class StateTable {
  public:
-  /// Used by Recorder; null: a table that has no rows.
+  /// Constructs a table for Recorder; null: a table without rows.
   explicit StateTable(detail::TableCore* core) : core_(core) {}
-  /// Claims a free row and fills it; an empty Row when there is none, which the file counts.
+  /// Claims and fills a free row. Returns an empty Row if no row is free; the file counts these.
   [[nodiscard]] Row<T> claim(const T& contents = {}) {
     const std::uint32_t index = core_ != nullptr ? core_->claim(&contents) : detail::kNoRow;
     return index != detail::kNoRow ? Row<T>(core_, index) : Row<T>();
   }
-  /// Rows there are, free or not. Fewer than T::kRows in a small file.
+  /// Returns the number of rows, claimed or free. May be less than T::kRows in a small file.
   [[nodiscard]] std::uint32_t rows() const { return core_ != nullptr ? core_->rows() : 0; }
 
  private:

@@ -1,5 +1,5 @@
-// Reads the state tables of a record file and leaves its rings alone: a sixth of the bytes and none of the records, so
-// that a run may be looked at every second while it goes on.
+// Reads only the state tables of a record file: a sixth of the bytes and no records, so that a running job can be
+// polled every second.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tessera::probe {
 
-/// As RecordFile::open(), without records and rings.
+/// Opens a record file like RecordFile::open(), without records and rings.
 TESSERA_API RecordFile open_record_tables(const std::string& path);
 
 }  // namespace tessera::probe

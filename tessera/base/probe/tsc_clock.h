@@ -1,9 +1,9 @@
-// The recorder's clock. Ticks are the processor's time-stamp counter where it runs at one rate on all cores and never
-// stops (12 ns to read on a virtual machine, no system call), else nanoseconds of CLOCK_MONOTONIC.
+// The clock of the recorder. Ticks are those of the time-stamp counter if it runs at one rate on all cores and never
+// stops (12 ns per read on a virtual machine, no system call), otherwise nanoseconds of CLOCK_MONOTONIC.
 //
-// A calibration is two samples that pair ticks with wall time: one from the start, one renewed as time passes, so that
-// the rate gets better the longer a recorder lives. Wall time is taken from the later sample: should somebody set the
-// clock, all times are told in its latest terms.
+// A calibration is two samples that pair ticks with wall time: one from the start, one renewed over time, so that the
+// rate becomes more precise. Wall time is relative to the later sample: if the system clock is set, all times follow
+// its latest value.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace tessera::probe {
 
-/// Where ticks come from. The numbers are part of the file format.
+/// Source of ticks. The values are part of the file format.
 enum class ClockSource : std::uint32_t {
-  kTsc = 1,     ///< time-stamp counter
-  kSystem = 2,  ///< nanoseconds of CLOCK_MONOTONIC
+  kTsc = 1,     ///< Time-stamp counter.
+  kSystem = 2,  ///< Nanoseconds of CLOCK_MONOTONIC.
 };
 
-/// The time-stamp counter if it is fit for telling time on this machine, else the system's clock.
+/// Returns the time-stamp counter if it is a reliable clock on this machine, otherwise the system clock.
 TESSERA_API ClockSource best_clock_source();
 
-/// The current tick of a source.
+/// Returns the current tick of a source.
 inline std::uint64_t read_ticks(ClockSource source) {
 #if defined(__x86_64__)
   if (source == ClockSource::kTsc) [[likely]]
@@ -35,32 +35,32 @@ inline std::uint64_t read_ticks(ClockSource source) {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-/// One moment in ticks, wall time and monotonic time.
+/// One point in time in ticks, wall time and monotonic time.
 struct ClockSample {
-  std::uint64_t ticks = 0;        ///< of the source
-  std::int64_t wall_ns = 0;       ///< since 1970, UTC
-  std::int64_t monotonic_ns = 0;  ///< CLOCK_MONOTONIC
+  std::uint64_t ticks = 0;        ///< Ticks of the source.
+  std::int64_t wall_ns = 0;       ///< Nanoseconds since 1970, UTC.
+  std::int64_t monotonic_ns = 0;  ///< CLOCK_MONOTONIC.
 };
 
-/// Reads all clocks at (nearly) one moment: the best of a few tries.
+/// Reads all clocks at nearly the same time: the best of several attempts.
 TESSERA_API ClockSample sample_clock(ClockSource source);
 
-/// Ticks a second of the source, measured once a process (a millisecond) and remembered.
+/// Returns the ticks per second of the source, measured once per process (1 ms).
 TESSERA_API std::uint64_t ticks_per_second(ClockSource source);
 
-/// Turns ticks into wall time.
+/// Converts ticks to wall time.
 struct TESSERA_API ClockCalibration {
-  ClockSource source = ClockSource::kSystem;  ///< where the ticks come from
-  std::uint64_t ticks_per_second =
-      1'000'000'000;  ///< the rate, used while the samples are too close to tell a better one
-  ClockSample first;  ///< taken at the start
-  ClockSample last;   ///< taken last; the same as first until there is another
+  ClockSource source = ClockSource::kSystem;  ///< Source of the ticks.
+  /// Rate to use while the samples are too close to compute a better one.
+  std::uint64_t ticks_per_second = 1'000'000'000;
+  ClockSample first;  ///< Taken at the start.
+  ClockSample last;   ///< Taken last; equal to `first` until there is another.
 
-  /// Whether the samples stand far enough apart (10 ms) to give the rate.
+  /// Returns true if the samples are far enough apart (10 ms) to compute the rate.
   [[nodiscard]] bool is_refined() const;
-  /// Nanoseconds since 1970 (UTC) of a tick, before the samples as well as after them.
+  /// Returns the nanoseconds since 1970 (UTC) of a tick, before or after the samples.
   [[nodiscard]] std::int64_t wall_ns(std::uint64_t ticks) const;
-  /// Length of a number of ticks in nanoseconds.
+  /// Returns a number of ticks in nanoseconds.
   [[nodiscard]] std::int64_t duration_ns(std::int64_t ticks) const;
 };
 
