@@ -18,7 +18,7 @@ using detail::Range;
 
 const LayoutState& state_of(const Layout& layout) { return detail::LayoutAccess::state(layout); }
 
-// The range of each block of `size` that a cut keeps.
+// Returns the range of each block of `size` that a split keeps.
 Range range_of(const PlacedDim& dim, std::size_t place, std::int64_t block, std::int64_t coordinate) {
   if (place == 0 && !dim.starts.empty()) {
     const auto at = static_cast<std::size_t>(coordinate);
@@ -27,7 +27,7 @@ Range range_of(const PlacedDim& dim, std::size_t place, std::int64_t block, std:
   return chunk_range(block, dim.cuts[place].size, coordinate);
 }
 
-// The common case, without building anything: even cuts, and blocks in the last one alone.
+// The common case, without allocation: even splits, with blocks only in the last one.
 bool is_simply_even(const PlacedDim& dim, std::int64_t size) {
   if (!dim.starts.empty()) return false;
   for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
@@ -72,7 +72,7 @@ std::string misfit_of_dim(const LayoutState& state, std::size_t index, std::int6
   }
 }
 
-// The part of the check that every query makes; blocks and given sizes are checked only where there are any.
+// The part of the check that every query makes; blocks and explicit sizes are checked only if there are any.
 inline void check_shape(const LayoutState& state, const Shape& shape) {
   bool fits = shape.size() >= state.dims.size();
   for (const std::int64_t size : shape) fits = fits && size <= detail::kMostSize;
@@ -86,14 +86,14 @@ inline void check_shape(const LayoutState& state, const Shape& shape) {
   }
 }
 
-// Behind the mesh's first rank; the rank is on the mesh.
+// Returns the distance from the first rank of the mesh; the rank must be in the mesh.
 std::uint32_t distance_of(const LayoutState& state, Rank rank) {
   return static_cast<std::uint32_t>(rank.value() - state.first_rank);
 }
 
 IndexMap empty_map(std::int64_t size) { return {size, 0, {}}; }
 
-// A dimension without blocks: one run.
+// Returns the one run of a dimension without blocks.
 inline Range run_of(const PlacedDim& dim, std::int64_t size, std::uint32_t distance) {
   Range run{0, size};
   for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
@@ -127,7 +127,7 @@ std::int64_t local_size(const PlacedDim& dim, std::int64_t size, std::uint32_t d
   return size;
 }
 
-// The distance that the coordinates of the dimension's cuts add for the ranks that hold `index`.
+// Returns the distance that the splits of the dimension add for the ranks that hold `index`.
 std::int64_t distance_to(const PlacedDim& dim, std::int64_t size, std::int64_t index) {
   std::int64_t distance = 0;
   for (std::size_t i = 0; i < dim.cuts.size(); ++i) {
@@ -284,7 +284,7 @@ std::int64_t largest_local_numel(const Layout& layout, const Shape& shape) {
     for (std::size_t k = 0; i < state.dims.size() && k < state.dims[i].cuts.size(); ++k) {
       const PlacedCut& cut = state.dims[i].cuts[k];
       const bool is_given = k == 0 && !state.dims[i].starts.empty();
-      // The first chunk is the largest, and of a larger piece the first chunk is not smaller.
+      // The first chunk is the largest, and the first chunk of a larger range is not smaller.
       size = is_given ? state.dims[i].largest : detail::chunk_of(size / cut.blocks, cut.size) * cut.blocks;
     }
     sizes.push_back(size);

@@ -1,5 +1,5 @@
-// The arithmetic's rows of the layout suite. Ranks and indices change from call to call, so that nothing is learnt by
-// heart.
+// Benchmarks of the layout arithmetic. Ranks and indices change between calls, so that branch prediction cannot learn
+// them.
 #include <chrono>
 
 #include "tessera/base/testing/bench.h"

@@ -1,5 +1,5 @@
-// Random (shape, mesh, layout) triples: every answer of the arithmetic on every rank, and the owners of every element,
-// are held against a table that was cut index by index (testing/layout_model.h).
+// Random (shape, mesh, layout) triples: compares all results of the arithmetic on each rank, and the owners of every
+// element, with a table that was split index by index (testing/layout_model.h).
 //   layout_arithmetic_fuzz [--runs N] [--seed S] [--seconds T]
 #include <algorithm>
 
@@ -23,9 +23,9 @@ struct Triple {
   OwnershipTable table;
 };
 
-// The numbers of a canonical map: no level that could be part of another, or of the run.
+// Returns true if the map is canonical: no level can be merged with another or with the run.
 bool is_canonical(const IndexMap& map) {
-  std::int64_t below = map.block;  // what a level that goes on from here would have as its stride
+  std::int64_t below = map.block;  // stride of a level that would continue from here
   for (std::size_t i = map.levels.size(); i-- > 0;) {
     const IndexMap::Level& level = map.levels[i];
     if (level.count < 2 || level.stride == below || map.block < 1) return false;
@@ -87,7 +87,7 @@ bool holds(const Triple& triple, std::size_t place, const std::vector<std::int64
   return true;
 }
 
-// The owners of an element are the ranks that hold it, in the order of their coordinates.
+// The owners of an element are the ranks that hold it, ordered by coordinates.
 std::string check_element(const Triple& triple, const std::vector<std::int64_t>& index) {
   const RankSet ranks = owners(triple.layout, triple.shape, index);
   std::int64_t next = 0;
@@ -157,7 +157,7 @@ std::string check_mesh(const testing::ModelledMesh& made) {
   return Mesh::parse(made.mesh.text()) == made.mesh ? "" : "its text makes another mesh";
 }
 
-// Layouts stay as long as the process, so that a long campaign draws them from fewer seeds than shapes.
+// Layouts are never freed, so a long campaign draws them from fewer seeds than shapes.
 constexpr std::uint64_t kLayouts = 200'000;
 
 std::string one(std::uint64_t seed) {

@@ -1,4 +1,4 @@
-// The arithmetic by hand. Random layouts against tables are in arithmetic_fuzz.cpp.
+// Hand-written cases of the arithmetic. arithmetic_fuzz.cpp compares random layouts with tables.
 #include "tessera/layout/arithmetic.h"
 
 #include <gtest/gtest.h>
@@ -73,13 +73,13 @@ TEST(Arithmetic, BlocksAreRuns) {
 }
 
 TEST(Arithmetic, BlocksNest) {
-  // [4, 6] flattened, the 4 cut by x, the 6 by y: x cuts, then y cuts the two blocks that are left.
+  // [4, 6] flattened, with the 4 sharded by x and the 6 by y: x splits, then y splits the remaining two blocks.
   const Layout layout = Layout::parse("x=2,y=3 S0,S(0,blocks=2)");
   EXPECT_EQ(indices(index_map(layout, {24}, 0, Rank(4))), (Numbers{14, 15, 20, 21}));
-  // Blocks inside of runs that blocks left.
+  // Blocks inside runs that earlier blocks left.
   const Layout both = Layout::parse("x=2,y=2 S(0,blocks=2),S(0,blocks=4)");
   EXPECT_EQ(index_map(both, {32}, 0, Rank(3)), (IndexMap{10, 2, {{2, 16}, {2, 4}}}));
-  // A later cut of whole runs, and of one run's inside.
+  // A later split of complete runs, and of the inside of one run.
   const Layout later = Layout::parse("x=2,y=2 S(0,blocks=4),S0");
   EXPECT_EQ(indices(index_map(later, {16}, 0, Rank(3))), (Numbers{10, 11, 14, 15}));
   const Layout inside = Layout::parse("x=2,y=4 S(0,blocks=2),S0");
@@ -147,7 +147,7 @@ TEST(CheckFits, NamesTheDimensionAndTheAxis) {
 }
 
 TEST(CheckFits, LooksAtTheShortPiecesToo) {
-  // 10 over 4 leaves 3, 3, 3 and 1; the 1 does not divide.
+  // 10 over 4 gives 3, 3, 3 and 1; the 1 does not divide.
   const Layout layout = Layout::parse("x=4,y=2 S0,S(0,blocks=3)");
   expect_error<InvalidArgument>([&] { check_fits(layout, {10}); }, {"'y'", "1 left", "3 blocks"});
   expect_error<InvalidArgument>([&] { local_shape(layout, {10}, Rank(0)); }, {"'y'"});
@@ -157,7 +157,7 @@ TEST(CheckFits, LooksAtTheShortPiecesToo) {
 }
 
 TEST(CheckFits, RefusesCutsThatBreakRuns) {
-  const Layout layout = Layout::parse("x=2,y=2 S(0,blocks=3),S0");  // three runs, to be cut in two
+  const Layout layout = Layout::parse("x=2,y=2 S(0,blocks=3),S0");  // three runs, split in two
   expect_error<InvalidArgument>([&] { check_fits(layout, {12}); }, {"dimension 0", "'y'", "runs", "2 long"});
   EXPECT_NO_THROW(check_fits(layout, {6})) << "runs of 1: two and one of them";
   const Layout aligned = Layout::parse("x=2,y=2 S(0,blocks=4),S0");

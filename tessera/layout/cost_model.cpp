@@ -1,5 +1,5 @@
-// JSON of the cost model, strict: a calibration file that says something unknown is an error, because a name that is
-// passed over silently is a measurement that is not used.
+// JSON of the cost model. Parsing is strict: an unknown name in a calibration file is an error, because its measurement
+// would otherwise be ignored silently.
 #include "tessera/layout/cost_model.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ constexpr std::uint64_t kMostNbytes = std::uint64_t{1} << 24;  // of a file
 constexpr std::size_t kMostDepth = 64;                         // of its JSON
 constexpr Link kLinks[] = {Link::kMemory, Link::kNvlink, Link::kPcie, Link::kNetwork};
 
-// What a key in the file is called in errors: the file, then the path of keys.
+// Name of a key in errors: the file, then the path of keys.
 struct Where {
   const std::string& origin;
   std::string path = {};
@@ -77,7 +77,7 @@ void read_links(const ordered_json& json, CostModel& model, const Where& where) 
   }
 }
 
-// An axis has no default of its own: half of its numbers would leave the other half to chance.
+// An axis has no defaults: it must set both of its values.
 void read_axes(const ordered_json& json, CostModel& model, const Where& where) {
   for (const auto& [key, value] : object(json, where).items()) {
     const Where axis = where.at(key);

@@ -1,4 +1,4 @@
-// Checks of factor rules, the sizes of their factors, and the rules that follow from shapes alone: pointwise, views.
+// Checks of factor rules, the sizes of their factors, and pointwise rules.
 #include "tessera/layout/factor_rule.h"
 
 #include <cctype>
@@ -10,7 +10,7 @@
 namespace tessera::layout {
 namespace {
 
-constexpr std::size_t kMostFactors = 64;  // a set of them is one word
+constexpr std::size_t kMostFactors = 64;  // a set of factors is one word
 
 using FactorSet = std::uint64_t;
 
@@ -95,7 +95,7 @@ void check_algebra(const FactorRule& rule) {
   }
 }
 
-// What is known of the factors' sizes, and by whom, for errors.
+// Known sizes of factors and their sources, for errors.
 class SizeTable {
  public:
   SizeTable(const FactorRule& rule) : rule_(rule), sizes_(rule.factors.size(), -1), said_(rule.factors.size()) {
@@ -120,7 +120,7 @@ class SizeTable {
                   " and ", size, " in dimension ", dim, " of ", is_input ? "input " : "output ", operand);
   }
 
-  // A dimension tells the size of its only unknown factor; returns whether it is settled.
+  // Derives the size of the only unknown factor from a dimension. Returns true if the dimension is resolved.
   bool read(const DimFactors& dim, std::int64_t size, bool is_input, std::size_t operand, std::size_t index) {
     if (dim.size() == 1) {
       set(dim[0], size, is_input, operand, index);
@@ -170,7 +170,7 @@ class SizeTable {
   std::vector<Said> said_;
 };
 
-// Reads every dimension once; returns how many are still open.
+// Reads every dimension once. Returns the number of unresolved dimensions.
 std::size_t read_shapes(SizeTable& table, const FactorRule& rule, std::span<const Shape> shapes, bool is_input) {
   std::size_t open = 0;
   const auto& operands = is_input ? rule.inputs : rule.outputs;

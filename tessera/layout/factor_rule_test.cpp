@@ -1,5 +1,5 @@
-// Factor rules as text and as data: what is read is printed the same, what makes no sense is refused with a reason, and
-// rules made from shapes have the factors that the shapes share.
+// Factor rules as text and data: parsed rules print the same text, invalid rules throw with a reason, and rules derived
+// from shapes have the factors that the shapes share.
 #include "tessera/layout/factor_rule.h"
 
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ TEST(FactorRule, PointwiseBroadcasts) {
   expect_error<InvalidArgument>([&] { pointwise_rule("add", {}); }, {"at least one input"});
 }
 
-// The rule in words without its algebra, which all views have.
+// Returns the text of the rule without its algebra, which is the same for all views.
 std::string view_text(const Shape& from, const Shape& to) {
   const FactorRule rule = view_rule(from, to);
   rule.check();
@@ -164,7 +164,7 @@ TEST(ViewRule, MeetsAtCommonDivisorsAndKeepsTheRestWhole) {
             "view: [a,b]->[c,d]; a=replicate, a:3, b=replicate, b:4, c=replicate, c:4, d=replicate, d:3");
   EXPECT_EQ(view_text({3, 4, 5}, {4, 15}),
             "view: [a,b,c]->[d,(e c)]; a=replicate, a:3, b=replicate, b:4, c:5, d=replicate, d:4, e=replicate, e:3");
-  // Behind a knot the shapes meet again.
+  // The shapes meet again after a mismatch.
   EXPECT_EQ(view_text({3, 2, 7, 9}, {2, 3, 63}),
             "view: [a,b,c,d]->[e,f,(c d)]; a=replicate, a:3, b=replicate, b:2, c:7, d:9, e=replicate, e:2, "
             "f=replicate, f:3");

@@ -1,5 +1,5 @@
-// The text form of factor rules: one line that says all of a rule. Reading it is a walk from left to right; every
-// refusal names the rule, the place and what was expected there.
+// The text form of factor rules: one line for a complete rule. The parser reads from left to right; every error names
+// the rule, the position and the expected text.
 #include <cctype>
 #include <charconv>
 #include <iterator>
@@ -104,7 +104,7 @@ class Reader {
     } while (take(','));
   }
 
-  // Either factors (k=sum, a:4) or, last, the algebra.
+  // Reads either factors (k=sum, a:4) or, last, the algebra.
   void read_section() {
     const std::size_t start = at_;
     static_cast<void>(word("a factor or an algebra"));
@@ -202,7 +202,7 @@ void print(std::string& out, const FactorRule& rule, const std::vector<OperandFa
   }
 }
 
-// The factors in the order in which the text names them, and reading it finds them.
+// Returns the factors in the order in which the text names them, which is also the order of parsing.
 std::vector<const Factor*> by_appearance(const FactorRule& rule) {
   std::vector<const Factor*> out;
   std::vector<bool> is_seen(rule.factors.size(), false);

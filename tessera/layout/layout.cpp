@@ -26,7 +26,7 @@ bool is_same(const LayoutParts& a, const LayoutParts& b) {
          });
 }
 
-// A key for the table inside this process; the hash of the text is the one for outside.
+// Returns a key for the table in this process; the hash of the text is the key outside.
 std::uint64_t key_of(const Mesh& mesh, const LayoutParts& parts) {
   std::uint64_t key = mesh.id().value();
   const auto mix = [&key](std::int64_t value) {
@@ -53,7 +53,7 @@ std::uint64_t key_of(const Mesh& mesh, const LayoutParts& parts) {
   return key;
 }
 
-// FNV-1a over 128 bits: specified, a line long, and made once a layout, so that its speed does not matter.
+// 128-bit FNV-1a: specified, one line, and computed once per layout, so its speed does not matter.
 LayoutHash hash_of(std::string_view text) {
   __extension__ using Wide = unsigned __int128;
   constexpr Wide kPrime = (Wide{1} << 88) + 0x13B;
@@ -75,7 +75,7 @@ detail::PlacedCut place(const Mesh& mesh, const Cut& cut) {
   return placed;
 }
 
-// The parts of all axes that no cut uses, by axis, major to minor.
+// Collects the sub-axes of all axes that no split uses, by axis, major to minor.
 void place_replicas(LayoutState& state) {
   std::vector<SubAxis> cutting;
   for (const DimCuts& dim : state.parts.dims) {
@@ -116,7 +116,7 @@ void place_dims(LayoutState& state) {
 std::unique_ptr<LayoutState> make_state(const Mesh& mesh, LayoutParts parts, std::uint64_t key) {
   auto state = std::make_unique<LayoutState>();
   state->mesh = mesh;
-  for (DimCuts& dim : parts.dims) {  // a copy of its own: the giver may have kept a pointer that is not const
+  for (DimCuts& dim : parts.dims) {  // a private copy: the caller may hold a non-const pointer
     if (dim.sizes) dim.sizes = std::make_shared<const std::vector<std::int64_t>>(*dim.sizes);
   }
   state->parts = std::move(parts);
@@ -130,10 +130,10 @@ std::unique_ptr<LayoutState> make_state(const Mesh& mesh, LayoutParts parts, std
   return state;
 }
 
-// All layouts of the process. Those that are counted leave it in release().
+// All layouts of the process. release() removes counted layouts.
 class LayoutTable {
  public:
-  // The entry of these canonical parts, with a count taken.
+  // Returns the entry of these canonical parts and takes a reference.
   LayoutState* get(const Mesh& mesh, LayoutParts parts) {
     const std::uint64_t key = key_of(mesh, parts);
     const std::lock_guard lock(mutex_);
@@ -151,7 +151,7 @@ class LayoutTable {
     return entries_.emplace(key, std::move(made))->second.get();
   }
 
-  // Gives back a count. The last one is given back under the lock, so that nobody finds an entry that is about to go.
+  // Drops a reference. The last one is dropped under the lock, so that no thread finds an entry that is being removed.
   void release(LayoutState* state) noexcept {
     std::int64_t holders = state->holders.load(std::memory_order_relaxed);
     while (holders > 1) {
@@ -180,7 +180,7 @@ class LayoutTable {
   std::uint64_t last_id_ = 0;
 };
 
-// Never destroyed: layouts may be held by static objects.
+// Never destroyed: static objects may hold layouts.
 LayoutTable& table() {
   static auto& all = *new LayoutTable;
   return all;

@@ -1,4 +1,4 @@
-// The one canonical form of a layout's parts, and what is refused on the way there.
+// Validates the parts of a layout and converts them to the canonical form.
 #include <algorithm>
 
 #include "tessera/base/checked.h"
@@ -39,12 +39,12 @@ void canonicalize_dim(const Mesh& mesh, int dim, DimCuts& cuts) {
       total = checked_add(total, size, "given sizes of a dimension");
     }
     TESSERA_CHECK(total <= TextReader::kMostNumber, "layout: dimension ", dim, ": sizes add up to more than 2^62");
-    if (first.by.size == 1) cuts.sizes = nullptr;  // goes with its cut
+    if (first.by.size == 1) cuts.sizes = nullptr;  // removed with its split
   }
   std::erase_if(cuts.cuts, [](const Cut& cut) { return cut.by.size == 1; });
 }
 
-// Sorted, and parts that stand side by side in their axis are one.
+// Sorts the partial axes and merges adjacent sub-axes of an axis.
 void canonicalize_partials(const Mesh& mesh, std::vector<PartialAxis>& partials) {
   for (const PartialAxis& partial : partials) {
     check_part(mesh, partial.by);
@@ -68,7 +68,7 @@ void canonicalize_partials(const Mesh& mesh, std::vector<PartialAxis>& partials)
   if (!partials.empty()) partials.resize(kept + 1);
 }
 
-// Parts of one axis, with the parts that the mesh itself makes it of, must be read off one factorisation.
+// Checks that the sub-axes in use, and the factors of the axis in the mesh, have a common factorization.
 void check_use(const Mesh& mesh, const LayoutParts& parts) {
   std::vector<SubAxis> used;
   for (const DimCuts& dim : parts.dims) {

@@ -141,7 +141,7 @@ TEST(Layout, RefusesAnAxisUsedTwice) {
 TEST(Layout, RefusesPartsThatDoNotNest) {
   const Mesh mesh = Mesh::parse("x=36");
   LayoutParts parts;
-  parts.dims = {{{{{0, 1, 2}, 1}}, {}}, {{{{0, 9, 4}, 1}}, {}}};  // 2 x .. and 9 x 4: 9 is no multiple of 2
+  parts.dims = {{{{{0, 1, 2}, 1}}, {}}, {{{{0, 9, 4}, 1}}, {}}};  // 2 x .. and 9 x 4: 9 is not a multiple of 2
   expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"'x'", "do not nest", "x(9:4)"});
   parts.dims = {{{{{0, 1, 5}, 1}}, {}}};
   expect_error<InvalidArgument>([&] { Layout::create(mesh, parts); }, {"'x'", "5", "divide"});

@@ -1,7 +1,7 @@
-// Layouts as text: a placement for each axis of the mesh,
+// Text form of layouts: one placement per mesh axis,
 //
-//   placements  { axis {, axis} }, the braces may be left out
-//   axis        what, or size:what {* size:what} for the parts of an axis, major to minor
+//   placements  { axis {, axis} }, the braces are optional
+//   axis        what, or size:what {* size:what} for the sub-axes of an axis, major to minor
 //   what        Shard(dim {, order=n | blocks=n | sizes=n/n/n}), Replicate(), Partial([reduction])
 //               short: S0, S(0), R, P, P(max)
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 using tessera::detail::concat;
 
-// What a part of an axis does, with its text.
+// The placement of a sub-axis, with its text.
 struct Doing {
   SubAxis part;
   std::string text;
@@ -36,7 +36,7 @@ std::string shard_text(int dim, std::size_t place, bool shows_order, const DimCu
   return text + ")";
 }
 
-// Everything but what is replicated, by axis, major to minor.
+// Returns all placements except replicated ones, by axis, major to minor.
 std::vector<Doing> doings(const LayoutParts& parts) {
   std::vector<Doing> all;
   for (std::size_t d = 0; d < parts.dims.size(); ++d) {
@@ -55,7 +55,7 @@ std::vector<Doing> doings(const LayoutParts& parts) {
   return all;
 }
 
-// A cut as read: where its place is given, it is that among the cuts of its dimension.
+// A parsed split, with its explicit position among the splits of its dimension, if any.
 struct ReadCut {
   Cut cut;
   bool has_blocks = false;
@@ -208,7 +208,7 @@ class PlacementReader {
     }
   }
 
-  // Cuts whose place is given take it; the others take the places that are left, in the order of axes.
+  // Splits with an explicit position take it; the others take the remaining positions, in the order of axes.
   void order(int dim, std::vector<ReadCut>& cuts) {
     std::vector<const ReadCut*> places(cuts.size(), nullptr);
     for (const ReadCut& cut : cuts) {

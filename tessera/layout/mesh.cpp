@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 31;
 
-// Brings the parts of an axis to their one form: at least one part, and two that make one progression are one.
+// Converts the factors of an axis to the canonical form: at least one factor, and factors that form one progression
+// merged.
 void canonicalize(Axis& axis) {
   SmallVector<RankStep, 2> parts;
   for (const RankStep& part : axis.parts) detail::add_step(parts, part);
@@ -57,7 +58,7 @@ std::vector<std::string> names_of(std::span<const Axis> axes) {
   return names;
 }
 
-// Cuts `size` ranks off the minor end of `parts`, which keeps the rest. False: the parts do not nest with it.
+// Removes `size` ranks from the minor end of `parts`. Returns false if the factors do not nest with `size`.
 bool take_minor(std::vector<RankStep>& parts, std::int64_t size, SmallVector<RankStep, 2>& taken) {
   std::vector<RankStep> reversed;
   while (size > 1) {
@@ -103,7 +104,7 @@ std::int64_t RankSet::place_of(Rank rank) const {
   if (rest < 0) return -1;
   std::int64_t place = 0;
   std::int64_t below = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t done = 0; done < steps.size(); ++done) {  // strides nest: the largest is divided by first
+  for (std::size_t done = 0; done < steps.size(); ++done) {  // strides nest: divide by the largest first
     std::size_t next = steps.size();
     std::int64_t weight = 1;
     std::int64_t weight_of_next = 1;
@@ -125,11 +126,11 @@ std::int64_t RankSet::place_of(Rank rank) const {
   return rest == 0 ? place : -1;
 }
 
-// A part of an axis as coordinates are found: ranks are divided by the largest stride first.
+// A factor of an axis for the computation of coordinates: ranks are divided by the largest stride first.
 struct PlacedPart {
   std::int64_t stride = 1;
   std::int64_t size = 1;
-  std::int64_t weight = 1;  // of its coordinate in the axis' coordinate
+  std::int64_t weight = 1;  // of its coordinate in the coordinate of the axis
   int axis = 0;
 };
 
@@ -138,7 +139,7 @@ struct Mesh::State {
   std::vector<Axis> axes;
   std::int64_t first = 0;
   std::int64_t size = 1;
-  bool is_dense = true;           // ranks first to first + size - 1
+  bool is_dense = true;           // the ranks are first to first + size - 1
   std::vector<PlacedPart> parts;  // by stride, the largest first
   std::string text;
 
@@ -156,7 +157,7 @@ struct Mesh::State {
     text = detail::mesh_text(axes, first);
   }
 
-  // Puts the coordinates of a rank where `store(axis, coordinate)` says; false: it is off the mesh.
+  // Calls `store(axis, coordinate)` for each factor. Returns false if the rank is outside the mesh.
   template <class Store>
   bool locate(Rank rank, Store store) const {
     std::int64_t rest = rank.value() - first;
@@ -193,7 +194,7 @@ Mesh Mesh::intern(std::vector<Axis> axes, std::int64_t first) {
   for (Axis& axis : axes) canonicalize(axis);
   auto made = std::make_unique<State>(std::move(axes), first);
 
-  // Never destroyed: meshes live as long as the process, in static objects too.
+  // Never destroyed: meshes, also in static objects, live as long as the process.
   static auto& mutex = *new std::mutex;
   static auto& table = *new std::unordered_map<std::string_view, std::unique_ptr<State>>;
   const std::lock_guard lock(mutex);

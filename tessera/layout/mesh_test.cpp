@@ -1,4 +1,4 @@
-// Meshes by hand. Random ones, with their closed forms against tables, are in arithmetic_fuzz.cpp.
+// Hand-written cases of meshes. arithmetic_fuzz.cpp compares random meshes with tables.
 #include "tessera/layout/mesh.h"
 
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
-// Meshes as text:
+// Text form of meshes:
 //
 //   mesh    [first +] [axis {, axis}]
 //   axis    name = extent [@ link] [{ key=value {, key=value} }]
-//   extent  size, or parts {* part} with part = size : stride
+//   extent  size, or part {* part} with part = size : stride
 //
-// Strides stand at every axis or at none; an axis of size 1 needs none.
+// Either all axes have strides or none; an axis of size 1 needs none.
 #include <algorithm>
 
 #include "tessera/base/checked.h"

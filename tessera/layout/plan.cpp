@@ -1,4 +1,4 @@
-// Plans as text.
+// Text form of plans.
 #include "tessera/layout/plan.h"
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 namespace tessera::layout {
 namespace {
 
-// "tp" for a whole axis, "tp(2)4" for a part: 4 ranks, of the axis read as 2 x 4 x ...
+// Returns "tp" for an axis, "tp(2)4" for a sub-axis: 4 ranks of the axis read as 2 x 4 x ...
 std::string axes_text(const Step& step) {
   const Mesh& mesh = step.before.mesh();
   std::string text;

@@ -1,5 +1,5 @@
-// The cache of plans. A hit takes a lock, a look into a table and a splice of its list, and allocates nothing: keys
-// point at the shape inside the plan they lead to.
+// The cache of plans. A hit takes a lock, a table lookup and a list splice, and allocates nothing: keys point to the
+// shape in their plan.
 #include "tessera/layout/planner.h"
 
 #include <list>
@@ -50,7 +50,7 @@ Key key_of(const PlanRequest& request) {
 }  // namespace
 
 struct Planner::State {
-  using Plans = std::list<std::shared_ptr<const Plan>>;  // the most recently used first
+  using Plans = std::list<std::shared_ptr<const Plan>>;  // most recently used first
 
   CostModel model;
   std::size_t capacity;
@@ -59,7 +59,7 @@ struct Planner::State {
   std::unordered_map<Key, Plans::iterator, KeyHash> by_key;
   PlannerCounts counts;
 
-  // Null: not there. Call with the lock held.
+  // Returns null if the plan is not cached. The caller holds the lock.
   std::shared_ptr<const Plan> find(const PlanRequest& request) {
     const auto found = by_key.find(key_of(request));
     if (found == by_key.end()) return nullptr;
@@ -95,7 +95,7 @@ std::shared_ptr<const Plan> Planner::plan(const PlanRequest& request) {
   }
   auto made = std::make_shared<const Plan>(detail::make_plan(request, state_->model));
   const std::lock_guard lock(state_->mutex);
-  if (auto known = state_->find(request)) return known;  // another thread was quicker; its plan is the same
+  if (auto known = state_->find(request)) return known;  // another thread was faster; its plan is the same
   if (state_->plans.size() >= state_->capacity) state_->drop_last();
   state_->plans.push_front(made);
   state_->by_key.emplace(key_of(made->request), state_->plans.begin());

@@ -1,5 +1,5 @@
-// Plans: how long they take to find, and how good they are. The pairs are those of testdata/redistribution_pairs.txt.
-// That all 2,000 are optimal is the campaign of planner_published_fuzz; here it is counted up to 3 axes.
+// Time to find plans, and their quality, on the pairs of testdata/redistribution_pairs.txt. planner_published_fuzz
+// verifies that all 2,000 are optimal; this bench counts them up to 3 axes.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -39,7 +39,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// A sample is the median over all pairs of so many axes, each planned from nothing.
+// A sample is the median over all pairs with this number of axes, each planned without a cache.
 TESSERA_BENCH(plan_cold) {
   const double musts[] = {20, 60, 500};
   const CostModel model;
@@ -71,7 +71,7 @@ TESSERA_BENCH(plan_warm) {
                    .must = 0.1});
 }
 
-// Pairs that are no dearer than an exhaustive search finds.
+// Share of pairs that cost no more than an exhaustive search finds.
 TESSERA_BENCH(plan_optimal) {
   if (!context.wants("plan_quality_optimal")) return;
   const CostModel model;
@@ -91,7 +91,7 @@ TESSERA_BENCH(plan_optimal) {
                    .better = bench::Better::kHigher});
 }
 
-// Where bytes are all that counts: the worst of them against the least there can be.
+// Only bytes count: the worst ratio to the lower bound.
 TESSERA_BENCH(plan_bytes) {
   if (!context.wants("plan_quality_bytes")) return;
   CostModel model{.launch_us = 0, .copy_gigabytes_per_s = 1e9, .copy_launch_us = 0};
@@ -104,7 +104,7 @@ TESSERA_BENCH(plan_bytes) {
   context.measure({.name = "plan_quality_bytes", .unit = "x", .ours = [&] { return worst; }, .must = 1.05});
 }
 
-// The worst against a greedy planner, which may use as much memory as it likes.
+// The worst ratio to a greedy planner with unlimited memory.
 TESSERA_BENCH(plan_greedy) {
   if (!context.wants("plan_quality_greedy")) return;
   const CostModel model;
@@ -117,9 +117,8 @@ TESSERA_BENCH(plan_greedy) {
   context.measure({.name = "plan_quality_greedy", .unit = "x", .ours = [&] { return worst; }, .must = 1 + 1e-6});
 }
 
-// The placements of the published pairs of 3 axes on 8 ranks and on 100,000: nothing is ever counted rank by rank, but
-// a larger mesh has more that is worth looking at, and how much depends on the tensor. A sample is the median over
-// pairs.
+// The placements of the published pairs of 3 axes on 8 ranks and on 100,000. No computation is per rank, but a larger
+// mesh has more candidates, depending on the tensor. A sample is the median over pairs.
 TESSERA_BENCH(ranks_100k) {
   const auto requests_on = [](const char* mesh, int most_dims, std::int64_t size) {
     std::vector<PlanRequest> requests;

@@ -1,5 +1,5 @@
-// Random plans, executed element by element by testing/plan_interpreter.h: every rank must end with the right values.
-// Shapes even and uneven, layouts with orders, blocks, given sizes and parts of axes, all reductions.
+// Random plans, executed element by element by testing/plan_interpreter.h: each rank must end with the correct values.
+// Covers even and uneven shapes, layouts with orders, blocks, explicit sizes and sub-axes, and all reductions.
 //
 //   planner_fuzz [--runs N] [--seed FIRST] [--seconds LIMIT]
 #include "tessera/base/testing/fuzz.h"
@@ -20,7 +20,7 @@ std::string check_one(std::uint64_t seed) {
                          .special_percent = 40,
                          .partial_percent = 40};
   PlanRequest request = random_request(seed, kind);
-  if (seed % 3 == 0) request.itemsize = 1 << 20;  // bandwidth decides
+  if (seed % 3 == 0) request.itemsize = 1 << 20;  // bandwidth dominates
   if (seed % 5 == 0) request.budget_nbytes = (request.shape.numel() + 20) * request.itemsize;
   for (Planner* each : {&planner, &eager}) {
     const auto plan = each->plan(request);

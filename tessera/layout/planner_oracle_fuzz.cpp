@@ -1,6 +1,6 @@
-// The planner against an exhaustive search, on all pairs of layouts up to 3 axes x 3 dimensions. A run is one source
-// layout against every target; the campaign has as many runs as there are sources. Seeds go round the sources with a
-// long stride, so that a few runs see all sizes.
+// Compares the planner with an exhaustive search on all pairs of layouts up to 3 axes x 3 dimensions. A run compares
+// one source layout with every target; a campaign has one run per source. Seeds step through the sources with a long
+// stride, so that a few runs cover all sizes.
 //
 //   planner_oracle_fuzz [--runs N] [--seed FIRST] [--seconds LIMIT]
 #include <fmt/format.h>
@@ -20,7 +20,7 @@
 namespace tessera::layout::testing {
 namespace {
 
-// A mesh, a shape, and every layout by whole axes: any order, partial sums included.
+// A mesh, a shape, and every layout by full axes: any order, including partial sums.
 struct Family {
   Shape shape;
   std::vector<Layout> layouts;
@@ -49,7 +49,7 @@ void add_layouts(const Mesh& mesh, std::size_t dims, int axis, const LayoutParts
 std::vector<Family> make_families() {
   std::vector<Family> families;
   const char* const meshes[] = {"x=2", "x=2,y=2", "x=2,y=3@network", "x=2,y=2,z=2", "x=2,y=3,z=2@network"};
-  // Latency decides, both do, bandwidth decides; and one that no axis divides.
+  // Latency dominates, both matter, bandwidth dominates; and a size that no axis divides.
   const std::int64_t sizes[] = {12, 144, 1728, 13};
   for (const char* text : meshes) {
     const Mesh mesh = Mesh::parse(text);
@@ -77,7 +77,7 @@ std::string check_source(const Family& family, const Layout& from, std::int64_t 
     std::string why;
     return *detail::to_atoms(atoms, layout, family.shape, why);
   };
-  // Targets that are partial alike and have one budget share a search.
+  // Targets with equal partial axes and equal budgets share a search.
   std::map<std::pair<std::string, std::int64_t>, std::vector<Layout>> groups;
   for (const Layout& to : family.layouts) {
     std::string partials;
@@ -104,7 +104,7 @@ std::string check_one(std::uint64_t seed) {
   static const std::vector<Family> families = make_families();
   std::uint64_t total = 0;
   for (const Family& family : families) total += family.layouts.size();
-  constexpr std::uint64_t kStride = 7919;  // a prime: all sources in the end, each once
+  constexpr std::uint64_t kStride = 7919;  // a prime: visits each source once
   std::uint64_t index = seed * kStride % total;
   for (const Family& family : families) {
     if (index < family.layouts.size()) return check_source(family, family.layouts[index], seed % 2 == 0 ? 4 : 4096);

@@ -1,4 +1,4 @@
-// The published pairs are what their generator draws. To write the file anew after a change of the generator:
+// The published pairs equal the output of their generator. To write the file again after a change of the generator:
 //   TESSERA_WRITE_PAIRS=1 layout_planner_pairs_test
 #include <gtest/gtest.h>
 

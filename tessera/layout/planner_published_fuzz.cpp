@@ -1,4 +1,4 @@
-// The planner against an exhaustive search on the published pairs. A run is one pair; the campaign is all of them.
+// Compares the planner with an exhaustive search on the published pairs. A run is one pair; a campaign covers all.
 //
 //   planner_published_fuzz [--runs N] [--seed FIRST] [--seconds LIMIT]
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ namespace {
 
 std::string check_one(std::uint64_t seed) {
   static const auto pairs = load_published_pairs();
-  const PlanRequest& request = pairs[seed * 769 % pairs.size()];  // a stride that meets each once
+  const PlanRequest& request = pairs[seed * 769 % pairs.size()];  // a stride that visits each pair once
   const CostModel model;
   Planner planner(model);
   const auto plan = planner.plan(request);

@@ -1,4 +1,4 @@
-// What holds of every plan, whatever the pair: on random ones and on those of testdata/redistribution_pairs.txt.
+// Properties of all plans, on random pairs and on those of testdata/redistribution_pairs.txt.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,15 +16,15 @@ namespace {
 
 constexpr double kNoise = 1e-5;
 
-// Bytes are all that counts, and all links are alike.
+// Only bytes count, and all links are equal.
 CostModel only_bytes() {
   CostModel model{.launch_us = 0, .copy_gigabytes_per_s = 1e9, .copy_launch_us = 0};
   for (LinkCost& link : model.links) link = {0, 1};
   return model;
 }
 
-// The inequality is one about plans that fold once: the stop must leave alone what both ends have partial, invent
-// nothing partial, and lie wholly before or wholly behind the fold.
+// The inequality holds for plans with one reduction: the stop must keep axes that are partial at both ends, add no
+// partial axis, and be completely before or completely after the reduction.
 bool keeps_folds_whole(const Layout& from, const Layout& stop, const Layout& to) {
   const auto has = [](const Layout& layout, const PartialAxis& partial) {
     return std::ranges::count(layout.partials(), partial) > 0;
@@ -44,7 +44,7 @@ bool keeps_folds_whole(const Layout& from, const Layout& stop, const Layout& to)
   return settled == 0 || pending == 0;
 }
 
-// Whether every cut there can be divides: then the least bytes are exact.
+// Returns true if every possible split divides: the lower bound of bytes is then exact.
 bool is_even(const PlanRequest& request) {
   for (const std::int64_t size : request.shape) {
     if (size % request.from.mesh().size() != 0) return false;
@@ -80,7 +80,7 @@ TEST(PlanQuality, IsNeverDearerThanAGreedyPlan) {
   int better = 0;
   for (PlanRequest request : load_published_pairs()) {
     const GreedyPlan greedy = greedy_plan(request, model);
-    request.budget_nbytes = greedy.largest_part_nbytes;  // it keeps to none
+    request.budget_nbytes = greedy.largest_part_nbytes;  // the greedy planner keeps no budget
     const auto plan = planner.plan(request);
     ASSERT_LE(plan->us, greedy.us * (1 + 1e-9) + kNoise) << pair_text(request) << "\n" << plan->text();
     if (plan->us < greedy.us * 0.99) ++better;
@@ -118,7 +118,7 @@ TEST(PlanQuality, StaysWithinTheBudget) {
   }
 }
 
-// A way round costs no less, if the stop needs no cut that the ends know nothing of and is within the budget.
+// A detour costs no less, if the stop needs no split that source and target lack and keeps the budget.
 TEST(PlanQuality, KeepsTheTriangleInequality) {
   Planner planner;
   int checked = 0;
@@ -153,7 +153,7 @@ TEST(PlanQuality, KeepsTheTriangleInequality) {
 
 bool reduces(const Step& step) { return step.kind == StepKind::kReduceScatter || step.kind == StepKind::kAllReduce; }
 
-// What is wrong with the partial axes of a plan, by the rules of planner.h; empty: nothing.
+// Returns the violation of the rules of planner.h for partial axes; empty if there is none.
 std::string wrong_with_partials(const Plan& plan) {
   const auto has = [](const Layout& layout, const PartialAxis& partial) {
     return std::ranges::count(layout.partials(), partial) > 0;
@@ -171,8 +171,8 @@ std::string wrong_with_partials(const Plan& plan) {
   return {};
 }
 
-// Prices that make every excluded plan look good: links that differ by a factor of 1000, in either order, and latency
-// or bandwidth alone.
+// Costs that favor every excluded plan: links that differ by a factor of 1000, in either order, and only latency or
+// only bandwidth.
 std::vector<CostModel> extreme_models() {
   std::vector<CostModel> models = {CostModel(), only_bytes()};
   for (const double factor : {1e-3, 1e3}) {
@@ -190,7 +190,7 @@ std::vector<CostModel> extreme_models() {
   return models;
 }
 
-// Prices choose how data moves, never what is added to what.
+// Costs choose how data moves, never the order of additions.
 TEST(PlanQuality, FoldsOnceAndTakesNoDetourWhateverThePrices) {
   for (const CostModel& model : extreme_models()) {
     Planner planner(model);
@@ -198,7 +198,7 @@ TEST(PlanQuality, FoldsOnceAndTakesNoDetourWhateverThePrices) {
       const PlanRequest request = random_request(
           seed,
           {.most_axes = 3, .most_dims = 3, .is_small = seed % 2 == 0, .uneven_percent = 30, .partial_percent = 60});
-      bool is_plain = true;  // sums alone, over whole axes: the check compares axes one by one
+      bool is_plain = true;  // sums only, over full axes: the check compares axes one by one
       for (const Layout& end : {request.from, request.to}) {
         for (const PartialAxis& partial : end.partials()) {
           is_plain &= partial.reduction == Reduction::kSum && partial.by.size == end.mesh().axis(partial.by.axis).size;
@@ -211,7 +211,7 @@ TEST(PlanQuality, FoldsOnceAndTakesNoDetourWhateverThePrices) {
   }
 }
 
-// The cost of the rule, and the way around it that docs/layout.md gives: two moves, of which each is one plan.
+// The cost of the rule, and the alternative of docs/layout.md: two redistributions with one plan each.
 TEST(PlanQuality, ReducesByLevelsOnlyIfAskedTo) {
   const Mesh mesh = Mesh::parse("node=8@network,gpu=8@nvlink");
   Planner planner;

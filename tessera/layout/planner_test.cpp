@@ -20,7 +20,7 @@ PlanRequest request(const Mesh& mesh, const std::string& from, const std::string
   return {.from = Layout::parse(mesh, from), .to = Layout::parse(mesh, to), .shape = shape};
 }
 
-// "all-gather x; slice y": kinds and axes.
+// Returns kinds and axes: "all-gather x; slice y".
 std::string brief(const Plan& plan) {
   std::string text;
   for (const Step& step : plan.steps) {
@@ -62,11 +62,11 @@ TEST(Planner, ChangesOwnersWithoutCutting) {
   const Shape shape{4096, 4096};
   EXPECT_EQ(plan_of("x=4,y=4", shape, "S0,R", "R,S0"), "permute x,y");
   EXPECT_EQ(plan_of("x=4,y=2", shape, "S0,S0", "{Shard(0, order=1), Shard(0, order=0)}"), "permute x,y");
-  // Of a size that does not divide, [x, y] and [y, x] of different sizes are different pieces.
+  // For a size that does not divide, [x, y] and [y, x] of different sizes give different chunks.
   EXPECT_EQ(plan_of("x=4,y=2", {4095, 4096}, "S0,S0", "{Shard(0, order=1), Shard(0, order=0)}"), "box exchange x,y");
 }
 
-// Two partial axes are one fold, whatever becomes of each.
+// Two partial axes are reduced in one step, for any targets.
 TEST(Planner, FoldsOnce) {
   Planner planner;
   const Mesh mesh = Mesh::parse("x=4,y=2");
@@ -88,7 +88,7 @@ TEST(Planner, LeavesAloneWhatStaysPartial) {
   EXPECT_EQ(plan_of("x=4,y=2", {4096, 4096}, "P,P", "P,R"), "all-reduce y");
 }
 
-// Slow links carry little: a gather over both goes slow first, while parts are small.
+// Slow links carry little: a gather over both starts with the slow axis, while shards are small.
 TEST(Planner, GathersOverTheSlowAxisFirst) {
   EXPECT_EQ(plan_of("dp=4@network,tp=8", {8192, 8192}, "S1,S0", "R,R"), "all-gather dp; all-gather tp");
   EXPECT_EQ(plan_of("tp=8,dp=4@network", {8192, 8192}, "S0,S1", "R,R"), "all-gather dp; all-gather tp");

@@ -11,7 +11,7 @@
 namespace tessera::layout {
 namespace {
 
-// The outputs where inputs fit together as they are, or why they do not.
+// Returns the outputs if the inputs are compatible as they are, otherwise the conflict.
 Propagation match(const detail::Call& call) {
   Propagation out;
   if (const auto found = call.match(out.conflict)) {
@@ -34,7 +34,7 @@ std::string steps_text(const Plan& plan) {
   return out;
 }
 
-// `best_us`: of the answer.
+// `best_us` is the cost of the chosen candidate.
 std::string why_dropped(const detail::FoundFix& fix, double best_us) {
   if (!fix.invalid.empty()) return fix.invalid;
   if (fix.us <= best_us) return "costs as much as the best, which moves fewer inputs or comes first";
@@ -74,7 +74,7 @@ std::vector<Candidate> explain(const FactorRule& rule, std::span<const Operand> 
                                Planner& planner, std::size_t most) {
   const detail::Call call(rule, inputs, outputs);
   std::vector<Candidate> out;
-  const detail::FoundFix* answer = nullptr;  // the first that the rule allows: they come cheapest first
+  const detail::FoundFix* answer = nullptr;  // the first that the rule allows: the cheapest comes first
   std::vector<detail::FoundFix> found = detail::FixSearch(call, planner, true).run(most);
   for (detail::FoundFix& fix : found) {
     if (answer == nullptr && fix.invalid.empty()) answer = &fix;

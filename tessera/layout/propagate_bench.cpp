@@ -1,5 +1,4 @@
-// The layout suite: what propagation costs for a matrix product, matching and with fixes priced by a planner that has
-// never seen the layouts.
+// Cost of propagation for a matrix product: compatible inputs, and fixes by a planner with an empty cache.
 #include <string>
 #include <vector>
 

@@ -1,8 +1,10 @@
 // Random calls of operators.
-// - Where propagation says that inputs fit together, every rank computes from what it holds and must end up with the
-//   piece that was claimed; likewise behind every fix.
-// - Where they do not, the fixes must be the cheapest of all, by trying all: one run in sixteen, on plain layouts.
-// - The text of a rule, spoilt at random, is refused or read as a rule that prints what it reads.
+// - If propagation reports that inputs are compatible, each rank computes from its shards and must obtain the declared
+//   shard; the same holds after every fix.
+// - If they are incompatible, the fixes must be the cheapest of all, by exhaustive search: one run in sixteen, on plain
+//   layouts.
+// - A randomly corrupted text of a rule is rejected, or read as a rule that prints the same text.
+//
 //   layout_propagate_fuzz [--runs N] [--seed S] [--seconds T]
 #include <fmt/format.h>
 
@@ -47,7 +49,7 @@ std::string check_fixes(Random& random) {
   options.plain = true;
   options.most_axes = random() % 8 == 0 ? 4 : 3;
   RandomCall call = random_call(random, random_mesh(random, options), options);
-  for (Operand& input : call.inputs) input.itemsize = std::int64_t{1} << (random() % 20);  // cheap and dear bytes
+  for (Operand& input : call.inputs) input.itemsize = std::int64_t{1} << (random() % 20);  // cheap and expensive bytes
   CostModel model;
   if (random() % 4 == 0) model.launch_us = 0.5;
   if (random() % 4 == 0) model.links[1].latency_us = 20;

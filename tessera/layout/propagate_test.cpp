@@ -1,4 +1,4 @@
-// Propagation: which layouts fit together, what comes out, what is said when they do not, and which fixes are offered.
+// Propagation: compatible layouts, resulting layouts, conflict messages, and fixes.
 #include "tessera/layout/propagate.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct Input {
   const char* layout;
 };
 
-// One call, as text: what the outputs are, or the conflict. A match is run on values too.
+// Runs one call and returns the outputs or the conflict as text. Compatible calls are also run on values.
 class Calls {
  public:
   explicit Calls(const char* mesh) : mesh_(Mesh::parse(mesh)) {}
@@ -111,7 +111,7 @@ TEST(Propagate, TheOrderOfCutsMatters) {
 
 TEST(Propagate, BlocksThatSayTheSameAsAnOrderMatchIt) {
   Calls calls("dp=2,tp=2");
-  // tp cuts two blocks first, dp then takes one of them: dp is the major one.
+  // tp splits two blocks first, dp then takes one of them: dp is the major one.
   const char* strided = "{Shard(0, order=1), Shard(0, order=0, blocks=2)}";
   EXPECT_EQ(calls(kAdd, {{{12, 5}, strided}, {{12, 5}, "S0,S0"}}, {{12, 5}}), "{Shard(0), Shard(0)}");
 }
@@ -150,7 +150,7 @@ TEST(Propagate, ReductionsLeavePartials) {
   EXPECT_EQ(calls("sum: [i,k]->[i]; k=sum; joint", {{{6, 8}, "S0,S1"}}, {{6}}), "{Shard(0), Partial()}");
   EXPECT_EQ(calls("amax: [i,k]->[i]; k=max; none+up", {{{6, 8}, "P(max),S1"}}, {{6}}), "{Partial(max), Partial(max)}");
   EXPECT_EQ(calls("prod: [i,k]->[i]; k=prod", {{{6, 8}, "R,S1"}}, {{6}}), "{Replicate(), Partial(prod)}");
-  // A minimum of maxima is not a maximum of minima, and a sum of maxima no maximum of sums.
+  // A minimum of maxima is not a maximum of minima, and a sum of maxima is not a maximum of sums.
   expect_words(calls("amax: [i,k]->[i]; k=max; none+up", {{{6, 8}, "P(min),R"}}, {{6}}),
                {"min does not pass through max over k"});
   expect_words(calls("f: [i,k]->[i]; k=sum; none+up", {{{6, 8}, "P(max),R"}}, {{6}}),
@@ -192,7 +192,7 @@ TEST(Propagate, KindsOfFactors) {
   expect_words(one("quantize: [i,b]->[i,b]; b=blocked(4)", 8, "{Shard(1, blocks=2)}"), {"multiples of 4"});
 }
 
-// What cooperating ranks compute is not a function of each one's part alone, so layouts are looked at without values.
+// The result of cooperating ranks is not a function of each shard alone, so layouts are checked without values.
 TEST(Propagate, CooperatingFactorsMayBeCutAndLeaveNothingPartial) {
   const Mesh mesh = Mesh::parse("dp=2,tp=2");
   const auto outputs = [&](const char* rule, const Shape& shape, const char* layout, const Shape& out) {
@@ -231,7 +231,7 @@ TEST(Propagate, UnevenPiecesOfTheLastFactorSurviveAView) {
   Calls calls("dp=2,tp=4");
   EXPECT_EQ(calls.view({6, 7}, "R,S1", {42}), "{Replicate(), Shard(0, blocks=6)}");
   EXPECT_EQ(calls.view({42}, "{Replicate(), Shard(0, blocks=6)}", {6, 7}), "{Replicate(), Shard(1)}");
-  // Two rows of two each, and one: as ceil-chunks of 5 they are ceil-chunks of 10 too.
+  // Two rows of two each, and one: ceil-chunks of 5 are also ceil-chunks of 10.
   Calls three("tp=3");
   EXPECT_EQ(three.view({5, 2}, "S0", {10}), "{Shard(0)}");
   EXPECT_EQ(three.view({10}, "S0", {5, 2}), "{Shard(0)}");
@@ -288,7 +288,7 @@ TEST(Localize, GivesShapesAndPlaces) {
 TEST(Fixes, MoveTheCheaperInput) {
   Calls calls("tp=4");
   Planner planner;
-  // The small right side is gathered, the large left side stays.
+  // The small right side is gathered; the large left side stays.
   const auto inputs = calls.read({{{4096, 512}, "S0"}, {{512, 64}, "S0"}});
   const auto found = propagate_or_fix(FactorRule::parse(kMm), inputs, std::vector<Shape>{{4096, 64}}, planner);
   EXPECT_FALSE(found.is_match());
@@ -359,7 +359,7 @@ TEST(Fixes, PartsThatDoNotNestAreFixedByMovingOne) {
   EXPECT_FALSE(found.fixes[0].outputs.empty());
 }
 
-// Every pair of layouts over these words for each axis, both ways, against trying everything.
+// Compares every pair of layouts over these words per axis, both ways, with an exhaustive search.
 void expect_best(const char* rule_text, const Mesh& mesh, const std::vector<Shape>& shapes, const Shape& out,
                  const std::vector<std::string>& words) {
   const FactorRule rule = FactorRule::parse(rule_text);
@@ -376,7 +376,7 @@ void expect_best(const char* rule_text, const Mesh& mesh, const std::vector<Shap
   for (const std::string& text : texts) {
     try {
       layouts.push_back(Layout::parse(mesh, text));
-    } catch (const InvalidArgument&) {  // mixed kinds
+    } catch (const InvalidArgument&) {  // mixed reductions
     }
   }
   Planner planner({}, 1 << 20);

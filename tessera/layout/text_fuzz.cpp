@@ -1,5 +1,5 @@
-// Texts of random meshes and layouts, spoilt at random: each is read or refused with an InvalidArgument, and what is
-// read prints a text that makes the same object.
+// Randomly corrupted texts of random meshes and layouts: each is read, or rejected with InvalidArgument. An accepted
+// text prints a text that gives the same object.
 //   layout_text_fuzz [--runs N] [--seed S] [--seconds T]
 #include <algorithm>
 
@@ -15,7 +15,7 @@ using tessera::detail::concat;
 using testing::pick;
 using testing::Random;
 
-// Pieces of the grammar, numbers at the edge, and bytes that belong nowhere.
+// Pieces of the grammar, extreme numbers, and invalid bytes.
 constexpr std::string_view kPieces[] = {"S0",
                                         "S(1)",
                                         "R",
@@ -103,7 +103,7 @@ std::string check_mesh(const std::string& text) {
   return {};
 }
 
-// What is asked of a layout that came from anywhere, on shapes that it may not fit.
+// Queries an arbitrary layout with shapes that it may not fit.
 void use(const Layout& layout, Random& random) {
   constexpr std::int64_t kSizes[] = {0, 1, 6, 24, 1000, std::int64_t{1} << 62};
   std::vector<std::int64_t> sizes;

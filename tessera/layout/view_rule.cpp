@@ -1,7 +1,7 @@
-// The factor rule of a view. Both shapes are the same run of elements, so their dimensions are read from the major end
-// side by side: where one size divides the other, that much is a factor of both. Where neither does, their greatest
-// common divisor still is; from there to the next place where the shapes meet, the same is done from the minor end, and
-// what then is left of each dimension is a factor of its own that may not be cut:
+// The factor rule of a view. Both shapes are the same run of elements, so their dimensions are read in parallel from
+// the major end. If one size divides the other, the smaller is a common factor; otherwise their greatest common divisor
+// is. From there to the next common boundary, the same is done from the minor end, and the remainder of each dimension
+// is a separate factor that must not be sharded:
 //
 //   [12,8] -> [16,6]     (a b),(c d) -> (a e),(f d)     a = 4, d = 2; b, c, e, f replicate
 #include <algorithm>
@@ -19,7 +19,7 @@ class ViewBuilder {
     rule_.name = "view";
     rule_.inputs.resize(1);
     rule_.outputs.resize(1);
-    rule_.algebra = {{Linearity::kJoint, Monotony::kUp}};  // it moves values and looks at none
+    rule_.algebra = {{Linearity::kJoint, Monotony::kUp}};  // a view only moves values
     start(sides_[0], from);
     start(sides_[1], to);
   }
@@ -34,11 +34,11 @@ class ViewBuilder {
   }
 
  private:
-  // Of each dimension: what is not yet given to factors, and the factors found from the major and the minor end.
+  // Per dimension: the remainder without factors, and the factors found from the major and the minor end.
   struct Dim {
     std::int64_t rest = 1;
     DimFactors major;
-    DimFactors minor;  // from the minor end inwards
+    DimFactors minor;  // from the minor end inward
   };
   struct Side {
     std::vector<Dim> dims;
@@ -54,7 +54,7 @@ class ViewBuilder {
     return static_cast<std::int32_t>(rule_.factors.size() - 1);
   }
 
-  // Passes over dimensions that are used up; false: both sides are done.
+  // Skips dimensions that are used up. Returns false if both sides are done.
   bool skip_done() {
     for (Side& side : sides_) {
       while (side.at < side.dims.size() && side.dims[side.at].rest == 1) ++side.at;
@@ -77,13 +77,13 @@ class ViewBuilder {
     if (!divides) close_knot();
   }
 
-  // From here the shapes do not meet for a while: neither of the current rests divides the other.
+  // The shapes do not meet here: neither of the current remainders divides the other.
   void close_knot() {
     std::size_t end[2] = {sides_[0].at, sides_[1].at};
     std::int64_t product[2] = {sides_[0].dims[end[0]].rest, sides_[1].dims[end[1]].rest};
     while (product[0] != product[1]) {
       const int shorter = product[0] < product[1] ? 0 : 1;
-      product[shorter] *= sides_[shorter].dims[++end[shorter]].rest;  // both come to the same whole: it ends
+      product[shorter] *= sides_[shorter].dims[++end[shorter]].rest;  // both reach the same product, so the loop ends
     }
     std::size_t last[2] = {end[0], end[1]};
     while (true) {
@@ -112,8 +112,8 @@ class ViewBuilder {
     dim.rest = 1;
   }
 
-  // Without elements any shapes are views of each other, and products tell nothing: dimensions that are equal, counted
-  // from either end, are the same; others may not be cut.
+  // Empty shapes are all views of each other, and products are 0: equal dimensions, counted from either end, are the
+  // same factor; others must not be sharded.
   void match_equal_ends() {
     auto& from = sides_[0].dims;
     auto& to = sides_[1].dims;
@@ -138,7 +138,7 @@ class ViewBuilder {
     b.major.push_back(f);
   }
 
-  // Names the factors a, b, ... as they stand in the shapes.
+  // Names the factors a, b, ... in the order of the shapes.
   FactorRule finish() {
     std::vector<Factor> named;
     std::vector<std::int32_t> place_of(rule_.factors.size(), -1);

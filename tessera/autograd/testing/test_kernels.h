@@ -1,5 +1,5 @@
-// What the kernels of the test operators are made of: elements of strided f64 tensors, and work with its accesses
-// stated.
+// Building blocks for the kernels of the test operators: elements of strided f64 tensors, and work with declared
+// accesses.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ using tensor::Operator;
 using tensor::OutputInfo;
 using tensor::register_op;
 
-/// The elements of a tensor as the kernels below read and write them.
+/// Access to the elements of a tensor for the kernels below.
 struct Elements {
   explicit Elements(const Tensor& tensor)
       : data(tensor.data_as<double>()), shape(tensor.shape()), strides(tensor.strides()), count(tensor.numel()) {}
@@ -40,7 +40,7 @@ inline std::pair<const std::byte*, std::size_t> bytes_of(const Tensor& tensor) {
   return {tensor.data() + bounds->min * item, static_cast<std::size_t>((bounds->max - bounds->min + 1) * item)};
 }
 
-/// Enqueues `body`, with the accesses of all tensors of the call.
+/// Enqueues `body` with the accesses of all tensors of the call.
 inline void enqueue(const KernelCall& call, std::function<void()> body) {
   std::vector<device::Access> accesses;
   for (const Tensor& input : call.inputs) {

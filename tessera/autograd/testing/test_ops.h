@@ -1,6 +1,6 @@
-// Small operators over f64 for the tests of the tape, each in a few lines of plain loops: with and without gradients,
-// saving inputs, saving the result, a view, two results, results without gradients. Registered in the programs that
-// include this.
+// Small f64 operators for the autograd tests, each a few lines of plain loops: with and without gradients, saving
+// inputs, saving the result, a view, two results, results without gradients. Registered in programs that include this
+// header.
 #pragma once
 
 #include <algorithm>
@@ -60,11 +60,11 @@ inline const Operator kExp = register_op({.name = "test.exp",
                                           .gradient = exp_gradient,
                                           .saves = "out",
                                           .traits = {.is_pointwise = true}});
-/// exp again, without a gradient.
+/// exp without a gradient.
 inline const Operator kOpaque =
     register_op({.name = "test.opaque", .inputs = "x", .infer = infer_like_first, .host = unary_kernel<exponential>});
 
-/// 1 where positive, as i64.
+/// 1 for positive elements, otherwise 0, as i64.
 inline const Operator kIsPositive = register_op({.name = "test.is_positive",
                                                  .inputs = "x",
                                                  .infer =
@@ -196,7 +196,7 @@ inline Tensor spread(const Tensor& x, const Shape& shape) {
 inline Tensor mm(const Tensor& a, const Tensor& b) { return tensor::call(kMm, {a, b}); }
 inline Tensor transpose(const Tensor& x) { return tensor::call(kTranspose, {x}); }
 
-/// A tensor of these values.
+/// Returns a tensor of these values.
 inline Tensor tensor_of(const Shape& shape, const std::vector<double>& values,
                         const device::Device& device = device::Device::get("host")) {
   Tensor t = Tensor::allocate(shape, DType::kF64, device);
@@ -204,14 +204,14 @@ inline Tensor tensor_of(const Shape& shape, const std::vector<double>& values,
   std::copy(values.begin(), values.end(), t.data_as<double>());
   return t;
 }
-/// A leaf of these values that asks for its gradient.
+/// Returns a leaf of these values that requires a gradient.
 inline Tensor leaf_of(const Shape& shape, const std::vector<double>& values,
                       const device::Device& device = device::Device::get("host")) {
   Tensor t = tensor_of(shape, values, device);
   set_requires_grad(t, true);
   return t;
 }
-/// The elements, once they are there; none of no tensor.
+/// Waits for the elements and returns them; nothing for an empty handle.
 inline std::vector<double> values_of(const Tensor& tensor) {
   if (!tensor) return {};
   tensor.device().synchronize();

@@ -1,4 +1,5 @@
-// Dense half-precision numbers to and from float, many at once; the same bits as one at a time (small_floats.h).
+// Converts arrays of half-precision numbers to and from float, with the same bits as single conversions
+// (small_floats.h).
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,9 @@
 
 namespace tessera::detail {
 
-/// Exact.
+/// Widens exactly.
 TESSERA_API void widen(float* to, const bf16* from, std::int64_t n);
-/// Exact.
+/// Widens exactly.
 TESSERA_API void widen(float* to, const f16* from, std::int64_t n);
 /// Rounds to nearest, ties to even.
 TESSERA_API void narrow(bf16* to, const float* from, std::int64_t n);

@@ -1,5 +1,5 @@
-// How deep a JSON text is nested, asked before anything is made of it: a parser gets along with any depth, but what
-// walks over its result (printing, copying, comparing) calls itself once a level, and a text of anybody ends the stack.
+// Nesting depth of a JSON text, computed before parsing. The parser handles any depth, but code that walks its result
+// (printing, copying, comparing) recurses once per level, and untrusted text could overflow the stack.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace tessera::detail {
 
-/// The most lists and objects that lie in each other: 0 for `7`, 2 for `{"a": [1]}`. One pass, without memory. Of a
-/// text that is no JSON: at least what a parser has read when it finds out.
+/// Returns the maximum number of nested lists and objects: 0 for `7`, 2 for `{"a": [1]}`. One pass, no allocation. For
+/// malformed JSON, the result is at least the depth that a parser reaches before it detects the error.
 std::size_t json_depth(std::string_view text) noexcept;
 
 }  // namespace tessera::detail

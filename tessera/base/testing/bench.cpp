@@ -1,4 +1,4 @@
-// Sampling and statistics; see bench.h. What a run prints and writes is in bench_report.cpp.
+// Sampling and statistics; see bench.h. bench_report.cpp prints and writes the results.
 #include "tessera/base/testing/bench.h"
 
 #include <fnmatch.h>
@@ -24,13 +24,13 @@ double nanoseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
 }
 
-constexpr double kSampleNs = 200e3;  // long against the clock's grain, short against a time slice
+constexpr double kSampleNs = 200e3;  // long relative to the clock resolution, short relative to a time slice
 constexpr double kWarmUpNs = 20e6;
 constexpr std::size_t kFewestSamples = 5;
 
 bool is_rate(const std::string& unit) { return unit.ends_with("/s"); }
 
-// Turns nanoseconds for `operations` into the unit.
+// Converts nanoseconds for `operations` into the unit.
 double in_unit(const std::string& unit, double nanoseconds, double operations) {
   static const std::map<std::string, double> per_time = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
   static const std::map<std::string, double> per_rate = {
@@ -44,20 +44,20 @@ double in_unit(const std::string& unit, double nanoseconds, double operations) {
   return operations / (nanoseconds * 1e-9) / rate->second;
 }
 
-// One side of a measurement: knows how many calls make a sample.
+// One side of a measurement, with its number of calls per sample.
 class Side {
  public:
   Side(const Measurement& what, const Work& work, double per) : what_(what), work_(work), per_(per) {}
 
-  // Runs until caches, branch predictors and clock speed have settled; finds the calls to a sample on the way.
+  // Runs until caches, branch predictors and clock speed have settled, and finds the calls per sample.
   void warm_up(double budget_ns) {
     calls_ = what_.calls != 0 ? what_.calls : 1;
-    raw_sample();  // the first call may open files and load code: it says nothing about the next
+    raw_sample();  // the first call may open files and load code: it does not predict the next
     const auto start = Clock::now();
     do {
       const double took = raw_sample();
       if (!work_.is_timed() || what_.calls != 0) continue;
-      // Grows by steps: the first call may be cold and say little about the next.
+      // Grows in steps: the first call may be cold and a bad predictor of the next.
       if (took < kSampleNs / 2) {
         const double wanted = took > 0 ? kSampleNs / took : 10;
         calls_ = std::max(calls_ + 1, static_cast<std::size_t>(static_cast<double>(calls_) * std::min(wanted, 10.0)));

@@ -1,6 +1,6 @@
-// The main function of every bench program. The build names the suite and where its results go by default, relative to
-// the current directory, since programs may run on another machine than they were built on (see tessera_suite in
-// cmake/TesseraPrograms.cmake). --json names another file.
+// The main function of every bench program. The build sets the suite and the default path of its results, relative to
+// the current directory, since programs may run on another machine than the build (see tessera_suite in
+// cmake/TesseraPrograms.cmake). --json selects another file.
 #include "tessera/base/testing/bench.h"
 
 int main(int argc, char** argv) {

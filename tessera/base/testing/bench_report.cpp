@@ -19,7 +19,7 @@
 namespace tessera::bench {
 namespace {
 
-// Four digits that matter, never an exponent.
+// Formats four significant digits without an exponent.
 std::string number(double value) {
   const double size = std::abs(value);
   const int digits = size == 0 || size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4;
@@ -34,7 +34,7 @@ std::string bound(const Result& result) {
   return text;
 }
 
-// Value of the first `key : value` or key=value line of a file of the system; empty where there is none.
+// Returns the value of the first `key : value` or key=value line of a system file; empty if there is none.
 std::string field_of(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -94,7 +94,7 @@ std::vector<Registered>& registered() {
   return all;
 }
 
-// Runs every bench; one that fails is named and the others still run.
+// Runs every bench. If one fails, reports its name and continues with the others.
 bool run_all(Context& context) {
   bool good = true;
   for (const auto& [name, body] : registered()) {

@@ -1,4 +1,4 @@
-// What a bench program prints and writes: a table that grows row by row, and one JSON file for a suite.
+// Output of a bench program: a table that grows row by row, and one JSON file per suite.
 #pragma once
 
 #include <string>
@@ -9,21 +9,19 @@
 
 namespace tessera::bench {
 
-/// The line above the rows of a table.
+/// Returns the header line of the table.
 std::string table_head();
-/// One row of the table.
 std::string table_row(const Result& result);
 
-/// Name and value of what is known about this machine: cpu, cores, memory, os, compiler, build, gpu where there is one,
-/// date.
+/// Returns names and values that describe this machine: cpu, cores, memory, os, compiler, build, gpu if present, date.
 std::vector<std::pair<std::string, std::string>> describe_machine();
 
-/// The suite as JSON text: {"suite", "machine": {...}, "results": [{"name", "value", "unit", "reference",
-/// "reference_value", "ratio", ...}]}. Where there is no reference, its fields and the ratio are null.
+/// Returns the suite as JSON: {"suite", "machine": {...}, "results": [{"name", "value", "unit", "reference",
+/// "reference_value", "ratio", ...}]}. Without a reference, its fields and the ratio are null.
 std::string to_json(const std::string& suite, const std::vector<std::pair<std::string, std::string>>& machine,
                     const std::vector<Result>& results);
 
-/// Writes beside the file and renames, so that a reader never sees half of it. Makes the folder.
+/// Writes the file atomically through a temporary file. Creates the directory.
 void write_file(const std::string& path, const std::string& text);
 
 }  // namespace tessera::bench

@@ -26,7 +26,7 @@ TEST(BenchStatistics, MedianOfOddAndEvenCounts) {
 }
 
 TEST(BenchStatistics, IntervalRanksAreThoseOfTheBinomialTables) {
-  // Ranks (1-based, from below) of the 95% interval of the median as printed in tables of the sign test.
+  // Ranks (1-based, from below) of the 95% interval of the median, from published tables of the sign test.
   const std::pair<std::size_t, std::size_t> table[] = {{5, 1},  {6, 1},  {8, 1},   {9, 2},
                                                        {12, 3}, {20, 6}, {50, 18}, {100, 40}};
   for (const auto& [count, rank] : table) {
@@ -126,7 +126,7 @@ TEST(Bench, DividesByCallsAndByOperationsInACall) {
   const Measurement what{.name = "n", .per = 10, .ours = [&] { ++calls; }, .calls = 7, .before = [&] { ++samples; }};
   context.measure(what);
   EXPECT_EQ(calls, samples * 7);
-  // 10 GB in a call: the rate is large whatever the machine; a call in seconds is small.
+  // 10 GB per call: the rate is large on any machine; a call in seconds is small.
   EXPECT_GT(context.measure({.name = "r", .unit = "GB/s", .per = 1e10, .ours = [] {}})->ours.median, 10.0);
   EXPECT_LT(context.measure({.name = "t", .unit = "s", .per = 1e10, .ours = [] {}})->ours.median, 1e-6);
   EXPECT_THROW(context.measure({.name = "bad", .unit = "bananas", .ours = [] {}}), InvalidArgument);

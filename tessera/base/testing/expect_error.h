@@ -1,5 +1,4 @@
-// An expectation about errors: their type and what their text must name. Errors here are for people, so tests read
-// them.
+// Expects an error of a given type whose text contains given words.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +9,7 @@
 
 namespace tessera {
 
-/// Runs `body` and demands an error of this type whose text holds all of `words`.
+/// Runs `body` and expects an error of type E whose text contains all `words`.
 template <class E, class F>
 void expect_error(F&& body, std::initializer_list<std::string_view> words = {}) {
   try {

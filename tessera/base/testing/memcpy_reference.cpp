@@ -1,5 +1,5 @@
-// The copy that our copies are held against. libc's memcpy is not the fastest at every size on every machine, so a
-// plain vector loop competes and the better one is used.
+// The reference for our copies. libc memcpy is not the fastest at every size on every machine, so a plain vector loop
+// competes and the faster one is used.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -16,14 +16,13 @@ using CopyFunction = void (*)(void*, const void*, std::size_t);
 
 void copy_libc(void* to, const void* from, std::size_t nbytes) { std::memcpy(to, from, nbytes); }
 
-// A vector that may lie anywhere.
+// A vector without alignment.
 template <class Vector>
 struct [[gnu::packed, gnu::may_alias]] Unaligned {
   Vector value;
 };
 
-// One body for every vector width. The empty asm keeps the compiler from seeing a memcpy in the loop and calling
-// libc's.
+// One body for all vector widths. The empty asm keeps the compiler from replacing the loop by a call to memcpy.
 template <class Vector>
 [[gnu::always_inline]] inline void copy_by(void* to, const void* from, std::size_t nbytes) {
   constexpr std::size_t kStep = 4 * sizeof(Vector);
@@ -65,7 +64,7 @@ CopyFunction vector_copy() {
   return copy_vector;
 }
 
-// The copy is repeatable, so the caller's own buffers are the ones to try on: their pages, their caches.
+// Copies are repeatable, so the measurement uses the buffers of the caller, with their pages and caches.
 CopyFunction better_copy(void* to, const void* from, std::size_t nbytes) {
   using Clock = std::chrono::steady_clock;
   const CopyFunction candidates[2] = {copy_libc, vector_copy()};
@@ -82,7 +81,7 @@ CopyFunction better_copy(void* to, const void* from, std::size_t nbytes) {
   return candidates[best[1] < best[0] ? 1 : 0];
 }
 
-// Made once for a size: a thread that is new does not choose again, in the middle of what is measured.
+// Measured once per size: a new thread does not choose again during a measurement.
 CopyFunction chosen_copy(void* to, const void* from, std::size_t nbytes) {
   static std::mutex mutex;
   static std::map<std::size_t, CopyFunction> chosen;

@@ -1,5 +1,4 @@
-// Texts and files as faults leave them, for fuzzers of readers: cut, repeated, with other bytes or values of other
-// types.
+// Corrupt texts and files for fuzzers of readers: truncated, repeated, with other bytes or values of other types.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 
 namespace tessera::fuzz {
 
-/// Puts another value, of any type, behind one of the colons or equals signs of a text (JSON, TOML).
+/// Puts another value of any type after one of the colons or equals signs of a text (JSON, TOML).
 inline std::string with_other_value(std::string text, std::mt19937_64& random) {
   static const char* const kValues[] = {"null", "\"x\"", "-1",   "1e999", "[]",  "{}",
                                         "true", "0",     "\"\"", "[[[[",  "1.5", "18446744073709551615"};
@@ -23,14 +22,14 @@ inline std::string with_other_value(std::string text, std::mt19937_64& random) {
   return text.replace(begin, end - begin, kValues[random() % std::size(kValues)]);
 }
 
-/// Up to 3000 bytes of any value.
+/// Returns up to 3000 random bytes.
 inline std::string random_bytes(std::mt19937_64& random) {
   std::string bytes(random() % 3000, '\0');
   for (char& each : bytes) each = static_cast<char>(random());
   return bytes;
 }
 
-/// The same with one to four faults.
+/// Returns the bytes with one to four faults.
 inline std::string spoilt(std::string bytes, std::mt19937_64& random) {
   for (std::size_t times = 1 + random() % 4; times > 0; --times) {
     const std::size_t at = bytes.empty() ? 0 : random() % bytes.size();

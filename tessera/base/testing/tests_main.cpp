@@ -1,5 +1,5 @@
-// The main function of the tests of a layer, which are one program of many files: --file=PATH runs those of one file
-// alone, as ctest does, so that a file's tests are a process of their own wherever they were linked.
+// The main function of the tests of a layer, which are one program of many files. --file=PATH runs the tests of one
+// file, as ctest does, so that the tests of each file run in a separate process.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace {
 
-// Takes --file=PATH out of the arguments; empty where there is none.
+// Removes --file=PATH from the arguments and returns the path; empty if there is none.
 std::string take_file(int& count, char** arguments) {
   constexpr std::string_view kOption = "--file=";
   std::string file;
@@ -29,7 +29,7 @@ bool is_path_of(std::string_view path, std::string_view file) {
   return path == file || (path.ends_with(file) && path[path.size() - file.size() - 1] == '/');
 }
 
-// The filter that chooses the tests written in a file.
+// Returns the filter for the tests of a file.
 std::string filter_for(const std::string& file) {
   std::string filter;
   const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();
@@ -48,7 +48,7 @@ std::string filter_for(const std::string& file) {
 int main(int argc, char** argv) {
   const std::string file = take_file(argc, argv);
   ::testing::InitGoogleTest(&argc, argv);
-  // A test that starts this program again names what it wants by a filter.
+  // A test that starts this program again selects its tests by a filter.
   if (!file.empty() && GTEST_FLAG_GET(filter) == "*") {
     const std::string filter = filter_for(file);
     if (filter.empty()) {

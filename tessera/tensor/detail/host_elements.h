@@ -1,6 +1,5 @@
-// The elements of a tensor as the host can read them, for printing and writing files: in place where they lie on a host
-// device, else copied over, the range of bytes that the view touches. Waits for the tensor's device, so that everything
-// written to it is there.
+// The elements of a tensor in host memory, for printing and writing files: in place on a host device, otherwise a copy
+// of the range of bytes that the view touches. Waits for the device of the tensor, so that all writes are complete.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +11,18 @@
 
 namespace tessera::tensor::detail {
 
-/// See the head of this file. Keeps the tensor.
+/// Host access to the elements of a tensor. Keeps the tensor alive.
 class HostElements {
  public:
-  /// Waits for the device of a plain `tensor` and copies what the host cannot read; refuses to in a capture. `why`
-  /// ("printing") is for errors.
+  /// Waits for the device of a plain `tensor` and copies elements that the host cannot read. Throws during a capture.
+  /// `why` ("printing") is for errors.
   HostElements(Tensor tensor, const char* why);
 
-  /// The element whose index is zero in every dimension; null when there are none. Strides are the tensor's own.
+  /// Returns the element at index zero of every dimension; null if there are no elements. The strides of the tensor
+  /// apply.
   [[nodiscard]] const std::byte* first() const { return first_; }
-  /// The tensor.
   [[nodiscard]] const Tensor& tensor() const { return tensor_; }
-  /// Writes all elements to `to`, dense, last dimension fastest.
+  /// Writes all elements to `to`, contiguous, last dimension fastest.
   void gather(std::byte* to) const;
 
  private:

@@ -1,4 +1,4 @@
-// Which tensors share memory. Addresses count, not storages: memory from outside may have been wrapped twice.
+// Tests for shared memory between tensors. They compare addresses, not storages: external memory may be wrapped twice.
 #pragma once
 
 #include <algorithm>
@@ -9,24 +9,25 @@
 
 namespace tessera::tensor::detail {
 
-/// Whether both are the same elements under the same shape and strides; never of tensors without elements.
+/// Returns true if both are the same elements under the same shape and strides; false for tensors without elements.
 bool is_same_view(const Tensor& a, const Tensor& b);
-/// Whether the bytes from the first to the last element of each have some in common.
+/// Returns true if the byte ranges from the first to the last element overlap.
 bool may_overlap(const Tensor& a, const Tensor& b);
-/// Whether two indices may name the same element.
+/// Returns true if two indices may refer to the same element.
 bool has_repeated_elements(const Tensor& tensor);
 
-/// Some tensors, of which those are found whose storage touches another's, without looking at all of them.
+/// A set of tensors that finds those whose storage overlaps another, without a linear search.
 class NearTensors {
  public:
-  /// Of these, absent ones left out; they must outlive it. `questions`: how often it will be asked, about.
+  /// Refers to `tensors`, which must outlive this object; empty handles are skipped. `questions` is the expected number
+  /// of queries.
   NearTensors(std::span<const Tensor> tensors, std::size_t questions)
       : tensors_(tensors), is_sorted_(questions > 8 && tensors.size() > 8) {
     if (is_sorted_) [[unlikely]]
       sort();
   }
 
-  /// Calls `body` with every tensor whose storage has bytes in common with that of `tensor`.
+  /// Calls `body` with every tensor whose storage overlaps that of `tensor`.
   template <class F>
   void for_each_near(const Tensor& tensor, const F& body) const {
     const std::byte* begin = tensor.storage().data();
@@ -39,7 +40,7 @@ class NearTensors {
       }
       return;
     }
-    // Those that begin before the end, from the last down, as long as any of them reaches that far.
+    // Ranges that begin before `end`, from the last down, while any of them reaches that far.
     auto at = std::lower_bound(ranges_.begin(), ranges_.end(), end,
                                [](const Range& range, const std::byte* limit) { return range.begin < limit; });
     while (at != ranges_.begin()) {
@@ -53,13 +54,13 @@ class NearTensors {
   struct Range {
     const std::byte* begin;
     const std::byte* end;
-    const std::byte* furthest;  // end of this and of all before it
+    const std::byte* furthest;  // end of this and of all earlier ranges
     const Tensor* tensor;
   };
   void sort();
 
   std::span<const Tensor> tensors_;
-  std::vector<Range> ranges_;  // by begin
+  std::vector<Range> ranges_;  // sorted by begin
   bool is_sorted_ = false;
 };
 

@@ -1,8 +1,8 @@
-// The header of a safetensors file: read with every check there is, and made.
+// Reads and writes the header of a safetensors file.
 //
-// Trusted is only that the bytes are there. The JSON is read by events, so that nothing is built that the checks have
-// not seen: nesting is at most three deep, names and fields are unique, numbers are whole and fit. The tensors must
-// then tile the bytes behind the header exactly, in some order: nothing overlaps, nothing is left over.
+// The reader trusts nothing but the presence of the bytes. It parses the JSON by events, so that nothing unchecked is
+// built: nesting is at most three levels, names and fields are unique, numbers are integers that fit. The tensors must
+// then tile the bytes after the header exactly, in some order: no overlaps and no gaps.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@
 
 namespace tessera::tensor::detail {
 
-/// What a header says.
+/// Contents of a header.
 struct SafetensorsHeader {
-  std::vector<SafetensorsEntry> entries;        ///< in the order of their elements
-  std::map<std::string, std::string> metadata;  ///< texts
-  std::size_t data_offset = 0;                  ///< where the elements begin in the file
+  std::vector<SafetensorsEntry> entries;  ///< In the order of their elements.
+  std::map<std::string, std::string> metadata;
+  std::size_t data_offset = 0;  ///< Offset of the elements in the file.
 };
 
 /// Bytes of the length at the start of a file.
 inline constexpr std::size_t kLengthNbytes = 8;
-/// The longest header that is read.
+/// Maximum length of a header.
 inline constexpr std::uint64_t kMostHeaderNbytes = 100'000'000;
-/// The key that is no tensor.
+/// The key that is not a tensor.
 inline constexpr std::string_view kMetadataName = "__metadata__";
 
-/// The header of a file of these bytes. IoError or NotSupported say what is wrong with `path`.
+/// Returns the header of a file with these bytes. Throws IoError or NotSupported, which names `path`, if it is invalid.
 SafetensorsHeader read_safetensors_header(std::string_view file, const std::string& path);
-/// Length, JSON and spaces for these tensors, so that the elements begin at a multiple of 64 bytes. InvalidArgument
-/// when a name is not UTF-8 or the header gets too long.
+/// Returns length, JSON and spaces for these tensors, padded so that the elements begin at a multiple of 64 bytes.
+/// Throws InvalidArgument if a name is not UTF-8 or the header is too long.
 std::string make_safetensors_header(std::span<const SafetensorsEntry> entries,
                                     const std::map<std::string, std::string>& metadata, const std::string& path);
-/// A name for errors: in quotes, cut when long.
+/// Returns a name for errors: in quotes, truncated if long.
 std::string quoted_name(std::string_view name);
 
 }  // namespace tessera::tensor::detail

@@ -1,12 +1,12 @@
-// A copy past the caches, for bytes that are more than the caches hold and are not read again soon: what is written is
-// not read from memory first, which makes a large copy nearly twice as fast as libc's.
+// A copy that bypasses the caches, for data that exceeds the caches and is not read again soon. The target is not read
+// from memory first, which makes a large copy almost twice as fast as that of libc.
 #pragma once
 
 #include <cstddef>
 
 namespace tessera::tensor::detail {
 
-/// Copies bytes that do not overlap. Small ones go the ordinary way.
+/// Copies bytes that do not overlap. Small copies use memcpy.
 void streaming_copy(void* to, const void* from, std::size_t nbytes);
 
 }  // namespace tessera::tensor::detail

@@ -1,4 +1,5 @@
-// The kinds of this process and the open files that must know them. A kind has one number in all files of the process.
+// The record kinds of this process and the open files that describe them. A kind has one number in all files of the
+// process.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +7,7 @@
 
 namespace tessera::probe::detail {
 
-/// The schema section of one open file. Entries are appended under the registry's lock.
+/// The schema section of one open file. Entries are appended under the lock of the registry.
 class SchemaSection {
  public:
   SchemaSection(std::byte* section, std::uint64_t nbytes) : at_(section), end_(section + nbytes) {}
@@ -14,7 +15,7 @@ class SchemaSection {
   SchemaSection(const SchemaSection&) = delete;
   SchemaSection& operator=(const SchemaSection&) = delete;
 
-  /// Writes all kinds known so far and, from here until destroyed, every new one.
+  /// Writes all known kinds and, until destruction, every new one.
   void follow_registry();
 
  private:

@@ -1,21 +1,20 @@
-// The record file, byte by byte. All numbers are little-endian; offsets are from the start of the file.
+// Binary format of a record file. All numbers are little-endian; offsets are from the start of the file.
 //
-//   0        FileHeader: who, where, which clock, and the directory of sections            4 KiB
+//   0        FileHeader: writer, machine, clock, and the directory of sections             4 KiB
 //   .        schemas   kinds that occur in the file, append-only                           (SchemaEntry)
 //   .        strings   interned strings, append-only                                       (StringsHead, StringEntry)
 //   .        tables    directory of state tables, then their rows                          (TableEntry, rows)
 //   .        ring comm, ring memory, ring launch                                           (RingHead, slots)
 //
-// Everything but the header's first fields is found through the directory, and every entry ends or begins with a check
-// word that is stored last: a file cut off by SIGKILL between any two stores reads as what was finished before.
-// A row of a state table:
+// The directory locates everything except the first fields of the header, and every entry ends or begins with a check
+// word that is stored last: a file truncated by SIGKILL between any two stores reads as the entries finished before. A
+// row of a state table:
 //
 //    0      8       16      24
 //   +------+-------+-------+-------------------+
 //   | lock | since | check | payload ...       |   rounded up to 64 bytes
 //   +------+-------+-------+-------------------+
-//   lock: odd while being written.  since: ticks of the claim, 0 = free.  check: hash of lock, since, payload and
-//   place.
+//   lock: odd during a write.  since: ticks of the claim, 0 = free.  check: hash of lock, since, payload and index.
 #pragma once
 
 #include <cstddef>
@@ -42,12 +41,12 @@ enum class SectionType : std::uint32_t { kSchemas = 1, kStrings = 2, kTables = 3
 struct Section {
   char name[kNameBytes];
   SectionType type;
-  std::uint32_t number;  // rings: which
+  std::uint32_t number;  // for rings: index of the ring
   std::uint64_t offset;
   std::uint64_t nbytes;
 };
 
-/// A ClockSample with its check, so that one caught half-written is seen.
+/// A ClockSample with its check, so that a half-written sample is detected.
 struct SampleEntry {
   std::uint64_t ticks;
   std::int64_t wall_ns;
@@ -58,13 +57,13 @@ struct SampleEntry {
 enum class FileState : std::uint32_t { kOpen = 1, kEnded = 2, kFailed = 3 };
 
 struct FileHeader {
-  char magic[8];  // stored last when the file is made
+  char magic[8];  // stored last during file creation
   std::uint32_t version;
   std::uint32_t byte_order;
   std::uint64_t file_bytes;
   std::uint64_t pid;
   std::uint64_t process_start;  // /proc/PID/stat, in clock ticks since boot
-  std::uint64_t pid_namespace;  // inode; a pid means nothing outside its namespace
+  std::uint64_t pid_namespace;  // inode; a pid is valid only in its namespace
   std::int32_t rank;
   std::int32_t world_size;
   std::uint32_t clock_source;
@@ -73,13 +72,13 @@ struct FileHeader {
   SampleEntry first;
   SampleEntry last;
   char hostname[64];
-  char boot_id[40];  // files with the same one share a time-stamp counter
+  char boot_id[40];  // files with equal boot ids share a time-stamp counter
   char build[64];
-  char reason[128];  // why it failed
+  char reason[128];  // reason of a failure
   std::uint32_t section_count;
   std::uint32_t reserved;
   Section sections[kMaxSections];
-  char run_path[kRunPathBytes];  // the file in the run directory that links to this one, later a copy; empty: none
+  char run_path[kRunPathBytes];  // the file in the run directory that links to this one, later a copy; empty if none
 };
 static_assert(sizeof(Section) == 48 && sizeof(FileHeader) <= kHeaderBytes);
 
@@ -92,7 +91,7 @@ struct FieldEntry {
 };
 
 struct SchemaEntry {    // followed by its FieldEntries
-  std::uint64_t check;  // of all that follows; 0 ends the section
+  std::uint64_t check;  // of all bytes that follow; 0 ends the section
   std::uint16_t number;
   std::uint16_t field_count;
   std::uint16_t payload_bytes;
@@ -103,11 +102,12 @@ static_assert(sizeof(FieldEntry) == 32 && sizeof(SchemaEntry) == 40);
 
 struct StringsHead {
   std::uint64_t used;     // bytes of entries
-  std::uint64_t dropped;  // strings that found no room
+  std::uint64_t dropped;  // strings that did not fit
   std::uint64_t reserved[6];
 };
 
-struct StringEntry {  // followed by the bytes, rounded up to 8; its id is 1 + its distance from the first in words
+// followed by the bytes, rounded up to 8; the id is 1 + the distance from the first entry in words
+struct StringEntry {
   std::uint32_t nbytes;
   std::uint32_t check;
 };
@@ -120,28 +120,28 @@ struct TableEntry {
   std::uint16_t kind;
   std::uint16_t payload_bytes;
   std::uint32_t number;
-  std::uint64_t refused;  // claims that found no row; not checked
+  std::uint64_t refused;  // claims that found no free row; not covered by the check
   std::uint64_t reserved[3];
 };
 static_assert(sizeof(StringsHead) == 64 && sizeof(StringEntry) == 8 && sizeof(TableEntry) == 64);
 inline constexpr std::size_t kTableCheckedWords = 3;
 
-struct RingHead {             // two cache lines, so that the slots' prefetching neighbours leave the leasing alone
-  std::uint64_t leased;       // slots handed out since the start; the only word that writers share
+struct RingHead {             // two cache lines, so that prefetches of neighboring slots do not disturb leasing
+  std::uint64_t leased;       // slots leased since the start; the only word that writers share
   std::uint64_t slots;        // in the ring, a multiple of lease_slots
-  std::uint64_t lease_slots;  // handed out at a time
+  std::uint64_t lease_slots;  // slots per lease
   std::uint64_t reserved[13];
 };
 static_assert(sizeof(RingHead) == 128);
 
-/// Where a section's bytes go in a file of a given size.
+/// Positions of the sections in a file of a given size.
 struct FilePlan {
   Section sections[kMaxSections];
   std::uint32_t section_count;
   std::uint64_t file_bytes;
 };
 
-/// Copies a name into a fixed field, cut to fit and ended by a zero.
+/// Copies a name into a fixed field, truncated and zero-terminated.
 template <std::size_t N>
 void put_text(char (&to)[N], std::string_view text) {
   std::size_t n = text.size() < N ? text.size() : N - 1;
@@ -149,7 +149,7 @@ void put_text(char (&to)[N], std::string_view text) {
   for (; n < N; ++n) to[n] = 0;
 }
 
-/// The check of a row: of its claim time, its payload, the (even) lock word it is published with, and its place.
+/// Returns the check of a row: over its claim time, payload, the (even) lock word it is published with, and its index.
 std::uint64_t row_check(const std::uint64_t* words, std::size_t payload_words, std::uint64_t lock, std::uint64_t place);
 
 inline std::uint64_t sample_check(const SampleEntry& s) {

@@ -1,5 +1,4 @@
-// Which process is which. A pid alone is not an identity: it is used again. With the process's start time and the pid
-// namespace it is.
+// Identity of a process. Pids are reused, so the identity is the pid, the start time and the pid namespace.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +14,9 @@ struct ProcessIdentity {
   bool operator==(const ProcessIdentity&) const = default;
 };
 
-/// Of the calling process.
+/// Returns the identity of the calling process.
 ProcessIdentity this_process();
-/// Start time of a process; nothing if there is none, or only its corpse is left (a zombie has no memory any more).
+/// Returns the start time of a process, or nothing if it does not exist or is a zombie (which has no memory left).
 std::optional<std::uint64_t> process_start(std::uint64_t pid);
 
 std::string host_name();

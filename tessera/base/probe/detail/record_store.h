@@ -1,6 +1,6 @@
-// The bytes of a record file: made on tmpfs, every page allocated before it is touched (so a full tmpfs is an error
-// here and never a SIGBUS later), mapped shared so that they outlive the process, linked from the run directory, and
-// copied there or removed at the end. Knows nothing of what the sections hold beyond where they lie.
+// The memory of a record file: created on tmpfs with every page allocated before use (so a full tmpfs is an error here
+// and never a SIGBUS later), mapped shared so that it outlives the process, linked from the run directory, and copied
+// there or removed at the end. Of the sections, it knows only the positions.
 #pragma once
 
 #include <sys/stat.h>
@@ -16,7 +16,7 @@
 
 namespace tessera::probe::detail {
 
-/// posix_fallocate, or what a test puts in its place: 0 or an errno.
+/// posix_fallocate, or the replacement of a test. Returns 0 or an errno.
 using Allocate = std::function<int(int fd, std::uint64_t nbytes)>;
 int allocate_file(int fd, std::uint64_t nbytes);
 
@@ -25,11 +25,11 @@ FilePlan plan_file(std::uint64_t nbytes);
 
 class RecordStore {
  public:
-  /// Makes the file. Null when it cannot be and the options allow that; `status` then says why, and otherwise where the
-  /// file is and what had to give. The magic is not written yet: call publish() when the sections are ready.
+  /// Creates the file. Returns null if that fails and the options allow it; `status` then has the reason, otherwise the
+  /// path and any reductions. The magic is not written yet: call publish() when the sections are ready.
   static std::unique_ptr<RecordStore> create(const RecordOptions& options, const RankPlace& place, std::string& status,
                                              const Allocate& allocate = allocate_file);
-  /// Unmaps. The file stays unless removed.
+  /// Unmaps the file. The file stays unless removed.
   ~RecordStore();
   RecordStore(const RecordStore&) = delete;
   RecordStore& operator=(const RecordStore&) = delete;
@@ -39,13 +39,13 @@ class RecordStore {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::byte* section(SectionType type, std::uint32_t number, std::uint64_t* nbytes) const;
 
-  /// From here on the file is a record file.
+  /// Makes the file a valid record file.
   void publish();
-  /// Puts a link to the file into `run_dir`; false and a word in `status` when that fails. Before, moves the records of
-  /// killed processes into their run directories.
+  /// Links the file from `run_dir`. Returns false and sets `status` if that fails. First moves the records of killed
+  /// processes into their run directories.
   bool link_from(const std::string& run_dir, std::string& status);
-  /// Replaces the link by a copy of the file as it is now, written aside and renamed. Throws IoError; also if the run
-  /// directory was replaced by another.
+  /// Replaces the link by a copy of the current file, written to a temporary file and renamed. Throws IoError, also if
+  /// another directory has replaced the run directory.
   void copy_to_run_dir();
   [[nodiscard]] const std::string& run_path() const { return run_path_; }
   void remove();
@@ -56,8 +56,8 @@ class RecordStore {
   std::uint64_t nbytes_ = 0;
   int fd_ = -1;
   std::string path_;
-  std::string run_path_;        // the link, later the copy; empty: no run directory
-  struct ::stat run_dir_ = {};  // of the run directory when the link was made
+  std::string run_path_;        // the link, later the copy; empty if there is no run directory
+  struct ::stat run_dir_ = {};  // of the run directory when the link was created
 };
 
 }  // namespace tessera::probe::detail

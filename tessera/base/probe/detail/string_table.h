@@ -1,4 +1,4 @@
-// Strings of a record file: append-only, found again through a map kept outside the file. Thread-safe.
+// Strings of a record file: append-only, with a lookup map outside the file. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,14 @@
 
 namespace tessera::probe::detail {
 
-/// The check of a StringEntry.
+/// Returns the check of a StringEntry.
 std::uint32_t string_check(std::string_view text);
 
 class StringTable {
  public:
   StringTable(std::byte* section, std::uint64_t nbytes);
-  /// The id of `text` in this file; StringId{0} and one more dropped when it is new and there is no room.
+  /// Returns the id of `text` in this file. If it is new and does not fit, returns StringId{0} and counts it as
+  /// dropped.
   StringId intern(std::string_view text);
 
  private:

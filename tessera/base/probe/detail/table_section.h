@@ -14,7 +14,8 @@ namespace tessera::probe::detail {
 class TableSection {
  public:
   TableSection(std::byte* file, std::byte* section, std::uint64_t nbytes, ClockSource clock);
-  /// The table of this kind, made if it is new. A table takes at most half of what is left; null when nothing is.
+  /// Returns the table of this kind, and creates it if it is new. A table takes at most half of the remaining space.
+  /// Returns null if no space remains.
   TableCore* find_or_make(std::uint16_t kind, std::uint16_t payload_bytes, std::uint32_t rows);
 
  private:

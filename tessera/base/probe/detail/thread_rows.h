@@ -1,5 +1,6 @@
-// Which thread wrote a record. A thread's number in a file is its row in the table "thread". Rows of threads that ended
-// are kept, for their records are still in the rings, and given to new threads, oldest end first, when none is left.
+// The threads of a record file. The number of a thread is its row in the table "thread". Rows of ended threads are
+// kept, because their records are still in the rings, and reused for new threads, the earliest ended first, if no row
+// is free.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ inline constexpr std::uint64_t kUnknownThread = 0xffff;
 class ThreadRows {
  public:
   ThreadRows(TableSection& tables, ClockSource clock);
-  /// Number for the calling thread; kUnknownThread when every row has a living thread.
+  /// Returns a number for the calling thread; kUnknownThread if every row belongs to a running thread.
   std::uint64_t enter();
   void leave(std::uint64_t row);
 
