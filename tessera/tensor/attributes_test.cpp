@@ -1,4 +1,4 @@
-// Attributes as what handles any operator sees them: text, equality, hash, copies.
+// Attributes for generic code: text, equality, hash, copies.
 #include "tessera/tensor/attributes.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +90,7 @@ TEST(Attributes, AMismatchSaysWhatWasAskedForAndCanMakeIt) {
   }
 }
 
-// The library and a program that uses it have a table each for one struct.
+// The library and a program that uses it each have a table for one struct.
 TEST(Attributes, TablesOfOneStructAreOneType) {
   AttributesType other = attributes_type<ReduceAttributes>();
   const ReduceAttributes a{{3}, true};

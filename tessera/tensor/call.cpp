@@ -25,7 +25,7 @@ constinit thread_local int gradient_moves = 0;
                 "; copy one with to(); called as ", call.text());
 }
 
-// The device a call runs on: that of its tensors, which must all be there.
+// Returns the device of the tensors of a call, which must all be on one device.
 const device::Device* device_of(const Call& call) {
   const device::Device* device = nullptr;
   const auto look_at = [&](const Tensor& tensor) {
@@ -59,7 +59,7 @@ void check_given_output(const Call& call, const Tensor& out, const OutputInfo& i
   });
 }
 
-// A dense tensor whose dimensions are in memory in the order of those of `like`.
+// Returns a contiguous tensor whose dimensions have the memory order of those of `like`.
 Tensor allocate_laid_like(const Tensor& like, OutputInfo& info, const CurrentDevice& where) {
   const auto is_turned_or_repeated = [&](std::size_t dim) { return like.shape()[dim] > 1 && like.strides()[dim] <= 0; };
   std::vector<std::size_t> order;  // outermost first
@@ -104,7 +104,7 @@ void prepare_output(const Call& call, Tensor& out, OutputInfo& info, const Curre
                 "; it has one for: ", have.empty() ? "no device" : have, "; called as ", call.text());
 }
 
-// What a stream refuses while it is captured, such as to wait for it, is told with the operator that asked.
+// Adds the operator to the error of a stream that is being captured, such as a wait for it.
 void refuse_capture(const Call& call, const Error& error) {
   const bool is_refusal = error.kind() == ErrorKind::kInvalidArgument || error.kind() == ErrorKind::kNotSupported;
   TESSERA_CHECK_AS(NotSupported, !is_refusal, call.op.name(), " cannot be captured: ", error.message(), "; called as ",
@@ -153,7 +153,7 @@ bool has_layouts(const Call& call) {
     if (input && input.has_layout()) return true;
   }
   for (const Tensor& output : call.outputs) {
-    if (output && output.has_layout()) return true;  // one that is written into
+    if (output && output.has_layout()) return true;  // an output to write into
   }
   return false;
 }
@@ -162,7 +162,7 @@ bool is_tracked(const Call& call) {
   if (!grad_enabled) return false;
   bool found = false;
   for (const Tensor& input : call.inputs) found |= input && input.is_tracked();
-  for (const Tensor& output : call.outputs) found |= output && output.is_tracked();  // one that is written into
+  for (const Tensor& output : call.outputs) found |= output && output.is_tracked();  // an output to write into
   return found;
 }
 
@@ -218,7 +218,7 @@ Tensor call(const Operator& op, const Arguments& inputs, const AttributesRef& at
 }
 
 void call_out(const Operator& op, const Tensor& out, const Arguments& inputs, const AttributesRef& attributes) {
-  // A given output is written into and stays the tensor it is: the caller's handle serves, and nothing is counted.
+  // The call writes into `out` and does not replace it, so the handle of the caller is used without a new reference.
   const Call made{op, inputs.tensors(), attributes, std::span(const_cast<Tensor*>(&out), 1)};
   TESSERA_CHECK_CALL(made, out, "there is no tensor to write into");
   call_into(made);
@@ -226,7 +226,7 @@ void call_out(const Operator& op, const Tensor& out, const Arguments& inputs, co
 
 Tensor call_on(const device::Device& device, const Operator& op, const AttributesRef& attributes) {
   Tensor out;
-  const std::vector<Tensor> absent(op->inputs.size());  // optional arguments, all left out
+  const std::vector<Tensor> absent(op->inputs.size());  // optional arguments, all omitted
   const Call made{op, absent, attributes, std::span(&out, 1)};
   check_arguments(made);
   run_kernel(made, current_device(device));

@@ -1,4 +1,4 @@
-// The way of a call to its kernel, shown on two operators defined here.
+// Dispatch of a call to its kernel, with two operators defined here.
 #include "tessera/tensor/call.h"
 
 #include <gtest/gtest.h>
@@ -90,10 +90,10 @@ TEST(Call, LaysAResultOutLikeTheInputThatItNames) {
   EXPECT_EQ(strides_for({2, 3, 4}, {1, 8, 2}), Strides({1, 10, 2}));
   EXPECT_EQ(strides_for({2, 1, 4}, {6, 1, 1}), Strides({5, 5, 1}));    // gaps are not kept
   EXPECT_EQ(strides_for({2, 3, 4}, {0, 4, 1}), Strides({15, 5, 1}));   // repeated elements have no order,
-  EXPECT_EQ(strides_for({2, 3, 4}, {-4, 8, 1}), Strides({15, 5, 1}));  // nor those that run backwards
+  EXPECT_EQ(strides_for({2, 3, 4}, {-4, 8, 1}), Strides({15, 5, 1}));  // nor do negative strides
 }
 
-// The same kernel for an operator that may not write over its inputs.
+// The same kernel for an operator that must not overwrite its inputs.
 const Operator kAddApart =
     register_op({.name = "test.add_apart", .inputs = "a, b", .infer = infer_like_first, .host = add_floats});
 const Operator kFirstHalf = register_op({.name = "test.first_half", .inputs = "x", .view = [](const Call& call) {
@@ -174,7 +174,7 @@ TEST(CallOut, RefusesAViewOperator) {
 }
 
 TEST(Call, RefusesTensorsOnTwoDevices) {
-  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // destroys its devices with it
   const device::Device other = device::host::make_host_device({.name = "other"});
   const Tensor there = Tensor::allocate({2}, DType::kF32, other);
   expect_error<InvalidArgument>(
@@ -220,7 +220,7 @@ TEST(Call, WithoutTheLayersAboveSaysWhatIsMissing) {
 }
 
 TEST(Call, RunsOnTheCurrentStreamAndInfersWithoutRunning) {
-  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // destroys its devices with it
   const device::Device device = device::host::make_host_device({.mode = device::host::Mode::kThreaded});
   const Tensor a = Tensor::allocate({3}, DType::kF32, device);
   const device::Stream side = device.create_stream();
@@ -259,9 +259,9 @@ TEST(NormalizedDim, CountsFromTheEndAndNamesTheCall) {
   expect_error<InvalidArgument>([&] { (void)normalized_dim(made, -3, 2); }, {"dimension -3"});
 }
 
-// What a captured call reads from outside must be there when the graph is replayed, whoever else runs in between.
+// Memory that a captured call reads must stay valid until replays, whatever runs in between.
 TEST(Call, ACaptureKeepsWhatItsCallsReadFromOutside) {
-  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // destroys its devices with it
   const device::Device host = device::Device::get("host");
   const device::Stream stream = host.create_stream();
   const StreamScope scope(stream);

@@ -12,10 +12,10 @@
 namespace tessera::tensor {
 namespace {
 
-// The kinds seen so far. Never destroyed: operators register from static initialisers and are asked for at exit.
+// The known kinds. Never destroyed: operators register in static initializers and are used at exit.
 struct Kinds {
   Kinds() {
-    names.reserve(kMostDeviceKinds);  // so that they stay where they are
+    names.reserve(kMostDeviceKinds);  // keeps addresses stable
     names.emplace_back("host");
   }
   std::mutex mutex;
@@ -43,7 +43,7 @@ struct RankDevices {
   }
 };
 
-// What a thread remembers of a device: good while the thread works for the same rank.
+// Cached device of a thread; valid while the thread belongs to the same rank.
 struct Remembered {
   const device::DeviceState* device = nullptr;
   std::uint64_t rank_changes = 0;
@@ -54,7 +54,7 @@ using AllRemembered = std::array<Remembered, 4>;
 constinit AllRemembered nothing_remembered = {};  // never written
 constinit thread_local AllRemembered* remembered = &nothing_remembered;
 
-// The entries of this thread, on the heap: thread-local storage is scarce where this library is loaded by dlopen.
+// Returns the cache of this thread, on the heap: thread-local storage is scarce if dlopen loads this library.
 AllRemembered& own_remembered() {
   struct Owner {
     Owner() { remembered = entries.get(); }
@@ -71,7 +71,7 @@ constinit thread_local StreamScope* innermost = nullptr;
 
 }  // namespace
 
-// Finds and forgets current streams.
+// Finds current streams and clears cached ones.
 struct CurrentStreams {
   static const device::Stream* innermost_on(const device::DeviceState* device) {
     for (const StreamScope* scope = innermost; scope != nullptr; scope = scope->outer_) {
@@ -107,7 +107,7 @@ std::string_view device_kind_name(DeviceKind kind) {
 
 CurrentDevice current_device(const device::Device& device) {
   const device::DeviceState* state = device.state().get();
-  TESSERA_CHECK(state != nullptr, "no device was given");  // first: forgotten entries are null too
+  TESSERA_CHECK(state != nullptr, "no device was given");  // first: cleared entries are null too
   for (const Remembered& entry : *remembered) {
     if (entry.device == state && entry.rank_changes == tessera::detail::rank_changes) {
       return {entry.context, entry.stream};
@@ -119,7 +119,7 @@ CurrentDevice current_device(const device::Device& device) {
   if (stream == nullptr) stream = &context.default_stream;
   CurrentStreams::forget(state);
   AllRemembered& entries = own_remembered();
-  if (&entries == &nothing_remembered) return {&context, stream};  // the thread is past its end
+  if (&entries == &nothing_remembered) return {&context, stream};  // the thread has ended
   for (std::size_t i = entries.size() - 1; i > 0; --i) entries[i] = entries[i - 1];
   entries[0] = {state, tessera::detail::rank_changes, &context, stream};
   return {&context, stream};

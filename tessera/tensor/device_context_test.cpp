@@ -1,4 +1,4 @@
-// Which stream a call goes to, and which rank's means it uses.
+// Current stream of calls, and the rank whose resources they use.
 #include "tessera/tensor/device_context.h"
 
 #include <gtest/gtest.h>

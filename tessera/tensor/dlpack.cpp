@@ -13,7 +13,7 @@ using dlpack::TensorView;
 
 namespace {
 
-// The layout that other libraries were compiled for.
+// The memory layout that other libraries were compiled for.
 static_assert(sizeof(TensorView) == 48 && offsetof(TensorView, ndim) == 16 && offsetof(TensorView, dtype) == 20 &&
               offsetof(TensorView, shape) == 24 && offsetof(TensorView, byte_offset) == 40);
 static_assert(sizeof(ManagedTensor) == 64 && offsetof(ManagedTensor, deleter) == 56);
@@ -64,7 +64,7 @@ device::Device device_of(const dlpack::Device& where, const device::Device& want
   return wanted;
 }
 
-// What is behind an exported capsule of either kind.
+// The object of an exported capsule of either version.
 template <class Capsule>
 struct Exported {
   Capsule capsule;
@@ -111,7 +111,7 @@ Capsule* export_capsule(const Tensor& tensor, const DlpackExportOptions& options
   return &exported.release()->capsule;
 }
 
-// Calls the deleter when it goes, once it has been told that the capsule is ours.
+// Calls the deleter on destruction if it owns the capsule.
 template <class Capsule>
 struct Imported {
   explicit Imported(Capsule* from) : capsule(from) {}
@@ -131,7 +131,7 @@ Shape shape_of(const TensorView& view) {
   return Shape(std::span<const std::int64_t>(view.shape, static_cast<std::size_t>(view.ndim)));
 }
 
-// The address of the first element, once it is known that all elements have addresses.
+// Returns the address of the first element after checking that all elements have valid addresses.
 std::byte* first_element(const TensorView& view, const Shape& shape, const Strides& strides, DType dtype) {
   const auto bounds = view_bounds(shape, strides);
   if (!bounds) return nullptr;
@@ -139,7 +139,7 @@ std::byte* first_element(const TensorView& view, const Shape& shape, const Strid
   const __int128 start = static_cast<__int128>(reinterpret_cast<std::uintptr_t>(view.data)) + view.byte_offset;
   const __int128 low = start + bounds->min * item;
   const __int128 high = start + (bounds->max + static_cast<__int128>(1)) * item;
-  // Of a process on any machine we know; it also keeps every offset between two addresses far from 64 bits.
+  // Upper bound of user addresses; it also keeps differences of two addresses far from 64 bits.
   constexpr __int128 kAddressEnd = static_cast<__int128>(1) << 57;
   TESSERA_CHECK(view.data != nullptr && low > 0 && high <= kAddressEnd, "DLPack: ", dtype, shape, " with strides ",
                 strides, " at ", static_cast<const void*>(view.data), " + ", view.byte_offset,
@@ -152,7 +152,7 @@ Tensor import_capsule(Capsule* capsule, const DlpackImportOptions& options) {
   const TensorView& view = capsule->tensor;
   const DType dtype = dtype_of_type(view.dtype);
   const Shape shape = shape_of(view);
-  (void)tessera::nbytes(shape, dtype);  // refuses what does not fit
+  (void)tessera::nbytes(shape, dtype);  // throws if it does not fit
   const auto dims = static_cast<std::size_t>(view.ndim);
   const Strides strides = view.strides == nullptr || view.ndim == 0
                               ? contiguous_strides(shape)

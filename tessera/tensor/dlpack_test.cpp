@@ -1,4 +1,4 @@
-// Tensors that go out to other libraries and come in from them.
+// Export of tensors to other libraries and import from them.
 #include "tessera/tensor/dlpack.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using dlpack::ManagedTensorVersioned;
 
 device::Device host() { return device::Device::get("host"); }
 
-// A capsule of somebody else, that counts how often it is deleted.
+// A capsule of another library that counts its deletions.
 template <class Capsule>
 struct Foreign {
   std::vector<float> data = {0, 1, 2, 3, 4, 5};
@@ -86,7 +86,7 @@ TYPED_TEST(DlpackImport, OffsetsNegativeStepsScalarsAndEmptyOnes) {
 }
 
 TEST(DlpackImportLifetime, DeletesBehindTheWorkThatUsesTheElements) {
-  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // destroys its devices with it
   const device::Device device = device::host::make_host_device({.mode = device::host::Mode::kThreaded});
   ForeignVersioned foreign;
   Tensor x = from_dlpack(&foreign.capsule, {.device = device});
@@ -258,7 +258,7 @@ TEST(Dlpack, ViewsKeepTheirStepsAndTheStorageLivesWithTheCapsule) {
 }
 
 TEST(Dlpack, AStreamIsMadeToWaitForTheProducer) {
-  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // destroys its devices with it
   const device::Device device = device::host::make_host_device({.mode = device::host::Mode::kThreaded});
   const Tensor x = Tensor::allocate({1}, DType::kF32, device);
   const device::Stream consumer = device.create_stream();
@@ -274,7 +274,7 @@ TEST(Dlpack, AStreamIsMadeToWaitForTheProducer) {
 }
 
 TEST(Dlpack, IsSafeInACaptureWithoutAStream) {
-  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // destroys its devices with it
   const device::Device device = device::host::make_host_device();
   const Tensor x = Tensor::allocate({1}, DType::kF32, device);
   const device::Stream stream = device.create_stream();

@@ -12,11 +12,11 @@
 namespace tessera::tensor {
 namespace {
 
-// All operators, and kernels that wait for theirs to be registered: static initialisers run in any order. Never
-// destroyed, since calls may happen until the very end.
+// All operators, and kernels whose operator is not registered yet: static initializers run in any order. Never
+// destroyed, since calls may happen until the process exits.
 struct Registry {
   std::mutex mutex;
-  std::deque<OperatorState> operators;  // stay where they are
+  std::deque<OperatorState> operators;  // stable addresses
   std::map<std::string, OperatorState*, std::less<>> by_name;
   std::map<std::string, std::vector<std::pair<DeviceKind, KernelFn>>, std::less<>> early_kernels;
 };
@@ -94,7 +94,7 @@ void append_tensors(std::string& text, const std::vector<OpArgument>& arguments,
     const std::size_t count = argument.is_list ? length : 1;
     for (std::size_t i = 0; i < count && at < tensors.size(); ++i, ++at) {
       if (argument.is_optional && !tensors[at]) continue;
-      if (i >= 4) continue;  // a long list is told by its first ones
+      if (i >= 4) continue;  // show only the first entries of a long list
       if (!text.ends_with('(')) text += ", ";
       text += argument.name;
       if (argument.is_list) text += "[" + std::to_string(i) + " of " + std::to_string(count) + "]";

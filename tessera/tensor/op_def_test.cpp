@@ -1,4 +1,4 @@
-// The registry of operators: what is registered, in which order, and what ends the program.
+// The registry of operators: contents, order, and errors that abort the program.
 #include "tessera/tensor/op_def.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ void infer_scalar(const Call&, std::span<OutputInfo> outputs) { outputs[0] = {{}
 void kernel(const KernelCall&) {}
 void other_kernel(const KernelCall&) {}
 
-// A kernel may be registered before its operator: static initialisers run in any order.
+// A kernel may be registered before its operator: static initializers run in any order.
 const KernelRegistration kEarly("op_def_test.early", "cuda", other_kernel);
 const Operator kOp = register_op({.name = "op_def_test.early",
                                   .inputs = "x, weight?, rest*",

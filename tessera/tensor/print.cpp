@@ -22,7 +22,7 @@ T load(const std::byte* from) {
   return value;
 }
 
-// A real number of any floating dtype, widened exactly.
+// Returns a real number of any floating dtype, widened exactly.
 double load_real(DType dtype, const std::byte* from) {
   switch (dtype) {
     case DType::kF64: return load<double>(from);
@@ -48,7 +48,7 @@ std::string whole_text(DType dtype, const std::byte* from) {
   }
 }
 
-// The one format of a block of real numbers.
+// The common format of a block of real numbers.
 class RealFormat {
  public:
   RealFormat(const std::vector<double>& values, int precision) {
@@ -76,7 +76,7 @@ class RealFormat {
   [[nodiscard]] std::string format(double value, int decimals) const {
     return is_scientific_ ? fmt::format("{:.{}e}", value, decimals) : fmt::format("{:.{}f}", value, decimals);
   }
-  // Decimals that are left when the zeros at the end are dropped.
+  // Returns the number of decimals without trailing zeros.
   [[nodiscard]] int needed(double value, int precision) const {
     std::string text = format(value, precision);
     text.resize(std::min(text.find('e'), text.size()));
@@ -89,7 +89,7 @@ class RealFormat {
   int decimals_ = 0;
 };
 
-// The texts of numbers at these places, in one format.
+// Returns the texts of the numbers at these addresses, in one format.
 std::vector<std::string> cell_texts(DType dtype, const std::vector<const std::byte*>& places, int precision) {
   std::vector<std::string> texts;
   texts.reserve(places.size());
@@ -142,7 +142,7 @@ class Block {
   }
 
  private:
-  // Calls `shown(index)` for each index that is shown, and `skipped()` where some are left out.
+  // Calls `shown(index)` for each visible index, and `skipped()` for a gap.
   template <class Shown, class Skipped>
   void each(std::size_t dim, Shown shown, Skipped skipped) const {
     const std::int64_t size = tensor_.shape()[dim];
@@ -169,7 +169,7 @@ class Block {
       return;
     }
     const bool is_row = dim + 1 == tensor_.shape().size();
-    const std::size_t line_start = text.rfind('\n') + 1;  // 0 when there is none
+    const std::size_t line_start = text.rfind('\n') + 1;  // 0 if there is none
     std::size_t used = text.size() - line_start + 1;
     text += '[';
     bool is_first = true;

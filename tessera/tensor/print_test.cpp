@@ -1,4 +1,4 @@
-// What people see of a tensor.
+// Text of printed tensors.
 #include "tessera/tensor/print.h"
 
 #include <gtest/gtest.h>
@@ -118,7 +118,7 @@ TEST(Print, FollowsStrides) {
 }
 
 TEST(Print, WaitsForTheWorkOnTheTensor) {
-  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // destroys its devices with it
   const device::Device host = device::host::make_host_device({.mode = device::host::Mode::kThreaded, .name = "h"});
   const Tensor x = Tensor::allocate({2}, DType::kF32, host);
   const device::Stream& stream = current_stream(host);
@@ -134,7 +134,7 @@ TEST(Print, WaitsForTheWorkOnTheTensor) {
 }
 
 TEST(Print, RefusesInACaptureAndTellsWhatIsParked) {
-  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // destroys its devices with it
   const device::Device host = device::host::make_host_device();
   const Tensor x = Tensor::allocate({2}, DType::kF32, host);
   const device::Stream stream = host.create_stream();

@@ -13,7 +13,7 @@ constexpr std::size_t kMostKept = 0;
 #else
 constexpr std::size_t kMostKept = std::size_t{512} << 10;  // bytes of one list
 #endif
-constexpr std::size_t kStep = 64;  // sizes are rounded up to it: a list for each
+constexpr std::size_t kStep = 64;  // sizes are rounded up to it, with one list each
 constexpr std::size_t kLists = 16;
 
 struct Block {
@@ -24,16 +24,15 @@ struct List {
   std::size_t room = 0;  // blocks that may still be kept
 };
 
-// The lists of this thread. They are on the heap, since thread-local storage is scarce where this library is loaded by
-// dlopen. Before a thread first frees a block, and after its end, its lists are `closed`: they hold nothing and have no
-// room.
+// The lists of this thread, on the heap: thread-local storage is scarce if dlopen loads this library. Before a thread
+// first frees a block, and after its end, its lists are `closed`: they are empty and have no room.
 constinit List closed[kLists] = {};
 constinit thread_local List* lists = closed;
 constinit thread_local bool is_opened = false;
 
 constexpr std::size_t list_of(std::size_t size) { return (size - 1) / kStep; }
 
-// Lets go of what a thread keeps when it ends. What is freed after that finds no room.
+// Frees the blocks of a thread when it ends. Blocks freed later find no room.
 struct Closer {
   Closer() {
     for (std::size_t i = 0; i < kLists; ++i) own[i].room = kMostKept / ((i + 1) * kStep);

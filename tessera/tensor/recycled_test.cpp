@@ -1,4 +1,4 @@
-// Memory of small objects: handed out again by the thread that let go of it, and never to two holders.
+// Memory of small objects: reused by the thread that freed it, and never owned twice.
 #include "tessera/tensor/recycled.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(Recycled, ObjectsNeverShareMemory) {
   check_apart<8>();
   check_apart<9>();
   check_apart<128>();
-  check_apart<129>();  // larger than what is kept
+  check_apart<129>();  // larger than the sizes that are kept
 }
 
 TEST(Recycled, ADerivedObjectIsFreedByItsOwnSize) {
@@ -54,7 +54,7 @@ TEST(Recycled, ADerivedObjectIsFreedByItsOwnSize) {
   };
   std::unique_ptr<Base> large = std::make_unique<Large>();
   large.reset();
-  // What was kept is of the large size: a small object does not take it, a large one fits.
+  // The kept block has the large size: a small object does not take it, a large one does.
   const auto small = std::make_unique<Base>();
   const auto other = std::make_unique<Large>();
   other->words[99] = 1;

@@ -19,8 +19,8 @@
 namespace tessera::tensor {
 namespace detail {
 
-// The whole file in memory. Private pages that may be written, so that a mapped tensor can be changed in place while
-// the file stays as it is.
+// The complete file in memory, as writable private pages: a mapped tensor can be changed in place without changing the
+// file.
 struct MappedFile {
   explicit MappedFile(const std::string& given) : path(given) {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block
@@ -29,7 +29,7 @@ struct MappedFile {
     struct ::stat status = {};
     const bool is_regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
     nbytes = is_regular ? static_cast<std::size_t>(status.st_size) : 0;
-    // No memory is set aside: pages that nobody writes stay the file's.
+    // Reserves no memory: pages that are not written stay those of the file.
     void* at = nbytes == 0
                    ? MAP_FAILED
                    : ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
@@ -67,7 +67,7 @@ struct MappedFile {
 
 namespace {
 
-// The tensors in the order that they are written: larger elements first keeps every one aligned without gaps.
+// Returns the tensors in file order: larger elements first, which aligns all of them without gaps.
 std::vector<NamedTensor> in_file_order(const std::vector<NamedTensor>& tensors, const std::string& path) {
   std::vector<NamedTensor> sorted = tensors;
   std::vector<std::string_view> names;
@@ -116,7 +116,7 @@ Tensor SafetensorsFile::map(const SafetensorsEntry& entry) const {
   std::byte* elements = file_->elements_of(entry);
   const std::size_t alignment = itemsize(real_of(entry.dtype));
   if (reinterpret_cast<std::uintptr_t>(elements) % alignment != 0) return copy(entry, host);
-  // Tensors share the file by a handle that cannot change it; its pages are theirs to write.
+  // Tensors hold the file by a const handle, but may write its pages.
   return Tensor::wrap(elements, entry.shape, entry.dtype, host, std::const_pointer_cast<detail::MappedFile>(file_));
 }
 
@@ -134,7 +134,7 @@ Tensor SafetensorsFile::copy(const SafetensorsEntry& entry, const device::Device
     return tensor;
   }
   where.stream->copy(to, from, nbytes, "safetensors");
-  // The pages must stay until the copy is done.
+  // The pages must stay mapped until the copy is done.
   where.stream->run([file = file_] {}, {.label = "release", .accesses = std::span<const device::Access>()});
   return tensor;
 }

@@ -1,4 +1,4 @@
-// Files of 1 GiB that are in memory already: mapping one must not copy, copying one must run at the speed of memory.
+// Files of 1 GiB in the page cache: mapping must not copy, copying must run at memory speed.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ constexpr std::int64_t kTensors = 64;
 constexpr std::int64_t kTensorNbytes = std::int64_t{16} << 20;
 constexpr std::size_t kAllNbytes = kTensors * kTensorNbytes;
 
-// In shared memory; gone with the program, whatever becomes of it.
+// A file in shared memory that disappears with the program, even after a crash.
 class BenchFile {
  public:
   BenchFile() : path_("/dev/shm/tessera_bench_" + std::to_string(::getpid()) + ".safetensors") {

@@ -1,6 +1,5 @@
-// Random tensors written to a file must be read back as they were; the same file spoilt at random, and headers put
-// together at random from pieces of sound ones, must be refused with an error of ours or give tensors that lie inside
-// the file, whole and apart from each other.
+// Random tensors written to a file must be read back unchanged. Corrupt copies of the file, and headers assembled
+// randomly from pieces of valid ones, must throw a Tessera error or give complete, disjoint tensors inside the file.
 //   tensor_safetensors_fuzz [--runs N] [--seed S] [--seconds T]
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,7 +25,7 @@ constexpr DType kKept[] = {DType::kF64, DType::kF32, DType::kF16,  DType::kBF16,
                            DType::kI64, DType::kI32, DType::kI16,  DType::kI8,   DType::kU64,    DType::kU32,
                            DType::kU16, DType::kU8,  DType::kBool, DType::kC64};
 
-// A file without a name on any disk.
+// An anonymous file in memory.
 class MemoryFile {
  public:
   MemoryFile() : descriptor_(::memfd_create("safetensors_fuzz", MFD_CLOEXEC)) {}
@@ -78,7 +77,7 @@ std::string with_length(const std::string& header, const std::string& data) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + data;
 }
 
-// Random turns of JSON that are often nearly a header.
+// Returns random JSON that is often almost a header.
 std::string random_header(Random& random) {
   static const char* const kPieces[] = {"{",
                                         "}",
@@ -137,7 +136,7 @@ std::string spoilt(std::string bytes, Random& random) {
   return bytes;
 }
 
-// What a file that was accepted may not be.
+// Returns the inconsistency in an accepted file; empty if there is none.
 std::string nonsense_in(const SafetensorsFile& file, std::size_t file_nbytes) {
   std::uint64_t end = 0;
   std::uint64_t sum = 0;
@@ -154,7 +153,7 @@ std::string nonsense_in(const SafetensorsFile& file, std::size_t file_nbytes) {
       return "the mapped and the copied form differ";
     }
     for (std::size_t i = 0; i < mapped.nbytes(); ++i)
-      sum += static_cast<std::uint64_t>(mapped.data()[i]);  // touches all
+      sum += static_cast<std::uint64_t>(mapped.data()[i]);  // touches all bytes
   }
   return sum == ~std::uint64_t{0} ? "unlikely" : "";
 }

@@ -1,4 +1,4 @@
-// Files of tensors: what is written is read back, in both forms, and what is no sound file is refused with a word.
+// Files of tensors: written tensors are read back, mapped and copied; invalid files throw.
 #include "tessera/tensor/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -138,7 +138,7 @@ TEST_F(Safetensors, CopiesOnTheStreamOfTheDevice) {
   write_safetensors(path_, {{"x", counting({64}, DType::kF32)}});
   const device::Device device = device::host::make_host_device({.mode = device::host::Mode::kThreaded});
   device.stall_stream(device.default_stream(), true);
-  const Tensor x = SafetensorsFile(path_).copy("x", device);  // the handle is gone before the copy runs
+  const Tensor x = SafetensorsFile(path_).copy("x", device);  // the handle is destroyed before the copy runs
   EXPECT_EQ(x.device(), device);
   device.stall_stream(device.default_stream(), false);
   EXPECT_TRUE(same_bytes(x, counting({64}, DType::kF32)));

@@ -1,4 +1,4 @@
-// When the bytes behind tensors are given out again, or given back to who owns them.
+// Reuse of allocator memory, and release of external memory to its owner.
 #include "tessera/tensor/storage.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ void run_nothing(const device::Stream& stream) {
   stream.run([] {}, {.label = "nothing", .accesses = std::span<const device::Access>()});
 }
 
-// Says when it is let go of.
+// Reports its destruction.
 struct Owner {
   explicit Owner(std::atomic<int>& released) : released_(released) {}
   Owner(const Owner&) = delete;
@@ -33,7 +33,7 @@ struct Owner {
 
 class OutsideMemory : public ::testing::Test {
  protected:
-  RankScope rank_{std::make_shared<RankContext>(RankPlace{})};  // what it runs on ends with it
+  RankScope rank_{std::make_shared<RankContext>(RankPlace{})};  // destroys its devices with it
   device::Device device_ = threaded();
   device::Stream first_ = device_.create_stream();
   device::Stream second_ = device_.create_stream();
@@ -94,7 +94,7 @@ TEST_F(OutsideMemory, IsReleasedThoughTheStreamFailedOrIsGone) {
   device_.synchronize();
   EXPECT_EQ(released_, 2);
 }
-// A stream whose last handle the program has dropped still does its work.
+// A stream without handles still does its work.
 TEST_F(OutsideMemory, IsReleasedBehindTheWorkOfAStreamThatWasLetGoOf) {
   std::atomic<bool> may_end = false;
   {
@@ -148,7 +148,7 @@ const Operator kRead = register_op({.name = "storage_test.read",
                                     .host = read_later});
 
 TEST(Storage, FreedMemoryIsReusedInStreamOrder) {
-  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // destroys its devices with it
   const device::Device device = threaded();
   device.stall_stream(device.default_stream(), true);
   Tensor x = Tensor::allocate({1000}, DType::kF32, device);
@@ -160,7 +160,7 @@ TEST(Storage, FreedMemoryIsReusedInStreamOrder) {
 }
 
 TEST(Storage, MemoryUsedOnAnotherStreamIsNotReusedBeforeThatWork) {
-  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // what it runs on ends with it
+  const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // destroys its devices with it
   const device::Device device = threaded();
   const device::Stream side = device.create_stream();
   device.stall_stream(side, true);

@@ -1,4 +1,4 @@
-// Every start, end and size: the bytes asked for are copied and none beside them.
+// Every start, end and size: copies exactly the requested bytes.
 #include "tessera/tensor/detail/streaming_copy.h"
 
 #include <gtest/gtest.h>

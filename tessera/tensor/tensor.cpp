@@ -25,7 +25,7 @@ Tensor Tensor::allocate(Shape shape, DType dtype, const CurrentDevice& where) {
 
 namespace {
 
-// Elements of a storage that a view touches, one past the last; refuses views that start before it.
+// Returns the end of the elements of a storage that a view touches. Throws if the view starts before the storage.
 std::int64_t end_of_view(const Shape& shape, const Strides& strides, std::int64_t offset) {
   const auto bounds = view_bounds(shape, strides, offset);
   if (!bounds) return 0;
@@ -46,7 +46,7 @@ Tensor Tensor::wrap(void* data, Shape shape, DType dtype, const device::Device& 
   state->numel = shape.numel();
   state->strides = strides != nullptr ? *strides : contiguous_strides(shape);
   const auto bounds = view_bounds(shape, state->strides);
-  // Negative strides reach before the pointer: the storage starts at the lowest element.
+  // Negative strides reach below the pointer: the storage starts at the lowest element.
   const std::int64_t before = bounds ? checked_mul(bounds->min, std::int64_t{-1}, "start of a view") : 0;
   const std::int64_t elements =
       bounds ? checked_add(checked_add(bounds->max, before, "elements of a view"), std::int64_t{1}) : 0;

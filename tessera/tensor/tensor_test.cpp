@@ -1,4 +1,4 @@
-// The Tensor handle: wrapping, views, what tensors with layouts refuse.
+// The Tensor handle: wrapping, views, and calls that throw for tensors with layouts.
 #include "tessera/tensor/tensor.h"
 
 #include <gtest/gtest.h>

@@ -16,7 +16,7 @@ void add_bounds(std::vector<std::int64_t>& bounds, const SubAxis& part) {
   bounds.push_back(part.before * part.size);
 }
 
-// Where the parts of an axis begin and end that these layouts use, from 1 to the axis' size, each once.
+// Returns the sorted, unique bounds of the sub-axes of an axis that these layouts use, from 1 to the size of the axis.
 std::vector<std::int64_t> bounds_of(std::span<const Layout> layouts, std::int32_t axis, std::int64_t size) {
   std::vector<std::int64_t> bounds = {1, size};
   for (const Layout& layout : layouts) {
@@ -34,7 +34,7 @@ std::vector<std::int64_t> bounds_of(std::span<const Layout> layouts, std::int32_
   return bounds;
 }
 
-// The atoms of a part: [first, end).
+// The atoms of a sub-axis: [first, end).
 struct AtomRange {
   std::size_t first = 0;
   std::size_t end = 0;
@@ -91,7 +91,7 @@ std::optional<AtomDim> dim_to_atoms(const Atoms& atoms, const Layout& layout, in
       } else {
         problem = holdings.cut(atoms.list[atom].size, cut.blocks);
       }
-      if (problem.empty()) continue;  // pieces of the whole cut may keep to runs where those of its parts do not
+      if (problem.empty()) continue;  // chunks of the full split may keep runs that chunks of its sub-axes break
       why = concat("dimension ", dim, ", cut by the parts of axis '", name_of(atoms.mesh, cut.by), "': ", problem);
       return std::nullopt;
     }

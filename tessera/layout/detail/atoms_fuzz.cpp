@@ -1,4 +1,4 @@
-// Random layouts of one mesh brought to common atoms and back: every rank must hold the same elements in each form.
+// Converts random layouts of one mesh to common atoms and back: each rank must hold the same elements in each form.
 //   layout_atoms_fuzz [--runs N] [--seed S] [--seconds T]
 #include "tessera/base/error.h"
 #include "tessera/base/testing/fuzz.h"
@@ -12,7 +12,7 @@ namespace {
 using tessera::detail::concat;
 using testing::Random;
 
-// Cut by cut, nothing joined.
+// Converts split by split, without merging.
 Layout spelled_out(const Atoms& atoms, const AtomLayout& layout) {
   LayoutParts parts;
   for (const AtomDim& dim : layout.dims) {
@@ -40,7 +40,7 @@ std::string compare(const Layout& a, const Layout& b, const Shape& shape) {
   return {};
 }
 
-// Whether some cut of the layout is by several atoms, so that there may be no form over them.
+// Returns true if some split of the layout is by several atoms, so that it may have no form over them.
 bool has_coarse_cut(const Atoms& atoms, const Layout& layout) {
   for (int dim = 0; dim < layout.ndim(); ++dim) {
     for (const Cut& cut : layout.cuts(dim)) {

@@ -90,7 +90,8 @@ TEST(Atoms, OfEveryRankMustBeEven) {
 
 TEST(Atoms, MustKeepToRunsThatBlocksLeft) {
   const Mesh mesh = Mesh::parse("a=2,b=6");
-  const Layout layout = Layout::parse(mesh, "S(0,blocks=2),S0");  // runs of 24: pieces of 8 keep to them, of 16 do not
+  // runs of 24: chunks of 8 keep them, chunks of 16 do not
+  const Layout layout = Layout::parse(mesh, "S(0,blocks=2),S0");
   std::string why;
   EXPECT_TRUE(to_atoms(atoms_for({layout}), layout, {96}, why)) << why;
   EXPECT_TRUE(to_atoms(atoms_for({layout, Layout::parse(mesh, "R,2:S0*3:R")}), layout, {96}, why)) << why;

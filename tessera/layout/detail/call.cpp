@@ -13,7 +13,7 @@ FactorSet bit(std::int32_t factor) { return FactorSet{1} << factor; }
 
 Reduction swapped(Reduction reduction) { return reduction == Reduction::kMin ? Reduction::kMax : Reduction::kMin; }
 
-// A dimension's factors with names and sizes.
+// Returns the factors of a dimension with names and sizes.
 SmallVector<SizedFactor, 4> sized(const FactorRule& rule, std::span<const std::int64_t> sizes, const DimFactors& dim) {
   SmallVector<SizedFactor, 4> out;
   for (const std::int32_t f : dim) {
@@ -57,8 +57,8 @@ Call::Call(const FactorRule& rule, std::span<const Operand> inputs, std::span<co
 }
 
 void Call::read_inputs() {
-  std::vector<Layout>
-      nesting;  // the inputs that have atoms in common: of those that do not, the later ones are left out
+  // Inputs with common atoms. Of inputs without common atoms, the later ones are excluded.
+  std::vector<Layout> nesting;
   nesting.reserve(inputs_.size());
   for (const Operand& input : inputs_) nesting.push_back(input.layout);
   std::string do_not_nest;
@@ -77,7 +77,7 @@ void Call::read_inputs() {
   }
   atoms_ = std::move(*found);
   unread_ = do_not_nest;
-  // An axis that cuts across two factors is read in two parts.
+  // An axis that splits two factors is read as two sub-axes.
   for (AtomSplit split; !read_over_atoms(split); split = {}) {
     const auto at = atoms_.list.begin() + split.atom;
     const SubAxis rest{at->axis, at->before * split.size, at->size / split.size};
@@ -87,7 +87,7 @@ void Call::read_inputs() {
   }
 }
 
-// False: an atom has to be split first.
+// Returns false if an atom must be split first.
 bool Call::read_over_atoms(AtomSplit& split) {
   layouts_.assign(inputs_.size(), std::nullopt);
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -206,7 +206,7 @@ bool Call::may_cut(std::int32_t factor, const AtomDim& cuts, std::string& why) c
 }
 
 bool Call::match_atom(std::int32_t atom, AtomRow& row, std::string& why) const {
-  std::size_t first = inputs_.size();  // the first input that is cut or partial
+  std::size_t first = inputs_.size();  // the first input that is sharded or partial
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const AtomUse& use = layouts_[i]->uses[static_cast<std::size_t>(atom)];
     if (use.kind == AtomUse::Kind::kNothing) continue;

@@ -1,5 +1,5 @@
-// The digits of a map: its levels, then the place in a run, each (count, stride), major to minor. A local index is a
-// number in this mixed radix. Cutting keeps a range of the minor digits.
+// The digits of a map: its levels, then the index in a run, each (count, stride), major to minor. A local index is a
+// number in this mixed radix. A split keeps a range of the minor digits.
 #include "tessera/layout/detail/cutting.h"
 
 #include "tessera/base/error.h"
@@ -17,7 +17,8 @@ Digits digits_of(const IndexMap& map) {
   return digits;
 }
 
-// Splits the digits so that the last ones make `size`, and returns where these begin. -1: a digit would break.
+// Splits the digits so that the last ones have the product `size`, and returns the index of the first of these. Returns
+// -1 if a digit does not divide.
 int split_at(Digits& digits, std::int64_t size) {
   std::int64_t needed = size;
   for (std::size_t i = digits.size(); i-- > 0;) {
@@ -39,15 +40,15 @@ int split_at(Digits& digits, std::int64_t size) {
   return 0;
 }
 
-// Back to the one form of a map: no digit of count 1. Two digits never make one progression: a cut into two or more
-// never keeps all of a block that has more than one index.
+// Converts to the canonical form of a map: no digit of count 1. Two digits never form one progression: a split into two
+// or more never keeps all of a block that has more than one index.
 void set_digits(IndexMap& map, const Digits& digits) {
   map.levels.clear();
   map.block = 1;
   for (const Level& digit : digits) {
     if (digit.count == 1) continue;
     if (digit.stride == 1) {
-      map.block = digit.count;  // the last one: strides go down
+      map.block = digit.count;  // the last one: strides decrease
     } else {
       map.levels.push_back(digit);
     }
@@ -119,7 +120,7 @@ std::string Holdings::cut(std::int64_t pieces, std::int64_t blocks) {
     const std::int64_t block = form.size() / blocks;
     const std::int64_t chunk = chunk_of(block, pieces);
     const std::int64_t wholes = block / chunk;
-    // Every whole chunk must keep to runs: it is a multiple of what a digit counts, or divides it, down the digits.
+    // Every full chunk must keep runs: for each digit, it is a multiple of the count or divides it.
     Digits digits = digits_of(form);
     const int begin = split_at(digits, block);
     bool fits = begin >= 0;

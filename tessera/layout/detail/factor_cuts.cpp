@@ -10,12 +10,12 @@ namespace {
 
 using tessera::detail::concat;
 
-// The digits of an index; see the head of factor_cuts.h. None has size 1.
+// The digits of an index, as described in factor_cuts.h. No digit has size 1.
 class Digits {
  public:
   struct Digit {
     std::int64_t size = 1;
-    std::int32_t atom = -1;  // -1: not cut
+    std::int32_t atom = -1;  // -1: not split
   };
 
   explicit Digits(std::int64_t size) {
@@ -24,10 +24,10 @@ class Digits {
 
   [[nodiscard]] const SmallVector<Digit, 12>& list() const { return list_; }
 
-  // Cuts each of `blocks` blocks by an atom. False, and nothing changes: the cut is no digit.
+  // Splits each of `blocks` blocks by an atom. Returns false, without changes, if the split is not a digit.
   bool cut(std::int32_t atom, std::int64_t parts, std::int64_t blocks) {
     std::size_t at = 0;
-    std::int64_t inside = 1;  // blocks within the digit that is cut
+    std::int64_t inside = 1;  // blocks within the digit that is split
     for (; at < list_.size(); ++at) {
       const Digit& digit = list_[at];
       if (digit.atom >= 0) continue;
@@ -54,7 +54,7 @@ class Digits {
     return true;
   }
 
-  // Cuts as many as are digits; returns how many those are.
+  // Splits while the splits are digits. Returns the number of these splits.
   std::size_t cut_all(const Atoms& atoms, const AtomDim& dim) {
     std::size_t done = 0;
     while (done < dim.cuts.size() && cut(dim.cuts[done].atom, atoms.size(dim.cuts[done].atom), dim.cuts[done].blocks)) {
@@ -67,10 +67,10 @@ class Digits {
   SmallVector<Digit, 12> list_;
 };
 
-// What one factor got of the digits.
+// The digits of one factor.
 struct Share {
   std::size_t factor = 0;
-  std::int64_t uncut = 1;  // what a rank still counts through
+  std::int64_t uncut = 1;  // number of local indices of a rank
 };
 
 std::string join(std::span<const SizedFactor> factors) {
@@ -87,12 +87,12 @@ std::int64_t product(std::span<const SizedFactor> factors) {
   return whole;
 }
 
-// The one factor that takes all cuts, where there is no choice; -1: there is one.
+// Returns the one factor that takes all splits, if there is only one candidate; otherwise -1.
 int sole_factor(std::span<const SizedFactor> factors) {
   int sole = static_cast<int>(factors.size()) - 1;
   int nontrivial = 0;
   for (std::size_t f = 0; f < factors.size(); ++f) {
-    if (factors[f].size == 0) return static_cast<int>(f);  // no elements: any place will do
+    if (factors[f].size == 0) return static_cast<int>(f);  // no elements: any factor is correct
     if (factors[f].size == 1) continue;
     ++nontrivial;
     sole = static_cast<int>(f);
@@ -100,7 +100,7 @@ int sole_factor(std::span<const SizedFactor> factors) {
   return nontrivial <= 1 ? sole : -1;
 }
 
-// Gives digits to factors. False: a digit crosses from one factor into the next.
+// Assigns digits to factors. Returns false if a digit crosses the boundary between two factors.
 bool share_digits(const Atoms& atoms, const Digits& digits, std::span<const SizedFactor> factors,
                   std::span<AtomDim> out, SmallVector<Share, 8>& shares, AtomSplit& split, std::string& why) {
   SmallVector<Digits::Digit, 12> list = digits.list();
@@ -139,8 +139,8 @@ bool share_digits(const Atoms& atoms, const Digits& digits, std::span<const Size
   return true;
 }
 
-// The cuts from the first uneven one on: those of the last factor, or a single one whose pieces happen to be whole
-// pieces of a factor before it.
+// Assigns the splits from the first uneven one: to the last factor, or a single split to an earlier factor if its
+// chunks are complete chunks of that factor.
 bool share_tail(const Atoms& atoms, std::span<const AtomCut> tail, std::span<const SizedFactor> factors,
                 std::span<AtomDim> out, const SmallVector<Share, 8>& shares, std::string& why) {
   std::int64_t before = 1;
@@ -227,7 +227,7 @@ bool split_cuts(const Atoms& atoms, const AtomDim& cuts, std::span<const SizedFa
 
 bool merge_cuts(const Atoms& atoms, std::span<const AtomDim* const> cuts, std::span<const SizedFactor> factors,
                 AtomDim& out, std::string& why) {
-  std::size_t last = 0;  // the last factor that is cut
+  std::size_t last = 0;  // the last factor that is sharded
   std::size_t count = 0;
   for (std::size_t f = 0; f < factors.size(); ++f) {
     if (cuts[f]->cuts.empty()) continue;
@@ -246,7 +246,7 @@ bool merge_cuts(const Atoms& atoms, std::span<const AtomDim* const> cuts, std::s
       uncut *= factors[f].size;
       continue;
     }
-    if (whole == 0 || factors[f].size == 1) {  // reading it back would find another factor cut
+    if (whole == 0 || factors[f].size == 1) {  // parsing the result would shard another factor
       why = concat(atom_name(atoms, cuts[f]->cuts[0].atom), " cuts factor ", factors[f].name, " (", factors[f].size,
                    "), which does not show in ", join(factors));
       return false;
@@ -279,7 +279,7 @@ bool merge_cuts(const Atoms& atoms, std::span<const AtomDim* const> cuts, std::s
 }
 
 bool is_cut_in_blocks(const Atoms& atoms, const AtomDim& cuts, std::int64_t size, std::int64_t block) {
-  SmallVector<std::int64_t, 8> pieces{size};  // the different sizes of pieces so far
+  SmallVector<std::int64_t, 8> pieces{size};  // the distinct chunk sizes so far
   for (std::size_t c = 0; c < cuts.cuts.size(); ++c) {
     SmallVector<std::int64_t, 8> next;
     const auto add = [&next](std::int64_t piece) {

@@ -44,7 +44,7 @@ class RowMaker {
     }
   }
 
-  // Nothing but what this atom does now: nothing.
+  // Keeps the atom unused.
   void leave_out() { add({}); }
 
   [[nodiscard]] bool is_used() const {
@@ -63,7 +63,7 @@ class RowMaker {
     if (known == out_.end()) out_.push_back({std::move(row), std::move(refused)});
   }
 
-  // Read from the layouts themselves: an input may have no form over the factors and still be partial.
+  // Reads the layouts themselves: an input without a form over the factors may still be partial.
   [[nodiscard]] Inputs inputs_with(Reduction kind) const {
     const SubAxis& part = call_.atoms().list[atom_];
     Inputs out;
@@ -88,7 +88,7 @@ class RowMaker {
   }
 
   void add_partials(Reduction kind, const Inputs& holders) {
-    add_flow(holders, kind);  // as it stands
+    add_flow(holders, kind);  // as it is
     const auto& algebra = call_.rule().algebra;
     Inputs joint;
     for (std::size_t i = 0; i < algebra.size(); ++i) {

@@ -8,7 +8,7 @@
 namespace tessera::layout::detail {
 namespace {
 
-constexpr std::size_t kFewAtoms = 4;  // up to here a plan is quick
+constexpr std::size_t kFewAtoms = 4;  // up to this number a plan is fast
 constexpr std::size_t kMostPlans = 16;
 
 }  // namespace
@@ -20,7 +20,7 @@ FixSearch::FixSearch(const Call& call, Planner& planner, bool with_invalid)
   for (std::size_t i = 0; i < call.inputs().size(); ++i) inputs_.emplace_back(call, i, rows_, pool_, planner);
 }
 
-// Of equal bounds the more complete, then the older.
+// Of equal bounds, the more complete comes first, then the older.
 bool FixSearch::is_later(const Node& a, const Node& b) {
   const std::size_t depth_a = a.choice.rows.size() + (a.has_lists ? 1 : 0);
   const std::size_t depth_b = b.choice.rows.size() + (b.has_lists ? 1 : 0);
@@ -79,7 +79,7 @@ double FixSearch::price(const Choice& choice) {
   return us;
 }
 
-// Brings the cost of one input nearer to the truth; false: all costs are exact.
+// Improves the cost of one input. Returns false if all costs are exact.
 bool FixSearch::refine(const Choice& choice) {
   for (InputMoves& input : inputs_) {
     if (input.target(choice).cost.is_exact) continue;
@@ -124,7 +124,7 @@ FoundFix FixSearch::to_fix(const Choice& choice) {
   return fix;
 }
 
-// All complete choices that may be among the cheapest, in the order of their cost.
+// Returns all complete choices that may be among the cheapest, ordered by cost.
 std::vector<FixSearch::Accepted> FixSearch::search(std::size_t most) {
   std::vector<Accepted> accepted;
   Node root;
@@ -145,7 +145,7 @@ std::vector<FixSearch::Accepted> FixSearch::search(std::size_t most) {
       continue;
     }
     if (!with_invalid_ && !why_invalid(node.choice, assignment_of(node.choice)).empty()) continue;
-    // Another candidate may have made a plan that this one needs too.
+    // Another candidate may have computed a plan that this one needs too.
     if (price(node.choice) > node.us || refine(node.choice)) {
       node.us = price(node.choice);
       push(std::move(node));
@@ -179,7 +179,7 @@ std::vector<FoundFix> FixSearch::run(std::size_t most) {
       if (target.plan) each.fix.nbytes += target.plan->nbytes;
     }
   }
-  std::ranges::stable_sort(accepted, is_before);  // where a price was taken for granted, the plan may be cheaper
+  std::ranges::stable_sort(accepted, is_before);  // if a cost was an estimate, the plan may be cheaper
   std::vector<FoundFix> out;
   for (Accepted& each : accepted) out.push_back(std::move(each.fix));
   return out;

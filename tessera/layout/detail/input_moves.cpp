@@ -68,7 +68,7 @@ InputMoves::InputMoves(const Call& call, std::size_t input, const std::vector<st
   fill(0, 0, choice, atoms_of);
 }
 
-// Depth-first over the uses of the atoms; a row stands for all that do the same to this input.
+// Depth-first over the uses of the atoms; one row represents all rows with the same effect on this input.
 void InputMoves::fill(std::size_t depth, std::uint32_t place, Choice& choice, std::vector<std::uint32_t>& atoms_of) {
   double& least = least_[depth][place];
   if (depth == rows_.size()) {
@@ -168,7 +168,7 @@ MoveTarget& InputMoves::find(const Choice& choice) {
   }
   std::optional<Reduction> first;
   bool is_possible = layout_over_atoms(choice, scratch_);
-  for (const auto& partial : scratch_.partials) {  // no layout is partial in two ways
+  for (const auto& partial : scratch_.partials) {  // a layout is partial under one reduction only
     if (!partial) continue;
     if (first && !can_mix(*first, *partial)) is_possible = false;
     first = partial;
@@ -208,7 +208,7 @@ const MoveTarget& InputMoves::make_plan(const Choice& choice) {
   try {
     target.plan = planner_.plan({input.layout, layout(choice), input.shape, input.itemsize, 0});
     target.cost = {target.plan->us, true};
-  } catch (const Error&) {  // the planner has no way there: no common ground, or too much changes at once
+  } catch (const Error&) {  // no plan exists: no common atoms, or too many axes differ
     target.cost = {kNever, true};
   }
   return target;

@@ -1,5 +1,5 @@
-// The bound that a plan's bytes are held against: the least that one rank receives over the few shapes that a plan of
-// least bytes can have. See least_nbytes in planner.h for the formula.
+// Computes least_nbytes() of planner.h: the minimum that one rank receives over the few forms of a plan with minimal
+// bytes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -52,7 +52,7 @@ class LeastBytes {
     return mask;
   }
 
-  // To the target, or to one that is cut where the target is a partial sum, which zero-fill then makes.
+  // Returns the bytes to the target, or to a state that is split where the target is a partial sum, before a zero-fill.
   [[nodiscard]] double exchange(const Lists& from, Mask filled) const {
     const PlanState a{from.data(), space_.numel(from.data()), 0};
     double least = std::numeric_limits<double>::infinity();
@@ -63,7 +63,7 @@ class LeastBytes {
     return least;
   }
 
-  // The lists with some (or all) of these atoms behind them, each once.
+  // Calls `body` once for each way to append some (or all) of these atoms to the lists.
   template <class Body>
   void each_extension(const Lists& lists, Mask atoms, bool needs_all, const Body& body) {
     Lists current = lists;
@@ -83,14 +83,14 @@ class LeastBytes {
       if ((atoms >> bit & 1) == 0) continue;
       const std::uint64_t word = list.word | static_cast<std::uint64_t>(token) << (4 * list.size);
       const int longer = space_.find_list(static_cast<int>(dim), word);
-      if (longer == 0) continue;  // this cut may not stand there
+      if (longer == 0) continue;  // this split is not allowed there
       current[dim] = static_cast<std::uint16_t>(longer);
       extend(current, dim, atoms & ~(Mask{1} << bit), needs_all, body);
       current[dim] = before;
     }
   }
 
-  // The lists without some last cuts that zero-fill takes away.
+  // Calls `body` for the lists without some last splits that a zero-fill removes.
   template <class Body>
   void each_filled(const Lists& lists, Mask zero_fill, const Body& body) {
     Lists current = lists;

@@ -51,8 +51,8 @@ void append_part(const Atoms& atoms, std::int32_t atom, std::vector<SubAxis>& ax
   }
 }
 
-// The step's atoms as they follow each other in the lists that have them: before it (gathered, moved) or after it
-// (cut); else in the order of the mesh.
+// Returns the atoms of the step in the order of the lists that have them: before the step (gathered, moved) or after it
+// (split); otherwise in the order of the mesh.
 std::vector<SubAxis> step_axes(const PlanSpace& space, const Atoms& atoms, const StepPrice& price,
                                const PlanState& before, const PlanState& after) {
   const bool is_before =
@@ -83,7 +83,7 @@ Step make_step(const PlanSpace& space, const Atoms& atoms, const StepPrice& pric
   step.nbytes = whole(price.nbytes);
   step.copy_nbytes = whole(price.copy_nbytes);
   step.us = price.us;
-  // Packed and unpacked one message at a time; what is reduced in place is there once.
+  // Messages are packed and unpacked one at a time; an in-place reduction counts its shard once.
   const double message =
       price.hops > 0 && (price.copy_nbytes > 0 || price.kind == StepKind::kAllReduce) ? price.nbytes / price.hops : 0;
   const double parts = price.kind == StepKind::kAllReduce ? before.numel : before.numel + after.numel;
@@ -91,7 +91,7 @@ Step make_step(const PlanSpace& space, const Atoms& atoms, const StepPrice& pric
   return step;
 }
 
-// What a search needs in storage, kept by each thread.
+// Storage of a search, one per thread.
 struct Workspace {
   PlanSpace space;
   PlanSearch search;

@@ -10,7 +10,7 @@
 namespace tessera::layout::detail {
 namespace {
 
-constexpr double kSlack = 16 * kPriceGrain;  // prices are rounded to the grain, bounds are not
+constexpr double kSlack = 16 * kPriceGrain;  // costs are rounded to the grain, bounds are not
 
 bool is_plain(const AtomDim& dim) {
   return !dim.sizes && std::ranges::all_of(dim.cuts, [](const AtomCut& cut) { return cut.blocks == 1; });
@@ -34,7 +34,7 @@ MoveBounds::Ground& MoveBounds::ground_for(const std::vector<std::optional<Reduc
   to.partials = partials;
   try {
     ground.space.build({atoms_, *from_, to, shape_, itemsize_, 0, model_});
-  } catch (const NotSupported&) {  // more atoms than a search takes; a plan may still exist, when fewer change
+  } catch (const NotSupported&) {  // too many atoms for a search; a plan may still exist if fewer change
     return ground;
   }
   std::size_t in_play = 0;
@@ -45,7 +45,8 @@ MoveBounds::Ground& MoveBounds::ground_for(const std::vector<std::optional<Reduc
     if (shape_[d] > 1 || !from_->dims[d].cuts.empty()) ground.dims.push_back(static_cast<int>(d));
   }
   const PlanSpace& space = ground.space;
-  if (static_cast<std::size_t>(space.atoms()) != in_play) return ground;  // some were left out: states have no numbers
+  // some atoms were excluded: states have no numbers
+  if (static_cast<std::size_t>(space.atoms()) != in_play) return ground;
   if (static_cast<std::size_t>(space.dims()) != ground.dims.size()) return ground;
   ground.bounds.build(space);
   ground.bit_of.assign(atoms_.list.size(), -1);
@@ -61,7 +62,7 @@ MoveBounds::Ground& MoveBounds::ground_for(const std::vector<std::optional<Reduc
   return ground;
 }
 
-// Finds the state of a layout; false: the space has none.
+// Finds the state of a layout. Returns false if the space has none.
 bool MoveBounds::state_of(const Ground& ground, const AtomLayout& to, Mask& listed) {
   lists_.clear();
   listed = 0;
@@ -90,7 +91,7 @@ bool MoveBounds::state_of(const Ground& ground, const AtomLayout& to, Mask& list
   return true;
 }
 
-// How many old pieces some new part meets, at least; the state's lists are at hand.
+// Returns the minimum number of old chunks that some new shard intersects; uses the lists of the current state.
 double MoveBounds::pieces_met(const PlanSpace& space) const {
   double met = 1;
   for (int d = 0; d < space.dims(); ++d) {
@@ -106,11 +107,12 @@ double MoveBounds::pieces_met(const PlanSpace& space) const {
   return met;
 }
 
-// What two or more steps cost beyond the planner's bound, which pays for one step, one hop and one more step.
+// Returns the cost of two or more steps beyond the bound of the planner, which includes one step, one hop and one more
+// step.
 double MoveBounds::hops_beyond(const Ground& ground, double least_step_us) const {
   const double met = pieces_met(ground.space);
   if (met <= 1) return 0;
-  double least = 4 * model_.launch_us - least_step_us;  // five steps that communicate, or more
+  double least = 4 * model_.launch_us - least_step_us;  // five or more steps that communicate
   for (int steps = 1; steps <= 4; ++steps) {
     const double hops = steps * (std::pow(met, 1.0 / steps) - 1);
     const double launches = steps == 1 ? 0 : (steps - 1) * model_.launch_us - least_step_us;
@@ -119,11 +121,11 @@ double MoveBounds::hops_beyond(const Ground& ground, double least_step_us) const
   return std::max(0.0, least);
 }
 
-// What two or more steps that communicate cost, where the planner's bound pays for one of them, and for a hop where
-// bytes must move. Such a step may have no hops: a box exchange that only slices, in several dimensions at once.
+// Returns the cost of two or more steps that communicate beyond the bound of the planner, which includes one of them,
+// and a hop if bytes must move. Such a step may have no hops: a box exchange that only slices, in several dimensions.
 double MoveBounds::several_us(const Ground& ground, const LeastCost& least) const {
   const double met = ground.space.pending() == 0 ? pieces_met(ground.space) : 1;
-  double more = 4 * model_.launch_us;  // five such steps, or more
+  double more = 4 * model_.launch_us;  // five or more such steps
   for (int steps = 2; steps <= 4; ++steps) {
     const double hops = steps * (std::pow(met, 1.0 / steps) - 1);
     more = std::min(more, (steps - 1) * model_.launch_us + std::max(0.0, hops - 1) * ground.least_latency_us);
@@ -149,7 +151,7 @@ MoveCost MoveBounds::least(const AtomLayout& to) {
   return {us, false};
 }
 
-// Every state whose lists begin with those of the source, with the price of slicing one dimension after the other.
+// Collects every state whose lists begin with those of the source, with the cost of slicing one dimension at a time.
 void MoveBounds::find_sliced(Ground& ground) const {
   const PlanSpace& space = ground.space;
   const auto dims = static_cast<std::size_t>(space.dims());
@@ -182,14 +184,14 @@ void MoveBounds::find_sliced(Ground& ground) const {
   for (Sliced& each : ground.sliced) {
     int count = 0;
     for (std::size_t d = 0; d < dims; ++d) count += each.lists[d] != start[d] ? 1 : 0;
-    // Of several slices the cheapest order is not looked for: each makes at least what is left at the end.
+    // The cheapest order of several slices is not computed: each produces at least the final size.
     each.us = std::max(0.0, count * model_.copy_us(each.numel * space.itemsize()) - (count > 0 ? kSlack : 0));
   }
   std::ranges::stable_sort(ground.sliced, {}, &Sliced::us);
 }
 
-// At least what a plan costs that communicates once at most: slices, a step, slices; exact where it takes no more than
-// one slice on either side.
+// Returns a lower bound of the cost of a plan that communicates at most once: slices, a step, slices. Exact if there is
+// at most one slice on either side.
 double MoveBounds::once_us(Ground& ground, const PlanState& to, double enough) const {
   const PlanSpace& space = ground.space;
   const auto dims = static_cast<std::size_t>(space.dims());
@@ -197,7 +199,7 @@ double MoveBounds::once_us(Ground& ground, const PlanState& to, double enough) c
   const double most_numel = std::max(space.from().numel, to.numel);
   const double slice_us = std::max(0.0, model_.copy_us(to.numel * space.itemsize()) - kSlack);
   double best = enough;
-  std::vector<std::uint16_t> before(to.lists, to.lists + dims);  // the target without some of its last cuts
+  std::vector<std::uint16_t> before(to.lists, to.lists + dims);  // the target without some of its last splits
   StepPrice price;
   const auto try_from = [&](double behind_us) {
     const PlanState state{before.data(), space.numel(before.data()), to.status};

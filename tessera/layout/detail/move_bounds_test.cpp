@@ -1,4 +1,5 @@
-// Bounds on moves against the planner: never above the price of the plan, and equal to it where they say so.
+// Compares bounds on redistributions with the planner: never above the cost of the plan, and equal to it if marked
+// exact.
 #include "tessera/layout/detail/move_bounds.h"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kMostLevels = kMostInPlay;
 
-// The share of a dimension that the union over fast atoms of list x surely has in common with that of list y, for the
+// Returns the share of a dimension that the union over fast atoms of list x has in common with that of list y, for the
 // worst values of the slow coordinates; never too small. Lists are read as digits of an index, the first the highest.
 double digit_overlap(const PlanSpace& space, const CutList& x, const CutList& y, Mask slow) {
   double share = 1;
@@ -17,16 +17,16 @@ double digit_overlap(const PlanSpace& space, const CutList& x, const CutList& y,
     const Token& b = space.token(token_at(y.word, i));
     const bool is_slow_a = (slow >> a.bit & 1) != 0;
     const bool is_slow_b = (slow >> b.bit & 1) != 0;
-    if (a.bit != b.bit && is_slow_a && is_slow_b) return 0;  // one wants the first digit, the other the last
+    if (a.bit != b.bit && is_slow_a && is_slow_b) return 0;  // one needs the first digit, the other the last
     if (a.size != b.size) break;
     if (is_slow_a || is_slow_b) share /= static_cast<double>(a.size);
   }
   return share / std::max(space.group(x.tail(i) & slow).ranks, space.group(y.tail(i) & slow).ranks);
 }
 
-// The same by volumes, for pieces of any size. Where the first cuts that differ are both slow the share counts as none:
-// to get from the one list to a prefix of the other every rank receives at least half of what it then has, which is no
-// less than what it can have in common with the other list.
+// Same as digit_overlap() by volumes, for chunks of any size. If the first splits that differ are both slow, the share
+// is 0: on the way from one list to a prefix of the other, each rank receives at least half of its then shard, which is
+// not less than its overlap with the other list.
 double volume_overlap(const PlanSpace& space, const CutList& x, const CutList& y, Mask slow) {
   if (x.word != y.word) {
     const int from = common_prefix(x.word, y.word);
@@ -110,7 +110,7 @@ LeastCost PlanBounds::cost(const double* bytes_of_level, bool folds, bool has_sa
   LeastCost least{has_same_finals ? 0 : model.copy_launch_us, has_same_finals ? 0 : 1};
   double latency_us = folds ? fold_latency_us_ : -1;
   for (std::size_t i = 0; i < levels_.size(); ++i) {
-    if (bytes_of_level[i] <= numel_ * 1e-13) continue;  // nothing but rounding
+    if (bytes_of_level[i] <= numel_ * 1e-13) continue;  // only rounding errors
     least.us += bytes_of_level[i] * space_->itemsize() * levels_[i].us_per_byte;
     latency_us = std::max(latency_us, levels_[i].least_latency_us);
   }
@@ -118,8 +118,8 @@ LeastCost PlanBounds::cost(const double* bytes_of_level, bool folds, bool has_sa
   return least.steps > 0 ? least : LeastCost{least_step_us_, 1};
 }
 
-// Elements that the steps over slow atoms bring to a rank, at least, where `volume` of its node's ends in the target
-// and `overlap` of that was there before.
+// Returns the minimum number of elements that steps over slow atoms bring to a rank, if `volume` of its node ends in
+// the target and `overlap` of that was there before.
 double PlanBounds::received(const Level& level, double volume, double overlap, bool folds, bool is_pending) const {
   const double node_ranks = level.node_ranks[is_pending ? 1 : 0];
   if (!folds || !level.has_fold) return (volume - overlap) / node_ranks;

@@ -18,7 +18,7 @@ bool is_later(const Open& a, const Open& b) {
 
 }  // namespace
 
-// The plan that always exists: fold where the parts lie, exchange, make partial. No other may be dearer.
+// The plan that always exists: reduce in place, exchange, make partial. The result must not cost more.
 double PlanSearch::direct_us() {
   const PlanSpace& space = *space_;
   PlanState state = space.from();
@@ -45,7 +45,7 @@ void PlanSearch::keep(Status status, Mask listed, double numel) {
   if (from.us + to.us > ceiling()) return;
   Node node;
   node.state = {nullptr, numel, status};
-  // What the bounds do not count: a path of more steps than they pay for.
+  // Not included in the bounds: a path of more steps than they pay for.
   node.least_to = to.us + (to.steps < 2 ? bounds_.least_step_us() : 0);
   node.least_from = from.us + (from.steps < 2 ? bounds_.least_step_us() : 0);
   nodes_.push_back(node);
@@ -76,7 +76,7 @@ void PlanSearch::enumerate(Status status, Mask free) {
   place_dim(0, status, free, 0, 1);
 }
 
-// One step from each end is priced exactly, which often beats the direct plan, and says better what a state costs.
+// Computes the exact cost of one step from each end, which often beats the direct plan and improves the bounds.
 void PlanSearch::sharpen() {
   const auto dims = static_cast<std::size_t>(space_->dims());
   const PlanState& from = space_->from();
@@ -100,8 +100,8 @@ void PlanSearch::sharpen() {
     node.least_to = std::min(node.least_to, last);
   }
   std::erase_if(nodes_, [&](const Node& node) { return node.least_from + node.least_to > ceiling(); });
-  // Order by the way to go: a scan may stop at the first state that is too far. Lists decide between equals, so that
-  // the order is that of the problem and of nothing else.
+  // Sorts by remaining cost, so that a scan may stop at the first state that is too far. Lists break ties, so that the
+  // order depends only on the problem.
   std::sort(nodes_.begin(), nodes_.end(), [&](const Node& a, const Node& b) {
     if (a.least_to != b.least_to) return a.least_to < b.least_to;
     if (a.state.status != b.state.status) return a.state.status < b.state.status;

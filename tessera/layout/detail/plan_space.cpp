@@ -10,12 +10,13 @@
 namespace tessera::layout::detail {
 namespace {
 
-// More states than this and atoms that both ends treat alike are left out of play.
+// With more states, atoms that both layouts use in the same way are excluded.
 constexpr double kManyStates = 30000;
-// How lists follow from each other is kept for up to this many lists.
+// Relations between lists are cached for up to this many lists.
 constexpr std::size_t kMostRelated = 400;
 
-// Lists of all dimensions over some of `atoms` atoms: the sum over k of (ordered choices of k) x (ways to part them).
+// Number of lists of all dimensions over some of `atoms` atoms: sum over k of (ordered choices of k) x (ways to divide
+// them).
 double state_count(int atoms, int dims) {
   double total = 0;
   double ordered = 1;  // atoms! / (atoms - k)!
@@ -33,7 +34,8 @@ std::int64_t piece(std::int64_t whole, std::int64_t size, std::int64_t blocks, c
   return blocks == 1 ? chunk_of(whole, size) : blocks * chunk_of(whole / blocks, size);
 }
 
-// Whether the cut may stand anywhere: it has neither blocks nor given sizes, and none with blocks stands before it.
+// Returns true if the split is allowed anywhere: it has no blocks or explicit sizes, and no split with blocks precedes
+// it.
 bool is_plain(const AtomDim& dim, std::size_t cut) {
   for (std::size_t i = 0; i <= cut; ++i) {
     if (dim.cuts[i].blocks != 1) return false;
@@ -41,7 +43,7 @@ bool is_plain(const AtomDim& dim, std::size_t cut) {
   return cut > 0 || dim.sizes == nullptr;
 }
 
-// How many of `before` equal pieces one of `after` equal pieces of the same whole meets at most.
+// Returns the maximum number of `before` equal chunks that one of `after` equal chunks of the same range intersects.
 double pieces_met(double before, double after) {
   const auto x = static_cast<std::int64_t>(before);
   const auto y = static_cast<std::int64_t>(after);
@@ -95,7 +97,7 @@ void PlanSpace::choose_atoms(const PlanProblem& problem) {
   }
 }
 
-// A dimension of one element that neither end cuts is never worth cutting, and is left out.
+// Excludes dimensions of one element that neither layout shards: sharding them never helps.
 void PlanSpace::choose_dims(const PlanProblem& problem) {
   dim_of_.clear();
   sizes_.clear();
@@ -132,7 +134,8 @@ void PlanSpace::read_partials(const PlanProblem& problem) {
   }
 }
 
-// The nibble of a cut with blocks or given sizes behind `prefix`; ends that have the same cut share it.
+// Returns the nibble of a split with blocks or explicit sizes after `prefix`; source and target share it for equal
+// splits.
 int PlanSpace::special_token(int dim, std::size_t place_in_dim, const AtomDim& cuts, std::uint64_t prefix) {
   const AtomCut& cut = cuts.cuts[place_in_dim];
   const int bit = bit_of_[static_cast<std::size_t>(cut.atom)];
@@ -169,8 +172,8 @@ void PlanSpace::read_words(const AtomLayout& layout, std::vector<std::uint64_t>&
   }
 }
 
-// Every list of the dimension that holds a special token: each such token behind its own prefix, then plain cuts; but
-// behind a cut with blocks only what the ends have there, since another cut could break the runs it left.
+// Adds every list of the dimension with a special token: each such token after its own prefix, then plain splits. After
+// a split with blocks, only splits of the source or the target follow, since another split could break its runs.
 void PlanSpace::add_special_lists(int dim) {
   auto& numbers = special_[static_cast<std::size_t>(dim)];
   const auto extend = [&](std::size_t from) {
@@ -232,7 +235,7 @@ void PlanSpace::compute_extents() {
       const Token& last = tokens_[cuts.last];
       const std::int64_t whole = exact[static_cast<std::size_t>(cuts.parent)];
       if (i > 0) exact[i] = piece(whole, last.size, last.blocks, last.sizes.get());
-      // Pieces are even when they were before and the last cut divides; given sizes may be all alike.
+      // Chunks are even if they were before and the last split divides; explicit sizes may all be equal.
       const bool was_even =
           i == 0 ? frozen_even_[static_cast<std::size_t>(d)] != 0 : is_even_[place(d, cuts.parent)] != 0;
       const bool is_even = was_even && (i == 0 || exact[i] * last.size == whole);

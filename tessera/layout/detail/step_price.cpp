@@ -6,11 +6,11 @@
 namespace tessera::layout::detail {
 namespace {
 
-// How the lists of all dimensions of two states relate.
+// Relation of the lists of all dimensions of two states.
 struct Relation {
   int grown = 0;      // dimensions whose list was extended
-  int shrunk = 0;     // whose list lost its last cuts
-  int apart = 0;      // whose lists go apart
+  int shrunk = 0;     // dimensions whose list lost its last splits
+  int apart = 0;      // dimensions whose lists diverge
   int grown_dim = 0;  // the last of each
   int shrunk_dim = 0;
   int grown_at = 0;  // length of the common prefix there
@@ -18,8 +18,8 @@ struct Relation {
   Mask grown_atoms = 0;  // in all tails
   Mask shrunk_atoms = 0;
   Mask axes = 0;
-  double kept = 1;  // elements of the new part that every rank surely has
-  double met = 1;   // old pieces that a new one meets
+  double kept = 1;  // elements of the new shard that each rank holds already
+  double met = 1;   // old chunks that a new chunk intersects
   bool has_same_pieces = true;
 };
 
@@ -47,7 +47,7 @@ Relation relate(const PlanSpace& space, const PlanState& a, const PlanState& b) 
       relation.shrunk_dim = d;
       relation.shrunk_at = lists.from;
       relation.shrunk_atoms |= lists.axes;
-      // The rank with the smallest piece has at least what all others, were they as large as the largest, leave over.
+      // The rank with the smallest chunk has at least the remainder after all others, counted as large as the largest.
       relation.kept *= std::max(0.0, new_extent - space.extent(d, x) * (lists.pieces - 1));
       relation.met *= lists.pieces;
     } else {
@@ -63,7 +63,7 @@ Relation relate(const PlanSpace& space, const PlanState& a, const PlanState& b) 
   return relation;
 }
 
-// Whether pieces along this dimension lie one after the other in memory, those of a tail of plain, even cuts.
+// Returns true if chunks along this dimension are adjacent in memory, for a tail of plain, even splits.
 bool is_outermost(const PlanSpace& space, const PlanState& state, int dim) {
   for (int d = 0; d < dim; ++d) {
     if (space.extent(d, state.lists[d]) > 1) return false;
@@ -77,11 +77,11 @@ bool needs_no_copy(const PlanSpace& space, const PlanState& whole, int dim, int 
 }
 
 double on_grain(double us) {
-  constexpr double kRound = 0x1.8p32;  // adding it leaves no bits below the grain
+  constexpr double kRound = 0x1.8p32;  // adding it removes the bits below the grain
   return us < 0x1p31 ? (us + kRound) - kRound : us;
 }
 
-// Takes the step where it is cheaper than the one so far; kinds are offered in their order.
+// Takes the step if it is cheaper than the best so far; kinds are offered in their order.
 void offer(const PlanSpace& space, StepPrice step, StepPrice& best, bool& is_found) {
   const CostModel& model = space.model();
   step.nbytes *= space.itemsize();
@@ -110,7 +110,7 @@ bool price_move(const PlanSpace& space, const PlanState& a, const PlanState& b, 
   const Relation relation = relate(space, a, b);
   if (relation.axes == 0) return false;
   bool is_found = false;
-  const double received = b.numel - relation.kept;  // no kind of step receives less
+  const double received = b.numel - relation.kept;  // minimum over all kinds of steps
   if (relation.apart + relation.shrunk > 0 &&
       received * space.itemsize() * space.group(relation.axes).us_per_byte > limit_us)
     return false;

@@ -15,7 +15,7 @@ using detail::AtomDim;
 using detail::AtomLayout;
 using detail::Atoms;
 
-// Writes out every state that the rules allow.
+// Enumerates every state that the rules allow.
 class States {
  public:
   States(const Setting& setting, const AtomLayout& from, const std::vector<AtomLayout>& to, double most_numel)
@@ -38,7 +38,7 @@ class States {
   }
 
  private:
-  // Each atom that the target has partial and the state has not may be so already.
+  // Each atom that is partial in the target but not in the state may already be partial.
   void choose_partials(AtomLayout state, std::size_t atom, bool is_folded, const auto& finals) {
     if (atom == finals.size()) {
       for (std::size_t i = 0; i < state.partials.size(); ++i) {
@@ -76,14 +76,15 @@ class States {
       }
     }
   }
-  // The list of dimension d has grown by one: go on with it as `place` does.
+  // The list of dimension d has grown by one: continues with it as `place` does.
   void extend(AtomLayout& state, std::size_t d) { place(state, d); }
 
   struct Way {
     AtomCut cut;
     std::shared_ptr<const std::vector<std::int64_t>> sizes;
   };
-  // Plain, unless behind a cut with blocks; or as the source or a target has it behind the same cuts.
+  // Returns plain splits, unless after a split with blocks, and the splits of the source or a target after the same
+  // splits.
   [[nodiscard]] std::vector<Way> ways_to_cut(const AtomDim& so_far, std::size_t d, std::int32_t atom) const {
     std::vector<Way> ways;
     const bool has_blocks =
@@ -125,8 +126,8 @@ class States {
   std::vector<AtomLayout> states_;
 };
 
-// A plan settles what it settles at once, and makes partial only what stays so; so a step may neither fold a part of
-// what is pending nor anything that is there for the target.
+// A plan reduces all pending axes in one step and makes partial only axes that stay partial. So a step may reduce
+// neither a subset of the pending axes nor an axis that is partial for the target.
 bool keeps_rules(const AtomLayout& source, const AtomLayout& target, const AtomLayout& a, const AtomLayout& b) {
   bool folds = false;
   bool leaves = false;

@@ -47,7 +47,7 @@ class Enumeration {
     }
   }
 
-  // Every layout over the axes from `axis` on; an axis goes to any place in the list of any dimension.
+  // Adds every layout over the axes from `axis`; an axis takes any position in the list of any dimension.
   void add_layouts(std::size_t input, std::int32_t axis, LayoutParts& parts) {
     if (axis == mesh().ndim()) {
       add(input, parts);
@@ -75,7 +75,7 @@ class Enumeration {
     Layout to;
     try {
       to = Layout::create(mesh(), parts);
-    } catch (const InvalidArgument&) {  // mixed kinds
+    } catch (const InvalidArgument&) {  // mixed reductions
       return;
     }
     if (to == from.layout) {
@@ -92,7 +92,7 @@ class Enumeration {
       return;
     }
     for (const Priced& each : all_[i]) {
-      if (best_.size() == most_ && so_far.us + each.us > best_.back().us) return;  // all further ones are dearer
+      if (best_.size() == most_ && so_far.us + each.us > best_.back().us) return;  // all further ones cost more
       ExhaustiveFix more = so_far;
       more.inputs.push_back(each.layout);
       more.us += each.us;

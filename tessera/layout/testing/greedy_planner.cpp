@@ -62,7 +62,7 @@ class Greedy {
     note_part();
   }
 
-  // One axis straight to its place where the target cuts next; else all of them to replicated.
+  // Reduces the partial axes: a single axis directly into the next split of the target, otherwise all to replicated.
   void settle() {
     AtomLayout next = current_;
     std::vector<std::int32_t> settled;
@@ -94,7 +94,7 @@ class Greedy {
     layout.dims[d].sizes = ends_.to.dims[d].sizes;
   }
 
-  // The last cut goes: to its place in another dimension, or to nowhere.
+  // Removes the last split: moves it to its position in another dimension, or drops it.
   void release(std::size_t d) {
     AtomLayout next = current_;
     AtomDim& dim = next.dims[d];

@@ -6,7 +6,7 @@
 namespace tessera::layout::testing {
 namespace {
 
-// Where runs of consecutive indices end, as positions in the list.
+// Returns the ends of runs of consecutive indices, as positions in the list.
 std::vector<std::size_t> run_ends(const Indices& list) {
   std::vector<std::size_t> ends;
   for (std::size_t i = 1; i <= list.size(); ++i) {
@@ -15,7 +15,7 @@ std::vector<std::size_t> run_ends(const Indices& list) {
   return ends;
 }
 
-// Whether the list is runs of one length that repeat evenly, level over level.
+// Returns true if the list consists of runs of one length that repeat evenly on each level.
 bool is_even(Indices list) {
   if (list.empty()) return true;
   const std::size_t run = run_ends(list).front();
@@ -46,7 +46,7 @@ bool is_even(Indices list) {
   return true;
 }
 
-// Whether a range of a list's positions takes parts of runs, and of more than one.
+// Returns true if a range of positions takes fragments of more than one run.
 bool breaks_runs(const Indices& list, std::size_t from, std::size_t to) {
   const std::vector<std::size_t> ends = run_ends(list);
   const auto is_bound = [&](std::size_t at) { return at == 0 || std::binary_search(ends.begin(), ends.end(), at); };
@@ -86,7 +86,7 @@ Indices cut(const Indices& list, const Cut& by, const std::vector<std::int64_t>*
   return kept;
 }
 
-// A factorisation of an axis, major to minor.
+// Returns a factorization of an axis, major to minor.
 std::vector<SubAxis> random_factors(Random& random, std::int32_t axis, std::int64_t size) {
   std::vector<SubAxis> factors;
   std::int64_t before = 1;
@@ -100,7 +100,7 @@ std::vector<SubAxis> random_factors(Random& random, std::int32_t axis, std::int6
   return factors;
 }
 
-// Whether the mesh's own parts of the axis nest with this part of it.
+// Returns true if the factors of the axis in the mesh nest with this sub-axis.
 bool is_cuttable(const Axis& axis, const SubAxis& part) {
   std::int64_t bound = 1;
   for (const RankStep& step : axis.parts) {
@@ -173,7 +173,7 @@ Shape random_shape(Random& random, const LayoutParts& parts, int ndim, std::int6
     if (d < parts.dims.size() && random() % 16 != 0) {
       std::int64_t unit = 1;
       for (const Cut& cut : parts.dims[d].cuts) unit *= cut.blocks;
-      // Blocks inside of pieces: a multiple of all of them often fits, and sometimes does not.
+      // Blocks inside chunks: a multiple of all of them often fits, but not always.
       if (unit > 1 && random() % 2 == 0) {
         for (const Cut& cut : parts.dims[d].cuts) unit *= cut.by.size;
       }

@@ -16,7 +16,7 @@ void sort_places(MeshModel& model) {
             [](const auto& a, const auto& b) { return a.coordinates < b.coordinates; });
 }
 
-// Some of the names, at least one, in any order.
+// Returns some of the names, at least one, in random order.
 std::vector<std::string> some_of(Random& random, std::vector<std::string> names) {
   std::shuffle(names.begin(), names.end(), random);
   names.resize(static_cast<std::size_t>(pick(random, 1, static_cast<std::int64_t>(names.size()))));
@@ -47,7 +47,7 @@ void change(Random& random, ModelledMesh& made, const std::string& name) {
       const AxisSpec into[] = {{name, size / minor}, {name + "_minor", minor}};
       try {
         made.mesh = made.mesh.unflatten(model.names[index], into);
-      } catch (const InvalidArgument&) {  // it would break the parts of a flattened axis
+      } catch (const InvalidArgument&) {  // it would break the factors of a flattened axis
         break;
       }
       model = model.unflatten(index, name, name + "_minor", minor);

@@ -66,7 +66,7 @@ class Interpreter {
     return coordinates_[rank][static_cast<std::size_t>(part.axis)] / after % part.size;
   }
 
-  // Which elements the rank holds under a layout.
+  // Returns the elements that the rank holds under a layout.
   [[nodiscard]] std::vector<bool> holds(const Layout& layout, std::size_t rank) const {
     std::vector<IndexMap> maps;
     for (int d = 0; d < shape_.ndim(); ++d) maps.push_back(index_map(layout, shape_, d, ranks_[rank]));
@@ -83,9 +83,9 @@ class Interpreter {
     return held;
   }
 
-  // Ranks that agree with this one but along these parts.
+  // Returns the ranks that differ from this one only along these sub-axes.
   [[nodiscard]] std::vector<std::size_t> group(const std::vector<SubAxis>& parts, std::size_t rank) const {
-    const auto rest = [&](std::size_t r, int axis) {  // the coordinate with the parts' digits set to 0
+    const auto rest = [&](std::size_t r, int axis) {  // the coordinate with the digits of these sub-axes set to 0
       std::int64_t value = coordinates_[r][static_cast<std::size_t>(axis)];
       for (const SubAxis& part : parts) {
         if (part.axis == axis) value -= along(r, part) * (mesh_.axis(axis).size / (part.before * part.size));
@@ -107,7 +107,8 @@ class Interpreter {
     return parts;
   }
 
-  // Values whose reduction along the partial axes is the truth; ranks that agree on those axes hold the same.
+  // Fills in values whose reduction along the partial axes is correct; ranks that agree on those axes hold equal
+  // values.
   void fill(const Layout& layout) {
     const auto partials = layout.partials();
     std::int64_t count = 1;
@@ -176,7 +177,7 @@ class Interpreter {
     }
   }
 
-  // What is partial in one layout and not, alike, in the other; over the parts of axes that both can be read in.
+  // Returns the axes that are partial in one layout but not in the same way in the other, over common sub-axes.
   [[nodiscard]] std::vector<PartialAxis> without(std::span<const PartialAxis> all,
                                                  std::span<const PartialAxis> gone) const {
     const auto refined = [&](std::span<const PartialAxis> partials) {
@@ -229,7 +230,7 @@ class Interpreter {
     return {};
   }
 
-  // The whole new part comes from one peer, and each peer's goes to one rank.
+  // The complete new shard comes from one peer, and the shard of each peer goes to one rank.
   std::string permute(const Step& step, std::size_t rank, const std::vector<bool>& held, Table& table) {
     const auto members = group(step.axes, rank);
     const auto is_part = [&](std::size_t peer) {

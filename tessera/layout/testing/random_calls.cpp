@@ -36,13 +36,13 @@ constexpr const char* kRules[] = {
     "fold: [(a b)],[a,b]->[b,a]; joint, joint",
     "unfold: [(a b),c],[c]->[a,(b c)]; multi, multi",
 };
-constexpr std::size_t kCompound = 2;  // the last of them: a plain layout of one input is none of the other
+constexpr std::size_t kCompound = 2;  // the last two: a plain layout of one input is not plain for the other
 constexpr std::int64_t kSizes[] = {1, 2, 3, 4, 4, 5, 6, 6, 8, 8, 12};
 
 std::size_t below(Random& random, std::size_t end) { return static_cast<std::size_t>(random() % end); }
 bool chance(Random& random, unsigned percent) { return random() % 100 < percent; }
 
-// The axes of a mesh, some of them in two parts.
+// Returns the axes of a mesh, some of them as two sub-axes.
 std::vector<SubAxis> draw_parts(Random& random, const Mesh& mesh, const CallOptions& options) {
   std::vector<SubAxis> parts;
   for (std::int32_t axis = 0; axis < mesh.ndim(); ++axis) {
@@ -72,7 +72,7 @@ Reduction draw_kind(Random& random) {
   return kKinds[below(random, std::size(kKinds))];
 }
 
-// Sizes of `parts` pieces that add up to `size`.
+// Returns sizes of `parts` chunks that add up to `size`.
 std::shared_ptr<const std::vector<std::int64_t>> draw_sizes(Random& random, std::int64_t size, std::int64_t parts) {
   std::vector<std::int64_t> ends = {0, size};
   for (std::int64_t p = 1; p < parts; ++p)
@@ -89,7 +89,7 @@ Cut draw_cut(Random& random, const SubAxis& by, const CallOptions& options) {
   return {by, has_blocks ? kBlocks[below(random, std::size(kBlocks))] : 1};
 }
 
-// What each part does in the whole call, by factor: the same cuts in every operand that has the factor.
+// Use of each sub-axis in the complete call, by factor: the same splits in every operand that has the factor.
 struct Intent {
   std::vector<DimCuts> cuts;                                    // by factor
   std::vector<std::pair<PartialAxis, std::uint64_t>> partials;  // with the inputs that are partial

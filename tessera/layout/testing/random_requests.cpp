@@ -53,7 +53,7 @@ Shape random_shape(std::mt19937_64& random, const Mesh& mesh, const RequestKind&
   return Shape(std::span<const std::int64_t>(dims));
 }
 
-// The axes, some of them in two parts.
+// Returns the axes, some of them as two sub-axes.
 std::vector<SubAxis> random_parts(std::mt19937_64& random, const Mesh& mesh, bool is_special) {
   std::vector<SubAxis> parts;
   for (int i = 0; i < mesh.ndim(); ++i) {
@@ -105,7 +105,7 @@ Layout random_layout(std::mt19937_64& random, const Mesh& mesh, const Shape& sha
       check_fits(layout, shape);
       return layout;
     } catch (const Error&) {
-      continue;  // blocks that do not divide, and the like
+      continue;  // for example, blocks that do not divide
     }
   }
 }

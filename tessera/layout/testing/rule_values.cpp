@@ -66,7 +66,7 @@ Value combine(Reduction reduction, Value a, Value b) {
 
 // ---- the operator ----
 
-// The function behind a rule, on tensors of any size: global ones or what a rank holds.
+// The function of a rule, on tensors of any size: global tensors or local shards.
 class Operator {
  public:
   Operator(const FactorRule& rule, std::vector<std::int64_t> sizes) : rule_(rule), space_(std::span(sizes)) {
@@ -104,7 +104,7 @@ class Operator {
     return at;
   }
 
-  // Linear and multilinear as claimed, and no more; or monotone as claimed.
+  // Linear and multilinear exactly as declared, or monotone as declared.
   [[nodiscard]] Value pointwise(std::span<const Values> inputs, const Index& index) const {
     Value product = 1;
     Value joint = 0;
@@ -129,7 +129,7 @@ class Operator {
     return has_joint ? product * joint : product;
   }
 
-  // What the operator does along a factor that is not simply passed or reduced.
+  // Effect of the operator along a factor that is neither passed nor reduced.
   [[nodiscard]] Values along(const Values& all, std::size_t f) const {
     const Factor& factor = rule_.factors[f];
     if (factor.kind == FactorKind::kPass || factor.kind == FactorKind::kReduce) return all;
@@ -159,7 +159,8 @@ class Operator {
     const Shape shape = shape_of(dims);
     Values out{shape, std::vector<Value>(static_cast<std::size_t>(shape.numel()), identity(reduction))};
     for_each_index(space_, [&](const Index& index, std::size_t place) {
-      for (std::size_t f = 0; f < rule_.factors.size(); ++f) {  // of what may not be cut, the first stands for all
+      // the first factor that must not be sharded represents all
+      for (std::size_t f = 0; f < rule_.factors.size(); ++f) {
         const bool is_whole =
             rule_.factors[f].kind == FactorKind::kReplicate || rule_.factors[f].kind == FactorKind::kPermuted;
         if (is_whole && index[f] > 0 && !has(dims, f)) return;
@@ -182,12 +183,12 @@ class Operator {
 
 std::vector<Values> run(const FactorRule& rule, std::span<const Values> inputs, std::span<const Shape> outputs) {
   if (rule.name == "view") return {Values{outputs[0], inputs[0].list}};
-  FactorRule open = rule;  // sizes that a rule gives are global ones
+  FactorRule open = rule;  // sizes in a rule are global
   for (Factor& factor : open.factors) factor.size = 0;
   std::vector<Shape> shapes;
   for (const Values& each : inputs) shapes.push_back(each.shape);
   if (std::ranges::all_of(outputs, [](const Shape& shape) { return shape.is_empty(); })) {
-    std::vector<Values> nothing;  // and nothing to be told: a product of 0 hides its factors
+    std::vector<Values> nothing;  // a product of 0 does not determine its factors
     for (const Shape& shape : outputs) nothing.push_back({shape, {}});
     return nothing;
   }
@@ -201,7 +202,7 @@ std::int64_t coordinate(const Mesh& mesh, const Coordinates& at, const SubAxis& 
   return at[static_cast<std::size_t>(by.axis)] / after % by.size;
 }
 
-// A rank's part of a value: parts along all partial axes reduce to the value.
+// Returns the partial value of a rank: the values along all partial axes reduce to the value.
 Value partial_value(const Layout& layout, const Coordinates& at, Value value, std::uint64_t salt) {
   if (layout.partials().empty()) return value;
   std::int64_t mine = 0;
@@ -254,11 +255,11 @@ Values held_by(const Values& whole, const Layout& layout, Rank rank, std::uint64
 struct Claim {
   const Layout& layout;
   const Values& whole;
-  const std::vector<std::vector<Values>>& results;  // by place of the rank, then by output
+  const std::vector<std::vector<Values>>& results;  // by index of the rank, then by output
   std::size_t output = 0;
 };
 
-// The ranks that differ from this one along partial axes alone.
+// Returns the ranks that differ from this one only along partial axes.
 std::vector<std::size_t> partial_group(const Layout& layout, const Coordinates& at) {
   const RankSet ranks = layout.mesh().ranks();
   std::vector<std::size_t> group;

@@ -21,7 +21,7 @@ bool same_sizes(const AtomDim& a, const AtomDim& b) {
   return *a.sizes == *b.sizes;
 }
 
-// Extent of the largest piece, and whether all cuts so far were even.
+// Extent of the largest chunk, and whether all splits so far were even.
 struct Extent {
   std::int64_t largest;
   bool even;
@@ -43,7 +43,7 @@ Extent extent(const Setting& s, const AtomDim& dim, std::int64_t n) {
   return e;
 }
 
-// Cuts of `longer` behind all of `shorter`; none: it is no prefix.
+// Returns the splits of `longer` after those of `shorter`, or nothing if it is not a prefix.
 std::optional<std::vector<AtomCut>> behind(const AtomDim& shorter, const AtomDim& longer) {
   if (shorter.cuts.size() > longer.cuts.size()) return std::nullopt;
   if (!shorter.cuts.empty() && !same_sizes(shorter, longer)) return std::nullopt;
@@ -62,7 +62,7 @@ std::size_t common(const AtomDim& a, const AtomDim& b) {
   return n;
 }
 
-// Whether cuts from here on have blocks or given sizes, or stand behind one with blocks.
+// Returns true if splits from `from` have blocks or explicit sizes, or follow a split with blocks.
 bool is_special(const AtomDim& dim, std::size_t from) {
   if (from >= dim.cuts.size()) return false;
   for (const AtomCut& cut : dim.cuts) {
@@ -77,7 +77,7 @@ double ranks(const Setting& s, const std::vector<AtomCut>& cuts) {
   return n;
 }
 
-// All that is asked of a pair of states.
+// Properties of a pair of states.
 struct Pair {
   const Setting& s;
   const DescribedState& from;
@@ -109,7 +109,8 @@ struct Pair {
     if (!best || us < best->us) best = DefinedStep{kind, elements * item, us};
   }
 
-  // Pieces of dimension d, cut by `cut` behind `from` cuts, lie one after the other in a part of layout `whole`.
+  // Returns true if the chunks of dimension d, split by `cut` after `behind_cuts` splits, are adjacent in a shard of
+  // `whole`.
   [[nodiscard]] static bool lies_outermost(const DescribedState& whole, std::size_t d, const DescribedState& cut,
                                            std::size_t behind_cuts) {
     if (is_special(cut.layout.dims[d], behind_cuts) || !cut.is_even[d]) return false;
@@ -156,7 +157,7 @@ struct Pair {
     return atoms;
   }
 
-  // The same pieces on other ranks.
+  // Returns true if both have the same chunks on other ranks.
   [[nodiscard]] bool has_same_pieces(std::size_t d) const {
     const AtomDim& x = a.dims[d];
     const AtomDim& y = b.dims[d];
@@ -172,7 +173,7 @@ struct Pair {
     return true;
   }
 
-  // How many of the old pieces a new piece meets, by trying all new ones where cuts are even.
+  // Returns the number of old chunks that a new chunk intersects, by trying all new ones if splits are even.
   [[nodiscard]] double met(std::size_t d) const {
     const AtomDim& x = a.dims[d];
     const AtomDim& y = b.dims[d];
@@ -182,7 +183,7 @@ struct Pair {
     if (behind(x, y)) return 1;
     if (behind(y, x) || is_special(x, start) || is_special(y, start)) return static_cast<double>(before);
     std::int64_t most = 0;
-    for (std::int64_t j = 0; j < after; ++j) {  // piece j of a whole of before * after units
+    for (std::int64_t j = 0; j < after; ++j) {  // chunk j of a range of before * after units
       const std::int64_t first = j * before / after;
       const std::int64_t last = ((j + 1) * before - 1) / after;
       most = std::max(most, last - first + 1);

@@ -6,7 +6,7 @@
 namespace tessera::tensor::detail {
 namespace {
 
-// Copies the elements of dimension `dim` and those behind it; returns one past the last byte written.
+// Copies the elements of dimension `dim` and the dimensions after it. Returns the end of the written bytes.
 std::byte* gather_from(const Tensor& tensor, std::size_t dim, const std::byte* from, std::byte* to) {
   const std::size_t item = itemsize(tensor.dtype());
   if (dim == tensor.shape().size()) {

@@ -22,8 +22,8 @@ bool may_overlap(const Tensor& a, const Tensor& b) {
          b.data() + y->min * bytes(b) < a.data() + (x->max + 1) * bytes(a);
 }
 
-// Whether two indices may name the same element. Certain that they do not: every step, from the smallest up, is longer
-// than all that the smaller ones reach together. What view operators make of dense tensors is, but for expand().
+// Returns false only if indices are certainly distinct: every stride, from the smallest up, is longer than the reach of
+// all smaller ones. This holds for views of contiguous tensors, except expand().
 bool has_repeated_elements(const Tensor& tensor) {
   if (tensor.is_contiguous() || tensor.numel() == 0) return false;
   struct Dim {

@@ -8,7 +8,7 @@
 namespace tessera::tensor::detail {
 namespace {
 
-// Many views of one block from outside, at random places: what is found near one is what a look at all would find.
+// Random views of one external block: the result equals that of a linear search.
 TEST(NearTensors, FindsWhatLooksAtAllWouldFind) {
   std::mt19937_64 random(3);
   const device::Device host = device::Device::get("host");

@@ -38,7 +38,7 @@ std::string known_types() {
   return text;
 }
 
-// Reads the JSON by events. What it makes of them, from the outside in:
+// Reads the JSON by events:
 //   { "__metadata__": { key: text, ... },  name: { "dtype": text, "shape": [ ... ], "data_offsets": [ ... ] }, ... }
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -103,7 +103,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool null() override {
-    // Some writers say so that there is no metadata.
+    // Some writers use null for missing metadata.
     if (place_ == Place::kFile && name_ == kMetadataName) return true;
     refuse("null where it cannot be");
   }
@@ -114,7 +114,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool binary(nlohmann::json::binary_t&) override { refuse("bytes where none can be"); }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& error) override {
-    // The library's text ends with what it read last, which may be all of the file.
+    // The message of the library ends with the last token, which may be the complete file.
     TESSERA_THROW(IoError, path_, ": the header is not JSON at byte ", kLengthNbytes + position, ": ",
                   cut(error.what(), 200));
   }
@@ -185,7 +185,7 @@ void check_unique(const std::vector<SafetensorsEntry>& entries, const std::strin
   if (twice != names.end()) TESSERA_THROW(IoError, path, ": tensor ", quoted_name(*twice), " is there twice");
 }
 
-// The tensors, sorted, must follow each other from the first byte behind the header to the last of the file.
+// The sorted tensors must be adjacent from the first byte after the header to the end of the file.
 void check_tiling(const std::vector<SafetensorsEntry>& entries, std::uint64_t data_nbytes, const std::string& path) {
   std::uint64_t end = 0;
   const SafetensorsEntry* last = nullptr;
@@ -224,7 +224,7 @@ SafetensorsHeader read_safetensors_header(std::string_view file, const std::stri
   TESSERA_CHECK_AS(IoError, length <= file.size() - kLengthNbytes, path, ": the header is to be ", length,
                    " bytes long, but the file has ", file.size(), " in all; is it cut short?");
   const std::string_view text = file.substr(kLengthNbytes, static_cast<std::size_t>(length));
-  // The library would take it for the end.
+  // The library would accept it as the end.
   const std::size_t null_at = text.find('\0');
   TESSERA_CHECK_AS(IoError, null_at == text.npos, path, ": the header is not JSON at byte ", kLengthNbytes + null_at,
                    ", which is 0");
@@ -234,7 +234,7 @@ SafetensorsHeader read_safetensors_header(std::string_view file, const std::stri
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
   reader.finish();
   check_unique(header.entries, path);
-  // An empty tensor stands before one that begins where it does.
+  // An empty tensor comes before one with the same start.
   std::ranges::stable_sort(header.entries, [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::pair(a.begin_nbytes, a.end_nbytes) < std::pair(b.begin_nbytes, b.end_nbytes);
   });
@@ -244,7 +244,7 @@ SafetensorsHeader read_safetensors_header(std::string_view file, const std::stri
 
 std::string make_safetensors_header(std::span<const SafetensorsEntry> entries,
                                     const std::map<std::string, std::string>& metadata, const std::string& path) {
-  // Put together by hand: the library looks for each name among those before it.
+  // Concatenated by hand: the library would search each name among all earlier ones.
   std::string text = "{";
   try {
     if (!metadata.empty()) text += json_text(kMetadataName) + ":" + nlohmann::json(metadata).dump();

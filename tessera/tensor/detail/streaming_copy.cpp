@@ -39,7 +39,7 @@ void streaming_copy(void* to, const void* from, std::size_t nbytes) {
       _mm_stream_si128(target + 2, c);
       _mm_stream_si128(target + 3, d);
     }
-    _mm_sfence();  // whoever is told that the copy is done sees all of it
+    _mm_sfence();  // makes the copy visible before the caller signals completion
   }
   if (nbytes != 0) std::memcpy(out, in, nbytes);
 }
