@@ -8,7 +8,7 @@ namespace {
 
 using detail::Run;
 
-// The number 1 in every dtype that has gradients, to be copied from.
+// Returns the address of the number 1 in a differentiable dtype.
 const void* one_of(DType dtype) {
   static const double kF64[] = {1, 0};
   static const float kF32[] = {1, 0};
@@ -25,7 +25,8 @@ const void* one_of(DType dtype) {
   }
 }
 
-// With a layout: under the dual one, cut as the loss is and whole where it is partial.
+// Returns a gradient of 1 for `loss`. If the loss has a layout, the gradient has the dual layout: sharded as the loss,
+// and replicated where the loss is partial.
 Tensor one_like(const Tensor& loss) {
   const void* one = one_of(loss.dtype());
   TESSERA_CHECK(loss.numel() == 1 && one != nullptr, "backward: the gradient of ", tensor::describe(loss),

@@ -1,5 +1,5 @@
-// What the tape costs: a chain of a thousand products of 16 floats, recorded and run. A node's cost has in it the
-// product that is its gradient, with the allocation of its result and the freeing of what was saved.
+// Cost of recording and backward: a chain of a thousand products of 16 floats. The cost of a node includes the product
+// that is its gradient, the allocation of the result, and the release of saved tensors.
 #include "tessera/autograd/autograd.h"
 #include "tessera/base/testing/bench.h"
 #include "tessera/ops/pointwise/pointwise.h"

@@ -11,7 +11,7 @@ namespace tessera::autograd {
 namespace detail {
 namespace {
 
-// Keeps the inputs of a checkpoint like those of a call: versioned, and packed by the hooks around it. It is never run.
+// Holds the inputs of a checkpoint like those of a call: versioned, and packed by the surrounding hooks. It never runs.
 class InputsNode final : public Node {
  public:
   explicit InputsNode(std::span<const Tensor> tensors) {
@@ -23,7 +23,7 @@ class InputsNode final : public Node {
   void differentiate(std::span<Tensor> /*gradients*/, bool /*attach*/) override {}
 };
 
-// This rank's random numbers begin where they began before; afterwards they go on from where they were.
+// Restarts the random generator of this rank at an earlier state; restores its current state at the end.
 class RandomScope {
  public:
   explicit RandomScope(const ops::GeneratorState& begin) : now_(ops::generator_state()) {
@@ -37,16 +37,16 @@ class RandomScope {
   ops::GeneratorState now_;
 };
 
-// One checkpoint: how to compute again what its calls would have saved, and, from a recomputation until they are asked
-// for, those values in the order in which they are saved.
+// One checkpoint: the function that recomputes saved tensors and, after a recomputation, the values not fetched yet, in
+// the order in which they are saved.
 class Frame {
  public:
   Frame(CheckpointBody body, const std::vector<Tensor>& inputs)
       : body_(std::move(body)), inputs_(NodeRef::adopt(new InputsNode(inputs))), random_(ops::generator_state()) {}
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) const { return body_(inputs); }
-  /// A value is saved in the first computation: its number.
+  /// Counts a value that is saved in the first computation. Returns its number.
   std::size_t note() { return count_++; }
-  /// The value of a number.
+  /// Returns the value with this number.
   Tensor value(std::size_t number) {
     const std::lock_guard lock(mutex_);
     if (values_.size() <= number || !values_[number]) recompute();
@@ -60,7 +60,7 @@ class Frame {
   NodeRef inputs_;
   ops::GeneratorState random_;
   std::size_t count_ = 0;
-  std::mutex mutex_;  // two runs may come to parts of one checkpoint that share no call
+  std::mutex mutex_;  // two runs may reach parts of one checkpoint that share no call
   std::vector<Tensor> values_;
 };
 

@@ -15,7 +15,7 @@ constinit thread_local Run* innermost = nullptr;
 std::uint32_t next_run() {
   for (;;) {
     const std::uint32_t id = last_run.fetch_add(1, std::memory_order_relaxed) + 1;
-    if (id != 0) return id;  // stands for no run
+    if (id != 0) return id;  // 0 means no run
   }
 }
 
@@ -25,8 +25,8 @@ bool is_same(const Shape& a, const Shape& b) {
   return same;
 }
 
-// Whether an input is the greatest, the least or the product of what ranks hold. A gradient that reads it has to know
-// its value, which only all ranks together do.
+// Returns true if an input is a partial min, max or product. A gradient that reads such an input needs its reduced
+// value.
 bool has_extreme_input(const Node& node) {
   return std::ranges::any_of(node.inputs, [](const OperandInfo& input) {
     return input.layout && std::ranges::any_of(input.layout.partials(), [](const layout::PartialAxis& partial) {
@@ -35,8 +35,8 @@ bool has_extreme_input(const Node& node) {
   });
 }
 
-// A tape is read backwards once, long after it was written: it is out of the caches, and its nodes lie anywhere. So
-// what a node leads to is asked for step by step while the nodes before it are run.
+// Backward reads the graph once, long after it was written: its nodes are scattered and not in the caches. So the
+// objects that a node refers to are prefetched step by step while earlier nodes run.
 template <class T>
 void fetch(const T* object) {
   constexpr std::size_t kLine = 64;
@@ -54,7 +54,7 @@ void fetch_ahead(const std::vector<Node*>& nodes, std::size_t from) {
   }
 }
 
-// What a run allocates belongs to the label of the call that it differentiates.
+// Allocations of a run have the label of the call whose gradient is computed.
 struct LabelScope {
   LabelScope() = default;
   ~LabelScope() { memory::detail::current_label = before; }
@@ -119,7 +119,7 @@ std::vector<Tensor> Run::execute() {
   return results;
 }
 
-// Puts the target of an edge into the list that it belongs to, once.
+// Adds the target of an edge to its list, once.
 void Run::reach(Edge& edge) {
   Node* node = edge.target.get();
   if (node == nullptr) return;
@@ -226,7 +226,8 @@ void Run::differentiate(Node& node) {
   serve_all(node, std::span(gradients.begin(), gradients.size()));
 }
 
-// Hands on the gradients of a node's inputs; none at all: nothing came to it. Leaves count the edges either way.
+// Passes on the gradients of the inputs of a node; an empty span if it received none. Leaves count the edges in both
+// cases.
 void Run::serve_all(Node& node, std::span<Tensor> gradients) {
   for (std::size_t i = 0; i < node.edges.size(); ++i) {
     Edge& edge = node.edges[i];
@@ -326,7 +327,7 @@ void Run::note_stream(const Where& where) {
   }
 }
 
-// The caller's streams wait for what was written on others.
+// The streams of the caller wait for gradients written on other streams.
 void Run::join_streams() {
   scope_.reset();
   active_ = {};

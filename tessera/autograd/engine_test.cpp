@@ -1,5 +1,4 @@
-// Running the tape: sums over paths, accumulation, chosen inputs, second derivatives, what is freed and what is
-// refused.
+// Backward runs: sums over paths, accumulation, chosen inputs, second derivatives, freed and rejected state.
 #include <gtest/gtest.h>
 
 #include "tessera/autograd/hooks.h"
@@ -178,7 +177,7 @@ TEST(Gradients, RunOnlyWhatLiesBetween) {
   const Tensor z = mul(y, other);
   const auto found = gradients({z}, {y});
   EXPECT_EQ(values_of(found[0]), values_of(other));
-  backward(y);  // was not run through, so it is not consumed
+  backward(y);  // this call did not run, so it is not consumed
   EXPECT_TRUE(grad(x));
 }
 

@@ -7,7 +7,7 @@ namespace tessera::autograd {
 namespace detail {
 namespace {
 
-// One application of a function; what it saves is sorted into inputs, outputs and others once forward is done.
+// One application of a function. After forward, its saved tensors are sorted into inputs, outputs and others.
 class FunctionNode final : public Node {
  public:
   explicit FunctionNode(std::shared_ptr<const Function> function) : function_(std::move(function)) {}
@@ -119,7 +119,8 @@ std::vector<Tensor> apply_function(const std::shared_ptr<const Function>& functi
   for (const Tensor& input : inputs) {
     if (node->where.context == nullptr && input) node->where = detail::Where::of(input);
   }
-  // An input given back as it is, or a tensor with a history of its own, becomes a result without touching the tensor.
+  // An input that is returned unchanged, or a tensor with its own history, becomes a result without changing that
+  // tensor.
   for (Tensor& output : outputs) {
     if (output && output.is_tracked()) output = output.detach();
   }

@@ -1,6 +1,6 @@
-// Every operator's gradient against central differences, in f64, from the samples that the operator is tested by
-// anyway: the slope of a random projection of the results along random directions of the inputs. Then the same again
-// for the gradients themselves. What cannot be checked is named here, and nothing else is left out.
+// Compares the gradient of every operator with central differences, in f64, on the test samples of the operator: the
+// slope of a random projection of the results along random directions of the inputs. Then does the same for the
+// gradients themselves. The operators that cannot be checked are listed here; all others are checked.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using ops::testing::OpSample;
 using ops::testing::Random;
 using Arrays = std::vector<Array>;
 
-// Operators with a gradient that no differences can check, with the reason.
+// Operators with a gradient that differences cannot check, with the reason.
 const std::map<std::string, std::string> kUnchecked = {
     {"conj", "complex: see Complex below"},
     {"real", "complex: see Complex below"},
@@ -33,11 +33,11 @@ const std::map<std::string, std::string> kUnchecked = {
     {"view_as_real", "complex: see Complex below"},
     {"view_as_complex", "complex: see Complex below"},
 };
-// Operators whose gradient is one fused operator, which has none itself.
+// Operators whose gradient is one fused operator without a gradient.
 const std::set<std::string> kOnceDifferentiable = {
     "cross_entropy", "layer_norm", "linear_cross_entropy",         "linear_cross_entropy_with_gradients",
     "log_softmax",   "rms_norm",   "scaled_dot_product_attention", "softmax"};
-// Operators whose results behind the first are gradients, which have none themselves.
+// Operators whose results after the first are gradients, which have no gradient.
 const std::set<std::string> kOfFirstResult = {"linear_cross_entropy_with_gradients"};
 
 constexpr double kStep = 1e-5;
@@ -53,7 +53,7 @@ Array random_like(const Array& like, Random& random) {
 double dot(const Array& a, const Array& b) {
   double total = 0;
   for (std::size_t i = 0; i < a.values.size(); ++i) {
-    if (b.values[i] != 0) total += a.values[i] * b.values[i];  // nothing times infinity is nothing here
+    if (b.values[i] != 0) total += a.values[i] * b.values[i];  // 0 times infinity is 0 here
   }
   return total;
 }
@@ -77,7 +77,7 @@ class Sampled {
 
   struct Result {
     std::vector<Tensor> leaves;
-    std::vector<Tensor> outputs;  // those that have gradients
+    std::vector<Tensor> outputs;  // differentiable outputs
   };
   [[nodiscard]] Result run(const Arrays& at) const {
     Result result;
@@ -103,7 +103,7 @@ class Sampled {
     return result;
   }
 
-  /// The projection of the results.
+  /// Returns the projection of the results.
   [[nodiscard]] double value(const Arrays& at, const Arrays& onto) const {
     const NoGrad off;
     const Result result = run(at);
@@ -111,14 +111,14 @@ class Sampled {
     for (std::size_t i = 0; i < onto.size(); ++i) total += dot(ops::testing::to_array(result.outputs[i]), onto[i]);
     return total;
   }
-  /// Its gradient; zeros where there is none.
+  /// Returns the gradient of the projection; zeros for inputs without a gradient.
   [[nodiscard]] Arrays gradient(const Arrays& at, const Arrays& onto) const {
     const Result result = run(at);
     return arrays_of(
         gradients(tracked(result, onto).first, result.leaves, tracked(result, onto).second, {.allow_unused = true}),
         at);
   }
-  /// The gradient of the gradient's projection onto `again`.
+  /// Returns the gradient of the projection of the gradient onto `again`.
   [[nodiscard]] Arrays second_gradient(const Arrays& at, const Arrays& onto, const Arrays& again) const {
     const Result result = run(at);
     const auto [outputs, grads] = tracked(result, onto);
@@ -192,7 +192,7 @@ Arrays projections(const Sampled& sampled, Random& random) {
   return onto;
 }
 
-// Of a result that is nowhere finite, such as the variance of one element, nothing is asked.
+// Returns false for results that are nowhere finite, such as the variance of one element.
 bool has_slope(const Arrays& onto) {
   return std::ranges::any_of(onto, [](const Array& array) {
     return array.values.empty() || std::ranges::any_of(array.values, [](double value) { return value != 0; });
@@ -225,7 +225,7 @@ void check_second(const OpCaseInfo& info, const OpSample& sample) {
   });
 }
 
-// Runs `check` on all samples of all operators that have a gradient, but those that cannot be checked.
+// Runs `check` on all samples of all operators with a gradient, except those that cannot be checked.
 template <class F>
 void for_each_sample(const F& check) {
   for (const OpCaseInfo& info : ops::testing::all_cases()) {
@@ -278,7 +278,7 @@ TEST(Gradient, IsCheckedForEveryOperatorThatHasOne) {
   }
 }
 
-// A complex gradient is that of the real and the imaginary part, side by side: of a real loss through complex tensors.
+// A complex gradient consists of the gradients of the real and the imaginary part of a real loss.
 TEST(Complex, GradientsAreThoseOfTheParts) {
   const Array at({2, 2}, {1, 2, 3, 4});  // 1 + 2i, 3 + 4i
   const auto gradient_of = [&](const std::function<Tensor(const Tensor&)>& loss, const Array& along) {
@@ -300,7 +300,7 @@ TEST(Complex, GradientsAreThoseOfTheParts) {
             Values({20, 40, 120, 160}));
 }
 
-// Of complex functions, against differences of the function in doubles.
+// Complex functions, compared with differences of the function in doubles.
 TEST(Complex, GradientsOfFunctionsAreTheirDerivatives) {
   using Value = std::complex<double>;
   struct Function {

@@ -87,7 +87,7 @@ std::string backward_of() {
 }
 
 namespace {
-constinit GradientLayouts gradient_layouts;  // set while the program starts
+constinit GradientLayouts gradient_layouts;  // set during program start
 }
 
 void set_gradient_layouts(const GradientLayouts& layouts) { gradient_layouts = layouts; }

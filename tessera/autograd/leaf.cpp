@@ -1,4 +1,4 @@
-// Leaves: what asks for gradients, and the accumulation into it.
+// Leaves: tensors that require gradients, and the accumulation of gradients.
 #include <exception>
 #include <utility>
 
@@ -12,13 +12,13 @@ namespace tessera::autograd {
 namespace detail {
 namespace {
 
-// Whether nobody else holds the elements of a plain tensor, which `holders` handles of ours do.
+// Returns true if only `holders` handles of this file refer to the elements of a plain tensor.
 bool is_only_ours(const Tensor& plain, std::uint32_t holders) {
   return plain.state()->count() == holders && plain.state()->storage->count() == 1 &&
          !tensor::detail::has_repeated_elements(plain);
 }
 
-// A gradient that only the leaf holds, since it may be changed in place (clipped, scaled, reduced) from now on.
+// Returns a gradient that only the leaf holds, since it may be changed in place later (clipped, scaled, reduced).
 Tensor owned(Tensor gradient) {
   if (is_held_once(gradient)) return gradient;
   const NoGrad no_grad;
@@ -62,8 +62,8 @@ void LeafNode::merge(Tensor gradient, const Where& on, bool is_ready) {
       before = grad;
       before_on = written;
     }
-    // Added with the lock open, since it puts work on a stream, which may wait. Another thread that adds to the same
-    // leaf meanwhile makes this one begin again.
+    // The addition runs without the lock, since enqueuing work may block. If another thread adds to the same leaf
+    // meanwhile, this thread starts again.
     Tensor after = gradient;
     if (before) {
       order(before_on, on);

@@ -7,15 +7,15 @@
 namespace tessera::autograd::detail {
 namespace {
 
-// Nodes of this thread that nobody holds. The first to come in deletes them all in a loop, those included that are
-// let go of by the deleted ones.
+// Nodes of this thread without references. The first retire() deletes all in a loop, including those that deleted nodes
+// release.
 constinit thread_local Node* retired = nullptr;
 constinit thread_local bool is_retiring = false;
 
-// The highest number that this thread has given to a node.
+// The highest sequence number that this thread has assigned.
 constinit thread_local std::uint64_t last_sequence = 0;
 
-// Off the mesh a rank holds nothing that could change.
+// Outside the mesh, a rank holds nothing that could change.
 std::uint64_t version_of(const Tensor& tensor) { return tensor.has_layout() && !tensor.local() ? 0 : tensor.version(); }
 
 tensor::detail::Ref<tensor::Storage> storage_of(const Tensor& local) {
@@ -108,8 +108,9 @@ void Node::save(Saved& into, const Tensor& value, Saved::Role role, std::size_t 
   into.role = role;
   into.place = static_cast<std::uint32_t>(place);
   if (!value) return;
-  // An intermediate result may become, by a call in place, the result of a call that depends on this one: a circle, if
-  // it were kept as it is. A leaf is refused that; so is what is in no record, while its storage is pinned here.
+  // An in-place call may turn an intermediate result into the result of a call that depends on this one. Saved
+  // unchanged, it would form a reference cycle. In-place calls on leaves throw, as do those on unrecorded tensors while
+  // their storage is pinned here.
   const State* state = state_of(value);
   const bool is_kept_as_it_is = role == Saved::Role::kInput && (state == nullptr || state->node->is_leaf);
   Tensor kept = is_kept_as_it_is ? value : value.detach();
@@ -150,7 +151,7 @@ const Tensor& Node::unpack(const Saved& from, Tensor& held, bool attach) {
     held = from.tensor;
   }
   if (!attach || !is_differentiable(held.dtype())) return held;
-  // Its history is the one it had when it was saved, whatever became of the tensor since.
+  // The history is that at the time of saving, whatever happened to the tensor since.
   if (from.role == Saved::Role::kOutput) {
     held = held.detach();
     held.set_gradient_state(std::make_unique<State>(NodeRef::share(this), place));

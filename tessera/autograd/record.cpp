@@ -1,4 +1,4 @@
-// Recording: what a call that autograd sees goes through on its way to the kernel.
+// Recording: the autograd step of a call, before the kernel.
 #include <bit>
 
 #include "tessera/autograd/autograd.h"
@@ -12,7 +12,7 @@ using tensor::Call;
 using tensor::OpArgument;
 using tensor::OperatorState;
 
-// Calls body(place) for every tensor of the arguments whose bits are set, lists taken apart.
+// Calls body(place) for every tensor of the arguments whose bits are set, with lists expanded.
 template <class F>
 void for_each_place(const std::vector<OpArgument>& arguments, std::uint64_t bits, std::size_t count, const F& body) {
   if (bits == 0) return;
@@ -44,7 +44,7 @@ class OpNode final : public Node {
  private:
   tensor::Operator op_;
   tensor::Attributes attributes_;
-  std::size_t filled_ = 0;  // of saved
+  std::size_t filled_ = 0;  // number of entries in `saved`
 };
 
 void OpNode::save_inputs(const Call& call) {
@@ -61,7 +61,7 @@ void OpNode::save_outputs(const Call& call) {
                  [&](std::size_t place) { save(saved[filled_++], call.outputs[place], Saved::Role::kOutput, place); });
 }
 
-// What the gradient of an operator sees of its call.
+// The call as the gradient function of an operator sees it.
 class OpGradient final : public tensor::GradientCall {
  public:
   OpGradient(OpNode& node, std::span<Tensor> gradients, bool attach)
@@ -97,7 +97,7 @@ class OpGradient final : public tensor::GradientCall {
   OpNode& node_;
   std::span<Tensor> gradients_;
   bool attach_;
-  mutable FixedArray<Tensor, 2> held_;  // unpacked values, by their place in saved
+  mutable FixedArray<Tensor, 2> held_;  // unpacked values, by index in `saved`
 };
 
 void OpNode::differentiate(std::span<Tensor> gradients, bool attach) {
@@ -112,7 +112,7 @@ const tensor::Storage* storage_of(const Tensor& tensor) {
   return local ? &local.storage() : nullptr;
 }
 
-// A call that writes over a tensor gives it a new history. That is right only where nothing else shares the memory and
+// A call that overwrites a tensor gives it a new history. This is correct only if no other tensor shares the memory and
 // the old history.
 void check_given(const Call& call, const Tensor& out) {
   bool is_input = false;
@@ -147,7 +147,7 @@ void record(const Call& call) {
   auto* node = new OpNode(call);
   const NodeRef held = NodeRef::adopt(node);
   node->connect(call.inputs);
-  if (node->op().def.gradient != nullptr) node->save_inputs(call);  // before it may write over one of them
+  if (node->op().def.gradient != nullptr) node->save_inputs(call);  // before the call can overwrite one of them
   {
     const NoGrad no_grad;
     tensor::call_below(tensor::HookKind::kAutograd, call);

@@ -1,4 +1,4 @@
-// What is recorded, and what is refused: leaves, modes, in-place calls, views, saved tensors that changed.
+// Recorded and rejected calls: leaves, modes, in-place calls, views, saved tensors that changed.
 #include <gtest/gtest.h>
 
 #include "tessera/autograd/testing/test_ops.h"

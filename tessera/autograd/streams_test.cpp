@@ -1,5 +1,5 @@
-// Streams, threads and depth: gradients in order across streams on a checked device under seeded schedules, threads
-// that record and run at once, and a million calls on a small stack.
+// Streams, threads and depth: gradients ordered across streams on a checked device under seeded schedules, threads that
+// record and run concurrently, and a million calls on a small stack.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -18,7 +18,7 @@ namespace {
 using device::host::Mode;
 using Values = std::vector<double>;
 
-// y = x * c on one stream, z = exp(-y) * y on another, the loss on a third; each hand-over in forward is by an event.
+// y = x * c on one stream, z = exp(-y) * y on another, the loss on a third; events order the forward calls.
 void run_over_streams(const device::Device& device) {
   const device::Stream first = device.create_stream({.name = "first"});
   const device::Stream second = device.create_stream({.name = "second"});
@@ -56,7 +56,7 @@ void run_over_streams(const device::Device& device) {
     });
     backward(loss);
     EXPECT_EQ(ran_on, std::vector<std::string>({"second", "first"}));
-    // Read by a call on the caller's stream, which waits for the gradients.
+    // Read by a call on the stream of the caller, which waits for the gradients.
     const Tensor both = mul(grad(x), grad(w));
     const double slope = 1 + std::exp(-1.5) * (1 - 1.5);
     EXPECT_NEAR(values_of(both)[0], round * round * 3 * 0.5 * slope * slope, 1e-12);
@@ -68,7 +68,7 @@ TEST(Streams, GradientsAreOrderedOnACheckedDeviceUnderManySeeds) {
     SCOPED_TRACE(seed);
     const auto scheduler = device::host::SeededScheduler::create(seed);
     const device::host::SeededScheduler::Participant participant(scheduler, "test");
-    const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // the device goes with it
+    const RankScope rank(std::make_shared<RankContext>(RankPlace{}));  // destroys the device with it
     run_over_streams(device::host::make_host_device({.mode = Mode::kSeeded, .scheduler = scheduler, .checked = true}));
     if (HasFailure()) return;
   }
@@ -102,7 +102,7 @@ TEST(Threads, OneMayRunWhatAnotherRecorded) {
   const Tensor x = leaf_of({1}, {2});
   Tensor y = exp(x);
   Tensor z;
-  for (int i = 0; i < 100; ++i) (void)neg(x);  // this thread's numbers run ahead
+  for (int i = 0; i < 100; ++i) (void)neg(x);  // increases the sequence numbers of this thread
   {
     const Thread other("record", [&] { z = mul(y, neg(y)); });
   }
@@ -137,7 +137,7 @@ TEST(Threads, EachHasItsOwnMode) {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kDepth = 50'000;
-constexpr std::size_t kStack = 4 << 20;  // sanitizers need room of their own
+constexpr std::size_t kStack = 4 << 20;  // sanitizers need extra space
 #else
 constexpr int kDepth = 1'000'000;
 constexpr std::size_t kStack = 256 << 10;
@@ -179,7 +179,7 @@ TEST(Depth, AMillionCallsAreRunAndDestroyedWithoutRecursion) {
       backward(y);
       EXPECT_EQ(values_of(grad(x)), Values({1}));
     }
-    (void)chain(x);  // destroyed without having been run
+    (void)chain(x);  // destroyed without a backward run
   });
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-// Writes to a descriptor and keeps the first error: a stream only knows that something failed.
+// Writes to a descriptor and keeps the first error, which a stream does not store.
 class DescriptorBuffer : public std::streambuf {
  public:
   explicit DescriptorBuffer(int descriptor) : descriptor_(descriptor) {
@@ -68,8 +68,8 @@ class DescriptorBuffer : public std::streambuf {
   std::array<char, 1 << 16> buffer_;
 };
 
-// Where the rename goes. A link that the user made stays, and its target is replaced; a link in a run directory is
-// replaced itself.
+// Returns the target of the rename. For a user path, a symbolic link stays and its target is replaced; in a run
+// directory, the link itself is replaced.
 std::string resolved(const std::string& path, FileKind kind) {
   std::error_code none;
   if (kind == FileKind::kRun || !std::filesystem::is_symlink(path, none)) return path;
@@ -78,7 +78,7 @@ std::string resolved(const std::string& path, FileKind kind) {
 }
 
 std::string name_aside(const std::string& path) {
-  static std::atomic<unsigned> count = 0;  // two writers of one path in one process must not meet
+  static std::atomic<unsigned> count = 0;  // distinct names for two writers of one path in one process
   return detail::concat(path, ".", ::getpid(), ".", count.fetch_add(1), ".part");
 }
 

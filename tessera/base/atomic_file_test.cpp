@@ -1,4 +1,4 @@
-// Files written as a whole: the old one stays until the new one is complete.
+// Atomic files: the old file stays until the new one is complete.
 #include "tessera/base/atomic_file.h"
 
 #include <gtest/gtest.h>

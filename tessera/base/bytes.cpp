@@ -50,7 +50,7 @@ std::uint64_t parse_bytes(std::string_view text) {
       refuse_large(text);
     }
   }
-  // Nineteen decimals are more than any unit can tell apart, and keep the product below 128 bits.
+  // Nineteen decimals exceed the resolution of any unit, and keep the product below 128 bits.
   std::uint64_t fraction = 0;
   std::uint64_t scale = 1;
   if (at < text.size() && text[at] == '.') {
@@ -74,7 +74,7 @@ std::string format_bytes(std::uint64_t nbytes) {
   while (power < 6 && nbytes >> (10 * (power + 1)) != 0) ++power;
   if (power == 0) return fmt::format("{} B", nbytes);
   const int shift = 10 * power;
-  // Hundredths are cut, not rounded: 1023.999 MiB is not yet 1024 MiB, and a budget is never shown larger than it is.
+  // Hundredths are truncated: 1023.999 MiB is less than 1024 MiB, and a budget is never shown larger than it is.
   const auto whole = nbytes >> shift;
   const auto rest = nbytes & ((std::uint64_t{1} << shift) - 1);
   const auto hundredths = static_cast<unsigned>((Wide{rest} * 100) >> shift);

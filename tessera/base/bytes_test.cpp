@@ -1,4 +1,4 @@
-// Sizes in bytes, read and written.
+// Parsing and formatting of sizes in bytes.
 #include "tessera/base/bytes.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(Bytes, ReadsFractionsExactlyAndCutsBytes) {
   EXPECT_EQ(parse_bytes(".5K"), 512u);
   EXPECT_EQ(parse_bytes("2."), 2u);
   EXPECT_EQ(parse_bytes("1.999B"), 1u);
-  EXPECT_EQ(parse_bytes("0.1MB"), 100'000u);  // not 99999, as through a double it might
+  EXPECT_EQ(parse_bytes("0.1MB"), 100'000u);  // not 99999, as a conversion through double might give
   EXPECT_EQ(parse_bytes("0.00000000000000000000001EiB"), 0u);
   EXPECT_EQ(parse_bytes("15.99999999999999999999999EiB"), kMost);
 }

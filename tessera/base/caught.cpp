@@ -46,7 +46,7 @@ std::exception_ptr caught_error(std::string_view where) noexcept {
       return foreign_error(where, "");
     }
   } catch (...) {
-    return std::current_exception();  // no memory for the words
+    return std::current_exception();  // no memory for the message
   }
 }
 

@@ -1,5 +1,5 @@
-// Dtypes by name and size, and the narrow floats: every bit pattern, every rounding boundary, against a reference that
-// picks the nearest of all values of a format by exact comparison in double precision.
+// Names and sizes of dtypes, and the narrow floats: every bit pattern and every rounding boundary, compared with a
+// reference that finds the nearest of all values of a format by exact comparison in double precision.
 #include "tessera/base/dtype.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// Value of bits by the definition of the format, independent of the code under test.
+// Returns the value of bits by the definition of the format, independent of the tested code.
 template <class T>
 double value_by_definition(unsigned bits, int exponent_bits, int fraction_bits, bool has_infinity) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -67,7 +67,7 @@ class SmallFloat : public ::testing::Test {
   static double exact(unsigned bits) {
     return value_by_definition<T>(bits, kFormat.exponent_bits, kFormat.fraction_bits, kFormat.has_infinity);
   }
-  // The patterns of all finite values that are not negative, in order.
+  // Returns the number of finite, non-negative values, whose bit patterns are in order.
   static unsigned finite_count() {
     static const unsigned known = [] {
       unsigned count = 0;
@@ -76,14 +76,14 @@ class SmallFloat : public ::testing::Test {
     }();
     return known;
   }
-  // The step after the last finite value, where rounding up would go: halfway to it is the edge of overflow.
+  // Returns the value one step after the last finite one: halfway to it is the overflow boundary.
   static double beyond_largest() {
     const double last = exact(finite_count() - 1);
     return last + (last - exact(finite_count() - 2));
   }
   static unsigned overflow_bits() { return finite_count(); }
 
-  // Nearest, ties to even, of a positive value, by search.
+  // Returns the nearest value (ties to even) to a positive value, by search.
   static unsigned nearest_by_search(double value) {
     const unsigned count = finite_count();
     unsigned low = 0;
@@ -136,8 +136,8 @@ TYPED_TEST(SmallFloat, NarrowsEveryValueBackToItself) {
   }
 }
 
-// Halfway between each two neighbours, and one step of float and of double to either side of it: the least and the
-// greatest value on which each rounding decision turns. The steps of double are lost by who goes through float.
+// Halfway between each two neighbors, and one step of float and of double to either side: the extreme values on which
+// each rounding decision depends. A conversion through float loses the steps of double.
 TYPED_TEST(SmallFloat, RoundsAtEveryBoundaryOnceToNearestEven) {
   const unsigned count = TestFixture::finite_count();
   for (unsigned low = 0; low < count; ++low) {
@@ -170,7 +170,7 @@ TYPED_TEST(SmallFloat, AgreesWithASearchOnRandomValues) {
     std::memcpy(&value, &word, sizeof value);
     if (std::isnan(value)) continue;
     ASSERT_TRUE(same_bits(TypeParam(value), TestFixture::nearest_by_search(value))) << value;
-    // A double close to the format's own range.
+    // A double close to the range of the format.
     const double wide =
         std::ldexp(1.0 + static_cast<double>(random() >> 12) * 0x1p-52, static_cast<int>(random() % 40) - 25);
     ASSERT_TRUE(same_bits(TypeParam(wide), TestFixture::nearest_by_search(wide))) << wide;
@@ -192,7 +192,7 @@ TYPED_TEST(SmallFloat, IsTrivialAndZeroWhenBraced) {
   static_assert(!std::is_convertible_v<float, TypeParam> && std::is_convertible_v<TypeParam, float>);
   EXPECT_EQ(TypeParam{}.bits(), 0);
   EXPECT_EQ(to_string(TypeParam(1.5f)), "1.5");
-  constexpr TypeParam one(1.0f);  // usable in constants
+  constexpr TypeParam one(1.0f);  // usable in constant expressions
   static_assert(static_cast<float>(one) == 1.0f);
 }
 
@@ -217,18 +217,18 @@ TEST(SmallFloatValues, KnownPatterns) {
 TEST(SmallFloatValues, NansKeepSignAndUpperPayload) {
   const auto nan_of = [](std::uint32_t word) { return std::bit_cast<float>(word); };
   EXPECT_EQ(f16(nan_of(0x7fc00000)).bits(), 0x7e00);
-  EXPECT_EQ(f16(nan_of(0xff802000)).bits(), 0xfe01);   // a signalling one becomes quiet
+  EXPECT_EQ(f16(nan_of(0xff802000)).bits(), 0xfe01);   // a signaling nan becomes quiet
   EXPECT_EQ(bf16(nan_of(0x7f800001)).bits(), 0x7fc0);  // its payload is too low to keep; it must not become infinity
   EXPECT_EQ(f8e4m3(nan_of(0xffc00000)).bits(), 0xff);
   EXPECT_EQ(f8e5m2(nan_of(0x7f800001)).bits(), 0x7e);
 }
 
 TEST(SmallFloatValues, DoublesAndIntegersAreRoundedOnce) {
-  // Just above halfway: float drops the excess, and the tie would go down.
+  // Just above halfway: float drops the excess, and the tie would round down.
   const double above_tie = 1.0 + 0x1p-11 + 0x1p-40;
   EXPECT_EQ(f16(above_tie).bits(), 0x3c01);
   EXPECT_EQ(f16(static_cast<float>(above_tie)).bits(), 0x3c00);
-  // The same for bf16 and integers that no double holds: 2^62 + 2^54 + 1 lies above the middle of its neighbours.
+  // The same for bf16 and integers that no double represents: 2^62 + 2^54 + 1 is above the middle of its neighbors.
   const std::int64_t wide = (std::int64_t{1} << 62) + (std::int64_t{1} << 54) + 1;
   EXPECT_EQ(bf16(wide).bits(), bf16(0x1p62f).bits() + 1);
   EXPECT_EQ(bf16(-wide).bits(), bf16(-0x1p62f).bits() + 1);

@@ -17,7 +17,7 @@
 namespace tessera::env {
 namespace {
 
-// A row of the table. The kind decides how the value is read; `allowed` is for choices, the limits for integers.
+// A row of the table. The kind determines the parser; `allowed` is for choices, the limits are for integers.
 struct Variable {
   enum class Kind { kText, kSettings, kAddress, kSecret, kChoice, kBytes, kInteger, kSwitch };
   std::string_view name;
@@ -186,7 +186,7 @@ void check_value(const Variable& variable, const std::string& text) {
   }
 }
 
-// The flag is taken before the warning is written: the log asks for its own level on the way and comes back here.
+// The flag is set before the warning is written: the log reads its own level and calls this function again.
 void warn_of_unknown_names_once() {
   static std::atomic<bool> done = false;
   if (done.load(std::memory_order_relaxed) || done.exchange(true)) return;
@@ -265,7 +265,7 @@ std::vector<std::pair<std::string, std::string>> unknown_names() {
     const std::string_view name = setting.substr(0, setting.find('='));
     if (!name.starts_with("TESSERA_") || name == kMutantSelector) continue;
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    // The common beginning would make everything look near, so only what follows it is compared.
+    // The common prefix would make all names look near, so only the rest is compared.
     std::vector<std::string_view> endings;
     for (const std::string_view candidate : known) endings.push_back(candidate.substr(8));
     const auto near = nearest(name.substr(8), endings);

@@ -1,4 +1,4 @@
-// What the first use of a variable warns about. In processes of their own, as it happens once in each.
+// Warnings of the first use of a variable. Each test runs in a new process, because a process warns once.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// What `body`, run in a fresh process, writes to stderr.
+// Returns the stderr of `body`, run in a new process.
 std::string stderr_of(const std::function<void()>& body) {
   int pipe_ends[2];
   EXPECT_EQ(::pipe(pipe_ends), 0);
@@ -95,7 +95,7 @@ TEST(EnvWarning, ABadLogLevelIsAWarningAndLoggingGoesOn) {
 
 TEST(EnvWarning, ColourOnlyWhereAsked) {
   const auto warn = [] { log::warn("careful"); };
-  EXPECT_EQ(count(stderr_of(warn), "\033["), 0u);  // a pipe is no terminal
+  EXPECT_EQ(count(stderr_of(warn), "\033["), 0u);  // a pipe is not a terminal
   const std::string coloured = stderr_of([&] {
     ::setenv("TESSERA_LOG_COLOR", "always", 1);
     warn();

@@ -1,4 +1,4 @@
-// The environment table: defaults, values, refusals and misspelt names.
+// The environment table: defaults, values, malformed values and misspelled names.
 #include "tessera/base/env.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Sets a variable for as long as it lives.
+// Sets a variable for the lifetime of the object.
 class Setting {
  public:
   Setting(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Paths are shown from the source root, whatever the build directory made of them.
+// Paths are shown from the source root, for any build directory.
 std::string_view shown_path(std::string_view file) {
   const auto at = file.rfind("/tessera/");
   return at == std::string_view::npos ? file : file.substr(at + 1);

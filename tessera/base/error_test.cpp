@@ -1,4 +1,4 @@
-// What an error says: kind, message, operands, place and rank.
+// Contents of an error: kind, message, operands, location and rank.
 #include "tessera/base/error.h"
 
 #include <gtest/gtest.h>

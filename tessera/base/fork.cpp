@@ -10,7 +10,7 @@ namespace tessera::detail {
 constinit std::atomic<std::uint32_t> fork_depth{0};
 
 namespace {
-// Before main: a fork that comes before this has nothing to inherit.
+// Runs before main: an earlier fork has nothing to inherit.
 [[maybe_unused]] const int kRegistered =
     ::pthread_atfork(nullptr, nullptr, [] { fork_depth.fetch_add(1, std::memory_order_relaxed); });
 

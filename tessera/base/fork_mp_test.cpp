@@ -1,4 +1,4 @@
-// What a forked child inherits of this layer: the objects, but neither their threads nor the rank.
+// Inheritance in a forked child: the objects, but neither their threads nor the rank.
 #include "tessera/base/fork.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Whether `body` returns true in a forked child.
+// Returns true if `body` returns true in a forked child.
 bool holds_in_child(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -44,7 +44,7 @@ TEST(OwnerProcess, IsNotTheForkedChild) {
 }
 
 TEST(PerProcess, IsMadeOnceByEachProcess) {
-  static PerProcess<int> number;  // never destroyed, as all of its kind
+  static PerProcess<int> number;  // never destroyed, as all PerProcess objects
   EXPECT_EQ(number.find(), nullptr);
   number.get() = 7;
   EXPECT_EQ(*number.find(), 7);
@@ -69,7 +69,7 @@ TEST(ForkedChild, HasARankOfItsOwn) {
 TEST(ForkedChild, OfAThreadWithARankOfItsOwnIsAWorldOfOne) {
   const auto rank = std::make_shared<RankContext>(RankPlace{.rank = Rank(2), .world_size = 4});
   rank->part<Part>([] { return std::make_shared<Part>(Part{7}); });
-  const RankScope scope(rank);  // as a thread of simulate() has
+  const RankScope scope(rank);  // as in a thread of simulate()
   EXPECT_TRUE(holds_in_child([&] {
     return current_rank() != rank && current_place().world_size == 1 && current_rank()->find_part<Part>() == nullptr;
   }));

@@ -41,7 +41,7 @@ std::string_view color_of(Level level) {
   return "";
 }
 
-// One line at a time, whole. Never destroyed: threads may log after main.
+// Writes one complete line at a time. Never destroyed: threads may log after main.
 class Output {
  public:
   static Output& get() {
@@ -69,7 +69,7 @@ class Output {
   }
 
  private:
-  // Asked for outside the lock: a bad value is itself a warning, written by the one who finds it.
+  // Called without the lock: a malformed value is itself logged as a warning.
   bool color() {
     int known = color_.load(std::memory_order_relaxed);
     if (known < 0) {
@@ -86,7 +86,7 @@ class Output {
   }
 
   void write_stderr(Level level, const std::string& line, bool has_color) {
-    const std::string named = tessera::detail::concat(to_string(level), " ", line);  // spdlog's own names differ
+    const std::string named = tessera::detail::concat(to_string(level), " ", line);  // the level names of spdlog differ
     spdlog::memory_buf_t text;
     formatter_.format(spdlog::details::log_msg("", spdlog::level::info, named), text);
     std::string whole(text.data(), text.size());
@@ -94,8 +94,8 @@ class Output {
       whole.insert(whole.find(' ') + 1, start);
       whole.insert(whole.size() - 1, "\033[0m");
     }
-    // A line too long for the pipe may be taken in pieces; what is refused for good is lost, as there is nowhere to
-    // say.
+    // A pipe may accept a long line in several writes. If a write fails, the rest is lost, since there is no place to
+    // report it.
     std::string_view rest = whole;
     while (!rest.empty()) {
       const ssize_t written = ::write(STDERR_FILENO, rest.data(), rest.size());
@@ -120,7 +120,7 @@ namespace detail {
 std::atomic<int> threshold = -1;
 
 bool decide(Level level) noexcept {
-  // Info until the variable is read: reading it may itself warn, through here.
+  // The level is info until the variable is read: reading it may log a warning.
   int unread = -1;
   if (threshold.compare_exchange_strong(unread, static_cast<int>(Level::kInfo))) {
     try {
@@ -136,7 +136,7 @@ void write(Level level, std::string_view message) noexcept {
   try {
     Output::get().write(level, message);
   } catch (...) {
-    // Out of memory, or a sink that threw: the program is worth more than the line.
+    // Out of memory, or a sink that threw: the line is dropped.
   }
 }
 
@@ -154,7 +154,7 @@ struct Capture::State {
 };
 
 Capture::Capture(Level least) : state_(std::make_shared<State>()) {
-  (void)enabled(Level::kInfo);  // so that TESSERA_LOG is read, and complained about, before
+  (void)enabled(Level::kInfo);  // reads TESSERA_LOG, and reports a malformed value, first
   state_->threshold = detail::threshold.exchange(static_cast<int>(least));
   state_->before = set_sink([state = state_](Level level, std::string_view line) {
     const std::lock_guard lock(state->mutex);

@@ -1,4 +1,4 @@
-// Log lines: levels, rank, sinks, and what a level that is off does not do.
+// Log lines: levels, rank, sinks, and the cost of disabled levels.
 #include "tessera/base/log.h"
 
 #include <gtest/gtest.h>

@@ -35,12 +35,12 @@ enum Opcode : unsigned char {
   kLongGet = 'j',
 };
 
-// Readers spread a batch into one call; a thousand is what CPython writes and what they are made for.
+// Readers expand a batch into one call; CPython writes batches of a thousand, and readers support that.
 constexpr int kBatch = 1000;
-// Strings longer than this are seldom repeated and would only fill the memo.
+// Longer strings are rarely repeated and would only fill the memo.
 constexpr std::size_t kLongestShared = 1024;
 
-// Length of the UTF-8 sequence at the start of `text`, or 0 when what stands there is none.
+// Returns the length of the UTF-8 sequence at the start of `text`, or 0 if it is invalid.
 std::size_t sequence_length(std::string_view text) {
   const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto continues = [&](std::size_t i) { return (at(i) & 0xc0u) == 0x80u; };
@@ -60,7 +60,7 @@ std::size_t sequence_length(std::string_view text) {
   return 0;
 }
 
-// The text itself when it is UTF-8; else `repaired`, filled with the text and U+FFFD for each byte that is not.
+// Returns the text itself if it is UTF-8; otherwise fills `repaired` with the text and U+FFFD for each invalid byte.
 std::string_view valid_utf8(std::string_view text, std::string& repaired) {
   std::size_t good = 0;
   while (good < text.size()) {
@@ -97,8 +97,8 @@ std::string_view to_string(Kind kind) {
 // An open container. A batch is the run of values since its mark.
 struct Level {
   Kind kind = Kind::kTop;
-  bool in_key = false;        // whether it stands, at any depth, in the key of a dict, where only tuples may nest
-  std::int64_t in_batch = 0;  // values since the mark; 0: no mark is open
+  bool in_key = false;        // true inside the key of a dict, at any depth, where only tuples may nest
+  std::int64_t in_batch = 0;  // values since the mark; 0: no open mark
   std::int64_t values = 0;    // values so far
   std::uint32_t memo = kNoMemo;
   static constexpr std::uint32_t kNoMemo = std::numeric_limits<std::uint32_t>::max();
@@ -119,8 +119,8 @@ struct PickleWriter::State {
     for (int i = 0; i < size; ++i) out.put(static_cast<char>(value >> (8 * i)));
   }
 
-  // Before any value: closes a full batch, opens the next, and checks that a value may stand here. Whole pairs only
-  // make a dict's batch, so its limit is counted in keys.
+  // Called before any value: closes a full batch, opens the next, and checks that a value is allowed here. A batch of a
+  // dict has complete pairs only, so its limit counts keys.
   void before_value(bool is_list_or_dict) {
     TESSERA_CHECK(!finished, "pickle: a value after finish()");
     Level& level = levels.back();
@@ -301,7 +301,7 @@ void write_pickle_file(const std::string& path, const std::function<void(PickleW
   try {
     writer.finish();
   } catch (const IoError&) {
-    file.commit();  // knows what went wrong, and throws it
+    file.commit();  // has the error, and throws it
     throw;
   }
   file.commit();

@@ -1,4 +1,4 @@
-// Pickles: golden bytes, misuse, and what Python makes of them.
+// Pickles: golden bytes, misuse, and loading in Python.
 #include "tessera/base/pickle.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::string bytes(std::initializer_list<int> values) {
 
 bool has_python() { return std::system("python3 -c 'import pickle, pickletools' >/dev/null 2>&1") == 0; }
 
-// What `python3 -c program file` prints, the pickle being in the file.
+// Returns the output of `python3 -c program file`, with the pickle in the file.
 std::string python(const std::string& program, const Fill& fill) {
   char directory[] = "/tmp/tessera_pickle_XXXXXX";
   if (::mkdtemp(directory) == nullptr) return "no directory";
@@ -48,7 +48,7 @@ std::string python(const std::string& program, const Fill& fill) {
   return text;
 }
 
-// Loads, checks that only allowed opcodes are used and that batches are at most 1000, then prints the expression.
+// Loads the pickle, checks that it uses only allowed opcodes and batches of at most 1000, and prints the expression.
 std::string loaded(const std::string& expression, const Fill& fill) {
   return python(
       "import pickle, pickletools, sys\n"
@@ -144,7 +144,7 @@ TEST(Pickle, PythonLoadsNestedData) {
       p.end_dict();
     }
     p.end_list();
-    p.begin_tuple();  // a tuple is a key like any other
+    p.begin_tuple();  // a tuple is an ordinary key
     p.value(0);
     p.begin_tuple();
     p.value("name");

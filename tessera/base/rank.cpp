@@ -15,7 +15,7 @@ constinit thread_local std::uint64_t rank_changes = 0;
 
 namespace {
 
-// The world of one that a process has until it is given another. Never destroyed: threads may outlive main.
+// The initial world of one of a process. Never destroyed: threads may outlive main.
 std::atomic<const std::shared_ptr<RankContext>*> process_rank{nullptr};
 
 void renew_process_rank();
@@ -34,8 +34,8 @@ std::shared_ptr<RankContext>& current_slot() {
   return current;
 }
 
-// In a forked child: the ranks of the parent, that of its process and the one this thread worked for (a thread of
-// simulate() has its own), and all that they own, stay as they are. Nothing here uses them.
+// In a forked child: the ranks of the parent (that of its process, and that of this thread, which simulate() sets) and
+// all their parts stay as they are. Nothing here uses them.
 void renew_process_rank() {
   const std::shared_ptr<RankContext>* const inherited = process_rank.exchange(nullptr);
   if (inherited != nullptr) detail::keep_reachable(inherited);
@@ -55,7 +55,7 @@ RankContext::~RankContext() {
     abandon(parts_);
     return;
   }
-  // What they do at their end is done for this rank. Nobody can own it any more.
+  // The destructors run as this rank. No handle owns it any more.
   const RankScope scope(std::shared_ptr<RankContext>(std::shared_ptr<void>(), this));
   while (!parts_.empty()) {
     auto last = std::move(parts_.back().second);
@@ -125,7 +125,7 @@ Thread& Thread::operator=(Thread&& other) noexcept {
 
 void Thread::join() {
   if (owner_.is_this()) return thread_.join();
-  std::construct_at(&thread_);  // only its id is dropped: the thread is the parent's
+  std::construct_at(&thread_);  // only its id is dropped: the thread belongs to the parent
 }
 
 }  // namespace tessera

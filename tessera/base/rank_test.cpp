@@ -1,4 +1,4 @@
-// Whose work a thread does: scopes, inheritance by threads, and what a rank owns.
+// The rank of a thread: scopes, inheritance by threads, and the parts of a rank.
 #include "tessera/base/rank.h"
 
 #include <gtest/gtest.h>
@@ -107,7 +107,7 @@ TEST(RankContext, DestroysPartsLastMadeFirst) {
     RankContext rank(RankPlace{});
     rank.part<Part<1>>([&] { return std::make_shared<Part<1>>(order); });
     rank.part<Part<3>>([&] {
-      rank.part<Part<2>>([&] { return std::make_shared<Part<2>>(order); });  // needed by 3, so it outlives it
+      rank.part<Part<2>>([&] { return std::make_shared<Part<2>>(order); });  // needed by 3, so it outlives 3
       return std::make_shared<Part<3>>(order);
     });
   }

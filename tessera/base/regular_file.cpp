@@ -55,7 +55,7 @@ std::string RegularFile::read(std::uint64_t offset, std::uint64_t count) const {
     const int error = errno;
     if (got < 0 && error == EINTR) continue;
     TESSERA_CHECK_AS(IoError, got >= 0, "'", path_, "': reading at byte ", offset + done, ": ", reason(error));
-    if (got == 0) break;  // it was truncated since it was opened
+    if (got == 0) break;  // truncated since it was opened
     done += static_cast<std::uint64_t>(got);
   }
   bytes.resize(done);
@@ -70,7 +70,7 @@ std::string read_regular_file(const std::string& path, std::uint64_t most) {
 }
 
 void each_line(const RegularFile& file, std::uint64_t longest, const std::function<void(const FileLine&)>& take) {
-  std::string line;  // of a line that spans chunks, what came before
+  std::string line;  // start of a line that spans chunks
   bool is_long = false;
   const auto add = [&](std::string_view text) {
     is_long = is_long || line.size() + text.size() > longest;

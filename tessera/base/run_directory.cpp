@@ -22,14 +22,14 @@ constexpr ::mode_t kGroupDirectory = 0750;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-// True if the group, and nobody else, may list the directory.
+// Returns true if the group, but no other users, may list the directory.
 bool is_for_group(::mode_t mode) { return (mode & 0077U) == 0050U; }
 
 std::string identity_of(const struct ::stat& directory) {
   return detail::concat(directory.st_dev, ":", directory.st_ino);
 }
 
-// Sets the mode past the umask, of the directory itself: a link that was put in its place is not followed.
+// Sets the mode, regardless of the umask, of the directory itself: a link in its place is not followed.
 void set_mode(const std::filesystem::path& path, ::mode_t mode) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   int error = descriptor < 0 ? errno : 0;
@@ -40,8 +40,8 @@ void set_mode(const std::filesystem::path& path, ::mode_t mode) {
                    std::filesystem::is_symlink(path, none) ? "it is a symbolic link; name its target" : reason(error));
 }
 
-// Makes a directory whose name survives a crash. Returns false, with errno, if it is there or cannot be made. If the
-// sync fails, the directory is removed, so that the next try makes and syncs it again.
+// Creates a directory whose name survives a crash. Returns false, with errno, if it exists or cannot be created. If the
+// sync fails, the directory is removed, so that the next attempt creates and syncs it again.
 bool make_durable(const std::filesystem::path& path, ::mode_t mode) {
   if (::mkdir(path.c_str(), mode) != 0) return false;
   const int error = try_sync_directory(path.parent_path().string());
@@ -50,7 +50,7 @@ bool make_durable(const std::filesystem::path& path, ::mode_t mode) {
   TESSERA_THROW(IoError, "directory '", path.string(), "': cannot sync the directory above it: ", reason(error));
 }
 
-// Makes those above a directory that are missing.
+// Creates the missing parents of a directory.
 void make_parents(const std::filesystem::path& path) {
   const std::filesystem::path above = path.parent_path();
   std::error_code none;
@@ -99,7 +99,7 @@ int open_run_file(const std::filesystem::path& path) {
   const ::mode_t mode = run_file_mode(path.parent_path());
   int descriptor = ::open(path.c_str(), kFlags | O_CREAT | O_EXCL, mode);
   if (descriptor >= 0) {
-    ::fchmod(descriptor, mode);  // past the umask
+    ::fchmod(descriptor, mode);  // regardless of the umask
     return descriptor;
   }
   int error = errno;

@@ -1,4 +1,4 @@
-// Run directories: modes, planted links, the lock and a directory that goes away.
+// Run directories: modes, planted links, the lock and a directory that disappears.
 #include "tessera/base/run_directory.h"
 
 #include <gtest/gtest.h>

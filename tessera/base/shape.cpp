@@ -53,7 +53,7 @@ std::int64_t Shape::numel() const {
   std::int64_t count = 1;
   bool is_too_large = false;
   for (const std::int64_t dim : *this) {
-    if (dim == 0) return 0;  // whatever the others are: [2^62, 2^62, 0] has no elements, not too many
+    if (dim == 0) return 0;  // for any others: [2^62, 2^62, 0] has no elements and does not overflow
     is_too_large |= __builtin_mul_overflow(count, dim, &count);
   }
   if (is_too_large) [[unlikely]]

@@ -1,4 +1,4 @@
-// Shapes and strides, with scalars, empty shapes and sizes that do not fit.
+// Shapes and strides, including scalars, empty shapes and overflows.
 #include "tessera/base/shape.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ TEST(Shape, SizesThatDoNotFitAreErrors) {
             }),
             "shape [4294967296, 1073741824] of f16 has more bytes than fit 63 bits");
   EXPECT_THROW(contiguous_strides(Shape{1, half, half}), InvalidArgument);
-  EXPECT_NO_THROW(contiguous_strides(Shape{half, half}));  // the first dimension's size is no stride
+  EXPECT_NO_THROW(contiguous_strides(Shape{half, half}));  // the size of the first dimension does not enter the strides
 }
 
 TEST(Shape, HashesByValueAndLength) {

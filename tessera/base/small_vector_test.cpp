@@ -91,7 +91,7 @@ TEST(SmallVector, AppendsAndAssignsRanges) {
   small.clear();
   EXPECT_TRUE(small.empty());
   small.assign(expected(50));
-  EXPECT_EQ(small.data(), storage);  // kept
+  EXPECT_EQ(small.data(), storage);  // storage is kept
 }
 
 TEST(SmallVector, IsASpan) {

@@ -1,6 +1,6 @@
 #include "tessera/base/version.h"
 
-// What CMake knows arrives as definitions of this file alone, so that a changed option recompiles nothing else.
+// CMake passes its values as definitions of this file only, so that a changed option recompiles nothing else.
 namespace tessera {
 namespace {
 

@@ -3,13 +3,14 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/base/detail/half_floats.cpp"
 #include <hwy/foreach_target.h>
-// Included once a target, behind foreach_target.h.
+// Included once per target, after foreach_target.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::HWY_NAMESPACE {
 
-// Each takes whole vectors and says how many elements that was; the rest goes one by one.
+// Each function converts complete vectors and returns the number of converted elements; the rest is converted one by
+// one.
 #if HWY_TARGET <= HWY_AVX2  // and better
 namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;

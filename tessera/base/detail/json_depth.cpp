@@ -11,7 +11,7 @@ std::size_t json_depth(std::string_view text) noexcept {
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char letter = text[at];
     if (is_string) {
-      if (letter == '\\') ++at;  // a quote behind it ends nothing
+      if (letter == '\\') ++at;  // an escaped quote does not end the string
       is_string = letter != '"';
     } else if (letter == '"') {
       is_string = true;

@@ -24,7 +24,7 @@ TEST(JsonDepth, WhatStandsInStringsIsText) {
   EXPECT_EQ(json_depth("[\"\\"), 1U) << "cut off";
 }
 
-// A parser stops at the first of these; what came before is counted, and nothing falls below 0.
+// A parser stops at the first error; the depth before it is counted, and the depth never falls below 0.
 TEST(JsonDepth, TextThatIsNoJsonDoesNotHideDepth) {
   EXPECT_EQ(json_depth("]]]][[[["), 4U);
   EXPECT_EQ(json_depth("[[[}}}"), 3U);

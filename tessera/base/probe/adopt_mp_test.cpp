@@ -1,4 +1,4 @@
-// Records of killed processes: moved into their run directory, whoever finds them, and never removed from under it.
+// Records of killed processes: moved into their run directory by any process that finds them, and never lost.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -64,7 +64,7 @@ class Adopt : public ::testing::Test {
   static std::vector<fs::directory_entry> in(const std::string& directory) {
     return {fs::directory_iterator(directory), fs::directory_iterator()};
   }
-  // The run directory has one regular record with so many records, and the memory none.
+  // Expects one regular record file with this number of records in the run directory, and none in memory.
   void expect_adopted(std::size_t records, const std::string& directory) const {
     const auto files = in(directory);
     ASSERT_EQ(files.size(), 1U) << "no link, no temporary file";
@@ -76,7 +76,7 @@ class Adopt : public ::testing::Test {
 
   std::string base;
   std::string run;
-  std::string memory;  // where records are made
+  std::string memory;  // directory of new records
 };
 
 TEST_F(Adopt, MovesTheRecordOfAKilledProcess) {
@@ -147,7 +147,7 @@ TEST_F(Adopt, ARunDirectoryThatWasReplacedGetsNoCopy) {
   EXPECT_EQ(in(memory).size(), 1U) << "the record stays";
 }
 
-// Nobody can plant a link that a copy goes through: its temporary file is new, and the copy replaces what is there.
+// No planted link can redirect a copy: its temporary file is new, and the copy replaces the existing entry.
 TEST_F(Adopt, PlantedLinksAreNotFollowed) {
   kill_one();
   const std::string link = in(run).at(0).path().string();

@@ -1,4 +1,5 @@
-// Ticks become wall time: in the middle, before, after, across a step of the wall clock, and with nonsense in the file.
+// Conversion of ticks to wall time: between, before and after the samples, across a step of the wall clock, and with
+// invalid values in the file.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -10,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-// Three ticks a nanosecond, started at tick 1000 and at wall time 50 s.
+// Three ticks per nanosecond, started at tick 1000 and at wall time 50 s.
 ClockCalibration three_gigahertz() {
   ClockCalibration clock;
   clock.source = ClockSource::kTsc;

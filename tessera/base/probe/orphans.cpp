@@ -24,8 +24,8 @@ namespace {
 
 constexpr char kDefaultDirectory[] = "/dev/shm";
 
-// The name alone says whose a file is (record_store.cpp makes it), so that a file whose process died while making it,
-// or whose header is spoilt, is known too.
+// The name alone identifies the owner of a file (record_store.cpp creates it), so that a file whose process died during
+// its creation, or whose header is corrupt, is recognized too.
 std::optional<std::pair<detail::ProcessIdentity, int>> parse_name(const std::string& name) {
   unsigned long long name_space = 0;
   unsigned long long pid = 0;
@@ -46,7 +46,7 @@ Liveness liveness_of(const detail::ProcessIdentity& writer, const detail::Proces
   return start.has_value() && *start == writer.start ? Liveness::kAlive : Liveness::kOrphan;
 }
 
-// An open record file, or nothing: it is gone, is another user's, or is not a regular file.
+// An open record file; empty if it does not exist, belongs to another user, or is not a regular file.
 class OpenRecord {
  public:
   explicit OpenRecord(const std::string& path)
@@ -68,13 +68,14 @@ class OpenRecord {
   [[nodiscard]] std::string run_path() const {
     return has_header_ ? std::string(header_.run_path, ::strnlen(header_.run_path, sizeof header_.run_path)) : "";
   }
-  // True if another process is moving the file, or has moved it. Otherwise it is ours to move until this is destroyed.
+  // Returns true if another process is moving the file, or has moved it. Otherwise this object holds the right to move
+  // it.
   [[nodiscard]] bool is_being_moved() const {
     struct ::stat now = {};
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return true;
     return ::fstat(descriptor_, &now) != 0 || now.st_nlink == 0;
   }
-  // True if both are records that the same recorder wrote.
+  // Returns true if the same recorder wrote both records.
   [[nodiscard]] bool is_copy_of(const OpenRecord& other) const {
     return has_header_ && other.has_header_ && header_.pid == other.header_.pid &&
            header_.process_start == other.header_.process_start && run_path() == other.run_path();
@@ -93,7 +94,7 @@ std::string link_target(const std::string& path) {
   return error ? std::string() : target;
 }
 
-// True if the file at the record's run path is the link to it, or an earlier copy of it.
+// Returns true if the file at the run path of the record is the link to it, or an earlier copy of it.
 bool is_wanted(const std::string& path, const OpenRecord& record) {
   const std::string run_path = record.run_path();
   if (run_path.empty()) return false;
@@ -102,7 +103,7 @@ bool is_wanted(const std::string& path, const OpenRecord& record) {
   return OpenRecord(run_path).is_copy_of(record);
 }
 
-// Copies the record over `to` and removes it. Returns what went wrong, or nothing.
+// Copies the record to `to` and removes it. Returns the error, or an empty string.
 std::string move_record(const std::string& path, const OpenRecord& record, const std::string& to) {
   if (!record.is_ours()) return tessera::detail::concat("record ", path, " of ", to, " belongs to another user");
   if (const int error = detail::copy_record(record.descriptor(), record.nbytes(), to); error != 0)
@@ -152,7 +153,7 @@ AdoptedRecords adopt_records(const std::string& run_dir) {
   return adopted;
 }
 
-// Every rank does this when it starts: only orphans are opened, and of several ranks one copies.
+// Each rank does this at its start: it opens only orphans, and only one of several ranks copies.
 AdoptedRecords adopt_orphans(const std::string& directory) {
   AdoptedRecords adopted;
   const auto self = detail::this_process();

@@ -1,4 +1,4 @@
-// What a record costs: alone, with every core recording into one file, and when recording is off.
+// Cost of a record: alone, with all cores recording into one file, and with recording off.
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -33,7 +33,7 @@ TESSERA_BENCH(probe_record) {
                    .must = 25});
 }
 
-// What a record cannot go below: reading the clock.
+// The lower bound of a record: reading the clock.
 TESSERA_BENCH(probe_clock) {
   const Recorder& shared = recorder();
   context.measure({.name = "probe_clock", .ours = [&] { bench::do_not_optimize(shared.now()); }});
@@ -44,7 +44,7 @@ TESSERA_BENCH(probe_record_all_cores) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   Recorder& shared = recorder();
   auto sample = [&]() -> double {
-    // From the moment all threads stand ready to the end of the last one, entering the file included.
+    // From the time when all threads are ready to the end of the last one, including the registration in the file.
     const double nanoseconds = bench::run_together(cores, [&](int) {
       for (std::uint64_t i = 0; i < kRecords; ++i) write_one(shared, i);
     });

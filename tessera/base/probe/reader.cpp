@@ -114,7 +114,7 @@ Record RecordFile::read(const RecordRef& ref) const {
   record.ring = rings_[ref.ring].name;
   record.ticks = ref.ticks;
   record.wall_ns = info_.clock.wall_ns(ref.ticks);
-  // A row of the table of threads is used again when all are taken; older records then have a thread no longer known.
+  // If all rows of the table of threads are taken, a row is reused; the thread of older records is then unknown.
   if (ref.thread < threads_.size() && threads_[ref.thread].started <= ref.ticks)
     record.thread = threads_[ref.thread].info;
   const Schema* schema = find_schema(ref.kind);

@@ -1,5 +1,5 @@
-// The bytes of a record file turned into a RecordFile. Nothing in the file is believed: every offset is compared with
-// what was read, every entry with its check.
+// Parses the bytes of a record file into a RecordFile. Nothing in the file is trusted: every offset is compared with
+// the size that was read, every entry with its check.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ using tessera::detail::concat;
 
 namespace {
 
-constexpr int kRereads = 3;  // of a slot or row that was being written while we copied it
+constexpr int kRereads = 3;  // of a slot or row that was being written during the copy
 
 struct Descriptor {
   int fd;
@@ -93,14 +93,14 @@ class RecordFileParser {
   }
 
  private:
-  struct Part {  // a section as far as it was read
+  struct Part {  // the part of a section that was read
     std::string name;
     std::uint32_t number;
     std::uint64_t offset;
     std::uint64_t nbytes;
   };
 
-  // Rings come last; a header that says otherwise is read in full.
+  // Rings come last; if the header differs, the complete file is read.
   static std::uint64_t bytes_before_rings(int fd) {
     detail::FileHeader header{};
     if (read_some(fd, &header, sizeof header, 0) != sizeof header) return detail::kHeaderBytes;
@@ -227,7 +227,7 @@ void RecordFileParser::parse_schemas(const Part& part) {
   while (at != 0) at = parse_schema(part, at);
 }
 
-// The offset of the next entry; 0 at the end.
+// Returns the offset of the next entry; 0 at the end.
 std::uint64_t RecordFileParser::parse_schema(const Part& part, std::uint64_t at) {
   const std::uint64_t left = part.offset + part.nbytes - at;
   if (left < sizeof(detail::SchemaEntry)) return 0;

@@ -1,4 +1,4 @@
-// Files cut short, spoilt, foreign or from the future: what can be read is read, and the rest is named.
+// Truncated, corrupt and foreign files, and files of later versions: readable data is read, and the rest is reported.
 #include "tessera/base/probe/reader.h"
 
 #include <gtest/gtest.h>
@@ -147,7 +147,7 @@ TEST_F(Reader, FallsBackOnTheFirstClockSample) {
 TEST_F(Reader, OtherMachinesMergeByWallTime) {
   std::vector<RecordFile> files;
   files.push_back(open_copy());
-  // The same records, from a machine whose counter is far behind and whose wall clock is a second ahead.
+  // The same records, from a machine whose counter is far behind and whose wall clock is one second ahead.
   set_header([](detail::FileHeader& h) {
     detail::put_text(h.boot_id, "another");
     h.first.wall_ns += 1'000'000'000;

@@ -1,5 +1,5 @@
-// Spoils valid record files in many ways and reads them. The reader may refuse with IoError or complain in problems();
-// it must not crash, hang or read out of bounds (run it under the sanitizers), and what it shows must be whole.
+// Corrupts valid record files in many ways and reads them. The reader may throw IoError or report problems(); it must
+// not crash, hang or read out of bounds (run it under the sanitizers), and all returned records must be complete.
 //   base_record_fuzz [--runs N] [--seed S] [--seconds T]
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -63,7 +63,7 @@ std::uint64_t odd_number(Random& random) {
   }
 }
 
-// Where damage does most: the header, the start of each section, anywhere.
+// Returns a position where damage has most effect: the header, the start of each section, or anywhere.
 std::size_t chosen_place(Random& random, const std::vector<char>& bytes) {
   if (bytes.size() <= 8) return 0;
   const std::size_t last = bytes.size() - 8;
@@ -78,7 +78,7 @@ std::size_t chosen_place(Random& random, const std::vector<char>& bytes) {
   return random() % (last + 1);
 }
 
-// Entries with right checks and wrong contents get past the checks to what lies behind.
+// Entries with correct checks and wrong contents pass the checks and reach the code after them.
 void repair_checks(std::vector<char>& bytes) {
   if (bytes.size() < RecordOptions::kMinBytes) return;
   auto* words = reinterpret_cast<std::uint64_t*>(bytes.data());
@@ -131,7 +131,7 @@ void spoil(Random& random, std::vector<char>& bytes) {
   if (random() % 2 == 0) repair_checks(bytes);
 }
 
-// False when something shown is not what was written.
+// Returns false if some returned data differs from the written data.
 bool read_all(const std::string& path) {
   const RecordFile file = RecordFile::open(path);
   bool is_right = true;

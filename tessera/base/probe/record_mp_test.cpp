@@ -1,4 +1,4 @@
-// What takes several processes: reading while another writes, after it was killed, and what is left when it ends.
+// Tests with several processes: reading during writes, reading after a kill, and the files that remain at the end.
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -37,7 +37,7 @@ struct InFlightRow {
 
 RecordOptions small_options() { return {.nbytes = RecordOptions::kMinBytes}; }
 
-// A child that runs `body` and ends as `body` does; killed and reaped when the test is done with it.
+// A child that runs `body` and exits with its result; killed and reaped at the end of the test.
 class Child {
  public:
   explicit Child(const std::function<void(int to_parent)>& body) {
@@ -59,7 +59,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // A line the child sent.
+  // Returns a line that the child sent.
   std::string line() const {
     std::string text;
     char c = 0;
@@ -89,7 +89,7 @@ void send_line(int to, const std::string& text) {
   EXPECT_EQ(write(to, line.data(), line.size()), static_cast<ssize_t>(line.size()));
 }
 
-// Writes for ever on two threads and tells where.
+// Writes forever on two threads and sends the path.
 void write_for_ever(int to_parent) {
   Recorder recorder({}, small_options());
   auto row = recorder.table<InFlightRow>().claim({7, recorder.intern("all_reduce")});
@@ -216,7 +216,7 @@ TEST(Orphans, APidUsedAgainOrFromAnotherNamespaceIsNotTheWriter) {
 TEST(Recorder, CleanExitRemovesTheFile) {
   Child child([](int to_parent) {
     setenv("TESSERA_RECORD_BYTES", "256KiB", 1);
-    record(Ring::kComm, NumberedRecord::of(1));  // the default rank's recorder, never destroyed
+    record(Ring::kComm, NumberedRecord::of(1));  // the recorder of the default rank, never destroyed
     send_line(to_parent, recorder().path());
   });
   const std::string path = child.line();

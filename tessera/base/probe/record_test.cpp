@@ -1,4 +1,4 @@
-// What one process can show: records go round, come back as written, and are never mixed.
+// Tests in one process: records wrap around, are read as written, and are never mixed.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ struct EveryType {
 };
 static_assert(sizeof(EveryType) == 40);
 
-// Filled from one number, so that a mix of two is recognised.
+// Filled from one number, so that a mix of two records is detected.
 struct NumberedRecord {
   std::uint64_t a, b, c, d, e;
   static NumberedRecord of(std::uint64_t n) { return {n, n * 3, ~n, n ^ 0x5555, n + 1}; }
@@ -58,7 +58,7 @@ std::uint64_t number_field(const Record& record, const char* name) {
   return field != nullptr ? std::get<std::uint64_t>(field->value) : ~std::uint64_t{0};
 }
 
-// The records of one kind, as structs, oldest first.
+// Returns the records of one kind as structs, oldest first.
 template <class Kind>
 std::vector<Kind> records_of(const RecordFile& file) {
   std::vector<Kind> found;
@@ -140,7 +140,7 @@ TEST(Recorder, AStormInOneRingLeavesTheOthersAlone) {
   EXPECT_EQ(records_of<LaunchRecord>(file).size(), 1U);
 }
 
-// A sparse thread's record must not land in slots that others are about to overwrite.
+// The record of a thread that writes rarely must not be in slots that others are about to overwrite.
 TEST(Recorder, ALeaseThatOthersHaveNearlyLappedIsGivenUp) {
   Recorder recorder({}, small_options());
   recorder.write(Ring::kComm, LaunchRecord{1, {}, 1});

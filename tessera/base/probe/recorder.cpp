@@ -23,7 +23,7 @@ using tessera::detail::concat;
 namespace {
 
 constexpr std::uint64_t kLeaseSlots = 64;
-constexpr std::uint64_t kLeastLeases = 32;  // in a ring, so that a few threads do not lap each other at once
+constexpr std::uint64_t kLeastLeases = 32;  // in a ring, so that a few threads do not lap each other immediately
 
 void say(const RankPlace& place, const std::string& line) {
   const std::string prefix = place.world_size > 1 ? concat("tessera: rank ", place.rank, ": ") : "tessera: ";
@@ -81,7 +81,7 @@ std::string run_directory(const RankPlace& place) { return place.run_dir.empty()
 
 }  // namespace
 
-// What the hot path does not touch.
+// State that the hot path does not access.
 struct Recorder::Parts {
   RankPlace place;
   std::string status;
@@ -91,11 +91,11 @@ struct Recorder::Parts {
   std::optional<detail::TableSection> tables;
   std::optional<detail::ThreadRows> threads;
   RingPart rings[detail::kRingCount];
-  std::uint64_t lease_check_ticks = 0;  // how long a lease is trusted without asking
+  std::uint64_t lease_check_ticks = 0;  // time for which a lease is trusted without a check
   std::atomic<std::uint64_t> refine_at{0};
   std::uint64_t refine_ticks = 0;  // until the next; doubles
   std::mutex refine_mutex;
-  std::mutex end_mutex;  // guards what follows
+  std::mutex end_mutex;  // protects the fields below
   bool has_ended = false;
   bool has_failed = false;
   bool was_copied = false;
@@ -196,8 +196,8 @@ void Recorder::renew_lease(detail::ThreadWriter& writer, Ring ring, std::uint64_
   if (ticks >= parts_->refine_at.load(std::memory_order_relaxed)) refine_clock(ticks);
   const std::atomic_ref<std::uint64_t> leased(part.head->leased);
   lease.check_at = ticks + parts_->lease_check_ticks;
-  // A thread that writes seldom may hold a lease that others have almost lapped: its next record would be the next to
-  // go.
+  // A thread that writes rarely may hold a lease that others have almost lapped: its next record would soon be
+  // overwritten.
   const bool is_fresh =
       lease.next != lease.end && leased.load(std::memory_order_relaxed) - lease.begin < part.slot_count / 2;
   if (is_fresh) return;
@@ -277,7 +277,7 @@ Recorder& find_recorder() {
     } catch (const InvalidArgument& problem) {
       say(rank->place(), concat(problem.message(), "; recording with the defaults"));
     }
-    // A forked child that was given no place has its parent's, whose files in the run directory must stay.
+    // A forked child without a new position has that of its parent, whose files in the run directory must stay.
     if (has_recording_parent() && rank->place().world_size == 1) options.is_on = false;
     return std::make_shared<Recorder>(rank->place(), options);
   });

@@ -1,5 +1,5 @@
-// The protocol of a slot, with writers stopped at every point. A stopped writer is one whose hook between two stores
-// runs everything that happens meanwhile.
+// The protocol of a slot, with writers stopped at every point. The hook of a stopped writer between two stores runs
+// everything that happens meanwhile.
 #include "tessera/base/probe/slot.h"
 
 #include <gtest/gtest.h>
@@ -24,14 +24,14 @@ struct Written {
   std::uint64_t word[kSlotWords];
 };
 
-// Neighbouring laps differ in few bits, as real records do.
+// Consecutive laps differ in few bits, as real records do.
 Written record_of(std::uint64_t lap) {
   return {{0, 1'000'000 + lap * 40, slot_head(5, 1, lap), 3, 100 + lap, lap % 2, 0x8000000000000000 * (lap % 2), 7}};
 }
 
 enum class Seen { kEmpty, kTorn, kWhole };
 
-// What the reader makes of a slot; a whole one must be one of `laps`, word for word.
+// Returns the result of the reader for a slot; a complete record must be one of `laps`, word for word.
 Seen look(const Slot& slot, const std::vector<std::uint64_t>& laps) {
   if (slot.word[0] == 0) return Seen::kEmpty;
   if (slot_check(slot.word, kPlace) != slot.word[0]) return Seen::kTorn;
@@ -72,14 +72,14 @@ TEST(Slot, AStoppedWriterLappedTwiceIsNeverMixed) {
       look(slot, {1, 2, 3, 4});
     });
     const Seen end = look(slot, {2, 4});
-    // Stopped before the first store it is only late; stopped after the last it has been overwritten in order.
+    // Stopped before the first store, it is only late; stopped after the last, it has been overwritten in order.
     EXPECT_EQ(end, stop == 0 || stop >= kSteps - 1 ? Seen::kWhole : end) << "stop " << stop;
     write_lap(slot, 5);
     EXPECT_EQ(look(slot, {5}), Seen::kWhole) << "the next lap heals the slot";
   }
 }
 
-// Both writers stop anywhere, and the second one's laps end anywhere inside the first one's.
+// Both writers stop anywhere, and the laps of the second end anywhere inside those of the first.
 TEST(Slot, TwoStoppedWritersAreNeverMixed) {
   int torn = 0;
   for (int stop1 = 0; stop1 < kSteps; ++stop1) {
@@ -98,7 +98,7 @@ TEST(Slot, TwoStoppedWritersAreNeverMixed) {
   EXPECT_GT(torn, 0);
 }
 
-// Two writers' stores shuffled one by one in every way that keeps each one's order.
+// The stores of two writers, interleaved in every order that keeps the order of each.
 TEST(Slot, NoInterleavingOfTwoWritersIsMixed) {
   struct Store {
     std::size_t index;
@@ -132,7 +132,7 @@ TEST(Slot, NoInterleavingOfTwoWritersIsMixed) {
   Slot slot;
   write_lap(slot, 1);
   go(slot, 0, 0);
-  EXPECT_GT(tried, 48'620U);  // 18 choose 9 complete orders, and all their beginnings
+  EXPECT_GT(tried, 48'620U);  // 18 choose 9 complete orders, and all their prefixes
 }
 
 TEST(Slot, ARecordMovedToAnotherSlotIsNotTaken) {

@@ -42,7 +42,8 @@ TableCore::TableCore(std::byte* rows, std::uint32_t count, std::uint32_t row_byt
   for (std::uint32_t i = 0; i < count; ++i) next_[i].store(i + 1 < count ? i + 1 : kNoRow, std::memory_order_relaxed);
 }
 
-// The stack's head counts pops, so that a row popped and pushed back between our load and our exchange is noticed.
+// The head of the stack counts pops, so that a row popped and pushed back between the load and the exchange is
+// detected.
 std::uint32_t TableCore::pop_free() {
   std::uint64_t head = free_.load(std::memory_order_acquire);
   while (true) {
@@ -134,7 +135,7 @@ void TableCore::release(std::uint32_t row) {
   std::uint64_t* words = row_words(row);
   const std::uint64_t locked = lock(words);
   put(words[1], 0);
-  put(words[0], locked + 1);  // nobody checks a free row
+  put(words[0], locked + 1);  // no reader checks a free row
   push_free(row);
 }
 

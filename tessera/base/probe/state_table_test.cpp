@@ -1,4 +1,4 @@
-// Rows are claimed, changed, released, shared by threads, and never read half-changed without a word.
+// Rows are claimed, changed, released and shared by threads, and a half-written row is always reported.
 #include "tessera/base/probe/state_table.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +90,7 @@ TEST_F(StateTables, AFullTableRefusesAndCounts) {
   EXPECT_EQ(distinct.size(), GroupRow::kRows);
   auto none = table.claim();
   EXPECT_FALSE(none);
-  none.set(&GroupRow::done, 1);  // does nothing
+  none.set(&GroupRow::done, 1);  // has no effect
   none.release();
   EXPECT_EQ(read("test_group").refused, 1U);
   rows.pop_back();
@@ -157,7 +157,7 @@ TEST_F(StateTables, AReaderNeverTakesAHalfChangedRowForAWholeOne) {
     }
   });
   int whole = 0;
-  // The writer may lose its core in the middle of a change: then every read is torn until it runs again.
+  // The writer may lose its core in the middle of a change: every read is then torn until it runs again.
   for (int i = 0; i < 200 || (whole == 0 && i < 1'000'000); ++i) {
     const TableInfo seen = read("test_in_flight");
     ASSERT_EQ(seen.claimed.size(), 1U);
@@ -172,7 +172,7 @@ TEST_F(StateTables, AReaderNeverTakesAHalfChangedRowForAWholeOne) {
   stop = true;
 }
 
-// A writer killed inside a change leaves the lock odd; one copied half-way has a check that does not fit.
+// A writer killed inside a change leaves the lock odd; a half-copied row has a wrong check.
 TEST_F(StateTables, ATornRowIsShownAsTorn) {
   auto row = recorder.table<GroupRow>().claim({1, 2, 3, {}});
   std::ifstream in(recorder.path(), std::ios::binary);

@@ -1,4 +1,4 @@
-// The writers of a thread, one for each recorder it ever wrote to that is still open; almost always one.
+// The writers of a thread, one per open recorder that it has written to; almost always one.
 #include <forward_list>
 
 #include "tessera/base/probe/detail/open_recorders.h"
@@ -29,7 +29,7 @@ struct ThreadWriters {
 
 namespace {
 
-// Set when the thread's writers are gone but the thread is not: destructors of other thread-local objects may record.
+// Set when the writers are destroyed but the thread still runs: destructors of other thread-local objects may record.
 constinit thread_local bool is_past_end = false;
 
 ThreadWriters& thread_writers() {

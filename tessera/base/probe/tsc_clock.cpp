@@ -83,7 +83,7 @@ std::int64_t ClockCalibration::duration_ns(std::int64_t ticks) const {
 
 std::int64_t ClockCalibration::wall_ns(std::uint64_t ticks) const {
   const std::int64_t since = duration_ns(static_cast<std::int64_t>(ticks - last.ticks));
-  std::int64_t wall = 0;  // a spoilt file may hold any numbers
+  std::int64_t wall = 0;  // a corrupt file may hold any numbers
   if (__builtin_add_overflow(last.wall_ns, since, &wall))
     return since < 0 ? std::numeric_limits<std::int64_t>::min() : std::numeric_limits<std::int64_t>::max();
   return wall;

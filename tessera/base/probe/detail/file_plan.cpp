@@ -1,4 +1,4 @@
-// How a record file is divided: a little for names, an eighth for state, the rest to the rings by weight.
+// Division of a record file: a small part for names, an eighth for state, the rest for the rings by weight.
 #include <algorithm>
 
 #include "tessera/base/probe/detail/record_store.h"

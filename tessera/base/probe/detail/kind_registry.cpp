@@ -12,7 +12,7 @@
 
 namespace tessera::probe::detail {
 
-// Entries are kept as the bytes that go into the file, check included.
+// Entries are stored as the bytes that go into the file, including the check.
 class KindRegistry {
  public:
   static KindRegistry& instance() {
@@ -78,7 +78,7 @@ class KindRegistry {
     entry[0] = words_check(entry.data() + 1, entry.size() - 1, 0);
   }
 
-  // No room: records of the kind are still written, and read as bare words.
+  // If there is no space, records of the kind are still written, and read as plain words.
   static void append(SchemaSection& section, const Entry& entry) {
     const std::size_t nbytes = entry.size() * 8;
     if (static_cast<std::size_t>(section.end_ - section.at_) < nbytes) return;

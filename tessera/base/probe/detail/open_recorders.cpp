@@ -21,7 +21,7 @@ struct OpenRecorder {
 };
 
 struct OpenRecorders {
-  std::mutex mutex;  // not recursive: that kind cannot be unlocked in a forked child
+  std::mutex mutex;  // not recursive: a recursive mutex cannot be unlocked in a forked child
   std::vector<OpenRecorder> list;
 };
 

@@ -11,7 +11,7 @@ namespace tessera::probe::detail {
 std::optional<std::uint64_t> process_start(std::uint64_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const auto name_end = text.rfind(')');  // the name may hold anything, brackets and spaces included
+  const auto name_end = text.rfind(')');  // the name may contain any characters, including brackets and spaces
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream rest(text.substr(name_end + 1));
   char state = 0;

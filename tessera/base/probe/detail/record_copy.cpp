@@ -52,7 +52,7 @@ int copy_sparse(int from, int to, std::uint64_t nbytes) {
 }  // namespace
 
 int copy_record(int from, std::uint64_t nbytes, const std::string& path) {
-  static std::atomic<unsigned> count = 0;  // two copies of one record in one process must not share a name
+  static std::atomic<unsigned> count = 0;  // distinct names for two copies of one record in one process
   const std::string temporary = tessera::detail::concat(path, ".", ::getpid(), ".", count.fetch_add(1), ".part");
   const std::filesystem::path directory = std::filesystem::path(path).parent_path();
   const int to = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

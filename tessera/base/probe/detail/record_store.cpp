@@ -28,7 +28,7 @@ constexpr char kDefaultDirectory[] = "/dev/shm";
 
 using tessera::detail::concat;
 
-// Unique among all files of this process, those of ranks that came and went included.
+// Unique among all files of this process, including those of ended ranks.
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> serial{0};
   return serial.fetch_add(1);
@@ -38,7 +38,7 @@ std::string file_name(const ProcessIdentity& self, int rank, std::uint64_t seria
   return concat("tessera-n", self.pid_namespace, "-p", self.pid, "-t", self.start, "-r", rank, "-", serial, ".record");
 }
 
-// Why the directory will not do; empty when it will.
+// Returns the reason why the directory is unsuitable; empty if it is suitable.
 std::string directory_problem(const std::string& directory, bool must_be_tmpfs) {
   struct statfs info {};
   if (statfs(directory.c_str(), &info) != 0) return concat(directory, ": ", std::strerror(errno));
@@ -50,12 +50,12 @@ std::string directory_problem(const std::string& directory, bool must_be_tmpfs) 
 }
 
 struct Attempt {
-  int error = 0;        // of the last try
+  int error = 0;        // of the last attempt
   int first_error = 0;  // of the full size
   std::uint64_t nbytes = 0;
 };
 
-// Halves the size until the file fits, if the policy says so.
+// Halves the size until the file fits, if the policy allows it.
 Attempt allocate_what_fits(int fd, const RecordOptions& options, const Allocate& allocate) {
   Attempt attempt{0, 0, options.nbytes & ~std::uint64_t{4095}};
   while (true) {
@@ -66,7 +66,7 @@ Attempt allocate_what_fits(int fd, const RecordOptions& options, const Allocate&
         attempt.error == ENOSPC || attempt.error == EFBIG || attempt.error == EDQUOT || attempt.error == ENOMEM;
     if (attempt.error == 0 || !no_room || !may_shrink) return attempt;
     attempt.nbytes = attempt.nbytes / 2 & ~std::uint64_t{4095};
-    if (ftruncate(fd, 0) != 0) return attempt;  // give back what the failed attempt may have taken
+    if (ftruncate(fd, 0) != 0) return attempt;  // releases the space of the failed attempt
   }
 }
 
@@ -144,14 +144,14 @@ void RecordStore::publish() {
   std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_)).store(magic, std::memory_order_release);
 }
 
-// The header names the link before there is one: a record that has a link is known to have it (orphans.h).
+// The header names the link before it exists: a record with a link always names it (orphans.h).
 bool RecordStore::link_from(const std::string& run_dir, std::string& status) {
   const auto give_up = [&](const std::string& why) {
     status += concat("; not linked from the run directory ", run_dir, ": ", why);
     return false;
   };
   try {
-    // A launcher made its directory. If that is gone by now, the run must fail, and not write to another.
+    // If the launcher's directory no longer exists, the run must fail instead of writing to another.
     const bool is_of_launcher = !env::run_dir_lock().empty() && run_dir == env::run_dir();
     if (!is_of_launcher) make_run_directory(run_dir);
   } catch (const IoError& error) {
@@ -169,7 +169,7 @@ bool RecordStore::link_from(const std::string& run_dir, std::string& status) {
   if (error || absolute_link.size() >= kRunPathBytes) return give_up("the path has more than 2047 bytes");
   put_text(own.run_path, absolute_link);
   const std::string target = std::filesystem::absolute(path_, error).string();
-  ::unlink(link.c_str());  // left by a process of the same pid, long gone
+  ::unlink(link.c_str());  // from an ended process with the same pid
   if (symlink(target.c_str(), link.c_str()) != 0) {
     const int reason = errno;
     put_text(own.run_path, "");

@@ -42,7 +42,7 @@ StringId StringTable::append(std::string_view text) {
   const StringEntry entry{static_cast<std::uint32_t>(text.size()), string_check(text)};
   std::memcpy(entries_ + used, &entry, sizeof entry);
   if (!text.empty()) std::memcpy(entries_ + used + sizeof entry, text.data(), text.size());
-  // A reader trusts what lies below `used`; the process may die before this store.
+  // Readers trust the bytes below `used`; the process may die before this store.
   std::atomic_ref<std::uint64_t>(head_->used).store(used + nbytes, std::memory_order_release);
   return StringId{static_cast<std::uint32_t>(used / 8 + 1)};
 }

@@ -17,7 +17,8 @@ std::uint64_t ThreadRows::enter() {
   const std::lock_guard lock(mutex_);
   std::uint32_t index = table_->claim(&row);
   if (index == kNoRow && !ended_.empty()) {
-    table_->release(ended_.front());  // claimed anew, so that the row's age tells its thread's records from older ones
+    // claimed again, so that the age of the row separates the records of its thread from older ones
+    table_->release(ended_.front());
     ended_.pop_front();
     index = table_->claim(&row);
   }
