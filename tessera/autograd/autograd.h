@@ -28,8 +28,8 @@ TESSERA_API void set_requires_grad(const Tensor& tensor, bool requires_grad);
 TESSERA_API bool requires_grad(const Tensor& tensor);
 /// Returns true if the tensor is not the result of a recorded call.
 TESSERA_API bool is_leaf(const Tensor& tensor);
-/// Returns the gradient of a leaf; empty if none was computed. Throws InvalidArgument for the result of a recorded
-/// call; use gradients().
+/// Returns the gradient of a leaf; empty if none was computed. Throws InvalidArgument
+/// for the result of a recorded call; use gradients().
 TESSERA_API Tensor grad(const Tensor& leaf);
 /// Replaces the gradient of a leaf; an empty handle removes it.
 TESSERA_API void set_grad(const Tensor& leaf, const Tensor& gradient);

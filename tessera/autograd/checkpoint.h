@@ -1,11 +1,11 @@
 // Activation checkpointing: calls inside a checkpoint save nothing. When backward first needs a saved tensor, the body
 // runs again with the same random numbers.
 //
-// The calls are recorded as usual, so gradients of chosen inputs, second derivatives and hooks work unchanged. Only the
-// inputs are kept. Checkpoints nest: the outer checkpoint then also drops the inputs of the inner one. The body must
-// repeat the same computation; if it saves tensors of other shapes or dtypes the second time, backward throws. The
-// random generator belongs to the rank: other threads of the rank should not use it while a body that uses it runs
-// again.
+// The calls are recorded as usual, so gradients of chosen inputs, second derivatives and hooks work
+// unchanged. Only the inputs are kept. Checkpoints nest: the outer checkpoint then also drops the inputs
+// of the inner one. The body must repeat the same computation; if it saves tensors of other shapes or
+// dtypes the second time, backward throws. The random generator belongs to the rank: other threads of
+// the rank should not use it while a body that uses it runs again.
 #pragma once
 
 #include <functional>

@@ -25,8 +25,8 @@ bool is_same(const Shape& a, const Shape& b) {
   return same;
 }
 
-// Returns true if an input is a partial min, max or product. A gradient that reads such an input needs its reduced
-// value.
+// Returns true if an input is a partial min, max or product. A gradient
+// that reads such an input needs its reduced value.
 bool has_extreme_input(const Node& node) {
   return std::ranges::any_of(node.inputs, [](const OperandInfo& input) {
     return input.layout && std::ranges::any_of(input.layout.partials(), [](const layout::PartialAxis& partial) {
@@ -226,8 +226,8 @@ void Run::differentiate(Node& node) {
   serve_all(node, std::span(gradients.begin(), gradients.size()));
 }
 
-// Passes on the gradients of the inputs of a node; an empty span if it received none. Leaves count the edges in both
-// cases.
+// Passes on the gradients of the inputs of a node; an empty span if it
+// received none. Leaves count the edges in both cases.
 void Run::serve_all(Node& node, std::span<Tensor> gradients) {
   for (std::size_t i = 0; i < node.edges.size(); ++i) {
     Edge& edge = node.edges[i];
@@ -327,7 +327,7 @@ void Run::note_stream(const Where& where) {
   }
 }
 
-// The streams of the caller wait for gradients written on other streams.
+// Makes the streams of the caller wait for gradients written on other streams.
 void Run::join_streams() {
   scope_.reset();
   active_ = {};

@@ -119,8 +119,8 @@ std::vector<Tensor> apply_function(const std::shared_ptr<const Function>& functi
   for (const Tensor& input : inputs) {
     if (node->where.context == nullptr && input) node->where = detail::Where::of(input);
   }
-  // An input that is returned unchanged, or a tensor with its own history, becomes a result without changing that
-  // tensor.
+  // An input that is returned unchanged, or a tensor with its own history,
+  // becomes a result without changing that tensor.
   for (Tensor& output : outputs) {
     if (output && output.is_tracked()) output = output.detach();
   }

@@ -3,9 +3,9 @@
 //   const auto outputs = apply_function("scale", [](FunctionCall& call, const std::vector<Tensor>& inputs) {...},
 //                              [](FunctionCall& call, const std::vector<Tensor>& gradients) {...}, {x, w});
 //
-// The calls inside forward are not recorded; the function is one node of the graph. FunctionCall::save keeps the
-// tensors that backward reads. Do not keep them in the function: saved tensors are versioned, packed by hooks, and
-// freed.
+// The calls inside forward are not recorded; the function is one node of the graph.
+// FunctionCall::save keeps the tensors that backward reads. Do not keep them in the function:
+// saved tensors are versioned, packed by hooks, and freed.
 #pragma once
 
 #include <functional>
@@ -38,8 +38,8 @@ class TESSERA_API Function {
   [[nodiscard]] virtual std::string name() const = 0;
   /// Returns the results.
   virtual std::vector<Tensor> forward(FunctionCall& call, const std::vector<Tensor>& inputs) const = 0;
-  /// Returns one gradient per input, with its shape and dtype. `gradients` has one gradient per result. In both, an
-  /// empty handle means zero.
+  /// Returns one gradient per input, with its shape and dtype. `gradients` has one
+  /// gradient per result. In both, an empty handle means zero.
   virtual std::vector<Tensor> backward(FunctionCall& call, const std::vector<Tensor>& gradients) const = 0;
 };
 

@@ -143,7 +143,7 @@ TEST(SavedHooks, MustGiveBackWhatTheyTook) {
   expect_error<InvalidArgument>([&] { backward(y); }, {"test.exp", "f64[1]", "unpacked as f64[2]"});
 }
 
-// a * b^2, with an intentionally wrong gradient (times 10), so that its use is visible.
+// Returns a * b^2, with an intentionally wrong gradient (times 10), so that its use is visible.
 Tensor odd_product(const Tensor& a, const Tensor& b) {
   return apply_function(
       "odd_product",

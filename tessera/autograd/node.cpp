@@ -7,8 +7,8 @@
 namespace tessera::autograd::detail {
 namespace {
 
-// Nodes of this thread without references. The first retire() deletes all in a loop, including those that deleted nodes
-// release.
+// Nodes of this thread without references. The first retire() deletes all in a
+// loop, including those that deleted nodes release.
 constinit thread_local Node* retired = nullptr;
 constinit thread_local bool is_retiring = false;
 

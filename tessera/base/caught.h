@@ -1,5 +1,5 @@
-// Exceptions of user code: callbacks, bodies of ranks. Such code may throw any type; code that waits for it catches
-// std::exception.
+// Exceptions of user code: callbacks, bodies of ranks. Such code may throw any
+// type; code that waits for it catches std::exception.
 //
 //   try { callback(); } catch (...) { park(caught_error("stream 'a': the callback")); }
 #pragma once
@@ -18,9 +18,9 @@ namespace tessera {
 /// only.
 TESSERA_API std::exception_ptr caught_error(std::string_view where) noexcept;
 
-/// Calls `body`. If it throws, calls `failed` in the handler. If the thread ends in it (pthread_exit, a cancellation),
-/// calls `ended`, and the thread then continues to end. The sanitizer attribute is needed because the end of a thread
-/// has no exception object.
+/// Calls `body`. If it throws, calls `failed` in the handler. If the thread ends in it (pthread_exit,
+/// a cancellation), calls `ended`, and the thread then continues to end. The sanitizer attribute is
+/// needed because the end of a thread has no exception object.
 template <class Body, class Failed, class Ended>
 __attribute__((no_sanitize("null"))) void run_guarded(const Body& body, const Failed& failed, const Ended& ended) {
   try {

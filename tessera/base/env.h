@@ -47,8 +47,8 @@ TESSERA_API int cuda_connections();
 /// "granule_nbytes=4MiB,cross_stream=grow". Empty: no changes. memory::Policy::parse() checks names and values.
 TESSERA_API std::string memory_policy();
 
-/// Returns TESSERA_THREADS: maximum threads for host kernels of one rank. 0: the cores, shared among the ranks of the
-/// machine.
+/// Returns TESSERA_THREADS: maximum threads for host kernels of one rank. 0:
+/// the cores, shared among the ranks of the machine.
 TESSERA_API int threads();
 
 /// Returns TESSERA_STORE: address of the store, "tcp://host:port" or "file:///directory". Empty: derived from the other
@@ -85,8 +85,8 @@ struct Entry {
 /// Returns all variables in a fixed order. Does not throw for a malformed value: the entry holds the error.
 TESSERA_API std::vector<Entry> table();
 
-/// Returns the names in the environment that start with TESSERA_ and are unknown, each with the nearest known name (""
-/// if none is near).
+/// Returns the names in the environment that start with TESSERA_ and are unknown,
+/// each with the nearest known name ("" if none is near).
 TESSERA_API std::vector<std::pair<std::string, std::string>> unknown_names();
 
 }  // namespace tessera::env

@@ -94,8 +94,8 @@ class Output {
       whole.insert(whole.find(' ') + 1, start);
       whole.insert(whole.size() - 1, "\033[0m");
     }
-    // A pipe may accept a long line in several writes. If a write fails, the rest is lost, since there is no place to
-    // report it.
+    // A pipe may accept a long line in several writes. If a write fails, the rest
+    // is lost, since there is no place to report it.
     std::string_view rest = whole;
     while (!rest.empty()) {
       const ssize_t written = ::write(STDERR_FILENO, rest.data(), rest.size());

@@ -3,10 +3,10 @@
 //   log::warn("record file: ", path, " does not fit; recording into ", format_bytes(smaller));
 //   12:34:56.789 warn [rank 2] record file: ...
 //
-// Parts are concatenated as in TESSERA_CHECK. The rank is shown if the world has more than one. TESSERA_LOG sets the
-// lowest level (a disabled level costs one load and a branch; its parts are not formatted), TESSERA_LOG_COLOR the
-// color. A line is one write, so lines of ranks that share a terminal do not mix. Logging never throws and is
-// thread-safe.
+// Parts are concatenated as in TESSERA_CHECK. The rank is shown if the world has more than one.
+// TESSERA_LOG sets the lowest level (a disabled level costs one load and a branch; its parts are not
+// formatted), TESSERA_LOG_COLOR the color. A line is one write, so lines of ranks that share a
+// terminal do not mix. Logging never throws and is thread-safe.
 #pragma once
 
 #include <atomic>

@@ -36,8 +36,8 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// Returns the candidate nearest to `word`, the first of equals. Returns nothing if the distance exceeds a third of the
-/// longer word (but at least 2), or all of it.
+/// Returns the candidate nearest to `word`, the first of equals. Ignores candidates whose distance exceeds both 2 and a
+/// third of the longer word, or is not below the length of the longer word.
 template <class Names>
 std::optional<std::string> nearest(std::string_view word, const Names& candidates) {
   std::optional<std::string> best;
@@ -55,8 +55,8 @@ std::optional<std::string> nearest(std::string_view word, const Names& candidate
   return best;
 }
 
-/// Returns " (did you mean 'info'?)" if a candidate is near enough, otherwise an empty string. For the end of a
-/// message.
+/// Returns " (did you mean 'info'?)" if a candidate is near enough,
+/// otherwise an empty string. For the end of a message.
 template <class Names>
 std::string did_you_mean(std::string_view word, const Names& candidates) {
   const auto best = nearest(word, candidates);

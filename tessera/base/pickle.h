@@ -105,8 +105,8 @@ class TESSERA_API PickleWriter {
   std::unique_ptr<State> state_;
 };
 
-/// Writes a pickle to the file at `path` atomically (see AtomicFile). `fill` writes the value; this function calls
-/// finish().
+/// Writes a pickle to the file at `path` atomically (see AtomicFile). `fill`
+/// writes the value; this function calls finish().
 TESSERA_API void write_pickle_file(const std::string& path, const std::function<void(PickleWriter&)>& fill,
                                    FileKind kind = FileKind::kUser);
 

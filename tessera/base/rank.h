@@ -41,7 +41,7 @@ struct RankPlace {
   int world_size = 1;        ///< Total number of ranks.
   int local_rank = 0;        ///< Index among the ranks of this machine.
   int local_world_size = 1;  ///< Number of ranks on this machine.
-  std::string run_dir = {};  ///< The run directory; empty if there is none.
+  std::string run_dir = {};  ///< The run directory; empty if the run has none.
 };
 
 /// One rank of a world, and owner of its parts. Thread-safe.
@@ -104,8 +104,8 @@ class TESSERA_API RankScope {
   std::shared_ptr<RankContext> previous_;
 };
 
-/// A thread that joins in its destructor and belongs to the rank of its creator; like std::jthread without a stop
-/// token.
+/// A thread that joins in its destructor and belongs to the rank of its
+/// creator; like std::jthread without a stop token.
 class TESSERA_API Thread {
  public:
   /// Constructs an object without a thread.

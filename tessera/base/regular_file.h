@@ -1,6 +1,6 @@
-// Reading of files of unknown type. A reader that opens a FIFO waits for a writer, and a reader of a device such as
-// /dev/zero never ends. These functions open without blocking, accept only regular files, and limit the bytes they
-// read.
+// Reading of files of unknown type. A reader that opens a FIFO waits for a writer, and a
+// reader of a device such as /dev/zero never ends. These functions open without blocking,
+// accept only regular files, and limit the bytes they read.
 //
 //   const std::string text = read_regular_file("run/launch.json", 1 << 20);
 #pragma once

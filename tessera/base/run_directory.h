@@ -30,7 +30,7 @@ enum class RunAccess {
 TESSERA_API void make_run_directory(const std::filesystem::path& path, RunAccess access = RunAccess::kPrivate);
 
 /// Creates a directory inside an existing run directory, with the access of the run directory, and syncs the run
-/// directory. Throws IoError if `path` is a symbolic link or the run directory does not exist.
+/// directory. Throws IoError on failure, also if `path` is a symbolic link or the run directory does not exist.
 TESSERA_API void make_run_subdirectory(const std::filesystem::path& path);
 
 /// Returns the mode of new files in a run directory: 0640 if only the owner and the group may read the directory (mode

@@ -1,6 +1,6 @@
-// Shapes and strides. A Shape is a list of dimensions, each at least 0. Strides are the steps between consecutive
-// indices of each dimension, in elements and of either sign. Up to eight dimensions are stored in place, without
-// allocation.
+// Shapes and strides. A Shape is a list of dimensions, each at least 0. Strides are the
+// steps between consecutive indices of each dimension, in elements and of either sign. Up to
+// eight dimensions are stored in place, without allocation.
 //
 // A shape without dimensions is a scalar: one element. A shape with a dimension of 0 is empty: it has no elements, and
 // every view of it is contiguous and has no bounds. All sizes are computed with overflow checks.
@@ -121,8 +121,8 @@ class TESSERA_API Shape : public detail::Dims<struct ShapeTag> {
   explicit Shape(std::span<const std::int64_t> dims);
   /// Returns dimension `index`. A negative index counts from the end. Throws InvalidArgument if it is out of range.
   [[nodiscard]] std::int64_t dim(int index) const;
-  /// Returns the number of elements: 1 for a scalar, 0 if a dimension is 0. Throws InvalidArgument if it exceeds 63
-  /// bits.
+  /// Returns the number of elements: 1 for a scalar, 0 if a dimension is 0.
+  /// Throws InvalidArgument if it exceeds 63 bits.
   [[nodiscard]] std::int64_t numel() const;
   /// Returns true if there are no elements.
   [[nodiscard]] bool is_empty() const;

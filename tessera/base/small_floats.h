@@ -25,8 +25,8 @@
 namespace tessera {
 namespace detail {
 
-/// Widths of the fields of a format. If kInf, the largest exponent encodes infinities; otherwise only all ones is a
-/// nan.
+/// Widths of the fields of a format. If kInf, the largest exponent encodes
+/// infinities; otherwise only all ones is a nan.
 template <class BitsType, int Exponent, int Fraction, bool Inf>
 struct FloatFormat {
   using Bits = BitsType;
@@ -70,10 +70,10 @@ constexpr typename F::Bits narrowed(Source value) {
   if (exponent > F::kBias + 1) return static_cast<Bits>(sign | kOverflow);
   Word rounded = 0;
   if (exponent >= 1 - F::kBias) {
-    // A carry out of the fraction raises the exponent, as it must, up to infinity.
+    // A carry out of the fraction correctly raises the exponent, up to infinity.
     rounded = shift_rounded<Word>(magnitude - (static_cast<Word>(kBias - F::kBias) << kFraction), kDrop);
   } else if (magnitude != 0) {
-    // Subnormal in F. The source's own subnormals lack the hidden bit and stand one exponent higher than they say.
+    // Subnormal in F. Subnormals of the source lack the hidden bit; their exponent is one higher than encoded.
     const bool hidden = (magnitude >> kFraction) != 0;
     const Word significand = (magnitude & ((Word{1} << kFraction) - 1)) | (hidden ? Word{1} << kFraction : 0);
     rounded = shift_rounded<Word>(significand, kDrop + (1 - F::kBias) - (hidden ? exponent : exponent + 1));

@@ -55,7 +55,7 @@ TEST(SmallVector, CopiesAndMovesWhateverBothSidesHeld) {
       Small moved = counted(to);
       moved = std::move(source);
       EXPECT_EQ(moved, expected(from));
-      EXPECT_TRUE(source.empty());  // NOLINT(bugprone-use-after-move): says what it is then
+      EXPECT_TRUE(source.empty());  // NOLINT(bugprone-use-after-move): tests the moved-from state
       source.push_back(7);
       EXPECT_EQ(source, (Small{7}));
     }

@@ -1,6 +1,6 @@
-// Element ownership: closed forms over a layout and a shape. Each takes O(splits) time for any number of ranks. Sizes
-// reach 2^62. Empty shards are legal and are at the end of their dimension. Every rank of a partial axis holds its
-// elements.
+// Element ownership: closed forms over a layout and a shape. Each takes O(splits) time for any
+// number of ranks. Sizes reach 2^62. Empty shards are legal and are at the end of their
+// dimension. Every rank of a partial axis holds its elements.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,8 @@ struct TESSERA_API Box {
   /// Compares offset and size.
   friend bool operator==(const Box&, const Box&) = default;
 };
-/// Returns the intersection. At least one of its sizes is 0 if the boxes are disjoint. The boxes must have the same
-/// number of dimensions.
+/// Returns the intersection. At least one of its sizes is 0 if the boxes are disjoint.
+/// The boxes must have the same number of dimensions.
 TESSERA_API Box intersect(const Box& a, const Box& b);
 
 /// Throws InvalidArgument, which names the dimension and the axis, if the layout does not fit the shape: too few

@@ -1,5 +1,5 @@
-// Benchmarks of the layout arithmetic. Ranks and indices change between calls, so that branch prediction cannot learn
-// them.
+// Benchmarks of the layout arithmetic. Ranks and indices change between
+// calls, so that branch prediction cannot learn them.
 #include <chrono>
 
 #include "tessera/base/testing/bench.h"

@@ -87,7 +87,7 @@ bool holds(const Triple& triple, std::size_t place, const std::vector<std::int64
   return true;
 }
 
-// The owners of an element are the ranks that hold it, ordered by coordinates.
+// Checks that the owners of an element are the ranks that hold it, ordered by coordinates.
 std::string check_element(const Triple& triple, const std::vector<std::int64_t>& index) {
   const RankSet ranks = owners(triple.layout, triple.shape, index);
   std::int64_t next = 0;

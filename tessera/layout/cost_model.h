@@ -1,5 +1,5 @@
-// Cost of communication in microseconds. All costs of plans come from here. A step over several axes runs at the speed
-// of the slowest axis:
+// Cost of communication in microseconds. All costs of plans come from here. A step over
+// several axes runs at the speed of the slowest axis:
 //
 //   launch + hops * latency + received bytes / bandwidth + local copies / copy bandwidth
 //
@@ -66,9 +66,9 @@ struct TESSERA_API CostModel {
   [[nodiscard]] std::string text() const;
   /// Returns the parameters as JSON, which load() reads.
   [[nodiscard]] std::string json() const;
-  /// Loads a file of json(). Omitted fields keep their defaults. Throws IoError if the file is unreadable, and
-  /// InvalidArgument, which names the position, if a name is unknown, a time is negative or a bandwidth is not
-  /// positive.
+  /// Loads a file of json(). Omitted fields keep their defaults. Throws IoError if the
+  /// file is unreadable, and InvalidArgument, which names the position, if a name is
+  /// unknown, a time is negative or a bandwidth is not positive.
   static CostModel load(const std::string& path);
   /// Parses the JSON text. Errors name it `origin`.
   static CostModel parse(std::string_view json, const std::string& origin);

@@ -89,12 +89,12 @@ struct TESSERA_API FactorRule {
   /// factors that are not pass (k=sum, s=replicate, b=blocked(4), p=permuted, c=cooperate), the sizes that shapes do
   /// not determine (a:4), and the algebra of each input (none, joint, multi, with +up or +down).
   [[nodiscard]] std::string text() const;
-  /// Returns the checked rule of this text. Throws InvalidArgument with the position and the expected text if it is
-  /// malformed.
+  /// Returns the checked rule of this text. Throws InvalidArgument with the
+  /// position and the expected text if it is malformed.
   static FactorRule parse(std::string_view text);
-  /// Throws InvalidArgument if the rule is invalid: a factor appears twice in an operand; no input has a factor of an
-  /// output and its size is not given; a pass factor is missing from an output (it would be a reduction); one output is
-  /// reduced in two ways; a linear input is reduced by anything but sum; a factor is reduced by avg.
+  /// Throws InvalidArgument if the rule is invalid: a factor appears twice in an operand; a factor of an output is in
+  /// no input, has no size and is not kReplicate; a pass factor is missing from an output (it would be a reduction);
+  /// one output is reduced in two ways; a linear input is reduced by anything but sum; a factor is reduced by avg.
   void check() const;
   /// Returns the size of each factor for these shapes. Throws InvalidArgument, which names the operand, the dimension
   /// and the factor, if the shapes are inconsistent.

@@ -84,8 +84,8 @@ struct Placement {
   /// Compares all fields.
   friend bool operator==(const Placement&, const Placement&) = default;
 };
-/// Returns the placement of an axis that shards dimension `dim`. Axes that shard the same dimension apply in mesh
-/// order.
+/// Returns the placement of an axis that shards dimension `dim`. Axes that
+/// shard the same dimension apply in mesh order.
 inline Placement Shard(int dim) { return {Placement::Kind::kShard, dim, Reduction::kSum}; }
 /// Returns the placement of an axis whose ranks hold equal data.
 inline Placement Replicate() { return {}; }
@@ -132,8 +132,8 @@ class TESSERA_API Layout {
   static Layout create(const Mesh& mesh, LayoutParts parts);
   /// Returns the layout with no sharded dimension and no partial axis.
   static Layout replicated(const Mesh& mesh);
-  /// Returns the layout on `mesh` of a placements_text() or of the short form "S0,R,P(max)". Throws InvalidArgument if
-  /// the text is malformed.
+  /// Returns the layout on `mesh` of a placements_text() or of the short form
+  /// "S0,R,P(max)". Throws InvalidArgument if the text is malformed.
   static Layout parse(const Mesh& mesh, std::string_view text);
   /// Returns the layout of a text(). Throws InvalidArgument if the text is malformed.
   static Layout parse(std::string_view text);

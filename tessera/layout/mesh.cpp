@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 31;
 
-// Converts the factors of an axis to the canonical form: at least one factor, and factors that form one progression
-// merged.
+// Converts the factors of an axis to the canonical form: at least one factor,
+// and factors that form one progression merged.
 void canonicalize(Axis& axis) {
   SmallVector<RankStep, 2> parts;
   for (const RankStep& part : axis.parts) detail::add_step(parts, part);

@@ -129,8 +129,8 @@ class TESSERA_API Mesh {
   /// Returns the same ranks with these axes merged, in this order, at the index of the first. The new axis has the
   /// slowest link (the largest enumerator) and no options.
   [[nodiscard]] Mesh flatten(std::span<const std::string> names, std::string name) const;
-  /// Returns the same ranks with one axis split into several, major to minor. The product of their sizes must be the
-  /// size of the axis.
+  /// Returns the same ranks with one axis split into several, major to minor. The
+  /// product of their sizes must be the size of the axis.
   [[nodiscard]] Mesh unflatten(std::string_view name, std::span<const AxisSpec> into) const;
 
   /// Returns "dp=2@network,tp=4{backend=nccl}", which parse() reads. The text omits `@nvlink`. If the mesh is not

@@ -1,5 +1,5 @@
-// The cache of plans. A hit takes a lock, a table lookup and a list splice, and allocates nothing: keys point to the
-// shape in their plan.
+// The cache of plans. A hit takes a lock, a table lookup and a list splice, and
+// allocates nothing: keys point to the shape in their plan.
 #include "tessera/layout/planner.h"
 
 #include <list>

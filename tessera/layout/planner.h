@@ -10,10 +10,10 @@
 // So cost(a, c) <= cost(a, b) + cost(b, c) if b keeps the budget, has no split with blocks or explicit sizes that a and
 // c lack, and is completely before or completely after the reduction.
 //
-// Plan::is_exact is true if no plan of this space is cheaper: with up to five axes (or sub-axes) that differ. Six are
-// searched up to a number of steps. With more axes, those that both layouts use in the same way stay unchanged, and
-// more than six that differ throw. docs/layout.md gives the reasons for the rules and the way to plans outside this
-// space.
+// Plan::is_exact is true if no plan of this space is cheaper: with up to five axes (or sub-axes)
+// that differ. Six are searched up to a number of steps. With more axes, those that both layouts use
+// in the same way stay unchanged, and more than six that differ throw. docs/layout.md gives the
+// reasons for the rules and the way to plans outside this space.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ namespace tessera::layout {
 /// Cache statistics of a planner.
 struct PlannerCounts {
   std::uint64_t hits = 0;       ///< Requests answered from the cache.
-  std::uint64_t misses = 0;     ///< Plans computed.
+  std::uint64_t misses = 0;     ///< Requests that were not in the cache.
   std::uint64_t evictions = 0;  ///< Plans dropped to make room.
   std::size_t entries = 0;      ///< Plans in the cache now.
 };

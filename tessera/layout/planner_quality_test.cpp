@@ -153,7 +153,7 @@ TEST(PlanQuality, KeepsTheTriangleInequality) {
 
 bool reduces(const Step& step) { return step.kind == StepKind::kReduceScatter || step.kind == StepKind::kAllReduce; }
 
-// Returns the violation of the rules of planner.h for partial axes; empty if there is none.
+// Returns the violation of the rules of planner.h for partial axes; empty if none.
 std::string wrong_with_partials(const Plan& plan) {
   const auto has = [](const Layout& layout, const PartialAxis& partial) {
     return std::ranges::count(layout.partials(), partial) > 0;
@@ -171,8 +171,8 @@ std::string wrong_with_partials(const Plan& plan) {
   return {};
 }
 
-// Costs that favor every excluded plan: links that differ by a factor of 1000, in either order, and only latency or
-// only bandwidth.
+// Costs that favor every excluded plan: links that differ by a factor of 1000, in
+// either order, and only latency or only bandwidth.
 std::vector<CostModel> extreme_models() {
   std::vector<CostModel> models = {CostModel(), only_bytes()};
   for (const double factor : {1e-3, 1e3}) {

@@ -34,7 +34,7 @@ std::string steps_text(const Plan& plan) {
   return out;
 }
 
-// `best_us` is the cost of the chosen candidate.
+// Returns the reason why a candidate was rejected. `best_us` is the cost of the chosen one.
 std::string why_dropped(const detail::FoundFix& fix, double best_us) {
   if (!fix.invalid.empty()) return fix.invalid;
   if (fix.us <= best_us) return "costs as much as the best, which moves fewer inputs or comes first";

@@ -88,8 +88,8 @@ TESSERA_API void set_hook(HookKind kind, HookFn hook);
 /// Continues a call after step `kind`.
 TESSERA_API void call_below(HookKind kind, const Call& call);
 
-/// Returns the shapes and dtypes of the results of a call without running it. Throws InvalidArgument if the operator is
-/// a view without `infer`.
+/// Returns the shapes and dtypes of the results of a call without running it. Throws
+/// InvalidArgument if the operator is a view without `infer`.
 TESSERA_API std::vector<OutputInfo> infer(const Call& call);
 
 /// Returns true if calls on this thread are recorded for gradients.

@@ -14,8 +14,8 @@
 // The tensors of an operator over lists may have different layouts and meshes. One of the ranks that hold a shard
 // counts it; the others receive no tensor in its place.
 //
-// The operator communicates nothing else. The caller (the shard layer, or a test that simulates all ranks in a loop)
-// runs the collectives.
+// The operator communicates nothing else. The caller (the shard layer, or a test that
+// simulates all ranks in a loop) runs the collectives.
 #pragma once
 
 #include <span>
@@ -53,8 +53,8 @@ struct CooperativePhase {
   [[nodiscard]] bool is_gathered() const { return reductions.empty(); }
 };
 
-/// Phases of a cooperative operator, for OpDef::cooperation. The rule of the operator marks the factors with
-/// =cooperate.
+/// Phases of a cooperative operator, for OpDef::cooperation. The rule of
+/// the operator marks the factors with =cooperate.
 struct Cooperation {
   std::vector<CooperativePhase> phases;  ///< In order.
   /// Returns the local shard of each output, from the reduced statistics.

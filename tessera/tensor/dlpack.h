@@ -107,10 +107,10 @@ struct DlpackImportOptions {
   device::Device device = {};
   bool accept_read_only = false;  ///< Accept read-only elements; the caller must not write them.
 };
-/// Returns a tensor over the elements of the capsule. The deleter is called exactly once, after all work on the tensor
-/// and its views. If this function throws, the caller still owns the unchanged capsule. Throws for other major
-/// versions, elements without a matching dtype, several lanes, unavailable devices, and invalid sizes, strides or
-/// offsets.
+/// Returns a tensor over the elements of the capsule. The deleter is called exactly once, after all
+/// work on the tensor and its views. If this function throws, the caller still owns the unchanged
+/// capsule. Throws for other major versions, elements without a matching dtype, several lanes,
+/// unavailable devices, and invalid sizes, strides or offsets.
 TESSERA_API Tensor from_dlpack(dlpack::ManagedTensorVersioned* capsule, const DlpackImportOptions& options = {});
 /// Returns a tensor over a capsule from before DLPack 1.
 TESSERA_API Tensor from_dlpack(dlpack::ManagedTensor* capsule, const DlpackImportOptions& options = {});

@@ -143,8 +143,8 @@ struct LocalizeCall {
 /// Definition of an operator. If a function is missing, calls that need it throw.
 struct OpDef {
   std::string_view name;  ///< Unique. Letters, digits, underscores and dots.
-  /// Names of the tensor arguments: "x, weight?, tensors*". ? marks an optional argument, * a list. All lists have
-  /// equal lengths.
+  /// Names of the tensor arguments: "x, weight?, tensors*". ? marks an optional
+  /// argument, * a list. All lists have equal lengths.
   std::string_view inputs;
   /// Names of the results. A name that ends in * is a list as long as the lists of the inputs.
   std::string_view outputs = "out";

@@ -169,7 +169,7 @@ class Block {
       return;
     }
     const bool is_row = dim + 1 == tensor_.shape().size();
-    const std::size_t line_start = text.rfind('\n') + 1;  // 0 if there is none
+    const std::size_t line_start = text.rfind('\n') + 1;  // 0 without a line break
     std::size_t used = text.size() - line_start + 1;
     text += '[';
     bool is_first = true;

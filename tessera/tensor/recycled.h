@@ -1,6 +1,6 @@
-// Memory of small objects that are created and deleted in every call. The thread that deletes an object keeps its
-// memory and reuses it. With malloc, a long series of frees, as at the end of a backward pass, walks through its bins
-// for each free.
+// Memory of small objects that are created and deleted in every call. The thread that deletes
+// an object keeps its memory and reuses it. With malloc, a long series of frees, as at the end
+// of a backward pass, walks through its bins for each free.
 #pragma once
 
 #include <cstddef>

@@ -19,8 +19,8 @@
 namespace tessera::tensor {
 namespace detail {
 
-// The complete file in memory, as writable private pages: a mapped tensor can be changed in place without changing the
-// file.
+// The complete file in memory, as writable private pages: a mapped tensor can
+// be changed in place without changing the file.
 struct MappedFile {
   explicit MappedFile(const std::string& given) : path(given) {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block

@@ -62,10 +62,10 @@ class TESSERA_API SafetensorsFile {
   /// Returns the metadata strings of the file.
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const;
 
-  /// Returns the tensor on the host of this rank, over the pages of the file, which stay mapped until the last tensor
-  /// is released. Writes are allowed; they change neither the file nor tensors of another SafetensorsFile, but they do
-  /// change other tensors mapped from this one. Elements that are not aligned to their size (other writers only) are
-  /// copied.
+  /// Returns the tensor on the host of this rank, over the pages of the file, which stay mapped until
+  /// the last tensor is released. Writes are allowed; they change neither the file nor tensors of
+  /// another SafetensorsFile, but they do change other tensors mapped from this one. Elements that
+  /// are not aligned to their size (other writers only) are copied.
   [[nodiscard]] Tensor map(std::string_view name) const;
   /// Returns the tensor in new memory on `device`, copied on the current stream of the device.
   [[nodiscard]] Tensor copy(std::string_view name, const device::Device& device) const;

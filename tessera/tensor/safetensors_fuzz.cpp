@@ -136,7 +136,7 @@ std::string spoilt(std::string bytes, Random& random) {
   return bytes;
 }
 
-// Returns the inconsistency in an accepted file; empty if there is none.
+// Returns the inconsistency in an accepted file; empty if consistent.
 std::string nonsense_in(const SafetensorsFile& file, std::size_t file_nbytes) {
   std::uint64_t end = 0;
   std::uint64_t sum = 0;

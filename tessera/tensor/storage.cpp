@@ -25,8 +25,8 @@ Storage::Storage(void* data, std::size_t nbytes, const device::Device& device, s
 
 Storage::~Storage() {
   if (!outside_) return;
-  // The owner of the memory must outlive the work that uses it: each stream with uses drops its reference when it
-  // reaches this point.
+  // The owner of the memory must outlive the work that uses it: each stream with
+  // uses drops its reference when it reaches this point.
   for (const device::Stream& stream : outside_->uses) {
     try {
       if (stream.is_capturing()) continue;

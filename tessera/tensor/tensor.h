@@ -1,5 +1,5 @@
-// A tensor: elements of one dtype under a shape, in memory of one device or, with a layout, sharded over the ranks of a
-// mesh.
+// A tensor: elements of one dtype under a shape, in memory of one device or,
+// with a layout, sharded over the ranks of a mesh.
 //
 // A Tensor is a handle; copies share elements. Views share storage. A plain tensor has strides and an offset into its
 // storage. A tensor with a layout has a global shape() and holds its local shard as a plain tensor, which local()
@@ -77,8 +77,8 @@ class TESSERA_API Tensor {
   /// alive. Throws InvalidArgument if `data` is not aligned to its elements.
   static Tensor wrap(void* data, Shape shape, DType dtype, const device::Device& device, std::shared_ptr<void> owner,
                      const Strides* strides = nullptr);
-  /// Returns the tensor of this global shape whose shard on this rank is `local` (empty if this rank is outside the
-  /// mesh).
+  /// Returns the tensor of this global shape whose shard on this rank is
+  /// `local` (empty if this rank is outside the mesh).
   static Tensor sharded(Shape global, DType dtype, layout::Layout layout, Tensor local);
   /// Returns true if the handle refers to a tensor.
   explicit operator bool() const { return static_cast<bool>(state_); }
@@ -94,8 +94,8 @@ class TESSERA_API Tensor {
   [[nodiscard]] DType dtype() const { return state_->dtype; }
   /// Returns the number of dimensions.
   [[nodiscard]] int ndim() const { return state_->shape.ndim(); }
-  /// Returns the size of a dimension. A negative `dim` counts from the end. Throws InvalidArgument if it is out of
-  /// range.
+  /// Returns the size of a dimension. A negative `dim` counts from the end.
+  /// Throws InvalidArgument if it is out of range.
   [[nodiscard]] std::int64_t size(int dim) const { return state_->shape.dim(dim); }
   /// Returns the number of elements.
   [[nodiscard]] std::int64_t numel() const { return state_->numel; }
@@ -136,12 +136,12 @@ class TESSERA_API Tensor {
   [[nodiscard]] const layout::Layout& layout() const { return state_->layout; }
   /// Returns true if the tensor has a layout.
   [[nodiscard]] bool has_layout() const { return state_->has_layout; }
-  /// Returns true if the tensor is plain, was created from numbers only (full, zeros, ones, arange, eye) and has not
-  /// been written since: if all ranks create it, it is equal on all ranks. Views are not constant: their position may
-  /// depend on the rank.
+  /// Returns true if the tensor is plain, was created from numbers only (full, zeros, ones,
+  /// arange, eye) and has not been written since: if all ranks create it, it is equal on all
+  /// ranks. Views are not constant: their position may depend on the rank.
   [[nodiscard]] bool is_constant() const { return state_->is_constant && state_->storage->version() == 0; }
-  /// Returns the local shard as a plain tensor, outside autograd; an empty handle outside the mesh. A plain tensor
-  /// returns itself.
+  /// Returns the local shard as a plain tensor, outside autograd; an empty handle
+  /// outside the mesh. A plain tensor returns itself.
   [[nodiscard]] Tensor local() const;
 
   /// Returns a view of the same storage with another shape, strides and offset (absolute, in elements), outside
@@ -154,7 +154,7 @@ class TESSERA_API Tensor {
 
   /// Returns true if calls on the tensor are recorded for gradients.
   [[nodiscard]] bool is_tracked() const { return state_->gradient != nullptr && state_->gradient->is_tracked; }
-  /// Returns the autograd state; null if there is none.
+  /// Returns the autograd state; null if the tensor has no state.
   [[nodiscard]] GradientState* gradient_state() const { return state_->gradient.get(); }
   /// Sets the autograd state. For autograd only.
   void set_gradient_state(std::unique_ptr<GradientState> state) const { state_->gradient = std::move(state); }

@@ -152,13 +152,13 @@ class Node : public tensor::detail::Counted, public tensor::detail::Recycled {
 
   /// Adds edges for these inputs and takes the next number.
   void connect(std::span<const Tensor> inputs);
-  /// Stores shapes and dtypes of the outputs, and attaches the differentiable ones to this node. Outputs of views are
-  /// marked.
+  /// Stores shapes and dtypes of the outputs, and attaches the differentiable
+  /// ones to this node. Outputs of views are marked.
   void produce(std::span<Tensor> results, const Tensor* view_of);
   /// Saves a value in `into`, packed if hooks apply.
   void save(Saved& into, const Tensor& value, Saved::Role role, std::size_t place);
-  /// Returns a saved value. Throws InvalidArgument if it was modified since. `held` keeps the value if it is not the
-  /// saved one.
+  /// Returns a saved value. Throws InvalidArgument if it was modified since.
+  /// `held` keeps the value if it is not the saved one.
   const Tensor& unpack(const Saved& from, Tensor& held, bool attach);
   /// Frees the saved values; a second run is then an error.
   void consume() noexcept;

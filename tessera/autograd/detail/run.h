@@ -28,7 +28,7 @@ class Run {
   void start_at(const Tensor& output, Tensor gradient);
   /// Requests the gradient of `input`. The run then computes only requested gradients.
   void want(const Tensor& input);
-  /// Runs. Returns the requested gradients in order, empty handles for those that received nothing.
+  /// Runs backward. Returns the requested gradients in order, empty handles for those that received nothing.
   std::vector<Tensor> execute();
   /// Runs `callback` at the end of the outermost run of this thread.
   static void at_end(std::function<void()> callback);

@@ -1,5 +1,5 @@
-// Building blocks for the kernels of the test operators: elements of strided f64 tensors, and work with declared
-// accesses.
+// Building blocks for the kernels of the test operators: elements of strided
+// f64 tensors, and work with declared accesses.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// Small f64 operators for the autograd tests, each a few lines of plain loops: with and without gradients, saving
-// inputs, saving the result, a view, two results, results without gradients. Registered in programs that include this
-// header.
+// Small f64 operators for the autograd tests, each a few lines of plain loops: with and
+// without gradients, saving inputs, saving the result, a view, two results, results without
+// gradients. Registered in programs that include this header.
 #pragma once
 
 #include <algorithm>

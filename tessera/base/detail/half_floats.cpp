@@ -9,8 +9,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::HWY_NAMESPACE {
 
-// Each function converts complete vectors and returns the number of converted elements; the rest is converted one by
-// one.
+// Each function converts complete vectors and returns the number of
+// converted elements; the rest is converted one by one.
 #if HWY_TARGET <= HWY_AVX2  // and better
 namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;

@@ -1,5 +1,5 @@
-// Converts arrays of half-precision numbers to and from float, with the same bits as single conversions
-// (small_floats.h).
+// Converts arrays of half-precision numbers to and from float, with the
+// same bits as single conversions (small_floats.h).
 #pragma once
 
 #include <cstdint>

@@ -68,8 +68,8 @@ class OpenRecord {
   [[nodiscard]] std::string run_path() const {
     return has_header_ ? std::string(header_.run_path, ::strnlen(header_.run_path, sizeof header_.run_path)) : "";
   }
-  // Returns true if another process is moving the file, or has moved it. Otherwise this object holds the right to move
-  // it.
+  // Returns true if another process is moving the file, or has moved it.
+  // Otherwise this object holds the right to move it.
   [[nodiscard]] bool is_being_moved() const {
     struct ::stat now = {};
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return true;

@@ -1,6 +1,6 @@
-// Orphaned record files on tmpfs. A killed process leaves its record there. If the process had a run directory,
-// adopt_records() moves the record into it and frees the memory. remove_orphans() removes records that belong to no run
-// directory.
+// Orphaned record files on tmpfs. A killed process leaves its record there. If the process had
+// a run directory, adopt_records() moves the record into it and frees the memory.
+// remove_orphans() removes records that belong to no run directory.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct FoundRecord {
   int rank = 0;              ///< Rank of the writer.
   std::uint64_t nbytes = 0;  ///< Bytes used on tmpfs.
   Liveness liveness = {};    ///< State of the writer.
-  /// File in the run directory of the writer that links to the record. Empty if there is none.
+  /// File in the run directory of the writer that links to the record. Empty if no link exists.
   std::string run_path = {};
 };
 

@@ -127,8 +127,8 @@ class TESSERA_API RecordFile {
   [[nodiscard]] const std::vector<RecordRef>& records() const { return records_; }
   /// Returns a record with names and values.
   [[nodiscard]] Record read(const RecordRef& ref) const;
-  /// Returns a record as the struct of the writer, or nothing if it is of another kind or the fields of the kind have
-  /// changed.
+  /// Returns a record as the struct of the writer, or nothing if it is of
+  /// another kind or the fields of the kind have changed.
   template <Describable Kind>
   [[nodiscard]] std::optional<Kind> as(const RecordRef& ref) const {
     static constexpr auto fields = Kind::record_fields();

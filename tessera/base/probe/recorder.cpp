@@ -196,8 +196,8 @@ void Recorder::renew_lease(detail::ThreadWriter& writer, Ring ring, std::uint64_
   if (ticks >= parts_->refine_at.load(std::memory_order_relaxed)) refine_clock(ticks);
   const std::atomic_ref<std::uint64_t> leased(part.head->leased);
   lease.check_at = ticks + parts_->lease_check_ticks;
-  // A thread that writes rarely may hold a lease that others have almost lapped: its next record would soon be
-  // overwritten.
+  // A thread that writes rarely may hold a lease that others have almost
+  // lapped: its next record would soon be overwritten.
   const bool is_fresh =
       lease.next != lease.end && leased.load(std::memory_order_relaxed) - lease.begin < part.slot_count / 2;
   if (is_fresh) return;

@@ -24,8 +24,8 @@
 
 namespace tessera::probe {
 
-/// The rings of a record file. Each kind of traffic has its own ring, so that frequent records do not overwrite rare
-/// ones.
+/// The rings of a record file. Each kind of traffic has its own ring, so
+/// that frequent records do not overwrite rare ones.
 enum class Ring : std::uint8_t {
   kComm = 0,    ///< Collectives and related operations.
   kMemory = 1,  ///< Allocations, frees, mappings.
@@ -96,8 +96,8 @@ class TESSERA_API Recorder {
   template <Describable Kind, std::same_as<std::uint64_t>... Words>
   void write_words_at(Moment moment, Ring ring, Words... words);
 
-  /// Returns the id of a string in this file, for records and rows. Takes a map lookup: cache the id if it is used
-  /// often.
+  /// Returns the id of a string in this file, for records and rows. Takes a
+  /// map lookup: cache the id if it is used often.
   StringId intern(std::string_view text);
 
   /// Returns the table of rows of kind T. The first call creates it with up to T::kRows rows: fewer in a small file,
@@ -119,14 +119,14 @@ class TESSERA_API Recorder {
   [[nodiscard]] bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
   /// Returns one line with the path and size of the file, or the reason why there is no file.
   [[nodiscard]] const std::string& status() const;
-  /// Returns the path of the record file; empty if there is none.
+  /// Returns the path of the record file; empty if no file exists.
   [[nodiscard]] const std::string& path() const;
-  /// Returns the path of the link (later the copy) in the run directory; empty if there is none.
+  /// Returns the path of the link (later the copy) in the run directory; empty if neither exists.
   [[nodiscard]] const std::string& run_path() const;
 
-  /// Marks the rank as failed with a reason in the file, and copies the file into the run directory. Recording
-  /// continues. The file of a failed rank is removed at the end only if it was copied. Throws IoError if the copy
-  /// fails.
+  /// Marks the rank as failed with a reason in the file, and copies the file into the run
+  /// directory. Recording continues. The file of a failed rank is removed at the end only
+  /// if it was copied. Throws IoError if the copy fails.
   void save_failure(std::string_view reason);
   /// Ends recording: copies the file into the run directory, if there is one, and removes it from tmpfs. Called when
   /// the rank ends or the process exits; a killed process leaves its file. Problems are reported on stderr.

@@ -42,8 +42,8 @@ TableCore::TableCore(std::byte* rows, std::uint32_t count, std::uint32_t row_byt
   for (std::uint32_t i = 0; i < count; ++i) next_[i].store(i + 1 < count ? i + 1 : kNoRow, std::memory_order_relaxed);
 }
 
-// The head of the stack counts pops, so that a row popped and pushed back between the load and the exchange is
-// detected.
+// The head of the stack counts pops, so that a row popped and pushed back
+// between the load and the exchange is detected.
 std::uint32_t TableCore::pop_free() {
   std::uint64_t head = free_.load(std::memory_order_acquire);
   while (true) {

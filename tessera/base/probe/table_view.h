@@ -1,5 +1,5 @@
-// Reads only the state tables of a record file: a sixth of the bytes and no records, so that a running job can be
-// polled every second.
+// Reads only the state tables of a record file: a sixth of the bytes and no
+// records, so that a running job can be polled every second.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
 // The clock of the recorder. Ticks are those of the time-stamp counter if it runs at one rate on all cores and never
 // stops (12 ns per read on a virtual machine, no system call), otherwise nanoseconds of CLOCK_MONOTONIC.
 //
-// A calibration is two samples that pair ticks with wall time: one from the start, one renewed over time, so that the
-// rate becomes more precise. Wall time is relative to the later sample: if the system clock is set, all times follow
-// its latest value.
+// A calibration is two samples that pair ticks with wall time: one from the start, one renewed
+// over time, so that the rate becomes more precise. Wall time is relative to the later sample: if
+// the system clock is set, all times follow its latest value.
 #pragma once
 
 #include <cstdint>

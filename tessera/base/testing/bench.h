@@ -75,7 +75,7 @@ struct Measurement {
   std::string unit = "ns";
   double per = 1;                         ///< Operations (or bytes) in one call of a timed body.
   Work ours = {};                         ///< Measured function.
-  std::string reference_name = {};        ///< Name of the reference, or the reason why there is none.
+  std::string reference_name = {};        ///< Name of the reference, or the reason for its absence.
   Work reference = {};                    ///< The same work done by the reference. Empty: no ratio.
   double reference_per = 0;               ///< `per` of the reference. 0: the same.
   std::optional<double> must = {};        ///< Bound of the value: a maximum, or a minimum if higher is better.
@@ -103,7 +103,7 @@ struct Result {
   std::string unit = {};
   Better better = Better::kLower;
   Summary ours = {};
-  std::string reference_name = {};        ///< Name of the reference, or the reason why there is none. May be empty.
+  std::string reference_name = {};        ///< Name of the reference, or the reason for its absence. May be empty.
   std::optional<Summary> reference = {};  ///< Measured in the same run.
   std::optional<double> ratio = {};       ///< How many times better than the reference. Above 1: better.
   std::optional<double> must = {};        ///< Bound of the value.

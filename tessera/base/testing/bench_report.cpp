@@ -34,7 +34,7 @@ std::string bound(const Result& result) {
   return text;
 }
 
-// Returns the value of the first `key : value` or key=value line of a system file; empty if there is none.
+// Returns the value of the first `key : value` or key=value line of a system file; empty if no line matches.
 std::string field_of(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

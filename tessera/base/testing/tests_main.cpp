@@ -8,7 +8,7 @@
 
 namespace {
 
-// Removes --file=PATH from the arguments and returns the path; empty if there is none.
+// Removes --file=PATH from the arguments and returns the path; empty if the option is missing.
 std::string take_file(int& count, char** arguments) {
   constexpr std::string_view kOption = "--file=";
   std::string file;

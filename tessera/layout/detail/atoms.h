@@ -62,13 +62,13 @@ struct Atoms {
   [[nodiscard]] std::int64_t size(std::int32_t atom) const { return list[static_cast<std::size_t>(atom)].size; }
 };
 
-/// Returns the atoms of these layouts, which must have one mesh. If their sub-axes do not nest, returns nothing, and
-/// `why` names the axis.
+/// Returns the atoms of these layouts, which must have one mesh. If their sub-axes do
+/// not nest, returns nothing, and `why` names the axis.
 std::optional<Atoms> atoms_of(std::span<const Layout> layouts, std::string& why);
 /// Returns the layout of a tensor of this shape over the atoms. If it has no such form, returns nothing and sets `why`.
 std::optional<AtomLayout> to_atoms(const Atoms& atoms, const Layout& layout, const Shape& shape, std::string& why);
-/// Converts back to a layout. Consecutive splits by all atoms of an axis become one split by the axis if `shape`
-/// divides evenly.
+/// Converts back to a layout. Consecutive splits by all atoms of an axis become
+/// one split by the axis if `shape` divides evenly.
 Layout from_atoms(const Atoms& atoms, const AtomLayout& layout, const Shape& shape);
 
 }  // namespace tessera::layout::detail

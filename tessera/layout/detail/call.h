@@ -1,10 +1,10 @@
-// A call of an operator whose inputs are expressed over the factors of its rule: for each input and each atom, the
-// factor that the atom shards or the reduction that is partial along it. Matching compares these; the search for fixes
-// creates new ones.
+// A call of an operator whose inputs are expressed over the factors of its rule: for each input
+// and each atom, the factor that the atom shards or the reduction that is partial along it.
+// Matching compares these; the search for fixes creates new ones.
 //
-// An assignment holds the same for the complete call: the splits of each factor, and for each atom the inputs that are
-// partial along it and the resulting reduction. It is valid if the rule allows it, and determines all inputs and
-// outputs.
+// An assignment holds the same for the complete call: the splits of each factor, and for
+// each atom the inputs that are partial along it and the resulting reduction. It is valid if
+// the rule allows it, and determines all inputs and outputs.
 #pragma once
 
 #include <cstdint>

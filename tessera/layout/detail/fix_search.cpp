@@ -20,7 +20,7 @@ FixSearch::FixSearch(const Call& call, Planner& planner, bool with_invalid)
   for (std::size_t i = 0; i < call.inputs().size(); ++i) inputs_.emplace_back(call, i, rows_, pool_, planner);
 }
 
-// Of equal bounds, the more complete comes first, then the older.
+// Orders by bound; of equal bounds, the more complete comes first, then the older.
 bool FixSearch::is_later(const Node& a, const Node& b) {
   const std::size_t depth_a = a.choice.rows.size() + (a.has_lists ? 1 : 0);
   const std::size_t depth_b = b.choice.rows.size() + (b.has_lists ? 1 : 0);

@@ -1,12 +1,12 @@
 // Finds the cheapest ways to make the inputs of a call compatible, exactly.
 //
-// Each atom takes one row: it shards a factor, does nothing, or passes partial values. Then the atoms of each factor
-// are ordered. The cost is a sum over the inputs, and an input depends only on the effect of a row on itself: each
-// input has a table of the minimum cost of its redistribution given the rows of the first atoms. The search is
-// best-first over atoms, with the sum of the tables as its bound. Complete choices are queued by the bounds of their
-// redistributions, and a plan is computed only for a choice that reaches the top. With more than four atoms a plan may
-// take long, so the number of plans is limited; after that, the best plan that communicates once replaces the best
-// plan.
+// Each atom takes one row: it shards a factor, does nothing, or passes partial values. Then the atoms of
+// each factor are ordered. The cost is a sum over the inputs, and an input depends only on the effect of a
+// row on itself: each input has a table of the minimum cost of its redistribution given the rows of the
+// first atoms. The search is best-first over atoms, with the sum of the tables as its bound. Complete
+// choices are queued by the bounds of their redistributions, and a plan is computed only for a choice that
+// reaches the top. With more than four atoms a plan may take long, so the number of plans is limited; after
+// that, the best plan that communicates once replaces the best plan.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Computes least_nbytes() of planner.h: the minimum that one rank receives over the few forms of a plan with minimal
-// bytes.
+// Computes least_nbytes() of planner.h: the minimum that one rank receives
+// over the few forms of a plan with minimal bytes.
 #include <algorithm>
 #include <cmath>
 #include <limits>

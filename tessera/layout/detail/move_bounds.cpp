@@ -107,8 +107,8 @@ double MoveBounds::pieces_met(const PlanSpace& space) const {
   return met;
 }
 
-// Returns the cost of two or more steps beyond the bound of the planner, which includes one step, one hop and one more
-// step.
+// Returns the cost of two or more steps beyond the bound of the planner,
+// which includes one step, one hop and one more step.
 double MoveBounds::hops_beyond(const Ground& ground, double least_step_us) const {
   const double met = pieces_met(ground.space);
   if (met <= 1) return 0;

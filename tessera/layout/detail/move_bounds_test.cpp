@@ -1,5 +1,5 @@
-// Compares bounds on redistributions with the planner: never above the cost of the plan, and equal to it if marked
-// exact.
+// Compares bounds on redistributions with the planner: never above the cost
+// of the plan, and equal to it if marked exact.
 #include "tessera/layout/detail/move_bounds.h"
 
 #include <gtest/gtest.h>

@@ -18,7 +18,7 @@ bool is_later(const Open& a, const Open& b) {
 
 }  // namespace
 
-// The plan that always exists: reduce in place, exchange, make partial. The result must not cost more.
+// Returns the cost of the plan that always exists: reduce in place, exchange, make partial. It is an upper bound.
 double PlanSearch::direct_us() {
   const PlanSpace& space = *space_;
   PlanState state = space.from();

@@ -15,8 +15,8 @@ constexpr double kManyStates = 30000;
 // Relations between lists are cached for up to this many lists.
 constexpr std::size_t kMostRelated = 400;
 
-// Number of lists of all dimensions over some of `atoms` atoms: sum over k of (ordered choices of k) x (ways to divide
-// them).
+// Returns the number of lists of all dimensions over some of `atoms` atoms: sum over
+// k of (ordered choices of k) x (ways to divide them).
 double state_count(int atoms, int dims) {
   double total = 0;
   double ordered = 1;  // atoms! / (atoms - k)!
@@ -34,8 +34,8 @@ std::int64_t piece(std::int64_t whole, std::int64_t size, std::int64_t blocks, c
   return blocks == 1 ? chunk_of(whole, size) : blocks * chunk_of(whole / blocks, size);
 }
 
-// Returns true if the split is allowed anywhere: it has no blocks or explicit sizes, and no split with blocks precedes
-// it.
+// Returns true if the split is allowed anywhere: it has no blocks or
+// explicit sizes, and no split with blocks precedes it.
 bool is_plain(const AtomDim& dim, std::size_t cut) {
   for (std::size_t i = 0; i <= cut; ++i) {
     if (dim.cuts[i].blocks != 1) return false;
@@ -134,8 +134,8 @@ void PlanSpace::read_partials(const PlanProblem& problem) {
   }
 }
 
-// Returns the nibble of a split with blocks or explicit sizes after `prefix`; source and target share it for equal
-// splits.
+// Returns the nibble of a split with blocks or explicit sizes after
+// `prefix`; source and target share it for equal splits.
 int PlanSpace::special_token(int dim, std::size_t place_in_dim, const AtomDim& cuts, std::uint64_t prefix) {
   const AtomCut& cut = cuts.cuts[place_in_dim];
   const int bit = bit_of_[static_cast<std::size_t>(cut.atom)];

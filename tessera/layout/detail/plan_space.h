@@ -30,8 +30,8 @@ struct PlanProblem {
   const CostModel& model;
 };
 
-/// Partial axes: bits of the atoms that are partial as in the target; the highest bit is set until the partial axes of
-/// the source are reduced.
+/// Partial axes: bits of the atoms that are partial as in the target; the highest bit is
+/// set until the partial axes of the source are reduced.
 using Status = std::uint32_t;
 constexpr Status kPending = Status{1} << 31;
 
@@ -77,8 +77,8 @@ class PlanSpace {
   [[nodiscard]] Mask all() const { return (Mask{1} << atoms_.size()) - 1; }
   /// Returns the atoms that are partial in the source and must be reduced.
   [[nodiscard]] Mask pending() const { return pending_; }
-  /// Returns the atoms that are partial in the target but not in the same way in the source. Zero-fill can produce
-  /// those with sum.
+  /// Returns the atoms that are partial in the target but not in the same way in
+  /// the source. Zero-fill can produce those with sum.
   [[nodiscard]] Mask finals() const { return finals_; }
   [[nodiscard]] Mask sum_finals() const { return sum_finals_; }
   /// Returns true if partial axes of the target may exist before those of the source are reduced.
@@ -105,8 +105,8 @@ class PlanSpace {
 
   /// Returns the product of the extents of these lists.
   [[nodiscard]] double numel(const std::uint16_t* lists) const;
-  /// Returns the plain lists with exactly these atoms. special_of() returns the lists with special tokens over any
-  /// atoms.
+  /// Returns the plain lists with exactly these atoms. special_of() returns
+  /// the lists with special tokens over any atoms.
   [[nodiscard]] std::span<const std::int16_t> plain_of(Mask mask) const { return plain_->of(mask); }
   [[nodiscard]] std::span<const std::int16_t> special_of(int dim) const {
     return special_[static_cast<std::size_t>(dim)];

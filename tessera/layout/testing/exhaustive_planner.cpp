@@ -83,8 +83,8 @@ class States {
     AtomCut cut;
     std::shared_ptr<const std::vector<std::int64_t>> sizes;
   };
-  // Returns plain splits, unless after a split with blocks, and the splits of the source or a target after the same
-  // splits.
+  // Returns plain splits, unless after a split with blocks, and the splits of
+  // the source or a target after the same splits.
   [[nodiscard]] std::vector<Way> ways_to_cut(const AtomDim& so_far, std::size_t d, std::int32_t atom) const {
     std::vector<Way> ways;
     const bool has_blocks =

@@ -1,5 +1,5 @@
-// Random layouts and shapes, and a reference for ownership: lists of indices, split chunk by chunk. Tests compare the
-// closed forms with it.
+// Random layouts and shapes, and a reference for ownership: lists of indices, split
+// chunk by chunk. Tests compare the closed forms with it.
 #pragma once
 
 #include <cstdint>

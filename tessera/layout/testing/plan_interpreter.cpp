@@ -107,8 +107,8 @@ class Interpreter {
     return parts;
   }
 
-  // Fills in values whose reduction along the partial axes is correct; ranks that agree on those axes hold equal
-  // values.
+  // Fills in values whose reduction along the partial axes is correct;
+  // ranks that agree on those axes hold equal values.
   void fill(const Layout& layout) {
     const auto partials = layout.partials();
     std::int64_t count = 1;
@@ -230,7 +230,7 @@ class Interpreter {
     return {};
   }
 
-  // The complete new shard comes from one peer, and the shard of each peer goes to one rank.
+  // Checks that the complete new shard comes from one peer, and that the shard of each peer goes to one rank.
   std::string permute(const Step& step, std::size_t rank, const std::vector<bool>& held, Table& table) {
     const auto members = group(step.axes, rank);
     const auto is_part = [&](std::size_t peer) {

@@ -195,7 +195,7 @@ std::vector<Values> run(const FactorRule& rule, std::span<const Values> inputs, 
   return Operator(rule, open.sizes(shapes, outputs)).run(inputs);
 }
 
-// ---- what each rank holds ----
+// ---- the shards of each rank ----
 
 std::int64_t coordinate(const Mesh& mesh, const Coordinates& at, const SubAxis& by) {
   const std::int64_t after = mesh.axis(by.axis).size / by.before / by.size;

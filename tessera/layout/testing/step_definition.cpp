@@ -109,8 +109,8 @@ struct Pair {
     if (!best || us < best->us) best = DefinedStep{kind, elements * item, us};
   }
 
-  // Returns true if the chunks of dimension d, split by `cut` after `behind_cuts` splits, are adjacent in a shard of
-  // `whole`.
+  // Returns true if the chunks of dimension d, split by `cut` after
+  // `behind_cuts` splits, are adjacent in a shard of `whole`.
   [[nodiscard]] static bool lies_outermost(const DescribedState& whole, std::size_t d, const DescribedState& cut,
                                            std::size_t behind_cuts) {
     if (is_special(cut.layout.dims[d], behind_cuts) || !cut.is_even[d]) return false;

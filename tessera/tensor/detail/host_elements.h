@@ -18,8 +18,8 @@ class HostElements {
   /// `why` ("printing") is for errors.
   HostElements(Tensor tensor, const char* why);
 
-  /// Returns the element at index zero of every dimension; null if there are no elements. The strides of the tensor
-  /// apply.
+  /// Returns the element at index zero of every dimension; null if there are
+  /// no elements. The strides of the tensor apply.
   [[nodiscard]] const std::byte* first() const { return first_; }
   [[nodiscard]] const Tensor& tensor() const { return tensor_; }
   /// Writes all elements to `to`, contiguous, last dimension fastest.

@@ -19,8 +19,8 @@ bool has_repeated_elements(const Tensor& tensor);
 /// A set of tensors that finds those whose storage overlaps another, without a linear search.
 class NearTensors {
  public:
-  /// Refers to `tensors`, which must outlive this object; empty handles are skipped. `questions` is the expected number
-  /// of queries.
+  /// Refers to `tensors`, which must outlive this object; empty handles are
+  /// skipped. `questions` is the expected number of queries.
   NearTensors(std::span<const Tensor> tensors, std::size_t questions)
       : tensors_(tensors), is_sorted_(questions > 8 && tensors.size() > 8) {
     if (is_sorted_) [[unlikely]]

@@ -1,5 +1,5 @@
-// The record kinds of this process and the open files that describe them. A kind has one number in all files of the
-// process.
+// The record kinds of this process and the open files that describe them. A
+// kind has one number in all files of the process.
 #pragma once
 
 #include <cstddef>

@@ -7,8 +7,9 @@
 //   .        ring comm, ring memory, ring launch                                           (RingHead, slots)
 //
 // The directory locates everything except the first fields of the header, and every entry ends or begins with a check
-// word that is stored last: a file truncated by SIGKILL between any two stores reads as the entries finished before. A
-// row of a state table:
+// word that is stored last: a file truncated by SIGKILL between any two stores reads as the entries finished before.
+//
+// A row of a state table:
 //
 //    0      8       16      24
 //   +------+-------+-------+-------------------+

@@ -21,7 +21,7 @@ void remove_open_recorder(std::uint64_t id);
 /// Calls `use` if the recorder is open, and keeps it open during the call. Returns false if it is not open.
 bool with_open_recorder(std::uint64_t id, const std::function<void(Recorder&)>& use);
 
-/// Lock of the registry around a fork (kind_registry.cpp).
+/// Lock and unlock the registry around a fork (kind_registry.cpp).
 void lock_kind_registry();
 void unlock_kind_registry();
 

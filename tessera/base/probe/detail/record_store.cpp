@@ -28,7 +28,7 @@ constexpr char kDefaultDirectory[] = "/dev/shm";
 
 using tessera::detail::concat;
 
-// Unique among all files of this process, including those of ended ranks.
+// Returns a number that is unique among all files of this process, including those of ended ranks.
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> serial{0};
   return serial.fetch_add(1);

@@ -17,8 +17,8 @@ std::uint32_t string_check(std::string_view text);
 class StringTable {
  public:
   StringTable(std::byte* section, std::uint64_t nbytes);
-  /// Returns the id of `text` in this file. If it is new and does not fit, returns StringId{0} and counts it as
-  /// dropped.
+  /// Returns the id of `text` in this file. If it is new and does not fit,
+  /// returns StringId{0} and counts it as dropped.
   StringId intern(std::string_view text);
 
  private:

@@ -1,6 +1,6 @@
-// The threads of a record file. The number of a thread is its row in the table "thread". Rows of ended threads are
-// kept, because their records are still in the rings, and reused for new threads, the earliest ended first, if no row
-// is free.
+// The threads of a record file. The number of a thread is its row in the table "thread".
+// Rows of ended threads are kept, because their records are still in the rings, and reused
+// for new threads, the earliest ended first, if no row is free.
 #pragma once
 
 #include <cstdint>
