@@ -86,8 +86,8 @@ TESSERA_API std::shared_ptr<RankContext> current_rank();
 /// Returns the position of the rank of this thread. Cheap.
 TESSERA_API const RankPlace& current_place();
 
-/// Sets the position of the process, until then a world of one, in a larger world. Call it once, before the rank owns
-/// any part. Throws otherwise; the error names the part that was constructed too early.
+/// Sets the position of the process, until then a world of one, in a larger world. Throws InvalidArgument if it was set
+/// before or the rank already owns parts.
 TESSERA_API void set_process_place(RankPlace place);
 
 /// Switches this thread to another rank for the lifetime of the scope.

@@ -26,8 +26,8 @@ struct PrintOptions {
 };
 
 /// Returns the text of a tensor. For a tensor with a layout: the global shape, the layout and the local shard, marked
-/// as such. For an empty handle: "no tensor". Waits for the device and throws its pending error. Throws if the stream
-/// of the tensor is being captured.
+/// as such. For an empty handle: "no tensor". Waits for the device and throws its pending error. Throws InvalidArgument
+/// if the current stream of the device is being captured.
 TESSERA_API std::string to_string(const Tensor& tensor, const PrintOptions& options = {});
 
 }  // namespace tessera::tensor
