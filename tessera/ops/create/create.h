@@ -1,6 +1,6 @@
-// Tensors made from nothing: filled, counted, or only allocated. On the host unless a device is named. Forms ending in
-// _like take shape, dtype and device from a tensor, and its layout where it has one (whole values where it is partial);
-// a trailing underscore fills one in place.
+// Operators that create tensors: filled, counted, or only allocated. Tensors are on the host unless a device is given.
+// Forms that end in _like copy shape, dtype, device and layout of a tensor, with Partial placements replaced by
+// Replicate. A trailing underscore fills a tensor in place.
 #pragma once
 
 #include <vector>
@@ -13,66 +13,66 @@
 
 namespace tessera::ops {
 
-/// What tensors are made of, beside their shape.
+/// Options of new tensors, besides their shape.
 struct CreateOptions {
-  DType dtype = DType::kF32;   ///< of the elements
-  device::Device device = {};  ///< where; none: this rank's host
+  DType dtype = DType::kF32;   ///< dtype of the elements
+  device::Device device = {};  ///< device of the tensor; by default the host of this rank
 };
 
-/// Attributes of full.
+/// Attributes of `full`.
 struct FullAttributes {
-  Shape shape;                ///< of the result
-  DType dtype = DType::kF32;  ///< of the result
-  tensor::Scalar value;       ///< of every element
+  Shape shape;                ///< shape of the result
+  DType dtype = DType::kF32;  ///< dtype of the result
+  tensor::Scalar value;       ///< value of all elements
   TESSERA_ATTRIBUTES(shape, dtype, value)
 };
-/// Attributes of arange.
+/// Attributes of `arange`.
 struct ArangeAttributes {
-  std::int64_t size = 0;                ///< elements of the result
-  DType dtype = DType::kI64;            ///< of the result
-  tensor::Scalar start;                 ///< element of global index 0
-  tensor::Scalar step = 1;              ///< from one element to the next
-  std::vector<layout::IndexMap> index;  ///< global indices of the elements; none: their own
+  std::int64_t size = 0;                ///< number of elements of the result
+  DType dtype = DType::kI64;            ///< dtype of the result
+  tensor::Scalar start;                 ///< element at global index 0
+  tensor::Scalar step = 1;              ///< difference of adjacent elements
+  std::vector<layout::IndexMap> index;  ///< global indices of the elements; empty: equal to the local indices
   TESSERA_ATTRIBUTES(size, dtype, start, step, index)
 };
-/// Attributes of eye.
+/// Attributes of `eye`.
 struct EyeAttributes {
-  Shape shape;                          ///< of the result, two dimensions
-  DType dtype = DType::kF32;            ///< of the result
-  std::vector<layout::IndexMap> index;  ///< global indices, of each dimension; none: their own
+  Shape shape;                          ///< shape of the result, two dimensions
+  DType dtype = DType::kF32;            ///< dtype of the result
+  std::vector<layout::IndexMap> index;  ///< global indices per dimension; empty: equal to the local indices
   TESSERA_ATTRIBUTES(shape, dtype, index)
 };
 
-/// Memory as it comes.
+/// Returns a tensor with uninitialized elements.
 TESSERA_API Tensor empty(const Shape& shape, const CreateOptions& options = {});
-/// Every element `value`.
+/// Returns a tensor in which all elements are `value`.
 TESSERA_API Tensor full(const Shape& shape, const Scalar& value, const CreateOptions& options = {});
-/// Every element 0.
+/// Returns a tensor of zeros.
 TESSERA_API Tensor zeros(const Shape& shape, const CreateOptions& options = {});
-/// Every element 1.
+/// Returns a tensor of ones.
 TESSERA_API Tensor ones(const Shape& shape, const CreateOptions& options = {});
-/// start, start + step, ... up to but without `end`.
+/// Returns start, start + step, ... without `end`.
 TESSERA_API Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step,
                           const CreateOptions& options = {.dtype = DType::kI64});
-/// How many elements that is.
+/// Returns the number of elements of arange(start, end, step).
 TESSERA_API std::int64_t arange_size(const Scalar& start, const Scalar& end, const Scalar& step);
-/// 0, 1, ... up to but without `end`.
+/// Returns 0, 1, ... without `end`.
 TESSERA_API Tensor arange(const Scalar& end, const CreateOptions& options = {.dtype = DType::kI64});
-/// A matrix with ones from its upper left corner down, else zeros.
+/// Returns a matrix with ones on the main diagonal and zeros elsewhere.
 TESSERA_API Tensor eye(std::int64_t rows, std::int64_t columns, const CreateOptions& options = {});
 
-/// empty, like x.
+/// Returns empty() with the properties of x.
 TESSERA_API Tensor empty_like(const Tensor& x);
-/// full, like x.
+/// Returns full() with the properties of x.
 TESSERA_API Tensor full_like(const Tensor& x, const Scalar& value);
-/// zeros, like x.
+/// Returns zeros() with the properties of x.
 TESSERA_API Tensor zeros_like(const Tensor& x);
-/// ones, like x.
+/// Returns ones() with the properties of x.
 TESSERA_API Tensor ones_like(const Tensor& x);
 
-/// Sets every element.
+/// Sets all elements to `value`.
 TESSERA_API void fill_(const Tensor& x, const Scalar& value);
-/// Sets every element to 0.
+/// Sets all elements to 0.
 TESSERA_API void zero_(const Tensor& x);
 
 }  // namespace tessera::ops

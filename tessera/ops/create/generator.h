@@ -1,5 +1,6 @@
-// Where random numbers come from: a seed and a count of the calls that drew. A rank has one generator; every rank of a
-// run should be seeded alike, since a sharded tensor's numbers depend on the global index of an element alone.
+// The random number generator of a rank: a seed and a counter of the calls that drew numbers. Each rank has one
+// generator. Seed all ranks of a run equally: the numbers of a sharded tensor depend on the global index of each
+// element, not on the rank.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +10,31 @@
 
 namespace tessera::ops {
 
-/// What a random operator draws from.
+/// State of a generator. It determines all following draws.
 struct GeneratorState {
-  std::uint64_t seed = 0;  ///< the key of all draws
-  std::uint64_t call = 0;  ///< of the next draw
-  /// The same numbers to come.
+  std::uint64_t seed = 0;  ///< key of all draws
+  std::uint64_t call = 0;  ///< number of the next call
+  /// Returns true if both states produce the same numbers.
   friend bool operator==(const GeneratorState&, const GeneratorState&) = default;
 };
 
-/// Starts this rank's generator anew. Without it a rank starts from seed 0.
+/// Restarts the generator of this rank. The initial seed is 0. Thread-safe.
 TESSERA_API void manual_seed(std::uint64_t seed);
-/// Where this rank's generator stands. Thread-safe.
+/// Returns the state of the generator of this rank. Thread-safe.
 TESSERA_API GeneratorState generator_state();
-/// Sets it, to draw the same numbers again.
+/// Sets the state of the generator of this rank, for example to draw the same numbers again. Thread-safe.
 TESSERA_API void set_generator_state(const GeneratorState& state);
-/// Takes the numbers of one call: the state as it was, with the count moved on.
+/// Returns the state for one call and increments the call counter. Thread-safe.
 TESSERA_API GeneratorState next_call();
 
-/// While it lives, random operators that this thread calls add `counter` to the number of their call when they run, as
-/// if each had been given it (random.h): what is captured meanwhile draws anew in each replay. Scopes nest.
+/// Adds `counter` to the call number of all random operators that this thread calls during the lifetime of the scope,
+/// as their `counter` argument does (random.h). Captured operators therefore draw new numbers in each replay. Scopes
+/// nest.
 class TESSERA_API GeneratorCounterScope {
  public:
-  /// Begins. `counter` is one i64.
+  /// Begins the scope. `counter` is one i64.
   explicit GeneratorCounterScope(Tensor counter);
-  /// Ends.
+  /// Ends the scope.
   ~GeneratorCounterScope();
   GeneratorCounterScope(const GeneratorCounterScope&) = delete;
   GeneratorCounterScope& operator=(const GeneratorCounterScope&) = delete;
@@ -42,7 +44,7 @@ class TESSERA_API GeneratorCounterScope {
   Tensor counter_;
   GeneratorCounterScope* outer_;
 };
-/// The counter of the innermost scope of this thread; none outside.
+/// Returns the counter of the innermost scope of this thread; an empty handle outside all scopes.
 TESSERA_API Tensor generator_counter();
 
 }  // namespace tessera::ops

@@ -1,9 +1,10 @@
-// Random tensors. An element's value depends on the seed, the number of the call and the element's global index alone:
-// not on threads, vectors or shards. Numbers are drawn in f32 and rounded to the dtype; all dtypes draw the same.
+// Random tensors. The value of an element depends only on the seed, the call number and the global index of the
+// element, not on threads, vector width or sharding. Numbers are drawn in f32 and rounded to the dtype, so that all
+// dtypes draw the same numbers.
 //
-// A trailing underscore fills a tensor in place. `counter`, an i64 tensor of no dimensions on the same device, is added
-// to the number of the call when the operator runs, so that a captured call that advances it draws anew each replay;
-// without one it is that of the scope around the call (generator.h).
+// A trailing underscore fills a tensor in place. `counter` is an i64 tensor without dimensions on the same device. It
+// is added to the call number when the operator runs, so that a captured call that advances the counter draws new
+// numbers in each replay. By default, it is the counter of the enclosing GeneratorCounterScope (generator.h).
 #pragma once
 
 #include <vector>
@@ -18,47 +19,47 @@ namespace tessera::ops {
 
 /// Attributes of the random operators.
 struct RandomAttributes {
-  Shape shape;                          ///< of the result
-  DType dtype = DType::kF32;            ///< of the result
+  Shape shape;                          ///< shape of the result
+  DType dtype = DType::kF32;            ///< dtype of the result
   std::int64_t seed = 0;                ///< bits of GeneratorState::seed
   std::int64_t call = 0;                ///< bits of GeneratorState::call
-  tensor::Scalar a = 0;                 ///< least value; mean; probability
-  tensor::Scalar b = 1;                 ///< end of the range; standard deviation
-  tensor::Scalar low = 0;               ///< trunc_normal: least value
-  tensor::Scalar high = 0;              ///< trunc_normal: greatest value
-  Shape global;                         ///< of the whole tensor, where index is given
-  std::vector<layout::IndexMap> index;  ///< global indices, of each dimension; none: their own
+  tensor::Scalar a = 0;                 ///< lower bound, mean or probability
+  tensor::Scalar b = 1;                 ///< upper bound or standard deviation
+  tensor::Scalar low = 0;               ///< trunc_normal: lower bound
+  tensor::Scalar high = 0;              ///< trunc_normal: upper bound
+  Shape global;                         ///< global shape, if `index` is set
+  std::vector<layout::IndexMap> index;  ///< global indices per dimension; empty: equal to the local indices
   TESSERA_ATTRIBUTES(shape, dtype, seed, call, a, b, low, high, global, index)
 };
 
-/// Uniform numbers of [0, 1).
+/// Returns uniform numbers in [0, 1).
 TESSERA_API Tensor rand(const Shape& shape, const CreateOptions& options = {});
-/// Standard normal numbers.
+/// Returns standard normal numbers.
 TESSERA_API Tensor randn(const Shape& shape, const CreateOptions& options = {});
-/// Integers of [low, high), all as likely but for 2^-32 of it.
+/// Returns integers in [low, high). Their probabilities differ by at most 2^-32.
 TESSERA_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
                            const CreateOptions& options = {.dtype = DType::kI64});
-/// 1 with the probability p, else 0.
+/// Returns 1 with probability p, otherwise 0.
 TESSERA_API Tensor bernoulli(const Shape& shape, double p, const CreateOptions& options = {});
-/// The integers of [0, n) in a random order.
+/// Returns the integers in [0, n) in random order.
 TESSERA_API Tensor randperm(std::int64_t n, const CreateOptions& options = {.dtype = DType::kI64});
 
-/// rand, like x.
+/// Returns rand() with the properties of x.
 TESSERA_API Tensor rand_like(const Tensor& x, const Tensor& counter = {});
-/// randn, like x.
+/// Returns randn() with the properties of x.
 TESSERA_API Tensor randn_like(const Tensor& x, const Tensor& counter = {});
-/// bernoulli, like x.
+/// Returns bernoulli() with the properties of x.
 TESSERA_API Tensor bernoulli_like(const Tensor& x, double p, const Tensor& counter = {});
 
-/// Fills with uniform numbers of [low, high).
+/// Fills x with uniform numbers in [low, high).
 TESSERA_API void uniform_(const Tensor& x, double low = 0, double high = 1, const Tensor& counter = {});
-/// Fills with normal numbers.
+/// Fills x with normal numbers.
 TESSERA_API void normal_(const Tensor& x, double mean = 0, double std = 1, const Tensor& counter = {});
-/// Fills with normal numbers, drawn again until they lie in [low, high]. Refuses a range that holds less than 5% of the
-/// distribution.
+/// Fills x with normal numbers in [low, high]; numbers outside are drawn again. Throws InvalidArgument if [low, high]
+/// holds less than 5% of the distribution.
 TESSERA_API void trunc_normal_(const Tensor& x, double mean = 0, double std = 1, double low = -2, double high = 2,
                                const Tensor& counter = {});
-/// Fills with 1 with the probability p, else 0.
+/// Fills x with 1 with probability p, otherwise 0.
 TESSERA_API void bernoulli_(const Tensor& x, double p, const Tensor& counter = {});
 
 }  // namespace tessera::ops

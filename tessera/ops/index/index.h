@@ -1,9 +1,9 @@
-// Operators that read or write where indices say. Indices are integers (on CUDA i64 or i32), count from 0 and are
-// checked when the work runs: one that is out of range is an error at the next wait for the stream, which names
+// Operators that read or write at indices. Indices are integers (on CUDA i64 or i32) that count from 0. They are
+// checked when the work runs. An index out of range fails the next wait for the stream, with an error that names
 // operator, index and range.
 //
-// Where several elements meet in one place they are added in the order of the index, so that results have the same bits
-// for any number of threads.
+// Elements with the same index are added in the order of the index, so that results have the same bits for any number
+// of threads.
 #pragma once
 
 #include <cstdint>
@@ -16,102 +16,106 @@
 
 namespace tessera::ops {
 
-/// Of `gather` and `scatter_add`.
+/// Attributes of `gather` and `scatter_add`.
 struct IndexAttributes {
-  std::int64_t dim = 0;  ///< that indices are of
+  std::int64_t dim = 0;  ///< dimension that is indexed
   TESSERA_ATTRIBUTES(dim)
 };
-/// Of `index_select` and `index_add`.
+/// Attributes of `index_select` and `index_add`.
 struct IndexSliceAttributes {
-  std::int64_t dim = 0;       ///< that indices are of
-  std::int64_t size = -1;     ///< of it in the whole; -1: as much as is given
-  layout::IndexMap map = {};  ///< which of it is given; as made: all
+  std::int64_t dim = 0;       ///< dimension that is indexed
+  std::int64_t size = -1;     ///< global size of the dimension; -1: the size of the input
+  layout::IndexMap map = {};  ///< slices that the input holds; by default all
   TESSERA_ATTRIBUTES(dim, size, map)
 };
-/// Of `scatter`.
+/// Attributes of `scatter`.
 struct ScatterAttributes {
-  std::int64_t dim = 0;  ///< that indices are of
-  Scalar value;          ///< written where there is no tensor of values
+  std::int64_t dim = 0;  ///< dimension that is indexed
+  Scalar value;          ///< written if no source tensor is given
   TESSERA_ATTRIBUTES(dim, value)
 };
-/// Of `index_sum` and `scatter_sum`.
+/// Attributes of `index_sum` and `scatter_sum`.
 struct IndexSumAttributes {
-  std::int64_t dim = 0;   ///< that indices are of
-  std::int64_t size = 0;  ///< of it, in the whole result
-  layout::IndexMap map;   ///< index_sum: which of it the result holds; as made: all
+  std::int64_t dim = 0;   ///< dimension that is indexed
+  std::int64_t size = 0;  ///< global size of the dimension in the result
+  layout::IndexMap map;   ///< index_sum: slices that the result holds; by default all
   TESSERA_ATTRIBUTES(dim, size, map)
 };
-/// Of `masked_fill`.
+/// Attributes of `masked_fill`.
 struct MaskedFillAttributes {
-  Scalar value;  ///< where the mask is true
+  Scalar value;  ///< written where the mask is true
   TESSERA_ATTRIBUTES(value)
 };
-/// Of `embedding`.
+/// Attributes of `embedding`.
 struct EmbeddingAttributes {
-  std::int64_t rows = -1;    ///< of the whole table; -1: as many as are given
-  layout::IndexMap row_map;  ///< which of them are given; as made: all
+  std::int64_t rows = -1;    ///< rows of the global table; -1: the rows of `weight`
+  layout::IndexMap row_map;  ///< rows that `weight` holds; by default all
   TESSERA_ATTRIBUTES(rows, row_map)
 };
-/// Of `one_hot`.
+/// Attributes of `one_hot`.
 struct OneHotAttributes {
-  std::int64_t classes = 0;    ///< how many
-  layout::IndexMap class_map;  ///< which of them the result holds; as made: all
+  std::int64_t classes = 0;    ///< number of classes
+  layout::IndexMap class_map;  ///< classes that the result holds; by default all
   TESSERA_ATTRIBUTES(classes, class_map)
 };
-/// Of `topk`.
+/// Attributes of `topk`.
 struct TopkAttributes {
-  std::int64_t k = 1;      ///< how many
-  std::int64_t dim = -1;   ///< along which
-  bool is_largest = true;  ///< or the least
+  std::int64_t k = 1;      ///< number of elements to return
+  std::int64_t dim = -1;   ///< dimension that is searched
+  bool is_largest = true;  ///< false: the least elements
   TESSERA_ATTRIBUTES(k, dim, is_largest)
 };
-/// Of `sort`.
+/// Attributes of `sort`.
 struct SortAttributes {
-  std::int64_t dim = -1;       ///< along which
-  bool is_descending = false;  ///< greatest first
+  std::int64_t dim = -1;       ///< dimension that is sorted
+  bool is_descending = false;  ///< greatest element first
   TESSERA_ATTRIBUTES(dim, is_descending)
 };
 
-/// Slices of x along a dimension, in the order of `index`, whose dimensions stand in the result in place of that one.
+/// Returns the slices of x along `dim` at `index`, in this order. The dimensions of `index` replace `dim` in the
+/// result.
 TESSERA_API Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
-/// x with the slices of `source` along a dimension added at `index`, which has one dimension.
+/// Returns x with the slices of `source` along `dim` added at `index`, which has one dimension.
 TESSERA_API Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
-/// index_add to zeros of `size` along the dimension. Here the index may have any shape: the source has its dimensions
-/// in place of that one.
+/// Returns index_add to zeros of `size` along `dim`. `index` may have any shape: in `source`, its dimensions replace
+/// `dim`.
 TESSERA_API Tensor index_sum(const Tensor& source, std::int64_t dim, const Tensor& index, std::int64_t size);
-/// Likewise, of the shape of `like` and cut as it is, so that ranks add up their own slices alone. It is not read.
+/// Returns index_sum with the shape and layout of `like`, so that each rank adds only its own slices. Does not read
+/// `like`.
 TESSERA_API Tensor index_sum_like(const Tensor& source, std::int64_t dim, const Tensor& index, const Tensor& like);
-/// out[i][j] = x[index[i][j]][j] for dimension 0, and so on. `index` has as many dimensions as x, and is no larger in
-/// the others.
+/// Returns out with out[i][j] = x[index[i][j]][j] for dimension 0; other dimensions are analogous. `index` has as many
+/// dimensions as x and is not larger than x in dimensions other than `dim`.
 TESSERA_API Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index);
-/// x with source[i][j] written at [index[i][j]][j] for dimension 0, and so on; the last of those that meet. `source`
-/// has the shape of `index`. In the gradient each of those that meet counts as written.
+/// Returns x with source[i][j] written at [index[i][j]][j] for dimension 0; other dimensions are analogous. If indices
+/// coincide, the last element wins; the gradient counts each of them as written. `source` has the shape of `index`.
 TESSERA_API Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
-/// Likewise, with one value.
+/// Returns x with `value` written at the indices.
 TESSERA_API Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Scalar& value);
-/// Likewise, added.
+/// Returns x with source[i][j] added at [index[i][j]][j] for dimension 0; other dimensions are analogous.
 TESSERA_API Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
-/// scatter_add to zeros of `size` along the dimension and of the sizes of `index` along the others.
+/// Returns scatter_add to zeros, with `size` along `dim` and the sizes of `index` along the other dimensions.
 TESSERA_API Tensor scatter_sum(const Tensor& source, std::int64_t dim, const Tensor& index, std::int64_t size);
-/// x with `value` where `mask` (bool, broadcast to x) is true.
+/// Returns x with `value` where `mask` (bool, broadcast to x) is true.
 TESSERA_API Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value);
-/// Rows of `weight` [rows, width] at `index`, of any shape: a tensor of that shape and width. A part of the rows gives
-/// zeros for those that it lacks, so that parts add up to the whole.
+/// Returns the rows of `weight` [rows, width] at `index`, which may have any shape. The result has this shape, then
+/// width. A shard of the rows yields zeros for rows that it does not hold, so that the results of all shards add up to
+/// the global result.
 TESSERA_API Tensor embedding(const Tensor& weight, const Tensor& index);
-/// 1 at the class of each index, else 0, along a new last dimension; i64.
+/// Returns 1 at the class of each index and 0 elsewhere, along a new last dimension; i64.
 TESSERA_API Tensor one_hot(const Tensor& index, std::int64_t classes);
-/// The k greatest (or least) along a dimension, in order, and their indices (i64). Of equals the first come first; nan
-/// counts as greatest.
+/// Returns the k greatest (or least) elements along `dim` in order, and their indices (i64). The first of equal
+/// elements comes first. nan counts as greatest.
 TESSERA_API std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std::int64_t dim = -1,
                                            bool is_largest = true);
-/// In order along a dimension, and the indices (i64) where elements were. Stable: equals keep their order; nan counts
-/// as greatest.
+/// Returns the elements in order along `dim`, and their original indices (i64). The sort is stable. nan counts as
+/// greatest.
 TESSERA_API std::pair<Tensor, Tensor> sort(const Tensor& x, std::int64_t dim = -1, bool is_descending = false);
-/// For each uniform number of [0, 1) the class whose part of the cumulated probabilities (last dimension, of any
-/// positive sum) it falls into; i64. Other dimensions are the same.
+/// Returns for each uniform number in [0, 1) the class (i64) whose range of the cumulative probabilities contains it.
+/// The last dimension of `probabilities` holds the classes and may have any positive sum. All other dimensions are
+/// equal.
 TESSERA_API Tensor sample_index(const Tensor& probabilities, const Tensor& uniforms);
-/// `count` classes drawn by their probabilities along the last dimension, of any positive sum; i64. Without replacement
-/// they differ, and at least as many must have a probability above 0.
+/// Returns `count` classes (i64) drawn by their probabilities along the last dimension, which may have any positive
+/// sum. Without replacement the classes differ, and at least `count` classes must have a probability above 0.
 TESSERA_API Tensor multinomial(const Tensor& probabilities, std::int64_t count, bool with_replacement = false);
 
 }  // namespace tessera::ops

@@ -1,19 +1,20 @@
-// Attention: softmax(scale * q k^T + bias) v, where the bias is a description and never a tensor: which keys a query
-// may look at. Memory is linear in the sequence: scores exist a tile at a time, and the gradient computes them again
-// from the logsumexp that the forward kept.
+// Attention: softmax(scale * q k^T + bias) v. The bias is a description of the keys that each query attends to, never a
+// tensor. Memory is linear in the sequence length: scores exist one tile at a time, and the gradient recomputes them
+// from the logsumexp of the forward pass.
 //
 //   q [batch, heads, queries, d]    k [batch, kv heads, keys, d]    v [batch, kv heads, keys, e]
 //   out [batch, heads, queries, e]  logsumexp [batch, heads, queries]
 //
-// out is laid out in memory as q is, and each gradient as what it is the gradient of: of q as a transposed view of
-// [batch, queries, heads, d], out transposed back is contiguous.
+// out has the memory order of q, and each gradient that of its tensor. If q is a transposed view of [batch, queries,
+// heads, d], out is contiguous after the inverse transposition.
 //
-// heads is a multiple of kv heads: neighbours share one (grouped heads). Query i stands at key i, or, aligned to the
-// bottom right, at key i + keys - queries: the last query at the last key. It looks at keys from `window_left` before
-// that place to `window_right` behind it; causal is a window_right of 0. A query that may look at nothing gets zeros.
+// heads is a multiple of kv heads; neighboring heads share keys and values (grouped heads). Query i has position i, or
+// i + keys - queries if aligned to the bottom right, so that the last query is at the last key. It attends to the keys
+// from `window_left` before its position to `window_right` after it; causal means a window_right of 0. A query without
+// keys yields zeros.
 //
-// Variable lengths: with batch 1 and offsets [n + 1] (i64 or i32), queries offsets_q[i] to offsets_q[i + 1] look at
-// keys offsets_k[i] to offsets_k[i + 1] alone, as if each were a call of its own.
+// Variable lengths: with batch 1 and offsets [n + 1] (i64 or i32), queries offsets_q[i] to offsets_q[i + 1] attend only
+// to keys offsets_k[i] to offsets_k[i + 1], as in separate calls.
 #pragma once
 
 #include <cstdint>
@@ -24,43 +25,43 @@
 
 namespace tessera::ops {
 
-/// See the head of this file.
+/// The keys that each query attends to, and the scale of the scores.
 struct AttentionBias {
-  bool is_causal = false;          ///< no key behind the query's place
-  bool is_bottom_right = false;    ///< how places are counted when there are more keys than queries, or fewer
-  std::int64_t window_left = -1;   ///< keys before the query's place; negative: all
-  std::int64_t window_right = -1;  ///< keys behind it; negative: all
-  double scale = 0;                ///< of scores; 0: 1 / sqrt(d)
+  bool is_causal = false;          ///< no keys after the position of the query
+  bool is_bottom_right = false;    ///< aligns the last query with the last key instead of the first with the first
+  std::int64_t window_left = -1;   ///< keys before the position of the query; negative: all
+  std::int64_t window_right = -1;  ///< keys after the position of the query; negative: all
+  double scale = 0;                ///< factor of the scores; 0: 1 / sqrt(d)
   TESSERA_ATTRIBUTES(is_causal, is_bottom_right, window_left, window_right, scale)
 };
 
-/// Offsets of sequences of variable length; both or neither.
+/// Offsets of sequences of variable length. Set both or neither.
 struct SequenceOffsets {
-  Tensor q = {};  ///< of queries
-  Tensor k = {};  ///< of keys
+  Tensor q = {};  ///< offsets of the query sequences
+  Tensor k = {};  ///< offsets of the key sequences
 };
 
-/// See the head of this file.
+/// Returns the attention of q, k and v.
 TESSERA_API Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                                 const AttentionBias& bias = {}, const SequenceOffsets& offsets = {});
 
-/// What attention gives: the result and what its gradient needs.
+/// Result of attention, and the statistic that its gradient needs.
 struct AttentionResult {
-  Tensor out = {};        ///< of q's dtype
-  Tensor logsumexp = {};  ///< of each query's scores: f32 (f64 for f64); -infinity where it looks at nothing
+  Tensor out = {};        ///< has the dtype of q
+  Tensor logsumexp = {};  ///< of the scores of each query: f32 (f64 for f64); -infinity for a query without keys
 };
-/// Likewise, with the logsumexp.
+/// Returns the attention of q, k and v with the logsumexp of each query.
 TESSERA_API AttentionResult attention_with_logsumexp(const Tensor& q, const Tensor& k, const Tensor& v,
                                                      const AttentionBias& bias = {},
                                                      const SequenceOffsets& offsets = {});
 
 /// Gradients of attention.
 struct AttentionGradients {
-  Tensor q = {};  ///< of queries
-  Tensor k;       ///< of keys, summed over the heads that share them
-  Tensor v;       ///< of values, likewise
+  Tensor q = {};  ///< gradient of the queries
+  Tensor k;       ///< gradient of the keys, summed over the heads that share them
+  Tensor v;       ///< gradient of the values, summed over the heads that share them
 };
-/// From the gradient of the result and, where there is one, of the logsumexp.
+/// Computes the gradients of attention from the gradient of the result. `grad.logsumexp` may be empty.
 TESSERA_API AttentionGradients scaled_dot_product_attention_backward(const AttentionResult& grad, const Tensor& q,
                                                                      const Tensor& k, const Tensor& v,
                                                                      const AttentionResult& forward,

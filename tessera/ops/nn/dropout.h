@@ -1,4 +1,5 @@
-// Dropout: each element becomes 0 with some probability, and what is left is scaled so that the mean stays.
+// Dropout: sets each element to 0 with a given probability, and scales the other elements so that the mean is
+// unchanged.
 #pragma once
 
 #include "tessera/base/export.h"
@@ -6,8 +7,9 @@
 
 namespace tessera::ops {
 
-/// x with elements dropped with the probability `p`; x itself where p is 0 or it is not training. Which elements
-/// depends on the seed, the number of the call and their global index alone. `counter`: see bernoulli_like.
+/// Returns x with each element dropped with probability `p`; x itself if p is 0 or `is_training` is false. The dropped
+/// elements depend only on the seed, the call number and their global index. `counter` is that of bernoulli_like
+/// (random.h).
 TESSERA_API Tensor dropout(const Tensor& x, double p, bool is_training = true, const Tensor& counter = {});
 
 }  // namespace tessera::ops

@@ -1,6 +1,5 @@
-// Norms over the last dimension: each row is brought to mean 0 and variance 1 (layer_norm), or to a mean of squares of
-// 1 (rms_norm), then scaled and shifted element by element where parameters are given. Statistics are kept in f32 (f64
-// for f64), whatever the dtype.
+// Norms over the last dimension. layer_norm brings each row to mean 0 and variance 1, rms_norm to a mean of squares of
+// 1. Optional parameters then scale and shift each element. Statistics are f32 (f64 for f64) for all dtypes.
 #pragma once
 
 #include <vector>
@@ -17,21 +16,21 @@ struct NormalizationAttributes {
   TESSERA_ATTRIBUTES(eps)
 };
 
-/// (x - mean) / sqrt(variance + eps) * weight + bias.
+/// Returns (x - mean) / sqrt(variance + eps) * weight + bias.
 TESSERA_API Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
-/// x / sqrt(mean(x * x) + eps) * weight.
+/// Returns x / sqrt(mean(x * x) + eps) * weight.
 TESSERA_API Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
 
-/// Gradients of a norm; those of parameters are there whether the norm had them or not.
+/// Gradients of a norm. Those of the parameters are set even if the norm had no parameters.
 struct NormGradients {
-  Tensor x;       ///< of the rows
-  Tensor weight;  ///< summed over rows
-  Tensor bias;    ///< likewise; layer_norm only
+  Tensor x;       ///< gradient of the rows
+  Tensor weight;  ///< gradient of the weight, summed over rows
+  Tensor bias;    ///< gradient of the bias, summed over rows; only layer_norm sets it
 };
-/// Gradients of layer_norm, from that of its result, its input and the statistics it kept.
+/// Computes the gradients of layer_norm from the gradient of its result, its input and its statistics.
 TESSERA_API NormGradients layer_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
                                               const Tensor& mean, const Tensor& rstd);
-/// Likewise of rms_norm.
+/// Computes the gradients of rms_norm from the gradient of its result, its input and its statistic.
 TESSERA_API NormGradients rms_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
                                             const Tensor& rstd);
 

@@ -1,4 +1,5 @@
-// Complex tensors and their parts. A complex element is two real ones side by side, so parts are views.
+// Complex tensors and their real and imaginary parts. A complex element is stored as two adjacent real numbers, so that
+// the parts are views.
 #pragma once
 
 #include "tessera/base/export.h"
@@ -6,15 +7,15 @@
 
 namespace tessera::ops {
 
-/// The complex conjugate; a real tensor itself.
+/// Returns the complex conjugate. Returns x itself if it is real.
 TESSERA_API Tensor conj(const Tensor& x);
-/// The real parts, as a view; a real tensor itself.
+/// Returns a view of the real parts. Returns x itself if it is real.
 TESSERA_API Tensor real(const Tensor& x);
-/// The imaginary parts, as a view. Refuses a real tensor.
+/// Returns a view of the imaginary parts. Throws InvalidArgument if x is real.
 TESSERA_API Tensor imag(const Tensor& x);
-/// A view with one more dimension, of 2: the real and the imaginary part.
+/// Returns a view with an additional last dimension of size 2: the real and the imaginary part.
 TESSERA_API Tensor view_as_real(const Tensor& x);
-/// The opposite view: the last dimension is of 2 and step 1.
+/// Returns the inverse view of view_as_real. The last dimension of x must have size 2 and stride 1.
 TESSERA_API Tensor view_as_complex(const Tensor& x);
 
 }  // namespace tessera::ops

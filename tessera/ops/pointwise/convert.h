@@ -1,7 +1,8 @@
-// Elements as another dtype, in another place or on another device.
+// Conversions of elements to another dtype, memory or device.
 //
-// Floating to integer goes towards zero, saturates and makes 0 of nan; integer to narrower integer keeps the low bits;
-// anything to bool is "not zero"; complex to real is the real part; all else rounds once, to nearest.
+// Floating to integer rounds towards zero, saturates, and converts nan to 0. Integer to narrower integer keeps the low
+// bits. Conversions to bool yield "not zero". Complex to real yields the real part. All other conversions round once,
+// to nearest.
 #pragma once
 
 #include "tessera/base/export.h"
@@ -11,25 +12,26 @@
 
 namespace tessera::ops {
 
-/// Attributes of cast.
+/// Attributes of `cast`.
 struct CastAttributes {
-  DType dtype = DType::kF32;  ///< of the result
+  DType dtype = DType::kF32;  ///< dtype of the result
   TESSERA_ATTRIBUTES(dtype)
 };
 
-/// The elements as `dtype`; the tensor itself when it has it.
+/// Returns the elements converted to `dtype`. Returns x itself if it has this dtype.
 TESSERA_API Tensor cast(const Tensor& x, DType dtype);
-/// cast, into `out` of that dtype.
+/// Writes the elements of x to `out`, converted to its dtype.
 TESSERA_API void cast_out(const Tensor& out, const Tensor& x);
-/// A dense copy.
+/// Returns a contiguous copy.
 TESSERA_API Tensor clone(const Tensor& x);
-/// The tensor itself where it is dense, else a dense copy.
+/// Returns x itself if it is contiguous, otherwise a contiguous copy.
 TESSERA_API Tensor contiguous(const Tensor& x);
-/// Copies the elements of `from`, broadcast and cast as needed, into `to`; between devices too. Not waited for.
+/// Copies the elements of `from` to `to`, which may be on another device. Broadcasts and converts as needed. Does not
+/// wait.
 TESSERA_API void copy_(const Tensor& to, const Tensor& from);
-/// The tensor on `device`: itself when it lies there, else a dense copy. Asynchronous: the copy is ordered behind the
-/// work on the current stream of its old device, and work on the current stream of the new one is ordered behind it.
-/// Outside autograd.
+/// Returns the tensor on `device`: x itself if it is there, otherwise a contiguous copy. Asynchronous: the copy runs
+/// after the work on the current stream of the old device, and later work on the current stream of the new device runs
+/// after the copy. Autograd does not record it.
 TESSERA_API Tensor to(const Tensor& x, const device::Device& device);
 
 }  // namespace tessera::ops

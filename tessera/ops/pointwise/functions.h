@@ -1,5 +1,6 @@
-// Functions of one tensor, element by element. Each has three forms: a new tensor; in place, with a trailing
-// underscore; and into a given tensor. Integers are made f32 where the result is no integer.
+// Functions of one tensor, element by element. Each has three forms: the plain name returns a new tensor, a trailing
+// underscore works in place, and `_out` writes to a given tensor. Integers are converted to f32 if the result is not an
+// integer.
 #pragma once
 
 #include "tessera/base/export.h"
@@ -7,107 +8,107 @@
 
 namespace tessera::ops {
 
-/// -x.
+/// Returns -x.
 TESSERA_API Tensor neg(const Tensor& x);
-/// neg, in place.
+/// Replaces x by neg(x).
 TESSERA_API void neg_(const Tensor& x);
-/// neg, into `out`.
+/// Writes neg(x) to `out`.
 TESSERA_API void neg_out(const Tensor& out, const Tensor& x);
-/// The absolute value; of a complex tensor a real one.
+/// Returns the absolute value. The absolute value of a complex tensor is real.
 TESSERA_API Tensor abs(const Tensor& x);
-/// abs, in place.
+/// Replaces x by abs(x).
 TESSERA_API void abs_(const Tensor& x);
-/// abs, into `out`.
+/// Writes abs(x) to `out`.
 TESSERA_API void abs_out(const Tensor& out, const Tensor& x);
-/// -1, 0 or 1; nan of nan.
+/// Returns -1, 0 or 1; nan for nan.
 TESSERA_API Tensor sign(const Tensor& x);
-/// sign, in place.
+/// Replaces x by sign(x).
 TESSERA_API void sign_(const Tensor& x);
-/// sign, into `out`.
+/// Writes sign(x) to `out`.
 TESSERA_API void sign_out(const Tensor& out, const Tensor& x);
-/// e to the x.
+/// Returns e to the power of x.
 TESSERA_API Tensor exp(const Tensor& x);
-/// exp, in place.
+/// Replaces x by exp(x).
 TESSERA_API void exp_(const Tensor& x);
-/// exp, into `out`.
+/// Writes exp(x) to `out`.
 TESSERA_API void exp_out(const Tensor& out, const Tensor& x);
-/// The natural logarithm; -inf at 0, nan below.
+/// Returns the natural logarithm: -inf at 0, nan below 0.
 TESSERA_API Tensor log(const Tensor& x);
-/// log, in place.
+/// Replaces x by log(x).
 TESSERA_API void log_(const Tensor& x);
-/// log, into `out`.
+/// Writes log(x) to `out`.
 TESSERA_API void log_out(const Tensor& out, const Tensor& x);
-/// log(1 + x), exact near 0.
+/// Returns log(1 + x), accurate near 0.
 TESSERA_API Tensor log1p(const Tensor& x);
-/// log1p, in place.
+/// Replaces x by log1p(x).
 TESSERA_API void log1p_(const Tensor& x);
-/// log1p, into `out`.
+/// Writes log1p(x) to `out`.
 TESSERA_API void log1p_out(const Tensor& out, const Tensor& x);
-/// The square root; nan below 0.
+/// Returns the square root; nan below 0.
 TESSERA_API Tensor sqrt(const Tensor& x);
-/// sqrt, in place.
+/// Replaces x by sqrt(x).
 TESSERA_API void sqrt_(const Tensor& x);
-/// sqrt, into `out`.
+/// Writes sqrt(x) to `out`.
 TESSERA_API void sqrt_out(const Tensor& out, const Tensor& x);
-/// 1 / sqrt(x).
+/// Returns 1 / sqrt(x).
 TESSERA_API Tensor rsqrt(const Tensor& x);
-/// rsqrt, in place.
+/// Replaces x by rsqrt(x).
 TESSERA_API void rsqrt_(const Tensor& x);
-/// rsqrt, into `out`.
+/// Writes rsqrt(x) to `out`.
 TESSERA_API void rsqrt_out(const Tensor& out, const Tensor& x);
-/// 1 / x.
+/// Returns 1 / x.
 TESSERA_API Tensor reciprocal(const Tensor& x);
-/// reciprocal, in place.
+/// Replaces x by reciprocal(x).
 TESSERA_API void reciprocal_(const Tensor& x);
-/// reciprocal, into `out`.
+/// Writes reciprocal(x) to `out`.
 TESSERA_API void reciprocal_out(const Tensor& out, const Tensor& x);
-/// x * x.
+/// Returns x * x.
 TESSERA_API Tensor square(const Tensor& x);
-/// square, in place.
+/// Replaces x by square(x).
 TESSERA_API void square_(const Tensor& x);
-/// square, into `out`.
+/// Writes square(x) to `out`.
 TESSERA_API void square_out(const Tensor& out, const Tensor& x);
-/// The sine, of radians.
+/// Returns the sine of x in radians.
 TESSERA_API Tensor sin(const Tensor& x);
-/// sin, in place.
+/// Replaces x by sin(x).
 TESSERA_API void sin_(const Tensor& x);
-/// sin, into `out`.
+/// Writes sin(x) to `out`.
 TESSERA_API void sin_out(const Tensor& out, const Tensor& x);
-/// The cosine, of radians.
+/// Returns the cosine of x in radians.
 TESSERA_API Tensor cos(const Tensor& x);
-/// cos, in place.
+/// Replaces x by cos(x).
 TESSERA_API void cos_(const Tensor& x);
-/// cos, into `out`.
+/// Writes cos(x) to `out`.
 TESSERA_API void cos_out(const Tensor& out, const Tensor& x);
-/// The hyperbolic tangent.
+/// Returns the hyperbolic tangent.
 TESSERA_API Tensor tanh(const Tensor& x);
-/// tanh, in place.
+/// Replaces x by tanh(x).
 TESSERA_API void tanh_(const Tensor& x);
-/// tanh, into `out`.
+/// Writes tanh(x) to `out`.
 TESSERA_API void tanh_out(const Tensor& out, const Tensor& x);
-/// The error function.
+/// Returns the error function.
 TESSERA_API Tensor erf(const Tensor& x);
-/// erf, in place.
+/// Replaces x by erf(x).
 TESSERA_API void erf_(const Tensor& x);
-/// erf, into `out`.
+/// Writes erf(x) to `out`.
 TESSERA_API void erf_out(const Tensor& out, const Tensor& x);
-/// The next integer below or at x, in the same dtype.
+/// Returns the greatest integer that is at most x, in the same dtype.
 TESSERA_API Tensor floor(const Tensor& x);
-/// floor, in place.
+/// Replaces x by floor(x).
 TESSERA_API void floor_(const Tensor& x);
-/// floor, into `out`.
+/// Writes floor(x) to `out`.
 TESSERA_API void floor_out(const Tensor& out, const Tensor& x);
-/// The next integer above or at x.
+/// Returns the least integer that is at least x, in the same dtype.
 TESSERA_API Tensor ceil(const Tensor& x);
-/// ceil, in place.
+/// Replaces x by ceil(x).
 TESSERA_API void ceil_(const Tensor& x);
-/// ceil, into `out`.
+/// Writes ceil(x) to `out`.
 TESSERA_API void ceil_out(const Tensor& out, const Tensor& x);
-/// The nearest integer, the even one of two.
+/// Returns the nearest integer, in the same dtype; halfway cases round to even.
 TESSERA_API Tensor round(const Tensor& x);
-/// round, in place.
+/// Replaces x by round(x).
 TESSERA_API void round_(const Tensor& x);
-/// round, into `out`.
+/// Writes round(x) to `out`.
 TESSERA_API void round_out(const Tensor& out, const Tensor& x);
 
 }  // namespace tessera::ops

@@ -1,6 +1,6 @@
-// Arithmetic of tensors and numbers, element by element. Shapes broadcast as in NumPy; dtypes promote by promote.h. A
-// trailing underscore changes the first tensor in place, `_out` writes into a given tensor; both refuse a tensor of
-// another shape or dtype than the result's, and one that overlaps an input without being it.
+// Arithmetic of tensors and numbers, element by element. Shapes broadcast as in NumPy; promote.h promotes dtypes. A
+// trailing underscore changes the first tensor in place; `_out` writes to a given tensor. Both throw InvalidArgument if
+// that tensor differs from the result in shape or dtype, or if it partly overlaps an input.
 #pragma once
 
 #include "tessera/base/export.h"
@@ -9,178 +9,178 @@
 
 namespace tessera::ops {
 
-/// Attributes of an operator with one number.
+/// Attributes of the operators that take a number.
 struct ScalarAttributes {
-  tensor::Scalar value;  ///< the number
+  tensor::Scalar value;  ///< value of the number operand
   TESSERA_ATTRIBUTES(value)
 };
-/// Attributes of clamp.
+/// Attributes of `clamp`.
 struct ClampAttributes {
-  tensor::Scalar low;   ///< least value
-  tensor::Scalar high;  ///< greatest value
+  tensor::Scalar low;   ///< lower bound
+  tensor::Scalar high;  ///< upper bound
   TESSERA_ATTRIBUTES(low, high)
 };
 
-/// a + b.
+/// Returns a + b.
 TESSERA_API Tensor add(const Tensor& a, const Tensor& b);
-/// add, in place in a.
+/// Replaces a by add(a, b).
 TESSERA_API void add_(const Tensor& a, const Tensor& b);
-/// add, into `out`.
+/// Writes add(a, b) to `out`.
 TESSERA_API void add_out(const Tensor& out, const Tensor& a, const Tensor& b);
-/// add of a number.
+/// Returns add(a, b) for a number b.
 TESSERA_API Tensor add(const Tensor& a, const Scalar& b);
-/// add of a number, in place.
+/// Replaces a by add(a, b) for a number b.
 TESSERA_API void add_(const Tensor& a, const Scalar& b);
-/// add of a number, into `out`.
+/// Writes add(a, b) to `out` for a number b.
 TESSERA_API void add_out(const Tensor& out, const Tensor& a, const Scalar& b);
-/// a - b.
+/// Returns a - b.
 TESSERA_API Tensor sub(const Tensor& a, const Tensor& b);
-/// sub, in place in a.
+/// Replaces a by sub(a, b).
 TESSERA_API void sub_(const Tensor& a, const Tensor& b);
-/// sub, into `out`.
+/// Writes sub(a, b) to `out`.
 TESSERA_API void sub_out(const Tensor& out, const Tensor& a, const Tensor& b);
-/// sub of a number.
+/// Returns sub(a, b) for a number b.
 TESSERA_API Tensor sub(const Tensor& a, const Scalar& b);
-/// sub of a number, in place.
+/// Replaces a by sub(a, b) for a number b.
 TESSERA_API void sub_(const Tensor& a, const Scalar& b);
-/// sub of a number, into `out`.
+/// Writes sub(a, b) to `out` for a number b.
 TESSERA_API void sub_out(const Tensor& out, const Tensor& a, const Scalar& b);
-/// sub, the number first.
+/// Returns sub(a, b) for a number a.
 TESSERA_API Tensor sub(const Scalar& a, const Tensor& b);
-/// a * b.
+/// Returns a * b.
 TESSERA_API Tensor mul(const Tensor& a, const Tensor& b);
-/// mul, in place in a.
+/// Replaces a by mul(a, b).
 TESSERA_API void mul_(const Tensor& a, const Tensor& b);
-/// mul, into `out`.
+/// Writes mul(a, b) to `out`.
 TESSERA_API void mul_out(const Tensor& out, const Tensor& a, const Tensor& b);
-/// mul of a number.
+/// Returns mul(a, b) for a number b.
 TESSERA_API Tensor mul(const Tensor& a, const Scalar& b);
-/// mul of a number, in place.
+/// Replaces a by mul(a, b) for a number b.
 TESSERA_API void mul_(const Tensor& a, const Scalar& b);
-/// mul of a number, into `out`.
+/// Writes mul(a, b) to `out` for a number b.
 TESSERA_API void mul_out(const Tensor& out, const Tensor& a, const Scalar& b);
-/// a / b; of integers in f32.
+/// Returns a / b. The quotient of integers is f32.
 TESSERA_API Tensor div(const Tensor& a, const Tensor& b);
-/// div, in place in a.
+/// Replaces a by div(a, b).
 TESSERA_API void div_(const Tensor& a, const Tensor& b);
-/// div, into `out`.
+/// Writes div(a, b) to `out`.
 TESSERA_API void div_out(const Tensor& out, const Tensor& a, const Tensor& b);
-/// div of a number.
+/// Returns div(a, b) for a number b.
 TESSERA_API Tensor div(const Tensor& a, const Scalar& b);
-/// div of a number, in place.
+/// Replaces a by div(a, b) for a number b.
 TESSERA_API void div_(const Tensor& a, const Scalar& b);
-/// div of a number, into `out`.
+/// Writes div(a, b) to `out` for a number b.
 TESSERA_API void div_out(const Tensor& out, const Tensor& a, const Scalar& b);
-/// div, the number first.
+/// Returns div(a, b) for a number a.
 TESSERA_API Tensor div(const Scalar& a, const Tensor& b);
-/// a to the power of b.
+/// Returns a to the power of b.
 TESSERA_API Tensor pow(const Tensor& a, const Tensor& b);
-/// pow, in place in a.
+/// Replaces a by pow(a, b).
 TESSERA_API void pow_(const Tensor& a, const Tensor& b);
-/// pow, into `out`.
+/// Writes pow(a, b) to `out`.
 TESSERA_API void pow_out(const Tensor& out, const Tensor& a, const Tensor& b);
-/// pow of a number.
+/// Returns pow(a, b) for a number b.
 TESSERA_API Tensor pow(const Tensor& a, const Scalar& b);
-/// pow of a number, in place.
+/// Replaces a by pow(a, b) for a number b.
 TESSERA_API void pow_(const Tensor& a, const Scalar& b);
-/// pow of a number, into `out`.
+/// Writes pow(a, b) to `out` for a number b.
 TESSERA_API void pow_out(const Tensor& out, const Tensor& a, const Scalar& b);
-/// pow, the number first.
+/// Returns pow(a, b) for a number a.
 TESSERA_API Tensor pow(const Scalar& a, const Tensor& b);
-/// The lesser; nan when one of them is.
+/// Returns the lesser of a and b; nan if one of them is nan.
 TESSERA_API Tensor minimum(const Tensor& a, const Tensor& b);
-/// minimum, in place in a.
+/// Replaces a by minimum(a, b).
 TESSERA_API void minimum_(const Tensor& a, const Tensor& b);
-/// minimum, into `out`.
+/// Writes minimum(a, b) to `out`.
 TESSERA_API void minimum_out(const Tensor& out, const Tensor& a, const Tensor& b);
-/// The greater; nan when one of them is.
+/// Returns the greater of a and b; nan if one of them is nan.
 TESSERA_API Tensor maximum(const Tensor& a, const Tensor& b);
-/// maximum, in place in a.
+/// Replaces a by maximum(a, b).
 TESSERA_API void maximum_(const Tensor& a, const Tensor& b);
-/// maximum, into `out`.
+/// Writes maximum(a, b) to `out`.
 TESSERA_API void maximum_out(const Tensor& out, const Tensor& a, const Tensor& b);
-/// The quotient, rounded down; of integers, 0 where b is 0.
+/// Returns the quotient, rounded down. For integers, the result is 0 if b is 0.
 TESSERA_API Tensor floor_divide(const Tensor& a, const Tensor& b);
-/// floor_divide, in place in a.
+/// Replaces a by floor_divide(a, b).
 TESSERA_API void floor_divide_(const Tensor& a, const Tensor& b);
-/// floor_divide, into `out`.
+/// Writes floor_divide(a, b) to `out`.
 TESSERA_API void floor_divide_out(const Tensor& out, const Tensor& a, const Tensor& b);
-/// floor_divide of a number.
+/// Returns floor_divide(a, b) for a number b.
 TESSERA_API Tensor floor_divide(const Tensor& a, const Scalar& b);
-/// floor_divide of a number, in place.
+/// Replaces a by floor_divide(a, b) for a number b.
 TESSERA_API void floor_divide_(const Tensor& a, const Scalar& b);
-/// floor_divide of a number, into `out`.
+/// Writes floor_divide(a, b) to `out` for a number b.
 TESSERA_API void floor_divide_out(const Tensor& out, const Tensor& a, const Scalar& b);
-/// What is left of a by floor_divide, of the sign of b; of integers, 0 where b is 0.
+/// Returns a - b * floor_divide(a, b), with the sign of b. For integers, the result is 0 if b is 0.
 TESSERA_API Tensor remainder(const Tensor& a, const Tensor& b);
-/// remainder, in place in a.
+/// Replaces a by remainder(a, b).
 TESSERA_API void remainder_(const Tensor& a, const Tensor& b);
-/// remainder, into `out`.
+/// Writes remainder(a, b) to `out`.
 TESSERA_API void remainder_out(const Tensor& out, const Tensor& a, const Tensor& b);
-/// remainder of a number.
+/// Returns remainder(a, b) for a number b.
 TESSERA_API Tensor remainder(const Tensor& a, const Scalar& b);
-/// remainder of a number, in place.
+/// Replaces a by remainder(a, b) for a number b.
 TESSERA_API void remainder_(const Tensor& a, const Scalar& b);
-/// remainder of a number, into `out`.
+/// Writes remainder(a, b) to `out` for a number b.
 TESSERA_API void remainder_out(const Tensor& out, const Tensor& a, const Scalar& b);
-/// x, but at least `low` and at most `high`; nan stays.
+/// Returns x limited to [low, high]; nan remains nan.
 TESSERA_API Tensor clamp(const Tensor& x, const Scalar& low, const Scalar& high);
-/// clamp, in place.
+/// Replaces x by clamp(x, low, high).
 TESSERA_API void clamp_(const Tensor& x, const Scalar& low, const Scalar& high);
-/// x, but at least `low`.
+/// Returns x, but at least `low`.
 TESSERA_API Tensor clamp_min(const Tensor& x, const Scalar& low);
-/// x, but at most `high`.
+/// Returns x, but at most `high`.
 TESSERA_API Tensor clamp_max(const Tensor& x, const Scalar& high);
-/// a where `mask` (bool) is true, else b.
+/// Returns a where `mask` (bool) is true, otherwise b.
 TESSERA_API Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b);
-/// Likewise, with a number where it is false.
+/// Returns a where `mask` (bool) is true, otherwise the number b.
 TESSERA_API Tensor where(const Tensor& mask, const Tensor& a, const Scalar& b);
-/// Likewise, with a number where it is true.
+/// Returns the number a where `mask` (bool) is true, otherwise b.
 TESSERA_API Tensor where(const Tensor& mask, const Scalar& a, const Tensor& b);
-/// a + weight * (b - a).
+/// Returns a + weight * (b - a).
 TESSERA_API Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
-/// Likewise, with one weight.
+/// Returns a + weight * (b - a), with one weight for all elements.
 TESSERA_API Tensor lerp(const Tensor& a, const Tensor& b, const Scalar& weight);
-/// lerp with one weight, in place in a.
+/// Replaces a by lerp(a, b, weight).
 TESSERA_API void lerp_(const Tensor& a, const Tensor& b, const Scalar& weight);
-/// x + value * a * b.
+/// Returns x + value * a * b.
 TESSERA_API Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value = 1);
-/// addcmul, in place in x.
+/// Replaces x by addcmul(x, a, b, value).
 TESSERA_API void addcmul_(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value = 1);
-/// x + value * a / b.
+/// Returns x + value * a / b.
 TESSERA_API Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value = 1);
-/// addcdiv, in place in x.
+/// Replaces x by addcdiv(x, a, b, value).
 TESSERA_API void addcdiv_(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value = 1);
 
 }  // namespace tessera::ops
 
 namespace tessera::tensor {
 
-/// ops::add.
+/// Returns ops::add(a, b).
 TESSERA_API Tensor operator+(const Tensor& a, const Tensor& b);
-/// ops::add.
+/// Returns ops::add(a, b).
 TESSERA_API Tensor operator+(const Tensor& a, const Scalar& b);
-/// ops::add.
+/// Returns ops::add(a, b).
 TESSERA_API Tensor operator+(const Scalar& a, const Tensor& b);
-/// ops::sub.
+/// Returns ops::sub(a, b).
 TESSERA_API Tensor operator-(const Tensor& a, const Tensor& b);
-/// ops::sub.
+/// Returns ops::sub(a, b).
 TESSERA_API Tensor operator-(const Tensor& a, const Scalar& b);
-/// ops::sub.
+/// Returns ops::sub(a, b).
 TESSERA_API Tensor operator-(const Scalar& a, const Tensor& b);
-/// ops::mul.
+/// Returns ops::mul(a, b).
 TESSERA_API Tensor operator*(const Tensor& a, const Tensor& b);
-/// ops::mul.
+/// Returns ops::mul(a, b).
 TESSERA_API Tensor operator*(const Tensor& a, const Scalar& b);
-/// ops::mul.
+/// Returns ops::mul(a, b).
 TESSERA_API Tensor operator*(const Scalar& a, const Tensor& b);
-/// ops::div.
+/// Returns ops::div(a, b).
 TESSERA_API Tensor operator/(const Tensor& a, const Tensor& b);
-/// ops::div.
+/// Returns ops::div(a, b).
 TESSERA_API Tensor operator/(const Tensor& a, const Scalar& b);
-/// ops::div.
+/// Returns ops::div(a, b).
 TESSERA_API Tensor operator/(const Scalar& a, const Tensor& b);
-/// ops::neg.
+/// Returns ops::neg(x).
 TESSERA_API Tensor operator-(const Tensor& x);
 
 }  // namespace tessera::tensor

@@ -1,9 +1,9 @@
-// What dtype comes of several, as in NumPy and PyTorch.
+// Dtype promotion, as in NumPy and PyTorch.
 //
-// Kinds are ordered bool, integer, floating, complex: the higher kind wins, whatever its width (i64 with f16 is f16).
-// Within a kind the wider wins; f16 with bf16 is f32, an unsigned integer with a signed one the next wider signed one,
-// c64 with f64 is c128. A number given in code (Scalar) raises the dtype only when its kind is higher, and then to the
-// default of that kind: i64, f32, c64 (c128 with f64). Tensors of no dimensions count like any other.
+// The kinds are ordered bool, integer, floating, complex. The higher kind wins, whatever its width (i64 with f16 is
+// f16). Within a kind the wider dtype wins. f16 with bf16 is f32, an unsigned integer with a signed one is the next
+// wider signed integer, and c64 with f64 is c128. A number (Scalar) raises the dtype only if its kind is higher, to the
+// default of that kind: i64, f32, c64 (c128 with f64). Tensors without dimensions promote like all other tensors.
 #pragma once
 
 #include "tessera/base/dtype.h"
@@ -12,9 +12,9 @@
 
 namespace tessera::ops {
 
-/// The dtype of a result of both. InvalidArgument for u64 with a signed integer, which no integer holds.
+/// Returns the common dtype. Throws InvalidArgument for u64 with a signed integer: no integer dtype holds both.
 TESSERA_API DType promote(DType a, DType b);
-/// The dtype of a result of a tensor and a number.
+/// Returns the dtype of the result of a tensor and a number.
 TESSERA_API DType promote(DType a, const tensor::Scalar& b);
 
 }  // namespace tessera::ops

@@ -1,4 +1,4 @@
-// Values of tensors as values of the program. All of these wait for the work before them.
+// Values of tensors on the host. All of these functions wait for the work before them.
 #pragma once
 
 #include "tessera/base/export.h"
@@ -6,14 +6,18 @@
 
 namespace tessera::ops {
 
-/// The only element of a tensor, on any device. Waits for the current stream. With a layout: where it is whole on this
-/// rank, else an error.
+/// Returns the only element of a tensor on any device. Waits for the current stream. For a tensor with a layout, throws
+/// InvalidArgument if this rank does not hold the reduced value.
 TESSERA_API Scalar item(const Tensor& x);
-/// Whether both have the same shape, dtype and elements; nan equals nothing. Waits for the current stream. With
-/// layouts: as item() of what comes of comparing them.
+/// Returns whether both tensors have equal shape, dtype and elements; nan is not equal to nan. Waits for the current
+/// stream. For tensors with layouts, item() of the comparison must be possible.
 TESSERA_API bool equal(const Tensor& a, const Tensor& b);
-/// Whether |a - b| <= absolute + relative * |b| everywhere, or they are equal; with `equal_nan` two nans are, too.
-/// Shapes are the same. Waits for the current stream.
+/// Returns whether
+/// a - b
+/// <= absolute + relative *
+/// b
+/// for all elements, or they are equal; with `equal_nan`, two nans are equal. Waits for the current stream. Throws
+/// InvalidArgument if shape or dtype differ.
 TESSERA_API bool allclose(const Tensor& a, const Tensor& b, double relative = 1e-5, double absolute = 1e-8,
                           bool equal_nan = false);
 

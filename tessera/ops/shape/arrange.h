@@ -1,4 +1,4 @@
-// Operators that put elements elsewhere and compute nothing: their results are new tensors. All dtypes.
+// Operators that rearrange elements and compute nothing. Their results are new tensors of any dtype.
 #pragma once
 
 #include <cstdint>
@@ -11,61 +11,62 @@
 
 namespace tessera::ops {
 
-/// Of `cat`.
+/// Attributes of `cat`.
 struct CatAttributes {
-  std::int64_t dim = 0;  ///< along which they are put one behind the other
+  std::int64_t dim = 0;  ///< dimension of the concatenation
   TESSERA_ATTRIBUTES(dim)
 };
-/// Of `flip`.
+/// Attributes of `flip`.
 struct FlipAttributes {
-  tensor::IntList dims;  ///< that are reversed
+  tensor::IntList dims;  ///< dimensions that are reversed
   TESSERA_ATTRIBUTES(dims)
 };
-/// Of `roll`.
+/// Attributes of `roll`.
 struct RollAttributes {
-  tensor::IntList shifts;  ///< towards higher indices, of each of `dims`
-  tensor::IntList dims;    ///< that are shifted
+  tensor::IntList shifts;  ///< shift of each of `dims` towards higher indices
+  tensor::IntList dims;    ///< dimensions that are shifted
   TESSERA_ATTRIBUTES(shifts, dims)
 };
-/// Of `pad`.
+/// Attributes of `pad`.
 struct PadAttributes {
-  tensor::IntList before;  ///< per dimension of the input: how many in front
-  tensor::IntList after;   ///< per dimension: how many behind
-  Scalar value;            ///< of the new elements
+  tensor::IntList before;  ///< new elements before the first, per dimension of the input
+  tensor::IntList after;   ///< new elements after the last, per dimension of the input
+  Scalar value;            ///< value of the new elements
   TESSERA_ATTRIBUTES(before, after, value)
 };
-/// Of `unslice`.
+/// Attributes of `unslice`.
 struct UnsliceAttributes {
-  std::int64_t dim = 0;    ///< along which elements are spread
-  std::int64_t size = 0;   ///< of the result there
-  std::int64_t start = 0;  ///< where the first goes
-  std::int64_t step = 1;   ///< from one to the next
+  std::int64_t dim = 0;    ///< dimension along which elements are spread
+  std::int64_t size = 0;   ///< size of the dimension in the result
+  std::int64_t start = 0;  ///< index of the first element
+  std::int64_t step = 1;   ///< distance of adjacent elements
   TESSERA_ATTRIBUTES(dim, size, start, step)
 };
-/// Of `tril` and `triu`.
+/// Attributes of `tril` and `triu`.
 struct TriangleAttributes {
-  std::int64_t diagonal = 0;  ///< the last that is kept (tril), or the first (triu): above the main one when positive
-  layout::IndexMap rows;      ///< where the rows lie in the whole matrix; as made: they are all of it
-  layout::IndexMap columns;   ///< likewise
+  std::int64_t diagonal = 0;  ///< last diagonal kept (tril) or first (triu); positive: above the main one
+  layout::IndexMap rows;      ///< global indices of the rows; by default all
+  layout::IndexMap columns;   ///< global indices of the columns; by default all
   TESSERA_ATTRIBUTES(diagonal, rows, columns)
 };
 
-/// One behind the other along a dimension; they are alike in dtype and in all other dimensions. At least one.
+/// Concatenates the tensors along `dim`. They agree in dtype and in all other dimensions. At least one is required.
 TESSERA_API Tensor cat(std::span<const Tensor> tensors, std::int64_t dim = 0);
-/// Along a new dimension `dim`; they are alike in shape and dtype.
+/// Returns the tensors stacked along a new dimension `dim`. They have equal shape and dtype.
 TESSERA_API Tensor stack(std::span<const Tensor> tensors, std::int64_t dim = 0);
-/// These dimensions in reverse.
+/// Returns x with the dimensions `dims` reversed.
 TESSERA_API Tensor flip(const Tensor& x, const tensor::IntList& dims);
-/// Elements moved on by `shifts` along `dims`, in at the front what goes out at the end.
+/// Returns x with the elements shifted by `shifts` along `dims`. Elements shifted past the end reappear at the front.
 TESSERA_API Tensor roll(const Tensor& x, const tensor::IntList& shifts, const tensor::IntList& dims);
-/// With `value` around it. `padding`: before and after of the last dimension, then of the one before it, and so on.
+/// Returns x surrounded by `value`. `padding` holds before and after of the last dimension, then of the second to last,
+/// and so on.
 TESSERA_API Tensor pad(const Tensor& x, const tensor::IntList& padding, const Scalar& value = 0);
-/// Zeros, `size` along a dimension, with x at start, start + step, ...: what slice takes out, put back.
+/// Returns zeros of `size` along `dim` with x at start, start + step, ...: the inverse of slice.
 TESSERA_API Tensor unslice(const Tensor& x, std::int64_t dim, std::int64_t size, std::int64_t start,
                            std::int64_t step = 1);
-/// The last two dimensions as matrices, zero above the given diagonal.
+/// Returns x with the elements above the diagonal set to zero in the matrices of the last two dimensions.
 TESSERA_API Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
-/// Zero below the given diagonal.
+/// Returns x with the elements below the diagonal set to zero in the matrices of the last two dimensions.
 TESSERA_API Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 
 }  // namespace tessera::ops
