@@ -1,5 +1,4 @@
-// Functions that are made of other operators name themselves, the value and the tensor when they are called wrongly:
-// nobody should have to know what they are made of.
+// Tests that functions composed of other operators name themselves, the value and the tensor in their errors.
 #include <gtest/gtest.h>
 
 #include <functional>

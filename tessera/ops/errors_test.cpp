@@ -1,6 +1,6 @@
-// What is wrong with a call is said by an InvalidArgument that names the operator and shows the call with its shapes;
-// over all operators, spoilt in every way that can be made from their samples. What an operator takes nevertheless must
-// run. Then, by family, what the message says of the argument itself.
+// Tests that an invalid call throws InvalidArgument with the name of the operator and the call with its shapes. Covers
+// all operators, with each invalid variation of their samples. Calls that an operator accepts must run. Then tests the
+// messages per family.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -31,7 +31,7 @@ using tessera::detail::concat;
 
 constexpr DType kStored[] = {DType::kF8E4M3, DType::kF8E5M2, DType::kU16, DType::kU32, DType::kU64, DType::kC128};
 
-// A call that can be spoilt.
+// A call that can be made invalid.
 struct Subject {
   const OpCaseInfo& info;
   OpSample sample;
@@ -48,7 +48,7 @@ struct Subject {
   [[nodiscard]] tensor::Call call() { return {op(), inputs, sample.attributes.ref(), outputs}; }
 };
 
-// All operators, each with a sample that has as many arguments as any, none of them empty.
+// Returns all operators, each with a sample that has the maximum number of arguments, none of them empty.
 std::vector<Subject> subjects() {
   std::vector<Subject> all;
   for (const OpCaseInfo& info : all_cases()) {
@@ -71,8 +71,8 @@ std::vector<Subject> subjects() {
 
 enum class Outcome { kTaken, kRefused };
 
-// Makes the call and waits. An error must be an InvalidArgument that names the operator; with `shows_call` the call
-// too, as errors that are found before the work runs do.
+// Makes the call and waits. An error must be an InvalidArgument that names the operator. With `shows_call` it must also
+// show the call, as errors from before the work runs do.
 Outcome outcome_of(const Subject& subject, const std::function<void()>& body, bool shows_call = true) {
   try {
     body();
@@ -103,7 +103,7 @@ Outcome outcome_of(Subject& subject) {
   return outcome_of(subject, [&] { tensor::call_into(subject.call()); });
 }
 
-// Runs `body`, which throws, and looks for a word in front of the call.
+// Runs `body`, which throws, and searches for a word before the call in the message.
 void expect_said(const std::function<void()>& body, std::string_view word) {
   try {
     body();
@@ -141,7 +141,7 @@ TEST(Errors, OfAnArgumentLeftOutNameIt) {
   }
 }
 
-// Shapes near the one that is right: each dimension a bit larger, one more dimension, one less.
+// Returns shapes near the valid one: each dimension slightly larger, one more dimension, one less.
 std::vector<Shape> near(const Shape& shape) {
   std::vector<Shape> all;
   std::vector<std::int64_t> sizes(shape.begin(), shape.end());
@@ -156,7 +156,7 @@ std::vector<Shape> near(const Shape& shape) {
   return all;
 }
 
-// Any values will do, but indices stay indices.
+// Returns a tensor of this shape. Values are arbitrary, but indices remain indices.
 Tensor reshaped(const SampleInput& input, const Shape& shape) {
   Array value(shape);
   for (std::size_t i = 0; i < value.values.size() && !input.value.values.empty(); ++i) {
@@ -165,13 +165,13 @@ Tensor reshaped(const SampleInput& input, const Shape& shape) {
   return to_tensor(value, dtype_in(input, DType::kF32));
 }
 
-// "gather index".
+// Returns for example "gather index".
 std::string argument_text(const Subject& subject, std::size_t i) {
   return concat(subject.info.op, " ", subject.op()->inputs[i].name);
 }
 
 TEST(Errors, OfShapesThatDoNotFitNameTheCall) {
-  std::set<std::string> any;  // arguments beside others that may have any shape
+  std::set<std::string> any;  // optional arguments that may have any shape
   for (Subject& subject : subjects()) {
     for (std::size_t i = 0; i < subject.inputs.size(); ++i) {
       if (!subject.inputs[i]) continue;
@@ -189,7 +189,7 @@ TEST(Errors, OfShapesThatDoNotFitNameTheCall) {
   EXPECT_EQ(any, std::set<std::string>({"embedding index", "index_select index"}));
 }
 
-// A tensor of zeros or small numbers of any dtype, complex ones too.
+// Returns a tensor of zeros or small numbers of any dtype, including complex dtypes.
 Tensor with_dtype(const SampleInput& input, DType dtype) {
   if (!is_complex(dtype)) return to_tensor(input.value, dtype);
   Tensor zeros = Tensor::allocate(input.value.shape, dtype, device::Device::get("host"));
@@ -199,12 +199,12 @@ Tensor with_dtype(const SampleInput& input, DType dtype) {
 }
 
 TEST(Errors, OfDTypesThatDoNotFitNameTheCall) {
-  // These move elements and take all dtypes for them.
+  // These operators copy elements and accept all dtypes for them.
   const std::set<std::string> movers = {
       "cast x",         "copy x", "embedding weight", "expand x",  "flip x", "gather x",
       "index_select x", "pad x",  "masked_fill x",    "permute x", "roll x", "select x",
       "slice x",        "tril x", "triu x",           "unslice x", "view x", "index_sum like"};
-  // Indices are of any integer dtype.
+  // Indices may have any integer dtype.
   const std::set<std::string> indices = {"embedding index",    "gather index",      "index_add index",
                                          "index_select index", "index_sum index",   "one_hot index",
                                          "scatter index",      "scatter_add index", "scatter_sum index"};
@@ -269,7 +269,7 @@ TEST(Errors, OfResultsThatDoNotFitNameTheCall) {
   }
 }
 
-// An operator with attributes that are wrong, and what the message says of them.
+// An operator with invalid attributes, and the expected message.
 struct WrongAttributes {
   const char* op;
   Attributes attributes;
@@ -390,7 +390,7 @@ TEST(Errors, OfAttributesNameTheOperatorTheValueAndTheCall) {
   }
 }
 
-// Indices are looked at when the work runs: the error waits on the stream.
+// Indices are checked when the work runs; the error waits on the stream.
 TEST(Errors, OfIndicesOutOfRangeNameOperatorIndexAndRange) {
   std::set<std::string> with_indices;
   for (const Subject& subject : subjects()) {
@@ -398,7 +398,7 @@ TEST(Errors, OfIndicesOutOfRangeNameOperatorIndexAndRange) {
       if (subject.op()->input_lists > 0) continue;
       const std::string& name = subject.op()->inputs[i].name;
       if (name != "index" && name != "targets") continue;
-      if (subject.info.op == "count_targets") continue;  // counts them, whatever they are
+      if (subject.info.op == "count_targets") continue;  // accepts any targets
       with_indices.insert(subject.info.op);
       for (const double wrong : {1000.0, -1.0}) {
         Subject spoilt = subject;

@@ -1,5 +1,6 @@
-// Operators whose definition could be taken for another: fixed values from the published definitions, worked out apart
-// from this code, so that neither a kernel nor its reference can drift. Some more stand in the tests of their families.
+// Fixed values for operators with ambiguous definitions. They were computed from the published definitions
+// independently of this code, so that neither a kernel nor its reference can drift. The tests of the families have
+// further values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -135,7 +136,7 @@ TEST(Golden, SoftmaxAndWhatIsMadeOfIt) {
   expect_near(logsumexp(x, {1}), {3.40760596444438});
   const Tensor targets = to_tensor(Array(Shape({1}), 2), DType::kI64);
   expect_near(cross_entropy(x, targets), {0.40760596444438});
-  // 0.85 of the target and 0.05 for each of the three classes.
+  // 0.85 for the target and 0.05 for each of the three classes.
   expect_near(cross_entropy(x, targets, {.label_smoothing = 0.15}),
               {0.9 * 0.40760596444438 + 0.05 * (2.40760596444438 + 1.40760596444438)});
 }
@@ -153,7 +154,7 @@ TEST(Golden, NormsAddTheirEpsInsideTheRoot) {
 TEST(Golden, RopePairsHalvesOrNeighbours) {
   // Width 4, base 10000, position 1: angles 1 and 0.01.
   const Tensor x = of({2, 4}, {0, 0, 0, 0, 1, 2, 3, 4});
-  // (1, 3) and (2, 4) turn; or (1, 2) and (3, 4).
+  // Rotates (1, 3) and (2, 4), or (1, 2) and (3, 4).
   expect_near(rope(x), {0, 0, 0, 0, -1.9841106485555495, 1.959900667496664, 2.4623779024123156, 4.019799668334994},
               1e-9);
   expect_near(rope(x, {.is_interleaved = true}),
@@ -167,7 +168,7 @@ TEST(Golden, AttentionDividesByTheRootOfTheWidth) {
   const AttentionResult got = attention_with_logsumexp(q, k, v);
   expect_near(got.out, {13.302384506733432});
   expect_near(got.logsumexp, {1.1079403076572498});
-  // One query at the end of two keys sees both bottom-right, and the first alone top-left.
+  // With two keys and one query, bottom-right alignment uses both keys, top-left only the first.
   expect_near(scaled_dot_product_attention(q, k, v, {.is_causal = true, .is_bottom_right = true}),
               {13.302384506733432});
   expect_near(scaled_dot_product_attention(q, k, v, {.is_causal = true}), {10});
@@ -207,7 +208,7 @@ TEST(Golden, SgdTwoStepsWithMomentum) {
   }
 }
 
-// The known answers that the generator was published with: counter, key, words.
+// The published test vectors of the generator: counter, key, words.
 TEST(Golden, PhiloxGivesItsKnownAnswers) {
   struct {
     std::uint64_t seed, call, block;

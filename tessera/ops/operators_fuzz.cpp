@@ -1,6 +1,6 @@
-// Random calls of operators against their references. A seed chooses the operator, shapes, broadcasts and attributes
-// (testing/derived_samples.h), a dtype for each floating argument, how each lies in memory (dense, strided with gaps
-// and backwards, expanded), and whether results go into new tensors, into given ones, or over an argument.
+// Compares random calls of operators with their references. A seed selects the operator, shapes, broadcasts and
+// attributes (testing/derived_samples.h), a dtype for each floating argument, the memory order of each (contiguous,
+// strided with gaps and reversed, expanded), and whether results are new tensors, given tensors or an argument.
 //   ops_operators_fuzz [--runs N] [--seed S] [--seconds T]
 #include <algorithm>
 #include <set>
@@ -20,7 +20,7 @@ constexpr DType kFloating[] = {DType::kF32, DType::kF64, DType::kBF16, DType::kF
 
 device::Device host() { return device::Device::get("host"); }
 
-// As expand makes it: along one dimension every element is the first one.
+// Returns a tensor as expand does: along one dimension, all elements are the first one.
 Tensor expanded(Array& value, std::size_t dim, DType dtype, Random& random) {
   std::vector<std::int64_t> sizes(value.shape.begin(), value.shape.end());
   sizes[dim] = 1;
@@ -41,7 +41,7 @@ Tensor expanded(Array& value, std::size_t dim, DType dtype, Random& random) {
   return memory.as_strided(value.shape, Strides(strides), memory.offset());
 }
 
-// The elements in memory of any kind; `value` becomes what is there.
+// Places the elements in memory of a random kind. Sets `value` to the stored values.
 Tensor placed(Array& value, DType dtype, bool is_dense, bool may_repeat, Random& random) {
   value = rounded(value, dtype);
   const Lay lays[] = {Lay::kDense, Lay::kReversed, Lay::kRandom};
@@ -53,14 +53,14 @@ Tensor placed(Array& value, DType dtype, bool is_dense, bool may_repeat, Random&
   return memory;
 }
 
-// A call that was made, and what it should give.
+// A call and its expected results.
 struct Trial {
   const OpCaseInfo& info;
   OpSample sample;
-  bool is_derived;  // else indices may be such that no others make sense
+  bool is_derived;  // otherwise other indices may be invalid
   std::vector<Tensor> inputs = {};
   std::vector<Array> arrays = {};
-  DType least = DType::kF64;  // of the floating arguments, the least exact; f32 where there is none
+  DType least = DType::kF64;  // least precise dtype of the floating arguments; f32 if there are none
 
   void place(Random& random) {
     if (std::ranges::all_of(sample.inputs, [](const SampleInput& input) { return input.dtype || input.is_absent; })) {
@@ -92,7 +92,7 @@ std::string wrong_in(const Trial& trial, const std::vector<Tensor>& outputs, con
     const DType dtype = outputs[i].dtype();
     const DType least =
         is_floating(dtype) && tolerance_in(dtype, 1e-5) > tolerance_in(trial.least, 1e-5) ? dtype : trial.least;
-    // A few times that of the cases, whose values were chosen: a row of equal elements cancels.
+    // A few times the tolerance of the cases, whose values were chosen: a row of equal elements cancels.
     const double tolerance = is_floating(dtype) ? tolerance_in(least, 4 * trial.info.tolerance) : 0;
     const std::string wrong = difference(to_array(outputs[i]), want[i], tolerance);
     if (!wrong.empty()) return concat("output ", i, where, ": ", wrong, "\n  ", trial.text());
@@ -100,7 +100,7 @@ std::string wrong_in(const Trial& trial, const std::vector<Tensor>& outputs, con
   return {};
 }
 
-// Into tensors that are there: of any strides, or the first argument itself.
+// Checks calls that write to given tensors: with any strides, or the first argument itself.
 std::string check_given(const Trial& trial, const std::vector<Tensor>& made, const std::vector<Array>& want,
                         Random& random) {
   const tensor::Operator op = tensor::find_op(trial.info.op);
@@ -119,7 +119,7 @@ std::string check_given(const Trial& trial, const std::vector<Tensor>& made, con
   return wrong_in(trial, given, want, is_over ? " over the argument" : " in a given tensor");
 }
 
-// Mixed dtypes may be refused, not so a call with all alike.
+// Returns true if the call throws. Calls with mixed dtypes may throw, calls with one dtype may not.
 bool is_refused(const Trial& trial) {
   std::vector<Tensor> outputs(static_cast<std::size_t>(trial.sample.outputs));
   try {

@@ -1,10 +1,10 @@
-// Every operator on a checked device under the seeded scheduler. Arguments are written by work on several streams and
-// calls run on others, ordered by events; several calls are under way at once, and arguments are let go before the work
-// is done, so that memory is used again. Results must be the reference's, and the device finds no race.
+// Runs every operator on a checked device with the seeded scheduler. Work on several streams writes the arguments, and
+// calls run on other streams, ordered by events. Several calls are in flight, and arguments are released before the
+// work is done, so that memory is reused. Results must match the reference, and the device must find no race.
 //
-// Then the other way round, since a kernel that declares too little is never found to race: without the event behind an
-// argument the device must refuse the call, at its first and at its last element; likewise what is written must wait
-// for its readers, and what is only read must not.
+// Then tests the declared accesses, because a kernel that declares too little never races. Without the event after an
+// argument is written, the device must reject the call, at the first and at the last element. A write must wait for the
+// readers of a tensor, and a read must not.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -28,7 +28,7 @@ void hand_over(const device::Stream& from, const device::Stream& to) {
   to.wait(event);
 }
 
-// A checked device with a few streams, and this thread among those that the scheduler runs.
+// A checked device with several streams; the scheduler also runs this thread.
 class CheckedDevice {
  public:
   explicit CheckedDevice(std::uint64_t seed)
@@ -56,7 +56,7 @@ class CheckedDevice {
   std::vector<device::Stream> streams;
 };
 
-// A tensor with these elements, made by work on `stream`.
+// Returns a tensor with these elements, written by work on `stream`.
 Tensor made_on(CheckedDevice& on, const device::Stream& stream, const Array& value, DType dtype) {
   const tensor::StreamScope scope(stream);
   Tensor made =
@@ -126,17 +126,17 @@ TEST(CheckedReference, EveryOperatorIsRightOnAnyStreams) {
   }
 }
 
-// What a call is said to touch
+// Declared accesses of a call
 // -----------------------------------------------------------------------------------------
 
-// A launch on `stream` that touches one element of a tensor: the first byte of all, or the last.
+// Launches work on `stream` that accesses one element of a tensor: the first byte, or the last.
 void touch(const device::Stream& stream, const Tensor& tensor, bool is_last, device::AccessMode mode) {
   const detail::ByteRange range = detail::byte_range(tensor);
   const device::Access access[] = {{range.address + (is_last ? range.nbytes - 1 : 0), 1, mode}};
   stream.run([] {}, {.label = "elsewhere", .accesses = access});
 }
 
-// A call of a sample on one stream, while another stream touches one of its tensors with no order between them.
+// A call of a sample on one stream, while another stream accesses one of its tensors without an order.
 class Unordered {
  public:
   Unordered(CheckedDevice& on, const OpCaseInfo& info, const OpSample& sample)
@@ -155,7 +155,7 @@ class Unordered {
     return std::ranges::any_of(outputs_, [](const Tensor& out) { return out.numel() > 0; });
   }
 
-  /// Whether the device refuses the call then.
+  /// Returns true if the device rejects the call.
   [[nodiscard]] bool is_refused(const Tensor& tensor, bool is_last, device::AccessMode mode) {
     touch(elsewhere_, tensor, is_last, mode);
     bool is_refused = false;
@@ -212,7 +212,7 @@ TEST(CheckedReference, EveryOperatorDeclaresWhatItTouches) {
   }
 }
 
-// A kernel that says nothing of its second argument: what the test above is for.
+// A kernel that does not declare its second argument; the test above must detect it.
 const tensor::Operator kForgetful =
     tensor::register_op({.name = "test.forgetful",
                          .inputs = "a, b",

@@ -1,6 +1,6 @@
-// Every operator with complex numbers: against complex references made of the real ones, or refused with its name and
-// the call. Operators that are linear do to real and imaginary parts what they do to real numbers, bilinear ones to the
-// four products; the rest have their definition here, of one element.
+// Runs every operator with complex numbers. It must match complex references composed of the real ones, or reject the
+// dtype with an error that names the operator and the call. Linear operators act on real and imaginary parts
+// separately, bilinear operators on the four products. For the others, this file defines each element.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,13 +21,13 @@ namespace {
 
 using Complex = std::complex<double>;
 
-// The real and the imaginary parts of a call's arguments, or of its results.
+// The real and imaginary parts of the arguments of a call, or of its results.
 struct Parts {
   std::vector<Array> real;
-  std::vector<Array> imaginary;  // zeros of the same shapes for arguments that are not complex
+  std::vector<Array> imaginary;  // zeros of the same shapes for real arguments
 };
 
-// A c64 tensor of any strides.
+// Returns a c64 tensor with any strides.
 Tensor complex_tensor(const Array& real_part, const Array& imaginary_part, Lay lay, Random& random) {
   const device::Device host = device::Device::get("host");
   Tensor made = allocate_laid(real_part.shape, DType::kC64, host, lay, random);
@@ -41,7 +41,7 @@ Tensor complex_tensor(const Array& real_part, const Array& imaginary_part, Lay l
 
 bool is_complex_input(const SampleInput& input) { return !input.is_absent && !input.dtype; }
 
-// Two samples that differ in their floating values, as parts of one.
+// Combines two samples with different floating values into real and imaginary parts.
 Parts parts_of(const OpSample& a, const OpSample& b) {
   Parts parts;
   for (std::size_t i = 0; i < a.inputs.size(); ++i) {
@@ -68,7 +68,7 @@ using Function = std::function<Complex(const std::vector<Complex>&, double numbe
 
 double truth(bool value) { return value ? 1 : 0; }
 
-// Operators of complex elements, and what each element is. The number is ScalarAttributes::value.
+// Operators of complex elements with the value of each element. The number is ScalarAttributes::value.
 const std::map<std::string, Function> kFunctions = {
     {"abs", [](const auto& v, double) { return Complex(std::abs(v[0])); }},
     {"exp", [](const auto& v, double) { return std::exp(v[0]); }},
@@ -101,7 +101,7 @@ const std::map<std::string, Function> kFunctions = {
     {"conj", [](const auto& v, double) { return std::conj(v[0]); }},
 };
 const std::set<std::string> kBilinear = {"bmm", "contract", "linear", "mm", "mul"};
-// Linear, but for numbers that they add or put in: those have no imaginary part.
+// Linear operators. The numbers that they add or write have no imaginary part.
 const std::set<std::string> kLinear = {
     "add",         "add_scalar", "cast",      "cat",          "copy",       "div_scalar",  "embedding",   "expand",
     "flip",        "gather",     "index_add", "index_select", "index_sum",  "lerp_scalar", "masked_fill", "mean",
@@ -136,14 +136,14 @@ Parts by_function(const Function& f, const Parts& in, const tensor::AttributesRe
   return out;
 }
 
-// a + by * b, element by element.
+// Adds by * b to a, element by element.
 void add_to(std::vector<Array>& a, const std::vector<Array>& b, double by) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     for (std::size_t e = 0; e < a[i].values.size(); ++e) a[i].values[e] += by * b[i].values[e];
   }
 }
 
-// Arguments that are not complex stay what they are; the others become nothing, or their imaginary parts.
+// Real arguments are unchanged; the others become zero or their imaginary parts.
 std::vector<Array> with(const OpSample& sample, const Parts& in, bool is_imaginary) {
   std::vector<Array> arrays = in.real;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
@@ -189,7 +189,7 @@ void expect_right(const OpCaseInfo& info, const OpSample& sample, const Parts& i
 }
 
 OpSample in_complex(const OpCaseInfo& info, OpSample sample) {
-  if (info.op != "sum") return sample;  // names the dtype of its result
+  if (info.op != "sum") return sample;  // only sum has the dtype of its result as an attribute
   SumAttributes a = sample.attributes.ref().as<SumAttributes>();
   a.dtype = DType::kC64;
   sample.attributes = tensor::Attributes(a);
@@ -216,7 +216,7 @@ TEST(ReferenceComplex, EveryOperatorIsRightOrRefuses) {
   std::set<std::string> want = kLinear;
   want.insert(kBilinear.begin(), kBilinear.end());
   for (const auto& [op, function] : kFunctions) {
-    if (op != "conj") want.insert(op);  // takes no real numbers: below
+    if (op != "conj") want.insert(op);  // rejects real numbers, see below
   }
   EXPECT_EQ(taken, want);
 }

@@ -1,6 +1,6 @@
-// Every operator with integers, bool and dtypes that are only stored: it gives what plain loops give, exactly, or
-// refuses the dtype with its name and the call. Which operators refuse which is written down here, so that a dtype that
-// is lost or comes by accident is seen.
+// Runs every operator with integers, bool and storage-only dtypes. It must match plain loops exactly, or reject the
+// dtype with an error that names the operator and the call. This file lists the operators that reject each dtype, so
+// that changes are noticed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr DType kIntegers[] = {DType::kI64, DType::kI32, DType::kI16, DType::kI8, DType::kU8};
 constexpr DType kStored[] = {DType::kU16, DType::kU32, DType::kU64, DType::kF8E4M3, DType::kF8E5M2};
 
-// A floating sample as small whole numbers: never zero where it was not, so that divisors stay divisors.
+// Rounds a floating sample to small integers. Nonzero values stay nonzero, so that divisors remain valid.
 double whole_of(double value, DType dtype) {
   if (dtype == DType::kBool) return value > 0 ? 1 : 0;
   const double size = std::min(std::ceil(std::abs(value) * 2), 8.0);
@@ -57,8 +57,8 @@ double converted(double value) {
   return static_cast<double>(static_cast<T>(static_cast<std::int64_t>(value)));
 }
 
-// What the reference's number is in the result's dtype: whole numbers wrap; fractions, which were given as such, go
-// towards zero and saturate; the identity of a fold over nothing is the least or greatest value.
+// Converts a number of the reference to the dtype of the result. Integers wrap; fractions given as numbers round
+// towards zero and saturate; the identity of an empty reduction is the least or greatest value.
 double in_result(double value, DType dtype) {
   switch (dtype) {
     case DType::kI64: return converted<std::int64_t>(value);
@@ -90,7 +90,7 @@ void expect_right(const OpCaseInfo& info, const OpSample& sample, bool strided) 
   }
 }
 
-// Whether the operator takes the sample; a refusal names it, the dtype and the call.
+// Returns true if the operator accepts the sample. An error must name the operator, the dtype and the call.
 bool is_taken(const OpCaseInfo& info, const OpSample& sample, DType dtype) {
   std::vector<Tensor> inputs;
   for (const SampleInput& input : sample.inputs) {
@@ -105,7 +105,7 @@ bool has_floating(const OpSample& sample) {
   return has;
 }
 
-// The operators, of those with floating samples, that refuse a dtype; all others are held against their reference.
+// Returns the operators with floating samples that reject a dtype. Compares all others with their reference.
 std::set<std::string> refusing(DType dtype) {
   std::set<std::string> refused;
   for (const OpCaseInfo& info : all_cases()) {
@@ -125,7 +125,7 @@ std::set<std::string> refusing(DType dtype) {
   return refused;
 }
 
-// Those whose results are no whole numbers and that have no place of their own for one.
+// Operators whose results are not integers and that have no separate rule for integers.
 const std::set<std::string> kFloatingOnly = {"adamw",
                                              "cross_entropy",
                                              "cross_entropy_backward",
@@ -155,11 +155,11 @@ const std::set<std::string> kFloatingOnly = {"adamw",
                                              "softmax",
                                              "softmax_backward",
                                              "var"};
-// Of what takes integers: arithmetic that truth values have none of.
+// Operators that accept integers but whose arithmetic is not defined for bool.
 const std::set<std::string> kNotOfBool = {"abs",          "bmm",    "ceil", "contract", "floor",
                                           "floor_divide", "linear", "mm",   "neg",      "pow",
                                           "remainder",    "round",  "sign", "square",   "sub"};
-// What moves elements and computes nothing takes what is only stored.
+// Operators that copy elements and compute nothing accept storage-only dtypes.
 const std::set<std::string> kMovers = {
     "cast",    "cat",  "copy",    "embedding", "expand", "flip", "gather", "index_select", "masked_fill", "pad",
     "permute", "roll", "scatter", "select",    "slice",  "tril", "triu",   "unslice",      "view"};
@@ -185,7 +185,7 @@ TEST(ReferenceDTypes, WhatIsOnlyStoredIsMovedAndCastAndRefusedElsewhere) {
   for (const DType dtype : kStored) EXPECT_EQ(refusing(dtype), want) << to_string(dtype);
 }
 
-// Beside a tensor or a number of another dtype, whatever that makes of both.
+// With a tensor or number of another dtype, whatever the promoted dtype is.
 TEST(ReferenceDTypes, WhatIsOnlyStoredIsRefusedBesideOthersToo) {
   const Tensor f32 = to_tensor(Array(Shape({2}), 1), DType::kF32);
   for (const DType dtype : kStored) {
@@ -245,7 +245,7 @@ TEST(ReferenceDTypes, IndicesAreOfAnyIntegerDType) {
     EXPECT_EQ(to_array(embedding(x, index)).values, rows) << to_string(dtype);
     EXPECT_EQ(to_array(one_hot(index, 3)).values, (std::vector<double>{0, 0, 1, 1, 0, 0})) << to_string(dtype);
   }
-  // Where the uppermost bit counts.
+  // Values with the highest bit set.
   Array numbers(Shape({40000, 1}));
   std::iota(numbers.values.begin(), numbers.values.end(), 0);
   const Tensor table = to_tensor(numbers, DType::kF32);

@@ -1,4 +1,4 @@
-// Every operator against its reference in plain loops, on the host; and no operator without a case.
+// Compares every operator with its reference in plain loops on the host. Fails for an operator without a case.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,5 +1,5 @@
-// The validator over every operator that has a rule, and the validator itself: rules that are right pass in every
-// combination, rules that are wrong in the ways that others got wrong are reported.
+// Runs the validator over every operator with a rule, and tests the validator itself: correct rules pass in all
+// combinations, and typical wrong rules are reported.
 #include "tessera/ops/testing/validator.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using namespace planted;  // NOLINT(google-build-using-namespace): operators of 
 
 using Samples = std::function<std::vector<OpSample>(Random&)>;
 
-// Matrices of shapes that are cut evenly, unevenly, and into more pieces than there are rows.
+// Matrices whose shapes shard evenly, unevenly, and over more ranks than there are rows.
 Samples matrices(int inputs, double low, double high) {
   return [=](Random& random) {
     std::vector<OpSample> out;
@@ -58,7 +58,7 @@ std::string first_wrong(const Validation& validation) {
   return validation.wrong.empty() ? std::string() : validation.wrong[0];
 }
 
-// ---- operators that are right ----
+// ---- correct rules ----
 
 constexpr char kAddRule[] = "add: [i,j],[i,j]->[i,j]; joint+up, joint+up";
 constexpr char kMulRule[] = "mul: [i,j],[i,j]->[i,j]; multi, multi";
@@ -182,11 +182,11 @@ TEST(Validator, AsksEveryCombinationThatMayBeAdmitted) {
   }
 }
 
-// ---- rules that are wrong ----
+// ---- wrong rules ----
 
 struct Wrong {
   OpCaseInfo info;
-  std::string seen_in;  // part of the report
+  std::string seen_in;  // substring of the report
 };
 
 constexpr char kWrongAbsRule[] = "abs: [i,j]->[i,j]; joint";
@@ -319,7 +319,7 @@ TEST(Validator, ReportsRulesThatAreWrong) {
   }
 }
 
-// ---- what could be admitted ----
+// ---- layouts that a rule could admit ----
 
 constexpr char kNarrowRule[] = "add: [i,j],[i,j]->[i,j]";
 
@@ -367,7 +367,7 @@ TEST(ValidatorBackward, PassesGradientsThatFollowTheirLayouts) {
   EXPECT_GT(found.tried, 10);
 }
 
-// The gradient of a value times the number of rows, taken from a local tensor: right on one rank alone.
+// The gradient of a value times the number of rows, taken from a local tensor: correct only on a single rank.
 void rows_gradient(tensor::GradientCall& call) {
   const auto rows = static_cast<double>(call.grad().local().shape()[0]);
   Tensor sum = call.grad();
@@ -397,11 +397,11 @@ TEST(ValidatorBackward, ReportsGradientsThatAreWrong) {
 
 // ---- all operators ----
 
-// --gtest_random_seed=7 draws other samples and other combinations.
+// --gtest_random_seed=7 draws other samples and combinations.
 std::uint64_t seed() { return static_cast<std::uint64_t>(std::max(1, static_cast<int>(GTEST_FLAG_GET(random_seed)))); }
 
-// Sanitizers make a call some thirty times as slow, and look at how it is made, not at what it gives: there a few
-// combinations of every operator will do.
+// Sanitizers slow a call down by about thirty times and check its execution, not its result. A few combinations of
+// every operator suffice there.
 ValidatorOptions options(std::size_t most) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return {.seed = seed(), .most = std::min<std::size_t>(most, 1), .samples = 1};
@@ -439,7 +439,7 @@ TEST(ValidatorBackward, EveryGradientHoldsInEveryCombination) {
   std::printf("%lld operators, %s\n", static_cast<long long>(operators), all.text().c_str());
 }
 
-// For people: --gtest_also_run_disabled_tests --gtest_filter=*Lists*
+// Human-readable list: --gtest_also_run_disabled_tests --gtest_filter=*Lists*
 TEST(Validator, DISABLED_ListsWhatCouldBeAdmitted) {
   for (const OpCaseInfo& info : all_cases()) {
     for (const std::string& line : find_missing(info)) std::printf("%s\n", line.c_str());

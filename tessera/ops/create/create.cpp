@@ -29,7 +29,7 @@ void infer_full(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {attributes.shape, attributes.dtype};
 }
 
-// Copies of the item, `kItem` bytes long, to every element.
+// Copies the item, `kItem` bytes long, to every element.
 template <std::size_t kItem>
 void fill_items(const detail::Loop& loop, std::byte* data, const Item& item) {
   struct Element {
@@ -148,7 +148,7 @@ void infer_eye(const Call& call, std::span<OutputInfo> outputs) {
 
 void run_eye(const KernelCall& call) {
   const auto& attributes = call.as<EyeAttributes>();
-  // With rows of 2^31 in the whole, a global place tells row and column apart whatever the columns are.
+  // A global row stride of 2^31 keeps row and column separable for any number of columns.
   constexpr std::int64_t kRow = std::int64_t{1} << 31;
   std::vector<layout::IndexMap> index = attributes.index;
   if (index.empty()) {
@@ -214,7 +214,7 @@ Tensor eye(std::int64_t rows, std::int64_t columns, const CreateOptions& options
 
 Tensor empty_like(const Tensor& x) {
   if (!x.has_layout()) return Tensor::allocate(x.shape(), x.dtype(), x.device());
-  // Cut alike; where x is partial, whole values stand on every rank.
+  // Has the sharding of x; Partial placements become Replicate.
   const layout::Layout layout = layout::gradient_layout(x.layout());
   Tensor local;
   if (x.local()) {

@@ -1,4 +1,4 @@
-// Tensors made from nothing, dense and strided, whole and in parts.
+// Tests created tensors: contiguous, strided and sharded.
 #include "tessera/ops/create/create.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
-// Random operators have the distributions that they are named for: whole distributions by Kolmogorov and Smirnov's
-// distance, counts by chi-squared, neighbours and calls by correlation. Seeds are fixed, so a test that passes once
-// passes for ever; bounds are those that chance exceeds once in a thousand. And the ends of ranges, at the elements
-// where the generator gives its least and its greatest number.
+// Tests the distributions of the random operators: complete distributions by the Kolmogorov-Smirnov distance, counts by
+// chi-squared, adjacent elements and calls by correlation. Seeds are fixed, so that results are reproducible. Chance
+// exceeds the bounds once in a thousand. Also tests the ends of ranges, at the elements where the generator returns its
+// minimum and maximum.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,8 +23,7 @@ using Values = std::vector<double>;
 
 constexpr std::int64_t kCount = 100000;
 
-// The greatest distance of the share below x from what it should be, times the root of the count: above 1.95 once in a
-// thousand.
+// Returns the Kolmogorov-Smirnov distance times the root of the count: above 1.95 once in a thousand.
 double distance(Values values, const std::function<double(double)>& below) {
   std::sort(values.begin(), values.end());
   const auto n = static_cast<double>(values.size());
@@ -54,7 +53,7 @@ double correlation(const Values& a, const Values& b) {
   return products / std::sqrt(squares_a * squares_b);
 }
 
-// Chi-squared of counts that should be `want` each, as normal deviations from its mean.
+// Returns the chi-squared of counts that should be `want` each, in standard deviations from its mean.
 double chi_deviation(const Values& counts, double want) {
   double sum = 0;
   for (const double count : counts) sum += (count - want) * (count - want) / want;
@@ -127,7 +126,7 @@ TEST(Distribution, OfIntegersIsEven) {
     }
     EXPECT_LT(std::abs(chi_deviation(counts, static_cast<double>(kCount) / static_cast<double>(range))), 4) << range;
   }
-  // Long ranges, by their upper bits.
+  // Long ranges: checks the upper bits.
   Values counts(64);
   const Tensor wide = randint(INT64_MIN, INT64_MAX, {kCount});
   wide.device().synchronize();
@@ -148,7 +147,7 @@ TEST(Distribution, OfBernoulliIsTheProbability) {
   EXPECT_EQ(to_array(bernoulli({1000}, 1)).values, Values(1000, 1));
 }
 
-// Every number comes to every place as often, and follows every other as often.
+// Each number is equally likely at each position and after each other number.
 TEST(Distribution, OfPermutationsIsEven) {
   manual_seed(7);
   constexpr std::int64_t kNumbers = 7;
@@ -170,7 +169,7 @@ TEST(Distribution, OfPermutationsIsEven) {
   EXPECT_LT(std::abs(chi_deviation(different, kDraws * 6 / 42.0)), 4);
 }
 
-// One element of a call with seed 1, found by its index in a long tensor.
+// Returns one element of a call with seed 1, by its index in a long tensor.
 double element(const char* op, std::int64_t index, const Scalar& a, const Scalar& b) {
   RandomAttributes attributes;
   attributes.shape = Shape({1});
@@ -183,12 +182,12 @@ double element(const char* op, std::int64_t index, const Scalar& a, const Scalar
 }
 
 TEST(Distribution, OfUniformNumbersReachesItsLeastAndNeverItsEnd) {
-  constexpr std::int64_t kGreatest = 25275781;  // where the 24 bits that count are all ones
+  constexpr std::int64_t kGreatest = 25275781;  // its 24 bits are all ones
   constexpr std::int64_t kLeast = 41841907;     // all zeros
   EXPECT_EQ(element("rand", kGreatest, 0, 1), 1 - std::ldexp(1.0, -24));
   EXPECT_EQ(element("rand", kLeast, 0, 1), 0);
   EXPECT_EQ(element("rand", kLeast, -3.0, 5.0), -3);
-  // Rounded to f32 these would be the end of the range.
+  // Rounding to f32 would yield the end of the range.
   EXPECT_EQ(element("rand", kGreatest, 1.0, 2.0), 2 - std::ldexp(1.0, -23));
   EXPECT_LT(element("rand", kGreatest, 100.0, 101.0), 101);
   EXPECT_LT(element("rand", kGreatest, -2.0, -1.0), -1);
@@ -197,7 +196,7 @@ TEST(Distribution, OfUniformNumbersReachesItsLeastAndNeverItsEnd) {
   EXPECT_EQ(element("randint", kLeast, 0, 10), 0);
   EXPECT_EQ(element("bernoulli", kGreatest, 1.0, 1), 1);
   EXPECT_EQ(element("bernoulli", kLeast, 0.0, 1), 0);
-  // The greatest normal number is that of the least uniform one.
+  // The greatest normal number comes from the least uniform number.
   EXPECT_TRUE(std::isfinite(element("randn", kLeast, 0, 1)));
 }
 

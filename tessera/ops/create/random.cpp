@@ -18,7 +18,7 @@ using tensor::Call;
 using tensor::KernelCall;
 using tensor::OutputInfo;
 
-// What all draws start from; the counter in device memory is read when the work runs.
+// Start of all draws. Reads the counter in device memory when the work runs.
 struct Keyed {
   DrawKey key;
   const std::int64_t* counter = nullptr;
@@ -63,7 +63,7 @@ Attributes localize_random(const tensor::LocalizeCall& call) {
 struct UniformDraw : Keyed {
   float low;
   float range;
-  float last;  // below the end of the range, which rounding could reach
+  float last;  // largest value below the end of the range, which rounding could reach
   void operator()(float* tile, std::uint64_t first, std::int64_t n) const {
     detail::draw_uniform(tile, key, first, n);
     if (low == 0 && range == 1) return;
@@ -114,7 +114,7 @@ struct TruncatedDraw : NormalDraw {
   void operator()(float* tile, std::uint64_t first, std::int64_t n) const {
     NormalDraw::operator()(tile, first, n);
     for (std::int64_t i = 0; i < n; ++i) {
-      // Attempts have calls of their own, far from those that the generator counts.
+      // Attempts use separate call numbers, far from those of the generator.
       for (std::uint64_t attempt = 1; !(tile[i] >= low && tile[i] <= high); ++attempt) {
         if (attempt == kMostAttempts) {
           tile[i] = std::min(std::max(tile[i], low), high);
@@ -165,7 +165,7 @@ void run_bernoulli(const KernelCall& call) {
                              BernoulliDraw{keyed(call), static_cast<float>(call.as<RandomAttributes>().a.as_double())});
 }
 
-// The upper half of the product of a random word and the range: 32 bits of it, or 64 for long ranges.
+// Takes the upper half of the product of a random word and the range: 32 bits, or 64 for long ranges.
 struct IntegerDraw : Keyed {
   std::int64_t low;
   std::uint64_t range;  // 0: 2^64
@@ -204,8 +204,8 @@ void run_integers(const KernelCall& call) {
   detail::launch_fill<std::int64_t>(call, places_of(call), IntegerDraw{keyed(call), low, range});
 }
 
-// A permutation of the integers below a power of two, as a Feistel network with keys from the generator; places that
-// land past the end go through it again. So each element is found alone, and shards agree.
+// A permutation of the integers below a power of two: a Feistel network with keys from the generator. Values past the
+// end go through it again. Each element is computed independently, so that shards agree.
 struct PermutationDraw : Keyed {
   std::uint64_t n;
   int half;  // bits of each half
@@ -250,7 +250,7 @@ void infer_permutation(const Call& call, std::span<OutputInfo> outputs) {
 }
 void run_permutation(const KernelCall& call) {
   const auto n = static_cast<std::uint64_t>(call.as<RandomAttributes>().a.as_int64());
-  // At least 8 bits: fewer have too few permutations of this form.
+  // At least 8 bits: shorter networks have too few permutations.
   const int bits = std::max(8, static_cast<int>(std::bit_width(n)));
   detail::launch_fill<std::int64_t>(call, places_of(call), PermutationDraw{keyed(call), n, (bits + 1) / 2});
 }
@@ -303,7 +303,7 @@ Tensor make(const tensor::Operator& op, const Shape& shape, const CreateOptions&
   return out;
 }
 
-// The given one, else that of the scope around the call.
+// Returns the given counter, or that of the enclosing scope.
 Tensor counter_or_scope(const Tensor& counter) { return counter ? counter : generator_counter(); }
 
 void fill(const tensor::Operator& op, const Tensor& x, const Tensor& counter, const Scalar& a, const Scalar& b) {

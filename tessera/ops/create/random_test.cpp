@@ -1,4 +1,4 @@
-// Random tensors: the same values for every dtype, thread count, stride and shard, and the right distributions.
+// Tests random tensors: equal values for all dtypes, thread counts, strides and shards, and the right distributions.
 #include "tessera/ops/create/random.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(Random, AShardDrawsWhatTheWholeHasThere) {
   const Shape whole({6, 10});
   const GeneratorState state = generator_state();
   const Values all = to_array(randn(whole)).values;
-  // Rows 2 to 4, and of the columns the pairs at 2 and 6.
+  // Rows 2 to 4, and the column pairs at 2 and 6.
   layout::IndexMap rows{.offset = 2, .block = 3, .levels = {}};
   layout::IndexMap columns{.offset = 2, .block = 2, .levels = {{.count = 2, .stride = 4}}};
   RandomAttributes part;
@@ -190,7 +190,7 @@ TEST(Random, PermutationsHoldEachNumberOnce) {
     std::sort(values.begin(), values.end());
     for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<double>(i));
   }
-  // All orders of three turn up, about as often.
+  // All orders of three elements occur about equally often.
   std::map<Values, int> orders;
   for (int i = 0; i < 3000; ++i) ++orders[to_array(randperm(3)).values];
   EXPECT_EQ(orders.size(), 6U);

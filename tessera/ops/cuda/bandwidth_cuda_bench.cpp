@@ -1,5 +1,5 @@
-// Operators that read and write memory, on a GPU, against a copy on the device that moves as many bytes in the same
-// run. Many calls are enqueued before a wait, so that what is measured is the device's time.
+// Compares memory-bound operators on a GPU with a device copy of equal size in the same run. Many calls are enqueued
+// before each wait, so that the bench measures device time.
 #include "tessera/base/testing/bench.h"
 #include "tessera/ops/create/random.h"
 #include "tessera/ops/nn/norm.h"
@@ -17,7 +17,7 @@ struct Setup {
   device::Device device = device::Device::get("cuda");
   device::Stream stream = tensor::current_stream(device);
 
-  // A row of `nbytes` read and written in all by each call of `body`; a copy of half of them moves as much.
+  // Each call of `body` reads and writes `nbytes` in total; a copy of half as many bytes has the same traffic.
   template <class F>
   void measure(bench::Context& context, const std::string& name, std::size_t nbytes, double must_ratio,
                const F& body) const {
@@ -80,7 +80,7 @@ void measure_adamw(bench::Context& context, const Setup& setup) {
   const StepScalars scalars = {.learning_rate = number(setup, 1e-3, DType::kF32),
                                .clip_factor = number(setup, 1, DType::kF32),
                                .skip = number(setup, 0, DType::kBool)};
-  // Four are read, three written.
+  // Reads four tensors and writes three.
   setup.measure(context, "cuda_adamw_foreach_300", 7 * kTensors * kElements * sizeof(float), 0.85,
                 [&] { adamw_(lists[0], lists[1], lists[2], lists[3], step, scalars); });
 }

@@ -1,11 +1,11 @@
-// Elements of any dtype as the types that kernels compute in: the device's side of ops/detail/elements.h, with the same
-// rules (ops/detail/conversions.h) and the same bits.
+// Conversion of elements of any dtype to the types that kernels compute in. This is the device side of
+// ops/detail/elements.h, with the same rules (ops/detail/conversions.h) and the same bits.
 //
 //   f32, bf16, f16 (and f8) -> float    f64 -> double    integers and bool -> int64_t    c64 -> Complex<float>
 //
-// No kernel is compiled for each dtype. The dtype is an argument of the launch, the same for all threads, and is
-// switched on where an element, or a vector of elements, is loaded or stored. Dtypes that kernels compute with are read
-// in place; the others, which come by in casts and mixed calls only, go through a function that is compiled once.
+// Kernels are not compiled per dtype. The dtype is an argument of the launch, equal for all threads, and selected at
+// each load or store of an element or vector. Dtypes that kernels compute with are read in place; all others occur only
+// in casts and mixed calls and use a function that is compiled once.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace tessera::ops::cuda {
 
-/// A complex number; lies in memory as std::complex does.
+/// A complex number with the memory layout of std::complex.
 template <class Part>
 struct alignas(2 * sizeof(Part)) Complex {
   using value_type = Part;
@@ -29,9 +29,9 @@ struct alignas(2 * sizeof(Part)) Complex {
 
 using detail::convert;
 
-/// Exact.
+/// Converts exactly.
 __device__ inline float widen(bf16 value) { return __uint_as_float(std::uint32_t{value.bits()} << 16); }
-/// Exact; the hardware would make one nan of all.
+/// Converts exactly, including nan payloads, which the hardware does not keep.
 __device__ inline float widen(f16 value) {
   if ((value.bits() & 0x7fff) > 0x7c00) return static_cast<float>(value);
   float wide;
@@ -45,7 +45,7 @@ __device__ inline bf16 narrow_to_bf16(float value) {
   const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
   return bf16::from_bits(static_cast<std::uint16_t>((is_nan ? bits | 0x400000 : rounded) >> 16));
 }
-/// Likewise.
+/// Rounds to nearest, ties to even; a nan keeps its sign and the upper bits of its payload.
 __device__ inline f16 narrow_to_f16(float value) {
   if ((__float_as_uint(value) & 0x7fffffff) > 0x7f800000) return f16(value);
   std::uint16_t bits;
@@ -53,7 +53,7 @@ __device__ inline f16 narrow_to_f16(float value) {
   return f16::from_bits(bits);
 }
 
-/// An element of type S, as it lies in memory, as T.
+/// Converts an element of type S, as stored in memory, to T.
 template <class T, class S>
 __device__ T element_as(S element) {
   if constexpr (std::is_same_v<T, float> && (std::is_same_v<S, bf16> || std::is_same_v<S, f16>)) {
@@ -62,7 +62,7 @@ __device__ T element_as(S element) {
     return convert<T>(element);
   }
 }
-/// A value as an element of type S.
+/// Converts a value to an element of type S.
 template <class S, class T>
 __device__ S as_element(T value) {
   if constexpr (std::is_same_v<T, float> && std::is_same_v<S, bf16>) {
@@ -76,7 +76,7 @@ __device__ S as_element(T value) {
 
 namespace elements {
 
-/// A bool as it lies in memory: bytes from outside may be other than 0 and 1.
+/// A bool as stored in memory. Imported bytes may differ from 0 and 1.
 struct Truth {
   std::uint8_t byte;
 };
@@ -89,7 +89,7 @@ __device__ T read(const void* from, std::int64_t i, const S*) {
   return element_as<T>(static_cast<const S*>(from)[i]);
 }
 
-/// Any dtype, one element; compiled once a file and type.
+/// Loads one element of any dtype. Compiled once per file and type.
 template <class T>
 __device__ __noinline__ T load_any(const void* from, DType dtype, std::int64_t i) {
   switch (dtype) {
@@ -114,7 +114,7 @@ __device__ __noinline__ T load_any(const void* from, DType dtype, std::int64_t i
   return read<T>(from, i, static_cast<const Complex<double>*>(nullptr));
 }
 
-/// Likewise.
+/// Stores one element of any dtype. Compiled once per file and type.
 template <class T>
 __device__ __noinline__ void store_any(T value, void* to, DType dtype, std::int64_t i) {
   switch (dtype) {
@@ -139,7 +139,7 @@ __device__ __noinline__ void store_any(T value, void* to, DType dtype, std::int6
   static_cast<Complex<double>*>(to)[i] = as_element<Complex<double>>(value);
 }
 
-/// Calls body(const S*) and returns true when `dtype` is one that a kernel in T reads in place.
+/// Calls body(const S*) and returns true if a kernel in T reads `dtype` in place.
 template <class T, class F>
 __device__ bool with_own_type(DType dtype, F&& body) {
   if constexpr (std::is_same_v<T, float>) {
@@ -178,7 +178,7 @@ __device__ S to_memory(T value) {
 
 }  // namespace elements
 
-/// Element `i` of `from`.
+/// Returns element `i` of `from`.
 template <class T>
 __device__ inline T load(const void* from, DType dtype, std::int64_t i) {
   T value;
@@ -194,8 +194,8 @@ __device__ inline void store(T value, void* to, DType dtype, std::int64_t i) {
   if (!is_written) elements::store_any(value, to, dtype, i);
 }
 
-/// Elements `i` to `i + N - 1` of `from`, whose first must lie at a multiple of 16 bytes or of their own length, if
-/// that is less. N: 2, 4, 8 or 16.
+/// Loads elements `i` to `i + N - 1` of `from`. Their address must be a multiple of 16 bytes or of their total size,
+/// whichever is less. N is 2, 4, 8 or 16.
 template <int N, class T>
 __device__ inline void load_vector(T (&to)[N], const void* from, DType dtype, std::int64_t i) {
   const bool is_read = elements::with_own_type<T>(dtype, [&]<class S>(const S*) {
@@ -220,7 +220,7 @@ __device__ inline void load_vector(T (&to)[N], const void* from, DType dtype, st
 #pragma unroll
   for (int k = 0; k < N; ++k) to[k] = elements::load_any<T>(from, dtype, i + k);
 }
-/// Writes elements `i` to `i + N - 1` of `to`, which lies likewise.
+/// Writes elements `i` to `i + N - 1` of `to`. The alignment is that of load_vector().
 template <int N, class T>
 __device__ inline void store_vector(const T (&from)[N], void* to, DType dtype, std::int64_t i) {
   const bool is_written = elements::with_own_type<T>(dtype, [&]<class S>(const S*) {

@@ -8,7 +8,7 @@
 namespace tessera::ops::cuda {
 namespace {
 
-// Blocks a multiprocessor: several rounds of what it holds at once, so that the last round costs little.
+// Blocks per multiprocessor: several times its occupancy, so that the last wave costs little.
 constexpr std::int64_t kBlocksEach = 64;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Kernels of .cu files, found once a device and then at the cost of a pointer's read.
+// Kernels of .cu files. The first lookup per device loads them; later lookups read a pointer.
 //
 //   TESSERA_CUDA_IMAGE(softmax_rows);                                  // softmax_rows.cu, outside any namespace
 //
@@ -7,9 +7,8 @@
 //
 //   launch(call, softmax_rows, blocks, threads, rows, columns);        // in the function that KernelRegistration names
 //
-// The first lookup on a device loads the image and all its kernels: a lookup may have to wait for spinning kernels, and
-// so it happens once. Loaded kernels stay until the process ends. Names of .cu files are unique in the program, names
-// of kernels within their file.
+// The first lookup on a device loads the image and all its kernels, because a load may wait for running kernels. Loaded
+// kernels remain until the process ends. Names of .cu files are unique in the program, names of kernels in their file.
 #pragma once
 
 #include <atomic>
@@ -28,17 +27,17 @@
 #define TESSERA_CUDA_IMAGE(stem)                       \
   extern "C" const std::byte tessera_kernels_##stem[]; \
   extern "C" const std::byte tessera_kernels_##stem##_end[]
-/// Those bytes: first and end.
+/// Expands to the first byte and the end of the image of <stem>.cu.
 #define TESSERA_CUDA_BYTES(stem) tessera_kernels_##stem, tessera_kernels_##stem##_end
 
 namespace tessera::ops::cuda {
 
 class Kernel;
 
-/// The kernels of a .cu file. Static: kernels point at it, and it is never destroyed before them. Thread-safe.
+/// The kernels of a .cu file. A static object, because kernels refer to it; it is destroyed after them. Thread-safe.
 class Image {
  public:
-  /// Of these bytes.
+  /// Refers to these bytes.
   Image(const std::byte* begin, const std::byte* end) : begin_(begin), end_(end) {}
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
@@ -49,30 +48,30 @@ class Image {
 
   const std::byte* begin_;
   const std::byte* end_;
-  std::mutex mutex_;                    // for what follows and for what kernels know
-  std::vector<const Kernel*> kernels_;  // of this file, as far as somebody launches them
+  std::mutex mutex_;                    // protects the members below and those of the kernels
+  std::vector<const Kernel*> kernels_;  // kernels of this file that the program launches
 };
 
-/// A kernel of an image, on every device. Static, made before the first call. Thread-safe.
+/// A kernel of an image, on every device. A static object, constructed before the first call. Thread-safe.
 class Kernel {
  public:
-  /// The kernel `name` of `image`, an extern "C" function.
+  /// Refers to the kernel `name` of `image`, an extern "C" function.
   Kernel(Image& image, std::string name);
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
-  /// On a device. DeviceError names the kernel when the image has none of this name.
+  /// Returns the kernel on a device. Throws DeviceError with the name of the kernel if the image does not contain it.
   [[nodiscard]] const device::Kernel& on(const device::Device& device) const {
     for (const Loaded* at = first_.load(std::memory_order_acquire); at != nullptr; at = at->next) {
       if (at->device == device.state().get()) return at->kernel;
     }
     return load(device);
   }
-  /// Its name.
+  /// Returns the name of the kernel.
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
   friend class Image;
-  // Prepended, never removed, never destroyed: the driver may be gone when statics are.
+  // Prepended, never removed or destroyed: the driver may be unloaded before static objects are destroyed.
   struct Loaded {
     const device::DeviceState* device;
     device::Kernel kernel;
@@ -85,33 +84,33 @@ class Kernel {
   mutable std::atomic<const Loaded*> first_{nullptr};
 };
 
-/// Memory beside the tensors of a call that a launch touches: scratch.
+/// Memory that a launch accesses besides the tensors of the call, such as scratch.
 using Accesses = std::span<const device::Access>;
 
-/// Launches on the call's stream, under the operator's name. Inputs are declared as read, outputs as written, `others`
-/// as they say.
+/// Launches on the stream of the call with the name of the operator. Declares inputs as read, outputs as written, and
+/// `others` with their modes.
 void launch(const tensor::KernelCall& call, const Kernel& kernel, const device::LaunchConfig& config,
             const device::KernelArgs& args, Accesses others = {});
-/// Likewise with a grid and blocks of one dimension, and the arguments as they are.
+/// Launches with a one-dimensional grid and these arguments.
 template <class... T>
 void launch(const tensor::KernelCall& call, const Kernel& kernel, std::uint32_t blocks, std::uint32_t threads,
             const T&... args) {
   launch(call, kernel, {.grid = {blocks, 1, 1}, .block = {threads, 1, 1}}, device::KernelArgs(args...));
 }
 
-/// Threads of a block where nothing speaks for another number.
+/// Default number of threads per block.
 inline constexpr std::uint32_t kThreads = 256;
-/// Blocks for `items` of which a block takes `per_block` at a time: enough for all, but no more than a device can be
-/// kept busy with; the kernel walks on from there with a stride of the grid. At least 1.
+/// Returns the number of blocks for `items` if a block takes `per_block` at a time, limited to the number that keeps
+/// the device busy. Kernels use a grid-stride loop. At least 1.
 std::uint32_t blocks_for(const tensor::KernelCall& call, std::int64_t items, std::int64_t per_block);
 
-/// Whether kernels that compute in the type of `computed` read elements of `dtype` in place, and so in vectors: what
-/// with_own_type in elements.cuh knows.
+/// Returns true if kernels that compute in the type of `computed` read elements of `dtype` in place, and therefore in
+/// vectors. Must agree with with_own_type() in elements.cuh.
 bool is_read_in_place(DType dtype, DType computed);
-/// Whether vectors of `elements` from this address on may be read and written.
+/// Returns true if the address is aligned for vectors of `elements` elements.
 bool is_aligned(const void* address, DType dtype, int elements);
 
-/// Scratch memory for work on the call's stream, freed in its order when the buffer goes.
+/// Allocates scratch memory for work on the stream of the call. The destructor of the buffer frees it in stream order.
 memory::Buffer scratch(const tensor::KernelCall& call, std::size_t nbytes);
 
 }  // namespace tessera::ops::cuda

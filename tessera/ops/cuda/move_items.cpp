@@ -25,7 +25,7 @@ const Kernel fill_kernels[] = {{image, "fill_items_1"},
                                {image, "fill_items_8"},
                                {image, "fill_items_16"}};
 
-// Place among the kernels: sizes are powers of two.
+// Returns the index of the kernel; sizes are powers of two.
 std::size_t index_of(std::int64_t nbytes) {
   return static_cast<std::size_t>(std::countr_zero(static_cast<std::uint64_t>(nbytes)));
 }
@@ -36,7 +36,7 @@ bool is_one_run(const Loop& loop) {
   return is_run;
 }
 
-// How many neighbouring items can be moved as one, of at most 16 bytes: 1, 2, 4, 8 or 16.
+// Returns the number of adjacent items that can be copied as one, of at most 16 bytes: 1, 2, 4, 8 or 16.
 std::int64_t items_together(const Loop& loop, std::int64_t item, const std::byte* to, const std::byte* from) {
   std::int64_t together = 1;
   while (item * together < 16) {
@@ -50,7 +50,7 @@ std::int64_t items_together(const Loop& loop, std::int64_t item, const std::byte
   return together;
 }
 
-// Steps and beginnings count items; a thread moves `together` of them at a time.
+// Divides steps and offsets, which count items, so that a thread copies `together` items at a time.
 Walk in_larger_items(Walk walk, std::int64_t together) {
   for (auto& first : walk.first) first /= together;
   for (int d = 0; d < walk.ndim; ++d) {
@@ -59,7 +59,7 @@ Walk in_larger_items(Walk walk, std::int64_t together) {
   return walk;
 }
 
-// Four bytes that, repeated, are the item; nothing where there are none such.
+// Returns four bytes that yield the item if repeated; nullopt if none do.
 std::optional<std::uint32_t> pattern_of(std::span<const std::byte> item) {
   std::uint32_t pattern = 0;
   for (std::size_t i = 0; i < 4; ++i)

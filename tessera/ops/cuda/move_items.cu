@@ -1,4 +1,4 @@
-// Items of 1 to 16 bytes, one a thread at a time, by a walk.
+// Copies items of 1 to 16 bytes at the offsets of a walk, one per thread at a time.
 #include "tessera/ops/cuda/strided.cuh"
 
 namespace tessera::ops::cuda {

@@ -1,5 +1,5 @@
-// The ops suite on a GPU. Streams are held against a copy by the driver of as many bytes; queues are drained before
-// every sample and at its end.
+// The ops bench on a GPU. Compares operators with a driver copy of equal size. Queues are empty before and after each
+// sample.
 #include "tessera/base/testing/bench.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/pointwise/convert.h"
@@ -11,8 +11,8 @@ namespace tessera::ops {
 namespace {
 
 constexpr std::int64_t kCount = (std::int64_t{64} << 20) / 4;  // 64 MiB of f32
-constexpr std::size_t kLaunches = 200;                         // to a sample: well under what a queue holds
-constexpr std::size_t kPasses = 10;                            // over memory, likewise
+constexpr std::size_t kLaunches = 200;                         // per sample, well below the capacity of a queue
+constexpr std::size_t kPasses = 10;                            // over memory, well below the capacity of a queue
 
 struct Setup {
   device::Device gpu = device::Device::get("cuda:0");
@@ -24,11 +24,11 @@ struct Setup {
   Tensor copied = full({2 * kCount}, 1, f32);
   Tensor copy = full({2 * kCount}, 0, f32);
 
-  // `nbytes` read and written together, by the driver.
+  // Copies with the driver; reads and writes add up to `nbytes`.
   void copy_bytes(std::size_t nbytes) const { stream.copy(copy.data(), copied.data(), nbytes / 2); }
 };
 
-// `passes` of `body` over `nbytes` each, then a wait.
+// Runs `body` over `nbytes` `passes` times, then waits.
 void measure_stream(bench::Context& context, const Setup& setup, const char* name, std::size_t nbytes,
                     const std::function<void()>& body, std::optional<double> must_ratio) {
   if (!context.wants(name)) return;
@@ -73,7 +73,7 @@ TESSERA_BENCH(ops_on_cuda) {
   const std::size_t one = setup.a.nbytes();
   measure_stream(
       context, setup, "cuda_stream_add", 3 * one, [&] { add_out(setup.out, setup.a, setup.b); }, 0.9);
-  const Tensor many = full({4 * kCount}, 1, setup.f32);  // more than caches hold
+  const Tensor many = full({4 * kCount}, 1, setup.f32);  // exceeds the caches
   const Tensor total = full({}, 0, setup.f32);
   const tensor::Operator sum_op = tensor::find_op("sum");
   measure_stream(

@@ -1,5 +1,5 @@
-// Vectors of elements in two steps: the bytes, then what they mean. A thread that asks for the bytes of several vectors
-// before it converts the first has them all under way at once, which is what memory speed takes.
+// Vector loads in two steps: the bytes, then their conversion. A thread that loads the bytes of several vectors before
+// it converts the first keeps all loads in flight, which full memory bandwidth requires.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace tessera::ops::cuda {
 
-/// The bytes of N elements of a dtype that kernels in T read in place (elements.cuh): never longer than N of T.
+/// The bytes of N elements of a dtype that kernels in T read in place (elements.cuh). Never longer than N elements of
+/// T.
 template <class T, int N>
 struct RawVector {
   static_assert(N * sizeof(T) % 16 == 0, "whole words");
@@ -37,7 +38,7 @@ __device__ inline void load_items(RawVector<T, N>& to, const void* from, std::in
 
 }  // namespace elements
 
-/// Asks for elements `i` to `i + N - 1` of `from`: as load_vector(), of a dtype that T reads in place.
+/// Starts to load elements `i` to `i + N - 1` of `from`, as load_vector() does, for a dtype that T reads in place.
 template <class T, int N>
 __device__ inline void load_raw(RawVector<T, N>& to, const void* from, DType dtype, std::int64_t i) {
   const std::size_t item = itemsize(dtype);
@@ -51,7 +52,7 @@ __device__ inline void load_raw(RawVector<T, N>& to, const void* from, DType dty
   if constexpr (std::is_same_v<T, std::int64_t>) elements::load_items<1>(to, from, i);
 }
 
-/// What the bytes mean.
+/// Converts the loaded bytes to T.
 template <class T, int N>
 __device__ inline void convert_raw(T (&to)[N], const RawVector<T, N>& from, DType dtype) {
   elements::with_own_type<T>(dtype, [&]<class S>(const S*) {

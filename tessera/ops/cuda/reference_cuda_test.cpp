@@ -1,5 +1,6 @@
-// Operators on the first CUDA device: every one that has a kernel there against its reference, the same bits as on the
-// host where that is promised, and what lies at the edges: nothing, one element, more than 2^31, graphs, refusals.
+// Tests operators on the first CUDA device: each operator with a kernel there is compared with its reference, and with
+// the host bits if these are guaranteed. Edge cases: empty tensors, one element, more than 2^31 elements, graphs,
+// rejected calls.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,7 +39,7 @@ std::vector<std::byte> bytes_of(const Tensor& x) {
   return {here.data(), here.data() + here.nbytes()};
 }
 
-// Any bits at all.
+// Returns arbitrary bits.
 Tensor random_bits(const Shape& shape, DType dtype, unsigned seed) {
   Tensor x = Tensor::allocate(shape, dtype, device::Device::get("host"));
   x.device().synchronize();
@@ -50,7 +51,7 @@ Tensor random_bits(const Shape& shape, DType dtype, unsigned seed) {
   return x;
 }
 
-// Numbers of a size that sums and products keep, also in integers and bool.
+// Returns numbers that keep sums and products in range, also in integers and bool.
 Tensor random_numbers(const Shape& shape, DType dtype, unsigned seed, bool strided = false) {
   Array array(shape);
   std::mt19937_64 random(seed);
@@ -70,7 +71,7 @@ bool is_nan_at(const std::byte* at, DType dtype) {
   return is_floating(dtype) && std::isnan(read_element(at, dtype));
 }
 
-// Nans may differ in sign and payload where the host's arithmetic made them.
+// Nans may differ in sign and payload if the arithmetic of the host produced them.
 void expect_same(const Tensor& on_gpu, const Tensor& on_host, const std::string& what) {
   SCOPED_TRACE(what);
   ASSERT_EQ(on_gpu.shape(), on_host.shape());
@@ -121,7 +122,7 @@ TEST_F(CudaOps, StridedTensorsComeBackAsTheyWent) {
   expect_same(cast(back, DType::kF32), x, "and back into another dtype");
 }
 
-// Each copy waits for the work before it, on either side, and work behind it waits for the copy.
+// Each copy waits for earlier work on both sides, and later work waits for the copy.
 TEST_F(CudaOps, CopiesKeepTheOrderOfBothDevices) {
   Tensor x = random_numbers({1 << 16}, DType::kF32, 11);
   Tensor want = clone(x);
@@ -151,7 +152,7 @@ TEST_F(CudaOps, CastRoundsEveryHalfAsTheHostDoes) {
     const Tensor bits = cast(to_tensor(all, DType::kI32), DType::kU16);
     const Tensor halves = bits.reinterpreted(dtype, bits.shape(), bits.strides(), 0);
     expect_same(cast(on_gpu(halves), DType::kF32), cast(halves, DType::kF32), std::string(to_string(dtype)));
-    // Halfway between two of them, and a little to either side.
+    // Halfway between two values, and slightly to either side.
     const Tensor wide = cast(halves, DType::kF64);
     for (const double off : {0.25, 0.5, 0.50001, 0.75}) {
       const Tensor between =
@@ -190,7 +191,7 @@ TEST_F(CudaOps, ComplexNumbersAreComputed) {
   const Tensor parts = random_numbers({33, 10}, DType::kF32, 70);
   const Tensor a = parts.reinterpreted(DType::kC64, {33, 5}, Strides({5, 1}), 0);
   expect_same(add(on_gpu(a), on_gpu(a)), add(a, a), "add");
-  // Hosts with fused multiply-add round a product once less.
+  // Hosts with fused multiply-add round a product once less often.
   const auto as_parts = [](const Tensor& x) { return x.reinterpreted(DType::kF32, {33, 10}, Strides({10, 1}), 0); };
   expect_close(to_array(to(as_parts(mul(on_gpu(a), on_gpu(a))), host)), to_array(as_parts(mul(a, a))), 1e-5);
   expect_close(to_array(to(as_parts(add(on_gpu(a), Scalar(std::complex<double>(1, 2)))), host)),
@@ -314,7 +315,7 @@ TEST_F(CudaOps, MoreThan2To31ElementsAreComputed) {
   EXPECT_EQ(to_array(to(sum(sums), host)).values[0], 7 * 18);
   const Tensor halves = cast(x, DType::kBF16);
   EXPECT_EQ(to_array(to(last(halves), host)).values, std::vector<double>(7, 9));
-  // By a walk: two of every three elements. Of the last seven that leaves count - 7, - 6, - 4 and - 3.
+  // As a walk over two of every three elements. The last seven elements leave count - 7, - 6, - 4 and - 3.
   ASSERT_EQ((count - 7) % 3, 0);
   const Tensor wide = x.as_strided({count / 3, 2}, Strides({3, 1}), 0);
   EXPECT_EQ(to_array(to(sum(wide, {}, false, DType::kI64), host)).values[0], 9 * 4);

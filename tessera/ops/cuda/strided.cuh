@@ -1,4 +1,4 @@
-// The device's side of a Walk (walk.h).
+// Device side of a Walk (walk.h).
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace tessera::ops::cuda {
 
-/// n / size for n below 2^31.
+/// Returns n / size for n below 2^31.
 __device__ inline std::uint32_t divided(std::uint32_t n, const Divider& by) {
   return (__umulhi(n, by.magic) + n) >> by.shift;
 }
 
-/// Offsets of the first kOperands operands at an element of the walk, in elements from the first of each.
+/// Computes the offsets of the first kOperands operands at an element of the walk, in elements from the first of each.
 template <int kOperands>
 __device__ inline void offsets_at(const Walk& walk, std::int64_t element, std::int64_t (&offsets)[kOperands]) {
 #pragma unroll

@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::int64_t kSmall = std::int64_t{1} << 31;
 
-// For divisors up to 2^31 and numbers below that: the quotient is exact, and no sum on the way passes 2^32.
+// Exact for divisors up to 2^31 and numbers below 2^31; no intermediate sum exceeds 2^32.
 Divider divider_of(std::int64_t size) {
-  if (size <= 0 || size > kSmall) return {0, 0};  // not used: the walk is not small, or empty
+  if (size <= 0 || size > kSmall) return {0, 0};  // unused: the walk is not small, or empty
   const auto divisor = static_cast<std::uint64_t>(size);
   const auto shift = static_cast<std::uint32_t>(std::bit_width(divisor - 1));
   const std::uint64_t magic = ((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor)) / divisor + 1;
@@ -63,7 +63,7 @@ bool has_vectors(const detail::Loop& loop, std::int64_t width) {
     if (loop.step(o) != 1 && (o == 0 || loop.step(o) != 0)) return false;
     if (loop.first(o) % width != 0) return false;
     for (std::size_t d = 0; d + 1 < loop.ndim(); ++d) {
-      // An operand that stays where it is along the innermost dimension is read one element at a time.
+      // An operand that is constant along the innermost dimension is read one element at a time.
       if (loop.step(o) == 1 && loop.stride(o, d) % width != 0) return false;
     }
   }

@@ -1,4 +1,4 @@
-// Walks as kernels take them, checked on the host.
+// Tests the walks of kernels on the host.
 #include "tessera/ops/cuda/walk.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(Walk, IsSmallBelow2To31Elements) {
   EXPECT_FALSE(one_dim(std::int64_t{1} << 31).is_small);
 }
 
-// Offsets of an element, digit by digit.
+// Computes the offsets of an element, one index at a time.
 std::vector<std::int64_t> offsets_at(const Walk& walk, std::int64_t element, std::size_t operands) {
   std::vector<std::int64_t> at(walk.first, walk.first + operands);
   for (int d = 0; d < walk.ndim; element /= walk.sizes[d++]) {

@@ -1,8 +1,8 @@
-// What an element of one type is as another. The same rules on the host and, in kernels, on devices:
+// Conversion of one element to another type. The rules are the same on the host and in kernels on devices:
 //
-// floating to integer goes towards zero, saturates and makes 0 of nan; integer to narrower integer keeps the low bits;
-// anything to bool is "not zero"; complex to real is the real part; floating to narrower floating rounds once, to
-// nearest, ties to even.
+// Floating to integer rounds towards zero, saturates, and converts nan to 0. Integer to narrower integer keeps the low
+// bits. Conversions to bool yield "not zero". Complex to real yields the real part. Floating to narrower floating
+// rounds once, to nearest, ties to even.
 #pragma once
 
 #include <limits>
@@ -12,13 +12,13 @@
 
 namespace tessera::ops::detail {
 
-/// Whether T is a complex number: std::complex, or what stands for it on a device.
+/// True if T is a complex number: std::complex or its counterpart on a device.
 template <class T>
 inline constexpr bool kIsComplex = requires {
   typename T::value_type;
 };
 
-/// One element as another type, by the rules at the head of this file.
+/// Returns `value` converted to another type.
 template <class To, class From>
 constexpr To convert(From value) {
   if constexpr (std::is_same_v<To, From>) {
@@ -36,7 +36,7 @@ constexpr To convert(From value) {
   } else if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) {
     using Wide = std::conditional_t<std::is_same_v<From, double>, double, float>;
     const Wide wide = value;
-    // The least and the first too large value are powers of two (or 0), which both types hold.
+    // The minimum, and the first value above the maximum, are powers of two (or 0), which both types hold.
     constexpr Wide kLeast = static_cast<Wide>(std::numeric_limits<To>::min());
     constexpr To kHalf = std::numeric_limits<To>::max() / 2 + 1;
     constexpr Wide kEnd = static_cast<Wide>(kHalf) * 2;

@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/detail/draws.cpp"
 #include <hwy/foreach_target.h>
-// Included once a target, behind foreach_target.h.
+// Included once per target, after foreach_target.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -18,7 +18,7 @@ namespace tessera::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 #include "tessera/ops/detail/philox_steps.inc"
 
-/// Arithmetic of vectors, each lane as detail::OneByOne.
+/// Arithmetic of vectors. Each lane computes as detail::OneByOne does.
 struct Lanes {
   using DF = hn::ScalableTag<float>;
   using DU = hn::ScalableTag<std::uint32_t>;
@@ -60,9 +60,9 @@ struct Lanes {
 };
 
 constexpr std::size_t kLanes = hn::MaxLanes(Lanes::DU());
-constexpr std::size_t kBatch = 4 * kLanes;  // elements of as many blocks as there are lanes
+constexpr std::size_t kBatch = 4 * kLanes;  // one block of four elements per lane
 
-// The words of the blocks from `block` on, one a lane.
+// Computes the words of the blocks from `block` on, one block per lane.
 HWY_INLINE void words_of_blocks(detail::DrawKey key, std::uint64_t block, Lanes::U (&words)[4]) {
   alignas(64) std::uint32_t low[kLanes];
   alignas(64) std::uint32_t high[kLanes];
@@ -103,7 +103,7 @@ struct Normal {
   }
 };
 
-// Batches of whole vectors; what begins or ends inside of one goes through a buffer.
+// Draws batches of full vectors. Partial batches at either end use a buffer.
 template <class Kind>
 HWY_INLINE void draw(typename Kind::Type* to, detail::DrawKey key, std::uint64_t first, std::int64_t count) {
   auto n = static_cast<std::size_t>(count);
@@ -125,7 +125,7 @@ HWY_INLINE void draw(typename Kind::Type* to, detail::DrawKey key, std::uint64_t
   }
 }
 
-#else  // no fused multiply-add: one by one, where std::fma makes the same bits
+#else  // no fused multiply-add: one at a time with std::fma, which produces the same bits
 
 struct Words {
   using Type = std::uint32_t;

@@ -1,4 +1,4 @@
-// Many random numbers at once, by vectors. What is drawn for an element is what philox.h says of its index.
+// Vectorized generation of many random numbers. philox.h defines the number of each element.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,17 @@
 
 namespace tessera::ops::detail {
 
-/// Which numbers: one a call of a random operator.
+/// Key of the numbers of one call of a random operator.
 struct DrawKey {
-  std::uint64_t seed = 0;  ///< of the generator
+  std::uint64_t seed = 0;  ///< seed of the generator
   std::uint64_t call = 0;  ///< number of the call
 };
 
-/// The words of elements [first, first + n).
+/// Writes the random words of elements [first, first + n).
 TESSERA_API void draw_words(std::uint32_t* to, DrawKey key, std::uint64_t first, std::int64_t n);
-/// Uniform numbers of [0, 1) of elements [first, first + n).
+/// Writes uniform numbers in [0, 1) for elements [first, first + n).
 TESSERA_API void draw_uniform(float* to, DrawKey key, std::uint64_t first, std::int64_t n);
-/// Standard normal numbers of elements [first, first + n).
+/// Writes standard normal numbers for elements [first, first + n).
 TESSERA_API void draw_normal(float* to, DrawKey key, std::uint64_t first, std::int64_t n);
 
 }  // namespace tessera::ops::detail

@@ -1,4 +1,4 @@
-// Random numbers: the published generator, the same bits by every way of drawing, and the right distributions.
+// Tests random numbers: the published test vectors, equal bits from all implementations, and the distributions.
 #include "tessera/ops/detail/draws.h"
 
 #include <Random123/philox.h>
@@ -15,7 +15,7 @@
 namespace tessera::ops::detail {
 namespace {
 
-// One element at a time, by the definition.
+// Draws one element by the definition.
 float uniform_at(DrawKey key, std::uint64_t element) {
   std::uint32_t words[4];
   words_of_block(key.seed, key.call, element / 4, words);
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, DrawsOnEachTarget, ::testing::Values(HWY_STATI
 TEST(Draws, LogarithmAndCircleAreAccurate) {
   std::mt19937 random(5);
   for (int i = 0; i < 200000; ++i) {
-    // The ends of the range too.
+    // Includes both ends of the range.
     const std::uint32_t word = i < 1000   ? 256U * static_cast<std::uint32_t>(i)
                                : i < 2000 ? 0xFFFFFFFFU - 256U * static_cast<std::uint32_t>(i - 1000)
                                           : static_cast<std::uint32_t>(random());

@@ -3,7 +3,7 @@
 namespace tessera::ops::detail {
 namespace {
 
-// ", which weight is", where the tensor is an argument of its own.
+// Returns ", which weight is" if the tensor is a named argument.
 std::string which(const tensor::Call& call, const Tensor& x) {
   const std::ptrdiff_t at = &x - call.inputs.data();
   const auto named = static_cast<std::ptrdiff_t>(call.op->inputs.size());

@@ -1,4 +1,4 @@
-// Which dtypes operators compute in, and the refusal of others in one set of words.
+// Checks of the dtypes that operators compute in, with one error message for all operators.
 #pragma once
 
 #include "tessera/base/dtype.h"
@@ -6,14 +6,14 @@
 
 namespace tessera::ops::detail {
 
-/// Whether it is floating and computed in: f32, f64, bf16 or f16.
+/// Returns true for floating dtypes that operators compute in: f32, f64, bf16 and f16.
 inline bool is_computed_floating(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
-/// Refuses dtypes that are storage only, of an argument `x` of the call.
+/// Throws InvalidArgument if the dtype of `x`, an argument of the call, is storage only.
 void check_computable(const tensor::Call& call, const Tensor& x);
-/// Refuses what is not floating, of those.
+/// Throws InvalidArgument if the dtype of `x` is storage only or not floating.
 void check_floating(const tensor::Call& call, const Tensor& x);
 
 }  // namespace tessera::ops::detail

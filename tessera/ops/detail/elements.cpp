@@ -7,7 +7,7 @@
 namespace tessera::ops::detail {
 namespace {
 
-// Bytes of a bool tensor that came from outside may be other than 0 and 1: they are read as bytes.
+// Bytes of an imported bool tensor may differ from 0 and 1. They are read as bytes.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
@@ -34,7 +34,7 @@ void load_as(To* to, const std::byte* from, std::int64_t stride, std::int64_t n)
       for (std::int64_t i = 0; i < n; ++i) to[i] = one(elements[i]);
     }
   } else if (stride == 0) {
-    // A number that travels in the arguments of a launch may begin at any byte.
+    // A number in the arguments of a launch may start at any byte.
     Stored<From> element;
     std::memcpy(static_cast<void*>(&element), from, sizeof element);
     std::fill_n(to, n, one(element));

@@ -1,10 +1,10 @@
-// Elements of any dtype as the few types that kernels compute in. A tile, a short stretch of elements with some step,
-// is loaded into a compute type and stored from one; conversions round or saturate once, here and nowhere else.
+// Conversion of elements of any dtype to the few types that kernels compute in. A tile is a short run of elements with
+// a stride. It is loaded into a compute type and stored from one. Only these conversions round or saturate, once each.
 //
 //   f32, bf16, f16 (and f8) -> float      f64 -> double      integers and bool -> int64_t      c64 -> complex<float>
 //
-// What becomes of a number in another type is told in conversions.h. u64 is loaded as the i64 of the same bits, so that
-// storing it back is exact.
+// conversions.h defines the value of a number in another type. u64 is loaded as the i64 of the same bits, so that
+// storing it is exact.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +21,12 @@
 
 namespace tessera::ops::detail {
 
-/// What kernels compute in.
+/// Type that kernels compute in.
 enum class Compute : std::uint8_t { kF32, kF64, kI64, kC64 };
 
-/// What elements of this dtype are computed in; c128 is storage only, and refused with a word.
+/// Returns the compute type of elements of `dtype`. Throws for c128, which is storage only.
 TESSERA_API Compute compute_of(DType dtype);
-/// The dtype whose elements are those of a compute type.
+/// Returns the dtype whose elements have the given compute type.
 constexpr DType dtype_of(Compute compute) {
   switch (compute) {
     case Compute::kF32: return DType::kF32;
@@ -62,37 +62,37 @@ decltype(auto) with_element_type(DType dtype, F&& body) {
   return body(static_cast<std::complex<double>*>(nullptr));
 }
 
-/// Reads `n` elements of `dtype`, `stride` elements apart from `from` on, into `to`.
+/// Reads `n` elements of `dtype`, starting at `from` and `stride` elements apart, into `to`.
 TESSERA_API void load(float* to, const std::byte* from, DType dtype, std::int64_t stride, std::int64_t n);
-/// Likewise.
+/// Reads `n` elements as double.
 TESSERA_API void load(double* to, const std::byte* from, DType dtype, std::int64_t stride, std::int64_t n);
-/// Likewise.
+/// Reads `n` elements as int64_t.
 TESSERA_API void load(std::int64_t* to, const std::byte* from, DType dtype, std::int64_t stride, std::int64_t n);
-/// Likewise.
+/// Reads `n` elements as complex<float>.
 TESSERA_API void load(std::complex<float>* to, const std::byte* from, DType dtype, std::int64_t stride, std::int64_t n);
-/// Likewise; for casts, nothing computes in it.
+/// Reads `n` elements as complex<double>. Only casts use it.
 TESSERA_API void load(std::complex<double>* to, const std::byte* from, DType dtype, std::int64_t stride,
                       std::int64_t n);
-/// Writes `n` values to elements of `dtype`, `stride` elements apart from `to` on.
+/// Writes `n` values to elements of `dtype`, starting at `to` and `stride` elements apart.
 TESSERA_API void store(const float* from, std::byte* to, DType dtype, std::int64_t stride, std::int64_t n);
-/// Likewise.
+/// Writes `n` values of double.
 TESSERA_API void store(const double* from, std::byte* to, DType dtype, std::int64_t stride, std::int64_t n);
-/// Likewise.
+/// Writes `n` values of int64_t.
 TESSERA_API void store(const std::int64_t* from, std::byte* to, DType dtype, std::int64_t stride, std::int64_t n);
-/// Likewise.
+/// Writes `n` values of complex<float>.
 TESSERA_API void store(const std::complex<float>* from, std::byte* to, DType dtype, std::int64_t stride,
                        std::int64_t n);
-/// Likewise; for casts.
+/// Writes `n` values of complex<double>. Only casts use it.
 TESSERA_API void store(const std::complex<double>* from, std::byte* to, DType dtype, std::int64_t stride,
                        std::int64_t n);
 
-/// Bytes that lie together.
+/// A contiguous range of bytes.
 struct ByteRange {
-  std::byte* address = nullptr;  ///< the first
-  std::size_t nbytes = 0;        ///< how many
+  std::byte* address = nullptr;
+  std::size_t nbytes = 0;
 };
-/// The bytes from the first to the last that a plain tensor touches, gaps of a strided one included: what a kernel
-/// declares to access.
+/// Returns the range from the first to the last byte of a plain tensor, including the gaps of a strided tensor. Kernels
+/// declare it as their access.
 TESSERA_API ByteRange byte_range(const Tensor& tensor);
 
 }  // namespace tessera::ops::detail

@@ -1,4 +1,4 @@
-// Conversions between dtypes and compute types, element by element and in tiles.
+// Tests conversions between dtypes and compute types, one element at a time and in tiles.
 #include "tessera/ops/detail/elements.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(Elements, IntegersWrapAndBoolIsNotZero) {
 }
 
 TEST(Elements, IntegersRoundToHalfTypesOnce) {
-  // Just above a tie of bf16, by less than a float shows.
+  // Exceeds a tie of bf16 by less than the precision of float.
   const std::int64_t value = (std::int64_t{257} << 40) + 1;
   EXPECT_EQ(static_cast<float>(convert<bf16>(value)), static_cast<float>(std::int64_t{258} << 40));
 }
@@ -57,7 +57,7 @@ TEST(Elements, TilesOfEveryDTypeComeBackAsTheyWere) {
   }
 }
 
-// Every half value and the floats around it, at lengths that end inside a vector.
+// Tests every half value and the floats around it, at lengths that end inside a vector.
 TEST(Elements, HalfTypesConvertTheSameInVectorsAndAlone) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     std::vector<std::uint16_t> bits(65536);

@@ -1,5 +1,5 @@
-// Enqueues a host kernel with what it touches declared: every input is read, every output written (or updated, where it
-// is an input too).
+// Enqueues a host kernel and declares its accesses: it reads every input and writes every output (or updates it, if the
+// output is also an input).
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace tessera::ops::detail {
 
-/// Runs `body` on the call's stream.
+/// Runs `body` on the stream of the call.
 template <class F>
 void enqueue(const tensor::KernelCall& call, F&& body) {
   SmallVector<device::Access, 8> accesses;

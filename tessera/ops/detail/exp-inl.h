@@ -1,6 +1,7 @@
-// exp of numbers that are not positive, as softmax and the activations need it: e^x = 2^n e^r with n whole and |r| <=
-// ln 2 / 2, e^r by a polynomial. At most 2 units in the last place in f32; below the least normal number it is 0.
-// Included once for each vector width.
+// exp of numbers that are not positive, for softmax and the activations: e^x = 2^n e^r with integer n and
+// r
+// <= ln 2 / 2. A polynomial computes e^r. The error in f32 is at most 2 ulp; results below the least normal number are
+// 0. This file is included once per vector width.
 #if defined(TESSERA_OPS_DETAIL_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_OPS_DETAIL_EXP_INL_H_
 #undef TESSERA_OPS_DETAIL_EXP_INL_H_
@@ -19,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 HWY_INLINE hn::Vec<D> exp_of_f32_not_positive(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;
-  // Adding and taking away 1.5 * 2^23 leaves the nearest whole number, and its low bits in the sum.
+  // Adding and subtracting 1.5 * 2^23 yields the nearest integer; the low bits of the sum hold it.
   const auto magic = hn::Set(d, 12582912.0f);
   const auto biased = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
   const auto n = hn::Sub(biased, magic);
@@ -31,9 +32,9 @@ HWY_INLINE hn::Vec<D> exp_of_f32_not_positive(D d, hn::Vec<D> x) {
   q = hn::MulAdd(q, r, hn::Set(d, 0.5f));
   q = hn::MulAdd(q, hn::Mul(r, r), r);
   q = hn::Add(q, hn::Set(d, 1.0f));
-  // 2^n by adding n to the exponent of e^r, which is in [0.7, 1.42].
+  // Multiplies by 2^n: adds n to the exponent of e^r, which is in [0.7, 1.42].
   const auto bits = hn::Add(hn::BitCast(di, q), hn::ShiftLeft<23>(hn::BitCast(di, biased)));
-  // A nan is not below the bound and stays one.
+  // A nan does not compare below the bound and remains nan.
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), hn::BitCast(d, bits));
 }
 

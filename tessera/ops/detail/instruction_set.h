@@ -1,5 +1,5 @@
-// The instruction set of the vectorized kernels. Ranks that compute the same values must have the same one: kernels for
-// different instruction sets round differently.
+// The instruction set of the vectorized kernels. Ranks that compute the same values must use the same instruction set,
+// because kernels for different instruction sets round differently.
 #pragma once
 
 #include <string>

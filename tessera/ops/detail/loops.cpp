@@ -43,7 +43,7 @@ Loop::Loop(std::span<const Tensor* const> operands) : count_(operands.size()), n
   for (const Dim& dim : dims) add_dim(dim.size, dim.steps);
 }
 
-// Adds a dimension inside of those before it, or makes the innermost longer.
+// Adds a new innermost dimension, or extends the current one.
 void Loop::add_dim(std::int64_t size, const std::array<std::int64_t, kMost>& steps) {
   const std::size_t inner = sizes_.size() - 1;
   bool is_merged = !sizes_.empty();

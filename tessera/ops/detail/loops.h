@@ -1,8 +1,8 @@
-// Walks over all elements of a tensor and of others broadcast to it, in the order in which the first lies in memory.
-// Dimensions of one element are dropped, dimensions that step alike in every operand are merged, and those along which
-// the first operand runs backwards are turned round, so that most calls are one long run or a few.
+// Iterates over all elements of a tensor and of others broadcast to it, in the memory order of the first tensor. Drops
+// dimensions of size 1, merges dimensions with compatible strides in all operands, and reverses dimensions along which
+// the first operand has a negative stride. Most calls thus become one long run or a few.
 //
-// The elements have numbers [0, numel) in the order of the walk, so that a walk can be cut into pieces anywhere.
+// The elements are numbered [0, numel) in this order, so that the loop can be split at any element.
 #pragma once
 
 #include <array>
@@ -16,39 +16,41 @@
 
 namespace tessera::ops::detail {
 
-/// See the head of this file. A value: addresses of elements are offsets from each operand's first element.
+/// A loop over the elements of several operands. A value type: element addresses are offsets from the first element of
+/// each operand.
 class TESSERA_API Loop {
  public:
-  /// The most operands.
+  /// Maximum number of operands.
   static constexpr std::size_t kMost = 6;
-  /// A walk over `operands`, each broadcast to the shape of the first. A null one is a number: it stays where it is.
+  /// Constructs a loop over `operands`, each broadcast to the shape of the first. A null operand is a number; its
+  /// offset remains 0.
   explicit Loop(std::span<const Tensor* const> operands);
-  /// Likewise.
+  /// Constructs a loop over a list of operands.
   Loop(std::initializer_list<const Tensor*> operands) : Loop(std::span(operands.begin(), operands.size())) {}
 
-  /// Elements of the walk.
+  /// Returns the number of elements of the loop.
   [[nodiscard]] std::int64_t numel() const { return numel_; }
-  /// How many operands.
+  /// Returns the number of operands.
   [[nodiscard]] std::size_t operands() const { return count_; }
-  /// Dimensions that are left.
+  /// Returns the number of dimensions after merging.
   [[nodiscard]] std::size_t ndim() const { return sizes_.size(); }
-  /// Step of an operand along the innermost dimension, in elements.
+  /// Returns the stride of an operand along the innermost dimension, in elements.
   [[nodiscard]] std::int64_t step(std::size_t operand) const {
     return sizes_.empty() ? 1 : strides_[operand][sizes_.size() - 1];
   }
-  /// Whether an operand is one element throughout.
+  /// Returns true if an operand is the same element throughout.
   [[nodiscard]] bool is_constant(std::size_t operand) const;
-  /// Length of a dimension, 0 the outermost.
+  /// Returns the size of a dimension; 0 is the outermost.
   [[nodiscard]] std::int64_t size(std::size_t dim) const { return sizes_[dim]; }
-  /// Step of an operand along a dimension, in elements.
+  /// Returns the stride of an operand along a dimension, in elements.
   [[nodiscard]] std::int64_t stride(std::size_t operand, std::size_t dim) const { return strides_[operand][dim]; }
-  /// Where the walk begins in an operand, in elements from its first one.
+  /// Returns the offset at which the loop begins in an operand, in elements from its first element.
   [[nodiscard]] std::int64_t first(std::size_t operand) const { return first_[operand]; }
-  /// Length of the innermost dimension.
+  /// Returns the size of the innermost dimension.
   [[nodiscard]] std::int64_t run() const { return sizes_.empty() ? 1 : sizes_[sizes_.size() - 1]; }
 
-  /// Calls body(offsets, n) for the runs of elements [begin, end): `offsets` says for each operand where the run
-  /// begins, in elements from its first one; from there on it goes by step(operand).
+  /// Calls body(offsets, n) for the runs of elements [begin, end). `offsets` holds the start of the run for each
+  /// operand, in elements from its first element. Within the run, operands advance by step(operand).
   template <class F>
   void for_runs(std::int64_t begin, std::int64_t end, F&& body) const {
     Place place = place_of(begin);
@@ -63,8 +65,8 @@ class TESSERA_API Loop {
  private:
   struct Place {
     std::array<std::int64_t, kMost> offsets = {};
-    SmallVector<std::int64_t, 8> index;  // of all dimensions but the innermost
-    std::int64_t inner = 0;              // index in the innermost
+    SmallVector<std::int64_t, 8> index;  // all dimensions except the innermost
+    std::int64_t inner = 0;              // index in the innermost dimension
   };
   [[nodiscard]] Place place_of(std::int64_t element) const;
   void next_run(Place& place) const;
@@ -73,8 +75,8 @@ class TESSERA_API Loop {
   std::size_t count_;
   std::int64_t numel_;
   SmallVector<std::int64_t, 8> sizes_;           // outer to inner
-  SmallVector<std::int64_t, 8> strides_[kMost];  // of each operand, in elements
-  std::array<std::int64_t, kMost> first_ = {};   // where the walk begins: not at 0 where a dimension was turned round
+  SmallVector<std::int64_t, 8> strides_[kMost];  // per operand, in elements
+  std::array<std::int64_t, kMost> first_ = {};   // start of the loop; not 0 if a dimension was reversed
 };
 
 }  // namespace tessera::ops::detail

@@ -1,4 +1,4 @@
-// Walks over operands of any strides: every element once, in the first one's order, merged where that can be.
+// Tests loops over operands of any strides: every element once, in the order of the first operand, merged if possible.
 #include "tessera/ops/detail/loops.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(Loop, NumbersStayWhereTheyAre) {
   EXPECT_EQ(loop.ndim(), 1U);
 }
 
-// Random shapes, orders, signs and broadcasts, walked in pieces.
+// Random shapes, orders, signs and broadcasts, walked in chunks.
 TEST(Loop, MeetsEveryElementOnceWithItsPartner) {
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {
@@ -46,7 +46,7 @@ TEST(Loop, MeetsEveryElementOnceWithItsPartner) {
     std::vector<std::int64_t> dims;
     for (std::size_t d = 0; d < ndim; ++d) dims.push_back(1 + static_cast<std::int64_t>(random() % 4));
     const Shape shape{std::span<const std::int64_t>(dims)};
-    // The first: dimensions in a random order, some backwards.
+    // First operand: dimensions in random order, some reversed.
     std::vector<std::size_t> order(ndim);
     for (std::size_t d = 0; d < ndim; ++d) order[d] = d;
     std::shuffle(order.begin(), order.end(), random);
@@ -60,7 +60,7 @@ TEST(Loop, MeetsEveryElementOnceWithItsPartner) {
       step *= dims[d] + static_cast<std::int64_t>(random() % 2);
     }
     const Tensor a = memory(step + 1).as_strided(shape, Strides(strides), first);
-    // The second: some dimensions broadcast.
+    // Second operand: some dimensions broadcast.
     std::vector<std::int64_t> other = dims;
     for (auto& dim : other) dim = random() % 3 == 0 ? 1 : dim;
     const Tensor b = Tensor::allocate(Shape(other), DType::kI64, device::Device::get("host"));

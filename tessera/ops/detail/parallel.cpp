@@ -24,7 +24,7 @@ int default_budget() {
   return std::max(1, cores / std::max(1, current_place().local_world_size));
 }
 
-// One loop: threads take pieces by counting up, and the first error is kept.
+// One loop. Threads take chunks by incrementing a counter; the first error is kept.
 struct SharedLoop {
   SharedLoop(std::int64_t all, std::int64_t each, PieceFn of) : count(all), grain(each), piece(of) {}
 
@@ -56,18 +56,18 @@ struct SharedLoop {
   }
 };
 
-// How often a thread looks before it sleeps, 30 to 100 us in all. A wake costs tens of microseconds, as much as a small
-// kernel, and the next loop of a step comes sooner than that.
+// Number of polls before a thread sleeps, 30 to 100 us in total. A wake-up costs tens of microseconds, as much as a
+// small kernel, and the next loop of a step usually starts sooner.
 constexpr int kLooksBeforeSleep = 2000;
 
-// Returns once `is_there()`, or after a while.
+// Returns when `is_there()` is true, or after a while.
 template <class F>
 void look_for(const F& is_there) {
   for (int i = 0; i < kLooksBeforeSleep && !is_there(); ++i) __builtin_ia32_pause();
 }
 
-// The helping threads of one rank; they sleep between loops. The rank owns them, so they work for it only while a loop
-// of its runs: threads that held the rank would keep it for ever.
+// The helper threads of one rank; they sleep between loops. The rank owns them. They reference the rank only during a
+// loop, because threads that held the rank would keep it alive forever.
 class ThreadPool {
  public:
   ThreadPool() : budget_(default_budget()) {}
@@ -82,9 +82,8 @@ class ThreadPool {
 
   std::uint64_t requested() const { return requested_.load(std::memory_order_relaxed); }
 
-  // Runs the loop with the helpers, or on the caller alone when they are taken. At most one helper per piece is woken,
-  // and the caller waits only for helpers that have joined: one that is still asleep when the pieces are done finds no
-  // loop.
+  // Runs the loop with the helpers, or on the caller only if another loop uses them. Wakes at most one helper per
+  // chunk. The caller waits only for helpers that have joined; a helper that wakes after the last chunk finds no loop.
   void run(SharedLoop& loop) {
     const std::unique_lock busy(busy_, std::try_to_lock);
     const std::int64_t pieces = (loop.count + loop.grain - 1) / loop.grain;
@@ -121,7 +120,7 @@ class ThreadPool {
       });
     }
   }
-  // A wake costs microseconds, so each thread wakes two and these wake the rest.
+  // A wake-up costs microseconds, so each thread wakes two others.
   void wake(int left) {
     for (int i = 0; i < std::min(left, 2); ++i) wake_.notify_one();
   }
@@ -176,7 +175,7 @@ ThreadPool& pool() {
   return current_rank()->part<ThreadPool>([] { return std::make_shared<ThreadPool>(); });
 }
 
-// A loop that a piece of a loop starts runs on its caller alone.
+// A loop that a chunk of another loop starts runs on its caller only.
 constinit thread_local bool is_in_piece = false;
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-// All targets: the peak is that of the processor, whatever our other sources are compiled for.
+// Compiles for all targets: the peak is that of the processor, whatever the other sources are compiled for.
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 
@@ -17,16 +17,16 @@ namespace tessera::ops::detail::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int kRounds = 20000;
-constexpr int kChains = 10;  // more than the latency of a multiply-add times the units that compute one
+constexpr int kChains = 10;  // exceeds the latency of a multiply-add times the number of units
 
 double Flops() { return 2.0 * kRounds * kChains * static_cast<double>(hn::Lanes(hn::ScalableTag<float>())); }
 
-// The result is returned, so that nothing is left out.
+// Returns the result so that the compiler removes nothing.
 float Run() {
   const hn::ScalableTag<float> d;
   const auto by = hn::Set(d, 0.999F);
   const auto add = hn::Set(d, 1e-3F);
-  // Each chain starts elsewhere: equal ones would be computed once.
+  // Each chain has a different start, because equal chains would be computed once.
   auto a = hn::Iota(d, 0.1F), b = hn::Iota(d, 0.2F), c = hn::Iota(d, 0.3F), e = hn::Iota(d, 0.4F);
   auto f = hn::Iota(d, 0.5F), g = hn::Iota(d, 0.6F), h = hn::Iota(d, 0.7F), i = hn::Iota(d, 0.8F);
   auto j = hn::Iota(d, 0.9F), k = hn::Iota(d, 1.1F);

@@ -1,5 +1,5 @@
-// A loop of f32 multiply-adds in registers: the most that one thread of this processor can do, with the widest
-// instructions that it has.
+// A loop of f32 multiply-adds in registers. It reaches the peak rate of one thread with the widest instructions of the
+// processor.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace tessera::ops::detail {
 double peak_flops();
 /// Runs the loop once, about 100 us.
 void run_peak();
-/// Returns the instructions that it uses, by Highway's name: "AVX3".
+/// Returns the Highway name of the instruction set that run_peak() uses: "AVX3".
 std::string peak_target();
 
 }  // namespace tessera::ops::detail

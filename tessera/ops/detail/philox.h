@@ -1,12 +1,12 @@
-// Random numbers as a pure function: Philox4x32-10 (Salmon et al., SC 2011) turns a counter and a key into four words,
-// and these into uniform and normal numbers. The counter holds the global index of a block of four elements and the
-// number of the call, the key is the seed, so that an element's value depends on nothing else: not on shards, threads
-// or vector widths.
+// Random numbers as a pure function. Philox4x32-10 (Salmon et al., SC 2011) maps a counter and a key to four words,
+// which become uniform or normal numbers. The counter holds the global index of a block of four elements and the call
+// number; the key is the seed. The value of an element thus does not depend on sharding, threads or vector width.
 //
 //   words 0 and 1: index of the block     words 2 and 3: number of the call     key: the seed, low word first
 //
-// Everything is written once over an arithmetic M: of one number here (host and CUDA), of vectors elsewhere. M's
-// multiply-adds are fused everywhere, and its other operations correctly rounded, so that all give the same bits.
+// All functions are templates over an arithmetic M: single numbers here (host and CUDA), vectors elsewhere. The
+// multiply-adds of M are fused and its other operations correctly rounded, so that all arithmetics produce the same
+// bits.
 #pragma once
 
 #include <bit>
@@ -21,10 +21,10 @@
 
 namespace tessera::ops::detail {
 
-/// Arithmetic of one number.
+/// Arithmetic of single numbers.
 struct OneByOne {
-  using F = float;          ///< floating
-  using U = std::uint32_t;  ///< words
+  using F = float;
+  using U = std::uint32_t;
   TESSERA_HOST_DEVICE static F number(float value) { return value; }
   TESSERA_HOST_DEVICE static U word(std::uint32_t value) { return value; }
   TESSERA_HOST_DEVICE static F fma(F a, F b, F c) { return fmaf(a, b, c); }
@@ -63,7 +63,7 @@ struct OneByOne {
     return std::bit_cast<F>(a);
 #endif
   }
-  /// Of a word below 2^25.
+  /// Converts a word below 2^25.
   TESSERA_HOST_DEVICE static F to_float(U a) { return static_cast<float>(static_cast<std::int32_t>(a)); }
   template <int kBy>
   TESSERA_HOST_DEVICE static U right(U a) {
@@ -77,9 +77,9 @@ struct OneByOne {
   TESSERA_HOST_DEVICE static U less(U a, U b) { return a - b; }
   TESSERA_HOST_DEVICE static U both(U a, U b) { return a & b; }
   TESSERA_HOST_DEVICE static U differing(U a, U b) { return a ^ b; }
-  /// a where `choice` is 1, b where it is 0.
+  /// Returns a if `choice` is 1 and b if it is 0.
   TESSERA_HOST_DEVICE static F choose(U choice, F a, F b) { return choice != 0 ? a : b; }
-  /// Upper and lower half of the product.
+  /// Computes the upper and lower half of the product.
   TESSERA_HOST_DEVICE static void product(U a, std::uint32_t b, U& high, U& low) {
     const std::uint64_t whole = std::uint64_t{a} * b;
     high = static_cast<U>(whole >> 32);
@@ -89,7 +89,7 @@ struct OneByOne {
 
 #include "tessera/ops/detail/philox_steps.inc"
 
-/// The four words of a block of four elements in a call.
+/// Computes the four words of a block of four elements in a call.
 TESSERA_HOST_DEVICE inline void words_of_block(std::uint64_t seed, std::uint64_t call, std::uint64_t block,
                                                std::uint32_t (&words)[4]) {
   words[0] = static_cast<std::uint32_t>(block);

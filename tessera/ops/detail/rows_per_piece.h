@@ -1,4 +1,4 @@
-// How many rows of a loop are worth giving to a thread.
+// The number of rows that one thread takes from a loop.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,8 @@
 
 namespace tessera::ops::detail {
 
-/// Rows of one piece of a loop: a function of their length alone, so that results never depend on threads.
+/// Returns the rows of one chunk. They depend only on the row length, so that results do not depend on the number of
+/// threads.
 inline std::int64_t rows_per_piece(std::int64_t length) {
   return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(length, 1));
 }

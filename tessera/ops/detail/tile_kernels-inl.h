@@ -1,6 +1,6 @@
-// Tile kernels made of functions of one element: `vec` of a vector of f32 or f64, `one` of an integer or a complex
-// number. Included once a target (Highway). What is left at the end of a stretch runs the vector code too, in padded
-// buffers, so that a value never depends on its place.
+// Tile kernels from functions of one element: `vec` takes vectors of f32 or f64, `one` takes an integer or a complex
+// number. This file is included once per Highway target. The remainder of a run also uses the vector code, in padded
+// buffers, so that a value never depends on its position.
 #include <complex>
 #include <cstring>
 #include <utility>
@@ -51,7 +51,7 @@ void plain_kernel(void* const* operands, std::int64_t n) {
   plain_tile<Op, T>(operands, n, std::make_index_sequence<kInputs>());
 }
 
-/// The kernels of Op, which takes `kInputs` elements, for the compute types among `kTypes`.
+/// Returns the kernels of Op, which takes `kInputs` elements, for the compute types among `kTypes`.
 template <class Op, int kInputs, std::uint8_t kTypes>
 constexpr detail::TileKernels kernels_of() {
   detail::TileKernels kernels;

@@ -10,17 +10,17 @@ namespace {
 
 constexpr std::size_t kMost = Loop::kMost;
 constexpr std::size_t kMostResults = 2;
-// Runs shorter than this are gathered into tiles: a call of the kernel costs more than copying them.
+// Shorter runs are gathered into tiles, because a kernel call costs more than the copy.
 constexpr std::int64_t kShortRun = 48;
 
-// Operands of a call that lie dense in the compute type, or are numbers: small enough to be enqueued in place.
+// A call whose operands are numbers or contiguous in the compute type. It is small enough to be enqueued in place.
 struct DenseCall {
   TileKernel kernel;
-  void* operands[kMost];  // addresses; of a number its bits
+  void* operands[kMost];  // addresses; for a number, its bits
   std::int64_t numel;
   std::uint8_t count;
   std::uint8_t item;
-  std::uint8_t numbers = 0;  // a bit for each operand that is one
+  std::uint8_t numbers = 0;  // one bit per operand, set for numbers
 
   void run() const {
     parallel_for(numel, kPiece, [this](std::int64_t begin, std::int64_t end) {
@@ -56,23 +56,23 @@ struct DenseCall {
 };
 static_assert(sizeof(DenseCall) <= 80, "enqueued without an allocation");
 
-// Any operands.
+// A call with any operands.
 struct TiledCall {
   struct Operand {
     std::byte* data;
     DType dtype;
-    bool is_dense;     // in the compute type, step 1
-    bool is_constant;  // one element throughout
+    bool is_dense;     // contiguous in the compute type
+    bool is_constant;  // the same element throughout
     std::byte number[8];
     [[nodiscard]] std::byte* at(std::int64_t offset) const {
       return data + offset * static_cast<std::int64_t>(itemsize(dtype));
     }
-    // A closure is moved after it is made: the address of a number is taken when it runs.
+    // A closure is moved after its construction, so the address of a number is taken when it runs.
     [[nodiscard]] const std::byte* first() const { return data != nullptr ? data : number; }
   };
   TileKernel kernel;
   Compute compute;
-  std::size_t results;  // the first operands
+  std::size_t results;  // the first operands are the results
   Loop loop;
   Operand operands[kMost];
 
@@ -88,11 +88,11 @@ struct TiledCall {
  private:
   template <class T>
   struct Tiles {
-    // As bytes, so that making them touches nothing.
+    // Declared as bytes, so that construction initializes nothing.
     alignas(64) std::byte memory[kMost][kTile * sizeof(T)];
     T* operator[](std::size_t operand) { return reinterpret_cast<T*>(memory[operand]); }
   };
-  // Where results of a gathered tile go.
+  // Destination of the results of a gathered tile.
   struct Segment {
     std::int64_t offsets[kMostResults];
     std::int64_t n;
@@ -181,7 +181,7 @@ void enqueue(const tensor::KernelCall& call, std::span<const TileInput> inputs, 
   call.stream().run(std::move(body), {.label = call.op.name(), .accesses = std::span(accesses, count)});
 }
 
-// Not inlined: its closure is large, and a dense call would make room for it.
+// Not inlined: the closure is large, and a contiguous call would reserve stack space for it.
 [[gnu::noinline]] void launch_general(const tensor::KernelCall& call, Compute compute, TileKernel kernel,
                                       std::span<const TileInput> inputs) {
   const std::size_t results = call.outputs.size();
@@ -233,7 +233,7 @@ void launch_tiles(const tensor::KernelCall& call, Compute compute, TileKernel ke
   TESSERA_CHECK(results <= kMostResults, call.op.name(), ": a tile kernel with ", results, " results");
   DenseCall dense{
       kernel, {}, first.numel(), static_cast<std::uint8_t>(results + inputs.size()), static_cast<std::uint8_t>(item)};
-  const std::size_t nbytes = static_cast<std::size_t>(dense.numel) * item;  // of each operand
+  const std::size_t nbytes = static_cast<std::size_t>(dense.numel) * item;  // per operand
   device::Access accesses[kMost];
   std::size_t count = 0;
   bool is_dense = true;
@@ -256,7 +256,7 @@ void launch_tiles(const tensor::KernelCall& call, Compute compute, TileKernel ke
     accesses[count++] = device::reads(tensor.data(), nbytes);
   }
   if (!is_dense) return launch_general(call, compute, kernel, inputs);
-  device::HostFunction now([&dense] { dense.run(); });  // owns nothing, as most calls run here
+  device::HostFunction now([&dense] { dense.run(); });  // owns nothing, because most calls run immediately
   if (call.stream().try_run(now, {.label = call.op.name()})) return;
   call.stream().run([dense] { dense.run(); }, {.label = call.op.name(), .accesses = std::span(accesses, count)});
 }

@@ -1,6 +1,6 @@
-// Functions of vectors of f32 and f64, included once a target (Highway). Special values are IEEE's: nan stays nan, log
-// of 0 is -inf and of less nan, exp overflows to inf. f32 is good to a few ulp; what has no vector form of double
-// precision is computed lane by lane.
+// Functions of vectors of f32 and f64, included once per Highway target. Special values follow IEEE: nan stays nan, log
+// of 0 is -inf, log of a negative number is nan, exp overflows to inf. f32 is accurate to a few ulp. Functions without
+// a vector form in double precision are computed lane by lane.
 #include <cmath>
 
 #include <hwy/contrib/math/math-inl.h>
@@ -21,13 +21,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 using TypeOf = hn::TFromD<D>;
 
-/// `value` in every lane.
+/// Returns `value` in all lanes.
 template <class D>
 HWY_INLINE hn::Vec<D> number(D d, double value) {
   return hn::Set(d, static_cast<TypeOf<D>>(value));
 }
 
-/// f of each lane alone.
+/// Applies f to each lane.
 template <class D, class V, class F>
 HWY_INLINE V lane_by_lane(D d, V x, F f) {
   alignas(64) TypeOf<D> lanes[hn::MaxLanes(d)];
@@ -35,7 +35,7 @@ HWY_INLINE V lane_by_lane(D d, V x, F f) {
   for (auto& lane : lanes) lane = f(lane);
   return hn::Load(d, lanes);
 }
-/// f of each pair of lanes.
+/// Applies f to each pair of lanes.
 template <class D, class V, class F>
 HWY_INLINE V lane_by_lane(D d, V a, V b, F f) {
   alignas(64) TypeOf<D> of_a[hn::MaxLanes(d)];
@@ -46,7 +46,7 @@ HWY_INLINE V lane_by_lane(D d, V a, V b, F f) {
   return hn::Load(d, of_a);
 }
 
-/// The polynomial whose coefficients, highest first, these are.
+/// Evaluates the polynomial with these coefficients, highest first.
 template <class D, class V, std::size_t kCount>
 HWY_INLINE V polynomial(D d, V x, const float (&coefficients)[kCount]) {
   V sum = hn::Set(d, coefficients[0]);
@@ -86,7 +86,7 @@ HWY_INLINE V tanh_of(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x);
 }
 
-// The vector forms lose digits far from zero; such arguments are rare and computed alone.
+// The vector forms lose precision far from zero. Such arguments are rare and computed one by one.
 template <class D, class V>
 HWY_INLINE V sin_of(D d, V x) {
   if (hn::AllTrue(d, hn::Lt(hn::Abs(x), number(d, 1000)))) return hn::Sin(d, x);
@@ -100,7 +100,7 @@ HWY_INLINE V cos_of(D d, V x) {
 
 template <class D, class V>
 HWY_INLINE V sigmoid_of(D d, V x) {
-  // By the exponential of what is not positive, which neither overflows nor loses normal numbers.
+  // Uses the exponential of a number that is not positive, which neither overflows nor loses normal numbers.
   const V e = exp_of_not_positive(d, hn::Neg(hn::Abs(x)));
   const V one = number(d, 1);
   const V y = hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
@@ -180,7 +180,7 @@ HWY_INLINE V silu_slope_of(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, x), y, x);
 }
 
-/// The lesser or greater; nan when one of them is.
+/// Returns the lesser or greater; nan if one of them is nan.
 template <class D, class V>
 HWY_INLINE V minimum_of(D, V a, V b) {
   return hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Lt(a, b), a, b), a);

@@ -1,4 +1,4 @@
-// gather and scatter: single elements are moved to and from where indices say, line by line.
+// gather and scatter: copy single elements from or to indices, line by line.
 #include <cstring>
 
 #include "tessera/ops/detail/enqueue.h"
@@ -63,7 +63,7 @@ void gather_gradient(GradientCall& call) {
   const std::int64_t dim = call.as<IndexAttributes>().dim;
   const int at = static_cast<int>(dim < 0 ? dim + shape.ndim() : dim);
   Tensor grad = scatter_sum(call.grad(), at, call.input(1), shape.dim(at));
-  for (int d = 0; d < shape.ndim(); ++d) {  // where the index was smaller than x, nothing was read
+  for (int d = 0; d < shape.ndim(); ++d) {  // nothing was read beyond the size of the index
     if (d != at && shape.dim(d) != grad.size(d)) grad = unslice(grad, d, shape.dim(d), 0);
   }
   call.set(0, grad);
@@ -135,7 +135,7 @@ void scatter_gradient(GradientCall& call) {
   if (call.needs(2)) call.set(2, gather(call.grad(), dim, call.input(1)));
 }
 
-// A value that is not 0 would be added once a part of a sum.
+// Each partial value would add a value other than 0 once.
 FactorRule rule_of_scatter(const Call& call) {
   const std::size_t dim = scatter_dim(call);
   const bool has_source = static_cast<bool>(call.inputs[2]);

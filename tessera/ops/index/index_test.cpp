@@ -1,4 +1,4 @@
-// What the cases do not show of indexing: errors that arrive when the work runs, the order of sums, parts of tables.
+// Tests of indexing beyond the cases: errors when the work runs, the order of sums, sharded tables.
 #include "tessera/ops/index/index.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ Tensor of(const Shape& shape, const Values& values, DType dtype = DType::kF32) {
 Tensor indices(const Shape& shape, const Values& values, DType dtype = DType::kI64) { return of(shape, values, dtype); }
 Values values(const Tensor& tensor) { return to_array(tensor).values; }
 
-// Runs `body` and waits: errors of the work itself are thrown there.
+// Runs `body` and waits; the wait throws the errors of the work.
 template <class F>
 void expect_late_error(const F& body, std::initializer_list<std::string_view> words) {
   expect_error<InvalidArgument>(
@@ -111,7 +111,7 @@ TEST(Sums, ByIndexAddInTheOrderOfTheIndexForAnyNumberOfThreads) {
 }
 
 TEST(Sums, OfHalvesRoundOnce) {
-  const Tensor ones = of({600}, Values(600, 1), DType::kBF16);  // in bf16 it would stop at 256
+  const Tensor ones = of({600}, Values(600, 1), DType::kBF16);  // in bf16 the sum would stop at 256
   const Tensor zeros = indices({600}, Values(600, 0));
   EXPECT_EQ(values(index_sum(ones, 0, zeros, 1)), Values{600});
   EXPECT_EQ(values(scatter_sum(ones, 0, zeros, 2)), (Values{600, 0}));
@@ -135,7 +135,7 @@ TEST(Embedding, PartsOfTheTableAddUpToTheWhole) {
   EXPECT_EQ(sum, whole);
 }
 
-// Ranks that hold a part of the table add up the gradient of that part alone.
+// Ranks with a shard of the table sum only the gradient of that shard.
 TEST(Embedding, GradientOfACutTableIsCutAsItIs) {
   const layout::Mesh mesh = layout::Mesh::parse("x=2");
   testing::SimulatedShards shards(mesh);

@@ -1,4 +1,4 @@
-// topk and sort. Places of a line are put in a total order: by value, then by place; so results depend on nothing else.
+// topk and sort. The indices of a line have a total order: by value, then by index. Results depend on nothing else.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -33,8 +33,8 @@ using tensor::OutputInfo;
 
 struct Order {
   detail::StridedLoop<3> lines;  // values, indices, input
-  std::int64_t length = 1;       // of a line
-  std::int64_t count = 1;        // that are wanted of it
+  std::int64_t length = 1;       // length of a line
+  std::int64_t count = 1;        // number of elements to return per line
   std::array<std::int64_t, 3> step{};
   std::byte* values = nullptr;
   std::int64_t* indices = nullptr;
@@ -42,7 +42,7 @@ struct Order {
   DType dtype = DType::kF32;
   bool is_descending = false;
 
-  // A nan is greater than all else, and equal to another.
+  // A nan is greater than all other values and equal to another nan.
   template <class T>
   static bool is_less(T a, T b) {
     if constexpr (std::is_floating_point_v<T>) {
@@ -167,7 +167,7 @@ void sort_kernel(const KernelCall& call) {
   enqueue_order(call, a.dim, x.ndim() == 0 ? 1 : x.size(dim), a.is_descending);
 }
 
-// Values go back to where they came from.
+// Writes the gradients of the values to their original indices.
 void return_values(GradientCall& call, std::int64_t dim) {
   if (!call.needs(0) || !call.grad(0)) return;
   const Shape& shape = call.input_shape(0);
@@ -177,7 +177,7 @@ void return_values(GradientCall& call, std::int64_t dim) {
 void topk_gradient(GradientCall& call) { return_values(call, call.as<TopkAttributes>().dim); }
 void sort_gradient(GradientCall& call) { return_values(call, call.as<SortAttributes>().dim); }
 
-// Values and places along `of_dim` are whole, or ranks work together along it; `size` of them are left.
+// The dimension `of_dim` is replicated, or ranks cooperate along it; `size` elements remain.
 FactorRule order_rule(const Call& call, std::int64_t of_dim, std::int64_t size, FactorKind kind) {
   const Tensor& x = call.inputs[0];
   const int dim = tensor::normalized_dim(call, of_dim, x.ndim());
@@ -202,13 +202,13 @@ FactorRule rule_of_sort(const Call& call) {
                     FactorKind::kReplicate);
 }
 
-// topk along a cut dimension: the k best of every part, with their places in the whole, are handed to all, who find the
-// best of them. By place first, so that equals come in the order of one device.
+// topk along a sharded dimension: each rank gathers the k best elements of all shards with their global indices and
+// selects the best of them. Orders them by index first, so that equal elements have the order of a single device.
 
 using tensor::CooperativeCall;
 using Tensors = std::vector<Tensor>;
 
-// Places in the part as places in the whole.
+// Converts local indices to global indices.
 Tensor in_whole(const Tensor& places, const layout::IndexMap& map) {
   if (map.is_contiguous()) return add(places, map.offset);
   Tensors runs;
@@ -219,7 +219,7 @@ Tensor in_whole(const Tensor& places, const layout::IndexMap& map) {
   return reshape(index_select(cat(runs), 0, flatten(places)), places.shape().values());
 }
 
-// What comes last of all, for parts that have less than k: it loses even to its equals by its place.
+// Returns the last value in the order, for shards with fewer than k elements. Its index puts it after its equals.
 Tensor worst(const Tensor& x, std::int64_t dim, bool is_largest) {
   const Tensor none = narrow(x, dim, 0, 0);
   if (is_largest) return amax(none, {dim}, true);
@@ -244,7 +244,7 @@ Tensors part_topk(const CooperativeCall& call) {
   return {cat(all_values, dim), cat(all_places, dim)};
 }
 
-// [ranks, ..., k, ...] as [..., ranks x k, ...].
+// Rearranges [ranks, ..., k, ...] to [..., ranks x k, ...].
 Tensor side_by_side(const Tensor& gathered, int dim) {
   IntList order;
   for (int d = 1; d < gathered.ndim(); ++d) {

@@ -1,5 +1,5 @@
-// multinomial: with replacement by the inverse of the cumulated probabilities at uniform numbers; without, by a race:
-// each class arrives at an exponential time of the rate of its probability, and the first ones win.
+// multinomial. With replacement it inverts the cumulative probabilities at uniform numbers. Without replacement each
+// class draws an exponential time with its probability as the rate, and the earliest classes win.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -62,7 +62,7 @@ struct Sampler {
     const auto u_bytes = static_cast<std::int64_t>(itemsize(u_dtype));
     detail::load(u.data(), uniforms + at[2] * u_bytes, u_dtype, step[2], count);
     for (std::int64_t i = 0; i < count; ++i) {
-      // Never past the last class that has a part of the sum, whatever u was rounded to.
+      // Never exceeds the last class with a nonzero probability, whatever u was rounded to.
       const auto last = std::ranges::lower_bound(sums, sum);
       const auto found = std::ranges::upper_bound(sums, u[static_cast<std::size_t>(i)] * sum);
       to[at[0] + i * step[0]] = std::min(found, last) - sums.begin();
@@ -148,7 +148,7 @@ Tensor multinomial(const Tensor& probabilities, std::int64_t count, bool with_re
     sizes[sizes.size() - 1] = count;
     return sample_index(p, rand_like(expand(narrow(p, -1, 0, 1), sizes)));
   }
-  // u is below 1, so that log1p is finite; a time of 0 would make nan of a class that cannot win.
+  // u is below 1, so that log1p is finite. A time of 0 would produce nan for a class with probability 0.
   const Tensor times = clamp_min(neg(log1p(neg(rand_like(p)))), 1e-30);
   return topk(div(p, times), count, -1).second;
 }

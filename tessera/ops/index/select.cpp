@@ -1,4 +1,4 @@
-// index_select, embedding and one_hot: whole slices are copied from where indices say.
+// index_select, embedding and one_hot: copy slices at indices.
 #include "tessera/layout/planner.h"
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/detail/dtype_checks.h"
@@ -32,7 +32,7 @@ std::size_t select_dim(const Call& call) {
   return static_cast<std::size_t>(tensor::normalized_dim(call, call.as<IndexSliceAttributes>().dim, x.ndim()));
 }
 
-// The dimensions of the index stand in the result where `dim` stands in x.
+// In the result, the dimensions of the index replace `dim` of x.
 void infer_index_select(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
   const std::size_t dim = select_dim(call);
@@ -52,10 +52,10 @@ void infer_index_select(const Call& call, std::span<OutputInfo> outputs) {
 }
 
 struct SelectKernel {
-  detail::StridedLoop<2> rest;    // result, input: all dimensions but the one selected from
+  detail::StridedLoop<2> rest;    // result, input: all dimensions except the selected one
   detail::StridedLoop<2> places;  // result, index: the dimensions of the index
   detail::IndexReader index;
-  IndexMap map;  // which slices are here
+  IndexMap map;  // slices that the input holds
   bool has_map = false;
   std::int64_t from_step = 0;
   std::byte* to = nullptr;
@@ -69,7 +69,7 @@ struct SelectKernel {
     });
   }
 
-  // The rows [begin, end) of the slice for one place of the index: zeros where it is not here.
+  // Copies the rows [begin, end) of the slice at one index, or writes zeros if the input does not hold it.
   void copy_slice(const std::array<std::int64_t, 2>& place, std::int64_t begin, std::int64_t end) const {
     const auto bytes = static_cast<std::int64_t>(nbytes);
     const std::int64_t global = index.at(place[1]);
@@ -130,7 +130,8 @@ void index_select_gradient(GradientCall& call) {
   call.set(0, index_sum(call.grad(), dim, call.input(1), call.input_shape(0).dim(static_cast<int>(dim))));
 }
 
-// Slices that a rank does not have are zeros on it, so that sums of all ranks are the result: of what can be added.
+// Slices of other ranks are zeros, so that the sum over all ranks is the result. Returns true for dtypes that can be
+// added.
 bool is_added(DType dtype) {
   return detail::is_computed_floating(dtype) || dtype == DType::kC64 || dtype == DType::kI64 || dtype == DType::kI32;
 }
@@ -180,7 +181,7 @@ void infer_embedding(const Call& call, std::span<OutputInfo> outputs) {
 struct EmbeddingKernel {
   detail::StridedLoop<2> places;  // result, index
   detail::IndexReader index;
-  IndexMap row_map;  // empty: all rows are here
+  IndexMap row_map;  // empty: all rows
   bool has_map = false;
   std::int64_t width = 0;
   std::int64_t row_step = 0;
@@ -240,7 +241,7 @@ void embedding_gradient(GradientCall& call) {
   if (!call.needs(0)) return;
   Tensor like = call.input(0);
   if (like.has_layout() && !like.layout().partials().empty()) {
-    // Its values are not read: shape and cuts are those of the gradient, which is not partial.
+    // Its values are not read. It has the shape and sharding of the gradient, which is not partial.
     like = Tensor::sharded(like.shape(), like.dtype(), layout::gradient_layout(like.layout()), like.local());
   }
   // A weight without elements may be sharded along its rows, which index_sum does not allow.

@@ -1,8 +1,8 @@
-// index_add, index_sum, scatter_add and scatter_sum. Elements that meet in one place are added in the order of the
-// index and rounded once.
+// index_add, index_sum, scatter_add and scatter_sum. Elements with the same index are added in the order of the index
+// and rounded once.
 //
-// Whole slices (index_*): the index is sorted by row, keeping its order, and every row of the result adds up its own,
-// so that threads never meet. Single elements (scatter_*): line by line.
+// index_*: sorts the index by row (stable), and each row of the result adds its own slices, so that threads do not
+// conflict. scatter_*: adds single elements, line by line.
 #include <complex>
 #include <vector>
 
@@ -29,7 +29,7 @@ using tensor::OutputInfo;
 
 constexpr layout::Algebra kLinear = {layout::Linearity::kJoint, layout::Monotony::kNone};
 
-// Calls body with a value of the type that this dtype is computed in.
+// Calls body with a value of the compute type of this dtype.
 template <class F>
 void with_compute(DType dtype, const F& body) {
   switch (detail::compute_of(dtype)) {
@@ -41,17 +41,17 @@ void with_compute(DType dtype, const F& body) {
 }
 
 struct SliceSums {
-  detail::StridedLoop<3> rest;    // result, x, source: all dimensions but those of the index
+  detail::StridedLoop<3> rest;    // result, x, source: all dimensions except those of the index
   detail::StridedLoop<2> places;  // index, source: the dimensions of the index
   detail::IndexReader index;
-  std::int64_t rows = 0;  // of the result
-  IndexMap map;           // which they are
+  std::int64_t rows = 0;  // rows of the result
+  IndexMap map;           // global indices of the rows
   bool has_map = false;
-  std::array<std::int64_t, 2> step{};  // of result and x, along the indexed dimension
+  std::array<std::int64_t, 2> step{};  // stride of result and x along the indexed dimension
   std::array<const std::byte*, 3> data{};
   DType dtype = DType::kF32;
 
-  // Offsets of the source's slices by row: those of row r are slices[starts[r]] to slices[starts[r + 1]].
+  // Sorts the offsets of the source slices by row: row r has slices[starts[r]] to slices[starts[r + 1]].
   void sort_places(std::vector<std::int64_t>& starts, std::vector<std::int64_t>& slices) const {
     const std::int64_t count = places.numel();
     std::vector<std::pair<std::int64_t, std::int64_t>> found;  // row, offset of the slice
@@ -77,7 +77,7 @@ struct SliceSums {
     return const_cast<std::byte*>(data[of]) + offset * static_cast<std::int64_t>(itemsize(dtype));
   }
 
-  // One stretch of one row: x, then each of its places.
+  // Adds one run of one row: x, then each of its slices.
   template <class T>
   void add_up(const std::array<std::int64_t, 3>& at, std::int64_t n, std::int64_t row,
               std::span<const std::int64_t> slices) const {
@@ -121,7 +121,7 @@ struct SliceSums {
   }
 };
 
-// The dimensions of the index stand in the source where `dim` stands in the result.
+// In the source, the dimensions of the index replace `dim` of the result.
 void enqueue_slice_sums(const KernelCall& call, const Tensor* x, const Tensor& index, const Tensor& source,
                         std::size_t dim, std::int64_t size, const IndexMap& map) {
   const Tensor& out = call.outputs[0];
@@ -188,7 +188,7 @@ void index_add_gradient(GradientCall& call) {
   if (call.needs(2)) call.set(2, index_select(call.grad(), call.as<IndexSliceAttributes>().dim, call.input(1)));
 }
 
-// A rank adds to the slices that it has.
+// Each rank adds to the slices that it holds.
 FactorRule rule_of_index_add(const Call& call) {
   const std::size_t dim = add_dim(call);
   FactorRule rule = detail::empty_rule("index_add", 3, 1);
@@ -226,7 +226,7 @@ Shape sum_shape(const Shape& source, std::size_t dim, std::int64_t size) {
   return Shape(std::span<const std::int64_t>(sizes));
 }
 
-// Of the result, which has one dimension where the source has those of the index.
+// Returns the dimension of the result that replaces those of the index in the source.
 std::size_t index_sum_dim(const Call& call) {
   const Tensor& source = call.inputs[0];
   const Tensor& index = call.inputs[1];
@@ -269,7 +269,7 @@ void index_sum_gradient(GradientCall& call) {
   if (call.needs(0)) call.set(0, index_select(call.grad(), call.as<IndexSumAttributes>().dim, call.input(1)));
 }
 
-// Every rank adds up the rows that it holds, from the slices that it has.
+// Each rank sums the rows that it holds, from its local slices.
 FactorRule rule_of_index_sum(const Call& call) {
   const auto& a = call.as<IndexSumAttributes>();
   const std::size_t dim = index_sum_dim(call);
@@ -306,7 +306,7 @@ tensor::Attributes localize_index_sum(const tensor::LocalizeCall& call) {
 // scatter_add and scatter_sum
 
 struct LineSums {
-  detail::ElementsCopy start;  // x to the result; of scatter_sum filled with zeros instead
+  detail::ElementsCopy start;  // copies x to the result; scatter_sum writes zeros instead
   bool has_x = false;
   detail::Lines<3> lines;  // result, index, source
   detail::IndexReader index;

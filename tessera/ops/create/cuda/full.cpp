@@ -1,4 +1,4 @@
-// full, and with it zeros, ones and fill_, on CUDA.
+// full on CUDA. zeros, ones and fill_ use it too.
 #include "tessera/ops/create/create.h"
 #include "tessera/ops/create/detail/fill.h"
 #include "tessera/ops/cuda/move_items.h"

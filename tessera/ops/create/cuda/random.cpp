@@ -1,4 +1,4 @@
-// Random operators on CUDA: rand, randn, trunc_normal and bernoulli, with the bits of the host.
+// Random operators on CUDA: rand, randn, trunc_normal and bernoulli, with the same bits as on the host.
 #include "tessera/ops/create/random.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using tensor::KernelCall;
 
 Image image(TESSERA_CUDA_BYTES(random_draws));
 
-// A kind of numbers: for dense wholes, and for everything else.
+// The kernels of one distribution: for contiguous global tensors, and for all others.
 struct Kernels {
   explicit Kernels(const std::string& name)
       : dense(image, "random_" + name + "_dense"), placed(image, "random_" + name + "_placed") {}

@@ -1,4 +1,4 @@
-// Random tensors of a GPU have the bits of the host's.
+// Tests that random tensors on a GPU have the same bits as on the host.
 #include "tessera/ops/create/generator.h"
 #include "tessera/ops/create/random.h"
 #include "tessera/ops/testing/on_cuda.h"
@@ -10,7 +10,7 @@ using testing::expect_same_bits;
 
 class RandomOnCuda : public testing::OnCuda {};
 
-// What the host draws in the call that comes next, and what the GPU draws for the same.
+// Compares the numbers that host and GPU draw for the same call.
 template <class F>
 void expect_host_bits(const device::Device& gpu, const F& draw) {
   const GeneratorState state = next_call();
@@ -66,7 +66,7 @@ TEST_F(RandomOnCuda, AReplayReadsTheCounterAnew) {
   const Tensor counter = there(testing::to_tensor(testing::Array(Shape({}), 0), DType::kI64));
   const Tensor x = empty({1001}, {DType::kF32, gpu_});
   manual_seed(1);
-  normal_(x, 0, 1, counter);  // loads what is needed
+  normal_(x, 0, 1, counter);  // loads the kernels
   manual_seed(1);
   const memory::CapturedGraph graph = captured([&] { normal_(x, 0, 1, counter); });
   manual_seed(1);

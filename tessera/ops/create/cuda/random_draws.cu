@@ -1,5 +1,5 @@
-// Random tensors. A thread draws the four elements of a Philox block and stores them at once; where the result is not a
-// dense whole, it draws the block of each element and takes that one.
+// Random tensors. A thread draws the four elements of a Philox block and stores them in one access. If the result is
+// strided or sharded, a thread draws the block of each element and keeps that element.
 #include "tessera/ops/create/cuda/random_draws.h"
 #include "tessera/ops/cuda/elements.cuh"
 

@@ -1,5 +1,5 @@
-// What a random operator draws for a block of four elements, from philox.h's steps: the same code for the kernels of
-// random_draws.cu and, in tests, for the host, where it must make the bits that the host's vectors make.
+// Draws a block of four elements of a random operator with the steps of philox.h. The kernels of random_draws.cu and
+// host tests share this code, which must produce the bits of the vectorized host code.
 #pragma once
 
 #include <cstdint>
@@ -9,36 +9,37 @@
 
 namespace tessera::ops::cuda {
 
-/// Which numbers.
+/// Distribution of a draw.
 enum class DrawKind : std::uint8_t { kUniform, kNormal, kTruncated, kBernoulli };
 
 /// A call of a random operator.
 struct RandomDraw {
   std::uint64_t seed = 0;
   std::uint64_t call = 0;
-  const std::int64_t* counter = nullptr;  // in device memory, added to the call; null: none
-  float a = 0;                            // least value, mean or probability
+  const std::int64_t* counter = nullptr;  // in device memory, added to the call; may be null
+  float a = 0;                            // lower bound, mean or probability
   float b = 1;                            // range or standard deviation
-  float low = 0, high = 0;                // of truncated ones; high: the last below the range's end of uniform ones
+  float low = 0,
+        high = 0;  // bounds of truncated draws; for uniform draws, high is the last value below the end of the range
 };
 
-/// The most dimensions of a result that is not dense or is a part of a whole, and levels of each index map.
+/// Maximum dimensions of a result that is strided or sharded, and maximum levels of each index map.
 inline constexpr int kMostDrawDims = 12;
 inline constexpr int kMostDrawLevels = 3;
 
-/// Where results go.
+/// Destination of the results.
 struct DrawTarget {
   void* data = nullptr;
   DType dtype = DType::kF32;
-  bool has_vectors = false;  // dense, and four elements can be stored at once
+  bool has_vectors = false;  // contiguous, and four elements can be stored in one access
   std::int64_t numel = 0;
 };
 
-/// How to find elements of a result that is not a dense whole: sizes and steps in memory, outermost first, and what
-/// global index each has.
+/// Offsets and global indices of the elements of a strided or sharded result: sizes and strides, outermost first, and
+/// the index map of each dimension.
 struct DrawPlaces {
   std::int32_t ndim = 0;
-  bool is_part = false;  // maps count; else the global index is the local one
+  bool is_part = false;  // uses the maps; otherwise the global index equals the local index
   std::int64_t sizes[kMostDrawDims] = {};
   std::int64_t steps[kMostDrawDims] = {};
   std::int64_t global_sizes[kMostDrawDims] = {};
@@ -48,7 +49,7 @@ struct DrawPlaces {
   std::int64_t counts[kMostDrawDims][kMostDrawLevels] = {};
   std::int64_t strides[kMostDrawDims][kMostDrawLevels] = {};
 
-  /// Finds element `i`, last dimension fastest: its offset in memory and its global index.
+  /// Computes the offset in memory and the global index of element `i`, last dimension fastest.
   TESSERA_HOST_DEVICE void find(std::int64_t i, std::int64_t& offset, std::int64_t& global) const {
     offset = 0;
     global = is_part ? 0 : i;
@@ -62,7 +63,7 @@ struct DrawPlaces {
       step *= global_sizes[d];
     }
   }
-  /// The global index of a local one of dimension d (layout::IndexMap::global).
+  /// Returns the global index of a local index of dimension d (layout::IndexMap::global).
   TESSERA_HOST_DEVICE std::int64_t global_of(int d, std::int64_t local) const {
     std::int64_t at = offsets[d] + local % blocks[d];
     local /= blocks[d];
@@ -74,13 +75,14 @@ struct DrawPlaces {
   }
 };
 
-/// One normal number, brought to mean and deviation. Exactly the standard ones stay as drawn, zeros with their sign.
+/// Scales a standard normal number to mean and deviation. With mean 0 and deviation 1 it is unchanged, including the
+/// sign of zero.
 TESSERA_HOST_DEVICE inline float placed(const RandomDraw& of, float value) {
   return of.a == 0 && of.b == 1 ? value : detail::OneByOne::fma(value, of.b, of.a);
 }
 
-/// Likewise one of a pair, drawn again for element `index` of the block until it lies in the range. Attempts have calls
-/// of their own, far from those that the generator counts.
+/// Scales one of a pair of normal numbers and redraws it for element `index` of the block until it is in the range.
+/// Attempts use separate call numbers, far from those of the generator.
 TESSERA_HOST_DEVICE inline float truncated(const RandomDraw& of, std::uint64_t block, int index, float value) {
   constexpr std::uint64_t kMostAttempts = 1024;
   for (std::uint64_t attempt = 1; !(value >= of.low && value <= of.high); ++attempt) {
@@ -97,7 +99,7 @@ TESSERA_HOST_DEVICE inline float truncated(const RandomDraw& of, std::uint64_t b
   return value;
 }
 
-/// The four elements of a block.
+/// Draws the four elements of a block.
 template <DrawKind kKind>
 TESSERA_HOST_DEVICE inline void draw_block(const RandomDraw& of, std::uint64_t block, float (&to)[4]) {
   std::uint32_t words[4];

@@ -1,5 +1,5 @@
-// The steps that kernels draw by, run on the host: they must make the bits that the host's vectors make. On the device
-// the same functions are compiled with operations that are rounded one by one.
+// Tests the steps of the random kernels on the host: they must produce the bits of the vectorized host code. The device
+// compiles the same functions with individually rounded operations.
 #include "tessera/ops/create/cuda/random_draws.h"
 
 #include <gtest/gtest.h>

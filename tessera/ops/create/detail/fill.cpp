@@ -4,7 +4,7 @@ namespace tessera::ops::detail {
 
 Places::Places(const Shape& shape, const Shape& global, const std::vector<layout::IndexMap>& index) {
   const bool is_whole = index.empty();
-  // A whole tensor is one long run, whatever its shape.
+  // A global tensor is one long run, whatever its shape.
   shape_ = is_whole ? Shape({shape.numel()}) : shape;
   global_ = is_whole ? shape_ : global;
   index_ = index;
@@ -36,7 +36,7 @@ layout::FactorRule rule_from_nothing(const tensor::Call& call, const Shape& shap
   rule.inputs.resize(call.inputs.size());
   layout::OperandFactors& out = rule.outputs.emplace_back();
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    // A rule has no way to say "of size 0"; a dimension of nothing need not be cut.
+    // A rule cannot express a size of 0; an empty dimension need not be sharded.
     rule.factors.push_back({.name = tessera::detail::concat("d", d),
                             .kind = shape[d] == 0 ? layout::FactorKind::kReplicate : layout::FactorKind::kPass,
                             .size = shape[d]});

@@ -1,4 +1,4 @@
-// How a kernel fills a tensor from the global indices of its elements.
+// Fills a tensor from the global indices of its elements.
 #pragma once
 
 #include <span>
@@ -15,15 +15,15 @@
 
 namespace tessera::ops::detail {
 
-/// The elements of a tensor in the order of their local indices, last dimension fastest, and what their global places
-/// are: a plain tensor's are its own, a shard's are told by index maps.
+/// The elements of a tensor in the order of their local indices, last dimension fastest, and their global indices.
+/// Those of a plain tensor are equal; those of a shard follow from index maps.
 class TESSERA_API Places {
  public:
-  /// Of a tensor of `shape`; with maps, a part of one of `global`.
+  /// Describes a tensor of `shape`; with maps, a shard of a tensor of shape `global`.
   Places(const Shape& shape, const Shape& global, const std::vector<layout::IndexMap>& index);
 
-  /// Calls body(place, global, n) for runs of [begin, end) whose global places follow each other: `place` counts the
-  /// elements of the tensor, `global` those of the whole.
+  /// Calls body(place, global, n) for runs of [begin, end) with consecutive global indices. `place` is the index in the
+  /// tensor, `global` the index in the global tensor.
   template <class F>
   void for_runs(std::int64_t begin, std::int64_t end, F&& body) const {
     while (begin < end) {
@@ -34,7 +34,7 @@ class TESSERA_API Places {
   }
 
  private:
-  // Elements from `place` on whose global places follow each other, at least 1.
+  // Returns the number of elements from `place` on with consecutive global indices, at least 1.
   [[nodiscard]] std::int64_t run_of(std::int64_t place) const;
   [[nodiscard]] std::int64_t global_of(std::int64_t place) const;
 
@@ -43,19 +43,19 @@ class TESSERA_API Places {
   std::vector<layout::IndexMap> index_;
 };
 
-/// The rule of an operator without tensors: every dimension may be cut. `inputs` are numbers of no dimensions.
+/// Returns the rule of an operator without tensor inputs: every dimension may be sharded. `inputs` have no dimensions.
 TESSERA_API layout::FactorRule rule_from_nothing(const tensor::Call& call, const Shape& shape);
 
 /// The bytes of one element.
 struct Item {
-  alignas(16) std::byte bytes[16] = {};  ///< the first itemsize() of them
+  alignas(16) std::byte bytes[16] = {};  ///< only the first itemsize() are used
 };
-/// A number as an element of a dtype.
+/// Converts a number to an element of `dtype`.
 TESSERA_API Item item_of(const Scalar& value, DType dtype);
 
-/// Enqueues a fill of the call's result. `draw(T* tile, std::uint64_t global, std::int64_t n)` writes the values of `n`
-/// elements that follow each other in the whole tensor, as T; they are stored as the result's dtype. A
-/// `draw.prepare()`, where there is one, runs before them, on the stream.
+/// Enqueues a fill of the result of the call. `draw(T* tile, std::uint64_t global, std::int64_t n)` writes the values
+/// of `n` elements with consecutive global indices as T; they are converted to the dtype of the result.
+/// `draw.prepare()`, if it exists, runs before them on the stream.
 template <class T, class Draw>
 void launch_fill(const tensor::KernelCall& call, Places places, Draw draw) {
   const Tensor& out = call.outputs[0];
@@ -64,7 +64,7 @@ void launch_fill(const tensor::KernelCall& call, Places places, Draw draw) {
   device::Access accesses[2] = {device::writes(written.address, written.nbytes)};
   std::size_t count = 1;
   if (!call.inputs.empty() && call.inputs[0]) accesses[count++] = device::reads(call.inputs[0].data(), 8);
-  // A dense tensor is stored run by run; another is walked in the order of its indices.
+  // A contiguous tensor is stored run by run, others in the order of their indices.
   struct Target {
     std::byte* data;
     DType dtype;

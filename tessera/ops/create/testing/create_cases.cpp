@@ -1,5 +1,5 @@
-// Cases of what makes tensors from nothing. Random ones are held against the published generator, one element at a
-// time: Philox4x32-10, uniform numbers of 24 bits, normal ones by Box and Muller.
+// Cases of the operators that create tensors. Random operators are compared with the published generator, one element
+// at a time: Philox4x32-10, uniform numbers of 24 bits, normal numbers by the Box-Muller method.
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -76,7 +76,7 @@ const OpCase kEye{
 
 using Words = std::array<std::uint32_t, 4>;
 
-// Ten rounds over the counter (block, call) with the seed as the key, as published.
+// Computes ten rounds over the counter (block, call) with the seed as the key, as published.
 Words philox(std::uint64_t seed, std::uint64_t call, std::uint64_t block) {
   Words c = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
              static_cast<std::uint32_t>(call), static_cast<std::uint32_t>(call >> 32)};
@@ -93,7 +93,7 @@ Words philox(std::uint64_t seed, std::uint64_t call, std::uint64_t block) {
   return c;
 }
 
-// The element of a call that draws.
+// One element of a random call.
 struct Draw {
   std::uint64_t seed;
   std::uint64_t call;
@@ -111,7 +111,7 @@ struct Draw {
   }
 };
 
-// An array drawn element by element: `value(draw, attributes)`.
+// Returns an array drawn element by element: `value(draw, attributes)`.
 template <class F>
 std::vector<Array> drawn(Arrays in, const AttributesRef& ref, const F& value) {
   const auto& a = ref.as<RandomAttributes>();
@@ -190,7 +190,7 @@ const OpCase kTruncNormal{{.op = "trunc_normal",
                                [](Arrays in, const AttributesRef& ref) {
                                  return drawn(in, ref, [](Draw draw, const RandomAttributes& a) {
                                    const std::uint64_t call = draw.call;
-                                   for (std::uint64_t attempt = 1;; ++attempt) {  // each redraws the element alone
+                                   for (std::uint64_t attempt = 1;; ++attempt) {  // redraws only this element
                                      const double value = normal_of(draw, a);
                                      if (value >= a.low.as_double() && value <= a.high.as_double()) return value;
                                      draw.call = call ^ (attempt << 48);

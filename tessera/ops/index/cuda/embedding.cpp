@@ -1,8 +1,8 @@
 // embedding on CUDA.
 //
-// An index out of range is an error at the next wait for the stream, as on the host: the kernel leaves it in a pinned
-// word of the stream, and a host function behind the kernel looks there. The row is zeros. Of several such indices any
-// one is named.
+// An index out of range fails the next wait for the stream, as on the host: the kernel writes the index to a pinned
+// word of the stream, and a host function after the kernel checks the word. The row is zeros. If several indices are
+// out of range, the error names any one of them.
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -23,10 +23,10 @@ Image image(TESSERA_CUDA_BYTES(embedding_rows));
 const Kernel embedding_kernel(image, "embedding_rows");
 
 constexpr std::int64_t kWordNbytes = 16;
-// Streams whose slots are as many apart share a word.
+// Streams whose slots differ by a multiple of this share a word.
 constexpr std::size_t kWords = 512;
 
-// The word of a stream, 0 between calls. Kept for the life of the process: graphs may write there until the end.
+// Returns the word of a stream, 0 between calls. It exists until the process ends, because graphs may write to it.
 std::int64_t* refused_of(const device::Stream& stream, const device::Device& device) {
   static std::mutex mutex;
   static auto& words = *new std::map<const device::DeviceState*, device::PinnedMemory>;
@@ -39,7 +39,7 @@ std::int64_t* refused_of(const device::Stream& stream, const device::Device& dev
   return reinterpret_cast<std::int64_t*>(of.data()) + stream.id().value() % kWords;
 }
 
-// Dimensions of the index beside those of the result; those that lie as one in both are merged.
+// Adds the dimensions of the index and the result; merges those that are contiguous in both.
 void add_dims(const KernelCall& call, EmbeddingRows& of) {
   const Tensor& index = call.inputs[1];
   const Tensor& out = call.outputs[0];
@@ -78,7 +78,7 @@ void add_map(const layout::IndexMap& map, EmbeddingRows& of) {
   of.nlevels = static_cast<std::int32_t>(map.levels.size());
 }
 
-// By words of 16 bytes where every row of both begins and ends at one.
+// Uses words of 16 bytes if all rows of both tensors are aligned to them.
 void use_words(EmbeddingRows& of) {
   const auto fits = [&](std::int64_t elements) { return elements * of.itemsize % kWordNbytes == 0; };
   bool all = of.from_step == 1 && of.to_step == 1 && of.itemsize < kWordNbytes && fits(of.width) && fits(of.row_step);

@@ -1,4 +1,4 @@
-// embedding on a GPU: rows where indices say, and indices that are out of range.
+// Tests embedding on a GPU: rows at indices, and indices out of range.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/create/random.h"
@@ -47,7 +47,7 @@ TEST_F(EmbeddingOnCuda, AnIndexOutOfRangeIsAnErrorAtTheNextWait) {
     }
     side.reset_error();
     (void)embedding(weight, there(testing::to_tensor(testing::Array(Shape({3}), 2), DType::kI64)));
-    side.synchronize();  // the error is gone
+    side.synchronize();  // the error was reported once
   }
 }
 

@@ -1,5 +1,5 @@
-// Rows of a table at indices, a warp to a row. A row that is not here, or whose index is out of range, is zeros; of
-// indices out of range one is left behind for the host to complain about.
+// Copies rows of a table at indices, one warp per row. A row that the shard does not hold, or whose index is out of
+// range, is zeros. One of the indices out of range is stored for the host to report.
 #include <cstdint>
 
 #include "tessera/ops/index/cuda/embedding_rows.h"
@@ -18,7 +18,7 @@ __device__ void find(const EmbeddingRows& of, std::int64_t i, std::int64_t& to, 
   }
 }
 
-// The local row of a global one; -1: it is not here.
+// Returns the local row of a global row; -1 if the shard does not hold it.
 __device__ std::int64_t local_row(const EmbeddingRows& of, std::int64_t row) {
   if (!of.has_map) return row;
   if (row < of.offset) return -1;

@@ -1,28 +1,28 @@
-// What the kernel of embedding_rows.cu takes: shared by the host and the device.
+// Arguments of the kernel in embedding_rows.cu, shared by host and device.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera::ops::cuda {
 
-/// The most dimensions of an index that do not lie as one with those of the result, and levels of a map of rows.
+/// Maximum number of unmerged dimensions of an index, and of levels of a row map.
 inline constexpr int kMostIndexDims = 8;
 inline constexpr int kMostRowLevels = 4;
 
-/// A call of embedding. Steps are in elements.
+/// A call of embedding. Strides are in elements.
 struct EmbeddingRows {
   void* to = nullptr;
   const void* from = nullptr;
   const void* index = nullptr;
-  std::int64_t* refused = nullptr;  // pinned: an index that is out of range is left here, see refused_word()
+  std::int64_t* refused = nullptr;  // pinned; receives an index that is out of range, see refused_word()
   bool is_wide = true;              // indices are i64
-  bool has_map = false;             // only some of the rows are here
-  bool has_words = false;           // rows can be moved by 16 bytes
+  bool has_map = false;             // the shard holds only some rows
+  bool has_words = false;           // rows can be copied in words of 16 bytes
   std::int32_t itemsize = 4;
-  std::int64_t rows = 0;   // of the whole table
+  std::int64_t rows = 0;   // rows of the global table
   std::int64_t width = 0;  // in elements, or in words of 16 bytes
   std::int64_t row_step = 0, from_step = 1, to_step = 1;
-  std::int64_t count = 0;  // of indices
+  std::int64_t count = 0;  // number of indices
   std::int32_t ndim = 0;
   std::int32_t nlevels = 0;
   std::int64_t sizes[kMostIndexDims] = {};
@@ -33,7 +33,7 @@ struct EmbeddingRows {
   std::int64_t strides[kMostRowLevels] = {};
 };
 
-/// How an index is left behind: 0 says that none was refused.
+/// Encodes a rejected index; 0 means that no index was rejected.
 constexpr std::int64_t refused_word(std::int64_t index) { return index != 0 ? index : INT64_MIN; }
 
 }  // namespace tessera::ops::cuda

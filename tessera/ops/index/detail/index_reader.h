@@ -8,28 +8,28 @@
 
 namespace tessera::ops::detail {
 
-/// Refuses indices that are no integers.
+/// Throws InvalidArgument if the indices are not integers.
 inline void check_index(const tensor::Call& call, const Tensor& index) {
   TESSERA_CHECK_CALL(call, is_integral(index.dtype()), "the index is ", index.dtype(),
                      "; indices are integers: cast it");
 }
 
-/// Results are written once, and as many elements read.
+/// Returns the cost of a copy: results are written once, and as many elements are read.
 tensor::Cost moved_cost(const tensor::Call& call);
 
-/// The indices of one tensor, for a kernel.
+/// The indices of one tensor, as kernels read them.
 struct IndexReader {
   const std::byte* from = nullptr;
   DType dtype = DType::kI64;
-  std::int64_t size = 0;  // indices are below it
+  std::int64_t size = 0;  // exclusive upper bound of the indices
   const char* op = "";    // named in errors
-  std::int64_t dim = 0;   // likewise
+  std::int64_t dim = 0;   // named in errors
 
   IndexReader() = default;
   IndexReader(const Tensor& index, std::int64_t below, const char* op_name, std::int64_t of_dim)
       : from(index.data()), dtype(index.dtype()), size(below), op(op_name), dim(of_dim) {}
 
-  /// The index at an offset in elements, in range.
+  /// Returns the index at an offset in elements. Throws if it is out of range.
   [[nodiscard]] std::int64_t at(std::int64_t offset) const {
     const std::int64_t index = read(offset);
     if (index < 0 || index >= size) [[unlikely]]
@@ -43,7 +43,7 @@ struct IndexReader {
   [[nodiscard]] std::int64_t read_as(std::int64_t offset) const {
     return static_cast<std::int64_t>(reinterpret_cast<const T*>(from)[offset]);
   }
-  // An unsigned one past the largest i64 comes out negative, and so out of range.
+  // An unsigned index above the greatest i64 becomes negative and is thus out of range.
   [[nodiscard]] std::int64_t read(std::int64_t offset) const {
     switch (dtype) {
       case DType::kI32: return read_as<std::int32_t>(offset);

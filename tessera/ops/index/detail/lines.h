@@ -1,5 +1,5 @@
-// Elements along one dimension are a line; the other dimensions say which. Operators whose indices differ from place to
-// place work line by line, each line in its own order.
+// A line is the elements along one dimension; the other dimensions identify it. Operators with an index per element
+// work line by line, each line in order.
 #pragma once
 
 #include "tessera/ops/index/detail/index_reader.h"
@@ -8,15 +8,16 @@
 
 namespace tessera::ops::detail {
 
-/// Which dimension of x the indices are of; refuses an index that does not fit x as gather and scatter need it.
+/// Returns the indexed dimension of x. Throws InvalidArgument if the index does not fit x as gather and scatter
+/// require.
 std::size_t line_dim(const tensor::Call& call, const Tensor& x, const Tensor& index, std::int64_t dim);
 
-/// Lines of N tensors side by side. All have the dimensions of `places`, the first of them.
+/// Corresponding lines of N tensors. All have the dimensions of `places`, the first of them.
 template <std::size_t N>
 struct Lines {
   StridedLoop<N> loop;                 // the other dimensions
-  std::array<std::int64_t, N> step{};  // of each along the line
-  std::int64_t length = 1;             // of the line in `places`
+  std::array<std::int64_t, N> step{};  // stride along the line, per tensor
+  std::int64_t length = 1;             // length of the line in `places`
 
   Lines(const Shape& places, std::size_t dim, const std::array<const Tensor*, N>& tensors) {
     for (std::size_t d = 0; d < places.size(); ++d) {
@@ -32,7 +33,7 @@ struct Lines {
     loop.collapse();
   }
 
-  /// Calls body(offsets) for each line of a piece.
+  /// Calls body(offsets) for each line of a chunk.
   template <class F>
   void for_each(std::int64_t begin, std::int64_t end, const F& body) const {
     loop.for_runs(begin, end, [&](const auto& at, std::int64_t n) {
@@ -45,17 +46,17 @@ struct Lines {
   }
 };
 
-/// The rule of x -> index with the other dimensions shared where they are as large: `x_dims` and `index_dims` are the
-/// operands of each, `along` the factor of the index's line.
+/// The rule of x -> index. Other dimensions are shared if their sizes are equal. `x_dims` and `index_dims` are the
+/// operands of each, `along` is the factor of the line of the index.
 struct LineRule {
   const Shape& x;
   const Shape& index;
   std::size_t dim;
-  layout::FactorKind x_kind;      // of the line of x
-  std::int64_t x_size;            // of it, where only the result has it
-  layout::FactorKind index_kind;  // of the line of the index
+  layout::FactorKind x_kind;      // kind of the line of x
+  std::int64_t x_size;            // its size, if only the result has it
+  layout::FactorKind index_kind;  // kind of the line of the index
 
-  /// Fills in every operand of both kinds.
+  /// Adds the factors of all operands.
   void add(layout::FactorRule& rule, std::initializer_list<layout::OperandFactors*> like_x,
            std::initializer_list<layout::OperandFactors*> like_index) const;
 };

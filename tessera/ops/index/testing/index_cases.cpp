@@ -1,4 +1,4 @@
-// Cases of the index family. References are plain loops over the places of the index.
+// Cases of the index family. References are plain loops over the elements of the index.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -32,7 +32,7 @@ Shape replaced(const Shape& shape, std::size_t dim, std::int64_t size) {
 
 std::int64_t whole(double value) { return static_cast<std::int64_t>(value); }
 
-// Calls body(place in array, its index) for every element.
+// Calls body(position in array, its index) for every element.
 template <class F>
 void for_each(const Array& array, const F& body) {
   for (std::int64_t i = 0; i < array.shape.numel(); ++i) body(static_cast<std::size_t>(i), digits(array.shape, i));
@@ -137,7 +137,7 @@ const OpCase kGather{{.op = "gather",
                         return {out};
                       }}};
 
-// Distinct indices along each line of dimension 1.
+// Returns distinct indices along each line of dimension 1.
 SampleInput distinct(Random& random, std::int64_t rows, std::int64_t count, std::int64_t below) {
   SampleInput input = integers(random, {rows, count}, 0, 1);
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -349,7 +349,7 @@ const OpCase kSampleIndex{
            for (OpSample& sample : samples) {
              for (SampleInput& input : sample.inputs) {
                input.is_differentiable = false;
-               input.dtype = DType::kF32;  // as they are: other numbers would be no probabilities
+               input.dtype = DType::kF32;  // stays f32: other numbers would not be probabilities
              }
            }
            return samples;
