@@ -19,7 +19,7 @@ using tensor::Call;
 using tensor::GradientCall;
 using tensor::KernelCall;
 
-// Places of arguments: forward q, k, v, offsets; backward grad, q, k, v, out, logsumexp, offsets.
+// Indices of arguments: forward q, k, v, offsets; backward grad, q, k, v, out, logsumexp, offsets.
 struct Places {
   std::size_t q, offsets;
 };
@@ -136,7 +136,7 @@ void backward_kernel(const KernelCall& call) {
   });
 }
 
-// Query heads are (kv head, place in its group). Sequences and widths may not be cut.
+// Query heads are (kv head, index in its group). Sequences and widths cannot be sharded.
 std::string group_text(const Tensor& q, const Tensor& k) {
   return k.size(1) > 0 ? std::to_string(q.size(1) / k.size(1)) : "1";
 }
@@ -157,7 +157,7 @@ layout::FactorRule backward_rule(const Call& call) {
       "; joint, none, none, none, none, none, none, none, " + (call.inputs[8] ? "joint" : "none"));
 }
 
-// How many (query, key) pairs there are, offsets aside.
+// Returns the number of (query, key) pairs, ignoring offsets.
 double pairs(const Tensor& q, const Tensor& k, const AttentionBias& bias) {
   const std::int64_t queries = q.size(2);
   const std::int64_t keys = k.size(2);

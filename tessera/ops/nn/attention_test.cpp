@@ -1,5 +1,5 @@
-// Attention beyond its cases: sizes at which queries, keys and widths fill several tiles of the kernels or a part of
-// one, and scores that no exponential holds.
+// Tests of attention beyond its cases: queries, keys and widths that fill several tiles of the kernels or a fraction of
+// one, and scores beyond the range of exp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,7 +98,7 @@ TEST(AttentionTiles, GiveWhatPlainLoopsGive) {
 }
 
 TEST(AttentionTiles, TakeScoresThatNoExponentialHolds) {
-  // Scores of query i against key j are 100 i j: up to 9900, far beyond the range of exp.
+  // The score of query i and key j is 100 i j: up to 9900, far beyond the range of exp.
   Array q(Shape({1, 1, 100, 1}));
   Array k(Shape({1, 1, 200, 1}));
   Array v(Shape({1, 1, 200, 1}));
@@ -132,7 +132,7 @@ TEST(AttentionTiles, GiveAKeyOfMinusInfinityNoWeight) {
 }
 
 TEST(AttentionTiles, ReadAndWriteRowsOfAnyStride) {
-  // Heads stored next to each other for each position, as a projection gives them.
+  // The heads of each position are adjacent in memory, as a projection returns them.
   testing::Random random(3);
   const auto draw = [&](std::int64_t heads) {
     return permute(to_tensor(testing::normal(random, {2, 150, heads, 32}).value, DType::kF32), {0, 2, 1, 3});

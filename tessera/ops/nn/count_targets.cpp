@@ -1,4 +1,4 @@
-// count_targets: what a mean over rows divides by.
+// count_targets: the divisor of a mean over rows.
 #include <algorithm>
 
 #include "tessera/ops/detail/enqueue.h"

@@ -141,7 +141,7 @@ layout::FactorRule rule(const Call& call) {
   return rule.take();
 }
 
-// A rank knows which of the classes it has, and the logsumexp over all.
+// Each rank knows its classes and the logsumexp over all classes.
 layout::FactorRule backward_rule(const Call& call) {
   const int ndim = call.inputs[1].ndim();
   detail::RowRule rule(call, ndim, ndim - 1, layout::FactorKind::kPass, detail::cross_entropy_rows_kind(call, false));

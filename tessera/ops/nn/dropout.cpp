@@ -1,5 +1,5 @@
-// Made of a mask and a product: the mask is drawn by global index, so that it shards, captures and recomputes as every
-// random operator does, and the product's gradient is the mask again.
+// Dropout is the product of x and a random mask. The mask depends on global indices, so that it shards, captures and
+// recomputes as other random operators do. The gradient of the product is the mask again.
 #include "tessera/ops/nn/dropout.h"
 
 #include "tessera/ops/create/random.h"

@@ -1,6 +1,6 @@
-// Cross entropy behind a linear map, without ever holding all logits (detail/linear_loss.h). Where a rank has all
-// classes, a loss that is to be differentiated computes the gradients along with it, while it has the logits. Where
-// classes are cut, the loss needs other ranks first, and the gradient makes the logits again.
+// Cross entropy of a linear map that never holds all logits (detail/linear_loss.h). If a rank has all classes, a loss
+// with gradients computes them together with the loss, while it holds the logits. If classes are sharded, the loss
+// first needs values of other ranks, and the gradient recomputes the logits.
 #include <memory>
 
 #include "tessera/ops/detail/dtype_checks.h"
@@ -24,7 +24,7 @@ using tensor::KernelCall;
 
 Shape rows_shape(const Shape& shape) { return Shape(shape.values().first(shape.size() - 1)); }
 bool is_reduced(const Call& call) { return call.as<CrossEntropyAttributes>().reduction != "none"; }
-// Whether the rows that count are counted first.
+// Returns true if the rows that count are counted first.
 bool is_counted(const CrossEntropyAttributes& how) { return how.reduction == "mean" && how.count == 0; }
 bool is_counted(const Call& call) { return is_counted(call.as<CrossEntropyAttributes>()); }
 
@@ -122,7 +122,7 @@ void gradients_kernel(const KernelCall& call) {
   });
 }
 
-// [classes, features], of which features may not be cut.
+// [classes, features]; features cannot be sharded.
 layout::OperandFactors weight_factors(layout::FactorRule& rule, int features, layout::FactorKind classes_kind) {
   const auto classes = static_cast<std::int32_t>(rule.factors.size());
   layout::Factor factor;
@@ -153,7 +153,7 @@ layout::FactorRule rule(const Call& call) {
   return rule;
 }
 
-// A rank that has some of the classes has a part of each row's gradient, and all of its classes'.
+// A rank with a shard of the classes has a partial gradient of each row, and the complete gradient of its classes.
 layout::FactorRule backward_rule(const Call& call) {
   const int ndim = call.inputs[1].ndim();
   detail::RowRule rows(call, ndim, ndim - 1, layout::FactorKind::kReplicate,
@@ -179,7 +179,7 @@ layout::FactorRule backward_rule(const Call& call) {
   return rule;
 }
 
-// Rows may be cut where the divisor is known: the loss and the weight's gradient are then sums over ranks.
+// Rows may be sharded if the divisor is known: the loss and the gradient of the weight are then sums over ranks.
 layout::FactorRule rule_with_gradients(const Call& call) {
   const int ndim = call.inputs[0].ndim();
   detail::RowRule rows(call, ndim, ndim - 1, layout::FactorKind::kReplicate,
@@ -221,7 +221,7 @@ void gradient(GradientCall& call) {
   if (call.needs(1)) call.set(1, std::move(of.weight));
 }
 
-// They are there already, of a loss whose own gradient is 1.
+// The gradients were computed with the loss, for a gradient of the loss of 1.
 void gradient_with_gradients(GradientCall& call) {
   TESSERA_CHECK_AS(NotSupported, !call.grad(1) && !call.grad(2), "linear_cross_entropy: a second derivative");
   if (!call.grad()) return;
@@ -270,7 +270,7 @@ const tensor::Operator kLinearCrossEntropyWithGradients =
 
 bool has_all_classes(const Tensor& weight) { return !weight.layout() || weight.layout().cuts(0).empty(); }
 
-// Whether the gradients are computed along with the loss.
+// Returns true if the gradients are computed with the loss.
 bool makes_gradients(const Tensor& x, const Tensor& weight, const CrossEntropyAttributes& how) {
   return tensor::is_grad_enabled() && x.is_tracked() && weight.is_tracked() && how.reduction != "none" &&
          how.classes == 0 && has_all_classes(weight) && !(is_counted(how) && x.layout());

@@ -1,4 +1,4 @@
-// Row-wise operators against hand-written AVX2 loops of the same reads and writes, on one thread; attention against the
+// Compares row operators with hand-written AVX2 loops of the same memory traffic on one thread, and attention with the
 // rate of large products in the same run, both on all threads.
 #include <immintrin.h>
 
@@ -19,7 +19,7 @@
 namespace tessera::ops {
 namespace {
 
-// The references use AVX2 outright; on another processor the suite says so and measures nothing.
+// The references require AVX2. On other processors the bench reports this and measures nothing.
 #define TESSERA_AVX2 [[gnu::target("avx2,fma")]]
 
 constexpr std::int64_t kRows = 8192;
@@ -48,7 +48,7 @@ TESSERA_AVX2 float max_of(__m256 x) {
   return most;
 }
 
-// exp by Taylor's first seven terms behind the usual reduction.
+// exp by the first seven Taylor terms after range reduction.
 TESSERA_AVX2 __m256 exp_of(__m256 x) {
   const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), 8);
   const __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693147181f), x);
@@ -160,14 +160,14 @@ TESSERA_BENCH(rows) {
                    .must_ratio = 0.75});
 }
 
-// A large product on each of some threads, by direct calls of a library.
+// Large products on several threads, by direct library calls.
 class DirectProducts {
  public:
   static constexpr int kSize = 1024;
 
   explicit DirectProducts(int threads) {
     for (int i = 0; i < threads; ++i) results_.push_back(random_tensor({kSize, kSize}));
-    product(0).run();  // chooses the library
+    product(0).run();  // selects the library
   }
   void run() const {
     std::vector<std::jthread> others;
@@ -191,7 +191,7 @@ class DirectProducts {
   std::vector<Tensor> results_;
 };
 
-// Both sides are counted in floating-point operations a second; of attention, those that causality leaves.
+// Both sides are in floating-point operations per second; attention counts only those inside the causal mask.
 TESSERA_BENCH(attention) {
   if (!context.wants("attention_fwd") && !context.wants("attention_bwd")) return;
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));

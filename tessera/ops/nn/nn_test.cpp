@@ -1,4 +1,5 @@
-// Neural-network operators beyond their cases: values worked out by hand, accuracy on long rows, threads, errors.
+// Tests of neural-network operators beyond their cases: values computed by hand, accuracy on long rows, threads,
+// errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +46,7 @@ std::string message_of(const std::function<void()>& body) {
   return "nothing thrown";
 }
 
-// Largest error of f32 against f64 on the same rounded inputs, in units of the largest value.
+// Returns the greatest error of f32 compared with f64 on the same rounded inputs, relative to the greatest value.
 double error_of(const Tensor& got, const Tensor& want) {
   const Array a = to_array(got);
   const Array b = to_array(want);
@@ -97,7 +98,7 @@ TEST(Norms, OfRowsFarFromZeroAreAccurate) {
 }
 
 TEST(CrossEntropy, SmoothsLabels) {
-  // Logits 0 and log 3: probabilities 1/4 and 3/4. Target 1, a tenth of it spread over both classes.
+  // Logits 0 and log 3: probabilities 1/4 and 3/4. Target 1, with a tenth spread over both classes.
   const Tensor logits = f64(Array(Shape({1, 2}), {0, std::log(3.0)}));
   const double want = 0.95 * -std::log(0.75) + 0.05 * -std::log(0.25);
   const Tensor loss = cross_entropy(logits, targets({1}), {.label_smoothing = 0.1});
@@ -112,7 +113,7 @@ TEST(CrossEntropy, DividesByRowsThatCount) {
   EXPECT_EQ(to_array(cross_entropy(logits, targets({-100, -100, -100}))).values[0], 0) << "the mean of no rows";
 }
 
-// Of five classes the first two are impossible: a part that holds them alone, or nothing, takes nothing off.
+// The first two of five classes are impossible: a shard that holds only these, or nothing, contributes nothing.
 TEST(CrossEntropy, PartsOfTheClassesAddUpToTheWhole) {
   constexpr double kNever = -std::numeric_limits<double>::infinity();
   const std::vector<double> row = {kNever, kNever, 0.5, -1, 2};
@@ -145,7 +146,7 @@ TEST(CrossEntropy, NamesTargetsThatAreNoClass) {
                 cross_entropy(logits, targets({1, 3}));
               }),
               ::testing::HasSubstr("target 3 of row 1 is none of 3 classes"));
-  tensor::current_stream(logits.device()).reset_error();  // it is parked until then
+  tensor::current_stream(logits.device()).reset_error();  // the error is pending until then
   EXPECT_THAT(message_of([&] { cross_entropy(logits, targets({1}), {}); }), ::testing::HasSubstr("targets are [1]"));
   EXPECT_THAT(message_of([&] {
                 cross_entropy(logits, targets({1, 1}), {.reduction = "max"});
@@ -154,7 +155,7 @@ TEST(CrossEntropy, NamesTargetsThatAreNoClass) {
 }
 
 TEST(Rope, TurnsPairsByPosition) {
-  // Position 2 of width 4: pair 0 turns by 2, pair 1 by 2 / 100.
+  // Position 2 of width 4: pair 0 rotates by 2, pair 1 by 2 / 100.
   const Tensor x = f64(Array(Shape({3, 4}), {9, 9, 9, 9, 9, 9, 9, 9, 1, 0, 0, 1}));
   const Array half = to_array(rope(x));
   EXPECT_NEAR(half.values[8], std::cos(2.0), 1e-12);
@@ -167,7 +168,7 @@ TEST(Rope, TurnsPairsByPosition) {
   EXPECT_NEAR(pairs.values[10], -std::sin(0.02), 1e-12);
 }
 
-// Vectors shorter and longer than those of the processor, and ends of them.
+// Widths below and above the vector width of the processor, and remainders.
 TEST(Rope, OfAnyWidthTurnsAsInDoubleAndBack) {
   for (const std::int64_t width : {2, 6, 8, 16, 18, 30, 32, 34, 62, 64, 70}) {
     for (const bool is_interleaved : {false, true}) {
@@ -182,8 +183,8 @@ TEST(Rope, OfAnyWidthTurnsAsInDoubleAndBack) {
 }
 
 TEST(Rope, SlowsOnlySlowPairsForLongerContexts) {
-  // Base 500000, width 128, context 8192, factor 8, turns 1 to 4, as models of that kind have it. Pair 0 turns 1304
-  // times over the context and is left alone; pair 63 less than once and is slowed by 8; pair 32 is blended.
+  // Base 500000, width 128, context 8192, factor 8, turns 1 to 4, as in published models. Pair 0 turns 1304 times over
+  // the context and is unchanged; pair 63 turns less than once and is slowed by 8; pair 32 is blended.
   const auto angle_of = [](std::int64_t pair) {
     Array x(Shape({2, 128}));
     x.values[static_cast<std::size_t>(128 + pair)] = 1;
@@ -200,7 +201,8 @@ TEST(Rope, SlowsOnlySlowPairsForLongerContexts) {
   EXPECT_NEAR(angle_of(32) / ((1 - smooth) * middle / 8 + smooth * middle), 1, 1e-9);
 }
 
-// With equal scores attention is the mean of the values it may look at: which those are is seen from the result.
+// With equal scores, attention is the mean of the values that a query attends to, so that the result shows these
+// values.
 std::vector<double> means_of_keys(std::int64_t queries, std::int64_t keys, const AttentionBias& bias) {
   Array v(Shape({1, 1, keys, 1}));
   for (std::int64_t j = 0; j < keys; ++j) v.values[static_cast<std::size_t>(j)] = std::pow(2.0, static_cast<double>(j));
@@ -228,7 +230,7 @@ TEST(Attention, OverManyTilesIsTheSameAsOverWholeRows) {
   const Array v = testing::rounded(normal(shape, 3), DType::kF32);
   for (const AttentionBias& bias : {AttentionBias{.is_causal = true}, AttentionBias{.window_left = 300}}) {
     const Tensor got = scaled_dot_product_attention(f32(q), f32(k), f32(v), bias);
-    // Whole rows: plain loops over one head and a few queries.
+    // Compares complete rows with plain loops over one head and a few queries.
     const Array out = to_array(got);
     for (const std::int64_t i : {0, 1, 127, 128, 255, 256, 511, 599}) {
       std::vector<double> p;

@@ -71,10 +71,10 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   for (std::size_t i = 1; i < outputs.size(); ++i) outputs[i] = {Shape({x.size(-1)}), x.dtype()};
 }
 
-// One value a row, read and written as such.
+// One value per row.
 int no_dim() { return -1; }
 
-// A parameter as dense T, loaded once a call; null where there is none.
+// Loads a parameter as contiguous T, once per call; null if it is omitted.
 template <class T>
 const T* parameter(const Rows& of, std::vector<T>& scratch) {
   if (!of.has_rows()) return nullptr;
@@ -131,7 +131,7 @@ struct Backward {
   Rows grad, x, weight, mean, rstd, dx, dweight, dbias;
 };
 
-// Rows are cut into at most 64 pieces, each with sums of its own for the parameters, added up in order.
+// Splits the rows into at most 64 chunks. Each has separate sums for the parameters, which are added in order.
 template <class T>
 void run_backward(const Backward& of) {
   const auto& kernels = detail::row_kernels<T>();
@@ -233,7 +233,7 @@ layout::FactorRule rule(const Call& call) {
   return rule.take();
 }
 
-// The parameters' gradients are sums over rows; all is linear in the gradient.
+// The gradients of the parameters are sums over rows; all gradients are linear in the incoming gradient.
 template <bool kIsLayerNorm>
 layout::FactorRule backward_rule(const Call& call) {
   const int ndim = call.inputs[0].ndim();
@@ -258,8 +258,8 @@ tensor::Cost cost(const Call& call) {
   return detail::row_cost(call, kFlops);
 }
 
-// What flows into x from the gradients of the statistics, for who uses them: mean has 1 / n everywhere, rstd has
-// -rstd^3 (x - mean) / n.
+// Adds the contribution of the gradients of the statistics to x: the gradient of mean is 1 / n everywhere, that of rstd
+// is -rstd^3 (x - mean) / n.
 void add_statistics(GradientCall& call, Tensor& dx, const Tensor& mean, const Tensor& mean_grad, const Tensor& rstd,
                     const Tensor& rstd_grad) {
   const Tensor& x = call.input(0);

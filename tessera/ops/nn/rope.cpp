@@ -53,8 +53,8 @@ void infer(const Call& call, std::span<tensor::OutputInfo> outputs) {
   outputs[0] = {x.shape(), x.dtype(), 0};
 }
 
-// Rows of x, and where they go, in the order in which the results are in memory. Steps are in elements, those of angles
-// in values of the table.
+// Rows of x and of the result, in the memory order of the result. Strides are in elements; those of angles are in
+// values of the table.
 class RowWalk {
  public:
   struct Offsets {
@@ -63,7 +63,7 @@ class RowWalk {
     std::int64_t angles = 0;
   };
 
-  // `angle_steps`: of each dimension but the last.
+  // `angle_steps` holds the stride of each dimension except the last.
   RowWalk(const Tensor& x, const Tensor& out, std::span<const std::int64_t> angle_steps) {
     for (std::size_t d = 0; d + 1 < x.shape().size(); ++d) {
       if (x.shape()[d] == 1) continue;
@@ -75,10 +75,10 @@ class RowWalk {
   }
 
   [[nodiscard]] std::int64_t count() const { return count_; }
-  // Of the innermost dimension.
+  // Returns the strides of the innermost dimension.
   [[nodiscard]] const Offsets& step() const { return dims_.back().step; }
 
-  // Calls body(offsets, n) for stretches of n rows, step() apart, that are the rows [begin, end).
+  // Calls body(offsets, n) for runs of n rows, step() apart, that cover the rows [begin, end).
   template <class F>
   void for_stretches(std::int64_t begin, std::int64_t end, const F& body) const {
     const Dim& inner = dims_.back();
@@ -114,13 +114,13 @@ struct Rotation {
   const std::byte* x;
   std::byte* out;
   DType dtype;
-  std::int64_t x_step;    // along a vector
-  std::int64_t out_step;  // along a vector
-  std::int64_t length;    // of a vector
+  std::int64_t x_step;    // stride along a vector
+  std::int64_t out_step;  // stride along a vector
+  std::int64_t length;    // length of a vector
   std::int64_t width;
   std::int64_t sequence;   // size of dim
-  std::int64_t positions;  // how many have angles of their own
-  Rows given;              // one position each, where they are given
+  std::int64_t positions;  // number of positions with separate angles
+  Rows given;              // one position each, if positions are given
   RopeAttributes how;
 
   [[nodiscard]] std::int64_t given_position(std::int64_t i) const {
@@ -200,7 +200,7 @@ void kernel(const KernelCall& call) {
   });
 }
 
-// Passes everywhere but inside the vectors.
+// Passes in all dimensions except the last.
 layout::FactorRule rule(const Call& call) {
   const int ndim = call.inputs[0].ndim();
   detail::RowRule rows(call, ndim, ndim - 1);
@@ -219,7 +219,7 @@ layout::FactorRule rule(const Call& call) {
   return rule;
 }
 
-// A part of the positions is told where it lies.
+// Passes the global indices of the local positions.
 tensor::Attributes localize(const tensor::LocalizeCall& call) {
   RopeAttributes how = call.global.as<RopeAttributes>();
   const auto dim = static_cast<std::size_t>(dim_of(call.global));

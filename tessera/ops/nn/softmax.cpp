@@ -36,7 +36,7 @@ void infer_backward(const Call& call, std::span<tensor::OutputInfo> outputs) {
   detail::check_same(call, 0, 1);
 }
 
-// y = softmax(x), or its logarithm.
+// Computes y = softmax(x), or its logarithm.
 template <class T, bool kIsLog>
 void run_forward(const Rows& x, const Rows& y) {
   const auto& kernels = detail::row_kernels<T>();
@@ -108,7 +108,7 @@ layout::FactorRule rule(const Call& call) {
   return rule.take();
 }
 
-// Linear in the gradient, not in the result that it is computed from.
+// Linear in the gradient, but not in the result of the forward pass.
 layout::FactorRule backward_rule(const Call& call) {
   detail::RowRule rule(call, call.inputs[0].ndim(), dim_of(call), layout::FactorKind::kCooperate);
   rule.add_input_whole(layout::Linearity::kMulti);

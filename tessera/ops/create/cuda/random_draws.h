@@ -19,8 +19,7 @@ struct RandomDraw {
   const std::int64_t* counter = nullptr;  // in device memory, added to the call; may be null
   float a = 0;                            // lower bound, mean or probability
   float b = 1;                            // range or standard deviation
-  float low = 0,
-        high = 0;  // bounds of truncated draws; for uniform draws, high is the last value below the end of the range
+  float low = 0, high = 0;                // bounds of truncated draws; high is the greatest value of uniform draws
 };
 
 /// Maximum dimensions of a result that is strided or sharded, and maximum levels of each index map.

@@ -1,4 +1,4 @@
-// A tensor as rows along one dimension, as kernels take it: the device's side of nn/detail/rows.h.
+// A tensor as rows along one dimension, as kernels receive it. This is the device side of nn/detail/rows.h.
 #pragma once
 
 #include <algorithm>
@@ -8,24 +8,24 @@
 
 namespace tessera::ops::cuda {
 
-/// The most dimensions that rows are found by, after those that lie as one are merged.
+/// Maximum number of dimensions that identify a row, after merging.
 inline constexpr int kMostRowDims = 8;
-/// Rows up to this long are one warp's, which holds them in registers.
+/// Rows up to this length are processed by one warp, which holds them in registers.
 inline constexpr std::int64_t kShortRow = 1024;
 
-/// Where rows lie; data null: there is no tensor.
+/// Address, strides and sizes of rows. If data is null, the tensor is absent.
 struct DeviceRows {
   std::byte* data = nullptr;
   DType dtype = DType::kF32;
   std::int32_t ndim = 0;
-  std::int64_t step = 1;    // between elements of a row
-  std::int64_t length = 1;  // of a row
-  std::int64_t count = 1;   // of rows
+  std::int64_t step = 1;    // stride between elements of a row
+  std::int64_t length = 1;  // length of a row
+  std::int64_t count = 1;   // number of rows
   std::int64_t sizes[kMostRowDims] = {};
   std::int64_t strides[kMostRowDims] = {};
 
 #if defined(__CUDACC__)
-  /// Offset of a row's first element.
+  /// Returns the offset of the first element of a row.
   __device__ std::int64_t place(std::int64_t row) const {
     if (ndim == 1) return row * strides[0];
     std::int64_t offset = 0;
@@ -36,7 +36,7 @@ struct DeviceRows {
     return offset;
   }
 #endif
-  /// Whether `n` elements at a time, from the start of a row on, lie so that they can be loaded at once.
+  /// Returns true if each group of `n` elements from the start of a row can be loaded as a vector.
   [[nodiscard]] bool has_vectors(std::int64_t n) const {
     bool fits = step == 1 && length % n == 0;
     for (int d = 0; d < ndim; ++d) fits &= strides[d] % n == 0;

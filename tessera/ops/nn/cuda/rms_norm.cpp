@@ -19,11 +19,11 @@ const Kernel parts_f64(image, "rms_norm_weight_parts_f64");
 const Kernel sum_f32(image, "rms_norm_weight_sum_f32");
 const Kernel sum_f64(image, "rms_norm_weight_sum_f64");
 
-// Stretches of rows with sums of their own: enough of them to keep a device busy, a function of the rows alone.
+// Groups of rows with separate sums: enough to keep a device busy. They depend only on the number of rows.
 constexpr std::int64_t kRowsEach = 64;
 constexpr std::int64_t kMostParts = 256;
 
-// A row for each element.
+// Each element is a row.
 constexpr int kNoDim = -1;
 
 void forward(const KernelCall& call) {

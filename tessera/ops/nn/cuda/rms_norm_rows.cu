@@ -1,11 +1,11 @@
-// rms_norm along rows and its gradients. That of the weight is a sum over rows: columns are for threads and rows are
-// cut into stretches, each with sums of its own, which are then added in order.
+// rms_norm along rows and its gradients. The gradient of the weight is a sum over rows: each thread takes columns, and
+// the rows are split into groups with separate sums, which are then added in order.
 #include "tessera/ops/nn/cuda/row_groups.cuh"
 
 namespace tessera::ops::cuda {
 namespace {
 
-// Where a row's weights are; all 1 where there are none.
+// Loads the weights of a row; all are 1 if the weight is omitted.
 template <int N, class T>
 __device__ void load_weights(T (&to)[N], const DeviceRows& weight, std::int64_t i) {
   if (weight.data != nullptr) {

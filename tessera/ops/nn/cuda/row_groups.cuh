@@ -1,7 +1,7 @@
-// The threads that work on one row together: a warp, which holds a short row in registers, or a block, which reads a
-// long one again for each pass. Sums are made in an order that the length alone decides.
+// The threads that process one row: a warp, which holds a short row in registers, or a block, which reads a long row
+// again for each pass. The order of sums depends only on the length.
 //
-// A row is walked in strides of the whole group, N elements to a thread at a time:
+// The group strides over a row; each thread takes N elements at a time:
 //
 //   thread 0: [0, N)  [width * N, width * N + N) ...    thread 1: [N, 2N) ...
 #pragma once
@@ -26,7 +26,7 @@ __device__ constexpr T minus_infinity() {
   return -static_cast<T>(__builtin_huge_val());
 }
 
-/// N elements of a row from `i` on.
+/// Loads N elements of a row, starting at `i`.
 template <int N, class T>
 __device__ inline void load_row(T (&to)[N], const DeviceRows& rows, std::int64_t place, std::int64_t i) {
   if constexpr (N == 1) {
@@ -35,7 +35,7 @@ __device__ inline void load_row(T (&to)[N], const DeviceRows& rows, std::int64_t
     load_vector<N>(to, rows.data, rows.dtype, place + i);
   }
 }
-/// Writes them.
+/// Stores N elements of a row, starting at `i`.
 template <int N, class T>
 __device__ inline void store_row(const T (&from)[N], const DeviceRows& rows, std::int64_t place, std::int64_t i) {
   if constexpr (N == 1) {
@@ -45,7 +45,7 @@ __device__ inline void store_row(const T (&from)[N], const DeviceRows& rows, std
   }
 }
 
-/// A warp.
+/// A warp that processes one row.
 struct WarpGroup {
   static constexpr bool kHoldsRow = true;
   __device__ static int index() { return static_cast<int>(threadIdx.x % 32); }
@@ -54,7 +54,7 @@ struct WarpGroup {
     return static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
   }
   __device__ static std::int64_t row_step() { return static_cast<std::int64_t>(gridDim.x) * (blockDim.x / 32); }
-  /// `a` of all threads put together by `f`, which does not mind the order; all threads get it.
+  /// Reduces `a` of all threads with the commutative `f`; all threads receive the result.
   template <class V, class F>
   __device__ static V all(V a, const F& f) {
 #pragma unroll
@@ -63,7 +63,7 @@ struct WarpGroup {
   }
 };
 
-/// A block of whole warps.
+/// A block of full warps that processes one row.
 struct BlockGroup {
   static constexpr bool kHoldsRow = false;
   __device__ static int index() { return static_cast<int>(threadIdx.x); }
@@ -74,10 +74,10 @@ struct BlockGroup {
   __device__ static V all(V a, const F& f) {
     __shared__ V of_warps[32];
     a = WarpGroup::all(a, f);
-    __syncthreads();  // who reads of_warps of the call before is done
+    __syncthreads();  // waits for the readers of of_warps in the previous call
     if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = a;
     __syncthreads();
-    // Every warp puts all together by itself: the same order, so the same bits.
+    // Each warp reduces all values in the same order, so that all have the same bits.
     const unsigned warps = blockDim.x / 32;
     a = of_warps[0];
     for (unsigned i = 1; i < warps; ++i) a = f(a, of_warps[i]);
@@ -85,7 +85,7 @@ struct BlockGroup {
   }
 };
 
-/// One number of a group.
+/// One value per group.
 template <class T>
 struct One {
   T value;
@@ -100,8 +100,8 @@ __device__ T max_of_all(T value) {
   return Group::all(One<T>{value}, [](One<T> a, One<T> b) { return One<T>{larger(a.value, b.value)}; }).value;
 }
 
-/// Calls body(chunk, i) for every stretch of N elements of a row that is this thread's; `chunk` counts them, and is
-/// known when compiled where the group holds the row.
+/// Calls body(chunk, i) for each group of N elements of a row that belongs to this thread. `chunk` counts the groups;
+/// it is a compile-time constant if the group holds the row.
 template <class Group, int N, class F>
 __device__ inline void for_chunks(std::int64_t length, const F& body) {
   if constexpr (Group::kHoldsRow) {
@@ -118,20 +118,20 @@ __device__ inline void for_chunks(std::int64_t length, const F& body) {
   }
 }
 
-/// A row as a group sees it: in registers, or read at every pass.
+/// The values of a row: in registers, or read at every pass.
 template <class Group, int N, class T>
 struct RowValues {
   static constexpr int kChunks = Group::kHoldsRow ? static_cast<int>(kShortRow / (32 * N)) : 1;
   T values[kChunks][N];
 
-  /// The values of a stretch, loaded at the first pass or at every one.
+  /// Returns the values of a chunk, loaded at the first pass or at every pass.
   __device__ T (&read(const DeviceRows& rows, std::int64_t place, int chunk, std::int64_t i, bool is_first))[N] {
     if (!Group::kHoldsRow || is_first) load_row<N>(values[chunk], rows, place, i);
     return values[chunk];
   }
 };
 
-/// The forms of a kernel whose body is a function template name<Group, T, N>(args).
+/// Defines the forms of a kernel whose body is a function template name<Group, T, N>(args).
 #define TESSERA_ROW_FORM(name, suffix, group, type, n, threads, parameters, arguments) \
   extern "C" __global__ void __launch_bounds__(threads) name##_##suffix parameters {   \
     name##_rows<group, type, n> arguments;                                             \

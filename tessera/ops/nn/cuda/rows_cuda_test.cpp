@@ -1,4 +1,4 @@
-// Row operators on a GPU over rows of every length class: short and long, with and without vectors.
+// Tests row operators on a GPU over rows of all length classes: short and long, with and without vectors.
 #include "tessera/ops/create/random.h"
 #include "tessera/ops/nn/norm.h"
 #include "tessera/ops/nn/softmax.h"
@@ -39,7 +39,7 @@ TEST_F(RowsOnCuda, SoftmaxAndItsGradient) {
     expect_near(here(softmax_backward(there(grad), there(y), 1)), softmax_backward(grad, y, 1), tolerance);
     const Tensor log = log_softmax(x, 1);
     expect_near(here(log_softmax(there(x), 1)), log, tolerance);
-    // The host's sum of a long row in f32 is no better than the device's.
+    // The sum of a long row in f32 is not more accurate on the host than on the device.
     expect_near(here(log_softmax_backward(there(grad), there(log), 1)), log_softmax_backward(grad, log, 1),
                 10 * tolerance);
   });
@@ -71,7 +71,7 @@ TEST_F(RowsOnCuda, RowsAlongAnyDimension) {
   for (const std::int64_t dim : {0, 1, 2}) expect_near(here(softmax(there(x), dim)), softmax(x, dim), 1e-5);
   const Tensor long_rows = randn({3000, 3});
   expect_near(here(softmax(there(long_rows), 0)), softmax(long_rows, 0), 1e-5);
-  const Tensor padded = randn({9, 33});  // rows begin where no vector does
+  const Tensor padded = randn({9, 33});  // rows start at unaligned addresses
   expect_near(here(softmax(slice(there(padded), 1, 1), 1)), softmax(slice(padded, 1, 1), 1), 1e-5);
 }
 
@@ -79,7 +79,7 @@ TEST_F(RowsOnCuda, RowsOfMinusInfinityLeaveOutWhatIsMasked) {
   for (const std::int64_t n : {40, 5000}) {
     testing::Array values(Shape({2, n}), -INFINITY);
     values.values[3] = 1;
-    values.values[static_cast<std::size_t>(n) - 1] = 1;  // the second row is masked whole
+    values.values[static_cast<std::size_t>(n) - 1] = 1;  // the second row is masked completely
     const Tensor x = testing::to_tensor(values, DType::kF32);
     const testing::Array got = testing::to_array(here(softmax(there(x), 1)));
     EXPECT_NEAR(got.values[3], 0.5, 1e-6);

@@ -3,7 +3,7 @@
 namespace tessera::ops::cuda {
 namespace {
 
-// Short rows: as many warps to a block.
+// Number of warps per block for short rows.
 constexpr std::uint32_t kWarps = 4;
 
 std::uint32_t long_threads(std::int64_t length) { return length <= 4096 ? 256 : length <= 16384 ? 512 : 1024; }
@@ -59,7 +59,7 @@ const Kernel& RowKernels::form(std::initializer_list<const DeviceRows*> all) con
     }
     return true;
   };
-  // 16 bytes a load: four of f32, eight of a half type.
+  // 16 bytes per load: four f32 or eight of a half type.
   if (itemsize(first.dtype) == 2 && fits(8)) return is_short ? short8_ : long8_;
   if (fits(4)) return is_short ? short4_ : long4_;
   return is_short ? short1_ : long1_;

@@ -1,4 +1,4 @@
-// From tensors to the arguments of row kernels, and which form of a kernel a call takes.
+// Converts tensors to the arguments of row kernels, and selects the form of a kernel for a call.
 #pragma once
 
 #include "tessera/ops/cuda/kernels.h"
@@ -6,16 +6,17 @@
 
 namespace tessera::ops::cuda {
 
-/// Rows of a tensor along `dim`, last of the other dimensions fastest; -1: rows of one element each. No tensor: none.
+/// Returns the rows of a tensor along `dim`, last of the other dimensions fastest. With -1, each element is a row. May
+/// be empty.
 DeviceRows rows_of(const tensor::KernelCall& call, const Tensor& tensor, int dim);
 
-/// The forms of one row kernel: short rows (a warp each, in registers) and long ones (a block each), by how many
-/// elements are loaded at once; f64 one at a time.
+/// The forms of one row kernel: for short rows (one warp each, in registers) and long rows (one block each), by the
+/// number of elements per load. f64 loads one at a time.
 class RowKernels {
  public:
-  /// "softmax": softmax_f32_short1, softmax_f32_long8 and so on.
+  /// Looks up the kernels of "softmax": softmax_f32_short1, softmax_f32_long8 and so on.
   RowKernels(Image& image, const std::string& name);
-  /// Launches the form that suits: `all` are the operands that are walked along rows, of `count` rows.
+  /// Launches the suitable form. `all` are the operands that are read along rows, with `count` rows.
   template <class... T>
   void launch(const tensor::KernelCall& call, std::initializer_list<const DeviceRows*> all, const T&... args) const {
     const DeviceRows& first = **all.begin();

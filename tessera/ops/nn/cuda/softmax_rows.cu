@@ -1,13 +1,13 @@
 // softmax and log_softmax along rows, and their gradients.
 //
-// A warp has its row in registers: the maximum, then the sum, then the result. A block goes twice over its row: first
-// with a running maximum and a sum that is brought down whenever the maximum rises, then for the result.
+// A warp holds its row in registers and computes the maximum, the sum and the result. A block reads its row twice:
+// first with a running maximum and a sum that is rescaled when the maximum rises, then for the result.
 #include "tessera/ops/nn/cuda/row_groups.cuh"
 
 namespace tessera::ops::cuda {
 namespace {
 
-// Maximum of some elements and the sum of exp(element - maximum).
+// Maximum of elements and the sum of exp(element - maximum).
 template <class T>
 struct Running {
   T most;
@@ -15,14 +15,14 @@ struct Running {
   __device__ Running other(int by) const {
     return {__shfl_xor_sync(0xffffffffU, most, by), __shfl_xor_sync(0xffffffffU, sum, by)};
   }
-  // Brought to a larger maximum. Of nothing the sum stays 0: minus infinity less itself is no number.
+  // Rescales the sum to a larger maximum. An empty sum remains 0: minus infinity minus itself is nan.
   __device__ T at(T larger_most) const { return sum == T(0) ? T(0) : sum * exp_of(most - larger_most); }
   __device__ void add(T x) {
     if (x > most) {
       sum = at(x);
       most = x;
     }
-    // An element of minus infinity adds nothing; one that is no number spoils the sum, as it should.
+    // An element of minus infinity adds nothing; a nan makes the sum nan, as it should.
     if (x != minus_infinity<T>()) sum += exp_of(x - most);
   }
 };
@@ -32,7 +32,7 @@ __device__ Running<T> merged(const Running<T>& a, const Running<T>& b) {
   return {most, a.at(most) + b.at(most)};
 }
 
-// Where the group holds the row and the result is wanted plain, values are left as exp(value - maximum).
+// If the group holds the row and kIsLog is false, leaves the values as exp(value - maximum).
 template <class Group, class T, int N, bool kIsLog>
 __device__ Running<T> statistics(const DeviceRows& x, std::int64_t place, RowValues<Group, N, T>& row) {
   if constexpr (Group::kHoldsRow) {

@@ -13,18 +13,18 @@
 namespace tessera::ops::detail {
 namespace {
 
-constexpr std::int64_t kLeastKeys = 256;   // of a task, if its sequence has more than one
-constexpr std::int64_t kChunk = 512;       // keys whose gradients stay in a near cache
-constexpr std::int64_t kEnoughTasks = 32;  // for threads to have equal shares
+constexpr std::int64_t kLeastKeys = 256;   // keys per task, if its sequence has more than one task
+constexpr std::int64_t kChunk = 512;       // keys whose gradients fit a near cache
+constexpr std::int64_t kEnoughTasks = 32;  // enough to balance the threads
 
-// A task: some keys of one kv head of one sequence, chunk after chunk. Each task adds up its own share of dq, and the
-// shares of all tasks of a kv head are added in the order of the keys. A task of one chunk that has all keys of its
-// sequence needs no share.
+// A task: some keys of one kv head of one sequence, chunk by chunk. Each task sums its own part of dq, and the parts of
+// all tasks of a kv head are added in the order of the keys. A task with one chunk and all keys of its sequence needs
+// no separate part.
 struct BackwardTask {
   std::size_t sequence;
   std::int64_t kv_head, first_key, keys;
-  std::int64_t share;  // where its share of dq starts, in rows; negative: it needs none
-  double pairs;        // of queries and keys, about
+  std::int64_t share;  // start of its part of dq, in rows; negative: not needed
+  double pairs;        // estimated pairs of queries and keys
 };
 
 // Scales dq of a panel and stores it.
@@ -92,7 +92,8 @@ class AttentionBackward {
     store_head_rows(call_.dv, sequence_.batch, task_.kv_head, place, count, call_.e, dv_, e_padded_);
   }
 
-  // All keys of the chunk that the panel looks at. `share`: where its queries are in the share of the task.
+  // Processes all keys of the chunk that the panel attends to. `share` is the start of its queries in the dq part of
+  // the task.
   void panel(Interval chunk, std::int64_t head, std::int64_t first, std::int64_t share) {
     const std::int64_t queries = std::min(panel_, sequence_.queries - first);
     const Interval all = mask_.keys_of(first, first + queries - 1);
@@ -145,11 +146,11 @@ class AttentionBackward {
       load_column(call_.grad_logsumexp, head, place, queries, grad_logsumexp_);
     }
     for (std::int64_t i = 0; i < panel_; ++i) {
-      // A query that looks at nothing, and one that the panel lacks, has probabilities of 0.
+      // Queries without keys, and queries beyond the end of the panel, have probabilities of 0.
       const bool is_none = i >= queries || logsumexp_[i] == -std::numeric_limits<T>::infinity();
       logsumexp_[i] =
           is_none ? std::numeric_limits<T>::infinity() : logsumexp_[i] * static_cast<T>(kernels_.score_unit);
-      // The gradient of the logsumexp flows into every score by its probability: as if delta were less.
+      // The gradient of the logsumexp adds to each score by its probability, which is equivalent to a smaller delta.
       delta_[i] = i < queries
                       ? row_kernels<T>().dot(grad_.data + i * grad_.stride, out.data + i * out.stride, call_.e) -
                             grad_logsumexp_[i]
@@ -170,7 +171,7 @@ class AttentionBackward {
   std::int64_t panel_ = kernels_.panel;
   std::int64_t d_padded_ = padded_width<T>(call_.d);
   std::int64_t e_padded_ = padded_width<T>(call_.e);
-  std::int64_t keys_ = round_up(std::min(task_.keys, kChunk), kernels_.rows);  // of a chunk
+  std::int64_t keys_ = round_up(std::min(task_.keys, kChunk), kernels_.rows);  // keys per chunk
   T scale_ = static_cast<T>(scale_of(call_));
   AttentionMemory<T> memory_;
   T *k_scratch_, *v_scratch_, *dk_, *dv_, *q_columns_, *grad_columns_, *q_scratch_, *grad_scratch_, *out_scratch_;
@@ -178,7 +179,7 @@ class AttentionBackward {
   AttentionRows<const T> k_, v_, q_, grad_;
 };
 
-// About how many pairs of queries and keys a task has, by a few queries.
+// Estimates the pairs of queries and keys of a task from a few queries.
 double pairs_of(const KeyMask& mask, std::int64_t queries, Interval keys) {
   const std::int64_t step = std::max<std::int64_t>(queries / 16, 1);
   double sum = 0;
@@ -190,7 +191,7 @@ double pairs_of(const KeyMask& mask, std::int64_t queries, Interval keys) {
   return sum;
 }
 
-// Tasks of the backward by sequence, kv head and keys, and how many rows their shares of dq have.
+// Tasks of the backward pass by sequence, kv head and keys, and the total rows of their parts of dq.
 struct BackwardPlan {
   std::vector<BackwardTask> tasks;
   std::int64_t share_rows = 0;
@@ -219,7 +220,7 @@ BackwardPlan plan_backward(const AttentionCall& call, const std::vector<Attentio
   return plan;
 }
 
-// Adds the shares of `tasks`, which are all of one kv head, and stores dq.
+// Adds the parts of `tasks`, all of one kv head, and stores dq.
 template <class T>
 void add_shares(const AttentionCall& call, const AttentionSequence& sequence, std::span<const BackwardTask> tasks,
                 T* shares) {
@@ -251,7 +252,7 @@ void run_attention_backward(const AttentionCall& call) {
   const BackwardPlan plan = plan_backward(call, sequences, attention_kernels<T>().panel);
   const auto shares =
       std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(plan.share_rows * padded_width<T>(call.d)));
-  // The largest first, so that threads end together.
+  // Largest first, so that threads finish together.
   std::vector<const BackwardTask*> order;
   for (const BackwardTask& task : plan.tasks) order.push_back(&task);
   std::ranges::stable_sort(order, std::greater(), &BackwardTask::pairs);
@@ -262,7 +263,7 @@ void run_attention_backward(const AttentionCall& call) {
     }
   });
   if (plan.share_rows == 0) return;
-  // Neighbours of one sequence and kv head add up to one dq.
+  // Adjacent tasks of one sequence and kv head add up to one dq.
   std::vector<std::span<const BackwardTask>> sums;
   for (std::size_t begin = 0, end = 0; begin < plan.tasks.size(); begin = end) {
     const BackwardTask& first = plan.tasks[begin];

@@ -10,9 +10,9 @@ namespace tessera::ops::detail {
 namespace {
 
 constexpr std::int64_t kTaskQueries = 256;
-constexpr std::int64_t kManyTasks = 16;  // for one thread: the order of tasks matters little to when it ends
+constexpr std::int64_t kManyTasks = 16;  // per thread: beyond this, the order of tasks hardly affects the total time
 
-// A task is kTaskQueries queries of one head: a few panels, so that keys and values come from a near cache.
+// A task is kTaskQueries queries of one head: a few panels, so that keys and values stay in a near cache.
 template <class T>
 class AttentionForward {
  public:
@@ -97,7 +97,7 @@ class AttentionForward {
   std::int64_t e_padded_;
   AttentionMemory<T> memory_;
   T *q_columns_, *rows_, *k_, *v_, *p_, *out_, *most_, *sum_;
-  // Of each panel.
+  // One element per panel.
   std::vector<PanelMask> masks_ = std::vector<PanelMask>(static_cast<std::size_t>(kTaskQueries / panel_));
   std::vector<char> is_started_ = std::vector<char>(masks_.size());
 };
@@ -123,8 +123,8 @@ void run_attention(const AttentionCall& call) {
       }
     }
   }
-  // Tasks of one head side by side, for keys and values to stay in the caches. If each thread has few tasks, the
-  // largest first, so that threads end together.
+  // Tasks of one head are adjacent, so that keys and values stay in the caches. If each thread has few tasks, the
+  // largest come first, so that threads finish together.
   if (static_cast<std::int64_t>(tasks.size()) < kManyTasks * thread_budget()) {
     std::ranges::stable_sort(tasks, std::greater(), &Task::pairs);
   }

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-// Products are bound by arithmetic, so the widest vectors are used too.
+// Products are compute-bound, so the widest vectors are used too.
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 
@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::ops::detail::HWY_NAMESPACE {
 
-// Which key rows of a block a vector of queries takes part in: whole tiles, counted in keys.
+// The key rows of a block that a vector of queries uses: complete tiles, counted in keys.
 struct TileRange {
   std::int64_t begin, end;
 };
@@ -31,13 +31,13 @@ TileRange TilesOf(const PanelMask& mask, std::int64_t vector, std::int64_t keys)
   return {begin / kRows<T> * kRows<T>, (end + kRows<T> - 1) / kRows<T> * kRows<T>};
 }
 
-// Whether every query of the vector may look at every key of the tile.
+// Returns true if every query of the vector attends to every key of the tile.
 template <class T>
 bool IsFull(const PanelMask& mask, std::int64_t vector, std::int64_t key) {
   return mask.begin_of((vector + 1) * kLanes<T> - 1) <= key && mask.end_of(vector * kLanes<T>) >= key + kRows<T>;
 }
 
-// Calls f(key, vector, count) for tiles of one or two vectors side by side.
+// Calls f(key, vector, count) for tiles of one or two adjacent vectors.
 template <class T, class F>
 HWY_INLINE void ForTiles(const PanelMask& mask, std::int64_t queries, std::int64_t keys, const F& f) {
   const std::int64_t vectors = (queries + kLanes<T> - 1) / kLanes<T>;
@@ -84,7 +84,7 @@ class LaneMask {
 template <class T>
 constexpr T kNone = -std::numeric_limits<T>::infinity();
 
-// Scores of a tile, and their maximum. Keys that a query may not look at score -infinity.
+// Computes the scores of a tile and their maximum. Masked keys score -infinity.
 template <int kVectors, class T>
 HWY_INLINE void ScoreTile(const ForwardStep<T>& step, std::int64_t key, std::int64_t vector, Vec<T>* most) {
   const Tag<T> d;
@@ -112,7 +112,7 @@ HWY_INLINE void ScoreTile(const ForwardStep<T>& step, std::int64_t key, std::int
   });
 }
 
-// Brings what was summed to the new maximum, which is kept; gives the shift of exponentials.
+// Rescales the sums to the new maximum, which is stored. Returns the shift of exponentials.
 template <class T>
 HWY_INLINE Vec<T> Rescale(const ForwardStep<T>& step, std::int64_t vector, Vec<T> most) {
   const Tag<T> d;
@@ -138,7 +138,7 @@ HWY_INLINE Vec<T> Rescale(const ForwardStep<T>& step, std::int64_t vector, Vec<T
   return shift;
 }
 
-// Scores of a vector of queries become exponentials, which are added to the sum.
+// Converts the scores of a vector of queries to exponentials and adds them to the sum.
 template <class T>
 HWY_INLINE void Exponentials(const ForwardStep<T>& step, std::int64_t vector, Vec<T> shift) {
   const Tag<T> d;
@@ -162,7 +162,7 @@ HWY_INLINE void Exponentials(const ForwardStep<T>& step, std::int64_t vector, Ve
   hn::StoreU(hn::Add(before, hn::Add(a, b)), d, sum);
 }
 
-// to[query, :] (+)= sum over keys of p[key, query] by[key, :], for the tile of queries from `query` on.
+// Computes to[query, :] (+)= sum over keys of p[key, query] by[key, :], for the tile of queries from `query` on.
 template <class T>
 void AddToQueries(const PanelMask& mask, std::int64_t query, std::int64_t keys, const T* p, AttentionRows<const T> by,
                   std::int64_t width, bool is_first, T* to) {
@@ -210,7 +210,7 @@ void Finish(const PanelState<T>& state, std::int64_t queries, std::int64_t e_pad
   }
 }
 
-// Probabilities of a tile, and the gradients of its scores.
+// Computes the probabilities of a tile and the gradients of its scores.
 template <int kVectors, class T>
 HWY_INLINE void GradientTile(const BackwardStep<T>& step, std::int64_t key, std::int64_t vector) {
   const Tag<T> d;
@@ -244,14 +244,14 @@ HWY_INLINE void GradientTile(const BackwardStep<T>& step, std::int64_t key, std:
   });
 }
 
-// Adds to dk and dv of the tile of keys from `key` on what queries that look at any of them give.
+// Adds the contributions of all queries that attend to the tile of keys from `key` on to its dk and dv.
 template <class T>
 void AddToKeys(const BackwardStep<T>& step, std::int64_t key) {
   const PanelMask& mask = *step.mask;
   std::int64_t begin = 0;
   std::int64_t end = step.queries;
   while (begin < end && mask.end_of(begin) <= key) ++begin;
-  // Not beyond the keys that are there: a query past all of them begins there, and has no probabilities.
+  // Limited to existing keys: a query beyond all keys begins there and has no probabilities.
   const std::int64_t last = std::min(key + kRows<T>, step.keys);
   while (end > begin && mask.begin_of(end - 1) >= last) --end;
   if (begin == end) return;

@@ -1,5 +1,5 @@
-// What the forward and the backward of attention share: sequences and masks of a call, and rows of its operands as the
-// kernels read them.
+// Common code of the forward and backward pass of attention: sequences and masks of a call, and rows of its operands as
+// the kernels read them.
 #pragma once
 
 #include <algorithm>
@@ -16,23 +16,23 @@
 
 namespace tessera::ops::detail {
 
-/// Keys of a step of the kernels: probabilities of a panel stay in a near cache.
+/// Keys per step of the kernels: the probabilities of a panel stay in a near cache.
 inline constexpr std::int64_t kAttentionKeyBlock = 128;
 
-/// One sequence of one batch: where it starts and how long it is.
+/// One sequence of one batch: its start and length.
 struct AttentionSequence {
   std::int64_t batch, first_query, queries, first_key, keys;
 };
 
-/// Keys from begin up to end.
+/// Keys in [begin, end).
 struct Interval {
   std::int64_t begin, end;
 };
 
-/// Which keys a query of a sequence may look at. Both ends never fall as queries go on.
+/// The keys that a query of a sequence attends to. Both bounds never decrease from query to query.
 class KeyMask {
  public:
-  /// Of the queries of `sequence`.
+  /// Creates the mask for the queries of `sequence`.
   KeyMask(const AttentionBias& bias, const AttentionSequence& sequence)
       : shift_(bias.is_bottom_right ? sequence.keys - sequence.queries : 0),
         left_(bias.window_left),
@@ -45,7 +45,7 @@ class KeyMask {
     const std::int64_t begin = left_ < 0 ? 0 : std::clamp<std::int64_t>(place - left_, 0, end);
     return {begin, end};
   }
-  /// Returns those of queries [first, last]: from the first's begin to the last's end.
+  /// Returns the keys of queries [first, last]: from the begin of the first to the end of the last.
   [[nodiscard]] Interval keys_of(std::int64_t first, std::int64_t last) const {
     return {keys_of(first).begin, keys_of(last).end};
   }
@@ -54,23 +54,23 @@ class KeyMask {
   std::int64_t shift_, left_, right_, keys_;
 };
 
-/// Returns the sequences of a call: those that its offsets name, or one for each batch.
+/// Returns the sequences of a call: those of its offsets, or one per batch.
 std::vector<AttentionSequence> sequences_of(const AttentionCall& call);
 
 /// Returns the least multiple of `step` that is not less than `count`.
 inline std::int64_t round_up(std::int64_t count, std::int64_t step) { return (count + step - 1) / step * step; }
 
-/// Returns the width of rows that are read in whole vectors.
+/// Returns the width of rows that are read in full vectors.
 template <class T>
 std::int64_t padded_width(std::int64_t width) {
   return round_up(std::max<std::int64_t>(width, 1), attention_kernels<T>().lanes);
 }
 
-/// Memory of one piece of a loop, written before it is read; parts start at cache lines.
+/// Memory for one chunk of a loop, written before it is read. Parts start at cache lines.
 template <class T>
 class AttentionMemory {
  public:
-  /// Makes room for parts of these sizes.
+  /// Allocates parts of these sizes.
   explicit AttentionMemory(std::initializer_list<std::int64_t> sizes) {
     std::size_t room = kLine;
     for (const std::int64_t size : sizes) room += static_cast<std::size_t>(round_up(size, kLine));
@@ -87,7 +87,7 @@ class AttentionMemory {
   T* next_;
 };
 
-/// Returns where a row of one head is stored.
+/// Returns the address of a row of one head.
 inline std::byte* row_address(const AttentionOperand& of, std::int64_t batch, std::int64_t head, std::int64_t row) {
   return of.data + (batch * of.batch + head * of.head + row * of.row) * static_cast<std::int64_t>(itemsize(of.dtype));
 }

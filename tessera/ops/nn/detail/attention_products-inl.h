@@ -1,6 +1,6 @@
-// Products of attention in register tiles, and the exponential: the parts that attention_kernels.cpp is made of.
-// Included once for each vector width. A tile is kRows rows of one or two vectors; its left operand is read number by
-// number, its right operand in vectors.
+// Products of attention in register tiles, and the exponential, for attention_kernels.cpp. Included once per vector
+// width. A tile is kRows rows of one or two vectors; its left operand is read one number at a time, its right operand
+// in vectors.
 #if defined(TESSERA_OPS_NN_ATTENTION_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_OPS_NN_ATTENTION_PRODUCTS_INL_H_
 #undef TESSERA_OPS_NN_ATTENTION_PRODUCTS_INL_H_
@@ -33,20 +33,21 @@ inline constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(Ta
 inline constexpr std::int64_t kPanelVectors = 4;
 template <class T>
 inline constexpr std::int64_t kPanel = kPanelVectors* kLanes<T>;
-// Two vectors a row: 16 sums of the 32 registers of AVX-512, or 8 of 16. A tile of queries is part of one vector.
+// Two vectors per row: 16 sums in the 32 registers of AVX-512, or 8 in 16. A tile of queries is a fraction of one
+// vector.
 inline constexpr std::int64_t kMostRows = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
 template <class T>
 inline constexpr std::int64_t kRows = std::min(kMostRows, kLanes<T>);
 
-// Exponentials of f32 are to the base 2.
+// Exponentials in f32 are to the base 2.
 template <class T>
 inline constexpr double kScoreUnit = sizeof(T) == 4 ? 1.4426950408889634 : 1.0;
 
-// A lambda that must be inlined: registers that it indexes would be memory otherwise.
+// The lambda must be inlined: otherwise the registers that it indexes are in memory.
 #undef TESSERA_UNROLLED
 #define TESSERA_UNROLLED HWY_ATTR __attribute__((always_inline))
 
-// Calls f(0), f(1) ... f(kCount - 1) with constants, so that each indexes registers.
+// Calls f(0), f(1) ... f(kCount - 1) with constants, so that each call indexes registers.
 template <class F, std::size_t... kIndexes>
 HWY_INLINE void UnrolledOver(const F& f, std::index_sequence<kIndexes...>) {
   (f(std::integral_constant<std::int64_t, static_cast<std::int64_t>(kIndexes)>()), ...);
@@ -56,7 +57,8 @@ HWY_INLINE void Unrolled(const F& f) {
   UnrolledOver(f, std::make_index_sequence<static_cast<std::size_t>(kCount)>());
 }
 
-// The left operand of a tile: number x of row i. By pointers to its rows; those that a block lacks repeat its last.
+// The left operand of a tile: number x of row i, by pointers to its rows. Rows beyond the end of a block repeat its
+// last row.
 template <class T>
 struct RowPointers {
   HWY_INLINE RowPointers(AttentionRows<const T> of, std::int64_t first, std::int64_t count) {
@@ -65,7 +67,7 @@ struct RowPointers {
   HWY_INLINE T operator()(std::int64_t i, std::int64_t x) const { return at[i][x]; }
   const T* at[kRows<T>];
 };
-// By fixed steps.
+// The left operand of a tile with fixed strides.
 template <class T, std::int64_t kRowStep, std::int64_t kStep>
 struct Fixed {
   HWY_INLINE T operator()(std::int64_t i, std::int64_t x) const { return at[i * kRowStep + x * kStep]; }
@@ -77,7 +79,7 @@ HWY_INLINE void Clear(V* c) {
   Unrolled<kCount>([&](auto i) TESSERA_UNROLLED { c[i] = hn::Zero(hn::DFromV<V>()); });
 }
 
-// c[i, v] += sum over x < depth of left(i, x) * right[x, v].
+// Computes c[i, v] += sum over x < depth of left(i, x) * right[x, v].
 template <int kVectors, class Left, class T, class V>
 HWY_INLINE void MultiplyAdd(std::int64_t depth, const Left& left, const T* right, std::int64_t stride, V* c) {
   const Tag<T> d;
@@ -92,7 +94,7 @@ HWY_INLINE void MultiplyAdd(std::int64_t depth, const Left& left, const T* right
   }
 }
 
-// One tile of AddProduct.
+// Computes one tile of AddProduct.
 template <int kVectors, class Left, class T>
 HWY_INLINE void AddTile(std::int64_t depth, const Left& left, AttentionRows<const T> right, bool is_added, T* to,
                         std::int64_t width) {
@@ -110,7 +112,8 @@ HWY_INLINE void AddTile(std::int64_t depth, const Left& left, AttentionRows<cons
       [&](auto at) TESSERA_UNROLLED { hn::StoreU(c[at], d, to + at / kVectors * width + at % kVectors * kLanes<T>); });
 }
 
-// to[i, :] (+)= sum over x < depth of left(i, x) * right[x, :], for the rows of a tile; `width` is a multiple of lanes.
+// Computes to[i, :] (+)= sum over x < depth of left(i, x) * right[x, :] for the rows of a tile. `width` is a multiple
+// of lanes.
 template <class Left, class T>
 HWY_INLINE void AddProduct(std::int64_t depth, const Left& left, AttentionRows<const T> right, std::int64_t width,
                            bool is_added, T* to) {
@@ -121,12 +124,13 @@ HWY_INLINE void AddProduct(std::int64_t depth, const Left& left, AttentionRows<c
   if (c < width) AddTile<1>(depth, left, AttentionRows<const T>{right.data + c, right.stride}, is_added, to + c, width);
 }
 
-// 2^x by 2^n 2^r with n whole and |r| <= 1/2, 2^r by a polynomial: at most 1 unit in the last place; 0 below the least
-// normal number.
+// Computes 2^x as 2^n 2^r with integer n and
+// r
+// <= 1/2; a polynomial computes 2^r. The error is at most 1 ulp; results below the least normal number are 0.
 template <class D>
 HWY_INLINE hn::Vec<D> Exp2F32(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;
-  // Adding and taking away 1.5 * 2^23 leaves the nearest whole number, and its low bits in the sum.
+  // Adding and subtracting 1.5 * 2^23 yields the nearest integer; the low bits of the sum hold it.
   const auto magic = hn::Set(d, 12582912.0F);
   const auto biased = hn::Add(x, magic);
   const auto r = hn::Sub(x, hn::Sub(biased, magic));
@@ -137,11 +141,11 @@ HWY_INLINE hn::Vec<D> Exp2F32(D d, hn::Vec<D> x) {
   q = hn::MulAdd(q, r, hn::Set(d, 0.6931472F));
   q = hn::MulAdd(q, r, hn::Set(d, 1.0F));
   const auto bits = hn::Add(hn::BitCast(di, q), hn::ShiftLeft<23>(hn::BitCast(di, biased)));
-  // A nan is not below the bound and stays one.
+  // A nan does not compare below the bound and remains nan.
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -125.5F)), hn::BitCast(d, bits));
 }
 
-// The exponential of x / score_unit.
+// Returns the exponential of x / score_unit.
 template <class D>
 HWY_INLINE hn::Vec<D> ExpOfUnits(D d, hn::Vec<D> x) {
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
@@ -152,7 +156,7 @@ HWY_INLINE hn::Vec<D> ExpOfUnits(D d, hn::Vec<D> x) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Blocks of 16 bytes side by side, `step` apart.
+// Loads blocks of 16 bytes, `step` apart, into one vector.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* from, std::int64_t step) {
   if constexpr (hn::MaxLanes(D()) * sizeof(T) == 16) {
@@ -165,7 +169,7 @@ HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* from, std::int64_t step) {
   }
 }
 
-// As many columns as a block has, of as many rows as a vector has, transposed and multiplied.
+// Transposes and scales a tile: the columns of a block and the rows of a vector.
 template <class T>
 HWY_INLINE void TransposeColumns(AttentionRows<const T> from, T by, T* to) {
   const Tag<T> d;
@@ -196,7 +200,7 @@ HWY_INLINE void TransposeColumns(AttentionRows<const T> from, T by, T* to) {
 
 template <class T>
 void PackColumns(AttentionRows<const T> rows, std::int64_t count, std::int64_t width, T by, T* columns) {
-  std::int64_t whole_rows = 0;  // and columns, which are transposed in vectors
+  std::int64_t whole_rows = 0;  // rows and columns that are transposed in vectors
   std::int64_t whole_width = 0;
 #if HWY_TARGET != HWY_SCALAR
   constexpr auto kBlock = static_cast<std::int64_t>(16 / sizeof(T));

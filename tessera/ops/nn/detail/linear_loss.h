@@ -1,6 +1,6 @@
-// Loss and gradients behind a linear map, a few rows at a time. Their logits live in one buffer: made by a product,
-// used row by row, and overwritten by the next rows. Gradients turn them into their own gradients in place and multiply
-// those on: with x into the weight's, with the weight into x's.
+// Loss and gradients of a linear map, a few rows at a time. One buffer holds their logits: a product computes them,
+// each row is used, and the next rows overwrite them. The gradient pass converts them in place to the gradients of the
+// logits and multiplies these with x for the gradient of the weight, and with the weight for the gradient of x.
 #pragma once
 
 #include <algorithm>
@@ -23,26 +23,26 @@ struct LinearLoss {
   CrossEntropyRows how;
   LossMatrix x;
   Rows targets, loss, logsumexp;
-  Rows grad, grad_logsumexp;  // of the backward operator
-  LossMatrix dx, dweight;     // where gradients are computed
+  Rows grad, grad_logsumexp;  // inputs of the backward operator
+  LossMatrix dx, dweight;     // set if gradients are computed
   GemmOperand weight;
   std::int64_t classes = 0;
   std::int64_t features = 0;
 
-  // Enough rows to keep a product busy, few enough that their logits are small (64 MiB in f32).
+  // Enough rows for an efficient product, but few enough to keep the logits small (64 MiB in f32).
   [[nodiscard]] std::int64_t chunk() const {
     const std::int64_t most = (std::int64_t{1} << 24) / std::max<std::int64_t>(classes, 1);
     return std::min(std::clamp<std::int64_t>(most, 64, 2048), std::max<std::int64_t>(x.count(), 1));
   }
 };
 
-/// The same, read by columns.
+/// Returns the transposed operand.
 inline GemmOperand transposed(GemmOperand of) {
   std::swap(of.row, of.col);
   return of;
 }
 
-/// c = a b, or c += a b.
+/// Computes c = a b, or c += a b.
 inline void multiply(const GemmSizes& sizes, const GemmOperand& a, const GemmOperand& b, const GemmOperand& c,
                      bool is_added = false) {
   Gemm gemm;
@@ -54,7 +54,7 @@ inline void multiply(const GemmSizes& sizes, const GemmOperand& a, const GemmOpe
   if (sizes.m > 0 && sizes.n > 0) run_gemm(gemm);
 }
 
-/// Calls body(first, count, x, logits) for each chunk: x as products read it, and its logits.
+/// Calls body(first, count, x, logits) for each chunk, with x as products read it and its logits.
 template <class T, class F>
 void for_chunks(const LinearLoss& of, const F& body) {
   const std::int64_t rows = of.x.count();
@@ -77,7 +77,7 @@ void for_rows(const LinearLoss& of, std::int64_t first, std::int64_t count, T* l
   });
 }
 
-/// Writes the one value of a row.
+/// Writes the value of a row.
 template <class T>
 void put_value(const Rows& to, std::int64_t row, T value) {
   T one[1] = {value};
@@ -85,8 +85,8 @@ void put_value(const Rows& to, std::int64_t row, T value) {
   to.finish(row, one);
 }
 
-/// Gradients of x and the weight from those of the logits, chunk by chunk. Where x and the weight are bf16 and the
-/// processor multiplies that, gradients of logits are rounded to bf16 too.
+/// Computes the gradients of x and the weight from those of the logits, chunk by chunk. If x and the weight are bf16
+/// and the processor multiplies bf16, rounds the gradients of the logits to bf16.
 template <class T>
 class LinearLossGradients {
  public:
@@ -99,12 +99,12 @@ class LinearLossGradients {
     }
   }
 
-  /// Takes the gradients of a row's logits; `at`: the row within its chunk. Rows may come side by side.
+  /// Takes the gradients of the logits of a row; `at` is its index in the chunk. Calls may be concurrent.
   void take_row(std::int64_t at, const T* gradients) {
     if (!rounded_) return;
     store(gradients, reinterpret_cast<std::byte*>(rounded_.get() + at * of_.classes), DType::kBF16, 1, of_.classes);
   }
-  /// Adds a chunk all of whose rows were taken.
+  /// Adds a chunk after all of its rows were taken.
   void add(std::int64_t first, std::int64_t count, const GemmOperand& x, T* gradients) {
     const GemmOperand of_logits =
         rounded_ ? dense_operand(rounded_.get(), of_.classes) : dense_operand(gradients, of_.classes);
@@ -112,7 +112,7 @@ class LinearLossGradients {
     if (dx_) of_.dx.store(first, count, dx_.get());
     multiply({of_.classes, of_.features, count}, transposed(of_logits), x, sums(), first > 0);
   }
-  /// Behind the last chunk.
+  /// Completes the gradients after the last chunk.
   void finish() {
     const GemmOperand to = sums();
     if (of_.x.count() == 0) std::fill_n(reinterpret_cast<T*>(to.data), of_.classes * of_.features, T(0));
@@ -134,7 +134,7 @@ class LinearLossGradients {
   std::unique_ptr<bf16[]> rounded_;
 };
 
-/// The loss, and the logsumexp of each row.
+/// Computes the loss and the logsumexp of each row.
 template <class T>
 void compute_loss(const LinearLoss& of) {
   std::vector<double> losses(static_cast<std::size_t>(of.x.count()));
@@ -151,7 +151,7 @@ void compute_loss(const LinearLoss& of) {
   if (of.how.is_reduced) put_value(of.loss, 0, static_cast<T>(of.how.total(losses, of.targets)));
 }
 
-/// Both gradients, from that of the loss; makes the logits again.
+/// Computes both gradients from the gradient of the loss. Recomputes the logits.
 template <class T>
 void compute_gradients(const LinearLoss& of) {
   const T share = static_cast<T>(1 / of.how.divisor(of.targets));
@@ -170,7 +170,7 @@ void compute_gradients(const LinearLoss& of) {
   gradients.finish();
 }
 
-/// The loss, and both gradients of a loss whose own gradient is 1.
+/// Computes the loss and both gradients for a gradient of the loss of 1.
 template <class T>
 void compute_loss_and_gradients(const LinearLoss& of) {
   const T share = static_cast<T>(1 / of.how.divisor(of.targets));

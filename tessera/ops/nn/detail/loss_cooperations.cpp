@@ -17,13 +17,13 @@ using layout::Reduction;
 using tensor::CooperativeCall;
 using Tensors = std::vector<Tensor>;
 
-// Inputs logits, targets; of the linear form x, weight [classes, features], targets.
+// Inputs are logits, targets; for the linear form x, weight [classes, features], targets.
 bool is_linear(const CooperativeCall& call) { return call.local.inputs.size() == 3; }
 const Tensor& targets_of(const CooperativeCall& call) { return call.local.inputs.back(); }
 const CrossEntropyAttributes& how_of(const CooperativeCall& call) { return call.local.as<CrossEntropyAttributes>(); }
 bool is_counted(const CooperativeCall& call) { return how_of(call).reduction == "mean" && how_of(call).count == 0; }
 
-// What the operator itself says of this rank's classes.
+// Returns the local statistics of the classes of this rank.
 Tensors part_of_rows(const CooperativeCall& call) {
   CrossEntropyAttributes how = how_of(call);
   how.reduction = "none";
@@ -33,7 +33,7 @@ Tensors part_of_rows(const CooperativeCall& call) {
   tensor::call_into({call.local.op, call.local.inputs, how, outputs});
   return {outputs[1], outputs[0]};
 }
-// If all is -inf nothing is taken off: the sum is 0, and its logarithm is -inf again.
+// If all values are -inf, subtracts nothing: the sum is then 0, and its logarithm -inf again.
 Tensor finite_row_max(const CooperativeCall& call) {
   return masked_fill(call.reduced[0], eq(call.reduced[0], -std::numeric_limits<double>::infinity()), 0);
 }

@@ -1,4 +1,4 @@
-// Operands of the products of a loss behind a linear map.
+// Operands of the products of a loss of a linear map.
 #pragma once
 
 #include <algorithm>
@@ -9,35 +9,35 @@
 
 namespace tessera::ops::detail {
 
-/// A matrix that lies dense by rows.
+/// Returns the operand of a contiguous row-major matrix.
 template <class T>
 GemmOperand dense_operand(T* data, std::int64_t width) {
   return {reinterpret_cast<std::byte*>(data), width, 1, ::tessera::dtype_of<T>()};
 }
 
-/// A matrix of rows, as products read and write it: where it lies, or a dense copy of a few of its rows.
+/// A matrix of rows for products: used in place, or as a contiguous copy of a few rows.
 class LossMatrix {
  public:
-  /// None.
+  /// Constructs an empty matrix.
   LossMatrix() = default;
-  /// `tensor`, of any dtype, as rows of its last dimension.
+  /// Refers to `tensor`, of any dtype, as rows of its last dimension.
   explicit LossMatrix(const Tensor& tensor)
       : rows_(tensor, tensor.ndim() - 1),
         width_(tensor.size(-1)),
         in_place_{tensor.is_contiguous() ? tensor.data() : nullptr, width_, 1, tensor.dtype()} {}
 
-  /// How many rows.
+  /// Returns the number of rows.
   [[nodiscard]] std::int64_t count() const { return rows_.count(); }
-  /// Of the elements.
+  /// Returns the dtype of the elements.
   [[nodiscard]] DType dtype() const { return in_place_.dtype; }
-  /// Whether products use it where it lies.
+  /// Returns true if products use the matrix in place.
   [[nodiscard]] bool is_in_place() const { return in_place_.data != nullptr; }
-  /// Room for a copy of `count` rows; none where they are used in place.
+  /// Allocates a copy of `count` rows; null if they are used in place.
   template <class T>
   [[nodiscard]] std::unique_ptr<T[]> room(std::int64_t count) const {
     return is_in_place() ? nullptr : std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count * width_));
   }
-  /// The rows from `first` on, to write.
+  /// Returns the rows from `first` on for writing.
   template <class T>
   GemmOperand begin(std::int64_t first, T* copy) const {
     if (!is_in_place()) return dense_operand(copy, width_);
@@ -45,7 +45,7 @@ class LossMatrix {
     at.data += first * width_ * static_cast<std::int64_t>(itemsize(at.dtype));
     return at;
   }
-  /// The same, to read.
+  /// Returns the rows from `first` on for reading.
   template <class T>
   GemmOperand load(std::int64_t first, std::int64_t count, T* copy) const {
     for (std::int64_t i = 0; i < count && !is_in_place(); ++i) {
@@ -55,7 +55,7 @@ class LossMatrix {
     }
     return begin(first, copy);
   }
-  /// Stores rows that were written into a copy.
+  /// Stores rows that were written to a copy.
   template <class T>
   void store(std::int64_t first, std::int64_t count, T* copy) const {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -69,7 +69,7 @@ class LossMatrix {
  private:
   Rows rows_;
   std::int64_t width_ = 0;
-  GemmOperand in_place_;  // no data: it does not lie dense
+  GemmOperand in_place_;  // no data if it is not contiguous
 };
 
 }  // namespace tessera::ops::detail

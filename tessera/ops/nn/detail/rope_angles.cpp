@@ -13,14 +13,14 @@ namespace tessera::ops::detail {
 namespace {
 
 constexpr std::size_t kMostTables = 8;
-constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // of a table that is kept
+constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // limit of a cached table
 
-// How far each pair turns for one step of position.
+// Returns the rotation of each pair per position.
 std::vector<double> frequencies(const RopeAttributes& how, std::int64_t width) {
   std::vector<double> all;
   for (std::int64_t i = 0; i < width / 2; ++i) {
     const double frequency = std::pow(how.base, -2.0 * static_cast<double>(i) / static_cast<double>(width));
-    double share = 1;  // of the slowed angle
+    double share = 1;  // weight of the slowed angle
     if (how.original_context > 0) {
       const double turns = static_cast<double>(how.original_context) * frequency / (2 * std::numbers::pi);
       share = std::clamp((how.high_turns - turns) / (how.high_turns - how.low_turns), 0.0, 1.0);
@@ -30,7 +30,7 @@ std::vector<double> frequencies(const RopeAttributes& how, std::int64_t width) {
   return all;
 }
 
-// What a table depends on: the attributes without those that say how it is used.
+// Cache key of a table: the attributes without those that only affect its use.
 struct Key {
   RopeAttributes how;
   std::int64_t width;
@@ -60,7 +60,7 @@ class Tables {
     }
     return nullptr;
   }
-  // Two threads that miss make the same table; both are kept until they are old.
+  // Two threads that miss compute equal tables; both remain cached until evicted.
   void keep(Key key, AngleTable<T> table) {
     const std::lock_guard lock(mutex_);
     kept_.push_front({std::move(key), std::move(table)});
@@ -73,7 +73,7 @@ class Tables {
     AngleTable<T> table;
   };
   std::mutex mutex_;
-  std::list<Entry> kept_;  // last used first
+  std::list<Entry> kept_;  // most recently used first
 };
 
 }  // namespace

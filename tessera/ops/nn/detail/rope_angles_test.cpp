@@ -48,7 +48,7 @@ TEST(RopeAngles, DependOnEveryAttributeThatChangesThem) {
   }
 }
 
-// A table that others use stays theirs when it is no longer kept.
+// A table in use survives its eviction from the cache.
 TEST(RopeAngles, KeepsTheLastUsedAlone) {
   const AngleTable<float> first = angles_of_sequence<float>({.base = 3}, 8, 16);
   const AngleTable<float> used = angles_of_sequence<float>({.base = 5}, 8, 16);

@@ -1,4 +1,4 @@
-// Cases of attention: plain loops over queries and keys, whole rows of scores at once.
+// Cases of attention: plain loops over queries and keys, with complete rows of scores.
 #include <cmath>
 #include <limits>
 
@@ -20,7 +20,7 @@ struct Sizes {
         e(v.shape[3]) {}
 };
 
-// Whether query i may look at key j, by the definition.
+// Returns true if query i attends to key j, by the definition.
 bool may_look(const AttentionBias& bias, std::int64_t i, std::int64_t j, std::int64_t queries, std::int64_t keys) {
   const std::int64_t place = i + (bias.is_bottom_right ? keys - queries : 0);
   if (bias.is_causal && j > place) return false;
@@ -28,7 +28,7 @@ bool may_look(const AttentionBias& bias, std::int64_t i, std::int64_t j, std::in
   return bias.window_right < 0 || j <= place + bias.window_right;
 }
 
-// The same for positions in packed sequences.
+// Returns true if query i attends to key j, for positions in packed sequences.
 bool may_look(const AttentionBias& bias, std::int64_t i, std::int64_t j, const Sizes& of, const Array& q_offsets,
               const Array& k_offsets) {
   if (q_offsets.shape.size() == 0) return may_look(bias, i, j, of.queries, of.keys);
@@ -146,7 +146,7 @@ std::vector<OpSample> samples(Random& random) {
 
 std::vector<OpSample> backward_samples(Random& random) {
   std::vector<OpSample> all = samples(random);
-  bool is_first = true;  // the gradient of logsumexp is given there
+  bool is_first = true;  // the first sample includes the gradient of logsumexp
   for (OpSample& sample : all) {
     const Shape q = sample.inputs[0].value.shape;
     const Shape out({q[0], q[1], q[2], sample.inputs[2].value.shape[3]});

@@ -19,7 +19,7 @@ double divisor(const Array& targets, const CrossEntropyAttributes& how) {
   return std::max(count, 1.0);
 }
 
-// What a row wants of a class.
+// Returns the target probability of a class.
 double wanted(double target, std::size_t i, std::size_t classes, const CrossEntropyAttributes& how) {
   return how.label_smoothing / static_cast<double>(classes) +
          (static_cast<double>(i) == target ? 1 - how.label_smoothing : 0);
@@ -102,7 +102,7 @@ std::vector<OpSample> backward_samples(Random& random) {
   return all;
 }
 
-// Some classes can not be: a part may hold no others.
+// Some classes are impossible; a shard may hold only such classes.
 std::vector<OpSample> forward_samples(Random& random) {
   std::vector<OpSample> all = samples(random);
   for (const char* reduction : {"none", "mean"}) {
@@ -151,7 +151,7 @@ const OpCase kCountTargets{
        return {Array(Shape(), std::max(1.0, static_cast<double>(count)))};
      }}};
 
-// x times the transpose of weight.
+// Returns x times the transpose of weight.
 Array logits_of(const Array& x, const Array& weight, const Array& targets) {
   std::vector<std::int64_t> shape(targets.shape.begin(), targets.shape.end());
   shape.push_back(weight.shape[0]);
@@ -223,7 +223,7 @@ const OpCase kLinearCrossEntropyBackward{{.op = "linear_cross_entropy_backward",
                                           .samples = linear_backward_samples,
                                           .reference = linear_backward_reference}};
 
-// One loss over all classes, and its gradients.
+// A loss over all classes, and its gradients.
 std::vector<OpSample> with_gradients_samples(Random& random) {
   std::vector<OpSample> all = linear_samples(random);
   std::erase_if(all, [](const OpSample& sample) {

@@ -12,7 +12,7 @@ double value_or(const Array& array, bool is_there, std::size_t i, double otherwi
   return is_there ? array.values[i] : otherwise;
 }
 
-// layer_norm when `bias` is given, else rms_norm.
+// Computes layer_norm if `bias` is given, otherwise rms_norm.
 std::vector<Array> norm_reference(const Array& x, const Array& weight, const Array* bias, double eps) {
   const auto n = static_cast<std::size_t>(x.shape.dim(-1));
   Array y(x.shape);

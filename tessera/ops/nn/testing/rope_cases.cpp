@@ -1,4 +1,4 @@
-// Cases of rope: every pair turned by the definition.
+// Cases of rope: rotates every pair by the definition.
 #include <cmath>
 #include <numbers>
 

@@ -1,4 +1,4 @@
-// Cases of softmax and its kin: plain loops along the dimension.
+// Cases of softmax, log_softmax and their gradients: plain loops along the dimension.
 #include <cmath>
 
 #include "tessera/ops/nn/softmax.h"
