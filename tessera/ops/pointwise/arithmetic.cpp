@@ -1,9 +1,9 @@
-// Arithmetic of two tensors, and of a tensor and a number, which runs the same kernel. A row of two tensors: name,
-// types, algebra of a and of b, flops, the function of vectors a and b, of elements a and b (for integers and complex
-// numbers, where the types have them), what the gradient reads, and the gradients of a and b: of the gradient g of the
-// result, by the inputs a() and b() and the result y().
-// A row with a number: name, kernel, types, where the number stands, algebra, what the gradient reads, the gradient by
-// x(), y() and the number s.
+// Arithmetic of two tensors, and of a tensor and a number, which runs the same kernel. The columns of a row of two
+// tensors are: name, types, algebra of a and of b, flops, the function of vectors a and b, the function of elements a
+// and b (for integers and complex numbers, if the types include them), the tensors that the gradient reads, and the
+// gradients of a and b, from the gradient g of the result, the inputs a() and b() and the result y().
+// The columns of a row with a number are: name, kernel, types, position of the number, algebra, the tensors that the
+// gradient reads, and the gradient from x(), y() and the number s.
 #include <cmath>
 #include <complex>
 
@@ -17,7 +17,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/pointwise/arithmetic.cpp"
 #include <hwy/foreach_target.h>
-// The headers below are included once a target, behind foreach_target.h.
+// The headers below are included once per target, after foreach_target.h.
 #include <hwy/highway.h>
 #include "tessera/ops/detail/tile_kernels-inl.h"
 #include "tessera/ops/detail/vector_math-inl.h"
@@ -63,7 +63,7 @@ HWY_INLINE V pow_of(D d, V a, V b) {
   if (hn::AllTrue(d, hn::Eq(b, two))) return hn::Mul(a, a);
   return lane_by_lane(d, a, b, [](auto x, auto y) { return std::pow(x, y); });
 }
-// Of integers and complex numbers; whatever to the power of 0 is 1.
+// For integers and complex numbers. Any value to the power of 0 is 1.
 template <class T>
 T power_of(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -72,7 +72,7 @@ T power_of(T a, T b) {
     return b == T(0) ? T(1) : std::pow(a, b);
   }
 }
-// Exact, as the quotient of floating numbers is not.
+// Exact, unlike the quotient of floating numbers.
 template <class T>
 T float_remainder(T a, T b) {
   const T rest = std::fmod(a, b);
@@ -86,7 +86,7 @@ template <class D, class V>
 HWY_INLINE V floor_divide_of(D d, V a, V b) {
   return lane_by_lane(d, a, b, [](auto x, auto y) {
     if (y == 0) return x / y;
-    // The quotient towards zero is whole but for rounding.
+    // The quotient towards zero is an integer up to rounding.
     const auto rest = std::fmod(x, y);
     const auto quotient = (x - rest) / y - (rest != 0 && (rest < 0) != (y < 0) ? 1 : 0);
     return std::isfinite(quotient) ? std::round(quotient) : std::floor(x / y);
@@ -119,7 +119,7 @@ HWY_EXPORT(arithmetic_kernels);
 enum Index { TESSERA_ROWS(TESSERA_INDEX) };
 #undef TESSERA_INDEX
 
-// 1 where a is greater than b, one half where they are equal: what of a gradient the greater of two gets.
+// Returns 1 where a is greater than b and one half where they are equal: the fraction of the gradient for a in maximum.
 Tensor share(const Tensor& a, const Tensor& b) {
   const DType dtype = is_floating(a.dtype()) ? a.dtype() : b.dtype();
   return add(cast(gt(a, b), dtype), mul(cast(eq(a, b), dtype), 0.5));
@@ -132,11 +132,11 @@ Tensor power_gradient(const Tensor& g, const Tensor& x, const Scalar& s) {
                                                             : Scalar(s.as_int64() - 1);
   return mul(mul(g, conj_of(pow(x, less))), conj_number(s));
 }
-// The logarithm of a number as the dtype of `like` has it.
+// Returns the logarithm of a number in the dtype of `like`.
 Scalar log_for(const Tensor& like, const Scalar& s) {
   return is_complex(like.dtype()) ? Scalar(std::log(s.as_complex())) : Scalar(std::log(s.as_double()));
 }
-// Powers of numbers that have no logarithm do not change with the exponent.
+// The gradient of the exponent is 0 for bases without a logarithm.
 Tensor log_or_0(const Tensor& a) { return where(is_complex(a.dtype()) ? ne(a, 0) : gt(a, 0), log(a), 0); }
 
 #define TESSERA_GRADIENT(name, types, algebra_a, algebra_b, flops, vector, element, saves, gradient_a, gradient_b) \

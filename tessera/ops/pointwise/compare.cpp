@@ -1,5 +1,6 @@
-// Claims about elements. A row of two tensors: name, types, the mask of vectors a and b, the claim of elements a and b.
-// A row of one: likewise of x. Kernels give 1 and 0, which become bool when they are stored.
+// Comparisons and predicates. The columns of a row of two tensors are: name, types, the mask of vectors a and b, the
+// predicate of elements a and b. Rows of one tensor have the same columns for x. Kernels return 1 and 0, which are
+// stored as bool.
 #include "tessera/ops/pointwise/compare.h"
 
 #include <cmath>
@@ -11,7 +12,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/pointwise/compare.cpp"
 #include <hwy/foreach_target.h>
-// The headers below are included once a target, behind foreach_target.h.
+// The headers below are included once per target, after foreach_target.h.
 #include <hwy/highway.h>
 #include "tessera/ops/detail/tile_kernels-inl.h"
 #include "tessera/ops/detail/vector_math-inl.h"
@@ -40,7 +41,7 @@ using namespace detail;  // NOLINT(google-build-using-namespace): the words of t
 
 template <class D, class V>
 HWY_INLINE auto is_true(D d, V x) {
-  return hn::Not(hn::Eq(x, hn::Zero(d)));  // of nan too, for which Ne of this library is false
+  return hn::Not(hn::Eq(x, hn::Zero(d)));  // also true for nan, for which Ne of this library is false
 }
 template <class T>
 bool is_finite(T x) {

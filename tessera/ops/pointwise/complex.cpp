@@ -1,4 +1,4 @@
-// Conjugation, a kernel; parts and pairs, views.
+// Conjugation is a kernel; real and imaginary parts and pairs are views.
 #include "tessera/ops/pointwise/complex.h"
 
 #include <complex>
@@ -33,7 +33,7 @@ void check_complex(const Call& call) {
   TESSERA_CHECK_CALL(call, call.inputs[0].dtype() == DType::kC64, "takes c64, not ", call.inputs[0].dtype());
 }
 
-// The strides of x in real elements, twice those in complex ones; with `more` behind them.
+// Returns the strides of x in real elements, twice those in complex elements, followed by `more`.
 Strides real_strides(const Tensor& x, std::initializer_list<std::int64_t> more = {}) {
   std::vector<std::int64_t> strides;
   for (const std::int64_t step : x.strides()) strides.push_back(2 * step);
@@ -81,7 +81,7 @@ Shape with_pair(const Shape& shape) {
 }
 Shape without_pair(const Shape& shape) { return Shape(shape.values().first(shape.size() - 1)); }
 
-// The pair is looked at as a whole: it may not be cut.
+// The dimension of the pair cannot be sharded.
 layout::FactorRule pair_rule(const Call& call, const Shape& shape, bool to_real) {
   const Shape shapes[] = {shape};
   layout::FactorRule rule = layout::pointwise_rule(call.op.name(), shapes, detail::kLinear);

@@ -1,4 +1,4 @@
-// Complex tensors: values, parts as views, and what is refused.
+// Tests complex tensors: values, parts as views, and rejected calls.
 #include "tessera/ops/pointwise/complex.h"
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ using detail::Loop;
 using layout::Linearity;
 using layout::Monotony;
 
-// The first of two operands, and its elements as the second's.
+// A copy of the second operand to the first, with conversion.
 struct Move {
   Loop loop;
   std::byte* to;
@@ -33,7 +33,7 @@ struct Move {
   }
 };
 
-// Elements of `kItem` bytes, as they are.
+// Copies elements of `kItem` bytes without conversion.
 template <std::size_t kItem>
 void move_bytes(const Move& move) {
   struct Item {
@@ -54,7 +54,7 @@ void move_bytes(const Move& move) {
   });
 }
 
-// Through tiles of T, which holds every element of the source.
+// Converts through tiles of T, which can hold every element of the source.
 template <class T>
 void move_through(const Move& move) {
   const bool is_read_in_place = move.from_dtype == tessera::dtype_of<T>() && move.loop.step(1) == 1;
@@ -73,7 +73,7 @@ void move_through(const Move& move) {
   });
 }
 
-// u64 fits no compute type: straight to the floating target, rounded once.
+// Converts u64, which fits no compute type, directly to the floating target and rounds once.
 void move_u64(const Move& move) {
   detail::with_element_type(move.to_dtype, [&](auto* type) {
     using To = std::remove_pointer_t<decltype(type)>;
@@ -132,16 +132,16 @@ void infer_copy(const tensor::Call& call, std::span<tensor::OutputInfo> outputs)
   outputs[0] = {call.inputs[0].shape(), call.inputs[0].dtype()};
 }
 
-// Sums pass through a cast as they pass through any operator of the result's dtype, which rounds each part: a cast
-// rounds no more than an add in that dtype would. To an integer from a floating number parts lose their fractions, to
-// bool sums mean nothing. Order is kept by all but what wraps or takes a part of a complex number.
+// Sums commute with a cast as with other operators of the result dtype, which round each partial value: a cast rounds
+// no more often than an add in that dtype. From floating to integer, partial values lose their fractions; to bool, sums
+// are meaningless. All casts keep the order, except those that wrap or take a part of a complex number.
 layout::Algebra algebra_of_cast(DType from, DType to) {
   if (is_complex(from)) return {is_integral(to) || to == DType::kBool ? Linearity::kNone : Linearity::kJoint};
   if (to == DType::kBool || from == DType::kBool) return {};
   if (is_complex(to)) return {Linearity::kJoint, Monotony::kNone};
   if (is_floating(to)) return {Linearity::kJoint, Monotony::kUp};
   if (is_floating(from)) return {Linearity::kNone, Monotony::kUp};
-  // Sums of the low bits are low bits of the sums, but only towards fewer bits.
+  // Sums of the low bits are the low bits of the sums, but only towards fewer bits.
   return {itemsize(to) <= itemsize(from) ? Linearity::kJoint : Linearity::kNone, Monotony::kNone};
 }
 
@@ -182,7 +182,7 @@ const tensor::Operator kCopy = tensor::register_op({.name = "copy",
                                                     .cost = cost_of_move,
                                                     .traits = {.is_pointwise = true}});
 
-// `from` seen under the shape of `to`.
+// Returns `from` broadcast to `shape`.
 Tensor broadcast_to(const Tensor& from, const Shape& shape) {
   bool fits = from.shape().size() <= shape.size();
   for (std::size_t d = 1; fits && d <= from.shape().size(); ++d) {
@@ -200,10 +200,10 @@ Tensor broadcast_to(const Tensor& from, const Shape& shape) {
   return from.as_strided(shape, Strides(strides), from.offset());
 }
 
-// Work on `later` from here on comes behind the work on `earlier`, which is of another device: events order streams of
-// one device only. A stream of the host waits by itself. For any other the caller waits: a function on it would keep
-// the device's thread for such functions, and with it those on other streams, for which the host may be waiting in
-// turn.
+// Orders later work on `later` after the work on `earlier`, a stream of another device: events order only streams of
+// one device. A host stream waits for the event itself. For other streams the caller waits: a host function on the
+// stream would block the thread of the device for such functions, and thus other streams that the host may be waiting
+// for.
 void order(const device::Stream& earlier, const device::Stream& later, bool is_later_host) {
   const device::Event event = earlier.device().create_event();
   earlier.record(event);
@@ -215,7 +215,8 @@ void order(const device::Stream& earlier, const device::Stream& later, bool is_l
   }
 }
 
-// Dense tensors of one dtype and shape on two devices. The copy runs on a stream of the device that is not the host.
+// Copies between contiguous tensors of one dtype and shape on two devices, on a stream of the device that is not the
+// host.
 void copy_between(const Tensor& to, const Tensor& from) {
   const device::Stream& of_to = tensor::current_stream(to.device());
   const device::Stream& of_from = tensor::current_stream(from.device());
@@ -238,7 +239,7 @@ Tensor cast(const Tensor& x, DType dtype) {
 void cast_out(const Tensor& out, const Tensor& x) { tensor::call_out(kCast, out, {x}, CastAttributes{out.dtype()}); }
 Tensor clone(const Tensor& x) { return tensor::call(kCopy, {x}); }
 Tensor contiguous(const Tensor& x) {
-  const Tensor local = x.local();  // of a tensor with a layout each rank looks at its own part: a copy moves nothing
+  const Tensor local = x.local();  // with a layout, each rank checks its shard; the copy does not communicate
   return !local || local.is_contiguous() ? x : clone(x);
 }
 

@@ -1,4 +1,4 @@
-// Casts between all dtypes, copies of any strides, and copies between devices.
+// Tests casts between all dtypes, copies of any strides, and copies between devices.
 #include "tessera/ops/pointwise/convert.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(Convert, CastsSaturateWrapAndRoundOnce) {
   const Tensor x = to_tensor(Array(Shape({5}), Values{1e10, -1e10, 2.9, -2.9, NAN}), DType::kF64);
   EXPECT_EQ(to_array(cast(x, DType::kI8)).values, (Values{127, -128, 2, -2, 0}));
   EXPECT_EQ(to_array(cast(to_tensor(Array(Shape({1}), 300.0), DType::kI32), DType::kU8)).values, Values{44});
-  // 2^40 * 257 + 1 lies just above the middle of two bf16 values.
+  // 2^40 * 257 + 1 is just above the midpoint of two bf16 values.
   const Tensor whole = full({1}, (std::int64_t{257} << 40) + 1, {.dtype = DType::kI64});
   EXPECT_EQ(to_array(cast(whole, DType::kBF16)).values, Values{std::ldexp(258.0, 40)});
   const Tensor unsigned_whole = cast(full({1}, -1, {.dtype = DType::kI64}), DType::kU64);
@@ -77,7 +77,7 @@ TEST(Convert, GoesToAnotherDeviceBehindTheWorkOnBoth) {
     for (int i = 0; i < 20; ++i) add_(x, 1);
     const Tensor turned = x.as_strided({20, 50}, Strides({1, 20}), 0);
     const Tensor y = to(turned, there);
-    fill_(x, 0);  // behind the copy
+    fill_(x, 0);  // after the copy
     mul_(y, 2);
     EXPECT_TRUE(y.device() == there);
     EXPECT_EQ(to_array(y).values, Values(1000, 42));

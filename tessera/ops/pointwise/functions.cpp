@@ -1,6 +1,6 @@
-// Functions of one tensor. A row: name, types, algebra, flops, the function of a vector x, of one element x (for
-// integers and complex numbers, where the types have them), what the gradient reads, and the gradient: of the
-// gradient g of the result, by the input x() and the result y().
+// Functions of one tensor. The columns of a row are: name, types, algebra, flops, the function of a vector x, the
+// function of one element x (for integers and complex numbers, if the types include them), the tensors that the
+// gradient reads, and the gradient from the gradient g of the result, the input x() and the result y().
 #include "tessera/ops/pointwise/functions.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/pointwise/functions.cpp"
 #include <hwy/foreach_target.h>
-// The headers below are included once a target, behind foreach_target.h.
+// The headers below are included once per target, after foreach_target.h.
 #include <hwy/highway.h>
 #include "tessera/ops/detail/tile_kernels-inl.h"
 #include "tessera/ops/detail/vector_math-inl.h"

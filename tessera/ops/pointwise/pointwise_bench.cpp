@@ -1,5 +1,5 @@
-// The ops suite: pointwise operators. Small calls are all overhead; streams are held against loops written by hand with
-// the same reads and writes, one thread each.
+// Bench of pointwise operators. Small calls measure overhead. Large calls are compared with hand-written loops of the
+// same memory traffic, on one thread each.
 #include <immintrin.h>
 
 #include "tessera/base/testing/bench.h"
@@ -11,7 +11,7 @@
 namespace tessera::ops {
 namespace {
 
-// One thread while it lives.
+// Limits the rank to one thread during its lifetime.
 struct OneThread {
   OneThread() : budget(detail::thread_budget()) { detail::set_thread_budget(1); }
   ~OneThread() { detail::set_thread_budget(budget); }
@@ -65,7 +65,7 @@ TESSERA_BY_HAND __m256 power(__m256i e) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23));
 }
 
-// e^x for x <= 0: 2^q times a polynomial of the rest.
+// e^x for x <= 0: 2^q times a polynomial of the remainder.
 TESSERA_BY_HAND __m256 exp_by_hand(__m256 x) {
   x = _mm256_max_ps(x, number(-103.0F));
   const __m256 q =
@@ -79,7 +79,7 @@ TESSERA_BY_HAND __m256 exp_by_hand(__m256 x) {
   return _mm256_mul_ps(_mm256_mul_ps(p, power(half)), power(_mm256_sub_epi32(whole, half)));
 }
 
-// x times the normal distribution function, by the same fit as the operator's.
+// x times the normal distribution function, with the same fit as the operator.
 __attribute__((target("avx2,fma"))) void gelu_by_hand(float* out, const float* in, std::int64_t n) {
   for (std::int64_t i = 0; i + 8 <= n; i += 8) {
     const __m256 x = _mm256_loadu_ps(in + i);

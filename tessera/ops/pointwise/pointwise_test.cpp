@@ -1,4 +1,4 @@
-// What the cases do not show of pointwise operators: promotion, integers, special values, places, errors, devices.
+// Tests of pointwise operators beyond the cases: promotion, integers, special values, strides, errors, devices.
 #include "tessera/ops/pointwise/pointwise.h"
 
 #include <gtest/gtest.h>
@@ -156,8 +156,7 @@ TEST(Pointwise, SpecialValuesAreIEEEs) {
   }
 }
 
-// Largest error of f over [low, high] in f32, in units of the last place of the result, or of `floor` where that is
-// less.
+// Returns the greatest error of f over [low, high] in f32, in ulp of the result, or of `floor` if the result is less.
 double error_in_ulps(Tensor (*f)(const Tensor&), double (*want)(double), double low, double high, double floor = 0) {
   const Tensor x = arange(low, high, (high - low) / 50000, {.dtype = DType::kF32});
   const Values in = values_of(x);
@@ -224,7 +223,7 @@ TEST(Pointwise, AValueDoesNotDependOnItsPlaceOrOnThreads) {
   detail::set_thread_budget(budget);
 }
 
-// Both results of one kernel, whichever of them are dense, from runs long and short.
+// Both results of one kernel, contiguous or not, from long and short runs.
 TEST(Pointwise, TwoResultsAreThoseOfTheSeparateOperators) {
   const Tensor g = randn({301, 7});
   const Tensor a = randn({301, 7});

@@ -19,7 +19,7 @@ Kind kind_of(DType dtype) {
 DType promote_floating(DType a, DType b) {
   if (a == b) return a;
   if (itemsize(a) != itemsize(b)) return itemsize(a) > itemsize(b) ? a : b;
-  // Two formats of one width: neither holds the other's numbers.
+  // Two formats of one width: neither holds all numbers of the other.
   return itemsize(a) == 2 ? DType::kF32 : DType::kF16;
 }
 

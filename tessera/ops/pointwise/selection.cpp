@@ -1,4 +1,4 @@
-// Operators of three tensors or more, and those that choose: where, clamp, lerp, addcmul, addcdiv.
+// Operators of three or more tensors, and operators that select: where, clamp, lerp, addcmul, addcdiv.
 #include <complex>
 
 #include "tessera/ops/pointwise/compare.h"
@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/pointwise/selection.cpp"
 #include <hwy/foreach_target.h>
-// The headers below are included once a target, behind foreach_target.h.
+// The headers below are included once per target, after foreach_target.h.
 #include <hwy/highway.h>
 #include "tessera/ops/detail/tile_kernels-inl.h"
 #include "tessera/ops/detail/vector_math-inl.h"
@@ -199,7 +199,7 @@ const tensor::Operator kLerpScalar = register_row<kLerpScalarRow>();
 const tensor::Operator kAddcmul = register_row<kAddcmulRow>();
 const tensor::Operator kAddcdiv = register_row<kAddcdivRow>();
 
-// No bound on one side, of the kind of the other, so that it does not raise the dtype.
+// Returns an absent bound, of the kind of the other bound so that it does not raise the dtype.
 Scalar no_bound(const Scalar& other, bool is_low) {
   if (other.kind() == Scalar::Kind::kFloating) {
     return is_low ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();

@@ -1,4 +1,4 @@
-// sum, mean, prod, amax, amin, any and all: each names its fold, map and finish to the machine in detail/reduction.h.
+// sum, mean, prod, amax, amin, any and all. Each passes its fold, map and finish to detail/reduction.h.
 #include "tessera/ops/reduce/reduce.h"
 
 #include "tessera/ops/detail/dtype_checks.h"
@@ -58,7 +58,7 @@ void sum_kernel(const KernelCall& call) {
   const auto& a = call.as<SumAttributes>();
   detail::Reduction reduction;
   reduction.compute = detail::compute_of(a.dtype);
-  if (a.dtype == DType::kBool) {  // a sum of truth values is whether there is one
+  if (a.dtype == DType::kBool) {  // the sum of truth values is their logical or
     reduction.fold = Fold::kMax;
     reduction.map = Map::kNonZero;
   }
@@ -165,7 +165,7 @@ void truth_kernel(const KernelCall& call) {
   detail::enqueue_reduction(call, call.as<ReduceAttributes>().dims, std::move(reduction));
 }
 
-// Of bool both are monotone; a maximum of numbers says nothing of whether one of them is zero.
+// For bool, both are monotone. For numbers, a maximum does not determine whether an element is zero.
 FactorRule rule_of_any(const Call& call) {
   const bool is_bool = call.inputs[0].dtype() == DType::kBool;
   return rule_by<ReduceAttributes>(call, layout::Reduction::kMax, is_bool ? kMonotone : layout::Algebra{});
@@ -177,7 +177,7 @@ FactorRule rule_of_all(const Call& call) {
 
 // Gradients
 
-// A gradient of the result, to be broadcast against the input.
+// Returns the gradient of the result in a shape that broadcasts with the input.
 template <class A>
 Tensor raised(GradientCall& call, const Tensor& result) {
   const auto& a = call.as<A>();
@@ -196,7 +196,7 @@ void mean_gradient(GradientCall& call) {
   call.set(0, expand(raised<MeanAttributes>(call, grad), shape.values()));
 }
 
-// The product of the others: of all that are not zero, over the element itself; nothing where another is zero.
+// The product of the others: the product of all nonzero elements divided by the element; 0 if another element is zero.
 void prod_gradient(GradientCall& call) {
   const tensor::GradientMoves moves;  // of the products and of the zeros of each row
   const auto& a = call.as<ReduceAttributes>();
@@ -209,7 +209,7 @@ void prod_gradient(GradientCall& call) {
   call.set(0, masked_fill(others, ne(other_zeros, 0), 0));
 }
 
-// Equals share the gradient evenly.
+// Equal elements share the gradient evenly.
 void extreme_gradient(GradientCall& call) {
   const tensor::GradientMoves moves;  // of the result and of the count of each row
   const auto& a = call.as<ReduceAttributes>();

@@ -1,4 +1,4 @@
-// Sums on one thread against a loop written by hand for AVX2 that reads the same memory.
+// Compares sums on one thread with a hand-written AVX2 loop that reads the same memory.
 #include <immintrin.h>
 
 #include "tessera/base/testing/bench.h"

@@ -1,5 +1,5 @@
-// What the cases do not show of reductions: accuracy on long inputs, the same bits for any number of threads, nan,
-// ties, empty inputs, dtypes and errors.
+// Tests of reductions beyond the cases: accuracy on long inputs, equal bits for any number of threads, nan, ties, empty
+// inputs, dtypes and errors.
 #include "tessera/ops/reduce/reduce.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(Sum, OfManyFloatsStaysAccurate) {
   double exact = 0;
   for (std::int64_t i = 0; i < x.numel(); ++i) exact += static_cast<double>(x.data_as<float>()[i]);
   EXPECT_NEAR(item(sum(x)).as_double() / exact, 1, 1e-7);
-  EXPECT_NEAR(values(sum(view(x, {1 << 20, 4}), {0}))[2] / (exact / 4), 1, 2e-3);  // columns: another quarter each
+  EXPECT_NEAR(values(sum(view(x, {1 << 20, 4}), {0}))[2] / (exact / 4), 1, 2e-3);  // each column is a quarter
   const Tensor columns = view(x, {1 << 16, 64});
   const Tensor by_columns = sum(columns, {0});
   EXPECT_NEAR(item(sum(by_columns)).as_double() / exact, 1, 2e-7);
@@ -79,7 +79,7 @@ TEST(Reductions, HaveTheSameBitsForAnyNumberOfThreads) {
 TEST(Reductions, OfAnyStridesAgree) {
   const Tensor x = random_floats({37, 41, 5}, 3);
   const Tensor turned =
-      permute(reshape(permute(x, {2, 0, 1}), {5, 37, 41}), {1, 2, 0});  // the same, laid out otherwise
+      permute(reshape(permute(x, {2, 0, 1}), {5, 37, 41}), {1, 2, 0});  // equal values in another memory order
   for (const tensor::IntList& dims :
        {tensor::IntList{}, tensor::IntList{0}, tensor::IntList{1}, tensor::IntList{2}, tensor::IntList{0, 2}}) {
     EXPECT_TRUE(allclose(sum(x, dims), sum(turned, dims), 1e-6));
@@ -127,7 +127,7 @@ TEST(Search, PicksTheFirstOfEquals) {
   EXPECT_EQ(values(argmin(x, 1, true)), (Values{3, 0}));
   EXPECT_EQ(argmin(x, 1, true).shape(), Shape({2, 1}));
   EXPECT_EQ(values(argmax(x)), Values{1});
-  EXPECT_EQ(values(argmax(transpose(x, 0, 1))), Values{2});  // counted row by row of what is asked
+  EXPECT_EQ(values(argmax(transpose(x, 0, 1))), Values{2});  // index in the row-major order of the argument
 }
 
 TEST(Sum, OfIntegersAndTruthValuesCounts) {
@@ -140,7 +140,7 @@ TEST(Sum, OfIntegersAndTruthValuesCounts) {
 }
 
 TEST(Sum, OfHalvesAddsInF32) {
-  const Tensor x = of({4096}, Values(4096, 1), DType::kBF16);  // in bf16 it would stop at 256
+  const Tensor x = of({4096}, Values(4096, 1), DType::kBF16);  // in bf16 the sum would stop at 256
   EXPECT_EQ(values(sum(x)), Values{4096});
   EXPECT_EQ(values(cumsum(x, 0))[255], 256);
 }

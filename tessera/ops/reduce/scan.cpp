@@ -1,4 +1,4 @@
-// cumsum, which adds up along lines, and histc, which counts.
+// cumsum, which sums along lines, and histc, which counts.
 #include <mutex>
 #include <vector>
 
@@ -132,18 +132,18 @@ FactorRule rule_of_cumsum(const Call& call) {
   return rule;
 }
 
-// Along a cut dimension: each rank adds up its own, and all get the totals of all, of which those count that stand
-// before it. A part is one run of indices, or several where the dimension is cut in blocks: a total for each, and where
-// it begins.
+// Along a sharded dimension: each rank sums its own elements, gathers the totals of all ranks, and adds those before
+// its own. A shard is one run of indices, or several runs if the dimension is sharded in blocks: it has one total and
+// one start per run.
 
 using tensor::CooperativeCall;
 using Tensors = std::vector<Tensor>;
 
 struct Runs {
-  int dim = 0;                       // of the tensor
-  std::int64_t most = 1;             // of any rank
-  std::int64_t length = 0;           // of each of this rank's
-  std::vector<std::int64_t> starts;  // of this rank's
+  int dim = 0;                       // dimension of the tensor
+  std::int64_t most = 1;             // maximum number of runs of any rank
+  std::int64_t length = 0;           // length of each run of this rank
+  std::vector<std::int64_t> starts;  // starts of the runs of this rank
 };
 
 Runs runs_of(const CooperativeCall& call) {
@@ -157,7 +157,7 @@ Runs runs_of(const CooperativeCall& call) {
   return runs;
 }
 
-// In what it adds up, with a dimension of runs in front of that of their elements.
+// Returns the input in the dtype of the sums, with a dimension of runs before that of their elements.
 Tensor by_runs(const CooperativeCall& call, const Runs& runs) {
   const Tensor& x = call.local.inputs[0];
   const bool is_wide = x.dtype() == DType::kF64 || x.dtype() == DType::kF32;
@@ -166,7 +166,7 @@ Tensor by_runs(const CooperativeCall& call, const Runs& runs) {
   return unflatten(contiguous(wide), runs.dim, sizes);
 }
 
-// Runs that there are not have a total of 0, at the end.
+// Missing runs have a total of 0, at the end.
 Tensors part_totals(const CooperativeCall& call) {
   const Runs runs = runs_of(call);
   const CreateOptions options = {.dtype = DType::kI64, .device = call.local.inputs[0].device()};
@@ -193,7 +193,7 @@ Tensors finish_cumsum(const CooperativeCall& call) {
   tensor::IntList sizes;
   for (int d = 0; d < totals.ndim(); ++d) sizes.push_back(d == 0 || d == runs.dim + 1 ? totals.size(d) : 1);
   const Tensor starts = view(call.reduced[1], sizes);
-  Tensors before;  // each of this rank's runs
+  Tensors before;  // for each run of this rank
   for (const std::int64_t start : runs.starts) {
     const Tensor is_behind = is_reverse ? le(starts, start) : ge(starts, start);
     before.push_back(sum(masked_fill(totals, is_behind, 0), {0, runs.dim + 1}));
@@ -242,7 +242,7 @@ struct Histogram {
   void operator()() const {
     constexpr std::int64_t kScanTile = 512;
     std::vector<std::int64_t> all(static_cast<std::size_t>(of.bins));
-    std::mutex mutex;  // for all: counts add up the same in any order
+    std::mutex mutex;  // protects the counts; their sums do not depend on the order
     detail::parallel_for(loop.numel(), 65536, [&](std::int64_t begin, std::int64_t end) {
       std::vector<std::int64_t> counts(all.size());
       double tile[kScanTile];

@@ -1,5 +1,5 @@
-// argmax and argmin: lines of elements along a dimension are searched one by one, from the front. Where the dimension
-// is cut, ranks agree on the best value first; then on the first place in the whole that has it.
+// argmax and argmin: each line of elements along a dimension is searched from the front. If the dimension is sharded,
+// the ranks first agree on the best value, then on the least global index that has it.
 #include <cmath>
 
 #include "tessera/ops/detail/dtype_checks.h"
@@ -45,7 +45,7 @@ struct Search {
   std::int64_t* to = nullptr;
   DType in = DType::kF32;
   bool is_max = true;
-  layout::IndexMap map;  // of a part: where its elements lie in the whole
+  layout::IndexMap map;  // global indices of the elements of a shard
   bool has_map = false;
 
   template <class T>
@@ -126,7 +126,7 @@ layout::FactorRule rule_of_search(const Call& call) {
                              {});
 }
 
-// Together: results are places in the whole, so that of all ranks that have the best value the least place is first.
+// Results are global indices, so that the least index wins among the ranks that have the best value.
 
 using tensor::CooperativeCall;
 using Tensors = std::vector<Tensor>;
@@ -146,7 +146,7 @@ Tensors part_place(const CooperativeCall& call) {
   a.map = call.inputs[0].index[dim];
   const Tensor place = tensor::call(call.local.op, {call.local.inputs[0]}, a);
   Tensor is_worse = ne(call.own[0], call.reduced[0]);
-  // A nan is the best there is: the ranks that have one are not worse.
+  // A nan is the best value: the ranks that have one are not worse.
   if (is_floating(call.own[0].dtype())) is_worse = logical_and(is_worse, logical_not(isnan(call.own[0])));
   return {masked_fill(place, is_worse, call.global.inputs[0].shape()[dim])};
 }

@@ -37,7 +37,7 @@ void infer_statistic(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {detail::reduced_shape(call.inputs[0].shape(), is_reduced, a.keepdim), call.inputs[0].dtype()};
 }
 
-// Looks at all of the reduced dimensions: along a cut one ranks work together.
+// Reads all of the reduced dimensions; ranks cooperate along a sharded one.
 template <class A>
 FactorRule whole_rule(const Call& call) {
   const auto& a = call.as<A>();
@@ -82,7 +82,7 @@ void norm_kernel(const KernelCall& call) {
   run(Fold::kSum, a.p == 2 ? Map::kSquare : Map::kPower, Finish::kRoot);
 }
 
-// Orders that take no root are folds of values that are there on their own.
+// Orders without a root are plain reductions of the mapped values.
 FactorRule rule_of_norm(const Call& call) {
   const auto& a = call.as<PNormAttributes>();
   if (!std::isinf(a.p) && a.p != 0 && a.p != 1) return whole_rule<PNormAttributes>(call);
@@ -92,7 +92,7 @@ FactorRule rule_of_norm(const Call& call) {
   return detail::reduce_rule(call, a.dims, a.keepdim, FactorKind::kReduce, reduction, {});
 }
 
-// Along cut dimensions: statistics keep the reduced dimensions as 1, in f32 (f64 for f64).
+// Along sharded dimensions, statistics keep the reduced dimensions with size 1, in f32 (f64 for f64).
 
 using tensor::CooperativeCall;
 using Tensors = std::vector<Tensor>;
@@ -102,7 +102,7 @@ Tensor wide(const CooperativeCall& call) {
   return x.dtype() == DType::kF64 || x.dtype() == DType::kF32 ? x : cast(x, DType::kF32);
 }
 
-// A result of kept dimensions as the operator gives it.
+// Converts a result with kept dimensions to the result of the operator.
 template <class A>
 Tensors as_result(const CooperativeCall& call, const Tensor& kept) {
   const auto& a = call.local.as<A>();
@@ -115,7 +115,7 @@ Tensors as_result(const CooperativeCall& call, const Tensor& kept) {
 Tensors part_max(const CooperativeCall& call) {
   return {amax(wide(call), call.local.as<ReduceAttributes>().dims, true)};
 }
-// Where all is -inf nothing is taken off: what is left are zeros, and their logarithm is -inf again.
+// If all values are -inf, subtracts nothing: the sum is then 0, and its logarithm -inf again.
 Tensor finite_max(const CooperativeCall& call) {
   return masked_fill(call.reduced[0], eq(call.reduced[0], -std::numeric_limits<double>::infinity()), 0);
 }
@@ -156,8 +156,8 @@ const tensor::Cooperation kVarTogether = {
     {{part_sum, {layout::Reduction::kSum}}, {part_sum_squared_deviations, {layout::Reduction::kSum}}}, finish_var};
 const tensor::Cooperation kNormTogether = {{{part_sum_powers, {layout::Reduction::kSum}}}, finish_norm};
 
-// deviation: what the gradient of var needs, as an operator of its own, so that ranks share the sums of its rows and
-// nothing else. It is its own transpose.
+// deviation: a separate operator for the gradient of var, so that ranks exchange only the sums of its rows. It is its
+// own transpose.
 
 void infer_deviation(const Call& call, std::span<OutputInfo> outputs) {
   const Tensor& x = call.inputs[0];
@@ -166,7 +166,7 @@ void infer_deviation(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {x.shape(), x.dtype()};
 }
 
-// In f32 for half types: a mean rounded to their precision would be an error in each element.
+// Uses f32 for half types: a mean rounded to their precision would add an error to each element.
 void deviation_kernel(const KernelCall& call) {
   const IntList& dims = call.as<DeviationAttributes>().dims;
   const Tensor& x = call.inputs[0];
@@ -220,12 +220,12 @@ void var_gradient(GradientCall& call) {
   call.set(0, mul(raised<VarAttributes>(call, mul(call.grad(), scale)), deviation(call.input(0), a.dims)));
 }
 
-// Of the greatest and the least, equals share the gradient evenly. Where the norm is 0 the gradient is 0.
+// For the orders inf and -inf, equal elements share the gradient evenly. If the norm is 0, the gradient is 0.
 void norm_gradient(GradientCall& call) {
   const auto& a = call.as<PNormAttributes>();
   const Tensor& x = call.input(0);
   const Tensor grad = raised<PNormAttributes>(call, call.grad());
-  if (a.p == 0) return;  // a count does not change
+  if (a.p == 0) return;  // a count is constant
   if (a.p == 1) return call.set(0, mul(grad, sign(x)));
   const Tensor out = raised<PNormAttributes>(call, call.output());
   if (std::isinf(a.p)) {

@@ -11,7 +11,7 @@ namespace {
 
 using namespace detail;  // NOLINT(google-build-using-namespace): the words of the tables
 
-// What the dtype of a call, and so the kernel, depends on.
+// The parameters determine the dtype of a call, and thus the kernel.
 template <unsigned kTypes, Numbers kNumbers>
 void run(const tensor::KernelCall& call, const PointwiseKernels& kernels) {
   static constexpr Row kRow = {.name = "", .inputs = "", .types = kTypes, .numbers = kNumbers};

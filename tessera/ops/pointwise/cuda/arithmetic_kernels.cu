@@ -1,4 +1,4 @@
-// Kernels of arithmetic_rows.h. Each rounds once, as the host does: no product is fused with a sum.
+// Kernels of arithmetic_rows.h. Each operation rounds once, as on the host: no product is fused with a sum.
 #include "tessera/ops/pointwise/cuda/arithmetic_rows.h"
 #include "tessera/ops/pointwise/cuda/pointwise.cuh"
 #include "tessera/ops/pointwise/detail/integers.h"
@@ -6,7 +6,7 @@
 namespace tessera::ops::cuda {
 namespace {
 
-// What overflows in integers wraps.
+// Integer overflow wraps.
 template <class T>
 __device__ T sum_of(T a, T b) {
   return wrap_add(a, b);

@@ -1,9 +1,10 @@
-// Arithmetic on CUDA: the one place where a pointwise operator gets its kernels there. arithmetic_kernels.cu makes
-// kernels of the rows, arithmetic.cpp finds and registers them; both read this file alone.
+// The table of pointwise operators with CUDA kernels. arithmetic_kernels.cu defines the kernels of the rows,
+// arithmetic.cpp looks them up and registers them. Both read only this file.
 //
-// A row: name of the operator, number of tensors, types as in its row on the host, and the result from the values a and
-// b at one place, in any of the types (functions for it stand in arithmetic_kernels.cu).
-// A row with a number: name of the operator, the row whose kernels it runs, and where the number stands.
+// The columns of a row are: name of the operator, number of tensors, types as in its row on the host, and the result
+// from the values a and b of one element, in any of the types (arithmetic_kernels.cu defines the functions).
+// The columns of a row with a number are: name of the operator, the row whose kernels it runs, and the position of the
+// number.
 #pragma once
 
 // clang-format off

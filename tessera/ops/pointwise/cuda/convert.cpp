@@ -19,7 +19,7 @@ const TypedKernels through_u64(image, "cast_u64", DType::kU64);
 const TypedKernels through_c64(image, "cast_c64", DType::kC64);
 const TypedKernels through_c128(image, "cast_c128", DType::kC128);
 
-// As the host chooses: what holds every element of the source.
+// Selects a type that can hold every element of the source, as the host does.
 const TypedKernels& kernels_between(DType from, DType to) {
   if (from == DType::kC128 || to == DType::kC128) return through_c128;
   if (from == DType::kU64 && (is_floating(to) || is_complex(to))) return through_u64;

@@ -1,5 +1,5 @@
-// Casts: a pointwise row that changes nothing. What an element is read as holds every element of the source's dtype:
-// its compute type; u64 itself, on its way to a floating dtype; and complex doubles where c128 takes part.
+// Casts: a pointwise row that returns its input. Elements are read as a type that can hold every element of the source
+// dtype: its compute type, u64 itself if the target is floating, or complex doubles if c128 is involved.
 #include "tessera/ops/pointwise/cuda/pointwise.cuh"
 
 namespace tessera::ops::cuda {

@@ -32,7 +32,7 @@ const void* moved(const void* data, DType dtype, std::int64_t elements) {
   return static_cast<const std::byte*>(data) + elements * static_cast<std::int64_t>(itemsize(dtype));
 }
 
-// `call.inputs` and `call.out` are set, as addresses of the first elements of the walk.
+// `call.inputs` and `call.out` are already set to the addresses of the first elements of the walk.
 void launch_dense(const tensor::KernelCall& call, const TypedKernels& kernels, DenseCall dense, std::size_t inputs) {
   std::size_t largest = itemsize(dense.out_dtype);
   for (std::size_t i = 0; i < inputs; ++i) {

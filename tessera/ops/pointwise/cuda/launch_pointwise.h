@@ -1,4 +1,4 @@
-// How pointwise operators get to their kernels (pointwise.cuh): by the type they compute in and how operands lie.
+// Launches the kernels of pointwise operators (pointwise.cuh), selected by compute type and operand strides.
 #pragma once
 
 #include <array>
@@ -14,21 +14,22 @@ namespace tessera::ops::cuda {
 
 /// The kernels of a row in one type.
 struct TypedKernels {
-  /// Those whose names begin with `name`, which compute in the type of `computed`; f32 has more of them.
+  /// Looks up the kernels whose names begin with `name` and that compute in the type of `computed`; f32 has additional
+  /// kernels.
   TypedKernels(Image& image, const std::string& name, DType computed);
   Kernel dense;
   Kernel strided;
-  std::optional<Kernel> wide;  // dense, of dtypes of two bytes
+  std::optional<Kernel> wide;  // contiguous, for dtypes of two bytes
   std::optional<Kernel> rows;  // strided, in vectors
-  DType dtype;                 // what is computed in
+  DType dtype;                 // compute dtype
 };
 
-/// The kernels of a row (arithmetic_rows.h) by Compute; none where it does not compute in it.
+/// The kernels of a row (arithmetic_rows.h) by Compute; absent for types that it does not compute in.
 class PointwiseKernels {
  public:
-  /// Of the row `name`, which computes with these detail::Types.
+  /// Looks up the row `name`, which computes with these detail::Types.
   PointwiseKernels(Image& image, const std::string& name, unsigned types);
-  /// In a type that the row computes in.
+  /// Returns the kernels for a type that the row computes in.
   [[nodiscard]] const TypedKernels& in(detail::Compute compute) const {
     return *by_compute_[static_cast<std::size_t>(compute)];
   }
@@ -37,7 +38,7 @@ class PointwiseKernels {
   std::array<std::unique_ptr<TypedKernels>, 4> by_compute_;
 };
 
-/// Launches over all elements of the call's only result; at most three inputs.
+/// Launches over all elements of the only result of the call, with at most three inputs.
 void launch_pointwise(const tensor::KernelCall& call, const TypedKernels& kernels,
                       std::span<const detail::TileInput> inputs);
 

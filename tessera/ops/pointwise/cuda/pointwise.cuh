@@ -1,11 +1,11 @@
-// Kernels of pointwise operators: what is done to the values at one place is a row of a table (see arithmetic_rows.h);
-// where values come from and go to is here.
+// Kernels of pointwise operators. A row of a table (arithmetic_rows.h) defines the computation for one element; this
+// file loads and stores the values.
 //
-//   dense     all operands in one stretch: vectors of 16 bytes, two a thread under way at once
+//   dense     all operands are contiguous: vectors of 16 bytes, two in flight per thread
 //   rows      the innermost dimension in vectors, the others by a walk: a bias added to rows
 //   strided   anything else, one element at a time
 //
-// An element is read and written by one thread, and written after it is read: the result may be one of the inputs.
+// One thread reads and then writes each element, so that the result may be one of the inputs.
 #pragma once
 
 #include "tessera/ops/cuda/raw_vectors.cuh"
@@ -17,7 +17,7 @@ namespace tessera::ops::cuda {
 
 using namespace detail;  // NOLINT(google-build-using-namespace): the words of the tables
 
-/// Whether a row of these types computes in T.
+/// Returns true if a row of these types computes in T.
 template <class T>
 constexpr bool computes_in(unsigned types) {
   if (std::is_same_v<T, float> || std::is_same_v<T, double>) return (types & kFloats) != 0;
@@ -29,7 +29,7 @@ template <class T>
 __device__ inline T constant_of(const PointwiseOperand& operand) {
   if (operand.data != nullptr) return load<T>(operand.data, operand.dtype, 0);
   T value;
-  memcpy(&value, &operand.number, sizeof(T) < 8 ? sizeof(T) : 8);  // numbers are of types of at most 8 bytes
+  memcpy(&value, &operand.number, sizeof(T) < 8 ? sizeof(T) : 8);  // numbers have types of at most 8 bytes
   return value;
 }
 
@@ -44,7 +44,7 @@ __device__ inline void apply(T (&to)[N], const T (&from)[Row::kInputs][N]) {
   }
 }
 
-/// A full tile of dense elements: this thread's vectors.
+/// Processes a full tile of contiguous elements: the vectors of this thread.
 template <class Row, class T, int N>
 __device__ inline void run_dense_tile(const DenseCall& call, const T (&constants)[Row::kInputs], std::int64_t start) {
   RawVector<T, N> raw[kUnroll][Row::kInputs];
@@ -155,7 +155,7 @@ __device__ inline void run_rows(const StridedCall& call) {
 
 }  // namespace tessera::ops::cuda
 
-/// The row as a type: what it does to the inputs a, b and c (those it has) at one place.
+/// Defines the row as a type: its function of the inputs a, b and c (those it has) of one element.
 #define TESSERA_CUDA_ROW(name, inputs, types, ...)                               \
   struct name##_row {                                                            \
     static constexpr int kInputs = inputs;                                       \
@@ -169,20 +169,20 @@ __device__ inline void run_rows(const StridedCall& call) {
       return __VA_ARGS__;                                                        \
     }                                                                            \
   };
-/// The kernels of a row in one type: name_dense and name_strided.
+/// Defines the kernels of a row in one type: name_dense and name_strided.
 #define TESSERA_CUDA_TYPED_KERNELS(name, row, T)                                    \
   extern "C" __global__ void name##_dense(const __grid_constant__ DenseCall call) { \
     run_dense<row, T, kVector>(call);                                               \
   }                                                                                 \
   extern "C" __global__ void name##_strided(const __grid_constant__ StridedCall call) { run_strided<row, T>(call); }
-/// In float, with those that only float has.
+/// Defines the kernels in float, including those that only float has.
 #define TESSERA_CUDA_FLOAT_KERNELS(name, row)                                                                \
   TESSERA_CUDA_TYPED_KERNELS(name, row, float)                                                               \
   extern "C" __global__ void __launch_bounds__(256, 3) name##_wide(const __grid_constant__ DenseCall call) { \
     run_dense<row, float, kWide>(call);                                                                      \
   }                                                                                                          \
   extern "C" __global__ void name##_rows(const __grid_constant__ StridedCall call) { run_rows<row, float>(call); }
-/// All kernels of a row; those in types that it does not compute in are empty, and nobody looks for them.
+/// Defines all kernels of a row. Kernels in types that it does not compute in are empty and never looked up.
 #define TESSERA_CUDA_KERNELS(name, inputs, types, ...)             \
   TESSERA_CUDA_ROW(name, inputs, types, __VA_ARGS__)               \
   TESSERA_CUDA_FLOAT_KERNELS(name##_f32, name##_row)               \

@@ -1,4 +1,4 @@
-// What a launch of a pointwise kernel is given; the same for host and device code.
+// Arguments of a pointwise kernel, shared by host and device code.
 #pragma once
 
 #include <cstdint>
@@ -8,37 +8,36 @@
 
 namespace tessera::ops::cuda {
 
-/// Elements that a thread takes together: 16 bytes of f32, or of anything in kernels that compute in f32 from dtypes of
-/// two bytes (kWide).
+/// Elements per vector: 16 bytes of f32, or (kWide) of dtypes of two bytes in kernels that compute in f32.
 inline constexpr int kVector = 4;
 inline constexpr int kWide = 8;
-/// Vectors that a thread has under way at once in dense calls.
+/// Vectors that a thread has in flight in dense calls.
 inline constexpr int kUnroll = 2;
 
-/// An input: a tensor, one element of a tensor for all results, or a number of the type computed in.
+/// An input: a tensor, one element of a tensor for all results, or a number of the compute type.
 struct PointwiseOperand {
-  const void* data;      // null: a number
-  std::uint64_t number;  // its bits
-  DType dtype;           // of the tensor
+  const void* data;      // null: the input is a number
+  std::uint64_t number;  // bits of the number
+  DType dtype;           // dtype of the tensor
   bool is_constant;      // one value for all results
-  bool is_splat;         // one value for all elements of a vector, in walks by vectors
+  bool is_splat;         // one value for all elements of a vector, in vectorized walks
 };
 
-/// Elements that lie dense in all operands.
+/// A call with contiguous operands.
 struct DenseCall {
   void* out;
   std::int64_t numel;
   PointwiseOperand inputs[3];
   DType out_dtype;
-  bool has_vectors;  // every operand is aligned, and of a dtype that is read in place
+  bool has_vectors;  // every operand is aligned and has a dtype that is read in place
 };
 
-/// Any others.
+/// A call with any other operands.
 struct StridedCall {
   void* out;
   PointwiseOperand inputs[3];
   DType out_dtype;
-  Walk walk;  // the result first; of vectors where the kernel takes them
+  Walk walk;  // the result first; in vectors if the kernel uses them
 };
 
 }  // namespace tessera::ops::cuda

@@ -1,4 +1,4 @@
-// What gradients of pointwise operators share.
+// Common code of the gradients of pointwise operators.
 #pragma once
 
 #include "tessera/base/export.h"
@@ -6,14 +6,14 @@
 
 namespace tessera::ops::detail {
 
-/// Gives `gradient`, of the shape and dtype of the result, as the gradient of an input: summed over the dimensions
-/// along which it was broadcast, and in its dtype.
+/// Sets the gradient of an input to `gradient`, which has the shape and dtype of the result: sums it over the
+/// dimensions along which the input was broadcast and converts it to the dtype of the input.
 TESSERA_API void give(tensor::GradientCall& call, int input, Tensor gradient);
-/// The complex conjugate, kept in `held`; a real tensor itself. For an argument of a call: `held` lives as long as the
-/// whole expression.
+/// Returns the complex conjugate, stored in `held`, or x itself if it is real. For use as an argument of a call: `held`
+/// lives until the end of the full expression.
 TESSERA_API const Tensor& conj_of(const Tensor& x, Tensor&& held = Tensor());
 
-/// The complex conjugate of a number.
+/// Returns the complex conjugate of a number.
 TESSERA_API Scalar conj_number(const Scalar& number);
 
 }  // namespace tessera::ops::detail

@@ -9,7 +9,7 @@
 namespace tessera::ops::detail {
 namespace {
 
-// What a row must have to compute with a dtype: one of these.
+// Returns the types of a row that can compute with a dtype. One of them is sufficient.
 constexpr std::uint8_t types_of(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -44,7 +44,7 @@ bool are_shapes_alike(const tensor::Call& call) {
   return std::ranges::all_of(call.inputs.subspan(1), [&](const Tensor& tensor) { return tensor.shape() == first; });
 }
 
-// The shape that all tensors broadcast to.
+// Returns the shape that all tensors broadcast to.
 Shape broadcast_shape(const tensor::Call& call) {
   std::vector<std::int64_t> dims;
   for (const Tensor& input : call.inputs) {
@@ -65,7 +65,7 @@ Shape broadcast_shape(const tensor::Call& call) {
 DType computed_dtype(const Row& row, const tensor::Call& call) {
   const std::size_t first = row.first_is_mask ? 1 : 0;
   DType dtype = call.inputs[first].dtype();
-  // Beside a dtype that is computed with, too: an u64 would be taken for a signed integer.
+  // Also rejected together with computable dtypes: u64 would be read as a signed integer.
   bool is_stored = is_storage_only(dtype);
   for (std::size_t i = first + 1; i < call.inputs.size(); ++i) {
     const DType next = call.inputs[i].dtype();
@@ -107,7 +107,7 @@ void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::Outpu
 }
 
 void run_row(const Row& row, const tensor::KernelCall& call) {
-  // Mostly what it computes with is what was inferred for the result.
+  // For most rows, the compute dtype is the inferred dtype of the result.
   const DType dtype = row.result == Result::kSame ? call.outputs[0].dtype() : computed_dtype(row, call);
   const Compute compute = compute_of(dtype);
   const TileKernel kernel = row.kernels().by_compute[static_cast<int>(compute)];
@@ -130,7 +130,7 @@ layout::FactorRule rule_of_row(const Row& row, const tensor::Call& call) {
   layout::FactorRule rule = layout::pointwise_rule(std::string(row.name), shapes);
   for (std::size_t i = 1; i < call.op->outputs.size(); ++i) rule.outputs.emplace_back(rule.outputs[0]);
   const DType dtype = computed_dtype(row, call);
-  // Sums of bools are no sums, and differences of unsigned integers wrap far from their order.
+  // Sums of bools are not sums, and differences of unsigned integers wrap.
   if (dtype == DType::kBool) return rule;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     layout::Algebra algebra = row.algebra[i];

@@ -1,5 +1,5 @@
-// A pointwise operator as a row of data: what it takes, the kernels it runs, how it is sharded, what it costs. Shape,
-// dtype, broadcasting, conversion and threads are the same for all rows and live here.
+// A pointwise operator as a row of data: its inputs, kernels, sharding and cost. This file provides shape and dtype
+// inference, broadcasting, conversion and threads for all rows.
 #pragma once
 
 #include <array>
@@ -13,14 +13,14 @@
 
 namespace tessera::ops::detail {
 
-/// What a row's result is, beside the dtype that it computes with.
+/// dtype of the result of a row, relative to the compute dtype.
 enum class Result : std::uint8_t {
   kSame,
-  kBool,  // a claim
-  kReal,  // the real dtype of a complex one
+  kBool,  // a predicate
+  kReal,  // the real dtype of a complex dtype
 };
 
-/// Kernels by Compute; null: not computed in it.
+/// Kernels by Compute; null if the row does not compute in it.
 struct TileKernels {
   TileKernel by_compute[4] = {};
 };
@@ -28,9 +28,9 @@ struct TileKernels {
 /// Numbers among the arguments of a row.
 enum class Numbers : std::uint8_t {
   kNone,
-  kLast,   // ScalarAttributes, behind the tensors
+  kLast,   // ScalarAttributes, after the tensors
   kFirst,  // ScalarAttributes, before the tensors
-  kRange,  // ClampAttributes, behind the tensors
+  kRange,  // ClampAttributes, after the tensors
 };
 
 /// Algebra of the inputs of a row.
@@ -43,7 +43,7 @@ inline constexpr layout::Algebra kFalling = {layout::Linearity::kNone, layout::M
 inline constexpr layout::Algebra kLinearRising = {layout::Linearity::kJoint, layout::Monotony::kUp};
 inline constexpr layout::Algebra kLinearFalling = {layout::Linearity::kJoint, layout::Monotony::kDown};
 
-/// See the head of this file.
+/// The description of a pointwise operator.
 struct Row {
   std::string_view name;
   std::string_view inputs;
@@ -55,17 +55,17 @@ struct Row {
   std::string_view saves = {};
   Result result = Result::kSame;
   Numbers numbers = Numbers::kNone;
-  bool first_is_mask = false;     // the first input is a claim, and has no say in the dtype
-  bool is_linear_with_0 = false;  // in its last input, where its number is 0
+  bool first_is_mask = false;     // the first input is a mask and does not affect the dtype
+  bool is_linear_with_0 = false;  // linear in its last input if its number is 0
   double flops = 1;
 };
 
-/// The parts of a row's OpDef.
+/// The functions of the OpDef of a row.
 TESSERA_API void infer_row(const Row& row, const tensor::Call& call, std::span<tensor::OutputInfo> outputs);
 TESSERA_API void run_row(const Row& row, const tensor::KernelCall& call);
 TESSERA_API layout::FactorRule rule_of_row(const Row& row, const tensor::Call& call);
 TESSERA_API tensor::Cost cost_of_row(const Row& row, const tensor::Call& call);
-/// The dtype that a call computes with.
+/// Returns the dtype that a call computes with.
 TESSERA_API DType computed_dtype(const Row& row, const tensor::Call& call);
 
 /// Registers the operator of a row.

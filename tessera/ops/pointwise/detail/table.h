@@ -1,5 +1,5 @@
-// How the files of this folder turn their tables into kernels, operators and functions. A table is a macro that calls
-// its argument once a row; each file says what its columns are.
+// Macros that convert the tables of this folder to kernels, operators and functions. A table is a macro that calls its
+// argument once per row; each file documents its columns.
 //
 //   per target:  TESSERA_POINTWISE_KERNEL of each row, then TESSERA_POINTWISE_KERNELS with their list
 //   once:        the operators, with kernels found at each call: TESSERA_POINTWISE_LOOKUP
@@ -9,7 +9,7 @@
 #include "tessera/ops/pointwise/detail/row.h"
 #include "tessera/tensor/call.h"
 
-/// A kernel of one input x: what it does to a vector (of descriptor d) and to one element.
+/// Defines a kernel of one input x by its functions of a vector (with descriptor d) and of one element.
 #define TESSERA_POINTWISE_KERNEL_1(name, vector, element) \
   struct name##_kernel {                                  \
     template <class D, class V>                           \
@@ -21,7 +21,7 @@
       return element;                                     \
     }                                                     \
   };
-/// A kernel of two inputs a and b.
+/// Defines a kernel of two inputs a and b.
 #define TESSERA_POINTWISE_KERNEL_2(name, vector, element)         \
   struct name##_kernel {                                          \
     template <class D, class V>                                   \
@@ -34,12 +34,12 @@
     }                                                             \
   };
 
-/// The functions of an operator of one input: a new tensor, in place, into a given one.
+/// Defines the functions of an operator of one input: a new tensor, in place, to a given tensor.
 #define TESSERA_POINTWISE_FORMS_1(name)                                   \
   Tensor name(const Tensor& x) { return tensor::call(rows::name, {x}); }  \
   void name##_(const Tensor& x) { tensor::call_out(rows::name, x, {x}); } \
   void name##_out(const Tensor& out, const Tensor& x) { tensor::call_out(rows::name, out, {x}); }
-/// Likewise of two.
+/// Defines the functions of an operator of two inputs: a new tensor, in place, to a given tensor.
 #define TESSERA_POINTWISE_FORMS_2(name)                                                       \
   Tensor name(const Tensor& a, const Tensor& b) { return tensor::call(rows::name, {a, b}); }  \
   void name##_(const Tensor& a, const Tensor& b) { tensor::call_out(rows::name, a, {a, b}); } \

@@ -1,17 +1,17 @@
-// What elements a row of a table computes with: on the host and on devices.
+// Element types that a row of a table computes with, on the host and on devices.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera::ops::detail {
 
-/// What elements a row computes with.
+/// Element types that a row computes with.
 enum Types : std::uint8_t {
   kFloats = 1,             // f64, f32, bf16, f16: every row does
   kIntegers = 2,           // signed integers and u8, as integers
   kBools = 4,              // as the integers 0 and 1
   kComplex = 8,            // c64
-  kIntegersAsFloats = 16,  // integers and bool are made f32 first: exp(2)
+  kIntegersAsFloats = 16,  // integers and bool are converted to f32 first: exp(2)
   kAll = kFloats | kIntegers | kBools | kComplex,
   kFunctions = kFloats | kIntegersAsFloats,
 };

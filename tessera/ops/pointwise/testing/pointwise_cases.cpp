@@ -1,4 +1,4 @@
-// Cases of the pointwise operators, as tables: a name, where arguments come from, and the function of one element.
+// Cases of the pointwise operators as tables: a name, the source of the arguments, and the function of one element.
 #include <cmath>
 #include <functional>
 
@@ -14,7 +14,7 @@ using tensor::AttributesRef;
 using Function = std::function<double(const std::vector<double>&, const AttributesRef&)>;
 using Source = std::function<SampleInput(Random&, const Shape&)>;
 
-// The value of `array`, broadcast to `whole`, at a place of that.
+// Returns the value of `array`, broadcast to `whole`, at an index of `whole`.
 double value_at(const Array& array, const Shape& whole, std::int64_t place) {
   const auto index = digits(whole, place);
   std::int64_t at = 0;
@@ -40,19 +40,19 @@ std::vector<Array> apply(const Function& f, std::span<const Array> inputs, const
 Source range(double low, double high) {
   return [=](Random& random, const Shape& shape) { return uniform(random, shape, low, high); };
 }
-// Away from zero, of both signs.
+// Values away from zero, of both signs.
 SampleInput nonzero(Random& random, const Shape& shape) {
   SampleInput input = uniform(random, shape, 0.3, 2.5);
   for (double& value : input.value.values) value = (random() & 1) != 0 ? value : -value;
   return input;
 }
-// Away from integers and halves, where rounding jumps.
+// Values away from integers and halves, where rounding jumps.
 SampleInput between(Random& random, const Shape& shape) {
   SampleInput input = uniform(random, shape, 0.1, 0.4);
   for (double& value : input.value.values) value += static_cast<double>(random() % 11) / 2 - 2.5;
   return input;
 }
-// Small whole numbers, so that some are equal.
+// Small integers, so that some are equal.
 SampleInput whole(Random& random, const Shape& shape) {
   SampleInput input = integers(random, shape, -2, 3);
   input.dtype.reset();
@@ -69,7 +69,7 @@ const std::vector<std::vector<Shape>> kShapesOf[] = {
 struct CaseRow {
   const char* op;
   std::vector<Source> sources;
-  std::function<double(const std::vector<double>&, double)> f;  // and the number, where there is one
+  std::function<double(const std::vector<double>&, double)> f;  // the second argument is the number, if any
   std::optional<tensor::Scalar> number = {};
   double tolerance = 1e-5;
 };

@@ -1,11 +1,11 @@
-// Sums over any dimensions, without atomics: who adds what to what depends on sizes alone, so that a sum has the same
-// bits every time, wherever its operands lie.
+// Sums over any dimensions, without atomics. The order of additions depends only on sizes, so that a sum always has the
+// same bits, whatever the addresses of its operands.
 //
-//   by rows      neighbouring elements belong to one result: a block, or some threads of a warp, fold it
-//   by columns   neighbouring elements belong to neighbouring results: threads side by side have one each
-//   stretches    where results are few, each is cut; sums of stretches go to scratch and a second launch folds them
+//   by rows      adjacent elements belong to one result: a block, or some threads of a warp, sum it
+//   by columns   adjacent elements belong to adjacent results: each thread sums one result
+//   chunks       with few results, each is split; chunk sums go to scratch and a second launch adds them
 //
-// Runs of kRun elements are added in the type computed in, everything else in W, which is wider: f32 is added in f64.
+// Runs of kRun elements are added in the compute type, everything else in the wider type W: f32 is added in f64.
 #include "tessera/ops/cuda/raw_vectors.cuh"
 #include "tessera/ops/cuda/strided.cuh"
 #include "tessera/ops/reduce/cuda/reduce_call.h"
@@ -13,8 +13,8 @@
 namespace tessera::ops::cuda {
 namespace {
 
-constexpr int kBlock = 256;  // threads of the kernels by rows
-constexpr int kUnroll = 4;   // runs that a thread has under way at once
+constexpr int kBlock = 256;  // threads per block of the kernels by rows
+constexpr int kUnroll = 4;   // runs that a thread has in flight
 constexpr unsigned kAllLanes = 0xffffffff;
 
 __device__ float plus(float a, float b) { return a + b; }
@@ -42,7 +42,7 @@ __device__ Complex<double> from_lane_below(Complex<double> value, int by, int wi
   return {from_lane_below(value.re, by, width), from_lane_below(value.im, by, width)};
 }
 
-/// The sum over groups of `width` lanes, in the first lane of each. All lanes of the warp take part.
+/// Returns the sum over groups of `width` lanes in the first lane of each group. All lanes of the warp must call it.
 template <class W>
 __device__ W folded_lanes(W value, int width) {
   for (int by = width / 2; by > 0; by /= 2) value = plus(value, from_lane_below(value, by, width));
@@ -63,7 +63,7 @@ __device__ void count_truths(const ReduceCall& call, T (&x)[kRun]) {
   }
 }
 
-/// Elements of one run that do not lie dense; zeros from `last` on.
+/// Loads the elements of one run that is not contiguous; zeros from `last` on.
 template <class T>
 __device__ void gather_run(const ReduceCall& call, std::int64_t base, std::int64_t run, std::int64_t last,
                            T (&x)[kRun]) {
@@ -78,7 +78,7 @@ __device__ void gather_run(const ReduceCall& call, std::int64_t base, std::int64
   }
 }
 
-/// One thread's part of the elements [first, last) of a result: every `threads`-th run from its `place` on.
+/// Sums the elements of one thread in [first, last) of a result: every `threads`-th run from its `place` on.
 template <class T, class W>
 __device__ W fold_part(const ReduceCall& call, std::int64_t base, std::int64_t first, std::int64_t last, int place,
                        int threads) {
@@ -138,7 +138,7 @@ __device__ void store_result(const ReduceCall& call, std::int64_t result, W valu
   store(convert<T>(value), call.to, call.out, at[0]);
 }
 
-/// What came out of a stretch of a result.
+/// Stores the sum of a chunk of a result.
 template <class T, class W>
 __device__ void put(const ReduceCall& call, std::int64_t result, W value) {
   if (call.partial != nullptr) {
@@ -158,7 +158,7 @@ __device__ Stretch stretch_of(const ReduceCall& call) {
   return {first, end < call.reduced ? end : call.reduced};
 }
 
-/// A block to a result.
+/// Sums with one block per result.
 template <class T, class W>
 __device__ void fold_by_blocks(const ReduceCall& call) {
   __shared__ W sums[kBlock / 32];
@@ -176,12 +176,12 @@ __device__ void fold_by_blocks(const ReduceCall& call) {
   if (threadIdx.x == 0) put<T>(call, result, sum);
 }
 
-/// Some lanes of a warp to a result; one stretch.
+/// Sums with some lanes of a warp per result, in one chunk.
 template <class T, class W>
 __device__ void fold_by_lanes(const ReduceCall& call) {
   const int lane = static_cast<int>(threadIdx.x) % call.group;
   const std::int64_t result = blockIdx.x * std::int64_t{kBlock / call.group} + threadIdx.x / call.group;
-  const bool is_there = result < call.results;  // lanes of a warp stay together
+  const bool is_there = result < call.results;  // all lanes of a warp must continue
   W sum = zero<W>();
   if (is_there) {
     std::int64_t at[2];
@@ -192,7 +192,7 @@ __device__ void fold_by_lanes(const ReduceCall& call) {
   if (is_there && lane == 0) put<T>(call, result, sum);
 }
 
-/// The elements first + deep, and every kColumnsDeep-th after it, of the result at `base`.
+/// Sums the elements first + deep, and every kColumnsDeep-th element after it, of the result at `base`.
 template <class T, class W>
 __device__ W fold_column(const ReduceCall& call, std::int64_t base, Stretch stretch) {
   W sum = zero<W>();
@@ -247,12 +247,12 @@ __device__ void fold_by_columns(const ReduceCall& call) {
   put<T>(call, result, sum);
 }
 
-/// The stretches of each result, a warp to a result.
+/// Adds the chunks of each result, with one warp per result.
 template <class T, class W>
 __device__ void fold_stretches(const ReduceCall& call) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t result = blockIdx.x * std::int64_t{kBlock / 32} + threadIdx.x / 32;
-  if (result >= call.results) return;  // a whole warp
+  if (result >= call.results) return;  // a complete warp
   W sum = zero<W>();
   for (int s = lane; s < call.stretches; s += 32) {
     sum = plus(sum, static_cast<const W*>(call.partial)[s * call.results + result]);

@@ -1,4 +1,4 @@
-// sum and mean on CUDA: lays a call out for the kernels of reduce_kernels.cu.
+// sum and mean on CUDA: prepares the arguments of the kernels in reduce_kernels.cu.
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -16,10 +16,10 @@ namespace {
 using detail::Reduction;
 using tensor::KernelCall;
 
-constexpr std::int64_t kManyBlocks = 1024;    // enough for every device, so that sums depend on sizes alone
-constexpr std::int64_t kLanesUpTo = 1024;     // elements of a result that some lanes of a warp fold
-constexpr std::int64_t kLeastStretch = 4096;  // elements that are worth a block
-constexpr std::int64_t kLeastColumns = 128;   // elements of a column, likewise
+constexpr std::int64_t kManyBlocks = 1024;    // enough for every device, so that sums depend only on sizes
+constexpr std::int64_t kLanesUpTo = 1024;     // maximum elements per result that some lanes of a warp sum
+constexpr std::int64_t kLeastStretch = 4096;  // minimum elements per block
+constexpr std::int64_t kLeastColumns = 128;   // minimum elements per column
 
 struct SumKernels {
   SumKernels(Image& image, const std::string& name)
@@ -36,7 +36,7 @@ struct SumKernels {
 Image image(TESSERA_CUDA_BYTES(reduce_kernels));
 const SumKernels kernels_by_compute[] = {{image, "f32"}, {image, "f64"}, {image, "i64"}, {image, "c64"}};
 
-// In the order that a Walk has: innermost first. Takes `width` elements of the innermost dimension together.
+// Converts a loop to a Walk, innermost dimension first. Groups `width` elements of the innermost dimension.
 template <std::size_t N>
 Walk walk_over(const detail::StridedLoop<N>& loop, std::int64_t width) {
   Walk walk = empty_walk();
@@ -49,7 +49,7 @@ Walk walk_over(const detail::StridedLoop<N>& loop, std::int64_t width) {
   return walk;
 }
 
-// Whether every run of kRun elements lies dense and aligned.
+// Returns true if every run of kRun elements is contiguous and aligned.
 bool has_runs(const Reduction& of) {
   if (!is_read_in_place(of.in, detail::dtype_of(of.compute)) || of.is_empty) return false;
   if (of.reduced.step(0) != 1 || of.reduced.inner() % kRun != 0) return false;
@@ -64,7 +64,7 @@ bool has_runs(const Reduction& of) {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Cuts what each result is made of, where results are too few to keep a device busy.
+// Splits the elements of each result into chunks if there are too few results to keep a device busy.
 void cut(ReduceCall& fold, std::int64_t blocks, std::int64_t least) {
   fold.stretch = std::max<std::int64_t>(ceil_div(fold.reduced, kRun) * kRun, kRun);
   fold.stretches = 1;
@@ -97,7 +97,7 @@ void launch_stretches(const KernelCall& call, const SumKernels& kernels, const K
     launch(call, kernel, config, device::KernelArgs(fold));
     return;
   }
-  constexpr std::int64_t kLargestSum = 16;  // bytes: a complex number of doubles
+  constexpr std::int64_t kLargestSum = 16;  // bytes: a complex double
   const auto nbytes = static_cast<std::size_t>(fold.results * fold.stretches * kLargestSum);
   const memory::Buffer partial = scratch(call, nbytes);
   fold.partial = partial.data();
@@ -136,7 +136,7 @@ void run_sum(const KernelCall& call) {
   const auto& attributes = call.as<SumAttributes>();
   Reduction of;
   of.compute = detail::compute_of(attributes.dtype);
-  if (attributes.dtype == DType::kBool) of.map = detail::Map::kNonZero;  // a sum of truth values: whether there is one
+  if (attributes.dtype == DType::kBool) of.map = detail::Map::kNonZero;  // the sum of truth values is their logical or
   launch_sum(call, attributes.dims, std::move(of));
 }
 

@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tessera/ops/reduce/detail/fold_tiles.cpp"
 #include <hwy/foreach_target.h>
-// Behind foreach_target, which includes this file once per target.
+// After foreach_target.h, which includes this file once per target.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -22,7 +22,7 @@ struct Add {
     return hn::Add(a, b);
   }
 };
-// Behind an accumulator that is nan nothing compares true, so it stays; a nan is taken in.
+// If the accumulator is nan, no comparison is true and it remains nan; a nan value replaces it.
 struct Max {
   template <class V>
   V operator()(V a, V b) const {
@@ -36,7 +36,7 @@ struct Min {
   }
 };
 
-// Eight vectors as one, in pairs.
+// Reduces eight vectors to one, in pairs.
 template <class D, class T, class Op>
 HWY_INLINE hn::Vec<D> fold_eight(D d, const T* HWY_RESTRICT x, std::int64_t width, Op op) {
   const auto a =
@@ -46,7 +46,7 @@ HWY_INLINE hn::Vec<D> fold_eight(D d, const T* HWY_RESTRICT x, std::int64_t widt
   return op(a, b);
 }
 
-// Folds into lanes[]; returns how many there are. What a short end lacks of a vector is `identity`.
+// Reduces into lanes[] and returns their number. Pads a short end with `identity`.
 template <class T, class Op>
 std::size_t fold_lanes(const T* HWY_RESTRICT x, std::int64_t n, T identity, Op op, T* HWY_RESTRICT lanes) {
   const hn::ScalableTag<T> d;

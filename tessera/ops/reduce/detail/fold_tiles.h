@@ -1,38 +1,38 @@
-// Folds of dense stretches of numbers, in vector code for the machine at hand.
+// Reductions of contiguous runs of numbers, in vector code for the processor.
 //
-// A run folds to one number: eight vectors at a time in pairs, these into four partial results side by side, so that
-// errors grow with a small part of the length. Columns fold elementwise into an accumulator. Maxima and minima give nan
-// where one of the values is.
+// A run reduces to one number: eight vectors at a time in pairs, then into four partial results, so that errors grow
+// with a small fraction of the length. Columns reduce elementwise into an accumulator. Maxima and minima are nan if a
+// value is nan.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera::ops::detail {
 
-/// Sum of n values; the rounding errors are those of n / 128 additions, in vectors of four.
+/// Returns the sum of n values. The rounding errors are those of n / 128 additions, in vectors of four.
 double sum_run(const float* x, std::int64_t n);
-/// Likewise.
+/// Returns the sum of n values.
 double sum_run(const double* x, std::int64_t n);
-/// Greatest of n values, at least 1.
+/// Returns the greatest of n values, n >= 1.
 float max_run(const float* x, std::int64_t n);
-/// Likewise.
+/// Returns the greatest of n values, n >= 1.
 double max_run(const double* x, std::int64_t n);
-/// Least of n values, at least 1.
+/// Returns the least of n values, n >= 1.
 float min_run(const float* x, std::int64_t n);
-/// Likewise.
+/// Returns the least of n values, n >= 1.
 double min_run(const double* x, std::int64_t n);
 
-/// acc[i] += x[i].
+/// Computes acc[i] += x[i].
 void add_columns(float* acc, const float* x, std::int64_t n);
-/// Likewise.
+/// Computes acc[i] += x[i].
 void add_columns(double* acc, const double* x, std::int64_t n);
-/// acc[i] = the greater of acc[i] and x[i].
+/// Sets acc[i] to the greater of acc[i] and x[i].
 void max_columns(float* acc, const float* x, std::int64_t n);
-/// Likewise.
+/// Sets acc[i] to the greater of acc[i] and x[i].
 void max_columns(double* acc, const double* x, std::int64_t n);
-/// acc[i] = the lesser.
+/// Sets acc[i] to the lesser of acc[i] and x[i].
 void min_columns(float* acc, const float* x, std::int64_t n);
-/// Likewise.
+/// Sets acc[i] to the lesser of acc[i] and x[i].
 void min_columns(double* acc, const double* x, std::int64_t n);
 
 }  // namespace tessera::ops::detail

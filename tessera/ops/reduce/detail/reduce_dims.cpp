@@ -14,7 +14,7 @@ using tensor::IntList;
 std::vector<bool> reduced_dims(const tensor::Call& call, const IntList& dims) {
   const int ndim = call.inputs[0].ndim();
   std::vector<bool> marks(static_cast<std::size_t>(ndim), dims.empty());
-  bool is_scalar_reduced = false;  // of a 0-d tensor, which counts as one dimension
+  bool is_scalar_reduced = false;  // for a tensor without dimensions, which counts as one dimension
   for (const std::int64_t dim : dims) {
     const auto d = static_cast<std::size_t>(tensor::normalized_dim(call, dim, ndim));
     TESSERA_CHECK_CALL(call, (ndim > 0 ? !marks[d] : !is_scalar_reduced), "names dimension ", d, " twice");

@@ -1,4 +1,4 @@
-// What all reductions share: which dimensions, the shape that is left, the rule.
+// Common code of all reductions: dimensions, result shape, rule.
 #pragma once
 
 #include <vector>
@@ -9,26 +9,27 @@
 
 namespace tessera::ops::detail {
 
-/// A mark for each dimension of `ndim`; refuses one named twice. An empty list marks all.
+/// Returns a flag for each dimension. Throws InvalidArgument if `dims` lists one twice. An empty list selects all
+/// dimensions.
 std::vector<bool> reduced_dims(const tensor::Call& call, const tensor::IntList& dims);
-/// The same where dims were checked before.
+/// Returns the flags for `dims` that were checked before.
 std::vector<bool> reduced_dims(int ndim, const tensor::IntList& dims);
-/// What is left of a shape.
+/// Returns the shape without the reduced dimensions, or with size 1 for them.
 Shape reduced_shape(const Shape& shape, const std::vector<bool>& is_reduced, bool keepdim);
-/// How many elements each result is made of.
+/// Returns the number of elements per result.
 std::int64_t reduced_count(const Shape& shape, const std::vector<bool>& is_reduced);
 
-/// Kept dimensions pass, reduced ones are of this kind.
+/// Returns a rule in which kept dimensions pass and reduced ones have `kind`.
 layout::FactorRule reduce_rule(const tensor::Call& call, const tensor::IntList& dims, bool keepdim,
                                layout::FactorKind kind, layout::Reduction reduction, layout::Algebra algebra);
 
-/// Enqueues it over the dimensions.
+/// Enqueues the reduction over the dimensions.
 void enqueue_reduction(const tensor::KernelCall& call, const tensor::IntList& dims, Reduction reduction);
 
-/// A result (or its gradient) with the reduced dimensions as 1 again, to be broadcast against the input.
+/// Returns a result (or its gradient) with the reduced dimensions restored as 1, to broadcast with the input.
 Tensor with_reduced_dims(const Tensor& result, const Shape& input, const tensor::IntList& dims, bool keepdim);
 
-/// One flop an element.
+/// Returns a cost of one flop per element.
 tensor::Cost reduce_cost(const tensor::Call& call);
 
 }  // namespace tessera::ops::detail

@@ -12,12 +12,12 @@
 namespace tessera::ops::detail {
 namespace {
 
-constexpr std::int64_t kRun = 65536;      // elements that are added in f32, by 128 or more accumulators
-constexpr std::int64_t kStretch = 65536;  // elements of a stretch
+constexpr std::int64_t kRun = 65536;      // elements that are added in f32, by at least 128 accumulators
+constexpr std::int64_t kStretch = 65536;  // elements per chunk
 constexpr std::int64_t kBuffer = 2048;    // elements converted at a time
-constexpr std::int64_t kColumns = 1024;   // results of a tile
-constexpr std::int64_t kFewTiles = 64;    // below this, reduced indices are cut too
-constexpr std::int64_t kRowsInF32 = 64;   // rows that a tile of columns adds up in f32
+constexpr std::int64_t kColumns = 1024;   // results per tile
+constexpr std::int64_t kFewTiles = 64;    // below this number, the reduced indices are split too
+constexpr std::int64_t kRowsInF32 = 64;   // rows of a tile of columns that are added in f32
 
 template <class T>
 inline constexpr bool kIsReal = std::is_floating_point_v<T>;
@@ -28,7 +28,7 @@ bool is_nan(T value) {
   return false;
 }
 
-// One number into another. Of maxima and minima nan wins, and the first stays among equals.
+// Combines two numbers. For maxima and minima nan wins, and the first of equal values remains.
 template <class W>
 W combined(Fold fold, W a, W b) {
   if (fold == Fold::kSum) return a + b;
@@ -57,7 +57,7 @@ std::int64_t integer_limit(DType dtype, bool is_lowest) {
   });
 }
 
-// The fold of nothing.
+// Returns the result for zero elements.
 template <class W>
 W identity_of(const Reduction& of) {
   if (of.fold == Fold::kSum) return W(0);
@@ -114,7 +114,7 @@ class Engine {
     Map map;
   };
   struct Tile {
-    std::array<std::int64_t, 2> at;  // offsets of its first result and of that one's first input
+    std::array<std::int64_t, 2> at;  // offsets of its first result and of the first input of that result
     std::int64_t n;                  // results
   };
 
@@ -131,7 +131,7 @@ class Engine {
     return found;
   }
 
-  // Few results: stretches of the reduced indices are folded side by side, then together in their order.
+  // With few results, chunks of the reduced indices are reduced in parallel, then combined in order.
   void run_cut() const {
     const auto size = static_cast<std::size_t>(tiles_ * columns_);
     std::vector<W> partial(size * static_cast<std::size_t>(stretches_));
@@ -212,7 +212,7 @@ class Engine {
                     W* values) const {
     const bool is_direct = step.map == Map::kNone && of_.in == dtype_of(of_.compute) && of_.kept.step(1) == 1;
     T buffer[kColumns];
-    T part[kColumns];  // what is added in the compute type so far
+    T part[kColumns];  // sums in the compute type so far
     std::int64_t rows = 0;
     of_.reduced.for_runs(first, last, [&](const auto& at, std::int64_t n) {
       for (std::int64_t i = 0; i < n; ++i) {
@@ -302,7 +302,7 @@ class Engine {
     if constexpr (kIsReal<W>) {
       for (std::int64_t c = 0; c < n; ++c) {
         if (of_.map == Map::kExp) {
-          if (!std::isfinite(centres[c])) centres[c] = 0;  // exp then gives 0, inf or nan by itself
+          if (!std::isfinite(centres[c])) centres[c] = 0;  // exp then yields 0, inf or nan
         } else {
           centres[c] /= static_cast<W>(reduced_);
         }
@@ -320,7 +320,7 @@ class Engine {
         case Finish::kRoot:
           return of_.parameter == 2 ? std::sqrt(value) : static_cast<W>(std::pow(value, 1 / of_.parameter));
         case Finish::kVariance: {
-          // Deviations were taken from the centre as it is in the compute type.
+          // Deviations refer to the center rounded to the compute type.
           const W off = centre - static_cast<W>(static_cast<T>(centre));
           const auto n = static_cast<W>(reduced_);
           return (value - n * off * off) / std::max<W>(0, n - static_cast<W>(of_.parameter));
@@ -351,15 +351,15 @@ class Engine {
 
   const Reduction& of_;
   W identity_;
-  std::int64_t reduced_;  // indices that each result folds
-  std::int64_t columns_;  // results of a tile, at most
+  std::int64_t reduced_;  // indices per result
+  std::int64_t columns_;  // maximum results per tile
   std::int64_t tiles_per_row_;
   std::int64_t tiles_;
-  std::int64_t stretch_;  // reduced indices of a stretch
+  std::int64_t stretch_;  // reduced indices per chunk
   std::int64_t stretches_;
 };
 
-// Dimensions of `order` by falling stride in the input.
+// Sorts the dimensions of `order` by decreasing stride in the input.
 void sort_by_stride(std::vector<std::size_t>& order, const Strides& strides) {
   std::ranges::stable_sort(order,
                            [&](std::size_t a, std::size_t b) { return std::abs(strides[a]) > std::abs(strides[b]); });
@@ -368,7 +368,7 @@ void sort_by_stride(std::vector<std::size_t>& order, const Strides& strides) {
 }  // namespace
 
 void Reduction::set_operands(const Tensor& out_tensor, const Tensor& x, const std::vector<bool>& is_reduced) {
-  const bool has_dims = out_tensor.ndim() == x.ndim();  // kept ones as 1
+  const bool has_dims = out_tensor.ndim() == x.ndim();  // reduced ones are kept as 1
   std::vector<std::size_t> dims[2];
   std::vector<std::int64_t> out_steps(x.shape().size());
   std::size_t next = 0;

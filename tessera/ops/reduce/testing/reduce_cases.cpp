@@ -1,4 +1,4 @@
-// Cases of the reduce family. A reference collects the elements of each result and folds them by a plain function.
+// Cases of the reduce family. A reference collects the elements of each result and reduces them with a plain function.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -48,7 +48,7 @@ struct Selection {
   IntList dims;
   bool keepdim;
 };
-// Rows, columns, all, several dimensions, none left, nothing to reduce.
+// Rows, columns, all, several dimensions, no remaining dimension, nothing to reduce.
 std::vector<Selection> selections() {
   return {{{5, 7}, {1}, false},        {{5, 7}, {0}, true},     {{3, 4, 5}, {-1, 0}, false},
           {{3, 4, 5}, {}, true},       {{3, 4, 5}, {1}, false}, {{}, {}, false},
@@ -62,7 +62,7 @@ std::vector<OpSample> samples_over(Random& random, const Make& make, bool with_e
   for (const Selection& selection : selections()) {
     if (!with_empty && selection.shape.is_empty()) continue;
     OpSample sample{.inputs = {normal(random, selection.shape)}, .attributes = make(selection.dims, selection.keepdim)};
-    sample.inputs[0].is_differentiable = !selection.shape.is_empty();  // some results of nothing are not finite
+    sample.inputs[0].is_differentiable = !selection.shape.is_empty();  // some empty reductions are not finite
     samples.push_back(std::move(sample));
   }
   return samples;
@@ -175,7 +175,7 @@ const OpCase kVar{{.op = "var",
                          auto samples = samples_over(random, [](const IntList& dims, bool keepdim) {
                            return Attributes(VarAttributes{dims, keepdim, 1});
                          });
-                         for (OpSample& sample : samples) {  // of one element it is not finite
+                         for (OpSample& sample : samples) {  // not finite for one element
                            sample.inputs[0].is_differentiable &= sample.inputs[0].value.values.size() > 1;
                          }
                          samples.push_back({.inputs = {uniform(random, {5, 7}, 1000, 1001)},
