@@ -1,5 +1,5 @@
-// cat, flip, roll, pad and unslice: each is a few copies of rectangles, found from shapes when the call is made and run
-// later by one function.
+// cat, flip, roll, pad and unslice: each is a few copies of rectangles. They are computed from shapes at the call and
+// run later by one function.
 #include "tessera/ops/shape/arrange.h"
 
 #include <cstring>
@@ -24,8 +24,8 @@ using tensor::IntList;
 using tensor::KernelCall;
 using tensor::OutputInfo;
 
-// One dimension of a rectangle that is copied: `size` indices, from `to` on by `to_step`, from `from` on by
-// `from_step`.
+// One dimension of a copied rectangle: `size` indices, starting at `to` with stride `to_step`, and at `from` with
+// stride `from_step`.
 struct Side {
   std::int64_t size;
   std::int64_t to = 0;
@@ -65,7 +65,7 @@ void run_copies(const KernelCall& call, std::vector<detail::ElementsCopy> copies
   });
 }
 
-// Fills all of `out` with a number first.
+// Fills `out` with a number before the copies.
 void run_filled(const KernelCall& call, const Scalar& value, const detail::ElementsCopy& copy) {
   const Tensor& out = call.outputs[0];
   detail::enqueue(call, [copy, whole = detail::whole_copy(out, out), element = detail::element_of(value, out.dtype())] {
@@ -206,7 +206,7 @@ void infer_roll(const Call& call, std::span<OutputInfo> outputs) {
   outputs[0] = {call.inputs[0].shape(), call.inputs[0].dtype()};
 }
 
-// Each shifted dimension splits every rectangle in two: what moves up, and what comes in at the front.
+// Each shifted dimension splits every rectangle in two: the elements that move up, and those that wrap to the front.
 void roll_kernel(const KernelCall& call) {
   const auto& a = call.as<RollAttributes>();
   const Tensor& x = call.inputs[0];
@@ -265,7 +265,7 @@ void pad_kernel(const KernelCall& call) {
 void pad_gradient(GradientCall& call) {
   const auto& a = call.as<PadAttributes>();
   Tensor grad = call.grad();
-  // Along cut dimensions last: what is sent there is then as small as it gets.
+  // Sharded dimensions last, so that as little as possible is sent.
   for (const bool is_cut : {false, true}) {
     for (std::size_t d = 0; d < a.before.size(); ++d) {
       const auto dim = static_cast<int>(d);
@@ -345,7 +345,7 @@ FactorRule rule_of_unslice(const Call& call) {
   return rule;
 }
 
-// Of a dimension that only passes, the rank's part is the whole.
+// A dimension that only passes has its local size on each rank.
 tensor::Attributes localize_unslice(const tensor::LocalizeCall& call) {
   UnsliceAttributes local = call.global.as<UnsliceAttributes>();
   local.size = call.outputs[0].shape[unslice_dim(call.global)];

@@ -1,5 +1,5 @@
-// The view operators. Each resolves its attributes against the input's shape in one function that both `infer` and
-// `view` use, so that a call with layouts and a plain one are checked alike.
+// The view operators. Each resolves its attributes with the input shape in one function that both `infer` and `view`
+// use, so that calls with and without layouts have the same checks.
 #include "tessera/ops/shape/shape.h"
 
 #include "tessera/ops/reduce/reduce.h"
@@ -209,7 +209,7 @@ void slice_gradient(GradientCall& call) {
   call.set(0, unslice(call.grad(), dim, size, start, a.step));
 }
 
-// A dimension that is really cut would need elements of other ranks' parts at other places.
+// Slicing a sharded dimension would need elements of other ranks.
 FactorRule rule_of_slice(const Call& call) {
   const SliceRange range = slice_range(call);
   const Shape& shape = call.inputs[0].shape();
@@ -338,14 +338,14 @@ const tensor::Operator kSelect = tensor::register_op({.name = "select",
 
 namespace detail {
 
-// Dimensions of the input that lie dense together form a run; each run must be made of whole dimensions of the result.
+// Contiguous dimensions of the input form a run; each run must consist of complete dimensions of the result.
 std::optional<Strides> view_strides(const Shape& shape, const Strides& strides, const Shape& to) {
   if (shape.is_empty() || is_contiguous(shape, strides)) return contiguous_strides(to);
   IntList steps;
   for (std::size_t i = 0; i < to.size(); ++i) steps.push_back(0);
-  std::size_t next = to.size();  // dimensions of the result from here on have their strides
+  std::size_t next = to.size();  // the strides of the result are set from here on
   std::int64_t run = 1;          // elements of the run so far
-  std::int64_t base = 1;         // step of its last dimension
+  std::int64_t base = 1;         // stride of its last dimension
   for (std::size_t i = shape.size(); i-- > 0;) {
     if (run == 1) base = strides[i];
     run *= shape[i];
@@ -359,7 +359,7 @@ std::optional<Strides> view_strides(const Shape& shape, const Strides& strides, 
     if (made != run) return std::nullopt;
     run = 1;
   }
-  for (; next > 0; --next) steps[next - 1] = 1;  // of 1 each
+  for (; next > 0; --next) steps[next - 1] = 1;  // dimensions of size 1
   return Strides(std::span<const std::int64_t>(steps));
 }
 

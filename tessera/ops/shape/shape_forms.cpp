@@ -1,4 +1,4 @@
-// The forms of views that are written with the operators view, permute and slice.
+// The functions that are composed of the operators view, permute and slice.
 #include "tessera/ops/shape/shape.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@ namespace {
 
 using tensor::IntList;
 
-// Whether a tensor with a layout has dimensions of at most one element. Such a dimension may be sharded: operators that
-// name dimensions keep its cut, which a view cannot follow.
+// Returns true if a tensor with a layout has dimensions of at most one element. Such a dimension may be sharded:
+// operators that name dimensions keep its sharding, which a view cannot express.
 bool has_small_dims(const Tensor& x) {
   return x.has_layout() && std::ranges::any_of(x.shape(), [](std::int64_t size) { return size <= 1; });
 }
@@ -25,7 +25,7 @@ int checked_dim(const char* op, const Tensor& x, std::int64_t dim, int ndim) {
 
 namespace detail {
 
-// The size written -1 is what the others leave of `numel`.
+// Computes the size written as -1 from `numel` and the other sizes.
 Shape resolved_sizes(const char* op, const Tensor& x, std::int64_t numel, std::span<const std::int64_t> sizes) {
   std::int64_t known = 1;
   std::size_t open = sizes.size();
@@ -52,7 +52,7 @@ Shape resolved_sizes(const char* op, const Tensor& x, std::int64_t numel, std::s
 
 Tensor reshape(const Tensor& x, std::span<const std::int64_t> sizes) {
   const Shape shape = detail::resolved_sizes("reshape", x, x.numel(), sizes);
-  // With a layout, whether a copy is needed is for each rank to say of its own part; neither moves anything.
+  // With a layout, each rank decides whether its shard needs a copy; neither case communicates.
   const Tensor local = x.local();
   const bool is_view = !local || local.is_contiguous() ||
                        (!x.has_layout() && detail::view_strides(x.shape(), x.strides(), shape).has_value());

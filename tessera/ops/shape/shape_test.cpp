@@ -1,5 +1,5 @@
-// Views share elements and refuse what strides cannot say; results of the operators that rearrange are checked by their
-// cases, here their errors and forms.
+// Tests that views share elements and that views which strides cannot express throw. The cases check the results of
+// operators that rearrange; this file tests their errors and forms.
 #include "tessera/ops/shape/shape.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using testing::Array;
 using testing::to_array;
 using testing::to_tensor;
 
-// 0, 1, 2, ... of this shape.
+// Returns 0, 1, 2, ... in this shape.
 Tensor counted(const Shape& shape, DType dtype = DType::kF32) {
   Array array(shape);
   for (std::size_t i = 0; i < array.values.size(); ++i) array.values[i] = static_cast<double>(i);
@@ -57,7 +57,7 @@ TEST(View, ThatStridesCannotExpressNamesThemAndTheWayOut) {
 }
 
 TEST(View, KeepsStridesWhereDimensionsOnlySplitOrMerge) {
-  const Tensor x = slice(counted({4, 6}), 1, 0, 4);  // rows of 4, 6 apart
+  const Tensor x = slice(counted({4, 6}), 1, 0, 4);  // rows of 4 elements, 6 apart
   const Tensor y = view(x, {2, 2, 2, 1, 2});
   EXPECT_EQ(y.strides()[0], 12);
   EXPECT_EQ(y.strides()[2], 2);
@@ -131,7 +131,7 @@ TEST(Split, CutsIntoPiecesOfASizeOrOfSizes) {
   const std::int64_t sizes[] = {2, 0, 5};
   EXPECT_EQ(split(x, sizes)[2].shape(), Shape({5, 2}));
   EXPECT_EQ(chunk(x, 4).size(), 4U);
-  EXPECT_EQ(chunk(counted({5, 2}), 4).size(), 3U);  // two each
+  EXPECT_EQ(chunk(counted({5, 2}), 4).size(), 3U);  // two rows each
   EXPECT_EQ(split(counted({0, 2}), 3).size(), 1U);
   const std::int64_t wrong[] = {2, 2};
   expect_error<InvalidArgument>([&] { (void)split(x, wrong); }, {"split: sizes add up to 4", "has 7"});

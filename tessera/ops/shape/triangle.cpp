@@ -1,5 +1,5 @@
-// tril and triu. Which elements are kept depends on where a row and a column lie in the whole matrix, so that a rank's
-// part is made from the index maps of its dimensions.
+// tril and triu. The kept elements depend on the global row and column, so that each rank uses the index maps of its
+// dimensions.
 #include "tessera/ops/detail/enqueue.h"
 #include "tessera/ops/detail/parallel.h"
 #include "tessera/ops/detail/rows_per_piece.h"
@@ -39,7 +39,7 @@ IndexMap map_or_whole(const IndexMap& map, std::int64_t size) {
 }
 
 struct TriangleKernel {
-  detail::StridedLoop<3> loop;  // out, in, number of the row
+  detail::StridedLoop<3> loop;  // out, in, row number
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
   std::size_t nbytes = 4;
@@ -48,7 +48,7 @@ struct TriangleKernel {
   IndexMap columns;
   bool is_lower = true;
 
-  // Local columns from `begin` to `end`, kept or not.
+  // Copies or clears the local columns from `begin` to `end`.
   void stretch(const std::array<std::int64_t, 3>& at, std::int64_t begin, std::int64_t end, bool is_kept) const {
     static constexpr std::byte kZero[16] = {};
     const auto bytes = static_cast<std::int64_t>(nbytes);
@@ -62,7 +62,7 @@ struct TriangleKernel {
   }
 
   void row(const std::array<std::int64_t, 3>& at) const {
-    const std::int64_t last = rows.global(at[2]) + diagonal - (is_lower ? 0 : 1);  // of the lower triangle
+    const std::int64_t last = rows.global(at[2]) + diagonal - (is_lower ? 0 : 1);  // last column of the lower triangle
     const std::int64_t n = loop.inner();
     if (columns.is_contiguous()) {
       const std::int64_t border = std::clamp<std::int64_t>(last - columns.offset + 1, 0, n);

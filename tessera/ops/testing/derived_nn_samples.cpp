@@ -28,7 +28,7 @@ OpSample derive_linear(Derivation& from) {
   return {.inputs = {from.values(0, x), from.values(1, {from.size(), x.dim(-1)})}};
 }
 
-// Each label stands in one operand or in both, and, unless it is in both and summed over, in the result.
+// Each label is in one or both operands and, unless it is in both and summed, in the result.
 OpSample derive_contract(Derivation& from) {
   std::string labels[3];
   std::vector<std::int64_t> sizes[2];
@@ -37,7 +37,7 @@ OpSample derive_contract(Derivation& from) {
   for (const char label : letters) {
     const std::int64_t size = numel > 200 ? from.between(1, 2) : from.between(1, 6);
     numel *= size;
-    const std::int64_t where = from.pick(4);  // 0: first, 1: second, else both
+    const std::int64_t where = from.pick(4);  // 0: first, 1: second, otherwise both
     const bool is_summed = where >= 2 && from.one_in(2);
     for (const std::int64_t operand : {0, 1}) {
       if (where != 1 - operand) {
@@ -111,7 +111,7 @@ OpSample derive_attention(Derivation& from) {
           .outputs = 2};
 }
 
-// Targets below `classes`, some of them ignored.
+// Returns targets below `classes`, some of them ignored.
 SampleInput targets(Derivation& from, const Shape& rows, std::int64_t classes) {
   SampleInput made = from.indices(rows, classes);
   for (double& value : made.value.values) value = from.one_in(5) ? -100 : value;

@@ -69,7 +69,7 @@ SampleInput Derivation::indices(const Shape& shape, std::int64_t size) {
 
 namespace {
 
-// Any shape that broadcasts to `whole`.
+// Returns a shape that broadcasts to `whole`.
 Shape broadcast_part(Derivation& from, const Shape& whole) {
   std::vector<std::int64_t> sizes(whole.begin() + (from.one_in(3) ? from.pick(whole.ndim() + 1) : 0), whole.end());
   for (std::int64_t& size : sizes) {
@@ -90,7 +90,7 @@ OpSample derive_pointwise(Derivation& from) {
   return sample;
 }
 
-// A reduction with the attributes that `make(dims, keepdim)` gives.
+// Derives a reduction with the attributes that `make(dims, keepdim)` returns.
 template <class Make>
 DeriveFn reduction(const Make& make, std::int64_t most = 5, bool or_none = true) {
   return [=](Derivation& from) {
@@ -107,7 +107,7 @@ void add_reduce_derivations(Derivations& to) {
     return Attributes(ReduceAttributes{dims, keepdim});
   };
   for (const char* op : {"amax", "amin", "any", "all", "logsumexp"}) to[op] = reduction(plain);
-  to["prod"] = [plain](Derivation& from) {  // of many elements it leaves the range of half types
+  to["prod"] = [plain](Derivation& from) {  // the product of many elements exceeds the range of half types
     const Shape shape = from.shape(0, 2, true);
     const bool is_small = shape.numel() <= 6;
     return OpSample{.inputs = {from.values(0, is_small ? shape : Shape({3, 2}))},
@@ -141,13 +141,13 @@ void add_reduce_derivations(Derivations& to) {
   to["cumsum"] = [](Derivation& from) {
     const Shape shape = from.shape(0, 4);
     SampleInput x = from.values(0, shape);
-    x.dtype = DType::kF64;  // other orders of addition than the reference's, else
+    x.dtype = DType::kF64;  // otherwise the order of additions differs from that of the reference
     return OpSample{.inputs = {x}, .attributes = Attributes(CumsumAttributes{from.dim(shape.ndim())})};
   };
   to["histc"] = [](Derivation& from) {
     SampleInput x = integers(from.random(), from.shape(0, 4), -5, 9);
     if (from.one_in(2)) x.dtype = DType::kF32;
-    const std::int64_t bins = std::int64_t{1} << from.pick(4);  // of widths that are exact
+    const std::int64_t bins = std::int64_t{1} << from.pick(4);  // widths are exact
     return OpSample{.inputs = {x}, .attributes = Attributes(HistcAttributes{bins, -4.0, 4.0})};
   };
 }

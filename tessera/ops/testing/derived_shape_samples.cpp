@@ -13,7 +13,7 @@ namespace {
 using tensor::Attributes;
 using tensor::IntList;
 
-// A function that gets the shape of its only argument and makes the attributes.
+// Derives a sample with one argument; `make` returns the attributes for its shape.
 template <class Make>
 DeriveFn of_one(std::int64_t least, std::int64_t most, const Make& make, bool or_none = true) {
   return [=](Derivation& from) {
@@ -24,7 +24,7 @@ DeriveFn of_one(std::int64_t least, std::int64_t most, const Make& make, bool or
 
 std::int64_t size_of(const Shape& shape, std::int64_t dim) { return shape.dim(static_cast<int>(dim)); }
 
-// Sizes whose product is `count`.
+// Returns sizes whose product is `count`.
 Shape factored(Derivation& from, std::int64_t count) {
   std::vector<std::int64_t> sizes;
   if (count == 0) return Shape({from.size(false), 0});
@@ -51,7 +51,7 @@ PermuteAttributes some_order(Derivation& from, const Shape& shape) { return {fro
 SliceAttributes some_slice(Derivation& from, const Shape& shape) {
   const std::int64_t dim = from.dim(shape.ndim());
   const std::int64_t size = size_of(shape, dim);
-  const std::int64_t start = size == 0 ? 0 : from.between(-size, size);  // the reference clamps no further
+  const std::int64_t start = size == 0 ? 0 : from.between(-size, size);  // the reference does not clamp further
   return {dim, start, from.one_in(4) ? INT64_MAX : from.between(0, size + 2), from.between(1, 4)};
 }
 
@@ -107,7 +107,7 @@ OpSample derive_cat(Derivation& from) {
   return sample;
 }
 
-// An index of as many dimensions as x, no larger but along `dim`.
+// Returns the shape of an index with as many dimensions as x, not larger except along `dim`.
 Shape index_shape(Derivation& from, const Shape& shape, std::int64_t dim) {
   std::vector<std::int64_t> sizes;
   for (const std::int64_t size : shape) sizes.push_back(from.one_in(3) ? from.between(0, size) : size);

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 using CblasSgemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*,
                             int);
 
-// Version 0.3.21 takes SSE3 kernels for processors that it does not know, so the kernels are named for it.
+// OpenBLAS 0.3.21 selects SSE3 kernels for unknown processors, so the kernels are set explicitly.
 CblasSgemm load_openblas() {
   ::setenv("OPENBLAS_NUM_THREADS", "1", 0);
   if (__builtin_cpu_supports("avx512f")) ::setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
@@ -58,7 +58,7 @@ bool is_openblas_faster(const DirectSgemm& of) {
 }  // namespace
 
 void DirectSgemm::run_dnnl() const {
-  const detail::ProductCall call(0);  // the bare library: nothing signals a bench
+  const detail::ProductCall call(0);  // direct library calls
   dnnl_sgemm(is_a_transposed ? 'T' : 'N', is_b_transposed ? 'T' : 'N', m, n, k, 1, a, is_a_transposed ? m : k, b,
              is_b_transposed ? k : n, 0, c, n);
 }

@@ -1,4 +1,4 @@
-// Tests on the first GPU, which are skipped, saying why, where there is none.
+// Fixture for tests on the first GPU. Skips them with a reason if there is no GPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace tessera::ops::testing {
 
-/// What such tests begin with.
+/// Base of tests that need a GPU.
 class OnCuda : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -22,17 +22,17 @@ class OnCuda : public ::testing::Test {
       GTEST_SKIP() << error.what();
     }
   }
-  /// The tensor on the GPU, dense.
+  /// Returns the tensor on the GPU, contiguous.
   [[nodiscard]] Tensor there(const Tensor& x) const { return to(x, gpu_); }
-  /// The tensor on the host, its values ready to be read.
+  /// Returns the tensor on the host, after waiting for its values.
   [[nodiscard]] static Tensor here(const Tensor& x) {
     Tensor host = to(x, device::Device::get("host"));
     host.device().synchronize();
     return host;
   }
-  /// Where calls go.
+  /// Returns the current stream of the GPU.
   [[nodiscard]] const device::Stream& stream() const { return tensor::current_stream(gpu_); }
-  /// The graph of what `body` enqueues.
+  /// Returns the graph of the work that `body` enqueues.
   template <class F>
   [[nodiscard]] memory::CapturedGraph captured(const F& body) const {
     memory::GraphCapture capture(memory::Allocator::of(gpu_), stream());
@@ -43,7 +43,7 @@ class OnCuda : public ::testing::Test {
   device::Device gpu_;
 };
 
-/// The same bytes; dense tensors of the host.
+/// Expects the same bytes in two contiguous host tensors.
 inline void expect_same_bits(const Tensor& got, const Tensor& want) {
   ASSERT_EQ(got.shape(), want.shape());
   ASSERT_EQ(got.dtype(), want.dtype());
@@ -57,7 +57,9 @@ inline void expect_same_bits(const Tensor& got, const Tensor& want) {
   }
 }
 
-/// Values that differ by no more than `tolerance`, relative to max(1, |expected|).
+/// Expects values that differ by at most `tolerance`, relative to max(1,
+/// expected
+/// ).
 inline void expect_near(const Tensor& got, const Tensor& want, double tolerance) {
   expect_close(to_array(got), to_array(want), tolerance);
 }

@@ -68,7 +68,7 @@ std::int64_t offset_of(const Tensor& tensor, std::int64_t place) {
   return offset * static_cast<std::int64_t>(itemsize(tensor.dtype()));
 }
 
-// Memory with the dimensions in reverse and every second element unused.
+// Returns memory with the dimensions reversed and every second element unused.
 Tensor strided_memory(const Shape& shape, DType dtype) {
   std::int64_t size = 2;
   std::vector<std::int64_t> strides;
@@ -120,7 +120,7 @@ std::vector<std::int64_t> digits(const Shape& shape, std::int64_t place) {
 Tensor to_tensor(const Array& array, DType dtype, bool strided) {
   Tensor tensor =
       strided ? strided_memory(array.shape, dtype) : Tensor::allocate(array.shape, dtype, device::Device::get("host"));
-  tensor.device().synchronize();  // what had the memory before is over
+  tensor.device().synchronize();  // waits for earlier users of the memory
   for (std::int64_t i = 0; i < tensor.numel(); ++i) {
     write_element(tensor.data() + offset_of(tensor, i), dtype, array.values[static_cast<std::size_t>(i)]);
   }

@@ -21,13 +21,13 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::size_t width_of(DType dtype) { return is_complex(dtype) ? 2 : 1; }
 
-// ---- who holds what, kept: the same few layouts come again and again ----
+// ---- shards per rank, cached because the same few layouts recur ----
 
-// One rank's part of a tensor.
+// The shard of one rank.
 struct Held {
-  std::vector<std::int64_t> places;  // of the whole, in the order of the part's elements
-  std::vector<std::size_t> group;    // ranks whose parts make the value with this one's
-  std::int64_t part = 0;             // this one's place among them
+  std::vector<std::int64_t> places;  // global positions of its elements, in local order
+  std::vector<std::size_t> group;    // ranks whose partial values combine with this one
+  std::int64_t part = 0;             // index of this rank among them
 };
 
 struct Holding {
@@ -36,8 +36,8 @@ struct Holding {
   std::vector<layout::LocalOperand> operands;  // by rank
   std::vector<Held> held;                      // by rank
   Reduction reduction = Reduction::kSum;
-  std::int64_t parts = 1;     // that make a value
-  std::int64_t averaged = 1;  // what their sum is divided by
+  std::int64_t parts = 1;     // number of partial values of a value
+  std::int64_t averaged = 1;  // divisor of their sum
 };
 
 std::int64_t coordinate(const layout::Mesh& mesh, const layout::Coordinates& at, const layout::SubAxis& by) {
@@ -59,7 +59,7 @@ std::vector<std::int64_t> places_of(const layout::LocalOperand& local, const Sha
   return places;
 }
 
-// The coordinates with those along partial axes taken out: equal for the ranks whose parts make one value.
+// Returns the coordinates without those along partial axes: equal for the ranks whose partial values make one value.
 layout::Coordinates without_partials(const Layout& layout, layout::Coordinates at) {
   const layout::Coordinates whole = at;
   for (const layout::PartialAxis& partial : layout.partials()) {
@@ -104,18 +104,18 @@ const Holding& holding_of(const Layout& layout, const Shape& shape) {
   return of_layout.emplace(shape, make_holding(layout, shape)).first->second;
 }
 
-// ---- parts of partial values ----
+// ---- partial values ----
 
 std::uint64_t mixed(std::uint64_t value) {
   value = (value + 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
   return value ^ (value >> 31);
 }
 
-// Makes the parts of one tensor's values.
+// Splits the values of one tensor into partial values.
 struct PartMaker {
   const Holding& holding;
   DType dtype;
-  double range;  // largest magnitude of the whole's finite values
+  double range;  // greatest magnitude of the finite global values
   int style;
 
   [[nodiscard]] double part(std::int64_t place, std::int64_t mine, double value) const {
@@ -134,7 +134,7 @@ struct PartMaker {
   }
 
   [[nodiscard]] double offset(std::int64_t place, std::int64_t mine) const {
-    const std::int64_t turned = (mine + place + style) % holding.parts;  // these sum to nothing over all parts
+    const std::int64_t turned = (mine + place + style) % holding.parts;  // these sum to zero over all partial values
     const double size = std::ceil((style == 0 ? 0.75 : 2.5) * (range + 1));
     return static_cast<double>(2 * turned - (holding.parts - 1)) * size;
   }
@@ -187,7 +187,7 @@ double combined(Reduction reduction, double a, double b) {
   }
 }
 
-// Half the distance from 1 to the next number.
+// Returns half the distance from 1 to the next number.
 double epsilon(DType dtype) {
   switch (real_of(dtype)) {
     case DType::kF64: return 1.2e-16;
@@ -200,7 +200,7 @@ double epsilon(DType dtype) {
   }
 }
 
-// What rounding parts of a sum to the dtype may add up to.
+// Returns the possible error from rounding partial sums to the dtype.
 double rounding_of(const std::vector<Whole>& parts, DType dtype, std::int64_t count) {
   double largest = 0;
   for (const Whole& part : parts) {
@@ -219,7 +219,7 @@ Tensor own_memory(const Shape& shape, DType dtype, std::vector<std::int64_t>& wo
   return Tensor::wrap(bytes->data(), shape, dtype, device::Device::get("host"), bytes);
 }
 
-// Writes doubles as a dtype, in words that are aligned for all of them.
+// Writes doubles as a dtype, in words that are aligned for all dtypes.
 std::vector<std::int64_t> packed(const std::vector<double>& values, DType dtype) {
   const DType real = real_of(dtype);
   std::vector<std::int64_t> words((values.size() * itemsize(real) + 7) / 8);
@@ -232,7 +232,7 @@ std::vector<std::int64_t> packed(const std::vector<double>& values, DType dtype)
   return words;
 }
 
-// "element [1, 2] (ranks 0, 2)".
+// Returns for example "element [1, 2] (ranks 0, 2)".
 std::string element_text(const Whole& whole, std::size_t at, const Layout& layout) {
   const auto place = static_cast<std::int64_t>(at / width_of(whole.dtype));
   const auto index = digits(whole.shape, place);

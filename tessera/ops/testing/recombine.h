@@ -1,11 +1,11 @@
-// Whole tensors and what the ranks of a mesh hold of them, in one process: a whole is cut up as a layout says, and the
-// parts that ranks computed are put together again as another one says. No communication, no device: what tests of
-// sharding rules hold the rules against.
+// Global tensors and the shards of all ranks of a mesh, in one process. A global tensor is sharded by a layout, and the
+// shards that ranks computed are recombined by another layout, without communication or device. Tests of sharding rules
+// use it as reference.
 //
-// Parts of partial values are made up so that a rule that is wrong is seen to be: no part alone looks like the whole.
-// Sums are split 2:3 (2:3:4, ...) with offsets beyond the range of the values, of signs that alternate; of min and max
-// another rank has the value at every element, the others something near it, far beyond it, or the identity, as an
-// empty shard gives; products are split by powers of two of both signs.
+// Partial values are constructed so that a wrong rule is detected: no partial value looks like the global value. Sums
+// are split 2:3 (2:3:4, ...) with offsets beyond the range of the values and alternating signs. For min and max, a
+// different rank has the value at every element; the others have a value near it, far beyond it, or the identity, as an
+// empty shard does. Products are split by powers of two of both signs.
 #pragma once
 
 #include <cstdint>
@@ -19,48 +19,50 @@
 
 namespace tessera::ops::testing {
 
-/// A tensor all of whose elements are known, as doubles; complex elements are two each.
+/// A tensor with all elements known, as doubles; a complex element is two doubles.
 struct Whole {
   Shape shape;
   DType dtype = DType::kF64;
   std::vector<double> values;
-  double rounding = 0;  // of elements that were put together from larger parts: how far off they may be
+  double rounding = 0;  // possible error of elements that were combined from larger partial values
 };
 
-/// A tensor as all ranks of a mesh hold it.
+/// The shards of a tensor on all ranks of a mesh.
 struct Parts {
   Shape shape;  // global
   DType dtype = DType::kF64;
-  layout::Layout layout;        // none: no tensor, an optional argument left out
-  std::vector<Tensor> by_rank;  // in the order of the mesh's ranks
+  layout::Layout layout;        // unset for an omitted optional argument
+  std::vector<Tensor> by_rank;  // in the order of the ranks of the mesh
 };
 
-/// Other parts of partial values for each; of min, max and prod those that had the value in one do not in the next.
+/// Number of ways to construct partial values. For min, max and prod, a different rank has the value in each.
 inline constexpr int kPartStyles = 2;
 
-/// The part of every rank, in memory of its own. A style from 0 to kPartStyles - 1.
+/// Returns the shard of every rank, in separate memory. `style` is in [0, kPartStyles).
 Parts cut(const Whole& whole, const layout::Layout& layout, int style = 0);
-/// The whole that these parts make; none: `wrong` says which rank has a part of another shape than the layout gives it,
-/// or another replica than an earlier rank, or that partial values of this kind make no sense. The parts must have been
-/// computed: wait_for_work() first.
+/// Returns the global tensor of these shards. On failure returns nullopt and sets `wrong`: a shard whose shape differs
+/// from the layout, a replica that differs from that of an earlier rank, or an invalid kind of partial values. The
+/// shards must have been computed: call wait_for_work() first.
 std::optional<Whole> recombine(const Parts& parts, std::string& wrong);
 
-/// Tensors of one shape reduced element by element; MismatchError where the shapes differ.
+/// Reduces tensors of one shape element by element. Throws MismatchError if the shapes differ.
 Whole reduced(const std::vector<const Whole*>& parts, layout::Reduction reduction);
 
-/// Waits until all that was enqueued on the host is done. What failed meanwhile is thrown, and forgotten by the stream:
-/// the next trial starts afresh.
+/// Waits for all work on the host. Throws the error of failed work and clears it from the stream, so that the next
+/// trial starts without it.
 void wait_for_work();
-/// A dense tensor on the host, in memory of its own.
+/// Returns a contiguous host tensor in separate memory.
 Tensor to_tensor(const Whole& whole);
-/// The elements of a tensor that has been computed.
+/// Returns the elements of a computed tensor.
 Whole read(const Tensor& tensor);
-/// Empty when they have the same shape and dtype and close elements: relative to max(1, |wanted|) for floating ones,
-/// equal for others, beside what rounding of the parts makes. Else the first that differs, and which ranks have it in
-/// this layout.
+/// Returns "" if both have the same shape and dtype and close elements: relative to max(1,
+/// wanted
+/// ) for floating dtypes, equal for others, apart from the rounding of partial values. Otherwise describes the first
+/// difference and the ranks that hold it in this layout.
 std::string difference(const Whole& got, const Whole& want, double tolerance, const layout::Layout& layout);
 
-/// What each rank holds of a tensor of this shape, for OpDef::localize; in the order of the mesh's ranks.
+/// Returns the shard of each rank for a tensor of this shape, for OpDef::localize, in the order of the ranks of the
+/// mesh.
 const std::vector<layout::LocalOperand>& local_operands(const layout::Layout& layout, const Shape& shape);
 
 }  // namespace tessera::ops::testing

@@ -1,5 +1,5 @@
-// Runs the case of an operator against its reference in plain loops, on any device: in each floating dtype, dense and
-// strided, into new tensors and into given ones.
+// Compares an operator with its reference in plain loops, on any device: in each floating dtype, contiguous and
+// strided, with new and given result tensors.
 #pragma once
 
 #include <span>
@@ -10,14 +10,17 @@
 
 namespace tessera::ops::testing {
 
-/// The tensor on `device` as it lies here: with its strides and what is between its elements.
+/// Copies the tensor to `device` with its strides and the bytes between its elements.
 Tensor on_device(const Tensor& tensor, const device::Device& device);
-/// Fails, saying where, unless every element is within `tolerance` of what is wanted, relative to max(1, |wanted|).
+/// Fails, with the position, unless every element is within `tolerance` of the expected value, relative to max(1,
+/// wanted
+/// ).
 void expect_close(const Array& got, const Array& want, double tolerance);
-/// Whether the operator takes these arguments; a refusal must name the operator and show the call, and hold `word`.
+/// Returns true if the operator accepts these arguments. An error must name the operator, show the call and contain
+/// `word`.
 bool is_taken(const OpCaseInfo& info, const OpSample& sample, std::span<const Tensor> inputs,
               std::string_view word = {});
-/// All samples of a case on `device`; nothing where it has no reference. Failures are GoogleTest's, and fatal.
+/// Runs all samples of a case on `device`, if it has a reference. Failures are fatal GoogleTest failures.
 void run_case(const OpCaseInfo& info, const device::Device& device);
 
 }  // namespace tessera::ops::testing

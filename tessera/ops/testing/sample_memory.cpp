@@ -14,10 +14,10 @@ using tessera::detail::concat;
 struct Laid {
   std::vector<std::int64_t> strides;
   std::int64_t offset = 0;
-  std::int64_t size = 0;  // of the storage, in elements
+  std::int64_t size = 0;  // size of the storage, in elements
 };
 
-// Dimensions from the fastest on, each behind a gap.
+// Computes strides from the fastest dimension on, with a gap before each.
 Laid laid_out(const Shape& shape, const std::vector<std::size_t>& order, Lay lay, Random& random) {
   Laid laid;
   laid.strides.resize(shape.size());
@@ -98,7 +98,7 @@ std::string difference(const Array& got, const Array& want, double tolerance) {
   return {};
 }
 
-// Rounding inputs and result to a half type once each makes errors of about this, relative to the values.
+// Rounding inputs and result to a half type once each causes relative errors of about this size.
 double tolerance_in(DType dtype, double in_f32) {
   switch (dtype) {
     case DType::kF64: return std::max(in_f32 * 1e-7, 1e-13);

@@ -1,5 +1,5 @@
-// Memory for the arguments of samples, on any host device: elements are written by the device itself, when its work
-// comes to it, and may lie in any way that strides can tell.
+// Memory for the arguments of samples, on any host device. The device itself writes the elements as work on a stream,
+// with any strides.
 #pragma once
 
 #include <string_view>
@@ -8,29 +8,31 @@
 
 namespace tessera::ops::testing {
 
-/// How elements lie.
+/// Memory order of the elements.
 enum class Lay : std::uint8_t {
-  kDense,     ///< as they are counted
-  kReversed,  ///< dimensions in reverse, every second element unused
-  kRandom,    ///< dimensions in any order, with gaps between and in front, some backwards
+  kDense,     ///< contiguous
+  kReversed,  ///< dimensions reversed, every second element unused
+  kRandom,    ///< dimensions in any order, with gaps between and in front, some reversed
 };
 
-/// New memory on `device`, of its current stream.
+/// Allocates memory on `device` for its current stream.
 Tensor allocate_laid(const Shape& shape, DType dtype, const device::Device& device, Lay lay, Random& random);
-/// Writes the elements, rounded to the dtype, as work of `stream` that declares it.
+/// Writes the elements, rounded to the dtype, as work on `stream` that declares the access.
 void write_on(const device::Stream& stream, const Tensor& to, const Array& from, std::string_view label);
-/// A floating argument becomes one of `dtype`: what the operator is given, and the reference too.
+/// Returns the dtype of an argument; `dtype` if it is floating. The operator and the reference use the same dtype.
 DType dtype_in(const SampleInput& input, DType dtype);
-/// The arguments of a sample as the reference gets them: rounded; left out ones are empty.
+/// Returns the arguments of a sample for the reference: rounded; omitted arguments are empty.
 std::vector<Array> reference_inputs(const OpSample& sample, DType dtype);
-/// Calls the operator, on the current stream of `device`; outputs that are tensors are written into.
+/// Calls the operator on the current stream of `device`. Writes to outputs that are tensors.
 void call_sample(const OpCaseInfo& info, const OpSample& sample, const device::Device& device,
                  std::span<const Tensor> inputs, std::span<Tensor> outputs);
-/// Empty when all elements are close: relative to max(1, |want|). Else the first that is not.
+/// Returns "" if all elements are close, relative to max(1,
+/// want
+/// ); otherwise describes the first difference.
 std::string difference(const Array& got, const Array& want, double tolerance);
-/// The error allowed in a dtype, from that in f32 (OpCaseInfo::tolerance).
+/// Returns the tolerance in a dtype, from that in f32 (OpCaseInfo::tolerance).
 double tolerance_in(DType dtype, double in_f32);
-/// "sum dims=[1], keepdim=false (f32[5, 7]) note".
+/// Returns for example "sum dims=[1], keepdim=false (f32[5, 7]) note".
 std::string text_of(const OpCaseInfo& info, const OpSample& sample);
 
 }  // namespace tessera::ops::testing

@@ -16,7 +16,7 @@ thread_local SimulatedShards* current = nullptr;
 // The call of one rank.
 struct LocalCall {
   std::vector<Tensor> inputs;
-  std::vector<layout::LocalOperand> operands;  // of the inputs
+  std::vector<layout::LocalOperand> operands;  // shards of the inputs
   tensor::Attributes localized;
   tensor::AttributesRef attributes;
 };
@@ -58,7 +58,7 @@ Parts on_every_rank(const Tensor& tensor, const layout::Mesh& mesh) {
           std::vector<Tensor>(static_cast<std::size_t>(mesh.size()), tensor)};
 }
 
-// The axes that cut a factor along which ranks work together, of those whose name begins so.
+// Returns the axes with the prefix `along` that shard a factor along which ranks cooperate.
 std::vector<int> cooperating_axes(const tensor::Call& global, std::span<const Parts> inputs,
                                   std::string_view along = {}) {
   if (global.op->def.cooperation == nullptr) return {};
@@ -80,7 +80,7 @@ std::vector<int> cooperating_axes(const tensor::Call& global, std::span<const Pa
   return axes;
 }
 
-// Tensors of one shape, one behind the other along a new first dimension.
+// Stacks tensors of one shape along a new first dimension.
 Whole stacked(const std::vector<const Whole*>& parts) {
   std::vector<std::int64_t> sizes = {static_cast<std::int64_t>(parts.size())};
   for (const std::int64_t size : parts[0]->shape) sizes.push_back(size);
@@ -93,7 +93,8 @@ Whole stacked(const std::vector<const Whole*>& parts) {
   return out;
 }
 
-// Plays an operator's collectives: all ranks' statistics of a phase, then reduced, then the next phase.
+// Simulates the collectives of an operator: the statistics of all ranks of a phase, their reduction, then the next
+// phase.
 class Cooperating {
  public:
   Cooperating(const tensor::Call& global, std::span<const Parts> inputs, std::span<const ClaimedOutput> outputs)
@@ -194,7 +195,7 @@ std::vector<Parts> call_on_ranks(const tensor::Operator& op, std::span<const Par
 WaitAtEnd::~WaitAtEnd() {
   try {
     wait_for_work();
-  } catch (const Error&) {  // what failed is seen where its results are read
+  } catch (const Error&) {  // reading the results reports the failure
     return;
   }
 }
@@ -248,7 +249,7 @@ Parts SimulatedShards::parts_of(const Tensor& tensor) const {
   if (!tensor.has_layout()) return on_every_rank(tensor, mesh_);
   const auto found = entries_.find(tensor.state());
   if (found != entries_.end()) return found->second.parts;
-  for (const auto& [state, entry] : entries_) {  // a detached handle of one that is known
+  for (const auto& [state, entry] : entries_) {  // a detached handle of a known tensor
     if (entry.tensor.local() == tensor.local()) return entry.parts;
   }
   TESSERA_THROW(InvalidArgument, describe(tensor), " was not made by this simulation");

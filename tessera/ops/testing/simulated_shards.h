@@ -1,11 +1,11 @@
-// Sharded calls without a shard layer: all ranks of a mesh are played in one process, one after the other. A tensor
-// with a layout stands for the parts of all ranks, which a table keeps. While a SimulatedShards lives, calls on this
-// thread that have such tensors among their inputs are answered by it: propagation by the operator's rule, one local
-// call a rank through the normal path, attributes localized. Inputs that do not fit together are gathered (the parts
-// put together and given to every rank), and each gathered input is counted as a move.
+// Sharded calls without the shard layer: one process simulates all ranks of a mesh in turn. A tensor with a layout
+// stands for the shards of all ranks, which a table holds. During the lifetime of a SimulatedShards, it handles the
+// calls of this thread with such inputs: it propagates layouts by the rule of the operator and makes one local call per
+// rank through the normal path, with localized attributes. Incompatible inputs are gathered (the shards are recombined
+// and given to every rank), and each gathered input counts as a move.
 //
-// An operator that states collectives of its own has them played where a factor that its rule marks so is cut: plain
-// functions over all ranks' statistics.
+// If an operator has collectives and a factor that its rule marks as cooperative is sharded, plain functions over the
+// statistics of all ranks simulate them.
 #pragma once
 
 #include <string>
@@ -18,19 +18,19 @@
 
 namespace tessera::ops::testing {
 
-/// A result that a call is to have.
+/// An expected result of a call.
 struct ClaimedOutput {
   Shape shape;  // global
   DType dtype = DType::kF64;
   layout::Layout layout;
 };
 
-/// Makes the call on every rank of the mesh; the outputs are taken to be as claimed, recombine() tells whether they
-/// are. The work is only enqueued. An error of a rank's call names the rank.
+/// Makes the call on every rank of the mesh. Assumes that the outputs are as claimed; recombine() checks this. Only
+/// enqueues the work. An error of a local call names the rank.
 std::vector<Parts> call_on_ranks(const tensor::Operator& op, std::span<const Parts> inputs,
                                  const tensor::AttributesRef& attributes, std::span<const ClaimedOutput> outputs);
 
-/// Waits for the host device when it goes, whatever happened: stands behind memory that enqueued work reads.
+/// Waits for the host device at destruction, even after an exception. Declare it after memory that enqueued work reads.
 struct WaitAtEnd {
   WaitAtEnd() = default;
   WaitAtEnd(const WaitAtEnd&) = delete;
@@ -38,42 +38,43 @@ struct WaitAtEnd {
   ~WaitAtEnd();
 };
 
-/// How a call's tensors stand in its rule: an optional argument that is left out may have no place there.
+/// The tensors of a call in the order of its rule. An omitted optional argument may be absent from the rule.
 struct RuleOperands {
   layout::FactorRule rule;
-  std::vector<std::size_t> inputs;  // of the call, in the order of the rule
+  std::vector<std::size_t> inputs;  // indices of the inputs of the call, in the order of the rule
 };
-/// The rule of a call; InvalidArgument where it names another number of tensors.
+/// Returns the rule of a call. Throws InvalidArgument if it has a different number of tensors.
 RuleOperands rule_of(const tensor::Call& call);
-/// propagate() with what the call's inputs have; no layout: replicated, an argument left out or a plain tensor.
+/// Calls propagate() for the inputs of the call. An unset layout means replicated: an omitted argument or a plain
+/// tensor.
 layout::Propagation propagate_call(const RuleOperands& operands, const tensor::Call& call,
                                    std::span<const layout::Layout> layouts, std::span<const Shape> outputs,
                                    const layout::Mesh& mesh);
 
-/// See the head of this file. One at a time a thread.
+/// The simulated ranks of a mesh. At most one object per thread.
 class SimulatedShards {
  public:
-  /// Answers calls on tensors of this mesh.
+  /// Handles calls with tensors of this mesh.
   explicit SimulatedShards(const layout::Mesh& mesh);
   ~SimulatedShards();
   SimulatedShards(const SimulatedShards&) = delete;
   SimulatedShards& operator=(const SimulatedShards&) = delete;
 
-  /// The tensor that stands for these parts, for as long as this object lives.
+  /// Returns a tensor that stands for these shards during the lifetime of this object.
   Tensor add(Parts parts);
-  /// What a tensor stands for; a plain one is on every rank.
+  /// Returns the shards of a tensor; a plain tensor is on every rank.
   Parts parts_of(const Tensor& tensor) const;
-  /// The whole behind a tensor, once computed; MismatchError where its parts make none.
+  /// Returns the global value of a computed tensor. Throws MismatchError if its shards are inconsistent.
   [[nodiscard]] Whole whole_of(const Tensor& tensor) const;
 
-  /// Inputs that were gathered because they did not fit together, and why: one line each.
+  /// Returns one line per input that was gathered because of incompatible layouts, with the reason.
   [[nodiscard]] const std::vector<std::string>& moves() const { return moves_; }
-  /// Local calls made so far.
+  /// Returns the number of local calls so far.
   [[nodiscard]] std::int64_t local_calls() const { return local_calls_; }
 
  private:
   struct Entry {
-    Tensor tensor;  // kept, so that no other takes its address
+    Tensor tensor;  // keeps its address from being reused
     Parts parts;
   };
   static void answer(const tensor::Call& call);

@@ -12,9 +12,9 @@ using layout::Layout;
 using layout::Mesh;
 using tessera::detail::concat;
 
-constexpr std::size_t kBatch = 32;  // combinations enqueued before their results are waited for
+constexpr std::size_t kBatch = 32;  // combinations enqueued before a wait
 
-// A combination whose calls have been enqueued.
+// A combination with enqueued calls.
 struct Trial {
   const Subject* subject = nullptr;
   const Combination* combination = nullptr;
@@ -52,7 +52,7 @@ bool proves_nothing(const Subject& subject) {
   });
 }
 
-// Which kinds of pieces a combination has.
+// Counts the kinds of shards of a combination.
 void count_pieces(const Subject& subject, const Combination& combination, Validation& into) {
   bool is_cut = false;
   bool has_empty = false;
@@ -72,7 +72,7 @@ void count_pieces(const Subject& subject, const Combination& combination, Valida
   into.partial += combination.is_partial() ? 1 : 0;
 }
 
-// Runs trials, a batch at a time, and writes down what is wrong.
+// Runs trials in batches and records errors.
 class Trials {
  public:
   Trials(Validation& validation, std::size_t most_wrong) : validation_(validation), most_wrong_(most_wrong) {}
@@ -98,7 +98,7 @@ class Trials {
   [[nodiscard]] bool is_over() const { return validation_.wrong.size() >= most_wrong_; }
 
  private:
-  // A kernel failed behind the host's back: the trials are made again one by one to find whose.
+  // Work failed asynchronously: repeats the trials one by one to find the failing one.
   void find_failing() {
     for (Trial& trial : batch_) {
       trial.wrong.clear();

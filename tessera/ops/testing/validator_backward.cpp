@@ -1,5 +1,5 @@
-// Gradients of sharded calls. The operator's gradient is run twice, by the same function: on whole tensors, and on
-// tensors of all ranks in a simulation, which propagates layouts through every operator that the gradient calls.
+// Gradients of sharded calls. The same function runs the gradient of the operator twice: on global tensors, and on
+// simulated tensors of all ranks, which propagate layouts through every operator that the gradient calls.
 #include <algorithm>
 
 #include "tessera/base/error.h"
@@ -16,7 +16,7 @@ using tessera::detail::concat;
 
 constexpr std::size_t kMostStuck = 3;
 
-// A gradient's view of a call that was made before.
+// A GradientCall for a call that was made before.
 class MadeCall final : public tensor::GradientCall {
  public:
   MadeCall(const Subject& subject, std::vector<Tensor> inputs, std::vector<Tensor> outputs, std::vector<Tensor> grads)
@@ -50,14 +50,14 @@ class MadeCall final : public tensor::GradientCall {
   std::vector<Tensor> gradients_;
 };
 
-// A sample with gradients of its results, and those of its inputs computed on the whole.
+// A sample with gradients of its results, and the global gradients of its inputs.
 struct BackwardSubject {
   const Subject& subject;
-  std::vector<std::optional<Whole>> grads;  // of the results; none: nothing depends on it
-  std::vector<std::optional<Whole>> want;   // of the inputs; none: zero, or not asked for
+  std::vector<std::optional<Whole>> grads;  // of the results; unset if nothing depends on it
+  std::vector<std::optional<Whole>> want;   // of the inputs; unset if zero or not requested
 };
 
-// Gradients of the inputs on the whole; of the results, only those up to `outputs` have one.
+// Computes the global gradients of the inputs. Only the first `outputs` results have a gradient.
 BackwardSubject whole_gradients(const Subject& subject, std::size_t outputs, Random& random) {
   BackwardSubject out{subject, {}, {}};
   std::vector<Tensor> grads;
@@ -77,7 +77,7 @@ BackwardSubject whole_gradients(const Subject& subject, std::size_t outputs, Ran
   return out;
 }
 
-// Results beside the first are often statistics that nothing is to be differentiated by.
+// Further results are often statistics without a gradient.
 BackwardSubject whole_gradients(const Subject& subject, Random& random) {
   try {
     return whole_gradients(subject, subject.outputs().size(), random);
@@ -86,7 +86,7 @@ BackwardSubject whole_gradients(const Subject& subject, Random& random) {
   }
 }
 
-// The gradient of a result in this layout; pending: partial along the axes that do nothing in the result.
+// Returns the layout of the gradient of a result; with `is_pending`, partial along axes that replicate the result.
 Layout layout_of_gradient(const Layout& result, bool is_pending) {
   Layout settled = layout::gradient_layout(result);
   if (!is_pending) return settled;
@@ -100,8 +100,8 @@ Layout layout_of_gradient(const Layout& result, bool is_pending) {
   return Layout::create(result.mesh(), std::move(parts));
 }
 
-// Empty when the gradient can become the input's own layout with no more than dropping what other ranks have: the same
-// cuts, or fewer, and pending sums only where the input is replicated.
+// Returns "" if the gradient can take the layout of the input without communication: the same sharding or less, and
+// partial sums only where the input is replicated.
 std::string misplaced(const Layout& gradient, const Layout& input) {
   for (const layout::PartialAxis& partial : gradient.partials()) {
     const auto uses = [&](const auto& each) { return each.by.axis == partial.by.axis; };
@@ -121,8 +121,8 @@ std::string misplaced(const Layout& gradient, const Layout& input) {
   return {};
 }
 
-// Backward is linear in the gradient, so that pending sums flow through it and nothing has to move. Not so where it
-// reads values that are partial themselves, or where ranks work together on it.
+// The backward pass is linear in the gradient, so that partial sums pass through it without moves. Exceptions: it reads
+// values that are partial, or ranks cooperate in it.
 bool may_move(const Subject& subject, const Combination& combination, bool is_pending) {
   if (combination.is_partial() || (is_pending && subject.op()->def.cooperation != nullptr)) return true;
   for (const Layout& output : combination.outputs) {
@@ -133,7 +133,7 @@ bool may_move(const Subject& subject, const Combination& combination, bool is_pe
   return false;
 }
 
-// What is wrong with the gradients of a combination; empty: nothing.
+// Returns the error in the gradients of a combination, or "".
 std::string check_combination(const BackwardSubject& backward, const Combination& combination, bool is_pending,
                               Validation& out) {
   const Subject& subject = backward.subject;

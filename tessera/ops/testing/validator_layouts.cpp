@@ -1,6 +1,6 @@
-// Which combinations of layouts a rule admits. On a mesh of one axis all are asked. A rule whose dimensions are one
-// factor each looks at every axis by itself, so that on a mesh of several axes only combinations of what each may do
-// alone are asked; of a view's all are.
+// The combinations of layouts that a rule admits. On a mesh of one axis all are checked. A rule with one factor per
+// dimension treats each axis independently, so that on a mesh of several axes only combinations of admitted rows per
+// axis are checked. For views, all combinations are checked.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -18,7 +18,7 @@ using layout::Placement;
 using layout::Reduction;
 
 constexpr std::size_t kMostAsked = 20000;  // combinations of a sample on one mesh
-constexpr std::size_t kDrawn = 1000;       // of those, where there are more
+constexpr std::size_t kDrawn = 1000;       // selected if there are more
 
 double product_of(const std::vector<std::size_t>& counts) {
   double all = 1;
@@ -26,7 +26,7 @@ double product_of(const std::vector<std::size_t>& counts) {
   return all;
 }
 
-// Calls body(digits) for every combination of one of `counts` each; of more than kMostAsked, some are drawn.
+// Calls body(digits) for every combination with one of each of `counts`; above kMostAsked, for a random selection.
 template <class Body>
 void for_each_choice(const std::vector<std::size_t>& counts, Random& random, Body&& body) {
   const double all = product_of(counts);
@@ -57,7 +57,7 @@ bool can_mix_all(const std::vector<Placement>& placements) {
   return true;
 }
 
-// The layout of each input, from a row for each axis; none where an input would be partial in two ways.
+// Returns the layout of each input from one row per axis; nullopt if an input would be partial in two ways.
 std::optional<std::vector<Layout>> layouts_of(const Subject& subject, const Mesh& mesh,
                                               const std::vector<const Row*>& rows) {
   std::vector<Layout> out;
@@ -70,8 +70,8 @@ std::optional<std::vector<Layout>> layouts_of(const Subject& subject, const Mesh
   return out;
 }
 
-// What the rule itself speaks of: each factor cut where it stands, each input partial alone, all linear ones together.
-// Where inputs are so many that not all rows can be asked, these are.
+// Returns the rows that the rule itself describes: each factor sharded, each input partial alone, all linear inputs
+// partial together. Used if there are too many inputs to check all rows.
 std::vector<Row> rows_by_rule(const Subject& subject) {
   const RuleOperands& operands = *subject.rule();
   const Row nothing(subject.inputs().size(), layout::Replicate());
@@ -100,7 +100,7 @@ std::vector<Row> rows_by_rule(const Subject& subject) {
   return rows;
 }
 
-// Whether a dimension is several factors, and its layouts are few enough to be asked one by one.
+// Returns true if a dimension has several factors, and its layouts are few enough to check all.
 bool is_small_compound(const Subject& subject, const Mesh& mesh) {
   double all = 1;
   for (const Whole& input : subject.inputs()) {
@@ -115,7 +115,7 @@ bool is_small_compound(const Subject& subject, const Mesh& mesh) {
   return false;
 }
 
-// The same combination with every dimension that several axes cut being cut by them in the other order.
+// Returns the combination with the order of axes reversed for every dimension that several axes shard.
 std::optional<Combination> in_other_order(const Subject& subject, const Combination& of) {
   std::vector<Layout> inputs;
   bool is_other = false;
@@ -136,8 +136,8 @@ std::optional<Combination> in_other_order(const Subject& subject, const Combinat
 
 constexpr int kPieces = 3;
 
-// Other pieces for the one cut of a dimension: all on the last rank, one element on the first and the rest on the last,
-// or in two blocks. No: the dimension has no such pieces.
+// Changes the shards of a dimension: all elements on the last rank, one element on the first rank and the rest on the
+// last, or two blocks. Returns false if the dimension has no such shards.
 bool take_pieces(layout::DimCuts& dim, std::int64_t size, std::int64_t ranks, int variant) {
   if (variant == 2) {
     dim.cuts[0].blocks = 2;
@@ -153,7 +153,7 @@ bool take_pieces(layout::DimCuts& dim, std::int64_t size, std::int64_t ranks, in
   return true;
 }
 
-// The same combination on a mesh of one axis with other pieces for each cut.
+// Returns the combination with other shards, on a mesh of one axis.
 std::optional<Combination> with_pieces(const Subject& subject, const Combination& of, int variant) {
   std::vector<Layout> inputs = of.inputs;
   bool is_other = false;
@@ -173,7 +173,7 @@ std::optional<Combination> with_pieces(const Subject& subject, const Combination
 std::vector<Combination> combinations_of_rows(const Subject& subject, const Mesh& mesh, Random& random) {
   std::vector<std::vector<Row>> rows;
   for (const layout::Axis& axis : mesh.axes()) rows.push_back(admitted_rows(subject, axis.size, random));
-  const bool is_multiset = mesh.ndim() > 2;  // its axes are alike: the order does not matter
+  const bool is_multiset = mesh.ndim() > 2;  // its axes are equivalent, so the order does not matter
   std::vector<std::size_t> counts;
   for (const auto& each : rows) counts.push_back(each.size());
   std::vector<Combination> out;
@@ -194,7 +194,7 @@ void keep_some(std::vector<Combination>& list, std::size_t most, Random& random)
   list.resize(most);
 }
 
-// Of an operator without inputs: its result in every layout.
+// For an operator without inputs: its result in every layout.
 std::vector<Combination> layouts_of_result(const Subject& subject, const Mesh& mesh, Random& random) {
   std::vector<Placement> placements = {layout::Replicate()};
   for (int d = 0; d < subject.outputs()[0].shape.ndim(); ++d) placements.push_back(layout::Shard(d));
@@ -222,7 +222,7 @@ std::vector<Combination> layouts_of_result(const Subject& subject, const Mesh& m
 std::vector<Placement> placements_of(const Whole& input) {
   std::vector<Placement> out = {layout::Replicate()};
   for (int d = 0; d < input.shape.ndim(); ++d) out.push_back(layout::Shard(d));
-  if (!is_signed(input.dtype) && input.dtype != DType::kBool) return out;  // parts of unsigned sums would wrap
+  if (!is_signed(input.dtype) && input.dtype != DType::kBool) return out;  // partial values of unsigned sums would wrap
   for (const Reduction kind : {Reduction::kSum, Reduction::kAvg, Reduction::kMin, Reduction::kMax, Reduction::kProd}) {
     if (input.dtype == DType::kBool && (kind == Reduction::kSum || kind == Reduction::kAvg)) continue;
     out.push_back(layout::Partial(kind));
@@ -244,7 +244,7 @@ std::vector<Row> admitted_rows(const Subject& subject, std::int64_t size, Random
     if (subject.admitted(std::move(*layouts), mesh) && std::ranges::find(rows, row) == rows.end()) rows.push_back(row);
   };
   for (const Row& row : rows_by_rule(subject)) {
-    bool is_sensible = true;  // as placements_of() has it
+    bool is_sensible = true;  // consistent with placements_of()
     for (std::size_t i = 0; i < row.size(); ++i)
       is_sensible &= std::ranges::find(choices[i], row[i]) != choices[i].end();
     if (is_sensible) ask(row);

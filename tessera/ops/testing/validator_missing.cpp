@@ -1,5 +1,5 @@
-// The search for combinations that a rule does not admit and that would be right: on a mesh of two ranks, every
-// placement of every input, and of the results those that come out right however partial inputs are made up.
+// Searches for right combinations that a rule does not admit: on a mesh of two ranks, every placement of every input,
+// and the placements of the results that are right for all constructions of partial inputs.
 #include <algorithm>
 #include <map>
 
@@ -15,10 +15,10 @@ using layout::Mesh;
 using layout::Placement;
 using tessera::detail::concat;
 
-constexpr std::size_t kMostAsked = 1000;  // combinations of a sample's inputs; of more, so many are drawn
+constexpr std::size_t kMostAsked = 1000;  // input combinations of a sample; beyond this, a random selection
 
-// Placements worth trying: dimensions of one element are not cut, indices and masks are not partial, and no rule can
-// let products pass.
+// Returns the placements to try: dimensions of one element are not sharded, indices and masks are not partial, and no
+// rule admits partial products.
 std::vector<Layout> layouts_to_try(const Whole& whole, bool is_result, const Mesh& mesh) {
   std::vector<Layout> out;
   for (const Placement& each : placements_of(whole)) {
@@ -30,8 +30,8 @@ std::vector<Layout> layouts_to_try(const Whole& whole, bool is_result, const Mes
   return out;
 }
 
-// Takes away the layouts of results with which this call does not come out right. Without `localize` the ranks' calls
-// do not depend on them: made once, the results are looked at in every one.
+// Removes the result layouts for which this call is wrong. Without `localize`, the local calls do not depend on these
+// layouts: they are made once, and the results are checked with each layout.
 void keep_right(const Subject& subject, const std::vector<Layout>& inputs, int style,
                 std::vector<std::vector<Layout>>& results) {
   Combination trial{inputs, {}};
@@ -54,7 +54,7 @@ void keep_right(const Subject& subject, const std::vector<Layout>& inputs, int s
   }
 }
 
-// The layouts of results with which these inputs are right, in every style and negated; none: nothing is.
+// Returns the result layouts for which these inputs are right, in every style and negated; nullopt if there are none.
 std::optional<std::vector<Layout>> right_results(const std::vector<const Subject*>& subjects,
                                                  const std::vector<Layout>& inputs,
                                                  const std::vector<std::vector<Layout>>& results) {
@@ -113,7 +113,7 @@ void search_sample(const Subject& subject, const Mesh& mesh, Random& random, std
   }
 }
 
-// Whether a result has elements enough for being right not to be chance.
+// Returns true if a result has enough nonzero elements to exclude chance.
 bool tells_something(const Subject& subject) {
   return std::ranges::any_of(subject.outputs(), [](const Whole& output) {
     return std::ranges::count_if(output.values, [](double value) { return value != 0; }) > 3;
@@ -127,7 +127,7 @@ std::vector<std::string> find_missing(const OpCaseInfo& info, const ValidatorOpt
   if (op->def.rule == nullptr || !info.samples) return {};
   const Mesh mesh = Mesh::parse("x=2");
   Random random(options.seed);
-  // By what the samples look like: a combination of one may not exist in another.
+  // Grouped by the form of the samples: a combination of one may not exist in another.
   std::map<std::string, std::pair<int, std::map<std::string, int>>> kinds;
   for (const OpSample& sample : info.samples(random)) {
     if (sample.inputs.empty()) continue;

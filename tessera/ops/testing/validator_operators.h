@@ -1,6 +1,5 @@
-// Small operators with plain kernels for the validator's own tests: right ones, and ones with a rule, a localize or a
-// cooperation that is wrong in a way that others got wrong. Included by one test alone: registering them makes them
-// operators of that program.
+// Small operators with plain kernels for the tests of the validator: correct ones, and ones with a typical error in a
+// rule, localize or cooperation. Only one test includes this file, because it registers the operators.
 #pragma once
 
 #include <cmath>
@@ -23,13 +22,14 @@ using tensor::KernelCall;
 using tensor::LocalizeCall;
 using tensor::OutputInfo;
 
-/// Elements as kernels here see them: f64, or i64 and bool in results, dense.
+/// Elements as these kernels see them: f64, or i64 and bool in results, contiguous.
 struct Elements {
   std::byte* data = nullptr;
   Shape shape;
   DType dtype = DType::kF64;
   [[nodiscard]] std::int64_t numel() const { return shape.numel(); }
-  // A wrong rule may give a rank less than the kernel asks for: a value then that no right answer has.
+  // A wrong rule may give a rank fewer elements than the kernel reads. It then reads a value that no right result
+  // contains.
   [[nodiscard]] double get(std::int64_t i) const { return i < numel() ? read_element(data + at(i), dtype) : 1e30; }
   void set(std::int64_t i, double value) const {
     if (i < numel()) write_element(data + at(i), dtype, value);
@@ -37,11 +37,11 @@ struct Elements {
   [[nodiscard]] std::int64_t at(std::int64_t i) const { return i * static_cast<std::int64_t>(itemsize(dtype)); }
 };
 
-/// Whatever the operators below need.
+/// Attributes of all operators below.
 struct PlainAttributes {
   double scale = 1;
   Shape shape;
-  std::vector<layout::IndexMap> index;  // none: from 0, all of it
+  std::vector<layout::IndexMap> index;  // empty: all indices from 0
   TESSERA_ATTRIBUTES(scale, shape, index)
 };
 
@@ -59,7 +59,7 @@ void kernel(const KernelCall& call) {
                     {.label = "plain"});
 }
 
-/// A rule of this text for every call.
+/// Returns the rule with this text for every call.
 template <const char* kText>
 FactorRule rule(const Call& /*call*/) {
   return FactorRule::parse(kText);
@@ -93,7 +93,7 @@ inline double logarithm(double x) { return std::log(x); }
 inline double plus(double a, double b) { return a + b; }
 inline double times(double a, double b) { return a * b; }
 
-/// One number for each row, folded from its elements.
+/// Reduces each row to one number.
 template <double (*kFold)(double, double), int kStart, double (*kEnd)(double)>
 void fold_rows(const std::vector<Elements>& in, const Elements& out, const PlainAttributes& attributes) {
   const std::int64_t columns = in[0].shape[1];
@@ -177,7 +177,7 @@ inline Attributes with_index(const LocalizeCall& call) {
   local.index = call.outputs[0].index;
   return Attributes(local);
 }
-/// Right where all pieces are equal: a mean of means.
+/// Right only for equal shards: a mean of means.
 inline Attributes with_share_of_equal_pieces(const LocalizeCall& call) {
   PlainAttributes local = call.global.as<PlainAttributes>();
   const auto whole = static_cast<double>(call.global.inputs[0].shape()[1]);

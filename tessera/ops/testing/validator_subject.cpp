@@ -70,7 +70,7 @@ void Subject::call_whole() {
     output_shapes_.push_back(out.shape());
   }
   if (tensors_.empty() || op_->def.rule == nullptr) return;
-  // As a rule meets them: tensors with layouts, of which only shape and dtype can be asked.
+  // Rules receive tensors with layouts; only their shape and dtype are available.
   const layout::Mesh one = layout::Mesh::create({{"x", 1}});
   std::vector<Tensor> sharded;
   for (const Tensor& tensor : tensors_) {
@@ -106,7 +106,7 @@ std::optional<Subject> Subject::negated() const {
   } catch (const Error&) {
     return std::nullopt;
   }
-  for (const Whole& output : out.outputs_) {  // outside of the function's domain nothing is claimed
+  for (const Whole& output : out.outputs_) {  // outside the domain of the function, nothing is claimed
     if (std::ranges::any_of(output.values, [](double value) { return std::isnan(value); })) return std::nullopt;
   }
   return out;

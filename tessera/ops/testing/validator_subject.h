@@ -1,5 +1,5 @@
-// One sample of an operator made ready for the validator: its inputs as wholes, its results, its rule, and the
-// combinations of layouts that the rule admits on a mesh.
+// One sample of an operator, prepared for the validator: its global inputs and results, its rule, and the combinations
+// of layouts that the rule admits on a mesh.
 #pragma once
 
 #include <cstdint>
@@ -13,55 +13,55 @@
 
 namespace tessera::ops::testing {
 
-/// Layouts of a call's inputs (none where an argument is left out) and of its results.
+/// Layouts of the inputs of a call (unset for an omitted argument) and of its results.
 struct Combination {
   std::vector<layout::Layout> inputs;
   std::vector<layout::Layout> outputs;
 
-  /// "{Shard(0)}, {Replicate()} -> {Shard(0)}".
+  /// Returns for example "{Shard(0)}, {Replicate()} -> {Shard(0)}".
   [[nodiscard]] std::string text() const;
-  /// Whether an input is partial.
+  /// Returns true if an input is partial.
   [[nodiscard]] bool is_partial() const;
-  /// The mesh.
+  /// Returns the mesh of the layouts.
   [[nodiscard]] const layout::Mesh& mesh() const;
 };
 
-/// See the head of this file.
+/// A prepared sample.
 class Subject {
  public:
-  /// Makes the call on the whole, in f64, or in f32 where the operator refuses f64. Errors are the operator's.
+  /// Makes the global call, in f64, or in f32 if the operator rejects f64. Throws the errors of the operator.
   Subject(const OpCaseInfo& info, const OpSample& sample);
 
-  /// The operator.
+  /// Returns the operator.
   [[nodiscard]] const tensor::Operator& op() const { return op_; }
-  /// Its attributes.
+  /// Returns the attributes.
   [[nodiscard]] tensor::AttributesRef attributes() const { return sample_->attributes.ref(); }
-  /// The inputs; those left out have no values.
+  /// Returns the inputs; omitted inputs have no values.
   [[nodiscard]] const std::vector<Whole>& inputs() const { return inputs_; }
-  /// Whether an input is there.
+  /// Returns true if an input is present.
   [[nodiscard]] bool has(std::size_t input) const { return !sample_->inputs[input].is_absent; }
-  /// Whether its gradient is asked for: floating, and not said otherwise.
+  /// Returns true if the gradient of an input is checked: floating, and not excluded by the sample.
   [[nodiscard]] bool is_differentiable(std::size_t input) const;
-  /// The inputs as plain tensors.
+  /// Returns the inputs as plain tensors.
   [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
-  /// The results of the call on the whole.
+  /// Returns the results of the global call.
   [[nodiscard]] const std::vector<Whole>& outputs() const { return outputs_; }
-  /// The same results as tensors.
+  /// Returns the results as tensors.
   [[nodiscard]] const std::vector<Tensor>& output_tensors() const { return output_tensors_; }
-  /// Errors up to this are rounding.
+  /// Returns the error that rounding may cause.
   [[nodiscard]] double tolerance() const { return tolerance_; }
-  /// "mul(a: f64[5, 7] on host; alpha=1) note".
+  /// Returns for example "mul(a: f64[5, 7] on host; alpha=1) note".
   [[nodiscard]] std::string text() const;
-  /// The same sample with all floating inputs negated; none where that is no sensible call.
+  /// Returns the sample with all floating inputs negated; nullopt if that call is invalid.
   [[nodiscard]] std::optional<Subject> negated() const;
 
-  /// The combination of these input layouts, if the rule admits it.
+  /// Returns the combination of these input layouts, if the rule admits it.
   [[nodiscard]] std::optional<Combination> admitted(std::vector<layout::Layout> inputs, const layout::Mesh& mesh) const;
-  /// What the results are claimed to be.
+  /// Returns the expected results.
   [[nodiscard]] std::vector<ClaimedOutput> claims(const Combination& combination) const;
-  /// The inputs cut as the combination says.
+  /// Returns the inputs sharded by the combination.
   [[nodiscard]] std::vector<Parts> cut_inputs(const Combination& combination, int style) const;
-  /// Its rule; null: it makes a tensor from nothing.
+  /// Returns the rule; null if the operator has no inputs.
   [[nodiscard]] const RuleOperands* rule() const { return rule_ ? &*rule_ : nullptr; }
 
  private:
@@ -82,23 +82,24 @@ class Subject {
   double tolerance_ = 0;
 };
 
-/// What an axis may do with each input of a call: a row for each way that the rule admits on a mesh of that axis alone.
+/// The placements of one axis for each input of a call: one row for each way that the rule admits on a mesh of that
+/// axis.
 using Row = std::vector<layout::Placement>;
-/// All rows for an axis of `size` ranks; of very many candidates some are drawn.
+/// Returns all rows for an axis of `size` ranks; a random selection if there are very many candidates.
 std::vector<Row> admitted_rows(const Subject& subject, std::int64_t size, Random& random);
 
 /// The combinations that the rule admits on a mesh.
 struct Combinations {
   std::vector<Combination> list;
-  std::int64_t admitted = 0;  // more than in the list where only some were drawn
+  std::int64_t admitted = 0;  // exceeds the list if it is a selection
 };
-/// See validator.h for which; at most `most` of a mesh of several axes.
+/// Returns the combinations described in validator.h; at most `most` on a mesh of several axes.
 Combinations admitted_combinations(const Subject& subject, const layout::Mesh& mesh, std::size_t most, Random& random);
-/// Every combination of plain placements, asked one by one: for small calls, to hold the above against.
+/// Returns every admitted combination of plain placements, each checked: for small calls, as a reference for the above.
 std::vector<Combination> all_combinations(const Subject& subject, const layout::Mesh& mesh);
-/// The meshes that are tried: of 2 and 3 ranks, 2x2, 2x3 and 2x2x2.
+/// Returns the meshes of the validator: 2 and 3 ranks, 2x2, 2x3 and 2x2x2.
 std::vector<layout::Mesh> validator_meshes();
-/// What an axis may do with one input, whatever the rule says.
+/// Returns the possible placements of one input, regardless of the rule.
 std::vector<layout::Placement> placements_of(const Whole& input);
 
 }  // namespace tessera::ops::testing

@@ -1,11 +1,11 @@
-// What a tensor weighs, for costs.
+// The size of a tensor in bytes, for costs.
 #pragma once
 
 #include "tessera/tensor/tensor.h"
 
 namespace tessera::ops::detail {
 
-/// Bytes of all elements, from shape and dtype alone.
+/// Returns the bytes of all elements, from shape and dtype only.
 inline double bytes_of(const Tensor& tensor) {
   return static_cast<double>(tensor.numel()) * static_cast<double>(itemsize(tensor.dtype()));
 }

@@ -72,7 +72,7 @@ void ElementsCopy::fill(const std::byte* value) const {
 void ElementsCopy::run() const {
   const auto bytes = static_cast<std::int64_t>(nbytes);
   const std::int64_t inner = loop.inner();
-  if (inner == 0) return;  // there may be no memory, and a flip of nothing begins before it
+  if (inner == 0) return;  // the memory may be null, and an empty flip would start before it
   parallel_for(loop.rows(), rows_per_piece(inner), [&](std::int64_t begin, std::int64_t end) {
     loop.for_rows(begin, end, [&](const auto& at) {
       copy_row(to + at[0] * bytes, loop.step(0), from + at[1] * bytes, loop.step(1), nbytes, inner);

@@ -1,5 +1,5 @@
-// Moves elements between strided arrays of one dtype: what operators that rearrange elements and compute nothing are
-// made of. Elements are bytes here, of 1, 2, 4, 8 or 16 each.
+// Copies of elements between strided arrays of one dtype, for operators that rearrange elements. Elements are treated
+// as bytes, 1, 2, 4, 8 or 16 each.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 
 namespace tessera::ops::detail {
 
-/// As large as the largest element.
+/// A word with the size of the largest element.
 struct Bytes16 {
   std::uint64_t word[2];
 };
-/// Calls body with a value of the plain type of this many bytes.
+/// Calls body with a value of the plain type of `nbytes` bytes.
 template <class F>
 void with_word(std::size_t nbytes, const F& body) {
   switch (nbytes) {
@@ -26,28 +26,28 @@ void with_word(std::size_t nbytes, const F& body) {
   }
 }
 
-/// The bytes of a number as an element of `dtype`.
+/// Returns the bytes of a number as an element of `dtype`.
 std::array<std::byte, 16> element_of(const Scalar& value, DType dtype);
 
-/// Copies `n` elements of `nbytes` each, steps in elements.
+/// Copies `n` elements of `nbytes` each. Strides are in elements.
 void copy_row(std::byte* to, std::int64_t to_step, const std::byte* from, std::int64_t from_step, std::size_t nbytes,
               std::int64_t n);
-/// Sets `n` elements to the one at `value`.
+/// Sets `n` elements to the element at `value`.
 void fill_row(std::byte* to, std::int64_t step, const std::byte* value, std::size_t nbytes, std::int64_t n);
 
-/// A copy of a whole index space: array 0 of the loop is written, array 1 read.
+/// A copy of a complete index space: writes array 0 of the loop and reads array 1.
 struct ElementsCopy {
   StridedLoop<2> loop;
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
-  std::size_t nbytes = 4;  // of an element
+  std::size_t nbytes = 4;  // bytes of an element
 
-  /// Runs on the threads of the rank.
+  /// Copies on the threads of the rank.
   void run() const;
-  /// Sets every element that is written to the one at `value` instead.
+  /// Sets every element of array 0 to the element at `value`.
   void fill(const std::byte* value) const;
 };
-/// All of one tensor to another of its shape.
+/// Returns a copy of a complete tensor to another of the same shape.
 ElementsCopy whole_copy(const Tensor& to, const Tensor& from);
 
 }  // namespace tessera::ops::detail

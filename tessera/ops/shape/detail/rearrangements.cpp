@@ -12,7 +12,7 @@ using tensor::Call;
 using tensor::MovedRun;
 using tensor::Rearrangement;
 
-// Every element stays where it is.
+// Every element keeps its index.
 std::vector<std::vector<MovedRun>> in_place(const Shape& shape) {
   std::vector<std::vector<MovedRun>> dims;
   for (const std::int64_t size : shape) dims.push_back({{.length = size}});

@@ -1,4 +1,4 @@
-// What goes where in the operators that only put elements elsewhere, for the shard layer.
+// Source and destination indices of the operators that only rearrange elements, for the shard layer.
 #pragma once
 
 #include "tessera/tensor/call.h"

@@ -1,4 +1,4 @@
-// Small steps in building factor rules dimension by dimension.
+// Helpers that build factor rules dimension by dimension.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace tessera::ops::detail {
 
-/// Moves values and looks at none: everything partial passes.
+/// Copies values without reading them: all partial values pass.
 inline constexpr layout::Algebra kMoves = {layout::Linearity::kJoint, layout::Monotony::kUp};
 
-/// Adds a factor; gives its place.
+/// Adds a factor and returns its index.
 inline std::int32_t add_factor(layout::FactorRule& rule, layout::FactorKind kind, std::int64_t size = 0,
                                layout::Reduction reduction = layout::Reduction::kSum) {
   layout::Factor factor;
@@ -22,7 +22,7 @@ inline std::int32_t add_factor(layout::FactorRule& rule, layout::FactorKind kind
   return static_cast<std::int32_t>(rule.factors.size() - 1);
 }
 
-/// A rule with no factors yet.
+/// Returns a rule without factors.
 inline layout::FactorRule empty_rule(std::string name, std::size_t inputs, std::size_t outputs,
                                      layout::Algebra algebra = {}) {
   layout::FactorRule rule;
@@ -33,12 +33,12 @@ inline layout::FactorRule empty_rule(std::string name, std::size_t inputs, std::
   return rule;
 }
 
-/// The dimension `size` stays whole: one factor of the operand that may not be cut.
+/// Adds a dimension of `size` that cannot be sharded, as one factor of the operand.
 inline void keep_whole(layout::FactorRule& rule, layout::OperandFactors& operand, std::int64_t size) {
   operand.push_back({add_factor(rule, layout::FactorKind::kReplicate, size)});
 }
 
-/// A dimension that an input and an output share.
+/// Adds a dimension that an input and an output share.
 inline void pass_dim(layout::FactorRule& rule, std::size_t input = 0, std::size_t output = 0) {
   const std::int32_t factor = add_factor(rule, layout::FactorKind::kPass);
   rule.inputs[input].push_back({factor});

@@ -1,13 +1,13 @@
-// One index space that N arrays walk together, each with strides of its own. Dimensions of one index are dropped and
-// neighbours that every array crosses in one step are merged, so that kernels see few, long rows:
+// One index space over N arrays, each with separate strides. Dimensions of size 1 are dropped, and adjacent dimensions
+// with compatible strides in all arrays are merged, so that kernels process few, long rows:
 //
 //   StridedLoop<2> loop;
 //   for each dimension: loop.add(size, {out_stride, in_stride});
 //   loop.collapse();
 //   parallel_for(loop.rows(), grain, [&](begin, end) { loop.for_rows(begin, end, [&](const auto& at) { ... }); });
 //
-// A row is the innermost dimension: `inner()` indices, `step(i)` elements apart in array i. A value; kernels capture
-// it.
+// A row is the innermost dimension: `inner()` indices, `step(i)` elements apart in array i. Kernels capture the loop by
+// value.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class StridedLoop {
  public:
   using Offsets = std::array<std::int64_t, N>;  // in elements
 
-  // A dimension inside of those before it.
+  // Adds an innermost dimension.
   void add(std::int64_t size, const Offsets& strides) {
     sizes_.push_back(size);
     for (std::size_t i = 0; i < N; ++i) strides_[i].push_back(strides[i]);
@@ -42,7 +42,7 @@ class StridedLoop {
 
   [[nodiscard]] std::int64_t inner() const { return sizes_[sizes_.size() - 1]; }
   [[nodiscard]] std::int64_t step(std::size_t array) const { return strides_[array][sizes_.size() - 1]; }
-  // Dimensions, 0 the outermost.
+  // Dimension 0 is the outermost.
   [[nodiscard]] std::size_t ndim() const { return sizes_.size(); }
   [[nodiscard]] std::int64_t size(std::size_t dim) const { return sizes_[dim]; }
   [[nodiscard]] std::int64_t stride(std::size_t array, std::size_t dim) const { return strides_[array][dim]; }
@@ -53,7 +53,7 @@ class StridedLoop {
   }
   [[nodiscard]] std::int64_t numel() const { return rows() * inner(); }
 
-  // Calls row(offsets) for the rows [begin, end), offsets being those of the row's first index.
+  // Calls row(offsets) for the rows [begin, end) with the offsets of the first index of the row.
   template <class F>
   void for_rows(std::int64_t begin, std::int64_t end, const F& row) const {
     if (begin >= end) return;
@@ -64,7 +64,7 @@ class StridedLoop {
       if (r + 1 < end) advance(index, at);
     }
   }
-  // Calls run(offsets, n) for stretches of rows that make up the indices [begin, end), counted row by row.
+  // Calls run(offsets, n) for runs of rows that cover the indices [begin, end), in row-major order.
   template <class F>
   void for_runs(std::int64_t begin, std::int64_t end, const F& run) const {
     if (begin >= end) return;

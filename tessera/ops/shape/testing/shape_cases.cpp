@@ -1,4 +1,4 @@
-// Cases of the shape family. References walk over the result and find each element's place in the input.
+// Cases of the shape family. References iterate over the result and find the index of each element in the input.
 #include <algorithm>
 
 #include "tessera/ops/shape/arrange.h"
@@ -19,7 +19,7 @@ std::int64_t place(const Shape& shape, const Index& index) {
   return at;
 }
 
-// An array of `shape` whose elements `source` finds: the index in x, or none for `fill`.
+// Returns an array of `shape`. `source` returns the index in x of each element, or none for `fill`.
 template <class F>
 std::vector<Array> gathered(const Array& x, const Shape& shape, const F& source, double fill = 0) {
   Array out(shape, fill);
@@ -41,7 +41,7 @@ Shape replaced(const Shape& shape, std::size_t dim, std::int64_t size) {
   return Shape(std::span<const std::int64_t>(sizes));
 }
 
-// Views that strided samples cannot always make use sizes that only split.
+// Uses sizes that only split dimensions, because strided samples cannot be viewed with arbitrary sizes.
 const OpCase kView{{.op = "view",
                     .samples = [](Random& random) -> std::vector<OpSample> {
                       return {{.inputs = {normal(random, {6, 5})}, .attributes = Attributes(ViewAttributes{{2, 3, 5}})},
