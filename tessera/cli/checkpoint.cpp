@@ -1,4 +1,4 @@
-// `tessera checkpoint`: what a run has saved. The verbs below it are listed here.
+// `tessera checkpoint`: the saved checkpoints of a run. This file lists its subcommands.
 #include <fmt/chrono.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct CheckpointVerb {
   std::function<int()> (*declare)(CLI::App& options);
 };
 
-// A new verb is a line here.
+// Add a line for a new subcommand.
 constexpr CheckpointVerb kVerbs[] = {
     {"ls", "List the checkpoints of a run", declare_checkpoint_ls},
     {"verify", "Read all of a checkpoint and compare its checksums", declare_checkpoint_verify},
@@ -47,7 +47,7 @@ std::function<int()> declare(CLI::App& app) {
   return [bodies, &app]() -> int {
     try {
       return bodies->at(app.get_subcommands().front()->get_name())();
-    } catch (const Error& error) {  // of a file or of what was asked for: where we noticed does not matter
+    } catch (const Error& error) {  // concerns a file or an option: the source location does not matter
       std::fprintf(stderr, "tessera: %s\n", shown(error.message()).c_str());
       return kFailed;
     }

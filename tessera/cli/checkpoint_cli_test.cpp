@@ -1,4 +1,4 @@
-// Runs `tessera checkpoint` as a user does.
+// Tests `tessera checkpoint` from the command line.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,7 +16,7 @@ using cli::testing::contains;
 using cli::testing::Outcome;
 using nlohmann::json;
 
-// Random numbers are the same on any mesh, so that two runs can be compared.
+// Random numbers are equal on all meshes, so that two runs can be compared.
 train::CheckpointState state_on(const std::string& mesh_text, std::uint64_t seed) {
   const layout::Mesh mesh = layout::Mesh::parse(mesh_text);
   ops::manual_seed(seed);
@@ -112,7 +112,7 @@ TEST_F(CheckpointVerb, ReshardedCheckpointsHoldTheSame) {
   EXPECT_EQ(json::parse(run("reshard run --ranks 4 --out four --json").out)["to"]["mesh"], "dp=2,fsdp=2,tp=1");
 }
 
-// What reshard wrote is what ranks of that mesh write, file by file.
+// reshard writes the same files as ranks of that mesh.
 TEST_F(CheckpointVerb, ReshardedFilesAreThoseThatRanksWrite) {
   save("run", "dp=1,fsdp=2,tp=2", {10});
   save("other", "dp=2,fsdp=1,tp=2", {10});
@@ -166,7 +166,7 @@ TEST_F(CheckpointVerb, WhatIsDamagedIsNeitherReshardedNorCompared) {
   EXPECT_FALSE(std::filesystem::exists(base_ + "/new"));
 }
 
-// The newest is meant, even where its index cannot be read: an older one in its stead would be a wrong answer.
+// The newest checkpoint is selected even if its index is unreadable: an older one would be a wrong answer.
 TEST_F(CheckpointVerb, TheNewestIsMeantThoughItsIndexIsDamaged) {
   save("run", "dp=1,fsdp=2,tp=1", {10, 20});
   damage("run/checkpoints/step-000000020/index.json", 30);
@@ -201,7 +201,7 @@ TEST_F(CheckpointVerb, LsTakesOneCheckpoint) {
   EXPECT_EQ(rows[0]["state"], "damaged");
 }
 
-// Names come from a file of anybody.
+// Names come from an untrusted file.
 TEST_F(CheckpointVerb, NamesCannotMoveTheCursor) {
   const auto save_named = [&](const std::string& run, float value) {
     train::CheckpointState state;

@@ -1,4 +1,4 @@
-// `tessera checkpoint diff`: what the tensors of two checkpoints differ in.
+// `tessera checkpoint diff`: the differences between the tensors of two checkpoints.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ const char* word_of(Kind kind) {
   return "";
 }
 
-// What there is in A and, where that is another, in B.
+// Returns the value in A and, if it differs, the value in B.
 std::string pair_text(const std::string& a, const std::string& b) { return a == b ? a : a + " / " + b; }
 
 nlohmann::ordered_json to_json(const CheckpointDifference& each) {

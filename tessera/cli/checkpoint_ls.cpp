@@ -1,4 +1,4 @@
-// `tessera checkpoint ls`: the checkpoints of a run, the newest first.
+// `tessera checkpoint ls`: lists the checkpoints of a run, newest first.
 #include <charconv>
 #include <memory>
 
@@ -13,7 +13,7 @@ namespace {
 using train::CheckDepth;
 using train::CheckpointVerdict;
 
-// One word, and for one that is damaged what is wrong.
+// Returns the state in one word.
 std::string state_of(const CheckpointVerdict& verdict, CheckDepth depth) {
   if (verdict.is_partial) return "partial";
   if (!verdict.faults.empty()) return "damaged";
@@ -47,7 +47,7 @@ void show(const std::vector<CheckpointVerdict>& all, CheckDepth depth) {
   print_tables({table});
 }
 
-// One checkpoint as the list of its directory would show it: what its index does not say, its name does.
+// Verifies one checkpoint as the list of its directory shows it. Facts missing from its index come from its name.
 CheckpointVerdict one_verdict(const std::string& path, CheckDepth depth, const train::OnProgress& on_progress) {
   CheckpointVerdict verdict = train::verify_checkpoint(path, depth, on_progress);
   std::filesystem::path given = std::filesystem::path(path).lexically_normal();

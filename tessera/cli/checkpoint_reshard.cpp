@@ -1,4 +1,4 @@
-// `tessera checkpoint reshard`: a checkpoint as other ranks would have written it.
+// `tessera checkpoint reshard`: rewrites a checkpoint for another mesh.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -13,9 +13,9 @@
 namespace tessera::cli {
 namespace {
 
-constexpr int kMostRanks = 1 << 24;  // as many as an index lists
+constexpr int kMostRanks = 1 << 24;  // limit of an index
 
-// What is wrong with the text of a mesh; nothing: it is one.
+// Returns the fault in the text of a mesh, or "".
 std::string fault_of_mesh(const std::string& text) {
   try {
     (void)layout::Mesh::parse(text);
@@ -25,7 +25,7 @@ std::string fault_of_mesh(const std::string& text) {
   }
 }
 
-// Where the new checkpoint goes.
+// Returns the path of the new checkpoint.
 std::filesystem::path meant_place(const std::string& directory, const train::CheckpointInfo& from) {
   return std::filesystem::path(directory) / fmt::format("step-{:09}", from.step);
 }

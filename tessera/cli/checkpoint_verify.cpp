@@ -1,4 +1,4 @@
-// `tessera checkpoint verify`: every shard of one checkpoint against its checksum.
+// `tessera checkpoint verify`: compares every shard of a checkpoint with its checksum.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// The command as a user meets it: what it prints, where, and with which exit code.
+// Tests the command line: output, its destination, and exit codes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

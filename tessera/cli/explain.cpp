@@ -1,5 +1,5 @@
-// `tessera explain`: what went wrong in a run, from what its ranks left in the run directory. It reads, and touches
-// nothing of the run; ranks may still be at work.
+// `tessera explain`: explains the failure of a run from the files of its ranks in the run directory. It only reads;
+// ranks may still be running.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -32,13 +32,13 @@ struct Options {
   bool json = false;
 };
 
-// A number of a list; -1: it is none.
+// Parses a number of a list; returns -1 if it is invalid.
 int number_in(const std::string& text) {
   if (text.empty() || text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos) return -1;
   return std::stoi(text);
 }
 
-// "0,3-5" as numbers; nothing, where it is no such list.
+// Parses "0,3-5"; returns an empty vector if the list is invalid.
 std::vector<int> ranks_in(const std::string& text) {
   std::vector<int> ranks;
   std::istringstream parts(text);
@@ -58,7 +58,7 @@ bool has_colors(const std::string& color) {
   return ::isatty(STDOUT_FILENO) == 1 && (off == nullptr || *off == '\0');
 }
 
-// Ranks and groups that the run does not have are errors: nothing would be shown of them.
+// Throws if the run does not have the selected ranks or groups: the output would be empty.
 void check_chosen(const record::Evidence& evidence, const record::ShowOptions& chosen) {
   std::set<std::string> groups;
   for (const record::Rank& rank : evidence.ranks) {
@@ -114,7 +114,7 @@ std::function<int()> declare(CLI::App& app) {
     } catch (const InvalidArgument& error) {
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kUsage;
-    } catch (const IoError& error) {  // what cannot be read: where we noticed does not matter
+    } catch (const IoError& error) {  // unreadable input: the source location does not matter
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kFailed;
     }

@@ -1,5 +1,5 @@
-// `tessera explain` as a user meets it: on a run of the launcher, on the records of ranks that differ, and on PyTorch's
-// pickles.
+// Tests `tessera explain` from the command line: on a run of the launcher, on records of ranks that differ, and on
+// PyTorch pickles.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ class Explain : public ::testing::Test {
   [[nodiscard]] Outcome run(const std::string& options = "") const {
     return cli::testing::tessera("explain " + directory + " " + options);
   }
-  // Pickles of four ranks of which rank 2 is in its data loader.
+  // Writes pickles of four ranks; rank 2 is in its data loader.
   void write_stuck() const {
     EvidenceBuilder made(4);
     made.add_group("left", {0, 1});
@@ -65,8 +65,8 @@ TEST_F(Explain, NamesTheRankThatFailedFirstInARunOfTheLauncher) {
   EXPECT_TRUE(contains(outcome.out, "\nverdict: rank 1 failed: exited with 42, and left no record\n")) << outcome.out;
 }
 
-// Not a test, but what each rank of the next one runs. Rank 1 hangs before the second collective, and no SIGTERM ends
-// it.
+// Not a test, but the program of each rank in the next test. Rank 1 hangs before the second collective and ignores
+// SIGTERM.
 TEST_F(Explain, DISABLED_BeARankThatMayHang) {
   tessera::init();
   const device::Stream stream = device::Device::get("host").create_stream();
@@ -120,7 +120,7 @@ TEST_F(Explain, BlamesTheRankWhoseRecordDiffersFromMost) {
     const std::string name = "/rank-" + std::to_string(rank) + ".node.1.a.record";
     std::filesystem::copy_file(probe::recorder().path(), directory + name);
   };
-  EXPECT_THROW(simulate(3, work), MismatchError);  // what failed on a stream is told again when it goes away
+  EXPECT_THROW(simulate(3, work), MismatchError);  // the destructor of a stream rethrows its failure
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_TRUE(

@@ -1,4 +1,4 @@
-// `tessera export`: what a run left behind, in the formats of other tools, one file a rank.
+// `tessera export`: writes the records of a run in the formats of other tools, one file per rank.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -33,10 +33,10 @@ struct Options {
   bool json = false;
 };
 
-// A file that was written.
+// A written file.
 struct Written {
   std::string path;
-  std::string note;  // what a reader of the file should know
+  std::string note;  // note for readers of the file
 };
 
 void warn(const std::string& text) { std::fprintf(stderr, "tessera: %s\n", text.c_str()); }
@@ -47,11 +47,11 @@ record::Evidence read(const Options& options) {
                      ": holds pickles of PyTorch's flight recorder, which say nothing about memory");
     return record::read_torch_pickles(options.run);
   }
-  // Memory is read from the record files where it is asked for; what evidence says of it is a summary.
+  // The export of memory reads the record files; evidence contains only a summary.
   return record::read_run(options.run, {.last_launches = std::numeric_limits<std::size_t>::max()});
 }
 
-// Where to write; made here, so that a place that cannot be written is told before the work.
+// Creates and returns the output directory, so that an unwritable path is reported before the work.
 std::string directory_of(const Options& options) {
   namespace fs = std::filesystem;
   if (options.out.empty()) {
@@ -116,14 +116,14 @@ std::vector<Written> write_memory(const record::Evidence& evidence, const Option
       const std::string path = fmt::format("{}/memory_rank_{}.pickle", directory, rank.rank);
       memory::write_torch_snapshot_file(path, snapshots, memory::TorchFormat::kPickle, {}, kind_of(options));
       files.push_back({path, {}});
-    } catch (const IoError& error) {  // one rank's file that is spoilt does not stop the others
+    } catch (const IoError& error) {  // a corrupt file of one rank does not stop the others
       warn(fmt::format("rank {}: no file: {}", rank.rank, error.message()));
     }
   }
   return files;
 }
 
-// The name of the file of a rank.
+// Returns the file name of a rank.
 std::string name_of(const std::string& format, int rank) {
   if (format == "chrome") return fmt::format("trace_rank_{}.json", rank);
   if (format == "torch-fr") return fmt::format("comm_lib_trace_rank_{}", rank);
@@ -197,10 +197,10 @@ std::function<int()> declare(CLI::App& app) {
     }
     try {
       return run(*options);
-    } catch (const IoError& error) {  // a file that is not there or not right: where we noticed does not matter
+    } catch (const IoError& error) {  // a missing or invalid file: the source location does not matter
       warn(error.message());
       return kFailed;
-    } catch (const InvalidArgument& error) {  // a size that makes no sense, or is too small
+    } catch (const InvalidArgument& error) {  // a size that is invalid or too small
       warn(error.message());
       return kUsage;
     }

@@ -1,4 +1,4 @@
-// `tessera export` as a user meets it, on what two ranks left behind.
+// Tests `tessera export` from the command line, on the records of two ranks.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -136,7 +136,7 @@ TEST_F(Export, TorchFlightRecorderWritesPicklesAsPyTorchNamesThem) {
                             "assert len(d['entries']) == 3, d\" 2>" +
                             directory + "/said";
   EXPECT_EQ(std::system(check.c_str()), 0) << content(directory + "/said");
-  // What was written is a run that can be read.
+  // The output is a readable run.
   const Outcome again = cli::testing::tessera("export " + directory + "/fr --to json");
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(json::parse(content(directory + "/fr/export/json/evidence.json")).at("ranks").size(), 2U);

@@ -1,5 +1,5 @@
-// `tessera help VERB` and `tessera version`: what `tessera VERB --help` and `tessera --version` print, for those who
-// type words. The main program turns the words of `help` into that option before it reads them.
+// `tessera help COMMAND` and `tessera version`: aliases of `tessera COMMAND --help` and `tessera --version`. The main
+// program converts `help` to that option before parsing.
 #include <cstdio>
 
 #include "tessera/base/version.h"

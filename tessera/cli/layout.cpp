@@ -1,4 +1,4 @@
-// `tessera layout`: how tensors lie on a mesh. The verbs below it are listed here.
+// `tessera layout`: layouts of tensors on a mesh. This file lists its subcommands.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -19,7 +19,7 @@ struct LayoutVerb {
   std::function<int()> (*declare)(CLI::App& options);
 };
 
-// A new verb is a line here.
+// Add a line for a new subcommand.
 constexpr LayoutVerb kVerbs[] = {
     {"show", "Show what each rank holds, and draw who owns what", declare_layout_show},
     {"plan", "Find the cheapest way from one layout to another, and price it", declare_layout_plan},
@@ -45,7 +45,7 @@ std::function<int()> declare(CLI::App& app) {
   return [bodies, &app]() -> int {
     try {
       return bodies->at(app.get_subcommands().front()->get_name())();
-    } catch (const InvalidArgument& error) {  // everything comes from the command line
+    } catch (const InvalidArgument& error) {  // all input comes from the command line
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kUsage;
     } catch (const IoError& error) {

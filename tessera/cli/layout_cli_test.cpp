@@ -1,4 +1,4 @@
-// `tessera layout` as a user meets it.
+// Tests `tessera layout` from the command line.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// `tessera layout explain`: what an operator makes of the layouts of its inputs; where they do not fit together, the
-// cheapest fixes; and every way to run it that was looked at, with what speaks against it.
+// `tessera layout explain`: the output layouts of an operator for given input layouts; for incompatible layouts, the
+// cheapest fixes; and every considered way to run the operator, with the reason if it was rejected.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -53,7 +53,7 @@ Operand read_input(const ExplainOptions& options, const std::string& text) {
           static_cast<std::int64_t>(itemsize(parse_dtype(options.dtype)))};
 }
 
-// The shapes of the results, where the factors of the inputs tell them.
+// Returns the shapes of the results, if the factors of the inputs determine them.
 std::vector<Shape> infer_outputs(const FactorRule& rule, const std::vector<Shape>& inputs) {
   FactorRule open = rule;
   open.outputs.clear();

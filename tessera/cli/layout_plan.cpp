@@ -1,5 +1,5 @@
-// `tessera layout plan`: the cheapest way from one layout to another, what its gradient costs, what other ways would
-// cost, and what all of these prices assume.
+// `tessera layout plan`: the cheapest plan from one layout to another, the cost of its gradient, the cost of
+// alternatives, and the assumptions of these costs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ struct PlanOptions {
   bool json = false;
 };
 
-// Another way to go: layouts in a row, each a single step from the last.
+// An alternative plan: a sequence of layouts, each one step from the previous.
 struct Alternative {
   std::string name;
   std::vector<Step> steps = {};
@@ -89,7 +89,7 @@ std::optional<Alternative> price_way(const Planner& planner, PlanRequest request
   return alternative;
 }
 
-// What one might do without a planner: settle and then move at once; or gather all that differs and cut it again.
+// Returns naive plans: reduce, then redistribute in one step; or gather all that differs and shard it again.
 std::vector<Alternative> alternatives(const Planner& planner, const PlanRequest& request) {
   const layout::Mesh& mesh = request.from.mesh();
   LayoutParts settled = request.from.parts();

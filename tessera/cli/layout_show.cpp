@@ -1,5 +1,5 @@
-// `tessera layout show`: a layout in its canonical form, what each rank holds of a shape, and a drawing of who owns
-// what. All of it is asked of closed forms: a mesh of 100,000 ranks shows its first rows as quickly as one of 8.
+// `tessera layout show`: the canonical form of a layout, the shard of each rank for a shape, and a drawing of the
+// owners. All of it uses closed forms: a mesh of 100,000 ranks shows its first rows as quickly as one of 8.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct ShowOptions {
   bool json = false;
 };
 
-// What is shown of it.
+// The layout and shape to show.
 struct Shown {
   Layout layout;
   std::optional<Shape> shape;
@@ -38,7 +38,7 @@ struct Shown {
   std::int64_t most = 0;
 };
 
-// "{Shard(0, order=1), Replicate()}" -> a text for each axis: commas inside parentheses do not count.
+// Splits "{Shard(0, order=1), Replicate()}" into a text per axis, ignoring commas inside parentheses.
 std::vector<std::string> placements_of(const Layout& layout) {
   std::vector<std::string> all;
   int depth = 0;
@@ -57,7 +57,7 @@ std::vector<std::string> placements_of(const Layout& layout) {
   return all;
 }
 
-// "3:6", or "3:6+6x4" for four such runs, 6 apart.
+// Returns "3:6", or "3:6+6x4" for four such runs, 6 apart.
 std::string map_text(const IndexMap& map) {
   std::string text = fmt::format("{}:{}", map.offset, map.offset + map.block);
   for (std::size_t i = map.levels.size(); i-- > 0;) {
@@ -66,7 +66,7 @@ std::string map_text(const IndexMap& map) {
   return text;
 }
 
-// "0-3", "0,4", "0,2,4,6,...,14".
+// Returns for example "0-3", "0,4" or "0,2,4,6,...,14".
 std::string ranks_text(const RankSet& set) {
   constexpr std::int64_t kMostNamed = 6;
   const std::int64_t count = set.size();
@@ -80,9 +80,9 @@ std::string ranks_text(const RankSet& set) {
   return text;
 }
 
-// Where the owners of a dimension's indices change: pieces from 0 on, at most `most` of them.
+// Positions where the owners of the indices of a dimension change, at most `most` intervals from 0 on.
 struct Pieces {
-  std::vector<std::int64_t> starts;  // and the end of the last one
+  std::vector<std::int64_t> starts;  // and the end of the last interval
   bool is_cut_short = false;
 };
 
@@ -103,7 +103,7 @@ Pieces pieces_of(const Shown& shown, std::size_t dim) {
   return pieces;
 }
 
-// Rows by columns of the text of their owners, with headings; a 1-D tensor is one row.
+// A grid of the owners with headings; a 1-D tensor is one row.
 struct Grid {
   std::vector<std::string> columns;
   std::vector<std::string> rows;
@@ -135,7 +135,7 @@ std::optional<Grid> grid_of(const Shown& shown) {
   return grid;
 }
 
-// A frame of characters: cells of one width, rows under their columns.
+// Draws a frame of characters: cells of equal width, rows below the column headings.
 std::string drawn(const Grid& grid, Style style) {
   std::size_t width = 0;
   std::size_t margin = 0;
@@ -144,7 +144,7 @@ std::string drawn(const Grid& grid, Style style) {
     for (const std::string& cell : row) width = std::max(width, cell.size());
   }
   for (const std::string& row : grid.rows) margin = std::max(margin, row.size());
-  // What the terminal cannot hold is left out and said to be.
+  // Columns that do not fit the terminal are omitted with a note.
   std::size_t columns = grid.columns.size();
   if (style.width > margin + 2) columns = std::clamp<std::size_t>((style.width - margin - 2) / (width + 3), 1, columns);
   const std::string line(width + 2, '-');

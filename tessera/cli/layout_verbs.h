@@ -1,4 +1,4 @@
-// The verbs of `tessera layout`: each is one file (layout_show.cpp, ...) with a function declared here and a line in
+// The subcommands of `tessera layout`. Each has one file (layout_show.cpp, ...), a function declared here and a line in
 // the table of layout.cpp.
 #pragma once
 
@@ -13,19 +13,19 @@
 
 namespace tessera::cli {
 
-// Each adds its options and returns what to run once they are read. What they throw is told in one line: an
-// InvalidArgument means that the command line makes no sense.
+// Each function adds its options and returns the function to run after they are parsed. Exceptions are printed in one
+// line; InvalidArgument means that the command line is invalid.
 std::function<int()> declare_layout_show(CLI::App& options);
 std::function<int()> declare_layout_plan(CLI::App& options);
 std::function<int()> declare_layout_explain(CLI::App& options);
 
-/// The shape of "8x6" or "8,6"; "scalar" or nothing: without dimensions. InvalidArgument says what is wrong.
+/// Parses "8x6" or "8,6"; "scalar" or an empty text has no dimensions. Throws InvalidArgument with the fault.
 Shape read_shape(const std::string& text);
-/// The layout of placements on a mesh; without a mesh, of a text that begins with its own.
+/// Parses placements on a mesh. If `mesh` is empty, the text begins with the mesh.
 layout::Layout read_layout(const std::string& mesh, const std::string& text);
-/// 32 hexadecimal digits.
+/// Returns 32 hexadecimal digits.
 std::string hash_text(const layout::LayoutHash& hash);
-/// "8x6"; "scalar".
+/// Returns for example "8x6" or "scalar".
 std::string shape_text(const Shape& shape);
 
 }  // namespace tessera::cli

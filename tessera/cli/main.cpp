@@ -1,5 +1,5 @@
-// The command `tessera`: reads the command line, finds the verb, runs it, and turns what it throws into one line on
-// stderr and an exit code.
+// The command `tessera`: parses the command line, runs the subcommand, and converts exceptions to one line on stderr
+// and an exit code.
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -25,7 +25,7 @@ int refuse(const std::string& message) {
   return kUsage;
 }
 
-// The parser would only say that a verb is required, so a word that is none is found before it runs.
+// Finds an unknown subcommand before the parser runs, which would only report that one is required.
 const char* first_word(int count, char** words) {
   for (int i = 1; i < count; ++i) {
     if (words[i][0] != '-') return words[i];
@@ -43,7 +43,7 @@ std::string unknown_verb(const std::string& word) {
   return "there is no verb '" + word + "'" + did_you_mean(word, names) + "; there are: " + list;
 }
 
-// The parser that was reached, with the words that led there: "memory stat ".
+// Returns the innermost parser and the words that led to it: "memory stat ".
 std::pair<const CLI::App*, std::string> reached(const CLI::App& app) {
   const CLI::App* parser = &app;
   std::string words;
@@ -54,7 +54,7 @@ std::pair<const CLI::App*, std::string> reached(const CLI::App& app) {
   return {parser, words};
 }
 
-// What the parser could not place, with the option that was probably meant.
+// Returns the message for an unknown argument, with the option that was probably meant.
 std::string unknown_argument(const CLI::App& app) {
   const auto [parser, verb] = reached(app);
   std::vector<std::string> names;
@@ -66,7 +66,7 @@ std::string unknown_argument(const CLI::App& app) {
   return verb + "does not take '" + word + "'" + did_you_mean(word, names) + "; see `tessera " + verb + "--help`";
 }
 
-// For a verb that has verbs of its own and was given none, or one it does not have; empty: it is something else.
+// Returns the message for a missing or unknown nested subcommand; "" if the error is another one.
 std::string missing_verb(const CLI::App& app) {
   const auto [parser, verb] = reached(app);
   std::vector<std::string> names;
@@ -82,7 +82,7 @@ std::string missing_verb(const CLI::App& app) {
   return verb + "has no verb '" + left.front() + "'" + did_you_mean(left.front(), names) + "; there are: " + list;
 }
 
-// "help memory stat" as "memory stat --help".
+// Converts "help memory stat" to "memory stat --help".
 std::vector<std::string> help_words(int count, char** words) {
   std::vector<std::string> asked(words + 1, words + count);
   if (asked.empty() || asked.front() != "help") return asked;
@@ -128,7 +128,7 @@ int run(int count, char** given) {
   } catch (const CLI::ParseError& error) {
     return refuse(word == nullptr && !app.remaining(true).empty() ? unknown_argument(app) : error.what());
   }
-  (void)env::run_dir();  // the first use of a variable warns about misspelt names, whatever the verb
+  (void)env::run_dir();  // the first use of a variable warns about misspelled names, for all subcommands
   return bodies.at(app.get_subcommands().front()->get_name())();
 }
 
@@ -144,7 +144,7 @@ int main(int count, char** words) {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tessera: %s\n", error.what());
   }
-  // What was printed may have met a full disk.
+  // The output may have hit a full disk.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     std::fprintf(stderr, "tessera: writing to stdout failed\n");
     return tessera::cli::kFailed;

@@ -1,4 +1,4 @@
-// `tessera memory`: what a record file tells about memory. The verbs below it are listed here.
+// `tessera memory`: the memory records of a record file. This file lists its subcommands.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct MemoryVerb {
   std::function<int()> (*declare)(CLI::App& options);
 };
 
-// A new verb is a line here.
+// Add a line for a new subcommand.
 constexpr MemoryVerb kVerbs[] = {
     {"dump", "Write a snapshot that PyTorch's memory viewer loads", declare_memory_dump},
     {"stat", "Show what each allocator, pool and label holds", declare_memory_stat},
@@ -31,7 +31,7 @@ constexpr MemoryVerb kVerbs[] = {
     {"replay", "Run a log of allocations against one policy or several", declare_memory_replay},
 };
 
-// A run directory holds a file or link rank-N.HOST.PID.X for each rank.
+// A run directory contains a file or link rank-N.HOST.PID.X for each rank.
 std::string record_in(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return path;
@@ -63,7 +63,7 @@ std::function<int()> declare(CLI::App& app) {
   return [bodies, &app]() -> int {
     try {
       return bodies->at(app.get_subcommands().front()->get_name())();
-    } catch (const IoError& error) {  // a file that is not there or not right: where we noticed does not matter
+    } catch (const IoError& error) {  // a missing or invalid file: the source location does not matter
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kFailed;
     }

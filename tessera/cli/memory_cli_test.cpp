@@ -1,4 +1,4 @@
-// `tessera memory` as a user meets it, on record files written here.
+// Tests `tessera memory` from the command line, on record files written here.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// `tessera memory dump`: the snapshot that PyTorch's viewer loads.
+// `tessera memory dump`: writes a snapshot for the memory viewer of PyTorch.
 #include <fmt/format.h>
 
 #include <cstdio>

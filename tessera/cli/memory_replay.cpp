@@ -1,5 +1,5 @@
-// `tessera memory replay`: runs a log of allocations against one policy or several, with no memory behind it, and
-// compares what each would have reserved.
+// `tessera memory replay`: runs a log of allocations with one or more policies, without real memory, and compares the
+// memory that each policy would have reserved.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -85,7 +85,7 @@ int run(const ReplayOptions& options) {
   const std::uint64_t capacity = parse_bytes(options.capacity);
   std::vector<std::string> texts = options.policies;
   if (texts.empty()) texts.emplace_back();
-  std::vector<Policy> policies;  // all are read before the log is: a slip costs no time
+  std::vector<Policy> policies;  // all are parsed before the log is read, so that a typo costs no time
   for (const std::string& text : texts) policies.push_back(Policy::parse(text));
   const Trace trace = memory::read_trace(options.file, options.device);
   std::vector<Row> rows;

@@ -1,4 +1,4 @@
-// `tessera memory stat`: what each allocator, pool and label holds.
+// `tessera memory stat`: the memory of each allocator, pool and label.
 #include <memory>
 
 #include "tessera/cli/memory_verbs.h"

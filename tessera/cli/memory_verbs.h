@@ -1,4 +1,4 @@
-// The verbs of `tessera memory`: each is one file (memory_dump.cpp, ...) with a function declared here and a line in
+// The subcommands of `tessera memory`. Each has one file (memory_dump.cpp, ...), a function declared here and a line in
 // the table of memory.cpp.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace tessera::cli {
 
-// Each adds its options and returns what to run once they are read.
+// Each function adds its options and returns the function to run after they are parsed.
 std::function<int()> declare_memory_dump(CLI::App& options);
 std::function<int()> declare_memory_stat(CLI::App& options);
 std::function<int()> declare_memory_top(CLI::App& options);
@@ -24,23 +24,23 @@ std::function<int()> declare_memory_replay(CLI::App& options);
 
 /// The allocators of a record file.
 struct MemoryFile {
-  std::string path;                         ///< as read
+  std::string path;
   std::vector<memory::Snapshot> snapshots;  ///< at least one
-  std::vector<std::string> notes;           ///< what is not known, one line each
+  std::vector<std::string> notes;           ///< unknown facts, one line each
 };
 
-/// Reads a record file, or the only one of a run directory. IoError when there is none, or it holds no memory records.
-/// Notes and problems go to stderr as well, each on a line.
+/// Reads a record file, or the only one of a run directory. Prints notes and problems to stderr, one line each. Throws
+/// IoError if no file exists or it contains no memory records.
 MemoryFile load_memory(const std::string& path);
 
-/// Names of the functions in the file's stacks, where `is_wanted`. What could not be found goes to stderr.
+/// Returns the names of the functions in the stacks of the file, if `is_wanted`. Prints unresolved names to stderr.
 memory::Symbols symbols_of(const MemoryFile& file, bool is_wanted);
 
-/// Bytes: "1.5 GiB" on a terminal, "1610612736" in a pipe.
+/// Returns a size in bytes: "1.5 GiB" on a terminal, "1610612736" in a pipe.
 std::string size_text(std::uint64_t nbytes, Style style);
-/// "pool 'decode'" without the word: its name, or its number.
+/// Returns the name of a pool, or its number.
 std::string pool_text(const memory::Snapshot& snapshot, memory::PoolId pool);
-/// The sums by name.
+/// Returns the totals by name.
 nlohmann::ordered_json to_json(const memory::Totals& totals);
 
 }  // namespace tessera::cli

@@ -11,8 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Time of the last start of a run, or of the last change of its record files; nothing if this is not a run directory.
-// A page or an export that was written later does not make a run newer.
+// Returns the time of the last start of a run, or of the last change of its record files; nullopt if this is not a run
+// directory. A later HTML report or export does not make a run newer.
 std::optional<fs::file_time_type> time_of(const fs::path& directory) {
   std::optional<fs::file_time_type> newest;
   std::error_code error;

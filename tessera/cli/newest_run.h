@@ -1,4 +1,4 @@
-// The run directory that a command reads if none is given.
+// The default run directory of commands.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// `tessera ops`: the operators there are and what each has. `--markdown` is docs/operators.md.
+// `tessera ops`: lists the operators and their properties. `--markdown` prints docs/operators.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ bool has_kernel(const Operator& op, std::string_view kind) {
   return op->def.view != nullptr || op->kernels[tensor::device_kind(kind)] != nullptr;
 }
 
-// What an operator may have. A view has no kernel and needs none on any device.
+// A property of an operator. A view has no kernel and needs none on any device.
 struct Trait {
   const char* name;
   bool (*has)(const Operator& op);
@@ -79,7 +79,7 @@ std::string saved_text(const Operator& op) {
   return text;
 }
 
-// Functions of the library that are made of operators, by the name that people look for.
+// Library functions that are composed of operators, by name.
 constexpr std::pair<const char*, std::string_view> kMadeOf[] = {
     {"matmul", "mm bmm contract"}, {"addmm", "mm"}, {"baddbmm", "bmm"}, {"einsum", "contract"}};
 
@@ -196,7 +196,7 @@ void show_markdown(const std::vector<Operator>& ops) {
     for (const Trait& trait : kTraits) text += trait.has(op) ? " yes |" : " |";
     text += "\n";
   }
-  // Stars of a table would be taken for emphasis.
+  // Markdown would read the stars of a table as emphasis.
   std::string escaped;
   bool is_table = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -248,7 +248,7 @@ std::function<int()> declare(CLI::App& app) {
   return [options]() -> int {
     try {
       return show(*options);
-    } catch (const InvalidArgument& error) {  // everything comes from the command line
+    } catch (const InvalidArgument& error) {  // all input comes from the command line
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kUsage;
     }

@@ -1,4 +1,4 @@
-// `tessera ops` as a user meets it.
+// Tests `tessera ops` from the command line.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -89,7 +89,7 @@ TEST(Ops, PrintsThePageOfTheDocumentation) {
   EXPECT_TRUE(contains(outcome.out, "\n| `add` | ")) << outcome.out;
 }
 
-// The gate that holds the page to the program must bite.
+// The gate that compares the page with the program must detect differences.
 TEST(OpsPage, TheGateSeesWhatIsMissingStaleOrChanged) {
   const std::string base = std::filesystem::temp_directory_path() / ("tessera_ops_" + std::to_string(::getpid()));
   const std::string page = base + ".md";

@@ -13,7 +13,7 @@ using tensor::AttributesRef;
 using tensor::AttributesType;
 using tensor::Call;
 
-// Shapes of the first, the second and all further inputs: pointwise, matrix products, a row's weights, indices of rows,
+// Shapes of the first, the second and all other inputs: pointwise, matrix products, weights of a row, row indices,
 // batches, heads.
 const std::array<Shape, 3> kShapes[] = {
     {Shape{6, 8}, Shape{6, 8}, Shape{6, 8}},
@@ -35,7 +35,7 @@ const std::array<DType, 3> kTypes[] = {
     {DType::kC64, DType::kC64, DType::kC64},
 };
 
-// A tensor whose elements nobody reads: all share these bytes.
+// Returns a tensor whose elements are never read; all tensors share these bytes.
 tensor::Tensor any_tensor(const Shape& shape, DType dtype) {
   alignas(64) static std::byte bytes[1 << 16];
   return tensor::Tensor::wrap(bytes, shape, dtype, device::Device::get("host"), nullptr);
@@ -69,7 +69,7 @@ std::vector<std::string> split_fields(std::string_view fields) {
 
 std::string kind_text(const Shape& shape, DType dtype) { return std::string(to_string(dtype)) + to_string(shape); }
 
-// Asks the operator about one call after another, and learns its attributes from what it complains of.
+// Tries one call after another and learns the attributes of the operator from its errors.
 class Asking {
  public:
   explicit Asking(const tensor::Operator& op) : op_(op) {}

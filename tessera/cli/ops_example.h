@@ -1,5 +1,5 @@
-// What an operator tells of itself when it is called: the attributes it reads, and its rule for some shapes. Nothing
-// runs: only the functions that look at shapes and dtypes are asked.
+// Finds the attributes of an operator and its rule for example shapes. Runs no kernel: only calls the functions that
+// infer shapes and dtypes.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace tessera::cli {
 
-/// What was found out.
+/// The properties that were found.
 struct OpExample {
   std::vector<std::string> attributes;  ///< names of the fields
-  std::string defaults;                 ///< "dim=0, keepdim=false"; empty: it has no attributes, or they no defaults
-  std::string call;                     ///< a call that it takes; empty: none was found
-  std::string result;                   ///< "f32[6, 8]" of that call, with commas between several
-  std::string rule;                     ///< of that call; empty: it has none
+  std::string defaults;                 ///< "dim=0, keepdim=false"; empty if there are no attributes or no defaults
+  std::string call;                     ///< a call that the operator accepts; empty if none was found
+  std::string result;                   ///< result of that call, "f32[6, 8]"; several are separated by commas
+  std::string rule;                     ///< rule of that call; empty if there is none
 };
 
-/// Tries calls until the operator takes one.
+/// Tries calls until the operator accepts one.
 OpExample find_example(const tensor::Operator& op);
 
 }  // namespace tessera::cli

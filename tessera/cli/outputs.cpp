@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of files that do not exist yet the paths are compared.
+// For files that do not exist yet, compares the paths.
 bool is_same(const std::string& a, const std::string& b) {
   struct ::stat first = {};
   struct ::stat second = {};
@@ -25,7 +25,7 @@ bool is_same(const std::string& a, const std::string& b) {
   return fs::weakly_canonical(a, error) == fs::weakly_canonical(b, error);
 }
 
-// Whether `path`, or a directory above it, is `directory`, which need not exist.
+// Returns true if `path` or a directory above it is `directory`, which need not exist.
 bool is_at_or_below(const std::string& path, const std::string& directory) {
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);

@@ -1,4 +1,4 @@
-// No verb writes over a file that it reads, under whatever name.
+// Tests that no command overwrites a file that it reads, under any name.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -31,7 +31,7 @@ class Outputs : public cli::testing::SimulatedRun {
     fs::create_directories(fs::path(directory + "/" + name).parent_path());
     std::ofstream(directory + "/" + name) << text;
   }
-  // Fails, names the option, and changes no file.
+  // Expects a failure that names the option and changes no file.
   void expect_rejected(const std::string& arguments, const std::string& option, int code = 2) const {
     const auto before = contents();
     const Outcome outcome = cli::testing::tessera(arguments, "cd " + directory + " &&");

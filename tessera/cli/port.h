@@ -1,4 +1,4 @@
-// The check of options that name a TCP port.
+// The check of options for a TCP port.
 //
 //   app.add_option("--port", port, "Port; 0: one that is free")->check(port_check());
 #pragma once

@@ -1,4 +1,4 @@
-// `tessera record`: what the record file of a rank holds, for people: its groups and how far each has come, and the
+// `tessera record`: prints the record file of a rank in human-readable form: its groups with their progress, and the
 // last records of its rings, one line each.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ struct Line {
   std::string text;
 };
 
-// A record without a label or a stack has string 0, which the reader shows as that of a full table.
+// A record without a label or stack has string 0, which the reader shows as that of a full table.
 std::string without_empty_strings(std::string text) {
   constexpr std::string_view kEmpty = "(table full)";
   for (std::size_t at = text.find(kEmpty); at != std::string::npos; at = text.find(kEmpty, at)) {
@@ -41,7 +41,7 @@ std::string without_empty_strings(std::string text) {
   return text;
 }
 
-// Oldest first.
+// Returns the lines, oldest first.
 std::vector<Line> lines_of(const probe::RecordFile& file, const Options& options) {
   std::vector<Line> lines;
   const auto& records = file.records();
@@ -61,7 +61,7 @@ std::string time_text(std::int64_t wall_ns) {
                      wall_ns / 1000 % 1'000'000);
 }
 
-// A directory is often meant as a run: its record files are named.
+// For a directory, which is often a run, the error lists its record files.
 void check_file(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return;
@@ -112,7 +112,7 @@ std::function<int()> declare(CLI::App& app) {
   return [options]() -> int {
     try {
       return show(*options);
-    } catch (const IoError& error) {  // a file that is not there or not right: where we noticed does not matter
+    } catch (const IoError& error) {  // a missing or invalid file: the source location does not matter
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kFailed;
     }

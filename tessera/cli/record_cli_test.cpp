@@ -1,4 +1,4 @@
-// `tessera record` as a user meets it, on the record of a rank that works here.
+// Tests `tessera record` from the command line, on the record of a running rank.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// A copy of the record of rank 0 of two, which ran three all_reduces and is in a barrier that rank 1 has not come to.
+// A copy of the record of rank 0 of two, after three all_reduces, in a barrier that rank 1 has not reached.
 class Record : public ::testing::Test {
  protected:
   void SetUp() override {

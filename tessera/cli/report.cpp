@@ -13,11 +13,11 @@ namespace tessera::cli {
 namespace {
 
 constexpr std::size_t kGap = 2;
-constexpr std::size_t kLeastWrap = 24;  // narrower columns read worse than lines that run over
+constexpr std::size_t kLeastWrap = 24;  // narrower columns are harder to read than long lines
 
 std::string bold(const std::string& text) { return "\033[1m" + text + "\033[0m"; }
 
-// A cell in a pipe must not contain what separates cells and rows.
+// A cell in a pipe must not contain the separators of cells and rows.
 std::string one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char letter) { return letter == '\t' || letter == '\n'; }, ' ');
@@ -35,7 +35,7 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   return lines;
 }
 
-// The last cell starts at `indent` and is wrapped to stay there.
+// Appends the last cell, which starts at `indent` and is wrapped there.
 void put_last(std::string& out, const std::string& cell, std::size_t indent, Style style) {
   if (style.width < indent + kLeastWrap) {
     out += cell + "\n";

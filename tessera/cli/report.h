@@ -1,5 +1,5 @@
-// What verbs print: for people on a terminal (aligned, wrapped, headings in bold), for programs in a pipe (one line per
-// row, cells separated by tabs, nothing wrapped or cut). The same calls make both.
+// Output of commands. On a terminal it is human-readable (aligned, wrapped, bold headings); in a pipe it is
+// machine-readable (one line per row, cells separated by tabs, no wrapping). The same calls produce both.
 #pragma once
 
 #include <string>
@@ -9,36 +9,36 @@
 
 namespace tessera::cli {
 
-/// How to print.
+/// Output style.
 struct Style {
-  bool is_terminal = false;  ///< for people, else for programs
-  std::size_t width = 0;     ///< columns of the terminal; 0: do not wrap
+  bool is_terminal = false;  ///< human-readable, otherwise machine-readable
+  std::size_t width = 0;     ///< columns of the terminal; 0: no wrapping
 };
 
-/// The style for stdout.
+/// Returns the style for stdout.
 Style stdout_style();
 
 /// Rows under headings.
 struct Table {
   std::vector<std::string> headings;           ///< one per column
-  std::vector<std::vector<std::string>> rows;  ///< as many cells each
+  std::vector<std::vector<std::string>> rows;  ///< one cell per column each
 };
 
-/// Keys and values under a title.
+/// Keys and values with a title.
 struct Section {
   std::string title;                                         ///< one word
-  std::vector<std::pair<std::string, std::string>> entries;  ///< in the order to show them
+  std::vector<std::pair<std::string, std::string>> entries;  ///< in display order
 };
 
-/// The table as text. In a pipe the first line is the headings.
+/// Formats the table. In a pipe, the first line holds the headings.
 std::string to_text(const Table& table, Style style);
 
-/// The sections as text. In a pipe a line is "title.key<tab>value".
+/// Formats the sections. In a pipe, each line is "title.key<tab>value".
 std::string to_text(const std::vector<Section>& sections, Style style);
 
-/// Prints JSON; bytes that are not UTF-8 are replaced.
+/// Prints JSON. Replaces bytes that are not UTF-8.
 void print_json(const nlohmann::ordered_json& json);
-/// Prints tables, an empty line between.
+/// Prints tables, separated by empty lines.
 void print_tables(const std::vector<Table>& tables);
 
 }  // namespace tessera::cli

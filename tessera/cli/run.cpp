@@ -1,4 +1,4 @@
-// `tessera run`: starts the ranks of one machine (comm/launch/launch.h does the work).
+// `tessera run`: starts the ranks of one machine (implemented in comm/launch/launch.h).
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -72,8 +72,7 @@ std::function<int()> declare(CLI::App& app) {
     if (*on_failure == "shrink") options->on_failure = comm::OnFailure::kShrink;
     try {
       return comm::launch(*options).exit_code;
-    } catch (
-        const IoError& error) {  // a program, port or directory that is not to be had: where we noticed does not matter
+    } catch (const IoError& error) {  // an unavailable program, port or directory: the source location does not matter
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kFailed;
     }

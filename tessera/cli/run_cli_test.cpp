@@ -1,4 +1,4 @@
-// `tessera run` as a user meets it. What the launcher does in detail is tested in tessera/comm/launch.
+// Tests `tessera run` from the command line. tessera/comm/launch has detailed tests of the launcher.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The run directory of `tessera run` and `tessera train`: modes, planted links, a directory that is removed, records of
-// killed ranks; and a terminal or a reader that goes away.
+// Tests the run directory of `tessera run` and `tessera train`: modes, planted links, a removed directory, records of
+// killed ranks, and a closed terminal or reader.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 class RunDirectoryCli : public TrainDirectory {
  protected:
-  // Starts a training run that would take for ever, and does this after some steps. If the run directory is gone by
-  // then, records have no place to go and stay where they were made: in the directory of the test.
+  // Starts an endless training run and runs `then` after some steps. If the run directory is gone by then, records
+  // cannot be moved and stay in the directory of the test.
   [[nodiscard]] Outcome while_training(const std::string& ranks, const std::string& then) const {
     fs::create_directories(directory + "/memory");
     return script("export TESSERA_RECORD_DIR=$PWD/memory\n$tessera train " + ranks + small +
@@ -67,7 +67,7 @@ TEST_F(RunDirectoryCli, ThatIsReplacedDuringTrainingIsAFailureAndTheNewOneStaysE
   }
 }
 
-// Runs without a launcher, each in a directory of its own: the next one finds what the killed one left in memory.
+// Runs without a launcher, each in a separate directory: the next run finds the memory of the killed one.
 TEST_F(RunDirectoryCli, TheNextRunKeepsTheRecordOfAKilledOne) {
   fs::create_directory(directory + "/memory");
   const Outcome outcome = script("export TESSERA_RECORD_DIR=$PWD/memory\n$tessera train " + small +
@@ -126,7 +126,7 @@ TEST_F(RunDirectoryCli, FilesArePrivateUnlessShared) {
   EXPECT_EQ(mode(directory + "/launched"), fs::perms(0750));
 }
 
-// Files that are written whole replace a link; what lines are appended to, and folders, are refused.
+// Files that are written at once replace a link; appended files and folders that are links are rejected.
 TEST_F(RunDirectoryCli, PlantedLinksAreNotFollowed) {
   fs::create_directory(directory + "/run");
   fs::create_directory(directory + "/victims");
@@ -158,7 +158,7 @@ TEST_F(RunDirectoryCli, PlantedLinksAreNotFollowed) {
   EXPECT_EQ(victims, 5) << "nothing was made through a link that led nowhere";
 }
 
-// Files of folders that a run makes on demand.
+// Files in folders that a run creates on demand.
 TEST_F(RunDirectoryCli, PlantedLinksInFoldersAreNotFollowed) {
   fs::create_directory(directory + "/victims");
   const auto plant = [&](const std::string& name) {

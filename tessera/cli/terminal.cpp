@@ -14,10 +14,10 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::string_view kEnter = "\033[?1049h\033[?25l\033[2J";  // another screen, no cursor, empty
+constexpr std::string_view kEnter = "\033[?1049h\033[?25l\033[2J";  // alternate screen, no cursor, cleared
 constexpr std::string_view kLeave = "\033[?25h\033[?1049l";
 
-// A terminal that takes no more is not worth an error: its end is seen by wait().
+// Ignores write errors: wait() detects the end of the terminal.
 void put(std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
@@ -84,7 +84,7 @@ Terminal::Size Terminal::size() {
 void Terminal::draw(const std::vector<std::string>& lines) {
   std::string text = "\033[H";
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    // Emptied before it is written: at the last column of a full line some terminals would take the last letter too.
+    // Clears the line before it is written: clearing after a full line would erase the last letter on some terminals.
     text += (i > 0 ? "\r\n\033[K" : "\033[K") + lines[i];
   }
   if (lines.size() < size().height) text += "\r\n\033[J";
@@ -103,7 +103,7 @@ TerminalEvent Terminal::wait(int other) {
     const int signal = static_cast<int>(told.ssi_signo);
     if (signal == SIGTSTP) {
       leave();
-      ::kill(::getpid(), SIGSTOP);  // until someone lets it go on
+      ::kill(::getpid(), SIGSTOP);  // until SIGCONT
       enter();
       event.is_changed = true;
     } else if (signal == SIGWINCH) {

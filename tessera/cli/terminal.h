@@ -1,5 +1,5 @@
-// The terminal as a screen: another one than the shell's, without echo, drawn in place. It is given back as it was when
-// the object goes, when the process is stopped, and when a signal ends it.
+// Full-screen use of the terminal: the alternate screen, without echo, drawn in place. The terminal is restored by the
+// destructor, when the process is stopped, and when a signal ends it.
 //
 //   Terminal terminal;                      // the screen is ours
 //   terminal.draw(lines);
@@ -15,37 +15,37 @@
 
 namespace tessera::cli {
 
-/// What happened.
+/// Result of Terminal::wait().
 struct TerminalEvent {
-  char key = 0;             ///< that was pressed; 0: none
-  int ending_signal = 0;    ///< that asks the process to end; 0: none
-  bool is_changed = false;  ///< the size changed, or the process goes on after it was stopped: draw anew
-  bool is_other = false;    ///< the other descriptor can be read
-  bool is_gone = false;     ///< nobody is at the terminal any more
+  char key = 0;             ///< pressed key; 0: none
+  int ending_signal = 0;    ///< signal that requests the end of the process; 0: none
+  bool is_changed = false;  ///< the size changed, or the process continues after a stop: redraw
+  bool is_other = false;    ///< the other descriptor is readable
+  bool is_gone = false;     ///< the terminal was closed
 };
 
-/// Takes the terminal of stdin and stdout. One at a time. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP and SIGWINCH are
-/// blocked in the calling thread, and in threads it starts, as long as it lives.
+/// Takes over the terminal of stdin and stdout. At most one object may exist. During its lifetime, SIGINT, SIGTERM,
+/// SIGHUP, SIGQUIT, SIGTSTP and SIGWINCH are blocked in the calling thread and in threads that it starts.
 class Terminal {
  public:
-  /// Whether stdin and stdout are one.
+  /// Returns true if stdin and stdout are a terminal.
   static bool is_there();
-  /// IoError when it cannot be set.
+  /// Throws IoError if the terminal cannot be configured.
   Terminal();
   ~Terminal();
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  /// Columns and lines; 80 and 24 where it does not say.
+  /// Columns and lines; 80 and 24 if the terminal does not report them.
   struct Size {
-    std::size_t width = 80;   ///< columns
-    std::size_t height = 24;  ///< lines
+    std::size_t width = 80;
+    std::size_t height = 24;
   };
-  /// As it is now.
+  /// Returns the current size.
   [[nodiscard]] static Size size();
-  /// Shows these lines from the top, and nothing else.
+  /// Shows these lines from the top, and clears the rest.
   static void draw(const std::vector<std::string>& lines);
-  /// Waits for a key, a signal or the other descriptor.
+  /// Waits for a key, a signal, or until `other` is readable.
   TerminalEvent wait(int other);
 
  private:

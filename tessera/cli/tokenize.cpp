@@ -1,4 +1,4 @@
-// `tessera tokenize`: text files to one file of tokens, with a tokenizer that is read, learned on the way, or bytes.
+// `tessera tokenize`: converts text files to one file of tokens, with a given tokenizer, a new one, or bytes.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -32,7 +32,8 @@ struct Options {
   std::string dtype;
 };
 
-// The files that hold text. One that was named itself must; of a directory, others are left out with a word.
+// Returns the files that contain text. Throws for a file named directly that does not; in directories, others are
+// skipped with a warning.
 std::vector<std::string> text_files(const Options& options) {
   std::vector<std::string> texts;
   for (const std::string& named : options.files) {
@@ -105,7 +106,7 @@ int tokenize(const Options& options) {
     shown.at(text_nbytes, all_nbytes);
   }
   const TokenFileHeader header = writer.commit();
-  progress.say("");  // the summary begins on a line of its own
+  progress.say("");  // the summary starts on a new line
   print_summary(options, header, text_nbytes);
   return kDone;
 }
@@ -135,7 +136,7 @@ std::function<int()> declare(CLI::App& app) {
   return [options]() -> int {
     try {
       return tokenize(*options);
-    } catch (const Error& error) {  // about files and options: where we noticed does not matter
+    } catch (const Error& error) {  // concerns files or options: the source location does not matter
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return error.kind() == ErrorKind::kInvalidArgument ? kUsage : kFailed;
     }

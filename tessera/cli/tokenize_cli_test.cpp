@@ -1,4 +1,4 @@
-// Runs `tessera tokenize` as a user does.
+// Tests `tessera tokenize` from the command line.
 #include <gtest/gtest.h>
 
 #include <algorithm>

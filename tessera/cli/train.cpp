@@ -1,6 +1,6 @@
-// `tessera train`: the options of train/config.h as a command line, and the ranks that run them (train/run.h does the
-// work). With -n it starts the ranks itself, each as `tessera train` with the same options; else it is a rank of the
-// world that it was started in.
+// `tessera train`: the options of train/config.h as a command line, and the ranks that run them (implemented in
+// train/run.h). With -n it starts the ranks itself, each as `tessera train` with the same options; otherwise it is a
+// rank of the world that started it.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -32,25 +32,25 @@
 namespace tessera::cli {
 namespace {
 
-// A second, shorter name of an option.
+// A short name of an option.
 struct ShortName {
-  CLI::Option* given;  // under this name
+  CLI::Option* given;  // the option with the short name
   CLI::Option* full;
-  std::size_t at;     // which option
-  std::string value;  // of a flag; empty: its argument
+  std::size_t at;     // index of the full option
+  std::string value;  // value of a flag; empty: its argument
 };
 
-// What the command line says.
+// The parsed command line.
 struct Words {
-  int ranks = 0;  // 0: not given
+  int ranks = 0;  // 0: omitted
   std::string config_file;
   bool is_print = false;
   bool is_pinned = false;
   int restarts = 0;
-  int deadline = 0;  // in seconds; 0: not given
+  int deadline = 0;  // in seconds; 0: omitted
   std::string on_failure = "kill";
-  bool is_started = false;  // by `tessera train -n`, which leaves the report when all ranks have ended
-  std::vector<std::vector<std::string>> values;  // as many as there are options; empty: not given
+  bool is_started = false;  // by `tessera train -n`, which writes the report after all ranks have ended
+  std::vector<std::vector<std::string>> values;  // one element per option; empty: omitted
   std::vector<ShortName> short_names;
 };
 
@@ -59,7 +59,7 @@ bool is_list(const train::Option& option) {
   return std::holds_alternative<std::vector<std::string>*>(option.place(none));
 }
 
-// "model" to "Model".
+// Converts "model" to "Model".
 std::string group_of(const train::Option& option) {
   std::string group = option.name.substr(0, option.name.find('.'));
   group[0] = static_cast<char>(group[0] - 'a' + 'A');
@@ -85,7 +85,7 @@ std::string type_of(const train::Option& option) {
   return kind == "text" ? "TEXT" : kind;
 }
 
-// An option that was given under both of its names has the value that was given last.
+// If an option was given under both names, the last value counts.
 void take_short_names(const std::vector<CLI::Option*>& order, Words& words) {
   for (const ShortName& name : words.short_names) {
     const auto is_either = [&](const CLI::Option* option) { return option == name.given || option == name.full; };
@@ -108,7 +108,7 @@ train::Config read_config(const Words& words) {
   return config;
 }
 
-// This program with every option that is not at its default.
+// Returns the command of a rank: this program with every option that differs from its default.
 std::vector<std::string> rank_command(const train::Config& config) {
   std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train", "--started"};
   for (const train::Option& option : train::options()) {
@@ -119,10 +119,10 @@ std::vector<std::string> rank_command(const train::Config& config) {
   return command;
 }
 
-// Writes the page of a run that has ended; of one that did nothing only where there is none. A directory without the
-// files of a run was put in the place of the run's, and gets nothing.
+// Writes the HTML report of an ended run; for a run that did nothing, only if there is none. A directory without run
+// files has replaced the run directory and gets no report.
 void leave_page(const std::string& directory, bool is_kept = false) {
-  if (directory.empty()) return;  // it ended before it had one
+  if (directory.empty()) return;  // it ended before it had a directory
   const auto has = [&](const char* name) { return std::filesystem::exists(directory + name); };
   if (!has("/config.toml") && !has("/launch.json")) return;
   if (is_kept && std::filesystem::exists(directory + "/report.html")) return;
@@ -154,13 +154,13 @@ int start_ranks(train::Config config, const Words& words) {
   options.out = relay->out();
   options.err = relay->err();
   const comm::LaunchReport ended = comm::launch(options);
-  relay.reset();  // what ranks said comes first
+  relay.reset();  // prints the output of the ranks first
   leave_page(ended.run_dir);
   return ended.exit_code;
 }
 
-// The record of this rank goes where the run leaves its files, unless TESSERA_RUN_DIR says where. Ranks of a larger
-// world that was given no directory learn of theirs when they have met, which is too late.
+// Puts the record of this rank into the run directory, unless TESSERA_RUN_DIR is set. Ranks of a larger world without a
+// given directory learn it only after rendezvous, which is too late.
 void name_run_directory(const train::Config& config) {
   const RankPlace place = comm::read_launch_environment().place;
   std::string directory = config.run.directory;
@@ -170,21 +170,21 @@ void name_run_directory(const train::Config& config) {
   ::setenv("TESSERA_RUN_DIR", std::filesystem::absolute(directory).lexically_normal().c_str(), 1);
 }
 
-// Whether what a run was started for is there: its steps with their checkpoint, or where it was asked to end one to go
-// on from; and all that it had to tell.
+// Returns true if the run reached its goal: its steps with their checkpoint, or, after an interruption, a checkpoint to
+// resume from, and complete output.
 bool is_good(const train::Summary& summary) {
   if (summary.end == train::RunEnd::kInterrupted) return !summary.unsaved;
   return summary.end == train::RunEnd::kDone && summary.missing.empty();
 }
 
-// Without the weight of PATH=WEIGHT.
+// Removes the weight from PATH=WEIGHT.
 std::string path_of_data(const std::string& entry) {
   const std::size_t equals = entry.rfind('=');
   return std::filesystem::exists(entry) ? entry : entry.substr(0, equals);
 }
 
-// The run writes, cuts back and removes files in its directories: no input may lie there, and neither directory in an
-// input.
+// Throws if an input is inside the directories of the run, or a directory inside an input: the run writes, truncates
+// and removes files there.
 void check_inputs(const train::Config& config) {
   std::vector<std::string> inputs;
   for (const auto* entries : {&config.data.files, &config.data.held_out}) {
@@ -201,7 +201,7 @@ void check_inputs(const train::Config& config) {
     check_directory("train: --checkpoint.directory", config.checkpoint.directory, inputs);
 }
 
-// The options as a configuration that fits its world, or an error before anything is done.
+// Returns the options as a configuration that fits its world. Throws before anything is done.
 train::Config read_and_check(const Words& words) {
   const comm::LaunchEnvironment launched = comm::read_launch_environment();
   TESSERA_CHECK(words.ranks > 0 || (words.restarts == 0 && words.on_failure == "kill" && !words.is_pinned),
@@ -218,8 +218,8 @@ train::Config read_and_check(const Words& words) {
   return words.is_print ? resolved : config;
 }
 
-// Asks for a profile, and would end a process that does not listen yet: from here on it is kept for the run, in the
-// ranks that this process starts too.
+// Blocks the signal that requests a profile, which would end a process without a handler. It stays pending for the run,
+// also in the ranks that this process starts.
 void keep_profile_requests() {
   sigset_t asked;
   ::sigemptyset(&asked);
@@ -245,7 +245,7 @@ int train(const Words& words) {
     if (!words.is_started && comm::read_launch_environment().place.rank == Rank(0))
       leave_page(summary.directory, summary.was_finished);
     return is_good(summary) ? kDone : kFailed;
-  } catch (const InvalidArgument& error) {  // what the user gave: where we noticed does not matter
+  } catch (const InvalidArgument& error) {  // concerns user input: the source location does not matter
     std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
   } catch (const IoError& error) {
     std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
@@ -253,7 +253,7 @@ int train(const Words& words) {
   return code;
 }
 
-// Adds the options of the table, and the short names of some.
+// Adds the options of the table, and short names of some.
 void add_table(CLI::App& app, Words& words) {
   std::vector<CLI::Option*> options;
   for (const train::Option& option : train::options()) {
@@ -266,7 +266,7 @@ void add_table(CLI::App& app, Words& words) {
     const auto is_it = [&](const train::Option& option) { return option.name == full; };
     return static_cast<std::size_t>(std::ranges::find_if(train::options(), is_it) - train::options().begin());
   };
-  // What is asked for by hand has a short name too.
+  // Options for interactive use also have a short name.
   for (const auto& [name, full] :
        {std::pair{"--dump-step", "run.dump_step"}, {"--profile-steps", "run.profile_steps"}}) {
     const std::size_t at = place_of(full);

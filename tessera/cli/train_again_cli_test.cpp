@@ -1,5 +1,5 @@
-// `tessera train` started where a run is, was or is not quite over: what is refused leaves everything as it was, and
-// what is finished has nothing to do. Also the first moments of a run, and its last.
+// Tests `tessera train` in the directory of a run that is active, ended or ending: a rejected start changes nothing,
+// and a finished run has nothing to do. Also tests the start and end of a run.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 class TrainAgain : public TrainDirectory {
  protected:
-  // Every file of the run, by its path.
+  // Returns every file of the run by path.
   std::map<std::string, std::string> files() const {
     std::map<std::string, std::string> all;
     for (const auto& entry : fs::recursive_directory_iterator(directory + "/run")) {
@@ -28,7 +28,7 @@ class TrainAgain : public TrainDirectory {
     return all;
   }
 
-  // A model that trains in no time.
+  // A model that trains quickly.
   const std::string small =
       "-n 2 --model.width 32 --model.layers 1 --model.hidden 32 --model.sequence 16 --data.files text --eval.every 0 "
       "--eval.samples 8 --run.directory run ";
@@ -92,7 +92,7 @@ TEST_F(TrainAgain, ASecondStartLeavesARunThatGoesOnAlone) {
   EXPECT_FALSE(contains(content(directory + "/verdict"), "failed")) << content(directory + "/verdict");
 }
 
-// The summary says done, and rank 0 is still saying a sample.
+// The summary says done while rank 0 still prints a sample.
 TEST_F(TrainAgain, AJobThatIsLostInItsLastMomentsIsNotAFailureWhenStartedAgain) {
   std::string options = small + "--train.steps 4 --run.sample 100000";
   options.erase(0, 5);

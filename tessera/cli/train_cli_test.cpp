@@ -1,4 +1,4 @@
-// `tessera train` as a user meets it. What a run does in detail is tested in tessera/train.
+// Tests `tessera train` from the command line. tessera/train has detailed tests of a run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,14 +16,14 @@ namespace {
 
 class Train : public TrainDirectory {
  protected:
-  // Trains, and runs `then` in a shell once metrics.jsonl tells of this step; $job is the command's process.
+  // Trains, and runs `then` in a shell when metrics.jsonl contains this step; $job is the process of the command.
   Outcome train_and(const std::string& arguments, int step, const std::string& then) const {
     return script("$tessera train " + arguments + " &\njob=$!\nuntil_test grep -qs '\"step\":" + std::to_string(step) +
                   ",' run/metrics.jsonl\n" + then + "\nwait $job\n");
   }
   std::string run(const std::string& file) const { return content(directory + "/run/" + file); }
 
-  // A model that trains in no time.
+  // A model that trains quickly.
   const std::string small =
       "--model.width 32 --model.layers 1 --model.hidden 32 --model.sequence 16 --data.files text --train.steps 4 "
       "--eval.samples 8 --run.directory run ";
@@ -141,7 +141,7 @@ TEST_F(Train, LeavesItsRecordsInItsRunDirectoryWhoeverStartedIt) {
   EXPECT_EQ(train(nameless).code, 0);
   for (const auto& entry : std::filesystem::directory_iterator(directory + "/runs"))
     EXPECT_EQ(records(entry.path()), 1u) << entry.path();
-  // As any launcher does it that is not ours.
+  // Starts ranks as a foreign launcher does.
   std::ofstream(directory + "/script")
       << "export TESSERA_RECORD_BYTES=1MiB WORLD_SIZE=2 TESSERA_STORE=file://$PWD/store\n"
          "RANK=1 '" TESSERA_PROGRAM "' train "

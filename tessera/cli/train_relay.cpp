@@ -39,7 +39,7 @@ std::string_view without_prefix_of_first(std::string_view line) {
 TrainRelay::TrainRelay() {
   const bool has_pipes = ::pipe2(out_, O_CLOEXEC) == 0 && ::pipe2(err_, O_CLOEXEC) == 0;
   TESSERA_CHECK_AS(IoError, has_pipes, "cannot make pipes for what ranks print: ", std::strerror(errno));
-  // Signals are the launcher's.
+  // The launcher handles signals.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -58,7 +58,7 @@ TrainRelay::~TrainRelay() {
 }
 
 void TrainRelay::pass_on() {
-  // Of stdout and stderr nothing is asked but whether their reader closed them.
+  // Polls stdout and stderr only to detect that their reader closed them.
   pollfd ends[] = {{.fd = out_[0], .events = POLLIN, .revents = 0},
                    {.fd = err_[0], .events = POLLIN, .revents = 0},
                    {.fd = ::fileno(stdout), .events = 0, .revents = 0},
@@ -73,13 +73,13 @@ void TrainRelay::pass_on() {
       if (!is_closed && (ends[i].revents == 0 || take(ends[i].fd, rests[i], to)) && std::ferror(to) == 0) continue;
       ends[2 + i].fd = -1;
       ends[i].fd = -1;
-      // The launcher sees that its output has no reader, and decides what becomes of the run.
+      // The launcher detects that its output has no reader, and decides how the run continues.
       if (is_closed || std::ferror(to) != 0) ::close(std::exchange(i == 0 ? out_[0] : err_[0], -1));
     }
   }
 }
 
-// Reads once and puts the lines that are whole; false: there will be no more.
+// Reads once and prints the complete lines. Returns false at the end of the input.
 bool TrainRelay::take(int fd, std::string& rest, std::FILE* to) {
   char bytes[65536];
   const ssize_t count = ::read(fd, bytes, sizeof bytes);
@@ -99,7 +99,7 @@ void TrainRelay::put(std::string_view line, std::FILE* to) {
   const std::string_view text = without_prefix_of_first(line);
   if (train::is_bar_line(text)) {
     const std::size_t width = stdout_style().width;
-    // The escape that erases takes no column.
+    // The erase sequence takes no column.
     const std::size_t bar = text.find('K') + 1;
     const std::string shown =
         std::string(text.substr(0, bar)) +
@@ -109,7 +109,7 @@ void TrainRelay::put(std::string_view line, std::FILE* to) {
     is_bar_drawn_ = true;
     return;
   }
-  // Where rank 0 goes on with a line the bar has done its work and stays; another's line takes its place.
+  // If rank 0 prints a line, the bar is finished and remains; a line of another rank replaces it.
   if (is_bar_drawn_) {
     std::fputs(text.size() < line.size() && to == stdout ? "\n" : "\x1b[K", stdout);
     std::fflush(stdout);

@@ -1,6 +1,6 @@
-// What the ranks of `tessera train -n N` print, on its way from the launcher to the terminal. Only rank 0 tells of the
-// run, so its lines lose their prefix, and the bar that it draws, which reaches the launcher as lines, becomes a bar
-// again.
+// Relays the output of the ranks of `tessera train -n N` from the launcher to the terminal. Only rank 0 reports the
+// run, so the relay removes the prefix of its lines. It also redraws the progress bar of rank 0, which reaches the
+// launcher as lines.
 #pragma once
 
 #include <cstdio>
@@ -10,15 +10,15 @@
 
 namespace tessera::cli {
 
-/// A line of the launcher without "[0] ", in colour or not, if it is rank 0's; else as it is.
+/// Returns a line of rank 0 without its prefix "[0] ", colored or not. Returns other lines unchanged.
 std::string_view without_prefix_of_first(std::string_view line);
 
-/// Passes lines on between its making and its end. What is written to out() and err() comes out on stdout and stderr.
-/// If the reader of stdout or stderr closes it, writes to out() or err() fail with EPIPE.
+/// Relays lines during its lifetime: text written to out() and err() is printed on stdout and stderr. If the reader of
+/// stdout or stderr closes it, writes to out() or err() fail with EPIPE.
 class TrainRelay {
  public:
   TrainRelay();
-  /// Passes on what is left.
+  /// Relays the remaining lines.
   ~TrainRelay();
   TrainRelay(const TrainRelay&) = delete;
   TrainRelay& operator=(const TrainRelay&) = delete;

@@ -1,5 +1,5 @@
-// `tessera train` where the machine is against it: a disk without room, and a scheduler that ends the job and starts it
-// again. Real processes, real signals and a real full file system.
+// Tests `tessera train` in adverse conditions: a full disk, and a scheduler that ends and restarts the job. Uses real
+// processes, signals and a real full file system.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 class Survives : public TrainDirectory {
  protected:
-  // The files of the checkpoint of a step, by name: tensors of each rank.
+  // Returns the tensor files of each rank in a checkpoint, by name.
   static std::map<std::string, std::string> tensors(const std::string& checkpoint) {
     std::map<std::string, std::string> all;
     for (const auto& entry : fs::directory_iterator(checkpoint)) {
@@ -33,13 +33,13 @@ class Survives : public TrainDirectory {
     return all;
   }
 
-  // A model that trains in no time.
+  // A model that trains quickly.
   const std::string small =
       "--model.width 32 --model.layers 1 --model.hidden 32 --model.sequence 16 --model.dropout 0.1 --data.files text "
       "--eval.every 0 --eval.samples 8 --run.log_every 1 ";
 };
 
-// Mounts of this process and those it starts alone; where it is not root, with users of their own.
+// Gives this process and its children separate mounts; without root, in a new user namespace.
 bool have_own_mounts() {
   const uid_t user = ::geteuid();
   const gid_t group = ::getegid();
@@ -52,7 +52,7 @@ bool have_own_mounts() {
          write("/proc/self/gid_map", "0 " + std::to_string(group) + " 1");
 }
 
-// A file system of so many bytes in memory. Why there is none; empty: there is one.
+// Mounts a file system of `nbytes` bytes in memory. Returns the reason for a failure, or "".
 std::string mount_of(const std::string& where, std::uintmax_t nbytes) {
   fs::create_directory(where);
   const std::string options = "size=" + std::to_string(nbytes);
@@ -64,7 +64,7 @@ std::string mount_of(const std::string& where, std::uintmax_t nbytes) {
   return {};
 }
 
-// What a directory takes there, where files have whole pages.
+// Returns the size of a directory there, where files occupy full pages.
 std::uintmax_t pages_of(const std::string& path) {
   constexpr std::uintmax_t kPage = 4096;
   std::uintmax_t nbytes = kPage;
@@ -78,7 +78,7 @@ TEST_F(Survives, AFullDiskKeepsTheLastGoodCheckpoint) {
   const Outcome whole = in_directory(options + "--run.directory whole");
   ASSERT_EQ(whole.code, 0) << whole.err;
   const std::string last = "/step-000000012";
-  // Room for one checkpoint and a half.
+  // Room for one and a half checkpoints.
   const std::uintmax_t nbytes = pages_of(directory + "/whole/checkpoints" + last) * 3 / 2;
   const std::string reason = mount_of(directory + "/full", nbytes);
   if (!reason.empty()) GTEST_SKIP() << "needs a small file system: " << reason << "; as root there is one";
@@ -110,7 +110,7 @@ TEST_F(Survives, AFullDiskKeepsTheLastGoodCheckpoint) {
   EXPECT_EQ(::umount((directory + "/full").c_str()), 0);
 }
 
-// The disk is full for a while, and then it is not.
+// The disk is full for a while.
 TEST_F(Survives, AFullRunDirectoryLosesLinesAndNothingElse) {
   const std::string reason = mount_of(directory + "/full", 64 << 20);
   if (!reason.empty()) GTEST_SKIP() << "needs a small file system: " << reason << "; as root there is one";
@@ -154,7 +154,7 @@ TEST_F(Survives, ACheckpointOfATermCountsWhateverFailedBefore) {
   EXPECT_EQ(summary("run").at("checkpoints").at("last"), summary("run").at("steps"));
 }
 
-// A job of two tasks on this machine as srun starts them, in the `start`-th start of the job; ends with 0 when both do.
+// Returns a script for a job of two tasks as srun starts them, in the `start`-th start; it exits with 0 if both do.
 std::string job(int number, int start, const std::string& command, const std::string& then = "") {
   std::string lines = "export SLURM_JOB_ID=" + std::to_string(number) +
                       " SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_NODEID=0 "
@@ -172,7 +172,7 @@ TEST_F(Survives, ARequeuedSlurmJobGoesOnWithTheSameCommand) {
   const int number = ::getpid();
   const Outcome whole = script(job(number, 0, options + "--run.directory whole"));
   ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
-  // What the scheduler does to a job that it preempts: SIGTERM to every task.
+  // A scheduler preempts a job with SIGTERM to every task.
   const std::string preempt =
       "until grep -qs '\"step\":50,' runs/$SLURM_JOB_ID/metrics.jsonl; do kill -0 $task0 || exit 99; sleep 0.02; done\n"
       "kill -TERM $task0 $task1\n";
@@ -197,7 +197,7 @@ TEST_F(Survives, ARequeuedSlurmJobGoesOnWithTheSameCommand) {
   EXPECT_TRUE(tensors(directory + "/" + run + "/checkpoints/step-000000200") == want) << "the same bits";
 }
 
-// A node that fails takes the job with it, without a word; Slurm starts it anew elsewhere.
+// A failing node ends the job without a signal; Slurm restarts it on another node.
 TEST_F(Survives, ASlurmJobWhoseMachineFailedGoesOnFromItsLastCheckpoint) {
   const std::string command =
       "--mesh.fsdp 2 " + small + "--train.steps 200 --checkpoint.every 20 --run.directory runs/$SLURM_JOB_ID";

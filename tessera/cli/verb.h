@@ -1,8 +1,8 @@
-// A verb of the command: `tessera info`. Each is one file that ends with its registration,
+// A subcommand of `tessera`, such as `tessera info`. Each is one file that ends with its registration,
 //
 //   const VerbRegistration kInfo({"info", "Show the version, the build, ...", declare});
 //
-// so that a new verb is a new file and nothing else.
+// so that a new subcommand is only a new file.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,28 +13,28 @@
 
 namespace tessera::cli {
 
-/// What the command exits with.
+/// Exit codes of the command.
 enum ExitCode : int {
-  kDone = 0,    ///< the verb did what it was asked
-  kFailed = 1,  ///< the verb could not do it; stderr says why
-  kUsage = 2,   ///< the command line makes no sense; nothing was done
+  kDone = 0,    ///< success
+  kFailed = 1,  ///< the subcommand failed; stderr states the reason
+  kUsage = 2,   ///< the command line is invalid; nothing was done
 };
 
-/// One verb.
+/// One subcommand.
 struct Verb {
-  std::string name;     ///< as typed
+  std::string name;
   std::string summary;  ///< one line for --help
-  /// Adds the verb's options to its own parser and returns what to run once they are read. It returns an ExitCode; an
-  /// exception is kFailed.
+  /// Adds the options of the subcommand to its parser and returns the function to run after they are parsed. This
+  /// function returns an ExitCode; an exception means kFailed.
   std::function<std::function<int()>(CLI::App& options)> declare;
 };
 
-/// All verbs, by name.
+/// Returns all subcommands, sorted by name.
 std::vector<Verb> verbs();
 
-/// Adds a verb; a second one of the same name ends the program at once.
+/// Registers a subcommand. A duplicate name ends the program immediately.
 struct VerbRegistration {
-  /// Adds it.
+  /// Registers `verb`.
   explicit VerbRegistration(Verb verb);
 };
 

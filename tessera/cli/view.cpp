@@ -1,5 +1,5 @@
-// `tessera view`: the page of a run, served to a browser on this machine or written to a file. It reads files of the
-// run directory and nothing else of the job; each load of the page reads them again.
+// `tessera view`: serves the HTML report of a run to a browser on this machine, or writes it to a file. It only reads
+// files of the run directory; each load of the page reads them again.
 #include <spawn.h>
 #include <unistd.h>
 
@@ -29,8 +29,8 @@ struct Options {
   bool open = false;
 };
 
-// A page that leads to an address, in a file that only this user can read: on a command line every user could read the
-// token. The file is removed with the object.
+// A page that redirects to an address, in a file that only this user can read: a command line would show the token to
+// every user. The destructor removes the file.
 class Door {
  public:
   explicit Door(const std::string& url) {
@@ -72,7 +72,7 @@ int view(const Options& options) {
     std::printf("%s\n", record::write_report_page(options.run, options.out).c_str());
     return kDone;
   }
-  (void)record::make_report_page(options.run, {.most_events = 0});  // a directory that is none is told before serving
+  (void)record::make_report_page(options.run, {.most_events = 0});  // reports an invalid directory before serving
   record::PageServer server(
       {.bind = options.bind, .port = static_cast<std::uint16_t>(options.port), .ends_on_signals = true},
       [&options] { return record::make_report_page(options.run).html; });
@@ -106,7 +106,7 @@ std::function<int()> declare(CLI::App& app) {
     try {
       options->run = run_or_newest(options->run);
       return view(*options);
-    } catch (const InvalidArgument& error) {  // an address that is none
+    } catch (const InvalidArgument& error) {  // an invalid address
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kUsage;
     } catch (const IoError& error) {

@@ -1,4 +1,4 @@
-// `tessera view` as a user meets it, on what two ranks left behind.
+// Tests `tessera view` from the command line, on the records of two ranks.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST_F(View, SaysWhatIsWrong) {
   EXPECT_EQ(cli::testing::tessera("view " + run + " --out " + directory + "/none/x.html").code, 1);
 }
 
-// Asks 127.0.0.1.
+// Requests a page from 127.0.0.1.
 std::string get_page(int port, const std::string& target) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in to{};
@@ -77,7 +77,7 @@ std::string get_page(int port, const std::string& target) {
 TEST_F(View, ServesThePageAtTheAddressThatItPrintsUntilItIsTold) {
   int out[2];
   ASSERT_EQ(::pipe2(out, O_CLOEXEC), 0);
-  // In place of a browser: a program that keeps what it is given to open, and says so.
+  // Replaces the browser: stores the file that it is to open, and signals it.
   std::ofstream(directory + "/xdg-open") << "#!/bin/sh\nstat -c %a \"$1\" > " << directory << "/mode\ncp \"$1\" "
                                          << directory << "/opening && mv " << directory << "/opening " << directory
                                          << "/opened\necho \"$1\"\n";
@@ -111,7 +111,7 @@ TEST_F(View, ServesThePageAtTheAddressThatItPrintsUntilItIsTold) {
   std::fclose(lines);
 }
 
-// A run that trained, and the line that names its page.
+// A training run, and the line with the path of its report.
 TEST_F(View, TrainingLeavesThePageInItsRunDirectoryAndSaysWhere) {
   std::ofstream text(directory + "/text");
   for (int line = 0; line < 400; ++line) text << "line " << line << " of a text that says little\n";

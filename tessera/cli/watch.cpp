@@ -1,5 +1,5 @@
-// `tessera watch`: what a run does now, in the terminal. It reads files of the run directory and nothing else of the
-// job. A thread reads, so that keys are answered while a large run is being read; it reads at most half of the time.
+// `tessera watch`: shows the current state of a run in the terminal. It only reads files of the run directory. A
+// separate thread reads for at most half of the time, so that keys respond while a large run is read.
 #include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr std::size_t kLaunches = 256;  // of each group and rank: what is shown are the last
+constexpr std::size_t kLaunches = 256;  // per group and rank: only the last are shown
 constexpr const char* kHelpText =
     "q    quit\n"
     "e    show what explains the state of the run, or the table again\n"
@@ -58,12 +58,12 @@ struct Options {
   bool once = false;
 };
 
-// One reading of the run.
+// One snapshot of the run.
 struct Reading {
   record::Evidence evidence;
   record::LiveView view;
-  std::optional<record::Explanation> found;  // where something is wrong
-  std::string problem;                       // why it could not be read
+  std::optional<record::Explanation> found;  // if a failure was found
+  std::string problem;                       // reason if it could not be read
 };
 
 std::shared_ptr<const Reading> read_once(const Options& options, const Reading* before) {
@@ -81,7 +81,7 @@ std::shared_ptr<const Reading> read_once(const Options& options, const Reading* 
   return reading;
 }
 
-// Whether nobody is left who could take a step: what was asked for now would be answered by another start.
+// Returns true if no rank can take a step: only the next start of the run would answer a request.
 bool is_over(const record::Evidence& evidence) {
   return std::ranges::none_of(evidence.ranks, [](const record::Rank& rank) {
     using enum record::RankState;
@@ -89,7 +89,7 @@ bool is_over(const record::Evidence& evidence) {
   });
 }
 
-// Asks the run for a profile of its next steps; what to say about it.
+// Requests a profile of the next steps and returns the message to show.
 std::string ask_for_profile(const std::string& run, const record::Evidence& evidence) {
   if (is_over(evidence)) return "No rank runs: there are no steps left to profile.";
   try {
@@ -106,7 +106,7 @@ std::string last_line(const Reading& reading) {
   return reading.found->verdict.sentence + "   (e explains)";
 }
 
-// Reads again and again, and tells by a descriptor when there is something new.
+// Reads the run repeatedly and signals new snapshots through a descriptor.
 class Reader {
  public:
   Reader(const Options& options, std::shared_ptr<const Reading> first)
@@ -127,7 +127,7 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
 
   [[nodiscard]] int descriptor() const { return told_; }
-  // The latest reading; what the descriptor told is answered.
+  // Returns the latest snapshot and resets the descriptor.
   std::shared_ptr<const Reading> take() {
     std::uint64_t count = 0;
     (void)!::read(told_, &count, sizeof count);
@@ -167,7 +167,7 @@ class Reader {
   [[nodiscard]] std::shared_ptr<const Reading> read_or_say(const Reading& before) const {
     try {
       return read_once(options_, &before);
-    } catch (const std::exception& error) {  // the directory went away: what was known stays on the screen
+    } catch (const std::exception& error) {  // the directory was removed: the last snapshot remains on the screen
       auto same = std::make_shared<Reading>(before);
       const auto* ours = dynamic_cast<const Error*>(&error);
       same->problem = ours != nullptr ? ours->message() : error.what();
@@ -185,7 +185,7 @@ class Reader {
   std::thread thread_;
 };
 
-// What is on the screen.
+// The content of the screen.
 class Watch {
  public:
   Watch(std::string run, std::shared_ptr<const Reading> first) : run_(std::move(run)), reading_(std::move(first)) {}
@@ -205,7 +205,7 @@ class Watch {
 
   void take(std::shared_ptr<const Reading> reading) { reading_ = std::move(reading); }
 
-  // False: it is to end.
+  // Returns false if the key ends the program.
   bool press(char key, Reader& reader) {
     const std::size_t page = std::max<std::size_t>(Terminal::size().height, 3) - 2;
     answer_.clear();
@@ -227,7 +227,7 @@ class Watch {
  private:
   enum class Page { kTable, kExplanation, kHelp };
 
-  // To the page, or from it back to the table.
+  // Switches to the page, or back to the table.
   void turn_to(Page page) {
     page_ = page_ == page ? Page::kTable : page;
     first_ = 0;
@@ -243,21 +243,21 @@ class Watch {
 
   std::string run_;
   std::shared_ptr<const Reading> reading_;
-  std::string answer_;  // to the last key, until the next
+  std::string answer_;  // response to the last key, until the next
   Page page_ = Page::kTable;
   std::size_t first_ = 0;
 };
 
 int watch(const Options& options, const std::shared_ptr<const Reading>& first) {
   std::optional<Terminal> terminal(std::in_place);
-  Reader reader(options, first);  // after the terminal: its thread must not take signals
+  Reader reader(options, first);  // after the terminal, so that its thread has the signals blocked
   Watch watch(options.run, first);
   watch.draw();
   while (true) {
     const TerminalEvent event = terminal->wait(reader.descriptor());
     const bool is_quit = event.key != 0 && !watch.press(event.key, reader);
     if (is_quit || event.ending_signal != 0 || event.is_gone) {
-      terminal.reset();  // at once: a reading may be under way, and is waited for
+      terminal.reset();  // immediately: the destructor of the reader waits for a read in progress
       return event.ending_signal != 0 ? 128 + event.ending_signal : static_cast<int>(kDone);
     }
     if (event.is_other) watch.take(reader.take());
@@ -305,7 +305,7 @@ std::function<int()> declare(CLI::App& app) {
       options->run = run_or_newest(options->run);
       const std::shared_ptr<const Reading> first = read_once(*options, nullptr);
       return options->once || !Terminal::is_there() ? show_once(*first) : watch(*options, first);
-    } catch (const IoError& error) {  // a directory that is not there or not right: where we noticed does not matter
+    } catch (const IoError& error) {  // a missing or invalid directory: the source location does not matter
       std::fprintf(stderr, "tessera: %s\n", error.message().c_str());
       return kFailed;
     }

@@ -1,4 +1,4 @@
-// `tessera watch` as a user meets it: the table of a run that waits, and keys and signals in a terminal of its own.
+// Tests `tessera watch` from the command line: the table of a waiting run, and keys and signals in a pseudo terminal.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ std::vector<std::vector<std::string>> rows_of(const std::string& text) {
   return rows;
 }
 
-// The lines that a terminal was given, without what moves the cursor and colours.
+// Returns the lines sent to a terminal, without cursor movements and colors.
 std::vector<std::string> lines_of(const std::string& shown) {
   std::vector<std::string> lines(1);
   for (std::size_t i = 0; i < shown.size(); ++i) {
@@ -88,7 +88,7 @@ TEST_F(Watch, OnceShowsWhoIsInWhichOperation) {
   EXPECT_EQ(rows[2][7], "-");
 }
 
-// A rank whose process is gone without a word.
+// Leaves the record of a rank whose process died without reporting.
 void leave_a_dead_rank(const std::string& run) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
@@ -128,7 +128,7 @@ TEST_F(Watch, RefusesWhatItCannotRead) {
   EXPECT_EQ(cli::testing::tessera("watch").code, 1) << "there is no run under ./runs";
 }
 
-// In a terminal, on a run that is over; read once unless a key asks for it.
+// In a terminal, on an ended run; read once unless a key requests another read.
 class WatchTerminal : public Watch {
  protected:
   void SetUp() override {
@@ -142,7 +142,7 @@ class WatchTerminal : public Watch {
     before = terminal->is_there() ? terminal->settings() : 0;
     return terminal;
   }
-  // That the shell has its screen and its echo again.
+  // Checks that the screen and echo of the shell are restored.
   void expect_restored(const PseudoTerminal& terminal) const {
     EXPECT_EQ(terminal.settings() & (ICANON | ECHO), static_cast<tcflag_t>(ICANON | ECHO));
     const std::size_t left = terminal.shown().rfind(kLeave);
@@ -180,7 +180,7 @@ TEST_F(WatchTerminal, ShowsTheTableAnswersKeysAndGivesTheScreenBack) {
   expect_restored(*terminal);
 }
 
-// Who started it again would get a profile that nobody waits for.
+// The next start would write a profile that no user waits for.
 TEST_F(WatchTerminal, OfARunThatIsOverNoProfileIsAskedFor) {
   fs::remove_all(run);
   fs::create_directories(run);
@@ -215,7 +215,7 @@ TEST_F(WatchTerminal, ASignalGivesTheScreenBackToo) {
     START_OR_SKIP(terminal);
     ASSERT_TRUE(terminal->wait_for("Nothing seems to hang.")) << terminal->shown();
     if (signal == SIGINT) {
-      terminal->press("\003");  // as a person sends it
+      terminal->press("\003");  // as Ctrl-C does
     } else {
       ::kill(terminal->process(), signal);
     }

@@ -1,4 +1,4 @@
-// Runs the command in a terminal of its own, presses keys and waits for what it shows.
+// Runs the command in a pseudo terminal, presses keys and waits for its output.
 #pragma once
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 namespace tessera::cli::testing {
 
-/// A program in a terminal. It is killed when the object goes.
+/// A program in a pseudo terminal. The destructor kills it.
 class PseudoTerminal {
  public:
   /// Starts `tessera` with these arguments on a screen of this size.
@@ -51,11 +51,11 @@ class PseudoTerminal {
   PseudoTerminal(const PseudoTerminal&) = delete;
   PseudoTerminal& operator=(const PseudoTerminal&) = delete;
 
-  /// Whether there are such terminals here.
+  /// Returns true if the system provided a pseudo terminal.
   [[nodiscard]] bool is_there() const { return child_ > 0; }
-  /// Everything shown so far.
+  /// Returns all output so far.
   [[nodiscard]] const std::string& shown() const { return shown_; }
-  /// Waits until what was shown since the last wait that succeeded holds the text.
+  /// Waits until the output since the last successful wait contains the text.
   [[nodiscard]] bool wait_for(const std::string& text) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (true) {
@@ -67,25 +67,25 @@ class PseudoTerminal {
       if (std::chrono::steady_clock::now() > until || !read_more()) return false;
     }
   }
-  /// Presses keys.
+  /// Sends keys.
   void press(const std::string& keys) {
     ASSERT_EQ(::write(master_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
   }
-  /// Closes the terminal, as a window that is closed or a connection that is lost does. The kernel sends SIGHUP.
+  /// Closes the terminal, like a closed window or a lost connection. The kernel sends SIGHUP.
   void hang_up() {
     ::close(slave_);
     ::close(master_);
     slave_ = -1;
     master_ = -1;
   }
-  /// Another size; the program gets SIGWINCH.
+  /// Changes the size; the program receives SIGWINCH.
   void resize(unsigned short columns, unsigned short lines) {
     const winsize size = {lines, columns, 0, 0};
     ASSERT_EQ(::ioctl(slave_, TIOCSWINSZ, &size), 0);
   }
-  /// The program's process.
+  /// Returns the process ID of the program.
   [[nodiscard]] pid_t process() const { return child_; }
-  /// Waits for its end and gives its exit code, or -1 - signal. What it showed last is read.
+  /// Waits for the program to end and returns its exit code, or -1 - signal. Reads the remaining output.
   int end() {
     while (master_ >= 0 && read_more()) {
     }
@@ -94,7 +94,7 @@ class PseudoTerminal {
     child_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1 - WTERMSIG(status);
   }
-  /// How the terminal is set.
+  /// Returns the terminal settings.
   [[nodiscard]] tcflag_t settings() const {
     termios now = {};
     EXPECT_EQ(::tcgetattr(slave_, &now), 0);
@@ -102,7 +102,7 @@ class PseudoTerminal {
   }
 
  private:
-  // False: the program has ended and all is read, or nothing came for long.
+  // Returns false if the program has ended and all output is read, or if nothing arrived for a long time.
   bool read_more() {
     for (int tries = 0; tries < 2400; ++tries) {
       pollfd wait = {master_, POLLIN, 0};

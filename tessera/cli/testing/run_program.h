@@ -1,4 +1,4 @@
-// Runs the command as a user does and keeps what it printed.
+// Runs the command and captures its output.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,21 +12,21 @@
 
 namespace tessera::cli::testing {
 
-/// How a run went.
+/// Exit code and output of a run.
 struct Outcome {
   int code = -1;
   std::string out;
   std::string err;
 };
 
-/// A file as text.
+/// Returns the content of a file.
 inline std::string content(const std::string& path) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
 }
 
-/// Runs `tessera` with these arguments, as a shell reads them.
+/// Runs `tessera` with these arguments, parsed by a shell.
 inline Outcome tessera(const std::string& arguments, const std::string& environment = "") {
   char directory[] = "/tmp/tessera_cli_XXXXXX";
   EXPECT_NE(::mkdtemp(directory), nullptr);
@@ -39,7 +39,7 @@ inline Outcome tessera(const std::string& arguments, const std::string& environm
   return outcome;
 }
 
-/// Whether a part stands in a text.
+/// Returns true if `text` contains `part`.
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace tessera::cli::testing

@@ -1,5 +1,5 @@
-// A run directory with the records of two ranks that reduced three times, taken while they ran: of a rank that has
-// ended nothing tells any more which groups it had.
+// A run directory with the records of two ranks after three reductions. The records are copied while the ranks run,
+// because a rank that has ended no longer lists its groups.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace tessera::cli::testing {
 
-/// A fixture with a directory of its own.
+/// A fixture with a temporary directory.
 class SimulatedRun : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -32,7 +32,7 @@ class SimulatedRun : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory); }
 
-  /// Two ranks work, `then` runs on each, and copies of their records are taken before they end.
+  /// Runs two ranks, calls `then` on each, and copies their records before they end.
   void work(const std::function<void(const comm::ProcessGroup& group, const device::Stream& stream)>& then = {}) const {
     const std::string live = directory + "/live";
     std::filesystem::create_directory(live);
@@ -57,7 +57,7 @@ class SimulatedRun : public ::testing::Test {
              {.run_dir = live});
   }
 
-  /// The record of a rank.
+  /// Returns the path of the record of a rank.
   [[nodiscard]] std::string record_of(int rank) const {
     for (const auto& entry : std::filesystem::directory_iterator(run)) {
       if (entry.path().filename().string().starts_with("rank-" + std::to_string(rank) + "."))
@@ -67,8 +67,8 @@ class SimulatedRun : public ::testing::Test {
     return {};
   }
 
-  std::string directory;  // for anything
-  std::string run;        // in it
+  std::string directory;  // temporary directory
+  std::string run;        // run directory inside it
 };
 
 }  // namespace tessera::cli::testing

@@ -1,4 +1,4 @@
-// A fixture for tests of `tessera train`: a directory with texts to train on, in which commands and scripts are run.
+// A fixture for tests of `tessera train`: a directory with training texts, in which commands and scripts run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace tessera::cli::testing {
 
-/// See the head of this file.
+/// A temporary directory with training texts.
 class TrainDirectory : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -27,14 +27,14 @@ class TrainDirectory : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory); }
 
-  /// Runs `tessera` there.
+  /// Runs `tessera` in the directory.
   [[nodiscard]] Outcome in_directory(const std::string& arguments) const {
     return tessera(arguments, "cd " + directory + " && TESSERA_RECORD_BYTES=1MiB");
   }
-  /// Runs `tessera train` there.
+  /// Runs `tessera train` in the directory.
   [[nodiscard]] Outcome train(const std::string& arguments) const { return in_directory("train " + arguments); }
-  /// Runs a shell script there; $tessera is the program, and until_test waits for a command to succeed while $job
-  /// lives.
+  /// Runs a shell script in the directory. $tessera is the program, and until_test waits until a command succeeds,
+  /// while $job is running.
   [[nodiscard]] Outcome script(const std::string& lines) const {
     std::ofstream(directory + "/script")
         << "tessera='" TESSERA_PROGRAM "'\nexport TESSERA_RECORD_BYTES=1MiB\n"
@@ -43,12 +43,12 @@ class TrainDirectory : public ::testing::Test {
     const int status = std::system(("cd " + directory + " && sh script >out 2>err").c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(directory + "/out"), content(directory + "/err")};
   }
-  /// The summary of a run directory there.
+  /// Returns the summary of a run directory in it.
   [[nodiscard]] nlohmann::json summary(const std::string& run = "run") const {
     return nlohmann::json::parse(content(directory + "/" + run + "/summary.json"), nullptr, false);
   }
 
-  std::string directory;  ///< where all of it is
+  std::string directory;
 };
 
 }  // namespace tessera::cli::testing

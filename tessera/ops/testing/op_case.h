@@ -73,7 +73,7 @@ struct OpCase {
   explicit OpCase(OpCaseInfo info);
 };
 
-/// Returns all cases, sorted by operator.
+/// Returns all registered cases, one per operator.
 const std::vector<OpCaseInfo>& all_cases();
 
 /// Returns a floating argument with standard normal values.
