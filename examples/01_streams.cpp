@@ -1,4 +1,4 @@
-// Two streams and an event: one computes, the other copies the result out once it is there.
+// Two streams and an event: one stream computes, the other copies the result after the event.
 #include <tessera/tessera.h>
 
 #include <cstdio>
@@ -10,8 +10,8 @@ int main() {
   const tessera::Stream transfer = device.create_stream({.name = "transfer"});
   const tessera::Event ready = device.create_event();
 
-  auto range = device.reserve(1 << 20);         // addresses ...
-  range.map(0, device.create_memory(1 << 20));  // ... with memory behind them
+  auto range = device.reserve(1 << 20);         // reserves addresses ...
+  range.map(0, device.create_memory(1 << 20));  // ... and maps memory to them
   auto* squares = reinterpret_cast<int*>(range.data());
   std::vector<int> result(1000);
 
@@ -21,9 +21,9 @@ int main() {
       },
       {.label = "squares"});
   compute.record(ready);  // a point in the compute stream ...
-  transfer.wait(ready);   // ... that the transfer stream waits for, without stopping this thread
+  transfer.wait(ready);   // ... that the transfer stream waits for, without blocking this thread
   transfer.copy(result.data(), squares, result.size() * sizeof(int));
-  transfer.synchronize();  // throws here what went wrong on the stream
+  transfer.synchronize();  // throws the errors of the stream
   std::printf("30 squared is %d\n", result[30]);
   return result[30] == 900 ? 0 : 1;
 }

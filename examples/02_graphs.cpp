@@ -1,4 +1,4 @@
-// Work captured once and replayed: a fork over two streams and a join, drawn and run three times.
+// Captures a fork over two streams and a join as a graph, prints it and replays it three times.
 #include <tessera/tessera.h>
 
 #include <cstdio>
@@ -21,7 +21,7 @@ int main() {
   side.run([&] { right = step * 10; }, {.label = "right"});
   main_stream.run([&] { left = step; }, {.label = "left"});
   side.record(joined);
-  main_stream.wait(joined);  // ... and is joined back
+  main_stream.wait(joined);  // ... and leaves it again
   main_stream.run([&] { sum += left + right; }, {.label = "sum"});
   const auto graph = main_stream.end_capture();
   std::printf("%s", graph.to_dot().c_str());

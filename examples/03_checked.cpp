@@ -1,4 +1,4 @@
-// A checked device refuses a race before it runs, whether or not it would have happened this time.
+// A checked device rejects a race before the work runs, even if the race would not have occurred this time.
 #include <tessera/device/host/host_device.h>
 #include <tessera/tessera.h>
 
@@ -30,7 +30,7 @@ int main() {
 
   const tessera::Event produced = device.create_event();
   producer.record(produced);
-  consumer.wait(produced);  // the missing edge
+  consumer.wait(produced);  // the missing order
   consumer.run([&seen, value] { seen = *value; }, {.label = "consume", .accesses = read});
   consumer.synchronize();
   std::printf("with the edge: %d\n", seen);

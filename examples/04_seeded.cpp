@@ -1,5 +1,5 @@
-// The seeded scheduler runs one stream at a time, the next chosen by a seed: every seed is one interleaving, and the
-// same one every time. A bug found at a seed stays found.
+// The seeded scheduler runs one stream at a time and selects the next stream by a seed. Each seed reproduces one
+// interleaving, so that a bug found with a seed can be repeated.
 #include <tessera/device/host/host_device.h>
 #include <tessera/tessera.h>
 

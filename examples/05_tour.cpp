@@ -1,5 +1,5 @@
 // A tour of the device layer on every device of this machine: overlap by streams and events, the same work as a graph,
-// an error that waits to be seen, and where the memory went. `scripts/demo --tour` runs it.
+// an asynchronous error, and memory statistics. `scripts/demo --tour` runs it.
 #include <tessera/tessera.h>
 
 #include <chrono>
@@ -19,7 +19,7 @@ double milliseconds(Clock::time_point start) {
 constexpr std::size_t kChunks = 8;
 constexpr std::size_t kChunkBytes = std::size_t{8} << 20;
 
-// Two staging buffers, used in turn: while one chunk is copied out, the next is filled.
+// Two staging buffers that alternate: while one chunk is copied out, the next is filled.
 struct Pipeline {
   tessera::Device device;
   tessera::Stream fill = device.create_stream({.name = "fill"});
@@ -38,7 +38,7 @@ struct Pipeline {
 
   void enqueue(bool overlapped) {
     const tessera::Stream& out = overlapped ? copy : fill;
-    if (overlapped) {  // joins the copy stream to a capture of the fill stream, and orders it after what came before
+    if (overlapped) {  // joins the copy stream to a capture of the fill stream, and orders it after earlier work
       fill.record(copied[0]);
       copy.wait(copied[0]);
     }
@@ -74,7 +74,7 @@ bool tour(const tessera::Device& device) {
   Pipeline pipeline(device);
   bool ok = true;
   auto timed = [&](const char* label, auto&& work) {
-    work();  // warm
+    work();  // warm-up
     pipeline.fill.synchronize();
     ok = pipeline.is_right() && ok;
     const auto start = Clock::now();

@@ -1,4 +1,4 @@
-// The caching allocator: memory for streams, reused by proof, with an owner for every byte.
+// The caching allocator: memory for streams, reused only if stream order proves it safe, with an owner for every byte.
 #include <tessera/tessera.h>
 
 #include <cstdio>
@@ -17,7 +17,8 @@ int main() {
   Buffer x = memory.allocate(4 << 20, compute);
   compute.fill(x.data(), 1, 1, x.nbytes());
 
-  // Another stream uses it too: said once, and the block comes back only after what that stream has launched so far.
+  // Declares that another stream uses the buffer. The block is reused only after the work that stream has launched so
+  // far.
   const tessera::Event ready = device.create_event();
   compute.record(ready);
   transfer.wait(ready);
@@ -26,7 +27,7 @@ int main() {
   const std::byte* first = x.data();
   x.reset();
 
-  // Ordered after it by an event, so the same bytes can be had again with no call to the driver.
+  // An event orders this allocation after that work, so that it gets the same memory without a driver call.
   const tessera::Event done = device.create_event();
   transfer.record(done);
   compute.wait(done);

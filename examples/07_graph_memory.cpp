@@ -1,5 +1,5 @@
-// Memory under graph capture: reuse inside the capture, graphs that share a pool, and a replay that would read what was
-// overwritten being refused.
+// Memory in graph captures: reuse inside the capture, graphs that share a pool, and the rejection of a replay that
+// would read overwritten memory.
 #include <tessera/tessera.h>
 
 #include <cstdio>
@@ -29,7 +29,7 @@ int main() {
   CapturedGraph consume;
   {
     GraphCapture capture(pool, stream, "consume");
-    made.use_on(stream);  // an input: it must hold what 'produce' wrote
+    made.use_on(stream);  // declares an input: the graph reads the output of 'produce'
     result = memory.allocate(kNbytes, stream);
     stream.copy(result.data(), made.data(), kNbytes);
     consume = capture.end();
@@ -39,7 +39,7 @@ int main() {
   {
     GraphCapture capture(pool, stream, "overwrite");
     for (int step = 0; step < 100; ++step) {
-      const Buffer scratch = memory.allocate(kNbytes, stream);  // one block serves all hundred
+      const Buffer scratch = memory.allocate(kNbytes, stream);  // all hundred iterations use one block
       stream.fill(scratch.data(), 1, 1, kNbytes);
     }
     overwrite = capture.end();

@@ -1,5 +1,5 @@
-// Layouts: who holds what, what an operator makes of it, and how to get from one layout to another. Pure arithmetic:
-// the eight ranks of this program do not exist.
+// Layouts: the shard of each rank, the output layouts of an operator, and the plan from one layout to another. Layouts
+// are pure arithmetic: the eight ranks of this program do not exist.
 #include <tessera/tessera.h>
 
 #include <array>
@@ -15,12 +15,12 @@ int main() {
   const tessera::Shape activations{4096, 512};
   const tessera::Shape weights{512, 1024};
 
-  // Who holds what.
+  // The shard of one rank.
   const Layout rows = Layout::create(mesh, {Shard(0), Replicate()});
   const layout::Box box = layout::local_box(rows, activations, tessera::Rank(5));
   std::printf("rank 5 of %s holds %s\n", rows.text().c_str(), box.text().c_str());
 
-  // A matrix product: rows of one, columns of the other. Nothing has to move.
+  // A matrix product of sharded rows and sharded columns needs no communication.
   const layout::FactorRule mm = layout::FactorRule::parse("mm: [i,k],[k,j]->[i,j]; k=sum; multi, multi");
   const Layout columns = Layout::create(mesh, {Replicate(), Shard(1)});
   const std::array results{tessera::Shape{4096, 1024}};
@@ -28,14 +28,14 @@ int main() {
   const layout::Propagation product = layout::propagate(mm, fitting, results);
   std::printf("their product: %s\n", product.outputs.at(0).placements_text().c_str());
 
-  // Cut along the index that is summed over in one of them only: it does not fit, and the ways out are priced.
+  // Only one input is sharded along the summed index: the layouts are incompatible, and the fixes have a cost.
   layout::Planner planner;
   const std::array clashing{layout::Operand{activations, rows},
                             layout::Operand{weights, Layout::create(mesh, {Replicate(), Shard(0)})}};
   const layout::Propagation clash = layout::propagate_or_fix(mm, clashing, results, planner);
   std::printf("%s\n  cheapest: %s\n", clash.conflict.c_str(), clash.fixes.at(0).text().c_str());
 
-  // The cheapest way from rows to columns, exactly.
+  // The cheapest plan from rows to columns.
   const auto plan =
       planner.plan({.from = rows, .to = Layout::create(mesh, {Replicate(), Shard(1)}), .shape = activations});
   std::printf("%s", plan->text().c_str());

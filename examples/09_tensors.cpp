@@ -1,4 +1,4 @@
-// Tensors: a straight line fitted by gradient descent, then written to a file and read back.
+// Tensors: fits a straight line by gradient descent, then writes it to a file and reads it back.
 #include <tessera/tessera.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@ using tessera::Tensor;
 int main() {
   ops::manual_seed(1);
   const Tensor x = ops::rand({256, 1});
-  const Tensor y = x * 3.0 + 0.5 + ops::randn({256, 1}) * 0.01;  // what is to be found: 3 and 0.5
+  const Tensor y = x * 3.0 + 0.5 + ops::randn({256, 1}) * 0.01;  // the parameters to find are 3 and 0.5
 
   const Tensor slope = ops::zeros({1, 1});
   const Tensor offset = ops::zeros({1});
@@ -24,14 +24,14 @@ int main() {
     const Tensor loss = ops::mean(ops::square(ops::matmul(x, slope) + offset - y));
     autograd::backward(loss);
     {
-      const autograd::NoGrad frozen;  // the update itself is not recorded
+      const autograd::NoGrad frozen;  // autograd does not record the update
       for (const Tensor& parameter : {slope, offset}) {
         ops::sub_(parameter, autograd::grad(parameter) * 0.5);
         autograd::set_grad(parameter, {});
       }
     }
     if (step % 50 == 0 || step == 199) {
-      last = ops::item(loss).as_double();  // waits: the only place where the host does
+      last = ops::item(loss).as_double();  // the only wait of the host
       std::printf("step %3d  loss %.6f\n", step, last);
     }
   }

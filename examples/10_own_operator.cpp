@@ -1,5 +1,6 @@
-// An operator defined outside the library: softsign, x / (1 + |x|). Its kernel, its gradient and its sharding rule
-// stand here, and the rest of Tessera uses it like any other.
+// An operator defined outside the library: softsign, x / (1 +
+// x
+// ). This file defines its kernel, gradient and sharding rule; Tessera uses it like its own operators.
 #include <tessera/tessera.h>
 
 #include <cmath>
@@ -19,7 +20,7 @@ void infer(const tensor::Call& call, std::span<tensor::OutputInfo> outputs) {
   outputs[0] = {x.shape(), x.dtype()};
 }
 
-// Runs when its stream gets to it: the closure holds addresses, and says which bytes they are.
+// The closure runs on the stream later. It holds addresses, and the launch declares the accessed bytes.
 void run_on_host(const tensor::KernelCall& call) {
   const Tensor x = ops::contiguous(call.inputs[0]);
   const auto* from = x.data_as<float>();
@@ -34,10 +35,12 @@ void run_on_host(const tensor::KernelCall& call) {
       {.label = "softsign", .accesses = accesses});
 }
 
-// The derivative is 1 / (1 + |x|)^2. Written with operators, it can be differentiated again.
+// The derivative is 1 / (1 +
+// x
+// )^2. It consists of operators and can be differentiated again.
 void gradient(tensor::GradientCall& call) { call.set(0, call.grad() / ops::square(ops::abs(call.input(0)) + 1)); }
 
-// Every element by itself, and rising: largest values of parts are parts of largest values.
+// Elementwise and increasing: the maximum of partial values commutes with the operator.
 layout::FactorRule rule(const tensor::Call& call) {
   const tessera::Shape shapes[] = {call.inputs[0].shape()};
   return layout::pointwise_rule("softsign", shapes, {.monotony = layout::Monotony::kUp});

@@ -1,6 +1,6 @@
-// Ranks that work together: four ranks as threads of this process add up what they have, cut it among each other and
-// put it together again; then one leaves, and the others go on without it. The same body runs on ranks that are
-// processes: tessera::init() in place of tessera::simulate(), started by `tessera run -n 4 -- PROGRAM`.
+// Ranks that cooperate: four ranks, threads of this process, reduce, scatter and gather their data. Then one rank
+// leaves, and the others continue without it. The same body runs on ranks that are processes: replace
+// tessera::simulate() by tessera::init() and start it with `tessera run -n 4 -- PROGRAM`.
 #include <tessera/tessera.h>
 
 #include <chrono>
@@ -13,7 +13,8 @@ void body() {
   const tessera::comm::ProcessGroup world = tessera::comm::world();
   const tessera::Stream stream = tessera::Device::get("host").default_stream();
 
-  // Like a launch: it goes to the stream and returns; all ranks ask for the same, in the same order.
+  // A collective is enqueued on the stream and returns immediately. All ranks enqueue the same collectives in the same
+  // order.
   std::vector<float> x(8, static_cast<float>(world.rank() + 1));
   world.all_reduce(x.data(), x.data(), 8, tessera::DType::kF32, {}, stream);
 

@@ -1,6 +1,6 @@
-// Symmetric memory: four ranks reach into each other's buffers. First a halo exchange, in which neighbours put and
-// wait; then an all_reduce that each rank makes by reading everybody's input between two barriers; then what happens
-// when a rank asks for something else.
+// Symmetric memory: four ranks access each other's buffers. First a halo exchange with puts and signals between
+// neighbors; then an all_reduce in which each rank reads the inputs of all ranks between two barriers; then the error
+// if a rank allocates a different size.
 #include <tessera/tessera.h>
 
 #include <cstdio>
@@ -18,13 +18,13 @@ void body() {
   const int next = (rank + 1) % world.size();
   const int previous = (rank + world.size() - 1) % world.size();
 
-  // Made by all ranks together. What follows is asked for by each alone: offsets are the same everywhere, since all
-  // ask for the same.
+  // All ranks create the pool together. Each rank then allocates alone: the offsets agree because all ranks make the
+  // same allocations.
   const SymmetricPool pool(world, stream, {.nbytes = 4096});
   const SymmetricBuffer cells = pool.allocate(3 * sizeof(int));
   const SymmetricBuffer sums = pool.allocate(sizeof(float));
 
-  // Left neighbour, own, right neighbour: each writes into the buffers of those beside it and tells them.
+  // Left neighbor, own, right neighbor: each rank writes to the buffers of its neighbors and signals them.
   int* const own = reinterpret_cast<int*>(cells.data());
   int* const left = reinterpret_cast<int*>(cells.peer(previous));
   int* const right = reinterpret_cast<int*>(cells.peer(next));
@@ -40,7 +40,7 @@ void body() {
   stream.synchronize();
   if (rank == 1) std::printf("rank 1 sees %d %d %d\n", own[0], own[1], own[2]);
 
-  // Everybody has written; everybody reads all; nobody writes again before all have read.
+  // The first barrier ensures that all ranks have written; the second, that all have read before the next write.
   *reinterpret_cast<float*>(sums.data()) = static_cast<float>(rank + 1);
   std::vector<const float*> all;
   for (int peer = 0; peer < world.size(); ++peer) all.push_back(reinterpret_cast<const float*>(sums.peer(peer)));
@@ -53,7 +53,7 @@ void body() {
   stream.synchronize();
   if (rank == 0) std::printf("the sum is %g\n", sum);
 
-  // One asks for more than the others: each of them is told who, and in what.
+  // One rank allocates more than the others. The error on each rank names that rank and the difference.
   const SymmetricBuffer other = pool.allocate(rank == 2 ? 2000 : 1000);
   try {
     pool.rendezvous();

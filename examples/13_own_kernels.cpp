@@ -1,6 +1,6 @@
-// Two ways in which code of your own works on sharded tensors. An operator with a rule: distances between points, cut
-// along any of its dimensions, with nothing else written for it. And a kernel under local_map, for what no rule
-// describes: a stencil over rows that are cut, whose ranks fetch the rows at the edges from their neighbours.
+// Two kinds of user code for sharded tensors. An operator with a rule: distances between points, sharded along any
+// dimension without further code. And a kernel in local_map, for computations that no rule describes: a stencil over
+// sharded rows, whose ranks exchange boundary rows with their neighbors.
 #include <tessera/tessera.h>
 
 #include <atomic>
@@ -45,7 +45,7 @@ void run_as(const tensor::KernelCall& call) {
       [=] {
         for (std::int64_t i = 0; i < rows; ++i) {
           for (std::int64_t j = 0; j < columns; ++j) {
-            T sum = 0;  // of no column at all: 0, as a rank needs that has an empty part
+            T sum = 0;  // remains 0 without columns, as an empty shard requires
             for (std::int64_t k = 0; k < depth; ++k) {
               const T difference = x[i * depth + k] - y[j * depth + k];
               sum += difference * difference;
@@ -62,8 +62,8 @@ void run_distances(const tensor::KernelCall& call) {
   run_as<float>(call);
 }
 
-// With g the gradient of d: that of x is 2 (x * the sums of g's rows - g y). Written with operators it is sharded, and
-// can be differentiated, as they are.
+// With g the gradient of d, the gradient of x is 2 (x * the row sums of g - g y). It consists of operators, so that it
+// can be sharded and differentiated as they are.
 void distances_gradient(tensor::GradientCall& call) {
   for (const int i : {0, 1}) {
     if (!call.needs(i)) continue;
@@ -72,7 +72,7 @@ void distances_gradient(tensor::GradientCall& call) {
   }
 }
 
-// All that sharding needs to know: what k runs over is summed up, so that cutting it leaves a partial sum.
+// The sharding rule: k is summed, so that sharding k yields a partial sum.
 layout::FactorRule distances_rule(const tensor::Call& /*call*/) {
   return layout::FactorRule::parse("distances: [i,k],[j,k]->[i,j]; k=sum");
 }
@@ -87,9 +87,9 @@ const tensor::Operator kDistances = tensor::register_op({.name = "distances",
 
 Tensor distances(const Tensor& x, const Tensor& y) { return tensor::call(kDistances, {x, y}); }
 
-// ---- smoothed: each row with the ones before and behind it added; plain tensors, f32 ----
+// ---- smoothed: adds the previous and the next row to each row; plain tensors, f32 ----
 
-// Rows 0 to n + 1 in, rows 1 to n out. The gradient is the same thing done to the gradient with zeros around it.
+// Takes rows 0 to n + 1 and returns rows 1 to n. The gradient applies the same function to the zero-padded gradient.
 Tensor add_neighbours(const Tensor& rows) {
   const auto forward = [](autograd::FunctionCall& /*call*/, const std::vector<Tensor>& inputs) -> std::vector<Tensor> {
     const Tensor in = ops::contiguous(inputs[0]);
@@ -113,7 +113,8 @@ Tensor add_neighbours(const Tensor& rows) {
   return autograd::apply_function("add_neighbours", forward, backward, {rows})[0];
 }
 
-// Of a tensor whose rows are cut. permute() gives zeros where nobody sends: beyond the first row and the last.
+// Smooths a tensor with sharded rows. permute() returns zeros if no rank sends: before the first row and after the
+// last.
 Tensor smoothed(const Tensor& x) {
   const shard::Along along(x.layout().mesh(), "tp");
   std::vector<int> up;
@@ -131,7 +132,7 @@ Tensor smoothed(const Tensor& x) {
   return shard::local_map(stencil, {x.layout()}, {x.layout()})({x}, {{x.shape(), x.dtype()}})[0];
 }
 
-// ---- both, on four ranks and on one ----
+// ---- both, on four ranks and on one rank ----
 
 bool is_close(const char* what, const Tensor& sharded, const Tensor& plain) {
   const bool is = ops::allclose(shard::full(sharded), plain, 1e-4, 1e-4);
@@ -152,7 +153,7 @@ bool body() {
   for (const Tensor& leaf : {x, rows, whole_x, whole_rows}) autograd::set_requires_grad(leaf, true);
 
   bool is_right = true;
-  const Tensor d = distances(x, y);  // columns are cut: each rank has its summand, and nothing was sent
+  const Tensor d = distances(x, y);  // columns are sharded: each rank has a partial sum, without communication
   const Tensor whole_d = distances(whole_x, whole_y);
   is_right &= is_close("distances", d, whole_d);
   autograd::backward(ops::sum(d));

@@ -1,6 +1,6 @@
-// A Llama-shaped model in a page, first on one device, then over a mesh of 2 x 2 ranks (data x tensor). What changes is
-// where things are kept: a layout for each weight (weight()), and where activations move between them (moved()). All
-// else, the gradients too, is the same code; the two runs print the same losses.
+// A small Llama-style model, first on one device, then on a mesh of 2 x 2 ranks (data x tensor). Only the placement
+// differs: a layout for each weight (weight()), and redistributions of activations (moved()). All other code, including
+// the gradients, is shared; both runs print the same losses.
 #include <tessera/tessera.h>
 
 #include <cmath>
@@ -31,7 +31,7 @@ constexpr std::string_view kText =
 
 class Model {
  public:
-  // Without a mesh: on one device. The axes are dp and tp.
+  // Without a mesh, the model is on one device. The axes are dp and tp.
   explicit Model(const std::optional<layout::Mesh>& mesh) : mesh_(mesh) {
     ops::manual_seed(1);
     embedding_ = weight({kVocabulary, kWidth}, "R,S0");
@@ -50,9 +50,9 @@ class Model {
     head_ = weight({kVocabulary, kWidth}, "R,S0");
   }
 
-  // Mean loss of the next token. Tokens and targets are [batch, sequence], cut over dp.
+  // Returns the mean loss of the next token. Tokens and targets are [batch, sequence], sharded over dp.
   [[nodiscard]] Tensor loss(const Tensor& tokens, const Tensor& targets) const {
-    Tensor x = moved(ops::embedding(embedding_, tokens), "S0,S1");  // between blocks tp has pieces of the sequence
+    Tensor x = moved(ops::embedding(embedding_, tokens), "S0,S1");  // between blocks, tp shards the sequence
     for (const Block& block : blocks_) {
       const Tensor whole = moved(ops::rms_norm(x, block.norm), "S0,R");
       x = ops::add(x, moved(attention(whole, block), "S0,S1"));
@@ -63,11 +63,11 @@ class Model {
     return ops::linear_cross_entropy(moved(ops::rms_norm(x, norm_), "S0,R"), head_, targets);
   }
 
-  // A step of gradient descent; the loss before it.
+  // Runs a step of gradient descent and returns the loss before it.
   double step(const Tensor& tokens, const Tensor& targets) {
     const Tensor loss = this->loss(tokens, targets);
     autograd::backward(loss);
-    if (mesh_) shard::reduce_gradients(weights_);  // one launch a group: what dp's ranks, and tp's of norms, have each
+    if (mesh_) shard::reduce_gradients(weights_);  // one launch per group: reduces over dp, and over tp for norms
     const autograd::NoGrad no_grad;
     for (const Tensor& weight : weights_) {
       ops::add_(weight, ops::mul(autograd::grad(weight), -kRate));
@@ -76,7 +76,7 @@ class Model {
     return ops::item(mesh_ ? shard::full(loss) : loss).as_double();
   }
 
-  // A piece of text as the batch: every rank has all of it, and keeps its part.
+  // Returns a batch of text. Every rank reads all of it and keeps its shard.
   [[nodiscard]] Tensor tokens(std::int64_t first) const {
     const Tensor all = ops::empty({kBatch, kSequence}, {.dtype = tessera::DType::kI64});
     for (std::int64_t i = 0; i < all.numel(); ++i) {
@@ -91,7 +91,7 @@ class Model {
     Tensor norm, query, key, value, out, second_norm, gate, up, down;
   };
 
-  // Drawn where it is kept, with the values that one device would draw.
+  // Draws the local shard, with the values that one device would draw.
   Tensor weight(const Shape& shape, const char* placements) {
     Tensor drawn;
     if (shape.size() == 1) {
