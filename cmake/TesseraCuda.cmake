@@ -1,5 +1,5 @@
-# CUDA is found, not required. Where nvcc is, kernels are compiled to fat binaries (machine code for sm_90 and PTX for
-# what comes after) and embedded; the driver is loaded at run time, so nothing of CUDA is linked.
+# CUDA is optional. If nvcc is found, kernels are compiled to fat binaries (machine code for sm_90, and PTX for later
+# architectures) and embedded. The driver is loaded at run time, so that nothing of CUDA is linked.
 if(NOT TESSERA_CUDA STREQUAL "OFF")
   find_program(TESSERA_NVCC nvcc HINTS /usr/local/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
   if(TESSERA_NVCC)
@@ -17,7 +17,7 @@ else()
   set(TESSERA_HAS_CUDA OFF)
 endif()
 message(STATUS "CUDA device: ${TESSERA_HAS_CUDA}")
-# Kernels that nobody measures are compiled in a tenth of the time, where nvcc knows how.
+# Compiles kernels that no bench measures in a tenth of the time, if nvcc supports it.
 set(TESSERA_NVCC_OPTIMISE -O3)
 if(TESSERA_HAS_CUDA AND NOT CMAKE_BUILD_TYPE STREQUAL "Release")
   execute_process(COMMAND ${TESSERA_NVCC} --help OUTPUT_VARIABLE nvcc_help)
@@ -25,7 +25,7 @@ if(TESSERA_HAS_CUDA AND NOT CMAKE_BUILD_TYPE STREQUAL "Release")
     set(TESSERA_NVCC_OPTIMISE --Ofast-compile=max)
   endif()
 endif()
-# NCCL is loaded at run time; its header is all that a build needs.
+# NCCL is loaded at run time; a build needs only its header.
 set(TESSERA_HAS_NCCL OFF)
 if(TESSERA_HAS_CUDA)
   find_path(TESSERA_NCCL_INCLUDE nccl.h HINTS ${TESSERA_CUDA_INCLUDE})
@@ -35,8 +35,8 @@ if(TESSERA_HAS_CUDA)
 endif()
 message(STATUS "NCCL transport: ${TESSERA_HAS_NCCL}")
 
-# tessera_cuda_kernels(target file.cu): compiles the file's kernels and embeds them in `target` as the byte array
-# tessera_kernels_<file>, ended by tessera_kernels_<file>_end.
+# tessera_cuda_kernels(target file.cu): compiles the kernels of the file and embeds them in `target` as the byte array
+# tessera_kernels_<file>, which ends at tessera_kernels_<file>_end.
 function(tessera_cuda_kernels target source)
   get_filename_component(name ${source} NAME_WE)
   get_filename_component(path ${source} ABSOLUTE)

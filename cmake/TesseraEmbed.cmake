@@ -1,5 +1,5 @@
-# tessera_embed(layer NAME file...): puts files, one after another, into a layer as the bytes tessera_embedded_NAME, ended
-# by tessera_embedded_NAME_end. A change of a file builds them anew.
+# tessera_embed(layer NAME file...): embeds files, one after another, in a layer as the bytes tessera_embedded_NAME,
+# which end at tessera_embedded_NAME_end. A change to a file rebuilds them.
 function(tessera_embed layer name)
   set(out ${CMAKE_CURRENT_BINARY_DIR}/embedded_${name}.S)
   set(parts "")

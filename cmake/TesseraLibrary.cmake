@@ -1,5 +1,5 @@
-# The library people link: all layers in one shared object that exports only what TESSERA_API marks, its headers, and
-# the package that find_package(tessera) reads.
+# The installed library: all layers in one shared object that exports only symbols with TESSERA_API, its headers, and
+# the package for find_package(tessera).
 include(CMakePackageConfigHelpers)
 
 get_property(layers GLOBAL PROPERTY TESSERA_LAYERS)
@@ -29,7 +29,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmak
 install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
 
-# The dependencies with their versions, as this build uses them.
+# The dependencies of this build with their versions.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(optional_dependencies "")
 if(TESSERA_HAS_CUDA)

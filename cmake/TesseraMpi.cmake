@@ -1,5 +1,6 @@
-# Open MPI is found, not required. Where its mpi.h is, the transport mpi is built (comm/backends/mpi); libmpi is loaded at
-# run time, so nothing of it is linked. Another MPI has other handles: only Open MPI's header will do.
+# Open MPI is optional. If its mpi.h is found, the backend mpi is built (comm/backends/mpi). libmpi is loaded at run
+# time, so that nothing of it is linked. Other MPI libraries have different handles: only the header of Open MPI is
+# accepted.
 if(NOT TESSERA_MPI STREQUAL "OFF")
   find_path(TESSERA_MPI_INCLUDE mpi.h PATH_SUFFIXES openmpi/include
     HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /usr/lib64 /usr/lib ENV MPI_HOME)

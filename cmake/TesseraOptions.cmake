@@ -1,4 +1,4 @@
-# What can be switched, and the flags that every target of ours shares.
+# The build options, and the flags of all targets of the project.
 include(GNUInstallDirs)
 
 option(TESSERA_TESTS "Build the tests, benches and examples" ${PROJECT_IS_TOP_LEVEL})
@@ -10,7 +10,7 @@ set(TESSERA_MPI AUTO CACHE STRING "Build the MPI transport: AUTO (when Open MPI'
 set(TESSERA_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
 set_property(CACHE TESSERA_CUDA TESSERA_MPI PROPERTY STRINGS AUTO ON OFF)
 
-# A build without a type has no optimization, and thus no checked libc calls either.
+# A build without a type has no optimization, and thus no checked libc calls.
 get_property(is_multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT is_multi_config)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type: Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
@@ -25,16 +25,16 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)  # programs of a build find its library also after the build is moved
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)  # programs find their library even after the build directory is moved
 
 find_program(TESSERA_CCACHE ccache)
 if(TESSERA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Paths are hashed relative to the build, so that clones share the cache; precompiled headers need the sloppiness.
+  # Paths are hashed relative to the build, so that clones share the cache; precompiled headers require the sloppiness.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=/ CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TESSERA_CCACHE})
 endif()
 
-# Some three hundred programs are linked, each with all layers below it: mold takes a third of the time.
+# The build links about three hundred programs, each with all layers below it. mold takes a third of the time.
 find_program(TESSERA_MOLD mold)
 if(TESSERA_MOLD)
   add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=mold>)
@@ -47,33 +47,32 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 
-# Highway: vector code for the processor at hand, chosen at run time among these two. More targets would make more code
-# of the same source; wider vectors gain little where memory is the bound. Vector math has AVX-512 too
-# (tessera/ops/CMakeLists.txt).
+# Highway: vector code for two instruction sets, selected at run time. More targets would only add code, and wider
+# vectors gain little for memory-bound code. Vector math is also compiled for AVX-512 (tessera/ops/CMakeLists.txt).
 find_package(hwy REQUIRED)
 add_library(tessera_vectors INTERFACE)
 target_link_libraries(tessera_vectors INTERFACE hwy::hwy)
 target_compile_definitions(tessera_vectors INTERFACE
   "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL)")
 
-# Asio, without Boost: sockets and their loop, for the store that ranks meet at. Headers alone, kept inside .cpp files.
+# Asio without Boost: sockets and their event loop, for the store. Header-only, included only in .cpp files.
 find_path(TESSERA_ASIO_INCLUDE asio.hpp REQUIRED)
 add_library(tessera_asio INTERFACE)
 target_include_directories(tessera_asio SYSTEM INTERFACE ${TESSERA_ASIO_INCLUDE})
 target_compile_definitions(tessera_asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED ASIO_DISABLE_VISIBILITY)
 
-# toml++: configuration files of training runs. Headers alone, kept inside one .cpp file.
+# toml++: configuration files of training runs. Header-only, included in one .cpp file.
 find_path(TESSERA_TOML_INCLUDE toml++/toml.h REQUIRED)
 add_library(tessera_toml INTERFACE)
 target_include_directories(tessera_toml SYSTEM INTERFACE ${TESSERA_TOML_INCLUDE})
 
-# xxHash: checksums of checkpoints. Its header alone, kept inside one .cpp file: nothing of it is linked.
+# xxHash: checksums of checkpoints. Header-only, included in one .cpp file; nothing of it is linked.
 find_path(TESSERA_XXHASH_INCLUDE xxhash.h REQUIRED)
 add_library(tessera_xxhash INTERFACE)
 target_include_directories(tessera_xxhash SYSTEM INTERFACE ${TESSERA_XXHASH_INCLUDE})
 
-# libsodium: the HMAC, the random numbers and the constant-time comparison of the store's handshake. Linked statically and
-# hidden, so that programs run on machines without it and the library exports none of its symbols.
+# libsodium: the HMAC, the random numbers and the constant-time comparison in the handshake of the store. Linked
+# statically and hidden, so that programs run on machines without it and the library does not export its symbols.
 find_path(TESSERA_SODIUM_INCLUDE sodium.h)
 find_library(TESSERA_SODIUM libsodium.a)
 if(NOT TESSERA_SODIUM_INCLUDE OR NOT TESSERA_SODIUM)
@@ -85,8 +84,8 @@ target_include_directories(tessera_sodium SYSTEM INTERFACE ${TESSERA_SODIUM_INCL
 target_link_libraries(tessera_sodium INTERFACE ${TESSERA_SODIUM})
 target_link_options(tessera_sodium INTERFACE LINKER:--exclude-libs,libsodium.a)
 
-# oneDNN: f32 products on the host, called on one thread at a time (ops/matrix/detail/product_library.h). Debian builds it on
-# OpenMP, whose runtime is linked for the call that keeps it to one thread.
+# oneDNN: f32 products on the host, called on one thread at a time (ops/matrix/detail/product_library.h). Debian builds
+# it with OpenMP, whose runtime is linked for the call that limits it to one thread.
 find_path(TESSERA_DNNL_INCLUDE oneapi/dnnl/dnnl.h)
 find_library(TESSERA_DNNL dnnl)
 find_library(TESSERA_GOMP NAMES gomp libgomp.so.1
@@ -103,7 +102,7 @@ add_library(tessera_dnnl INTERFACE)
 target_include_directories(tessera_dnnl SYSTEM INTERFACE ${TESSERA_DNNL_INCLUDE})
 target_link_libraries(tessera_dnnl INTERFACE ${TESSERA_DNNL} ${TESSERA_GOMP})
 
-# Flags of every object of ours. Frame pointers stay everywhere: native stacks are walked by them.
+# Flags of all objects of the project. Frame pointers are kept everywhere, because native stacks are unwound by them.
 add_library(tessera_flags INTERFACE)
 target_compile_options(tessera_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wundef
@@ -111,29 +110,29 @@ target_compile_options(tessera_flags INTERFACE
 if(TESSERA_WERROR)
   target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
-# Hardening. Binaries are position-independent, have stack protectors, checked libc calls and read-only relocations. They
-# contain no path of the machine that built them. Our objects have branch targets and shadow-stack support that a processor
-# can check (IBT, SHSTK). Linkers mark a binary so only if all its objects are; objects of the static libsodium and OpenBLAS
-# are not, so that libtessera is not marked and the processor does not check it.
+# Hardening. Binaries are position-independent and have stack protectors, checked libc calls and read-only relocations.
+# They contain no path of the build machine. Objects of the project support branch targets and shadow stacks (IBT,
+# SHSTK). Linkers mark a binary only if all its objects do. Objects of the static libsodium and OpenBLAS do not, so that
+# libtessera is not marked and the processor does not check it.
 target_compile_options(tessera_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 cmake_path(IS_PREFIX PROJECT_SOURCE_DIR ${PROJECT_BINARY_DIR} NORMALIZE builds_in_source)
-if(NOT builds_in_source)  # generated sources have paths of their own
+if(NOT builds_in_source)  # generated sources are outside the source tree
   target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_BINARY_DIR}/=build/>)
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fcf-protection=full>)
 endif()
 if(NOT TESSERA_SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
-  # Needs an optimizing build; sanitizers check the same calls themselves.
+  # Requires an optimizing build; sanitizers check the same calls themselves.
   target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3>)
 endif()
 target_link_options(tessera_flags INTERFACE LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
 include(CheckPIESupported)
 check_pie_supported(LANGUAGES CXX)
 
-# Notes of assembly that is generated: its stack is not executable, and on x86 its code, of which there is none, has branch
-# targets and shadow-stack support. Without them the linker takes these marks from the binary.
+# Notes for generated assembly: its stack is not executable, and on x86 its code (it has none) supports branch targets
+# and shadow stacks. Without these notes the linker removes the marks from the binary.
 set(TESSERA_ASSEMBLY_NOTES "    .section .note.GNU-stack,\"\",@progbits\n")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   string(APPEND TESSERA_ASSEMBLY_NOTES "    .section .note.gnu.property,\"a\"
@@ -149,7 +148,7 @@ target_link_libraries(tessera_flags INTERFACE Threads::Threads)
 if(TESSERA_SANITIZE)
   target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TESSERA_SANITIZE} -fno-sanitize-recover=all>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # Instrumented code misleads these warnings, which then blame the standard library; the dev build has them on.
+    # Instrumented code misleads these warnings, which then report the standard library; the dev build enables them.
     target_compile_options(tessera_flags INTERFACE
       $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow>)
   endif()

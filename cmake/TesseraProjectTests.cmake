@@ -1,4 +1,4 @@
-# Tests of the project as a whole: its gates (label lint), and what an outsider gets from cmake --install.
+# Tests of the project as a whole: its gates (label lint), and the result of cmake --install.
 set(tools ${PROJECT_SOURCE_DIR}/tools)
 
 function(tessera_gate name)
@@ -6,7 +6,7 @@ function(tessera_gate name)
   set_tests_properties(${name} PROPERTIES LABELS lint TIMEOUT 120)
 endfunction()
 
-# Sanitizers change nothing about the tree or its surface, and clang keeps other weak symbols: once is enough.
+# Sanitizers do not change the tree or the exported symbols, and clang keeps other weak symbols: one build is enough.
 if(NOT TESSERA_SANITIZE)
   foreach(gate layers sizes words)
     tessera_gate(${gate} ${Python3_EXECUTABLE} ${tools}/check_${gate}.py)

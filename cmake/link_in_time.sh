@@ -1,6 +1,6 @@
 #!/bin/sh
-# link_in_time.sh COMMAND...: runs a link by mold, which takes a second or two. One that has not ended after half a minute
-# never would (mold 1.10 hangs on some objects, one link in some thousands): the system's own linker does it then.
+# link_in_time.sh COMMAND...: links with mold, which takes one or two seconds. If the link has not ended after 30 s, the
+# default linker does it: mold 1.10 hangs on some objects, in about one of several thousand links.
 timeout 30 "$@"
 status=$?
 [ $status -eq 124 ] || exit $status

@@ -1,11 +1,12 @@
-# Shared by the commands in scripts/: what they need from the system, stages with their times. Sourced, not run.
+# Shared by the commands in scripts/: required system packages, and stages with their times. Sourced, not run.
 # shellcheck shell=bash
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 jobs=$(nproc)
 
-# Debian package and how to see that it is there: a command, a header the compiler finds, or a file. The only list of packages.
+# Debian package and how to detect it: a command, a header that the compiler finds, or a file. The only list of
+# packages.
 packages_build="
 g++                 command c++
 cmake               command cmake
@@ -30,7 +31,7 @@ librandom123-dev    header Random123/philox.h
 libopenmpi-dev      file /usr/lib/*/openmpi/include/mpi.h
 openmpi-bin         command mpirun
 "
-# Peers that benches show beside, where they can be had.
+# Peers that benches compare with, if available.
 packages_bench="
 libgloo-dev         file /usr/include/gloo/allreduce.h
 libopenblas0-serial file /usr/lib/*/openblas-serial/libopenblas.so.0
@@ -40,7 +41,7 @@ clang-format        command clang-format
 clang-tidy          command clang-tidy
 doxygen             command doxygen
 "
-# For the test that opens the page of a run in a browser; it skips itself where there is none.
+# For the test that opens the report of a run in a browser; the test is skipped without one.
 packages_report="
 chromium            command chromium
 "
@@ -48,7 +49,7 @@ packages_full="
 clang               command clang++
 "
 
-# usage SCRIPT: the comment at the head of a script is its help.
+# usage SCRIPT: prints the comment at the head of a script as its help.
 usage() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$1"; }
 
 say() { printf '\n== %s\n' "$*"; }
@@ -62,7 +63,7 @@ is_present() {
   esac
 }
 
-# missing LIST [EXCEPT]: the packages of the list that are not there, those named in EXCEPT left out.
+# missing LIST [EXCEPT]: prints the packages of the list that are not installed, without those in EXCEPT.
 missing() {
   local package kind what
   while read -r package kind what; do
@@ -77,11 +78,11 @@ apt_install() {
     as_root=(sudo)
   fi
   local install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q install --no-install-recommends "$@")
-  # The package lists of a fresh machine are empty or old; fetch them only when the first try fails.
+  # The package lists of a fresh machine are empty or outdated; they are fetched only if the first try fails.
   "${install[@]}" 2>/dev/null || { "${as_root[@]}" apt-get -q update && "${install[@]}"; }
 }
 
-# require LIST...: installs what is missing; where that cannot be, names it and stops.
+# require LIST...: installs missing packages; if that fails, names them and stops.
 require() {
   local list="" absent
   for part in "$@"; do list+=$part; done
@@ -97,7 +98,7 @@ require() {
   require_cmake
 }
 
-# want LIST: installs what is missing; where that cannot be, says so and goes on: tests that need it skip.
+# want LIST: installs missing packages; if that fails, prints a note and continues: tests that need them are skipped.
 want() {
   local absent
   absent=$(missing "$1")
@@ -113,8 +114,8 @@ require_cmake() {
   [[ $(printf '3.25\n%s\n' "$version" | sort -V | head -1) == 3.25 ]] || die "cmake $version is too old; 3.25 or later is needed"
 }
 
-# configure PRESET [ARGUMENT...]: for building from nothing, sources in groups. Groups are made anew each time, since
-# sources that have changed may no longer fit together. A build that people configured their own way stays theirs.
+# configure PRESET [ARGUMENT...]: configures a build from scratch with grouped sources. Groups are formed again each
+# time, because changed sources may no longer fit together. A build that a user configured differently is not changed.
 configure() {
   local preset=$1
   shift
@@ -130,8 +131,10 @@ stage_seconds=()
 stage_failed=()
 stage_status=0
 
-# stage NAME COMMAND...: runs the command, remembers its time and whether it failed, and goes on. Must not be called in a
-# condition or before ||: bash would then run a function on past its first failing command.
+# stage NAME COMMAND...: runs the command, records its time and whether it failed, and continues. Must not be called in
+# a condition or before
+#
+# : bash would then continue a function after its first failing command.
 stage() {
   local name=$1 start=$SECONDS
   shift
@@ -152,8 +155,8 @@ print_stages() {
   printf '%-34s %8d\n' "so far" "$SECONDS"
 }
 
-# measure_peers PROGRAM OPTION...: runs the peers that bench/peers has for a suite; not when options narrow the bench. A
-# suite whose peers have several modes and bounds of their own has a folder there.
+# measure_peers PROGRAM OPTION...: runs the peers in bench/peers for a suite, unless options narrow the bench. A suite
+# whose peers have several modes and separate bounds has a folder there.
 measure_peers() {
   local suite=${1##*/bench_}
   (($# == 1)) || return 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the API pages (build/docs/api) from the headers that are installed; an undocumented public symbol is an error."""
+"""Generates the API pages (build/docs/api) from the installed headers. An undocumented public symbol is an error."""
 
 import argparse
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every C++ and CUDA file is formatted as .clang-format says; --fix formats them."""
+"""Checks that every C++ and CUDA file is formatted by .clang-format; --fix formats them."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ def main():
                         help="the tree to check (default: the one this file is in)")
     parser.add_argument("--fix", action="store_true", help="format the files")
     arguments = parser.parse_args()
-    # Versions differ in what they make of one configuration; 14 is the one of Debian 12.
+    # Versions interpret a configuration differently; Debian 12 has version 14.
     tool = shutil.which("clang-format-14") or shutil.which("clang-format")
     if tool is None:
         print("clang-format is missing: apt-get install clang-format-14")

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Checks who includes whom.
+"""Checks the includes between layers.
 
-A folder is a layer. The table of layers is read from the tessera_layer(name DEPS ...) calls in
-tessera/*/CMakeLists.txt, and nowhere else. Checked:
-  - a file includes only its own layer and what its layer's declared dependencies reach (cli reaches all);
-  - what implements an interface (device/host, device/cuda, comm/backends/*) is named only inside its own folder, except
-    by its entry headers (see ENTRY) and by tests;
-  - code of the library includes nothing from testing/;
-  - CUDA and NCCL headers stand only in device/cuda, ops/*/cuda, comm/backends/{nccl,cuda} and *.cu, *.cuh;
+A folder is a layer. The table of layers is read only from the tessera_layer(name DEPS ...) calls in
+tessera/*/CMakeLists.txt. The rules are:
+  - a file includes only its own layer and the layers that its declared dependencies reach (cli reaches all);
+  - an implementation of an interface (device/host, device/cuda, comm/backends/*) is included only inside its own folder,
+    except through its entry headers (see ENTRY) and in tests;
+  - library code includes nothing from testing/;
+  - CUDA and NCCL headers are included only in device/cuda, ops/*/cuda, comm/backends/{nccl,cuda} and *.cu, *.cuh;
   - installed headers include no third-party header;
-  - headers have #pragma once (x-inl.h, vector code: a toggle); x.cpp includes x.h first; ours are included by full path.
+  - headers have #pragma once (x-inl.h, vector code: a toggle); x.cpp includes x.h first; includes use full paths.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import source_tree
 
 # Folders that implement an interface of their layer.
 IMPLEMENTATIONS = re.compile(r"^tessera/(device/(?:host|cuda)|comm/backends/[a-z0-9_]+)/")
-# Headers through which the rest of the tree may reach an implementation: what registers it and how it is configured.
+# Headers through which other folders may use an implementation: its registration and its configuration.
 ENTRY = re.compile(r"/(?:register|(?:[a-z0-9]+_)?options|(?:host|cuda|nccl|mpi)(?:_device)?)\.h$")
 CUDA_HEADER = re.compile(r"^(?:cuda|cublas|cudnn|cufft|curand|cusparse|cusolver|nccl|nvml|nvrtc|nvtx|nvToolsExt)\w*(?:/.*)?\.h(?:pp)?$"
                          r"|^cooperative_groups")
@@ -32,7 +32,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULT
 
 
 def read_layers(root):
-    """Name of every layer -> names of all layers it may include, itself among them."""
+    """Returns a map from each layer to all layers that it may include, including itself."""
     declared = {}
     for path in sorted(root.glob("tessera/*/CMakeLists.txt")):
         text = re.sub(r"#.*", "", path.read_text())
@@ -61,7 +61,7 @@ def implementation_of(path):
 
 
 def check_ours(path, included, layers, findings, line):
-    """An #include of one of our own headers."""
+    """Checks an #include of a header of the project."""
     parts = included.split("/")
     here = path.parts
     tests = source_tree.is_for_tests(path)
@@ -86,7 +86,7 @@ def check_ours(path, included, layers, findings, line):
 
 
 def check_foreign(path, included, findings, line):
-    """An #include of someone else's header."""
+    """Checks an #include of a foreign header."""
     if CUDA_HEADER.match(included) and not CUDA_PLACES.search(str(path)):
         findings.error(path, line, f"{included}: CUDA and NCCL headers belong in device/cuda, ops/*/cuda, comm/backends/{{nccl,cuda}} and *.cu")
     if source_tree.is_installed(path):
@@ -98,7 +98,7 @@ def check_foreign(path, included, findings, line):
 
 def check_file(root, path, layers, findings):
     text = (root / path).read_text()
-    # Strings are blanked together with comments, so the included name is read from the text itself.
+    # blank() removes strings together with comments, so the included name is read from the text itself.
     code = source_tree.blank(text)
     includes = []
     for match in INCLUDE.finditer(text):
@@ -113,7 +113,7 @@ def check_file(root, path, layers, findings):
             findings.error(path, line, f"\"{included}\": include ours by the full path from the root, others' in <>")
         else:
             check_foreign(path, included, findings, line)
-    # x-inl.h is vector code, read once for each target of Highway: its guard is a toggle.
+    # x-inl.h is vector code that is read once per Highway target: its guard is a toggle.
     guard = r"\bHWY_TARGET_TOGGLE\b" if path.name.endswith("-inl.h") else r"^#pragma once$"
     if path.suffix in source_tree.HEADERS and not re.search(guard, text, re.MULTILINE):
         findings.error(path, 1, "a header needs " + ("the toggle of HWY_TARGET_TOGGLE" if "TOGGLE" in guard else "#pragma once"))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks how a library or program of ours is built and linked: stack protectors, checked libc calls, read-only
+"""Checks how a library or program of the project is built and linked: stack protectors, checked libc calls, read-only
 relocations, immediate binding, no executable stack, position-independent code, a small block of thread-local storage, and
-no path of the build machine. Objects (x86) must have branch targets and shadow-stack support, as notes: the linker removes
-the notes from a library that also holds objects of others without them, so that the library itself cannot be asked.
+no path of the build machine. Objects (x86) must have notes for branch targets and shadow stacks. The library itself is not
+checked for them: the linker removes the notes if a library also contains foreign objects without them.
 
-A library that is loaded by dlopen shares about 1.6 KiB of static thread-local storage with all others that a process
-loads, so that ours may use at most 511 bytes of it.
+A library loaded by dlopen shares about 1.6 KiB of static thread-local storage with all others in the process, so that
+libtessera may use at most 511 bytes of it.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def readelf(option, path):
 
 
 def unmarked(path):
-    """What an object lacks, a sentence each."""
+    """Returns the missing properties of an object, one sentence each."""
     features = re.search(r"x86 feature: (.*)", readelf("-n", path))
     for feature, meaning in [("IBT", "branch targets"), ("SHSTK", "shadow-stack support")]:
         if features is None or feature not in features.group(1):
@@ -33,7 +33,7 @@ def unmarked(path):
 
 
 def findings_of(path, trees, is_fortified):
-    """What is wrong with one file, a sentence each."""
+    """Returns the faults of one file, one sentence each."""
     segments = readelf("-l", path)
     dynamic = readelf("-d", path)
     imports = re.findall(r"\bUND (\w+)", readelf("--dyn-syms", path))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compares docs/operators.md with what `tessera ops --markdown` prints, so that the page never lags behind the operators.
+"""Compares docs/operators.md with the output of `tessera ops --markdown`, so that the page stays up to date.
 
-A build without CUDA cannot know which operators have a CUDA kernel: with --without-cuda that column is not compared.
---update rewrites the page, from a build with CUDA; from one without, the column keeps what the page says.
+A build without CUDA does not know which operators have a CUDA kernel: with --without-cuda that column is not compared.
+--update rewrites the page. From a build without CUDA, that column keeps its values.
 """
 
 import argparse
@@ -17,17 +17,17 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def cells(line):
-    """The cells of a row of a table; nothing for other lines."""
+    """Returns the cells of a table row; an empty list for other lines."""
     return [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("| ") else []
 
 
 def cuda_column(lines):
-    """Where the table has its column cuda."""
+    """Returns the index of the column cuda in the table."""
     return next((cells(line).index("cuda") for line in lines if "cuda" in cells(line)), None)
 
 
 def with_cuda_of(lines, page):
-    """The lines with the CUDA column that the page has, for operators that are in both."""
+    """Returns the lines with the CUDA column of the page, for operators that are in both."""
     column, theirs = cuda_column(lines), cuda_column(page)
     if column is None or theirs is None:
         return lines

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Finds record files that ended processes left in shared memory.
+"""Finds record files of ended processes in shared memory.
 
 Without --before: prints their paths, one per line. With --before FILE, an earlier output: fails and names the files that
-are new since then. Files of another pid namespace (a container) are not judged.
+are new since then. Files of another pid namespace (a container) are ignored.
 """
 
 import argparse
@@ -15,7 +15,7 @@ NAME = re.compile(r"tessera-n(?P<space>\d+)-p(?P<pid>\d+)-t(?P<start>\d+)-r\d+-\
 
 
 def start_of(pid):
-    """When the process started, in clock ticks since boot; None if it is gone."""
+    """Returns the start time of the process in clock ticks since boot; None if it has ended."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -25,7 +25,7 @@ def start_of(pid):
 
 
 def left_records(directory):
-    """Record files in the directory whose process is gone, by path."""
+    """Returns the record files in the directory whose process has ended, by path."""
     own_space = os.stat("/proc/self/ns/pid").st_ino
     left = []
     for path in sorted(directory.iterdir()):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that files and functions stay small: headers to 250 lines, sources to 500, functions to 60 (a warning; not for
-tests and benches) and never over 100."""
+"""Checks the length of files and functions: headers at most 250 lines, sources 500, functions 60 (a warning; not for
+tests and benches) and never more than 100."""
 
 import argparse
 import pathlib
@@ -18,12 +18,12 @@ SCOPE = re.compile(r"\b(?:namespace|class|struct|union|enum|extern)\b(?![^{]*\)\
 
 
 def without_directives(code):
-    """Preprocessor lines blanked, continuations too: the braces of a macro do not match those around it."""
+    """Returns the code with preprocessor lines and continuations blanked: the braces of a macro need not match."""
     return re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", lambda match: re.sub(r"[^\n]", " ", match.group()), code, flags=re.MULTILINE)
 
 
 def closing(code, start):
-    """Index of the brace that closes the one at `start`; the end of the text if none does."""
+    """Returns the index of the brace that closes the one at `start`; the end of the text if there is none."""
     depth = 0
     for brace in re.finditer(r"[{}]", code[start:]):
         depth += 1 if brace.group() == "{" else -1
@@ -33,7 +33,7 @@ def closing(code, start):
 
 
 def is_initializer(head):
-    """Whether the brace after `head` starts a value: `x = {`, `f({`, or a member in a constructor's list."""
+    """Returns True if the brace after `head` starts a value: `x = {`, `f({`, or a member initializer."""
     if head.count("(") > head.count(")") or re.search(r"[=,(]\s*$|\breturn\s*$", head):
         return True
     return bool(re.search(r"\)[^()]*(?<!:):(?!:)", head) and re.search(r"[\w>]\s*$", head)
@@ -41,7 +41,7 @@ def is_initializer(head):
 
 
 def functions(text):
-    """(first line, last line, name) of every function; a lambda counts as part of the one it stands in."""
+    """Yields (first line, last line, name) of every function; a lambda is part of the enclosing function."""
     code = without_directives(source_tree.blank(text))
     found = []
     position = head_start = 0

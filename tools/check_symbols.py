@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Compares what the library exports with the list in docs/api/symbols.txt, so that the public surface changes only on
-purpose. Also checks that the library exports no symbol of its dependencies and that no planted bug is inside.
+"""Compares the exported symbols of the library with docs/api/symbols.txt, so that the public interface changes only on
+purpose. Also checks that the library exports no symbol of its dependencies and contains no planted bug.
 
-Weak symbols (inline functions, type information) come and go with the compiler's choices and are not listed. --update
-rewrites the list.
+Weak symbols (inline functions, type information) depend on the compiler and are not listed. --update rewrites the list.
 """
 
 import argparse
@@ -18,26 +17,26 @@ import source_tree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS = re.compile(r"\btessera::|^tessera_")
-# Instantiations of the standard library are exported by every C++ library and are harmless.
+# Every C++ library exports instantiations of the standard library; they are harmless.
 FOREIGN = re.compile(r"(?!tessera\b|std\b|__gnu_cxx\b)(?:\w+::|\w+$)")
 CUDA = re.compile(r"\bcuda\b|[Cc]uda")
 
 
 def exported(library):
-    """Demangled names that the library defines for others, with the kind letter of nm."""
+    """Returns the demangled names that the library exports, with the kind letter of nm."""
     lines = subprocess.run(["nm", "-D", "--defined-only", "-C", str(library)], check=True, capture_output=True, text=True).stdout
     return [(match.group(1), match.group(2)) for match in re.finditer(r"^[0-9a-f]+ (\w) (.+)$", lines, re.MULTILINE)]
 
 
 def tidy(name):
-    """The same spelling from every compiler and C++ library."""
+    """Normalizes the spelling of different compilers and C++ libraries."""
     name = re.sub(r"std::(?:__cxx11|__1)::", "std::", re.sub(r"\[abi:\w+\]", "", name))
     name = re.sub(r"std::basic_string<char, std::char_traits<char>, std::allocator<char> ?>", "std::string", name)
     return re.sub(r"std::basic_string_view<char, std::char_traits<char> ?>", "std::string_view", name)
 
 
 def is_foreign(name):
-    """Whether the symbol itself lives in someone else's namespace, arguments not counted."""
+    """Returns True if the symbol itself, without its arguments, is in a foreign namespace."""
     head = re.sub(r"^(?:typeinfo(?: name)?|vtable|VTT|guard variable|construction vtable) for ", "", name)
     head = re.sub(r"\boperator (?:new|delete)", "operator", head)
     head = re.sub(r"\((?!anonymous namespace\)).*", "", head)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy, as .clang-tidy says, on the files that changed since main (or all with --full).
+"""Runs clang-tidy with .clang-tidy on the files that changed since main (or all with --full).
 
-Changed means: differs from the last commit on main, committed here or not, or is new. With a clean tree on main itself
-the last commit is what changed. A changed header is checked through a source that includes it. CUDA files (*.cu) are
-left out: clang 14 does not know this CUDA. Needs a configured build (cmake --preset dev) for its compile commands.
+A changed file differs from the last commit on main, committed or not, or is new. With a clean tree on main itself, the
+files of the last commit count as changed. A changed header is checked through a source that includes it. CUDA files (*.cu)
+are skipped: clang 14 does not support this CUDA version. Needs a configured build (cmake --preset dev) for its compile
+commands.
 """
 
 import argparse
@@ -21,13 +22,13 @@ import source_tree
 
 
 def git(root, *arguments):
-    """Output lines of a git command; None if it failed."""
+    """Returns the output lines of a git command; None if it failed."""
     done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
     return done.stdout.splitlines() if done.returncode == 0 else None
 
 
 def changed_files(root):
-    """Names of changed files and a word on what they were compared with; None for all files."""
+    """Returns the names of changed files and a description of their base; None for all files."""
     head = git(root, "rev-parse", "HEAD")
     if head is None:
         return None, "no git history here"
@@ -45,7 +46,7 @@ def changed_files(root):
 
 
 def ungrouped(entries):
-    """The commands, with one for each source of a group that is compiled as one (TESSERA_GROUP_SOURCES)."""
+    """Returns the commands, with one for each source of a group that is compiled as one (TESSERA_GROUP_SOURCES)."""
     for entry in entries:
         if "/Unity/unity_" not in entry["file"]:
             yield entry
@@ -55,7 +56,7 @@ def ungrouped(entries):
 
 
 def write_commands(commands, folder):
-    """The compile commands without the precompiled header, which is the other compiler's."""
+    """Writes the compile commands without the precompiled header, which belongs to another compiler."""
     stripped = [{**entry, "command": re.sub(r" -Winvalid-pch| -include \S+cmake_pch\.hxx", "", entry["command"])}
                 for entry in commands.values()]
     folder.mkdir(exist_ok=True)
@@ -63,7 +64,7 @@ def write_commands(commands, folder):
 
 
 def sources_for(root, names, commands):
-    """Sources with a compile command that cover the named files."""
+    """Returns sources with a compile command that cover the named files."""
     chosen = {}
     includers = None
     for name in names:
@@ -115,7 +116,7 @@ def main():
     def check(source):
         if arguments.seconds and time.monotonic() - start > arguments.seconds:
             return source, None
-        # The commands are written for the compiler of the build, whose warnings this one need not know.
+        # The commands are those of the build compiler, whose warnings clang may not know.
         done = subprocess.run([tool, "--quiet", "--extra-arg=-Wno-unknown-warning-option", "-p", str(build / "tidy"),
                                str(root / source)], capture_output=True, text=True)
         return source, done

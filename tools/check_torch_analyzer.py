@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs PyTorch's own flight-recorder analyzer on what `tessera export --to torch-fr` writes.
+"""Runs the flight-recorder analyzer of PyTorch on the output of `tessera export --to torch-fr`.
 
     check_torch_analyzer.py [--analyzer DIRECTORY] --program watch_tests
 
-Takes torch/distributed/flight_recorder from a torch wheel on PyPI (its Python files alone, by range requests; nothing
-is installed, and it needs nothing else of torch) into a temporary directory, or uses what was fetched before. Then the
-program runs drills with planted faults and dumps them, and the analyzer must load every rank, agree with what was
-planted, and find nothing where nothing was. Exits with 1 when it does not, with 77 when it cannot be had.
+Fetches torch/distributed/flight_recorder from a torch wheel on PyPI (only its Python files, by range requests; nothing
+is installed, and it needs nothing else of torch) to a temporary directory, or uses an earlier copy. Then the program runs
+drills with planted faults and dumps them. The analyzer must load every rank, report the planted faults, and report nothing
+otherwise. Exits with 1 on a failure, with 77 if the analyzer is not available.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import check_torch_viewer
 
 FOLDER = "torch/distributed/flight_recorder/"
 TIMEOUT = 300
-# Folder of a run: ranks, and words that the analyzer must say; none: it must not speak of a mismatch at all.
+# Folder of a run: ranks, and words that the analyzer must print; if empty, it must not report a mismatch.
 RUNS = {
     "other size": (4, ["expected ranks: {0, 1, 2, 3}", "Culprit rank 3", "SIZE_OR_SYNTAX_MISMATCH", "[[999]]"]),
     "other dtype": (5, ["expected ranks: {0, 1, 2, 3, 4}", "COLLECTIVE_DTYPE_MISMATCH"]),  # it blames whom it likes
@@ -32,7 +32,7 @@ RUNS = {
 
 
 def fetch(directory):
-    """Puts the package below the directory."""
+    """Writes the package to the directory."""
     try:
         name, url = check_torch_viewer.newest_wheel()
         with zipfile.ZipFile(io.BufferedReader(check_torch_viewer.RemoteFile(url), 1 << 20)) as wheel:
@@ -51,7 +51,7 @@ def fetch(directory):
 
 
 def analyze(analyzer, dumps):
-    """What the analyzer says of a directory of dumps."""
+    """Returns the output of the analyzer for a directory of dumps."""
     environment = dict(os.environ, PYTHONPATH=str(analyzer))
     command = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", str(dumps)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=environment, check=False)
@@ -59,7 +59,7 @@ def analyze(analyzer, dumps):
 
 
 def check(analyzer, folder, ranks, words):
-    """Faults of one run, a line each."""
+    """Returns the faults of one run, one line each."""
     files = sorted(folder.glob("comm_lib_trace_rank_*"))
     if len(files) != ranks:
         return [f"{folder.name}: {len(files)} dumps of {ranks} ranks"]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks a directory of files that claim to be dumps of PyTorch's flight recorder, as its analyzer would meet them.
+"""Checks a directory of dumps in the format of the PyTorch flight recorder, as its analyzer reads them.
 
     check_torch_flight_recorder.py DIRECTORY
 
-The files have one prefix, and their rank after it. A pickle must hold plain data alone. Then: the version is the same in
-all and at least 2.7, every entry has its keys with their types, its group is in pg_config with one description on all
-ranks, its operation is one that the analyzer knows, sizes fit the operation, and operations that were launched together
-end with an entry nccl:coalesced. Exits with 1 and a line for each fault.
+The files have one prefix, followed by their rank. A pickle must contain only plain data. The version must be equal in all
+files and at least 2.7. Every entry must have its keys with their types, a group in pg_config with one description on all
+ranks, an operation that the analyzer knows, and sizes that fit the operation. Operations that were launched together must
+end with an entry nccl:coalesced. Exits with 1 and prints a line for each fault.
 """
 
 import argparse
@@ -35,7 +35,7 @@ MESSAGE = re.compile(r"^(?:send \d+->\d+|recv \d+<-\d+)$")
 
 
 def find_files(directory):
-    """Rank -> path. The analyzer finds the prefix by itself only where there is one."""
+    """Returns a map from rank to path. The analyzer detects the prefix only if there is exactly one."""
     prefixes = {}
     for path in sorted(directory.iterdir()):
         match = re.match(r"^(.*?)(\d+)$", path.name)
@@ -51,7 +51,7 @@ def numel(sizes):
 
 
 def entry_faults(entry, ranks_of):
-    """What is wrong with one entry."""
+    """Returns the faults of one entry."""
     for key, kind in KEYS.items():
         if not isinstance(entry.get(key), kind):
             yield f"{key} is {entry.get(key)!r}"
@@ -88,7 +88,7 @@ def entry_faults(entry, ranks_of):
 
 
 def coalesced_faults(entries):
-    """Entries of one launch that do not end as the analyzer wants."""
+    """Returns the faults of entries of one launch that do not end as the analyzer requires."""
     runs = {}
     for entry in entries:
         number = entry["p2p_seq_id"] if entry["is_p2p"] else entry["collective_seq_id"]
@@ -99,7 +99,7 @@ def coalesced_faults(entries):
 
 
 def file_faults(data, dump, descriptions):
-    """What is wrong with one file; descriptions are those of the groups seen so far."""
+    """Returns the faults of one file; descriptions are those of the groups seen so far."""
     strange = {opcode.name for opcode, _, _ in pickletools.genops(data)} - OPCODES
     if strange:
         yield f"opcodes beyond plain data: {', '.join(sorted(strange))}"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks files that claim to be PyTorch memory snapshots (pickle or JSON), as its viewer would meet them.
+"""Checks PyTorch memory snapshots (pickle or JSON), as the PyTorch viewer reads them.
 
     check_torch_snapshot.py FILE...
 
-A pickle must be of protocol 2 to 4, use only the opcodes of plain data and batches of at most 1000. Then, for both
-forms: every key is there with its type, segments are in order and tiled by their blocks, sums are right, and the trace
-replays backwards from the state at its end without an event that does not fit. Exits with 1 when a file is not good.
+A pickle must have protocol 2 to 4, and use only the opcodes of plain data and batches of at most 1000. In both formats,
+every key must exist with its type, segments must be sorted and covered by their blocks, sums must be right, and the trace
+must replay backwards from the final state without an inconsistent event. Exits with 1 if a file is invalid.
 """
 
 import argparse
@@ -35,7 +35,7 @@ SETTINGS = {"PYTORCH_CUDA_ALLOC_CONF": str, "max_split_size": int, "garbage_coll
 
 
 class Bad(Exception):
-    """The file is not as it must be."""
+    """The file is invalid."""
 
 
 def need(condition, message):
@@ -44,7 +44,7 @@ def need(condition, message):
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """Loads plain data and nothing else."""
+    """Loads only plain data."""
 
     def find_class(self, module, name):
         raise Bad(f"the pickle names {module}.{name}; only plain data is allowed")
@@ -69,7 +69,7 @@ def check_pickle(data):
 
 
 def load(path):
-    """The snapshot, and whether it came from JSON, where a tuple is a list."""
+    """Returns the snapshot, and whether it came from JSON, where a tuple is a list."""
     with open(path, "rb") as file:
         data = file.read()
     need(data, "empty")
@@ -127,7 +127,7 @@ def check_event(event, where, is_json):
 
 
 class State:
-    """What the viewer holds while it undoes events: mapped runs and blocks that are not free."""
+    """The state of the viewer while it undoes events: mapped runs, and blocks that are not free."""
 
     def __init__(self, segments):
         self.runs = [[s["address"], s["total_size"], s["stream"]] for s in segments]
@@ -180,7 +180,7 @@ class State:
         raise Bad(f"{where}: {address} is mapped here, and no run holds it afterwards")
 
     def check_blocks(self, where):
-        """Every block lies in a run, or the viewer cannot draw it."""
+        """Checks that every block is in a run; otherwise the viewer cannot draw it."""
         runs = iter(self.runs)
         run = next(runs, None)
         for address in sorted(self.blocks):

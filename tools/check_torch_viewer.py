@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs PyTorch's own memory viewer code on snapshots.
+"""Runs the memory viewer code of PyTorch on snapshots.
 
     check_torch_viewer.py [--viewer _memory_viz.py] FILE...
 
-Takes torch/cuda/_memory_viz.py from a torch wheel on PyPI (the one file, by range requests; nothing is installed) into
-a temporary directory, or uses the one given, and runs all its views on each pickle: stats, trace, segments, memory,
-compare, trace_plot, segment_plot. Exits with 1 when a view fails, with 77 when the file cannot be had.
+Fetches torch/cuda/_memory_viz.py from a torch wheel on PyPI (one file, by range requests; nothing is installed) to a
+temporary directory, or uses a given file, and runs all its views on each pickle: stats, trace, segments, memory,
+compare, trace_plot, segment_plot. Exits with 1 if a view fails, with 77 if the file is not available.
 """
 
 import argparse
@@ -31,7 +31,7 @@ TIMEOUT = 60
 
 
 class Unavailable(Exception):
-    """The viewer cannot be had from here."""
+    """The viewer is not available."""
 
 
 class RemoteFile(io.RawIOBase):
@@ -74,7 +74,7 @@ class RemoteFile(io.RawIOBase):
 
 
 def listed_files():
-    """(name, address) of every file in the index: JSON where the server gives it, else links of a page."""
+    """Returns (name, address) of every file in the index: JSON if the server provides it, otherwise links of a page."""
     request = urllib.request.Request(INDEX, headers={"Accept": "application/vnd.pypi.simple.v1+json, text/html;q=0.1"})
     with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:
         text = reply.read().decode()
@@ -85,7 +85,7 @@ def listed_files():
 
 
 def newest_wheel():
-    """A wheel of the newest release; they all hold the same Python files."""
+    """Returns a wheel of the newest release; all wheels contain the same Python files."""
     wheels = []
     for name, url in listed_files():
         match = re.match(r"torch-(\d+)\.(\d+)\.(\d+)-.*\.whl$", name)
@@ -110,7 +110,7 @@ def fetch(directory):
 
 
 def run_views(viewer, path):
-    """The flame graphs want a Perl script from elsewhere; its input is what the snapshot decides."""
+    """Runs all views. Flame graphs need a foreign Perl script; only its input, which depends on the snapshot, is made."""
     with open(path, "rb") as file:
         data = pickle.load(file)
     lengths = {

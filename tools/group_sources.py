@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Puts sources of a target into groups that are compiled as one, for builds from nothing (TESSERA_GROUP_SOURCES).
+"""Groups sources of a target that are compiled as one, for builds from scratch (TESSERA_GROUP_SOURCES).
 
-A compiler spends half of its time on headers that all sources of a layer share: compiled eight at a time they are read
-once. What keeps sources apart are the names in their unnamed namespaces, which two of a group must not both have, so
-this looks for those, as text. A name that it takes for one and is none costs a little speed and nothing else.
+A compiler spends half of its time on headers that all sources of a layer share. Compiled in groups of eight, they are read
+once. Two sources of a group must not have the same name in their unnamed namespaces, so this tool searches the text for
+such names. A name found by mistake only costs a little speed.
 
-Prints a line `GROUP PATH` a source; sources of no group, which are compiled alone, are left out.
+Prints a line `GROUP PATH` per source; sources without a group, which are compiled alone, are omitted.
 """
 
 import argparse
@@ -16,15 +16,15 @@ import sys
 
 import source_tree
 
-# Declarations stand at the beginning of a line, whatever namespace they are in.
+# Declarations start at the beginning of a line, in any namespace.
 _TYPE = re.compile(r"^(?:template <[^\n]*>\s*)?(?:struct|class|union|enum(?: class)?) (?:alignas\(\w+\) |TESSERA_API )?(\w+)", re.MULTILINE)
 _ALIAS = re.compile(r"^(?:template <[^\n]*>\s*)?using (\w+) =([^;]*);", re.MULTILINE)
 _USED = re.compile(r"^using ([\w:]*::(\w+));", re.MULTILINE)
 _CALLED = re.compile(r"^(?!return|using|namespace|struct|class|enum|template|static_assert|TESSERA_|TEST)(?=\w)[\w:<>,*& \[\]]*?(?<![\w:~])(\w+)\(", re.MULTILINE)
 _VALUE = re.compile(r"^(?:inline |static |constexpr |constinit |const |thread_local )+[^=;({]*?(\w+)(?:\[[^\]]*\])*(?: =|\{|;)", re.MULTILINE)
-# Variables of functions; what a file has put before a name by `using` must not be hidden by one (-Wshadow).
+# Variables of functions must not hide a name that the file imports by `using` (-Wshadow).
 _LOCAL = re.compile(r"^ +(?:const )?[\w:<>]+[&*]* (\w+)(?: =|[({;])", re.MULTILINE)
-# What would change the sources after it.
+# Lines that would affect the sources after them.
 _REACHES_ON = re.compile(r"^using namespace|^#(?:define|pragma (?!once))", re.MULTILINE)
 
 
@@ -32,7 +32,7 @@ _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
 class Source:
-    """A source, and what of it others of its group may come upon."""
+    """A source, and its names that may collide with others of its group."""
 
     def __init__(self, path, root):
         text = path.read_text()
@@ -40,7 +40,7 @@ class Source:
         self.path = path
         self.lines = text.count("\n")
         self.reaches_on = _REACHES_ON.search(code) is not None
-        # Name to what it is; two sources may declare the same alike.
+        # Name to declaration; two sources may have equal declarations.
         self.strict = {match.group(1): None for pattern in (_TYPE, _VALUE) for match in pattern.finditer(code)}
         self.strict |= {match.group(1): " ".join(match.group(2).split()) for match in _ALIAS.finditer(code)}
         self.functions = {match.group(1) for match in _CALLED.finditer(code)}
@@ -56,14 +56,14 @@ class Source:
 
 @functools.cache
 def declared_in(path):
-    """Types and values of a header."""
+    """Returns the types and values of a header."""
     code = source_tree.blank(path.read_text())
     return frozenset(match.group(1) for pattern in (_TYPE, _ALIAS, _VALUE) for match in pattern.finditer(code))
 
 
 @functools.cache
 def functions_in(path):
-    """Functions of a header."""
+    """Returns the functions of a header."""
     return frozenset(match.group(1) for match in _CALLED.finditer(source_tree.blank(path.read_text()).replace("TESSERA_API ", "")))
 
 
@@ -73,7 +73,7 @@ def headers_in(path, root):
 
 
 def headers_of(text, root):
-    """All headers of the tree that a source includes, or that these include."""
+    """Returns all headers of the tree that a source includes, directly or indirectly."""
     found = set()
     left = [root / name for name in _INCLUDE.findall(text) if (root / name).is_file()]
     while left:
@@ -91,15 +91,15 @@ class Group:
         self.sources = []
 
     def takes(self, source, most_lines):
-        """Whether it may be added."""
+        """Returns True if the source may be added."""
         if sum(each.lines for each in self.sources) + source.lines > most_lines:
             return False
         return not any(clash(source, each) or clash(each, source) for each in self.sources)
 
 
 def clash(one, other):
-    """Whether the second has use for a name that the first has for itself. A function's name may be used, since names of
-    functions can mean several; that of a type or a value would hide what is meant."""
+    """Returns True if the second source uses a name that the first declares for itself. Names of functions may be used,
+    because functions can be overloaded; the name of a type or value would hide the intended one."""
     for name, what in one.strict.items():
         is_known = name in other.words or name in other.declared or name in other.used
         if is_known and (what is None or other.strict.get(name) != what):
@@ -109,14 +109,14 @@ def clash(one, other):
             return True
         if other.used.get(name, what) != what or len(one.declared.get(name, set()) | other.declared.get(name, set())) > 1:
             return True
-    # A function of headers that the first does not know may be as good as its own where it calls that.
+    # Overload resolution may prefer a function of headers that the first source does not include to its own.
     if any(not one.functions.isdisjoint(functions_in(path)) for path in other.headers - one.headers):
         return True
     return not one.functions.isdisjoint(other.functions)
 
 
 def grouped(sources, most_lines):
-    """Groups of sources, neighbours together where they can be."""
+    """Returns groups of sources; adjacent sources share a group if possible."""
     groups = []
     for source in sources:
         if source.reaches_on:

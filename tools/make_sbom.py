@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the list of dependencies that a build is made from, with their versions, as a CycloneDX 1.5 document.
+"""Writes the dependencies of a build with their versions, as a CycloneDX 1.5 document.
 
-Versions are read from the headers or package files that the build uses. If a version cannot be found, the list names the
-dependency with the version "unknown", and a warning is printed: the list never omits one silently.
+Versions come from the headers or package files that the build uses. If a version cannot be found, the list contains the
+dependency with the version "unknown", and a warning is printed: no dependency is omitted silently.
 """
 
 import argparse
@@ -32,7 +32,7 @@ DEPENDENCIES = [
 ]
 
 
-# As above, for dependencies that a build may lack: --with NAME=DIRECTORY names those that it has.
+# The same fields for optional dependencies of a build; --with NAME=DIRECTORY names those that it has.
 OPTIONAL = {
     "cuda": ("cuda", "NVIDIA CUDA Toolkit EULA", "header, loaded at run time", "cuda.h", [r"define CUDA_VERSION (\d+)"]),
     "nccl": ("nccl", "BSD-3-Clause", "header, loaded at run time", "nccl.h",
@@ -44,7 +44,7 @@ UNKNOWN = "unknown"
 
 
 def dotted(name, version):
-    """A version that a header states as one number: fmt's 90100 is 9.1.0, and CUDA's 13020 is 13.2."""
+    """Converts a version that a header defines as one number: 90100 of fmt is 9.1.0, and 13020 of CUDA is 13.2."""
     if "." in version:
         return version
     number = int(version)
@@ -54,7 +54,7 @@ def dotted(name, version):
 
 
 def version_of(name, files, patterns, directories):
-    """The version as its header states it."""
+    """Returns the version from the header."""
     for directory in directories:
         for path in (directory / file for file in files.split()):
             if not path.is_file():
@@ -68,7 +68,7 @@ def version_of(name, files, patterns, directories):
 
 
 def version_of_nvcc(program):
-    """The version as the compiler prints it."""
+    """Returns the version that the compiler prints."""
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
         found = re.search(r"\bV([\d.]+)", done.stdout)
@@ -85,7 +85,7 @@ def warn(name, why):
 
 
 def component(kind, name, license_name, linkage, version):
-    """An entry of the list."""
+    """Returns an entry of the list."""
     is_spdx = " " not in license_name
     return {"type": kind, "name": name, "version": version,
             "licenses": [{"license": {"id" if is_spdx else "name": license_name}}],
@@ -93,7 +93,7 @@ def component(kind, name, license_name, linkage, version):
 
 
 def components(arguments):
-    """All entries of the list."""
+    """Returns all entries of the list."""
     for name, license_name, linkage, files, patterns in DEPENDENCIES:
         yield component("library", name, license_name, linkage, version_of(name, files, patterns, arguments.directories))
     for setting in arguments.has:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws time against size of all_reduce, ours and the peers', from the results of the bench suite comm.
+"""Draws time versus size of all_reduce, for Tessera and its peers, from the results of the bench suite comm.
 
     tools/plot_collectives.py build/bench/comm.json docs/img/all_reduce.svg
 
-One panel for each number of ranks. Rows are found by their names: shm_all_reduce_w2_64KiB is ours, and what stands before
-all_reduce in others (openmpi, openmpi_no_single_copy, ...) says whose they are. Both axes are logarithmic.
+Draws one panel per number of ranks. Rows are found by name: shm_all_reduce_w2_64KiB is Tessera; in other rows, the text
+before all_reduce (openmpi, openmpi_no_single_copy, ...) names the peer. Both axes are logarithmic.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 
 ROW = re.compile(r"^(?P<whose>\w+?)_all_reduce_w(?P<ranks>\d+)_(?P<size>\d+)(?P<unit>[KMG])iB$")
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
-# Whose -> label, colour, dashes. Colours that are told apart without red and green.
+# Series -> label, color, dashes. The colors are distinct without red and green.
 SERIES = {
     "shm": ("Tessera, shm", "#1b4f9c", ""),
     "openmpi": ("Open MPI", "#d1711e", ""),
@@ -29,7 +29,7 @@ WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 440, 380, 62, 48, 28, 50
 
 
 def read(path):
-    """(rows as {ranks: {whose: [(bytes, us), ...]}}, the machine in words)."""
+    """Returns (rows as {ranks: {whose: [(bytes, us), ...]}}, a description of the machine)."""
     root = json.loads(pathlib.Path(path).read_text())
     panels = {}
     for row in root["results"]:
@@ -78,7 +78,7 @@ class Panel:
             x, y = self.at(nbytes, 10**self.low)
             out.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{y:.1f}" class="grid"/>')
             out.append(f'<text x="{x:.1f}" y="{y + 18:.1f}" text-anchor="middle">{size_text(nbytes)}</text>')
-        # Ours is drawn last, over the others.
+        # Tessera is drawn last, over the others.
         for whose in reversed([name for name in SERIES if name in self.series]):
             _, colour, dashes = SERIES[whose]
             points = [self.at(*point) for point in sorted(self.series[whose])]

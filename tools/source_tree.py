@@ -1,4 +1,4 @@
-"""What all gates ask of the tree: its files, and C++ text without comments and strings."""
+"""Common functions of the gates: the files of the tree, and C++ text without comments and strings."""
 
 import pathlib
 import re
@@ -9,7 +9,7 @@ SOURCES = {".cpp", ".cu"}
 
 
 def files(root):
-    """Files of the tree as paths relative to it: those git knows or would add; in a plain copy, all but build/."""
+    """Returns the files of the tree as relative paths: those git knows or would add; in a plain copy, all except build/."""
     root = pathlib.Path(root)
     if (root / ".git").exists():
         listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"],
@@ -22,17 +22,17 @@ def files(root):
 
 
 def cpp_files(root):
-    """The C++ and CUDA files of the tree."""
+    """Returns the C++ and CUDA files of the tree."""
     return [path for path in files(root) if path.suffix in HEADERS | SOURCES]
 
 
 def is_for_tests(path):
-    """Whether a file is built into tests, benches or fuzzers only (examples to copy are among these)."""
+    """Returns True if a file is built only into tests, benches or fuzzers (including examples to copy)."""
     return bool(re.search(r"_(test|suite|fuzz|bench)\.\w+$|/(testing|example)/", str(path)))
 
 
 def is_installed(path):
-    """Whether people outside see this header: the rule of tessera_layer()."""
+    """Returns True if this header is installed: the rule of tessera_layer()."""
     name = str(path)
     return (path.suffix == ".h" and path.parts[0] == "tessera" and path.parts[1] != "cli"
             and not re.search(r"_suite\.h$|/(testing|example|detail)/", name)

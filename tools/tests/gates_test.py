@@ -1,4 +1,4 @@
-"""Every gate is seen to pass on a good tree and to fail on each violation planted in it."""
+"""Tests that every gate passes on a good tree and fails on each planted violation."""
 
 import json
 import os
@@ -269,7 +269,7 @@ class Tidy(Gate):
 
 
 class Mutants(Gate):
-    """run_mutants.py with a shell script in the place of a suite."""
+    """run_mutants.py with a shell script instead of a suite."""
 
     def program(self, body):
         path = self.write("suite", "#!/bin/sh\n" + body)
@@ -377,7 +377,7 @@ class Library(Gate):
     LINKED = ("-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack")
     COMPILED = ("-O2", "-fstack-protector-strong", "-D_FORTIFY_SOURCE=2")
     GOOD = LINKED + COMPILED
-    # A buffer that a stack protector and a checked call guard.
+    # A buffer protected by a stack protector and a checked call.
     GUARDED = ("#include <cstring>\nvoid use(char*);\nvoid g(const char* s, unsigned long n)"
                " { char b[8]; std::memcpy(b, s, n); use(b); }\n")
 
@@ -477,7 +477,7 @@ class Operators(Gate):
     HEAD = "| operator | host | cuda |\n| --- | --- | --- |\n"
 
     def check(self, table, *arguments):
-        """The gate on the page, for a program that prints `table`."""
+        """Runs the gate on the page, with a program that prints `table`."""
         self.write("program", f"#!/bin/sh\ncat <<'END'\n{table}END\n")
         (self.root / "program").chmod(0o755)
         return self.run_gate("check_operators.py", "--program", str(self.root / "program"),

@@ -1,4 +1,4 @@
-"""Sources that are compiled as one have no name for themselves in common."""
+"""Tests that sources which are compiled as one share no private name."""
 
 import pathlib
 import sys
@@ -15,7 +15,7 @@ def inside(body):
 
 class GroupSources(unittest.TestCase):
     def groups(self, *texts, most_lines=1000, headers=None):
-        """The groups, as lists of the numbers of the texts."""
+        """Returns the groups, as lists of the numbers of the texts."""
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             for name, text in (headers or {}).items():

@@ -1,5 +1,5 @@
-"""A layer that calls upwards compiles where a header is declared by hand, so includes alone do not prove the layering. Its
-tests link only what the layer declares below itself; here such a call is planted and must fail to link."""
+"""Tests that an upward call of a layer fails to link. Such a call compiles if it declares the function itself, so the check
+of includes does not find it. The tests of a layer link only its declared dependencies; here such a call is planted."""
 
 import pathlib
 import subprocess
