@@ -41,7 +41,7 @@ def is_initializer(head):
 
 
 def functions(text):
-    """Yields (first line, last line, name) of every function; a lambda is part of the enclosing function."""
+    """Returns (first line, last line, name) of every function; a lambda is part of the enclosing function."""
     code = without_directives(source_tree.blank(text))
     found = []
     position = head_start = 0

@@ -110,7 +110,7 @@ def fetch(directory):
 
 
 def run_views(viewer, path):
-    """Runs all views. Flame graphs need a foreign Perl script; only its input, which depends on the snapshot, is made."""
+    """Runs the views that return text. Flame graphs are formatted by str: only the input of the Perl script is checked."""
     with open(path, "rb") as file:
         data = pickle.load(file)
     lengths = {

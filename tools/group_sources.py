@@ -104,7 +104,7 @@ def clash(one, other):
         is_known = name in other.words or name in other.declared or name in other.used
         if is_known and (what is None or other.strict.get(name) != what):
             return True
-    for name, what in one.used.items():  # does no harm where there is but one of that name
+    for name, what in one.used.items():  # harmless if only one entity has this name
         if name in other.locals and name not in other.used:
             return True
         if other.used.get(name, what) != what or len(one.declared.get(name, set()) | other.declared.get(name, set())) > 1:

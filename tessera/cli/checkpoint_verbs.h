@@ -30,7 +30,7 @@ std::filesystem::path checkpoints_directory(const std::string& path);
 std::filesystem::path meant_checkpoint(const std::string& path);
 /// Opens the checkpoint that meant_checkpoint() returns. Throws IoError with the fault of its index.
 train::CheckpointInfo one_checkpoint(const std::string& path);
-/// Escapes a text with names from a file for one line of a terminal: nothing in it moves the cursor.
+/// Returns the text in one printable line, so that names from a file cannot move the cursor.
 std::string shown(std::string text);
 /// Returns a size in bytes: "1.5 GiB" on a terminal, "1610612736" in a pipe.
 std::string size_text(std::uint64_t nbytes, Style style);

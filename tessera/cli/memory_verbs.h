@@ -33,7 +33,7 @@ struct MemoryFile {
 /// IoError if no file exists or it contains no memory records.
 MemoryFile load_memory(const std::string& path);
 
-/// Returns the names of the functions in the stacks of the file, if `is_wanted`. Prints unresolved names to stderr.
+/// Returns the names of the functions in the stacks of the file, if `is_wanted`. Prints its notes to stderr.
 memory::Symbols symbols_of(const MemoryFile& file, bool is_wanted);
 
 /// Returns a size in bytes: "1.5 GiB" on a terminal, "1610612736" in a pipe.

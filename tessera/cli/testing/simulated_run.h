@@ -67,8 +67,8 @@ class SimulatedRun : public ::testing::Test {
     return {};
   }
 
-  std::string directory;  // temporary directory
-  std::string run;        // run directory inside it
+  std::string directory;
+  std::string run;  // run directory inside it
 };
 
 }  // namespace tessera::cli::testing

@@ -135,7 +135,7 @@ void scatter_gradient(GradientCall& call) {
   if (call.needs(2)) call.set(2, gather(call.grad(), dim, call.input(1)));
 }
 
-// Each partial value would add a value other than 0 once.
+// A value other than 0 would be written to each partial value and thus counted several times.
 FactorRule rule_of_scatter(const Call& call) {
   const std::size_t dim = scatter_dim(call);
   const bool has_source = static_cast<bool>(call.inputs[2]);

@@ -1,6 +1,6 @@
 // Arithmetic of tensors and numbers, element by element. Shapes broadcast as in NumPy; promote.h promotes dtypes. A
 // trailing underscore changes the first tensor in place; `_out` writes to a given tensor. Both throw InvalidArgument if
-// that tensor differs from the result in shape or dtype, or if it partly overlaps an input.
+// that tensor differs from the result in shape or dtype, or if it overlaps an input without being it.
 #pragma once
 
 #include "tessera/base/export.h"

@@ -6,8 +6,8 @@
 
 namespace tessera::ops {
 
-/// Returns the only element of a tensor on any device. Waits for the current stream. For a tensor with a layout, throws
-/// InvalidArgument if this rank does not hold the reduced value.
+/// Returns the only element of a tensor on any device. Waits for the current stream. Throws InvalidArgument for a
+/// tensor with a layout unless it is replicated and this rank is in the mesh.
 TESSERA_API Scalar item(const Tensor& x);
 /// Returns whether both tensors have equal shape, dtype and elements; nan is not equal to nan. Waits for the current
 /// stream. For tensors with layouts, item() of the comparison must be possible.

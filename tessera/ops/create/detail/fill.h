@@ -16,7 +16,7 @@
 namespace tessera::ops::detail {
 
 /// The elements of a tensor in the order of their local indices, last dimension fastest, and their global indices.
-/// Those of a plain tensor are equal; those of a shard follow from index maps.
+/// Both are equal for a plain tensor; index maps define them for a shard.
 class TESSERA_API Places {
  public:
   /// Describes a tensor of `shape`; with maps, a shard of a tensor of shape `global`.
