@@ -1,5 +1,5 @@
-// What ranks of a group do together, as data: an Operation is what one rank asks for. It names buffers and keeps
-// nothing alive. Ranks of a group are counted 0 to size - 1 here, wherever they stand in the world.
+// An Operation describes one rank's part in a collective or point-to-point operation as plain data. It refers to
+// buffers and does not own them. Ranks are group ranks, in [0, size).
 #pragma once
 
 #include <cstddef>
@@ -14,89 +14,89 @@
 
 namespace tessera::comm {
 
-/// What is done. The numbers are part of the record's format: new ones go to the end.
+/// Kinds of operations. The values are part of the record format: append new ones at the end.
 enum class OpKind : std::uint8_t {
-  kAllReduce,       ///< all get the reduction of all inputs
-  kAllGather,       ///< all get all inputs, in rank order
-  kReduceScatter,   ///< rank r gets part r of the reduction
-  kAllToAll,        ///< rank r gets part r of each input, in rank order
-  kRaggedAllToAll,  ///< likewise, sizes and places read from device memory when it runs
-  kBroadcast,       ///< all get the root's input
+  kAllReduce,       ///< each rank gets the reduction of all inputs
+  kAllGather,       ///< each rank gets all inputs, in rank order
+  kReduceScatter,   ///< rank r gets chunk r of the reduction
+  kAllToAll,        ///< rank r gets chunk r of each input, in rank order
+  kRaggedAllToAll,  ///< all_to_all with sizes and offsets that are read from device memory when it runs
+  kBroadcast,       ///< each rank gets the root's input
   kReduce,          ///< the root gets the reduction
-  kScatter,         ///< rank r gets part r of the root's input
+  kScatter,         ///< rank r gets chunk r of the root's input
   kGather,          ///< the root gets all inputs
-  kBarrier,         ///< nobody goes on before all have come
-  kSend,            ///< to one peer
-  kRecv,            ///< from one peer
-  kPermute,         ///< each rank sends to at most one and receives from at most one
-  kRendezvous,      ///< an all_gather of few bytes by which symmetric memory comes to be (symmetric.h)
+  kBarrier,         ///< no rank continues until all have arrived
+  kSend,            ///< sends to one peer
+  kRecv,            ///< receives from one peer
+  kPermute,         ///< each rank sends to at most one rank and receives from at most one
+  kRendezvous,      ///< an all_gather of a few bytes that sets up symmetric memory (symmetric.h)
 };
-/// How many kinds there are.
+/// Number of operation kinds.
 inline constexpr int kOpKinds = 14;
-/// "all_reduce", ...
+/// Returns the name: "all_reduce", ...
 TESSERA_API std::string_view to_string(OpKind kind);
-/// Whether it is between two ranks: the others take no part.
+/// Returns true for point-to-point operations (send and recv).
 constexpr bool is_message(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
 
-/// Rows that a rank sends, as arrays of device memory with an entry for each peer, in rows.
+/// Rows that a rank sends, as arrays in device memory with one entry per peer. Units are rows.
 struct RaggedRows {
-  const std::int64_t* in_offsets = nullptr;   ///< where the rows for a peer begin in `in`
-  const std::int64_t* in_sizes = nullptr;     ///< how many
-  const std::int64_t* out_offsets = nullptr;  ///< where they go in the peer's `out`
-  const std::int64_t* out_sizes = nullptr;    ///< how many come from a peer: a check
+  const std::int64_t* in_offsets = nullptr;   ///< first row for the peer in `in`
+  const std::int64_t* in_sizes = nullptr;     ///< number of rows for the peer
+  const std::int64_t* out_offsets = nullptr;  ///< first row in the peer's `out`
+  const std::int64_t* out_sizes = nullptr;    ///< number of rows from the peer, for checks
 };
 
-/// The tensor whose elements an operation communicates: all of it must be the same on all ranks of the group. An
-/// operation on plain buffers states none.
+/// The tensor whose elements an operation communicates. All fields must be equal on all ranks of the group. An
+/// operation on plain buffers has no geometry.
 struct Geometry {
-  bool is_stated = false;                   ///< false: the other fields are ignored
-  std::int8_t split = -1;                   ///< dimension that is split into messages; -1: none
-  std::int8_t concat = -1;                  ///< dimension along which messages are concatenated; -1: none
-  std::uint64_t layouts = 0;                ///< digest of the layouts before and after; 0: the tensor has none
-  SmallVector<std::int64_t, 8> sizes = {};  ///< of the dimensions; -1: this size may differ between ranks
+  bool is_stated = false;                   ///< if false, the other fields are ignored
+  std::int8_t split = -1;                   ///< dimension that is split into messages; -1 if none
+  std::int8_t concat = -1;                  ///< dimension along which messages are concatenated; -1 if none
+  std::uint64_t layouts = 0;                ///< digest of the layouts before and after; 0 if the tensor has none
+  SmallVector<std::int64_t, 8> sizes = {};  ///< size of each dimension; -1 if it may differ between ranks
 };
 
-/// What one rank asks for.
+/// One operation, as one rank enqueues it.
 struct Operation {
-  OpKind kind = OpKind::kBarrier;  ///< what
-  DType dtype = DType::kU8;        ///< of the elements
-  Reduction reduction = {};        ///< of those that reduce
-  int root = 0;                    ///< of those that have one
-  int peer = 0;                    ///< of send and recv
-  const std::byte* in = nullptr;   ///< what this rank gives
-  std::byte* out = nullptr;        ///< where its result goes
-  /// Elements: of the whole buffer (all_reduce, broadcast, reduce, send, recv, permute), or of each rank's part (the
-  /// others, when the parts are even); of a row (ragged_all_to_all).
+  OpKind kind = OpKind::kBarrier;  ///< kind of the operation
+  DType dtype = DType::kU8;        ///< dtype of the elements
+  Reduction reduction = {};        ///< used by operations that reduce
+  int root = 0;                    ///< group rank of the root, for rooted operations
+  int peer = 0;                    ///< group rank of the peer, for send and recv
+  const std::byte* in = nullptr;   ///< input of this rank
+  std::byte* out = nullptr;        ///< output of this rank
+  /// Number of elements: of the complete buffer (all_reduce, broadcast, reduce, send, recv, permute), of a row
+  /// (ragged_all_to_all), or of the chunk of each rank (all others, if the chunks are even).
   std::int64_t count = 0;
-  /// Uneven parts, an entry a rank: of `in` (reduce_scatter, scatter, all_to_all).
+  /// Sizes of uneven chunks of `in`, one per rank (reduce_scatter, scatter, all_to_all).
   SmallVector<std::int64_t, 8> in_counts = {};
-  /// Likewise of `out` (all_gather, gather, all_to_all).
+  /// Sizes of uneven chunks of `out`, one per rank (all_gather, gather, all_to_all).
   SmallVector<std::int64_t, 8> out_counts = {};
-  /// Of permute: where each rank sends to; -1: nowhere.
+  /// The rank that each rank sends to, or -1 (permute).
   SmallVector<int, 8> targets = {};
-  RaggedRows rows = {};       ///< of ragged_all_to_all
-  std::int64_t in_rows = 0;   ///< rows that `in` has room for
-  std::int64_t out_rows = 0;  ///< likewise `out`
-  /// Of rendezvous: the number of the registration that it is for; 0: it is for a pool. The same on all ranks.
+  RaggedRows rows = {};       ///< used by ragged_all_to_all
+  std::int64_t in_rows = 0;   ///< capacity of `in` in rows
+  std::int64_t out_rows = 0;  ///< capacity of `out` in rows
+  /// Number of the registration that a rendezvous serves, equal on all ranks; 0 if it serves a pool.
   std::uint64_t registration = 0;
-  Geometry geometry = {};  ///< of the tensor that is communicated
+  Geometry geometry = {};  ///< geometry of the communicated tensor
 };
 
-/// 128 bits over what must be the same on all ranks: group, kind, dtype, sizes, root, reduction, uneven parts, targets,
-/// and the geometry of the tensor.
+/// A 128-bit digest of everything that must be equal on all ranks: group, kind, dtype, sizes, root, reduction, uneven
+/// counts, targets, and the geometry of the tensor.
 struct Fingerprint {
-  std::uint64_t low = 0;   ///< half
-  std::uint64_t high = 0;  ///< half
-  /// The same.
+  std::uint64_t low = 0;   ///< low 64 bits
+  std::uint64_t high = 0;  ///< high 64 bits
+  /// Returns true if both halves are equal.
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
-/// Of an operation of the group with this digest (of its name).
+/// Returns the fingerprint of an operation. `group` is the digest of the group name.
 TESSERA_API Fingerprint fingerprint(const Operation& operation, std::uint64_t group = 0);
-/// 64 bits over uneven parts and targets; 0: it has none.
+/// Returns a 64-bit digest of the uneven counts and targets; 0 if there are none.
 TESSERA_API std::uint64_t digest_of_parts(const Operation& operation);
-/// "all_reduce(f32[1048576], sum)", for errors and records.
+/// Formats an operation for errors and records: "all_reduce(f32[1048576], sum)".
 TESSERA_API std::string text_of(const Operation& operation);
-/// "shape [4, 4], dimension 1"; empty if no tensor is stated.
+/// Formats a geometry: "shape [4, 4], dimension 1". Returns an empty string if it is not stated.
 TESSERA_API std::string text_of(const Geometry& geometry);
 
 }  // namespace tessera::comm

@@ -1,17 +1,15 @@
-// A group of ranks that work together. All its ranks ask for the same operations in the same order; each operation goes
-// to a stream, like a launch, and runs when the work before it is done.
+// A process group: a set of ranks that run collectives together.
 //
 //   const comm::ProcessGroup world = comm::world();
-//   world.all_reduce(x, x, n, DType::kF32, {}, stream);
-//   comm::Work work = world.all_gather(part, whole, n, DType::kF32, side);
-//   work.wait_on(stream);
+//   world.all_reduce(x, x, n, DType::kF32, {}, stream);                    // returns immediately
+//   comm::Work work = world.all_gather(shard, full, n, DType::kF32, side);
+//   work.wait_on(stream);                                                  // later work on `stream` waits
 //
-// Numbers of operations are counted where they run, so that replays of a captured graph count too and ranks that
-// capture mix with ranks that do not. Operations of one group on several streams run in the order they were asked for.
+// All ranks must enqueue the same operations in the same order. A group runs its operations in that order, even on
+// different streams. Operations are numbered when they start, so graph replays count and mix with eager operations.
 //
-// When a rank dies, is too late or aborts, every pending operation of the group ends with an error on every other rank
-// that names group, number, operation and the missing ranks, and so does every later one. Then agree() and shrink()
-// make a new group of those that are left.
+// If a rank dies, misses a deadline or aborts, all pending and later operations throw on every other rank. The error
+// names the group, the operation, its number and the missing ranks. shrink() creates a group of the surviving ranks.
 #pragma once
 
 #include <chrono>
@@ -35,109 +33,110 @@ namespace tessera::comm {
 class Communicator;
 struct GroupState;
 
-/// What happens when an operation of a group has not ended by its deadline, after that was told (docs/watchdog.md).
+/// Action after an operation misses its deadline and the watchdog has reported it (docs/watchdog.md).
 enum class OnHang : std::uint8_t {
-  kRaise,  ///< it throws TimeoutError on all ranks, and the group is of no more use
-  kAbort,  ///< likewise, and all other groups of the rank are aborted with it
-  kExit,   ///< the process exits, with 124
-  kWait,   ///< it goes on waiting, for ever
+  kRaise,  ///< throws TimeoutError on all ranks; the group is unusable afterwards
+  kAbort,  ///< same as kRaise, and aborts all other groups of this rank
+  kExit,   ///< exits the process with code 124
+  kWait,   ///< waits indefinitely
 };
 
-/// How a group is made. What is not given is as in the group it is made from.
+/// Options of a new group. Unset fields are inherited from the parent group.
 struct GroupOptions {
-  std::string name = {};     ///< shown everywhere; not given: "world/0-3", "split 2", ...
-  std::string backend = {};  ///< "thread", "shm", ...; not given: the best one
+  std::string name = {};     ///< shown in errors and records; by default derived, for example "world/0-3" or "split 2"
+  std::string backend = {};  ///< "thread", "shm", "mpi", "cuda" or "nccl"; by default the preferred usable one
   std::optional<std::chrono::nanoseconds> deadline =
-      {};                                ///< of each operation, from its start; unset: TESSERA_DEADLINE
-  std::optional<bool> fixed_order = {};  ///< reductions bit for bit by definition; at first true
-  std::optional<OnHang> on_hang = {};    ///< at a deadline; at first as TESSERA_ON_HANG says
+      {};                                ///< limit of each operation after its start; world(): TESSERA_DEADLINE
+  std::optional<bool> fixed_order = {};  ///< deterministic reductions, in rank order; world(): true
+  std::optional<OnHang> on_hang = {};    ///< action at a missed deadline; world(): TESSERA_ON_HANG
 };
 
-/// A group of ranks. A shared handle; thread-safe.
+/// Handle to a process group. Copies share the group. Thread-safe.
 class TESSERA_API ProcessGroup {
  public:
-  /// No group: also what a rank gets that is not in a new group.
+  /// Constructs an empty handle. Ranks outside a new group also receive an empty handle.
   ProcessGroup() = default;
-  /// Made by the functions below.
+  /// Constructs a handle to `state`. Called by the functions below.
   explicit ProcessGroup(std::shared_ptr<GroupState> state) : state_(std::move(state)) {}
-  /// Whether there is one.
+  /// Returns true if the handle refers to a group.
   explicit operator bool() const { return state_ != nullptr; }
 
-  /// Its name.
+  /// Returns the name of the group.
   [[nodiscard]] const std::string& name() const;
-  /// This rank's place in it.
+  /// Returns the group rank of the calling rank, in [0, size()).
   [[nodiscard]] int rank() const;
-  /// How many there are.
+  /// Returns the number of ranks in the group.
   [[nodiscard]] int size() const;
-  /// Its ranks in the world, by place.
+  /// Returns the world ranks of the group, indexed by group rank.
   [[nodiscard]] const std::vector<Rank>& ranks() const;
-  /// The backend it runs on.
+  /// Returns the name of the backend.
   [[nodiscard]] std::string_view backend() const;
-  /// The deadline of operations.
+  /// Returns the deadline of operations.
   [[nodiscard]] std::chrono::nanoseconds deadline() const;
-  /// Sets the deadline of operations that start from now on.
+  /// Sets the deadline of operations enqueued after this call. Throws InvalidArgument if `deadline` is not positive.
   void set_deadline(std::chrono::nanoseconds deadline) const;
-  /// Gives each operation that runs or is enqueued now this much more time, and none that is enqueued later. Graphs:
-  /// the replay that runs. Errors quote the extended deadline. Throws InvalidArgument unless `by` is positive.
+  /// Extends the deadline of each operation that is running or enqueued now, but not of later ones. In a graph, extends
+  /// the running replay. Errors quote the extended deadline. Throws InvalidArgument if `by` is not positive.
   void extend_deadline(std::chrono::nanoseconds by) const;
-  /// Operations that have begun to run.
+  /// Returns the number of operations that have started.
   [[nodiscard]] std::uint64_t sequence() const;
 
-  // Each operation below is asked for on every rank; `in` and `out` are device memory of the stream's device, `count`
-  // as Operation::count says.
+  // All ranks must enqueue each operation below. `in` and `out` are memory of the stream's device. See Operation::count
+  // for `count`.
 
-  /// out = reduction over ranks of in; may be the same memory.
+  /// Writes the reduction of `in` over all ranks to `out`, which may be `in`.
   Work all_reduce(const void* in, void* out, std::int64_t count, DType dtype, const Reduction& reduction,
                   const device::Stream& stream) const;
-  /// out = the inputs of all ranks, `count` elements each, one after the other.
+  /// Writes the inputs of all ranks, `count` elements each, to `out` in rank order.
   Work all_gather(const void* in, void* out, std::int64_t count, DType dtype, const device::Stream& stream) const;
-  /// Likewise, counts[r] elements of rank r.
+  /// Writes the inputs of all ranks to `out` in rank order; the input of rank r has counts[r] elements.
   Work all_gather(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype,
                   const device::Stream& stream) const;
-  /// out = part `rank` of the reduction, `count` elements.
+  /// Writes chunk rank() of the reduction, `count` elements, to `out`.
   Work reduce_scatter(const void* in, void* out, std::int64_t count, DType dtype, const Reduction& reduction,
                       const device::Stream& stream) const;
-  /// Likewise, counts[r] elements for rank r.
+  /// Writes chunk rank() of the reduction to `out`; the chunk of rank r has counts[r] elements.
   Work reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType dtype,
                       const Reduction& reduction, const device::Stream& stream) const;
-  /// out part p = part `rank` of rank p's input, `count` elements each.
+  /// Writes chunk rank() of the input of each rank to `out` in rank order; each chunk has `count` elements.
   Work all_to_all(const void* in, void* out, std::int64_t count, DType dtype, const device::Stream& stream) const;
-  /// Likewise, in_counts[p] elements to rank p and out_counts[p] from it.
+  /// Sends in_counts[p] elements to each rank p and receives out_counts[p] elements from it.
   Work all_to_all(const void* in, std::span<const std::int64_t> in_counts, void* out,
                   std::span<const std::int64_t> out_counts, DType dtype, const device::Stream& stream) const;
-  /// Any other operation, written out: ragged_all_to_all, broadcast, reduce, scatter, gather, barrier, permute, ...
+  /// Enqueues any operation: ragged_all_to_all, broadcast, reduce, scatter, gather, barrier, permute, ...
   Work launch(const Operation& operation, const device::Stream& stream) const;
-  /// Many operations in one launch and under one number; sends and receives may stand in any order.
+  /// Enqueues several operations as one launch with one number. Sends and receives may be in any order.
   Work launch(std::span<const Operation> operations, const device::Stream& stream) const;
 
-  /// Ends every operation of the group, on all ranks, with an AbortedError that gives the reason. Returns within a
-  /// bound of 2 s; the group can do nothing any more.
+  /// Ends all operations of the group, on all ranks, with an AbortedError that contains the reason. Returns within 2 s.
+  /// The group is unusable afterwards.
   void abort(std::string_view reason) const;
-  /// Returns the error by which every operation of the group ends, or null while the group works. Never waits.
+  /// Returns the error that ends all operations of the group, or null while the group works. Never waits.
   [[nodiscard]] std::exception_ptr error() const;
-  /// The ranks of this group (by place) that are still there, the same list on each of them. For when the group failed;
-  /// only those that are left call it.
+  /// Returns the group ranks that survive, the same list on each of them. Call it on all surviving ranks after the
+  /// group has failed.
   [[nodiscard]] std::vector<int> agree(std::chrono::nanoseconds timeout) const;
-  /// A new group of those that agree() finds. Agrees again if a rank dies before the new group is connected.
+  /// Creates a group of the ranks that agree() returns. Repeats the agreement if a rank dies before the new group is
+  /// connected.
   [[nodiscard]] ProcessGroup shrink(std::chrono::nanoseconds timeout, const GroupOptions& options = {}) const;
 
-  /// A group of these ranks (by place in this group), asked for by every rank of this group, in the same order. A group
-  /// of the same ranks as this one fails separately from it.
+  /// Creates a group of these group ranks. All ranks of this group must call it, in the same order. A group of the same
+  /// ranks as this one fails separately from it.
   [[nodiscard]] ProcessGroup subgroup(std::span<const int> ranks, const GroupOptions& options = {}) const;
-  /// Groups of the ranks with the same colour, in the order of (key, place); colour -1: in none.
+  /// Creates one group per colour, ordered by (key, group rank). Ranks of colour -1 join no group.
   [[nodiscard]] ProcessGroup split(int colour, int key = 0, const GroupOptions& options = {}) const;
 
-  /// The shared state.
+  /// Returns the shared state.
   [[nodiscard]] const std::shared_ptr<GroupState>& state() const { return state_; }
 
  private:
   std::shared_ptr<GroupState> state_;
 };
 
-/// The group of all ranks; a world of one before init() or simulate().
+/// Returns the group of all ranks; before init() or simulate(), a world of one rank.
 TESSERA_API ProcessGroup world();
-/// The group of these ranks of the world, by place, asked for by them alone. Groups of the same ranks share their
-/// communicator, so that it is connected once.
+/// Returns the group of these world ranks, in this order. Only these ranks call it. Groups of the same ranks share one
+/// communicator, which is connected once.
 TESSERA_API ProcessGroup group_of(std::span<const Rank> ranks, const GroupOptions& options = {});
 
 }  // namespace tessera::comm

@@ -1,7 +1,8 @@
-// How values of several ranks become one. Fixed order: element i is the left fold in rank order of the N values in an
-// accumulator (f32 for f32 and 16-bit floats, f64 for f64, exact for integers), rounded once at the end, whatever the
-// size, chunking, algorithm, transport or number of threads. avg divides the accumulator by N before that rounding
-// (integers: towards zero); premultiplied sum multiplies each value in the accumulator type before it is added.
+// Reductions over the values of several ranks. A deterministic reduction combines the values of an element in rank
+// order, in an accumulator (f32 for f32 and 16-bit floats, f64 for f64, exact for integers), and rounds once at the
+// end. The result does not depend on the size, chunking, algorithm, backend or number of threads. avg divides the
+// accumulator by the number of ranks before the rounding (integers: toward zero). A premultiplied sum multiplies each
+// value in the accumulator type before it adds it.
 #pragma once
 
 #include <cstddef>
@@ -14,35 +15,35 @@
 
 namespace tessera::comm {
 
-/// What is done with values of the same place.
+/// Kinds of reductions.
 enum class ReduceKind : std::uint8_t {
   kSum,          ///< a + b
-  kAvg,          ///< the sum over the number of ranks
-  kMin,          ///< the least; nan if one is
-  kMax,          ///< the greatest; nan if one is
+  kAvg,          ///< the sum divided by the number of ranks
+  kMin,          ///< the minimum; nan if any value is nan
+  kMax,          ///< the maximum; nan if any value is nan
   kProd,         ///< a * b
-  kBitAnd,       ///< of integers and bool
-  kBitOr,        ///< likewise
-  kBitXor,       ///< likewise
+  kBitAnd,       ///< bitwise and, for integers and bool
+  kBitOr,        ///< bitwise or, for integers and bool
+  kBitXor,       ///< bitwise xor, for integers and bool
   kPremultiply,  ///< the sum of factor * value
 };
 
-/// A reduction.
+/// A kind of reduction and its factor.
 struct Reduction {
-  ReduceKind kind = ReduceKind::kSum;  ///< what
-  double factor = 1;                   ///< of kPremultiply
-  /// The same reduction.
+  ReduceKind kind = ReduceKind::kSum;  ///< kind of the reduction
+  double factor = 1;                   ///< multiplier of kPremultiply
+  /// Returns true if both are the same reduction.
   friend bool operator==(const Reduction&, const Reduction&) = default;
 };
 
-/// "sum", "avg", ...
+/// Returns the name: "sum", "avg", ...
 TESSERA_API std::string_view to_string(ReduceKind kind);
-/// Whether values of this dtype can be reduced so. Complex: sum and avg. bool: min, max, prod and the bitwise ones
-/// (sum is refused: say max). f8: none.
+/// Returns true if values of this dtype can be reduced this way. Complex types support sum and avg. bool supports min,
+/// max, prod and the bitwise kinds (use max in place of sum). f8 types support none.
 TESSERA_API bool can_reduce(DType dtype, ReduceKind kind);
 
-/// Folds `count` elements of each of `inputs`, in their order, into every one of `outputs`. An output may be one of the
-/// inputs, at the same place. Runs on the calling thread.
+/// Reduces `count` elements of each of `inputs`, in their order, into each of `outputs`. An output may be one of the
+/// inputs, at the same offset. Runs on the calling thread.
 TESSERA_API void fold(DType dtype, const Reduction& reduction, std::span<const std::byte* const> inputs,
                       std::span<std::byte* const> outputs, std::int64_t count);
 

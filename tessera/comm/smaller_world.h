@@ -1,10 +1,10 @@
-// Going on in the same processes after some ranks were lost. Those that are left agree on who they are, and become the
-// ranks 0 to n - 1 of a world of their own: with its own store (a part of the old one), its own groups, devices and
-// memory. What was made in the old world must be gone, or stay unused, by then.
+// Continues in the same processes after some ranks were lost. The surviving ranks agree on their list and become the
+// ranks 0 to n - 1 of a shrunk world. That world has its own store (a prefix of the old one), groups, devices and
+// memory. Objects of the old world must be destroyed before, or stay unused.
 //
-//   const std::vector<int> left = comm::agree_on_left("a rank died", timeout);   // by all that are left
-//   const comm::SmallerWorld world(left, timeout);                               // by those that go on, a part of them
-//   ...                                                       // current_place(), world(), store() are the new world's
+//   const std::vector<int> left = comm::agree_on_left("a rank died", timeout);   // called by all surviving ranks
+//   const comm::SmallerWorld world(left, timeout);                               // called by the ranks that continue
+//   ...                                             // current_place(), world(), store() are those of the new world
 #pragma once
 
 #include <chrono>
@@ -18,16 +18,18 @@
 
 namespace tessera::comm {
 
-/// Ends everything that any group of this rank has pending, on all its ranks, and finds out who is left of the world:
-/// the same list of ranks on each. NotSupported: a backend that cannot go on (mpi), or ranks that are threads.
+/// Ends all pending operations of all groups of this rank, on all ranks, and returns the surviving world ranks, the
+/// same list on each of them. Throws NotSupported if the backend cannot shrink (mpi) or the ranks are threads.
 TESSERA_API std::vector<int> agree_on_left(std::string_view reason, std::chrono::nanoseconds timeout);
 
-/// While it lives this thread, and those it starts, work for a rank of the smaller world. They nest.
+/// While this object lives, the calling thread and the threads it starts work for a rank of the shrunk world. Shrunk
+/// worlds nest.
 class TESSERA_API SmallerWorld {
  public:
-  /// Made by each of `ranks` of the current world; places are in this order. TimeoutError: not all of them came.
+  /// Creates the world; called by each of `ranks` of the current world. New world ranks follow this order. Throws
+  /// TimeoutError if not all of them arrive.
   SmallerWorld(std::span<const int> ranks, std::chrono::nanoseconds timeout);
-  /// Returns to the world before; everything made in this one must be gone.
+  /// Returns to the previous world. All objects of the shrunk world must be destroyed before.
   ~SmallerWorld();
   SmallerWorld(const SmallerWorld&) = delete;
   SmallerWorld& operator=(const SmallerWorld&) = delete;

@@ -1,24 +1,25 @@
-// Memory that the ranks of a group have alike and reach into: peers' pointers, and signals to order what they do there.
+// Symmetric memory: memory of equal size on each rank of a group, which all ranks can access directly, and signals that
+// order these accesses.
 //
-//   const comm::SymmetricPool pool(group, stream, {.nbytes = 1 << 20});   // all ranks together
-//   const comm::SymmetricBuffer x = pool.allocate(4096);                   // each by itself, all alike
+//   const comm::SymmetricPool pool(group, stream, {.nbytes = 1 << 20});  // called by all ranks together
+//   const comm::SymmetricBuffer x = pool.allocate(4096);                 // same request on each rank, no exchange
 //   ...write x.data()...
-//   pool.barrier(0, stream);                                               // everybody's x is written
+//   pool.barrier(0, stream);                                             // x is written on all ranks
 //   ...read x.peer(p), for every p...
-//   pool.barrier(0, stream);                                               // everybody has read: x may be written
-//   again
+//   pool.barrier(0, stream);                                             // all ranks have read; x may be written again
 //
-// Ranks ask a pool for the same things in the same order: the offset of a buffer follows from the requests of its pool
-// alone, so that no word is exchanged. What is not mapped yet is mapped by the next rendezvous(), which compares what
-// the ranks asked for: where they differ it is an error on all of them, which says who and in what. So do barriers.
+// All ranks must make the same requests to a pool in the same order. The offset of a buffer follows from the requests
+// of its pool alone, so ranks exchange no data to allocate. The next rendezvous() maps buffers that are not mapped yet.
+// rendezvous() and barrier() compare the requests of the ranks; if they differ, all ranks throw an error that names the
+// difference.
 //
-// Whatever reaches into peers' memory ends with a barrier; after it buffers may be freed and the pool let go of.
+// End every access to a peer's memory with a barrier. After it, buffers may be freed and the pool may be destroyed.
 //
-// Signals are counters that only rise, a pair of ranks and a channel each: n waits return when n puts have come. They
-// are kept with the pool, so that neither another pool nor another group can stir them, and they count where they run,
-// so that replays of a captured graph mix with the rest. Signals of one channel belong on streams that are ordered;
-// channels know nothing of each other. When a signal does not come within the group's deadline, or the peer is gone,
-// the group has failed as by any other operation (process_group.h): the error names pool, channel and rank.
+// A signal is a counter per pair of ranks and channel that only increases: the n-th wait returns after the n-th put.
+// The counters belong to the pool; other pools and groups cannot change them. They count when the work runs, so graph
+// replays mix with eager work. Use a channel only on streams that are ordered with each other; channels are
+// independent. If a signal does not arrive before the group's deadline, or the peer is lost, the group fails as after
+// any other operation (process_group.h). The error names the pool, channel and rank.
 #pragma once
 
 #include <cstddef>
@@ -35,34 +36,34 @@ namespace tessera::comm {
 struct SymmetricState;
 struct RegisteredRange;
 
-/// Bytes that every rank of a group has. Move-only; the destructor gives those of a pool back to it, which counts as a
-/// request of the pool. Bytes are handed out again at once: what uses them next is ordered behind what used them here,
-/// by the stream, and behind what peers do here by a barrier.
+/// A buffer that exists on each rank of a group. Move-only. The destructor returns a buffer of a pool to it, which
+/// counts as a request to the pool. The pool reuses the bytes immediately: stream order protects them from local work,
+/// and a barrier must protect them from peers.
 class TESSERA_API SymmetricBuffer {
  public:
-  /// None.
+  /// Constructs an empty buffer.
   SymmetricBuffer() = default;
-  /// Made by SymmetricPool::allocate.
+  /// Constructs a buffer of a pool. Called by SymmetricPool::allocate.
   SymmetricBuffer(std::shared_ptr<SymmetricState> pool, std::uint64_t offset, std::size_t nbytes);
-  /// Made by register_memory.
+  /// Constructs a buffer of registered memory. Called by register_memory.
   explicit SymmetricBuffer(std::shared_ptr<const RegisteredRange> range);
   SymmetricBuffer(SymmetricBuffer&& other) noexcept;
   SymmetricBuffer& operator=(SymmetricBuffer&& other) noexcept;
   ~SymmetricBuffer() { reset(); }
 
-  /// Whether there are any.
+  /// Returns true if the buffer is not empty.
   explicit operator bool() const { return pool_ != nullptr || range_ != nullptr; }
-  /// Whether memory is behind it: false until the rendezvous that maps it.
+  /// Returns true if the buffer is mapped; false until the rendezvous that maps it.
   [[nodiscard]] bool is_mapped() const;
-  /// This rank's; an error before they are mapped.
+  /// Returns the bytes of this rank. Throws if the buffer is not mapped.
   [[nodiscard]] std::byte* data() const;
-  /// The same bytes of the rank at place `rank` of the group, as this rank reaches them; its own: data().
+  /// Returns this rank's pointer to the same bytes of group rank `rank`; data() for this rank itself.
   [[nodiscard]] std::byte* peer(int rank) const;
-  /// How many.
+  /// Returns the size in bytes.
   [[nodiscard]] std::size_t nbytes() const;
-  /// Where they begin in the pool, the same on all ranks; 0 for memory that was registered.
+  /// Returns the offset in the pool, equal on all ranks; 0 for registered memory.
   [[nodiscard]] std::uint64_t offset() const { return offset_; }
-  /// Gives them back.
+  /// Releases the buffer.
   void reset() noexcept;
 
  private:
@@ -72,65 +73,67 @@ class TESSERA_API SymmetricBuffer {
   std::size_t nbytes_ = 0;
 };
 
-/// How a pool is made; the same on all ranks.
+/// Options of a pool; must be equal on all ranks.
 struct SymmetricOptions {
-  std::string name = {};   ///< shown in errors; not given: "pool 1", ...
-  std::size_t nbytes = 0;  ///< mapped at first; more comes at a rendezvous
-  int channels = 8;        ///< of signals
+  std::string name = {};   ///< shown in errors; by default "pool 1", ...
+  std::size_t nbytes = 0;  ///< bytes mapped initially; a rendezvous maps more if needed
+  int channels = 8;        ///< number of signal channels
 };
 
-/// See the head of this file. A shared handle; thread-safe, but requests of several threads come in an order that other
-/// ranks must have too.
+/// Handle to a pool of symmetric memory. Copies share the pool. Thread-safe, but requests of several threads must have
+/// the same order on all ranks.
 class TESSERA_API SymmetricPool {
  public:
-  /// None.
+  /// Constructs an empty handle.
   SymmetricPool() = default;
-  /// A pool of the group, in memory of the stream's device; asked for by all its ranks together. Rendezvous run on the
-  /// stream. NotSupported where the group's backend has no symmetric memory.
+  /// Creates a pool of the group in memory of the stream's device. All ranks of the group must call it. Rendezvous run
+  /// on `stream`. Throws NotSupported if the backend of the group has no symmetric memory.
   SymmetricPool(const ProcessGroup& group, const device::Stream& stream, const SymmetricOptions& options = {});
-  /// Whether there is one.
+  /// Returns true if the handle refers to a pool.
   explicit operator bool() const { return state_ != nullptr; }
 
-  /// At least `nbytes` (above 0) bytes on a boundary of 512. Local and quick: never waits, never maps, allowed in a
-  /// capture. Where the pool has no room the buffer is mapped by the next rendezvous.
+  /// Allocates at least `nbytes` (> 0) bytes, aligned to 512 bytes. Never waits or maps, and may be called in a
+  /// capture. If the pool has no room, the next rendezvous maps the buffer.
   [[nodiscard]] SymmetricBuffer allocate(std::size_t nbytes) const;
-  /// Compares what the ranks asked for, and maps what is not mapped yet. Called by all ranks; waits for them; an error
-  /// in a capture. MismatchError on all ranks when they differ: the pool can do nothing any more, the group can. When a
-  /// rank has no memory left it is OutOfMemory there and AbortedError on the others, and nothing has changed.
+  /// Compares the requests of the ranks and maps buffers that are not mapped yet. All ranks must call it; it waits for
+  /// them. Throws in a capture. Throws MismatchError on all ranks if their requests differ; the pool is unusable
+  /// afterwards, the group is not. If a rank runs out of memory, it throws OutOfMemory there and AbortedError on the
+  /// other ranks, and changes nothing.
   void rendezvous() const;
 
-  /// When the work before it on the stream is done: tells `peer`, on one channel.
+  /// Enqueues a signal to `peer` on a channel, sent after the earlier work on the stream has finished.
   void put_signal(int peer, int channel, const device::Stream& stream) const;
-  /// Work behind it on the stream waits for the next signal of `peer` on the channel, and sees what it wrote before.
+  /// Makes later work on the stream wait for the next signal of `peer` on the channel. That work sees all earlier
+  /// writes of the peer.
   void wait_signal(int peer, int channel, const device::Stream& stream) const;
-  /// Work behind it waits until all ranks have come, and sees what they wrote before: a signal to and from everybody.
+  /// Makes later work on the stream wait until all ranks have arrived. That work sees their earlier writes. Equivalent
+  /// to a signal to and from each rank.
   void barrier(int channel, const device::Stream& stream) const;
 
-  /// Its name.
+  /// Returns the name of the pool.
   [[nodiscard]] const std::string& name() const;
-  /// Its group.
+  /// Returns the group of the pool.
   [[nodiscard]] const ProcessGroup& group() const;
-  /// Channels of signals.
+  /// Returns the number of signal channels.
   [[nodiscard]] int channels() const;
-  /// Bytes that are mapped on each rank.
+  /// Returns the number of bytes mapped on each rank.
   [[nodiscard]] std::size_t mapped_nbytes() const;
 
  private:
   std::shared_ptr<SymmetricState> state_;
 };
 
-/// Peers' pointers of device memory that is there already. All ranks ask for the same number of bytes in the same
-/// order, as an operation of the group on this stream. The first time the ranks tell each other where their bytes are,
-/// which waits; the answer is kept for (group, range, mapping), so that asking again costs no exchange while the bytes
-/// are where they were. Ranks that differ (one asks and another does not, or finds its own in the cache when another
-/// does not) are told so by the next operation of the group that is not captured: a MismatchError on all of them.
-/// InvalidArgument on all ranks where one has memory that peers cannot reach. Keeps nothing alive.
+/// Returns the peers' pointers to existing device memory. All ranks must call it with equal `nbytes` in the same order;
+/// it is an operation of the group on this stream. The first call exchanges the addresses and waits. The result is
+/// cached for (group, range, mapping), so later calls exchange nothing while the bytes stay where they are. If the
+/// ranks differ (only some call it, or only some find a cached result), the next operation of the group that is not
+/// captured throws MismatchError on all ranks. Throws InvalidArgument on all ranks if the memory of one is not
+/// accessible to peers. Keeps no memory alive.
 TESSERA_API SymmetricBuffer register_memory(const ProcessGroup& group, void* data, std::size_t nbytes,
                                             const device::Stream& stream);
-/// Lets go of what is kept for a range, which is registered anew when it is asked for again: before its memory goes
-/// away, and behind a barrier after which no peer reaches for it. All ranks ask for it in the same order as for
-/// registrations, and are told likewise where they differ; no word is exchanged. InvalidArgument where the range is not
-/// registered.
+/// Discards the cached registration of a range. Call it before the memory is freed, and after a barrier that ends all
+/// accesses by peers. All ranks must call it, in the same order relative to registrations; differences are reported as
+/// for register_memory. Exchanges no data. Throws InvalidArgument if the range is not registered.
 TESSERA_API void deregister_memory(const ProcessGroup& group, const void* data, std::size_t nbytes);
 
 }  // namespace tessera::comm

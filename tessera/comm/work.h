@@ -1,6 +1,5 @@
-// An operation of a group under way. It keeps what must live until it has ended, and nothing after that; letting go of
-// a Work early changes nothing. Operations of captures have no Work of their own: what waits for the replay waits for
-// them.
+// A handle to an enqueued operation of a group. The operation keeps its resources alive until it ends; dropping the
+// Work earlier has no effect. Captured operations return an empty Work: wait for the replay instead.
 #pragma once
 
 #include <chrono>
@@ -15,26 +14,26 @@ namespace tessera::comm {
 
 struct WorkState;
 
-/// See the head of this file. A shared handle; thread-safe.
+/// Handle to an enqueued operation. Copies share the operation. Thread-safe.
 class TESSERA_API Work {
  public:
-  /// None: what an operation in a capture gives. Waiting for it is an error that says so.
+  /// Constructs an empty handle. Captured operations return one; `wait()` on it throws InvalidArgument.
   Work() = default;
-  /// Made by a group.
+  /// Constructs a handle to `state`. Called by groups.
   explicit Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
-  /// Whether there is one.
+  /// Returns true if the handle refers to an operation.
   explicit operator bool() const { return state_ != nullptr; }
-  /// Waits on the host until it has ended; throws its error, or TimeoutError when `timeout` comes first.
+  /// Blocks the host until the operation has ended. Throws its error, or TimeoutError after `timeout`.
   void wait(std::chrono::nanoseconds timeout = device::kForever) const;
-  /// Makes what is enqueued on `stream` from now on wait for it; does not wait here.
+  /// Makes later work on `stream` wait for the operation. Does not block the host.
   void wait_on(const device::Stream& stream) const;
-  /// Whether it has ended, well or not. Never waits.
+  /// Returns true if the operation has ended, with or without an error. Never waits.
   [[nodiscard]] bool is_done() const;
-  /// Why it failed; null: it has not.
+  /// Returns the error of a failed operation, otherwise null.
   [[nodiscard]] std::exception_ptr error() const;
-  /// How long it ran, from its start on the device to its end; an error before that.
+  /// Returns the time from the start of the operation on the device to its end. Throws if it has not ended.
   [[nodiscard]] std::chrono::nanoseconds duration() const;
-  /// Its number in the group, counted from 1; 0: it has not begun.
+  /// Returns the number of the operation in its communicator, from 1; 0 if it has not started.
   [[nodiscard]] std::uint64_t sequence() const;
 
  private:

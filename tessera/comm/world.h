@@ -1,9 +1,9 @@
-// How a rank comes to be. tessera::init() makes this process one rank of a world that a launcher started (tessera run,
-// mpirun, srun; torchrun's names are read too); tessera::simulate() runs many ranks as threads of this process. Without
-// either a process is a world of one.
+// Creation of a world. tessera::init() makes this process one rank of a world that a launcher started (tessera run,
+// mpirun, srun or torchrun). tessera::simulate() runs many ranks as threads of this process. Without either, a process
+// is a world of one rank.
 //
-// Ranks meet in a store. tessera run hosts it; under mpirun and srun rank 0 does, unless TESSERA_STORE names one: when
-// rank 0 ends or dies there, what needs the store (new groups, agree, shrink) fails on all ranks.
+// Ranks meet through a store. tessera run hosts it. Under mpirun and srun, rank 0 hosts it unless TESSERA_STORE names
+// one; if that rank ends or dies, operations that need the store (new groups, agree, shrink) fail on all ranks.
 #pragma once
 
 #include <chrono>
@@ -21,32 +21,33 @@ namespace comm {
 class Store;
 }
 
-/// What init() may be told; what is not given is read from the environment (`tessera info --env` lists the names).
+/// Options of init(). Unset fields are read from the environment (`tessera info --env` lists the variables).
 struct InitOptions {
-  std::optional<int> rank = {};        ///< of this process
-  std::optional<int> world_size = {};  ///< ranks in all
-  std::string store = {};              ///< "tcp://host:port", "file:///dir"; not given: MASTER_ADDR, MASTER_PORT
-  std::string backend = {};            ///< that comm::world() runs on: "shm", "mpi", ...; not given: the best one
-  std::chrono::nanoseconds timeout = std::chrono::minutes(5);  ///< to find the other ranks
+  std::optional<int> rank = {};        ///< world rank of this process
+  std::optional<int> world_size = {};  ///< number of ranks in the world
+  std::string store = {};              ///< "tcp://host:port" or "file:///dir"; by default MASTER_ADDR and MASTER_PORT
+  std::string backend = {};  ///< backend of comm::world(): "shm", "mpi", ...; by default the preferred usable one
+  std::chrono::nanoseconds timeout = std::chrono::minutes(5);  ///< limit for finding the other ranks
 };
 
-/// Makes this process a rank. Once a process; a second call with another place is an error.
+/// Makes this process a rank of a world. A second call with a different rank or world throws.
 TESSERA_API void init(const InitOptions& options = {});
 
-/// How ranks are simulated.
+/// Options of simulate().
 struct SimulateOptions {
-  /// Given: the ranks and their streams run one at a time, in the order of this seed; a deadlock is an error at once.
+  /// If set, the ranks and their streams run one at a time, in an order that the seed determines, and a deadlock throws
+  /// immediately.
   std::optional<std::uint64_t> seed = {};
-  std::string run_dir = {};  ///< of all ranks
+  std::string run_dir = {};  ///< run directory of all ranks
 };
-/// Runs `body` once for each of `ranks` ranks, as threads of this process, each with a host device, an allocator and a
-/// store shared with the others. What it enqueued on its host device runs to its end. Records have 1 MiB each, unless
-/// TESSERA_RECORD_BYTES is set. Throws what the first rank that failed threw (an Error names its rank), and logs how
-/// those ended that failed after it.
+/// Runs `body` once for each of `ranks` ranks, as threads of this process. Each rank has a host device and an
+/// allocator, and shares a store with the others. Waits until all work on the host devices has finished. Records have 1
+/// MiB each unless TESSERA_RECORD_BYTES is set. Rethrows the error of the first rank that failed (an Error names its
+/// rank), and logs the errors of the ranks that failed later.
 TESSERA_API void simulate(int ranks, const std::function<void()>& body, const SimulateOptions& options = {});
 
 namespace comm {
-/// The store that the ranks of this world share.
+/// Returns the store that the ranks of this world share.
 TESSERA_API const std::shared_ptr<Store>& store();
 }  // namespace comm
 

@@ -1,11 +1,11 @@
-// What a collective is, in one place: the arguments it takes and the moves it is made of. A file of this folder defines
-// one (all_reduce.cpp, ...) and names it in the table at the foot of collective.cpp; with its moves it runs over peer
-// memory (thread, shm) and over messages (mpi) at once. Backends may have a faster way of their own.
+// The definition of a collective: its arguments and the transfers it consists of. Each file of this folder defines one
+// (all_reduce.cpp, ...) and lists it in the table at the end of collective.cpp. The transfers run over peer memory
+// (thread, shm) and over messages (mpi). A backend may have a faster implementation.
 //
-// A move is made by one rank, its maker: it takes elements of one rank's input, or folds the same elements of all
-// inputs, and puts them into the output of one rank or of all. All moves of one operation may be made in any order and
-// at the same time: none reads what another writes, also when input and output are the same memory. (A copy of elements
-// onto themselves, as in place, is not made.)
+// One rank makes a transfer (a Move). It reads elements of one rank's input, or reduces the same elements of all
+// inputs, and writes them to the output of one rank or of all. The transfers of an operation may run in any order and
+// at the same time: none reads what another writes, even if input and output are the same memory. (Copies of elements
+// onto themselves are skipped.)
 #pragma once
 
 #include <cstdint>
@@ -19,61 +19,63 @@
 
 namespace tessera::comm {
 
-/// Every rank of the group, where a Move names one.
+/// All ranks of the group, as a rank of a Move.
 inline constexpr int kEveryone = -1;
-/// Where a Move begins in the input, when only the rank that it is taken from knows: that rank offers it (Offer).
+/// A Move offset or count that only the source rank knows; that rank provides it in an Offer.
 inline constexpr std::int64_t kOffered = -1;
 
-/// A stretch of elements that goes from an input to an output.
+/// A transfer of consecutive elements from an input to an output.
 struct Move {
-  int from = 0;                  ///< whose input; kEveryone: a fold over all, in rank order
-  std::int64_t from_offset = 0;  ///< first element there, or kOffered
-  int to = 0;                    ///< whose output; kEveryone: all
-  std::int64_t to_offset = 0;    ///< first element there, or kOffered
-  std::int64_t count = 0;        ///< elements, or kOffered
-  /// The same move.
+  int from = 0;                  ///< source rank; kEveryone: a reduction over all inputs, in rank order
+  std::int64_t from_offset = 0;  ///< first element in the input, or kOffered
+  int to = 0;                    ///< target rank; kEveryone: all outputs
+  std::int64_t to_offset = 0;    ///< first element in the output, or kOffered
+  std::int64_t count = 0;        ///< number of elements, or kOffered
+  /// Returns true if both are the same transfer.
   friend bool operator==(const Move&, const Move&) = default;
 };
 
-/// Those of a rank, which are few where ranks share work.
+/// The transfers of a rank; usually few, since ranks share the work.
 using Moves = SmallVector<Move, 4>;
 
-/// What a rank tells a peer that takes from its input, where the peer cannot know.
+/// The values that a rank provides to a peer that reads its input, if the peer cannot compute them.
 struct Offer {
-  std::int64_t from_offset = 0;  ///< first element of the input that is for this peer
-  std::int64_t to_offset = -1;   ///< where it goes in the peer's output; -1: where the peer says
-  std::int64_t count = 0;        ///< elements
+  std::int64_t from_offset = 0;  ///< first element of the input for this peer
+  std::int64_t to_offset = -1;   ///< first element in the peer's output; -1 if the peer decides
+  std::int64_t count = 0;        ///< number of elements
 };
 
-/// Elements that this rank's buffers must have, for checks and for what a launch declares to touch.
+/// Required sizes of this rank's buffers in elements, for checks and for the accesses that a launch declares.
 struct Extents {
-  std::int64_t in = 0;   ///< read by this rank or its peers
-  std::int64_t out = 0;  ///< written
+  std::int64_t in = 0;   ///< elements read by this rank or its peers
+  std::int64_t out = 0;  ///< elements written
 };
 
-/// A collective.
+/// The definition of one collective.
 struct CollectiveDef {
-  std::string_view name;  ///< as in to_string(OpKind)
-  /// Refuses arguments that make no sense on this rank, naming them.
+  std::string_view name;  ///< equal to to_string(OpKind)
+  /// Throws InvalidArgument, which names the argument, if an argument is invalid on this rank.
   void (*check)(const Operation& operation, int rank, int size);
-  /// What its buffers must have.
+  /// Returns the required buffer sizes.
   Extents (*extents)(const Operation& operation, int rank, int size);
-  /// The moves that `rank` makes.
+  /// Returns the transfers that `rank` makes.
   Moves (*moves)(const Operation& operation, int rank, int size);
-  /// Where `out` may begin, in elements from `in`, when both are the same memory; nullopt or not given: they may not.
+  /// Returns the required offset of `out` from `in`, in elements, if both are the same memory. Null or nullopt if they
+  /// must not be.
   std::optional<std::int64_t> (*in_place)(const Operation& operation, int rank, int size) = nullptr;
-  /// Of collectives with offers: what this rank tells `peer`; called when it runs. Null: it has none.
+  /// Returns the offer of this rank to `peer`; called when the operation runs. Null if the collective has no offers.
   Offer (*offer)(const Operation& operation, int rank, int peer) = nullptr;
 };
 
-/// The definition of a kind; send and recv have none, since not all ranks take part.
+/// Returns the definition of a kind. send and recv have none, since not all ranks take part.
 TESSERA_API const CollectiveDef& definition(OpKind kind);
 
-/// Refuses arguments that make no sense on this rank: those that its definition refuses, buffers that are missing, and
-/// buffers that overlap in another way than it allows.
+/// Throws InvalidArgument if its definition rejects an argument, a buffer is missing, or buffers overlap in a way that
+/// the definition does not allow.
 TESSERA_API void check_arguments(const Operation& operation, int rank, int size);
 
-/// Part `rank` of `count` elements cut evenly by ceil(count / size), for collectives that share work.
+/// Returns the range of `count` elements that `rank` processes, in even chunks of ceil(count / size) elements, for
+/// collectives that share work.
 TESSERA_API std::pair<std::int64_t, std::int64_t> share_of(std::int64_t count, int rank, int size);
 
 }  // namespace tessera::comm

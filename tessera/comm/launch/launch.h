@@ -1,10 +1,10 @@
-// Starts the ranks of one machine as processes and looks after them: `tessera run`. The launcher hosts the store they
-// meet at, gives each rank its place by environment variables, passes their output on line by line, passes signals on
-// to them, and says which rank ended of what. When it dies itself, however that happens, the kernel kills its ranks.
+// Spawns the ranks of one machine as processes and supervises them: `tessera run`. The launcher hosts their store, sets
+// their environment variables, forwards their output line by line, forwards signals to them, and reports how each rank
+// ended. If the launcher dies, the kernel kills its ranks.
 //
-//   rank       a process group of its own, so that what it starts is signalled with it and ends with it
-//   stdin      /dev/null;  stdout and stderr: pipes to the launcher, kept apart
-//   run_dir    the run directory, with launch.json: the command, the ranks, their processes and how they ended
+//   rank       runs in a separate process group, so that signals also reach the processes it starts
+//   stdin      is /dev/null; stdout and stderr are separate pipes to the launcher
+//   run_dir    is the run directory, with launch.json: the command, the ranks, their processes and how they ended
 #pragma once
 
 #include <chrono>
@@ -18,65 +18,64 @@
 
 namespace tessera::comm {
 
-/// What happens to the other ranks when one fails.
+/// Action on the other ranks after one fails.
 enum class OnFailure : std::uint8_t {
-  kKill,    ///< they are told to end (SIGTERM), and killed after LaunchOptions::grace
-  kKeep,    ///< they go on
-  kShrink,  ///< they go on, and the run counts as good when one of them ends well: it went on without those that failed
+  kKill,    ///< sends SIGTERM to them, and SIGKILL after LaunchOptions::grace
+  kKeep,    ///< lets them continue
+  kShrink,  ///< lets them continue; the run succeeds if at least one of them succeeds
 };
 
-/// What to start, and how.
+/// Options of a launch.
 struct LaunchOptions {
   std::vector<std::string> command = {};     ///< program and arguments
-  int ranks = 1;                             ///< processes
-  OnFailure on_failure = OnFailure::kKill;   ///< of a rank
-  int restarts = 0;                          ///< how often all ranks are started again after a failure
-  std::string run_dir = {};                  ///< empty: TESSERA_RUN_DIR, else ./runs/TIME-PID
-  std::string run_dir_option = "--run-dir";  ///< how the user gives another, for errors
+  int ranks = 1;                             ///< number of processes
+  OnFailure on_failure = OnFailure::kKill;   ///< action after a rank fails
+  int restarts = 0;                          ///< how often all ranks are restarted after a failure
+  std::string run_dir = {};                  ///< if empty: TESSERA_RUN_DIR, otherwise ./runs/TIME-PID
+  std::string run_dir_option = "--run-dir";  ///< name of the option that sets run_dir, for errors
   bool shared = false;                       ///< group members may read the run directory
-  bool pinned = false;     ///< each rank gets cores of its own, near each other, and TESSERA_THREADS unless that is set
-  std::uint16_t port = 0;  ///< of the store; 0: one that is free
-  std::chrono::nanoseconds grace = std::chrono::seconds(3);  ///< from SIGTERM to SIGKILL
-  /// For how long the heartbeat of a rank (docs/watchdog.md) may stand still before that is told.
+  bool pinned = false;     ///< binds each rank to separate adjacent cores, and sets TESSERA_THREADS if it is unset
+  std::uint16_t port = 0;  ///< port of the store; 0: any free port
+  std::chrono::nanoseconds grace = std::chrono::seconds(3);  ///< time from SIGTERM to SIGKILL
+  /// Time without a heartbeat (docs/watchdog.md) before a rank is reported as stopped or stuck.
   std::chrono::nanoseconds patience = std::chrono::seconds(10);
-  /// Asked for once a rank has failed: what went wrong in the run of this directory, in a sentence that is told at the
-  /// end; empty: nothing is known. Not given: it is not asked for.
+  /// Called after a rank has failed. Returns a sentence about the cause, which is printed at the end; empty if the
+  /// cause is unknown. By default it is not called.
   std::function<std::string(const std::string& run_dir)> verdict = {};
-  int out = 1;  ///< descriptor for what ranks write to stdout
-  int err = 2;  ///< for stderr, and for what the launcher says
+  int out = 1;  ///< descriptor for the stdout of the ranks
+  int err = 2;  ///< descriptor for the stderr of the ranks and the messages of the launcher
 };
 
-/// How a rank ended.
+/// The end of a rank's process.
 struct RankEnd {
-  int rank = 0;       ///< which
-  int pid = 0;        ///< its process
-  int exit_code = 0;  ///< what it exited with; 0 when killed by a signal
-  int signal = 0;     ///< what killed it; 0: it exited
-  /// Whether it ended well.
+  int rank = 0;       ///< world rank
+  int pid = 0;        ///< process id
+  int exit_code = 0;  ///< exit code; 0 if a signal killed it
+  int signal = 0;     ///< signal that killed it; 0 if it exited
+  /// Returns true if the process exited with code 0.
   [[nodiscard]] bool is_good() const { return exit_code == 0 && signal == 0; }
 };
-/// "exited with 3", "was killed by signal 9 (Killed)".
+/// Formats the end of a rank: "exited with 3", "was killed by signal 9 (Killed)".
 TESSERA_API std::string to_string(const RankEnd& end);
 
-/// How a run went.
+/// The result of a launch.
 struct LaunchReport {
-  /// Of the first failure, 128 + signal where one killed it; 0: all went well. With kShrink: 0 when a rank ended well,
-  /// else of the last failure.
+  /// Exit code of the first failure (128 + signal if a signal killed the rank), or 0 if all ranks succeeded. With
+  /// kShrink: 0 if a rank succeeded, otherwise the code of the last failure.
   int exit_code = 0;
-  std::optional<RankEnd> first_failure = {};  ///< of the last start
-  std::vector<RankEnd> ends = {};             ///< of the last start, by rank
-  int restarts = 0;                           ///< that were made
+  std::optional<RankEnd> first_failure = {};  ///< first failure since the last restart
+  std::vector<RankEnd> ends = {};             ///< ends since the last restart, by rank
+  int restarts = 0;                           ///< number of restarts
   std::string run_dir = {};                   ///< the run directory
 };
 
-/// Runs the ranks until they have ended. Signals INT, TERM, HUP, USR1 and USR2 that reach the calling thread meanwhile
-/// go to the ranks, except those that the process ignores, which the ranks ignore too. A second INT or TERM kills the
-/// ranks. If the reader of `out` or `err` closes it, the ranks get SIGTERM and the exit code is not 0; if the process
-/// ignores SIGHUP, the run continues and the output is dropped. Call it from the main thread, with no other thread that
-/// takes those signals. Throws InvalidArgument if an option is invalid, and IoError if the program cannot be started,
-/// the port is in use, or the run directory cannot be made or an active run holds it. If launch.json cannot be written
-/// later, the ranks continue, and the exit code is not 0. Records of ranks that were killed are moved into the run
-/// directory.
+/// Runs the ranks until all have ended. Forwards the signals INT, TERM, HUP, USR1 and USR2 of the calling thread to the
+/// ranks, except those that the process ignores, which the ranks ignore too. A second INT or TERM kills the ranks. If
+/// the reader of `out` or `err` closes it, the ranks get SIGTERM and the exit code is not 0; if the process ignores
+/// SIGHUP, the run continues and the output is dropped. Call it from the main thread; no other thread may handle those
+/// signals. Throws InvalidArgument if an option is invalid, and IoError if the program cannot be started, the port is
+/// in use, or the run directory cannot be created or an active run has locked it. If launch.json cannot be written
+/// later, the ranks continue, and the exit code is not 0. Records of killed ranks are moved into the run directory.
 TESSERA_API LaunchReport launch(const LaunchOptions& options);
 
 }  // namespace tessera::comm

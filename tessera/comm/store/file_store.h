@@ -1,17 +1,17 @@
-// A store in a directory, for processes that share a file system and have no one to host a socket. Each key is a file,
-// written aside and renamed, so that a reader sees a value whole; changes are made one at a time under a lock that the
-// kernel lets go of when its holder dies. A process may be killed at any moment and leaves nothing that hurts.
+// A store in a directory, for processes that share a file system. Each key is a file that is written to a temporary
+// file and renamed, so that readers always see a complete value. Changes are made one at a time under a file lock,
+// which the kernel releases if its holder dies. A killed process leaves the store usable.
 //
-//   directory/.users    held by every open store; who opens it alone starts afresh, who leaves last removes everything
-//   directory/.lock     held by who changes something
-//   directory/.aside    the value being written
-//   directory/k<key>    "key\nvalue"; bytes that names cannot have as %xx; names too long for a file end in a hash
+//   directory/.users    locked by every open store; the first user clears the store, the last user removes all files
+//   directory/.lock     locked during a change
+//   directory/.aside    the temporary file
+//   directory/k<key>    "key\nvalue"; bytes not allowed in file names are written as %xx; long names end in a hash
 //
-// Waits are woken by the kernel (inotify) and look again every 20 ms, since a network file system tells of nothing.
+// The kernel wakes waits (inotify). Waits also poll every 20 ms, since network file systems send no notifications.
 //
-// The directory must belong to the user of this process, and no other user may write it. A new one has mode 0700. No
-// file in it is opened through a symbolic link. Only the TCP store bounds the bytes of a client and of all clients: a
-// file store is bounded by its file system.
+// The directory must belong to the user of this process, and no other user may write it. A new directory has mode 0700.
+// Files in it are never opened through symbolic links. A file store is bounded only by its file system, not by the byte
+// limits of the TCP store.
 #pragma once
 
 #include <memory>
@@ -22,19 +22,20 @@
 
 namespace tessera::comm {
 
-/// How a file store is opened.
+/// Options of a file store.
 struct FileStoreOptions {
-  /// Values outlive the processes: who opens it alone finds what was left, who leaves last removes nothing.
+  /// Keeps the values after all processes have closed the store: the first user finds them, the last user removes
+  /// nothing.
   bool is_kept = false;
-  /// How long a change waits for another process that is in the middle of one.
+  /// How long a change waits for a change of another process.
   std::chrono::nanoseconds lock_timeout = std::chrono::minutes(1);
 };
 
 /// A store in a directory.
 class TESSERA_API FileStore final : public Store {
  public:
-  /// Opens the store of this directory, which is made if it is not there; IoError when it cannot be, or when other
-  /// users can write it.
+  /// Opens the store in this directory, which is created if it does not exist. Throws IoError if it cannot be created,
+  /// or if other users can write it.
   explicit FileStore(const std::string& directory, const FileStoreOptions& options = {});
   ~FileStore() override;
   FileStore(const FileStore&) = delete;

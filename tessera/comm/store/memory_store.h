@@ -1,4 +1,4 @@
-// A store in this process: where ranks that are threads meet.
+// A store in the memory of this process, for ranks that are threads.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace tessera::comm {
 
-/// A store in memory. Share it by its pointer.
+/// A store in memory. Share it by pointer.
 class TESSERA_API MemoryStore final : public Store {
  public:
-  /// Holds nothing yet.
+  /// Creates an empty store.
   MemoryStore();
   ~MemoryStore() override;
   MemoryStore(const MemoryStore&) = delete;

@@ -1,4 +1,4 @@
-// A store by its address, as options and environment variables name one.
+// Opens a store by its address, as given in options and environment variables.
 #pragma once
 
 #include <chrono>
@@ -12,20 +12,20 @@
 
 namespace tessera::comm {
 
-/// An address taken apart.
+/// A parsed store address.
 struct StoreAddress {
-  /// Which kind of store.
+  /// Kinds of stores.
   enum class Kind : std::uint8_t { kTcp, kFile };
-  Kind kind = Kind::kTcp;  ///< of the two
-  std::string host = {};   ///< tcp
-  std::uint16_t port = 0;  ///< tcp
-  std::string path = {};   ///< file: the directory
+  Kind kind = Kind::kTcp;  ///< kind of the store
+  std::string host = {};   ///< host (tcp only)
+  std::uint16_t port = 0;  ///< port (tcp only)
+  std::string path = {};   ///< directory (file only)
 };
 
-/// Reads "tcp://host:port" ("tcp://[::1]:29500") or "file:///directory"; InvalidArgument says what is wrong with it.
+/// Parses "tcp://host:port" ("tcp://[::1]:29500") or "file:///directory". Throws InvalidArgument if it is malformed.
 TESSERA_API StoreAddress parse_store_address(std::string_view address);
-/// Opens the store at an address; `timeout` is for its host to come up. `label` names this process to the store, for
-/// errors. InvalidArgument: the store is behind a socket, the secret is empty and TESSERA_STORE_INSECURE is not 1.
+/// Opens the store at an address. Waits up to `timeout` for its host. `label` names this process in errors of the
+/// store. Throws InvalidArgument for a tcp store if the secret is empty and TESSERA_STORE_INSECURE is not 1.
 TESSERA_API std::shared_ptr<Store> open_store(std::string_view address, const std::string& secret,
                                               std::chrono::nanoseconds timeout, const std::string& label = {});
 

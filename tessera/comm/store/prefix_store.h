@@ -1,5 +1,5 @@
-// A part of another store: every key is stored under "prefix/". Whoever is given one can neither see nor spoil what
-// others keep. Prefix stores nest.
+// A subset of another store: each key is stored under "prefix/". Its users cannot see or change other keys. Prefix
+// stores nest.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace tessera::comm {
 /// A store whose keys all begin with a prefix in another one.
 class TESSERA_API PrefixStore final : public Store {
  public:
-  /// The keys of `under` that begin with "prefix/".
+  /// Opens the keys of `under` that begin with "prefix/".
   PrefixStore(std::string prefix, std::shared_ptr<Store> under);
 
   void set(std::string_view key, std::string_view value) override;
@@ -29,7 +29,7 @@ class TESSERA_API PrefixStore final : public Store {
  private:
   [[nodiscard]] std::string full(std::string_view key) const;
 
-  std::string prefix_;  // with the stroke
+  std::string prefix_;  // ends with a slash
   std::shared_ptr<Store> under_;
 };
 

@@ -1,6 +1,6 @@
-// A store behind a socket, seen from a rank: the client of TcpStoreServer. Threads share its one connection, with any
-// number of requests in flight. When the connection is lost every call is an IoError; it is not made anew, since the
-// values are gone with who hosted them.
+// The client of a TcpStoreServer. Threads share one connection, with any number of requests in flight. After the
+// connection is lost, all calls throw IoError. The client does not reconnect, since the values are lost with the
+// server.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,23 @@
 
 namespace tessera::comm {
 
-/// Where a store is and how long to wait for it.
+/// Options of a connection to a store.
 struct TcpStoreOptions {
-  std::string host = "127.0.0.1";                                      ///< name or address
-  std::uint16_t port = 0;                                              ///< of the server
-  std::string secret = {};                                             ///< the server's; never sent
-  std::chrono::nanoseconds connect_timeout = std::chrono::minutes(5);  ///< for the server to come up
-  std::chrono::nanoseconds answer_timeout = std::chrono::minutes(1);   ///< for an answer, beyond the time of a wait
-  bool allow_no_secret = false;                                        ///< an empty secret is allowed
-  std::string label = {};  ///< this client, for errors; empty: its process id
+  std::string host = "127.0.0.1";                                      ///< host name or address of the server
+  std::uint16_t port = 0;                                              ///< port of the server
+  std::string secret = {};                                             ///< secret of the server; never sent
+  std::chrono::nanoseconds connect_timeout = std::chrono::minutes(5);  ///< limit for the server to start
+  /// limit for a reply, in addition to the timeout of a wait
+  std::chrono::nanoseconds answer_timeout = std::chrono::minutes(1);
+  bool allow_no_secret = false;  ///< allows an empty secret
+  std::string label = {};        ///< name of this client in errors; by default its process id
 };
 
-/// A store hosted by another process, or by another thread of this one.
+/// A store hosted by another process, or by another thread of this process.
 class TESSERA_API TcpStore final : public Store {
  public:
-  /// Connects; both sides prove that they know the secret. InvalidArgument: the secret is empty; TimeoutError: no
-  /// server accepted in time; MismatchError: one side does not know the secret of the other; IoError: it is no store.
+  /// Connects. Both sides prove that they know the secret. Throws InvalidArgument if the secret is empty, TimeoutError
+  /// if no server accepted in time, MismatchError if the secrets differ, and IoError if the peer is not a store.
   explicit TcpStore(const TcpStoreOptions& options);
   ~TcpStore() override;
   TcpStore(const TcpStore&) = delete;

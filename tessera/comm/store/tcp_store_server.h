@@ -1,7 +1,7 @@
-// Hosts a store behind a socket: the only network service between ranks, for small messages. By default it listens on
-// the loopback address. Client and server prove to each other that they know the secret (detail/proof.h), which is
-// never sent. What follows is not encrypted: on a network, others can read it. Frames have length limits; an invalid
-// frame ends its connection and is counted. Values are kept in memory and are lost with the server.
+// Hosts a store behind a socket. It is the only network service between ranks, for small messages. By default it
+// listens on the loopback address. Client and server prove to each other that they know the secret (detail/proof.h),
+// which is never sent. Later traffic is not encrypted; others on the network can read it. Frames have length limits; an
+// invalid frame ends its connection and is counted. Values are kept in memory and are lost with the server.
 #pragma once
 
 #include <cstdint>
@@ -13,32 +13,34 @@
 
 namespace tessera::comm {
 
-/// How a store is hosted.
+/// Options of a server.
 struct TcpStoreServerOptions {
-  std::string host = "127.0.0.1";  ///< address or name to listen on; "0.0.0.0": every address of this machine
-  std::uint16_t port = 0;          ///< 0: one that is free
-  std::string secret = {};         ///< clients must know it; at most 256 bytes
-  bool allow_no_secret = false;    ///< an empty secret is allowed: every process that reaches the port gets in
-  std::optional<std::uint64_t> max_client_bytes = {};  ///< held for one client; unset: TESSERA_STORE_CLIENT_BYTES
-  std::optional<std::uint64_t> max_bytes = {};         ///< held for all clients; unset: TESSERA_STORE_BYTES
+  std::string host = "127.0.0.1";  ///< address or name to listen on; "0.0.0.0": all addresses of this machine
+  std::uint16_t port = 0;          ///< port to listen on; 0: any free port
+  std::string secret = {};         ///< secret that clients must know; at most 256 bytes
+  bool allow_no_secret = false;    ///< allows an empty secret: every process that reaches the port can connect
+  /// bytes held for one client; by default TESSERA_STORE_CLIENT_BYTES
+  std::optional<std::uint64_t> max_client_bytes = {};
+  std::optional<std::uint64_t> max_bytes = {};  ///< bytes held for all clients; by default TESSERA_STORE_BYTES
 };
 
-/// What a server has seen.
+/// Counters of a server.
 struct StoreStatistics {
-  std::uint64_t connections = 0;  ///< now
-  std::uint64_t accepted = 0;     ///< connections ever
-  std::uint64_t requests = 0;     ///< frames that were requests
+  std::uint64_t connections = 0;  ///< open connections
+  std::uint64_t accepted = 0;     ///< connections accepted in total
+  std::uint64_t requests = 0;     ///< request frames
   std::uint64_t refused = 0;      ///< connections without a valid proof of the secret
-  std::uint64_t bad_frames = 0;   ///< connections ended because of one
-  std::uint64_t waits = 0;        ///< waits that are pending now
+  std::uint64_t bad_frames = 0;   ///< connections ended by an invalid frame
+  std::uint64_t waits = 0;        ///< pending waits
 };
 
-/// A server with a thread of its own. Thread-safe.
+/// A store server with its own thread. Thread-safe.
 class TESSERA_API TcpStoreServer {
  public:
-  /// Starts. InvalidArgument: the secret is empty, or the host is unknown; IoError: it cannot listen there.
+  /// Starts the server. Throws InvalidArgument if the secret is empty or the host is unknown, and IoError if it cannot
+  /// listen there.
   explicit TcpStoreServer(const TcpStoreServerOptions& options);
-  /// Stops: what clients ask for from now on is an error to them.
+  /// Stops the server. Later requests of clients fail.
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
@@ -47,9 +49,9 @@ class TESSERA_API TcpStoreServer {
   [[nodiscard]] std::string address() const;
   /// Returns true if it listens on a loopback address, which other machines cannot reach.
   [[nodiscard]] bool is_loopback() const;
-  /// The port it listens on.
+  /// Returns the port it listens on.
   [[nodiscard]] std::uint16_t port() const;
-  /// What it has seen so far.
+  /// Returns the current counters.
   [[nodiscard]] StoreStatistics statistics() const;
 
  private:
