@@ -45,10 +45,9 @@ enum class OnHang : std::uint8_t {
 struct GroupOptions {
   std::string name = {};     ///< shown in errors and records; by default derived, for example "world/0-3" or "split 2"
   std::string backend = {};  ///< "thread", "shm", "mpi", "cuda" or "nccl"; by default the preferred usable one
-  std::optional<std::chrono::nanoseconds> deadline =
-      {};                                ///< limit of each operation after its start; world(): TESSERA_DEADLINE
-  std::optional<bool> fixed_order = {};  ///< deterministic reductions, in rank order; world(): true
-  std::optional<OnHang> on_hang = {};    ///< action at a missed deadline; world(): TESSERA_ON_HANG
+  std::optional<std::chrono::nanoseconds> deadline = {};  ///< limit of an operation; world(): TESSERA_DEADLINE
+  std::optional<bool> fixed_order = {};                   ///< deterministic reductions, in rank order; world(): true
+  std::optional<OnHang> on_hang = {};                     ///< action at a missed deadline; world(): TESSERA_ON_HANG
 };
 
 /// Handle to a process group. Copies share the group. Thread-safe.

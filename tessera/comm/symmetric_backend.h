@@ -39,7 +39,9 @@ struct PeerPlace {
 
 /// The state of one peer and one channel of a pad.
 struct alignas(64) SignalLine {
-  std::uint64_t arrived;  ///< number of puts by the peer; incremented by the peer
+  /// Requests of the peer at its latest barrier here: kLogBits of Signal::log in the low bits, the low bits of the
+  /// barrier's number (as in `arrived`) above. Written before `arrived`.
+  std::uint64_t arrived;
   /// requests of the peer at its latest barrier here: kLogBits of Signal::log in the low bits, the low bits of the
   /// barrier's number (as in `arrived`) above; written before `arrived`
   std::uint64_t log;

@@ -1,11 +1,11 @@
-// What a kind of device implements. Device, Stream, Event and Graph check arguments, keep the clocks and the capture
-// rules, and then call these classes; a backend makes the driver calls and nothing else.
+// The interface that a kind of device implements. Device, Stream, Event and Graph check arguments, maintain clocks and
+// capture rules, and then call these classes. A backend only makes the driver calls.
 //
-// Every StreamBackend method but native(), progress(), error() and capture_changes() is called with the stream's lock
-// held, one at a time; drain(), synchronize() and idle queries are called with no lock. A method either does its work
-// or throws and has changed nothing. What fails later is parked by the backend and thrown by synchronize().
+// All StreamBackend methods except native(), progress(), error() and capture_changes() are called one at a time with
+// the lock of the stream held; drain(), synchronize() and idle queries are called without a lock. A method either
+// succeeds, or throws and changes nothing. The backend parks later errors, and synchronize() throws them.
 //
-// device/example is the smallest one there is, to be copied.
+// device/example is a minimal implementation to copy.
 #pragma once
 
 #include <atomic>
@@ -29,11 +29,11 @@ class TESSERA_API KernelBackend {
   virtual ~KernelBackend() = default;
 };
 
-/// A loaded image.
+/// A loaded module image.
 class TESSERA_API ModuleBackend {
  public:
   virtual ~ModuleBackend() = default;
-  /// The kernel of this name, or null.
+  /// Returns the kernel of this name, or null.
   virtual std::shared_ptr<KernelBackend> kernel(const std::string& name) = 0;
 };
 
@@ -41,136 +41,137 @@ class TESSERA_API ModuleBackend {
 class TESSERA_API HoldBackend {
  public:
   virtual ~HoldBackend() = default;
-  /// Lets the stream go on.
+  /// Resumes the stream.
   virtual void release() = 0;
-  /// Whether the deadline came first.
+  /// Returns true if the timeout passed before release().
   [[nodiscard]] virtual bool timed_out() const = 0;
 };
 
-/// Physical memory; the destructor gives it back.
+/// Physical memory. The destructor frees it.
 class TESSERA_API MemoryBackend {
  public:
   virtual ~MemoryBackend() = default;
-  /// A descriptor another process can import.
+  /// Returns a descriptor that another process can import.
   virtual ExportedMemory export_handle() = 0;
 };
 
-/// An event; the destructor destroys it.
+/// An event. The destructor destroys it.
 class TESSERA_API EventBackend {
  public:
   virtual ~EventBackend() = default;
-  /// Whether the latest recorded point was reached; throws what was parked before it.
+  /// Returns true if the latest recorded point was reached. Throws an error that was parked before it.
   virtual bool query() = 0;
-  /// Waits for it. False: `timeout` passed first.
+  /// Waits for the latest recorded point. Returns false if `timeout` passed first.
   virtual bool synchronize(std::chrono::nanoseconds timeout) = 0;
-  /// Time since `start`, both reached and made with timing.
+  /// Returns the time since `start`. Both events must be reached and have timing.
   virtual std::chrono::nanoseconds since(EventBackend& start) = 0;
-  /// The driver's object.
+  /// Returns the driver's object.
   virtual void* native() = 0;
 };
 
-/// A graph; the destructor destroys it.
+/// A graph. The destructor destroys it.
 class TESSERA_API GraphBackend {
  public:
   virtual ~GraphBackend() = default;
-  /// Nodes, each after what it depends on.
+  /// Returns the nodes in topological order.
   virtual std::vector<NodeInfo> nodes() = 0;
-  /// A copy of its own.
+  /// Returns an independent copy.
   virtual std::unique_ptr<GraphBackend> clone() = 0;
 };
 
-/// An executable graph; the destructor destroys it, launches made before run to their end.
+/// An executable graph. The destructor destroys it; earlier launches complete.
 class TESSERA_API GraphExecBackend {
  public:
   virtual ~GraphExecBackend() = default;
-  /// Takes over the work of `graph`, or says why not and changes nothing.
+  /// Replaces its work by that of `graph`. If that is impossible, returns the reason and changes nothing.
   virtual UpdateResult update(GraphBackend& graph) = 0;
-  /// Its number and that of its latest launch, kept by the caller of launch_graph() for records.
+  /// Number of the executable and of its latest launch; the caller of launch_graph() maintains it for records.
   RunningNode launched;
 };
 
 /// A strided copy: `height` rows of `width` bytes.
 struct Copy2d {
-  void* to;                ///< first row's target
-  std::size_t to_pitch;    ///< bytes from row to row there
-  const void* from;        ///< first row's source
-  std::size_t from_pitch;  ///< bytes from row to row there
-  std::size_t width;       ///< bytes of a row
-  std::size_t height;      ///< rows
+  void* to;                ///< target of the first row
+  std::size_t to_pitch;    ///< distance of target rows in bytes
+  const void* from;        ///< source of the first row
+  std::size_t from_pitch;  ///< distance of source rows in bytes
+  std::size_t width;       ///< bytes per row
+  std::size_t height;      ///< number of rows
 };
 
-/// A stream; the destructor waits for nothing (it is only called when the stream is idle or the device is lost).
+/// A stream. The destructor does not wait; it is called only if the stream is idle or the device is lost.
 class TESSERA_API StreamBackend {
  public:
   virtual ~StreamBackend() = default;
-  /// Launches a kernel; `overlap`: it may start before the launch before it has ended. Here and below, accesses reach
-  /// a backend only on a checked device.
+  /// Launches a kernel. If `overlap`, it may start before the previous launch has ended. Here and below, accesses are
+  /// passed only on a checked device.
   virtual void launch(const std::shared_ptr<KernelBackend>& kernel, const LaunchConfig& config, const KernelArgs& args,
                       const LaunchInfo& info, bool overlap) = 0;
-  /// Lets another library launch on native(), with what it needs set up for this thread; not every kind can.
+  /// Calls `body`, which launches work of another library on native(), with the driver state of this thread set up. Not
+  /// supported by all kinds.
   virtual void launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info, bool loads_code);
   /// Runs a host function.
   virtual void run(HostFunction&& body, const LaunchInfo& info, bool overlap) = 0;
-  /// Claims the next place of the stream for work that the calling thread does at once. Returns false if work is
-  /// before it, if the stream captures, or if the backend never runs work on its callers. Allocates nothing.
+  /// Claims the next position of the stream for work that the calling thread runs immediately. Returns false if earlier
+  /// work is pending, if the stream captures, or if the backend never runs work on its callers. Allocates nothing.
   virtual bool claim() noexcept { return false; }
-  /// After claim(), with no lock held: does `body` in the claimed place and drops it. Parks its error.
+  /// Runs `body` in the claimed position and destroys it; called after claim(), without a lock. Parks its error.
   virtual void run_claimed(HostFunction& body) { (void)body; }
   /// Copies bytes.
   virtual void copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) = 0;
   /// Copies rows.
   virtual void copy_2d(const Copy2d& rows, const LaunchInfo& info) = 0;
-  /// Fills items of 1, 2 or 4 bytes.
+  /// Fills `count` items of 1, 2 or 4 bytes.
   virtual void fill(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count,
                     const LaunchInfo& info) = 0;
-  /// Writes a word.
+  /// Writes a 64-bit value.
   virtual void write_value(std::uint64_t* to, std::uint64_t value) = 0;
-  /// Waits for a word.
+  /// Waits until a 64-bit word compares true with `value`.
   virtual void wait_value(const std::uint64_t* from, std::uint64_t value, Compare compare) = 0;
-  /// Stops the stream; never called in capture.
+  /// Stops the stream. Never called in a capture.
   virtual std::shared_ptr<HoldBackend> hold(std::chrono::nanoseconds timeout) = 0;
-  /// Records; outside capture, `tick` may be shown by progress() once the point is reached.
+  /// Records the event. Outside a capture, progress() may return `tick` once the point is reached.
   virtual void record(const std::shared_ptr<EventBackend>& event, Tick tick, EventUse use) = 0;
-  /// Waits for the event's latest point.
+  /// Waits for the latest point of the event.
   virtual void wait(const std::shared_ptr<EventBackend>& event, EventUse use) = 0;
-  /// Replays; in capture: adds it as a node.
+  /// Replays the graph; in a capture, adds it as a node.
   virtual void launch_graph(const std::shared_ptr<GraphExecBackend>& exec) = 0;
-  /// Has progress() show `tick` once all work so far is done.
+  /// Makes progress() return `tick` once all earlier work has completed.
   virtual void publish(Tick tick) = 0;
-  /// The latest tick shown. Never waits.
+  /// Returns the latest published tick. Never waits.
   [[nodiscard]] virtual Tick progress() const = 0;
 
   /// Starts a capture on this stream.
   virtual void begin_capture() = 0;
-  /// Ends it. All forks have been joined.
+  /// Ends the capture. All forks have been joined.
   virtual std::unique_ptr<GraphBackend> end_capture() = 0;
-  /// Drops it.
+  /// Discards the capture.
   virtual void abort_capture() = 0;
-  /// The driver's word on whether and where this stream captures; `dropped` is filled in by the caller.
+  /// Queries the capture state of this stream from the driver. The caller fills in `dropped`.
   virtual CaptureInfo capture_info() = 0;
-  /// Counts up with every change of what capture_info() says of this stream, whoever makes it, and lives as long as
-  /// this object; null: nobody counts. Read without a lock.
+  /// Returns a counter that increases with every change of capture_info(), whatever its cause, and lives as long as
+  /// this object; null if changes are not counted. Read without a lock.
   [[nodiscard]] virtual const std::atomic<std::uint64_t>* capture_changes() const { return nullptr; }
-  /// Incoming edges of a node of the capture.
+  /// Returns the incoming edges of a node of the capture.
   virtual Dependencies capture_predecessors(NodeId node) = 0;
-  /// Replaces the dependencies of the next operation.
+  /// Replaces the dependencies of the next captured operation.
   virtual void set_capture_dependencies(std::span<const NodeId> nodes) = 0;
 
-  /// Called after each operation, with no lock held: runs here what may run on the calling thread.
+  /// Called after each operation, without a lock: runs the work that may run on the calling thread.
   virtual void drain() {}
-  /// Whether all work is done.
+  /// Returns true if all work has completed.
   virtual bool is_idle() = 0;
-  /// Waits for all work, whether it failed or not. False: `timeout` passed first.
+  /// Waits for all work, failed or not. Returns false if `timeout` passed first.
   virtual bool synchronize(std::chrono::nanoseconds timeout) = 0;
-  /// What is parked; null: nothing.
+  /// Returns the parked error, or null.
   virtual std::exception_ptr error() = 0;
-  /// Forgets it.
+  /// Clears the parked error.
   virtual void reset_error() = 0;
-  /// The driver's object.
+  /// Returns the driver's object.
   virtual void* native() = 0;
-  /// For tests: a delay before each operation.
+  /// For tests: sets a delay before each operation.
   virtual void set_delay(std::chrono::nanoseconds delay);
-  /// For tests: stops before the next operation, or goes on.
+  /// For tests: stops the stream before the next operation, or resumes it.
   virtual void set_stalled(bool stalled);
 };
 
@@ -178,66 +179,67 @@ class TESSERA_API StreamBackend {
 class TESSERA_API DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
-  /// What it is and can do.
+  /// Returns its properties and capabilities.
   virtual DeviceProperties properties() = 0;
-  /// What is taken; own_nbytes is filled in by the caller, which raises process_nbytes, where given, to that.
+  /// Returns the memory use. The caller fills in own_nbytes and raises process_nbytes, if set, to at least that.
   virtual MemoryUse memory_use() = 0;
-  /// A stream; `is_default`: the device's default one.
+  /// Creates a stream. `is_default` is true for the default stream of the device.
   virtual std::unique_ptr<StreamBackend> create_stream(const StreamOptions& options, bool is_default) = 0;
-  /// A stream made elsewhere.
+  /// Wraps a native stream.
   virtual std::unique_ptr<StreamBackend> wrap_stream(void* native) = 0;
-  /// An event.
+  /// Creates an event.
   virtual std::shared_ptr<EventBackend> create_event(const EventOptions& options) = 0;
-  /// An event made elsewhere.
+  /// Wraps a native event.
   virtual std::shared_ptr<EventBackend> wrap_event(void* native, const EventOptions& options) = 0;
-  /// Makes a graph executable.
+  /// Creates an executable graph.
   virtual std::shared_ptr<GraphExecBackend> instantiate(GraphBackend& graph, const InstantiateOptions& options) = 0;
 
-  /// Physical memory.
+  /// Creates physical memory.
   virtual std::shared_ptr<MemoryBackend> create_memory(std::size_t nbytes) = 0;
-  /// Memory of another process.
+  /// Imports memory of another process.
   virtual std::shared_ptr<MemoryBackend> import_memory(const ExportedMemory& exported) = 0;
-  /// Addresses.
+  /// Reserves addresses.
   virtual std::byte* reserve(std::size_t nbytes, std::size_t alignment) = 0;
-  /// Gives addresses back; nothing is mapped there.
+  /// Releases addresses without mappings.
   virtual void release(std::byte* address, std::size_t nbytes) = 0;
   /// Maps all of `memory`, readable and writable.
   virtual void map(std::byte* address, MemoryBackend& memory, std::size_t nbytes) = 0;
   /// Unmaps one mapping.
   virtual void unmap(std::byte* address, std::size_t nbytes) = 0;
-  /// Changes the rights of this device.
+  /// Changes the access rights of this device.
   virtual void protect(std::byte* address, std::size_t nbytes, Protection protection) = 0;
-  /// Changes the rights of another device of this kind.
+  /// Changes the access rights of another device of this kind.
   virtual void share(std::byte* address, std::size_t nbytes, DeviceBackend& peer, Protection protection) = 0;
-  /// Whether share() can work.
+  /// Returns true if memory can be shared with `peer`.
   virtual bool can_share_with(DeviceBackend& peer) = 0;
-  /// Host memory visible to the device.
+  /// Allocates host memory that the device can access.
   virtual std::byte* allocate_pinned(std::size_t nbytes) = 0;
-  /// Gives it back; may put it off while a kernel spins.
+  /// Frees pinned memory; may defer it while a kernel spins.
   virtual void free_pinned(std::byte* address, std::size_t nbytes) = 0;
-  /// Whether an operation may read and write this host address in capture (it is not pageable memory).
+  /// Returns true if a captured operation may access this host address, that is, if it is not pageable memory.
   virtual bool is_capturable(const void* address) = 0;
 
-  /// Loads kernels.
+  /// Loads kernels from an image.
   virtual std::shared_ptr<ModuleBackend> load_module(std::span<const std::byte> image) = 0;
-  /// A kernel from a function; only the host has them.
+  /// Creates a kernel from a function; host only.
   virtual std::shared_ptr<KernelBackend> host_kernel(HostKernelFn function);
 };
 
-/// A kind of device as the registry knows it.
+/// A registered kind of device.
 struct DeviceKind {
-  std::string kind;  ///< "host"
-  /// The devices of this kind for the current rank, made on first use; fills `why_none` when there are none.
+  std::string kind;  ///< for example "host"
+  /// Creates the devices of this kind for the current rank, on first use. If there are none, sets `why_none`.
   std::function<std::vector<Device>(std::string& why_none)> devices;
 };
-/// Called at the foot of the file that implements a kind; a second registration of a kind aborts. Returns true.
+/// Registers a kind; called at the end of the file that implements it. A second registration of a kind aborts. Returns
+/// true.
 TESSERA_API bool register_device_kind(DeviceKind kind);
 
-/// Extra behaviour of a device, chosen where it is made.
+/// Options of make_device().
 struct DeviceOptions {
-  bool checked = false;  ///< launches must declare what they touch, and conflicts are errors
+  bool checked = false;  ///< launches must declare their accesses, and conflicts are errors
 };
-/// Puts a backend behind the common interface.
+/// Creates a Device from a backend.
 TESSERA_API Device make_device(std::unique_ptr<DeviceBackend> backend, std::string name, DeviceOptions options = {});
 
 }  // namespace tessera::device

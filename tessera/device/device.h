@@ -1,4 +1,4 @@
-// Devices: where streams run and memory lives.
+// Devices run streams and hold memory.
 //
 //   Device host = Device::get("host");        // this rank's own
 //   Device gpu  = Device::get("cuda:0");      // shared by the ranks of this process
@@ -25,44 +25,45 @@
 
 namespace tessera::device {
 
-/// What a device is and can do.
+/// Properties and capabilities of a device.
 struct DeviceProperties {
-  std::string kind;                ///< "host", "cuda"
-  int index = 0;                   ///< place among the devices of its kind
-  std::string description;         ///< for people: "NVIDIA H200", "AMD EPYC, 2 cores"
-  std::string driver;              ///< driver and version, for people
-  std::size_t memory_nbytes = 0;   ///< memory in all
-  std::size_t granularity = 0;     ///< unit of Memory sizes and AddressRange offsets
-  int multiprocessors = 0;         ///< SMs or cores
+  std::string kind;                ///< "host" or "cuda"
+  int index = 0;                   ///< index among the devices of its kind
+  std::string description;         ///< human-readable: "NVIDIA H200", "AMD EPYC, 2 cores"
+  std::string driver;              ///< driver and version, human-readable
+  std::size_t memory_nbytes = 0;   ///< total memory
+  std::size_t granularity = 0;     ///< granularity of Memory sizes and AddressRange offsets, in bytes
+  int multiprocessors = 0;         ///< number of SMs or cores
   bool has_export = false;         ///< Memory can be exported to another process
-  bool has_overlap = false;        ///< launches in an OverlapScope really may overlap
-  bool is_lossy_on_error = false;  ///< a failed kernel loses the device for the whole process
+  bool has_overlap = false;        ///< launches in an OverlapScope can overlap
+  bool is_lossy_on_error = false;  ///< a failed kernel makes the device unusable for the process
 };
 
-/// How much of a device's memory is taken.
+/// Memory use of a device.
 struct MemoryUse {
-  std::size_t total_nbytes = 0;  ///< the device's memory, or the limit set on it
-  std::size_t free_nbytes = 0;   ///< what can still be created
-  std::size_t own_nbytes = 0;    ///< created through this Device and not yet gone
-  /// What this whole process takes, other libraries included: at least own_nbytes; nullopt: the device cannot tell.
+  std::size_t total_nbytes = 0;  ///< memory of the device, or the limit set on it
+  std::size_t free_nbytes = 0;   ///< bytes that can still be created
+  std::size_t own_nbytes = 0;    ///< bytes created through this Device and not yet freed
+  /// Bytes used by this process, including other libraries; at least own_nbytes. nullopt if the device does not report
+  /// it.
   std::optional<std::size_t> process_nbytes = std::nullopt;
 };
 
-/// A kind of device that this build has but this machine has not, and why.
+/// A kind of device that is built in but not usable on this machine, and the reason.
 struct AbsentKind {
-  std::string kind;    ///< "cuda"
-  std::string reason;  ///< "no driver: libcuda.so.1 was not found"
+  std::string kind;    ///< for example "cuda"
+  std::string reason;  ///< for example "no driver: libcuda.so.1 was not found"
 };
 
-/// Kernels loaded from an image. A shared handle.
+/// Kernels loaded from an image. Copies share the module.
 class TESSERA_API Module {
  public:
-  /// No module.
+  /// Constructs an empty handle.
   Module() = default;
-  /// Made by Device::load_module.
+  /// Constructs a handle. Called by Device::load_module.
   Module(std::shared_ptr<DeviceState> device, std::shared_ptr<ModuleBackend> backend)
       : device_(std::move(device)), backend_(std::move(backend)) {}
-  /// The kernel of this name; an error when there is none.
+  /// Returns the kernel of this name. Throws if the module has none.
   [[nodiscard]] Kernel kernel(const std::string& name) const;
 
  private:
@@ -70,81 +71,82 @@ class TESSERA_API Module {
   std::shared_ptr<ModuleBackend> backend_;
 };
 
-/// A device. A cheap shared handle. Thread-safe.
+/// Handle to a device. Copies share the device. Thread-safe.
 class TESSERA_API Device {
  public:
-  /// No device.
+  /// Constructs an empty handle.
   Device() = default;
-  /// Made by the registry and by a kind's own maker.
+  /// Constructs a handle. Called by the registry and by the factory functions of each kind.
   explicit Device(std::shared_ptr<DeviceState> state) : state_(std::move(state)) {}
-  /// The device of this name: "host" (the current rank's), "cuda" or "cuda:1". An error lists those there are.
+  /// Returns the device of this name: "host" (of the current rank), "cuda" or "cuda:1". Throws an error that lists the
+  /// available devices if the name is unknown.
   static Device get(std::string_view name);
-  /// All devices of this process, the current rank's host first.
+  /// Returns all devices of this process; the host of the current rank is first.
   static std::vector<Device> all();
-  /// The kinds that were built but cannot be used here.
+  /// Returns the kinds that are built in but not usable here.
   static std::vector<AbsentKind> absent();
-  /// Whether there is a device.
+  /// Returns true if the handle refers to a device.
   explicit operator bool() const { return state_ != nullptr; }
 
-  /// "host", "cuda:0".
+  /// Returns the name: "host", "cuda:0".
   [[nodiscard]] const std::string& name() const;
-  /// What it is and can do.
+  /// Returns the properties and capabilities.
   [[nodiscard]] const DeviceProperties& properties() const;
-  /// How much of its memory is taken. Asks the driver, which takes its time: not for hot paths.
+  /// Returns the memory use. Calls the driver, which is slow; do not use it on hot paths.
   [[nodiscard]] MemoryUse memory_use() const;
 
-  /// The stream that is used when none is named. Always the same one.
+  /// Returns the default stream; always the same one.
   [[nodiscard]] Stream default_stream() const;
-  /// A new stream.
+  /// Creates a stream.
   [[nodiscard]] Stream create_stream(StreamOptions options = {}) const;
-  /// A new event.
+  /// Creates an event.
   [[nodiscard]] Event create_event(EventOptions options = {}) const;
-  /// The latest tick of `stream` known to have completed; also for a stream that is gone.
+  /// Returns the latest tick of `stream` that is known to have completed. `stream` may have been destroyed.
   [[nodiscard]] Tick completed(StreamId stream) const;
-  /// As completed(), after asking the driver whether the stream is idle. Never waits.
+  /// Queries the driver whether the stream is idle, and returns completed(). Never waits.
   Tick poll(StreamId stream) const;  // NOLINT(modernize-use-nodiscard): asked for its effect too
-  /// The stream in this slot; an empty handle when it is gone.
+  /// Returns the stream in this slot, or an empty handle if it has been destroyed.
   [[nodiscard]] Stream stream(StreamId id) const;
-  /// What can be read of the stream in this slot without a lock; also when it is gone.
+  /// Returns the state of the stream in this slot that can be read without a lock, even after its destruction.
   [[nodiscard]] const StreamSlot& slot(StreamId id) const;
-  /// Captures under way that were begun through us.
+  /// Returns the number of active captures that Tessera began.
   [[nodiscard]] std::size_t captures() const;
-  /// Waits for all streams; throws what is parked on any, or TimeoutError.
+  /// Waits for all streams. Throws a parked error of any of them, or TimeoutError.
   void synchronize(std::chrono::nanoseconds timeout = kForever) const;
 
-  /// New physical memory; `nbytes` a multiple of the granularity.
+  /// Creates physical memory; `nbytes` must be a multiple of the granularity.
   [[nodiscard]] Memory create_memory(std::size_t nbytes) const;
-  /// Memory exported by another process; the descriptor is not taken over.
+  /// Imports memory exported by another process. Does not take ownership of the descriptor.
   [[nodiscard]] Memory import_memory(const ExportedMemory& exported) const;
-  /// New addresses with nothing behind them. `alignment` a power of two, at least the granularity or 0 for that.
+  /// Reserves addresses without memory. `alignment` must be a power of two and at least the granularity, or 0 for the
+  /// granularity.
   [[nodiscard]] AddressRange reserve(std::size_t nbytes, std::size_t alignment = 0) const;
-  /// Host memory that this device reads and writes in place.
+  /// Allocates host memory that this device can access directly.
   [[nodiscard]] PinnedMemory allocate_pinned(std::size_t nbytes) const;
-  /// Whether memory of this device can be shared with `peer`.
+  /// Returns true if memory of this device can be shared with `peer`.
   [[nodiscard]] bool can_share_with(const Device& peer) const;
 
   /// Loads kernels from an image (CUDA: a fat binary, cubin or PTX).
   [[nodiscard]] Module load_module(std::span<const std::byte> image) const;
-  /// A kernel of the host device from a function.
+  /// Creates a kernel of the host device from a function.
   [[nodiscard]] Kernel host_kernel(std::string name, HostKernelFn function) const;
 
-  /// Faults on request, for tests.
+  /// Returns the fault injector of this device, for tests.
   [[nodiscard]] FaultInjector& faults() const;
-  /// For tests: waits `delay` before each operation of `stream`; 0 ends it. Host only.
+  /// For tests: delays each operation of `stream` by `delay`; 0 removes the delay. Host only.
   void delay_stream(const Stream& stream, std::chrono::nanoseconds delay) const;
-  /// For tests: stops `stream` before its next operation until called with false. Host only.
+  /// For tests: if `stalled`, stops `stream` before its next operation; otherwise resumes it. Host only.
   void stall_stream(const Stream& stream, bool stalled) const;
-  /// Whether launches are checked for missing order.
+  /// Returns true if launches are checked for missing order.
   [[nodiscard]] bool is_checked() const;
-  /// For a checked device: says that bytes were given back, so that touching them is an error naming `by`, or given
-  /// out.
+  /// Declares on a checked device that bytes were freed. A later access is an error that names `by`.
   void note_freed(const void* address, std::size_t nbytes, std::string_view by) const;
-  /// The opposite of note_freed.
+  /// Declares on a checked device that bytes were allocated again.
   void note_allocated(const void* address, std::size_t nbytes) const;
 
-  /// Same device.
+  /// Returns true if both refer to the same device.
   friend bool operator==(const Device& a, const Device& b) { return a.state_ == b.state_; }
-  /// The shared state.
+  /// Returns the shared state.
   [[nodiscard]] const std::shared_ptr<DeviceState>& state() const { return state_; }
 
  private:

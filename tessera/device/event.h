@@ -13,44 +13,44 @@ namespace tessera::device {
 class Device;
 struct EventState;
 
-/// How an event is made.
+/// Options of an event.
 struct EventOptions {
-  bool timing = false;  ///< can be asked for the time between two; costs a little more to record
+  bool timing = false;  ///< enables elapsed(); makes recording slower
 };
 
-/// Waits without limit unless told otherwise.
+/// A timeout without limit.
 inline constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
 
-/// A point in a stream. A shared handle; recording again moves the point, and waits made before keep the old one. An
-/// event never recorded is complete. Thread-safe.
+/// A point in a stream. Copies share the event. Recording again moves the point; earlier waits keep the old one. An
+/// event that was never recorded is complete. Thread-safe.
 class TESSERA_API Event {
  public:
-  /// No event.
+  /// Constructs an empty handle.
   Event() = default;
-  /// Made by Device::create_event.
+  /// Constructs a handle. Called by Device::create_event.
   explicit Event(std::shared_ptr<EventState> state) : state_(std::move(state)) {}
-  /// An event made elsewhere (a CUevent, or another Event's native()); it is not destroyed with the handle. A foreign
-  /// record is unknown to the clocks: until recorded through a Stream of ours, waiting on it orders but covers nothing.
+  /// Wraps a native event (a CUevent, or native() of another Event), which is not destroyed with the handle. The clocks
+  /// do not know records made outside Tessera: waiting on such an event orders work but covers nothing.
   static Event wrap(const Device& device, void* native, EventOptions options = {});
-  /// Whether there is an event.
+  /// Returns true if the handle refers to an event.
   explicit operator bool() const { return state_ != nullptr; }
 
-  /// Whether the latest recorded point has been reached. Throws what was parked on its stream before that point.
+  /// Returns true if the latest recorded point was reached. Throws an error parked on its stream before that point.
   [[nodiscard]] bool query() const;
-  /// Waits on the host for the latest recorded point; throws what was parked before it, or TimeoutError.
+  /// Blocks the host until the latest recorded point is reached. Throws an error parked before it, or TimeoutError.
   void synchronize(std::chrono::nanoseconds timeout = kForever) const;
-  /// Time between two recorded and reached points of events made with timing.
+  /// Returns the time between two reached points of events with timing.
   [[nodiscard]] static std::chrono::nanoseconds elapsed(const Event& start, const Event& end);
 
-  /// What the latest recorded point is ordered after; a copy.
+  /// Returns a copy of the clock of the latest recorded point.
   [[nodiscard]] VectorClock clock() const;
-  /// The stream and tick of the latest record; tick 0 before the first.
+  /// Returns the stream and tick of the latest record; tick 0 before the first.
   [[nodiscard]] std::pair<StreamId, Tick> point() const;
-  /// The driver's object: a CUevent; on the host an opaque pointer that wrap() takes.
+  /// Returns the driver's object: a CUevent, or on the host an opaque pointer for wrap().
   [[nodiscard]] void* native() const;
-  /// Lets go of this handle.
+  /// Releases this handle.
   void reset() { state_.reset(); }
-  /// The shared state.
+  /// Returns the shared state.
   [[nodiscard]] const std::shared_ptr<EventState>& state() const { return state_; }
 
  private:

@@ -1,5 +1,5 @@
-// Faults on request. Every driver call of a device passes here first, so that a test can make the k-th call of a kind
-// fail and see what the layers above make of it. With nothing asked for, a call costs one load and one branch.
+// Fault injection for tests. Every driver call of a device first passes through its FaultInjector, which can make the
+// k-th call of a kind fail. If it is not armed, a call costs one load and one branch.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace tessera::device {
 
-/// The kinds of driver call that can be made to fail.
+/// Kinds of driver calls that can be made to fail.
 enum class DriverCall : std::uint8_t {
   kReserve,
   kCreateMemory,
@@ -41,26 +41,26 @@ enum class DriverCall : std::uint8_t {
   kInstantiate,
   kUpdate,
   kGraphLaunch,
-  kCount,  ///< how many kinds there are
+  kCount,  ///< number of kinds
 };
-/// "reserve", "create memory", ...
+/// Returns the name: "reserve", "create memory", ...
 TESSERA_API std::string_view to_string(DriverCall call);
 
-/// Counts the driver calls of one device and fails those it was told to. Thread-safe.
+/// Counts the driver calls of one device and makes selected calls fail. Thread-safe.
 class TESSERA_API FaultInjector {
  public:
-  /// Makes the `nth` call of this kind from now on (1: the next) fail with an error of kind `error` (kDevice,
-  /// kOutOfMemory, kTimeout or kNotSupported). One fault per kind of call; asking again replaces it.
+  /// Makes the `nth` next call of this kind (1: the next) fail with an error of kind `error` (kDevice, kOutOfMemory,
+  /// kTimeout or kNotSupported). Each kind of call has at most one fault; a new one replaces it.
   void fail(DriverCall call, std::uint64_t nth, ErrorKind error = ErrorKind::kDevice);
-  /// Forgets all faults.
+  /// Removes all faults.
   void clear();
-  /// Starts or stops counting calls; counting starts at 0.
+  /// Starts counting calls from 0, or stops.
   void count_calls(bool on);
-  /// Calls of this kind since counting started.
+  /// Returns the number of calls of this kind since counting started.
   [[nodiscard]] std::uint64_t calls(DriverCall call) const;
   /// Returns true if calls are counted or made to fail.
   [[nodiscard]] bool is_armed() const { return armed_.load(std::memory_order_relaxed); }
-  /// Called before each driver call; throws when it is this call's turn to fail.
+  /// Called before each driver call. Throws if this call must fail.
   void pass(DriverCall call) {
     if (is_armed()) [[unlikely]]
       pass_armed(call);
@@ -68,7 +68,7 @@ class TESSERA_API FaultInjector {
 
  private:
   struct Fault {
-    std::uint64_t remaining = 0;  // 0: none
+    std::uint64_t remaining = 0;  // 0: no fault
     ErrorKind error = ErrorKind::kDevice;
     std::uint64_t calls = 0;
   };

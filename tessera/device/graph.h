@@ -22,7 +22,7 @@ class Stream;
 struct GraphState;
 struct GraphExecState;
 
-/// What a node does.
+/// Kinds of nodes.
 enum class NodeKind : std::uint8_t {
   kKernel,       ///< launches a kernel
   kHost,         ///< runs a host function
@@ -33,110 +33,110 @@ enum class NodeKind : std::uint8_t {
   kEventWait,    ///< waits for an event recorded outside the graph
   kGraph,        ///< runs another graph
   kMemoryValue,  ///< writes a value to memory or waits for one
-  kOther,        ///< something this version does not know; it can be replayed, not checked
+  kOther,        ///< unknown to this version; it can be replayed but not checked
 };
-/// "kernel", "host", ...
+/// Returns the name: "kernel", "host", ...
 TESSERA_API std::string_view to_string(NodeKind kind);
 
-/// What an edge promises.
+/// The order that an edge guarantees.
 enum class EdgeKind : std::uint8_t {
   kFull,  ///< the second node starts after the first has completed
-  kWeak,  ///< the second node may start while the first still runs (programmatic launch): proves nothing
+  kWeak,  ///< the second node may start while the first still runs (programmatic launch); guarantees no order
 };
-/// "full" or "weak".
+/// Returns "full" or "weak".
 TESSERA_API std::string_view to_string(EdgeKind kind);
 
-/// A node on which something depends, and how.
+/// An incoming edge of a node.
 struct Dependency {
   NodeId node;                      ///< the earlier node
-  EdgeKind kind = EdgeKind::kFull;  ///< what the edge promises
-  /// Same node, same promise.
+  EdgeKind kind = EdgeKind::kFull;  ///< order that the edge guarantees
+  /// Returns true if node and kind are equal.
   friend bool operator==(const Dependency&, const Dependency&) = default;
 };
 
-/// Edges that come in at one place; four or fewer need no allocation.
+/// Incoming edges of one node; up to four need no allocation.
 using Dependencies = SmallVector<Dependency, 4>;
 
 /// One node of a graph.
 struct NodeInfo {
   NodeId id;                           ///< unique in its graph
-  NodeKind kind = NodeKind::kOther;    ///< what it does
-  std::string label;                   ///< the launch's label, or the kernel's name
-  std::vector<Access> accesses;        ///< what it declared to touch (checked devices keep it)
-  bool has_declared_accesses = false;  ///< whether it declared anything (likewise)
-  Dependencies dependencies;           ///< its incoming edges
+  NodeKind kind = NodeKind::kOther;    ///< kind of the node
+  std::string label;                   ///< label of the launch, or name of the kernel
+  std::vector<Access> accesses;        ///< declared accesses; stored by checked devices only
+  bool has_declared_accesses = false;  ///< true if it declared accesses; stored by checked devices only
+  Dependencies dependencies;           ///< incoming edges
 };
 
-/// Where a capture stands on one stream.
+/// The capture state of one stream.
 struct CaptureInfo {
-  CaptureId id;               ///< the capture; 0: this stream is not capturing
-  Dependencies dependencies;  ///< what the next captured operation will depend on
-  /// What Stream::set_capture_dependencies took out of `dependencies` since this stream joined the capture: what it
-  /// captured up to there need not come before its next operation. Never shrinks while the capture lasts.
+  CaptureId id;               ///< id of the capture; 0 if this stream is not capturing
+  Dependencies dependencies;  ///< dependencies of the next captured operation
+  /// Dependencies that Stream::set_capture_dependencies has removed since this stream joined the capture. The next
+  /// operation of the stream need not run after them. Never shrinks during the capture.
   Dependencies dropped = {};
 };
 
-/// Whether a graph could be put into an executable made from another, and if not, why not.
+/// Result of GraphExec::update.
 struct UpdateResult {
-  bool updated = false;     ///< false: the executable is unchanged
-  std::string reason = {};  ///< why not; names the node
+  bool updated = false;     ///< if false, the executable is unchanged
+  std::string reason = {};  ///< reason of a failed update; names the node
 };
 
 class GraphExec;
 
-/// How a graph is made executable.
+/// Options of Graph::instantiate.
 struct InstantiateOptions {
-  /// Whether a host replay may use several threads. kAuto does where a measured replay showed that it pays.
+  /// Use of several threads by host replays. kAuto uses them if a measured replay was faster with them.
   enum class Parallel : std::uint8_t { kAuto, kNever, kAlways };
-  Parallel parallel = Parallel::kAuto;  ///< ignored by devices that decide for themselves
+  Parallel parallel = Parallel::kAuto;  ///< host only; ignored by other devices
 };
 
-/// Captured work: a directed acyclic graph. A shared handle. Thread-safe.
+/// Captured work: a directed acyclic graph. Copies share the graph. Thread-safe.
 class TESSERA_API Graph {
  public:
-  /// No graph.
+  /// Constructs an empty handle.
   Graph() = default;
-  /// Made by Stream::end_capture.
+  /// Constructs a handle. Called by Stream::end_capture.
   explicit Graph(std::shared_ptr<GraphState> state) : state_(std::move(state)) {}
-  /// Whether there is a graph.
+  /// Returns true if the handle refers to a graph.
   explicit operator bool() const { return state_ != nullptr; }
 
-  /// All nodes with their incoming edges, every node after what it depends on.
+  /// Returns all nodes with their incoming edges, in topological order.
   [[nodiscard]] std::vector<NodeInfo> nodes() const;
-  /// A drawing for Graphviz.
+  /// Returns the graph in the DOT language of Graphviz.
   [[nodiscard]] std::string to_dot() const;
-  /// {"nodes": [{"id", "kind", "label", "dependencies": [{"node", "kind"}]}]}
+  /// Returns {"nodes": [{"id", "kind", "label", "dependencies": [{"node", "kind"}]}]}.
   [[nodiscard]] std::string to_json() const;
-  /// A graph of its own with the same nodes and edges.
+  /// Returns an independent graph with the same nodes and edges.
   [[nodiscard]] Graph clone() const;
-  /// Makes it executable. The executable keeps what the nodes captured, but not the memory they touch.
+  /// Creates an executable graph. It keeps the captures of the nodes alive, but not the memory they access.
   [[nodiscard]] GraphExec instantiate(InstantiateOptions options = {}) const;
-  /// Destroys the handle; using it afterwards is an error.
+  /// Releases this handle, which must not be used afterwards.
   void reset() { state_.reset(); }
-  /// The shared state.
+  /// Returns the shared state.
   [[nodiscard]] const std::shared_ptr<GraphState>& state() const { return state_; }
 
  private:
   std::shared_ptr<GraphState> state_;
 };
 
-/// An executable graph. A shared handle. Launches of one executable run one after the other, whatever their streams.
+/// An executable graph. Copies share it. Launches of one executable run one after the other, even on different streams.
 class TESSERA_API GraphExec {
  public:
-  /// No executable.
+  /// Constructs an empty handle.
   GraphExec() = default;
-  /// Made by Graph::instantiate.
+  /// Constructs a handle. Called by Graph::instantiate.
   explicit GraphExec(std::shared_ptr<GraphExecState> state) : state_(std::move(state)) {}
-  /// Whether there is an executable.
+  /// Returns true if the handle refers to an executable graph.
   explicit operator bool() const { return state_ != nullptr; }
 
-  /// Replays the graph on `stream`; on a capturing stream it becomes a node of that capture.
+  /// Replays the graph on `stream`. On a capturing stream it becomes a node of that capture.
   void launch(const Stream& stream) const;
-  /// Replaces the work of the nodes by that of a graph of the same shape; launches made before are not touched.
+  /// Replaces the work of the nodes by that of a graph of the same shape. Earlier launches are not affected.
   [[nodiscard]] UpdateResult update(const Graph& graph) const;
-  /// Destroys the handle; launching it afterwards is an error. Launches made before run to their end.
+  /// Releases this handle, which must not be launched afterwards. Earlier launches complete.
   void reset() { state_.reset(); }
-  /// The shared state.
+  /// Returns the shared state.
   [[nodiscard]] const std::shared_ptr<GraphExecState>& state() const { return state_; }
 
  private:

@@ -1,4 +1,4 @@
-// A move-only closure with room for small captures, so that enqueueing one allocates nothing.
+// A move-only closure that stores small captures in place, so that enqueueing it does not allocate.
 #pragma once
 
 #include <concepts>
@@ -10,15 +10,15 @@
 
 namespace tessera::device {
 
-/// Host work to be run once or, inside a graph, once a replay. Captures up to kInline bytes are stored in place.
+/// Host work that runs once, or once per replay inside a graph. Captures up to kInline bytes are stored in place.
 class HostFunction {
  public:
-  /// Bytes of captures that need no allocation.
+  /// Maximum capture size in bytes without an allocation.
   static constexpr std::size_t kInline = 80;
 
-  /// Nothing to run.
+  /// Constructs an empty function.
   HostFunction() = default;
-  /// Takes any callable that can be called with no arguments.
+  /// Stores a callable without parameters.
   template <class F>
   requires(std::invocable<std::remove_cvref_t<F>&> && !std::same_as<std::remove_cvref_t<F>, HostFunction>)
       HostFunction(F&& body) {  // NOLINT(google-explicit-constructor): a lambda is what callers write
@@ -32,9 +32,9 @@ class HostFunction {
       actions_ = &kOnHeap<Body>;
     }
   }
-  /// Takes over the other's work, which is then empty.
+  /// Takes the work of `other`, which is then empty.
   HostFunction(HostFunction&& other) noexcept { take(other); }
-  /// Drops the work held and takes over the other's.
+  /// Destroys the current work and takes that of `other`.
   HostFunction& operator=(HostFunction&& other) noexcept {
     if (this != &other) {
       reset();
@@ -46,9 +46,9 @@ class HostFunction {
 
   /// Runs the work; may be called more than once.
   void operator()() { actions_->call(storage_); }
-  /// Whether there is work.
+  /// Returns true if the function is not empty.
   explicit operator bool() const { return actions_ != nullptr; }
-  /// Drops the work and what it captured.
+  /// Destroys the work and its captures.
   void reset() noexcept {
     if (actions_ != nullptr) std::exchange(actions_, nullptr)->destroy(storage_);
   }

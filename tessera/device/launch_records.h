@@ -1,9 +1,9 @@
-// What a rank's record says about launches (base/probe): each of them, when a stream takes it, in a ring of its own.
-// Inside a ProfileWindow also when they ran: on the host by its clock, elsewhere by pairs of the device's events, which
-// are read when the stream is synchronized, or 64 launches later.
+// Records of launches (base/probe). Each launch is recorded in a separate ring when it is enqueued. Inside a
+// ProfileWindow its run time is recorded too: on the host by its clock, on other devices by pairs of events, which are
+// read when the stream is synchronized or 64 launches later.
 //
-//   launch       what was put on which stream        ring
-//   launch_end   it has run                          ring; inside a window
+//   launch       work and the stream it was enqueued on   ring
+//   launch_end   times at which it ran                    ring; inside a window
 #pragma once
 
 #include <cstdint>
@@ -14,46 +14,46 @@
 
 namespace tessera::device {
 
-/// A kernel, host function, copy, fill or graph that was put on a stream.
+/// A kernel, host function, copy, fill or graph enqueued on a stream.
 struct LaunchRecord {
-  probe::StringId label;   ///< as LaunchInfo::label
+  probe::StringId label;   ///< see LaunchInfo::label
   std::uint32_t stream;    ///< StreamId
-  probe::StringId device;  ///< of the stream
-  std::uint32_t graph;     ///< of a graph: number of the executable in this process; else 0
-  std::uint64_t number;    ///< among the launches of this stream in this file, from 1
-  std::uint64_t tick;      ///< of the stream, before it
-  std::uint64_t replay;    ///< of a graph: which launch of the executable, from 1; else 0
+  probe::StringId device;  ///< device of the stream
+  std::uint32_t graph;     ///< number of the executable graph in this process; 0 for other launches
+  std::uint64_t number;    ///< number of the launch on this stream in this file, from 1
+  std::uint64_t tick;      ///< tick of the stream before the launch
+  std::uint64_t replay;    ///< number of the launch of the executable graph, from 1; 0 for other launches
   TESSERA_RECORD(LaunchRecord, "launch", label, stream, device, graph, number, tick, replay)
 };
 
-/// A launch that has run; or, on the host, a wait for another stream that is over.
+/// The end of a launch or, on the host, of a wait for another stream.
 struct LaunchEndRecord {
-  std::uint64_t number;    ///< as in LaunchRecord; 0: it was a wait
-  std::uint32_t stream;    ///< likewise
-  probe::StringId device;  ///< likewise
-  probe::Moment when;      ///< what the rest is counted from
-  std::int64_t begun_ns;   ///< it began to run; the same as ended_ns: that is not known
-  std::int64_t ended_ns;   ///< it ended
+  std::uint64_t number;    ///< see LaunchRecord; 0 for a wait
+  std::uint32_t stream;    ///< see LaunchRecord
+  probe::StringId device;  ///< see LaunchRecord
+  probe::Moment when;      ///< reference time of the fields below
+  std::int64_t begun_ns;   ///< start; equal to ended_ns if unknown
+  std::int64_t ended_ns;   ///< end
   TESSERA_RECORD(LaunchEndRecord, "launch_end", number, stream, device, when, begun_ns, ended_ns)
 };
 
 static_assert(probe::holds_ids_only<LaunchRecord>() && probe::holds_ids_only<LaunchEndRecord>());
 
-/// Whether launches are recorded outside of windows too, in all of the process. On until told otherwise: a launch takes
-/// some 20 ns more by it. Thread-safe.
+/// Enables or disables recording of launches outside of windows, for the complete process. Enabled by default; costs
+/// about 20 ns per launch. Thread-safe.
 TESSERA_API void record_launches(bool is_on);
 
-/// While one is open, in all of the process, it is recorded when launches ran. Each launch becomes up to three pieces
-/// of work. Thread-safe; windows nest.
+/// While a window is open, run times of launches are recorded in the complete process. Each launch then becomes up to
+/// three pieces of work. Thread-safe; windows nest.
 class TESSERA_API ProfileWindow {
  public:
-  /// Opens it.
+  /// Opens the window.
   ProfileWindow();
-  /// Closes it.
+  /// Closes the window.
   ~ProfileWindow();
   ProfileWindow(const ProfileWindow&) = delete;
   ProfileWindow& operator=(const ProfileWindow&) = delete;
-  /// Whether any is open.
+  /// Returns true if any window is open.
   static bool is_open();
 };
 

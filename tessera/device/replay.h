@@ -1,5 +1,5 @@
-// Which node of which replay a thread runs: set by the host device while it replays a graph, so that work inside it can
-// say where it stands. Devices that replay by themselves set nothing.
+// The node and replay that the current thread runs. The host device sets it while it replays a graph, so that the work
+// can identify itself. Devices that replay without the host do not set it.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@ namespace tessera::device {
 
 /// A node in a replay of a graph.
 struct RunningNode {
-  std::uint64_t replay = 0;  ///< which launch of the executable, from 1; 0: no replay
-  std::uint32_t graph = 0;   ///< number of the executable in this process, from 1
-  std::uint32_t node = 0;    ///< NodeId in the graph; of what is inside a graph node, the id of that
+  std::uint64_t replay = 0;  ///< number of the launch of the executable graph, from 1; 0 outside a replay
+  std::uint32_t graph = 0;   ///< number of the executable graph in this process, from 1
+  std::uint32_t node = 0;    ///< NodeId in the graph; for a nested graph, the id of its graph node
 };
 
 namespace detail {
-/// Of this thread. Initial-exec: no call to find it.
+/// Node of this thread. The initial-exec model avoids a call per access.
 [[gnu::tls_model("initial-exec")]] extern TESSERA_API constinit thread_local RunningNode running_node;
 }  // namespace detail
 
-/// The node that this thread runs.
+/// Returns the node that this thread runs.
 inline RunningNode running_node() { return detail::running_node; }
 
 }  // namespace tessera::device

@@ -1,11 +1,11 @@
-// A stream's place among the streams of its device: what hot paths read of a stream without its lock.
+// A slot holds the state of a stream that hot paths read without its lock.
 //
-// A slot outlives its stream and is taken over by a later one, whose ticks go on counting where the earlier stopped.
+// A slot outlives its stream. A later stream may reuse it and continues its ticks.
 //
 //   free of a block:   use = slot.upcoming();     no lock, no tick taken, no driver call
 //
-// upcoming() stands for all work launched so far, seen by us or not: whatever is recorded on the stream from now on
-// takes at least that tick.
+// upcoming() covers all work launched so far, inside or outside Tessera: later records on the stream take at least that
+// tick.
 #pragma once
 
 #include <atomic>
@@ -17,33 +17,33 @@ namespace tessera::device {
 
 struct DeviceState;
 
-/// What is known of a stream without asking it. Thread-safe; written by the device layer alone.
+/// State of a stream that can be read without its lock. Thread-safe; written only by the device layer.
 class StreamSlot {
  public:
-  /// What makes a stream one to be asked before memory is taken from or given to it.
+  /// States in which the stream must be queried before memory is exchanged with it.
   enum Hazard : std::uint32_t {
-    kCapturing = 1,    ///< takes part in a capture begun through us
+    kCapturing = 1,    ///< takes part in a capture that Tessera began
     kOverlapping = 2,  ///< inside a Stream::OverlapScope
-    kForeign = 4,      ///< wrapped: it may capture without our knowing
-    kVacant = 8,       ///< the stream is gone; its work may still run until completed() reaches tick()
+    kForeign = 4,      ///< wrapped: other libraries may capture on it
+    kVacant = 8,       ///< the stream was destroyed; its work may run until completed() reaches tick()
   };
 
-  /// Place among the streams of the device.
+  /// Returns its index among the streams of the device.
   [[nodiscard]] StreamId id() const { return id_; }
-  /// The device.
+  /// Returns the device.
   [[nodiscard]] const DeviceState* device() const { return device_; }
-  /// Latest tick taken.
+  /// Returns the latest tick taken.
   [[nodiscard]] Tick tick() const { return Tick(tick_.load(std::memory_order_seq_cst)); }
-  /// The tick that covers all work launched so far; the last one of a stream that is gone.
+  /// Returns the tick that covers all work launched so far; for a destroyed stream, its last tick.
   [[nodiscard]] Tick upcoming() const {
     const Tick next(tick().value() + 1);
     return (hazards() & kVacant) == 0 ? next : tick();
   }
-  /// Latest tick known to have completed.
+  /// Returns the latest tick known to have completed.
   [[nodiscard]] Tick completed() const { return Tick(completed_.load(std::memory_order_acquire)); }
-  /// The capture begun through us that the stream takes part in; 0: none. A wrapped stream may be in another.
+  /// Returns the stream's capture that Tessera began, or 0. A wrapped stream may be in another capture.
   [[nodiscard]] CaptureId capture() const { return CaptureId(capture_.load(std::memory_order_acquire)); }
-  /// Hazards, or-ed; 0: a plain stream.
+  /// Returns the hazards, or-ed; 0 for a plain stream.
   [[nodiscard]] std::uint32_t hazards() const { return hazards_.load(std::memory_order_acquire); }
 
  protected:

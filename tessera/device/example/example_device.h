@@ -1,5 +1,5 @@
-// The smallest device there is: every operation runs at once on the caller, memory is malloc'd, and what it cannot do
-// it says. Copy this folder to start a new kind of device, then fill it in: docs/adding_a_device.md walks through it.
+// A minimal device: each operation runs immediately on the caller, memory is malloc'd, and unsupported operations
+// throw. Copy this folder to start a new kind of device; docs/adding_a_device.md explains how.
 //
 // It is compiled and tested, but not part of the library. A real kind ends its .cpp with
 //
@@ -10,7 +10,7 @@
 
 namespace tessera::device::example {
 
-/// A device of this kind.
+/// Creates an example device.
 Device make_example_device();
 
 }  // namespace tessera::device::example

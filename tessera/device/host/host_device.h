@@ -1,6 +1,6 @@
-// The host as a real device: asynchronous streams on threads, events, capture and parallel replay, reserved addresses
-// with pages mapped on demand from one memory file, a capacity limit and faults on request. Everything above the device
-// layer works and is tested on it with no GPU.
+// The host as a device: asynchronous streams on threads, events, capture and parallel replay, reserved addresses whose
+// pages are mapped on demand from one memory file, a capacity limit, and fault injection. All layers above the device
+// layer work and are tested on it without a GPU.
 #pragma once
 
 #include <cstddef>
@@ -19,45 +19,46 @@ namespace detail {
 class HostBackend;
 }
 
-/// How the streams of a host device run.
+/// Execution modes of the streams of a host device.
 enum class Mode : std::uint8_t {
-  kInline,    ///< the default stream on the caller when nothing before is pending, every other on its own thread
-  kThreaded,  ///< every stream on its own thread
-  kSeeded,    ///< every stream on its own thread, one of all running at a time, chosen by a seed
+  kInline,    ///< the default stream runs on the caller if no earlier work is pending; other streams have a thread each
+  kThreaded,  ///< each stream has a thread
+  kSeeded,    ///< each stream has a thread; only one runs at a time, in an order that the seed determines
 };
 
-/// How a host device is made. The current rank's own is made from the TESSERA_HOST_* variables.
+/// Options of a host device. The device of the current rank is created from the TESSERA_HOST_* variables.
 struct HostOptions {
-  Mode mode = Mode::kInline;                             ///< how streams run
-  std::uint64_t seed = 0;                                ///< kSeeded: which interleaving
-  std::shared_ptr<SeededScheduler> scheduler = nullptr;  ///< kSeeded: share one; null: its own, with the caller in it
-  std::size_t capacity_nbytes = 0;                       ///< most Memory that can be created; 0: the machine's memory
-  bool checked = false;                                  ///< launches must declare what they touch
-  std::string name = "host";                             ///< shown in errors
+  Mode mode = Mode::kInline;  ///< execution mode of the streams
+  std::uint64_t seed = 0;     ///< kSeeded: seed of the interleaving
+  /// kSeeded: a shared scheduler; null: a new one that includes the caller
+  std::shared_ptr<SeededScheduler> scheduler = nullptr;
+  std::size_t capacity_nbytes = 0;  ///< maximum bytes of Memory; 0: the memory of the machine
+  bool checked = false;             ///< launches must declare their accesses
+  std::string name = "host";        ///< shown in errors
 };
 
-/// A host device of its own, apart from the current rank's.
+/// Creates a host device that is separate from the current rank's device.
 TESSERA_API Device make_host_device(const HostOptions& options = {});
 
-/// Makes the current rank's own host device with these options; an error when it has one already.
+/// Creates the host device of the current rank with these options. Throws if the rank already has one.
 TESSERA_API Device make_rank_host_device(const HostOptions& options);
 
-/// Whether a host device has threads that run its streams; without, all that it does is done by who calls it.
+/// Returns true if the host device has threads that run its streams. Otherwise its callers run all work.
 TESSERA_API bool has_threads(const Device& device);
 
-/// The memory file of a host device, as another process of this machine can map it: all memory that the device creates
-/// is in it, wherever it is mapped here. The file grows and never shrinks. Keeps the device. Thread-safe.
+/// The memory file of a host device, which another process of this machine can map. It contains all memory that the
+/// device creates. The file never shrinks. Keeps the device alive. Thread-safe.
 class TESSERA_API MemoryFileView {
  public:
-  /// Of this device; an error unless it is a host device.
+  /// Opens the memory file of this device. Throws if it is not a host device.
   explicit MemoryFileView(const Device& device);
-  /// The file's descriptor, for as long as the view lives.
+  /// Returns the descriptor of the file, valid while the view lives.
   [[nodiscard]] int descriptor() const;
-  /// Where in the file the bytes at [address, address + nbytes) are; nullopt: they are not all memory of this device,
-  /// or not in a row there.
+  /// Returns the file offset of [address, address + nbytes), or nullopt if the bytes are not all memory of this device
+  /// or not contiguous in the file.
   [[nodiscard]] std::optional<std::uint64_t> find(const void* address, std::size_t nbytes) const;
-  /// Moves with every map and unmap of the device: an answer of find() holds while it stands still, if it was read
-  /// before that was asked for.
+  /// Returns a counter that changes with every map and unmap of the device. A result of find() is valid while the
+  /// counter, read before the call of find(), stays the same.
   [[nodiscard]] std::uint64_t epoch() const;
 
  private:
@@ -65,7 +66,7 @@ class TESSERA_API MemoryFileView {
   const detail::HostBackend* backend_;
 };
 
-/// For tests: puts work on a host stream behind the back of its clocks, as a foreign library would.
+/// For tests: enqueues work on a host stream without updating its clocks, as a foreign library would.
 TESSERA_API void launch_unseen(void* native_stream, HostFunction body);
 
 }  // namespace tessera::device::host
