@@ -1,6 +1,6 @@
-// Ranks that are threads of one process and wait for each other in a circle: rank 0 for rank 1 in one group, rank 1 for
-// rank 0 in another. No deadline is needed to know that none of them will come: each of them has one thread, and that
-// thread waits.
+// Detects deadlocks between ranks that are threads of one process: rank 0 waits for rank 1 in one group, rank 1 for
+// rank 0 in another. Each rank has one thread and that thread waits, so a wait cycle is a deadlock before any deadline
+// passes.
 #pragma once
 
 #include <atomic>
@@ -14,22 +14,22 @@
 
 namespace tessera::comm::detail {
 
-/// The waits of a simulation that have taken a while. Thread-safe.
+/// The long waits of a simulation. Thread-safe.
 class Circles {
  public:
-  /// A rank that waits until a peer raises a word.
+  /// The wait of a rank until a peer raises a word.
   struct Wait {
-    Rank peer;                               ///< of the world
-    const std::atomic<std::uint64_t>* word;  ///< that it raises
-    std::uint64_t least;                     ///< to this
-    const std::function<bool()>* is_over;    ///< whether the wait ends without it; any thread may ask
-    std::string what;                        ///< "all_gather of group 0-1"
+    Rank peer;                               ///< world rank
+    const std::atomic<std::uint64_t>* word;  ///< word that the peer raises
+    std::uint64_t least;                     ///< value that ends the wait
+    const std::function<bool()>* is_over;  ///< returns true if the wait ends for another reason; called from any thread
+    std::string what;                      ///< "all_gather of group 0-1"
   };
-  /// Notes what a rank waits for, in place of what it waited for before.
+  /// Notes the wait of a rank and replaces its previous one.
   void enter(Rank rank, Wait wait);
-  /// It waits no more.
+  /// Removes the wait of a rank.
   void leave(Rank rank);
-  /// What all in the circle wait for that this rank is part of; empty: it is in none.
+  /// Describes the waits of the cycle that contains this rank; empty if there is none.
   [[nodiscard]] std::string of(Rank rank) const;
 
  private:

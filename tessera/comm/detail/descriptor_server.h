@@ -1,15 +1,15 @@
-// Hands file descriptors to other processes of this machine, over a Unix socket. A process offers descriptors by name;
-// a peer that knows the server's address requests one. The address holds a random key and travels through the store,
-// which only ranks can read. The key is never sent over the socket: request and answer carry an HMAC made with it over
-// nonces of both sides, so that neither can be used again. Both sides also check that the other process runs as their
-// own user. A connection is for one request; each line is one packet:
+// Passes file descriptors to other processes of this machine, over a Unix socket. A process offers descriptors by name;
+// a peer that knows the address of the server requests one. The address contains a random key and is sent through the
+// store, which only ranks can read. The key is never sent over the socket: request and reply carry an HMAC made with it
+// over nonces of both sides, so that neither can be replayed. Both sides also check that the other process runs as the
+// same user. A connection serves one request; each line is one packet:
 //
 //   server:  server nonce
 //   peer:    "tsd3", peer nonce, HMAC(key, both nonces, name), name
 //   server:  'y' with the descriptor, or 'n': no such name; then HMAC(key, both nonces, name, 'y')
 //
-// A peer of another user, or without the key, gets no answer. Invalid packets, and peers that hang up or send nothing,
-// cost their connection only.
+// A peer of another user, or without the key, gets no reply. Invalid packets, and peers that hang up or send nothing,
+// only end their own connection.
 #pragma once
 
 #include <sys/types.h>
@@ -25,28 +25,29 @@
 
 namespace tessera::comm::detail {
 
-/// Returns the user of the process at the other end of a socket; none: it is unknown.
+/// Returns the user of the process at the other end of a socket; nullopt if unknown.
 using PeerUser = std::function<std::optional<uid_t>(int socket)>;
-/// Asks the kernel (SO_PEERCRED).
+/// Queries the kernel (SO_PEERCRED).
 std::optional<uid_t> peer_user(int socket);
 
-/// A server with a thread of its own. Thread-safe.
+/// A server with its own thread. Thread-safe.
 class DescriptorServer {
  public:
-  /// Starts; IoError when it cannot. Peers must run as the user of this process, by `user_of`.
+  /// Starts the server. Throws IoError if that fails. Peers must run as the user of this process, according to
+  /// `user_of`.
   explicit DescriptorServer(PeerUser user_of = peer_user);
-  /// Stops, and closes what it offered.
+  /// Stops the server and closes the offered descriptors.
   ~DescriptorServer();
   DescriptorServer(const DescriptorServer&) = delete;
   DescriptorServer& operator=(const DescriptorServer&) = delete;
 
-  /// For the peers: "socket key".
+  /// Returns the address for peers: "socket key".
   [[nodiscard]] const std::string& address() const;
-  /// Offers a duplicate of `fd` under a name, over one that is there.
+  /// Offers a duplicate of `fd` under this name and replaces an existing offer.
   void offer(const std::string& name, int fd);
-  /// Offers it under a name that begins so and was never used before; returns the name.
+  /// Offers a duplicate of `fd` under a new name with this prefix. Returns the name.
   std::string offer_anew(const std::string& beginning, int fd);
-  /// Offers it no more.
+  /// Withdraws an offer.
   void withdraw(const std::string& name);
 
  private:
@@ -54,14 +55,15 @@ class DescriptorServer {
   std::unique_ptr<State> state_;
 };
 
-/// What a peer process gives.
+/// The reply of a peer process.
 struct Fetched {
-  Descriptor file;     ///< what was asked for; none: it offers no such name
-  Descriptor process;  ///< the process itself (a pidfd): readable when it has ended
+  Descriptor file;     ///< requested descriptor; empty if the name is not offered
+  Descriptor process;  ///< pidfd of the process; readable after it has ended
 };
 
-/// Asks the server at `address`. AbortedError: its process has ended; TimeoutError: it did not answer in time;
-/// MismatchError: it runs as another user, by `user_of`, or does not know the key; IoError: the kernel would not.
+/// Requests a descriptor from the server at `address`. Throws AbortedError if its process has ended, TimeoutError if it
+/// does not reply in time, MismatchError if it runs as another user (by `user_of`) or does not know the key, and
+/// IoError if a system call fails.
 Fetched fetch_descriptor(std::string_view address, std::string_view name, std::chrono::nanoseconds timeout,
                          const PeerUser& user_of = peer_user);
 

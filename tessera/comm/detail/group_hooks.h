@@ -1,10 +1,10 @@
-// Who is told what becomes of the ranks and groups of this process: the watchdog (tessera/watch), which stands above
-// this layer and registers before main. Where nobody registered nothing is told.
+// Hooks for an observer of the ranks and groups of this process. The watchdog (tessera/watch), a higher layer,
+// registers itself before main. Without an observer, the hooks do nothing.
 //
-//   rank_opens    a rank begins to look for the others: before there is a store or a group
-//   group_opens   a group is there; group_closes: it goes
-//   failed        something ended in vain; the observer may hold the thread for a moment, to tell of it while all is
-//                 as it was
+//   rank_opens    a rank starts to look for the others, before a store or a group exists
+//   group_opens   a group exists; group_closes: it is about to be destroyed
+//   failed        an operation failed; the observer may block the thread briefly, to report the failure while the state
+//                 is unchanged
 #pragma once
 
 #include <cstdint>
@@ -21,41 +21,41 @@ struct GroupState;
 
 namespace tessera::comm::detail {
 
-/// What ended in vain.
+/// A failure of a rank.
 struct Trouble {
-  int rank = 0;                              ///< in the world, that it happened to
-  std::string group = {};                    ///< name; empty: before there was one
-  ErrorKind kind = ErrorKind::kAborted;      ///< of its error: a deadline, a peer that is gone, an abort, a mismatch
-  std::string words = {};                    ///< of its error
-  OnHang on_hang = OnHang::kRaise;           ///< what is to happen at a deadline
-  std::chrono::steady_clock::time_point at;  ///< when
+  int rank = 0;                              ///< world rank
+  std::string group = {};                    ///< name of the group; empty before a group exists
+  ErrorKind kind = ErrorKind::kAborted;      ///< kind of the error: deadline, lost peer, abort or mismatch
+  std::string words = {};                    ///< message of the error
+  OnHang on_hang = OnHang::kRaise;           ///< action at a deadline
+  std::chrono::steady_clock::time_point at;  ///< time of the failure
 };
 
-/// See the head of this file. Thread-safe.
+/// Observer of ranks and groups. Thread-safe.
 class GroupObserver {
  public:
   virtual ~GroupObserver() = default;
-  /// The rank at this place begins to look for the others. `is_process`: it is this process, and owns nothing yet;
-  /// again when it has a place in a smaller world, where what was told of the one before is over.
+  /// Called when the rank at this place starts to look for the others. `is_process` is true if the rank is this
+  /// process, which owns nothing yet. Called again for a place in a shrunk world; then earlier reports no longer apply.
   virtual void rank_opens(const RankPlace& place, bool is_process) = 0;
-  /// The rank of this process has its place, and may own things from now on.
+  /// Called when the rank of this process has its place and may own objects.
   virtual void rank_is_placed() = 0;
-  /// A group of the current rank is there. It may be looked at until group_closes() has returned.
+  /// Called when a group of the current rank exists. The observer may access it until group_closes() has returned.
   virtual void group_opens(GroupState& group) = 0;
   virtual void group_closes(GroupState& group) noexcept = 0;
-  /// Called with nothing held that others could wait for.
+  /// Called without locks that other threads could wait for.
   virtual void failed(const Trouble& trouble) noexcept = 0;
 };
 
-/// Registers for the life of the process; before main, and once.
+/// Registers an observer for the lifetime of the process. Call it once, before main.
 void set_group_observer(GroupObserver* observer);
-/// Who registered, or null.
+/// Returns the registered observer, or null.
 GroupObserver* group_observer() noexcept;
 
-/// Tells of an error, unless it is one of arguments.
+/// Reports an error to the observer, except errors of arguments.
 void tell_failed(int rank, const std::string& group, OnHang on_hang, const std::exception_ptr& error) noexcept;
 
-/// Runs `body`, which waits for other ranks on behalf of the current one, and tells when that was in vain.
+/// Runs `body`, which waits for other ranks on behalf of the current one, and reports its failure.
 template <class Body>
 decltype(auto) observed(const std::string& group, OnHang on_hang, Body&& body) {
   try {
@@ -66,10 +66,10 @@ decltype(auto) observed(const std::string& group, OnHang on_hang, Body&& body) {
   }
 }
 
-/// TESSERA_ON_HANG: what happens at a deadline where no group says otherwise.
+/// Returns TESSERA_ON_HANG: the action at a deadline, unless the group sets one.
 OnHang on_hang_of_environment();
 
-/// Tells that a group is there from open() on until this goes.
+/// Reports a group to the observer, from open() until its destruction.
 class ObservedGroup {
  public:
   ObservedGroup() = default;

@@ -1,4 +1,4 @@
-// Writes what a group does into the record of its rank (records.h).
+// Writes the operations of a group to the record of its rank (records.h).
 #pragma once
 
 #include <atomic>
@@ -27,34 +27,33 @@ namespace tessera::comm::detail {
 
 struct RankBook;
 
-/// What is told of a launch again and again: all that its records need of it.
+/// The data of a launch that its records repeat.
 struct Launched {
-  /// Of a task that was asked for by this group rank.
+  /// Describes a task that this group rank enqueued.
   static Launched of(const Task& task, int rank);
-  std::uint64_t count = 0;                      ///< of the operation that it is told by
-  std::uint64_t what = 0;                       ///< of that, in a word
-  std::uint32_t number = 0;                     ///< among those of its group
-  bool is_collective = true;                    ///< it has any
-  SmallVector<std::uint32_t, 4> messages = {};  ///< its messages: 2 * peer, and 1 of a recv
+  std::uint64_t count = 0;                      ///< count of the operation that represents the launch
+  std::uint64_t what = 0;                       ///< that operation, packed into a word
+  std::uint32_t number = 0;                     ///< number of the launch in its group
+  bool is_collective = true;                    ///< the launch has a collective
+  SmallVector<std::uint32_t, 4> messages = {};  ///< its point-to-point operations: 2 * peer, plus 1 for recv
 };
 
-/// How far a group has come on one rank.
+/// Progress of a group on one rank.
 struct GroupProgress {
-  std::uint32_t asked = 0;    ///< number of the last launch that was asked for outside of captures
-  std::uint32_t begun = 0;    ///< greatest number of one that has begun
-  std::uint32_t noticed = 0;  ///< greatest number of one that somebody on the host waited for
-  std::uint64_t running = 0;  ///< sequence of the last that has begun
-  std::uint64_t ended = 0;    ///< sequence of the last that has ended; the same: nothing runs
-  std::uint64_t what = 0;     ///< of the last that has begun, as Launched has it
-  std::uint64_t count = 0;    ///< likewise
-  std::uint32_t last = 0;     ///< number of that one
-  bool has_met = false;       ///< whether all ranks had come to it, where the transport can tell
+  std::uint32_t asked = 0;    ///< number of the last launch enqueued outside of captures
+  std::uint32_t begun = 0;    ///< greatest number of a started launch
+  std::uint32_t noticed = 0;  ///< greatest number of a launch that a host thread has waited for
+  std::uint64_t running = 0;  ///< sequence number of the last started launch
+  std::uint64_t ended = 0;    ///< sequence number of the last ended launch; equal to `running` if nothing runs
+  std::uint64_t what = 0;     ///< the last started launch, see Launched
+  std::uint64_t count = 0;    ///< its count, see Launched
+  std::uint32_t last = 0;     ///< its number in the group
+  bool has_met = false;       ///< all ranks had arrived, as far as the backend knows
   friend bool operator==(const GroupProgress&, const GroupProgress&) = default;
 };
 
-/// One a group. next_number() and asked() are called by one thread at a time; the rank, and its record with it, may end
-/// at any moment. Launches that a device runs may be told of later than they begin and end, and out of order; tables
-/// have the latest.
+/// The record of one group. One thread at a time calls next_number() and asked(). The rank and its record may be
+/// destroyed at any time. Launches that a device runs may be reported late and out of order; tables hold the latest.
 class GroupRecord {
  public:
   GroupRecord() = default;
@@ -62,38 +61,38 @@ class GroupRecord {
   GroupRecord(const GroupRecord&) = delete;
   GroupRecord& operator=(const GroupRecord&) = delete;
 
-  /// Starts to record a group of the current rank into its record.
+  /// Starts to record a group of the current rank.
   void open(GroupState& group);
-  /// Returns the number of the next task among those that are asked for.
+  /// Returns the number of the next enqueued task.
   std::uint32_t next_number() { return ++tasks_; }
-  /// The task, which has its number, was asked for on this stream, at this tick of the recorder's clock; 0: now.
+  /// Records that the task was enqueued on this stream, at this tick of the recorder's clock (0: now).
   void asked(const Task& task, const device::Stream& stream, std::uint64_t ticks = 0);
-  /// It has its number and begins to run, at this tick of the recorder's clock.
+  /// Records that the task started, at this tick of the recorder's clock.
   void began(const Task& task, std::uint64_t ticks);
-  /// All ranks that take part have come.
+  /// Records that all participating ranks have arrived.
   void met(const Task& task);
-  /// It has ended, at this tick of the recorder's clock.
+  /// Records that the task ended, at this tick of the recorder's clock.
   void ended(const Task& task, std::uint64_t ticks);
-  /// Likewise of one whose task may be gone: it began with this number, and ended with this error or none.
+  /// Records the start and the end of a launch whose task may be destroyed, with its sequence number and error, if any.
   void began(const Launched& launched, std::uint64_t sequence);
   void ended(const Launched& launched, std::uint64_t sequence, const std::exception_ptr& error);
-  /// It was asked for outside of captures, so that its stream is to come to it.
+  /// Notes that the launch was enqueued outside of captures, so that its stream must reach it.
   void expect(std::uint32_t number) { expected_.store(number, std::memory_order_relaxed); }
-  /// Somebody on the host saw that it has ended.
+  /// Notes that a host thread saw the end of the launch.
   void note_noticed(std::uint32_t number) {
     if (number > noticed_.load(std::memory_order_relaxed)) noticed_.store(number, std::memory_order_relaxed);
   }
-  /// For whoever looks, from any thread.
+  /// Returns the progress; callable from any thread.
   [[nodiscard]] GroupProgress progress();
-  /// Notes that this rank waits for a signal. Returns a handle for signal_ended(); 0 if nothing was recorded.
+  /// Records that this rank waits for a signal. Returns a handle for signal_ended(); 0 if nothing was recorded.
   std::size_t signal_waits(const std::string& pool, const char* what, int peer, int channel, std::uint64_t number);
-  /// Notes that the wait of this handle ended, with this error or none.
+  /// Records that the wait of this handle ended, with this error, if any.
   void signal_ended(std::size_t handle, const std::exception_ptr& error);
-  /// The recorder goes away.
+  /// Detaches from the recorder, which is about to be destroyed.
   void detach() noexcept;
 
  private:
-  // Held for a few stores: a mutex would take longer to lock.
+  // A spin lock, held for a few stores; a mutex would take longer to lock.
   class Held {
    public:
     explicit Held(std::atomic_flag& flag) : flag_(flag) {
@@ -108,11 +107,11 @@ class GroupRecord {
     std::atomic_flag& flag_;
   };
 
-  // CommRunningRow, in words, but for the moment when all had met.
+  // The words of CommRunningRow, except `met`.
   struct Last {
     std::uint64_t begun, ended, failed, count, when, who, what, ordinal, collectives_begun, collectives_ended;
   };
-  // What a begin says; at 0 ticks it is told now.
+  // The contents of a begin record; 0 ticks: now.
   struct Told {
     std::uint64_t count, what, sequence;
     std::uint32_t number;
@@ -132,32 +131,32 @@ class GroupRecord {
   probe::StringId device_string(const device::Stream& stream);
 
   std::mutex* asking_mutex_ = nullptr;
-  probe::Recorder* asking_ = nullptr;  // under that mutex
+  probe::Recorder* asking_ = nullptr;  // protected by that mutex
   std::atomic_flag flag_;
-  probe::Recorder* running_ = nullptr;  // under the flag
-  std::shared_ptr<RankBook> book_;      // none: nothing is recorded
+  probe::Recorder* running_ = nullptr;  // protected by the flag
+  std::shared_ptr<RankBook> book_;      // null if nothing is recorded
   probe::Row<CommGroupRow> group_row_;
   std::vector<probe::Row<CommAskedRow>> asked_rows_;
-  std::size_t next_asked_ = 0;  // the row that the next operation takes
+  std::size_t next_asked_ = 0;  // row of the next operation
   probe::Row<CommRunningRow> running_row_;
   probe::Row<ReplayRecord> replay_row_;
   std::vector<std::pair<probe::Row<CommSignalRow>, CommSignalRow>>
-      signal_rows_;  // under the flag; handle - 1 is the index
+      signal_rows_;  // protected by the flag; the index is handle - 1
   Last last_ = {};
-  // What the thread that runs an operation notes without the flag.
+  // Written by the thread that runs an operation, without the flag.
   std::optional<probe::ClockSource> clock_;
-  std::atomic<std::uint64_t> met_{0};       // when all ranks had come to the last that has begun; 0: not yet
-  std::atomic<std::uint64_t> begun_at_{0};  // when it began
-  std::vector<std::uint64_t> messages_;     // begun so far, by 2 * peer, and 1 of a recv
+  std::atomic<std::uint64_t> met_{0};       // when all ranks had arrived at the last started launch; 0: not yet
+  std::atomic<std::uint64_t> begun_at_{0};  // when it started
+  std::vector<std::uint64_t> messages_;     // number started so far, by 2 * peer, plus 1 for recv
   std::uint32_t number_ = 0;
   std::uint32_t tasks_ = 0;
-  std::uint32_t most_begun_ = 0;  // under the flag
+  std::uint32_t most_begun_ = 0;  // protected by the flag
   std::atomic<std::uint32_t> expected_{0};
   std::atomic<std::uint32_t> noticed_{0};
   const GroupState* group_ = nullptr;
-  memory::LabelId label_ = 0;  // the last one, and its string
+  memory::LabelId label_ = 0;  // the last label, and its string
   probe::StringId label_string_ = {};
-  const void* stream_ = nullptr;  // likewise, and the string of its device
+  const void* stream_ = nullptr;  // the last stream, and the string of its device
   probe::StringId device_string_ = {};
 };
 

@@ -1,4 +1,4 @@
-// What a group is on one rank.
+// The state of a group on one rank.
 #pragma once
 
 #include <atomic>
@@ -22,25 +22,25 @@ struct SymmetricRegistry;
 struct GroupState {
   const OwnerProcess owner;
   std::string name;
-  std::uint64_t digest = 0;  // of the name
-  std::vector<Rank> ranks;   // by place
-  int rank = 0;              // this one's place
+  std::uint64_t digest = 0;  // digest of the name
+  std::vector<Rank> ranks;   // by group rank
+  int rank = 0;              // group rank of this rank
   std::string backend;
   std::shared_ptr<Communicator> communicator;
-  std::shared_ptr<detail::SymmetricRegistry> symmetric;  // one for each communicator
-  std::uint64_t generation = 0;                          // how many failures came before
+  std::shared_ptr<detail::SymmetricRegistry> symmetric;  // one per communicator
+  std::uint64_t generation = 0;                          // number of failures before this group
   bool has_fixed_order = true;
   std::atomic<std::int64_t> deadline_ns{0};
-  std::atomic<std::int64_t> extended_ns{0};  // all extensions of deadlines so far
+  std::atomic<std::int64_t> extended_ns{0};  // sum of all extensions of deadlines
   OnHang on_hang = OnHang::kRaise;
-  std::atomic<std::uint64_t> made{0};  // groups made from this one: all ranks count alike
+  std::atomic<std::uint64_t> made{0};  // number of groups created from this one; equal on all ranks
 
-  std::mutex launch_mutex;  // for the order of launches and last_stream; goes after the record, which uses it
+  std::mutex launch_mutex;  // orders launches and protects last_stream; destroyed after the record, which uses it
   device::Stream last_stream;
 
   detail::GroupRecord record;
 
-  detail::ObservedGroup observed;  // the last, so that nobody looks at what goes
+  detail::ObservedGroup observed;  // last member, so that no observer sees a group during its destruction
 };
 
 }  // namespace tessera::comm

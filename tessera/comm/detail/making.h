@@ -1,7 +1,7 @@
-// What a rank's record says of groups while they are made: until a group is there no operation of it can say who waits
-// for whom. The last few stay, with what came of each.
+// Records group creation: before a group exists, none of its operations can show which rank waits for which. The last
+// few creations are kept with their results.
 //
-//   comm_making   a group that is being made, or was      table, kRows rows a rank, the oldest overwritten
+//   comm_making   a group creation, active or ended       table, kRows rows per rank, the oldest overwritten
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,30 @@
 
 namespace tessera::comm::detail {
 
-/// A step in the making of a group to which several ranks must come.
+/// A step of a group creation that several ranks must reach.
 struct CommMakingRow {
-  probe::StringId what;                      ///< "split 3 of group world", "group low"; the same on all ranks
-  probe::StringId from;                      ///< group that it is made from, of a split; empty: none
-  probe::StringId ranks;                     ///< that must come, in the world: "0-3"
-  std::uint32_t number;                      ///< of a split among what is made from that group; 0: none
-  probe::Moment when;                        ///< it began
-  std::uint32_t state;                       ///< 0: it waits; 1: it is done; 2 + ErrorKind: it failed
-  std::uint32_t thread;                      ///< of the operating system
-  static constexpr std::uint32_t kRows = 8;  ///< of a rank
+  probe::StringId what;                      ///< "split 3 of group world", "group low"; equal on all ranks
+  probe::StringId from;                      ///< parent group of a split; empty if there is none
+  probe::StringId ranks;                     ///< world ranks that must arrive: "0-3"
+  std::uint32_t number;                      ///< number of the split in its parent group; 0 for other groups
+  probe::Moment when;                        ///< start of the step
+  std::uint32_t state;                       ///< 0: waiting, 1: done, 2 + ErrorKind: failed
+  std::uint32_t thread;                      ///< operating system id
+  static constexpr std::uint32_t kRows = 8;  ///< rows per rank
   TESSERA_RECORD(CommMakingRow, "comm_making", what, from, ranks, number, when, state, thread)
 };
 static_assert(probe::holds_ids_only<CommMakingRow>());
 
-/// Says so from now on, for the current rank, until done(); without that it was called off.
+/// Records a group creation of the current rank, until done() is called. Destruction without done() records that it was
+/// cancelled.
 class Making {
  public:
-  /// Nothing is said of a group of one.
+  /// Starts the record. Records nothing for a group of one rank.
   Making(const std::string& what, const std::string& from, std::uint64_t number, const std::vector<Rank>& ranks);
   ~Making();
   Making(const Making&) = delete;
   Making& operator=(const Making&) = delete;
-  /// Runs what waits for the others, and says with which error that failed.
+  /// Runs `body`, which waits for the other ranks, and records its error.
   template <class Body>
   auto during(Body&& body) {
     try {
@@ -46,14 +47,14 @@ class Making {
       throw;
     }
   }
-  /// All came.
+  /// Records that all ranks arrived.
   void done();
 
  private:
   void fail() noexcept;
   void tell(std::uint32_t state);
-  probe::Recorder* recorder_ = nullptr;  // null: nothing is said
-  std::uint32_t at_ = 0;                 // which of the rank's rows
+  probe::Recorder* recorder_ = nullptr;  // null if nothing is recorded
+  std::uint32_t at_ = 0;                 // row of this rank
   CommMakingRow row_ = {};
 };
 

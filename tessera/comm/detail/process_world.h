@@ -1,5 +1,5 @@
-// The ranks of a world that are processes: where each runs, and how those of this machine reach each other's memory.
-// Every rank publishes its machine and its descriptor server in the store when it comes to be (init.cpp).
+// A world whose ranks are processes: the machine of each rank, and access to the memory of ranks on the same machine.
+// Each rank publishes its machine and its descriptor server in the store when it starts (init.cpp).
 //
 //   store    "rank 3" -> "machine socket token"
 #pragma once
@@ -20,26 +20,27 @@
 
 namespace tessera::comm::detail {
 
-/// The process of another rank of this machine. Its memory file is mapped once, a window at a time as it is reached
-/// for. Thread-safe.
+/// The process of another rank of this machine. Its memory file is opened once and mapped on demand, one window at a
+/// time. Thread-safe.
 class PeerProcess {
  public:
-  /// Of the rank whose server is at `address`.
+  /// Connects to the rank whose server is at `address`.
   PeerProcess(Rank rank, std::string address, std::chrono::nanoseconds timeout);
   ~PeerProcess();
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
-  /// The longest range that can be reached, wherever it is.
+  /// Maximum size of a range that can be accessed.
   static constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 30;
 
-  /// Whether it has ended. Asks the kernel.
+  /// Returns true if the process has ended. Queries the kernel.
   [[nodiscard]] bool has_ended() const;
-  /// A descriptor that it offers, waited for. AbortedError: it has ended; TimeoutError: it did not offer it.
+  /// Waits for an offered descriptor and returns it. Throws AbortedError if the process has ended, and TimeoutError if
+  /// it does not offer the name in time.
   [[nodiscard]] Descriptor fetch(std::string_view name, std::chrono::nanoseconds timeout) const;
-  /// Fetches its memory file, which it offers as kMemoryName; once.
+  /// Fetches the memory file, which the process offers as kMemoryName; once.
   void open_memory(std::chrono::nanoseconds timeout);
-  /// Where [offset, offset + nbytes) of its memory is in this process, for at most kMostBytes.
+  /// Returns the address of [offset, offset + kMostBytes) of its memory in this process.
   [[nodiscard]] std::byte* reach(std::uint64_t offset);
 
  private:
@@ -51,29 +52,29 @@ class PeerProcess {
   const std::string address_;
   Descriptor process_;
   mutable std::atomic<bool> has_ended_{false};
-  std::mutex mutex_;  // for what follows, where it is changed
+  std::mutex mutex_;  // protects changes of the members below
   Descriptor memory_;
-  // Window w is [w, w + 2) times kMostBytes of the file, so that every range lies within the one that it begins in.
+  // Window w is [w, w + 2) times kMostBytes of the file, so that each range lies within the window that it begins in.
   std::atomic<std::byte*> windows_[kWindows] = {};
 };
 
-/// See the head of this file. Thread-safe.
+/// The processes of a world. Thread-safe.
 class ProcessWorld {
  public:
   /// Publishes this rank.
   ProcessWorld(std::shared_ptr<Store> store, Rank rank);
-  /// Waits until all ranks have; TimeoutError names those that have not. While it waits, the first rank of those that
-  /// have come reports which ranks are missing.
+  /// Waits until all ranks have published themselves. Throws TimeoutError, which names the missing ranks. While it
+  /// waits, the first of the ranks that have arrived reports which ranks are missing.
   void meet(int world_size, std::chrono::nanoseconds timeout, NoticeDelays delays = {});
 
-  /// The name under which a process offers its memory file.
+  /// Name under which a process offers its memory file.
   static constexpr const char* kMemoryName = "memory";
 
-  /// Hands out what peers need of this process.
+  /// Returns the server of this process for its peers.
   [[nodiscard]] DescriptorServer& server() { return server_; }
-  /// Whether the rank is a process of this machine that can see this one.
+  /// Returns true if the rank is a process of this machine that can see this one.
   [[nodiscard]] bool is_here(Rank rank);
-  /// The process of a rank that is_here().
+  /// Returns the process of a rank for which is_here() is true.
   std::shared_ptr<PeerProcess> peer(Rank rank, std::chrono::nanoseconds timeout);
 
  private:

@@ -1,5 +1,5 @@
-// A wait for a value of the store that does not stay silent: it looks at the store in short slices, calls the caller
-// between two slices, and reports a wait that lasts (wait_notice.h).
+// Waits for a value of the store. The wait polls the store in short intervals, calls the caller between them, and logs
+// waits that last (wait_notice.h).
 #pragma once
 
 #include <chrono>
@@ -16,12 +16,12 @@ namespace tessera::comm::detail {
 struct StoreWait {
   std::string key;
   std::chrono::nanoseconds timeout;
-  std::string subject;                  ///< of the log lines: "group world"
-  std::string whom;                     ///< what it waits for: "rank 2 to join"
+  std::string subject;                  ///< subject of the log lines: "group world"
+  std::string whom;                     ///< object of the wait: "rank 2 to join"
   std::function<void()> check = [] {};  ///< called every 50 ms; throws to end the wait
-  NoticeDelays delays = {};             ///< of the log lines
+  NoticeDelays delays = {};             ///< delays of the log lines
 };
-/// Returns the value, or nothing if the time is up.
+/// Returns the value, or nullopt after the timeout.
 std::optional<std::string> wait_for_value(Store& store, const StoreWait& wait);
 
 }  // namespace tessera::comm::detail

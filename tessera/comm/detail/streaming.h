@@ -1,6 +1,6 @@
-// Large copies past the caches. A store to memory that is in no cache first reads the line it is about to overwrite,
-// and pushes out another; a streaming store does neither. Of sizes that fit into caches the reader finds plain ones
-// faster.
+// Copies large data with streaming stores. A plain store to uncached memory first reads the line that it overwrites,
+// and evicts another line; a streaming store does neither. For sizes that fit into the caches, plain stores are faster,
+// because the reader finds the data there.
 #pragma once
 
 #include <emmintrin.h>
@@ -11,12 +11,12 @@
 
 namespace tessera::comm::detail {
 
-/// Bytes of a cache line.
+/// Bytes per cache line.
 inline constexpr std::size_t kLineBytes = 64;
-/// From this size on what is written would not stay in the caches until it is read.
+/// Minimum size for streaming: larger data would be evicted from the caches before it is read.
 inline constexpr std::int64_t kStreamedBytes = std::int64_t{2} << 20;
 
-/// Writes a line to where a line begins.
+/// Writes a cache line to an aligned address.
 inline void stream_line(void* to, const void* from) {
   const auto* source = static_cast<const __m128i*>(from);
   auto* target = static_cast<__m128i*>(to);
@@ -29,10 +29,10 @@ inline void stream_line(void* to, const void* from) {
   _mm_stream_si128(target + 2, c);
   _mm_stream_si128(target + 3, d);
 }
-/// Ends a run of streamed lines: what is written after it is seen after them.
+/// Ends a sequence of streamed lines: later stores become visible after them.
 inline void end_stream() { _mm_sfence(); }
 
-/// memcpy() that streams what is large.
+/// Copies like memcpy(), with streaming stores for large sizes.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t nbytes) {
   if (nbytes < static_cast<std::size_t>(kStreamedBytes)) {
     std::memcpy(to, from, nbytes);

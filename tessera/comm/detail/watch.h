@@ -1,6 +1,6 @@
-// The one thread of a process that looks at things by itself: at what devices tell of their operations in memory, which
-// the host must take in even while all its threads wait or do other things, and at the ranks and groups of the process
-// (tessera/watch). It sleeps while there is nothing to see and ends before the process does.
+// The polling thread of a process. It polls the state that devices write to memory for their operations, even while all
+// other host threads are busy, and the ranks and groups of the process (tessera/watch). It sleeps while there is
+// nothing to poll, and ends before the process does.
 #pragma once
 
 #include <chrono>
@@ -8,25 +8,25 @@
 
 namespace tessera::comm::detail {
 
-/// How often it looks, unless told otherwise.
+/// Default polling period.
 inline constexpr std::chrono::milliseconds kWatchPeriod{20};
 
-/// What there is to look at.
+/// An object that is polled.
 class Watched {
  public:
   virtual ~Watched() = default;
-  /// Takes in what has happened, without waiting. Whether there is more to come. One thread at a time calls it.
+  /// Processes new events without waiting. Returns true if more are expected. Called by one thread at a time.
   virtual bool look() = 0;
-  /// How often; the same at all times.
+  /// Returns the polling period, which must be constant.
   [[nodiscard]] virtual std::chrono::milliseconds period() const { return kWatchPeriod; }
 };
 
-/// Has it looked at until there is nothing more to come; to be asked for again when there is. Does not keep it: the
-/// last to let go of it may be the watching thread.
+/// Polls the object until look() returns false; call it again when more events are expected. Holds a weak reference,
+/// but the polling thread may be the last to release the object.
 void watch(const std::shared_ptr<Watched>& watched);
-/// Has all that is watched looked at now.
+/// Polls all watched objects now.
 void look_now();
-/// Whether this is the watching thread, which must not wait for itself.
+/// Returns true on the polling thread, which must not wait for itself.
 bool is_watching_thread();
 
 }  // namespace tessera::comm::detail

@@ -1,4 +1,4 @@
-// What a Work holds: the task, and the point on its stream behind it.
+// The state of a Work: the task, and the point on its stream after it.
 #pragma once
 
 #include <span>
@@ -19,9 +19,9 @@ struct WorkState {
   WorkState& operator=(const WorkState&) = delete;
 
   const Operation first;
-  std::vector<Operation> all;  // of a task with several
+  std::vector<Operation> all;  // operations of a task with several
   Task task;
-  device::Event event;  // none: it had ended when it was launched
+  device::Event event;  // empty if the task had ended when it was launched
   OwnerProcess owner = {};
 };
 

@@ -1,4 +1,4 @@
-// What a rank knows of its world: where ranks meet, and who is connected to whom. A part of the rank.
+// The state of a rank's world: the store, and the communicators between its ranks. Part of the rank context.
 #pragma once
 
 #include <functional>
@@ -24,13 +24,13 @@ namespace tessera::comm::detail {
 class ProcessWorld;
 struct SymmetricRegistry;
 
-/// What ranks that are threads of one process share, by name; made by whoever comes first.
+/// Objects that ranks in threads of one process share, by name. The first rank creates them.
 class SimulatedWorld {
  public:
-  /// Of ranks that take turns, or not (null).
+  /// Creates a world. If `scheduler` is not null, it runs the ranks one at a time.
   explicit SimulatedWorld(std::shared_ptr<device::host::SeededScheduler> scheduler)
       : scheduler_(std::move(scheduler)) {}
-  /// What `make` makes, for the first who asks for this name; kept while somebody holds it.
+  /// Returns the object of this name, which `make` creates on the first call. It lives while a caller holds it.
   template <class T>
   std::shared_ptr<T> shared(const std::string& name, const std::function<std::shared_ptr<T>()>& make) {
     const std::lock_guard lock(mutex_);
@@ -39,18 +39,19 @@ class SimulatedWorld {
     shared_[name] = made;
     return made;
   }
-  /// The memory of a communicator, `nbytes` long and initialised by `initialise`; kept while somebody holds it.
+  /// Returns the memory of a communicator: `nbytes` bytes, initialized by `initialise`. It lives while a caller holds
+  /// it.
   std::shared_ptr<std::byte> memory(const std::string& name, std::size_t nbytes,
                                     const std::function<void(std::byte*)>& initialise);
   [[nodiscard]] const std::shared_ptr<device::host::SeededScheduler>& scheduler() const { return scheduler_; }
-  /// Who waits for whom, of ranks that do not take turns.
+  /// Returns the deadlock detector for ranks without a scheduler.
   [[nodiscard]] Circles& circles() { return circles_; }
-  /// The thread of a rank is at its end.
+  /// Notes that the thread of a rank is about to end.
   void note_end(Rank rank) {
     const std::lock_guard lock(mutex_);
     ended_.insert(rank);
   }
-  /// Whether it is.
+  /// Returns true if the thread of a rank has ended.
   [[nodiscard]] bool has_ended(Rank rank) {
     const std::lock_guard lock(mutex_);
     return ended_.contains(rank);
@@ -64,7 +65,7 @@ class SimulatedWorld {
   std::shared_ptr<device::host::SeededScheduler> scheduler_;
 };
 
-/// See the head of this file. Thread-safe.
+/// The communicators and the store of one rank. Thread-safe.
 class WorldState {
  public:
   WorldState(std::shared_ptr<Store> store, std::shared_ptr<SimulatedWorld> simulated,
@@ -73,31 +74,31 @@ class WorldState {
         simulated_(std::move(simulated)),
         processes_(std::move(processes)),
         backend_(std::move(backend)) {}
-  /// Of the current rank; a world of one has one of its own.
+  /// Returns the state of the current rank; each world of one rank has its own.
   static WorldState& current();
 
   [[nodiscard]] const std::shared_ptr<Store>& store() const { return store_; }
-  /// The other ranks, where they are threads of this process; null: they are not.
+  /// Returns the other ranks if they are threads of this process, otherwise null.
   [[nodiscard]] const std::shared_ptr<SimulatedWorld>& simulated() const { return simulated_; }
-  /// The other ranks, where they are processes; null: they are not.
+  /// Returns the other ranks if they are processes, otherwise null.
   [[nodiscard]] const std::shared_ptr<ProcessWorld>& processes() const { return processes_; }
-  /// What the group of all ranks is to run on; empty: the best that can.
+  /// Returns the backend of the group of all ranks; empty: the preferred usable one.
   [[nodiscard]] const std::string& backend() const { return backend_; }
-  /// Tells the peers that this rank has gone; for the end of its process.
+  /// Informs the peers that this rank has left; called at the end of its process.
   void leave() noexcept;
-  /// Ends what is pending on all communicators, on all their ranks.
+  /// Ends the pending operations of all communicators, on all their ranks.
   void abort(std::string_view reason) noexcept;
-  /// Lets go of all communicators, which tell their peers unless work of theirs is on the way; that tells them.
+  /// Releases all communicators. Each informs its peers, immediately or when its last pending work releases it.
   void let_go();
-  /// The communicator of these ranks on this backend ("": the best that can), connected when first asked for.
-  /// `generation` tells those apart that came after a failure; `parent` names a group of the same ranks that is to fail
-  /// separately, empty: none.
+  /// Returns the communicator of these ranks on this backend ("": the preferred usable one), and connects it on first
+  /// use. `generation` distinguishes communicators created after a failure. `parent` names a group of the same ranks
+  /// that must fail separately, or is empty.
   std::shared_ptr<Communicator> communicator(const std::vector<Rank>& ranks, std::string_view backend,
                                              std::uint64_t generation, std::string_view parent,
                                              std::chrono::nanoseconds timeout, std::string& chosen);
-  /// Returns true if more than one group was given this communicator.
+  /// Returns true if several groups use this communicator.
   bool is_shared(const Communicator& communicator);
-  /// What groups over this communicator have of symmetric memory.
+  /// Returns the symmetric memory of groups over this communicator.
   std::shared_ptr<SymmetricRegistry> symmetric(const Communicator& communicator);
 
  private:
@@ -107,17 +108,17 @@ class WorldState {
   std::shared_ptr<ProcessWorld> processes_;
   std::string backend_;
   std::mutex mutex_;
-  // One at a time connects each; nothing else waits for that.
+  // Each connection has a mutex, so that connecting it blocks no other.
   struct Connection {
     std::mutex mutex;
     std::shared_ptr<Communicator> communicator;
-    int groups = 0;  // that were given it
+    int groups = 0;  // number of groups that use it
   };
   std::map<std::string, std::shared_ptr<Connection>> connections_;
   std::map<const Communicator*, std::shared_ptr<SymmetricRegistry>> symmetric_;
 };
 
-/// Ranks as text: "0-3", "0,2,5".
+/// Formats ranks: "0-3", "0,2,5".
 std::string text_of(const std::vector<Rank>& ranks);
 
 }  // namespace tessera::comm::detail

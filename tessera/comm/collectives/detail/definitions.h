@@ -1,4 +1,4 @@
-// The collectives there are, each defined in the file of its name, and what their arguments have in common.
+// The definitions of all collectives, each in the file of its name, and helpers for their arguments.
 #pragma once
 
 #include <span>
@@ -23,34 +23,34 @@ extern const CollectiveDef kRendezvousDef;
 
 namespace detail {
 
-/// The parts of a buffer, even or not: where part `rank` begins, and its length.
+/// A chunk of a buffer: first element and length.
 struct Part {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
-/// Part `rank` of parts of `counts` elements, or of `count` each where there are none.
+/// Returns chunk `rank` of chunks with `counts` elements, or with `count` elements each if `counts` is empty.
 Part part_of(std::span<const std::int64_t> counts, std::int64_t count, int rank);
-/// Elements of all parts together.
+/// Returns the number of elements of all chunks.
 std::int64_t whole_of(std::span<const std::int64_t> counts, std::int64_t count, int size);
 
-/// The most elements that one rank gives, where all ranks know it; -1: they do not.
+/// Returns the maximum number of elements that one rank sends; -1 if the ranks do not know it.
 std::int64_t most_given(const Operation& operation, int size);
 
-/// A move whose places its source knows, with what that offered.
+/// A transfer with the values that its source offered.
 struct Accepted {
   Move move;
-  std::string wrong;  ///< why it cannot be made; empty: it can
+  std::string wrong;  ///< reason why it cannot be made; empty if it can
 };
-/// What `rank` makes of an offer from `move.from`.
+/// Applies an offer from `move.from` to a transfer of `rank`.
 Accepted accept(const Operation& operation, const Move& move, const Offer& offer, int rank, int size);
 
-/// Refuses a count that is negative.
+/// Throws if the count is negative.
 void check_count(const Operation& operation);
-/// Refuses counts of another number of ranks, or negative ones. `name` is shown.
+/// Throws if the number of counts is not the group size, or a count is negative. The error shows `name`.
 void check_counts(const Operation& operation, std::span<const std::int64_t> counts, std::string_view name, int size);
-/// Refuses a root that is no rank.
+/// Throws if the root is not a rank of the group.
 void check_root(const Operation& operation, int size);
-/// Refuses a reduction that the dtype does not have.
+/// Throws if the dtype does not support the reduction.
 void check_reduction(const Operation& operation);
 
 }  // namespace detail

@@ -1,5 +1,5 @@
-// How a group of peers ends: the first rank that sees a failure writes the verdict for all, and every rank that waits
-// then or later throws the same words.
+// Failures of a group of peers. The first rank that detects a failure writes the group failure (Verdict) for all ranks.
+// Ranks that wait then or later throw it, with the same message.
 #pragma once
 
 #include <chrono>
@@ -16,57 +16,58 @@
 
 namespace tessera::comm::detail {
 
-/// Writes the verdict, unless there is one, and wakes all ranks.
+/// Writes the group failure, unless there is one, and wakes all ranks.
 void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failure& failure);
-/// Whether there is a verdict.
+/// Returns true if the group has failed.
 bool has_verdict(const GroupMemory& group);
-/// Throws what the verdict says: TimeoutError, AbortedError or MismatchError.
+/// Throws the group failure: TimeoutError, AbortedError or MismatchError.
 [[noreturn]] void throw_verdict(const GroupMemory& group, std::string_view name);
-/// Throws the error of this kind.
+/// Throws an error for this kind of failure.
 [[noreturn]] void throw_failure(Failure::Kind kind, std::string_view what, std::string_view name);
-/// "ranks 1 and 3", "rank 2".
+/// Formats ranks: "ranks 1 and 3", "rank 2".
 std::string text_of_ranks(std::span<const int> ranks);
-/// Names ranks as the job does: "ranks 1 and 3", or "ranks 4 and 6 (group ranks 1 and 3)" if the numbers differ.
+/// Formats group ranks as world ranks: "ranks 1 and 3", or "ranks 4 and 6 (group ranks 1 and 3)" if the numbers differ.
 /// `world` holds the world rank of each rank of the group.
 std::string text_of_members(std::span<const int> places, std::span<const Rank> world);
 std::string text_of_members(const PeerMemory& memory, int place);
 /// Returns the world rank of each rank of the group.
 std::vector<Rank> world_of(const PeerMemory& memory);
 
-/// What a rank tells its peers of an operation: all but where its buffers are.
+/// Returns the description of an operation for the peers, without the locations of the buffers.
 Notice notice_of(const Operation& operation, std::uint64_t sequence, std::uint64_t group = 0);
-/// Returns text that describes why the notices of the ranks, by group rank, differ: those that do something else than
-/// most are named. `world` holds the world rank of each; `groups` holds the names of the groups that they do it for.
+/// Describes how the notices of the ranks, by group rank, differ. Names the ranks that differ from most others. `world`
+/// holds the world rank of each; `groups` holds the name of the group of each notice.
 Failure difference_of(std::span<const Notice> notices, std::span<const Rank> world,
                       std::span<const std::string> groups = {});
-/// Ranks that did not come in time.
+/// Ranks that missed a deadline.
 struct Late {
-  std::span<const int> ranks;             ///< group ranks
-  std::span<const Rank> world;            ///< world rank of each rank of the group
-  std::chrono::nanoseconds deadline;      ///< that passed
-  std::chrono::nanoseconds extra = {};    ///< by which the deadline was extended
-  std::vector<std::uint64_t> tasks = {};  ///< the number of the operation that each is at, 0 for none; empty: not known
+  std::span<const int> ranks;               ///< group ranks
+  std::span<const Rank> world;              ///< world rank of each rank of the group
+  std::chrono::nanoseconds deadline;        ///< the missed deadline
+  std::chrono::nanoseconds extra = {};      ///< extension of the deadline
+  std::vector<std::uint64_t> tasks = {};    ///< number of each rank's current operation, 0 for none; empty if unknown
   const char* is_at = " is at operation ";  ///< verb before that number
 };
-/// "rank 1 did not come within 5 s (rank 1 is at operation 3)".
+/// Formats late ranks: "rank 1 did not come within 5 s (rank 1 is at operation 3)".
 std::string text_of_late(const Late& late);
-/// "5 s", "7 s (a deadline of 5 s, extended by 2 s)".
+/// Formats a deadline: "5 s", "7 s (a deadline of 5 s, extended by 2 s)".
 std::string text_of_deadline(std::chrono::nanoseconds deadline, std::chrono::nanoseconds extra);
-/// The words on a peer that made a request of symmetric memory without the meeting that `rank` waits in; both as
-/// text_of_members() names them.
+/// Describes a peer that made a symmetric memory request without the rendezvous that `rank` waits in. Both names come
+/// from text_of_members().
 std::string text_of_passed(std::string_view rank, std::string_view peer);
-/// The failure with the operation it was seen in set before its words.
+/// Returns the failure with the operation that detected it prepended to its text.
 Failure seen_in(const Operation& operation, std::uint64_t sequence, int by, Failure failure);
 
-/// Whether `peer` has left or died.
+/// Returns true if `peer` has left or died.
 bool is_gone(const PeerMemory& memory, int peer);
-/// "rank 2 died", "rank 2 has left the group", of one that is gone, named as text_of_members() does.
+/// Describes a lost peer: "rank 2 died", "rank 2 has left the group", with the name of text_of_members().
 std::string text_of_gone(const PeerMemory& memory, int peer);
 
-/// While it lives its rank may touch memory of its peers. Throws the verdict if there is one. Any number at a time.
+/// While this object lives, its rank may access memory of its peers. The constructor throws the group failure if there
+/// is one. Several may exist at a time.
 class Reaching {
  public:
-  /// Of `rank`, for the group of this name.
+  /// Starts the access of `rank`, for the group of this name.
   Reaching(const PeerMemory& memory, int rank, std::string_view name);
   ~Reaching();
   Reaching(const Reaching&) = delete;
@@ -77,8 +78,7 @@ class Reaching {
   const PeerMemory& memory_;
   const int rank_;
 };
-/// Waits, for a bounded time, until no rank reaches for memory of others. New ones do not begin once there is a
-/// verdict.
+/// Waits, for a limited time, until no rank accesses memory of others. No new access starts after a group failure.
 void wait_until_none_reaches(const PeerMemory& memory);
 
 }  // namespace tessera::comm::detail

@@ -1,4 +1,4 @@
-// A communicator of ranks that see each other's memory: runs its tasks on the host, in the order of the stream.
+// A communicator of ranks that can access each other's memory. Runs its tasks on the host, in stream order.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@
 
 namespace tessera::comm::detail {
 
-/// See the head of this file. Thread-safe.
+/// The communicator of one rank. Thread-safe.
 class PeerCommunicator : public Communicator,
                          public SymmetricBackend,
                          public std::enable_shared_from_this<PeerCommunicator> {
  public:
-  /// Waits until all ranks are there, and logs which ranks it waits for after `delays`; TimeoutError names one that is
-  /// not there.
+  /// Waits until all ranks have joined, and logs the missing ranks after `delays`. Throws TimeoutError, which names a
+  /// missing rank.
   PeerCommunicator(std::unique_ptr<PeerMemory> memory, const ConnectRequest& request, NoticeDelays delays = {});
-  /// Leaves: peers that wait for this rank are told.
+  /// Leaves the group and informs peers that wait for this rank.
   ~PeerCommunicator() override;
 
   [[nodiscard]] const Capabilities& capabilities() const override;
@@ -49,9 +49,9 @@ class PeerCommunicator : public Communicator,
   const int rank_;
   TaskRunner tasks_;
   Steps steps_;
-  std::atomic<std::int64_t> extended_ns_{0};  // all extensions so far
+  std::atomic<std::int64_t> extended_ns_{0};  // sum of all extensions
   std::mutex pads_mutex_;
-  std::vector<std::shared_ptr<const void>> pads_;  // of this rank, which peers write
+  std::vector<std::shared_ptr<const void>> pads_;  // pads of this rank, which peers write
 };
 
 }  // namespace tessera::comm::detail

@@ -1,5 +1,5 @@
-// How ranks that see each other's memory reach it. A transport says where a buffer is (a Place, which means something
-// to all ranks) and finds a peer's place at an address of its own.
+// Access to the memory of other ranks. A backend translates a buffer to a location (a Place) that is valid for all
+// ranks, and a peer's location to a local address.
 #pragma once
 
 #include <atomic>
@@ -17,28 +17,28 @@ namespace tessera::comm::detail {
 class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
-  /// What they share.
+  /// Returns the shared memory of the group.
   [[nodiscard]] virtual const GroupMemory& group() const = 0;
-  /// How this rank waits.
+  /// Returns the wait strategy of this rank.
   [[nodiscard]] virtual const Waiting& waiting() const = 0;
-  /// Where a buffer of this rank is.
+  /// Returns the location of a buffer of this rank.
   [[nodiscard]] virtual Place place_of(const void* address, std::size_t nbytes) = 0;
-  /// Where a reachable place of `peer` is for this rank.
+  /// Returns the local address of a reachable location of `peer`.
   [[nodiscard]] virtual std::byte* reach(int peer, const Place& place) = 0;
-  /// The rank in the world of the one at this place.
+  /// Returns the world rank of a group rank.
   [[nodiscard]] virtual int world_rank(int peer) const = 0;
-  /// Whether `peer` is known to have died.
+  /// Returns true if `peer` is known to have died.
   [[nodiscard]] virtual bool is_dead(int peer) const = 0;
-  /// What `peer` is to raise, and where: "all_gather of group 0-1".
+  /// A wait for a word that `peer` raises, and its description: "all_gather of group 0-1".
   struct Wait {
     int peer;
     const std::atomic<std::uint64_t>& word;
     std::uint64_t least;
-    const std::function<bool()>& is_over;  ///< whether the wait ends without it; any thread may ask
+    const std::function<bool()>& is_over;  ///< returns true if the wait ends for another reason; called from any thread
     std::string what;
   };
-  /// Notes that this rank waits. The circle that it is part of then, of ranks that wait for each other; empty: none, or
-  /// nobody knows. end_wait() must follow before the wait is over.
+  /// Notes that this rank waits. Returns a description of the wait cycle that contains it; empty if there is none or it
+  /// is unknown. end_wait() must follow before the wait ends.
   [[nodiscard]] virtual std::string circle_of(const Wait& wait) {
     (void)wait;
     return {};
@@ -46,7 +46,7 @@ class PeerMemory {
   virtual void end_wait() {}
 };
 
-/// Looks for a circle while a rank waits, and lets go of what was noted.
+/// Looks for a wait cycle while a rank waits, and removes the noted wait.
 class CircleLook {
  public:
   explicit CircleLook(PeerMemory& memory) : memory_(memory) {}
@@ -55,13 +55,13 @@ class CircleLook {
   }
   CircleLook(const CircleLook&) = delete;
   CircleLook& operator=(const CircleLook&) = delete;
-  /// Whether the wait is part of a circle.
+  /// Returns true if the wait is part of a cycle.
   bool finds(const PeerMemory::Wait& wait) {
     has_noted_ = true;
     circle_ = memory_.circle_of(wait);
     return !circle_.empty();
   }
-  /// The words for it; empty: none was found.
+  /// Describes the cycle; empty if none was found.
   [[nodiscard]] std::string text() const {
     return circle_.empty() ? "" : "ranks wait for each other in a circle: " + circle_;
   }

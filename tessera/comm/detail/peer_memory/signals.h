@@ -1,5 +1,5 @@
-// Signals between ranks that see each other's memory (symmetric_backend.h), run on the host in the order of a stream. A
-// rank waits on its own pad, as it waits everywhere (waiting.h); who puts wakes it.
+// Signals between ranks that can access each other's memory (symmetric_backend.h). They run on the host in stream
+// order. A rank waits on its own pad (waiting.h); a put wakes it.
 #pragma once
 
 #include <atomic>
@@ -15,20 +15,21 @@
 
 namespace tessera::comm::detail {
 
-/// See the head of this file. Thread-safe.
+/// The signals of one pool on one rank. Thread-safe.
 class PeerSignals : public SignalBackend, public std::enable_shared_from_this<PeerSignals> {
  public:
-  /// Of `rank`; `communicator` keeps `memory` and `extended_ns`, the time by which deadlines were moved so far.
+  /// Creates the signals of `rank`. `communicator` owns `memory` and `extended_ns`, the sum of all extensions of
+  /// deadlines.
   PeerSignals(std::shared_ptr<const Communicator> communicator, const PeerMemory& memory,
               const std::atomic<std::int64_t>& extended_ns, int rank, SignalPads pads);
   void enqueue(const Signal& signal, const device::Stream& stream) override;
 
  private:
-  // One signal that runs.
+  // A running signal.
   struct Run {
     const Signal& signal;
     std::chrono::nanoseconds until;
-    std::int64_t extended_ns;  // when it was enqueued; of a replay: when it began
+    std::int64_t extended_ns;  // extension when it was enqueued; in a replay, when it started
   };
   void run(const Signal& signal, std::int64_t extended_ns) const;
   void put(const Run& run, int peer) const;

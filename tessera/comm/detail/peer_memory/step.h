@@ -1,17 +1,17 @@
-// Runs operations over peer memory, one step each (or several, when bytes go through the stages):
+// Runs operations over peer memory. Each operation is one step, or several if bytes go through the stages:
 //
-//   announce     notice, offers and, for small ones, the input itself in the stage; then `arrived` rises
-//   meet         wait for every peer to arrive; compare fingerprints
-//   move         what this rank makes of the operation (collective.h), straight between the buffers of ranks
-//   part         `finished` rises; wait for every peer's: buffers may be used again
+//   announce     writes notice, offers and, for small operations, the input in the stage; then raises `arrived`
+//   meet         waits for every peer to arrive; compares fingerprints
+//   move         makes this rank's transfers (collective.h), directly between the buffers of ranks
+//   part         raises `finished`; waits for that of every peer, after which buffers may be reused
 //
-// In checked mode all operations of a task are announced and met first, with no moves: bytes move when all ranks have
-// found all of it right. Messages are compared ahead pair by pair.
+// In checked mode, ranks first announce and compare all operations of a task; transfers start after all ranks have
+// found them equal. Point-to-point operations are compared in pairs before.
 //
-// An operation that fails has not parted: it waits until no peer reaches for its buffers before it throws.
+// An operation that fails has not parted: it waits until no peer accesses its buffers before it throws.
 //
-// A small operation, or one with a buffer that peers cannot reach, goes through the stages a window at a time: every
-// rank copies its window there, meets the others and takes what comes to it. Nobody needs to part then.
+// A small operation, or one with a buffer that peers cannot access, goes through the stages a window at a time: each
+// rank copies its window there, meets the others and reads its data. These steps need no part.
 #pragma once
 
 #include <atomic>
@@ -28,13 +28,13 @@
 
 namespace tessera::comm::detail {
 
-/// One rank's way through the steps of its group. Used by one thread at a time.
+/// The progress of one rank through the steps of its group. Used by one thread at a time.
 class Steps {
  public:
-  /// Of this rank, whose tasks `tasks` runs.
+  /// Runs the tasks of `tasks` as `rank`.
   Steps(PeerMemory& memory, int rank, TaskRunner& tasks)
       : memory_(memory), group_(memory.group()), rank_(rank), tasks_(tasks) {}
-  /// Runs the operations of a task that has its number; throws what ends the group.
+  /// Runs the operations of a task that has its number. Throws the error that ends the group.
   void run(const Task& task);
 
  private:
@@ -74,17 +74,18 @@ class Steps {
   const GroupMemory group_;
   const int rank_;
   TaskRunner& tasks_;
-  const Task* task_ = nullptr;  // that runs
-  bool has_met_ = false;        // all that take part in it have come, as its record says
-  std::size_t to_come_ = 0;     // messages of it whose peer has not been seen yet
-  std::string_view name_;       // of the group whose task runs
+  const Task* task_ = nullptr;  // running task
+  bool has_met_ = false;        // all participants have arrived, according to its record
+  std::size_t to_come_ = 0;     // its point-to-point operations whose peer has not arrived yet
+  std::string_view name_;       // name of the group of the running task
   std::uint64_t step_ = 0;
   bool is_staged_ = false;  // the inputs of this step are in the stages from the start
   std::uint64_t sequence_ = 0;
-  std::uint64_t registrations_ = 0;  // of the task that runs
-  std::uint64_t collectives_ = 0;   // tasks that had any, all ranks alike: who takes no part in a message is not behind
-  std::uint64_t group_digest_ = 0;  // of the name
-  std::chrono::nanoseconds began_{0};  // when the task began, in the time of a scheduler
+  std::uint64_t registrations_ = 0;  // registrations of the running task
+  // number of tasks with collectives, equal on all ranks: point-to-point tasks do not count
+  std::uint64_t collectives_ = 0;
+  std::uint64_t group_digest_ = 0;     // digest of the group name
+  std::chrono::nanoseconds began_{0};  // start of the task, in the time of the scheduler
   std::chrono::nanoseconds deadline_{0};
 };
 

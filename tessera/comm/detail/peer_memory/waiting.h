@@ -1,5 +1,5 @@
-// How a rank waits until a peer raises a word: it spins a little, then sleeps until it is woken. Under a seeded
-// scheduler it gives its turn away instead.
+// Waits until a peer raises a word: a rank spins briefly, then sleeps until it is woken. Under a seeded scheduler it
+// lets another rank run instead.
 #pragma once
 
 #include <atomic>
@@ -15,36 +15,37 @@ class SeededScheduler;
 
 namespace tessera::comm::detail {
 
-/// See the head of this file. Thread-safe.
+/// A wait strategy. Thread-safe.
 class Waiting {
  public:
-  /// Of ranks that are processes (`is_shared`) or threads; with `crowded`, more of them than cores, it hardly spins.
+  /// Waits for ranks that are processes (`is_shared`) or threads. If `crowded` (more ranks than cores), it hardly
+  /// spins.
   Waiting(bool is_shared, bool crowded) : is_shared_(is_shared), crowded_(crowded) {}
-  /// Of ranks that take turns.
+  /// Waits for ranks that a scheduler runs one at a time.
   explicit Waiting(std::shared_ptr<device::host::SeededScheduler> scheduler) : scheduler_(std::move(scheduler)) {}
 
-  /// What a rank waits for.
+  /// The condition of a wait.
   struct For {
-    const std::function<bool()>& is_there;   ///< has it come?
-    const std::atomic<std::uint64_t>& word;  ///< what it sleeps on: raised by the peer that it waits for
-    std::atomic<std::uint32_t>& sleepers;    ///< where that peer sees that somebody sleeps
-    const std::function<bool()>& is_over;    ///< is it in vain? asked every few milliseconds
-    std::chrono::nanoseconds timeout;        ///< for how long
-    const char* what;                        ///< shown when all ranks wait for each other
-    /// Called when spinning was in vain and the rank is about to sleep, or to give its turn away; null: nothing.
+    const std::function<bool()>& is_there;   ///< returns true if the condition holds
+    const std::atomic<std::uint64_t>& word;  ///< word that the rank sleeps on; raised by the peer
+    std::atomic<std::uint32_t>& sleepers;    ///< informs the peer that a rank sleeps
+    const std::function<bool()>& is_over;    ///< returns true if the wait cannot succeed; called every few milliseconds
+    std::chrono::nanoseconds timeout;        ///< limit of the wait
+    const char* what;                        ///< shown if all ranks wait for each other
+    /// Called after unsuccessful spinning, before the rank sleeps or yields; null: not called.
     const std::function<void()>* before_sleep = nullptr;
   };
-  /// Returns true once it is there; false when the time is up or it is in vain.
+  /// Returns true once the condition holds; false after the timeout or if the wait cannot succeed.
   bool wait(const For& what) const;
-  /// Returns true once `word` is at least `least`; false when it has not come to that soon, and has to be waited for.
+  /// Spins until `word` is at least `least` and returns true; returns false if that takes too long and needs a wait.
   [[nodiscard]] bool comes_soon(const std::atomic<std::uint64_t>& word, std::uint64_t least) const;
-  /// Raises `word` and wakes who sleeps on it.
+  /// Raises `word` and wakes the ranks that sleep on it.
   void raise(std::atomic<std::uint64_t>& word, std::uint64_t to, std::atomic<std::uint32_t>& sleepers) const;
-  /// Wakes who sleeps on it though it has not changed.
+  /// Wakes the ranks that sleep on an unchanged word.
   void wake(std::atomic<std::uint64_t>& word) const;
-  /// Whether ranks take turns: time is that of a scheduler then, which says what each waits for when all do.
+  /// Returns true if a scheduler runs the ranks: it provides the time, and reports deadlocks.
   [[nodiscard]] bool is_virtual() const { return scheduler_ != nullptr; }
-  /// Time for deadlines: virtual under a scheduler.
+  /// Returns the time for deadlines: virtual under a scheduler.
   [[nodiscard]] std::chrono::nanoseconds now() const;
 
  private:

@@ -1,5 +1,5 @@
-// Memory for peers to reach: one device::Memory of its own at addresses of its own, so that it lies in a row for them
-// too, which what comes from an allocator need not.
+// Memory that peers access: one separate device::Memory in a separate address range, so that it is contiguous for peers
+// too. Memory of an allocator need not be contiguous for them.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,11 @@
 
 namespace tessera::comm::detail {
 
-/// See the head of this file. Work on it must be over when it goes.
+/// An owner of such memory. Work on it must have completed before its destruction.
 class DeviceBytes {
  public:
-  /// At least `nbytes`; OutOfMemory where the device has no room, also after its allocator gave back what it keeps.
+  /// Allocates at least `nbytes`. Throws OutOfMemory if the device has no room even after its allocator released its
+  /// cache.
   DeviceBytes(const device::Device& device, std::size_t nbytes);
   [[nodiscard]] std::byte* data() const { return range_.data(); }
   [[nodiscard]] std::size_t nbytes() const { return range_.nbytes(); }

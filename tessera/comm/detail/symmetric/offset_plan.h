@@ -1,12 +1,12 @@
-// Where the buffers of a symmetric pool lie: a pure function of what the pool was asked for, so that ranks that ask for
-// the same find the same without a word. Offsets run over the segments of the pool one after the other, and on into
-// what is not mapped yet:
+// The offsets of the buffers of a symmetric pool: a pure function of the requests to the pool, so that ranks with equal
+// requests compute equal offsets without communication. Offsets are consecutive over the segments of the pool, and
+// continue into memory that is not mapped yet:
 //
 //   0          mapped()              end
 //   | segment 0 | segment 1 | to come |...
 //
-// A piece lies within one segment. The lowest free piece that is long enough is taken; what fits nowhere is put at the
-// end. grow() makes a segment of what is to come.
+// A chunk lies within one segment. The lowest free chunk that is large enough is used; otherwise the chunk is appended
+// at the end. grow() creates a segment for the memory to come.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@
 
 namespace tessera::comm::detail {
 
-/// See the head of this file. Not thread-safe.
+/// The offsets of one pool. Not thread-safe.
 class OffsetPlan {
  public:
-  /// Offsets and lengths are multiples of this.
+  /// Unit of offsets and lengths.
   static constexpr std::uint64_t kUnit = 512;
-  /// The longest piece.
+  /// Maximum length of a chunk.
   static constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
 
-  /// Takes a piece of 1 to kMost bytes; returns where it begins.
+  /// Allocates a chunk of 1 to kMost bytes and returns its offset.
   std::uint64_t allocate(std::uint64_t nbytes);
-  /// Gives back a piece that was taken.
+  /// Frees a chunk.
   void free(std::uint64_t offset, std::uint64_t nbytes);
-  /// Bytes of all segments.
+  /// Returns the size of all segments.
   [[nodiscard]] std::uint64_t mapped() const { return mapped_; }
-  /// Bytes of pieces that are not mapped; 0: there are none.
+  /// Returns the bytes that are allocated but not mapped.
   [[nodiscard]] std::uint64_t to_come() const { return end_ - mapped_; }
-  /// A new segment of `nbytes`, at least to_come().
+  /// Adds a segment of `nbytes`, at least to_come().
   void grow(std::uint64_t nbytes);
 
  private:
-  std::map<std::uint64_t, std::uint64_t> free_;  // offset -> bytes; never two that touch within one segment
-  std::set<std::uint64_t> starts_;               // of segments
+  std::map<std::uint64_t, std::uint64_t> free_;  // offset -> bytes; adjacent chunks of a segment are merged
+  std::set<std::uint64_t> starts_;               // first offset of each segment
   std::uint64_t mapped_ = 0;
-  std::uint64_t end_ = 0;  // behind the last piece, at least mapped_
+  std::uint64_t end_ = 0;  // end of the last chunk, at least mapped_
 };
 
 }  // namespace tessera::comm::detail

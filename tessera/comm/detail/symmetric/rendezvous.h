@@ -1,6 +1,6 @@
-// How ranks meet over symmetric memory: each tells what it is at, what it asked for so far and where its new memory is,
-// and gets the same of all, as an operation of the group. All ranks then have the same records and so come to the same
-// end, well or not, with no further word.
+// The rendezvous of ranks over symmetric memory, an operation of the group. Each rank sends its current step, its
+// requests so far and the location of its new memory, and receives those of all ranks. All ranks then have the same
+// records, and decide on success or failure without further communication.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 
 namespace tessera::comm::detail {
 
-/// What one rank tells. Plain bytes.
+/// The contribution of one rank; trivially copyable.
 struct Record {
-  /// What keeps it from having the memory.
+  /// Reasons why a rank has no usable memory.
   enum class Problem : std::uint64_t { kNone, kNoMemory, kUnreachable };
-  std::uint64_t pool = 0;            ///< the number of the pool; 0: a registration
-  Problem problem = Problem::kNone;  ///< of this rank
-  PeerPlace memory = {};             ///< where its memory is
-  PeerPlace pad = {};                ///< where the signal pad of a new pool is
-  RequestLog log = {};               ///< what it asked for
+  std::uint64_t pool = 0;            ///< number of the pool; 0: a registration
+  Problem problem = Problem::kNone;  ///< problem of this rank
+  PeerPlace memory = {};             ///< location of its memory
+  PeerPlace pad = {};                ///< location of the signal pad of a new pool
+  RequestLog log = {};               ///< its requests
 };
 
-/// Runs one on the stream; waits. `registration`: its number, or 0.
+/// Runs a rendezvous on the stream and waits for it. `registration` is its number, or 0.
 std::vector<Record> meet(const ProcessGroup& group, const device::Stream& stream, const Record& mine,
                          std::uint64_t registration);
-/// Empty where the ranks are at the same and asked for the same; else who differs in what.
+/// Describes which ranks differ and in what; empty if all are at the same step with the same requests.
 std::string difference(std::span<const Record> records);
-/// The ranks with this problem.
+/// Returns the ranks with this problem.
 std::vector<int> ranks_with(std::span<const Record> records, Record::Problem problem);
 
 }  // namespace tessera::comm::detail

@@ -1,4 +1,4 @@
-// What a symmetric pool is on one rank.
+// The state of a symmetric pool on one rank.
 #pragma once
 
 #include <atomic>
@@ -19,45 +19,45 @@
 
 namespace tessera::comm {
 
-/// Thread-safe.
+/// The state of a pool. Thread-safe.
 struct SymmetricState {
   using Segment = detail::SymmetricSegment;
 
   SymmetricState(const ProcessGroup& its_group, const device::Stream& its_stream);
-  // Waits, for a while, until its streams have done with its memory.
+  // Waits, for a limited time, until the streams no longer use its memory.
   ~SymmetricState();
   SymmetricState(const SymmetricState&) = delete;
   SymmetricState& operator=(const SymmetricState&) = delete;
 
-  // Makes its signals and, with `nbytes`, its first segment.
+  // Creates its signals and, if `nbytes` is not 0, its first segment.
   void create(std::size_t nbytes);
   std::uint64_t allocate(std::size_t nbytes);
   void free(std::uint64_t offset, std::size_t nbytes) noexcept;
   void rendezvous();
   void signal(Signal signal, const device::Stream& on);
-  // Where the byte at `offset` is on `peer`; null: not mapped yet.
+  // Returns the byte at `offset` on `peer`, or null if it is not mapped yet.
   std::byte* find(std::uint64_t offset, int peer);
 
   const ProcessGroup group;
   const device::Stream stream;
   SymmetricBackend* const backend;
-  std::uint64_t number = 0;  // among the pools of these ranks
+  std::uint64_t number = 0;  // number among the pools of these ranks
   std::string name;
   int channels = 0;
-  std::pair<std::byte*, std::shared_ptr<const void>> pad;  // this rank's, and what keeps it
+  std::pair<std::byte*, std::shared_ptr<const void>> pad;  // pad of this rank, and its owner
   std::shared_ptr<SignalBackend> signals;
 
-  std::mutex mutex;  // for what follows; held for the whole of a rendezvous
+  std::mutex mutex;  // protects the members below; held during a rendezvous
   detail::OffsetPlan plan;
   detail::RequestLog log;
 
-  std::atomic<std::uint64_t> digest{0};  // of the log, for barriers
-  std::atomic<bool> is_broken{false};    // it can do nothing any more
-  std::string broken;                    // why; written once, before that
+  std::atomic<std::uint64_t> digest{0};  // digest of the log, for barriers
+  std::atomic<bool> is_broken{false};    // the pool is unusable
+  std::string broken;                    // the reason; written once, before is_broken
 
-  std::mutex lookup_mutex;  // for what follows
+  std::mutex lookup_mutex;  // protects the members below
   std::vector<Segment> segments;
-  std::set<StreamId> streams;  // that signals went to
+  std::set<StreamId> streams;  // streams that signals were enqueued on
 
  private:
   void note(const detail::SymmetricRequest& request);
