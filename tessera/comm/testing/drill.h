@@ -1,9 +1,9 @@
-// The fault drill: ranks as processes of this machine, one of which goes wrong in a way that a table lists. What counts
-// is how the others end: with the right words, soon, and none left over. A test looks at the words, a bench at the
-// time.
+// The fault drill: ranks run as processes of this machine, and one of them fails in a way that a table lists. The drill
+// checks that the other ranks end soon, with the expected error, and that no process remains. A test checks the errors,
+// a bench measures the time.
 //
-// A rank tells by a pipe when the time begins to count and how it ended; a time is comparable between processes. Ranks
-// are forked from a process with no other thread, and find each other as launched ones do, by a store.
+// A rank reports through a pipe when the measurement starts and how it ended; times are comparable between processes.
+// Ranks are forked from a process with no other thread, and find each other through a store, like launched ranks.
 #pragma once
 
 #include <chrono>
@@ -20,46 +20,46 @@
 
 namespace tessera::comm {
 
-/// The ranks of a drill.
+/// Number of ranks of a drill.
 inline constexpr int kDrillRanks = 3;
-/// The one that goes wrong.
+/// Rank that fails.
 inline constexpr int kCulprit = 1;
-/// Elements of a rank's buffers.
+/// Number of elements in a rank's buffers.
 inline constexpr std::int64_t kDrillElements = 100'000;
-/// The deadline of faults that only a deadline ends; the others have a long one, and must not need it.
+/// Deadline of faults that only a deadline ends. Other faults have a long deadline, which must not expire.
 inline constexpr std::chrono::nanoseconds kDrillDeadline = std::chrono::seconds(1);
 
-/// One rank's side of a drill.
+/// One rank of a drill.
 class DrillRank {
  public:
-  /// Of this process.
+  /// Describes the rank of this process.
   DrillRank(int rank, std::string store, int report) : rank_(rank), store_(std::move(store)), report_(report) {}
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] bool is_culprit() const { return rank_ == kCulprit; }
-  /// Where the ranks meet, as in InitOptions::store.
+  /// Returns the address of the store, see InitOptions::store.
   [[nodiscard]] const std::string& store() const { return store_; }
-  /// A fault may choose another place.
+  /// Sets another store; used by some faults.
   void set_store(std::string store) { store_ = std::move(store); }
-  /// Becomes a rank: of the launcher's world where a launcher started it.
+  /// Joins the world; that of the launcher if a launcher started this process.
   void join(std::chrono::nanoseconds timeout = std::chrono::seconds(20)) const;
-  /// join(), and an operation that all take part in; operations from then on have this deadline.
+  /// Calls join() and runs an operation of all ranks. Later operations have this deadline.
   void start(std::chrono::nanoseconds deadline = std::chrono::seconds(20));
-  /// The time begins to count.
+  /// Starts the measurement.
   void begin() const;
-  /// Tells how it ended; once.
+  /// Reports how the rank ended; once.
   void end(std::string_view words) const;
-  /// Asks for an operation of the world and waits for it.
+  /// Enqueues an operation of the world and waits for it.
   void run(const Operation& operation) const { group.launch(operation, stream).wait(); }
-  /// Ends this process at once.
+  /// Kills this process immediately.
   [[noreturn]] static void die();
-  /// Tells the others something, or waits until one has told it.
+  /// say() sets a flag for the other ranks; hear() waits until a rank has set it.
   static void say(const std::string& what);
   static void hear(const std::string& what);
 
-  ProcessGroup group = {};     ///< the world, from start() on
-  device::Stream stream = {};  ///< likewise
-  memory::Buffer in = {};      ///< likewise, of kDrillElements floats
-  memory::Buffer out = {};     ///< likewise
+  ProcessGroup group = {};  ///< the world; set by start(), like the fields below
+  device::Stream stream = {};
+  memory::Buffer in = {};   ///< kDrillElements floats
+  memory::Buffer out = {};  ///< kDrillElements floats
 
  private:
   int rank_;
@@ -67,44 +67,45 @@ class DrillRank {
   int report_;
 };
 
-/// How a rank must end.
+/// The expected end of a rank.
 struct DrillEnd {
-  /// In which way.
+  /// Kinds of ends.
   enum class How : std::uint8_t {
-    kWords,   ///< with an error that has these words
-    kWell,    ///< without one
+    kWords,   ///< with an error that contains these words
+    kWell,    ///< without an error
     kKilled,  ///< by SIGKILL
   };
-  How how = How::kWell;                      ///< which
-  std::vector<std::string_view> words = {};  ///< of kWords
+  How how = How::kWell;
+  std::vector<std::string_view> words = {};  ///< for kWords
 };
 
-/// Something that goes wrong.
+/// A fault of the drill.
 struct Fault {
-  std::string_view name;                       ///< of the fault
-  std::chrono::nanoseconds deadline;           ///< that must pass before the others can know; 0: they know at once
-  std::function<void(DrillRank&)> body;        ///< what each rank does
-  std::function<DrillEnd(int rank)> expected;  ///< how each rank must end
+  std::string_view name;
+  /// deadline that must pass before the other ranks detect it; 0: they detect it immediately
+  std::chrono::nanoseconds deadline;
+  std::function<void(DrillRank&)> body;        ///< body of each rank
+  std::function<DrillEnd(int rank)> expected;  ///< expected end of each rank
 };
-/// The table.
+/// Returns all faults.
 const std::vector<Fault>& all_faults();
 
-/// How a rank ended.
+/// The actual end of a rank.
 struct DrilledRank {
-  ProcessEnd end = {};     ///< of its process
+  ProcessEnd end = {};
   bool was_hung = false;   ///< it had to be killed
-  std::string words = {};  ///< of its error; empty: none
+  std::string words = {};  ///< message of its error; empty if there is none
 };
-/// How a drill went.
+/// The result of a drill.
 struct DrillReport {
   std::vector<DrilledRank> ranks = {};  ///< by rank
-  double seconds_past = 0;              ///< from when the others could know to the end of the last process
+  double seconds_past = 0;  ///< time from when the other ranks could detect the fault to the end of the last process
 };
-/// Runs one.
+/// Runs a drill.
 DrillReport run_drill(const Fault& fault);
-/// Makes this process the rank of the drill that a launcher started it as; its words go to stderr.
+/// Runs this process as the drill rank that a launcher started it as. Its error goes to stderr.
 [[noreturn]] void be_launched_rank(const Fault& fault);
-/// What differs from what must be, a line each; empty: nothing.
+/// Describes the differences between expected and actual ends, one per line; empty if there are none.
 std::string judge(const Fault& fault, const DrillReport& report);
 
 }  // namespace tessera::comm

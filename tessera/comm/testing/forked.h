@@ -1,4 +1,4 @@
-// Ends of processes that a test forks.
+// Exits of processes that a test forks.
 #pragma once
 
 #include <cstdio>
@@ -6,9 +6,8 @@
 
 namespace tessera::comm {
 
-/// For the first line of a forked process: it ends once all that it registers itself for its end has run. What its
-/// parent registered is the parent's, the leak check of a sanitizer among it, which hangs now and then in such a
-/// process.
+/// Call it first in a forked process. The process then exits after its own exit handlers have run, and skips those that
+/// its parent registered. These include the leak check of a sanitizer, which sometimes hangs in such a process.
 inline void leave_out_what_the_parent_registered() {
   ::on_exit(
       [](int status, void* /*unused*/) {

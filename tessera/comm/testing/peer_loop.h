@@ -1,6 +1,6 @@
-// The loop of a peer program: what other libraries do for the same job, repeated when told. For each rank there are two
-// named pipes in a folder: orders.R brings how often, answers.R takes the nanoseconds that it took. A rank that has
-// nothing to do waits in the kernel and takes no time from whoever is measured meanwhile.
+// The loop of a peer program, which runs the same operation with another library on request. Each rank has two named
+// pipes in a folder: orders.R brings the number of repetitions, answers.R returns the nanoseconds they took. An idle
+// rank waits in the kernel, and takes no time from the process that is measured.
 #pragma once
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 namespace tessera::comm {
 
-/// Obeys orders until there are no more. `meet` returns on all ranks together.
+/// Executes orders until the pipe closes. `meet` returns on all ranks at the same time.
 inline void obey_orders(const std::string& folder, int rank, const std::function<void()>& meet,
                         const std::function<void()>& body) {
   const int orders = ::open((folder + "/orders." + std::to_string(rank)).c_str(), O_RDONLY);

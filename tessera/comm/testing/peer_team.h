@@ -1,5 +1,5 @@
-// Other libraries doing the same job, for benches: ranks of a peer program (mpi_peer_main.cpp, gloo_peer_main.cpp) that
-// repeat a collective when told, as RankTeam has ours do.
+// Runs the same operation with other libraries, for benches: ranks of a peer program (mpi_peer_main.cpp,
+// gloo_peer_main.cpp) repeat a collective on request, as RankTeam does with ours.
 #pragma once
 
 #include <sys/types.h>
@@ -12,31 +12,31 @@
 
 namespace tessera::comm {
 
-/// A library, set up in one way.
+/// A library in one configuration.
 struct Peer {
-  std::string name;                      ///< shown
-  std::string key;                       ///< in names of rows: "openmpi", ...
-  std::string program;                   ///< beside this one
+  std::string name;                      ///< display name
+  std::string key;                       ///< key in the names of rows: "openmpi", ...
+  std::string program;                   ///< file name, in the directory of this program
   std::vector<std::string> environment;  ///< "NAME=value"
 };
 
-/// Those of Open MPI that can be run here; none: `why` says so.
+/// Returns the configurations of Open MPI that can run here. If there are none, sets `why`.
 std::vector<Peer> mpi_peers(std::string& why);
-/// Gloo, if it was built: one or none.
+/// Returns Gloo if it is built in, otherwise an empty list.
 std::vector<Peer> gloo_peers();
 
-/// See the head of this file.
+/// The ranks of one peer program.
 class PeerTeam {
  public:
-  /// Starts the ranks, which need a moment.
+  /// Starts the ranks, which takes a moment.
   PeerTeam(const Peer& peer, int ranks, OpKind kind, std::size_t nbytes);
-  /// Ends them.
+  /// Ends the ranks.
   ~PeerTeam();
   PeerTeam(const PeerTeam&) = delete;
   PeerTeam& operator=(const PeerTeam&) = delete;
-  /// Has all ranks repeat it this often, beginning together. Returns nanoseconds of one, on the slowest rank.
+  /// Makes all ranks repeat the operation `times` times, starting together. Returns nanoseconds per repetition on the
+  /// slowest rank.
   double run(int times);
-  /// The peer.
   [[nodiscard]] const Peer& peer() const { return peer_; }
 
  private:

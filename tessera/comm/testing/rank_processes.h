@@ -1,5 +1,5 @@
-// Runs ranks as processes, for tests: forked from a process that has no rank of its own and no other thread, they meet
-// in a directory.
+// Runs ranks as processes, for tests. The ranks are forked from a process that is not a rank and has no other thread,
+// and meet in a directory.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,12 @@ namespace tessera::comm {
 
 /// How the process of a rank ended.
 struct ProcessEnd {
-  int exit_code = -1;  ///< -1: a signal ended it
-  int signal = 0;      ///< 0: it exited
+  int exit_code = -1;  ///< -1 if a signal ended it
+  int signal = 0;      ///< 0 if it exited
 };
 
-/// Runs `body(rank)` in a process for each rank, which is initialised before that and exits 1 when the body throws or
-/// an expectation failed in it. Once one has failed the others are given 20 s, then killed. Returns how all ended.
+/// Runs `body(rank)` in an initialized process per rank. The process exits with code 1 if the body throws or an
+/// expectation fails. 20 s after the first failure, the other ranks are killed. Returns how all processes ended.
 std::vector<ProcessEnd> run_rank_processes(int ranks, const std::function<void(int)>& body);
 
 }  // namespace tessera::comm

@@ -1,5 +1,5 @@
-// Ranks as processes that repeat something when told, for benches: the process that measures is none of them, so that
-// what it did before and holds does not matter.
+// Ranks as processes that repeat an operation on request, for benches. The measuring process is not a rank, so that its
+// earlier work and its memory do not affect the result.
 #pragma once
 
 #include <sys/types.h>
@@ -10,26 +10,27 @@
 
 namespace tessera::comm {
 
-/// See the head of this file. Forks: made in a process with no other thread.
+/// The ranks. The constructor forks, so it needs a process with no other thread.
 class RankTeam {
  public:
-  /// What a rank repeats.
+  /// The repeated operation.
   using Body = std::function<void()>;
-  /// Starts the ranks; each calls `prepare` once and repeats what it returns. Bound: each to a core, as mpirun does for
-  /// peers, where there are enough; not for ranks with threads of their own.
+  /// Starts the ranks. Each calls `prepare` once and repeats the returned body. If `is_bound`, binds each rank to a
+  /// core, as mpirun does, if there are enough cores; do not use it for ranks with threads.
   RankTeam(int ranks, const std::function<Body()>& prepare, bool is_bound = true);
-  /// Ends them.
+  /// Ends the ranks.
   ~RankTeam();
   RankTeam(const RankTeam&) = delete;
   RankTeam& operator=(const RankTeam&) = delete;
-  /// Has all ranks repeat it this often, beginning together. Returns nanoseconds of one, on the slowest rank.
+  /// Makes all ranks repeat the operation `times` times, starting together. Returns nanoseconds per repetition on the
+  /// slowest rank.
   double run(int times);
 
  private:
   struct Member {
     pid_t process = -1;
-    int orders = -1;   // to it: how often
-    int answers = -1;  // from it: nanoseconds
+    int orders = -1;   // pipe to it: number of repetitions
+    int answers = -1;  // pipe from it: nanoseconds
   };
   std::string directory_;
   std::vector<Member> members_;

@@ -1,4 +1,4 @@
-// A rank's process: started with pipes, in a group of its own, tied to the life of its launcher.
+// The process of a rank: spawned with pipes, in a separate process group, and killed if its launcher dies.
 #pragma once
 
 #include <sched.h>
@@ -15,34 +15,34 @@
 
 namespace tessera::comm::detail {
 
-/// What to start.
+/// Arguments of a spawn.
 struct ChildRequest {
   const std::vector<std::string>& command;
-  /// Set over what this process has.
+  /// Overrides the environment of this process.
   const std::vector<std::pair<std::string, std::string>>& environment;
-  sigset_t signal_mask;              ///< for the child
-  const cpu_set_t* cores = nullptr;  ///< that it may use; null: those of this process
+  sigset_t signal_mask;              ///< signal mask of the child
+  const cpu_set_t* cores = nullptr;  ///< cores that it may use; null: those of this process
 };
 
-/// A started process. Moved, not copied; ends with its group when let go of.
+/// A spawned process. Move-only. The destructor kills its process group.
 class Child {
  public:
   Child() = default;
-  /// Starts it. IoError when it cannot be.
+  /// Spawns the process. Throws IoError if that fails.
   explicit Child(const ChildRequest& request);
   ~Child();
   Child(Child&& other) noexcept;
   Child& operator=(Child&& other) noexcept;
 
-  /// Its process id; 0: it has ended, or was never started.
+  /// Returns its process id; 0 if it has ended or was never started.
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// Sends a signal to the process and all it started.
+  /// Sends a signal to the process and its descendants.
   void signal(int number) const;
-  /// How it ended, if it has; what it started is killed then, and the process is no more.
+  /// Returns how it ended, if it has. Then also kills its descendants and reaps the process.
   std::optional<RankEnd> reap();
 
-  Descriptor out;  ///< what it writes to stdout; reads do not block
-  Descriptor err;  ///< and to stderr
+  Descriptor out;  ///< its stdout; reads do not block
+  Descriptor err;  ///< its stderr; reads do not block
 
  private:
   pid_t pid_ = 0;

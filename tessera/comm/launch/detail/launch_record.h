@@ -1,13 +1,13 @@
-// launch.json of a run directory: what was started, as which processes, and how each ended. Written anew as a whole
-// when something happens, so that it is true at any moment and whole after any crash.
+// launch.json of a run directory: the command, its processes, and how each ended. The file is rewritten and replaced
+// atomically at each event, so that it is always current and survives crashes.
 //
 //   {"launch_id": "5f0c...", "command": [...], "ranks": 4, "host": "node7", "launcher_pid": 41, "directory": "/work",
 //    "started": "2026-...Z", "store": "tcp://127.0.0.1:40311", "exit_code": 137, "ended": "...",
 //    "starts": [{"time": "...", "ranks": [{"rank": 0, "pid": 42, "end": "was killed by signal 9 (Killed)",
 //                                          "exit_code": 0, "signal": 9, "time": "...", "signals": [...]}, ...]}]}
 //
-// A rank that runs has no "end"; a run that goes on has no "exit_code". "signals" lists the signals that the launcher
-// sent to the rank; docs/running.md describes the fields. A rank without a matching signal was killed by others.
+// A running rank has no "end"; an active run has no "exit_code". "signals" lists the signals that the launcher sent to
+// the rank; docs/running.md describes the fields. If a killed rank has no matching signal, another process killed it.
 #pragma once
 
 #include <cstdint>
@@ -32,43 +32,43 @@ enum class SignalReason : std::uint8_t {
 
 /// A signal that the launcher sends to ranks.
 struct SentSignal {
-  int number = 0;                                 ///< of the signal
+  int number = 0;                                 ///< signal number
   SignalReason reason = SignalReason::kReceived;  ///< why it is sent
-  std::string text = {};                          ///< the reason as a clause, for people
-  std::optional<int> failed_rank = {};            ///< the rank whose failure is the reason
-  std::optional<int> sender_pid = {};             ///< of a received signal: the process that sent it; 0: the kernel
-  std::optional<unsigned> sender_uid = {};        ///< of a received signal: the user of that process
+  std::string text = {};                          ///< the reason as a clause, human-readable
+  std::optional<int> failed_rank = {};            ///< rank whose failure is the reason
+  std::optional<int> sender_pid = {};             ///< sender of a received signal; 0: the kernel
+  std::optional<unsigned> sender_uid = {};        ///< user of the sender of a received signal
 };
 
 /// The record of one run. Not thread-safe.
 class LaunchRecord {
  public:
-  /// Makes the run directory, as the options or the environment name it, and locks it for the life of this object.
-  /// Throws IoError if the directory cannot be made or an active run holds it.
+  /// Creates the run directory of the options or the environment, and locks it for the lifetime of this object. Throws
+  /// IoError if the directory cannot be created or an active run has locked it.
   explicit LaunchRecord(const LaunchOptions& options);
-  /// The run directory, from the root.
+  /// Returns the absolute path of the run directory.
   [[nodiscard]] const std::string& directory() const { return directory_; }
   /// Returns the value of TESSERA_RUN_DIR_LOCK for the ranks.
   [[nodiscard]] std::string lock_identity() const { return lock_->identity(); }
   /// Returns an error message if the run directory was removed, renamed or replaced, otherwise an empty string.
   [[nodiscard]] std::string lost_directory() const;
 
-  /// Ranks with these processes were started, at this store. IoError: it cannot be written, of the first start.
+  /// Records the processes of the ranks and the store. Throws IoError if the file cannot be written at the first start.
   void started(const std::vector<int>& pids, const std::string& store);
-  /// Notes a signal that is about to be sent to these ranks, and writes.
+  /// Records a signal that is about to be sent to these ranks, and writes the file.
   void signalled(const std::vector<int>& ranks, const SentSignal& signal);
-  /// One ended; written at once only when it failed.
+  /// Records the end of a rank. Writes the file immediately only if it failed.
   void ended(const RankEnd& end);
-  /// The run is over. The code, which is not 0 where this cannot be written.
+  /// Records the end of the run. Returns `exit_code`, or a nonzero code if the file cannot be written.
   int finished(int exit_code);
-  /// Why it could not be written, once; empty: it was, or that is told.
+  /// Returns once why the file could not be written; otherwise an empty string.
   [[nodiscard]] std::string take_problem();
 
  private:
   struct SignalLine {
     SentSignal sent;
-    std::string time;  // of the first
-    int count = 1;     // sent in a row for the same reason
+    std::string time;  // time of the first
+    int count = 1;     // number sent in a row for the same reason
   };
   struct RankLine {
     int pid = 0;

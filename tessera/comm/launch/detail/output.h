@@ -1,6 +1,6 @@
-// What ranks write, put together for people: whole lines, each with its rank before it. Lines of different ranks never
-// mix, whatever pieces they come in; stdout and stderr go to their own descriptors. A status line stands below them on
-// a terminal. Writes never block: who reads slowly slows the ranks down, not the launcher.
+// Merges the output of the ranks: complete lines, each prefixed with its rank. Lines of different ranks never mix,
+// however their bytes arrive; stdout and stderr go to separate descriptors. On a terminal, a status line is below them.
+// Writes never block: a slow reader slows down the ranks, not the launcher.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace tessera::comm::detail {
 
-/// Cuts bytes into lines. A line end is a newline, a carriage return, or both.
+/// Splits bytes into lines. A line end is a newline, a carriage return, or both.
 class LineCutter {
  public:
-  /// A line longer than this is cut.
+  /// Maximum length of a line; longer lines are split.
   static constexpr std::size_t kMostLineBytes = std::size_t{1} << 20;
 
-  /// Calls `line(text)` for every line that `bytes` completes, without its end.
+  /// Calls `line(text)` for each line that `bytes` completes, without its end.
   template <class Line>
   void feed(std::string_view bytes, Line&& line) {
     for (const char c : bytes) {
@@ -35,7 +35,7 @@ class LineCutter {
       }
     }
   }
-  /// The last line, which had no end.
+  /// Calls `line(text)` for the last line if it has no end.
   template <class Line>
   void finish(Line&& line) {
     if (!rest_.empty()) line(std::string_view(rest_));
@@ -47,34 +47,34 @@ class LineCutter {
   bool was_return_ = false;
 };
 
-/// Lines on their way to two descriptors, which may be one file.
+/// Lines queued for two descriptors, which may be the same file.
 class Output {
  public:
-  /// Ranks are asked for no more while this many bytes wait.
+  /// Ranks are not read while this many bytes are queued.
   static constexpr std::size_t kMostQueued = std::size_t{1} << 20;
 
-  /// For a run of so many ranks.
+  /// Creates the output of a run of `ranks` ranks.
   Output(int out, int err, int ranks);
 
-  /// A line of a rank.
+  /// Queues a line of a rank.
   void line(int rank, bool is_err, std::string_view text);
-  /// A line of the launcher's own, to stderr.
+  /// Queues a line of the launcher, for stderr.
   void say(std::string_view text);
-  /// What stands below all lines on a terminal; empty: nothing.
+  /// Sets the status line below all lines on a terminal; empty: none.
   void set_status(std::string text);
-  /// Whether stderr is a terminal, so that there is a status line.
+  /// Returns true if stderr is a terminal, so that there is a status line.
   [[nodiscard]] bool has_status() const { return sinks_[err_sink_].is_terminal; }
-  /// Whether so much waits that ranks must wait too.
+  /// Returns true if so many bytes are queued that ranks must wait.
   [[nodiscard]] bool is_full() const;
-  /// Descriptors that have something to take.
+  /// Returns the descriptors with queued bytes.
   [[nodiscard]] std::vector<int> waiting() const;
-  /// Descriptors that have a reader, as far as known.
+  /// Returns the descriptors that are not known to be closed by their reader.
   [[nodiscard]] std::vector<int> open() const;
-  /// Writes some of what waits for this descriptor, which is ready for it.
+  /// Writes some of the queued bytes to this descriptor, which is ready.
   void write_some(int fd);
-  /// Notes that the reader of this descriptor closed it. What waits for it, and later lines, are dropped.
+  /// Notes that the reader of this descriptor closed it. Queued and later lines are dropped.
   void note_closed(int fd);
-  /// Whether someone closed what we write to.
+  /// Returns true if a reader closed its descriptor.
   [[nodiscard]] bool is_broken() const;
 
  private:
@@ -84,13 +84,13 @@ class Output {
     bool has_color = false;
     bool is_broken = false;
     std::string queue = {};
-    std::size_t at = 0;  // what is before it is out
+    std::size_t at = 0;  // bytes before it are written
   };
   void put(Sink& sink, std::string_view text);
   void show_status();
 
   std::vector<Sink> sinks_;
-  std::size_t err_sink_ = 0;  // 0 too where both are one file
+  std::size_t err_sink_ = 0;  // 0 if both are the same file
   int digits_ = 1;
   std::string status_;
   bool is_status_shown_ = false;

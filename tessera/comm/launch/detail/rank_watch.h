@@ -1,6 +1,6 @@
-// How the ranks of a run fare, seen from the launcher without asking them: the state of their processes, and the
-// heartbeat that the watchdog of each keeps in its record (the row watch_heartbeat; tessera/watch). A rank that does
-// not use Tessera, or has not come to it yet, has none and is left alone.
+// Monitors the ranks of a run from the launcher: the state of their processes, and the heartbeat that the watchdog of
+// each rank writes to its record (the row watch_heartbeat; tessera/watch). A rank without a heartbeat, because it does
+// not use Tessera or has not initialized it yet, is not monitored.
 #pragma once
 
 #include <chrono>
@@ -11,42 +11,42 @@
 
 namespace tessera::comm::detail {
 
-/// See the head of this file. Not thread-safe.
+/// The monitor of one run. Not thread-safe.
 class RankWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Of the run in this directory; a heartbeat may stand still for so long.
+  /// Monitors the run in this directory. A heartbeat may pause for `patience`.
   RankWatch(std::string directory, std::chrono::nanoseconds patience);
-  /// The ranks were started, as these processes. A report of a start before is set aside.
+  /// Notes the processes of a new start of the ranks. Renames a report of an earlier start.
   void started(const std::vector<int>& pids);
-  /// A rank has ended.
+  /// Notes that a rank has ended.
   void ended(int rank);
 
-  /// Looks, no more often than is good: a line for each rank whose heartbeat has stood still for too long, once.
+  /// Polls at a limited rate. Returns a line, once, for each rank whose heartbeat has paused for too long.
   std::vector<std::string> look();
-  /// When it wants to look again; no heartbeat was seen: much later.
+  /// Returns the time of the next poll; much later if no heartbeat was seen.
   [[nodiscard]] Clock::time_point next_look() const { return next_look_; }
-  /// Looks for heartbeats now.
+  /// Reads the heartbeats now.
   void read_heartbeats();
-  /// Whether a rank that runs has a heartbeat.
+  /// Returns true if a running rank has a heartbeat.
   [[nodiscard]] bool has_heartbeats() const;
-  /// Whether all of those have told of what went wrong, or were stopped and cannot.
+  /// Returns true if each of those ranks has reported the failure, or is stopped and cannot.
   [[nodiscard]] bool have_all_told() const;
-  /// Whether the ranks have written a report.
+  /// Returns true if the ranks have written a report.
   [[nodiscard]] bool has_report() const;
-  /// A line for each rank that cannot tell of the report itself, once.
+  /// Returns a line, once, for each rank that cannot report by itself.
   std::vector<std::string> silent();
 
  private:
   struct Watched {
     int pid = 0;
     bool has_ended = false;
-    std::string file = {};     // its record
+    std::string file = {};     // its record file
     std::uint64_t beats = 0;   // 0: no heartbeat was seen
-    std::uint64_t told = 0;    // reports that it has told of
-    Clock::time_point beaten;  // when another was seen
-    bool was_told = false;     // of its standing still
+    std::uint64_t told = 0;    // number of failures that it has reported
+    Clock::time_point beaten;  // when the last heartbeat was seen
+    bool was_told = false;     // its pause was reported
   };
   void find_records();
   static void read_heartbeat(Watched& rank);

@@ -1,7 +1,7 @@
-// The signals that the launcher handles, read from a descriptor. While a SignalDesk exists, the signals in
+// Reads the signals that the launcher handles from a descriptor. While a SignalDesk exists, the signals in
 // kForwardedSignals, SIGCHLD and SIGPIPE are blocked on the calling thread and arrive through next(). Its destructor
-// restores the signal mask and the disposition of SIGCHLD. A forwarded signal that the process ignores (nohup) is left
-// alone: the kernel queues a signal that is both blocked and ignored, and drops one that is only ignored.
+// restores the signal mask and the disposition of SIGCHLD. Forwarded signals that the process ignores (nohup) are not
+// blocked: the kernel queues a signal that is both blocked and ignored, and drops one that is only ignored.
 #pragma once
 
 #include <sys/types.h>
@@ -22,15 +22,15 @@ std::string signal_name(int number);
 
 /// A signal that reached the launcher.
 struct ReceivedSignal {
-  int number = 0;        ///< of the signal
-  pid_t sender = 0;      ///< process that sent it; 0: the kernel did, as for keys of a terminal
+  int number = 0;        ///< signal number
+  pid_t sender = 0;      ///< process that sent it; 0: the kernel, as for terminal keys
   uid_t uid = 0;         ///< user of the sender; 0 if the kernel sent it
   bool is_stop = false;  ///< true for SIGINT, SIGTERM and SIGHUP
 };
 /// Returns "the launcher received SIGTERM from process 41 of user 1000".
 std::string to_string(const ReceivedSignal& signal);
 
-/// Takes signals for the launcher. One per thread at a time.
+/// Receives signals for the launcher. At most one per thread at a time.
 class SignalDesk {
  public:
   SignalDesk();
@@ -40,11 +40,11 @@ class SignalDesk {
 
   /// Returns a descriptor that is readable if a signal is pending.
   [[nodiscard]] int fd() const { return desk_.get(); }
-  /// Returns the signal mask of the thread before this object was made.
+  /// Returns the signal mask of the thread before this object was created.
   [[nodiscard]] const sigset_t& mask_before() const { return before_; }
-  /// Returns true if the process ignored SIGHUP when this object was made, as under nohup.
+  /// Returns true if the process ignored SIGHUP when this object was created, as under nohup.
   [[nodiscard]] bool ignores_hangup() const { return ignores_hangup_; }
-  /// Returns the next pending signal, or nothing. Does not block.
+  /// Returns the next pending signal, or nullopt. Does not block.
   [[nodiscard]] std::optional<ReceivedSignal> next() const;
 
  private:

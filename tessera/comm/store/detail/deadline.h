@@ -1,4 +1,4 @@
-// Deadlines of waits, and what a wait says when one passes.
+// Deadlines of waits, and the error of a missed deadline.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace tessera::comm::detail {
 
 using Clock = std::chrono::steady_clock;
 
-/// The moment `timeout` from now; a timeout of years, as who waits for ever asks for, does not run over.
+/// Returns the time `timeout` from now. Very long timeouts do not overflow.
 inline Clock::time_point deadline_after(std::chrono::nanoseconds timeout) {
   constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
   return Clock::now() + std::clamp(timeout, std::chrono::nanoseconds(0), kLongest);
 }
 
-/// Ends a wait for `wanted` keys of which these have no value.
+/// Throws the TimeoutError of a wait for `wanted` keys; the keys of `missing` have no value.
 [[noreturn]] inline void throw_timeout(std::string_view store, std::size_t wanted,
                                        const std::vector<std::string>& missing, std::chrono::nanoseconds timeout) {
   constexpr std::size_t kMostNamed = 8;

@@ -1,4 +1,4 @@
-// A file descriptor that closes itself.
+// An owner of a file descriptor.
 #pragma once
 
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 namespace tessera::comm::detail {
 
-/// Owns a descriptor, or none (-1).
+/// Owns a descriptor, or none (-1), and closes it.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -18,11 +18,11 @@ class Descriptor {
     if (this != &other) reset(std::exchange(other.fd_, -1));
     return *this;
   }
-  /// The descriptor.
+  /// Returns the descriptor.
   [[nodiscard]] int get() const { return fd_; }
-  /// Whether there is one.
+  /// Returns true if it owns a descriptor.
   explicit operator bool() const { return fd_ >= 0; }
-  /// Closes it and takes another.
+  /// Closes the descriptor and takes ownership of another.
   void reset(int fd = -1) {
     if (fd_ >= 0) ::close(fd_);
     fd_ = fd;

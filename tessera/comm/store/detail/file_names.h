@@ -1,5 +1,5 @@
-// Keys as names of files. Short keys are readable and can be read back; a long one keeps its beginning and ends in a
-// hash of the whole, and its file says which key it is.
+// File names of keys. The name of a short key is readable and can be decoded. The name of a long key has a prefix of
+// the key and ends in a hash; its file contains the key.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,9 @@
 
 namespace tessera::comm::detail {
 
-/// The name of the file of a key: at most 240 bytes, without a stroke, beginning with 'k' (readable) or 'h' (hashed).
+/// Returns the file name of a key: at most 240 bytes, without a slash, starting with 'k' (readable) or 'h' (hashed).
 std::string file_name_of(std::string_view key);
-/// The key of a readable name; none: it is no such name.
+/// Returns the key of a readable name; nullopt for other names.
 std::optional<std::string> key_of(std::string_view name);
 
 }  // namespace tessera::comm::detail

@@ -28,7 +28,7 @@ std::string random_nonce();
 std::string random_secret();
 /// Returns the HMAC-SHA256 over a role and parts, each preceded by its length.
 std::string prove(std::string_view secret, std::string_view role, std::initializer_list<std::string_view> parts);
-/// Compares two proofs in a time that depends on their sizes alone.
+/// Compares two proofs in a time that depends only on their sizes.
 bool is_same_proof(std::string_view a, std::string_view b);
 
 }  // namespace tessera::comm::detail

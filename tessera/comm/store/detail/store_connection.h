@@ -1,8 +1,8 @@
-// The client's end of a store's socket. Many threads share it, each with requests in flight. There is no thread of its
-// own: of the threads that wait for replies one reads for all, and hands that over when its own has come. Requests are
-// gathered until someone waits, so that who sends many and then receives them pays for one write.
+// The client side of a store's socket. Many threads share it, each with requests in flight. It has no thread: one of
+// the threads that wait for replies reads for all, and passes that role on when its own reply has arrived. Requests are
+// buffered until a thread waits, so that several requests need one write.
 //
-// Once anything goes wrong with the socket the connection is lost for good, and every call says so.
+// After any socket error the connection is lost permanently, and every call reports that.
 #pragma once
 
 #include <chrono>
@@ -20,32 +20,33 @@
 
 namespace tessera::comm::detail {
 
-/// What a store answered.
+/// The reply of a store.
 struct Answer {
   Status status = Status::kOk;
   std::string body = {};
 };
 
-/// A connection to a store that let us in. Thread-safe.
+/// An authenticated connection to a store. Thread-safe.
 class StoreConnection {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Connects, trying again until the deadline; then both sides prove that they know the secret. Connects again for up
-  /// to 10 s if the store hangs up before that: it does so to the oldest of many that have not proved the secret.
-  /// `name` is the store's, for errors here; `label` is this client's, for errors of the store (empty: the process id).
+  /// Connects, with retries until the deadline; then both sides prove that they know the secret. Reconnects for up to
+  /// 10 s if the store hangs up before that, since it closes the oldest of many unauthenticated connections. `name` is
+  /// the name of the store in errors here; `label` is the name of this client in errors of the store (empty: the
+  /// process id).
   StoreConnection(std::string name, const std::string& host, std::uint16_t port, const std::string& secret,
                   std::chrono::nanoseconds timeout, const std::string& label = {}, NoticeDelays delays = {});
 
-  /// Sends a request, at the latest when someone next waits for a reply; returns its number. Every number is received
+  /// Sends a request, at the latest when a thread next waits for a reply. Returns its number, which must be received
   /// once.
   std::uint64_t send(Request request);
-  /// The reply to a request; none: there was none until the deadline, and it is no longer waited for.
+  /// Returns the reply to a request, or nullopt after the deadline; the reply is then discarded.
   std::optional<Answer> receive(std::uint64_t number, Clock::time_point deadline);
 
  private:
   struct Pending {
     std::condition_variable changed;
-    bool is_waited = false;  // by a thread that sleeps
+    bool is_waited = false;  // a sleeping thread waits for it
     bool is_done = false;
     Answer answer;
   };
@@ -67,11 +68,11 @@ class StoreConnection {
   std::mutex mutex_;
   std::uint64_t next_number_ = 1;
   std::map<std::uint64_t, std::shared_ptr<Pending>> pending_;
-  std::string out_;          // requests not yet handed to a writer
-  bool is_writing_ = false;  // some thread is; it takes what others add to out_
-  bool is_reading_ = false;  // some thread is
+  std::string out_;          // requests not yet passed to a writer
+  bool is_writing_ = false;  // a thread is writing; it also writes what others add to out_
+  bool is_reading_ = false;  // a thread is reading
   FrameReader reader_{kMostFrameBytes};
-  std::string lost_;         // why the connection is lost; empty: it is not
+  std::string lost_;         // why the connection is lost; empty if it is not
   bool is_hung_up_ = false;  // the other side closed it
 };
 

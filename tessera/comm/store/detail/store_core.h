@@ -1,8 +1,9 @@
-// The store behind a socket, without the socket: bytes of many connections in, bytes out. One thread calls it. Who
-// serves it (tcp_store_server.cpp) moves bytes and tells the time; tests and the fuzzer hand it bytes directly.
+// The logic of a store server without the socket: consumes and produces the bytes of many connections. One thread calls
+// it. The server (tcp_store_server.cpp) transfers bytes and provides the time; tests and the fuzzer pass bytes
+// directly.
 //
-// A wait is registered under its first key that has no value and moves to the next when that one comes, so that a set
-// looks only at those that wait for its key.
+// A wait is registered under its first key without a value, and moves to the next key when that value is set. A set
+// therefore only visits the waits for its key.
 #pragma once
 
 #include <chrono>
@@ -24,48 +25,48 @@ namespace tessera::comm::detail {
 
 /// One connection.
 struct StoreSession {
-  FrameReader reader{kMostHelloBytes};  ///< bytes that came
-  std::string out = {};                 ///< bytes to go
-  std::string client = {};              ///< who it is, for errors: its label and its address
-  std::string client_nonce = {};        ///< of its handshake
-  std::string server_nonce = {};        ///< of its handshake; empty before kHello
-  std::uint64_t id = 0;                 ///< in the ledger; 0: not let in
-  bool is_in = false;                   ///< it has proved that it knows the secret
-  bool is_refused = false;              ///< close once `out` is gone
-  bool is_bad = false;                  ///< close now
-  std::set<std::uint64_t> waits = {};   ///< of this connection
+  FrameReader reader{kMostHelloBytes};  ///< bytes received
+  std::string out = {};                 ///< bytes to send
+  std::string client = {};              ///< label and address of the client, for errors
+  std::string client_nonce = {};        ///< nonce of the client in the handshake
+  std::string server_nonce = {};        ///< nonce of the server in the handshake; empty before kHello
+  std::uint64_t id = 0;                 ///< client number in the ledger; 0 before authentication
+  bool is_in = false;                   ///< the client has proved that it knows the secret
+  bool is_refused = false;              ///< close after `out` is sent
+  bool is_bad = false;                  ///< close immediately
+  std::set<std::uint64_t> waits = {};   ///< waits of this connection
 
-  /// Returns the most bytes to read at a time. A session that is not in gets room for one frame of the handshake.
+  /// Returns the maximum bytes to read at a time. An unauthenticated session gets room for one frame of the handshake.
   [[nodiscard]] std::size_t read_bytes() const { return is_in ? 65536 : kHeadBytes + kMostHelloBytes; }
 };
 
-/// The values, and who waits for them. Not thread-safe.
+/// The values and the waits for them. Not thread-safe.
 class StoreCore {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Requests of a connection are left in its reader while it has this many bytes to take.
+  /// Requests of a connection stay in its reader while it has this many bytes to send.
   static constexpr std::size_t kMostOutBytes = std::size_t{1} << 20;
-  /// Waits that one connection may have.
+  /// Maximum number of waits per connection.
   static constexpr std::size_t kMostWaits = 65536;
 
-  /// Lets in clients that prove that they know this secret.
+  /// Accepts clients that prove that they know this secret.
   explicit StoreCore(std::string secret, StoreLimits limits = {}) : secret_(std::move(secret)), ledger_(limits) {}
 
-  /// Answers the whole frames in the session's reader.
+  /// Replies to the complete frames in the session's reader.
   void consume(StoreSession& session, Clock::time_point now);
-  /// The session goes away.
+  /// Removes the session.
   void drop(StoreSession& session);
-  /// Ends waits whose time has come.
+  /// Ends waits whose deadline has passed.
   void expire(Clock::time_point now);
-  /// When the next wait runs out.
+  /// Returns the earliest deadline of a wait.
   [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
-  /// Sessions that were given bytes by others since the last call.
+  /// Returns the sessions that got bytes from other sessions since the last call.
   std::vector<StoreSession*> take_woken() { return std::exchange(woken_, {}); }
 
-  StoreStatistics statistics = {};  ///< counted here but for connections
-  /// The values, for tests.
+  StoreStatistics statistics = {};  ///< counters, except connections
+  /// Returns the values, for tests.
   [[nodiscard]] const StoreTable& table() const { return table_; }
-  /// The bytes it holds, for tests.
+  /// Returns the ledger, for tests.
   [[nodiscard]] const StoreLedger& ledger() const { return ledger_; }
 
  private:
@@ -73,8 +74,8 @@ class StoreCore {
     StoreSession* session = nullptr;
     std::uint64_t number = 0;
     std::vector<std::string> keys;
-    std::size_t at = 0;        // the key it is registered under
-    std::uint64_t nbytes = 0;  // that it is charged with
+    std::size_t at = 0;        // index of the key that it is registered under
+    std::uint64_t nbytes = 0;  // bytes charged for it
     Clock::time_point deadline;
   };
 

@@ -1,10 +1,10 @@
-// What goes over the socket of a store. A frame is
+// The wire format of a store. A frame is
 //
 //   u32 size of the rest | u64 number | u8 code | body            (little-endian)
 //
-// A request's code is its Verb, a reply's its Status; a reply carries the number of its request, and replies may come
-// in another order than requests. A text in a body is u32 size | bytes. The first two frames of a connection are a
-// mutual proof of the secret (proof.h):
+// The code of a request is its Verb, that of a reply its Status. A reply carries the number of its request; replies may
+// arrive in a different order than requests. A text in a body is u32 size | bytes. The first two frames of a connection
+// are a mutual proof of the secret (proof.h):
 //
 //   kHello u32 version, client's nonce           reply: server's nonce
 //   kProof client's proof, client's label        reply: server's proof
@@ -12,8 +12,8 @@
 //   kSet key value | kFind key | kAdd key i64 | kCompareSet key u8 [expected] desired | kRemove key | kKeys prefix
 //   kWait u64 nanoseconds, u32 count, keys
 //
-// A reply's body is a text (kOk of find and compare_set: the value; an error: its message), an i64 (add, remove: 0 or
-// 1), or u32 count and texts (keys; kTimeout: the keys without value).
+// The body of a reply is a text (kOk of find and compare_set: the value; an error: its message), an i64 (add, remove: 0
+// or 1), or u32 count and texts (keys; kTimeout: the keys without a value).
 #pragma once
 
 #include <cstdint>
@@ -27,26 +27,26 @@
 
 namespace tessera::comm::detail {
 
-/// What is asked for.
+/// Kinds of requests.
 enum class Verb : std::uint8_t { kHello = 1, kSet, kFind, kAdd, kCompareSet, kWait, kRemove, kKeys, kProof };
-/// How it went.
+/// Results of requests.
 enum class Status : std::uint8_t {
   kOk = 0,
-  kNone = 1,     ///< there is no value
-  kTimeout = 2,  ///< of a wait
+  kNone = 1,     ///< the key has no value
+  kTimeout = 2,  ///< a wait timed out
   kInvalid = 3,  ///< InvalidArgument with this message
-  kRefused = 4,  ///< the connection is closed after it
+  kRefused = 4,  ///< rejected; the connection is closed afterwards
 };
 
 inline constexpr std::uint32_t kProtocolVersion = 2;
-inline constexpr std::size_t kHeadBytes = 4;         ///< the size
+inline constexpr std::size_t kHeadBytes = 4;         ///< size field
 inline constexpr std::size_t kLeastBodyBytes = 9;    ///< number and code
-inline constexpr std::size_t kMostLabelBytes = 128;  ///< of the name that a client gives itself
-/// The largest frame, once let in; before that kMostHelloBytes.
+inline constexpr std::size_t kMostLabelBytes = 128;  ///< maximum length of a client's label
+/// Maximum frame size after authentication; before it, kMostHelloBytes.
 inline constexpr std::size_t kMostFrameBytes = 2 * Store::kMostValueBytes + 4096;
 inline constexpr std::size_t kMostHelloBytes = kLeastBodyBytes + 8 + kMostSecretBytes;
 
-/// A request as it was read; texts point into the frame.
+/// A parsed request; texts point into the frame.
 struct Request {
   std::uint64_t number = 0;
   Verb verb = Verb::kHello;
@@ -59,14 +59,14 @@ struct Request {
   std::vector<std::string_view> keys = {};
 };
 
-/// A reply as it was read; the body points into the frame.
+/// A parsed reply; the body points into the frame.
 struct Reply {
   std::uint64_t number = 0;
   Status status = Status::kOk;
   std::string_view body = {};
 };
 
-/// Puts a frame together at the end of a buffer; the size is filled in by finish().
+/// Appends a frame to a buffer; finish() sets its size.
 class FrameWriter {
  public:
   /// Begins a frame.
@@ -75,7 +75,7 @@ class FrameWriter {
   FrameWriter& u32(std::uint32_t value);
   FrameWriter& u64(std::uint64_t value);
   FrameWriter& text(std::string_view value);
-  /// Ends it.
+  /// Ends the frame.
   void finish();
 
  private:
@@ -83,7 +83,7 @@ class FrameWriter {
   std::size_t start_;
 };
 
-/// Takes a body apart. A read past the end makes it bad for good and gives zeroes.
+/// Parses a body. A read past the end sets a permanent error and returns zeros.
 class BodyReader {
  public:
   explicit BodyReader(std::string_view body) : rest_(body) {}
@@ -91,11 +91,11 @@ class BodyReader {
   std::uint32_t u32();
   std::uint64_t u64();
   std::string_view text();
-  /// Whether all reads were good and nothing is left.
+  /// Returns true if all reads succeeded and no bytes remain.
   [[nodiscard]] bool is_done() const { return is_good_ && rest_.empty(); }
-  /// Whether all reads were good.
+  /// Returns true if all reads succeeded.
   [[nodiscard]] bool is_good() const { return is_good_; }
-  /// Bytes not yet read.
+  /// Returns the number of bytes not yet read.
   [[nodiscard]] std::size_t left() const { return rest_.size(); }
 
  private:
@@ -104,27 +104,28 @@ class BodyReader {
   bool is_good_ = true;
 };
 
-/// Cuts a stream of bytes, which come in any pieces, into frames.
+/// Splits a stream of bytes, which arrive in arbitrary chunks, into frames.
 class FrameReader {
  public:
-  /// Frames (without head) of up to `most` bytes.
+  /// Accepts frames (without size field) of up to `most` bytes.
   explicit FrameReader(std::size_t most) : most_(most) {}
-  /// The largest frame from now on.
+  /// Sets the maximum frame size.
   void set_most(std::size_t most) { most_ = most; }
-  /// Room for at least `nbytes` bytes at the end, to read into; then call filled(). Releases the memory of large frames
-  /// once all bytes were taken.
+  /// Returns room for at least `nbytes` bytes at the end, to read into; then call filled(). Releases the memory of
+  /// large frames after all bytes were consumed.
   char* room(std::size_t nbytes);
-  /// So many bytes were put there.
+  /// Declares that `nbytes` bytes were written to room().
   void filled(std::size_t nbytes) { end_ += nbytes; }
-  /// The next whole frame without its head, good until the next room(); none: more bytes are needed, or is_bad().
+  /// Returns the next complete frame without its size, valid until the next room(); nullopt if more bytes are needed or
+  /// is_bad().
   std::optional<std::string_view> next();
-  /// Whether a frame with an impossible size was met; nothing more can be read.
+  /// Returns true after a frame with an invalid size; no more frames can be read.
   [[nodiscard]] bool is_bad() const { return is_bad_; }
-  /// The bytes that the buffer takes.
+  /// Returns the size of the buffer.
   [[nodiscard]] std::size_t capacity() const { return buffer_.capacity(); }
 
  private:
-  static constexpr std::size_t kKeptBytes = std::size_t{256} << 10;  // of a buffer that is empty
+  static constexpr std::size_t kKeptBytes = std::size_t{256} << 10;  // maximum size of an empty buffer
   std::size_t most_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0;
@@ -132,9 +133,9 @@ class FrameReader {
   bool is_bad_ = false;
 };
 
-/// A frame as a request; none: it is none. Keys are not checked.
+/// Parses a request; nullopt if the frame is invalid. Keys are not checked.
 std::optional<Request> parse_request(std::string_view frame);
-/// A frame as a reply; none: it is none.
+/// Parses a reply; nullopt if the frame is invalid.
 std::optional<Reply> parse_reply(std::string_view frame);
 /// Writes a request.
 void write_request(std::string& out, const Request& request);

@@ -1,5 +1,5 @@
-// What a store does to its values, once for all stores that keep them in memory: the rules of set, add and compare_set,
-// without locks, waits or sockets. A key here has passed check_key, a value check_value.
+// The operations on the values of a store, for all stores that keep them in memory: set, add and compare_set, without
+// locks, waits or sockets. Keys have passed check_key, values check_value.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@
 
 namespace tessera::comm::detail {
 
-/// The sum of a number written as text and `by`; InvalidArgument, naming the key, when the text is no number or the sum
-/// does not fit. None counts as 0.
+/// Returns the sum of a decimal number and `by`; nullopt counts as 0. Throws InvalidArgument, which names the key, if
+/// the text is not a number or the sum overflows.
 std::int64_t added(std::string_view key, std::optional<std::string_view> text, std::int64_t by);
 
 /// Values by key. Not thread-safe.
 class StoreTable {
  public:
-  /// The value; null: none. Good until the next change.
+  /// Returns the value, or null. Valid until the next change.
   [[nodiscard]] const std::string* find(std::string_view key) const;
   /// Sets a value.
   void set(std::string_view key, std::string_view value);
-  /// Store::add.
+  /// Implements Store::add.
   std::int64_t add(std::string_view key, std::int64_t by);
-  /// Store::compare_set: whether it was set.
+  /// Implements Store::compare_set. Returns true if the value was set.
   bool compare_set(std::string_view key, std::optional<std::string_view> expected, std::string_view desired);
-  /// Returns true if the value is `expected` (nullopt: if there is none).
+  /// Returns true if the value is `expected` (nullopt: if the key has none).
   [[nodiscard]] bool is(std::string_view key, std::optional<std::string_view> expected) const;
-  /// Store::remove.
+  /// Implements Store::remove.
   bool remove(std::string_view key);
   /// Calls `each` with every key that begins with `prefix`, in order, until it returns false.
   template <class Each>
@@ -38,7 +38,7 @@ class StoreTable {
       if (!each(at->first)) return;
     }
   }
-  /// Those of `keys` that have no value, in their order.
+  /// Returns the keys without a value, in their order.
   template <class Keys>
   [[nodiscard]] std::vector<std::string> missing(const Keys& keys) const {
     std::vector<std::string> none;

@@ -1,5 +1,5 @@
-// When a wait that lasts is to be reported: first after 10 s, then every 30 s. The caller passes the time, so that
-// tests need not sleep.
+// Decides when a long wait is reported: first after 10 s, then every 30 s. The caller passes the time, so that tests
+// need not sleep.
 //
 //   WaitNotice notice(Clock::now());
 //   while (!wait_a_moment()) {
@@ -12,7 +12,7 @@
 
 namespace tessera::comm::detail {
 
-/// The times of the reports of a wait.
+/// Delays of the reports of a wait.
 struct NoticeDelays {
   std::chrono::nanoseconds first = std::chrono::seconds(10);  ///< from the start of the wait
   std::chrono::nanoseconds next = std::chrono::seconds(30);   ///< from one report to the next
@@ -22,10 +22,10 @@ struct NoticeDelays {
 class WaitNotice {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Of a wait that begins now.
+  /// Starts a wait at `now`.
   explicit WaitNotice(Clock::time_point now, NoticeDelays delays = {})
       : began_(now), next_(now + delays.first), delays_(delays) {}
-  /// Returns the whole seconds that the wait has taken, if a report is due now.
+  /// Returns the duration of the wait in whole seconds if a report is due, otherwise nullopt.
   std::optional<std::chrono::seconds> due(Clock::time_point now) {
     if (now < next_) return std::nullopt;
     next_ = now + delays_.next;

@@ -1,5 +1,5 @@
-// What every store must do, written once: each kind of store gives a kit that opens it, and the test runs all
-// behaviours for all kits (stores_test.cpp).
+// The behavior that every store must have. Each kind of store provides a kit that opens it; stores_test.cpp runs all
+// behaviors for all kits.
 #pragma once
 
 #include <functional>
@@ -11,26 +11,26 @@
 
 namespace tessera::comm::testing {
 
-/// One store that is empty at first, and ways into it.
+/// An initially empty store, and a way to open it.
 struct StoreKit {
-  /// Another object for the same values, as another rank would open it.
+  /// Opens another object for the same values, as another rank would.
   std::function<std::shared_ptr<Store>()> open;
 };
 
 /// A kind of store.
 struct StoreKind {
   std::string name;
-  /// Makes an empty one; what it holds lives as long as `open`.
+  /// Creates an empty store; its values live as long as `open`.
   std::function<StoreKit()> make;
 };
 
-/// One thing that all stores do.
+/// One behavior of all stores.
 struct StoreBehaviour {
   std::string name;
   void (*check)(const StoreKit& kit);
 };
 
-/// All of them.
+/// Returns all behaviors.
 std::vector<StoreBehaviour> store_behaviours();
 
 }  // namespace tessera::comm::testing
