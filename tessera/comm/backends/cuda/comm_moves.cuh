@@ -1,8 +1,8 @@
-// One kernel an operation: announces it, meets the peers, makes this rank's moves and parts (protocol.cuh). All blocks
-// of a rank meet the peers by themselves, and make all moves together; the last one to end parts for the rank, so that
-// the kernel ends when every peer has let go of this rank's buffers.
+// One kernel per operation: it announces the operation, meets the peers, makes this rank's transfers and parts
+// (protocol.cuh). Each block of a rank meets the peers separately, and all blocks share the transfers. The last block
+// to end parts for the rank, so that the kernel ends after every peer has stopped accessing this rank's buffers.
 //
-// A kernel for each type and kind of fold, so that each has the registers it needs, and one for copies alone.
+// There is one kernel per type and reduction, so that each has the registers it needs, and one for copies.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tessera::comm::cuda::moves {
 
-// T is void where bytes are copied as they are.
+// T is void if bytes are only copied.
 template <class T, Fold kFold>
 __device__ void make_moves(const Launch& launch, const Block& block) {
   const auto item = static_cast<std::int64_t>(launch.item_nbytes);
@@ -45,7 +45,7 @@ __device__ void make_moves(const Launch& launch, const Block& block) {
   }
 }
 
-// The last block of the kernel goes on alone: what the others have written is behind it.
+// Returns true in the last block of the kernel, which continues alone and sees all writes of the others.
 __device__ inline bool is_last_block(const Launch& launch, Block& block) {
   __syncthreads();
   if (gridDim.x == 1) return true;
@@ -60,7 +60,7 @@ __device__ inline bool is_last_block(const Launch& launch, Block& block) {
 
 __device__ inline void end(const Launch& launch, const Block& block, bool is_well) {
   GroupMemory& group = *launch.group;
-  // Not when the group had ended before: then nobody waits for this rank, nor it for anybody.
+  // Skipped if the group had ended before: then no rank waits for this rank, nor this rank for others.
   const bool came = load_acquire(&group.boards[launch.rank].arrived) >= block.waiter.step;
   if (threadIdx.x == 0) {
     Counters& counters = group.counters[launch.rank];

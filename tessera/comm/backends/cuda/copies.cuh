@@ -1,5 +1,5 @@
-// Copies by many threads, in items as wide as the addresses allow. Loads go past the first-level cache: peers write
-// what is read here while the kernel runs.
+// Copies by many threads, in items as wide as the addresses allow. Loads bypass the L1 cache, since peers write the
+// data while the kernel runs.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace tessera::comm::cuda {
 
-/// This thread among all of the grid.
+/// Returns the index of this thread in the grid.
 __device__ inline std::int64_t grid_thread() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline std::int64_t grid_threads() { return std::int64_t{gridDim.x} * blockDim.x; }
 
@@ -15,7 +15,7 @@ __device__ inline std::uintptr_t address_of(const void* at) { return reinterpret
 
 namespace copies {
 
-/// In items of type W; both addresses are as far from a boundary of it.
+/// Copies in items of type W; both addresses must have the same offset from its alignment.
 template <class W>
 __device__ void copy_wide(std::byte* to, const std::byte* from, std::int64_t nbytes, std::int64_t thread,
                           std::int64_t threads) {
@@ -39,7 +39,7 @@ __device__ void copy_wide(std::byte* to, const std::byte* from, std::int64_t nby
       if (at + i * threads < items) target[i * threads] = item[i];
     }
   }
-  // Fewer bytes than an item at both ends: a thread each.
+  // Both ends have fewer bytes than an item: one thread per byte.
   const std::int64_t tail = head + items * kWide;
   const auto copy_byte = [&](std::int64_t at) {
     reinterpret_cast<char*>(to)[at] = __ldcg(reinterpret_cast<const char*>(from) + at);
@@ -50,7 +50,7 @@ __device__ void copy_wide(std::byte* to, const std::byte* from, std::int64_t nby
 
 }  // namespace copies
 
-/// Copies by threads [thread, threads), in items as wide as both addresses allow.
+/// Copies with threads [thread, threads), in items as wide as both addresses allow.
 __device__ inline void copy_bytes(std::byte* to, const std::byte* from, std::int64_t nbytes, std::int64_t thread,
                                   std::int64_t threads) {
   const std::uintptr_t apart = address_of(to) ^ address_of(from);

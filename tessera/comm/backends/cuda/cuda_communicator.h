@@ -1,8 +1,8 @@
-// One rank's side of a group on one GPU: plans operations and launches their kernels. How an operation went is read
-// from its cell: by whoever asks for it, and by a thread that watches what is under way, for the record.
+// The communicator of one rank in a group on one GPU. It plans operations and launches their kernels. The result of an
+// operation is read from its cell, by callers that request it and by a polling thread, for the record.
 //
-//   cells    a ring of pinned memory; operation n has cell n % kCells. A rank that is that many operations ahead of its
-//            own kernels waits, so that no queue of the driver fills up: a launch that waits there holds up others.
+//   cells    a ring in pinned memory; operation n has cell n % kCells. A rank that is that many operations ahead of its
+//            kernels waits, so that no queue of the driver fills up: a launch that waits there blocks others.
 #pragma once
 
 #include <atomic>
@@ -20,15 +20,15 @@
 
 namespace tessera::comm::cuda {
 
-/// See the head of this file. Thread-safe.
+/// The communicator of one rank. Thread-safe.
 class CudaCommunicator : public Communicator,
                          public SymmetricBackend,
                          public detail::Watched,
                          public std::enable_shared_from_this<CudaCommunicator> {
  public:
-  /// Returns when all ranks are there.
+  /// Waits until all ranks have joined.
   CudaCommunicator(std::shared_ptr<SharedGroup> shared, const ConnectRequest& request);
-  /// Leaves when what it launched has ended; does not wait for that.
+  /// Leaves after its launches have ended; does not wait for them.
   ~CudaCommunicator() override;
 
   [[nodiscard]] const Capabilities& capabilities() const override;
@@ -40,7 +40,7 @@ class CudaCommunicator : public Communicator,
   [[nodiscard]] std::exception_ptr failure(std::string_view group) override { return shared_->error(group); }
   [[nodiscard]] std::uint64_t sequence() const override;
 
-  /// Records what has begun and ended.
+  /// Records the starts and ends of operations.
   bool look() override;
 
   [[nodiscard]] SymmetricBackend* symmetric() override { return this; }
@@ -55,15 +55,15 @@ class CudaCommunicator : public Communicator,
     Cell* cell = nullptr;
     std::weak_ptr<Task> task;
   };
-  // Whose end is not recorded yet. The task and its group may be gone by then.
+  // An operation whose end is not recorded yet. Its task and group may be destroyed before.
   struct Pending {
     const Cell* cell = nullptr;
     detail::Launched launched;
-    detail::GroupRecord* record = nullptr;   // there while its group is
-    std::weak_ptr<const std::string> group;  // its name
+    detail::GroupRecord* record = nullptr;   // valid while its group exists
+    std::weak_ptr<const std::string> group;  // name of the group
     bool has_begun = false;
   };
-  // Of a kernel: its place in its task.
+  // The position of a kernel in its task.
   struct Part {
     bool is_ahead = false;
     bool is_first = false;
@@ -83,14 +83,14 @@ class CudaCommunicator : public Communicator,
   const int rank_;
   const int size_;
   const std::uint32_t most_blocks_;
-  const std::shared_ptr<device::PinnedMemory> cells_;  // kept by what is on the way, too
-  std::mutex launch_mutex_;                            // for the order of launches and what follows
+  const std::shared_ptr<device::PinnedMemory> cells_;  // pending operations keep it alive too
+  std::mutex launch_mutex_;                            // orders launches and protects the members below
   std::vector<Slot> slots_;
   std::uint64_t launched_ = 0;
   device::Stream last_stream_;
   std::uint64_t last_group_ = 0;  // digest
-  std::mutex look_mutex_;         // for what a task is told of its end, and what follows
-  std::deque<Pending> pending_;   // in the order of their launches, which is that of their ends
+  std::mutex look_mutex_;         // protects the results of tasks and the members below
+  std::deque<Pending> pending_;   // in launch order, which is the order of their ends
   bool is_watched_ = false;
 };
 

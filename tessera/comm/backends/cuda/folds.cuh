@@ -1,9 +1,9 @@
-// Folds by all blocks of a grid, 16 bytes at a time where addresses allow. A fold is the one of reduction.h, bit for
-// bit (nans aside: a GPU makes one nan of all): the left fold in the order of the inputs, in f32 for 16-bit floats,
-// each product rounded before it is added, rounded once at the end. Integers need only as many bits as their average
-// does.
+// Reductions by all blocks of a grid, 16 bytes at a time if the addresses allow. The result equals that of reduction.h
+// bit for bit, except that a GPU has one nan: values are combined in the order of the inputs, in f32 for 16-bit floats,
+// each product is rounded before it is added, and the result is rounded once. Integers need only the bits of their
+// average.
 //
-// Loads go past the first-level cache: peers write what is read here while the kernel runs.
+// Loads bypass the L1 cache, since peers write the data while the kernel runs.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,14 +16,14 @@
 
 namespace tessera::comm::cuda {
 
-/// As ReduceKind.
+/// See ReduceKind.
 enum class Fold : std::uint32_t { kSum, kAvg, kMin, kMax, kProd, kBitAnd, kBitOr, kBitXor, kPremultiply };
 
 namespace folds {
 
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
-// Of integers: itself where bits wrap, 64 bits where their sum must not.
+// Accumulator of integers: the same type if overflow may wrap, 64 bits if the sum must not overflow.
 template <class T, Fold kFold>
 struct AccumulatorOf {
   using Narrow = std::conditional_t<(sizeof(T) < 4), std::int32_t, std::make_signed_t<T>>;
@@ -58,7 +58,7 @@ __device__ T narrow(A value) {
     return static_cast<T>(value);
 }
 
-// Never contracted into one rounding; integers wrap.
+// Operations that are never contracted into one rounding; integers wrap.
 __device__ inline float sum(float a, float b) { return __fadd_rn(a, b); }
 __device__ inline double sum(double a, double b) { return __dadd_rn(a, b); }
 __device__ inline float product(float a, float b) { return __fmul_rn(a, b); }
@@ -83,7 +83,7 @@ __device__ A quotient(A a, A b) {
 template <Fold kFold, class A>
 __device__ A combine(A a, A b) {
   if constexpr (kFold == Fold::kProd) return product(a, b);
-  // A nan compares false with everything, so that it takes the place of a number and keeps it.
+  // A nan compares false with every value, so it replaces a number and stays.
   else if constexpr (kFold == Fold::kMin)
     return b < a || b != b ? b : a;
   else if constexpr (kFold == Fold::kMax)
@@ -153,7 +153,7 @@ struct Folding {
     }
   }
 
-  /// The vector at byte `at`, on a boundary of 16 in all streams.
+  /// Reduces the vector at byte `at`, aligned to 16 in all streams.
   __device__ void fold_vector(std::int64_t at) const {
     Vector<T> result;
     result.words = vector(0, at);
@@ -184,7 +184,7 @@ struct Folding {
     for (int i = 0; i < streams.outputs; ++i) *reinterpret_cast<uint4*>(streams.out[i] + at) = result.words;
   }
 
-  /// Folds `count` elements.
+  /// Reduces `count` elements.
   __device__ void run(std::int64_t count) const {
     const std::uintptr_t over = address_of(streams.in[0]) % 16;
     bool is_even = true;
@@ -196,7 +196,7 @@ struct Folding {
     constexpr auto kItem = static_cast<std::int64_t>(sizeof(T));
 #pragma unroll 1
     for (std::int64_t at = grid_thread() * 16; at < body; at += grid_threads() * 16) fold_vector(head * kItem + at);
-    // What is before the first boundary and behind the last.
+    // The elements before the first boundary and after the last.
     elements(0, head);
     elements(head + body / kItem, count);
   }
@@ -204,7 +204,7 @@ struct Folding {
 
 }  // namespace folds
 
-/// Folds `count` elements of each input into every output.
+/// Reduces `count` elements of each input into every output.
 template <class T, Fold kFold>
 __device__ void fold(double factor, const folds::Streams& streams, std::int64_t count) {
   using Folding = folds::Folding<T, kFold>;

@@ -1,5 +1,5 @@
-// The first half of an operation's kernel: this rank announces what it does and meets its peers. All blocks of a rank
-// meet the peers by themselves; one of them announces, watches the clock and listens to the hosts.
+// The first half of an operation's kernel: this rank announces its operation and meets its peers. Each block meets the
+// peers separately; one of them announces, checks the deadline and polls the hosts.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace tessera::comm::cuda::moves {
 inline constexpr int kEveryone = -1;
 inline constexpr std::int64_t kOffered = -1;
 
-// What the threads of a block know together.
+// State that the threads of a block share.
 struct Block {
   Waiter waiter;
   bool is_over;
-  bool is_last;  // of its kernel to end
+  bool is_last;  // last block of its kernel to end
   const std::byte* in[kMostRanks];
   std::byte* out[kMostRanks];
   MoveRow rows[kMostRanks];
@@ -26,7 +26,7 @@ struct Block {
 __device__ inline void begin(const Launch& launch, Block& block) {
   wait_for_stream();
   if (threadIdx.x == 0) {
-    // Raised by the last block of a kernel alone, when all others have read them.
+    // Only the last block of a kernel changes them, after all others have read them.
     const Counters& counters = launch.group->counters[launch.rank];
     block.waiter = {.group = launch.group,
                     .control = launch.control,
@@ -53,7 +53,7 @@ __device__ inline void begin(const Launch& launch, Block& block) {
   __syncthreads();
 }
 
-// What this rank tells `peer`; false: it makes no sense, and the group has ended.
+// Writes the offer of this rank to `peer`. Returns false if it is invalid; the group has then ended.
 __device__ inline bool write_offer(const Launch& launch, const Block& block, int peer) {
   Offer offer = launch.offers[peer];
   if (launch.row_offsets != nullptr) {
@@ -71,7 +71,7 @@ __device__ inline bool write_offer(const Launch& launch, const Block& block, int
       return false;
     }
     const std::int64_t to = launch.row_out_offsets[peer];
-    // A place that is far out must not come back by overflow.
+    // A position far out of range must not return into range by overflow.
     constexpr std::int64_t kFar = std::int64_t{1} << 40;
     const bool is_near = to >= 0 && to < kFar;
     offer = {first * launch.row_count, is_near ? to * launch.row_count : -1, size * launch.row_count};
@@ -80,7 +80,7 @@ __device__ inline bool write_offer(const Launch& launch, const Block& block, int
   return true;
 }
 
-// A word a thread: as a whole it would take more registers than there are.
+// One word per thread; a complete copy by one thread would exceed the registers.
 __device__ inline void write_notice(const Launch& launch, const Block& block, Notice& to) {
   constexpr unsigned kWords = sizeof(Notice) / sizeof(std::uint64_t);
   const auto* from = reinterpret_cast<const std::uint64_t*>(&launch.notice);
@@ -90,7 +90,7 @@ __device__ inline void write_notice(const Launch& launch, const Block& block, No
   }
 }
 
-// Block 0: says what this rank does, and puts a small input into the stage.
+// Block 0: announces the operation of this rank, and copies a small input to the stage.
 __device__ inline bool announce(const Launch& launch, Block& block) {
   GroupMemory& group = *launch.group;
   const auto turn = block.waiter.step % 2;
@@ -98,7 +98,7 @@ __device__ inline bool announce(const Launch& launch, Block& block) {
   if (threadIdx.x == 0) group.boards[launch.rank].task = block.waiter.task;
   bool is_well = true;
   if (launch.has_offers) {
-    __syncthreads();  // an offer that makes no sense is told with the notice
+    __syncthreads();  // an invalid offer is reported with the notice
     if (threadIdx.x < launch.size) is_well = write_offer(launch, block, threadIdx.x);
   }
   if (launch.is_staged) {
@@ -116,7 +116,7 @@ __device__ inline bool agrees(const Launch& launch, const Block& block, const No
          other.fingerprint_high == launch.notice.fingerprint_high && other.task == block.waiter.task && registers_alike;
 }
 
-// Waits for all peers and compares what they do.
+// Waits for all peers and compares their operations.
 __device__ inline bool meet(const Launch& launch, Block& block) {
   bool is_well = true;
   if (threadIdx.x < launch.size) {
@@ -127,7 +127,7 @@ __device__ inline bool meet(const Launch& launch, Block& block) {
     if (is_well) {
       const Notice& notice = launch.group->notices[peer][turn];
       if (!agrees(launch, block, notice)) {
-        // The words of it need what all others do.
+        // The error message needs the notices of all other ranks.
         for (int other = 0; other < launch.size && is_well; ++other) {
           is_well = block.waiter.wait_for(&launch.group->boards[other].arrived, block.waiter.step, other, looks_around);
         }
@@ -141,7 +141,7 @@ __device__ inline bool meet(const Launch& launch, Block& block) {
   return __syncthreads_and(is_well) != 0;
 }
 
-// Fills in what peers offer, and sees that it fits.
+// Fills in the offers of peers, and checks that they fit.
 __device__ inline bool resolve_rows(const Launch& launch, Block& block) {
   bool is_well = true;
   if (threadIdx.x < launch.row_total) {
@@ -173,8 +173,8 @@ __device__ inline bool resolve_rows(const Launch& launch, Block& block) {
   return __syncthreads_and(is_well) != 0;
 }
 
-// Peers' buffers may be touched from here on, unless the group has ended: who then lets go of its buffers has seen that
-// this rank has arrived, and waits for it.
+// Returns true if peers' buffers may be accessed from here on; false if the group has ended. A rank that then releases
+// its buffers has seen that this rank arrived, and waits for it.
 __device__ inline bool may_reach(const Launch& launch) {
   bool is_open = true;
   if (threadIdx.x == 0) {

@@ -1,5 +1,5 @@
-// What one rank's kernel is told of an operation: its moves, and which way the bytes go. Small inputs go through the
-// stages, which is one meeting; the others straight between buffers, which needs a parting too.
+// Translates an operation to the arguments of one rank's kernel: its transfers and their path. Small inputs go through
+// the stages, which needs one meeting; others are transferred directly between buffers, and the ranks must also part.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace tessera::comm::cuda {
 
-/// All of a Launch that follows from the operation, for the group with this digest (of its name); memory, cell,
-/// deadline and place in the task are the caller's.
+/// Returns the Launch of an operation. `group` is the digest of the group name. The caller sets memory, cell, deadline
+/// and the position in the task.
 Launch plan(const Operation& operation, std::uint64_t group, int rank, int size);
-/// Blocks that are worth their start for it, however many the device has room for.
+/// Returns the useful number of blocks, regardless of the capacity of the device.
 std::uint32_t blocks_for(const Operation& operation, const Launch& launch);
 
 }  // namespace tessera::comm::cuda

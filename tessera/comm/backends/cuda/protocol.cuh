@@ -1,9 +1,9 @@
-// How kernels of a group meet and part. Every waiting loop here ends: the group's verdict ends it, and one block of
-// each rank (the one that looks around) writes the verdict when the deadline passes, a host aborts or a rank has left.
-// Nothing traps: a kernel whose group has ended says so in its cell and returns.
+// How kernels of a group meet and part. Every waiting loop here ends: the group's verdict ends it. One block of each
+// rank (the one that looks around) writes the verdict if the deadline passes, a host aborts or a rank has left. Nothing
+// traps: a kernel whose group has ended writes that to its cell and returns.
 //
-// Memory: a thread that raises a word by store_release() publishes all that its block wrote before the last
-// __syncthreads(); threads behind the next __syncthreads() of a thread that saw it by load_acquire() see it.
+// Memory order: a thread that raises a word by store_release() publishes all that its block wrote before the last
+// __syncthreads(). Threads after the next __syncthreads() of a thread that saw it by load_acquire() see these writes.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ __device__ inline void store_release(std::uint64_t* to, std::uint64_t value) {
 __device__ inline void store_release(std::uint32_t* to, std::uint32_t value) {
   asm volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
 }
-/// In one order for all: who stores, fences and loads, and who loads what was stored, fences and loads back, cannot
-/// both miss each other.
+/// A sequentially consistent fence. If two threads each store, fence and load the other's word, at least one of them
+/// sees the other's store.
 __device__ inline void fence_in_one_order() { asm volatile("fence.sc.gpu;" : : : "memory"); }
 
-// Words of pinned memory.
+// Access to words of pinned memory.
 __device__ inline std::uint64_t load_from_host(const std::uint64_t* from) {
   std::uint64_t value;
   asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
@@ -48,7 +48,7 @@ __device__ inline std::uint64_t now_ns() {
   return now;
 }
 
-/// Work launched to overlap the work before it waits here until that is done.
+/// Waits until the previous work has completed, for work launched to overlap it.
 __device__ inline void wait_for_stream() { asm volatile("griddepcontrol.wait;" : : : "memory"); }
 
 /// A rank in a step; shared by the threads of a block.
@@ -61,16 +61,16 @@ struct Waiter {
   std::uint64_t task;
   std::uint64_t start_ns;
   std::uint64_t deadline_ns;
-  std::uint64_t registration;   ///< that a rendezvous is for; 0: none
-  std::uint64_t extended_base;  ///< as in Launch and SignalLaunch
-  std::uint32_t pool;           ///< of signals; 0: it is an operation
-  std::int32_t signal;          ///< of signals
-  std::int32_t channel;         ///< of signals
+  std::uint64_t registration;   ///< registration of a rendezvous; 0 if there is none
+  std::uint64_t extended_base;  ///< see Launch and SignalLaunch
+  std::uint32_t pool;           ///< number of the pool for signals; 0 for an operation
+  std::int32_t signal;          ///< for signals
+  std::int32_t channel;         ///< for signals
 
   __device__ bool is_over() const { return load_acquire(&group->verdict) == kWritten; }
 
-  /// Whether this thread is to write the verdict: it fills in what the ending has besides and calls end(). If not, the
-  /// verdict is written when this returns.
+  /// Returns true if this thread must write the verdict: it fills in the details and calls end(). Otherwise the verdict
+  /// is written when this returns.
   __device__ bool may_end() const {
     if (atomicCAS(&group->verdict, kOpen, kBeingWritten) == kOpen) return true;
     while (!is_over()) {
@@ -89,7 +89,7 @@ struct Waiter {
     verdict.signal = signal;
     verdict.channel = channel;
     for (int other = 0; other < size; ++other) {
-      // Word by word: as a whole it would take more registers than there are.
+      // Word by word; a complete copy would exceed the registers.
       const auto* from = reinterpret_cast<const std::uint64_t*>(&group->notices[other][step % 2]);
       auto* to = reinterpret_cast<std::uint64_t*>(&verdict.notices[other]);
 #pragma unroll 1
@@ -102,7 +102,7 @@ struct Waiter {
     store_release(&group->verdict, kWritten);
   }
 
-  /// Ranks that have not come to this step; `peer`, who is waited for, in any case.
+  /// Returns the ranks that have not reached this step, and always `peer`, which is awaited.
   __device__ std::uint32_t missing(int peer) const {
     std::uint32_t ranks = 1U << peer;
     for (int other = 0; other < size; ++other) {
@@ -111,14 +111,14 @@ struct Waiter {
     return ranks;
   }
 
-  /// Nanoseconds that a host has given this task beyond its deadline.
+  /// Returns the extension of this task's deadline in ns.
   __device__ std::uint64_t extension() const {
     const Control::OfRank& own = control->ranks[rank];
     if (extended_base != ~std::uint64_t{0}) return load_from_host(&own.extended_all) - extended_base;
     return pool == 0 && load_from_host(&own.extended_task) == task ? load_from_host(&own.extended_ns) : 0;
   }
 
-  /// Whether the wait for `peer` to raise `word` is in vain; ends the group then.
+  /// Returns true if the wait for `peer` to raise `word` cannot succeed; then ends the group.
   __device__ __noinline__ bool is_vain(const std::uint64_t* word, std::uint64_t least, int peer) const {
     Ending ending = Ending::kDeadline;
     if (load_from_host(&control->aborted) != 0) {
@@ -142,7 +142,8 @@ struct Waiter {
     return true;
   }
 
-  /// Waits until `peer` has raised `word`; false: the group has ended. `looks_around`: watches the clock and the hosts.
+  /// Waits until `peer` has raised `word`. Returns false if the group has ended. If `looks_around`, checks the deadline
+  /// and polls the hosts.
   __device__ bool wait_for(const std::uint64_t* word, std::uint64_t least, int peer, bool looks_around) const {
     for (std::uint32_t polls = 1;; ++polls) {
       if (load_acquire(word) >= least) return true;
@@ -153,10 +154,10 @@ struct Waiter {
     }
   }
 
-  /// Waits until `peer` touches nobody's memory any more: it has finished this step, or the group has ended and it
-  /// never came to it. Who comes later sees the verdict and touches nothing.
+  /// Waits until `peer` no longer accesses memory of others: it has finished this step, or the group has ended before
+  /// it arrived. A rank that arrives later sees the verdict and accesses nothing.
   __device__ void wait_until_parted(int peer) const {
-    constexpr std::uint64_t kBoundNs = 2'000'000'000;  // a peer that moves takes no longer than its moves do
+    constexpr std::uint64_t kBoundNs = 2'000'000'000;  // a peer takes no longer than its transfers
     const Board& board = group->boards[peer];
     if (wait_for(&board.finished, step, peer, true)) return;
     fence_in_one_order();

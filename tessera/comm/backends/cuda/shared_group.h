@@ -1,8 +1,9 @@
-// What the ranks of a group on one GPU share: the group's memory on the device, what hosts tell kernels, and how the
-// group ended. Made by whoever comes first; all ranks are threads of this process, so addresses mean the same to all.
+// State that the ranks of a group on one GPU share: the memory of the group on the device, the messages of hosts to
+// kernels, and the group failure. The first rank creates it. All ranks are threads of this process, so addresses are
+// valid for all.
 //
-// A group may be ended by a kernel (the verdict in pinned memory) and by a host (abort). Which one counts is decided
-// here, once, when first somebody asks: all ranks are told the same words.
+// A kernel (through the verdict in pinned memory) or a host (through abort) can end a group. The first query decides
+// which one counts, so that all ranks get the same error.
 #pragma once
 
 #include <atomic>
@@ -23,15 +24,15 @@
 
 namespace tessera::comm::cuda {
 
-/// The kernels of the transport on one device, ready to be launched: each has run once, so that no launch loads code or
-/// makes room, which would wait for kernels that spin.
+/// The kernels of the backend on one device. Each has run once, so that later launches load no code and allocate
+/// nothing, which would wait for spinning kernels.
 class Kernels {
  public:
-  /// Those of this device; loaded at the first call.
+  /// Returns the kernels of this device; loads them at the first call.
   static const Kernels& on(const device::Device& device);
-  /// What makes the moves of this operation.
+  /// Returns the kernel for the transfers of this operation.
   [[nodiscard]] const device::Kernel& for_moves(const Operation& operation) const;
-  /// By name, without the "tessera_comm_" before it.
+  /// Returns the kernel of this name, without its prefix "tessera_comm_".
   [[nodiscard]] const device::Kernel& named(const std::string& name) const;
 
  private:
@@ -40,38 +41,39 @@ class Kernels {
   std::map<std::string, device::Kernel> kernels_;
 };
 
-/// See the head of this file. Thread-safe.
+/// The shared state of one group. Thread-safe.
 class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
  public:
-  /// Of `size` ranks.
+  /// Creates the state of a group of `size` ranks.
   SharedGroup(const device::Device& device, int size);
 
   [[nodiscard]] const device::Device& device() const { return device_; }
   [[nodiscard]] const Kernels& kernels() const { return kernels_; }
   [[nodiscard]] int size() const { return size_; }
-  /// Whether ranks compare all of a launch before any of it is done (TESSERA_COMM_CHECK), as whoever came first said.
+  /// Returns true if ranks compare a complete launch before they run any of it (TESSERA_COMM_CHECK), as set by the
+  /// first rank.
   [[nodiscard]] bool is_checked() const { return is_checked_; }
-  /// On the device; the host does not read it.
+  /// Returns the device memory, which the host does not read.
   [[nodiscard]] GroupMemory* memory() const { return reinterpret_cast<GroupMemory*>(range_.data()); }
-  /// In pinned memory.
+  /// Returns the pinned memory.
   [[nodiscard]] Control* control() const { return reinterpret_cast<Control*>(control_.data()); }
 
-  /// Returns when all ranks have joined; TimeoutError names one that has not.
+  /// Waits until all ranks have joined. Throws TimeoutError, which names a missing rank.
   void join(int rank, const ConnectRequest& request);
-  /// This rank's host launches nothing any more, and what it launched has ended.
+  /// Notes that this rank's host launches nothing more and that its launches have ended.
   void leave(int rank) noexcept;
   [[nodiscard]] bool has_left(int rank) const;
-  /// Ends the group with these words, unless it has ended.
+  /// Ends the group with this reason, unless it has ended.
   void abort(int rank, std::string_view reason) noexcept;
-  /// The error by which operations of the group fail, in the name of `group`; null: it has not ended.
+  /// Returns the error that ends operations of the group, with the name `group`; null if the group has not ended.
   [[nodiscard]] std::exception_ptr error(std::string_view group);
-  /// This rank is about to launch on this stream: two ranks on one stream would wait for each other for ever.
+  /// Notes that this rank launches on this stream. Throws if another rank uses it, since both would wait forever.
   void note_stream(int rank, const device::Stream& stream);
-  /// Operations for the group of this name, with this digest, are to come.
+  /// Notes the name of a group with this digest, for later operations.
   void note_group(std::uint64_t digest, const std::string& name);
-  /// A symmetric pool of a rank: keeps its pad, where peers write, and gives it a number, from 1.
+  /// Adds a symmetric pool of a rank: keeps its pad alive and returns its number, from 1.
   std::uint32_t add_pool(const std::string& name, std::shared_ptr<const void> pad);
-  /// Keeps the group's memory until the process ends: a graph refers to it, or nobody knows what still runs.
+  /// Keeps the memory of the group until the process ends, because a graph refers to it or running work is unknown.
   void keep();
 
  private:
@@ -89,11 +91,11 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   device::PinnedMemory control_;
   std::atomic<bool> has_ended_{false};
   std::atomic<bool> is_kept_{false};
-  mutable std::mutex mutex_;                                // for what follows
-  std::weak_ptr<device::StreamState> streams_[kMostRanks];  // that each rank used last
+  mutable std::mutex mutex_;                                // protects the members below
+  std::weak_ptr<device::StreamState> streams_[kMostRanks];  // last stream of each rank
   std::condition_variable joined_;
   std::vector<bool> has_joined_;
-  std::vector<Rank> world_;  // the world rank of each
+  std::vector<Rank> world_;  // world rank of each rank
   std::optional<Ended> ended_;
   std::map<std::uint64_t, std::string> groups_;  // names, by digest
   std::vector<std::string> pools_;               // names, by number

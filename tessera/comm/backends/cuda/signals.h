@@ -1,6 +1,6 @@
-// The signals of a symmetric pool (symmetric_backend.h) on a GPU: each is a small kernel. What goes wrong ends the
-// group and is told by the next call of the pool, or the next operation of the group: a stream of a GPU has no error of
-// its own for it.
+// The signals of a symmetric pool (symmetric_backend.h) on a GPU: each is a small kernel. A failure ends the group, and
+// the next call of the pool or the next operation of the group reports it, since streams of a GPU have no error state
+// for it.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@
 
 namespace tessera::comm::cuda {
 
-/// See the head of this file. Thread-safe.
+/// The signals of one pool on one rank. Thread-safe.
 class CudaSignals : public SignalBackend {
  public:
-  /// Of `rank`.
+  /// Creates the signals of `rank`.
   CudaSignals(std::shared_ptr<SharedGroup> shared, int rank, SignalPads pads);
   void enqueue(const Signal& signal, const device::Stream& stream) override;
 

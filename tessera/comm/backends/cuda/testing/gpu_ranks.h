@@ -1,4 +1,4 @@
-// Ranks that share a GPU, for tests and benches: each a thread with a stream and a group on the cuda transport.
+// Ranks that share a GPU, for tests and benches: each is a thread with a stream and a group on the cuda backend.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace tessera::comm::cuda {
 
-/// Why there is no GPU to test on; empty: there is one.
+/// Returns why no GPU is available for tests; empty if one is.
 std::string why_no_gpu();
 
 /// One rank.
@@ -23,23 +23,23 @@ struct GpuRank {
   [[nodiscard]] int rank() const { return group.rank(); }
   [[nodiscard]] int size() const { return group.size(); }
 };
-/// Runs `body` on this many ranks; throws what the first that failed threw.
+/// Runs `body` on this many ranks. Rethrows the error of the first rank that failed.
 void on_gpu_ranks(int ranks, const std::function<void(const GpuRank&)>& body);
 
-/// Bytes of the GPU.
+/// Bytes in GPU memory.
 class GpuBytes {
  public:
   GpuBytes(const GpuRank& rank, std::size_t nbytes);
-  /// With these values.
+  /// Allocates room for these values and copies them.
   template <class T>
   GpuBytes(const GpuRank& rank, const std::vector<T>& values) : GpuBytes(rank, values.size() * sizeof(T)) {
     write(values.data());
   }
   [[nodiscard]] std::byte* data() const { return buffer_.data(); }
   [[nodiscard]] std::size_t nbytes() const { return nbytes_; }
-  /// Copies all of them from the host, and waits for it.
+  /// Copies all bytes from the host and waits for the copy.
   void write(const void* from) const;
-  /// Copies them to the host when what is on the stream is done.
+  /// Copies all bytes to the host after the earlier work on the stream.
   [[nodiscard]] std::vector<std::byte> read() const;
   template <class T>
   [[nodiscard]] std::vector<T> read_as() const {

@@ -1,8 +1,8 @@
-// Open MPI's library, loaded when it is first needed, never linked. What mpi.h calls MPI_COMM_WORLD or MPI_BYTE are
-// addresses of data inside the library, so they are looked up like its functions.
+// The library of Open MPI, loaded on first use and never linked. MPI_COMM_WORLD and MPI_BYTE of mpi.h are addresses of
+// data inside the library, so they are looked up like its functions.
 //
-// MPI_Init waits for every process of the job and MPI_Finalize does too: start() is called by all ranks of the world or
-// by none, and at exit leave() of every communicator comes before MPI_Finalize, so that who still waits is told.
+// MPI_Init and MPI_Finalize wait for every process of the job. Either all ranks of the world call start() or none. At
+// exit, leave() of every communicator is called before MPI_Finalize, so that ranks that still wait are informed.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1
@@ -16,7 +16,7 @@
 
 namespace tessera::comm::mpi {
 
-/// The functions we call, by the names they have in mpi.h without their MPI_.
+/// The functions in use, named as in mpi.h without MPI_.
 struct Functions {
   decltype(&::MPI_Initialized) initialized;
   decltype(&::MPI_Finalized) finalized;
@@ -38,20 +38,20 @@ struct Functions {
   decltype(&::MPI_Cancel) cancel;
 };
 
-/// See the head of this file. Thread-safe.
+/// The loaded library. Thread-safe.
 class Library {
  public:
-  /// Loaded when first called; NotSupported says why it cannot be.
+  /// Returns the library, which the first call loads. Throws NotSupported if it cannot be loaded.
   static Library& get();
-  /// Why there is no MPI for this process; empty: there is. Loads the library only where MPI started the process.
+  /// Returns why this process cannot use MPI; empty if it can. Loads the library only if MPI started the process.
   static std::string why_not();
 
-  /// Whether MPI runs: initialised and not finalised.
+  /// Returns true if MPI is initialized and not finalized.
   [[nodiscard]] bool is_running() const;
-  /// Initialises MPI unless that is done; ends it at exit if it was done here. NotSupported where it allows calls from
-  /// its first thread alone.
+  /// Initializes MPI unless it is initialized, and then finalizes it at exit. Throws NotSupported if MPI allows calls
+  /// only from its first thread.
   void start();
-  /// Called at exit before MPI is finalised, if that is done here.
+  /// Registers a function to call at exit before MPI is finalized, if this object finalizes it.
   void at_end(std::function<void()> what);
 
   [[nodiscard]] const Functions& functions() const { return functions_; }
@@ -59,9 +59,10 @@ class Library {
   [[nodiscard]] MPI_Datatype byte() const { return byte_; }
   [[nodiscard]] MPI_Request no_request() const { return no_request_; }
   [[nodiscard]] MPI_Errhandler errors_return() const { return errors_return_; }
-  /// Held around calls: a lock where MPI wants one thread at a time (less than MPI_THREAD_MULTIPLE), else nothing.
+  /// Returns a lock to hold during calls if MPI allows one thread at a time (below MPI_THREAD_MULTIPLE), otherwise an
+  /// empty lock.
   [[nodiscard]] std::unique_lock<std::mutex> turn();
-  /// Throws IoError with MPI's words unless `code` is success.
+  /// Throws IoError with the message of MPI unless `code` is success.
   void check(int code, std::string_view what) const;
 
  private:
@@ -77,7 +78,7 @@ class Library {
   bool is_started_ = false;
   std::mutex starting_;
   std::mutex calling_;
-  std::mutex ending_;  // for at_end_
+  std::mutex ending_;  // protects at_end_
   std::vector<std::function<void()>> at_end_;
 };
 

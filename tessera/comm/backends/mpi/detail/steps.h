@@ -1,15 +1,16 @@
 // Runs operations over messages, one step each:
 //
-//   meet    every rank sends every other a letter: what it does (a Notice), what it offers the peer, and the whole of a
-//           small input; it waits for all letters and compares them
-//   move    what the operation is made of (collective.h). A copy goes straight from whose it is to who gets it; a fold
-//           goes by its maker, a window at a time: inputs to it, the result from it. Of a small operation all is here.
+//   meet    each rank sends every other a letter: its operation (a Notice), its offer to the peer, and the complete
+//   input
+//           if it is small; it waits for all letters and compares them
+//   move    makes the transfers of the operation (collective.h). A copy goes directly from its source to its target; a
+//           reduction goes through its maker, a window at a time. For a small operation, the letters hold all data.
 //
-// Letters go in order between two ranks, so steps need no numbers. A message of send and recv is a heading (with the
-// bytes, if they are few), an answer when the receiver finds that it fits, and the bytes.
+// Letters between two ranks are ordered, so steps need no numbers. A send consists of a heading (with the bytes, if
+// they are few), an answer after the receiver has checked the size, and the bytes.
 //
-// In checked mode all operations of a task are met first, and its messages exchanged without their bytes: bytes move
-// when all ranks have found all of it right.
+// In checked mode, ranks first meet for all operations of a task, and exchange its messages without their bytes. Bytes
+// are transferred after all ranks have found everything equal.
 #pragma once
 
 #include <atomic>
@@ -27,46 +28,45 @@
 
 namespace tessera::comm::mpi {
 
-/// One rank's way through the steps of its group. Used by one thread at a time.
+/// The progress of one rank through the steps of its group. Used by one thread at a time.
 class Steps {
  public:
-  /// Over this endpoint, of a rank whose tasks `tasks` runs; `crowded`: more ranks than cores here, so that waiting
-  /// gives the core away soon; `checked`: what a launch does is compared before any of it is done, the same on all
-  /// ranks.
+  /// Runs the tasks of `tasks` over this endpoint. If `crowded` (more ranks than cores), waits yield the core early. If
+  /// `checked`, ranks compare a complete launch before they run any of it; must be equal on all ranks.
   Steps(Endpoint& endpoint, const detail::TaskRunner& tasks, bool crowded, bool checked);
-  /// Runs the operations of a task that has its number; throws what ends the group.
+  /// Runs the operations of a task that has its number. Throws the error that ends the group.
   void run(const Task& task);
 
  private:
-  static constexpr std::size_t kNameBytes = 40;  // of a group's name, cut off there
-  // A rank's letter; the bytes of a small input follow.
+  static constexpr std::size_t kNameBytes = 40;  // maximum length of a group name, which is truncated
+  // The letter of a rank; the bytes of a small input follow.
   struct Letter {
     detail::Notice notice;
     Offer offer;
-    char group[kNameBytes] = {};  // its name, for the words of a mismatch
+    char group[kNameBytes] = {};  // name of the group, for mismatch errors
   };
-  // Memory as vectors of lines, so that what lies in it is aligned.
+  // Unit of vectors whose contents must be aligned.
   struct alignas(64) Line {
     std::byte bytes[64];
   };
-  // Opens a send; its bytes follow if they are few.
+  // Starts a send; its bytes follow if they are few.
   struct Heading {
     std::int64_t count = 0;
     DType dtype = DType::kU8;
-    std::uint64_t group = 0;     // digest of its name
-    char name[kNameBytes] = {};  // the name, for words
+    std::uint64_t group = 0;     // digest of the group name
+    char name[kNameBytes] = {};  // name of the group, for errors
   };
   struct Message;
   struct Fold {
     int maker = 0;
     Move move;
   };
-  // What is known of a request under way.
+  // The state of a request in flight.
   struct Open {
     int peer = 0;
     bool is_receive = false;
-    bool is_ours = false;  // its memory is this object's: nobody else waits to have it back
-    int owner = -1;        // of messages: which
+    bool is_ours = false;  // its memory belongs to this object, so that no caller waits for it
+    int owner = -1;        // index of the point-to-point operation
   };
 
   void run_operations(const Task& task);
@@ -85,11 +85,11 @@ class Steps {
 
   void send(int to, int tag, const std::byte* from, std::uint64_t nbytes, Open open);
   void receive(int from, int tag, std::byte* to, std::uint64_t nbytes, Open open);
-  /// Waits until some of what is under way has ended, whose owners it returns.
+  /// Waits until some of the requests have ended, and returns their owners.
   const std::vector<int>& wait_some(const Operation& operation);
-  /// Between asking MPI and asking again.
+  /// Pauses between two polls of MPI.
   void pause(int round);
-  /// Waits until all has.
+  /// Waits until all requests have ended.
   void finish(const Operation& operation);
   void let_go_of_buffers() noexcept;
   [[nodiscard]] std::chrono::nanoseconds time_left() const;
@@ -106,25 +106,26 @@ class Steps {
   const int size_;
   const bool crowded_;
   const bool checked_;
-  const Task* to_meet_ = nullptr;  // the task that runs, while its ranks have not met; null: not told, as of messages
-  std::string_view name_;          // of the group whose task runs
+  const Task* to_meet_ = nullptr;  // running task, until its ranks have met; null for tasks of messages only
+  std::string_view name_;          // name of the group of the running task
   std::uint64_t sequence_ = 0;
-  std::uint64_t collectives_ = 0;   // tasks that had any, all ranks alike: who takes no part in a message is not behind
-  std::uint64_t group_digest_ = 0;  // of the name
+  // number of tasks with collectives, equal on all ranks: point-to-point tasks do not count
+  std::uint64_t collectives_ = 0;
+  std::uint64_t group_digest_ = 0;  // digest of the group name
   std::chrono::steady_clock::time_point until_;
   std::chrono::nanoseconds deadline_{0};
 
   int shy_waits_ = 0;
 
-  std::vector<MPI_Request> requests_;  // under way, and what is known of them, entry by entry
+  std::vector<MPI_Request> requests_;  // requests in flight; the next vector holds their states
   std::vector<Open> open_;
   std::vector<int> done_;
-  std::vector<Line> letters_;   // by place
-  std::vector<Letter> offers_;  // to each peer, where it differs from peer to peer
-  std::vector<Line> stage_;     // inputs of the folds that this rank makes
+  std::vector<Line> letters_;   // by group rank
+  std::vector<Letter> offers_;  // letter to each peer, if they differ
+  std::vector<Line> stage_;     // inputs of the reductions that this rank makes
   std::vector<Line> headings_;
-  std::vector<std::uint64_t> sent_;      // messages to each peer
-  std::vector<std::uint64_t> received_;  // likewise from it
+  std::vector<std::uint64_t> sent_;      // number of messages to each peer
+  std::vector<std::uint64_t> received_;  // number of messages from each peer
 };
 
 }  // namespace tessera::comm::mpi

@@ -1,4 +1,4 @@
-// Operations as calls of NCCL. Between the calls of one operation a group must be open.
+// Translates operations to NCCL calls. A group must be open during the calls of one operation.
 #pragma once
 
 #include <nccl.h>
@@ -7,18 +7,18 @@
 
 namespace tessera::comm::nccl {
 
-/// Where calls go.
+/// The target of the calls.
 struct Target {
   ncclComm_t comm;
   int rank;
   int size;
   cudaStream_t stream;
-  void* scratch;  ///< a byte of device memory, for barriers
+  void* scratch;  ///< one byte of device memory, for barriers
 };
 
-/// Refuses what NCCL cannot do: types that it cannot reduce, bits, rows whose sizes are on the device.
+/// Throws NotSupported for operations that NCCL lacks: some dtypes, bitwise reductions, rows with sizes on the device.
 void check_supported(const Operation& operation);
-/// The reduction of an operation; a premultiplied sum is made for it and to be destroyed with destroy_reduction().
+/// Returns the reduction of an operation. A premultiplied sum is created for it; destroy it with destroy_reduction().
 ncclRedOp_t make_reduction(const Operation& operation, ncclComm_t comm);
 void destroy_reduction(const Operation& operation, ncclRedOp_t reduction, ncclComm_t comm);
 /// Makes the calls.

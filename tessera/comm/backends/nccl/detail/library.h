@@ -1,5 +1,5 @@
-// NCCL, loaded at run time: one list names every function used. Nothing of it is linked; where libnccl.so.2 is not
-// found the transport is absent and says so.
+// NCCL, loaded at run time and never linked. One list names all functions in use. If libnccl.so.2 is not found, the
+// backend is reported as not usable.
 #pragma once
 
 #include <nccl.h>
@@ -16,21 +16,21 @@ namespace tessera::comm::nccl {
   X(ncclRecv) X(ncclRedOpCreatePreMulSum) X(ncclRedOpDestroy)
 // clang-format on
 
-/// The functions, resolved.
+/// The loaded functions.
 struct Library {
 #define TESSERA_NCCL_MEMBER(name) decltype(&::name) name = nullptr;
   TESSERA_NCCL_FUNCTIONS(TESSERA_NCCL_MEMBER)
 #undef TESSERA_NCCL_MEMBER
-  std::string why_none;  ///< empty: it is there
-  int version = 0;       ///< as 22809
+  std::string why_none;  ///< empty if the library is loaded
+  int version = 0;       ///< for example 22809
 };
 
 /// Loads the library of this name.
 Library load_library(const char* name);
-/// libnccl.so.2, loaded at the first call.
+/// Returns libnccl.so.2, loaded at the first call.
 const Library& library();
 
-/// Throws DeviceError with NCCL's own words unless the call went well; in progress counts as well.
+/// Throws DeviceError with the message of NCCL unless the call succeeded or is in progress.
 void check(ncclResult_t result, const char* call, ncclComm_t comm);
 
 }  // namespace tessera::comm::nccl

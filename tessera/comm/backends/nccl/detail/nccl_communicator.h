@@ -1,8 +1,9 @@
-// One rank's side of a group on NCCL. Operations go to the stream in one group launch; a thread watches them: NCCL has
-// no deadline, so when one passes, or NCCL reports an error, or a host aborts, the communicator is aborted, which ends
-// the kernels that wait, and everything fails from then on. It also records what begins and ends, when it sees it.
+// The communicator of one rank on NCCL. Operations are enqueued on the stream in one group launch, and a thread watches
+// them. NCCL has no deadlines: if a deadline passes, NCCL reports an error, or a host aborts, the communicator is
+// aborted. This ends the waiting kernels, and all later operations fail. The thread also records the starts and ends
+// that it sees.
 //
-// Numbers count launches, replays not included: NCCL's kernels count nothing that we can read.
+// Sequence numbers count launches without replays, since the kernels of NCCL provide no counter.
 #pragma once
 
 #include <nccl.h>
@@ -23,14 +24,14 @@
 
 namespace tessera::comm::nccl {
 
-/// See the head of this file. Thread-safe.
+/// The communicator of one rank. Thread-safe.
 class NcclCommunicator : public Communicator, public std::enable_shared_from_this<NcclCommunicator> {
  public:
-  /// Returns when all ranks are there; TimeoutError when they are not in time.
+  /// Waits until all ranks have joined. Throws TimeoutError if they do not arrive in time.
   NcclCommunicator(const device::Device& device, const ConnectRequest& request);
-  /// Aborts what is pending.
+  /// Aborts the pending operations.
   ~NcclCommunicator() override;
-  /// Begins to watch what is asked for. Once, before anything is.
+  /// Starts the watching thread. Call it once, before any operation.
   void start_watching();
 
   [[nodiscard]] const Capabilities& capabilities() const override;
@@ -43,24 +44,24 @@ class NcclCommunicator : public Communicator, public std::enable_shared_from_thi
 
  private:
   using Clock = std::chrono::steady_clock;
-  // The task and its group may be gone before it ends: the watching thread keeps neither.
+  // A pending operation. Its task and group may be destroyed before it ends: the watching thread keeps neither alive.
   struct Pending {
     std::weak_ptr<Task> task;
     std::uint64_t sequence = 0;
     std::chrono::nanoseconds deadline{0};
-    std::string text;  // of its first operation
+    std::string text;  // text of its first operation
     detail::Launched launched;
-    detail::GroupRecord* record = nullptr;   // there while its group is
-    std::weak_ptr<const std::string> group;  // its name
+    detail::GroupRecord* record = nullptr;   // valid while its group exists
+    std::weak_ptr<const std::string> group;  // name of the group
     device::Event event;
-    std::optional<Clock::time_point> since;  // from when on nothing is before it
+    std::optional<Clock::time_point> since;  // when all earlier operations had ended
     std::chrono::nanoseconds extra{0};
   };
   struct Ended {
     Failure::Kind kind;
     std::string text;
   };
-  // Wakes the watching thread, which holds nothing else while it sleeps.
+  // Wakes the watching thread, which owns nothing else while it sleeps.
   struct Bell {
     std::mutex mutex;
     std::condition_variable rung;
@@ -86,14 +87,14 @@ class NcclCommunicator : public Communicator, public std::enable_shared_from_thi
   const device::Device device_;
   const int rank_;
   const int size_;
-  device::Stream own_;         // for what is no operation
-  memory::Buffer scratch_;     // of barriers
-  ncclComm_t comm_ = nullptr;  // null: aborted
+  device::Stream own_;         // for work that is not an operation
+  memory::Buffer scratch_;     // memory for barriers
+  ncclComm_t comm_ = nullptr;  // null after an abort
   std::atomic<std::uint64_t> sequence_{0};
-  std::mutex launch_mutex_;  // for comm_, launched_ and the order of launches; taken before mutex_
+  std::mutex launch_mutex_;  // protects comm_, launched_ and the order of launches; locked before mutex_
   std::set<std::string> launched_;
-  std::mutex look_mutex_;  // one at a time takes in what has ended, in order; taken before mutex_
-  std::mutex mutex_;       // for what follows
+  std::mutex look_mutex_;  // one thread at a time processes ended operations, in order; locked before mutex_
+  std::mutex mutex_;       // protects the members below
   std::deque<Pending> pending_;
   std::optional<Ended> ended_;
   const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
