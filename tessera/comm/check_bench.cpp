@@ -1,12 +1,12 @@
-// What it costs that ranks compare what they do.
+// Measures the comparison of operations between ranks.
 #include "tessera/base/testing/bench.h"
 #include "tessera/comm/detail/peer_memory/failures.h"
 
 namespace tessera::comm {
 namespace {
 
-// All of an operation's check that is always on: its notice (fingerprint and what the words of a mismatch need), and
-// the comparison with that of one peer.
+// The check of an operation that is always on: its notice (the fingerprint and the data for mismatch errors), and the
+// comparison with that of one peer.
 TESSERA_BENCH(check) {
   alignas(64) detail::Notice notices[2];
   const Operation op{.kind = OpKind::kAllReduce, .dtype = DType::kF32, .count = 1024};

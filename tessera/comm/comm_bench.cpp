@@ -1,4 +1,4 @@
-// What collectives cost between processes of this machine and between threads, and what a launch costs at all.
+// Measures collectives between processes of this machine and between threads, and the cost of a launch.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +22,7 @@ std::string size_text(std::size_t nbytes) {
   return nbytes >= kMiB ? std::to_string(nbytes / kMiB) + "MiB" : std::to_string(nbytes / kKiB) + "KiB";
 }
 
-// Two buffers of the device and an operation between them.
+// Two device buffers and an operation between them.
 struct Buffers {
   explicit Buffers(std::size_t nbytes)
       : host(device::Device::get("host")),
@@ -38,12 +38,12 @@ struct Buffers {
   memory::Buffer out;
 };
 
-// About 10 ms of work to a sample.
+// About 10 ms of work per sample.
 int times_for(std::size_t nbytes) {
   return static_cast<int>(std::max<std::size_t>(1, 20 * kMiB / (nbytes + 8 * kKiB)));
 }
 
-// The fastest for this job, by a few samples of each in turns.
+// Returns the fastest team for this job, from a few alternating samples of each.
 PeerTeam& fastest(std::vector<std::unique_ptr<PeerTeam>>& teams, int times) {
   constexpr int kRounds = 7;
   std::vector<std::vector<double>> samples(teams.size());
@@ -55,17 +55,17 @@ PeerTeam& fastest(std::vector<std::unique_ptr<PeerTeam>>& teams, int times) {
   return *teams[static_cast<std::size_t>(std::ranges::min_element(medians) - medians.begin())];
 }
 
-// A collective between processes of this machine, held against the fastest of the ways to have Open MPI do it; what
-// each of those takes, and gloo, is shown beside where `has_beside`.
+// A collective between processes of this machine, compared with the fastest configuration of Open MPI. If `has_beside`,
+// the times of all configurations and of gloo are shown too.
 struct ShmRow {
   OpKind kind;
   int ranks;
-  std::size_t nbytes;  // of the larger buffer
+  std::size_t nbytes;  // size of the larger buffer
   double must_ratio;
   bool has_beside = false;
 };
 
-// Ranks that do it.
+// Starts the ranks of a row.
 RankTeam team_of(const ShmRow& row) {
   return RankTeam(row.ranks, [&] {
     const auto buffers = std::make_shared<Buffers>(row.nbytes);
@@ -82,12 +82,12 @@ void measure_shm(bench::Context& context, const ShmRow& row) {
   std::vector<Peer> rivals = mpi_peers(why);
   std::vector<Peer> shown = rivals;
   for (const Peer& peer : gloo_peers()) shown.push_back(peer);
-  // Jobs of peers take their time to start, and on a busy machine to run.
+  // Peer jobs start slowly and, on a busy machine, run slowly.
   if (!row.has_beside || (context.is_brief() && row.nbytes > kKiB)) shown.clear();
   if (context.is_brief() && rivals.size() > 1) rivals.resize(1);
   const int times = context.is_brief() ? 1 : times_for(row.nbytes);
   if (context.wants("shm_" + job)) {
-    // Before the peers: it forks, and what it forks must not hold their pipes.
+    // Started before the peers: it forks, and its children must not inherit their pipes.
     RankTeam team = team_of(row);
     std::vector<std::unique_ptr<PeerTeam>> teams;
     for (const Peer& peer : rivals) {
@@ -142,7 +142,7 @@ TESSERA_BENCH(shm_moves_w2) {
   }
 }
 
-// On a stream of its own the operation runs on that stream's thread: two threads more than cores.
+// On a separate stream the operation runs on the thread of that stream: two more threads than cores.
 TESSERA_BENCH(shm_async) {
   const std::string name = "shm_all_reduce_async_1KiB";
   if (!context.wants(name)) return;
@@ -159,7 +159,7 @@ TESSERA_BENCH(shm_async) {
   context.measure({.name = name, .unit = "us", .ours = [&]() -> double { return team.run(500) / 1000; }});
 }
 
-// Four threads on this machine's cores; every byte of every input is read once and of every output written once.
+// Four threads; each byte of each input is read once, and each byte of each output is written once.
 TESSERA_BENCH(thread_all_reduce) {
   const std::string name = "thread_all_reduce_w4_64MiB";
   if (!context.wants(name)) return;
@@ -201,7 +201,7 @@ TESSERA_BENCH(thread_all_reduce) {
 }
 
 TESSERA_BENCH(launch_overhead) {
-  // A rank of its own: that of this process stays unused, for the ranks of a drill that are forked from it.
+  // A separate rank: the rank of this process stays unused for the drill ranks that are forked from it.
   const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   const Buffers buffers(64);
   const ProcessGroup group = world();

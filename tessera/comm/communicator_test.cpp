@@ -1,5 +1,5 @@
-// What groups do with what a transport declares, on one that a test can declare anything of: a world of one, whose
-// operations end when they are asked for.
+// The effect of a backend's capabilities on groups. The test backend has configurable capabilities; its world has one
+// rank, and operations end when they are enqueued.
 #include "tessera/comm/communicator.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ const BackendInfo kInfo{.name = "alone",
                         }};
 const BackendRegistration kAlone{kInfo};
 
-// Of a rank of its own, on that transport, which declares this.
+// Runs `body` as a new rank on that backend, with these capabilities.
 void on_rank(const Capabilities& capabilities, const std::function<void(const ProcessGroup&)>& body) {
   declared = capabilities;
   const RankScope scope(std::make_shared<RankContext>(RankPlace{}));

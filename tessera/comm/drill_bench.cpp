@@ -1,11 +1,11 @@
-// How long ranks take to end when one of them goes wrong.
+// Measures the time until ranks end after one of them fails.
 #include "tessera/base/testing/bench.h"
 #include "tessera/comm/testing/drill.h"
 
 namespace tessera::comm {
 namespace {
 
-// One drill: the worst of its faults is the value, and more of them would only be worse.
+// Runs each drill once; the value is the maximum over all faults, which more runs could only increase.
 TESSERA_BENCH(drill) {
   const std::string name = "drill_seconds_max";
   if (!context.wants(name)) return;

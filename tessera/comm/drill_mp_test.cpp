@@ -1,5 +1,5 @@
-// Every fault of the drill ends with the right words on every rank that is left, and with no process left over; and
-// some of them under the launcher, too.
+// Each fault of the drill ends with the expected error on each surviving rank and leaves no process. Some faults are
+// also run under the launcher.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST_P(Drill, EndsWithTheRightWordsAndNobodyLeft) {
 INSTANTIATE_TEST_SUITE_P(Faults, Drill, ::testing::ValuesIn(all_faults()),
                          [](const ::testing::TestParamInfo<Fault>& fault) { return std::string(fault.param.name); });
 
-// What the launcher starts: this program, for this case alone.
+// The program that the launcher starts: this one, for this case only.
 constexpr const char* kFaultName = "DRILL_FAULT";
 TEST(DrillRank, DISABLED_OfALauncher) {
   const char* name = std::getenv(kFaultName);

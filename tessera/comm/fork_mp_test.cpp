@@ -25,14 +25,14 @@ constexpr int kRounds = 20;
 
 device::Stream stream() { return device::Device::get("host").default_stream(); }
 
-// The sum of 1 over the ranks of the world.
+// Returns the sum of 1 over the ranks of the world.
 std::int64_t count_ranks(const ProcessGroup& group) {
   std::int64_t sum = 1;
   group.all_reduce(&sum, &sum, 1, DType::kI64, {}, stream()).wait();
   return sum;
 }
 
-// Whether `use` throws what names the fork and the object.
+// Returns true if `use` throws an error that names the fork and the object.
 bool is_rejected(const std::function<void()>& use, const std::string& what) {
   try {
     use();
@@ -44,7 +44,7 @@ bool is_rejected(const std::function<void()>& use, const std::string& what) {
   return false;
 }
 
-// Forks; the child runs `body` and ends without exit handlers, with 0 if it returned true.
+// Forks. The child runs `body` and exits without exit handlers, with code 0 if it returned true.
 pid_t fork_child(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -152,7 +152,7 @@ TEST(ForkedChild, IsAWorldOfOneUntilItMakesAnother) {
     EXPECT_EQ(count_ranks(group), 2);
     if (rank == 0) {
       const pid_t child = fork_child([] {
-        store()->set("here", "");  // its own
+        store()->set("here", "");  // its own store
         return current_place().world_size == 1 && count_ranks(world()) == 1;
       });
       EXPECT_EQ(status_of(child), 0);

@@ -18,7 +18,7 @@ namespace {
 
 using comm::StoreAddress;
 
-// What the launcher said, and over it what the caller said.
+// Returns the settings of the launcher, overridden by those of the caller.
 comm::LaunchEnvironment place_from(const InitOptions& options) {
   comm::EnvironmentMap environment = comm::process_environment();
   TESSERA_CHECK(options.rank.has_value() == options.world_size.has_value(),
@@ -30,7 +30,7 @@ comm::LaunchEnvironment place_from(const InitOptions& options) {
   const bool is_told = !options.store.empty() && environment["TESSERA_STORE"] != options.store;
   if (is_told) environment["TESSERA_STORE"] = options.store;
   comm::LaunchEnvironment read = comm::read_launch_environment(environment);
-  // Nobody else knows of an address that the caller made up.
+  // No other process hosts an address that the caller chose.
   if (is_told && comm::parse_store_address(options.store).kind == StoreAddress::Kind::kTcp) {
     read.is_rank_hosted = true;
     read.hosts_store = read.place.rank == Rank(0);
@@ -38,13 +38,13 @@ comm::LaunchEnvironment place_from(const InitOptions& options) {
   return read;
 }
 
-// The store of the world, with the server where this rank hosts it.
+// The store of the world, and its server if this rank hosts it.
 struct WorldStore {
   std::shared_ptr<comm::TcpStoreServer> server;
   std::shared_ptr<comm::Store> store;
 };
 
-// The server listens on the address that the ranks were given, and on no other.
+// The server listens only on the address that the ranks were given.
 std::shared_ptr<comm::TcpStoreServer> host_store(const comm::LaunchEnvironment& launched, const std::string& secret) {
   const StoreAddress address = comm::parse_store_address(launched.store);
   const std::string bind = env::store_bind();
@@ -85,13 +85,13 @@ void init(const InitOptions& options) {
   if (is_same(place, current) && (place.world_size > 1 || place.run_dir == current.run_dir)) return;
   if (place.world_size == 1) return set_process_place(place);
 
-  // First, so that it watches over all that follows and ends after it.
+  // First, so that the observer sees everything below and ends after it.
   auto* observer = comm::detail::group_observer();
   if (observer != nullptr) observer->rank_opens(place, /*is_process=*/true);
   const WorldStore opened = open_world_store(launched, options.timeout);
   set_process_place(place);
-  // The rank of a process is never destroyed, so peers must be told otherwise that it has gone in order. The observer
-  // notes first how the rank ends: peers look for that once they know that it has left.
+  // The rank of a process is never destroyed, so this informs peers of a regular exit. The observer first notes how the
+  // rank ends, since peers read that after they learn that it has left.
   static comm::detail::WorldState* of_process = nullptr;
   static const int kAtExit = std::atexit([] {
     if (of_process != nullptr) of_process->leave();
@@ -102,7 +102,7 @@ void init(const InitOptions& options) {
   struct Hosted {
     std::shared_ptr<comm::TcpStoreServer> server;
   };
-  // First made, last destroyed.
+  // Created first, destroyed last.
   rank->part<Hosted>([&] { return std::make_shared<Hosted>(Hosted{opened.server}); });
   rank->part<comm::detail::WorldState>([&] {
     auto processes = std::make_shared<comm::detail::ProcessWorld>(
@@ -110,7 +110,7 @@ void init(const InitOptions& options) {
     return std::make_shared<comm::detail::WorldState>(opened.store, nullptr, processes, options.backend);
   });
   comm::detail::WorldState* const world = &comm::detail::WorldState::current();
-  of_process = world;  // which does nothing in a forked child
+  of_process = world;  // has no effect in a forked child
   comm::detail::observed("", comm::OnHang::kRaise,
                          [&] { world->processes()->meet(place.world_size, options.timeout); });
 }

@@ -1,4 +1,4 @@
-// How processes become ranks: from what is given, from the environment, over a directory and over a socket.
+// Processes become ranks: from options, from the environment, through a directory and through a socket.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Runs bodies in processes of their own, at once; all must end well.
+// Runs bodies in separate processes at the same time; all must succeed.
 void in_processes(const std::vector<std::function<void()>>& bodies) {
   std::fflush(nullptr);
   std::vector<pid_t> children;
@@ -59,7 +59,7 @@ void expect_sum(int ranks) {
 
 void barrier() { world().launch({.kind = OpKind::kBarrier}, device::Device::get("host").default_stream()).wait(); }
 
-// Notes the end of its rank in the store, the later the better for a peer that knows of it too early.
+// Notes the end of its rank in the store, with a delay that exposes a peer that reads it too early.
 class EndObserver final : public detail::GroupObserver {
  public:
   static void note_end() {
@@ -67,7 +67,7 @@ class EndObserver final : public detail::GroupObserver {
     try {
       store()->wait(std::span(&noticed, 1), 100ms);
     } catch (const TimeoutError&) {
-      // As it should be.
+      // Expected.
     }
     store()->set("noted", "");
   }
@@ -84,7 +84,7 @@ std::string temporary() {
   return name;
 }
 
-// A port that was free a moment ago.
+// Returns a port that was free a moment ago.
 std::uint16_t free_port() { return TcpStoreServer({.secret = "free port"}).port(); }
 
 void set_environment(int rank, int ranks, std::uint16_t port) {
@@ -105,9 +105,9 @@ TEST(Init, ReadsTheEnvironmentAndRankZeroHostsTheStore) {
       EXPECT_EQ(current_place().local_world_size, 3);
       EXPECT_EQ(world().backend(), "shm");
       expect_sum(3);
-      // Ranks of one machine find a secret by themselves, and strangers do not.
+      // Ranks of one machine find a secret by themselves; other clients do not.
       expect_error<MismatchError>([&] { TcpStore({.port = port, .allow_no_secret = true}); }, {"secret"});
-      // Nobody goes before all have done with the store.
+      // No rank exits before all have finished with the store.
       const device::Stream stream = device::Device::get("host").default_stream();
       world().launch({.kind = OpKind::kBarrier}, stream).wait();
     });
@@ -122,7 +122,7 @@ TEST(Init, RankZeroListensOnTheNamedAddressAlone) {
     ::setenv("MASTER_ADDR", "127.0.0.2", 1);
     ::setenv("TESSERA_STORE_SECRET", "sesame", 1);
     expect_error<TimeoutError>([] { init({.timeout = 10ms}); }, {"rank 1 did not"});
-    // The store stays.
+    // The store remains.
     TcpStore({.host = "127.0.0.2", .port = port, .secret = "sesame"}).set("a", "1");
     expect_error<TimeoutError>([&] { TcpStore({.port = port, .secret = "sesame", .connect_timeout = 1ms}); },
                                {"no connection", "refused"});
@@ -171,7 +171,7 @@ TEST(Init, TakesWhatItIsGivenOverADirectory) {
     bodies.emplace_back([=] {
       const InitOptions options{.rank = rank, .world_size = 2, .store = "file://" + base + "/store"};
       init(options);
-      init(options);  // the same place again changes nothing
+      init(options);  // the same rank again has no effect
       expect_error<InvalidArgument>([&] { init({.rank = 1 - rank, .world_size = 2, .store = options.store}); },
                                     {"already", "cannot be rank " + std::to_string(1 - rank)});
       expect_sum(2);

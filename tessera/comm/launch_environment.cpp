@@ -14,7 +14,7 @@
 namespace tessera::comm {
 namespace {
 
-// An empty value is none, as in tessera/base/env.
+// An empty value counts as unset, as in tessera/base/env.
 const std::string* find(const EnvironmentMap& environment, const std::string& name) {
   const auto at = environment.find(name);
   return at == environment.end() || at->second.empty() ? nullptr : &at->second;
@@ -30,7 +30,7 @@ std::optional<int> number(const EnvironmentMap& environment, const std::string& 
   return value;
 }
 
-// A place as one launcher tells it, with the names it was read from for the errors.
+// The place that one launcher sets, with the names of the variables for errors.
 struct Claim {
   std::string launcher;
   std::string rank_name;
@@ -51,7 +51,7 @@ Claim claim(const EnvironmentMap& environment, Claim names) {
   return names;
 }
 
-// Tasks of this node, from "2(x3),1" and the node's place in that list.
+// Returns the number of tasks on this node, from "2(x3),1" and the index of the node in that list.
 std::optional<int> slurm_local_size(const EnvironmentMap& environment) {
   const std::string* text = find(environment, "SLURM_STEP_TASKS_PER_NODE");
   const std::optional<int> node = number(environment, "SLURM_NODEID", 0);
@@ -77,7 +77,7 @@ std::optional<int> slurm_local_size(const EnvironmentMap& environment) {
   return std::nullopt;
 }
 
-// Slurm sets SLURM_PROCID=0 in batch scripts too, where nothing was started: only srun makes a step.
+// Slurm also sets SLURM_PROCID=0 in batch scripts, which start nothing; only srun creates a step.
 std::optional<Claim> slurm_claim(const EnvironmentMap& environment) {
   const bool is_step = find(environment, "SLURM_STEP_ID") != nullptr || find(environment, "SLURM_STEPID") != nullptr;
   if (find(environment, "SLURM_PROCID") == nullptr || !is_step) return std::nullopt;
@@ -91,7 +91,7 @@ std::optional<Claim> slurm_claim(const EnvironmentMap& environment) {
   return slurm;
 }
 
-// Every launcher that left its names, innermost first.
+// Returns the claims of all launchers that set variables, innermost first.
 std::vector<Claim> claims(const EnvironmentMap& environment) {
   std::vector<Claim> all;
   const bool is_torchrun = find(environment, "TORCHELASTIC_RUN_ID") != nullptr;
@@ -105,7 +105,7 @@ std::vector<Claim> claims(const EnvironmentMap& environment) {
   all.push_back(claim(environment, {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}));
   if (const std::optional<Claim> slurm = slurm_claim(environment)) all.push_back(*slurm);
   all.push_back(claim(environment, {"PMIx", "PMIX_RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}));
-  // WORLD_SIZE alone, beside another launcher's rank, is the size for a launcher that gives none.
+  // WORLD_SIZE alone, next to another launcher's rank, is the size for a launcher that does not set one.
   std::erase_if(all, [](const Claim& each) { return !each.rank; });
   return all;
 }
@@ -118,8 +118,8 @@ void check_rank_in(const Claim& place) {
                    place.size_name, "=", *place.size, ": ranks are 0 to ", *place.size - 1);
 }
 
-// Who exports RANK for all tasks of a job gives all of them the same place; two launchers of equal size that disagree
-// show it. Where the sizes differ one was started inside the other.
+// A user who exports RANK for all tasks of a job gives all of them the same rank. Two launchers of equal size that
+// disagree indicate that. If the sizes differ, one launcher was started inside the other.
 void check_agreement(const std::vector<Claim>& all, bool is_ours) {
   if (is_ours) return;
   for (std::size_t i = 1; i < all.size(); ++i) {
@@ -157,8 +157,8 @@ std::string tcp_address(std::string_view host, int port) {
   return tessera::detail::concat("tcp://", has_colon ? "[" : "", host, has_colon ? "]" : "", ":", port);
 }
 
-// A port that all ranks of a job compute alike and other jobs most likely do not; below the range that the kernel gives
-// out itself.
+// Returns a port that all ranks of a job compute equally and that other jobs most likely do not use; below the
+// ephemeral range of the kernel.
 int port_of_job(std::string_view job) {
   std::uint32_t hash = 2166136261U;
   for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
@@ -175,8 +175,8 @@ std::string first_host(std::string_view list) {
   return std::string(list.substr(0, bracket)) + std::string(list.substr(bracket + 1, end - bracket - 1));
 }
 
-// The job's number makes a meeting place if the launcher names none. It becomes part of the secret too, so that a port
-// that two jobs of one user share is noticed.
+// The number of the job determines the store address if the launcher sets none. It is also part of the secret, so that
+// two jobs of one user with the same port are detected.
 bool fill_from_job(const Claim& place, const EnvironmentMap& environment, LaunchEnvironment& into) {
   const auto text = [&](const char* name) {
     const std::string* found = find(environment, name);
@@ -220,7 +220,7 @@ void fill_store(const Claim& place, const EnvironmentMap& environment, LaunchEnv
                 " not set, so they cannot find each other: set both (mpirun -x MASTER_ADDR=first-host -x "
                 "MASTER_PORT=29500), or TESSERA_STORE");
   TESSERA_CHECK(*port <= 65535, "environment variable MASTER_PORT='", *port, "' is no port; ports are 1 to 65535");
-  // torchrun's agent listens at MASTER_PORT with a store of its own, so ours is beside it.
+  // The agent of torchrun hosts its own store at MASTER_PORT, so ours uses the next port.
   const bool is_torchrun = place.launcher == "torchrun";
   const bool is_beside = is_torchrun && *port < 65535;
   into.store = tcp_address(*host, is_beside ? *port + 1 : *port);
@@ -261,7 +261,7 @@ EnvironmentMap process_environment() {
     const std::size_t equals = setting.find('=');
     if (equals != std::string_view::npos) environment.emplace(setting.substr(0, equals), setting.substr(equals + 1));
   }
-  // Ours through their getters, which tell of misspelt names.
+  // Tessera's own variables are read through their getters, which report misspelled names.
   environment["TESSERA_RUN_DIR"] = env::run_dir();
   environment["TESSERA_STORE"] = env::store();
   environment["TESSERA_STORE_SECRET"] = env::store_secret();

@@ -1,4 +1,4 @@
-// What each launcher's names mean, and what is said when they mean nothing.
+// The variables of each launcher, and the errors of invalid ones.
 #include "tessera/comm/launch_environment.h"
 
 #include <gtest/gtest.h>

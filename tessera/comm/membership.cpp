@@ -1,4 +1,4 @@
-// How groups come from groups: subsets, colours, and what is left after a failure. Ranks agree through the store.
+// Creates groups from groups: subsets, colors, and the survivors of a failure. Ranks agree through the store.
 #include <algorithm>
 #include <mutex>
 #include <numeric>
@@ -22,26 +22,26 @@ namespace {
 
 std::chrono::nanoseconds deadline_of_environment() { return std::chrono::seconds(env::deadline_seconds()); }
 
-// The same in every process (FNV-1a).
+// Equal in all processes (FNV-1a).
 std::uint64_t digest_of(std::string_view name) {
   std::uint64_t digest = 0xcbf29ce484222325;
   for (const char c : name) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return digest;
 }
 
-// What a rank keeps of its world. Connecting waits for other ranks, so that it has a lock of its own.
+// The world group of a rank. It has a separate lock, since connecting waits for other ranks.
 struct WorldGroup {
   std::mutex mutex;
   ProcessGroup group;
 };
 
-// Ranks that take turns are told of a deadlock by the scheduler, at once.
+// The scheduler reports a deadlock to its ranks immediately.
 std::chrono::nanoseconds first_deadline() {
   const auto& simulated = detail::WorldState::current().simulated();
   return simulated != nullptr && simulated->scheduler() != nullptr ? device::kForever : deadline_of_environment();
 }
 
-// As the world has it, where it is connected.
+// Returns the deadline of the world group, if it is connected.
 std::chrono::nanoseconds deadline_of_world() {
   auto* const all = current_rank()->find_part<WorldGroup>();
   if (all == nullptr) return first_deadline();
@@ -54,7 +54,7 @@ void check_group(const std::shared_ptr<GroupState>& state) {
   state->owner.check("process group");
 }
 
-// A group over these ranks of the world; none where this rank is not among them.
+// Connects a group of these world ranks; returns an empty handle if this rank is not one of them.
 ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const GroupOptions& options,
                      const GroupState* parent, std::uint64_t generation) {
   const auto self = std::ranges::find(ranks, current_place().rank);
@@ -81,7 +81,7 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
   detail::Making making("group " + state->name, "", 0, ranks);
   state->communicator = making.during([&] {
     return detail::observed(state->name, state->on_hang, [&] {
-      // A rank that aborts a group must not end the one that it was made from.
+      // A rank that aborts a group must not end its parent group.
       const bool is_same = parent != nullptr && parent->ranks == ranks && parent->generation == generation;
       return detail::WorldState::current().communicator(
           ranks, backend, generation, is_same ? parent->name : std::string(), deadline, state->backend);
@@ -98,17 +98,17 @@ ProcessGroup connect(std::vector<Rank> ranks, const std::string& name, const Gro
   return ProcessGroup(std::move(state));
 }
 
-// The part of the store for something that every rank of a group does once.
+// Returns the part of the store for a step that each rank of a group takes once.
 PrefixStore meeting(const GroupState& group, std::string_view what, std::uint64_t number) {
   return PrefixStore("group " + group.name + "/" + std::string(what) + " " + std::to_string(number),
                      detail::WorldState::current().store());
 }
 
-// What a rank says at a meeting that every rank comes to; not waited for in vain.
+// Returns the contribution of a rank to a step. Throws if the rank is lost.
 std::string hear(const GroupState& group, PrefixStore& meeting, std::string_view what, int place,
                  std::chrono::nanoseconds deadline) {
   const std::string key = std::to_string(place);
-  if (deadline == device::kForever) return meeting.get(key, deadline);  // who take turns are told of a deadlock
+  if (deadline == device::kForever) return meeting.get(key, deadline);  // the scheduler reports deadlocks
   const std::string who = detail::text_of_members(std::span(&place, 1), group.ranks);
   const std::string subject = "group " + group.name;
   const auto said = detail::wait_for_value(
@@ -158,7 +158,7 @@ ProcessGroup group_of(std::span<const Rank> ranks, const GroupOptions& options) 
                   rank, " in a world of ", current_place().world_size);
     TESSERA_CHECK(std::ranges::count(members, rank) == 1, "group ", name, ": rank ", rank, " twice");
   }
-  // The world is not connected for it: ranks that are not in the group may never come.
+  // Does not connect the world: ranks outside the group may never arrive.
   GroupOptions given = options;
   if (!given.deadline) given.deadline = deadline_of_world();
   return connect(std::move(members), name, given, nullptr, 0);
@@ -212,8 +212,8 @@ ProcessGroup ProcessGroup::split(int colour, int key, const GroupOptions& option
                  state_.get(), state_->generation);
 }
 
-// Each says that it is there, waits until all are there or known to be gone, and proposes those; the first proposal is
-// everybody's. Who came too late to be in it is told so.
+// Each rank announces itself, waits until all are present or known to be lost, and proposes those present. All ranks
+// adopt the first proposal. A rank that is too late to be in it gets an error.
 std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
   check_group(state_);
   const std::uint64_t number = state_->made.fetch_add(1) + 1;
@@ -221,7 +221,7 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
   store.set("here " + std::to_string(rank()), "");
   const auto until =
       std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24));
-  constexpr std::chrono::milliseconds kLook(20);  // how often to look who has gone
+  constexpr std::chrono::milliseconds kLook(20);  // polling period for lost ranks
   detail::WaitNotice notice(std::chrono::steady_clock::now());
   std::vector<int> here;
   while (true) {
@@ -231,7 +231,7 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
     const std::vector<int> gone = state_->communicator->gone();
     for (int place = 0; place < size(); ++place) {
       const std::string key = "here " + std::to_string(place);
-      if (std::ranges::find(gone, place) != gone.end()) continue;  // it may have come and died since
+      if (std::ranges::find(gone, place) != gone.end()) continue;  // it may have arrived and died since
       if (store.find(key)) {
         here.push_back(place);
       } else {
@@ -243,7 +243,7 @@ std::vector<int> ProcessGroup::agree(std::chrono::nanoseconds timeout) const {
     try {
       store.wait(missing, kLook);
     } catch (const TimeoutError&) {
-      // Some may be gone now.
+      // Some ranks may be lost by now.
       const auto waited = notice.due(std::chrono::steady_clock::now());
       if (waited && here.front() == rank())
         log::info("group ", name(), ": waiting ", waited->count(), " s for ", detail::text_of_members(awaited, ranks()),
@@ -271,7 +271,7 @@ ProcessGroup ProcessGroup::shrink(std::chrono::nanoseconds timeout, const GroupO
       return connect(std::move(left), name() + " shrunk " + std::to_string(generation), options, state_.get(),
                      generation);
     } catch (const AbortedError&) {
-      // Of those that agreed one died, which all others see: they agree again. At most once for each rank.
+      // A rank that agreed has died, which all others see: they agree again, at most once per rank.
       const std::vector<int> gone = state_->communicator->gone();
       const bool has_died =
           std::ranges::any_of(agreed, [&](int place) { return std::ranges::find(gone, place) != gone.end(); });

@@ -9,7 +9,7 @@
 namespace tessera::comm {
 namespace {
 
-// Two rounds of a multiply-and-shift mixer over each word, in two lanes that start apart.
+// A mixer with two multiply-and-shift rounds per word, in two lanes with different starts.
 class Mixer {
  public:
   explicit Mixer(std::uint64_t seed = 0) : low_(kLow ^ seed), high_(kHigh + seed) {}
@@ -36,7 +36,7 @@ bool reduces(OpKind kind) {
 bool has_root(OpKind kind) {
   return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kScatter || kind == OpKind::kGather;
 }
-// Uneven parts of an all_to_all differ from rank to rank: pairs of ranks compare them.
+// Uneven counts of an all_to_all differ between ranks: pairs of ranks compare them.
 bool shares_counts(OpKind kind) { return kind != OpKind::kAllToAll; }
 
 void add(Mixer& mixer, const Geometry& geometry) {

@@ -16,7 +16,7 @@
 namespace tessera::comm {
 namespace {
 
-// Set field by field: an initialiser of them all would clear the lists' storage first.
+// Sets fields one by one: an initializer of all fields would first clear the storage of the lists.
 Operation operation_of(OpKind kind, const void* in, void* out, std::int64_t count, DType dtype,
                        const Reduction& reduction = {}) {
   Operation operation;
@@ -67,7 +67,7 @@ void check_device(const GroupState& group, const Capabilities& can, const device
                    "; ask for a group with another: GroupOptions::backend");
 }
 
-// Operations of one group run in the order they were asked for, whatever their streams.
+// Operations of one group run in the order they were enqueued, even on different streams.
 void order_behind_last(const GroupState& group, const device::Stream& stream) {
   const device::Stream& last = group.last_stream;
   if (!last || last.state() == stream.state() || last.id() == stream.id()) return;
@@ -107,7 +107,7 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   const Capabilities& can = group.communicator->capabilities();
   const std::lock_guard lock(group.launch_mutex);
   if (group.last_stream.state() != stream.state()) check_device(group, can, stream);
-  // The stream's lock is taken only if it may capture.
+  // Takes the lock of the stream only if it may capture.
   const bool is_captured = stream.slot().hazards() != 0 && stream.is_capturing();
   TESSERA_CHECK_AS(NotSupported, !is_captured || can.has_capture, "group ", group.name, ": operations of backend ",
                    group.backend, " cannot be captured; run them outside of graphs");
@@ -116,14 +116,14 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
   auto made = std::make_shared<WorkState>(operations);
   WorkState& work = *made;
   std::shared_ptr<Task> task(std::move(made), &work.task);
-  // Who goes on waiting is told of the deadline by the watchdog alone.
+  // With OnHang::kWait, only the watchdog reports the deadline.
   const bool waits_on = group.on_hang == OnHang::kWait && detail::group_observer() != nullptr;
   task->deadline =
       waits_on ? device::kForever : std::chrono::nanoseconds(group.deadline_ns.load(std::memory_order_relaxed));
   task->group = std::shared_ptr<const std::string>(state_, &group.name);
   task->group_digest = group.digest;
   task->record = &group.record;
-  // A rendezvous compares them itself, with more words.
+  // A rendezvous compares them itself, with a more detailed error.
   const std::uint64_t registrations = group.symmetric->digest.load(std::memory_order_acquire);
   if (registrations != 0 && operations[0].kind != OpKind::kRendezvous && !is_captured) {
     task->registrations = registrations;
@@ -137,7 +137,7 @@ Work ProcessGroup::launch(std::span<const Operation> operations, const device::S
       group.communicator->enqueue(task, stream);
     }
   } catch (...) {
-    // Nothing of it is on the stream: nobody has to wait for that, and it will not come to run.
+    // Nothing of it is on the stream: it will not run, and no rank must wait for it.
     if (!is_captured) group.record.expect(task->number - 1);
     throw;
   }

@@ -1,4 +1,4 @@
-// Groups of ranks that are threads: what collectives give, in which order, and how they fail. With seeds, too.
+// Groups of ranks that are threads: results, order and failures of collectives, also with seeds.
 #include "tessera/comm/process_group.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// Runs the body on `ranks` ranks, freely and under some seeds.
+// Runs the body on `ranks` ranks, without and with seeds.
 void on_ranks(int ranks, const std::function<void(const ProcessGroup&, const device::Stream&)>& body) {
   for (const std::optional<std::uint64_t> seed : {std::optional<std::uint64_t>(), {1}, {2}, {3}}) {
     SCOPED_TRACE(seed ? "seed " + std::to_string(*seed) : "free");
@@ -43,7 +43,7 @@ TEST(ProcessGroup, OfAWorldOfOneGivesBackWhatItGets) {
   EXPECT_EQ(x, (Floats{1, 2, 3}));
 }
 
-// The stream that it was refused on may stand still for long.
+// The stream of the rejected operation may stand still for long.
 TEST(ProcessGroup, WhatIsRefusedOrdersNothing) {
   const RankScope rank(std::make_shared<RankContext>(RankPlace{}));
   const device::Device host = device::Device::get("host");
@@ -213,7 +213,7 @@ TEST(ProcessGroup, ADeadlineNamesWhoIsMissing) {
                                  {"group world", "operation 1, barrier", "rank 1 did not come", "has begun none"});
       stream.reset_error();
     }
-    // The other comes when it is over, and is told the same.
+    // The other rank arrives afterwards, and gets the same error.
     store()->set("over " + std::to_string(group.rank()), "");
     (void)store()->get("over 0", std::chrono::minutes(1));
     if (group.rank() == 1) {
@@ -247,7 +247,7 @@ TEST(ProcessGroup, ARankThatEndsBeforeItJoinsIsNoticed) {
   }
 }
 
-// Each waits for the other's message: under a seed nobody can run, which is seen at once.
+// Each waits for the other's message: under a seed no rank can run, which is detected immediately.
 TEST(ProcessGroup, ADeadlockUnderASeedIsAnErrorAtOnce) {
   EXPECT_THROW(simulate(2,
                         [] {
@@ -313,7 +313,7 @@ TEST(ProcessGroup, AnAbortNamesTheGroupWhereSeveralShareACommunicator) {
   });
 }
 
-// Runs it on ranks 1 to 3 of four, in a group of theirs.
+// Runs the body on ranks 1 to 3 of four, in a group of these ranks.
 void on_subgroup(const std::function<void(const ProcessGroup&, const device::Stream&, int rank)>& body) {
   simulate(4, [&] {
     const device::Stream stream = device::Device::get("host").create_stream();
@@ -350,7 +350,7 @@ TEST(ProcessGroup, AFailureOfASubgroupNamesRanksAsTheWorldDoes) {
   });
 }
 
-// Enqueues a barrier on a stream that stands still, moves its deadline, and lets the stream run.
+// Enqueues a barrier on a stopped stream, extends its deadline, and resumes the stream.
 Work barrier_with_more_time(const ProcessGroup& group, const device::Stream& stream, std::chrono::nanoseconds deadline,
                             std::chrono::nanoseconds more) {
   group.set_deadline(deadline);

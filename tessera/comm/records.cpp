@@ -21,7 +21,7 @@ std::string text_in(const RowInfo& row, std::string_view field) {
   return found == nullptr ? std::string() : probe::to_string(found->value);
 }
 
-// The rows of a table by their group: of several of a group that of the latest launch, its first operation.
+// Returns the rows of a table by group. If a group has several, returns the first operation of its latest launch.
 std::map<std::uint64_t, const RowInfo*> rows_of(const RecordFile& file, std::string_view kind) {
   std::map<std::uint64_t, const RowInfo*> rows;
   const probe::TableInfo* table = file.find_table(kind);
@@ -44,7 +44,7 @@ std::string group_name(const RecordFile& file, std::uint32_t group) {
   return found == rows.end() ? "group " + std::to_string(group) + " (gone)" : text_in(*found->second, "name");
 }
 
-// What is told of an operation, in records as in rows.
+// The description of an operation, common to records and rows.
 struct Told {
   OpKind kind;
   DType dtype;
@@ -70,7 +70,7 @@ std::string told_in(const RowInfo& row) {
                        .operations = static_cast<unsigned>(number_in(row, "operations"))});
 }
 
-// "collective 12", "message 3": how ranks find each other's.
+// "collective 12", "message 3": the number by which ranks match operations.
 std::string text_of_ordinal(OpKind kind, std::uint64_t ordinal) {
   return (is_message(kind) ? "message " : "collective ") + std::to_string(ordinal);
 }
@@ -132,7 +132,7 @@ std::optional<std::string> text_of_record(const RecordFile& file, const probe::R
 
 namespace {
 
-// How far the row of a group says that it came.
+// Describes the progress in the row of a group.
 std::string text_of_running(const RowInfo& row, const RowInfo* replay) {
   const bool runs = number_in(row, "begun") != number_in(row, "ended");
   std::string text = std::string(runs ? "; runs #" : "; ran #") + text_in(row, "begun") + " " + told_in(row) + " (" +

@@ -1,4 +1,4 @@
-// What it costs to record an operation of a group.
+// Measures the recording of an operation of a group.
 #include "tessera/base/rank.h"
 #include "tessera/base/testing/bench.h"
 #include "tessera/comm/communicator.h"
@@ -8,8 +8,8 @@
 namespace tessera::comm {
 namespace {
 
-// All its states, as of one that runs at once: asked for, begun, met, ended; three records and three rows, a fourth
-// where ranks had to be waited for.
+// All states of an operation that runs immediately: enqueued, started, all arrived, finished; three records and three
+// rows, and a fourth if it had to wait for ranks.
 TESSERA_BENCH(record) {
   const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   const ProcessGroup group = world();

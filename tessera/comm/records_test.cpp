@@ -1,5 +1,4 @@
-// What the record of a rank says about its groups: every operation with its states, and tables that a ring that went
-// round does not lose.
+// The record of a rank's groups: all operations with their states, and tables that keep them after the ring wraps.
 #include "tessera/comm/records.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +27,7 @@ using namespace std::chrono_literals;
 
 probe::RecordFile own_record() { return probe::RecordFile::open(probe::recorder().path()); }
 
-// Without how long something took, which nobody knows beforehand.
+// Returns the lines without durations, which vary.
 std::vector<std::string> texts(const probe::RecordFile& file) {
   std::vector<std::string> lines;
   for (const probe::RecordRef& ref : file.records()) {
@@ -40,7 +39,7 @@ std::vector<std::string> texts(const probe::RecordFile& file) {
   return lines;
 }
 
-// The number in a field of a row.
+// Returns the number in a field of a row.
 std::uint64_t number_in(const probe::RowInfo& row, std::string_view field) {
   const probe::Field* found = row.find(field);
   if (found == nullptr) throw std::runtime_error("no field " + std::string(field));
@@ -50,7 +49,7 @@ std::uint64_t number_in(const probe::RowInfo& row, std::string_view field) {
 std::string text_in(const probe::RowInfo& row, std::string_view field) {
   return probe::to_string(row.find(field)->value);
 }
-// The rows of the first group that hold an operation, by launch and place in it.
+// Returns the rows of the first group that hold an operation, by launch and index in it.
 std::vector<probe::RowInfo> asked_rows(const probe::RecordFile& file) {
   std::vector<probe::RowInfo> rows;
   for (const probe::RowInfo& row : file.find_table("comm_asked")->claimed) {
@@ -142,7 +141,7 @@ TEST(CommRecords, AReplayBeginsAndEndsWhatWasAskedForOnce) {
   }
 }
 
-// So that a hang inside of a replay names the node.
+// So that a hang inside a replay names the node.
 TEST(CommRecords, AReplaySaysWhichItIsAndWhichNodeRuns) {
   const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   const device::Stream stream = device::Device::get("host").create_stream();
@@ -163,7 +162,7 @@ TEST(CommRecords, AReplaySaysWhichItIsAndWhichNodeRuns) {
   world().launch({.kind = OpKind::kBarrier}, stream).wait();
   const probe::RecordFile file = own_record();
   const auto replays = all_of<ReplayRecord>(file);
-  ASSERT_EQ(replays.size(), 6U);  // and none of the one that no graph runs
+  ASSERT_EQ(replays.size(), 6U);  // none for the operation outside a graph
   EXPECT_EQ(all_of<BeginRecord>(file).size(), 7U);
   const std::uint64_t expected[] = {1, 1, 2};
   for (std::size_t i = 0; i < 6; ++i) {
@@ -176,7 +175,7 @@ TEST(CommRecords, AReplaySaysWhichItIsAndWhichNodeRuns) {
   EXPECT_NE(replays[0].graph, replays[2].graph);
   const std::string graph = std::to_string(replays[4].graph);
   EXPECT_EQ(std::ranges::count(texts(file), "world: #5 is node 2 in replay 2 of graph " + graph + " (launch 1)"), 1);
-  EXPECT_EQ(text_of_groups(file)[0].find("replay"), std::string::npos);  // what ran last was no replay
+  EXPECT_EQ(text_of_groups(file)[0].find("replay"), std::string::npos);  // the last operation was not in a replay
   first.launch(stream);
   stream.synchronize();
   EXPECT_NE(text_of_groups(own_record())[0].find("barrier (collective 9), node 4 in replay 3 of graph " + graph),
@@ -184,12 +183,12 @@ TEST(CommRecords, AReplaySaysWhichItIsAndWhichNodeRuns) {
       << text_of_groups(own_record())[0];
 }
 
-// Ranks that exchange messages beside are aligned all the same.
+// Ranks that also exchange messages have equal collective numbers.
 TEST(CommRecords, CollectivesAreCountedAlikeAndMessagesByPeerAndDirection) {
   simulate(3, [] {
     const device::Stream stream = device::Device::get("host").default_stream();
     float x = 0;
-    float got = 0;  // not where a peer may still read
+    float got = 0;  // outside memory that a peer may still read
     const auto message = [&](OpKind kind, int peer) {
       return Operation{.kind = kind,
                        .dtype = DType::kF32,
@@ -226,7 +225,7 @@ TEST(CommRecords, CollectivesAreCountedAlikeAndMessagesByPeerAndDirection) {
     EXPECT_EQ(number_in(running, "ordinal"), 2U);
     EXPECT_EQ(number_in(running, "collectives_begun"), 2U);
     EXPECT_EQ(number_in(running, "collectives_ended"), 2U);
-    // Each had its peer before it ended, and after it began.
+    // Each met its peer after it started and before it ended.
     for (const EndRecord& ended : all_of<EndRecord>(file)) EXPECT_NE(ended.met.value(), 0U) << ended.sequence;
   });
 }
@@ -248,7 +247,7 @@ TEST(CommRecords, AFailureIsToldWithItsKind) {
   });
 }
 
-// While it waits for a peer: what is in flight stands in the tables.
+// While it waits for a peer, the tables contain the operation in flight.
 TEST(CommRecords, WhatIsInFlightStandsInTheTables) {
   simulate(2, [] {
     const device::Stream side = device::Device::get("host").create_stream();
@@ -257,7 +256,7 @@ TEST(CommRecords, WhatIsInFlightStandsInTheTables) {
       float x = 0;
       const Work second = world().all_reduce(&x, &x, 1, DType::kF32, {}, side);
       while (first.sequence() == 0) std::this_thread::yield();
-      // Its number is there a moment before its row.
+      // Its number is visible a moment before its row.
       while (text_of_groups(own_record())[0].find("runs #1 barrier") == std::string::npos) std::this_thread::yield();
       const probe::RecordFile file = own_record();
       EXPECT_NE(text_of_groups(file)[0].find("2 asked for, the last all_reduce(f32[1], sum)"), std::string::npos);
@@ -278,7 +277,7 @@ TEST(CommRecords, WhatIsInFlightStandsInTheTables) {
   });
 }
 
-// A hang in the middle of moving bytes is told from one in waiting for a peer.
+// Distinguishes a hang during a transfer from a wait for a peer.
 TEST(CommRecords, TheRowOfWhatRunsSaysWhetherAllHaveCome) {
   const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   const ProcessGroup group = world();
@@ -299,7 +298,7 @@ TEST(CommRecords, TheRowOfWhatRunsSaysWhetherAllHaveCome) {
   EXPECT_GE(number_in(row, "met"), number_in(row, "when"));
   record.ended(task, now());
   EXPECT_NE(all_of<EndRecord>(own_record()).back().met.value(), 0U);
-  // The next has not met.
+  // The ranks of the next one have not arrived.
   task.sequence = 2;
   record.began(task, now());
   EXPECT_EQ(number_in(own_record().find_table("comm_running")->claimed[0], "met"), 0U);
@@ -307,7 +306,7 @@ TEST(CommRecords, TheRowOfWhatRunsSaysWhetherAllHaveCome) {
   EXPECT_EQ(all_of<EndRecord>(own_record()).back().met.value(), 0U);
 }
 
-// With all that its record had, in rows that rotate.
+// With all fields of their records, in rows that are reused in turn.
 TEST(CommRecords, TheLastOperationsAskedForOutliveTheirRing) {
   const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   probe::open_recorder(*current_rank(), {.nbytes = probe::RecordOptions::kMinBytes});
@@ -372,7 +371,7 @@ TEST(CommRecords, EachOperationOfALaunchHasItsRow) {
   });
 }
 
-// Many groups share the rows; none goes without.
+// Many groups share the rows; each has at least one.
 TEST(CommRecords, EveryOneOfManyGroupsHasARowForItsLastOperation) {
   const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   probe::open_recorder(*current_rank(), {.nbytes = 4 << 20});
@@ -380,7 +379,7 @@ TEST(CommRecords, EveryOneOfManyGroupsHasARowForItsLastOperation) {
   const int all[] = {0};
   std::vector<ProcessGroup> groups;
   for (std::uint32_t i = 0; i < CommGroupRow::kRows; ++i) groups.push_back(world().subgroup(all));
-  groups.pop_back();  // the world is one
+  groups.pop_back();  // the world is one of them
   for (const ProcessGroup& group : groups) group.launch({.kind = OpKind::kBarrier}, stream);
   std::size_t with_one = 0;
   for (const std::string& line : text_of_groups(own_record())) {
@@ -409,7 +408,7 @@ TEST(CommRecords, TheTablesOutliveARingThatWentRound) {
   EXPECT_NE(groups[1].find("5000 asked for"), std::string::npos) << groups[1];
 }
 
-// A group may outlive its rank and the record of that; a group that is gone frees its row.
+// A group may outlive its rank and its record; a destroyed group frees its row.
 TEST(CommRecords, GroupsAndRanksEndInAnyOrder) {
   ProcessGroup kept;
   {

@@ -1,6 +1,7 @@
-// f32 and f64, which are their own accumulators, go a cache line at a time from memory to memory. The others go
-// a tile at a time: the first input is loaded into the accumulator, each further one is folded in, the result is
-// rounded into every output. Loops over tiles have a constant length, which is what makes the compiler use vectors.
+// f32 and f64, which are their own accumulators, are reduced a cache line at a time, from memory to memory. Other types
+// are reduced a tile at a time: the first input is loaded into the accumulator, the others are combined with it, and
+// the result is rounded into each output. Loops over tiles have a constant length, so that the compiler vectorizes
+// them.
 #include "tessera/comm/reduction.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ constexpr std::size_t kLineBytes = detail::kLineBytes;
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
 
-// Integers are accumulated in 64 bits, which keeps the low bits exact and avg from overflowing early.
+// Integers are accumulated in 64 bits, which keeps the low bits exact and avoids early overflow of avg.
 template <class T>
 using Accumulator =
     std::conditional_t<kIsHalf<T>, float,
@@ -49,7 +50,7 @@ void store(T* to, const Accumulator<T>* from, std::int64_t n) {
   }
 }
 
-// Sums and products of integers wrap, also signed ones.
+// Sums and products of integers wrap, including signed ones.
 template <class A>
 A wrapped(A a, A b, bool is_product) {
   if constexpr (std::is_integral_v<A>) {
@@ -64,7 +65,7 @@ A wrapped(A a, A b, bool is_product) {
 template <ReduceKind kind, class A>
 A combine(A a, A b) {
   if constexpr (kind == ReduceKind::kProd) return wrapped(a, b, true);
-  // A nan compares false with everything, so that it takes the place of a number and keeps it.
+  // A nan compares false with every value, so it replaces a number and stays.
   if constexpr (kind == ReduceKind::kMin) return b < a || b != b ? b : a;
   if constexpr (kind == ReduceKind::kMax) return b > a || b != b ? b : a;
   if constexpr (std::is_integral_v<A>) {
@@ -126,13 +127,14 @@ void fold_elements(T factor, const Streams& streams, std::int64_t first, std::in
   }
 }
 
-// Sixteen bytes of values, and a line as four of them: named one by one, so that they stay in registers.
+// Sixteen bytes of values; a line has four of them, as separate members, so that they stay in registers.
 template <class T>
 struct Line {
   using Vector [[gnu::vector_size(16)]] = T;
   Vector a, b, c, d;
 
-  // memcpy(): values lie at any multiple of their own size. One vector at a time, or they would not stay in registers.
+  // Uses memcpy(), since values are aligned only to their own size. One vector at a time, so that they stay in
+  // registers.
   static Line load(const std::byte* from) {
     Line line;
     std::memcpy(&line.a, from, 16);
@@ -163,7 +165,7 @@ struct Line {
   }
 };
 
-// As combine(), lane by lane.
+// Like combine(), lane by lane.
 template <ReduceKind kind, class Vector>
 Vector combine_lanes(Vector a, Vector b) {
   if constexpr (kind == ReduceKind::kProd) return a * b;
@@ -172,8 +174,8 @@ Vector combine_lanes(Vector a, Vector b) {
   return a + b;
 }
 
-// A cache line at a time, from memory to memory: for values that are their own accumulators. Streamed: past the
-// caches, so that a line of an output is not read before it is written and what is in the caches stays there.
+// Reduces a cache line at a time from memory to memory, for values that are their own accumulators. If `is_streamed`,
+// bypasses the caches, so that lines of an output are not read before they are written and cached data stays.
 template <class T, ReduceKind kind, bool is_streamed>
 void fold_lines(T factor, const Streams& streams, std::int64_t first, std::int64_t end) {
   using Vector = typename Line<T>::Vector;
@@ -199,8 +201,8 @@ void fold_lines(T factor, const Streams& streams, std::int64_t first, std::int64
   }
 }
 
-// For outputs that lie in the caches of other cores: a line that is overwritten whole need not come over first, which
-// memcpy() of several lines makes use of and stores one by one do not.
+// For outputs in the caches of other cores: a line that is overwritten completely need not be fetched first. memcpy()
+// of several lines makes use of that; single stores do not.
 template <class T, ReduceKind kind>
 void fold_cached(T factor, const Streams& streams, std::int64_t first, std::int64_t end) {
   alignas(kLineBytes) T sum[kTile];
@@ -217,8 +219,8 @@ void fold_cached(T factor, const Streams& streams, std::int64_t first, std::int6
   }
 }
 
-// Whether outputs are so large that they would push each other out of the caches, lie on lines together, and are none
-// of the inputs, whose lines are in the caches anyway.
+// Returns true if outputs are too large for the caches, have the same alignment to lines, and are not inputs, whose
+// lines are in the caches anyway.
 bool can_stream(const Streams& streams, std::int64_t nbytes) {
   if (nbytes < detail::kStreamedBytes) return false;
   for (const std::byte* output : streams.outputs) {
@@ -231,7 +233,7 @@ bool can_stream(const Streams& streams, std::int64_t nbytes) {
   return true;
 }
 
-// An only output up to this size is in the caches of this core, if in any.
+// A single output up to this size is in the caches of this core, if in any.
 constexpr std::int64_t kOwnBytes = std::int64_t{16} << 10;
 
 template <class T, ReduceKind kind>
@@ -240,7 +242,7 @@ void fold_direct(double factor, std::span<const std::byte* const> inputs, std::s
   constexpr auto kLine = static_cast<std::int64_t>(kLineBytes / sizeof(T));
   const Streams streams{inputs, outputs};
   const auto by = static_cast<T>(factor);
-  // The first lines begin where the first output's do.
+  // The first lines begin at a line boundary of the first output.
   const std::uintptr_t over = outputs.empty() ? 0 : reinterpret_cast<std::uintptr_t>(outputs[0]) % kLineBytes;
   const auto head =
       std::min<std::int64_t>(count, over == 0 ? 0 : static_cast<std::int64_t>((kLineBytes - over) / sizeof(T)));

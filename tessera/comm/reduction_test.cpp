@@ -1,4 +1,4 @@
-// fold() against its definition, element by element, bit for bit.
+// Compares fold() with a reference, element by element, bit for bit.
 #include "tessera/comm/reduction.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-// As a and b are; what overflows an integer wraps.
+// Returns the product; integer overflow wraps.
 template <class A>
 A product_of(A a, A b) {
   if constexpr (std::is_integral_v<A>) {
@@ -72,7 +72,7 @@ void expect_fold(DType dtype, ReduceKind kind, Random& random) {
         from.push_back(reinterpret_cast<const std::byte*>(input.data()));
       }
       const std::vector<std::vector<T>> before = inputs;
-      // One output is the first input itself.
+      // One output is the first input.
       std::vector<T> other(count);
       std::byte* to[] = {reinterpret_cast<std::byte*>(inputs[0].data()), reinterpret_cast<std::byte*>(other.data())};
       fold(dtype, reduction, from, to, static_cast<std::int64_t>(count));
@@ -137,7 +137,7 @@ TEST(Fold, RefusesWhatADtypeDoesNotHave) {
   expect_error<InvalidArgument>([&] { fold(DType::kC64, {ReduceKind::kMax}, from, {}, 1); }, {"c64", "max"});
 }
 
-// Large folds stream past the caches, and buffers begin anywhere: neither may show, nor touch what lies beside them.
+// Large reductions bypass the caches, and buffers have any alignment. Neither may change the result or adjacent memory.
 TEST(Fold, OfAnySizeAtAnyPlaceIsTheSame) {
   constexpr std::size_t kCount = 600'000;
   constexpr float kBeside = -7;

@@ -1,4 +1,4 @@
-// shrink() where a rank dies while the others agree on who is left, and error() where one dies unseen.
+// shrink() if a rank dies during the agreement, and error() after an unnoticed death.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Rank 2 takes its part in the first agreement by hand, and dies before or after the others have agreed.
+// Rank 2 takes part in the first agreement manually, and dies before or after the others have agreed.
 void shrink_past_a_death(bool has_agreed) {
   const std::vector<ProcessEnd> ends = run_rank_processes(3, [&](int rank) {
     const device::Stream stream = device::Device::get("host").default_stream();
@@ -31,7 +31,7 @@ void shrink_past_a_death(bool has_agreed) {
       std::raise(SIGKILL);
     }
     if (!has_agreed) {
-      // Until its death is seen: it has said that it is there before.
+      // Waits until its death is noticed; it announced itself before.
       EXPECT_THROW(group.launch({.kind = OpKind::kBarrier}, stream).wait(), Error);
       stream.reset_error();
     }
@@ -49,7 +49,7 @@ void shrink_past_a_death(bool has_agreed) {
 TEST(Shrink, LeavesOutARankThatDiedBeforeAllHadAgreed) { shrink_past_a_death(/*has_agreed=*/false); }
 TEST(Shrink, AgreesAgainWhenARankDiesAfterwards) { shrink_past_a_death(/*has_agreed=*/true); }
 
-// No operation is under way that could see it.
+// No operation is pending that could notice it.
 TEST(GroupError, NamesAPeerThatWasKilled) {
   const std::vector<ProcessEnd> ends = run_rank_processes(2, [&](int rank) {
     const device::Stream stream = device::Device::get("host").default_stream();

@@ -23,7 +23,7 @@ namespace {
 
 using device::host::SeededScheduler;
 
-// A store whose waits give the turn away.
+// A store whose waits let other ranks run.
 class SeededStore final : public comm::Store {
  public:
   explicit SeededStore(std::shared_ptr<SeededScheduler> scheduler) : scheduler_(std::move(scheduler)) {}
@@ -39,7 +39,7 @@ class SeededStore final : public comm::Store {
       return std::ranges::all_of(keys, [&](const std::string& key) { return store_.find(key).has_value(); });
     };
     (void)scheduler_->wait_until(are_there, timeout, "a value of the store");
-    store_.wait(keys, std::chrono::nanoseconds(0));  // says which are missing
+    store_.wait(keys, std::chrono::nanoseconds(0));  // throws an error with the missing keys
   }
   bool remove(std::string_view key) override { return store_.remove(key); }
   std::vector<std::string> keys(std::string_view prefix) override { return store_.keys(prefix); }
@@ -50,8 +50,8 @@ class SeededStore final : public comm::Store {
   std::shared_ptr<SeededScheduler> scheduler_;
 };
 
-// How ranks of one process record: there may be hundreds, so that each has less memory for it than a process has,
-// unless the environment says how much. None: what it says cannot be, which the record tells.
+// Returns the record options for ranks of one process. There may be hundreds, so each has less memory than a process
+// has, unless the environment sets a size. Returns nullopt if the environment is invalid, which the recorder reports.
 std::optional<probe::RecordOptions> record_options() {
   probe::RecordOptions options;
   try {
@@ -65,13 +65,13 @@ std::optional<probe::RecordOptions> record_options() {
   return options;
 }
 
-// How one rank ended.
+// The result of one rank.
 struct Ended {
   std::exception_ptr error;
-  std::string text;  // of the error
+  std::string text;  // text of the error
 };
 
-// All that the ranks of one simulation share.
+// State that the ranks of one simulation share.
 struct Simulation {
   const std::function<void()>& body;
   const SimulateOptions& options;
@@ -80,12 +80,12 @@ struct Simulation {
   std::shared_ptr<comm::detail::SimulatedWorld> world;
   std::shared_ptr<comm::Store> store = nullptr;
   std::optional<probe::RecordOptions> record = {};
-  std::mutex mutex = {};  // for ended and first
+  std::mutex mutex = {};  // protects ended and first
   std::vector<Ended> ended = {};
   int first_failed = -1;
 
   void run_rank(int rank) {
-    // When the rank is gone, however it ended.
+    // Runs when the rank is destroyed, however it ended.
     struct AtEnd {
       comm::detail::SimulatedWorld& world;
       Rank rank;
@@ -109,11 +109,11 @@ struct Simulation {
         device::host::make_rank_host_device({.mode = device::host::Mode::kSeeded, .scheduler = scheduler});
       }
       body();
-      // What it enqueued runs to its end. Else that work would be the last to let go of the rank, and with it of the
-      // memory that the work behind it uses.
+      // Waits for the enqueued work. Otherwise that work would be the last owner of the rank, and would free memory
+      // that later work uses.
       device::Device::get("host").synchronize();
     };
-    // The thread ends in any case. Its peers learn of it as they do of any rank that failed.
+    // The thread ends in any case. Its peers detect that like any rank failure.
     const auto at_thread_end = [&] {
       try {
         TESSERA_THROW(AbortedError,
@@ -146,14 +146,14 @@ struct Simulation {
     end_failed();
   }
 
-  // What the rank owns ends before the rank does, its communicators among it: peers that wait for it are told.
+  // Destroys the objects of the rank before the rank, including its communicators, which inform waiting peers.
   static void finish() {
     close_record();
-    // Before memory: to let go of that is to wait for a device on which peers may wait for this rank.
+    // Before memory is released, which waits for a device on which peers may wait for this rank.
     comm::detail::WorldState::current().let_go();
   }
 
-  // Its record is kept where there is a run directory to keep it in; else it goes with the rank.
+  // Keeps the record if there is a run directory; otherwise it is destroyed with the rank.
   static void save_failure(const std::string& reason) {
     try {
       if (!probe::recorder().run_path().empty()) probe::recorder().save_failure(reason);
@@ -162,12 +162,12 @@ struct Simulation {
     }
   }
 
-  // Before peers are told that it goes, who may read it then; and before its groups go, with what tables say of them.
+  // Before peers learn that it leaves, since they may then read the record; and before its groups remove their rows.
   static void close_record() {
     if (!probe::recorder().run_path().empty()) probe::recorder().close();
   }
 
-  // Peers are told before its work is waited for, which may wait for them.
+  // Informs peers before it waits for its work, which may wait for them.
   static void end_failed() {
     try {
       comm::detail::WorldState::current().leave();
@@ -203,7 +203,7 @@ void simulate(int ranks, const std::function<void()>& body, const SimulateOption
       threads.push_back(scheduler->spawn_unranked("rank " + std::to_string(rank), run_rank(rank)));
     }
     for (const std::uint64_t thread : threads) {
-      // A deadlock is told to everybody who waits, so here too; the ranks end by it.
+      // All waiting threads get the deadlock error, including this one; it ends the ranks.
       try {
         scheduler->join(thread);
       } catch (const std::exception&) {

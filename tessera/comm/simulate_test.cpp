@@ -1,4 +1,4 @@
-// How simulated ranks begin and end.
+// The start and the end of simulated ranks.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -58,7 +58,7 @@ TEST(Simulate, ThrowsWhatWorkEndsWithThatNobodyWaitedFor) {
   EXPECT_THROW(simulate(2, body, {.seed = 1}), Error);
 }
 
-// The others wait for one that failed: it tells them before it waits for its own work, which waits for them.
+// The others wait for a rank that failed: it informs them before it waits for its own work, which waits for them.
 TEST(Simulate, ARankThatFailsWithWorkInFlightEndsTheOthers) {
   const auto body = [] {
     comm::world().launch({.kind = comm::OpKind::kBarrier}, stream()).wait();

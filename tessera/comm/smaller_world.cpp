@@ -26,7 +26,7 @@ std::shared_ptr<RankContext> make_rank(std::span<const int> ranks) {
   TESSERA_CHECK(found != ranks.end(), "a smaller world is made by its ranks; rank ", old.rank, " is none of them");
   const int size = static_cast<int>(ranks.size());
   const int rank = static_cast<int>(found - ranks.begin());
-  // shm, which alone can go on, is of one machine.
+  // Only shm can continue, and it runs on one machine.
   return std::make_shared<RankContext>(RankPlace{
       .rank = Rank(rank), .world_size = size, .local_rank = rank, .local_world_size = size, .run_dir = old.run_dir});
 }
@@ -46,12 +46,12 @@ std::vector<int> agree_on_left(std::string_view reason, std::chrono::nanoseconds
 
 SmallerWorld::SmallerWorld(std::span<const int> ranks, std::chrono::nanoseconds timeout)
     : rank_(make_rank(ranks)), scope_([&] {
-        // The store that is a part of the one of the world before: a world of this one has another part.
+        // The store is a prefix of that of the previous world; a world nested in this one uses another prefix.
         const auto store = std::make_shared<PrefixStore>("smaller world", WorldState::current().store());
         const Rank rank = rank_->place().rank;
         std::shared_ptr<ProcessWorld> processes;
         if (ranks.size() > 1) {
-          // All that are left have told of what ended the world before, and nothing of this one has begun.
+          // All survivors have reported the failure of the previous world, and nothing of this one has started.
           if (auto* observer = detail::group_observer()) observer->rank_opens(rank_->place(), /*is_process=*/true);
           processes = std::make_shared<ProcessWorld>(std::make_shared<PrefixStore>("world", store), rank);
           processes->meet(static_cast<int>(ranks.size()), timeout);
@@ -62,7 +62,7 @@ SmallerWorld::SmallerWorld(std::span<const int> ranks, std::chrono::nanoseconds 
         return rank_;
       }()) {}
 
-// As the end of a simulated rank: its work, then what peers wait for, then its memory.
+// Like the end of a simulated rank: its work, then the communicators that peers wait for, then its memory.
 SmallerWorld::~SmallerWorld() {
   try {
     device::Device::get("host").synchronize();

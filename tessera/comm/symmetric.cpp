@@ -32,7 +32,7 @@ SymmetricBackend* backend_of(const ProcessGroup& group, const device::Stream& st
   return communicator.symmetric();
 }
 
-// Whether a stream that failed has nothing left to run.
+// Returns true if a failed stream has no more work to run.
 bool has_ended(const device::Stream& stream) {
   try {
     return stream.query();
@@ -105,8 +105,8 @@ void SymmetricState::take_pad(std::size_t lines) {
   if (!is_late) stream.fill(pad.first, 0, 4, nbytes / 4, "signal pad");
 }
 
-// A pad of so many lines and a segment of `nbytes`, each unless it is 0. Either all ranks have them then or none has,
-// and the pool is as it was.
+// Maps a pad of `pad_lines` lines and a segment of `nbytes`; skips each if it is 0. Succeeds on all ranks, or on none
+// without changing the pool.
 std::vector<Record> SymmetricState::meet_and_map(std::uint64_t nbytes, std::size_t pad_lines) {
   Segment segment{.offset = plan.mapped(), .memory = nullptr, .peers = {}};
   Record mine{.pool = number, .log = log};

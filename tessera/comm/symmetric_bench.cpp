@@ -1,4 +1,4 @@
-// What symmetric memory costs on the host: a request, a registration that is known, signals between ranks.
+// Measures symmetric memory on the host: a request, a cached registration, and signals between ranks.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -17,7 +17,7 @@ struct Pool {
   SymmetricPool pool = SymmetricPool(world(), stream, {.nbytes = 1 << 20});
 };
 
-// Mean time of `body`, in nanoseconds.
+// Returns the mean time of `body` in nanoseconds.
 template <class Body>
 double mean_ns(int times, const Body& body) {
   const auto start = std::chrono::steady_clock::now();

@@ -22,7 +22,7 @@ void look(Task& task, bool has_ended) {
 
 void Work::wait(std::chrono::nanoseconds timeout) const {
   WorkState& work = state_of(state_);
-  // What went wrong is the task's to tell, whatever else failed on the stream.
+  // The task reports its error, whatever else failed on the stream.
   if (!is_done()) {
     try {
       work.event.synchronize(timeout);
@@ -44,11 +44,11 @@ bool Work::is_done() const {
   WorkState& work = state_of(state_);
   if (work.task.is_done.load(std::memory_order_acquire) != 0) return true;
   if (!work.task.look) return false;
-  // On a device it has ended when what it wrote is there for all to see: that is what the event says.
+  // On a device it has ended when its writes are visible to all, which the event shows.
   try {
     if (!work.event.query()) return false;
   } catch (const std::exception&) {
-    // Something else on the stream has failed.
+    // Other work on the stream has failed.
   }
   look(work.task, true);
   return work.task.is_done.load(std::memory_order_acquire) != 0;

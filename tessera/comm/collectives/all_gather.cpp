@@ -1,4 +1,4 @@
-// Every rank takes each other's part.
+// all_gather: each rank reads the chunk of every other rank.
 #include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {
@@ -14,7 +14,7 @@ Extents extents(const Operation& operation, int rank, int size) {
 }
 Moves moves(const Operation& operation, int rank, int size) {
   Moves moves;
-  // Beginning behind itself, so that not all take from the same rank at once.
+  // Starts with itself, so that not all ranks read from the same rank at once.
   for (int step = 0; step < size; ++step) {
     const int from = (rank + step) % size;
     const auto [first, count] = detail::part_of(operation.out_counts, operation.count, from);

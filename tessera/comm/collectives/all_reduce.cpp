@@ -1,5 +1,5 @@
-// Every rank folds its share of the elements and puts it into all outputs: each input is read once and each output
-// written once.
+// all_reduce: each rank reduces its share of the elements and writes it to all outputs. Each input is read once and
+// each output is written once.
 #include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {

@@ -1,5 +1,5 @@
-// Every rank takes its part of each input. Where a part begins in a peer's input is the peer's to know when parts are
-// uneven: it offers it, and the length it offers must be the length asked for.
+// all_to_all: each rank reads its chunk of each input. If chunks are uneven, only the peer knows where a chunk begins
+// in its input. It offers the offset, and the offered length must match the requested length.
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
@@ -24,7 +24,7 @@ Moves moves(const Operation& operation, int rank, int size) {
   for (int step = 0; step < size; ++step) {
     const int from = (rank + step) % size;
     const auto [first, count] = detail::part_of(operation.out_counts, operation.count, from);
-    // An uneven part of no elements is still compared with what is offered.
+    // An uneven chunk without elements is still compared with the offer.
     if (is_even && count == 0) continue;
     const std::int64_t from_offset =
         is_even ? operation.count * (TESSERA_MUTANT("comm.all_to_all_same_part") ? from : rank) : kOffered;

@@ -57,7 +57,7 @@ Accepted accept(const Operation& operation, const Move& move, const Offer& offer
 }
 
 void check_count(const Operation& operation) {
-  // Past this, sizes in bytes of all ranks together might not fit.
+  // Beyond this, the size of all ranks in bytes might overflow.
   constexpr std::int64_t kMost = std::int64_t{1} << 48;
   TESSERA_CHECK(operation.count >= 0 && operation.count <= kMost, text_of(operation), ": ", operation.count,
                 " elements; give 0 to ", kMost);

@@ -1,4 +1,4 @@
-// Nothing moves: that all have come is the whole of it.
+// barrier: transfers nothing; ranks only meet.
 #include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {

@@ -1,4 +1,4 @@
-// The moves of every collective, played on arrays in random order, against its definition in plain words; in place too.
+// The transfers of each collective, run on arrays in random order, against a simple reference; also in place.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 using Values = std::vector<std::int64_t>;
 using Random = std::mt19937_64;
 
-// A world of arrays: `in` and `out` of each rank, and what its operation says.
+// A world of arrays: `in`, `out` and the operation of each rank.
 struct World {
   std::vector<Operation> operations;
   std::vector<Values> in;
@@ -24,7 +24,7 @@ struct World {
   [[nodiscard]] int size() const { return static_cast<int>(operations.size()); }
 };
 
-// Makes every rank's moves, mixed, each reading and writing at once as it comes.
+// Makes the transfers of all ranks in random order, each reading and writing immediately.
 void play(World& world, Random& random) {
   struct Made {
     int maker;
@@ -109,7 +109,7 @@ Values joined(const std::vector<Values>& inputs) {
   return all;
 }
 
-// What rank `rank` must have, by the definition.
+// Returns the expected output of `rank`.
 Values expected(const World& world, int rank) {
   const Operation& operation = world.operations[static_cast<std::size_t>(rank)];
   const auto root = static_cast<std::size_t>(operation.root);
@@ -188,7 +188,7 @@ TEST(Moves, OfAllToAllTakeFromEachPeerWhatItOffers) {
   }
 }
 
-// The example of the definition: offsets are in the receiver's rows, rows that nobody names keep their values.
+// Offsets are in the receiver's rows; rows that no rank names keep their values.
 TEST(Moves, OfRaggedAllToAllWriteWhereTheSenderSays) {
   const Values in_offsets[] = {{0, 1}, {0, 1}};
   const Values in_sizes[] = {{1, 2}, {1, 1}};
@@ -209,7 +209,7 @@ TEST(Moves, OfRaggedAllToAllWriteWhereTheSenderSays) {
   EXPECT_EQ(world.out[1], (Values{2, 2, 4, 0}));
 }
 
-// In place: the output lies in the input's memory where in_place() says, or the other way round.
+// In place: the output is in the memory of the input at the offset of in_place(), or the other way round.
 TEST(Moves, ReadNothingThatAnotherWritesInPlace) {
   Random random(4);
   for (const OpKind kind : {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kBroadcast,
@@ -218,7 +218,7 @@ TEST(Moves, ReadNothingThatAnotherWritesInPlace) {
       const int size = 1 + static_cast<int>(random() % 5);
       World world = make(kind, size, random);
       const World before = world;
-      // Who writes what: (rank, element of its memory) counted from its input.
+      // The writer of each (rank, element of its memory), relative to its input.
       std::map<std::pair<int, std::int64_t>, int> writer;
       const CollectiveDef& def = definition(kind);
       const auto place = [&](int rank) { return *def.in_place(world.operations[0], rank, size); };
@@ -228,7 +228,7 @@ TEST(Moves, ReadNothingThatAnotherWritesInPlace) {
           ++number;
           for (int to = 0; to < size; ++to) {
             if (move.to != kEveryone && move.to != to) continue;
-            if (move.from == to && place(to) + move.to_offset == move.from_offset) continue;  // onto itself: not made
+            if (move.from == to && place(to) + move.to_offset == move.from_offset) continue;  // onto itself: skipped
             for (std::int64_t i = 0; i < move.count; ++i) writer[{to, place(to) + move.to_offset + i}] = number;
           }
         }

@@ -1,5 +1,5 @@
-// Every rank takes from the one that sends to it. All ranks give the whole list of targets. A rank that nobody sends to
-// keeps its output.
+// permute: each rank reads from the rank that sends to it. All ranks pass the complete list of targets. A rank that no
+// rank sends to keeps its output.
 #include "tessera/base/error.h"
 #include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"

@@ -1,5 +1,6 @@
-// Every rank takes from each peer the rows that the peer offers, to where the peer says: offsets and sizes lie in
-// device memory and are read when the operation runs. Rows of the output that nobody names keep their values.
+// ragged_all_to_all: each rank reads from each peer the rows that the peer offers, and writes them where the peer
+// specifies. Offsets and sizes are in device memory and are read when the operation runs. Rows of the output that no
+// rank names keep their values.
 #include "tessera/base/error.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 

@@ -1,4 +1,4 @@
-// Every rank folds its own part.
+// reduce_scatter: each rank reduces its own chunk.
 #include "tessera/comm/collectives/detail/definitions.h"
 
 namespace tessera::comm {

@@ -1,5 +1,5 @@
-// Collectives with a root. broadcast and scatter: every rank takes from the root. gather: the root takes from all.
-// reduce: every rank folds its share and puts it into the root's output.
+// Collectives with a root. broadcast and scatter: each rank reads from the root. gather: the root reads from all ranks.
+// reduce: each rank reduces its share and writes it to the root's output.
 #include "tessera/base/mutant.h"
 #include "tessera/comm/collectives/detail/definitions.h"
 
@@ -58,7 +58,7 @@ Extents gather_extents(const Operation& operation, int rank, int size) {
           rank == operation.root ? detail::whole_of(operation.out_counts, operation.count, size) : 0};
 }
 Moves gather_moves(const Operation& operation, int rank, int /*size*/) {
-  // Each puts its own part there, so that the root is not the only one at work.
+  // Each rank writes its own chunk, so that the root does not do all the work.
   const auto [first, count] = detail::part_of(operation.out_counts, operation.count, rank);
   if (count == 0) return {};
   return {{.from = rank,
