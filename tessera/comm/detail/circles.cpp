@@ -16,8 +16,8 @@ void Circles::leave(Rank rank) {
   waits_.erase(rank);
 }
 
-// Whoever is noted is in its wait as long as the lock is held, so that what it waits for is there to look at; and a
-// word that is not raised now can only be raised by a rank that is noted too.
+// While the lock is held, each noted rank stays in its wait, so its condition can be read. A word that is not raised
+// now can only be raised by a rank that is noted too.
 std::string Circles::of(Rank rank) const {
   const std::lock_guard lock(mutex_);
   std::string text;
@@ -27,14 +27,14 @@ std::string Circles::of(Rank rank) const {
     if (found == waits_.end()) return "";
     const Wait& wait = found->second;
     if (wait.word->load(std::memory_order_acquire) >= wait.least) return "";
-    // Of a group that was aborted, say: it sleeps, and will see it when it wakes.
+    // For example in an aborted group: the rank sleeps, and notices when it wakes.
     if ((*wait.is_over)()) return "";
     text += tessera::detail::concat(text.empty() ? "" : ", ", "rank ", at, " waits for rank ", wait.peer, " in ",
                                     wait.what);
     at = wait.peer;
     if (at == rank) return text;
   }
-  return "";  // it waits for a circle, and is in none
+  return "";  // it waits for a cycle, but is not part of it
 }
 
 }  // namespace tessera::comm::detail

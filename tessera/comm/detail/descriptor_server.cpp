@@ -28,14 +28,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kMagic = "tsd3";
-constexpr std::size_t kRequestHead = kMagic.size() + kNonceBytes + kProofBytes;  // of a request, before the name
+constexpr std::size_t kRequestHead = kMagic.size() + kNonceBytes + kProofBytes;  // bytes of a request before the name
 constexpr std::size_t kMostName = 256;
-constexpr std::size_t kMostClients = 256;            // the longest silent one makes room
-constexpr auto kPatience = std::chrono::seconds(5);  // with a peer that connected and says nothing
+constexpr std::size_t kMostClients = 256;  // the client that has been silent for longest is closed for a new one
+constexpr auto kPatience = std::chrono::seconds(5);  // limit for a connected peer that sends nothing
 
 std::string reason() { return std::strerror(errno); }
 
-// What both sides sent at random.
+// The random values of both sides.
 struct Nonces {
   std::string server;
   std::string peer;
@@ -48,7 +48,7 @@ std::string answer_proof(std::string_view key, const Nonces& nonces, std::string
   return prove(key, "tessera descriptor server", {nonces.server, nonces.peer, name, {&said, 1}});
 }
 
-// An abstract address: it is gone with its socket, and no file system is needed.
+// Fills an abstract address, which disappears with its socket and needs no file system.
 socklen_t fill(sockaddr_un& address, std::string_view name) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -99,7 +99,7 @@ std::optional<uid_t> peer_user(int socket) {
 struct DescriptorServer::State {
   struct Client {
     Descriptor socket;
-    std::string nonce;  // that it was sent
+    std::string nonce;  // nonce sent to it
     Clock::time_point until;
   };
 
@@ -114,7 +114,7 @@ struct DescriptorServer::State {
   Descriptor listener;
   Descriptor bell;  // readable: stop
   std::vector<Client> clients;
-  std::mutex mutex;  // for offered
+  std::mutex mutex;  // protects offered
   std::map<std::string, Descriptor, std::less<>> offered;
   std::atomic<std::uint64_t> made{0};
   std::thread thread;
@@ -140,7 +140,7 @@ void DescriptorServer::State::run() {
 void DescriptorServer::State::accept_one() {
   Descriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
-    // Out of descriptors, most likely: not to be asked again at once, as the listener stays readable.
+    // Probably out of descriptors. The listener stays readable, so pause before the next attempt.
     if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return;
   }
@@ -225,7 +225,7 @@ void DescriptorServer::withdraw(const std::string& name) {
 
 namespace {
 
-// A socket that is connected to the server of this name, which must run as our user.
+// Returns a socket connected to the server of this name, which must run as our user.
 Descriptor connected_to(std::string_view socket_name, const PeerUser& user_of) {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   TESSERA_CHECK_AS(IoError, socket, "no Unix socket: ", reason());
@@ -242,7 +242,7 @@ Descriptor connected_to(std::string_view socket_name, const PeerUser& user_of) {
   return socket;
 }
 
-// Whether a packet, or the end of the connection, has come before the deadline.
+// Returns true if a packet, or the end of the connection, arrived before the deadline.
 bool is_readable_by(int socket, Clock::time_point deadline) {
   for (;;) {
     pollfd polled{socket, POLLIN, 0};
@@ -264,7 +264,7 @@ Fetched fetch_descriptor(std::string_view address, std::string_view name, std::c
   (void)::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &who_size);
   TESSERA_CHECK_AS(IoError, who.pid > 0, "the process at ", socket_name, " is in another pid namespace");
   Fetched fetched;
-  // Opened before the process answers: then the number was its own, and of no process that came after it.
+  // Opened before the process replies: the process id then belongs to it, and not to a later process.
   fetched.process.reset(static_cast<int>(::syscall(SYS_pidfd_open, who.pid, 0)));
   TESSERA_CHECK_AS(IoError, fetched.process || errno == ESRCH, "pidfd_open of process ", who.pid, ": ", reason());
   const auto deadline = Clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24));

@@ -1,4 +1,4 @@
-// Who gets a descriptor, who does not, and that nobody can keep the others from getting theirs.
+// Which peers get a descriptor, which do not, and that no peer can block the others.
 #include "tessera/comm/detail/descriptor_server.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ char byte_of(const Descriptor& file) {
   return byte;
 }
 
-// A stranger's connection to the server.
+// Opens an unauthenticated connection to the server.
 Descriptor connect_to(const std::string& address) {
   const std::string name = address.substr(0, address.find(' '));
   sockaddr_un to{};
@@ -47,14 +47,14 @@ Descriptor connect_to(const std::string& address) {
 void say(const Descriptor& socket, const std::string& what) {
   EXPECT_EQ(::send(socket.get(), what.data(), what.size(), MSG_NOSIGNAL), static_cast<ssize_t>(what.size()));
 }
-// What the server says: nothing when it hangs up.
+// Returns the reply of the server; empty if it hangs up.
 std::string heard(const Descriptor& socket) {
   char bytes[64];
   const ssize_t got = ::recv(socket.get(), bytes, sizeof bytes, 0);
   return {bytes, bytes + std::max<ssize_t>(got, 0)};
 }
 
-// A good request for `name`, for the nonce that the server sent.
+// Returns a valid request for `name`, with the nonce that the server sent.
 std::string request_for(const DescriptorServer& server, const std::string& name, const std::string& server_nonce) {
   const std::string key = server.address().substr(server.address().find(' ') + 1);
   const std::string nonce = random_nonce();
@@ -121,7 +121,7 @@ TEST(DescriptorServer, JunkCostsItsOwnConnectionAlone) {
   EXPECT_EQ(byte_of(fetch_descriptor(server.address(), "a", 10s).file), 'a');
 }
 
-// The bytes of a good request, sent again to the same server, get nothing: its nonce is new for each connection.
+// The bytes of a valid request, sent again to the same server, get no reply: its nonce is new for each connection.
 TEST(DescriptorServer, ARecordedRequestGetsNothing) {
   DescriptorServer server;
   server.offer("a", file_with('a').get());
@@ -162,7 +162,7 @@ TEST(DescriptorServer, PeerUserIsThatOfTheKernel) {
   EXPECT_EQ(peer_user(-1), std::nullopt);
 }
 
-// A server that does not know the key answers with a descriptor; its answer is rejected.
+// A server that does not know the key replies with a descriptor; its reply is rejected.
 TEST(DescriptorServer, AnAnswerWithoutProofIsRejected) {
   const std::string name = "tessera-test-" + random_secret().substr(0, 16);
   Descriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));

@@ -10,7 +10,7 @@
 namespace tessera::comm::detail {
 namespace {
 
-// Set before main; read by all threads after.
+// Set before main; read by all threads afterwards.
 GroupObserver*& slot() {
   static GroupObserver* observer = nullptr;
   return observer;
@@ -20,7 +20,7 @@ GroupObserver*& slot() {
 
 void set_group_observer(GroupObserver* observer) {
   if (slot() != nullptr) {
-    // Before main nobody could catch anything.
+    // An exception before main cannot be caught.
     std::fputs("tessera: two watchdogs are registered\n", stderr);
     std::abort();
   }
@@ -35,7 +35,7 @@ void tell_failed(int rank, const std::string& group, OnHang on_hang, const std::
   try {
     std::rethrow_exception(error);
   } catch (const Error& known) {
-    // What the caller got wrong is told by its exception alone.
+    // Errors of arguments are reported only by their exception.
     if (known.kind() == ErrorKind::kInvalidArgument || known.kind() == ErrorKind::kNotSupported) return;
     observer->failed({.rank = rank,
                       .group = group,
@@ -44,7 +44,7 @@ void tell_failed(int rank, const std::string& group, OnHang on_hang, const std::
                       .on_hang = on_hang,
                       .at = std::chrono::steady_clock::now()});
   } catch (...) {
-    // Not of ours: its thrower tells of it.
+    // Not an Error; the function that threw it reports it.
   }
 }
 

@@ -18,17 +18,17 @@
 
 namespace tessera::comm::detail {
 
-// The groups that one rank records. They keep it, and so its lock, as long as they live.
+// The groups that one rank records. The groups keep this object, and its lock, alive.
 struct RankBook {
   std::mutex mutex;
   std::vector<GroupRecord*> records;
   std::uint32_t last = 0;
-  std::uint32_t asked_rows = 0;  // that groups hold
+  std::uint32_t asked_rows = 0;  // rows that groups use
 };
 
 namespace {
 
-// Of the rank alone: made after its recorder, and so destroyed before it, by whoever ends the rank.
+// Owned by the rank alone: created after its recorder, and so destroyed before it, by the thread that ends the rank.
 class RankRecords {
  public:
   RankRecords() = default;
@@ -42,12 +42,12 @@ class RankRecords {
   const std::shared_ptr<RankBook> book = std::make_shared<RankBook>();
 };
 
-// Records are made of whole words: the recorder reads them as such, and small fields stored one by one just before that
-// would keep it waiting, longer than all the rest takes. Fields that share a word are put together here.
+// Records consist of complete words: the recorder reads words, and small fields stored one by one just before that
+// would stall it for longer than all other work takes. Fields that share a word are combined here.
 constexpr std::uint64_t pair(std::uint32_t first, std::uint32_t second) {
   return first | static_cast<std::uint64_t>(second) << 32;
 }
-// kind, dtype, reduction, a number up to 255, root or peer.
+// Packs kind, dtype, reduction, a number up to 255, and root or peer.
 std::uint64_t what(const Operation& operation, std::size_t number) {
   const auto low = static_cast<std::uint32_t>(operation.kind) | static_cast<std::uint32_t>(operation.dtype) << 8 |
                    static_cast<std::uint32_t>(operation.reduction.kind) << 16 |
@@ -66,9 +66,9 @@ static_assert(offsetof(CommRunningRow, count) == 24 && offsetof(CommRunningRow, 
               offsetof(CommRunningRow, kind) == 48 && offsetof(CommRunningRow, ordinal) == 56 &&
               offsetof(CommRunningRow, collectives_ended) == 80);
 
-constexpr std::uint64_t kShortMeeting = 50'000;  // ticks: some 20 us
+constexpr std::uint64_t kShortMeeting = 50'000;  // ticks: about 20 us
 
-// The operation that a launch is told by: what all ranks do alike, if there is any.
+// Returns the operation that represents a launch: a collective, if there is one.
 const Operation& told_by(const Task& task) {
   for (const Operation& operation : task.operations) {
     if (!is_message(operation.kind)) return operation;
@@ -80,7 +80,7 @@ std::uint32_t slot_of(const Operation& message) {
   return 2 * static_cast<std::uint32_t>(message.peer) + (message.kind == OpKind::kRecv ? 1 : 0);
 }
 
-// Elements that this rank gives or gets: of uneven parts its own, of an uneven all_to_all all that it gives.
+// Returns the elements of this rank: its own if chunks are uneven, all that it sends in an uneven all_to_all.
 std::uint64_t count_of(const Operation& operation, int rank) {
   if (operation.in_counts.empty() && operation.out_counts.empty()) [[likely]]
     return static_cast<std::uint64_t>(operation.count);
@@ -94,7 +94,7 @@ std::uint64_t count_of(const Operation& operation, int rank) {
   return static_cast<std::uint64_t>(at < counts.size() ? counts[at] : operation.count);
 }
 
-// Its number in the operating system, asked for once a thread; a forked process has a thread of another number.
+// Operating system id, queried once per thread; a forked process has a thread with another id.
 [[gnu::tls_model("initial-exec")]] constinit thread_local std::uint32_t own_thread = 0;
 std::uint32_t ask_thread() {
   [[maybe_unused]] static const int forks = ::pthread_atfork(nullptr, nullptr, [] { own_thread = 0; });
@@ -118,7 +118,7 @@ std::uint8_t failure_of(const std::exception_ptr& error) {
 
 GroupRecord::~GroupRecord() {
   if (book_ == nullptr) return;
-  // The rank may end at this moment: its record stays until the lock is free.
+  // The rank may end now: its record stays until the lock is released.
   const std::lock_guard lock(book_->mutex);
   std::erase(book_->records, this);
   book_->asked_rows -= static_cast<std::uint32_t>(asked_rows_.size());
@@ -150,8 +150,8 @@ void GroupRecord::open(GroupState& group) {
   asking_ = &recorder;
 }
 
-// Tables take their room in the file in this order. Of the rows of operations a group gets a quarter of what is left
-// at most, so that all that come later have some.
+// Tables take their room in the file in this order. A group gets at most a quarter of the remaining operation rows, so
+// that later groups get some.
 void GroupRecord::claim_rows(GroupState& group) {
   probe::Recorder& recorder = probe::recorder();
   const CommGroupRow self{.group = number_,
@@ -161,7 +161,7 @@ void GroupRecord::claim_rows(GroupState& group) {
                           .ranks = recorder.intern(text_of(group.ranks)),
                           .backend = recorder.intern(group.backend)};
   group_row_ = recorder.table<CommGroupRow>().claim(self);
-  recorder.write(probe::Ring::kComm, self);  // the row goes with the group, which may be before the rank does
+  recorder.write(probe::Ring::kComm, self);  // the row disappears with the group, which may end before the rank
   last_.who = pair(0, number_);
   CommRunningRow nothing_runs = {};
   nothing_runs.group = number_;
@@ -237,7 +237,7 @@ Launched Launched::of(const Task& task, int rank) {
   return launched;
 }
 
-// The number of the first.
+// Counts messages and returns the number of the first.
 std::uint64_t GroupRecord::count_messages(std::span<const std::uint32_t> messages) {
   std::uint64_t first = 0;
   for (const std::uint32_t message : messages) {
@@ -247,7 +247,7 @@ std::uint64_t GroupRecord::count_messages(std::span<const std::uint32_t> message
   return first;
 }
 
-// A graph runs it: which replay and which node. Seldom, so apart.
+// Records the replay and the node of a launch in a graph. Rare, so kept out of line.
 [[gnu::noinline]] void GroupRecord::note_replay(probe::Recorder& recorder, probe::Moment now, const Told& told) {
   const device::RunningNode at = device::running_node();
   const ReplayRecord replay{.sequence = told.sequence,
@@ -260,7 +260,7 @@ std::uint64_t GroupRecord::count_messages(std::span<const std::uint32_t> message
   replay_row_.put(replay);
 }
 
-// `count(is_collective)` counts its operations and gives the ordinal of a launch of messages.
+// `count(is_collective)` counts its operations and returns the ordinal of a launch of messages.
 template <class Count>
 inline void GroupRecord::note_begin(const Told& told, const Count& count) {
   const Held held(flag_);
@@ -272,7 +272,7 @@ inline void GroupRecord::note_begin(const Told& told, const Count& count) {
   bool has_collective = false;
   std::uint64_t ordinal = count(has_collective);
   if (has_collective) ordinal = ++last_.collectives_begun;
-  // Set well before it is read again below, which would wait for stores that are just made.
+  // Set well before it is read below, since a read directly after a store would stall.
   const bool is_latest = told.sequence >= last_.begun;
   if (is_latest) {
     met_.store(0, std::memory_order_relaxed);
@@ -305,7 +305,7 @@ void GroupRecord::met(const Task& task) {
   if (!clock_) return;
   const std::uint64_t now = probe::read_ticks(*clock_);
   met_.store(now, std::memory_order_relaxed);
-  // Where nobody had to be waited for, the end follows soon and tells of it.
+  // If no rank had to be awaited, the end follows soon and reports it.
   if (now - begun_at_.load(std::memory_order_relaxed) < kShortMeeting) return;
   const Held held(flag_);
   const probe::Recorder* recorder = running_;

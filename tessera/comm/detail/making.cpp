@@ -15,7 +15,7 @@
 namespace tessera::comm::detail {
 namespace {
 
-// Of a rank: made after its recorder, and so destroyed before it.
+// The group creations of a rank: created after its recorder, and so destroyed before it.
 struct Makings {
   std::mutex mutex;
   std::array<probe::Row<CommMakingRow>, CommMakingRow::kRows> rows;
@@ -60,7 +60,7 @@ void Making::done() {
   if (recorder_ != nullptr) tell(kDone);
 }
 
-// By the error that is being handled.
+// Records the exception that is being handled.
 void Making::fail() noexcept {
   if (recorder_ == nullptr) return;
   ErrorKind kind = ErrorKind::kAborted;
@@ -69,7 +69,7 @@ void Making::fail() noexcept {
   } catch (const Error& error) {
     kind = error.kind();
   } catch (...) {
-    // Of no kind: it was called off.
+    // Not an Error: recorded as cancelled.
   }
   tell(kFirstFailure + static_cast<std::uint32_t>(kind));
 }
@@ -79,7 +79,7 @@ void Making::tell(std::uint32_t state) {
   if (!recorder->is_on()) return;
   Makings& all = makings();
   const std::lock_guard lock(all.mutex);
-  // Another may have taken the row since, of another thread: what is newer counts.
+  // Another thread may have reused the row since; the newer creation stays.
   all.rows[at_].update([&](CommMakingRow& row) {
     if (row.what == row_.what && row.when == row_.when) row.state = state;
   });

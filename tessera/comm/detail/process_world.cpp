@@ -22,7 +22,7 @@ std::string link_at(const char* path) {
   return length > 0 ? std::string(text, static_cast<std::size_t>(length)) : "none";
 }
 
-// Processes that see each other: one boot of one kernel, and the namespaces that sockets and process numbers are of.
+// Identifies processes that see each other: one boot of one kernel, and the namespaces of sockets and process ids.
 std::string this_machine() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
@@ -30,7 +30,7 @@ std::string this_machine() {
   return (boot.empty() ? "unknown" : boot) + "/" + link_at("/proc/self/ns/net") + "/" + link_at("/proc/self/ns/pid");
 }
 
-// Longer is for ever, and would not fit where times are added.
+// Longer is forever, and would overflow when times are added.
 constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
 
 std::string key_of(Rank rank) { return "rank " + to_string(rank); }
@@ -63,7 +63,7 @@ Descriptor PeerProcess::fetch(std::string_view name, std::chrono::nanoseconds ti
       Descriptor file = fetch_descriptor(address_, name, std::max(left, std::chrono::nanoseconds(0))).file;
       if (file) return file;
       TESSERA_CHECK_AS(TimeoutError, left.count() > 0, "it does not offer '", name, "' within ", timeout);
-      // Not yet: asked again a little later, or told at once when it ends.
+      // Not yet: retries a little later, or immediately when the process ends.
       pollfd polled{process_.get(), POLLIN, 0};
       (void)::poll(&polled, 1, 1);
     }
@@ -90,12 +90,12 @@ std::byte* PeerProcess::reach(std::uint64_t offset) {
 std::byte* PeerProcess::map_window(std::size_t window) {
   const std::lock_guard lock(mutex_);
   if (std::byte* made = windows_[window].load(std::memory_order_relaxed)) return made;
-  // Longer than the file, which grows: only what the peer says is there is touched.
+  // Longer than the file, which grows: only bytes that the peer has announced are accessed.
   void* got = ::mmap(nullptr, 2 * kMostBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_.get(),
                      static_cast<off_t>(window * kMostBytes));
   TESSERA_CHECK_AS(IoError, got != MAP_FAILED, "the memory of rank ", rank_,
                    " could not be mapped: ", std::strerror(errno));
-  (void)::madvise(got, 2 * kMostBytes, MADV_DONTFORK);  // as it is in the peer
+  (void)::madvise(got, 2 * kMostBytes, MADV_DONTFORK);  // like in the peer
   windows_[window].store(static_cast<std::byte*>(got), std::memory_order_release);
   return static_cast<std::byte*>(got);
 }
@@ -129,7 +129,7 @@ void ProcessWorld::meet(int world_size, std::chrono::nanoseconds timeout, Notice
       const auto now = std::chrono::steady_clock::now();
       TESSERA_CHECK_AS(TimeoutError, now < until, "init: not all of ", world_size, " ranks came within ", timeout, ": ",
                        names, " did not, to ", store_->text());
-      Rank first(0);  // of those that have come
+      Rank first(0);  // of the ranks that have arrived
       while (std::ranges::find(absent, first) != absent.end()) first = Rank(first.value() + 1);
       const auto waited = notice.due(now);
       if (waited && first == rank_)

@@ -14,7 +14,7 @@ std::string_view label_of(const Task& task) {
   return task.operations.size() == 1 ? to_string(task.operations[0].kind) : std::string_view("coalesced");
 }
 
-// What of this rank's buffers a task reads and writes; peers do, too, while it runs.
+// Returns the accesses of a task to this rank's buffers; peers access them too while it runs.
 SmallVector<device::Access, 8> accesses_of(const Task& task, int rank, int size) {
   SmallVector<device::Access, 8> accesses;
   for (const Operation& operation : task.operations) {

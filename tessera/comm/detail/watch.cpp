@@ -56,7 +56,7 @@ class Watcher {
 
   void run() {
     ::pthread_setname_np(::pthread_self(), "watch");
-    std::vector<Item> items;  // of this thread alone, so that what is looked at may ask for more
+    std::vector<Item> items;  // local to this thread, so that look() may watch more objects
     std::unique_lock lock(mutex_);
     while (!has_stopped_) {
       items.insert(items.end(), added_.begin(), added_.end());
@@ -94,7 +94,7 @@ class Watcher {
 
 Watcher& watcher() {
   static constinit PerProcess<Watcher> only;  // a forked child has no such thread
-  // Stopped before what it looks at goes: drivers, which were there first, end after this.
+  // Stopped before the watched objects are destroyed: drivers, which were loaded first, end after this.
   static const int kAtExit = std::atexit([] {
     if (Watcher* own = only.find()) own->stop();
   });

@@ -1,4 +1,4 @@
-// What is watched is looked at until nothing is to come, by a thread that keeps nothing alive.
+// Watched objects are polled until nothing more is expected, by a thread that keeps nothing alive.
 #include "tessera/comm/detail/watch.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace tessera::comm::detail {
 namespace {
 
-// Has something to come for so many looks.
+// Expects more for a given number of polls.
 class Counted : public Watched {
  public:
   explicit Counted(int looks) : looks_(looks) {}

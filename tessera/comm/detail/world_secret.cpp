@@ -29,7 +29,7 @@ std::string mode_text(mode_t mode) {
   return text;
 }
 
-// The secret in a file that is complete from the moment it has its name; empty: there is no such file.
+// Returns the secret in a file, which is complete from the moment it has its name; empty if the file does not exist.
 std::string read_secret(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file && errno == ENOENT) return {};
@@ -47,7 +47,7 @@ std::string read_secret(const std::string& path) {
   return {bytes.data(), kSecretChars};
 }
 
-// Gives a new secret the name `path`, unless another rank was faster.
+// Creates `path` with a new secret, unless another rank was faster.
 void make_secret(const std::string& path) {
   const std::string secret = random_secret();
   const std::string temporary = path + "." + random_secret().substr(0, 16);
@@ -59,7 +59,7 @@ void make_secret(const std::string& path) {
   TESSERA_CHECK_AS(IoError, is_made, "init: cannot make ", path, ": ", std::strerror(error), kWayOut);
 }
 
-// A directory that no other user can enter, or put in our way with files of theirs.
+// Creates a directory that no other user can enter or populate.
 void make_private_directory(const std::string& path) {
   const bool is_made = ::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST;
   TESSERA_CHECK_AS(IoError, is_made, "init: cannot make ", path, ": ", std::strerror(errno), kWayOut);
@@ -70,7 +70,7 @@ void make_private_directory(const std::string& path) {
                    " with mode 0700, got one of user ", info.st_uid, "; remove it", kWayOut);
 }
 
-// The secret of the store that rank 0 hosts, from a file that all ranks of the world see.
+// Returns the secret of the store that rank 0 hosts, from a file that all ranks of the world see.
 std::string found_secret(const LaunchEnvironment& launched, const std::string& user_directory) {
   const RankPlace& place = launched.place;
   if (!launched.is_rank_hosted) check_secret("init: the store at " + launched.store, "", /*may_be_empty=*/false);
@@ -96,7 +96,7 @@ std::string found_secret(const LaunchEnvironment& launched, const std::string& u
 std::string shared_secret(const std::string& directory) {
   const std::string path = directory + "/store.secret";
   std::string secret = read_secret(path);
-  // A file system of the network may show a new name late.
+  // A network file system may show a new name late.
   for (int round = 0; secret.empty() && round < 5; ++round) {
     make_secret(path);
     secret = read_secret(path);
@@ -112,7 +112,7 @@ std::string world_secret(const LaunchEnvironment& launched, const std::string& u
   if (parse_store_address(launched.store).kind == StoreAddress::Kind::kFile) return {};
   try {
     const std::string secret = found_secret(launched, user_directory);
-    // Two jobs of one user that meet at one port must not join each other.
+    // Two jobs of one user that use the same port must not join each other.
     return launched.job.empty() ? secret : prove(secret, "tessera job", {launched.job});
   } catch (const Error& error) {
     if (!launched.is_insecure) throw;

@@ -1,4 +1,4 @@
-// Where the secret of a world comes from, and when there is none.
+// Sources of the secret of a world, and worlds without one.
 #include "tessera/comm/detail/world_secret.h"
 
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST_F(WorldSecret, RunsOfTorchrunDiffer) {
   EXPECT_LE(secret_of(std::string(1000, 'x')).size(), kMostSecretBytes);
 }
 
-// TESSERA_STORE_INSECURE allows a store without a secret, and takes none away.
+// TESSERA_STORE_INSECURE allows a store without a secret, but does not remove an existing one.
 TEST_F(WorldSecret, AnInsecureWorldKeepsTheSecretThatItCanHave) {
   LaunchEnvironment launched = ranks_on(1);
   launched.is_insecure = true;

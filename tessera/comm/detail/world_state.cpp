@@ -16,7 +16,7 @@
 namespace tessera::comm {
 namespace {
 
-// Filled before main; read by all threads after.
+// Filled before main; read by all threads afterwards.
 std::vector<BackendInfo>& backends() {
   static std::vector<BackendInfo> all;
   return all;
@@ -26,7 +26,7 @@ std::vector<BackendInfo>& backends() {
 
 BackendRegistration::BackendRegistration(const BackendInfo& info) {
   if (std::ranges::find(backends(), info.name, &BackendInfo::name) != backends().end()) {
-    // Before main nobody could catch anything.
+    // An exception before main cannot be caught.
     std::fprintf(stderr, "tessera: transport '%s' is registered twice\n", std::string(info.name).c_str());
     std::abort();
   }
@@ -42,8 +42,8 @@ std::vector<BackendInfo> all_backends() {
 namespace detail {
 namespace {
 
-// The named backend, or of those that can the one that is preferred: those behind it are not asked, since some load a
-// library to answer.
+// Returns the named backend, or the preferred usable one. Backends of lower preference are not queried, since some load
+// a library to answer.
 BackendInfo choose(std::string_view name, const ConnectRequest& request) {
   std::string reasons;
   std::vector<BackendInfo> candidates = all_backends();
@@ -129,7 +129,7 @@ std::shared_ptr<SymmetricRegistry> WorldState::symmetric(const Communicator& com
 
 void WorldState::leave() noexcept {
   if (!owner_.is_this()) return;
-  // Another thread may be in the middle of connecting: it is told by the death of the process then.
+  // If another thread is connecting, peers notice the end of the process instead.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   for (const auto& [key, connection] : connections_) {

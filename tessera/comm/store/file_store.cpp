@@ -33,7 +33,7 @@ constexpr std::chrono::milliseconds kLookAgain(20);
 constexpr std::size_t kMostFileBytes = Store::kMostKeyBytes + 1 + Store::kMostValueBytes;
 constexpr int kLockFile = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
 
-// Locks of an open file, not of a process: threads exclude each other as processes do, each with its own opening.
+// Uses locks of an open file, not of a process: threads with separate open files exclude each other like processes.
 bool try_lock(int fd, short kind) {
   struct flock lock = {};
   lock.l_type = kind;
@@ -47,7 +47,7 @@ bool try_lock(int fd, short kind) {
   }
 }
 
-// The kernel can wait for a lock, but not with a deadline, and a holder may be stopped for ever.
+// The kernel can wait for a lock, but not with a deadline, and the holder may be stopped forever.
 bool lock_until(int fd, short kind, Clock::time_point deadline) {
   std::chrono::microseconds pause(20);
   while (!try_lock(fd, kind)) {
@@ -58,7 +58,7 @@ bool lock_until(int fd, short kind, Clock::time_point deadline) {
   return true;
 }
 
-// A FIFO must not block, and a device must not be read for ever.
+// Must not block on a FIFO, or read a device forever.
 std::optional<std::string> read_file(int directory, const std::string& name) {
   const Descriptor file(::openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) {
@@ -112,7 +112,7 @@ struct FileStore::State {
   [[nodiscard]] std::vector<std::string> missing(std::span<const std::string> keys) const;
 };
 
-// The last to leave may remove the directory at any step of this, and then it begins again.
+// The last user may remove the directory at any step of this; it then starts again.
 void FileStore::State::open() {
   const auto deadline = Clock::now() + options.lock_timeout;
   while (!join()) {
@@ -122,7 +122,7 @@ void FileStore::State::open() {
   }
 }
 
-// Another user who may write the directory could choose the values, and the files that we replace.
+// Another user with write access to the directory could choose the values, and the files that we replace.
 void FileStore::State::check_is_ours() const {
   struct stat info = {};
   TESSERA_CHECK_AS(IoError, ::fstat(directory.get(), &info) == 0, "file store: ", path, ": ", std::strerror(errno));
@@ -132,7 +132,7 @@ void FileStore::State::check_is_ours() const {
                    "; run `chmod go-w ", path, "`, or name another directory");
 }
 
-// What is in a directory that was no store before is someone's, and must not be taken for values that were left.
+// Files in a directory that was not a store belong to others, and must not be mistaken for values.
 void FileStore::State::check_is_store() const {
   const auto has_users = [&] { return ::faccessat(directory.get(), ".users", F_OK, 0) == 0; };
   if (has_users() || names().empty()) return;
@@ -175,7 +175,7 @@ void FileStore::State::leave() noexcept {
     ::unlinkat(directory.get(), ".lock", 0);
     ::unlinkat(directory.get(), ".aside", 0);
     ::unlinkat(directory.get(), ".users", 0);
-    ::rmdir(path.c_str());  // others may keep things there: then it stays
+    ::rmdir(path.c_str());  // fails if it has other files: then it stays
   } catch (const std::exception& error) {
     log::warn("file store in ", path, " could not be removed: ", error.what());
   }
@@ -207,7 +207,7 @@ std::optional<std::string> FileStore::State::read(std::string_view key) const {
   return bytes;
 }
 
-// Only under the lock: there is one file aside, and one that a dead process left is removed.
+// Called only under the lock: there is one temporary file, and one of a dead process is removed.
 void FileStore::State::write(std::string_view key, std::string_view value) const {
   const std::string name = detail::file_name_of(key);
   {
@@ -223,8 +223,8 @@ void FileStore::State::write(std::string_view key, std::string_view value) const
 }
 
 std::vector<std::string> FileStore::State::names() const {
-  // A descriptor of its own: listings of one descriptor share their place. A directory that was removed meanwhile has
-  // nothing in it.
+  // Opens a separate descriptor, since listings of one descriptor share their position. A directory that was removed
+  // meanwhile is empty.
   const int own = ::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (own < 0 && errno == ENOENT) return {};
   DIR* stream = own < 0 ? nullptr : ::fdopendir(own);
@@ -296,7 +296,7 @@ void FileStore::wait(std::span<const std::string> keys, std::chrono::nanoseconds
   for (const std::string& key : keys) check_key(key);
   const auto deadline = detail::deadline_after(timeout);
   if (state_->missing(keys).empty()) return;
-  // Watched before the next look, so that no change falls between; where the kernel has no watch left, sleep.
+  // Watches before the next check, so that no change is missed. If the kernel has no watch left, sleeps.
   const Descriptor watch(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   if (watch) ::inotify_add_watch(watch.get(), state_->path.c_str(), IN_MOVED_TO);
   for (;;) {

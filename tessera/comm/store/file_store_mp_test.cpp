@@ -1,5 +1,5 @@
-// A file store between processes: they may be killed at any moment, the last to leave cleans up, what dead ones left is
-// not taken for values.
+// A file store between processes: they may be killed at any time, the last user cleans up, and files of dead processes
+// are not mistaken for values.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -71,8 +71,8 @@ TEST_F(FileStoreProcesses, CountTogether) {
   EXPECT_EQ(store.add("n", 0), 200);
 }
 
-// Killed while it holds the lock, while it writes aside, between: whatever it was at, the next one goes on, and the
-// count is what the dead one had counted to.
+// Killed while it holds the lock, while it writes the temporary file, or in between: the next process continues, and
+// the count is that of the dead process.
 TEST_F(FileStoreProcesses, AKilledWriterHurtsNobody) {
   FileStore store(path);
   for (int round = 0; round < 20; ++round) {
@@ -135,7 +135,7 @@ TEST_F(FileStoreProcesses, AStoppedHolderIsAnErrorAtTheDeadline) {
     for (;;) own.add("n", 1);
   });
   store.get("on", 60s);
-  // Stopped at a random moment; again until it holds the lock.
+  // Stopped at a random time; repeated until it holds the lock.
   bool is_stuck = false;
   for (int round = 0; round < 1000 && !is_stuck; ++round) {
     ::kill(child, SIGSTOP);
@@ -237,7 +237,7 @@ TEST_F(FileStoreProcesses, OpeningAndLeavingTogetherLosesNothing) {
       for (int k = 0; k < 30; ++k) {
         FileStore own(path);
         own.set("a", "1");
-        if (own.find("a") != "1") ::_exit(2);  // nobody clears while we are here
+        if (own.find("a") != "1") ::_exit(2);  // no process clears the store while this one uses it
       }
     }));
   }

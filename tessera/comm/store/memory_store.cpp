@@ -13,7 +13,7 @@ namespace tessera::comm {
 struct MemoryStore::State {
   const OwnerProcess owner;
   std::mutex mutex;
-  std::condition_variable changed;  // a key came to be that had no value
+  std::condition_variable changed;  // a key without a value got one
   detail::StoreTable table;
 
   std::mutex& own() {
@@ -74,7 +74,7 @@ void MemoryStore::wait(std::span<const std::string> keys, std::chrono::nanosecon
   for (const std::string& key : keys) check_key(key);
   const auto deadline = detail::deadline_after(timeout);
   std::unique_lock lock(state_->own());
-  std::size_t next = 0;  // those before it were seen; looked at once more at the end, since they may go again
+  std::size_t next = 0;  // earlier keys have values; all are checked again at the end, since values may be removed
   const auto is_there = [&] {
     while (next < keys.size() && state_->table.find(keys[next]) != nullptr) ++next;
     if (next < keys.size()) return false;

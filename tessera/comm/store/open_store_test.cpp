@@ -1,4 +1,4 @@
-// Addresses of stores: what is read, what is refused, what is opened.
+// Addresses of stores: valid ones, invalid ones, and the stores they open.
 #include "tessera/comm/store/open_store.h"
 
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@ PrefixStore::PrefixStore(std::string prefix, std::shared_ptr<Store> under)
   check_key(prefix_);
 }
 
-// An empty key would become the prefix itself, so it is refused here.
+// An empty key would become the prefix itself, so it is rejected here.
 std::string PrefixStore::full(std::string_view key) const {
   check_key(key);
   return (TESSERA_MUTANT("comm.prefix_forgotten") ? "" : prefix_) + std::string(key);

@@ -10,7 +10,7 @@ std::string Store::get(std::string_view key, std::chrono::nanoseconds timeout) {
   const std::string keys[] = {std::string(key)};
   for (std::chrono::nanoseconds left = timeout;; left = deadline - detail::Clock::now()) {
     if (std::optional<std::string> value = find(key)) return *std::move(value);
-    // A value that is removed between the wait and the look is waited for again.
+    // If the value is removed between the wait and the find, waits again.
     wait(keys, left);
   }
 }

@@ -1,5 +1,5 @@
-// How many small requests a second the store behind a socket answers. The server, its clients and whoever waits share
-// the machine's cores, as the ranks of a run do.
+// Measures small requests per second to the store behind a socket. The server and its clients share the cores of the
+// machine, as the ranks of a run do.
 #include <deque>
 #include <thread>
 
@@ -17,9 +17,9 @@ using detail::Verb;
 
 constexpr int kClients = 4;
 constexpr std::size_t kInFlight = 64;
-constexpr std::size_t kEach = 4096;  // requests of a client in a sample
+constexpr std::size_t kEach = 4096;  // requests per client and sample
 
-// One client's sample: sets and finds in turns, 64 on their way at any time.
+// One client's sample: alternating sets and finds, with 64 in flight at any time.
 void ask_many(StoreConnection& client) {
   const auto deadline = StoreConnection::Clock::now() + 60s;
   std::deque<std::uint64_t> numbers;
@@ -51,7 +51,7 @@ TESSERA_BENCH(store_requests) {
                    .must = 100'000});
 }
 
-// The same number on its way, as threads that each wait for their own: what ranks with many threads see.
+// The same number in flight, by threads that each wait for their own, as in ranks with many threads.
 TESSERA_BENCH(store_requests_threads) {
   const TcpStoreServer server({.secret = "bench"});
   std::vector<std::unique_ptr<TcpStore>> stores;

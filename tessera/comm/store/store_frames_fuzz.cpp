@@ -1,6 +1,6 @@
-// The server's side of the socket, fed with bytes: good requests of many connections in any pieces are answered as a
-// plain map would; the same bytes spoilt at random never crash it, never get past the secret, never make it hold more
-// than its limits, and never disturb the other connections.
+// Feeds bytes to the server side of a store. Valid requests of many connections, in arbitrary chunks, get the replies
+// of a plain map. The same bytes, corrupted at random, never crash the server, never pass the handshake, never exceed
+// its limits, and never disturb other connections.
 //   comm_store_frames_fuzz [--runs N] [--seed S] [--seconds T]
 #include <algorithm>
 #include <cstring>
@@ -40,7 +40,7 @@ std::string proof(std::string_view secret, std::string_view server_nonce) {
 
 std::string random_key(Random& random) { return "k" + std::to_string(random() % 5); }
 
-// A request that does not wait, and what the reply's frame must be.
+// A request that does not wait, and the expected frame of its reply.
 struct Exchange {
   std::string request;
   std::string reply;
@@ -107,7 +107,7 @@ void put(StoreSession& session, std::string_view bytes) {
   session.reader.filled(bytes.size());
 }
 
-// Feeds bytes in random pieces, taking replies as a socket would: some of them, at any time.
+// Feeds bytes in random chunks and takes replies as a socket would: some of them, at any time.
 std::string feed(StoreCore& core, StoreSession& session, std::string_view bytes, Random& random) {
   std::string taken;
   const auto now = StoreCore::Clock::now();
@@ -130,7 +130,7 @@ std::string feed(StoreCore& core, StoreSession& session, std::string_view bytes,
   return taken;
 }
 
-// The handshake of a client that knows the secret; false: it was not let in, or the server proved nothing.
+// Runs the handshake of a client that knows the secret. Returns false if either side did not prove the secret.
 bool enter(StoreCore& core, StoreSession& session, Random& random) {
   feed(core, session, hello(), random);
   const std::string nonce = session.server_nonce;
@@ -166,12 +166,13 @@ std::string random_wait(Random& random) {
   return bytes;
 }
 
-// What a client that does not know the secret can begin with: handshakes of another secret, for another nonce, spoilt.
+// Returns the first bytes of a client that does not know the secret: a handshake with another secret, for another
+// nonce, or corrupted.
 std::string random_greeting(Random& random) {
   std::string bytes = hello();
   switch (random() % 4) {
     case 0: bytes += proof("another secret", random_nonce()); break;
-    case 1: bytes += proof(kSecret, random_nonce()); break;  // a recorded one
+    case 1: bytes += proof(kSecret, random_nonce()); break;  // a recorded proof
     case 2: write_request(bytes, {.verb = Verb::kProof, .key = std::string(random() % 64, 'p'), .value = "x"}); break;
     default: write_request(bytes, {.verb = Verb::kHello, .key = kNonce, .version = kProtocolVersion});
   }
@@ -203,7 +204,7 @@ std::string run_good(Random& random) {
   return {};
 }
 
-// Some connections behave, wait and leave; others send spoilt bytes, with the secret or without.
+// Some connections behave, wait and leave; others send corrupted bytes, with or without the secret.
 std::string run_hostile(Random& random) {
   StoreCore core{std::string(kSecret)};
   Model model;
@@ -222,7 +223,7 @@ std::string run_hostile(Random& random) {
     feed(core, *others.back(), is_stranger || random() % 8 == 0 ? bytes : spoilt(bytes, random), random);
     if (is_stranger && others.back()->is_in) return "a wrong secret was let in";
     if (!others.back()->is_in && core.statistics.requests > before + 2) return "requests were taken before the secret";
-    // Whatever they did to the values, the good one is answered, on time.
+    // Whatever they did to the values, the good connection gets its reply in time.
     std::string wait;
     Request request{.number = 1, .verb = Verb::kWait, .timeout_ns = 1};
     request.keys = {"never there"};
@@ -245,7 +246,7 @@ std::string run_hostile(Random& random) {
   return {};
 }
 
-// A client that begins with anything but a proof of the secret gets nothing, whatever follows and in whatever pieces.
+// A client that does not start with a proof of the secret gets nothing, whatever it sends.
 std::string run_strangers(Random& random) {
   StoreCore core{std::string(kSecret)};
   Model model;
@@ -275,7 +276,7 @@ std::string run_strangers(Random& random) {
   return is_empty ? "" : "a stranger changed values";
 }
 
-// Who asks for much and takes nothing makes the store hold no more than its limit and one reply.
+// A client that sends many requests and takes no replies makes the store hold at most its limit and one reply.
 std::string run_greedy(Random& random) {
   StoreCore core{std::string(kSecret)};
   StoreSession session;

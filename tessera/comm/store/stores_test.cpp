@@ -1,4 +1,4 @@
-// Every behaviour of testing/store_behaviours.h for every kind of store.
+// All behaviors of testing/store_behaviours.h for all kinds of stores.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -39,7 +39,7 @@ struct TcpStore::State {
         connection(name_of(given), given.host, given.port, given.secret, given.connect_timeout, given.label) {}
 
   Answer ask(const Request& request, std::chrono::nanoseconds beyond = {}) {
-    owner.check("store");  // answers on the socket are for the process that opened it
+    owner.check("store");  // replies on the socket are for the process that opened it
     const auto timeout = beyond + options.answer_timeout;
     std::optional<Answer> answer = connection.receive(connection.send(request), detail::deadline_after(timeout));
     TESSERA_CHECK_AS(TimeoutError, answer.has_value(), name_of(options), ": no answer within ", timeout,

@@ -1,4 +1,4 @@
-// How a store and its clients prove the secret to each other, and what strangers get.
+// How a store and its clients prove the secret to each other, and the results for other clients.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -25,7 +25,7 @@ TcpStoreOptions to(const TcpStoreServer& server, const std::string& secret = "se
   return {.port = server.port(), .secret = secret};
 }
 
-// A plain socket, as a stranger has one.
+// Opens a plain socket, without authentication.
 Descriptor stranger(std::uint16_t port) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
@@ -69,7 +69,7 @@ std::string reply_text(const Descriptor& socket) {
   return std::string(detail::BodyReader(detail::parse_reply(body)->body).text());
 }
 
-// The second frame of a client, for a server's nonce.
+// Returns the second frame of a client, for the nonce of a server.
 std::string proof(const std::string& secret, const std::string& server_nonce) {
   std::string bytes;
   const std::string proof = detail::client_proof(secret, kNonce, server_nonce, "test");
@@ -77,7 +77,7 @@ std::string proof(const std::string& secret, const std::string& server_nonce) {
   return bytes;
 }
 
-// A plain socket that the server has let in.
+// Returns a plain, authenticated socket.
 Descriptor insider(std::uint16_t port) {
   Descriptor socket = stranger(port);
   send_all(socket, hello());
@@ -87,8 +87,8 @@ Descriptor insider(std::uint16_t port) {
   return socket;
 }
 
-// Hangs up on the first `hang_ups` connections after their first bytes. Takes the next one and answers each request
-// with the next of `bodies`, as kOk.
+// Hangs up on the first `hang_ups` connections after their first bytes. Accepts the next one and replies to each
+// request with the next of `bodies`, as kOk.
 class FakeServer {
  public:
   explicit FakeServer(std::vector<std::string> bodies, int hang_ups = 0)
@@ -114,7 +114,7 @@ class FakeServer {
   FakeServer(const FakeServer&) = delete;
   FakeServer& operator=(const FakeServer&) = delete;
 
-  // All that the client sent, once it has gone.
+  // Returns all bytes of the client, after it has closed.
   const std::string& heard() {
     if (thread_.joinable()) thread_.join();
     return heard_;
@@ -165,7 +165,7 @@ TEST(TcpStoreHandshake, NoSecretIsRefusedUnlessAllowed) {
   TcpStore({.port = open.port(), .allow_no_secret = true}).set("a", "1");
 }
 
-// Both sides' bytes of a good handshake, sent again, let nobody in: the server's nonce is new.
+// A recorded handshake, sent again, is rejected: the server's nonce is new.
 TEST(TcpStoreHandshake, ARecordedHandshakeIsRefused) {
   const TcpStoreServer server({.secret = "sesame"});
   const Descriptor first = stranger(server.port());
@@ -191,7 +191,7 @@ TEST(TcpStoreHandshake, AServerThatDoesNotKnowTheSecretIsRefused) {
   expect_error<IoError>([&] { TcpStore({.port = no_nonce.port, .secret = "sesame"}); }, {"not a store of Tessera"});
 }
 
-// A server that sends a client's own nonce and proof back gets no further.
+// A server that sends a client's own nonce and proof back is rejected.
 TEST(TcpStoreHandshake, AProofCannotBeReflected) {
   const std::string secret = "sesame";
   const std::string nonce(detail::kNonceBytes, 's');
@@ -215,7 +215,7 @@ TEST(TcpStoreHandshake, NothingIsAnsweredBeforeTheSecret) {
   detail::write_request(request, {.number = 1, .verb = Verb::kRemove, .key = "a"});
   EXPECT_EQ(exchange_until_closed(stranger(server.port()), request), "");
   EXPECT_EQ(exchange_until_closed(stranger(server.port()), hello() + request), "");
-  // After a wrong one, what follows in the same write is not looked at either.
+  // After a wrong proof, the rest of the same write is ignored too.
   const Descriptor wrong = stranger(server.port());
   send_all(wrong, hello());
   const std::string seen = exchange_until_closed(wrong, proof("wrong", reply_text(wrong)) + request);
@@ -229,7 +229,7 @@ TEST(TcpStoreHandshake, AnotherVersionIsRefusedWithAWord) {
   EXPECT_NE(exchange_until_closed(stranger(server.port()), hello(7)).find("version 7"), std::string::npos);
 }
 
-// Connections that send nothing, or a part of a hello, take each other's place and not that of a rank.
+// Connections that send nothing, or part of a hello, displace each other and never a rank.
 TEST(TcpStoreHandshake, SilentStrangersKeepNobodyOut) {
   const TcpStoreServer server({.secret = "sesame"});
   TcpStore before(to(server));
@@ -246,14 +246,14 @@ TEST(TcpStoreHandshake, SilentStrangersKeepNobodyOut) {
   EXPECT_LE(seen.connections, 2u + 64u);
 }
 
-// A rank that the store drops with a crowd of strangers comes again.
+// A rank that the store drops among many unauthenticated connections reconnects.
 TEST(TcpStoreHandshake, AClientThatIsHungUpOnConnectsAgain) {
   FakeServer fake({std::string(detail::kNonceBytes, 's'), ""}, /*hang_ups=*/3);
   expect_error<MismatchError>([&] { TcpStore({.port = fake.port, .secret = "sesame"}); },
                               {"must prove that it knows the secret"});
 }
 
-// More ranks than the store keeps strangers come in the same moment.
+// More ranks connect at the same time than the store keeps unauthenticated connections.
 TEST(TcpStoreHandshake, AllRanksOfALargeWorldGetIn) {
   const TcpStoreServer server({.secret = "sesame"});
   std::vector<std::thread> ranks;

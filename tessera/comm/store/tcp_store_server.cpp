@@ -25,16 +25,16 @@ using detail::StoreCore;
 using detail::StoreSession;
 
 constexpr std::size_t kMostConnections = 16384;
-constexpr std::size_t kMostStrangers = 64;      // connections without a proof; the oldest makes room
-constexpr std::size_t kKeptBytes = 256 * 1024;  // of the memory of a buffer that is empty
-constexpr std::chrono::seconds kHelloTime(10);  // to prove the secret
+constexpr std::size_t kMostStrangers = 64;      // connections without a proof; the oldest is closed for a new one
+constexpr std::size_t kKeptBytes = 256 * 1024;  // memory kept by an empty buffer
+constexpr std::chrono::seconds kHelloTime(10);  // limit for proving the secret
 
 struct Connection {
   Connection(asio::io_context& context, tcp::socket taken) : socket(std::move(taken)), hello_timer(context) {}
   tcp::socket socket;
   asio::steady_timer hello_timer;
   StoreSession session;
-  std::string in_flight;  // what is being written
+  std::string in_flight;  // bytes being written
   bool is_writing = false;
   bool is_reading = false;
   bool is_closed = false;
@@ -48,8 +48,8 @@ detail::StoreLimits limits_of(const TcpStoreServerOptions& options) {
 
 }  // namespace
 
-// All members belong to the thread of the server once it runs. Every handler holds its connection, and looks whether it
-// was closed meanwhile.
+// All members belong to the thread of the server once it runs. Each handler keeps its connection alive, and checks
+// whether it was closed meanwhile.
 struct TcpStoreServer::State {
   explicit State(const TcpStoreServerOptions& options)
       : core(options.secret, limits_of(options)), acceptor(context), accept_timer(context), wait_timer(context) {}
@@ -73,7 +73,7 @@ struct TcpStoreServer::State {
   asio::steady_timer wait_timer;
   std::optional<StoreCore::Clock::time_point> armed;
   std::map<StoreSession*, ConnectionRef> connections;
-  std::deque<ConnectionRef> strangers;  // those of `connections` that are not let in, oldest first
+  std::deque<ConnectionRef> strangers;  // unauthenticated `connections`, oldest first
   tcp::endpoint endpoint;
   Thread thread;
 };
@@ -109,7 +109,7 @@ asio::error_code TcpStoreServer::State::listen_at(const tcp::endpoint& at) {
   return error;
 }
 
-// What a handler throws (there is no memory) costs the request at hand, never the store.
+// An exception of a handler (out of memory) ends only the current request, never the store.
 void TcpStoreServer::State::run() {
   for (;;) {
     try {
@@ -124,7 +124,7 @@ void TcpStoreServer::State::run() {
 void TcpStoreServer::State::accept() {
   acceptor.async_accept([this](const asio::error_code& error, tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
-    if (error) {  // out of descriptors, most likely: some will be given back
+    if (error) {  // probably out of descriptors; some will be released
       accept_timer.expires_after(std::chrono::milliseconds(20));
       accept_timer.async_wait([this](const asio::error_code& stopped) {
         if (!stopped) accept();
@@ -136,8 +136,8 @@ void TcpStoreServer::State::accept() {
   });
 }
 
-// Any process that reaches the port can connect and stay silent. Such connections cost each other their place, never
-// the ranks. A rank that loses its place to a crowd connects again (detail/store_connection.cpp).
+// Any process that reaches the port can connect and stay silent. Such connections displace each other, never the ranks.
+// A rank that is displaced by many of them reconnects (detail/store_connection.cpp).
 void TcpStoreServer::State::take(tcp::socket socket) {
   if (strangers.size() >= kMostStrangers) close(ConnectionRef(strangers.front()));
   asio::error_code ignored;
@@ -183,7 +183,7 @@ void TcpStoreServer::State::consume(const ConnectionRef& connection) {
     close(connection);
   } else {
     write(connection);
-    // Who does not take its answers is not read from: the rest of its requests waits with it.
+    // Does not read from a client that does not take its replies; its other requests wait.
     if (session.out.size() < StoreCore::kMostOutBytes && !session.is_refused) read(connection);
   }
   serve_woken();
@@ -253,7 +253,7 @@ TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options) : state_(st
 TcpStoreServer::~TcpStoreServer() {
   state_->context.stop();
   state_->thread.join();
-  // Handlers hold connections, and sessions must be dropped while the core stands.
+  // Handlers hold connections, and sessions must be dropped while the core exists.
   while (!state_->connections.empty()) {
     const ConnectionRef connection = state_->connections.begin()->second;
     state_->close(connection);

@@ -1,4 +1,4 @@
-// What only a store behind a socket can do wrong: ports, lost connections, requests in flight, bounds.
+// Behavior specific to a store behind a socket: ports, lost connections, requests in flight, bounds.
 #include "tessera/comm/store/tcp_store.h"
 
 #include <arpa/inet.h>
@@ -156,7 +156,7 @@ TEST(TcpStore, ManyRequestsAreInFlightAndAnswersFindTheirOwn) {
   const TcpStoreServer server({.secret = "sesame"});
   StoreConnection client("client", "127.0.0.1", server.port(), "sesame", 60s);
   const auto deadline = StoreConnection::Clock::now() + 60s;
-  // A wait sent first is answered after the sets that follow it, on the same connection.
+  // A wait sent first gets its reply after the later sets on the same connection.
   Request wait{.verb = Verb::kWait, .timeout_ns = 60'000'000'000};
   wait.keys = {"k999"};
   const std::uint64_t waiting = client.send(wait);
@@ -165,7 +165,7 @@ TEST(TcpStore, ManyRequestsAreInFlightAndAnswersFindTheirOwn) {
   for (int i = 0; i < 1000; ++i) keys.push_back("k" + std::to_string(i));
   for (const std::string& key : keys) numbers.push_back(client.send({.verb = Verb::kSet, .key = key, .value = key}));
   for (const std::string& key : keys) numbers.push_back(client.send({.verb = Verb::kFind, .key = key}));
-  for (std::size_t i = 2 * keys.size(); i-- > keys.size();) {  // taken in another order than sent
+  for (std::size_t i = 2 * keys.size(); i-- > keys.size();) {  // received in a different order than sent
     const std::optional<Answer> answer = client.receive(numbers[i], deadline);
     ASSERT_TRUE(answer.has_value());
     EXPECT_EQ(detail::BodyReader(answer->body).text(), keys[i - keys.size()]);
@@ -174,7 +174,7 @@ TEST(TcpStore, ManyRequestsAreInFlightAndAnswersFindTheirOwn) {
   EXPECT_THROW(client.receive(waiting, deadline), InvalidArgument) << "each number is received once";
 }
 
-// More than sockets and the server's limit hold, both ways, before anything is taken.
+// More than the sockets and the server's limit hold, in both directions, before anything is received.
 TEST(TcpStore, LargeRequestsAndAnswersDoNotLockUp) {
   const TcpStoreServer server({.secret = "sesame"});
   StoreConnection client("client", "127.0.0.1", server.port(), "sesame", 60s);
@@ -205,7 +205,7 @@ TEST(TcpStore, ARequestGivenUpDoesNotDisturbOthers) {
   EXPECT_EQ(detail::BodyReader(answer->body).text(), "1");
 }
 
-// The first to wait reads for both; when it has its own and goes, the other must read on.
+// The first waiting thread reads for both; after it has its reply, the other must read.
 TEST(TcpStore, WhoReadsForOthersHandsOver) {
   const TcpStoreServer server({.secret = "sesame"});
   TcpStore shared(to(server));
@@ -220,7 +220,7 @@ TEST(TcpStore, WhoReadsForOthersHandsOver) {
   second.join();
 }
 
-// A key that was there when the wait began may be gone when the last one comes.
+// A key that had a value when the wait began may be removed when the last key is set.
 TEST(TcpStore, AWaitLooksAtAllItsKeysAgain) {
   const TcpStoreServer server({.secret = "sesame"});
   StoreConnection client("client", "127.0.0.1", server.port(), "sesame", 60s);
@@ -242,7 +242,7 @@ TEST(TcpStore, AClientHoldsNoMoreThanItsBound) {
   const std::string value(4000, 'v');
   one.set("a", value);
   one.set("b", value);
-  one.set("b", value);  // in place of the first
+  one.set("b", value);  // replaces the first
   const std::initializer_list<std::string_view> words = {"client rank 3 at 127.0.0.1:", "at most 10000 bytes",
                                                          "TESSERA_STORE_CLIENT_BYTES"};
   expect_error<InvalidArgument>([&] { one.set("c", value); }, words);
@@ -262,7 +262,7 @@ TEST(TcpStore, AClientHoldsNoMoreThanItsBound) {
 TEST(TcpStore, AllClientsTogetherHoldNoMoreThanTheBound) {
   const TcpStoreServer server({.secret = "sesame", .max_client_bytes = 10'000, .max_bytes = 15'000});
   const std::string value(8000, 'v');
-  TcpStore(to(server)).set("a", value);  // stays, and is charged, when its client has gone
+  TcpStore(to(server)).set("a", value);  // remains, and is charged, after its client has left
   TcpStore two({.port = server.port(), .secret = "sesame", .label = "rank 4"});
   expect_error<InvalidArgument>([&] { two.set("b", value); },
                                 {"all clients may hold at most 15000 bytes", "client rank 4", "TESSERA_STORE_BYTES",

@@ -1,4 +1,4 @@
-// When waits are reported, and what is said.
+// When waits are reported, and the messages.
 #include "tessera/comm/store/detail/wait_notice.h"
 
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 namespace tessera::comm::detail {
 namespace {
 
-// Which parts of an operation are the same on all ranks; at most one list.
+// The counts of an operation that are equal on all ranks; at most one list.
 struct SharedParts {
   bool are_in = false;
   bool are_out = false;
@@ -58,7 +58,7 @@ void put_geometry(Notice& notice, const Geometry& geometry) {
   std::copy_n(geometry.sizes.begin(), known, notice.first_sizes);
 }
 
-// One text for each notice. Shapes are part of it if ranks differ in nothing else that the text has.
+// Returns a text per notice. It contains the shape if the texts of the ranks differ in nothing else.
 std::vector<std::string> texts_of(std::span<const Notice> notices) {
   std::map<std::string, std::string> shapes;
   std::vector<std::string> texts;
@@ -113,7 +113,7 @@ void write_verdict(const GroupMemory& group, const Waiting& waiting, const Failu
 }
 
 bool has_verdict(const GroupMemory& group) {
-  // In one order with Board::reaching: a plain load on the machines at hand.
+  // Sequentially consistent with Board::reaching; a plain load on x86-64.
   return group.verdict().state.load(std::memory_order_seq_cst) == Verdict::kWritten;
 }
 
@@ -191,7 +191,7 @@ Failure difference_of(std::span<const Notice> notices, std::span<const Rank> wor
     return std::ranges::max_element(votes, {}, [](const auto& entry) { return entry.second; })->first;
   };
   const std::uint64_t sequence = most_tasks();
-  // Who does not know its registrations, as in a capture, agrees with those who do.
+  // A rank that does not know its registrations, as in a capture, agrees with all others.
   const auto knows = std::ranges::find_if(notices, [](const Notice& notice) { return notice.registrations != 0; });
   const std::uint64_t known = knows == notices.end() ? 0 : knows->registrations;
   struct Seen {
@@ -267,7 +267,7 @@ bool is_gone(const PeerMemory& memory, int peer) {
 }
 
 std::string text_of_gone(const PeerMemory& memory, int peer) {
-  // Who has left in order may have ended since.
+  // A rank that left regularly may have ended since.
   const bool has_left = memory.group().board(peer).has_left.load(std::memory_order_acquire) != 0;
   return text_of_members(memory, peer) + (has_left ? " has left the group" : " died");
 }
@@ -286,7 +286,7 @@ void Reaching::end() const {
 }
 
 void wait_until_none_reaches(const PeerMemory& memory) {
-  // Peers are not waiting for anything meanwhile, so that only one that is stopped takes longer than a copy does.
+  // Peers wait for nothing meanwhile, so only a stopped peer takes longer than a copy.
   constexpr std::chrono::nanoseconds kBound = std::chrono::milliseconds(1500);
   const std::chrono::nanoseconds until = memory.waiting().now() + kBound;
   for (int peer = 0; peer < memory.group().size(); ++peer) {

@@ -8,7 +8,7 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t up(std::size_t n) { return (n + kPage - 1) / kPage * kPage; }
 
-// Byte offsets of the parts, each on pages of its own.
+// Byte offsets of the parts, each on separate pages.
 struct Parts {
   explicit Parts(int ranks) {
     const auto n = static_cast<std::size_t>(ranks);

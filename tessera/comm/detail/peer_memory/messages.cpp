@@ -1,7 +1,7 @@
-// Sends and receives over peer memory. Each pair of ranks has a mail slot a direction: the sender posts where the bytes
-// are, the receiver takes them and says so; then the send is done. What the receiver cannot reach goes through the
-// sender's third stage a window at a time. All messages of a task are under way at once, so that their order on
-// different ranks does not matter; those between the same two ranks go in order.
+// Sends and receives over peer memory. Each pair of ranks has a mail slot per direction: the sender posts the location
+// of the bytes, the receiver copies them and acknowledges; then the send is done. Bytes that the receiver cannot access
+// go through the sender's third stage, a window at a time. All messages of a task are in flight at once, so their order
+// on different ranks does not matter; messages between the same two ranks are ordered.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -14,15 +14,15 @@
 
 namespace tessera::comm::detail {
 
-// One send or receive under way.
+// A send or receive in flight.
 struct Steps::Message {
   const Operation& operation;
   Mail& mail;
   std::uint64_t nbytes;
-  Place place = {};          // of a send
-  std::uint64_t offset = 0;  // bytes posted, or taken, so far
+  Place place = {};          // location of a send
+  std::uint64_t offset = 0;  // bytes posted, or received, so far
   bool is_posted = false;    // a window of a send is with the receiver
-  bool is_met = false;       // its peer has been seen
+  bool is_met = false;       // its peer has arrived
   bool is_done = false;
 
   [[nodiscard]] bool is_send() const { return operation.kind == OpKind::kSend; }
@@ -33,7 +33,7 @@ void Steps::note_peer(Message& message) {
   if (--to_come_ == 0 && !has_met_) note_met();
 }
 
-// Posts the next window, or sees that the last was taken. Whether anything happened.
+// Posts the next window, or notices that the last was received. Returns true if anything changed.
 bool Steps::advance_send(Message& message, const Message*& stage_owner) {
   Mail& mail = message.mail;
   const std::uint64_t posted = mail.posted.load(std::memory_order_relaxed);
@@ -91,7 +91,7 @@ bool Steps::advance_receive(Message& message) {
   return true;
 }
 
-// `is_ahead`: what they say of themselves is exchanged, as messages of no bytes, and compared.
+// If `is_ahead`, only exchanges and compares the descriptions, as messages without bytes.
 void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
   std::vector<Message> messages;
   for (const Operation& operation : operations) {
@@ -102,7 +102,7 @@ void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
     if (is_send && nbytes > 0) messages.back().place = memory_.place_of(operation.in, nbytes);
   }
   const Message* stage_owner = nullptr;
-  // One round over all that may move; the first of each mail slot only. Whether anything happened.
+  // One pass over all messages that may advance: the first of each mail slot. Returns true if anything changed.
   const auto advance = [&] {
     bool moved = false;
     std::vector<const Mail*> busy;
@@ -122,7 +122,7 @@ void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
   }
 }
 
-// Sleeps on the first message that is open, and looks at the others now and then.
+// Sleeps on the first open message, and polls the others periodically.
 void Steps::wait_for_mail(std::span<const Message> messages, const Message& open) {
   const std::function<bool()> is_there = [&] {
     return std::ranges::any_of(messages, [](const Message& message) {

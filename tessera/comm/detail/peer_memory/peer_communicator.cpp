@@ -21,7 +21,7 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
   memory_->waiting().raise(own.joined, 1, own.sleepers);
   const std::string what = "the ranks of the new group " + request.name;
   WaitNotice notice(WaitNotice::Clock::now(), delays);
-  // Nobody goes on before all are there: none can then leave memory behind that another has yet to find.
+  // No rank continues before all have joined, so that no rank can leave before another has found its memory.
   for (int peer = 0; peer < group.size(); ++peer) {
     Board& board = group.board(peer);
     const std::function<bool()> is_there = [&] { return board.joined.load(std::memory_order_acquire) != 0; };
@@ -54,7 +54,7 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<PeerMemory> memory, const Con
   }
 }
 
-// The first rank that is there speaks for all.
+// The first rank that has joined logs for all.
 void PeerCommunicator::log_wait(const std::string& name, std::chrono::seconds waited) const {
   std::vector<int> missing;
   for (int peer = 0; peer < memory_->group().size(); ++peer) {
@@ -75,12 +75,12 @@ PeerCommunicator::~PeerCommunicator() {
   try {
     wait_until_none_reaches(*memory_);
   } catch (const std::exception&) {
-    // Ranks that take turns wait for each other; they are told so elsewhere.
+    // Ranks under a scheduler wait for each other; the scheduler reports that.
   }
 }
 
 void PeerCommunicator::leave() noexcept {
-  if (!owner_.is_this()) return;  // a forked child, which was never a rank of this group
+  if (!owner_.is_this()) return;  // a forked child was never a rank of this group
   const GroupMemory& group = memory_->group();
   group.board(rank_).has_left.store(1, std::memory_order_seq_cst);
   memory_->waiting().wake(group.board(rank_).arrived);
@@ -116,7 +116,7 @@ void PeerCommunicator::abort(std::string_view reason) noexcept {
                    .sequence = sequence(),
                    .text = "aborted by " + text_of_members(*memory_, rank_) + ": " + std::string(reason)});
   } catch (const std::exception&) {
-    // No memory for the words: a verdict without them.
+    // No memory for the text: writes a verdict without it.
     write_verdict(memory_->group(), memory_->waiting(), {.kind = Failure::Kind::kAborted, .by = rank_});
   }
 }
@@ -150,7 +150,7 @@ void PeerCommunicator::note_passed(std::uint64_t registration) {
 std::exception_ptr PeerCommunicator::failure(std::string_view group) {
   try {
     if (has_verdict(memory_->group())) throw_verdict(memory_->group(), group);
-    // A peer that has left in order is not a failure until an operation needs it.
+    // A peer that left regularly is not a failure until an operation needs it.
     const std::vector<int> missing = gone();
     const auto died = std::ranges::find_if(
         missing, [&](int peer) { return memory_->group().board(peer).has_left.load(std::memory_order_acquire) == 0; });

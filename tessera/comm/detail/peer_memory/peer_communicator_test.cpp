@@ -1,4 +1,4 @@
-// What a rank is told of peers that do not join, or are gone, over memory whose peers the test plays itself.
+// Errors about peers that do not join or are lost. The test plays the peers in the shared memory.
 #include "tessera/comm/detail/peer_memory/peer_communicator.h"
 
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// The words of a pad are plain memory that was filled with zero.
+// The words of a pad are plain memory that was zeroed.
 std::atomic<std::uint64_t>& atomic(std::uint64_t& word) { return reinterpret_cast<std::atomic<std::uint64_t>&>(word); }
 std::atomic<std::uint32_t>& atomic(std::uint32_t& word) { return reinterpret_cast<std::atomic<std::uint32_t>&>(word); }
 
@@ -40,7 +40,7 @@ PeerSignals::PeerSignals(std::shared_ptr<const Communicator> communicator, const
 
 void PeerSignals::enqueue(const Signal& signal, const device::Stream& stream) {
   const std::int64_t extended = stream.is_capturing() ? Task::kAtEachRun : extended_ns_.load(std::memory_order_relaxed);
-  // What is behind a barrier of the stream may be touched by peers before it: no access is this rank's own.
+  // Peers may access memory before a barrier of the stream that orders it: no access belongs to this rank alone.
   stream.run([self = shared_from_this(), signal, extended] { self->run(signal, extended); },
              {.label = text_of(signal.kind), .accesses = std::span<const device::Access>()});
 }
@@ -62,7 +62,7 @@ void PeerSignals::run(const Signal& signal, std::int64_t extended_ns) const {
 void PeerSignals::put(const Run& run, int peer) const {
   SignalLine& line = pads_.line(peer, run.signal.channel, rank_);
   const Reaching reaching(memory_, rank_, *pads_.group);
-  // Its pads go when it has left; who is seen to reach for them is waited for.
+  // Its pads are freed after it has left, when no other rank accesses them.
   if (memory_.group().board(peer).has_left.load(std::memory_order_seq_cst) != 0) {
     fail(run, {.kind = Failure::Kind::kDeadRank, .missing = {peer}, .text = text_of_gone(memory_, peer)}, peer);
   }
@@ -77,7 +77,7 @@ void PeerSignals::put(const Run& run, int peer) const {
   if (atomic(line.sleepers).load(std::memory_order_seq_cst) != 0) memory_.waiting().wake(arrived);
 }
 
-// Returns the number of the signal that came.
+// Returns the number of the signal that arrived.
 std::uint64_t PeerSignals::wait(const Run& run, int peer) const {
   SignalLine& line = pads_.line(rank_, run.signal.channel, peer);
   const std::uint64_t awaited = atomic(line.awaited).fetch_add(1, std::memory_order_relaxed) + 1;
@@ -172,7 +172,7 @@ void PeerSignals::fail(const Run& run, Failure failure, int peer) const {
                  ": " + failure.text;
   write_verdict(memory_.group(), memory_.waiting(), failure);
   if (has_verdict(memory_.group())) throw_verdict(memory_.group(), *pads_.group);
-  // Another rank was writing it and may have died in the middle.
+  // Another rank was writing the verdict and may have died while doing so.
   throw_failure(failure.kind, failure.text, *pads_.group);
 }
 

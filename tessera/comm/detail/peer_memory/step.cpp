@@ -16,10 +16,10 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Up to this size a copy through the stage is cheaper than a second meeting.
+// Up to this size, a copy through the stage is cheaper than a second meeting.
 constexpr std::int64_t kSmallBytes = std::int64_t{16} << 10;
 
-// So much of a stage is fetched ahead: the processor sees the rest coming by itself.
+// Bytes of a stage that are prefetched; the hardware prefetches the rest.
 constexpr std::size_t kFetchedBytes = 2048;
 
 }  // namespace
@@ -41,7 +41,7 @@ void Steps::run(const Task& task) {
   }
 }
 
-// A rank that fails in the middle of an operation cannot take part in any after it, so nobody can.
+// A rank that fails during an operation cannot take part in later ones, so the group ends.
 void Steps::end_group(const std::exception& error, const Task& task) const {
   if (has_verdict(group_)) return;
   write_verdict(group_, memory_.waiting(),
@@ -93,7 +93,7 @@ void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
   }
   if (!messages.empty()) run_messages(messages, /*is_ahead=*/true);
   if (messages.size() == task.operations.size()) return;
-  // What one rank found wrong reaches the others here.
+  // The other ranks learn here what one rank found wrong.
   const Operation all_is_right{.kind = OpKind::kBarrier};
   announce(all_is_right, /*is_staged=*/true);
   meet(all_is_right);
@@ -126,7 +126,7 @@ bool Steps::all_are_reachable() const {
   return true;
 }
 
-// What move_by_stages() makes of a small all_reduce, with no moves to put together: each rank folds all of it.
+// Does what move_by_stages() does for a small all_reduce, without building transfers: each rank reduces all of it.
 void Steps::fold_stages(const Operation& operation) const {
   if (operation.count == 0) return;
   SmallVector<const std::byte*, 16> in;
@@ -179,17 +179,17 @@ void Steps::meet(const Operation& operation) {
   }
 }
 
-// Once a launch: at its first meeting; where it has messages, when the peer of each was there.
+// Once per launch: at its first meeting, or for messages when all peers have arrived.
 void Steps::note_met() {
   has_met_ = true;
   task_->record->met(*task_);
 }
 
-// What the peer wrote is in another core's cache: all of it that is read first comes at once, not line by line.
+// The data of the peer is in the cache of another core: prefetches all lines that are read first, not one by one.
 void Steps::fetch_ahead(int peer) const {
   constexpr std::size_t kLine = 64;
   const auto* notice = reinterpret_cast<const std::byte*>(&group_.notice(peer, step_));
-  // Of what is staged nobody looks for places, which lie behind the first line.
+  // Staged operations do not read the locations, which are after the first line.
   static_assert(offsetof(Notice, registrations) < kLine);
   const std::size_t read = is_staged_ ? kLine : offsetof(Notice, first_parts);
   for (std::size_t at = 0; at < read; at += kLine) __builtin_prefetch(notice + at);
@@ -198,8 +198,8 @@ void Steps::fetch_ahead(int peer) const {
   for (std::size_t at = 0; at < staged; at += kLine) __builtin_prefetch(stage + at);
 }
 
-// What this rank writes in the next step was last read by peers. Its lines come back for writing while other things are
-// done, or the next announcement would wait for them one after the other. Nobody reads them any more: all have arrived.
+// Peers last read the memory that this rank writes in the next step. Prefetches its lines for writing, since the next
+// announcement would otherwise wait for them one by one. No rank reads them any more: all have arrived.
 void Steps::own_ahead(std::size_t nbytes) const {
   constexpr std::size_t kLine = 64;
   const auto own = [](const std::byte* line) { asm volatile("prefetchw %0" : : "m"(*line)); };
@@ -273,7 +273,7 @@ void Steps::stage_window(const Operation& operation, std::uint64_t window) {
   std::memcpy(group_.stage(rank_, step_), operation.in + first, std::min<std::uint64_t>(kStageBytes, nbytes - first));
 }
 
-// Everything that comes to this rank, whoever would make it when memory is reached directly.
+// Makes all transfers to this rank, including those that another rank would make with direct access.
 void Steps::move_by_stages(const Operation& operation, bool is_first_staged) {
   const int size = group_.size();
   const auto item = static_cast<std::int64_t>(itemsize(operation.dtype));
@@ -351,7 +351,7 @@ void Steps::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t least
                                               .timeout = time_left(),
                                               .what = what.c_str()});
     if (came) return;
-    // Unless the deadline was moved meanwhile.
+    // Unless the deadline was extended meanwhile.
     if (!is_over() && time_left() > nanoseconds(0)) continue;
     if (const std::string text = circle.text(); !text.empty()) {
       fail({.kind = Failure::Kind::kMismatch, .missing = {peer}, .text = text}, operation);
@@ -409,7 +409,7 @@ void Steps::fail(Failure failure, const Operation& operation) {
   failure = seen_in(operation, sequence_, rank_, std::move(failure));
   write_verdict(group_, memory_.waiting(), failure);
   if (has_verdict(group_)) throw_verdict(group_, name_);
-  // Another rank was writing it and may have died in the middle.
+  // Another rank was writing the verdict and may have died while doing so.
   throw_failure(failure.kind, failure.text, name_);
 }
 

@@ -15,12 +15,12 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// How long to sleep before looking whether a peer died.
+// Time to sleep before checking whether a peer died.
 constexpr nanoseconds kNap = std::chrono::milliseconds(5);
-// Spinning this often is some 20 us; a peer on a core of its own is there by then, if it is coming at all soon.
+// About 20 us of spinning; a peer on a separate core arrives by then if it arrives soon.
 constexpr int kSpins = 2000;
 constexpr int kCrowdedSpins = 50;
-// Some 2 us.
+// About 2 us.
 constexpr int kLooks = 4000;
 constexpr int kYields = 20;
 
@@ -40,7 +40,7 @@ void sleep_on(const std::atomic<std::uint64_t>& word, std::uint64_t seen, nanose
 
 }  // namespace
 
-// Without a pause between two looks: one takes as long as the word itself takes to come from another core.
+// Does not pause between two loads: a load takes as long as the transfer of the word from another core.
 bool Waiting::comes_soon(const std::atomic<std::uint64_t>& word, std::uint64_t least) const {
   const int looks = crowded_ || scheduler_ != nullptr ? 1 : kLooks;
   for (int look = 0; look < looks; ++look) {
@@ -71,7 +71,7 @@ bool Waiting::wait(const For& what) const {
   tell();
   const nanoseconds start = now();
   while (true) {
-    // Announced before it is looked for again: who raises the word after that sees the sleeper.
+    // Registered before the word is read again: a rank that raises the word after that sees the sleeper.
     what.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint64_t seen = what.word.load(std::memory_order_seq_cst);
     const nanoseconds left = what.timeout == nanoseconds::max() ? kNap : what.timeout - (now() - start);

@@ -60,7 +60,7 @@ void OffsetPlan::grow(std::uint64_t nbytes) {
   mapped_ += nbytes;
   end_ = mapped_;
   if (pieces == mapped_) return;
-  // The rest is free, together with a free piece before it in the same segment.
+  // The rest is free, merged with a free chunk before it in the same segment.
   free(pieces, mapped_ - pieces);
 }
 

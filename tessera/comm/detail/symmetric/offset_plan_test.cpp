@@ -1,4 +1,4 @@
-// Pieces of a symmetric pool: none overlaps another or lies in two segments, and equal requests give equal offsets.
+// Chunks of a symmetric pool: none overlaps another or spans two segments, and equal requests give equal offsets.
 #include "tessera/comm/detail/symmetric/offset_plan.h"
 
 #include <gtest/gtest.h>
@@ -22,13 +22,13 @@ struct Piece {
 
 std::uint64_t rounded(std::uint64_t nbytes, std::uint64_t unit) { return (nbytes + unit - 1) / unit * unit; }
 
-// Plays random requests and checks each piece against all others and against the segments; returns all offsets.
+// Makes random requests and checks each chunk against all others and against the segments. Returns all offsets.
 std::vector<std::uint64_t> play(unsigned seed) {
   std::mt19937 random(seed);
   OffsetPlan plan;
   std::vector<Piece> pieces;
   std::vector<std::uint64_t> offsets;
-  std::vector<std::uint64_t> ends;  // of segments
+  std::vector<std::uint64_t> ends;  // ends of segments
   for (int i = 0; i < 400; ++i) {
     const auto dice = random() % 10;
     if (dice < 6) {

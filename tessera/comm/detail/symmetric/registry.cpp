@@ -44,7 +44,7 @@ void SymmetricRegistry::note(const SymmetricRequest& request) {
 
 namespace {
 
-// Starts again after ranks differed: they were all told so at this point, and know nothing of each other's memory.
+// Starts again after ranks differed: all of them got the error at this point, and have no registrations.
 void forget(SymmetricRegistry& registry, std::span<const Record> records) {
   std::uint64_t most = 0;
   for (const Record& record : records) most = std::max(most, record.log.count);

@@ -16,7 +16,7 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 32);
 }
 
-// What a rank asked for as request `number`; empty: it has not come there.
+// Returns request `number` of a rank; empty if it has not made it.
 std::string asked(const RequestLog& log, std::uint64_t number) {
   return number < log.count ? text_of(log.recent[number % RequestLog::kRecent]) : "";
 }
@@ -52,7 +52,7 @@ std::string difference(std::span<const RequestLog> logs) {
   if (std::ranges::none_of(logs, differs)) return "";
   std::uint64_t last = 0;
   for (const RequestLog& log : logs) last = std::max(last, log.count);
-  // Behind this request every rank's log still has its words.
+  // From this request on, each rank's log still has the requests.
   const std::uint64_t first = last > RequestLog::kRecent ? last - RequestLog::kRecent : 0;
   for (std::uint64_t number = first; number < last; ++number) {
     std::map<std::string, std::vector<int>> by_text;

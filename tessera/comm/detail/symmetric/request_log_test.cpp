@@ -1,4 +1,4 @@
-// Logs of requests: equal ones have equal digests, and of those that differ the first request is named.
+// Request logs: equal logs have equal digests, and for different logs the first different request is named.
 #include "tessera/comm/detail/symmetric/request_log.h"
 
 #include <gtest/gtest.h>

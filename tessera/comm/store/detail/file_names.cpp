@@ -25,7 +25,7 @@ std::string escaped(std::string_view key) {
   return name;
 }
 
-// Two runs of FNV-1a from different starts: 128 bits, and who reads the file checks the key anyway.
+// Two FNV-1a hashes with different starts: 128 bits. Readers of the file check the key anyway.
 std::string hash_text(std::string_view key) {
   std::string text;
   for (std::uint64_t hash : {0xcbf29ce484222325ULL, 0x9ae16a3b2f90404fULL}) {

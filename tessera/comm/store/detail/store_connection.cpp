@@ -23,15 +23,15 @@ namespace {
 using Clock = StoreConnection::Clock;
 
 constexpr std::size_t kReadBytes = 65536;
-constexpr std::chrono::seconds kGreetAgain(10);  // a store that hangs up during the handshake
+constexpr std::chrono::seconds kGreetAgain(10);  // retries if a store hangs up during the handshake
 
-// Milliseconds for poll: rounded up, so that who waits for a deadline has it behind it when poll returns.
+// Returns milliseconds for poll, rounded up, so that the deadline has passed when poll returns.
 int poll_time(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3'600'000));
 }
 
-// One try at one address; the error number, 0: connected.
+// Tries one address. Returns the error number; 0: connected.
 int try_address(const addrinfo& address, Clock::time_point deadline, Descriptor& into) {
   Descriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, address.ai_protocol));
   if (!socket) return errno;
@@ -44,7 +44,7 @@ int try_address(const addrinfo& address, Clock::time_point deadline, Descriptor&
     ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &problem, &size);
     if (problem != 0) return problem;
   }
-  // Connecting to a free port of this machine can, by chance, meet itself.
+  // Connecting to a free port of this machine can, by chance, connect to itself.
   sockaddr_storage ours = {};
   sockaddr_storage theirs = {};
   socklen_t ours_size = sizeof ours;
@@ -59,7 +59,7 @@ int try_address(const addrinfo& address, Clock::time_point deadline, Descriptor&
   return 0;
 }
 
-// The server may be started after us, so refusals are tried again.
+// Retries refused connections, since the server may start later.
 Descriptor connect_until(const std::string& name, const std::string& host, std::uint16_t port,
                          std::chrono::nanoseconds timeout, Clock::time_point deadline, WaitNotice notice) {
   std::string last = "no address";
@@ -101,7 +101,7 @@ StoreConnection::StoreConnection(std::string name, const std::string& host, std:
                                                   std::chrono::nanoseconds(std::chrono::hours(8760)));
   const WaitNotice notice(Clock::now(), delays);
   socket_ = connect_until(name_, host, port, timeout, deadline, notice);
-  // Who accepts and then says nothing is not given the whole time of who is not there yet.
+  // A server that accepts and then sends nothing gets less time than one that has not started yet.
   const auto now = Clock::now();
   const std::string shown =
       (label.empty() ? "process " + std::to_string(::getpid()) : label).substr(0, kMostLabelBytes);
@@ -190,7 +190,7 @@ std::optional<Answer> StoreConnection::receive(std::uint64_t number, Clock::time
   return std::nullopt;
 }
 
-// What others add while this thread writes it writes too.
+// Also writes what other threads add while this thread writes.
 void StoreConnection::flush(Lock& lock, Clock::time_point deadline) {
   if (is_writing_) return;
   is_writing_ = true;
@@ -199,15 +199,15 @@ void StoreConnection::flush(Lock& lock, Clock::time_point deadline) {
     std::string_view rest = taken;
     while (!rest.empty() && lost_.empty()) {
       if (write_some(lock, rest, deadline)) continue;
-      // Half a frame is out; nobody could go on from here.
+      // Part of a frame is sent; the connection cannot continue.
       lose("it took no bytes until the deadline");
     }
   }
   is_writing_ = false;
 }
 
-// Writes what fits; when nothing does, sees to it that replies are read meanwhile, since the store reads from nobody
-// who does not take its replies. False: the deadline passed.
+// Writes what fits. If nothing fits, makes sure that replies are read meanwhile, since the store does not read from
+// clients that do not take its replies. Returns false if the deadline passed.
 bool StoreConnection::write_some(Lock& lock, std::string_view& bytes, Clock::time_point deadline) {
   lock.unlock();
   const ssize_t put = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -229,18 +229,18 @@ bool StoreConnection::write_some(Lock& lock, std::string_view& bytes, Clock::tim
     return true;
   }
   lock.unlock();
-  // Not until the deadline: the reader may have its reply and leave before there is room.
+  // Not until the deadline: the reader may get its reply and leave before there is room.
   pollfd ready = {socket_.get(), POLLOUT, 0};
   ::poll(&ready, 1, std::min(poll_time(deadline), 10));
   lock.lock();
   return true;
 }
 
-// Waits for the socket and takes what came, for all.
+// Waits for the socket and reads for all threads.
 void StoreConnection::read_once(Lock& lock, short events, Clock::time_point deadline) {
   is_reading_ = true;
   lock.unlock();
-  // Replies often are there already: asking costs less than waiting.
+  // Replies are often there already, and a read costs less than a wait.
   char* room = reader_.room(kReadBytes);
   ssize_t got = ::recv(socket_.get(), room, kReadBytes, 0);
   int error = errno;
@@ -269,7 +269,7 @@ void StoreConnection::dispatch() {
     const std::optional<Reply> reply = parse_reply(*frame);
     if (!reply) return lose("it sent what is no reply");
     const auto found = pending_.find(reply->number);
-    if (found == pending_.end()) continue;  // given up at its deadline
+    if (found == pending_.end()) continue;  // its wait ended at the deadline
     Pending& pending = *found->second;
     pending.answer = {reply->status, std::string(reply->body)};
     pending.is_done = true;
@@ -278,7 +278,7 @@ void StoreConnection::dispatch() {
   if (reader_.is_bad()) lose("it sent what is no reply");
 }
 
-// One of those that sleep reads from now on.
+// Makes one of the sleeping threads the reader.
 void StoreConnection::hand_over() {
   for (const auto& [number, pending] : pending_) {
     if (pending->is_waited && !pending->is_done) {

@@ -7,7 +7,7 @@
 namespace tessera::comm::detail {
 namespace {
 
-constexpr std::size_t kNumberBytes = 20;  // the longest number as text
+constexpr std::size_t kNumberBytes = 20;  // maximum length of a number as text
 
 void reply_text(StoreSession& session, std::uint64_t number, Status status, std::string_view body) {
   FrameWriter(session.out, number, static_cast<std::uint8_t>(status)).text(body).finish();
@@ -30,7 +30,7 @@ void reply_list(StoreSession& session, std::uint64_t number, Status status, cons
   frame.finish();
 }
 
-// A label is printed in errors.
+// Labels are printed in errors.
 std::string printable(std::string_view label) {
   std::string text(label);
   for (char& c : text) {
@@ -199,7 +199,7 @@ void StoreCore::begin_wait(StoreSession& session, const Request& request, Clock:
   } else if (request.timeout_ns == 0) {
     reply_list(session, request.number, Status::kTimeout, table_.missing(wait.keys));
   } else {
-    constexpr std::uint64_t kWaitBytes = 256;  // besides the keys
+    constexpr std::uint64_t kWaitBytes = 256;  // charged in addition to the keys
     wait.nbytes = kWaitBytes;
     for (const std::string& key : wait.keys) wait.nbytes += sizeof key + key.size();
     ledger_.hold(session.id, wait.nbytes);
@@ -219,7 +219,7 @@ void StoreCore::changed(std::string_view key) {
   waits_by_key_.erase(found);
   for (const std::uint64_t id : ids) {
     Wait& wait = waits_.at(id);
-    // From the start: a key that was there may have been removed since.
+    // From the start: a key that had a value may have been removed since.
     wait.at = first_missing(wait);
     if (wait.at < wait.keys.size()) {
       waits_by_key_[wait.keys[wait.at]].insert(id);
@@ -230,7 +230,7 @@ void StoreCore::changed(std::string_view key) {
   }
 }
 
-// Forgets a wait that is no longer registered under a key; whoever it belongs to has been written to.
+// Removes a wait that is no longer registered under a key; its session has its reply.
 void StoreCore::end_wait(std::uint64_t id, const Wait& wait) {
   woken_.push_back(wait.session);
   ledger_.release(wait.session->id, wait.nbytes);

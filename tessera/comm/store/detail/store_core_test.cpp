@@ -1,4 +1,5 @@
-// What the store keeps for a connection: buffers of bounded size, and the bytes of clients that are there or have gone.
+// Memory that the store keeps for connections: bounded buffers, and the bytes of clients that are connected or have
+// left.
 #include "tessera/comm/store/detail/store_core.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ namespace {
 
 const StoreCore::Clock::time_point kNow = {};
 
-// As a server does it: reads at most read_bytes() at a time.
+// Like a server, reads at most read_bytes() at a time.
 void hand_over(StoreCore& core, StoreSession& session, std::string_view bytes) {
   while (!bytes.empty()) {
     const std::size_t most = session.read_bytes();
@@ -65,7 +66,7 @@ TEST(StoreCore, ALargeRequestLeavesNoLargeBuffer) {
 
 TEST(StoreLedger, AFullStoreNamesItsLargestHolderAlsoWhenItHasGone) {
   StoreLedger ledger({.client_bytes = 10'000, .total_bytes = 40'000});
-  // A rank that connects again and again, with the bound of a client each time.
+  // A rank that reconnects repeatedly, and uses the bound of a client each time.
   for (int i = 0; i < 4; ++i) {
     const std::uint64_t client = ledger.open("rank 3", "rank 3 at port " + std::to_string(i));
     ledger.note_key(client, "big" + std::to_string(i), 9'000);
@@ -87,7 +88,7 @@ TEST(StoreLedger, AClientThatHasGoneIsForgottenWithItsLastKey) {
   ledger.forget_key("a");
   EXPECT_EQ(ledger.clients(), 1u);
   const std::uint64_t other = ledger.open("rank 4", "rank 4");
-  ledger.note_key(other, "b", 20);  // theirs now
+  ledger.note_key(other, "b", 20);  // now owned by the other client
   EXPECT_EQ(ledger.clients(), 1u);
   ledger.forget_key("b");
   ledger.close(other);

@@ -125,7 +125,7 @@ std::optional<Request> parse_request(std::string_view frame) {
     case Verb::kWait: {
       request.timeout_ns = in.u64();
       const std::uint32_t count = in.u32();
-      // Each key takes four bytes at least: a count that cannot be is not believed.
+      // Each key takes at least four bytes: rejects impossible counts.
       if (count > in.left() / 4) return std::nullopt;
       request.keys.reserve(count);
       for (std::uint32_t i = 0; i < count; ++i) request.keys.push_back(in.text());

@@ -8,7 +8,7 @@
 namespace tessera::comm::detail {
 namespace {
 
-// What a key takes besides its value: it is kept twice, in nodes of two maps.
+// Bytes of a key besides its value: it is stored twice, in nodes of two maps.
 constexpr std::uint64_t kEntryBytes = 256;
 
 std::uint64_t cost_of(std::string_view key, std::size_t value_bytes) {

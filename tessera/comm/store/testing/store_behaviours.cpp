@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using Keys = std::vector<std::string>;
-constexpr std::chrono::nanoseconds kLong = 60s;   // only reached when something hangs
+constexpr std::chrono::nanoseconds kLong = 60s;   // only reached if something hangs
 constexpr std::chrono::nanoseconds kShort = 5ms;  // always reached
 
 void set_then_find(const StoreKit& kit) {
@@ -68,7 +68,7 @@ void keys_are_any_text(const StoreKit& kit) {
 
 void longest_keys_and_values(const StoreKit& kit) {
   const auto store = kit.open();
-  // A prefix takes its part of the length, so a little is left to it.
+  // A prefix uses part of the length, so this leaves some room.
   const std::string beginning(900, 'x');
   store->set(beginning + "1", "one");
   store->set(beginning + "2", "two");
@@ -200,7 +200,7 @@ void wait_names_what_is_missing(const StoreKit& kit) {
   store->wait(Keys{"there", "lost"}, 0s);
 }
 
-// Each way a value can come to be ends the wait of another rank.
+// Each way to set a value ends the wait of another rank.
 void wait_is_ended_by_others(const StoreKit& kit) {
   const auto waiting = kit.open();
   const auto acting = kit.open();
@@ -227,7 +227,7 @@ void wait_needs_all_keys_at_once(const StoreKit& kit) {
     other->wait(Keys{"a", "b"}, kLong);
     is_over = true;
   });
-  // Whenever the waiter looks, one of the two is missing, until the last line.
+  // Whenever the waiter checks, one of the two is missing, until the last line.
   store->remove("a");
   store->set("b", "1");
   expect_error<TimeoutError>([&] { store->wait(Keys{"a", "b"}, kShort); }, {"a'"});
@@ -242,7 +242,7 @@ void a_wait_keeps_nobody_waiting(const StoreKit& kit) {
   for (int i = 0; i < 4; ++i) {
     waiters.emplace_back([&, i] { store->wait(Keys{"k" + std::to_string(i), "last"}, kLong); });
   }
-  // The same object, while its other callers wait.
+  // The same object, while other threads wait on it.
   for (int i = 0; i < 4; ++i) store->set("k" + std::to_string(i), "1");
   EXPECT_EQ(store->add("n", 1), 1);
   EXPECT_EQ(store->find("n"), "1");
@@ -284,7 +284,7 @@ void objects_of_one_store_count_together(const StoreKit& kit) {
   EXPECT_EQ(watching->add("n", 0), kOpen * kEach);
 }
 
-// A lock made of compare_set: exactly one wins each round.
+// A lock made of compare_set: exactly one rank wins each round.
 void compare_set_has_one_winner(const StoreKit& kit) {
   constexpr int kRanks = 4;
   constexpr int kRounds = 15;
@@ -304,7 +304,7 @@ void compare_set_has_one_winner(const StoreKit& kit) {
   EXPECT_EQ(won, kRounds);
 }
 
-// Ranks that come in any order all leave together, many times over, as groups do.
+// Ranks that arrive in any order leave together, many times, as groups do.
 void ranks_meet(const StoreKit& kit) {
   constexpr int kRanks = 4;
   constexpr int kRounds = 10;
@@ -325,7 +325,7 @@ void ranks_meet(const StoreKit& kit) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A value is seen whole: never a piece of one, nor nothing while it is replaced.
+// Readers see complete values: never a part of one, nor a missing value during a replacement.
 void values_are_replaced_whole(const StoreKit& kit) {
   const auto writing = kit.open();
   const auto reading = kit.open();
@@ -343,7 +343,7 @@ void values_are_replaced_whole(const StoreKit& kit) {
   writer.join();
 }
 
-// Random calls against a plain map.
+// Random calls, compared with a plain map.
 void behaves_like_a_map(const StoreKit& kit) {
   const auto store = kit.open();
   std::map<std::string, std::string> model;
