@@ -12,7 +12,8 @@ namespace {
 
 using Shares = std::vector<std::vector<int>>;
 
-// Two NUMA nodes of two physical cores with two hardware threads each, numbered as kernels often do: threads last.
+// Two NUMA nodes with two physical cores of two hardware threads each, numbered as kernels often do: second threads
+// last.
 const std::vector<CorePlace> kTwoNodes = {{0, 0, 0}, {0, 1, 1}, {1, 0, 2}, {1, 1, 3},
                                           {0, 0, 4}, {0, 1, 5}, {1, 0, 6}, {1, 1, 7}};
 

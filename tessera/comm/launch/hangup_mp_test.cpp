@@ -1,4 +1,4 @@
-// A launcher whose terminal closes, or whose output has no reader any more: what becomes of its ranks.
+// The fate of ranks after the terminal of their launcher closes, or the reader of its output is gone.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -43,7 +43,7 @@ class Hangup : public ::testing::Test {
     options.err = writer.get();
     return options;
   }
-  // Runs the launcher in a process of its own, which has SIGHUP like this. The reader of its output is here alone.
+  // Runs the launcher in a separate process with this disposition of SIGHUP. Its output is read only here.
   pid_t start(const LaunchOptions& options, void (*hangup)(int)) {
     const pid_t launcher = ::fork();
     if (launcher == 0) {
@@ -88,7 +88,7 @@ TEST_F(Hangup, ThatIsIgnoredIsIgnoredByTheRanksAndLeavesRestarts) {
   EXPECT_EQ(record().at("starts").at(0).at("ranks").at(0).at("exit_code"), 7) << record();
 }
 
-// The kernel sends one to the jobs of a terminal that closes, and a shell another.
+// The kernel sends one SIGHUP to the jobs of a terminal that closes, and a shell sends another.
 TEST_F(Hangup, ASecondOneDoesNotKillRanksThatAreStopping) {
   const pid_t launcher = start(script("trap 'touch hup' HUP; trap 'touch usr1' USR1; touch up; "
                                       "until test -e go; do sleep 0.01; done; exit 0"),
@@ -97,7 +97,7 @@ TEST_F(Hangup, ASecondOneDoesNotKillRanksThatAreStopping) {
   ::kill(launcher, SIGHUP);
   wait_for("hup");
   ::kill(launcher, SIGHUP);
-  ::kill(launcher, SIGUSR1);  // taken after the other, which has a smaller number
+  ::kill(launcher, SIGUSR1);  // received after the other, which has a smaller number
   wait_for("usr1");
   make("go");
   EXPECT_EQ(end_of(launcher), 0) << record();
@@ -125,7 +125,7 @@ TEST_F(Hangup, WithoutAReaderRanksThatDoNotStopAreKilled) {
   EXPECT_EQ(rank.at("signals").at(1).at("reason"), "grace_expired") << rank;
 }
 
-// A terminal that closes may be noticed before its SIGHUP arrives. HUP alone gives ranks all the time they need.
+// A closed terminal may be noticed before its SIGHUP arrives. HUP alone gives ranks unlimited time.
 TEST_F(Hangup, ThatComesAfterTheReaderLeftTakesBackTheKill) {
   LaunchOptions options = script(
       "trap 'kill -HUP $PPID' TERM; trap 'touch hup' HUP; touch up; until test -e hup; do sleep 0.01; done; sleep 1.2; "

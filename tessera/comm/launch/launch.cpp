@@ -34,9 +34,9 @@ using detail::ReceivedSignal;
 using detail::SentSignal;
 using detail::SignalReason;
 
-// Ranks that see that another has failed tell of it themselves, and write the report; they are given this long.
+// Ranks that notice the failure of another report it and write the hang report; this is their time limit.
 constexpr std::chrono::milliseconds kNotice{1500};
-// And this long to tell of what the launcher wrote because none of them did.
+// Time limit for ranks to report what the launcher wrote because none of them did.
 constexpr std::chrono::milliseconds kShortNotice{500};
 
 // Ranks that stop because the reader of their output is gone may have a checkpoint to write: a minute by default.
@@ -88,7 +88,7 @@ class Launcher {
   [[nodiscard]] std::size_t alive() const;
 
   const LaunchOptions& options_;
-  const std::vector<std::vector<int>> shares_;  // cores of each rank; none: ranks are not pinned
+  const std::vector<std::vector<int>> shares_;  // cores of each rank; empty if ranks are not pinned
   detail::SignalDesk signals_;
   detail::LaunchRecord record_;
   detail::RankWatch watch_;
@@ -97,15 +97,15 @@ class Launcher {
   std::vector<RankProcess> processes_;
   std::optional<RankEnd> first_failure_;
   std::optional<RankEnd> last_failure_;
-  std::optional<Clock::time_point> stop_at_;  // the others, which may have something to tell
+  std::optional<Clock::time_point> stop_at_;  // when to stop the other ranks, which may have something to report
   std::optional<Clock::time_point> kill_at_;
   std::string verdict_;
-  bool is_stopping_ = false;             // what ends from now on was asked to
-  int stops_asked_ = 0;                  // INT, TERM and HUP so far
-  std::chrono::nanoseconds grace_ = {};  // after which they are killed
-  SentSignal stop_ = {};                 // the last SIGTERM that the launcher sent by itself
+  bool is_stopping_ = false;             // ranks that end from now on were requested to
+  int stops_asked_ = 0;                  // INT, TERM and HUP received so far
+  std::chrono::nanoseconds grace_ = {};  // time until they are killed
+  SentSignal stop_ = {};                 // the last SIGTERM that the launcher decided to send
   bool is_output_broken_ = false;
-  bool has_records_to_keep_ = true;  // of ranks that ended, or of a run before
+  bool has_records_to_keep_ = true;  // of ranks that ended, or of an earlier run
   Clock::time_point began_ = Clock::now();
 };
 
@@ -117,7 +117,7 @@ void Launcher::start() {
   verdict_.clear();
   keep_records();
   is_stopping_ = false;
-  server_.reset();  // its port is free for the next
+  server_.reset();  // frees its port for the next start
   const std::string secret = detail::random_secret();
   server_ = std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.port = options_.port, .secret = secret});
   const std::string port = std::to_string(server_->port());
@@ -202,7 +202,7 @@ void Launcher::look_after() {
   keep_records();
 }
 
-// Under nohup the run goes on, and its output is dropped. A run that was told to stop has its time already.
+// Under nohup the run continues, and its output is dropped. A run that was requested to stop already has a time limit.
 void Launcher::stop_without_reader() {
   if (is_output_broken_ || !output_.is_broken() || signals_.ignores_hangup() || stops_asked_ > 0) return;
   is_output_broken_ = true;
@@ -211,24 +211,25 @@ void Launcher::stop_without_reader() {
               options_.grace * kGracesWithoutReader);
 }
 
-// A rank that was killed leaves its record in memory, where a reboot or a copy of the run directory loses it.
+// The record of a killed rank is in memory, where a reboot or a copy of the run directory would lose it.
 void Launcher::keep_records() {
   if (!std::exchange(has_records_to_keep_, false) || !record_.lost_directory().empty()) return;
   try {
     for (const std::string& problem : probe::adopt_records(record_.directory()).problems) output_.say(problem);
-  } catch (const IoError& error) {  // there is no /dev/shm to list
+  } catch (const IoError& error) {  // /dev/shm cannot be listed
     output_.say("records of ended ranks stay where they are: " + error.message());
   }
 }
 
-// Sleeps until a rank writes or ends, a signal comes, what we write to is ready, or a time has come; moves the bytes.
+// Sleeps until a rank writes or ends, a signal arrives, an output is ready, or a deadline passes; transfers the bytes.
 void Launcher::wait_for_something() {
   std::vector<pollfd> ready;
   ready.push_back({signals_.fd(), POLLIN, 0});
   const std::vector<int> waiting = output_.waiting();
   for (const int fd : output_.open()) {
     const bool has_lines = std::ranges::find(waiting, fd) != waiting.end();
-    ready.push_back({fd, static_cast<short>(has_lines ? POLLOUT : 0), 0});  // without lines: only whether it is closed
+    // without lines: only polls whether it is closed
+    ready.push_back({fd, static_cast<short>(has_lines ? POLLOUT : 0), 0});
   }
   const std::size_t first_pipe = ready.size();
   struct Source {
@@ -278,7 +279,8 @@ void Launcher::read_from(RankProcess& process, int rank, bool is_err) {
   }
 }
 
-// What an ended rank left in its pipes; not until they close, since what it started may hold them.
+// Reads the remaining output of an ended rank. Does not wait until the pipes close, since its descendants may hold
+// them.
 void Launcher::drain(RankProcess& process, int rank) {
   for (const bool is_err : {false, true}) {
     Descriptor& pipe = is_err ? process.child.err : process.child.out;
@@ -292,7 +294,7 @@ void Launcher::drain(RankProcess& process, int rank) {
   }
 }
 
-// The record comes first: a reader that sees a rank killed by us also sees why.
+// Records first: a reader that sees a rank killed by us also sees why.
 void Launcher::signal_all(const SentSignal& signal) {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
@@ -322,7 +324,7 @@ void Launcher::take_signals() {
     }
     if (signal->is_stop) {
       is_stopping_ = true;
-      // Who asks decides how long the ranks may take; the time that they have without a reader ends nothing then.
+      // The sender of the signal decides how long the ranks may take; the limit for a missing reader no longer applies.
       if (is_output_broken_) kill_at_.reset();
     }
     signal_all(sent);
@@ -365,7 +367,7 @@ void Launcher::note_end(const RankEnd& end) {
   }
 }
 
-// Where the others went on without those that failed, what counts is how they ended.
+// If ranks continued without those that failed, their ends determine the result.
 void Launcher::settle_shrunk() {
   if (options_.on_failure != OnFailure::kShrink || !first_failure_) return;
   const bool is_good = std::any_of(processes_.begin(), processes_.end(),
@@ -378,7 +380,7 @@ void Launcher::stop_when_told() {
   if (watch_.has_report()) watch_.read_heartbeats();
   if (Clock::now() < *stop_at_ && !(watch_.has_report() && watch_.have_all_told())) return;
   const bool knew = watch_.has_report();
-  find_verdict();  // while they are as they were
+  find_verdict();  // while the ranks are unchanged
   if (!knew && watch_.has_report() && watch_.has_heartbeats()) {
     stop_at_ = Clock::now() + kShortNotice;
     return;
@@ -430,7 +432,7 @@ void Launcher::check_time() {
   kill.reason = SignalReason::kGraceExpired;
   kill.text = tessera::detail::concat("it did not end within ", grace_, " of SIGTERM (", stop_.text, ")");
   signal_all(kill);
-  kill_at_ = Clock::now() + std::chrono::hours(1);  // a killed process ends when the kernel lets it
+  kill_at_ = Clock::now() + std::chrono::hours(1);  // a killed process ends when the kernel permits it
 }
 
 void Launcher::show_status() {
@@ -442,7 +444,7 @@ void Launcher::show_status() {
   output_.set_status(tessera::detail::concat(alive(), " of ", ranks_text(processes_.size()), " running, ", time));
 }
 
-// The last lines; a signal ends it, for whoever reads them may never come back.
+// Writes the last lines. A signal ends it, since the reader may never read them.
 void Launcher::flush_output() {
   for (std::vector<int> waiting = output_.waiting(); !waiting.empty(); waiting = output_.waiting()) {
     std::vector<pollfd> ready = {{signals_.fd(), POLLIN, 0}};

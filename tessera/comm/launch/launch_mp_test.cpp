@@ -1,4 +1,4 @@
-// The launcher: places, ends, stops, restarts, signals, what it leaves behind. Ranks are small shell scripts.
+// The launcher: ranks, ends, stops, restarts, signals, and the files it leaves. Ranks are small shell scripts.
 #include "tessera/comm/launch/launch.h"
 
 #include <fcntl.h>
@@ -62,12 +62,12 @@ class Launch : public ::testing::Test {
     return lines;
   }
   nlohmann::json record() const { return nlohmann::json::parse(content(base + "/run/launch.json")); }
-  // Returns once a file is there, and what it holds.
+  // Waits until a file exists and returns its contents.
   static std::string wait_for(const std::string& path) {
     while (!std::filesystem::exists(path)) std::this_thread::sleep_for(1ms);
     return content(path);
   }
-  // Runs the launcher in a process of its own, as who signals or kills it must.
+  // Runs the launcher in a separate process, so that it can be signaled and killed.
   static pid_t start(const LaunchOptions& options) {
     const pid_t launcher = ::fork();
     if (launcher == 0) ::_exit(launch(options).exit_code);
@@ -302,7 +302,7 @@ TEST_F(Launch, RecordsTheSignalsThatItSendsBecauseARankFailed) {
       script(3,
              "if [ $RANK = 2 ]; then trap '' TERM; touch $TESSERA_RUN_DIR/deaf; while :; do sleep 1000; done; fi; "
              "until [ -e $TESSERA_RUN_DIR/deaf ]; do sleep 0.01; done; test $RANK = 1 && kill -9 $$; exec sleep 1000");
-  options.grace = 1s;  // rank 0 must have ended by then, also on a busy machine
+  options.grace = 1s;  // rank 0 must have ended by then, even on a busy machine
   EXPECT_EQ(launch(options).exit_code, 137);
   const nlohmann::json json = record();
   EXPECT_EQ(json.at("launch_id").get<std::string>().size(), 16u);
@@ -344,7 +344,7 @@ TEST_F(Launch, RecordsTheSignalsThatItForwards) {
   EXPECT_EQ(signals.at(1).at("reason"), "received_again");
 }
 
-// The shell makes what a recorder makes: a file in memory, named after its process, and a link to it.
+// The shell does what a recorder does: creates a file in memory, named after its process, and a link to it.
 TEST_F(Launch, KeepsTheRecordOfAKilledRankInTheRunDirectory) {
   std::filesystem::create_directory(base + "/memory");
   ::setenv("TESSERA_RECORD_DIR", (base + "/memory").c_str(), 1);
@@ -397,7 +397,7 @@ TEST_F(Launch, ASecondInterruptKills) {
   LaunchOptions options = script(2,
                                  "trap 'touch $TESSERA_RUN_DIR/got.$RANK' INT; touch $TESSERA_RUN_DIR/up.$RANK; "
                                  "while :; do sleep 0.01; done");
-  options.restarts = 3;  // who is told to stop is not started again
+  options.restarts = 3;  // ranks that are requested to stop are not restarted
   const pid_t launcher = start(options);
   for (const char* rank : {"0", "1"}) wait_for(base + "/run/up." + rank);
   ::kill(launcher, SIGINT);
@@ -407,7 +407,7 @@ TEST_F(Launch, ASecondInterruptKills) {
   EXPECT_EQ(record().at("starts").size(), 1u);
 }
 
-// Ended processes stay zombies until their parent looks, so one that a killed launcher leaves is our child then.
+// Ended processes stay zombies until their parent reaps them, so a rank of a killed launcher becomes our child.
 TEST_F(Launch, NoRankOutlivesAKilledLauncher) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t launcher = start(script(3,

@@ -1,4 +1,4 @@
-// Lines: cut from any pieces, whole, with their rank; and where they go.
+// Lines of output: split from arbitrary chunks, complete, with their rank, to the right descriptor.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -132,7 +132,7 @@ TEST(Output, OnATerminalHasColourAndAStatusBelow) {
   const std::string expected = "2 of 2 running\r\x1b[2K\x1b[33m[1]\x1b[0m hello\r\n2 of 2 running\r\x1b[2K";
   std::string seen;
   char piece[4096];
-  while (seen.size() < expected.size()) {  // a terminal hands it on in pieces
+  while (seen.size() < expected.size()) {  // a terminal delivers it in chunks
     const ssize_t got = ::read(outer.get(), piece, sizeof piece);
     ASSERT_GT(got, 0) << seen;
     seen.append(piece, static_cast<std::size_t>(got));

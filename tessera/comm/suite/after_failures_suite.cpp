@@ -1,4 +1,4 @@
-// Who is named when rank 0 is the one that differs, what comes after a failure of each kind, and failures in replays.
+// Errors that name rank 0 if it differs, operations after each kind of failure, and failures in replays.
 #include <algorithm>
 #include <span>
 
@@ -10,7 +10,7 @@ namespace {
 
 using Change = std::function<void(Operation&)>;
 
-// Three ranks ask for the same, but for what `change` does to rank 0's.
+// Three ranks enqueue the same operation, except for the `change` of rank 0.
 void expect_rank_zero_named(const Member& member, Operation op, const Change& change, std::string_view words) {
   const Ints in(member, Where::kDevice, 100);
   const Ints out(member, Where::kDevice, 100);
@@ -28,7 +28,7 @@ void barrier(const Member& member, const ProcessGroup& group) {
   group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
 }
 
-// The group has failed; all ranks are there and go on as a new group.
+// The group has failed; all ranks survive and continue as a new group.
 void expect_new_group(const Member& member, int size) {
   const ProcessGroup left = member.group.shrink(kSoon);
   ASSERT_EQ(left.size(), size);
@@ -39,13 +39,13 @@ void expect_new_group(const Member& member, int size) {
   member.stream.reset_error();
 }
 
-// Throws what ended a replay. The stream tells where the host runs it; where a device does, the next launch.
+// Throws the error that ended a replay: the stream throws it on the host, the next launch on a device.
 void ask(const Member& member, const device::Stream& stream) {
   stream.synchronize();
   if (member.host.properties().kind != "host") barrier(member, member.group);
 }
 
-// A graph with one barrier of the group.
+// Captures a graph with one barrier of the group.
 device::GraphExec captured_barrier(const Member& member, const device::Stream& stream) {
   stream.begin_capture();
   (void)member.group.launch({.kind = OpKind::kBarrier}, stream);
@@ -340,7 +340,7 @@ TEST_P(CommSuite, WorkThatIsWaitedForOnAnotherStreamIsInOrder) {
     }
     side.synchronize();
     third.synchronize();
-    EXPECT_EQ(x.data()[19'999], 63);  // doubled and one more, five times
+    EXPECT_EQ(x.data()[19'999], 63);  // doubled plus one, five times
   });
 }
 

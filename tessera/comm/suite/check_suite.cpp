@@ -1,4 +1,4 @@
-// What ranks compare before they move anything: always, and in checked mode (TESSERA_COMM_CHECK=1).
+// Comparisons between ranks before any transfer: always, and in checked mode (TESSERA_COMM_CHECK=1).
 #include <cstdlib>
 
 #include "tessera/comm/suite/comm_suite.h"
@@ -6,7 +6,7 @@
 namespace tessera::comm::suite {
 namespace {
 
-// Groups made while this lives are checked.
+// Groups created while this object lives are checked.
 class Checked {
  public:
   Checked() { ::setenv("TESSERA_COMM_CHECK", "1", 1); }
@@ -73,7 +73,7 @@ TEST_P(CommSuite, AMessageOfAnotherGroupIsNamed) {
   });
 }
 
-// Whoever takes no part in a message has run fewer operations, and does not differ by that.
+// A rank that takes no part in a message has run fewer operations, which is not a mismatch.
 TEST_P(CommSuite, MessagesBetweenSomeDoNotSetTheOthersBack) {
   if (!has_messages()) GTEST_SKIP() << "it has no messages";
   on_ranks(3, [](Member& member) {

@@ -1,5 +1,5 @@
-// What each collective gives, for sizes around every border of the ways it may go, in memory that peers reach and in
-// memory that they do not.
+// Results of each collective, for sizes around each threshold of its implementations, in memory that peers can and
+// cannot access.
 #include <algorithm>
 
 #include "tessera/comm/suite/comm_suite.h"
@@ -7,7 +7,7 @@
 namespace tessera::comm::suite {
 namespace {
 
-// In elements of 4 bytes: nothing, few, around 2 KiB, 16 KiB and 64 KiB, several windows, no multiple of anything.
+// In elements of 4 bytes: none, few, around 2 KiB, 16 KiB and 64 KiB, several windows, odd sizes.
 constexpr std::int64_t kCounts[] = {0, 1, 5, 512, 513, 4095, 4096, 4097, 16383, 16384, 16385, 50'001};
 constexpr Where kBoth[] = {Where::kDevice, Where::kHeap};
 
@@ -201,7 +201,7 @@ TEST_P(CommSuite, AllToAllOfUnevenParts) {
   on_ranks(3, [](Member& member) {
     for (const Where where : kBoth) {
       for (const std::int64_t unit : {1, 3000, 9000}) {
-        // Rank r gives (r + p) % 3 units to p.
+        // Rank r sends (r + p) % 3 units to p.
         const auto given = [&](int from, int to) { return (from + to) % 3 * unit; };
         SmallVector<std::int64_t, 8> in_counts;
         SmallVector<std::int64_t, 8> out_counts;
@@ -227,7 +227,7 @@ TEST_P(CommSuite, RaggedAllToAllPutsRowsWhereTheSenderSays) {
   on_ranks(3, [](Member& member) {
     for (const Where where : kBoth) {
       for (const std::int64_t width : {1, 100, 3000}) {
-        // Rank r sends r + 1 rows to each, from row 2p on, to row 4r: the last ones keep what they have.
+        // Rank r sends r + 1 rows to each, from row 2p on, to row 4r: the last rows keep their values.
         const int me = member.rank();
         const Longs in_offsets(member, {0, 2, 4});
         const Longs in_sizes(member, {me + 1, me + 1, me + 1});

@@ -1,4 +1,4 @@
-// How groups fail: who differs, who is late, who is dead; and how the others go on.
+// Failures of groups: ranks that differ, are late or die; and how the others continue.
 #include <thread>
 
 #include "tessera/base/rank.h"
@@ -11,7 +11,7 @@ Operation reduce_op(const Room& room, std::int64_t count) {
   return {.kind = OpKind::kAllReduce, .dtype = DType::kF32, .in = room.data(), .out = room.data(), .count = count};
 }
 
-// Runs `of(rank)` on three ranks, of which rank 1 does something else, and demands an error with these words on all.
+// Runs an operation on three ranks, where rank 1 differs, and expects an error with these words on all.
 using Differs = std::function<Operation(const Room& in, const Room& out, bool differs)>;
 void expect_mismatch(const Member& member, const Differs& of, std::initializer_list<std::string_view> words) {
   const Room in(member, Where::kDevice, 400'000);
@@ -29,7 +29,7 @@ void barrier(const Member& member, const ProcessGroup& group) {
   group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
 }
 
-// Rank 2 of 3 is gone: the others find that out in this operation and go on without it.
+// Rank 2 of 3 is lost: the others detect that in this operation and continue without it.
 void expect_gone(Member& member, const Operation& op) {
   expect_error<AbortedError>([&] { member.group.launch(op, member.stream).wait(); }, {"group world", "rank 2"});
   member.stream.reset_error();
@@ -160,7 +160,7 @@ TEST_P(CommSuite, ASkippedOperationIsNamed) {
 
 TEST_P(CommSuite, ADeadlineNamesWhoIsMissingAndTellsWhoComesLate) {
   on_ranks(3, [](Member& member) {
-    member.group.set_deadline(1s);  // long enough for the other of the two that come, on a busy machine
+    member.group.set_deadline(1s);  // long enough for the other present rank on a busy machine
     if (member.rank() != 1) {
       expect_error<TimeoutError>([&] { barrier(member, member.group); },
                                  {"group world", "operation 1, barrier", "rank 1 did not come within 1 s"});
@@ -186,7 +186,7 @@ TEST_P(CommSuite, ADeadlineThatWasExtendedIsNotTheDeadline) {
       const Work work = member.group.launch({.kind = OpKind::kBarrier}, side);
       while (work.sequence() == 0) std::this_thread::yield();
       member.group.extend_deadline(2 * kSoon);
-      // It waits past its first deadline, for a key that nobody sets.
+      // Waits past its first deadline, for a key that no rank sets.
       const auto began = std::chrono::steady_clock::now();
       while (std::chrono::steady_clock::now() - began < kFirst) {
         EXPECT_THROW((void)store()->get("never", kFirst), TimeoutError);
@@ -198,7 +198,7 @@ TEST_P(CommSuite, ADeadlineThatWasExtendedIsNotTheDeadline) {
       Member::hear("extended");
       barrier(member, member.group);
     }
-    // The next one has its own time alone: that is over while the other still listens for it.
+    // The next operation has only its own deadline, which passes while the other rank still waits for the flag.
     member.group.set_deadline(50ms);
     if (member.rank() == 1) Member::hear("over");
     expect_error<TimeoutError>([&] { barrier(member, member.group); }, {"rank 1 did not come within 0.05 s"});
@@ -236,7 +236,7 @@ TEST_P(CommSuite, ARankThatDiedWhileItsMessageIsWaitedForIsNoticed) {
   });
 }
 
-// The others are in the operation when it dies: it says so by the store alone, and dies in the middle of its own body.
+// The others are in the operation when it dies: it announces that only through the store, and dies in its own body.
 TEST_P(CommSuite, ARankThatDiesWhileOthersWaitIsNoticed) {
   on_ranks(3, &Capabilities::has_shrink, [](Member& member) {
     barrier(member, member.group);
@@ -371,7 +371,7 @@ TEST_P(CommSuite, ARankThatEndsWellLeavesWithoutAWord) {
   });
 }
 
-// It has let go of its groups, and its end takes until the others have noticed.
+// It has released its groups, and its end takes until the others have noticed.
 TEST_P(CommSuite, ARankThatIsAboutToEndHasLeft) {
   if (GetParam().backend != "thread" || is_seeded()) GTEST_SKIP() << "no rank there is seen between the two";
   struct HoldsOn {
@@ -380,12 +380,12 @@ TEST_P(CommSuite, ARankThatIsAboutToEndHasLeft) {
       try {
         if (store != nullptr) (void)store->get("said noticed", 3 * kSoon);
       } catch (const std::exception&) {
-        // The others say so.
+        // The other ranks report it.
       }
     }
   };
   GetParam().run(3, [] {
-    // Made before its groups are, and so destroyed after them.
+    // Created before its groups, and so destroyed after them.
     auto& held = current_rank()->part<HoldsOn>([] { return std::make_shared<HoldsOn>(); });
     const Member member(GetParam());
     barrier(member, member.group);

@@ -15,10 +15,10 @@ Member::Member(const Implementation& implementation)
     std::vector<int> all(static_cast<std::size_t>(group.size()));
     std::iota(all.begin(), all.end(), 0);
     group = group.subgroup(all, {.name = "world", .backend = implementation.backend});
-    // The default one is the same for all ranks.
+    // All ranks share the default stream.
     stream = host.create_stream({.name = "rank " + std::to_string(group.rank())});
   }
-  // What hangs ends; ranks that take turns are told of it anyway.
+  // Bounds hangs; a scheduler reports them anyway.
   if (group.deadline() != device::kForever) group.set_deadline(kSoon);
 }
 
@@ -116,7 +116,7 @@ void CommSuite::on_ranks(int ranks, bool Capabilities::*needs, const std::functi
     }
     if (needs != nullptr && !(member.can().*needs)) throw Lacking{GetParam().name + " declares that it cannot"};
     body(member);
-    // A device that ranks share has work of others on it, which may wait for this rank to end.
+    // A shared device has work of other ranks, which may wait for this rank to end.
     if (GetParam().device == "host") {
       member.host.synchronize();
     } else {

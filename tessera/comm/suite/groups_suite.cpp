@@ -1,4 +1,4 @@
-// How groups come from groups, and how they work side by side.
+// Groups created from groups, and groups used at the same time.
 #include <numeric>
 
 #include "tessera/comm/suite/comm_suite.h"
@@ -6,7 +6,7 @@
 namespace tessera::comm::suite {
 namespace {
 
-// The ranks of the world that are in the group, as they tell it by an all_gather.
+// Returns the world ranks of the group's members, exchanged by an all_gather.
 std::vector<int> members_of(const ProcessGroup& group, const Member& member) {
   const Ints own(member, Where::kHeap, 1);
   const Ints all(member, Where::kHeap, group.size());

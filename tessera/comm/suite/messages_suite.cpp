@@ -40,7 +40,7 @@ TEST_P(CommSuite, AllSendToAllInOneBatchInAnyOrder) {
         for (int step = 1; step < 4; ++step) {
           const int peer = (member.rank() + step) % 4;
           in.push_back(std::make_unique<Ints>(member, where, count));
-          // Ranks differ in what comes first.
+          // The order differs between ranks.
           batch.insert(member.rank() % 2 == 0 ? batch.begin() : batch.end(), send(out, peer));
           batch.push_back(receive(*in.back(), peer));
         }

@@ -1,4 +1,4 @@
-// In which order operations run and values are folded: streams, captures, bits.
+// The order of operations and of reductions: streams, captures, bits.
 #include <malloc.h>
 
 #include <bit>
@@ -12,8 +12,8 @@
 namespace tessera::comm::suite {
 namespace {
 
-// Bytes of the heap in use. Under the sanitizers, which have a heap of their own, nothing is said; and glibc's, used
-// first by two ranks at once, would break over that.
+// Returns the heap bytes in use. Returns 0 under sanitizers, which have their own heap; glibc's heap would break if two
+// ranks first used it at the same time.
 std::size_t heap_bytes() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return 0;
@@ -22,7 +22,7 @@ std::size_t heap_bytes() {
 #endif
 }
 
-// The definition, in plain loops: the left fold in rank order, in f32.
+// The reference: a left fold in rank order, in f32.
 std::vector<float> left_fold(int ranks, std::int64_t count) {
   std::vector<float> sum(static_cast<std::size_t>(count));
   std::vector<float> next(sum.size());
@@ -162,7 +162,7 @@ TEST_P(CommSuite, CapturedOperationsRunOnceAReplay) {
   });
 }
 
-// Numbers are counted where operations run: who captured meets who did not.
+// Operations are numbered when they run: ranks that captured meet ranks that did not.
 TEST_P(CommSuite, ReplaysOnOneRankMeetEagerOperationsOnAnother) {
   on_ranks(2, [](Member& member) {
     const device::Stream stream = member.host.create_stream();
@@ -192,7 +192,7 @@ TEST_P(CommSuite, OperationsThatNobodyWaitsForKeepNothing) {
     const device::Stream side = member.host.create_stream();
     const Room x(member, Where::kDevice, 64);
     std::memset(x.data(), 0, 64);
-    // Most of them alone: ranks that meet 100,000 times on a busy machine take minutes, and that is not the point.
+    // Most of them run alone: 100,000 meetings on a busy machine take minutes and add nothing.
     const ProcessGroup alone = member.group.split(member.rank());
     const auto run = [&](const ProcessGroup& group, int times) {
       for (int i = 0; i < times; ++i) {
@@ -215,7 +215,7 @@ TEST_P(CommSuite, OperationsThatNobodyWaitsForKeepNothing) {
   });
 }
 
-// Nobody waits for it, and nobody asks for anything after it.
+// No thread waits for it, and no operation follows.
 TEST_P(CommSuite, AnIdleProcessLetsGoOfTheLastOperation) {
   if (is_seeded()) GTEST_SKIP() << "nobody else runs there while this rank looks";
   on_ranks(2, [](Member& member) {
@@ -241,7 +241,7 @@ TEST_P(CommSuite, BuffersMayBeUsedAgainOnceAnOperationHasEnded) {
     for (int round = 0; round < 40; ++round) {
       std::fill_n(from, kCount, static_cast<float>(round * (member.rank() + 1)));
       member.group.all_reduce(from, to, kCount, DType::kF32, {}, member.stream).wait();
-      // Written over at once: a peer that still reads or writes here would show.
+      // Overwritten immediately, which exposes a peer that still reads or writes here.
       std::fill_n(from, kCount, -1.0F);
       for (std::int64_t i = 0; i < kCount; ++i) ASSERT_EQ(to[i], static_cast<float>(6 * round)) << "round " << round;
       std::fill_n(to, kCount, -2.0F);
@@ -249,7 +249,7 @@ TEST_P(CommSuite, BuffersMayBeUsedAgainOnceAnOperationHasEnded) {
   });
 }
 
-// Memory that is mapped anew may be another at the same address.
+// Remapped memory may be different memory at the same address.
 TEST_P(CommSuite, MemoryThatMovesIsFoundAgain) {
   if (GetParam().device != "host") GTEST_SKIP() << "the host does not write there";
   on_ranks(2, [](Member& member) {

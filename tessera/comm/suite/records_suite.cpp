@@ -1,4 +1,4 @@
-// What ranks leave behind and share beside their data: their records, and the store of the world.
+// Records that ranks leave, and the store of the world.
 #include <algorithm>
 
 #include "tessera/base/probe/recorder.h"
@@ -23,7 +23,7 @@ TEST_P(CommSuite, TheRecordTellsOfEveryOperationThatItBeganAndEnded) {
     for (int i = 0; i < 3; ++i) member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait();
     const auto lines = recorded(probe::RecordFile::open(probe::recorder().path()));
     ASSERT_EQ(lines.size(), 9U);
-    // Where the transport knows when all had met, the end tells that too.
+    // If the backend knows when all ranks had arrived, the end contains that too.
     const auto has = [&](const std::string& words) {
       return std::ranges::any_of(lines, [&](const std::string& line) { return line.rfind(words, 0) == 0; });
     };

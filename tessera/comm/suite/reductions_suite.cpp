@@ -1,4 +1,4 @@
-// What reductions give, by their definitions in plain loops; and collectives in place.
+// Results of reductions, compared with plain loops; and collectives in place.
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -10,7 +10,7 @@
 namespace tessera::comm::suite {
 namespace {
 
-// Reduces what `give(rank, i)` gives on every rank, and holds element i against `expected(i)`.
+// Reduces the values `give(rank, i)` of all ranks, and compares element i with `expected(i)`.
 template <class T, class Give, class Expected>
 void expect_reduced(const Member& member, DType dtype, const Reduction& reduction, const Give& give,
                     const Expected& expected) {
@@ -121,7 +121,7 @@ TEST_P(CommSuite, ComplexSumsAndAveragesGoByParts) {
   });
 }
 
-// 2048 + 1 + 1 is 2048 when every sum is rounded to f16, and 2050 when only the last is.
+// 2048 + 1 + 1 is 2048 if every sum is rounded to f16, and 2050 if only the last is.
 TEST_P(CommSuite, HalvesThatWouldBeLostInSumsOfHalvesAreNot) {
   on_ranks(3, [](Member& member) {
     const auto give = [](int rank, std::int64_t) { return static_cast<f16>(rank == 0 ? 2048.0F : 1.0F); };

@@ -1,4 +1,4 @@
-// Registrations of memory that is there already: found again while it is where it was, and told of where ranks differ.
+// Registrations of existing memory: cached while the memory stays in place; differences between ranks are reported.
 #include <cstring>
 
 #include "tessera/comm/suite/comm_suite.h"
@@ -27,10 +27,10 @@ class Remapped {
   device::Device device_;
   std::size_t nbytes_;
   device::AddressRange range_;
-  std::vector<device::Memory> kept_;  // so that new memory is other memory
+  std::vector<device::Memory> kept_;  // so that new memory is different memory
 };
 
-// Rank r writes r + first, and finds that of the others.
+// Rank r writes r + first, and reads the values of the others.
 void expect_reachable(const Member& member, const SymmetricBuffer& x, int first) {
   std::memset(x.data(), first + member.rank(), x.nbytes());
   barrier(member);
@@ -67,14 +67,14 @@ TEST_P(SymmetricSuite, RegisteredMemoryIsReachedAndFoundAgainWithoutAWord) {
     }
     EXPECT_EQ(member.group.sequence(), before);
     barrier(member);
-    // A part is another range.
+    // A subrange is a different range.
     const SymmetricBuffer part = register_memory(member.group, first.data() + 4096, 100, member.stream);
     EXPECT_EQ(member.group.sequence(), before + 2);
     EXPECT_EQ(part.peer(1), x.peer(1) + 4096);
   });
 }
 
-// Other memory at the same addresses: what was found for the old is not good for the new.
+// Different memory at the same addresses: a cached registration of the old memory is invalid.
 TEST_P(SymmetricSuite, MemoryThatWasMappedAnewIsRegisteredAnew) {
   on_ranks(2, [](Member& member) {
     Remapped memory(member, 1);
@@ -86,7 +86,7 @@ TEST_P(SymmetricSuite, MemoryThatWasMappedAnewIsRegisteredAnew) {
   });
 }
 
-// Ranks map and unmap at different times; only what happens to the range itself counts.
+// Ranks map and unmap at different times; only changes of the range itself count.
 TEST_P(SymmetricSuite, WhatIsMappedElsewhereDoesNotCount) {
   on_ranks(2, [](Member& member) {
     Remapped memory(member, 1);
@@ -132,7 +132,7 @@ TEST_P(SymmetricSuite, AnotherRegistrationIsNamedOnAllRanks) {
         [&] { (void)ask(member.rank() == 0 ? 3000 : 2000); },
         {"registrations: request 2 differs",
          "ranks 1 and 2 asked for register_memory(2000), anew, rank 0 for register_memory(3000)"});
-    // All were told at the same point: they begin again.
+    // All ranks got the error at the same point, and start again.
     const std::uint64_t before = member.group.sequence();
     expect_reachable(member, ask(1000), 1);
     EXPECT_EQ(member.group.sequence(), before + 3);
@@ -141,8 +141,8 @@ TEST_P(SymmetricSuite, AnotherRegistrationIsNamedOnAllRanks) {
   });
 }
 
-// One finds its memory in the cache and goes on; the other waits for it in vain and says so at once, long before the
-// deadline.
+// One rank finds its memory in the cache and continues; the other, which waits for it, gets an error immediately, long
+// before the deadline.
 TEST_P(SymmetricSuite, ARankThatNeedNotMeetIsNotWaitedFor) {
   on_ranks(2, [](Member& member) {
     Remapped memory(member, 1);
@@ -213,7 +213,7 @@ TEST_P(SymmetricSuite, ARankThatDeregistersAloneIsNamed) {
   });
 }
 
-// One meets for new memory while the other lets go of what it has: told at once, long before the deadline.
+// One rank meets for new memory while the other deregisters: reported immediately, long before the deadline.
 TEST_P(SymmetricSuite, ARankThatDeregistersIsNotWaitedFor) {
   on_ranks(2, [](Member& member) {
     Remapped memory(member, 1);
@@ -246,7 +246,7 @@ TEST_P(SymmetricSuite, ReplaysDoNotTellOfRegistrations) {
     member.group.all_reduce(&value, &value, 1, DType::kF32, {}, stream);
     const device::GraphExec graph = stream.end_capture().instantiate();
     (void)ask();
-    // One replays what it captured before the latest registration, the other asks behind it.
+    // One rank replays a graph captured before the latest registration; the other enqueues after it.
     if (member.rank() == 0) {
       graph.launch(stream);
     } else {

@@ -1,4 +1,4 @@
-// Launches of odd shapes: many operations at once, parts of nothing, rows that one rank gets all of, many ranks.
+// Launches of unusual shapes: many operations at once, empty chunks, all rows to one rank, many ranks.
 #include <algorithm>
 
 #include "tessera/comm/suite/comm_suite.h"
@@ -181,7 +181,7 @@ TEST_P(CommSuite, RaggedRowsMayAllGoToOne) {
   });
 }
 
-// Sizes lie in memory that work before it on the stream writes.
+// Earlier work on the stream writes the sizes.
 TEST_P(CommSuite, RaggedSizesAreReadWhenTheOperationRuns) {
   on_ranks(2, [](Member& member) {
     const device::Stream side = member.host.create_stream();
@@ -218,7 +218,7 @@ TEST_P(CommSuite, RowsOutsideTheInputEndTheGroup) {
     const Ints in(member, Where::kDevice, 4);
     const Ints out(member, Where::kDevice, 4);
     const Rows rows{member, {0, member.rank() == 0 ? 3 : 0}, {1, member.rank() == 0 ? 2 : 1}, {0, 1}};
-    // Where a device finds it out, nobody threw anything on the way.
+    // If a device detects it, no call has thrown before.
     if (member.rank() == 0 && member.host.properties().kind == "host") {
       expect_error<InvalidArgument>([&] { member.group.launch(rows.operation(in, out), member.stream).wait(); },
                                     {"rows 3 to 3 + 2 for rank 1 are not within 4 rows"});

@@ -1,4 +1,4 @@
-// Signals of symmetric memory: that they count, that they order memory, and how they end when they do not come.
+// Signals of symmetric memory: they count, they order memory, and they fail if they do not arrive.
 #include <thread>
 
 #include "tessera/comm/suite/comm_suite.h"
@@ -7,7 +7,7 @@
 
 namespace tessera::comm::suite {
 
-// For transports without symmetric memory.
+// For backends without symmetric memory.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SymmetricSuite);
 
 namespace {
@@ -25,7 +25,7 @@ TEST_P(SymmetricSuite, ASignalComesBehindWhatWasWrittenBeforeIt) {
     const int other = 1 - member.rank();
     std::int64_t* own = ints(x.data());
     std::int64_t* theirs = ints(x.peer(other));
-    // The number goes to and fro, one more each time.
+    // The number is passed back and forth, and incremented each time.
     for (int round = 0; round < 100; ++round) {
       if (member.rank() == round % 2) {
         stream.run([=] { *theirs = round == 0 ? 1 : *own + 1; });
@@ -83,7 +83,7 @@ TEST_P(SymmetricSuite, ADeadlineEndsTheGroupAndLaterOperationsReturnAtOnce) {
       Member::say("over");
     }
     Member::hear("over");
-    // None of these can come; with the deadline of the others they would take long.
+    // None of these signals can arrive; with the deadline of the others they would take long.
     pool.wait_signal(1, 0, member.stream);
     expect_stream_error<TimeoutError>(member.stream, {"wait_signal(rank 1, channel 0) of rank 2"});
     pool.barrier(1, member.stream);
@@ -107,7 +107,7 @@ TEST_P(SymmetricSuite, ADeadlineThatWasExtendedIsNotTheDeadlineOfASignal) {
     const device::Stream side = member.host.create_stream();
     const SymmetricPool pool(member.group, side);
     member.group.set_deadline(2s);  // long enough for a busy machine to extend it in time
-    // A barrier puts before it waits: who has its signal knows that it is under way.
+    // A barrier puts before it waits: a rank that has its signal knows that it has started.
     if (member.rank() == 0) {
       pool.barrier(0, side);
       Member::hear("under way");
@@ -143,7 +143,7 @@ TEST_P(SymmetricSuite, ChannelsKnowNothingOfEachOther) {
   });
 }
 
-// Rank 0 signals through a pool of the world; rank 1 waits for a signal in a pool of `group` and must not see that one.
+// Rank 0 signals through a pool of the world; rank 1 waits for a signal in a pool of `group` and must not see it.
 void expect_pools_apart(Member& member, const ProcessGroup& group) {
   const SymmetricPool first(member.group, member.stream);
   const SymmetricPool second(group, member.stream, {.name = "second"});
@@ -171,7 +171,7 @@ TEST_P(SymmetricSuite, SignalsStayInTheirGroup) {
   });
 }
 
-// Who comes out of the constructor first puts at once: what zeroes a pad after that loses the signal.
+// The first rank that leaves the constructor puts immediately: zeroing a pad after that would lose the signal.
 TEST_P(SymmetricSuite, TheFirstSignalOfANewPoolIsNotLost) {
   on_ranks(3, [](Member& member) {
     for (int round = 0; round < 20; ++round) {
@@ -256,7 +256,7 @@ TEST_P(SymmetricSuite, NobodyPassesABarrierBeforeAllHaveCome) {
   });
 }
 
-// Two streams, whose barriers the ranks ask for in another order: with a channel each they do not hinder each other.
+// Two streams with barriers that the ranks enqueue in different orders: with a channel each they are independent.
 TEST_P(SymmetricSuite, StreamsWithChannelsOfTheirOwnNeedNoCommonOrder) {
   on_ranks(3, [](Member& member) {
     const device::Stream streams[] = {member.host.create_stream(), member.host.create_stream()};
@@ -292,7 +292,7 @@ TEST_P(SymmetricSuite, ReplaysOfCapturedSignalsMixWithEagerOnes) {
     std::int64_t* own = ints(x.data());
     const std::int64_t* theirs = ints(x.peer(1 - member.rank()));
     *own = member.rank();
-    // Both take the sum: a barrier to write behind, one to read behind.
+    // Both compute the sum: one barrier after the writes, one after the reads.
     const auto step = [&] {
       pool.barrier(0, stream);
       auto sum = std::make_shared<std::int64_t>(0);

@@ -1,4 +1,4 @@
-// Symmetric memory: that ranks find the same, that those that differ are told so, and what users build on it.
+// Symmetric memory: ranks find the same memory, ranks that differ get errors, and example uses.
 #include <algorithm>
 #include <cstring>
 
@@ -12,12 +12,12 @@ namespace {
 
 void barrier(const Member& member) { member.group.launch({.kind = OpKind::kBarrier}, member.stream).wait(); }
 
-// Fails unless all ranks say the same.
+// Fails unless all ranks pass the same value.
 void expect_same_everywhere(const std::string& what, const std::string& value) {
   EXPECT_EQ(*store()->compare_set(what, std::nullopt, value), value) << what;
 }
 
-// Every rank writes all of its bytes, and finds what each other wrote.
+// Each rank writes all of its bytes, and reads those of the others.
 void expect_reachable(const Member& member, const SymmetricPool& pool, const SymmetricBuffer& x) {
   const auto mark = [&](int rank) { return static_cast<int>(x.offset() / 512 % 50) + rank; };
   std::memset(x.data(), mark(member.rank()), x.nbytes());
@@ -33,7 +33,7 @@ void expect_reachable(const Member& member, const SymmetricPool& pool, const Sym
   member.stream.synchronize();
 }
 
-// As a user writes one: all write, all read everybody's, nobody writes again before all have read.
+// A user's implementation: all ranks write, all read all inputs, and no rank writes again before all have read.
 void one_shot_all_reduce(const SymmetricPool& pool, const SymmetricBuffer& x, float* out, std::int64_t count,
                          const device::Stream& stream) {
   std::vector<const std::byte*> in;
@@ -69,7 +69,7 @@ TEST_P(SymmetricSuite, EveryRankReachesTheSameBytesOfEveryOther) {
 TEST_P(SymmetricSuite, OffsetsFollowFromTheRequestsAlone) {
   on_ranks(3, [](Member& member) {
     const SymmetricPool pool(member.group, member.stream, {.nbytes = 1 << 16});
-    // What ranks do otherwise, and what they have mapped, does not matter.
+    // Other work of the ranks, and their other mappings, do not matter.
     std::vector<memory::Buffer> others;
     std::string offsets;
     std::vector<SymmetricBuffer> held;
@@ -85,7 +85,7 @@ TEST_P(SymmetricSuite, OffsetsFollowFromTheRequestsAlone) {
   });
 }
 
-// The first request is no hidden meeting: ranks ask when they come to it, one after the other.
+// The first request contains no hidden meeting: ranks make it one after the other.
 TEST_P(SymmetricSuite, ARequestWaitsForNobody) {
   on_ranks(3, [](Member& member) {
     const SymmetricPool pool(member.group, member.stream, {.nbytes = 1 << 16});
@@ -152,7 +152,7 @@ TEST_P(SymmetricSuite, GrowthMovesNothing) {
     EXPECT_EQ(first.data(), own);
     EXPECT_EQ(first.peer(other), theirs);
     EXPECT_EQ(own[59'999], std::byte{7});
-    // All free again, in several segments: a buffer lies in one.
+    // All chunks are free again, in several segments: a buffer lies in one.
     more.clear();
     const std::size_t mapped = pool.mapped_nbytes();
     const SymmetricBuffer large = pool.allocate(mapped - 65'536);
@@ -204,7 +204,7 @@ TEST_P(SymmetricSuite, AnotherRequestIsNamedOnAllRanks) {
         "group world", "shared",
         "request 3 differs: ranks 0 and 2 asked for allocate(4096), rank 1 for allocate(8192)"};
     expect_error<MismatchError>([&] { pool.rendezvous(); }, words);
-    // The pool is no good any more, the group is.
+    // The pool is unusable, the group is not.
     expect_error<MismatchError>([&] { pool.rendezvous(); }, words);
     expect_error<MismatchError>([&] { (void)pool.allocate(1); }, words);
     expect_error<MismatchError>([&] { pool.barrier(0, member.stream); }, words);
@@ -226,7 +226,7 @@ TEST_P(SymmetricSuite, ARequestTooFewIsNamedOnAllRanks) {
   });
 }
 
-// Offsets that differ go unseen without this: both ranks have room.
+// Without this, different offsets go unnoticed: both ranks have room.
 TEST_P(SymmetricSuite, ABarrierFindsRequestsThatDiffer) {
   on_ranks(3, [](Member& member) {
     const SymmetricPool pool(member.group, member.stream, {.name = "shared", .nbytes = 1 << 16});
@@ -296,7 +296,7 @@ TEST_P(SymmetricSuite, ARankWithoutMemoryIsNamedAndNothingChanges) {
   });
 }
 
-// Numbers of pools are those of the group, not of the process.
+// Pool numbers are those of the group, not of the process.
 TEST_P(SymmetricSuite, PoolsOfASubgroupAndOfTheWorldStandSideBySide) {
   on_ranks(4, [](Member& member) {
     const int places[] = {3, 1};
@@ -336,7 +336,7 @@ TEST_P(SymmetricSuite, AOneShotAllReduceIsTheFoldBitForBit) {
       const std::vector<std::byte> expected = folded(DType::kF32, {}, 4, count);
       std::vector<float> out(static_cast<std::size_t>(count));
       for (int round = 0; round < 5; ++round) {
-        // Written over at once: a peer that still reads here would show.
+        // Overwritten immediately, which exposes a peer that still reads here.
         fill_random(DType::kF32, member.rank(), count, x.data());
         one_shot_all_reduce(pool, x, out.data(), count, stream);
         stream.synchronize();
@@ -365,7 +365,7 @@ TEST_P(SymmetricSuite, ACapturedOneShotAllReduceRunsOnceAReplay) {
   });
 }
 
-// A ring with signals between neighbours only, a channel for each step, which ends in a barrier.
+// A ring with signals between neighbors only and a channel per step, which ends in a barrier.
 TEST_P(SymmetricSuite, ARingAllGatherBySignalsOfNeighbours) {
   on_ranks(4, [](Member& member) {
     constexpr std::int64_t kCount = 1000;

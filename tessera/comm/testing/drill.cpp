@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 using namespace std::chrono_literals;
 
-// What has not ended by then never would.
+// Processes that have not ended by then are hung.
 constexpr nanoseconds kHung = 40s;
 
 std::int64_t now_ns() { return Clock::now().time_since_epoch().count(); }
@@ -53,7 +53,7 @@ struct Drilled {
     const std::string directory = rank.store().substr(std::string_view("file://").size());
     ::setenv("TESSERA_RECORD_DIR", std::filesystem::path(directory).parent_path().c_str(), 0);
   }
-  ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);  // the whole is touched when a rank comes to be, which takes its time
+  ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);  // all of it is touched when a rank starts, which takes time
   std::string words;
   try {
     fault.body(rank);
@@ -76,7 +76,7 @@ Drilled start_rank(const Fault& fault, int rank, const std::string& store) {
   return started;
 }
 
-// Returns when all have ended: who is stopped goes on once the others have ended, who hangs is killed.
+// Returns when all have ended. Stopped ranks are resumed after the others have ended; hung ranks are killed.
 void look_after(std::vector<Drilled>& ranks, DrillReport& report) {
   const auto until = Clock::now() + kHung;
   while (true) {
@@ -100,7 +100,7 @@ void look_after(std::vector<Drilled>& ranks, DrillReport& report) {
   }
 }
 
-// What follows `key` in a line of a rank's report.
+// Returns the text after `key` in a line of a rank's report.
 std::optional<std::string> find_line(const std::string& text, std::string_view key) {
   const std::size_t at = text.find(key);
   if (at == std::string::npos) return std::nullopt;
@@ -166,7 +166,7 @@ void be_launched_rank(const Fault& fault) {
 }
 
 DrillReport run_drill(const Fault& fault) {
-  char name[] = "/dev/shm/tessera_drill_XXXXXX";  // for their records, too, which those that die leave behind
+  char name[] = "/dev/shm/tessera_drill_XXXXXX";  // also holds the records of ranks that die
   TESSERA_CHECK_AS(IoError, ::mkdtemp(name) != nullptr, "no directory for ranks to meet in");
   std::fflush(nullptr);
   std::vector<Drilled> ranks;

@@ -1,4 +1,4 @@
-// The table of faults. Ranks have run one operation, a barrier, when the trouble begins, unless it is about beginnings.
+// The table of faults. Ranks have run one operation, a barrier, when the fault happens, unless it concerns the start.
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -34,7 +34,7 @@ Operation broadcast(const DrillRank& rank, int root = 0) {
           .count = 1000};
 }
 
-// Ends: all with the same words, or all but the culprit.
+// Expected ends: all ranks with the same message, or all but the culprit.
 std::function<DrillEnd(int)> all_say(Words words) {
   return [words = std::move(words)](int) { return DrillEnd{.how = How::kWords, .words = words}; };
 }
@@ -50,7 +50,7 @@ std::function<DrillEnd(int)> culprit_says(Words words) {
 }
 DrillEnd all_well(int /*rank*/) { return {}; }
 
-// Ranks ask for one operation each, and the culprit's is another.
+// Each rank enqueues one operation, and that of the culprit differs.
 Fault differs(std::string_view name, std::function<Operation(const DrillRank&, bool is_other)> asked, Words words) {
   return {.name = name,
           .deadline = 0s,
@@ -86,7 +86,7 @@ void killed_between_messages(DrillRank& rank) {
   rank.start();
   rank.begin();
   if (rank.is_culprit()) DrillRank::die();
-  // One waits for what it sends, the other for what it takes.
+  // One waits for its send, the other for its receive.
   Operation message{.kind = rank.rank() == 0 ? OpKind::kSend : OpKind::kRecv,
                     .dtype = DType::kF32,
                     .peer = kCulprit,
@@ -169,7 +169,7 @@ void killed_before_a_split(DrillRank& rank) {
   if (rank.is_culprit()) DrillRank::die();
   (void)rank.group.split(0);
 }
-// It has done all its work, but not yet left the group.
+// It has finished its work, but not yet left the group.
 void die_at_exit(DrillRank& rank) {
   rank.start();
   rank.begin();
@@ -184,7 +184,7 @@ void killed_in_teardown_early(DrillRank& rank) {
   rank.run(all_reduce(rank));
 }
 
-// Files that the process grows past this are refused while this lives.
+// While this object lives, files of the process cannot grow beyond this limit.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t nbytes) {
@@ -211,7 +211,7 @@ void no_space_for_the_record(DrillRank& rank, const char* then) {
   rank.run(all_reduce(rank));
 }
 
-// The culprit is no rank, but somebody who listens where rank 0 wants to.
+// The culprit is not a rank, but another process that listens on the port of rank 0.
 void port_taken(DrillRank& rank) {
   FileStore notes(rank.store().substr(std::string_view("file://").size()));
   if (rank.is_culprit()) {
@@ -242,7 +242,7 @@ DrillEnd port_taken_ends(int rank) {
   return {.how = How::kWords, .words = {"tcp store at 127.0.0.1:", "did not answer"}};
 }
 
-// Faults of processes: who dies, stands still or comes late.
+// Faults of processes: ranks that die, stop or arrive late.
 void add_absences(std::vector<Fault>& faults) {
   const Words died = {"aborted: group world: operation 2, all_reduce(f32[1000], sum): rank 1 died"};
   faults.push_back({"killed", 0s, killed, others_say(died, How::kKilled)});
@@ -270,7 +270,7 @@ void add_absences(std::vector<Fault>& faults) {
   faults.push_back({"killed_in_teardown_early", 0s, killed_in_teardown_early, others_say(died, How::kKilled)});
 }
 
-// Faults of programs: ranks that do not do the same.
+// Faults of programs: ranks that enqueue different operations.
 void add_differences(std::vector<Fault>& faults) {
   const Words reduce_and_broadcast = {
       "mismatch: group world: operation 2, ",

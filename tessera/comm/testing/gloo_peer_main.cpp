@@ -1,4 +1,4 @@
-// Gloo's all_reduce over TCP, repeated when told (peer_loop.h):
+// Repeats Gloo's all_reduce over TCP on request (peer_loop.h):
 //
 //   comm_gloo_peer FOLDER all_reduce BYTES RANK SIZE
 #include <gloo/allreduce.h>

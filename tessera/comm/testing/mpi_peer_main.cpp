@@ -1,8 +1,8 @@
-// A collective of MPI, repeated when told (peer_loop.h), for benches to hold ours against:
+// Repeats a collective of MPI on request (peer_loop.h), for comparison in benches:
 //
 //   mpirun -n 2 comm_mpi_peer FOLDER COLLECTIVE BYTES
 //
-// BYTES are those of the larger buffer.
+// BYTES is the size of the larger buffer.
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 

@@ -42,7 +42,7 @@ CommandEnd run_command(const std::vector<std::string>& command, const std::vecto
   words.push_back(nullptr);
   const pid_t process = ::fork();
   if (process == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // it ends with whoever started it
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // it ends with the process that started it
     ::dup2(pipe[1], STDOUT_FILENO);
     ::dup2(pipe[1], STDERR_FILENO);
     ::close(pipe[0]);

@@ -20,7 +20,7 @@
 namespace tessera::comm {
 namespace {
 
-// The longest that one answer may take: the start of a job on a busy machine, or many large operations.
+// Limit for one reply: the start of a job on a busy machine, or many large operations.
 constexpr int kPatienceMs = 120'000;
 
 std::string beside(const std::string& program) {
@@ -60,7 +60,7 @@ PeerTeam::PeerTeam(const Peer& peer, int ranks, OpKind kind, std::size_t nbytes)
   TESSERA_CHECK_AS(IoError, ::mkdtemp(name) != nullptr, "no directory for a peer");
   folder_ = name;
   for (int rank = 0; rank < ranks; ++rank) {
-    // Opened for both ways, so that it does not wait for the peer.
+    // Opened in both directions, so that it does not wait for the peer.
     const auto open = [&](const std::string& pipe) {
       const std::string path = folder_ + "/" + pipe + "." + std::to_string(rank);
       TESSERA_CHECK_AS(IoError, ::mkfifo(path.c_str(), 0600) == 0, "no pipe ", path);
@@ -92,7 +92,7 @@ void PeerTeam::start(const std::vector<std::string>& command) {
   const std::string log = folder_ + "/log";
   const pid_t process = ::fork();
   if (process == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // it ends with whoever started it
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // it ends with the process that started it
     const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
     ::dup2(out, STDOUT_FILENO);

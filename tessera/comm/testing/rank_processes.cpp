@@ -20,14 +20,14 @@ namespace {
 
 struct Child {
   pid_t process = -1;
-  int handle = -1;  // a pidfd
+  int handle = -1;  // pidfd
   bool has_ended = false;
 };
 
 [[noreturn]] void be_rank(int rank, int ranks, const std::string& directory, const std::function<void(int)>& body) {
   leave_out_what_the_parent_registered();
   ::setenv("TESSERA_RECORD_DIR", std::filesystem::path(directory).parent_path().c_str(), 0);
-  ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);  // the whole is touched when a rank comes to be, which takes its time
+  ::setenv("TESSERA_RECORD_BYTES", "1MiB", 0);  // all of it is touched when a rank starts, which takes time
   bool is_well = false;
   try {
     init({.rank = rank, .world_size = ranks, .store = "file://" + directory});
@@ -50,7 +50,7 @@ ProcessEnd collect(Child& child) {
 }  // namespace
 
 std::vector<ProcessEnd> run_rank_processes(int ranks, const std::function<void(int)>& body) {
-  char name[] = "/dev/shm/tessera_ranks_XXXXXX";  // for their records, too, which those that die leave behind
+  char name[] = "/dev/shm/tessera_ranks_XXXXXX";  // also holds the records of ranks that die
   TESSERA_CHECK_AS(IoError, ::mkdtemp(name) != nullptr, "no directory for ranks to meet in");
   const std::string base = name;
   std::fflush(nullptr);

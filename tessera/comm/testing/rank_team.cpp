@@ -22,7 +22,7 @@
 namespace tessera::comm {
 namespace {
 
-// As init() does, but for a rank of its own: that of the process may be in use.
+// Like init(), but for a separate rank: that of the process may be in use.
 std::shared_ptr<RankContext> make_rank(int rank, int ranks, const std::string& directory) {
   auto context = std::make_shared<RankContext>(
       RankPlace{.rank = Rank(rank), .world_size = ranks, .local_rank = rank, .local_world_size = ranks});
@@ -36,7 +36,7 @@ std::shared_ptr<RankContext> make_rank(int rank, int ranks, const std::string& d
   return context;
 }
 
-// On a busy machine the kernel puts two that wake each other on one core, and the bench would measure that.
+// On a busy machine the kernel puts two processes that wake each other on one core, and the bench would measure that.
 void bind_to_core(int rank, int ranks) {
   if (ranks > ::sysconf(_SC_NPROCESSORS_ONLN)) return;
   cpu_set_t cores;

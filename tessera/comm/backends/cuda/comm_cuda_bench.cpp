@@ -1,4 +1,4 @@
-// What meeting and reducing cost between ranks that share a GPU.
+// Measures meetings and reductions between ranks that share a GPU.
 #include <algorithm>
 #include <chrono>
 
@@ -15,10 +15,10 @@ namespace tessera::comm::cuda {
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-// What copies reach on an H200: bytes read and written a second.
+// Bytes per second, read plus written, that copies reach on an H200.
 constexpr double kBytesPerSecond = 4.30e12;
 
-// Asked as a rank of its own: that of this process stays unused, for the ranks of a drill that are forked from it.
+// Runs as a separate rank: the rank of this process stays unused for the drill ranks that are forked from it.
 bool has_gpu(const bench::Context& context) {
   const RankScope scope(std::make_shared<RankContext>(RankPlace{}));
   const std::string why = why_no_gpu();
@@ -26,7 +26,7 @@ bool has_gpu(const bench::Context& context) {
   return why.empty();
 }
 
-// Eight kernels of one block, a stream each, that meet again and again.
+// Eight kernels of one block, one per stream, that meet repeatedly.
 class BarrierRounds {
  public:
   static constexpr int kRanks = 8;
@@ -39,7 +39,7 @@ class BarrierRounds {
     for (int rank = 0; rank < kRanks; ++rank) streams_.push_back(gpu_.create_stream());
     (void)round_us();
   }
-  // Microseconds of a round.
+  // Returns microseconds per round.
   double round_us() {
     constexpr std::uint64_t kDeadlineNs = 5'000'000'000;
     auto* const times = reinterpret_cast<std::uint64_t*>(times_.data());
@@ -73,7 +73,7 @@ class BarrierRounds {
   std::uint64_t next_ = 1;
 };
 
-// Microseconds of one operation, of many that are launched one after the other on every rank.
+// Returns microseconds per operation, for many operations that each rank launches in sequence.
 double operation_us(int ranks, std::size_t nbytes, int times, const std::function<Operation(const GpuBytes&)>& of) {
   double slowest = 0;
   on_gpu_ranks(ranks, [&](const GpuRank& rank) {
@@ -86,7 +86,7 @@ double operation_us(int ranks, std::size_t nbytes, int times, const std::functio
     rank.stream.synchronize();
     const double took =
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / times;
-    // Ranks end together, by the last operation.
+    // Ranks end together, after the last operation.
     if (rank.rank() == 0) slowest = took;
   });
   return slowest;

@@ -1,4 +1,4 @@
-// Copies, and folds of floating-point numbers; complex numbers are folded as twice as many parts.
+// Copies, and reductions of floating-point numbers. Complex numbers are reduced as real and imaginary parts.
 #include "tessera/comm/backends/cuda/comm_moves.cuh"
 
 #define TESSERA_COMM_FLOAT_KERNELS(name, type)  \

@@ -1,4 +1,4 @@
-// Folds of integers. Sums, products and bits are the same for signed ones and for others.
+// Reductions of integers. Sums, products and bitwise reductions are the same for signed and unsigned types.
 #include "tessera/comm/backends/cuda/comm_moves.cuh"
 
 #define TESSERA_COMM_ORDERED_KERNELS(name, type) \

@@ -1,5 +1,5 @@
-// Signals of symmetric memory (symmetric_backend.h) on the device: a kernel each, of one warp, a thread for each peer.
-// A put is a store to the peer's pad behind all that the stream did before; a wait counts on the own pad.
+// Signals of symmetric memory (symmetric_backend.h) on the device: each is a kernel of one warp, with a thread per
+// peer. A put is a store to the peer's pad after all earlier work of the stream; a wait counts on the own pad.
 #include <cstdint>
 
 #include "tessera/comm/backends/cuda/group_layout.h"
@@ -13,7 +13,7 @@ __device__ SignalLine& line_of(const SignalLaunch& launch, int owner, int from) 
   return launch.pads[owner][static_cast<std::int64_t>(launch.channel) * launch.size + from];
 }
 
-// Numbers of a line are raised by one rank alone, in the order of its streams.
+// Each counter of a line is incremented by one rank only, in the order of its streams.
 __device__ void put(const SignalLaunch& launch, int peer) {
   SignalLine& line = line_of(launch, peer, launch.rank);
   const std::uint64_t number = load_acquire(&line.arrived) + 1;
@@ -21,8 +21,7 @@ __device__ void put(const SignalLaunch& launch, int peer) {
   store_release(&line.arrived, number);
 }
 
-// What the peer said that its pool was asked for, or what this rank says where it said nothing; all ones: the group has
-// ended.
+// Returns the log of the peer's barrier, or that of this rank if the peer sent none; all ones if the group has ended.
 __device__ std::uint64_t wait(const SignalLaunch& launch, const Waiter& waiter, int peer) {
   SignalLine& line = line_of(launch, launch.rank, peer);
   const std::uint64_t number = line.awaited + 1;

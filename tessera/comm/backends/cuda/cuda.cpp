@@ -1,4 +1,5 @@
-// Ranks that are threads of one process and share one GPU: kernels of all ranks run at once and meet in device memory.
+// The backend of ranks that are threads of one process and share one GPU. The kernels of all ranks run at the same time
+// and meet in device memory.
 #include "tessera/base/error.h"
 #include "tessera/comm/backends/cuda/cuda_communicator.h"
 #include "tessera/comm/detail/world_state.h"
@@ -27,7 +28,7 @@ std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   return std::make_shared<CudaCommunicator>(shared, request);
 }
 
-// Only where it is asked for: groups of host memory are more.
+// Low preference: used only on request, since groups of host memory are more common.
 const BackendRegistration kCuda{{.name = "cuda", .preference = 5, .why_not = why_not, .connect = connect}};
 
 }  // namespace

@@ -21,8 +21,8 @@ void store(std::uint64_t& word, std::uint64_t value) {
   std::atomic_ref<std::uint64_t>(word).store(value, std::memory_order_release);
 }
 
-// Blocks of one rank: half of what the device holds at once is shared by the ranks of the world, so that a second
-// stream of each, or another group of theirs, still finds room.
+// Returns the maximum number of blocks per rank. The ranks of the world share half of the device's capacity, so that a
+// second stream or group of each still has room.
 std::uint32_t most_blocks(const device::Device& device) {
   const int room = device.properties().multiprocessors * kBlocksEach / 2;
   return static_cast<std::uint32_t>(std::max(1, room / current_place().world_size));
@@ -47,13 +47,13 @@ CudaCommunicator::~CudaCommunicator() { leave(); }
 void CudaCommunicator::leave() noexcept {
   try {
     const std::lock_guard lock(launch_mutex_);
-    // What is on the way still takes part, and writes to what is kept meanwhile.
+    // Pending work still takes part, and writes to memory that is kept alive meanwhile.
     if (last_stream_ && !last_stream_.is_capturing() && !last_stream_.query()) {
       last_stream_.run([shared = shared_, rank = rank_, cells = cells_] { shared->leave(rank); });
       return;
     }
   } catch (const std::exception&) {
-    // The stream has failed, and nobody knows what of it still runs.
+    // The stream has failed, and it is unknown which work still runs.
     shared_->keep();
   }
   shared_->leave(rank_);
@@ -97,7 +97,7 @@ void CudaCommunicator::extend_deadline(std::chrono::nanoseconds by) {
   }
 }
 
-// Ranks share their addresses, so that memory which is mapped anew is where it was for all of them.
+// Ranks share one address space, so remapped memory has the same addresses for all of them.
 std::optional<PeerPlace> CudaCommunicator::place_of(const void* address, std::size_t nbytes) {
   const auto* last = static_cast<const std::byte*>(address) + nbytes - 1;
   const auto& backend = shared_->device().state()->backend;
@@ -120,7 +120,7 @@ void CudaCommunicator::note_passed(std::uint64_t registration) {
 void CudaCommunicator::check_buffers(const Operation& operation, const device::Stream& stream) const {
   const Extents extents = definition(operation.kind).extents(operation, rank_, size_);
   const auto check = [&](const void* address, const char* what) {
-    // A kernel that touched such memory would take the device down.
+    // A kernel that accessed such memory would make the device unusable.
     const bool can_touch = address == nullptr || stream.device().state()->backend->is_capturable(address);
     TESSERA_CHECK(can_touch, text_of(operation), ": its ", what, " at ", address, " is memory that ",
                   stream.device().name(), " cannot touch; allocate it there, or pin it");
@@ -133,7 +133,7 @@ void CudaCommunicator::check_buffers(const Operation& operation, const device::S
   check(operation.rows.out_sizes, "out_sizes");
 }
 
-// Operations of the groups that share this communicator run in the order they were asked for, whatever their streams.
+// Operations of the groups that share this communicator run in the order they were enqueued, even on different streams.
 void CudaCommunicator::order_behind_last(const device::Stream& stream) {
   const device::Stream last = std::exchange(last_stream_, stream);
   if (!last || last.id() == stream.id() || last.is_capturing() || stream.is_capturing()) return;
@@ -190,7 +190,7 @@ bool CudaCommunicator::look() {
 }
 
 void CudaCommunicator::record_progress() {
-  std::vector<std::shared_ptr<const std::string>> groups;  // let go of behind the lock
+  std::vector<std::shared_ptr<const std::string>> groups;  // destroyed after the lock is released
   const std::lock_guard lock(look_mutex_);
   for (; !pending_.empty(); pending_.pop_front()) {
     Pending& first = pending_.front();
@@ -225,7 +225,7 @@ void CudaCommunicator::launch(const Task& task, Cell* cell, const device::Stream
     }
     for (std::size_t i = 0; i < total; ++i) launch_next(task.operations[i], false, i + 1 == total);
   } catch (const std::exception& error) {
-    // Peers wait for the rest of what has begun.
+    // Peers wait for the rest of the started launch.
     if (has_begun) shared_->abort(rank_, error.what());
     throw;
   }
@@ -258,7 +258,7 @@ void CudaCommunicator::launch_part(const Task& task, const Operation& operation,
 Cell* CudaCommunicator::take_cell(const std::shared_ptr<Task>& task) {
   Slot& slot = slots_[launched_ % kCells];
   if (launched_ >= kCells) {
-    // When the one behind it has begun it has ended for everybody to see.
+    // An operation has visibly ended once the next one has started.
     const Cell& next = *slots_[(launched_ + 1) % kCells].cell;
     const auto until =
         std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(task->deadline, std::chrono::hours(24));

@@ -1,5 +1,5 @@
-// What groups promise, for ranks that share a GPU. Buffers of the suite are host memory that the GPU reads in place;
-// what is in its own memory is in gpu_ranks_cuda_test.cpp.
+// The contract of groups, for ranks that share a GPU. Buffers of the suite are host memory that the GPU accesses
+// directly; gpu_ranks_cuda_test.cpp covers GPU memory.
 #include <mutex>
 
 #include "tessera/comm/backends/cuda/testing/gpu_ranks.h"
@@ -17,7 +17,7 @@ void run_on_gpu(int ranks, const std::function<void()>& body) {
       try {
         body();
       } catch (const Death&) {
-        // It lets go of what it has, which is how the thread of a rank dies.
+        // The rank releases its objects, as when the thread of a rank dies.
       } catch (const Lacking& lacking) {
         const std::lock_guard lock(mutex);
         lacks = lacking.what;

@@ -1,5 +1,5 @@
-// Ranks that share a GPU, on its own memory: values of every collective against the definition on the host, bit for
-// bit, and what only a GPU can do wrong: graphs, streams, addresses.
+// Ranks that share a GPU, with GPU memory: results of all collectives, compared bit for bit with a reference on the
+// host, and behavior specific to GPUs: graphs, streams, addresses.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -26,7 +26,7 @@ class GpuRanks : public ::testing::Test {
   }
 };
 
-// What `rank` gives: numbers of all sizes, so that order and rounding show; integers of all bits.
+// Returns the input of `rank`: numbers of all magnitudes, which expose order and rounding; integers with all bits.
 std::vector<std::byte> given(DType dtype, int rank, std::int64_t count) {
   std::mt19937 random(static_cast<unsigned>(rank) * 7919 + 3);
   const std::size_t nbytes = static_cast<std::size_t>(count) * itemsize(dtype);
@@ -160,7 +160,7 @@ TEST_F(GpuRanks, PartsGoWhereTheyBelong) {
   });
 }
 
-// Rank r sends r + p rows to p, from row 10 p on, to row 10 r: the others keep what they have.
+// Rank r sends r + p rows to p, from row 10 p on, to row 10 r; other rows keep their values.
 TEST_F(GpuRanks, RowsGoWhereArraysOfTheDeviceSay) {
   on_gpu_ranks(3, [](const GpuRank& rank) {
     for (const std::int64_t width : {1, 64, 4099}) {
@@ -346,7 +346,7 @@ TEST_F(GpuRanks, MemoryOfTheHeapIsRefusedAndHurtsNothing) {
   });
 }
 
-// Far ahead of the device, with operations of all sizes: the ring of cells goes round and tasks learn their numbers.
+// Far ahead of the device, with operations of all sizes: the ring of cells wraps, and tasks get their numbers.
 TEST_F(GpuRanks, EightRanksRunFarAheadOfTheDevice) {
   on_gpu_ranks(8, [](const GpuRank& rank) {
     const GpuBytes x(rank, std::vector<std::int64_t>(30'000, 1));

@@ -1,5 +1,5 @@
 // Symmetric memory of ranks that share a GPU: peers' pointers into device memory, and signals that kernels put and wait
-// for. What goes wrong is told by the next call.
+// for. The next call reports failures.
 #include <gtest/gtest.h>
 
 #include "tessera/base/error.h"
@@ -22,7 +22,7 @@ class GpuSymmetric : public ::testing::Test {
   }
 };
 
-// Words of the GPU, when what is on the stream is done.
+// Returns words of GPU memory after the earlier work on the stream.
 std::vector<std::uint32_t> read(const GpuRank& rank, const std::byte* from, std::size_t count) {
   std::vector<std::uint32_t> words(count);
   rank.stream.copy(words.data(), from, count * 4);
@@ -60,7 +60,7 @@ TEST_F(GpuSymmetric, AValueGoesToAndFroBehindSignals) {
     const int other = 1 - rank.rank();
     for (int round = 0; round < 101; ++round) {
       if (rank.rank() == round % 2) {
-        // What it has goes on, and one word says which round it was.
+        // Passes its data on; one word identifies the round.
         rank.stream.copy(x.peer(other), x.data(), 4);
         rank.stream.fill(x.peer(other), static_cast<std::uint32_t>(round), 4, 1);
         pool.put_signal(other, 1, rank.stream);

@@ -10,7 +10,7 @@
 namespace tessera::comm::cuda {
 namespace {
 
-// A row that goes on where the last one ends is part of it.
+// A row that continues the previous one is merged with it.
 void add_row(Launch& launch, const MoveRow& row) {
   if (launch.row_total > 0) {
     MoveRow& last = launch.rows[launch.row_total - 1];
@@ -25,7 +25,7 @@ void add_row(Launch& launch, const MoveRow& row) {
 }
 
 void plan_rows(const Operation& operation, int rank, int size, Launch& launch) {
-  // Through the stages a rank takes what comes to it; otherwise it makes its own moves, for whomever.
+  // With stages, a rank makes all transfers to itself; otherwise it makes its own transfers, whatever their target.
   for (int maker = 0; maker < size; ++maker) {
     if (!launch.is_staged && maker != rank) continue;
     for (const Move& move : definition(operation.kind).moves(operation, maker, size)) {
@@ -115,7 +115,7 @@ std::uint32_t blocks_for(const Operation& operation, const Launch& launch) {
     const MoveRow& row = launch.rows[i];
     if (row.count > 0) elements += row.count * (row.from == kEveryone ? launch.size : 1);
   }
-  // Two vectors a thread are worth a block.
+  // Two vectors per thread justify a block.
   constexpr std::int64_t kWorth = std::int64_t{kThreads} * 16 * 2;
   const std::int64_t blocks = (elements * launch.item_nbytes + kWorth - 1) / kWorth;
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(blocks, 1, 1 << 16));

@@ -27,10 +27,10 @@ constexpr const char* kFloatFolds[] = {"sum", "avg", "min", "max", "prod", "prem
 constexpr const char* kOrderedFolds[] = {"avg", "min", "max"};
 constexpr const char* kWrappingFolds[] = {"sum", "prod", "band", "bor", "bxor"};
 
-// In the names of kernels, which are of one word.
+// Returns the name in kernel names, which is a single word.
 std::string_view name_of(ReduceKind kind) { return kind == ReduceKind::kPremultiply ? "premultiply" : to_string(kind); }
 
-// As it is folded: complex numbers by their parts, and without a sign where that makes no difference.
+// Returns the type of the reduction: complex numbers by their parts, unsigned if the sign makes no difference.
 std::string folded_type(DType dtype, ReduceKind kind) {
   if (dtype == DType::kC64) return "f32";
   if (dtype == DType::kC128) return "f64";
@@ -94,14 +94,14 @@ Failure difference_of_logs(const Verdict& verdict, std::span<const Rank> world) 
   return failure;
 }
 
-// `groups`: names by digest.
+// `groups` holds names by digest.
 Failure failure_of(const Verdict& verdict, std::span<const Rank> world,
                    const std::map<std::uint64_t, std::string>& groups) {
   const int size = static_cast<int>(world.size());
   std::vector<detail::Notice> notices;
   std::vector<std::string> names;
   std::vector<int> missing;
-  std::vector<std::uint64_t> tasks;  // of those
+  std::vector<std::uint64_t> tasks;  // tasks of the missing ranks
   for (int rank = 0; rank < size; ++rank) {
     notices.push_back(notice_of(verdict.notices[rank]));
     const auto name = groups.find(notices.back().group);
@@ -195,7 +195,7 @@ Kernels::Kernels(const device::Device& device) {
   warm_up(device);
 }
 
-// A group of its own that has ended: kernels see that and return.
+// Uses a separate group that has ended: the kernels notice that and return.
 void Kernels::warm_up(const device::Device& device) const {
   const std::size_t nbytes = up_to(sizeof(GroupMemory), device.properties().granularity);
   device::AddressRange range = device.reserve(nbytes);

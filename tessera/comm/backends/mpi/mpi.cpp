@@ -1,8 +1,9 @@
-// Ranks that mpirun or srun started, on one machine or many: host memory goes between them by MPI's messages. Rank r of
-// the world is rank r of MPI_COMM_WORLD. Operations are made of moves (collective.h) over messages, so that every
-// collective is there and reductions are folded in fixed order by our own code; MPI's collectives are not used.
+// The backend of ranks that mpirun or srun started, on one or several machines. It transfers host memory by MPI
+// messages. Rank r of the world is rank r of MPI_COMM_WORLD. Operations consist of transfers (collective.h) over
+// messages, so that all collectives are supported and our code makes deterministic reductions; MPI's collectives are
+// not used.
 //
-// MPI ends the job when a process dies, so that nobody is left to shrink a group.
+// MPI ends the job when a process dies, so no ranks survive that could shrink a group.
 #include <unistd.h>
 
 #include "tessera/base/env.h"
@@ -51,7 +52,7 @@ class MpiCommunicator : public Communicator, public std::enable_shared_from_this
       endpoint_.end(
           {.kind = Failure::Kind::kAborted, .by = self, .text = "aborted by " + who + ": " + std::string(reason)});
     } catch (const std::exception&) {
-      // MPI does not send any more: the others are told by their deadlines.
+      // MPI can no longer send: the other ranks notice at their deadlines.
     }
   }
   void leave() noexcept override { endpoint_.leave(); }
@@ -93,7 +94,7 @@ std::string why_not(const ConnectRequest& request) {
   return "";
 }
 
-// MPI's own waiting has no deadline, so it begins when all have come here. The first of them decides whether the ranks
+// MPI's own waits have no deadline, so they start after all ranks have arrived here. Rank 0 decides whether the ranks
 // check each other.
 void meet(const ConnectRequest& request) {
   if (request.rank == 0) request.store->set(kIsChecked, env::comm_check() ? "1" : "0");
@@ -130,7 +131,7 @@ MPI_Comm make_communicator(Library& library, const ConnectRequest& request) {
   const mpi::Functions& call = library.functions();
   std::vector<int> ranks;
   for (const Rank rank : request.ranks) ranks.push_back(rank.value());
-  // Calls for several sets of ranks at once are told apart by a number that all ranks of a set compute alike.
+  // A number that all ranks of a set compute equally distinguishes concurrent calls for several sets.
   std::uint32_t number = 2166136261U;
   for (const char c : request.name) number = (number ^ static_cast<unsigned char>(c)) * 16777619U;
   const auto turn = library.turn();

@@ -1,9 +1,9 @@
-// What groups promise, for ranks that mpirun starts. To start a job takes longer than most cases, so all cases that
-// want this many ranks are run by one job: this program again, under mpirun, which goes through the same cases and runs
-// their bodies, each in a world of its own. What became of each it tells in files, and the cases here read that.
+// The contract of groups, for ranks that mpirun starts. Starting a job takes longer than most cases, so one job runs
+// all cases with the same number of ranks: this program again, under mpirun, runs the bodies of the same cases, each in
+// a separate world. It writes the results to files, which the cases here read.
 //
-// A job ends with the first case that fails; those it did not come to are run by jobs of their own. A rank whose
-// transport lacks what a case needs says so, and the case is skipped.
+// A job ends with the first case that fails; separate jobs run the remaining cases. If the backend lacks a feature that
+// a case needs, the rank reports it and the case is skipped.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -23,17 +23,17 @@
 namespace tessera::comm::suite {
 namespace {
 
-// Not TESSERA_...: these are no settings of the library.
-constexpr const char* kRanks = "COMM_SUITE_RANKS";    // in a job: how many it has
-constexpr const char* kFolder = "COMM_SUITE_FOLDER";  // likewise: where they meet and tell
-// What is built with a sanitizer takes too long; mpirun_mp_test is what runs then.
+// Not TESSERA_...: these are not settings of the library.
+constexpr const char* kRanks = "COMM_SUITE_RANKS";    // set in a job: number of ranks
+constexpr const char* kFolder = "COMM_SUITE_FOLDER";  // set in a job: directory of the store and the results
+// Sanitizer builds take too long; only mpirun_mp_test runs there.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kIsSanitized = true;
 #else
 constexpr bool kIsSanitized = false;
 #endif
 
-// "CommSuite.X/mpi 2": the part of the running case that this is, counted from 1.
+// Returns the current part of the running case, numbered from 1: "CommSuite.X/mpi 2".
 std::string next_part() {
   static std::string of;
   static int part = 0;
@@ -43,7 +43,7 @@ std::string next_part() {
   return name + " " + std::to_string(++part);
 }
 
-// As init() does, but for a world of its own. It is kept, as that of a process is: MPI may still write to its memory.
+// Like init(), but for a separate world. It is kept, as that of a process is: MPI may still write to its memory.
 std::shared_ptr<RankContext> make_rank(const std::string& directory) {
   static auto& kept = *new std::vector<std::shared_ptr<RankContext>>;
   const RankPlace place = read_launch_environment(process_environment()).place;
@@ -58,7 +58,7 @@ std::shared_ptr<RankContext> make_rank(const std::string& directory) {
   return kept.back();
 }
 
-// In a job: runs the part and tells what became of it.
+// In a job: runs the part and reports its result.
 void be_rank(const std::string& part, const std::function<void()>& body) {
   static int parts = 0;
   const std::string folder = std::getenv(kFolder);
@@ -79,18 +79,18 @@ void be_rank(const std::string& part, const std::function<void()>& body) {
   std::ofstream(folder + "/became." + rank, std::ios::app) << became << " " << part << std::endl;
   if (became != "failed") return;
   std::fflush(nullptr);
-  std::_Exit(1);  // and mpirun ends the others
+  std::_Exit(1);  // mpirun ends the other ranks
 }
 
-// What a job told.
+// The results of a job.
 struct Job {
-  std::map<std::string, std::map<std::string, int>> became;  // by part: how many ranks said what
+  std::map<std::string, std::map<std::string, int>> became;  // by part: number of ranks with each result
   std::string output;
 };
 
-// Runs a job of the cases that the filter takes.
+// Runs a job with the cases that match the filter.
 Job run_job(int ranks, const std::string& filter) {
-  char folder[] = "/dev/shm/tessera_mpi_XXXXXX";  // for their records, too
+  char folder[] = "/dev/shm/tessera_mpi_XXXXXX";  // also holds their records
   TESSERA_CHECK_AS(IoError, ::mkdtemp(folder) != nullptr, "no directory for a job");
   std::vector<std::string> command = mpirun_command(ranks, 280);
   command.insert(command.end(),
@@ -114,10 +114,10 @@ void run_part(int ranks, const std::function<void()>& body) {
     if (std::to_string(ranks) == in_job) be_rank(part, body);
     return;
   }
-  if (::testing::Test::IsSkipped()) return;  // by an earlier part of the case
+  if (::testing::Test::IsSkipped()) return;  // skipped by an earlier part of the case
   if (find_mpirun().empty()) GTEST_SKIP() << "no mpirun on PATH";
   if (kIsSanitized) GTEST_SKIP() << "jobs take too long under a sanitizer: mpirun_mp_test is what runs there";
-  static std::map<int, Job> jobs;  // by their ranks
+  static std::map<int, Job> jobs;  // by number of ranks
   const auto [at, is_new] = jobs.try_emplace(ranks);
   if (is_new) at->second = run_job(ranks, GTEST_FLAG_GET(filter));
   Job job = at->second;

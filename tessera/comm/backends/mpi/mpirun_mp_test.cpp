@@ -1,5 +1,5 @@
-// Programs under mpirun: how ranks come to be there, which transport they take, and MPI beside others. A case starts
-// itself again under mpirun.
+// Programs under mpirun: how ranks start, which backend they use, and MPI next to other backends. A case starts itself
+// again under mpirun.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -48,7 +48,7 @@ void expect_sum(const ProcessGroup& group) {
   }
 }
 
-// Rank 0 hosts the store here: nobody goes before all have done with it.
+// Rank 0 hosts the store here: no rank ends before all have finished with it.
 void part() { world().launch({.kind = OpKind::kBarrier}, stream()).wait(); }
 
 TEST(Mpirun, RanksOfOneMachineTakeSharedMemoryAndMpiOnRequest) {

@@ -1,4 +1,4 @@
-// Ranks with a GPU each, on one machine or many, over NVIDIA's NCCL, which is loaded at run time.
+// The backend of ranks with one GPU each, on one or several machines, over NCCL, which is loaded at run time.
 #include "tessera/base/error.h"
 #include "tessera/base/rank.h"
 #include "tessera/comm/backends/nccl/detail/library.h"
@@ -35,7 +35,7 @@ std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   return communicator;
 }
 
-// Only where it is asked for: groups of host memory are more.
+// Low preference: used only on request, since groups of host memory are more common.
 const BackendRegistration kNccl{{.name = "nccl", .preference = 4, .why_not = why_not, .connect = connect}};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// NCCL with the one GPU at hand: a world of one, every operation, and how it ends.
+// NCCL with a single GPU: a world of one rank, all operations, and how it ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class NcclWorldOfOne : public ::testing::Test {
     }
     if (!library().why_none.empty()) GTEST_SKIP() << library().why_none;
   }
-  // Runs it on a rank of its own, so that what it makes ends with it.
+  // Runs the body on a separate rank, so that its objects end with it.
   void on_rank(const std::function<void()>& body) {
     simulate(1, [&] {
       const int self[] = {0};

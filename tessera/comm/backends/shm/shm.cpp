@@ -1,6 +1,6 @@
-// Ranks that are processes of one machine. Group memory is a memory file that the first of them makes. Memory of a
-// rank's host device is in a memory file of its own, which its peers map; a buffer's place is an offset there. Other
-// memory (malloc's, a stack) is not reachable and goes through the stages.
+// The backend of ranks that are processes of one machine. The first of them creates the group memory as a memory file.
+// The memory of a rank's host device is in a separate memory file, which its peers map; the location of a buffer is an
+// offset there. Other memory (malloc, stack) is not reachable and goes through the stages.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ class SharedBytes {
   void* at_;
 };
 
-// Where buffers of this rank are, remembered while nothing is mapped or unmapped.
+// The locations of this rank's buffers, cached while nothing is mapped or unmapped.
 class Places {
  public:
   explicit Places(const device::Device& device) : file_(device) {}
@@ -113,8 +113,8 @@ class SharedMemory : public detail::PeerMemory {
   std::unique_ptr<SharedBytes> bytes_;
   detail::GroupMemory group_;
   detail::Waiting waiting_;
-  std::vector<Rank> ranks_;                          // by place
-  std::vector<std::shared_ptr<PeerProcess>> peers_;  // by place; none for this rank itself
+  std::vector<Rank> ranks_;                          // by group rank
+  std::vector<std::shared_ptr<PeerProcess>> peers_;  // by group rank; null for this rank
   Places places_;
 };
 
@@ -128,7 +128,7 @@ std::string why_not(const ConnectRequest& request) {
   return "";
 }
 
-// The name of the first rank's memory, unless its process ends.
+// Waits for the name of the first rank's memory, unless its process ends.
 std::string name_of_memory(const ConnectRequest& request, const PeerProcess& first) {
   const std::string subject = "group of ranks " + request.name;
   const auto name =
@@ -156,7 +156,7 @@ Descriptor make_group_memory(int size) {
   return file;
 }
 
-// The process of a rank; who has ended already has not joined.
+// Returns the process of a rank. A process that has already ended has not joined.
 std::shared_ptr<PeerProcess> find_process(detail::ProcessWorld& world, const ConnectRequest& request, Rank rank) {
   try {
     auto process = world.peer(rank, request.timeout);
@@ -176,7 +176,8 @@ std::shared_ptr<Communicator> connect_all(const ConnectRequest& request) {
                        device::host::MemoryFileView(device::Device::get("host")).descriptor());
   std::vector<std::shared_ptr<PeerProcess>> peers;
   for (int peer = 0; peer < size; ++peer) {
-    // Its memory is opened before this rank joins: who has seen all join needs nothing more of any, and may end.
+    // Opens its memory before this rank joins: a rank that has seen all others join needs nothing more of them, and
+    // they may end.
     const Rank rank = request.ranks[static_cast<std::size_t>(peer)];
     peers.push_back(peer == request.rank ? nullptr : find_process(world, request, rank));
   }
@@ -199,8 +200,8 @@ std::shared_ptr<Communicator> connect_all(const ConnectRequest& request) {
   return communicator;
 }
 
-// Ranks that fail to connect end one after the other, each seeing the one before it end. The first to fail leaves word
-// for all.
+// Ranks that fail to connect end one after the other, each after it sees the previous one end. The first to fail leaves
+// the reason for all.
 std::shared_ptr<Communicator> connect(const ConnectRequest& request) {
   try {
     return connect_all(request);

@@ -1,4 +1,4 @@
-// What groups promise, for ranks that are processes of this machine. A rank that dies is killed.
+// The contract of groups, for ranks that are processes of this machine. A rank that dies is killed.
 #include <unistd.h>
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// Ranks that are threads of one process: addresses mean the same to all, and group memory is on the heap.
+// The backend of ranks that are threads of one process: addresses are valid for all, and group memory is on the heap.
 #include <thread>
 
 #include "tessera/base/env.h"
@@ -28,13 +28,13 @@ class ThreadMemory : public detail::PeerMemory {
     return reinterpret_cast<std::byte*>(place.where);
   }
   [[nodiscard]] int world_rank(int peer) const override { return ranks_[static_cast<std::size_t>(peer)].value(); }
-  // A rank whose thread ends lets go of its communicators, which is seen on the board; but it may have had none.
+  // A rank whose thread ends releases its communicators, which the board shows; but it may have had none.
   [[nodiscard]] bool is_dead(int peer) const override {
     return world_->has_ended(ranks_[static_cast<std::size_t>(peer)]);
   }
 
-  // Of ranks that run freely and have no thread beside this one, which could raise what is waited for. A thread that
-  // works for a rank holds it, as its simulation does; so do the slot of this thread and `rank` here.
+  // Applies to ranks without a scheduler and without another thread that could raise the word. A thread that works for
+  // a rank holds a reference to it, as do its simulation, the slot of this thread, and `rank` here.
   [[nodiscard]] std::string circle_of(const Wait& wait) override {
     const std::shared_ptr<RankContext> rank = current_rank();
     if (waiting_.is_virtual() || rank.use_count() > 3) return "";
@@ -49,7 +49,7 @@ class ThreadMemory : public detail::PeerMemory {
   std::shared_ptr<std::byte> memory_;
   detail::GroupMemory group_;
   detail::Waiting waiting_;
-  std::vector<Rank> ranks_;  // by place
+  std::vector<Rank> ranks_;  // by group rank
   std::shared_ptr<detail::SimulatedWorld> world_;
 };
 

@@ -1,4 +1,4 @@
-// What groups promise, for ranks that are threads: free, and taking turns under seeds.
+// The contract of groups, for ranks that are threads, without and with seeds.
 #include <cstdlib>
 #include <optional>
 
@@ -16,7 +16,7 @@ Implementation threads(const std::string& name, std::optional<std::uint64_t> see
                          try {
                            body();
                          } catch (const Death&) {
-                           // It lets go of what it has, which is how the thread of a rank dies.
+                           // The rank releases its objects, as when the thread of a rank dies.
                          }
                        },
                        {.seed = seed});

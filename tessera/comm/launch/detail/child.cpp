@@ -55,11 +55,11 @@ struct ChildSide {
   int input, output, errors, problem;
 };
 
-// Between fork and exec, in a copy of a process that had other threads: system calls and nothing else.
+// Runs between fork and exec, in a copy of a process with other threads: makes only system calls.
 [[noreturn]] void become(const ChildSide& side) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != side.launcher) ::_exit(127);  // it died before it could be tied to us
+  if (::getppid() != side.launcher) ::_exit(127);  // the launcher died before PDEATHSIG was set
   int error = 0;
   if (::dup2(side.input, 0) < 0 || ::dup2(side.output, 1) < 0 || ::dup2(side.errors, 2) < 0) error = errno;
   if (side.cores != nullptr && ::sched_setaffinity(0, sizeof *side.cores, side.cores) != 0) error = errno;
@@ -99,7 +99,7 @@ Child::Child(const ChildRequest& request) {
   if (pid == 0) become(side);
   TESSERA_CHECK_AS(IoError, pid > 0, "starting a rank: fork: ", std::strerror(errno));
   pid_ = pid;
-  ::setpgid(pid, pid);  // both sides do: whoever is first, a signal to the group finds it
+  ::setpgid(pid, pid);  // both sides do this, so that a signal to the group always finds it
   problem.to.reset();
   int error = 0;
   ssize_t got = 0;
@@ -137,13 +137,13 @@ Child::~Child() {
 void Child::signal(int number) const {
   if (pid_ == 0) return;
   ::kill(-pid_, number);
-  // Who is stopped would act on nothing.
+  // A stopped process would not act on the signal.
   if (number == SIGTERM) ::kill(-pid_, SIGCONT);
 }
 
 std::optional<RankEnd> Child::reap() {
   if (pid_ == 0) return std::nullopt;
-  // Left in place until its group is gone: after that the number may be another process's.
+  // Not reaped until its group is killed: after that the process id may be reused.
   siginfo_t info = {};
   if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
     return std::nullopt;

@@ -29,7 +29,7 @@ std::string now_as(const char* format) {
 
 std::string now_text() { return now_as("%Y-%m-%dT%H:%M:%SZ"); }
 
-// 16 hexadecimal digits that no other launch has.
+// Returns 16 hexadecimal digits that are unique to this launch.
 std::string new_launch_id() {
   std::random_device random;
   char text[17];
@@ -44,7 +44,7 @@ std::string chosen_directory(const LaunchOptions& options) {
   return "runs/" + now_as("%Y%m%d-%H%M%S") + "-" + std::to_string(::getpid());
 }
 
-// Makes the directory and locks it. Another launcher, or a trainer, that holds it has its own launch.json there.
+// Creates the directory and locks it. Another launcher or trainer that has locked it has its own launch.json there.
 std::unique_ptr<RunDirectoryLock> take_directory(const std::filesystem::path& path, const LaunchOptions& options) {
   try {
     make_run_directory(path, options.shared ? RunAccess::kGroup : RunAccess::kPrivate);
@@ -135,7 +135,7 @@ std::string LaunchRecord::take_problem() {
   return problem_;
 }
 
-// A disk that is full now must not end ranks that go on.
+// A full disk must not end ranks that continue.
 void LaunchRecord::try_to_write() noexcept {
   try {
     write();
@@ -147,7 +147,7 @@ void LaunchRecord::try_to_write() noexcept {
 }
 
 void LaunchRecord::write() const {
-  lock_->check_in_place();  // a directory that was put in its place is not ours
+  lock_->check_in_place();  // a directory that replaced it is not ours
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   std::error_code ignored;

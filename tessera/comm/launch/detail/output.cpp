@@ -12,7 +12,7 @@
 namespace tessera::comm::detail {
 namespace {
 
-// A pipe that is ready takes this many bytes without blocking.
+// A pipe that is ready accepts this many bytes without blocking.
 constexpr std::size_t kPieceBytes = 4096;
 constexpr const char* kColors[] = {"36", "33", "35", "32", "34", "96", "93", "95", "92", "94"};
 constexpr std::string_view kEraseLine = "\r\x1b[2K";
@@ -44,7 +44,7 @@ Output::Output(int out, int err, int ranks) : digits_(static_cast<int>(std::to_s
   }
 }
 
-// The status line goes before anything is written to a terminal, and comes back when all is out.
+// The status line is removed before anything is written to a terminal, and written again after all lines.
 void Output::put(Sink& sink, std::string_view text) {
   if (sink.is_broken) return;
   if (is_status_shown_ && sink.is_terminal && !sinks_[err_sink_].is_broken) {

@@ -16,16 +16,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLook = 200ms;         // for a report
-constexpr auto kFirstLooks = 1000ms;  // for records, until there are heartbeats
+constexpr auto kLook = 200ms;         // polling period for a report
+constexpr auto kFirstLooks = 1000ms;  // polling period for records, until there are heartbeats
 
-// The letter of /proc/PID/stat: R, S, D, T (stopped), t (held by a debugger), Z; 0: there is none.
+// Returns the state of /proc/PID/stat: R, S, D, T (stopped), t (traced), Z; 0 if there is no such process.
 char state_of(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::stringstream text;
   text << file.rdbuf();
   const std::string line = text.str();
-  const std::size_t name_end = line.rfind(')');  // a name may hold anything
+  const std::size_t name_end = line.rfind(')');  // a name may contain any character
   return name_end != std::string::npos && name_end + 2 < line.size() ? line[name_end + 2] : '\0';
 }
 
@@ -104,11 +104,11 @@ void RankWatch::read_heartbeat(Watched& rank) {
     // One more than its own count, so that a heart that stopped before its first beat is seen too.
     const std::uint64_t beats = number_of(table->claimed[0], "beats") + 1;
     if (beats == rank.beats) return;
-    if (rank.beats != 0) rank.was_told = false;  // it goes on
+    if (rank.beats != 0) rank.was_told = false;  // it continues
     rank.beats = beats;
     rank.beaten = Clock::now();
   } catch (const IoError&) {
-    // It is being made, or is gone.
+    // The record is being created, or was removed.
   }
 }
 
@@ -129,7 +129,7 @@ std::vector<std::string> RankWatch::look() {
   if (now < next_look_) return lines;
   if (now >= next_read_) {
     read_heartbeats();
-    // Of a large world it is read less often: it is a few megabytes a rank.
+    // In a large world it is read less often: a record has a few megabytes per rank.
     const auto pause = std::clamp<std::chrono::nanoseconds>(patience_ / 4, 100ms, 2500ms);
     next_read_ = Clock::now() + (has_heartbeats() ? pause : kFirstLooks);
   }

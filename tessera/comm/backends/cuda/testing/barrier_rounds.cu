@@ -1,10 +1,10 @@
-// Barriers of all ranks inside one kernel, for the bench: what meeting costs when nothing is launched.
+// Barriers of all ranks inside one kernel, for the bench: the cost of a meeting without a launch.
 #include <cstdint>
 
 #include "tessera/comm/backends/cuda/group_layout.h"
 #include "tessera/comm/backends/cuda/protocol.cuh"
 
-// times[0] and times[1]: the device's clock when all had come the first time, and behind the last round.
+// times[0] and times[1]: device time when all had arrived for the first time, and after the last round.
 extern "C" __global__ void tessera_comm_barrier_rounds(tessera::comm::cuda::GroupMemory* group,
                                                        tessera::comm::cuda::Control* control, std::int32_t rank,
                                                        std::int32_t size, std::uint64_t first, std::int32_t rounds,

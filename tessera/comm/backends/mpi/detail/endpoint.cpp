@@ -123,7 +123,7 @@ void Endpoint::leave() noexcept {
     const auto turn = library_.turn();
     library_.functions().cancel(&receiving_);
   } catch (const std::exception&) {
-    // MPI does not send any more: who waits for this rank is told by its own deadline.
+    // MPI can no longer send: ranks that wait for this rank notice at their deadline.
   }
 }
 

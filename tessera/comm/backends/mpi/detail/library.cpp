@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kName = "libmpi.so.40";
 
-// Null: it could not be loaded, as dlerror() says once.
+// Returns null if the library cannot be loaded; dlerror() returns the reason once.
 void* handle_of(bool is_loaded_already) {
   return ::dlopen(kName, RTLD_NOW | RTLD_LOCAL | (is_loaded_already ? RTLD_NOLOAD : 0));
 }
@@ -25,7 +25,7 @@ void find(void* library, const char* name, T& into) {
   into = reinterpret_cast<T>(found);
 }
 
-// A launcher that speaks to MPI said so to this process.
+// Returns true if an MPI launcher started this process.
 bool is_launched() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
     if (std::getenv(name) != nullptr) return true;
@@ -58,7 +58,7 @@ std::string Library::why_not() {
 }
 
 Library& Library::get() {
-  // Never destroyed: communicators that live to the end of the process still ask whether MPI runs.
+  // Never destroyed: communicators that live until the end of the process still query whether MPI runs.
   static Library* const library = new Library();
   return *library;
 }

@@ -1,4 +1,4 @@
-// Sends and receives. All messages of a task are under way at once, each in a state of its own, so that their order on
+// Sends and receives. All messages of a task are in flight at once, each with a separate state, so their order on
 // different ranks does not matter:
 //
 //   send   heading ->          <- answer   body ->
@@ -12,7 +12,7 @@
 namespace tessera::comm::mpi {
 namespace {
 
-// A message of so few bytes goes with its heading.
+// A message up to this size is sent with its heading.
 constexpr std::uint64_t kSmallBytes = 1024;
 
 }  // namespace
@@ -20,9 +20,9 @@ constexpr std::uint64_t kSmallBytes = 1024;
 struct Steps::Message {
   const Operation& operation;
   std::uint64_t nbytes;
-  std::uint64_t number;  // between these two, in this direction
+  std::uint64_t number;  // number between these two ranks, in this direction
   Heading* heading;      // its bytes follow
-  int pending = 1;       // requests before it goes on
+  int pending = 1;       // requests that must end before it advances
   enum State : std::uint8_t { kHeading, kAnswer, kBody, kDone } state = kHeading;
 
   [[nodiscard]] bool is_send() const { return operation.kind == OpKind::kSend; }
@@ -30,7 +30,7 @@ struct Steps::Message {
   [[nodiscard]] bool has_few() const { return nbytes <= kSmallBytes; }
 };
 
-// `is_ahead`: what they say of themselves is exchanged, as messages of no bytes, and compared.
+// If `is_ahead`, only exchanges and compares the descriptions, as messages without bytes.
 void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
   constexpr std::size_t kLines = 1 + kSmallBytes / sizeof(Line);
   headings_.resize(kLines * operations.size());
@@ -69,7 +69,7 @@ void Steps::run_messages(std::span<const Operation> operations, bool is_ahead) {
   }
 }
 
-// What its last requests were for has happened.
+// Advances a message whose last requests have ended.
 void Steps::advance(Message& message, int index) {
   const Operation& operation = message.operation;
   const std::size_t before = requests_.size();

@@ -19,9 +19,9 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 
-// Up to this size an input goes with the letter: both together are what MPI sends without asking the receiver first.
+// Up to this size an input is sent with the letter: MPI sends both together without a handshake.
 constexpr std::int64_t kSmallBytes = 2048;
-// Bytes that one rank keeps of all inputs of a fold, and the least of one.
+// Bytes that one rank stores of all inputs of a reduction, and the minimum per input.
 constexpr std::int64_t kStageBytes = std::int64_t{8} << 20;
 constexpr std::int64_t kLeastWindow = std::int64_t{64} << 10;
 // MPI counts in int.
@@ -58,7 +58,7 @@ void Steps::run(const Task& task) {
   try {
     run_operations(task);
   } catch (const std::exception& error) {
-    // A rank that fails in the middle of an operation cannot take part in any after it, so nobody can.
+    // A rank that fails during an operation cannot take part in later ones, so the group ends.
     endpoint_.end({.kind = Failure::Kind::kLost,
                    .by = rank_,
                    .text = "operation " + std::to_string(sequence_) + ": rank " + std::to_string(rank_) +
@@ -93,7 +93,7 @@ void Steps::check_ahead(const Task& task, std::span<const Operation> messages) {
   }
   if (!messages.empty()) run_messages(messages, /*is_ahead=*/true);
   if (messages.size() == task.operations.size()) return;
-  // What one rank found wrong reaches the others here.
+  // The other ranks learn here what one rank found wrong.
   meet({.kind = OpKind::kBarrier}, /*is_small=*/false);
 }
 
@@ -116,7 +116,7 @@ void Steps::note_met() {
 
 void Steps::meet(const Operation& operation, bool is_small) {
   const CollectiveDef& def = definition(operation.kind);
-  // Small operations are those whose sizes all ranks know, so that there is nothing to offer.
+  // All ranks know the sizes of small operations, so there is nothing to offer.
   const bool has_offers = def.offer != nullptr && !is_small;
   Letter& own = letter(rank_);
   own.notice = detail::notice_of(operation, collectives_, group_digest_);
@@ -127,7 +127,7 @@ void Steps::meet(const Operation& operation, bool is_small) {
     if (given > 0) std::memcpy(bytes_of(own), operation.in, given);
     nbytes += given;
   }
-  // One peer after the other, beginning behind this rank, so that not all send to the same one first.
+  // One peer after the other, starting with the next rank, so that not all ranks send to the same one first.
   for (int step = 1; step < size_; ++step) {
     const int peer = (rank_ + step) % size_;
     receive(peer, tag::kLetter, reinterpret_cast<std::byte*>(&letter(peer)), sizeof(Letter) + kSmallBytes,
@@ -156,7 +156,7 @@ void Steps::meet(const Operation& operation, bool is_small) {
     fail(detail::difference_of(notices, endpoint_.world(), groups), operation);
 }
 
-// Everything that comes to this rank, whoever would make it: all inputs are here.
+// Makes all transfers to this rank, including those of other makers: all inputs are here.
 void Steps::move_from_letters(const Operation& operation) {
   const std::int64_t item = item_of(operation);
   for (int maker = 0; maker < size_; ++maker) {
@@ -197,7 +197,7 @@ void Steps::move_by_messages(const Operation& operation) {
   if (!folds.empty()) make_folds(operation, folds);
 }
 
-// What the source offers is known to it, and to who takes it from the letter.
+// Only the source, and the rank that takes the offer from the letter, know the offered values.
 Move Steps::settle(const Operation& operation, Move move) {
   if (move.from_offset != kOffered) return move;
   if (move.to != rank_) {
@@ -239,8 +239,8 @@ void Steps::make_folds(const Operation& operation, std::span<const Fold> folds) 
   for (std::int64_t first = 0; first < most; first += window) fold_window(operation, folds, first, window);
 }
 
-// Inputs to the makers; then results from them. Between the two all inputs have been sent, so that results may come
-// into the same memory.
+// Sends inputs to the makers, then receives results from them. All inputs are sent before the results arrive, so that
+// results may use the same memory.
 void Steps::fold_window(const Operation& operation, std::span<const Fold> folds, std::int64_t first,
                         std::int64_t window) {
   const std::int64_t item = item_of(operation);

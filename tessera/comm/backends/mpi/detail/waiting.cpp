@@ -1,5 +1,5 @@
-// How a rank waits for messages: it asks MPI again and again, which is also how MPI gets anything done, and between
-// looks for news and at the clock. How it fails.
+// Waits for messages: a rank polls MPI repeatedly, which is also how MPI makes progress, and in between polls for news
+// and checks the deadline. Also contains the failures of waits.
 #include <sched.h>
 
 #include <algorithm>
@@ -16,17 +16,17 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 
-// Asking once is some hundred nanoseconds. A peer on a core of its own answers within these; later the core is given
-// away between, and later still the rank sleeps a little.
+// A poll takes about 100 ns. A peer on a separate core replies within these polls; after that the rank yields the core
+// between polls, and later it sleeps briefly.
 constexpr int kSpins = 500;
 constexpr int kCrowdedSpins = 10;
 constexpr int kYields = 300;
 constexpr nanoseconds kNap = std::chrono::microseconds(20);
-// Who yields to a program that computes gets its core back after milliseconds, who sleeps at once: after one such time
-// the rank only sleeps, for so many waits.
+// A rank that yields to a busy program gets its core back after milliseconds; a rank that sleeps gets it back
+// immediately. After one such delay, the rank only sleeps for this many waits.
 constexpr nanoseconds kLongYield = std::chrono::microseconds(500);
 constexpr int kShyWaits = 1000;
-// How often it looks for more than its messages.
+// Number of polls between two checks of news and deadline.
 constexpr int kLook = 16;
 
 }  // namespace
@@ -56,7 +56,7 @@ const std::vector<int>& Steps::wait_some(const Operation& operation) {
       endpoint_.look();
       const bool is_left = std::ranges::any_of(open_, [&](const Open& open) { return endpoint_.has_left(open.peer); });
       if (endpoint_.has_ended() || is_left || time_left() == nanoseconds(0)) {
-        // What came before the news counts: it is there by now.
+        // Messages that arrived before the news count; they are here by now.
         endpoint_.test(requests_, done_);
         if (!done_.empty()) break;
         fail_if_over(operation);
@@ -95,7 +95,7 @@ void Steps::fail_if_over(const Operation& operation) {
          operation);
   }
   if (time_left() > nanoseconds(0)) return;
-  // How far they are is known from their last letters.
+  // Their last letters contain their progress.
   std::vector<std::uint64_t> tasks;
   for (const int peer : missing) tasks.push_back(letter(peer).notice.task);
   std::string text = detail::text_of_late({.ranks = missing,
@@ -112,8 +112,8 @@ void Steps::fail(Failure failure, const Operation& operation) {
   endpoint_.throw_end(name_);
 }
 
-// MPI may still write into what was to be received, and read what was to be sent: who asked gets it back when that is
-// over, or when it takes too long, which only a peer that is stopped in the middle can make it.
+// MPI may still write to receive buffers and read send buffers. The caller gets them back when that has ended, or after
+// a time limit, which only a peer that is stopped can exceed.
 void Steps::let_go_of_buffers() noexcept {
   if (requests_.empty()) return;
   constexpr nanoseconds kBound = std::chrono::seconds(2);
@@ -132,7 +132,7 @@ void Steps::let_go_of_buffers() noexcept {
       pause(round);
     }
   } catch (const std::exception&) {
-    // MPI itself fails: nothing more can be done for the buffers.
+    // MPI itself fails: the buffers cannot be released any better.
   }
   requests_.clear();
   open_.clear();

@@ -15,7 +15,7 @@ bool reduces(OpKind kind) {
   return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
 }
 
-// As NCCL reduces it, and how many of them an element has.
+// The type that NCCL reduces, and its number per element.
 struct Type {
   ncclDataType_t type;
   int parts;
@@ -50,7 +50,7 @@ std::optional<ncclRedOp_t> reduction_of(ReduceKind kind) {
     case ReduceKind::kMin: return ncclMin;
     case ReduceKind::kMax: return ncclMax;
     case ReduceKind::kProd: return ncclProd;
-    case ReduceKind::kPremultiply: return ncclSum;  // made for each operation
+    case ReduceKind::kPremultiply: return ncclSum;  // created for each operation
     case ReduceKind::kBitAnd:
     case ReduceKind::kBitOr:
     case ReduceKind::kBitXor: break;
@@ -58,7 +58,7 @@ std::optional<ncclRedOp_t> reduction_of(ReduceKind kind) {
   return std::nullopt;
 }
 
-// Elements as bytes, for what moves only.
+// Elements as bytes, for operations that only transfer.
 struct Bytes {
   explicit Bytes(const Operation& operation) : item(itemsize(operation.dtype)) {}
   std::size_t item;

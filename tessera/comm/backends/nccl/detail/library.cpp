@@ -7,7 +7,7 @@
 namespace tessera::comm::nccl {
 namespace {
 
-// The first one whose communicators need not block.
+// The first version with non-blocking communicators.
 constexpr int kOldest = 21400;
 
 }  // namespace

@@ -17,11 +17,11 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr std::chrono::milliseconds kLook{20};    // how often what is pending is looked at
-constexpr std::chrono::milliseconds kIdle{1000};  // how often NCCL is asked for errors when nothing is
-constexpr std::chrono::seconds kFarewell{2};      // for an end in order
-constexpr std::chrono::microseconds kPoll{50};    // how often NCCL is asked whether it is ready
-constexpr std::chrono::hours kLongest{24};        // of a wait, so that clocks do not overflow
+constexpr std::chrono::milliseconds kLook{20};    // polling period for pending operations
+constexpr std::chrono::milliseconds kIdle{1000};  // polling period for NCCL errors while idle
+constexpr std::chrono::seconds kFarewell{2};      // limit for a regular end
+constexpr std::chrono::microseconds kPoll{50};    // polling period until NCCL is ready
+constexpr std::chrono::hours kLongest{24};        // maximum wait, so that clocks do not overflow
 
 std::int64_t ns_of(std::chrono::steady_clock::time_point time) { return time.time_since_epoch().count(); }
 
@@ -42,7 +42,7 @@ NcclCommunicator::NcclCommunicator(const device::Device& device, const ConnectRe
   connect(request);
 }
 
-// A thread that works for no rank, which it would keep; nobody waits for its end.
+// A thread that works for no rank, since it would keep the rank alive; it is never joined.
 void NcclCommunicator::start_watching() {
   std::thread([watched = weak_from_this(), bell = bell_] { watch(watched, *bell); }).detach();
 }
@@ -66,7 +66,7 @@ NcclCommunicator::~NcclCommunicator() {
   }
 }
 
-// NCCL knows the ranks of a communicator by a number that the first of them draws.
+// NCCL identifies the ranks of a communicator by an id that the first of them generates.
 void NcclCommunicator::connect(const ConnectRequest& request) {
   ncclUniqueId id{};
   if (rank_ == 0) {
@@ -148,7 +148,7 @@ void NcclCommunicator::enqueue(const std::shared_ptr<Task>& task, const device::
   launch(*task, stream);
   if (is_captured) return;
   task->sequence.store(sequence_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  // Weak: the watching thread must not be the last to let go of what joins it.
+  // Weak: the watching thread must not be the last owner of the object that joins it.
   task->look = [weak = weak_from_this(), began = Clock::now()](Task& asked, bool has_ended) {
     if (!has_ended) return;
     if (const auto self = weak.lock()) {
@@ -178,7 +178,7 @@ void NcclCommunicator::enqueue(const std::shared_ptr<Task>& task, const device::
 }
 
 void NcclCommunicator::launch(const Task& task, const device::Stream& stream) {
-  // The first of its kind may load code, which would wait for kernels that spin.
+  // The first operation of a kind may load code, which would wait for spinning kernels.
   std::string kind;
   for (const Operation& operation : task.operations) {
     kind = tessera::detail::concat(to_string(operation.kind), to_string(operation.dtype),
@@ -203,7 +203,7 @@ void NcclCommunicator::issue_all(const Task& task, void* native) {
   } catch (...) {
     error = std::current_exception();
   }
-  // A group that was opened is closed, whatever became of it.
+  // An open group is closed even after an error.
   const ncclResult_t result = library().ncclGroupEnd();
   if (error) std::rethrow_exception(error);
   check(result, "ncclGroupEnd", comm_);
@@ -228,7 +228,7 @@ void NcclCommunicator::end(Failure::Kind kind, const std::string& text) noexcept
   bell_->ring();
 }
 
-// The thread that watches does it: it may take its time.
+// The watching thread aborts the communicator, since that may take long.
 void NcclCommunicator::abort(std::string_view reason) noexcept {
   end(Failure::Kind::kAborted, "aborted by rank " + std::to_string(rank_) + ": " + std::string(reason));
 }
@@ -254,7 +254,7 @@ void NcclCommunicator::watch(const std::weak_ptr<NcclCommunicator>& watched, Bel
   while (true) {
     std::chrono::milliseconds pause = kLook;
     {
-      // It may be the last to let go of it.
+      // This may be the last owner.
       const std::shared_ptr<NcclCommunicator> self = watched.lock();
       if (self == nullptr || !self->look_around()) return;
       const std::lock_guard lock(self->mutex_);
@@ -264,7 +264,7 @@ void NcclCommunicator::watch(const std::weak_ptr<NcclCommunicator>& watched, Bel
   }
 }
 
-// Whether there is more to come.
+// Returns true if more work is expected.
 bool NcclCommunicator::look_around() {
   look_at_pending();
   {
@@ -282,7 +282,7 @@ void NcclCommunicator::abort_comm() {
   }
   std::deque<Pending> left;
   {
-    // A thread that looks at the first of them finishes it before the swap, or finds none.
+    // A thread that processes the first of them finishes it before the swap, or finds none.
     const std::lock_guard looking(look_mutex_);
     const std::lock_guard lock(mutex_);
     left.swap(pending_);
@@ -291,7 +291,7 @@ void NcclCommunicator::abort_comm() {
 }
 
 void NcclCommunicator::finish(const Pending& pending) {
-  // The record comes first: a thread that sees the task done may read the record at once.
+  // Records first: a thread that sees the task done may read the record immediately.
   if (const std::shared_ptr<const std::string> group = pending.group.lock()) {
     if (!pending.since) pending.record->began(pending.launched, pending.sequence);
     pending.record->ended(pending.launched, pending.sequence, error(*group));
@@ -330,7 +330,7 @@ void NcclCommunicator::take_in_ended() {
     try {
       has_ended = front.event.query();
     } catch (const std::exception&) {
-      has_ended = true;  // something else on its stream has failed, which is told there
+      has_ended = true;  // other work on its stream has failed, which is reported there
     }
     if (!has_ended) {
       const auto passed = Clock::now() - *front.since;
