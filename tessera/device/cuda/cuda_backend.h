@@ -35,7 +35,7 @@ class CudaDevice : public DeviceBackend {
   std::shared_ptr<EventBackend> wrap_event(void* native, const EventOptions& options) override;
   std::shared_ptr<GraphExecBackend> instantiate(GraphBackend& graph, const InstantiateOptions& options) override;
 
-  /// What is in new memory is undefined.
+  /// The content of new memory is undefined.
   std::shared_ptr<MemoryBackend> create_memory(std::size_t nbytes) override;
   std::shared_ptr<MemoryBackend> import_memory(const ExportedMemory& exported) override;
   std::byte* reserve(std::size_t nbytes, std::size_t alignment) override;

@@ -1,5 +1,5 @@
-// What is known of captures beyond what the driver keeps: labels and declared accesses of nodes, what must outlive the
-// graph, and how much of the graph spins. The driver is the truth on which stream captures and on the edges.
+// Data of captures that the driver does not keep: labels and declared accesses of nodes, objects that must outlive the
+// graph, and the amount of spinning work. The driver decides which stream captures and which edges exist.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace tessera::device::cuda {
 
 class CudaContext;
 
-/// What a captured launch said about itself.
+/// Label and accesses of a captured launch.
 struct NodeLabel {
   std::string label;
   std::vector<Access> accesses;
@@ -29,37 +29,37 @@ struct NodeLabel {
 };
 using NodeLabels = std::unordered_map<CUgraphNode, NodeLabel>;
 
-/// What spins in a graph at most at one time.
+/// Maximum concurrent spinning work of a graph.
 struct SpinTotals {
   SpinShare share = 0;
   int streams = 0;
 };
 
-/// What a graph leaves behind when its capture ends.
+/// Data of a graph after its capture ends.
 struct CaptureNotes {
   NodeLabels labels;
   std::vector<std::shared_ptr<void>> keeps;  ///< kernels, events and executables that its nodes use
   SpinTotals spins;
 };
 
-/// A capture under way. Thread-safe.
+/// An active capture. Thread-safe.
 class Capture {
  public:
   explicit Capture(std::uint64_t id) : id_(id) {}
   [[nodiscard]] std::uint64_t id() const { return id_; }
-  /// What `node` said about itself.
+  /// Notes the label and accesses of `node`.
   void label(CUgraphNode node, const LaunchInfo& info);
-  /// `thing` must live as long as the graph.
+  /// Keeps `thing` alive as long as the graph.
   void keep(const std::shared_ptr<void>& thing);
-  /// Something captured from `stream` spins. What one stream captures runs in order, so the most of it counts.
+  /// Notes that captured work of `stream` spins. Work of one stream runs in order, so only the maximum counts.
   void spin(const void* stream, SpinTotals spins);
-  /// Nodes that the driver named; those with a label are known without.
+  /// Notes nodes that the driver returned; nodes with a label are known already.
   void know(std::span<const CUgraphNode> nodes);
-  /// Whether the driver ever named this node to us.
+  /// Returns true if the driver ever returned this node.
   [[nodiscard]] bool knows(CUgraphNode node) const;
-  /// All notes; the capture is over and keeps nothing.
+  /// Ends the capture and returns all its data.
   CaptureNotes take();
-  /// Whether it still goes on; false once the registry has let go of it.
+  /// Returns true while the capture is active; false once the registry has released it.
   [[nodiscard]] bool is_active() const { return is_active_.load(std::memory_order_acquire); }
   void set_over() { is_active_.store(false, std::memory_order_release); }
 
@@ -73,14 +73,14 @@ class Capture {
   std::map<const void*, SpinTotals> spins_;
 };
 
-/// The captures under way on one device. Thread-safe.
+/// The active captures on one device. Thread-safe.
 class CaptureRegistry {
  public:
-  /// Whether there is any; one load.
+  /// Returns true if there is any; one load.
   [[nodiscard]] bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
   std::shared_ptr<Capture> begin(std::uint64_t id);
   void end(std::uint64_t id);
-  /// Null: not one of ours, or over.
+  /// Returns null if the capture was not begun by Tessera, or has ended.
   std::shared_ptr<Capture> find(std::uint64_t id) const;
 
  private:
@@ -89,22 +89,23 @@ class CaptureRegistry {
   std::unordered_map<std::uint64_t, std::shared_ptr<Capture>> captures_;
 };
 
-/// The driver's word on a stream. The arrays are the driver's and last until the next operation of the capture.
+/// The driver's capture state of a stream. The driver owns the arrays, which are valid until the next operation of the
+/// capture.
 struct CaptureView {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   std::uint64_t id = 0;
   CUgraph graph = nullptr;
-  std::span<const CUgraphNode> nodes;      ///< what the next operation will depend on
-  const CUgraphEdgeData* edges = nullptr;  ///< how, one for each of nodes; null: full
+  std::span<const CUgraphNode> nodes;      ///< dependencies of the next operation
+  const CUgraphEdgeData* edges = nullptr;  ///< kind of each dependency; null: all full
   [[nodiscard]] bool is_active() const { return status == CU_STREAM_CAPTURE_STATUS_ACTIVE; }
 };
 CaptureView view_capture(CudaContext& context, CUstream stream);
 
-/// What an edge promises.
+/// Returns the order that an edge guarantees.
 EdgeKind edge_kind(const CUgraphEdgeData& edge);
-/// The incoming edges of a node.
+/// Returns the incoming edges of a node.
 Dependencies dependencies_of(CudaContext& context, CUgraphNode node);
-/// A node's number, and back.
+/// Convert between a node and its id.
 inline NodeId node_id(CUgraphNode node) { return NodeId(reinterpret_cast<std::uintptr_t>(node)); }
 inline CUgraphNode node_of(NodeId id) { return reinterpret_cast<CUgraphNode>(static_cast<std::uintptr_t>(id.value())); }
 

@@ -1,5 +1,5 @@
-// One GPU: its primary context, what it can do, whether it is lost, and what all its streams share. Contexts are made
-// once per process and never destroyed, so that handles may be dropped at any time, at exit too.
+// One GPU: its primary context, its capabilities, whether it is lost, and the state that its streams share. Contexts
+// are created once per process and never destroyed, so that handles may be released at any time, even at exit.
 #pragma once
 
 #include <atomic>
@@ -27,32 +27,32 @@ class CudaContext {
   /// Retains the primary context of GPU number `index`.
   explicit CudaContext(int index);
 
-  /// Makes the context current for this thread. Asks the driver each time (some ns): another library may have changed
-  /// it since.
+  /// Makes the context current for this thread. Queries the driver each time (a few ns), since another library may have
+  /// changed it.
   void make_current() {
     CUcontext current = nullptr;
     if (driver().cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context_) [[unlikely]]
       set_current();
   }
 
-  /// Throws the error of a driver call, and remembers it if it means that the device is lost.
+  /// Throws the error of a driver call, and stores it if the device is lost.
   [[noreturn, gnu::cold]] void fail(CUresult result, const char* call, SourcePlace place);
-  /// Remembers an error that means that the device is lost, throws nothing. Returns whether the call succeeded.
+  /// Stores an error if it means that the device is lost; throws nothing. Returns true if the call succeeded.
   bool note(CUresult result, const char* call, SourcePlace place) noexcept;
-  /// Whether an earlier error ended the context.
+  /// Returns true if an earlier error ended the context.
   [[nodiscard]] bool is_lost() const { return lost_.load(std::memory_order_acquire); }
-  /// The error that ended it; null: it is not lost.
+  /// Returns the error that ended the context, or null.
   [[nodiscard]] std::exception_ptr lost_error() const;
 
-  /// A device attribute.
+  /// Returns a device attribute.
   [[nodiscard]] int attribute(CUdevice_attribute which);
-  /// Whether `address` is memory the driver knows: device memory or pinned host memory. Pageable memory is not.
+  /// Returns true if the driver knows `address`: device memory or pinned host memory, but not pageable memory.
   [[nodiscard]] bool is_known(const void* address);
-  /// Keeps in mind which addresses are reserved, so that one with nothing behind it is not taken for host memory.
+  /// Notes reserved addresses, so that unmapped ones are not mistaken for host memory.
   void note_reserved(const void* address, std::size_t nbytes);
   void note_released(const void* address);
   [[nodiscard]] bool is_reserved(const void* address) const;
-  /// The kernel of hold.cu.
+  /// Returns the kernel of hold.cu.
   [[nodiscard]] CudaKernel& hold_kernel() { return *hold_kernel_; }
 
   [[nodiscard]] CUdevice device() const { return device_; }
@@ -61,15 +61,15 @@ class CudaContext {
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
   [[nodiscard]] bool has_memory_values() const { return has_memory_values_; }
   [[nodiscard]] bool has_overlap() const { return has_overlap_; }
-  /// The nearest priority that the device offers.
+  /// Returns the nearest priority that the device supports.
   [[nodiscard]] int clamp_priority(int priority) const;
-  /// A stream with a hardware queue that no other has, as long as there are queues: work behind a spin on a stream
-  /// keeps all others of its queue from running. The driver gives queues out in turn, when streams get their first
-  /// work; so that is given here, to one stream at a time, and streams that have gone are used again.
+  /// Returns a stream with an exclusive hardware queue, while there are queues left: work after a spin on a stream
+  /// blocks all other streams of its queue. The driver assigns queues in turn, when streams get their first work. This
+  /// function therefore gives new streams work one at a time, and reuses streams that were returned.
   CUresult take_stream(int priority, CUstream& stream);
-  /// It is not needed any more.
+  /// Returns a stream for reuse.
   void give_back_stream(int priority, CUstream stream) noexcept;
-  /// Says so, once, if there are more streams than queues.
+  /// Warns once if there are more streams than queues.
   void warn_of_shared_queues();
   SpinBudget& spins() { return spins_; }
   PinnedWords& words() { return words_; }
@@ -96,7 +96,7 @@ class CudaContext {
   std::map<std::uintptr_t, std::size_t> reserved_;
   std::mutex queue_mutex_;
   std::multimap<int, CUstream> idle_streams_;  // by priority
-  std::atomic<int> streams_{0};                // that there are, idle ones too
+  std::atomic<int> streams_{0};                // number of streams, including idle ones
   std::atomic<bool> has_warned_of_queues_{false};
   SpinBudget spins_;
   PinnedWords words_;

@@ -1,5 +1,5 @@
-// From a CUresult to a typed error that names the driver call. Some errors end the context for the whole process (an
-// illegal address in a kernel, for instance): every later call then fails too, and only a new process helps.
+// Converts a CUresult to a typed error that names the driver call. Some errors (an illegal address in a kernel, for
+// example) end the context for the complete process: all later calls fail, and only a new process helps.
 #pragma once
 
 #include <exception>
@@ -9,12 +9,12 @@
 
 namespace tessera::device::cuda {
 
-/// Whether this error ends the context: every later call will fail.
+/// Returns true if this error ends the context, so that all later calls will fail.
 bool is_sticky(CUresult result);
-/// The error that `call` made by returning `result`.
+/// Returns the error of `call`, which returned `result`.
 std::exception_ptr make_error(CUresult result, const char* call, SourcePlace place);
 
-/// Makes the driver call and hands a failure to `context` (a CudaContext), which throws it.
+/// Makes the driver call and passes a failure to `context` (a CudaContext), which throws it.
 #define TESSERA_CUDA(context, function, ...)                                                 \
   do {                                                                                       \
     const CUresult tessera_result = ::tessera::device::cuda::driver().function(__VA_ARGS__); \
@@ -22,7 +22,7 @@ std::exception_ptr make_error(CUresult result, const char* call, SourcePlace pla
       (context).fail(tessera_result, #function, {__FILE__, __LINE__});                       \
   } while (false)
 
-/// For destructors: makes the driver call; a failure is kept only if it says that the device is lost.
+/// For destructors: makes the driver call. A failure is stored only if the device is lost.
 #define TESSERA_CUDA_NOTHROW(context, function, ...) \
   (context).note(::tessera::device::cuda::driver().function(__VA_ARGS__), #function, {__FILE__, __LINE__})
 

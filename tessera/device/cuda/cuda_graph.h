@@ -1,6 +1,5 @@
-// Graphs and executables. An executable is made from a copy of the graph that it keeps: host functions in the copy are
-// bound to this executable (host_call.h), and the copy is what becomes a node when the executable is launched into a
-// capture.
+// Graphs and executables. An executable is created from its own copy of the graph. Host functions in the copy are bound
+// to this executable (host_call.h), and the copy becomes a node when the executable is launched into a capture.
 #pragma once
 
 #include <memory>
@@ -15,21 +14,21 @@ namespace tessera::device::cuda {
 
 class CudaContext;
 
-/// The nodes of a graph, in the driver's order.
+/// Returns the nodes of a graph, in the driver's order.
 std::vector<CUgraphNode> nodes_of(CudaContext& context, CUgraph graph);
 
 /// A graph. The layer above calls one method at a time.
 class CudaGraph : public GraphBackend {
  public:
-  /// Takes over `graph`.
+  /// Takes ownership of `graph`.
   CudaGraph(CudaContext& context, CUgraph graph, CaptureNotes notes)
       : context_(context), graph_(graph), notes_(std::move(notes)) {}
   ~CudaGraph() override;
   std::vector<NodeInfo> nodes() override;
   std::unique_ptr<GraphBackend> clone() override;
-  /// A copy whose host functions report to `runs` (null: to nobody yet); `calls` gets how many there are.
+  /// Returns a copy whose host functions report to `runs` (null: to none yet). Sets `calls` to their number.
   std::unique_ptr<CudaGraph> copy_for(const std::shared_ptr<GraphRuns>& runs, std::size_t& calls);
-  /// For messages: the label of a node and what it is.
+  /// Describes a node for messages: its label and kind.
   std::string describe(CUgraphNode node);
 
   [[nodiscard]] CUgraph graph() const { return graph_; }
@@ -45,15 +44,15 @@ class CudaGraph : public GraphBackend {
   CaptureNotes notes_;
 };
 
-/// An executable. The layer above calls one method at a time, whatever the streams it is launched on.
+/// An executable. The layer above calls one method at a time, even for different streams.
 class CudaGraphExec : public GraphExecBackend {
  public:
   CudaGraphExec(CudaContext& context, CudaGraph& graph);
   ~CudaGraphExec() override;
   UpdateResult update(GraphBackend& graph) override;
-  /// Replays on `stream`; what host functions throw is parked in `errors`.
+  /// Replays on `stream`; errors of host functions are parked in `errors`.
   void launch(CUstream stream, const std::shared_ptr<StreamErrors>& errors);
-  /// The graph that it runs.
+  /// Returns the graph that it runs.
   [[nodiscard]] CudaGraph& source() { return *source_; }
 
  private:
@@ -62,7 +61,7 @@ class CudaGraphExec : public GraphExecBackend {
   CudaContext& context_;
   std::shared_ptr<GraphRuns> runs_ = std::make_shared<GraphRuns>();
   std::unique_ptr<CudaGraph> source_;
-  std::size_t calls_ = 0;  // host functions in source_
+  std::size_t calls_ = 0;  // number of host functions in source_
   CUgraphExec exec_ = nullptr;
 };
 

@@ -1,5 +1,5 @@
-// Loaded images and their kernels. A kernel is made ready when it is looked up, not when it is first launched: making
-// it ready may wait for a spinning kernel, so lookups pass the gate and launches need not.
+// Loaded images and their kernels. A kernel is prepared when it is looked up, not at its first launch: preparing may
+// wait for a spinning kernel, so lookups pass the gate and launches need not.
 #pragma once
 
 #include <atomic>
@@ -21,9 +21,9 @@ class CudaModule;
 class CudaKernel : public KernelBackend {
  public:
   CudaKernel(CudaContext& context, std::shared_ptr<CudaModule> module, CUfunction function, std::string name);
-  /// Launches it. `overlap`: it may start before the launch before it has ended.
+  /// Launches the kernel. If `overlap`, it may start before the previous launch has ended.
   void launch(CUstream stream, const LaunchConfig& config, const KernelArgs& args, bool overlap);
-  /// The part of the device that such a launch takes while it runs.
+  /// Returns the share of the device that such a launch occupies.
   SpinShare share(const LaunchConfig& config);
   [[nodiscard]] CUfunction function() const { return function_; }
 
@@ -36,11 +36,11 @@ class CudaKernel : public KernelBackend {
   std::shared_ptr<CudaModule> module_;
   CUfunction function_;
   std::string name_;
-  std::vector<std::size_t> sizes_;           // of the parameters
-  std::atomic<std::uint32_t> shared_limit_;  // dynamic shared memory that needs no permission
+  std::vector<std::size_t> sizes_;           // sizes of the parameters
+  std::atomic<std::uint32_t> shared_limit_;  // dynamic shared memory that needs no opt-in
 };
 
-/// An image.
+/// A loaded image.
 class CudaModule : public ModuleBackend, public std::enable_shared_from_this<CudaModule> {
  public:
   /// Loads a fat binary, a cubin or PTX text.
@@ -48,7 +48,7 @@ class CudaModule : public ModuleBackend, public std::enable_shared_from_this<Cud
   CudaModule(CudaContext& context, CUmodule module) : context_(context), module_(module) {}
   ~CudaModule() override;
   std::shared_ptr<KernelBackend> kernel(const std::string& name) override { return find(name); }
-  /// The kernel, or null.
+  /// Returns the kernel, or null.
   std::shared_ptr<CudaKernel> find(const std::string& name);
 
  private:

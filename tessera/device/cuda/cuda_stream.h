@@ -1,6 +1,6 @@
-// Streams. Everything that only talks to the driver is in cuda_stream.cpp; captures are in cuda_capture.cpp, copies and
-// fills in cuda_copy.cpp. Methods are called under the stream's lock but for native, progress, error, drain, is_idle
-// and synchronize, so what those share with the rest is atomic or has its own lock.
+// Streams. Driver calls are in cuda_stream.cpp, captures in cuda_capture.cpp, copies and fills in cuda_copy.cpp.
+// Methods are called under the stream's lock, except native, progress, error, drain, is_idle and synchronize. State
+// that these share with other methods is atomic or has its own lock.
 #pragma once
 
 #include <memory>
@@ -16,16 +16,16 @@ namespace tessera::device::cuda {
 /// A stream of a GPU.
 class CudaStream : public StreamBackend, private Spinner {
  public:
-  /// A new stream.
+  /// Creates a stream.
   CudaStream(CudaContext& context, const StreamOptions& options);
-  /// One made elsewhere; also the legacy (null) and the per-thread default stream.
+  /// Wraps a native stream, including the legacy (null) and the per-thread default stream.
   CudaStream(CudaContext& context, CUstream stream);
   ~CudaStream() override;
 
   void launch(const std::shared_ptr<KernelBackend>& kernel, const LaunchConfig& config, const KernelArgs& args,
               const LaunchInfo& info, bool overlap) override;
   void launch_native(const std::function<void(void* native)>& body, const LaunchInfo& info, bool loads_code) override;
-  /// What the body throws is parked; work behind it still runs.
+  /// Parks the error of the body; later work still runs.
   void run(HostFunction&& body, const LaunchInfo& info, bool overlap) override;
   void copy(void* to, const void* from, std::size_t nbytes, const LaunchInfo& info) override;
   void copy_2d(const Copy2d& rows, const LaunchInfo& info) override;
@@ -59,11 +59,11 @@ class CudaStream : public StreamBackend, private Spinner {
   [[nodiscard]] std::string spinner_name() const override { return name_; }
 
   void make_current_for_query();
-  /// The capture of ours that this stream is in; null: none.
+  /// Returns the capture begun by Tessera that this stream is in, or null.
   Capture* own_capture(CaptureView& view);
-  /// Refuses nodes of which the driver never said that they are in this capture.
+  /// Throws if the driver never returned one of the nodes for this capture.
   void check_nodes(Capture& capture, const CaptureView& view, std::span<const CUgraphNode> nodes, const char* call);
-  /// After an operation: if it was captured, notes what it said and what its node needs.
+  /// Called after an operation: if it was captured, notes its label and the objects that its node needs.
   void note_captured(const LaunchInfo& info, const std::shared_ptr<void>& keep = nullptr) {
     if (context_.captures().any()) [[unlikely]]
       note_captured_slow(info, keep);
@@ -74,10 +74,10 @@ class CudaStream : public StreamBackend, private Spinner {
   void launch_spinning(SpinTotals spins, const Launch& launch);
   void capture_host_function(HostFunction body, const CaptureView& view);
   void capture_graph(const std::shared_ptr<GraphExecBackend>& exec, const CaptureView& view, Capture& capture);
-  /// Whether everything is done; a lost device has nothing left to do.
+  /// Returns true if all work has completed; a lost device has none.
   bool ask_idle();
 
-  // Copies that touch pageable memory (cuda_copy.cpp).
+  // Copies that access pageable memory (cuda_copy.cpp).
   bool is_pageable(const void* address, const char* what);
   std::byte* staging();
   void copy_through_staging(void* to, const void* from, std::size_t nbytes, bool from_pageable);
@@ -87,14 +87,14 @@ class CudaStream : public StreamBackend, private Spinner {
   CudaContext& context_;
   CUstream stream_ = nullptr;
   const bool is_owned_;
-  int priority_ = 0;  // of one that is owned
+  int priority_ = 0;  // only if owned
   std::string name_;
   std::shared_ptr<StreamErrors> errors_ = std::make_shared<StreamErrors>();
   std::uint64_t* progress_;         // pinned; written by the device
-  CUevent spin_event_ = nullptr;    // recorded behind every spin
+  CUevent spin_event_ = nullptr;    // recorded after every spin
   std::byte* staging_ = nullptr;    // pinned; work of this stream uses it in order
-  std::shared_ptr<Capture> begun_;  // the capture begun here
-  std::shared_ptr<Capture> seen_;   // the capture of ours that this stream was last seen in
+  std::shared_ptr<Capture> begun_;  // the capture that began here
+  std::shared_ptr<Capture> seen_;   // the capture begun by Tessera that this stream was last seen in
 };
 
 }  // namespace tessera::device::cuda

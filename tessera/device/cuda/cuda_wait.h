@@ -1,5 +1,5 @@
-// Waiting on the host with a deadline. The driver's own waits have none, so a wait that has one asks again and again:
-// first without pause, then with pauses that grow to a tenth of the time waited, at most 200 us.
+// Waits on the host with a deadline. The waits of the driver have none, so this polls: first without pauses, then with
+// pauses that grow to a tenth of the elapsed time, at most 200 us.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace tessera::device::cuda {
 
-/// Asks `is_done` until it says true or `timeout` has passed. True: it is done.
+/// Polls `is_done` until it returns true or `timeout` has passed. Returns true if it is done.
 template <class IsDone>
 bool poll_until(std::chrono::nanoseconds timeout, IsDone&& is_done) {
   using Clock = std::chrono::steady_clock;

@@ -1,12 +1,12 @@
-// The CUDA driver, loaded at run time. Nothing of CUDA is linked: one list names every driver function used, and each
-// is asked of the driver by name with the version of the interface this code was written for (13.0), so that a newer
-// driver still hands out the function with the arguments we pass.
+// The CUDA driver, loaded at run time and never linked. One list names all driver functions in use. Each is requested
+// by name with the interface version of this code (13.0), so that a newer driver returns a function with the same
+// parameters.
 //
-//   TESSERA_CUDA(context, cuStreamQuery, stream)      checks (cuda_error.h)
+//   TESSERA_CUDA(context, cuStreamQuery, stream)      checks the result (cuda_error.h)
 //   driver().cuStreamQuery(stream)                    does not
 //
-// cuda.h renames many functions to a versioned one by macro; table members and calls are renamed alike, and the name
-// asked for stays the plain one.
+// cuda.h renames many functions to versioned ones by macros. Table members and calls are both renamed, and the
+// requested name stays the plain one.
 #pragma once
 
 #include <cuda.h>
@@ -16,7 +16,7 @@
 
 namespace tessera::device::cuda {
 
-/// The interface version that every function is asked for.
+/// Interface version of all requested functions.
 inline constexpr int kDriverVersion = 13000;
 
 // clang-format off
@@ -41,11 +41,11 @@ inline constexpr int kDriverVersion = 13000;
   X(cuGraphExecUpdate) X(cuGraphLaunch) X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuGraphRetainUserObject)
 // clang-format on
 
-// Null where the driver has none: check before use. The memory calls are here for the test that measures which calls
-// block; the device itself never uses them.
+// Null if the driver lacks the function: check before use. The memory calls are for the test that measures which calls
+// block; the device never uses them.
 #define TESSERA_CUDA_OPTIONAL(X) X(cuKernelGetName) X(cuMemAlloc) X(cuMemFree) X(cuGraphUpload)
 
-/// Every driver function used, resolved.
+/// All driver functions in use.
 struct Driver {
 #define TESSERA_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
   TESSERA_CUDA_REQUIRED(TESSERA_CUDA_MEMBER)
@@ -56,28 +56,28 @@ struct Driver {
 namespace detail {
 extern Driver loaded_driver;
 }
-/// The functions; only after driver_state() said that there is a driver.
+/// Returns the functions; valid only after driver_state() has reported a loaded driver.
 inline const Driver& driver() { return detail::loaded_driver; }
 
-/// Streams share hardware queues; with the driver's default of 8 the ninth stream waits behind the first's spinning
-/// kernel. The driver reads how many it is to have when it starts, so that must be set before.
+/// Maximum number of hardware queues. Streams share them: with the driver's default of 8, the ninth stream waits for a
+/// spinning kernel of the first. The driver reads the number at its start, so it must be set before.
 inline constexpr int kMostConnections = 32;
 
-/// What became of loading the driver.
+/// The result of loading the driver.
 struct DriverState {
-  std::string why_none;  ///< empty: loaded and started
-  int version = 0;       ///< as 13000
-  int connections = 0;   ///< hardware queues that the driver spreads streams over
+  std::string why_none;  ///< empty if loaded and started
+  int version = 0;       ///< for example 13000
+  int connections = 0;   ///< hardware queues that the driver distributes streams over
 };
 /// Loads and starts the driver at the first call.
 const DriverState& driver_state();
 
-/// Fills `table` from the library of this name and starts the driver; `driver_state()` does it for libcuda.so.1.
+/// Fills `table` from the library of this name and starts the driver; `driver_state()` uses libcuda.so.1.
 DriverState load_driver(const char* library, Driver& table);
-/// Why a driver of this version (as 12080) cannot be used; empty when it can.
+/// Returns why a driver of this version (for example 12080) cannot be used; empty if it can.
 std::string refusal_of_version(int version);
-/// How many connections these settings give: ours (TESSERA_CUDA_CONNECTIONS), else the driver's own as the environment
-/// has it (CUDA_DEVICE_MAX_CONNECTIONS), else as many as there can be.
+/// Returns the number of connections: ours (TESSERA_CUDA_CONNECTIONS), otherwise that of the driver's own variable
+/// (CUDA_DEVICE_MAX_CONNECTIONS), otherwise the maximum.
 int chosen_connections(std::optional<int> ours, const char* theirs);
 
 }  // namespace tessera::device::cuda

@@ -14,35 +14,35 @@ namespace tessera::device::cuda {
 class CudaContext;
 class CudaKernel;
 
-/// The words of one hold. Owned by the handle the caller has and by the stream until it has seen the end. Thread-safe.
+/// The words of one hold. Owned by the caller's handle, and by the stream until it has seen the end. Thread-safe.
 class HoldWords {
  public:
   /// Takes a cell.
   explicit HoldWords(PinnedWords& words) : words_(words), cell_(static_cast<std::uint32_t*>(words.take())) {}
-  /// Gives the cell back; a kernel that never told its end keeps it for ever (its device is lost).
+  /// Returns the cell. A kernel that never reported its end keeps it forever (its device is lost).
   ~HoldWords();
   HoldWords(const HoldWords&) = delete;
   HoldWords& operator=(const HoldWords&) = delete;
-  /// Lets the kernel end.
+  /// Ends the kernel.
   void release();
-  /// Whether the kernel has ended, for whichever reason.
+  /// Returns true if the kernel has ended, for any reason.
   [[nodiscard]] bool has_ended() const;
-  /// Whether it ended because its deadline passed.
+  /// Returns true if it ended because its timeout passed.
   [[nodiscard]] bool has_expired() const;
-  /// The launch failed: there is no kernel.
+  /// Notes that the launch failed and there is no kernel.
   void cancel();
-  /// For the kernel.
+  /// Returns the address for the kernel.
   [[nodiscard]] std::uint32_t* address() const { return cell_; }
 
-  static constexpr std::uint32_t kReleased = 1;  ///< status the kernel writes when released
-  static constexpr std::uint32_t kExpired = 2;   ///< status it writes when its deadline passed
+  static constexpr std::uint32_t kReleased = 1;  ///< status that the kernel writes when released
+  static constexpr std::uint32_t kExpired = 2;   ///< status that it writes after its timeout
 
  private:
   PinnedWords& words_;
   std::uint32_t* cell_;  // [0] written by the host, [1] by the kernel
 };
 
-/// What Stream::hold hands out.
+/// The hold that Stream::hold returns.
 class CudaHold : public HoldBackend {
  public:
   explicit CudaHold(std::shared_ptr<HoldWords> words) : words_(std::move(words)) {}
@@ -55,7 +55,7 @@ class CudaHold : public HoldBackend {
 
 /// Loads hold.cu.
 std::shared_ptr<CudaKernel> load_hold_kernel(CudaContext& context);
-/// Puts the kernel on `stream`.
+/// Launches the kernel on `stream`.
 void launch_hold(CudaContext& context, CUstream stream, const HoldWords& words, std::chrono::nanoseconds timeout);
 
 }  // namespace tessera::device::cuda

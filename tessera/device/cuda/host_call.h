@@ -1,10 +1,10 @@
-// Host functions on the way through the driver. Outside graphs a call is made once and then retired. Inside a graph it
-// may run many times and is owned by the graph: the driver holds it as a user object and lets go of it when the graph,
-// its executables and their launches are gone.
+// Host functions that pass through the driver. Outside graphs, a call runs once and is then retired. Inside a graph it
+// may run many times, and the graph owns it: the driver holds it as a user object and releases it when the graph, its
+// executables and their launches are destroyed.
 //
-// A graph's call does not know which launch it runs for, and two executables of one graph may run at once. So every
-// executable gets calls of its own (rebind_host_calls), and since the launches of one executable run one after the
-// other, the k-th run of a call belongs to the k-th launch since it was bound: GraphRuns keeps the list.
+// A call of a graph does not know which launch it runs for, and two executables of one graph may run at the same time.
+// So each executable gets its own calls (rebind_host_calls). Launches of one executable run one after the other, so the
+// k-th run of a call belongs to the k-th launch since it was bound: GraphRuns keeps the list.
 #pragma once
 
 #include <deque>
@@ -20,12 +20,12 @@ namespace tessera::device::cuda {
 
 class CudaContext;
 
-/// A call made once.
+/// A call that runs once.
 class EagerCall : public Retired {
  public:
-  /// `errors` null: the body cannot fail.
+  /// `errors` is null if the body cannot fail.
   EagerCall(CudaContext& context, HostFunction body, std::shared_ptr<StreamErrors> errors);
-  /// Puts `body` on the stream; what it throws is parked in `errors`.
+  /// Enqueues `body` on the stream; its error is parked in `errors`.
   static void launch(CudaContext& context, CUstream stream, HostFunction body, std::shared_ptr<StreamErrors> errors);
 
  private:
@@ -37,16 +37,16 @@ class EagerCall : public Retired {
   StreamErrors::Place place_ = 0;
 };
 
-/// The launches of one executable that have host functions still to run.
+/// The launches of one executable with pending host functions.
 class GraphRuns {
  public:
-  /// A launch with `calls` host functions is about to be made; what they throw is parked in `errors`.
+  /// Notes that a launch with `calls` host functions is about to be made; their errors are parked in `errors`.
   void begin(const std::shared_ptr<StreamErrors>& errors, std::size_t calls);
-  /// The launch just begun was not made.
+  /// Notes that the last launch was not made.
   void cancel_last();
-  /// Launches begun so far.
+  /// Returns the number of launches so far.
   std::uint64_t launches();
-  /// A host function of this launch is done.
+  /// Notes that a host function of this launch has finished.
   void finished(std::uint64_t launch, std::exception_ptr error) noexcept;
 
  private:
@@ -64,10 +64,9 @@ class GraphRuns {
 /// A call inside a graph.
 class GraphCall : public Retired {
  public:
-  /// `runs` null: the call sits in a graph that is not executable yet; should somebody else run it, what it throws is
-  /// parked in `errors`.
+  /// `runs` is null in a graph that is not executable yet; if another library runs it, its error is parked in `errors`.
   GraphCall(std::shared_ptr<HostFunction> body, std::shared_ptr<GraphRuns> runs, std::shared_ptr<StreamErrors> errors);
-  /// What the driver calls.
+  /// The callback for the driver.
   static void run(void* self);
   [[nodiscard]] const std::shared_ptr<HostFunction>& body() const { return body_; }
   [[nodiscard]] const std::shared_ptr<StreamErrors>& errors() const { return errors_; }
@@ -79,11 +78,11 @@ class GraphCall : public Retired {
   std::uint64_t next_launch_ = 0;
 };
 
-/// Makes `graph` the owner of `thing`, which is retired when the graph and all that was made from it are gone. On
-/// failure it is destroyed.
+/// Makes `graph` the owner of `thing`, which is retired when the graph and all its copies are destroyed. Destroys it on
+/// failure.
 void give_to_graph(CudaContext& context, CUgraph graph, std::unique_ptr<Retired> thing);
-/// Gives every host function of ours in `graph`, and in the graphs inside it, a call of its own owned by `owner`.
-/// Returns how many there are.
+/// Gives each host function of ours in `graph` and its nested graphs a separate call, owned by `owner`. Returns their
+/// number.
 std::size_t rebind_host_calls(CudaContext& context, CUgraph graph, CUgraph owner,
                               const std::shared_ptr<GraphRuns>& runs);
 

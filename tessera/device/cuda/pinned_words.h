@@ -1,6 +1,6 @@
-// Small pieces of pinned memory that live as long as the device: words that kernels, stream writes and the host share.
-// Freeing pinned memory waits for every kernel, so pages are never given back; a cell is reused instead. A cell is a
-// cache line of its own.
+// Small cells of pinned memory that live as long as the device: words that kernels, stream writes and the host share.
+// Freeing pinned memory waits for every kernel, so pages are never freed; cells are reused. Each cell is a separate
+// cache line.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ namespace tessera::device::cuda {
 
 class CudaContext;
 
-/// Hands out zeroed cells of 64 bytes. Thread-safe.
+/// Allocates zeroed cells of 64 bytes. Thread-safe.
 class PinnedWords {
  public:
-  /// Bytes of a cell.
+  /// Bytes per cell.
   static constexpr std::size_t kCell = 64;
   explicit PinnedWords(CudaContext& context) : context_(context) {}
-  /// A cell, all zero; host and device address are the same.
+  /// Returns a zeroed cell; host and device address are the same.
   void* take();
-  /// Gives a cell back that neither host nor device will touch again.
+  /// Returns a cell that neither host nor device will access again.
   void give_back(void* cell) noexcept;
 
  private:

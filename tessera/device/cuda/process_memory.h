@@ -1,9 +1,9 @@
-// How much memory of a GPU this process takes in all: contexts, libraries and other allocators too. The driver does not
-// say; its management library (NVML) does. It is loaded at run time, and the few of its functions that are used are
-// declared here, so that neither its header nor the library need be there.
+// The GPU memory that this process uses in total, including contexts, libraries and other allocators. The driver does
+// not report it; its management library (NVML) does. NVML is loaded at run time, and the functions in use are declared
+// here, so that neither its header nor the library is required.
 //
-// Every "no" is an unknown, never an error: no library, a GPU it does not name, or a process it does not list, as in a
-// container whose process numbers it does not translate.
+// Every failure means unknown, never an error: no library, an unknown GPU, or a process that is not listed, as in a
+// container whose process ids are not translated.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace tessera::device::cuda {
 
-/// The functions of NVML that are used; null ones: there is no library.
+/// The NVML functions in use; null if the library is missing.
 struct ManagementLibrary {
-  /// NVML's nvmlProcessInfo_v2_t.
+  /// nvmlProcessInfo_v2_t of NVML.
   struct Process {
     unsigned int pid;
-    unsigned long long used_nbytes;  // all ones: not known
+    unsigned long long used_nbytes;  // all ones: unknown
     unsigned int gpu_instance;
     unsigned int compute_instance;
   };
@@ -32,12 +32,12 @@ struct ManagementLibrary {
 };
 static_assert(sizeof(ManagementLibrary::Process) == 24);
 
-/// Loads the library of this name and starts it; all null when that fails.
+/// Loads and starts the library of this name; all functions are null on failure.
 ManagementLibrary load_management_library(const char* library) noexcept;
-/// The one of the driver, loaded at the first call.
+/// Returns the library of the driver, loaded at the first call.
 const ManagementLibrary& management_library() noexcept;
 
-/// Memory that process `pid` takes on the GPU at this PCI address; nullopt: not known.
+/// Returns the memory that process `pid` uses on the GPU at this PCI address; nullopt if unknown.
 std::optional<std::size_t> process_memory(const ManagementLibrary& library, const std::string& pci_bus_id,
                                           std::uint32_t pid) noexcept;
 

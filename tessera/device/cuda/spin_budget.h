@@ -1,14 +1,14 @@
-// Spinning work: kernels and stream waits that run until another stream, another rank or the host lets them go. Two
-// limits keep them from waiting for each other for ever, and one list of driver calls keeps us from waiting for them:
+// Spinning work: kernels and stream waits that run until another stream, another rank or the host releases them. Two
+// limits prevent deadlocks between them, and a gate prevents driver calls from waiting for them:
 //
-//   streams   a stream needs a hardware queue of its own; behind a spinning one in the same queue nothing moves
-//   blocks    all blocks that spin must be on the device at once
+//   streams   a stream needs an exclusive hardware queue; nothing runs after a spinning stream in the same queue
+//   blocks    all spinning blocks must be resident on the device at once
 //   gate      some driver calls (freeing pinned memory, loading and unloading modules) wait until no kernel runs
 //
-// Spins of one stream run one after the other, so a stream counts once, with its largest share of the device. When a
-// spin has ended is asked lazily, only when a limit or the gate is at stake.
+// Spins of one stream run one after the other, so a stream counts once, with its largest share of the device. The end
+// of a spin is queried lazily, only if a limit or the gate needs it.
 //
-// No CUDA here: the device says what to ask through Spinner.
+// There is no CUDA here: the device implements Spinner.
 #pragma once
 
 #include <chrono>
@@ -20,31 +20,31 @@
 
 namespace tessera::device::cuda {
 
-/// A part of the device's room for co-resident blocks; kWholeDevice is all of it.
+/// A share of the device's capacity for co-resident blocks; kWholeDevice is all of it.
 using SpinShare = std::uint64_t;
 inline constexpr SpinShare kWholeDevice = SpinShare{1} << 48;
-/// The part that `blocks` take of a device that holds `capacity` of them at once. Rounded down, so that parts that fit
-/// exactly still do; what is lost is far less than one block.
+/// Returns the share of `blocks` on a device that holds `capacity` of them. Rounded down, so that shares that fit
+/// exactly still do; the error is far less than one block.
 SpinShare share_of(std::uint64_t blocks, std::uint64_t capacity);
 
-/// A stream as the budget sees it.
+/// A stream, as the budget sees it.
 class Spinner {
  public:
   virtual ~Spinner() = default;
-  /// Whether the last spin put on the stream has ended. Never waits, never throws.
+  /// Returns true if the last spin on the stream has ended. Never waits or throws.
   virtual bool spin_has_ended() = 0;
-  /// For errors.
+  /// Returns the name for errors.
   [[nodiscard]] virtual std::string spinner_name() const = 0;
 };
 
 /// The budget and the gate of one device. Thread-safe.
 class SpinBudget {
  public:
-  /// At most `most_streams` streams may spin at once.
+  /// Allows at most `most_streams` spinning streams at a time.
   explicit SpinBudget(int most_streams) : most_streams_(most_streams) {}
 
-  /// Lives from before a spin is launched until its end can be asked for, so that no gated call starts in between. No
-  /// lock is held meanwhile: a launch may wait for room in its queue, and that for another rank's spin.
+  /// Lives from before a spin is launched until its end can be queried, so that no gated call starts in between. Holds
+  /// no lock: a launch may wait for room in its queue, and that may wait for a spin of another rank.
   class Admission {
    public:
     Admission(SpinBudget& budget, Spinner& spinner) : budget_(budget), spinner_(spinner) {}
@@ -56,21 +56,21 @@ class SpinBudget {
     SpinBudget& budget_;
     Spinner& spinner_;
   };
-  /// Makes room for a spin of `spinner` that takes `share` of the device and, for a graph, `streams` streams. Throws
-  /// DeviceError when there is no room now, NotSupported when there never will be; nothing is changed then.
+  /// Reserves room for a spin of `spinner` that takes `share` of the device and, for a graph, `streams` streams. Throws
+  /// DeviceError if there is no room now, NotSupported if there never will be; then changes nothing.
   [[nodiscard]] Admission admit(Spinner& spinner, SpinShare share, int streams = 1);
-  /// The spinner is going away; nothing of it spins.
+  /// Removes a spinner, which no longer spins.
   void forget(Spinner& spinner);
 
-  /// Runs `call` now if nothing spins, else when something next asks and nothing does.
+  /// Runs `call` now if nothing spins, otherwise at a later check when nothing spins.
   void when_quiet(std::function<void()> call);
-  /// Runs `call` once nothing spins. TimeoutError naming `what` and the spinning streams when that takes too long.
+  /// Runs `call` once nothing spins. Throws TimeoutError, which names `what` and the spinning streams, after `timeout`.
   void run_quiet(const char* what, std::chrono::nanoseconds timeout, const std::function<void()>& call);
-  /// Runs what was put off, if nothing spins. Never waits.
+  /// Runs deferred calls if nothing spins. Never waits.
   void flush();
-  /// Names of the streams that spin now.
+  /// Returns the names of the spinning streams.
   std::vector<std::string> spinning();
-  /// How many calls are put off.
+  /// Returns the number of deferred calls.
   [[nodiscard]] std::size_t put_off() const;
 
  private:
@@ -78,7 +78,7 @@ class SpinBudget {
     Spinner* spinner;
     SpinShare share;
     int streams;
-    int launching;  // admitted and not yet launched: spinning, whatever the spinner says
+    int launching;  // admitted and not yet launched: counts as spinning
   };
   void launched(Spinner& spinner);
   void drop_ended();

@@ -1,12 +1,12 @@
-// What failed on a stream, and who is behind it. Only two kinds of work can fail without losing the device: a host
-// function that throws and a hold whose deadline passes. Each such operation takes a place in its stream's count; an
-// event remembers the place at which it was recorded and fails for what failed before it; a stream that waits for the
-// event inherits that.
+// The failures of a stream and the work after them. Only two kinds of work can fail without losing the device: a host
+// function that throws, and a hold whose timeout passes. Each such operation takes a position in the count of its
+// stream. An event stores the position at which it was recorded, and fails with failures before it. A stream that waits
+// for the event inherits them.
 //
-//   stream A   host function (place 1, throws)   record (place 2) --.
-//   stream B                                                         `-> wait: inherits from A what is before 2
+//   stream A   host function (position 1, throws)   record (position 2) --.
+//   stream B                                                               `-> wait: inherits from A all before 2
 //
-// With nothing at risk (the usual case) a record and a wait cost one load each.
+// If nothing can fail (the usual case), a record and a wait cost one load each.
 #pragma once
 
 #include <atomic>
@@ -26,32 +26,32 @@ class StreamErrors {
  public:
   using Place = std::uint64_t;
 
-  /// An operation that may fail is about to be put on the stream.
+  /// Returns the position of an operation that may fail and is about to be enqueued.
   Place expect();
-  /// It is over; `error` null: it did not fail.
+  /// Notes the end of an operation; `error` is null if it did not fail.
   void finish(Place place, std::exception_ptr error) noexcept;
-  /// A hold was put on the stream; `message` is for the error if its deadline passes.
+  /// Notes a hold on the stream; `message` is for the error if its timeout passes.
   void expect_hold(std::shared_ptr<HoldWords> words, std::string message);
-  /// Whether nothing has failed and nothing that could is pending.
+  /// Returns true if nothing has failed and no pending work can fail.
   [[nodiscard]] bool is_clean() const { return at_risk_.load(std::memory_order_relaxed) == 0; }
-  /// A place behind everything so far, for an event.
+  /// Returns a position after all work so far, for an event.
   Place mark();
-  /// The stream waits for work of `from` before `up_to`.
+  /// Notes that the stream waits for work of `from` before `up_to`.
   void inherit(const std::shared_ptr<StreamErrors>& from, Place up_to);
 
-  /// What an event recorded at `up_to` fails with; null: nothing.
+  /// Returns the error of an event recorded at `up_to`, or null.
   std::exception_ptr before(Place up_to);
-  /// What the stream fails with; null: nothing.
+  /// Returns the error of the stream, or null.
   std::exception_ptr current() { return before(~Place{0}); }
-  /// Forgets what has failed; streams that inherited it keep it.
+  /// Clears the failures; streams that inherited them keep them.
   void reset();
 
  private:
   struct Failure {
     Place place;
     std::exception_ptr error;
-    Place forgotten_at;  // place of the reset that forgot it; 0: none
-    // Whether it counts for a stream that waited for what is before `up_to`, whatever has been forgotten since.
+    Place forgotten_at;  // position of the reset that cleared it; 0: none
+    // Returns true if it applies to a stream that waited for work before `up_to`, even if it was cleared since.
     [[nodiscard]] bool strikes(Place up_to) const {
       return place < up_to && (forgotten_at == 0 || up_to <= forgotten_at);
     }
@@ -64,7 +64,7 @@ class StreamErrors {
   struct Source {
     std::shared_ptr<StreamErrors> from;
     Place up_to;
-    Place at;  // own place of the wait
+    Place at;  // position of the wait
   };
   std::exception_ptr inherited_before(Place up_to);
   bool is_settled(Place up_to);
@@ -79,7 +79,7 @@ class StreamErrors {
   Place next_ = 1;
   std::vector<Place> pending_;
   std::vector<PendingHold> holds_;
-  std::vector<Failure> failures_;  // by place
+  std::vector<Failure> failures_;  // by position
   std::vector<Source> sources_;
 };
 

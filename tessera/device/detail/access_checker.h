@@ -1,8 +1,7 @@
-// Checked mode. Every launch declares the bytes it reads and writes; a launch that conflicts with work not ordered
-// before it, touches memory that is not given out, or declares nothing is refused before it runs, with an error that
-// names both launches and the missing edge. The verdict comes from the clocks, not from timing: a race is found even
-// when it did not happen. Only what the host has seen to be complete is over for all streams, and with it all that came
-// before.
+// Checked mode. Each launch declares the bytes it reads and writes. A launch is rejected before it runs if it conflicts
+// with work that is not ordered before it, accesses memory that is not allocated, or declares nothing. The error names
+// both launches and the missing edge. The check uses clocks, not timing, so it finds races that did not happen. Work
+// that the host has seen to be complete, and all work before it, is ordered before all streams.
 #pragma once
 
 #include <cstdint>
@@ -26,22 +25,22 @@ struct StreamState;
 
 namespace tessera::device::detail {
 
-/// What every byte of a checked device was last used by. Thread-safe.
+/// The last uses of each byte of a checked device. Thread-safe.
 class AccessChecker {
  public:
-  /// Checks a launch on `stream`, whose lock is held, and notes it under the tick it took. Throws and notes nothing
-  /// when the launch must not run.
+  /// Checks a launch on `stream`, whose lock is held, and notes it under its tick. If the launch must not run, throws
+  /// and notes nothing.
   void launch(StreamState& stream, std::string_view label, std::span<const Access> accesses);
-  /// Checks that these bytes are given out; conflicts do not matter (words that synchronise).
+  /// Checks that these bytes are allocated; ignores conflicts (used for synchronization words).
   void touch(std::string_view label, std::span<const Access> accesses) const;
   /// Checks the nodes of a graph against each other.
   static void check_graph(const std::vector<NodeInfo>& nodes);
 
-  /// From now on touching these bytes is an error that names `by`. What used them last is remembered.
+  /// Makes accesses to these bytes an error that names `by`. Keeps their last uses.
   void forbid(const void* address, std::size_t nbytes, std::string_view by);
-  /// From now on these bytes may be touched.
+  /// Permits accesses to these bytes.
   void allow(const void* address, std::size_t nbytes);
-  /// Forgets what used these bytes: the memory behind them is another one now.
+  /// Forgets the uses of these bytes, because other memory is mapped there.
   void forget(const void* address, std::size_t nbytes);
 
  private:
@@ -52,12 +51,12 @@ class AccessChecker {
   };
   struct Span {
     std::uintptr_t end;
-    std::vector<Use> writers;  // none or one
-    std::vector<Use> readers;  // since that write, the latest of each stream
+    std::vector<Use> writers;  // at most one
+    std::vector<Use> readers;  // since that write, the latest per stream
   };
   struct Launch {
     Tick tick;
-    VectorClock clock;  // what came before it, itself included
+    VectorClock clock;  // all work before it, and itself
   };
   struct Forbidden {
     std::uintptr_t end;
@@ -73,8 +72,8 @@ class AccessChecker {
 
   mutable std::mutex mutex_;
   Spans spans_;
-  std::map<StreamId, std::deque<Launch>> running_;  // not yet seen to be complete; by stream, the oldest first
-  VectorClock over_;                                // what was seen to be complete, and all that came before
+  std::map<StreamId, std::deque<Launch>> running_;  // not known to be complete; by stream, the oldest first
+  VectorClock over_;                                // known to be complete, and all work before
   std::map<std::uintptr_t, Forbidden> forbidden_;
 };
 

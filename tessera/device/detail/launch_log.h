@@ -1,6 +1,6 @@
-// A stream's side of the launch ring: the labels that it used lately with their ids in the record of the rank that
-// launches on it, so that a launch looks no string up. It belongs to one record at a time; when another rank launches
-// on the stream, it moves over.
+// A stream's writer for the launch ring. It caches recently used labels with their ids in the record of the launching
+// rank, so that a launch needs no string lookup. It belongs to one record at a time, and switches when another rank
+// launches on the stream.
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,12 @@ namespace tessera::device::detail {
 
 class LaunchTimes;
 
-/// Windows that are open, and one more while record_launches() is on.
+/// Number of open windows, plus one while record_launches() is on.
 extern std::atomic<int> launch_watchers;
-/// Whether launches are to be noted.
+/// Returns true if launches are recorded.
 inline bool is_launch_noted() { return launch_watchers.load(std::memory_order_relaxed) != 0; }
 
-/// See the head of this file. Used under the stream's lock.
+/// The launch log of one stream. Used under the stream's lock.
 class LaunchLog {
  public:
   LaunchLog();
@@ -34,15 +34,15 @@ class LaunchLog {
   LaunchLog(const LaunchLog&) = delete;
   LaunchLog& operator=(const LaunchLog&) = delete;
 
-  /// A launch is put on the stream, for the rank of this thread; a graph says which replay.
+  /// Records a launch on the stream, for the rank of this thread; `replay` identifies the replay of a graph.
   void note(StreamState& stream, std::string_view label, const RunningNode& replay = {});
-  /// Inside a profile window, around the driver's call for the launch that was just noted.
+  /// Called inside a profile window, before and after the driver call of the launch that was just noted.
   void note_begin(StreamState& stream);
   void note_end(StreamState& stream);
-  /// Inside a profile window, when the stream was told to wait for another: on the host, what comes behind begins when
-  /// that is over, which nothing else says.
+  /// Called inside a profile window when the stream waits for another. On the host, later work starts when that wait is
+  /// over, which no other record shows.
   void note_wait(StreamState& stream);
-  /// Records what is known by now of the times of launches on a device that runs them by itself.
+  /// Records the known times of launches on a device that runs them asynchronously.
   void collect(StreamState& stream) noexcept;
 
  private:
@@ -56,7 +56,7 @@ class LaunchLog {
   void tell_end(StreamState& stream, std::uint64_t number);
   void enter(StreamState& stream, probe::Recorder& recorder, std::uint64_t id);
   probe::StringId intern(probe::Recorder& recorder, std::string_view label, Known& known);
-  // Labels are mostly literals, so that where they lie says where they are kept.
+  // Labels are mostly literals, so their address determines their cache slot.
   probe::StringId id_of(probe::Recorder& recorder, std::string_view label) {
     const std::uint64_t spread = reinterpret_cast<std::uintptr_t>(label.data()) * 0x9e3779b97f4a7c15U;
     Known& known = known_[spread >> 60];
@@ -65,10 +65,10 @@ class LaunchLog {
     return is_known ? known.id : intern(recorder, label, known);
   }
 
-  std::uint64_t recorder_ = 0;  // that the rest belongs to; 0: none
+  std::uint64_t recorder_ = 0;  // recorder that the other fields belong to; 0: none
   std::uint64_t count_ = 0;
   probe::StringId device_;
-  std::unique_ptr<LaunchTimes> times_;  // made by the first launch in a window on a device that is not the host
+  std::unique_ptr<LaunchTimes> times_;  // created by the first launch in a window on a device other than the host
   Known known_[16];
 };
 

@@ -1,6 +1,6 @@
-// When launches of a stream begin and end on a device that runs them by itself: a pair of events with timing around
-// each, read when they have been reached. The device's clock is tied to the host's by an event on a stream of its own,
-// where nothing else is waited for.
+// Measures when launches of a stream start and end on an asynchronous device: a pair of timing events around each
+// launch, read after they were reached. An event on a separate stream without other work relates the clock of the
+// device to that of the host.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ struct StreamState;
 
 namespace tessera::device::detail {
 
-/// See the head of this file. Of one stream, used under its lock.
+/// The times of one stream. Used under its lock.
 class LaunchTimes {
  public:
-  /// `device`: its name in the record.
+  /// `device` is the name of the device in the record.
   explicit LaunchTimes(probe::StringId device) : device_(device) {}
 
-  /// Launch `number` is about to be put on the stream.
+  /// Called before launch `number` is enqueued.
   void begin(StreamState& stream, std::uint64_t number);
-  /// It was.
+  /// Called after the launch was enqueued.
   void end(StreamState& stream);
-  /// Records all that are known to have ended, and lets go of the rest where the device has failed.
+  /// Records all launches that are known to have ended. Discards the others if the device has failed.
   void collect(const StreamState& stream) noexcept;
 
  private:
@@ -42,7 +42,7 @@ class LaunchTimes {
   Event take_event(const StreamState& stream);
 
   const probe::StringId device_;
-  Event tied_;  // reached at tied_at_, of the host's clock; null: not yet
+  Event tied_;  // reached at tied_at_ of the host clock; null: not yet
   probe::Moment tied_at_ = {};
   Timed current_;
   std::deque<Timed> pending_;

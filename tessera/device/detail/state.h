@@ -1,5 +1,5 @@
-// What the handles of this layer point at. Lock order: a stream's lock, then an event's, then the device's. No lock is
-// held while work runs, while anything waits, or while a backend is drained.
+// The states that the handles of this layer point to. Lock order: a stream's lock, then an event's, then the device's.
+// No lock is held while work runs, while a thread waits, or while a backend is drained.
 #pragma once
 
 #include <atomic>
@@ -20,19 +20,20 @@
 
 namespace tessera::device {
 
-/// Set on threads that run a device's work. The last handle to a device may be let go of by such work; taking the
-/// device down there would wait for the very work that is doing it.
+/// True on threads that run a device's work. Such work may release the last handle to a device. Destroying the device
+/// there would wait for that same work.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local bool is_device_worker = false;
 
-/// The writing side of a StreamSlot.
+/// The writable side of a StreamSlot.
 struct ClockSlot : StreamSlot {
-  std::weak_ptr<StreamState> owner;  // guarded by the device's lock
+  std::weak_ptr<StreamState> owner;  // protected by the device's lock
 
   void place(StreamId id, const DeviceState* device) {
     id_ = id;
     device_ = device;
   }
-  /// A new tick; the owner's lock is held. Ordered before all that the caller does next: see StreamSlot::upcoming.
+  /// Takes a new tick; the owner's lock is held. Ordered before all later actions of the caller: see
+  /// StreamSlot::upcoming.
   Tick take_tick() { return Tick(tick_.fetch_add(1, std::memory_order_seq_cst) + 1); }
   void restart_ticks() { tick_ = 0; }  // a planted bug
   void raise_completed(Tick to) {
@@ -47,7 +48,7 @@ struct ClockSlot : StreamSlot {
       hazards_.fetch_and(~static_cast<std::uint32_t>(hazard), std::memory_order_acq_rel);
     }
   }
-  /// The stream joins a capture, or leaves it (0).
+  /// Sets the capture that the stream joins; 0: it leaves.
   void set_capture(CaptureId capture) {
     capture_.store(capture.value(), std::memory_order_release);
     set_hazard(kCapturing, capture != CaptureId{});
@@ -64,7 +65,7 @@ struct ClockSlot : StreamSlot {
   }
 };
 
-/// A capture under way. Guarded by the device's lock.
+/// An active capture. Protected by the device's lock.
 struct CaptureState {
   CaptureId id;
   StreamState* origin = nullptr;
@@ -75,25 +76,25 @@ struct CaptureState {
 struct DeviceState : std::enable_shared_from_this<DeviceState> {
   ~DeviceState();
 
-  const OwnerProcess owner;  // of everything that is made through it
+  const OwnerProcess owner;  // process that owns everything created through it
   std::string name;
   DeviceProperties properties;
   std::unique_ptr<DeviceBackend> backend;
   FaultInjector faults;
-  std::unique_ptr<detail::AccessChecker> checker;  // null: not checked
+  std::unique_ptr<detail::AccessChecker> checker;  // null if not checked
   std::atomic<std::size_t> own_nbytes{0};
 
   std::mutex mutex;
-  std::deque<ClockSlot> slots;  // never shrinks, so that pointers stay
+  std::deque<ClockSlot> slots;  // never shrinks, so that pointers stay valid
   std::vector<ClockSlot*> free_slots;
   struct Retiring {
-    std::shared_ptr<StreamBackend> backend;  // shared with who waits for it
+    std::shared_ptr<StreamBackend> backend;  // shared with threads that wait for it
     ClockSlot* slot;
   };
-  std::vector<Retiring> retiring;  // streams whose handles are gone and whose work is not done
+  std::vector<Retiring> retiring;  // streams without handles whose work has not completed
   std::unordered_map<void*, std::weak_ptr<StreamState>> streams;  // by native handle
   std::unordered_map<void*, std::weak_ptr<EventState>> events;    // by native handle
-  std::map<CaptureId, std::shared_ptr<CaptureState>> captures;    // under way
+  std::map<CaptureId, std::shared_ptr<CaptureState>> captures;    // active captures
   std::shared_ptr<StreamState> default_stream;
   std::uint64_t streams_made = 0;
 
@@ -101,7 +102,7 @@ struct DeviceState : std::enable_shared_from_this<DeviceState> {
                                           bool is_wrapped);
   std::shared_ptr<EventState> add_event(std::shared_ptr<EventBackend> event, bool timing, bool is_wrapped);
   void retire(std::unique_ptr<StreamBackend> stream, ClockSlot* slot);
-  void reap();  // lets go of retiring streams that are done
+  void reap();  // destroys retiring streams whose work has completed
   std::shared_ptr<CaptureState> find_capture(CaptureId id);
 };
 
@@ -115,17 +116,18 @@ struct StreamState {
   std::string name;
   std::atomic<bool> may_spin{false};
   bool is_foreign =
-      false;  // may capture without our knowing: wrapped, or joined a foreign capture. The driver is asked
+      false;  // other libraries may capture on it: wrapped, or joined a foreign capture. Queries go to the driver
 
   std::mutex mutex;
   ClockSlot* slot = nullptr;
   VectorClock clock;
-  std::uint64_t before_last_full = 0;  // ticks taken before the latest launch that was not overlapping
+  std::uint64_t before_last_full = 0;  // ticks taken before the latest launch that did not overlap
   int overlap_depth = 0;
-  std::shared_ptr<CaptureState> capture;  // ours; a foreign capture of a wrapped stream is asked of the driver
-  CaptureId dropped_in;                   // the capture in which `dropped` was dropped
-  Dependencies dropped;                   // by set_capture_dependencies
-  detail::LaunchLog log;                  // what was launched, in the record
+  // begun by Tessera; the driver is queried for a foreign capture of a wrapped stream
+  std::shared_ptr<CaptureState> capture;
+  CaptureId dropped_in;  // capture of `dropped`
+  Dependencies dropped;  // dependencies removed by set_capture_dependencies
+  detail::LaunchLog log;
 
   [[nodiscard]] StreamId id() const { return slot->id(); }
   Tick take_tick() {
@@ -133,7 +135,7 @@ struct StreamState {
     clock.raise(slot->id(), tick);
     return tick;
   }
-  // The ordering of ticks among overlapping launches: see Stream::OverlapScope.
+  // Order of ticks among overlapping launches: see Stream::OverlapScope.
   [[nodiscard]] bool covers(StreamId stream, Tick tick) const {
     if (stream == slot->id() && overlap_depth > 0) return tick.value() <= before_last_full;
     return clock.covers(stream, tick);
@@ -156,9 +158,9 @@ struct EventState {
 
   std::mutex mutex;
   bool is_recorded = false;
-  CaptureId capture;                // of the latest record; 0: eager
-  bool is_foreign_capture = false;  // that capture was not begun through us
-  StreamId stream;                  // of the latest eager record
+  CaptureId capture;                // capture of the latest record; 0: eager
+  bool is_foreign_capture = false;  // Tessera did not begin that capture
+  StreamId stream;                  // stream of the latest eager record
   Tick tick;
   VectorClock clock;
 };
@@ -177,7 +179,7 @@ struct GraphExecState {
   std::shared_ptr<GraphExecBackend> backend;
   std::mutex mutex;
   std::vector<std::shared_ptr<EventState>> external_records;
-  std::vector<Access> accesses;  // of all nodes; kept by checked devices
+  std::vector<Access> accesses;  // accesses of all nodes; stored by checked devices
 };
 
 struct MemoryState {

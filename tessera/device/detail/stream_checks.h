@@ -1,4 +1,4 @@
-// What the calls of a stream check before they change anything.
+// Checks that the calls of a stream make before they change anything.
 #pragma once
 
 #include <initializer_list>
@@ -10,13 +10,14 @@
 
 namespace tessera::device::detail {
 
-/// The state behind a handle; an error when the handle is empty.
+/// Returns the state of a handle. Throws if the handle is empty.
 StreamState& stream_state(const Stream& stream);
-/// Name of the device a kernel belongs to.
+/// Returns the name of the device of a kernel.
 std::string device_name(const Kernel& kernel);
-/// `call` cannot be made while the stream captures; `instead` says what to do. The stream's lock is held.
+/// Throws if the stream captures, since `call` is not allowed then; `instead` suggests an alternative. The stream's
+/// lock is held.
 void check_not_capturing(StreamState& stream, std::string_view call, std::string_view instead);
-/// In capture, these addresses must not be pageable memory, which is not there any more when the graph is replayed.
+/// Throws in a capture if one of these addresses is pageable memory, which may be gone when the graph is replayed.
 void check_capturable(StreamState& stream, std::initializer_list<const void*> addresses);
 
 }  // namespace tessera::device::detail
