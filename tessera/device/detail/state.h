@@ -115,8 +115,7 @@ struct StreamState {
   std::unique_ptr<StreamBackend> backend;
   std::string name;
   std::atomic<bool> may_spin{false};
-  bool is_foreign =
-      false;  // other libraries may capture on it: wrapped, or joined a foreign capture. Queries go to the driver
+  bool is_foreign = false;  // wrapped, or joined a foreign capture: other libraries may capture on it
 
   std::mutex mutex;
   ClockSlot* slot = nullptr;

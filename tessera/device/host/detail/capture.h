@@ -1,5 +1,5 @@
-// A capture that goes on: the nodes so far. Each stream in it holds the capture and its own set of dependencies; ending
-// it is one flag, which every stream looks at, so that no stream is changed from outside.
+// An active capture: the nodes so far. Each stream in it holds the capture and its own set of dependencies. The capture
+// ends by one flag that every stream reads, so that no stream is changed by another.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,13 @@
 
 namespace tessera::device::host::detail {
 
-/// Thread-safe.
+/// An active capture. Thread-safe.
 class Capture {
  public:
   Capture();
-  /// Unique in the process.
+  /// Returns the id, unique in the process.
   [[nodiscard]] CaptureId id() const { return id_; }
-  /// Whether it still goes on.
+  /// Returns true while the capture is active.
   [[nodiscard]] bool is_active() const { return active_.load(); }
   /// Adds a node, which `fill` sets up, and returns its id.
   template <class Fill>
@@ -27,11 +27,11 @@ class Capture {
     const std::lock_guard lock(lock_);
     return nodes_.add(fill);
   }
-  /// Ends it and returns the nodes, each after what it depends on.
+  /// Ends the capture and returns the nodes in topological order.
   [[nodiscard]] GraphNodes end();
-  /// The incoming edges of a node.
+  /// Returns the incoming edges of a node.
   [[nodiscard]] Dependencies predecessors(NodeId node) const;
-  /// Refuses nodes that are not there.
+  /// Throws if a node does not exist.
   void check_nodes(std::span<const NodeId> nodes) const;
 
  private:
@@ -43,15 +43,15 @@ class Capture {
   GraphNodes nodes_;
 };
 
-/// Where a stream stands in a capture. It belongs to the stream itself, so that every handle on the stream, wrapped
-/// ones too, sees the same capture. Guarded by its lock, which handles of one stream alone ever contend for.
+/// The state of a stream in a capture. It belongs to the stream itself, so that every handle to the stream, including
+/// wrapped ones, sees the same capture. Protected by its lock, which only handles of one stream contend for.
 struct CaptureLane {
-  std::atomic<bool> may_capture{false};   ///< false: certainly not; read without the lock
-  SpinLock lock;                          ///< taken by each call of a handle that may touch the rest
-  std::shared_ptr<Capture> capture;       ///< null, or one that may have ended meanwhile
-  Dependencies dependencies;              ///< of the next node
-  NodeId last_launch;                     ///< the latest kernel or host node
-  std::atomic<std::uint64_t> changes{0};  ///< of capture and dependencies; read without the lock
+  std::atomic<bool> may_capture{false};   ///< if false, it does not capture; read without the lock
+  SpinLock lock;                          ///< taken by each call of a handle that may access the other fields
+  std::shared_ptr<Capture> capture;       ///< null, or a capture that may have ended meanwhile
+  Dependencies dependencies;              ///< dependencies of the next node
+  NodeId last_launch;                     ///< latest kernel or host node
+  std::atomic<std::uint64_t> changes{0};  ///< number of changes of capture and dependencies; read without the lock
 
   /// Enters a capture at these nodes.
   void enter(std::shared_ptr<Capture> joined, Dependencies at) {
@@ -61,14 +61,14 @@ struct CaptureLane {
     may_capture = true;
     note_change();
   }
-  /// Leaves it.
+  /// Leaves the capture.
   void leave() {
     capture = nullptr;
     dependencies.clear();
     may_capture = false;
     note_change();
   }
-  /// After each change; the lock is held.
+  /// Called after each change, with the lock held.
   void note_change() { changes.store(changes.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
 };
 

@@ -1,8 +1,8 @@
-// A graph made ready for replay: its nodes flattened (graphs inside it opened up, empty nodes dissolved into edges)
-// into one array in topological order, so that a serial replay is a loop over closures.
+// A graph prepared for replay: its nodes are flattened (nested graphs are expanded, empty nodes become edges) into one
+// array in topological order, so that a serial replay is a loop over closures.
 //
-// Replays of a plan never overlap: they are launches of one executable. An event node works on a point that is fixed
-// when the graph is launched, so that who waits on the event after the launch waits for this replay.
+// Replays of a plan never overlap: they are launches of one executable. The point of an event node is fixed when the
+// graph is launched, so that a wait on the event after the launch waits for this replay.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ namespace tessera::device::host::detail {
 
 class ReplayPool;
 
-/// The points of one launch's event nodes, in the plan's order.
+/// The points of one launch's event nodes, in the order of the plan.
 struct LaunchPoints {
-  std::vector<Point> points;                                       ///< to be reached, or waited for
-  std::vector<std::shared_ptr<std::atomic<std::int64_t>>> stamps;  ///< of records of events with timing
+  std::vector<Point> points;                                       ///< points to reach, or to wait for
+  std::vector<std::shared_ptr<std::atomic<std::int64_t>>> stamps;  ///< time stamps for records of events with timing
 };
 
-/// What a thread runs in its scope is of this replay.
+/// Sets the current replay of a thread while it lives.
 class ReplayScope {
  public:
   explicit ReplayScope(RunningNode number) : before_(device::detail::running_node) {
@@ -41,7 +41,7 @@ class ReplayScope {
   const RunningNode before_;
 };
 
-/// See the file's head. prepare() is thread-safe, replay() and give_up() are called by one thread at a time.
+/// A plan. prepare() is thread-safe; one thread at a time calls replay() and give_up().
 class GraphPlan {
  public:
   /// Flattens `nodes`.
@@ -50,13 +50,13 @@ class GraphPlan {
   GraphPlan(const GraphPlan&) = delete;
   GraphPlan& operator=(const GraphPlan&) = delete;
 
-  /// Whether a replay may wait for something outside.
+  /// Returns true if a replay may wait for something outside.
   [[nodiscard]] bool may_wait() const { return may_wait_; }
-  /// Fixes the points of a launch: events recorded by it move, events waited for are looked up.
+  /// Fixes the points of a launch: moves the events that it records, and looks up the events that it waits for.
   [[nodiscard]] std::unique_ptr<LaunchPoints> prepare() const;
-  /// Runs all nodes, as this replay. When one throws the rest is skipped and the events of the launch fail with it.
+  /// Runs all nodes as this replay. If one throws, skips the rest and fails the events of the launch.
   void replay(LaunchPoints* points, RunningNode number);
-  /// Fails the events of a launch that is not to run.
+  /// Fails the events of a launch that will not run.
   void give_up(LaunchPoints* points, const std::exception_ptr& error) const;
 
  private:
@@ -80,17 +80,17 @@ class GraphPlan {
 
   const std::shared_ptr<HostShared> shared_;
   const std::shared_ptr<ReplayPool> pool_;
-  const std::shared_ptr<const GraphNodes> nodes_;  // keeps the work
+  const std::shared_ptr<const GraphNodes> nodes_;  // keeps the work alive
   const InstantiateOptions::Parallel parallel_;
   bool may_wait_ = false;
   std::vector<std::unique_ptr<EventNode>> events_;
   std::vector<HostFunction*> steps_;                // in topological order
-  std::vector<std::uint32_t> nodes_of_;             // of each step, the node of the graph that it belongs to
-  std::vector<std::vector<std::uint32_t>> before_;  // of each step, what it depends on
-  std::vector<std::vector<std::uint32_t>> after_;   // of each step, what depends on it
-  std::size_t width_ = 1;                           // the most steps that could run side by side
-  LaunchPoints* current_ = nullptr;                 // of the replay going on
-  RunningNode number_;                              // likewise
+  std::vector<std::uint32_t> nodes_of_;             // per step: the node of the graph that it belongs to
+  std::vector<std::vector<std::uint32_t>> before_;  // per step: the steps it depends on
+  std::vector<std::vector<std::uint32_t>> after_;   // per step: the steps that depend on it
+  std::size_t width_ = 1;                           // maximum number of concurrent steps
+  LaunchPoints* current_ = nullptr;                 // points of the active replay
+  RunningNode number_;                              // number of the active replay
   std::uint64_t replays_ = 0;
   bool pays_in_parallel_ = false;
 };

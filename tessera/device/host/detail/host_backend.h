@@ -1,4 +1,4 @@
-// The host device itself: makes streams, events and memory, and takes them down.
+// The host device: creates and destroys streams, events and memory.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,11 @@
 
 namespace tessera::device::host::detail {
 
-/// Thread-safe.
+/// The host device. Thread-safe.
 class HostBackend : public DeviceBackend {
  public:
   explicit HostBackend(const HostOptions& options);
-  /// Ends the threads; work that waits for something gives up.
+  /// Ends the threads; waiting work is aborted.
   ~HostBackend() override;
 
   DeviceProperties properties() override;
@@ -45,16 +45,16 @@ class HostBackend : public DeviceBackend {
   std::shared_ptr<ModuleBackend> load_module(std::span<const std::byte> image) override;
   std::shared_ptr<KernelBackend> host_kernel(HostKernelFn function) override;
 
-  /// All memory of this device.
+  /// Returns the memory file of this device.
   [[nodiscard]] const MemoryFile& file() const { return *file_; }
-  /// What it has in common with its streams, events and graphs.
+  /// Returns the state that it shares with its streams, events and graphs.
   [[nodiscard]] HostShared& shared() const { return *shared_; }
-  /// Where it is mapped.
+  /// Returns the mappings of its memory.
   [[nodiscard]] const AddressSpace& addresses() const { return addresses_; }
 
  private:
   const Mode mode_;
-  // A seeded device with a scheduler of its own takes its maker in; leaves it when it goes.
+  // A seeded device with its own scheduler makes its creator a participant while it lives.
   std::unique_ptr<SeededScheduler::Participant> maker_;
   const std::shared_ptr<HostShared> shared_;
   const std::shared_ptr<ReplayPool> pool_;

@@ -1,4 +1,4 @@
-// Events of the host device: a point on a stream's timeline, or, inside a capture, a set of nodes.
+// Events of the host device: a point on the timeline of a stream or, inside a capture, a set of nodes.
 #pragma once
 
 #include <memory>
@@ -15,18 +15,18 @@ namespace tessera::device::host::detail {
 
 class Capture;
 
-/// Where in a capture an event was recorded.
+/// The position of an event in a capture.
 struct CapturedPoint {
-  std::shared_ptr<Capture> capture = nullptr;  ///< null: not recorded in a capture that goes on
-  Dependencies dependencies = {};              ///< what was done there
+  std::shared_ptr<Capture> capture = nullptr;  ///< null: not recorded in an active capture
+  Dependencies dependencies = {};              ///< nodes before it
 };
 
-/// Thread-safe.
+/// An event of the host device. Thread-safe.
 class HostEvent : public EventBackend, public std::enable_shared_from_this<HostEvent> {
  public:
   HostEvent(std::shared_ptr<HostShared> shared, bool timing) : shared_(std::move(shared)), timing_(timing) {}
   ~HostEvent() override { magic_ = 0; }
-  /// The event behind a native pointer; refuses what is none.
+  /// Returns the event of a native pointer. Throws if there is none.
   static HostEvent& from_native(void* native);
 
   bool query() override;
@@ -34,15 +34,15 @@ class HostEvent : public EventBackend, public std::enable_shared_from_this<HostE
   std::chrono::nanoseconds since(EventBackend& start) override;
   void* native() override { return this; }
 
-  /// A place for the time of a record; null for an event without timing.
+  /// Creates a time stamp for a record; null for an event without timing.
   [[nodiscard]] std::shared_ptr<TimeStamp> make_stamp() const;
   /// Moves the event to a recorded point.
   void set_point(Point point, std::shared_ptr<TimeStamp> stamp);
-  /// The latest recorded point.
+  /// Returns the latest recorded point.
   [[nodiscard]] Point point() const;
-  /// Moves the event to a place in a capture; its recorded point stays.
+  /// Moves the event to a position in a capture; its recorded point stays.
   void set_captured(CapturedPoint place);
-  /// The place in a capture that is still going on.
+  /// Returns the position in an active capture.
   [[nodiscard]] CapturedPoint captured() const;
 
  private:

@@ -12,28 +12,28 @@
 
 namespace tessera::device::host::detail {
 
-/// Captured nodes. Never changes, so it is thread-safe.
+/// Captured nodes. Immutable, and so thread-safe.
 class HostGraph : public GraphBackend {
  public:
   explicit HostGraph(std::shared_ptr<const GraphNodes> nodes) : nodes_(std::move(nodes)) {}
   std::vector<NodeInfo> nodes() override;
   std::unique_ptr<GraphBackend> clone() override;
-  /// The nodes with their work.
+  /// Returns the nodes with their work.
   [[nodiscard]] const std::shared_ptr<const GraphNodes>& work() const { return nodes_; }
 
  private:
   std::shared_ptr<const GraphNodes> nodes_;
 };
 
-/// A graph made ready. Launches of it form a chain: each waits for the one before, whatever their streams. Thread-safe.
+/// An executable graph. Each launch waits for the previous one, even on another stream. Thread-safe.
 class HostGraphExec : public GraphExecBackend {
  public:
   HostGraphExec(std::shared_ptr<HostShared> shared, std::shared_ptr<ReplayPool> pool,
                 std::shared_ptr<const GraphNodes> nodes, InstantiateOptions options);
   UpdateResult update(GraphBackend& graph) override;
-  /// Puts a replay on a stream.
+  /// Enqueues a replay on a stream.
   void launch(StreamCore& core);
-  /// The nodes it replays now.
+  /// Returns the nodes that it replays now.
   [[nodiscard]] std::shared_ptr<const GraphNodes> work() const;
 
  private:
@@ -43,7 +43,7 @@ class HostGraphExec : public GraphExecBackend {
   mutable std::mutex mutex_;
   std::shared_ptr<const GraphNodes> nodes_;
   std::shared_ptr<GraphPlan> plan_;
-  Point last_;  // the end of the latest launch
+  Point last_;  // end of the latest launch
 };
 
 }  // namespace tessera::device::host::detail

@@ -1,7 +1,7 @@
-// Memory of the host device: one memory file per device, cut into stretches first fit, mapped wherever it is asked for.
+// Memory of the host device: one memory file per device, divided first fit into extents, which are mapped on request.
 //
-//   memory file   [ A A A | B | free | C C ]           offsets in granules; a stretch given back is a hole: zero again
-//                     \__________ mapped at reserved addresses, maybe twice, maybe in another process too
+//   memory file   [ A A A | B | free | C C ]           offsets in granules; a freed extent is a hole: zero again
+//                     \__________ mapped at reserved addresses, possibly twice, possibly in another process too
 #pragma once
 
 #include <atomic>
@@ -20,27 +20,27 @@ namespace tessera::device::host::detail {
 /// Unit of sizes and offsets.
 inline constexpr std::size_t kGranularity = std::size_t{64} << 10;
 
-/// The memory file and what of it is given out. Thread-safe.
+/// The memory file and its allocated extents. Thread-safe.
 class MemoryFile {
  public:
-  /// A file of at most `capacity` bytes in use; `device` is named in errors.
+  /// Creates a file with at most `capacity` bytes in use; errors name `device`.
   MemoryFile(std::string device, std::size_t capacity);
   ~MemoryFile();
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  /// Gives out a stretch that reads as zero and returns its offset; throws OutOfMemory.
+  /// Allocates a zeroed extent and returns its offset. Throws OutOfMemory.
   std::uint64_t take(std::size_t nbytes);
-  /// Takes it back; not before other processes have let go of what was exported of it.
+  /// Frees an extent, after other processes have released what was exported of it.
   void give_back(std::uint64_t offset, std::size_t nbytes) noexcept;
-  /// A descriptor for another process. It carries a shared lock on the stretch, which lasts as long as anyone holds the
-  /// descriptor or a mapping made from it: that is how give_back() knows.
+  /// Returns a descriptor for another process. It carries a shared lock on the extent, which lasts while a process
+  /// holds the descriptor or a mapping made from it; give_back() checks this lock.
   [[nodiscard]] int export_stretch(std::uint64_t offset, std::size_t nbytes) const;
-  /// The file.
+  /// Returns the descriptor of the file.
   [[nodiscard]] int fd() const { return fd_; }
-  /// Bytes given out, or still held by another process.
+  /// Returns the bytes that are allocated, or still held by another process.
   [[nodiscard]] std::size_t used();
-  /// The most bytes that may be.
+  /// Returns the maximum of used().
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
 
  private:
@@ -52,66 +52,66 @@ class MemoryFile {
   const std::size_t capacity_;
   int fd_;
   std::mutex mutex_;
-  std::map<std::uint64_t, std::uint64_t> lingering_;  // given back, still held by another process
-  std::map<std::uint64_t, std::uint64_t> free_;       // offset -> nbytes; no two touch
+  std::map<std::uint64_t, std::uint64_t> lingering_;  // freed, but still held by another process
+  std::map<std::uint64_t, std::uint64_t> free_;       // offset -> nbytes; adjacent extents are merged
   std::uint64_t end_ = 0;                             // size of the file
   std::size_t used_ = 0;
 };
 
-/// A stretch of a memory file: of this device, or of another process's.
+/// An extent of a memory file of this device or of another process.
 class HostMemory : public MemoryBackend {
  public:
-  /// Takes a stretch of this device's file.
+  /// Allocates an extent of this device's file.
   HostMemory(std::shared_ptr<MemoryFile> file, std::size_t nbytes);
-  /// Imports; keeps a descriptor of its own.
+  /// Imports an extent; keeps a duplicate descriptor.
   explicit HostMemory(const ExportedMemory& exported);
   ~HostMemory() override;
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
   ExportedMemory export_handle() override;
-  /// The device's file that it is a stretch of; null: it is imported.
+  /// Returns the file of this device that contains it; null if it is imported.
   [[nodiscard]] const MemoryFile* file() const { return file_.get(); }
-  /// The file to map.
+  /// Returns the descriptor to map.
   [[nodiscard]] int fd() const { return file_ ? file_->fd() : imported_fd_; }
-  /// Where in it.
+  /// Returns the offset in the file.
   [[nodiscard]] std::uint64_t offset() const { return offset_; }
-  /// Its size.
+  /// Returns the size in bytes.
   [[nodiscard]] std::size_t nbytes() const { return nbytes_; }
 
  private:
-  std::shared_ptr<MemoryFile> file_;  // null: imported
+  std::shared_ptr<MemoryFile> file_;  // null if imported
   int imported_fd_ = -1;
   std::uint64_t offset_ = 0;
   std::size_t nbytes_;
 };
 
-/// Reserved addresses and what is mapped there. The whole process can touch host memory, so rights given to several
-/// devices cannot be told apart: the strongest of them holds for all. Thread-safe.
+/// Reserved addresses and their mappings. The complete process can access host memory, so rights of several devices
+/// cannot be separated: the strongest one applies to all. Thread-safe.
 class AddressSpace {
  public:
   /// Reserves addresses on which any access is a fault.
   std::byte* reserve(std::size_t nbytes, std::size_t alignment);
-  /// Gives them back.
+  /// Releases the addresses.
   void release(std::byte* address, std::size_t nbytes);
   /// Maps all of `memory`.
   void map(std::byte* address, HostMemory& memory, std::size_t nbytes);
   /// Unmaps one mapping; the addresses stay reserved.
   void unmap(std::byte* address, std::size_t nbytes);
-  /// Sets the rights of `owner` (null: the device itself) on whole mappings.
+  /// Sets the rights of `owner` (null: the device itself) on complete mappings.
   void set_rights(std::byte* address, std::size_t nbytes, const void* owner, Protection protection);
-  /// Where in `file` the bytes are that are mapped at [address, address + nbytes); nullopt: they are not all of that
-  /// file, or not in a row there.
+  /// Returns the offset in `file` of the bytes mapped at [address, address + nbytes); nullopt if they are not all in
+  /// that file, or not contiguous there.
   [[nodiscard]] std::optional<std::uint64_t> find(const MemoryFile& file, const std::byte* address,
                                                   std::size_t nbytes) const;
-  /// Moves with every map and unmap, before the answers of find() change.
+  /// Returns a counter that changes with every map and unmap, before the results of find() change.
   [[nodiscard]] std::uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
 
  private:
   struct Mapping {
     std::size_t nbytes;
     const MemoryFile* file;  // null: imported memory
-    std::uint64_t offset;    // in it
+    std::uint64_t offset;    // offset in the file
     std::map<const void*, Protection> rights;
   };
   std::atomic<std::uint64_t> epoch_{1};

@@ -1,6 +1,6 @@
-// What all parts of one host device share: how threads wait, which threads it runs, and whether it is going away.
+// State that all parts of one host device share: how threads wait, its threads, and whether it is being destroyed.
 //
-// Every wait of the device goes through wait(): a short spin and then sleep, or, on a seeded device, the scheduler.
+// Every wait of the device goes through wait(): a short spin and then sleep or, on a seeded device, the scheduler.
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,12 @@
 
 namespace tessera::device::host::detail {
 
-/// Runs the calling thread for a rank that is not kept alive while there is nothing to do: a rank owns its device, so
-/// the device's threads must not own the rank.
+/// Runs the calling thread for a rank without keeping it alive while idle: a rank owns its device, so the threads of
+/// the device must not own the rank.
 class WeakRank {
  public:
   WeakRank() : rank_(current_rank()) {}
-  /// Runs `body` for the rank, or for the thread's own when the rank is going away.
+  /// Runs `body` for the rank, or for the thread's own rank if that rank is being destroyed.
   template <class Body>
   void enter(Body&& body) const {
     if (auto rank = rank_.lock()) {
@@ -49,34 +49,34 @@ class HostShared {
   HostShared(const HostShared&) = delete;
   HostShared& operator=(const HostShared&) = delete;
 
-  /// The device's name.
+  /// Returns the name of the device.
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// Null: not a seeded device.
+  /// Returns the scheduler; null if the device is not seeded.
   [[nodiscard]] SeededScheduler* scheduler() const { return scheduler_.get(); }
-  /// Refuses a thread that a seeded device does not know.
+  /// Throws on a thread that the scheduler of a seeded device does not know.
   void check_caller() const {
     if (scheduler_ != nullptr && !scheduler_->is_participant()) [[unlikely]]
       refuse_caller();
   }
-  /// A point where a seeded device may let another thread run. Call it with no lock held.
+  /// A point at which a seeded device may let another thread run. Call it without locks.
   void yield() const {
     if (scheduler_ != nullptr) scheduler_->yield();
   }
-  /// Time on this device: virtual on a seeded one.
+  /// Returns the time on this device: virtual on a seeded one.
   [[nodiscard]] std::chrono::nanoseconds now() const;
-  /// Rings when a value was written to memory by a stream of this device.
+  /// Returns the bell that rings when a stream of this device has written a value to memory.
   [[nodiscard]] Bell& value_bell() { return value_bell_; }
-  /// Whether the device is going away: waits give up.
+  /// Returns true if the device is being destroyed; waits are then aborted.
   [[nodiscard]] bool stopping() const { return stopping_.load(); }
 
-  /// Waits until `ready()`, listening to `bell` and looking again after each `slice`. False: `timeout` passed first.
-  /// Throws AbortedError when the device goes away. `what` makes the words for a report of a deadlock.
+  /// Waits until `ready()`, on `bell`, and checks again after each `slice`. Returns false if `timeout` passed first.
+  /// Throws AbortedError if the device is destroyed. `what` returns the text for a deadlock report.
   template <class Ready, class What>
   bool wait(Bell& bell, const Ready& ready, std::chrono::nanoseconds timeout, const What& what,
             std::chrono::nanoseconds slice = std::chrono::milliseconds(20)) {
     return wait({&bell, nullptr, 0, slice}, ready, timeout, what);
   }
-  /// Waits until the point is reached. False: `timeout` passed first.
+  /// Waits until the point is reached. Returns false if `timeout` passed first.
   template <class What>
   bool wait_for(const Point& point, std::chrono::nanoseconds timeout, const What& what) {
     if (point.reached()) return true;
@@ -85,24 +85,24 @@ class HostShared {
         {&timeline.bell(), &timeline, point.sequence, std::chrono::milliseconds(20)}, [&] { return point.reached(); },
         timeout, what);
   }
-  /// Starts a thread of this device. `body` must end soon after stopping() turns true.
+  /// Starts a thread of this device. `body` must end soon after stopping() becomes true.
   void start_thread(const std::string& name, std::function<void()> body);
   /// Joins the threads that have ended.
   void reap();
-  /// Whether it has threads that have not ended.
+  /// Returns true if it has threads that have not ended.
   [[nodiscard]] bool has_threads();
-  /// Makes waits give up.
+  /// Aborts waits.
   void announce_stop();
-  /// After announce_stop(): joins all threads but the calling one, which is let go.
+  /// After announce_stop(): joins all threads except the calling one, which is detached.
   void stop();
 
  private:
-  // What to listen to while asleep.
+  // The wake-up sources of a sleep.
   struct Alarm {
     Bell* bell;
-    Timeline* timeline;  // null: none; else it is told that `sequence` is wanted
+    Timeline* timeline;  // if not null, `sequence` is requested from it
     std::uint64_t sequence;
-    std::chrono::nanoseconds slice;  // the longest sleep between two looks
+    std::chrono::nanoseconds slice;  // maximum sleep between two checks
   };
   template <class Ready, class What>
   bool wait(const Alarm& alarm, const Ready& ready, std::chrono::nanoseconds timeout, const What& what) {
@@ -117,7 +117,7 @@ class HostShared {
 
   struct OwnThread {
     std::thread thread;        // joinable unless seeded
-    std::uint64_t seeded = 0;  // the scheduler's id
+    std::uint64_t seeded = 0;  // id in the scheduler
     std::thread::id id;
     std::shared_ptr<std::atomic<bool>> has_ended;
   };

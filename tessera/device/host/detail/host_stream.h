@@ -1,4 +1,4 @@
-// Streams of the host device: each call becomes an operation of the core, or, in a capture, a node.
+// Streams of the host device: each call becomes an operation of the core or, in a capture, a node.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace tessera::device::host::detail {
 
-/// One handle on a core. Called under the stream's lock, as backend.h says.
+/// A handle to a core. Called under the stream's lock, see backend.h.
 class HostStream : public StreamBackend {
  public:
   explicit HostStream(std::shared_ptr<StreamCore> core);
@@ -55,12 +55,12 @@ class HostStream : public StreamBackend {
   void set_stalled(bool stalled) override { core_->set_stalled(stalled); }
 
  private:
-  /// The lane, locked, while this stream captures; owns nothing when it does not.
+  /// The locked lane while this stream captures; otherwise an empty lock.
   using Lane = std::unique_lock<SpinLock>;
   [[nodiscard]] Lane capturing();
   [[nodiscard]] Lane check_capturing(const char* call);
   void do_work(NodeKind kind, HostFunction&& work, const LaunchInfo& info, bool overlap = false);
-  /// What a captured node is made of.
+  /// The contents of a captured node.
   struct NewNode {
     NodeKind kind;
     const LaunchInfo& info;

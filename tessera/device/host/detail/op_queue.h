@@ -1,6 +1,6 @@
-// The operations of one stream, in order. Producers are serialised by their caller, one consumer at a time takes from
-// the front. Slots lie in segments that go back to the producer when the consumer has left them, so that a stream in
-// steady state allocates nothing.
+// The operations of one stream, in order. The caller serializes producers; one consumer at a time takes from the front.
+// Slots are in segments that return to the producer after the consumer has left them, so that a stream in steady state
+// allocates nothing.
 //
 //   head segment            next                     tail segment
 //   [.. .. op op op op] --> [op op op op op op] --> [op op __ __ __ __]       free: [ ] -> [ ]
@@ -23,7 +23,7 @@
 namespace tessera::device::host::detail {
 
 class HostHold;
-/// When a record ran, for events with timing; -1 before.
+/// The time of a record, for events with timing; -1 before.
 using TimeStamp = std::atomic<std::int64_t>;
 
 /// Waits until a word in memory compares true.
@@ -32,11 +32,11 @@ struct WaitValueOp {
   std::uint64_t value;
   Compare compare;
 };
-/// Waits until the host lets go.
+/// Waits until the host releases the hold.
 struct HoldOp {
   std::shared_ptr<HostHold> hold;
 };
-/// Shows a tick, and the time where somebody wants it.
+/// Publishes a tick, and the time if requested.
 struct RecordOp {
   Tick tick;
   std::shared_ptr<TimeStamp> stamp;
@@ -45,19 +45,19 @@ struct RecordOp {
 struct WaitOp {
   Point point;
 };
-/// Replays a graph once the launch of the same executable before it has ended.
+/// Replays a graph after the previous launch of the same executable has ended.
 struct GraphOp {
   std::shared_ptr<GraphPlan> plan;
   Point previous;
-  std::unique_ptr<LaunchPoints> points;  // null: the graph touches no event
-  RunningNode replay;                    // which one it is
+  std::unique_ptr<LaunchPoints> points;  // null if the graph has no event nodes
+  RunningNode replay;                    // number of the replay
 };
 
-/// One operation. monostate: a free slot. A HostFunction is work that never waits.
+/// One operation. monostate is a free slot. A HostFunction is work that never waits.
 using Op = std::variant<std::monostate, HostFunction, WaitValueOp, HoldOp, RecordOp, WaitOp, GraphOp>;
 static_assert(sizeof(Op) <= 128);
 
-/// See the file's head. push() by one thread at a time, front() and pop() by one thread at a time.
+/// The queue. One thread at a time calls push(); one thread at a time calls front() and pop().
 class OpQueue {
  public:
   OpQueue() : head_(new Segment), tail_(head_) {}
@@ -65,13 +65,12 @@ class OpQueue {
   OpQueue& operator=(const OpQueue&) = delete;
   ~OpQueue();
 
-  /// Adds an operation and returns its number, counting from 1. Throws only when memory ran out, having changed
-  /// nothing.
+  /// Adds an operation and returns its number, from 1. Throws only if out of memory, and then changes nothing.
   template <class T>
   std::uint64_t push(T&& op) {
     if (tail_at_ == kSlots) [[unlikely]]
       grow();
-    // The slots ahead were last written by the consumer, on another core: fetch them before they are needed.
+    // The consumer wrote the next slots on another core: prefetches them before they are needed.
     const char* ahead = reinterpret_cast<const char*>(&tail_->ops[tail_at_]) + kAhead * sizeof(Op);
     __builtin_prefetch(ahead, 1);
     __builtin_prefetch(ahead + 64, 1);
@@ -80,13 +79,13 @@ class OpQueue {
     pushed_.store(number);
     return number;
   }
-  /// Counts an operation that the consumer, who calls this, holds itself; only while there is none in the queue.
+  /// Counts an operation that the calling consumer holds itself; only while the queue is empty.
   void push_held() { pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
-  /// Counts it as popped and returns its number.
+  /// Counts that operation as popped and returns its number.
   std::uint64_t pop_held() { return ++popped_; }
-  /// How many were added.
+  /// Returns the number of operations added.
   [[nodiscard]] std::uint64_t pushed() const { return pushed_.load(); }
-  /// The oldest operation not yet popped; null: none.
+  /// Returns the oldest operation not yet popped, or null.
   [[nodiscard]] Op* front() {
     if (popped_ == pushed_.load()) return nullptr;
     if (head_at_ == kSlots) [[unlikely]]
@@ -100,7 +99,7 @@ class OpQueue {
   }
 
  private:
-  static constexpr std::size_t kSlots = 126;  // a segment is 16 KiB
+  static constexpr std::size_t kSlots = 126;  // a segment has 16 KiB
   static constexpr std::size_t kAhead = 8;
   static constexpr std::size_t kMostSpare = 64;
   struct Segment {
@@ -110,16 +109,16 @@ class OpQueue {
   void grow();
   void leave_segment();
 
-  // Consumer's.
+  // Used by the consumer.
   alignas(64) Segment* head_;
   std::size_t head_at_ = 0;
   std::uint64_t popped_ = 0;
-  // Producer's.
+  // Used by the producer.
   alignas(64) Segment* tail_;
   std::size_t tail_at_ = 0;
-  Segment* tail_spare_ = nullptr;  // taken back, not yet used
+  Segment* tail_spare_ = nullptr;  // returned, not yet used
   std::atomic<std::uint64_t> pushed_{0};
-  // Given back by the consumer: a stack that the producer takes as a whole.
+  // Returned by the consumer: a stack that the producer takes as one.
   alignas(64) std::atomic<Segment*> returned_{nullptr};
   std::atomic<std::size_t> spare_count_{0};
 };

@@ -1,10 +1,10 @@
-// A stream of the host device: a queue of operations and whoever runs them.
+// A stream of the host device: a queue of operations and the thread that runs them.
 //
-//   threaded   a worker thread of its own, started by the first operation
-//   inline     the caller runs its own operation at once. When one would have to wait, the caller hands the queue to a
-//              worker and goes on; what comes later queues behind until the worker has emptied the queue.
+//   threaded   a worker thread, started by the first operation
+//   inline     the caller runs its operation immediately. If the operation would wait, the caller hands the queue to a
+//              worker and continues; later operations are queued until the worker has emptied the queue.
 //
-//   nobody --drain--> caller --must wait--> worker --empty--> nobody       one runner at a time
+//   none ----drain--> caller --must wait--> worker --empty--> none         one runner at a time
 //               ^------empty----'
 //
 // An operation that throws parks its error on the timeline; until it is reset only records, waits and publications run.
@@ -32,9 +32,9 @@ class HostHold : public HoldBackend {
   explicit HostHold(std::chrono::nanoseconds timeout) : timeout_(timeout) {}
   void release() override;
   [[nodiscard]] bool timed_out() const override { return state_.load() == State::kTimedOut; }
-  /// Whether the stream may go on.
+  /// Returns true if the stream may continue.
   [[nodiscard]] bool is_over() const { return state_.load() != State::kHeld; }
-  /// Waits for release(); throws TimeoutError naming `stream` after the timeout.
+  /// Waits for release(). Throws TimeoutError, which names `stream`, after the timeout.
   void wait(HostShared& shared, const std::string& stream);
 
  private:
@@ -44,13 +44,13 @@ class HostHold : public HoldBackend {
   Bell bell_;
 };
 
-/// See the file's head. Thread-safe.
+/// The core of a stream. Thread-safe.
 class StreamCore : public std::enable_shared_from_this<StreamCore> {
  public:
   StreamCore(std::shared_ptr<HostShared> shared, std::string name, bool is_inline);
   ~StreamCore();
 
-  /// Adds an operation and returns its place on the timeline.
+  /// Adds an operation and returns its position on the timeline.
   template <class T>
   std::uint64_t enqueue(T&& op) {
     const std::lock_guard lock(producer_);
@@ -60,8 +60,8 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
     if (!is_inline_) bell_.ring();
     return sequence;
   }
-  /// Claims the place of the next operation for the calling thread, which becomes the runner. Returns false unless that
-  /// thread could run it at once.
+  /// Claims the position of the next operation for the calling thread, which becomes the runner. Returns false unless
+  /// that thread can run it immediately.
   bool claim() noexcept {
     if (!is_inline_ || shared_->scheduler() != nullptr || is_hindered_.load()) return false;
     const std::lock_guard lock(producer_);
@@ -71,44 +71,43 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
     queue_.push_held();
     return true;
   }
-  /// Runs the operation whose place was claimed, then what was enqueued behind it meanwhile.
+  /// Runs the operation of the claimed position, then the operations enqueued meanwhile.
   void run_claimed(HostFunction& body);
-  /// After enqueue, with no lock held: runs what may run on the caller, or lets others run.
+  /// Called after enqueue, without locks: runs work that may run on the caller, or lets others run.
   void drain();
 
-  /// Whether everything enqueued is done.
+  /// Returns true if all enqueued work has completed.
   [[nodiscard]] bool is_idle() const { return timeline_->reached(queue_.pushed()); }
-  /// Waits for everything enqueued so far. False: `timeout` passed first.
+  /// Waits for all work enqueued so far. Returns false if `timeout` passed first.
   bool synchronize(std::chrono::nanoseconds timeout);
-  /// Operations enqueued later are clean of what failed so far.
+  /// Clears earlier failures for operations enqueued later.
   void reset_error() { timeline_->reset_after(queue_.pushed()); }
-  /// The latest tick shown.
+  /// Returns the latest published tick.
   [[nodiscard]] Tick progress() const { return Tick(progress_.load()); }
-  /// Shows a tick.
+  /// Publishes a tick.
   void show(Tick tick) { progress_.store(tick.value()); }
-  /// Whether a worker has an inline stream's queue.
+  /// Returns true if a worker has the queue of an inline stream.
   [[nodiscard]] bool is_handed_over() const { return runner_.load() == Runner::kWorker; }
-  /// For tests.
+  /// For tests: see StreamBackend.
   void set_delay(std::chrono::nanoseconds delay);
-  /// For tests.
+  /// For tests: see StreamBackend.
   void set_stalled(bool stalled);
 
-  /// Counts the streams on this core; when the last is gone the worker ends after the work it has.
+  /// Counts the streams on this core; after the last one is destroyed, the worker finishes its work and ends.
   void add_user() { users_.fetch_add(1); }
   /// See add_user.
   void remove_user();
-  /// Wakes the worker to look at what has changed.
+  /// Wakes the worker to check for changes.
   void ring() { bell_.ring(); }
 
-  /// Where it stands in a capture.
+  /// Returns its state in a capture.
   [[nodiscard]] CaptureLane& lane() { return lane_; }
-  /// Its name.
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// Its operations done, and its failures.
+  /// Returns the timeline of its completed operations and failures.
   [[nodiscard]] const std::shared_ptr<Timeline>& timeline() const { return timeline_; }
-  /// What the device shares.
+  /// Returns the shared state of the device.
   [[nodiscard]] HostShared& shared() const { return *shared_; }
-  /// The core behind a native pointer; refuses what is none.
+  /// Returns the core of a native pointer. Throws if there is none.
   static StreamCore& from_native(void* native);
 
  private:
@@ -122,7 +121,7 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   [[nodiscard]] bool is_closing() const { return users_.load() == 0 || shared_->stopping(); }
   bool run_pending(bool may_wait);
   bool run_front(Op& op, std::uint64_t sequence, bool may_wait);
-  // `popped` is what the queue returned for the work that was lost.
+  // `popped` is the return value of the queue for the lost work.
   void lose_thread(std::uint64_t sequence, std::uint64_t popped, bool is_worker);
   template <class Body, class Lost>
   void attempt(std::uint64_t sequence, const Body& body, const Lost& lost);
@@ -140,10 +139,10 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   const std::shared_ptr<Timeline> timeline_ = std::make_shared<Timeline>();
   const WeakRank rank_;
   CaptureLane lane_;
-  SpinLock producer_;  // launch_unseen comes without the stream's lock
+  SpinLock producer_;  // launch_unseen is called without the stream's lock
   bool has_worker_ = false;
   OpQueue queue_;
-  Bell bell_;  // work for the worker
+  Bell bell_;  // signals work to the worker
   std::atomic<Runner> runner_{Runner::kNobody};
   std::atomic<std::uint64_t> progress_{0};
   std::atomic<int> users_{0};

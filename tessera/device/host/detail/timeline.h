@@ -1,9 +1,9 @@
-// A count that only rises, and the failures met on the way. A stream has one (the count of its finished operations);
-// an event record inside a graph has one a launch. A point of it is reached when the count passes it.
+// A count that only increases, and the failures on the way. A stream has one (the count of its completed operations);
+// an event record inside a graph has one per launch. A point is reached when the count reaches it.
 //
 //   sequence   1  2  3  4  5  6  7  8
-//                    x  -  -  |           operation 3 fails, the error is reset when 5 had been enqueued
-//                    [------]             points 3 to 5 are failed for ever, 6 is clean
+//                    x  -  -  |           operation 3 fails, and the error is reset after 5 was enqueued
+//                    [------]             points 3 to 5 stay failed, 6 has no failure
 #pragma once
 
 #include <atomic>
@@ -18,31 +18,32 @@
 
 namespace tessera::device::host::detail {
 
-/// Thread-safe.
+/// The count of one stream or record. Thread-safe.
 class Timeline {
  public:
-  /// How far it has come.
+  /// Returns the current count.
   [[nodiscard]] std::uint64_t done() const { return done_.load(); }
-  /// Whether it has come to `sequence`.
+  /// Returns true if the count has reached `sequence`.
   [[nodiscard]] bool reached(std::uint64_t sequence) const { return done_.load() >= sequence; }
-  /// Moves it to `sequence` and wakes those who want it.
+  /// Sets the count to `sequence` and wakes the threads that requested it.
   void advance(std::uint64_t sequence) {
     done_.store(sequence);
     if (sequence >= wanted_.load()) wake();
   }
-  /// Says, between bell().listen() and a last look, that a sleeper wants `sequence`: what comes before wakes nobody.
+  /// Requests a wake-up at `sequence`, between bell().listen() and a last check; earlier counts do not wake the
+  /// sleeper.
   void want(std::uint64_t sequence);
-  /// Notes that operation `sequence`, not yet passed by advance(), failed. The first failure of a stretch wins.
+  /// Notes that operation `sequence`, which advance() has not passed yet, failed. The first failure since a reset wins.
   void fail(std::uint64_t sequence, std::exception_ptr error);
-  /// What failed at or before the point and had not been reset there; null: nothing.
+  /// Returns the error at or before the point that had not been reset there, or null.
   [[nodiscard]] std::exception_ptr failure_at(std::uint64_t sequence) const;
   /// Returns true if parked() is not null.
   [[nodiscard]] bool has_parked() const { return has_failures_.load(std::memory_order_acquire) && parked() != nullptr; }
-  /// The failure that has not been reset; null: none.
+  /// Returns the error that has not been reset, or null.
   [[nodiscard]] std::exception_ptr parked() const;
-  /// Operations after `last` are clean of all failures up to it, also of those that are yet to happen.
+  /// Clears all failures up to `last` for operations after it, including failures that have not happened yet.
   void reset_after(std::uint64_t last);
-  /// Rings when it comes to what was wanted.
+  /// Returns the bell that rings when a requested count is reached.
   [[nodiscard]] Bell& bell() { return bell_; }
 
  private:
@@ -56,21 +57,21 @@ class Timeline {
   void wake();
 
   std::atomic<std::uint64_t> done_{0};
-  std::atomic<std::uint64_t> wanted_{kOpen};  // the least that a sleeper wants
+  std::atomic<std::uint64_t> wanted_{kOpen};  // lowest count that a sleeper requested
   Bell bell_;
   std::atomic<bool> has_failures_{false};
   mutable std::mutex mutex_;
   std::vector<Failure> failures_;      // ascending
-  std::vector<std::uint64_t> resets_;  // ascending; those that a failure yet to come may meet
+  std::vector<std::uint64_t> resets_;  // ascending; resets that may apply to a later failure
 };
 
-/// A moment on a timeline.
+/// A point on a timeline.
 struct Point {
-  std::shared_ptr<Timeline> timeline = nullptr;  ///< null: a moment that lies behind everything
-  std::uint64_t sequence = 0;                    ///< place on it
-  /// Whether it lies behind.
+  std::shared_ptr<Timeline> timeline = nullptr;  ///< null: a point that is always reached
+  std::uint64_t sequence = 0;                    ///< position on the timeline
+  /// Returns true if the point is reached.
   [[nodiscard]] bool reached() const { return timeline == nullptr || timeline->reached(sequence); }
-  /// What failed before it; null: nothing.
+  /// Returns the error before the point, or null.
   [[nodiscard]] std::exception_ptr failure() const { return timeline ? timeline->failure_at(sequence) : nullptr; }
 };
 

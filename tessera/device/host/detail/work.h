@@ -1,5 +1,4 @@
-// The bodies of operations: what a copy, a fill, a kernel call or a word in memory does when its turn comes. Used by
-// streams and by graph nodes alike.
+// The bodies of operations: copies, fills, kernel calls and words in memory. Used by streams and by graph nodes.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +10,32 @@
 
 namespace tessera::device::host::detail {
 
-/// A kernel of the host: a function called once a launch.
+/// A kernel of the host: a function that is called once per launch.
 class HostKernel : public KernelBackend {
  public:
   explicit HostKernel(HostKernelFn body) : function_(body) {}
-  /// What it calls.
+  /// Returns the function.
   [[nodiscard]] HostKernelFn function() const { return function_; }
 
  private:
   HostKernelFn function_;
 };
 
-/// A kernel with its grid and a copy of its arguments: a few small ones in place, others in a block of their own. Small
+/// A kernel with its grid and a copy of its arguments: a few small ones in place, others in a separate block. Small
 /// enough to be stored in a HostFunction.
 class KernelCall {
  public:
   /// Copies the arguments.
   KernelCall(HostKernelFn function, const LaunchConfig& config, const KernelArgs& args);
-  /// Takes over the other's arguments.
+  /// Takes the arguments of `other`.
   KernelCall(KernelCall&& other) noexcept;
   KernelCall& operator=(KernelCall&&) = delete;
   ~KernelCall();
-  /// Calls the kernel; may be done again.
+  /// Calls the kernel; may be repeated.
   void operator()() const;
 
  private:
-  struct Block;  // the arguments, each at its own alignment, and where they lie
+  struct Block;  // the arguments, aligned, and their offsets
   static constexpr std::size_t kPlaceNbytes = 32;
   static constexpr std::uint8_t kInBlock = 0xFF;
 
@@ -49,8 +48,8 @@ class KernelCall {
   };
   HostKernelFn function_;
   LaunchConfig config_;
-  std::uint8_t count_ = 0;   // arguments in place, or kInBlock
-  std::uint8_t offsets_[7];  // of each of them
+  std::uint8_t count_ = 0;   // number of arguments in place, or kInBlock
+  std::uint8_t offsets_[7];  // offset of each argument
 };
 
 /// Copies rows.
@@ -58,11 +57,11 @@ void copy_rows(const Copy2d& rows);
 /// Fills items of 1, 2 or 4 bytes.
 void fill_items(void* to, std::uint32_t pattern, std::size_t item_nbytes, std::size_t count);
 
-/// Whether the word in memory compares true.
+/// Returns true if the word in memory compares true.
 bool value_holds(const std::uint64_t* from, std::uint64_t value, Compare compare);
-/// Waits until it does.
+/// Waits until the word compares true.
 void wait_for_value(HostShared& shared, const std::uint64_t* from, std::uint64_t value, Compare compare);
-/// Writes a word after all writes before it, and wakes those who wait for one.
+/// Writes a word after all earlier writes, and wakes the threads that wait for one.
 void write_word(HostShared& shared, std::uint64_t* to, std::uint64_t value);
 
 }  // namespace tessera::device::host::detail
